@@ -1,0 +1,69 @@
+# The helpers every folder uses, so that flags and conventions stand in one place.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(GTest QUIET)
+find_package(benchmark QUIET)
+
+add_library(sluice_flags INTERFACE)
+target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers)
+if(SLUICE_SANITIZE STREQUAL "address")
+  target_compile_options(sluice_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(sluice_flags INTERFACE -fsanitize=address,undefined)
+elseif(SLUICE_SANITIZE STREQUAL "thread")
+  # GCC warns that it does not model fences under TSan; ours stand only between processes.
+  target_compile_options(sluice_flags INTERFACE -fsanitize=thread -Wno-tsan)
+  target_link_options(sluice_flags INTERFACE -fsanitize=thread)
+endif()
+
+# sluice_library(name SOURCES a.cc … LINKS x y): one folder's library.
+function(sluice_library name)
+  cmake_parse_arguments(L "" "" "SOURCES;LINKS" ${ARGN})
+  if(L_SOURCES)
+    add_library(${name} STATIC ${L_SOURCES})
+    target_link_libraries(${name} PUBLIC sluice_flags ${L_LINKS})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE sluice_flags ${L_LINKS})
+  endif()
+endfunction()
+
+# sluice_test(name SOURCES a_test.cc … LINKS x): a GoogleTest program, run by ctest as one test.
+# Programs link and run slower than they compile here, so a folder keeps its tests in one program.
+function(sluice_test name)
+  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  if(NOT GTest_FOUND)
+    return()
+  endif()
+  add_executable(${name} ${T_SOURCES})
+  target_link_libraries(${name} PRIVATE ${T_LINKS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT})
+endfunction()
+
+# sluice_fuzzer(name SOURCES f.cc LINKS x CORPUS dir): a libFuzzer entry point. Built as a fuzzer with
+# clang (preset `fuzz`), and everywhere else as a test that replays the committed corpus.
+function(sluice_fuzzer name)
+  cmake_parse_arguments(F "" "CORPUS" "SOURCES;LINKS" ${ARGN})
+  if(SLUICE_FUZZ)
+    add_executable(${name} ${F_SOURCES})
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${name} PRIVATE ${F_LINKS})
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=10 -rss_limit_mb=2048 ${CMAKE_BINARY_DIR}/corpus-${name} ${F_CORPUS})
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus-${name})
+  else()
+    add_executable(${name} ${F_SOURCES} ${CMAKE_SOURCE_DIR}/tests/replay_corpus.cc)
+    target_link_libraries(${name} PRIVATE ${F_LINKS})
+    add_test(NAME ${name} COMMAND ${name} ${F_CORPUS})
+  endif()
+endfunction()

@@ -1,0 +1,90 @@
+// What users state: a model and an objective. A Function is its name and its newest specification;
+// every change makes an immutable Revision. Plain values; parsing stands in control/function_file.
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/slice.h"
+
+namespace sluice {
+
+// A function's identity. Ordered, so that listings and ties are the same everywhere.
+struct FunctionName {
+  std::string space = "default";  // the namespace
+  std::string name;
+
+  auto operator<=>(const FunctionName&) const = default;
+};
+std::string to_string(const FunctionName&);                 // "namespace/name"
+FunctionName function_name(const std::string& text);        // reverses it; no slash: "default"
+
+enum class FunctionKind { kInference, kTraining };
+
+// The Open Inference Protocol's tensor: -1 is a variable dimension; the first one is the batch.
+struct TensorSpec {
+  std::string name;
+  std::string datatype;  // "FP32", "INT64", …
+  std::vector<int64_t> shape;
+
+  bool operator==(const TensorSpec&) const = default;
+};
+
+struct ModelSpec {
+  std::string path;              // the model file on this machine
+  std::string format = "torchscript";
+  std::vector<TensorSpec> inputs, outputs;
+
+  bool operator==(const ModelSpec&) const = default;
+};
+
+// Latency objective: at `percentile`, from intended send to the last byte of the answer.
+struct Objective {
+  Nanos latency{0};
+  double percentile = 95;
+
+  bool operator==(const Objective&) const = default;
+};
+
+struct Batching {
+  int max_size = 1;
+  Nanos max_delay{0};  // the longest a request waits for others to join its batch
+
+  bool operator==(const Batching&) const = default;
+};
+
+struct FunctionSpec {
+  FunctionName name;
+  FunctionKind kind = FunctionKind::kInference;
+  ModelSpec model;
+  Objective slo;
+  int priority = 0;              // larger wins when a device is full
+  int min_replicas = 1;
+  int max_replicas = 0;          // 0: no bound
+  int container_concurrency = 0; // requests an instance may have at once; 0: its batch size
+  int max_queue = 1000;          // waiting requests; beyond, 429
+  Nanos timeout = Seconds(60);   // a request's whole life
+  Batching batching;
+  Bytes memory = 0;              // of one instance; 0: measured
+  std::string policy;            // a bundle's name; empty: the platform's
+  std::optional<Slice> slice;    // what `fixed` holds, and where others start
+  int canary_traffic_percent = 100;  // of the traffic, to the newest revision
+  std::string token;             // callers must bear it; empty: the platform's rule
+
+  bool operator==(const FunctionSpec&) const = default;
+};
+
+struct Revision {
+  FunctionName function;
+  int number = 0;                // 1, 2, … per function
+  FunctionSpec spec;
+  UnixMillis created = 0;
+
+  bool operator==(const Revision&) const = default;
+};
+std::string revision_id(const FunctionName&, int number);   // "namespace/name@3"
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+#include "model/function.h"
+
+#include <gtest/gtest.h>
+
+#include "model/slice.h"
+
+namespace sluice {
+namespace {
+
+TEST(FunctionName, ReadsWhatItPrints) {
+  const FunctionName f{.space = "vision", .name = "resnet"};
+  EXPECT_EQ(to_string(f), "vision/resnet");
+  EXPECT_EQ(function_name("vision/resnet"), f);
+  EXPECT_EQ(function_name("resnet").space, "default");
+  EXPECT_EQ(revision_id(f, 3), "vision/resnet@3");
+}
+
+TEST(Share, RoundsUpToWhatADeviceCanHold) {
+  EXPECT_EQ(round_up({1}, {250}).permille, 250);
+  EXPECT_EQ(round_up({250}, {250}).permille, 250);
+  EXPECT_EQ(round_up({251}, {250}).permille, 500);
+  EXPECT_EQ(area({.sm = {500}, .quota = {{200}, {400}}}), 100'000);
+}
+
+}  // namespace
+}  // namespace sluice

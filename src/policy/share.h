@@ -1,0 +1,88 @@
+// share_*: who may run now on one device, and for how much busy time (H2, F3). An Arbiter is a pure
+// state machine on a clock that it is handed: events in, permits out. The node daemon hosts one per
+// device on a thread of its own; tests and the simulator step it in virtual time.
+//
+// Units. *Busy* time is device time at the client's own sm: on a CPU the cores' time divided by the
+// cores it holds, so a client that never waits is busy `dt` in `dt`. A quota of 200 ‰ is 0.2 busy
+// seconds a second.
+//
+// The meter is asynchronous: charge() may come late, out of order, in pieces, or never. A client
+// that was granted time and reported nothing when `report_grace` has passed after its grant ended
+// pays for its whole grant. Overrun is debt, carried, bounded by kMaxDebtWindows.
+//
+// Not thread-safe: one thread owns an arbiter. Invalid calls (unknown client) are ignored where the
+// world can cause them (a report after a death), CHECKed where only we can.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "model/slice.h"
+
+namespace sluice::policy {
+
+using ClientId = uint32_t;
+
+// What placement accepted for a client.
+struct ShareClient {
+  ClientId id = 0;
+  Share sm;
+  Quota quota;
+  Position position;  // where its rectangle lies; `window` and `planned` keep to it
+  bool operator==(const ShareClient&) const = default;
+};
+
+// May run until it has spent `budget`, or until `valid_until` whatever happens.
+struct Grant {
+  ClientId client = 0;
+  Nanos budget{0};
+  Time valid_until{};
+  bool operator==(const Grant&) const = default;
+};
+
+// What changes now. Revocations come first: the host carries them out before it grants.
+struct Permits {
+  std::vector<ClientId> revoke;
+  std::vector<Grant> grant;   // new permits and renewals of held ones
+  Time next = Time::max();    // call step() again then at the latest
+};
+
+class Arbiter {
+ public:
+  virtual ~Arbiter() = default;
+
+  // Adds a client, or changes what it holds; takes effect at the next step. Refuses (kExhausted)
+  // what would make requests that were accepted before impossible to keep.
+  virtual Result<void> admit(const ShareClient& client, Time now) = 0;
+  virtual void remove(ClientId client, Time now) = 0;
+
+  // Whether the client has work. Wanting is a claim, not use: it costs the client nothing.
+  virtual void want(ClientId client, bool wanting, Time now) = 0;
+
+  // `busy` more was used, as seen by the meter up to `seen_until` (earlier than now when late).
+  virtual void charge(ClientId client, Nanos busy, Time seen_until, Time now) = 0;
+
+  // A client whose permit was revoked or had ended has nothing in flight any more; until then its
+  // sm counts as held.
+  virtual void drained(ClientId client, Time now) = 0;
+
+  // Decides. Tolerates a `now` before the last one (time stands still then).
+  virtual Permits step(Time now) = 0;
+
+  virtual std::string_view name() const = 0;
+};
+
+struct ArbiterConfig {
+  Nanos window = Millis(20);         // the period of quotas
+  Nanos report_grace = Millis(5);    // how long a meter may take before silence is charged in full
+  Nanos drain_bound = Millis(200);   // the longest one piece of work; then it counts as drained
+};
+
+// "window" (HAS-GPU), "multi_token" (FaST-GShare as printed), "planned" (ours).
+Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config);
+
+}  // namespace sluice::policy
