@@ -1,0 +1,162 @@
+// What the node daemon, the zygote, templates and instances say to each other (docs/design/
+// processes.md). Three kinds of SOCK_SEQPACKET socket pairs, all made by the daemon:
+//
+//   daemon ⇄ zygote     StartTemplate + [template's socket]          → Started + [pidfd] | Failed
+//   daemon ⇄ template   (by itself, once the model is warm)          → Ready | Failed
+//                       StartInstance + [listening, control, log]    → Started + [pidfd] | Failed
+//   daemon ⇄ instance   Go + [permit page, usage page, bell]         → Ready | Failed
+//                       Resize, Drain
+//
+// Zygote and template answer in the order of the requests and end when the daemon's end closes.
+// An instance serves on then; SIGTERM drains it as Drain does. It waits for Go before it touches
+// its model: by then the daemon has put it into its cgroup. Go without descriptors means: register
+// at `permit_socket`, or run ungated when that is empty too.
+//
+// Plain structs, host byte order (one machine), strings end in 0. A larger message of a newer
+// version is read by its known part.
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+#include "wire/packet.h"
+
+namespace sluice::wire {
+
+inline constexpr uint32_t kZygoteVersion = 1;
+
+enum class ZygoteKind : uint32_t {
+  kStartTemplate = 1,
+  kStartInstance = 2,
+  kGo = 3,
+  kResize = 4,
+  kDrain = 5,
+  kStarted = 16,
+  kReady = 17,
+  kFailed = 18,
+};
+
+struct ZygoteHead {
+  uint32_t version = kZygoteVersion;
+  ZygoteKind kind;
+};
+
+// Loads a model and keeps it warm for instances to be forked from. One descriptor: the template's
+// end of its socket pair.
+struct StartTemplate {
+  ZygoteHead head{.kind = ZygoteKind::kStartTemplate};
+  uint32_t warm_batch = 1;  // batch size of the warming inference
+  uint32_t reserved = 0;
+  char model_path[4096] = {};
+};
+
+// Three descriptors, in this order: listening socket, the instance's end of its control socket,
+// log.
+struct StartInstance {
+  ZygoteHead head{.kind = ZygoteKind::kStartInstance};
+  char id[128] = {};
+  char model_name[256] = {};   // as clients call it: /v2/models/NAME/infer
+  uint32_t model_version = 1;  // the revision
+  uint32_t max_batch = 1;
+  uint64_t max_delay_ns = 0;
+  uint32_t uid = 0;  // 0: stays who the daemon is
+  uint32_t gid = 0;
+};
+
+// Three descriptors, in this order: permit page, usage page, bell. Or none.
+struct Go {
+  ZygoteHead head{.kind = ZygoteKind::kGo};
+  uint32_t threads = 1;  // cores of its slice, rounded up
+  uint32_t reserved = 0;
+  char permit_socket[108] = {};  // where to register again after the daemon's restart
+};
+
+struct Resize {
+  ZygoteHead head{.kind = ZygoteKind::kResize};
+  uint32_t threads = 1;
+  uint32_t reserved = 0;
+};
+
+struct Drain {
+  ZygoteHead head{.kind = ZygoteKind::kDrain};
+};
+
+// One descriptor: the pidfd, taken by the parent before the child could be reaped.
+struct Started {
+  ZygoteHead head{.kind = ZygoteKind::kStarted};
+  int32_t pid = 0;
+  uint32_t reserved = 0;
+};
+
+struct Ready {
+  ZygoteHead head{.kind = ZygoteKind::kReady};
+  uint64_t load_ns = 0;  // template: load and warm-up; instance: Go to listening
+};
+
+struct Failed {
+  ZygoteHead head{.kind = ZygoteKind::kFailed};
+  uint32_t error_kind = 0;  // ErrorKind
+  uint32_t reserved = 0;
+  char message[1024] = {};
+};
+
+template <class M>
+concept ZygoteMessage = std::is_trivially_copyable_v<M> && requires(M m) {
+  m.head.kind;
+};
+
+// REQUIRES: text fits (callers check paths and names at their own border).
+template <size_t N>
+void set_text(char (&field)[N], std::string_view text) {
+  SLUICE_CHECK(text.size() < N, text);
+  std::memcpy(field, text.data(), text.size());
+  field[text.size()] = 0;
+}
+
+// An error message is cut rather than refused.
+inline Failed failed(const Error& error) {
+  Failed m;
+  m.error_kind = static_cast<uint32_t>(error.kind);
+  set_text(m.message, std::string_view(error.message).substr(0, sizeof m.message - 1));
+  return m;
+}
+inline Error error_of(const Failed& m) {
+  return {static_cast<ErrorKind>(m.error_kind), m.message};
+}
+
+template <ZygoteMessage M>
+Result<void> send_message(int socket, const M& m, std::span<const int> fds = {}) {
+  return send_packet(socket, std::as_bytes(std::span(&m, 1)), fds);
+}
+
+inline Result<ZygoteKind> kind_of(const Packet& packet) {
+  ZygoteHead head{.kind = ZygoteKind::kFailed};
+  if (packet.bytes.size() < sizeof head)
+    return Error{ErrorKind::kInvalid, "a message without a head"};
+  std::memcpy(&head, packet.bytes.data(), sizeof head);
+  if (head.version < kZygoteVersion)
+    return Error{ErrorKind::kInvalid, "a message of version " + std::to_string(head.version)};
+  return head.kind;
+}
+
+// The packet as M; every text field is made to end. REQUIRES: kind_of(packet) is M's.
+template <ZygoteMessage M>
+Result<M> message_of(const Packet& packet, size_t descriptors = 0) {
+  M m;
+  if (packet.bytes.size() < sizeof m || packet.fds.size() < descriptors)
+    return Error{ErrorKind::kInvalid, "a message cut short"};
+  std::memcpy(&m, packet.bytes.data(), sizeof m);
+  if constexpr (requires { m.model_path; }) m.model_path[sizeof m.model_path - 1] = 0;
+  if constexpr (requires { m.id; }) m.id[sizeof m.id - 1] = 0;
+  if constexpr (requires { m.model_name; }) m.model_name[sizeof m.model_name - 1] = 0;
+  if constexpr (requires { m.permit_socket; }) m.permit_socket[sizeof m.permit_socket - 1] = 0;
+  if constexpr (requires { m.message; }) m.message[sizeof m.message - 1] = 0;
+  return m;
+}
+
+}  // namespace sluice::wire
