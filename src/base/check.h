@@ -8,8 +8,8 @@ namespace sluice {
 [[noreturn]] void fail_check(const char* file, int line, const char* what, std::string_view why);
 }
 
-#define SLUICE_CHECK(condition, why)                                   \
-  do {                                                                 \
-    if (!(condition)) [[unlikely]]                                     \
-      ::sluice::fail_check(__FILE__, __LINE__, #condition, why);       \
+#define SLUICE_CHECK(condition, why)                             \
+  do {                                                           \
+    if (!(condition)) [[unlikely]]                               \
+      ::sluice::fail_check(__FILE__, __LINE__, #condition, why); \
   } while (false)

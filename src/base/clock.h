@@ -23,10 +23,18 @@ struct Monotonic {
 };
 using Time = Monotonic::time_point;
 
-constexpr double seconds(Nanos d) { return std::chrono::duration<double>(d).count(); }
-constexpr double millis(Nanos d) { return std::chrono::duration<double, std::milli>(d).count(); }
-constexpr Nanos from_seconds(double s) { return Nanos(static_cast<int64_t>(s * 1e9)); }
-constexpr Nanos from_millis(double ms) { return Nanos(static_cast<int64_t>(ms * 1e6)); }
+constexpr double seconds(Nanos d) {
+  return std::chrono::duration<double>(d).count();
+}
+constexpr double millis(Nanos d) {
+  return std::chrono::duration<double, std::milli>(d).count();
+}
+constexpr Nanos from_seconds(double s) {
+  return Nanos(static_cast<int64_t>(s * 1e9));
+}
+constexpr Nanos from_millis(double ms) {
+  return Nanos(static_cast<int64_t>(ms * 1e6));
+}
 
 // Thread-safe: any thread may ask.
 class Clock {

@@ -15,7 +15,8 @@ using spdlog::warn;
 
 // `process` names the process in every line ("gateway", "node", …).
 inline void start(const std::string& process) {
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %^%L%$ " + process + " %v", spdlog::pattern_time_type::utc);
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %^%L%$ " + process + " %v",
+                      spdlog::pattern_time_type::utc);
   spdlog::flush_on(spdlog::level::info);
 }
 

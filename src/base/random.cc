@@ -5,7 +5,9 @@
 namespace sluice {
 namespace {
 
-uint64_t rotate_left(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
+uint64_t rotate_left(uint64_t x, int by) {
+  return (x << by) | (x >> (64 - by));
+}
 
 // SplitMix64 spreads a small seed over the state, as the authors of xoshiro advise.
 uint64_t split_mix(uint64_t& x) {
@@ -45,7 +47,9 @@ int64_t Random::between(int64_t low, int64_t high) {
   return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low) + 1));
 }
 
-double Random::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+double Random::uniform() {
+  return static_cast<double>(next() >> 11) * 0x1.0p-53;
+}
 
 double Random::normal() {
   // Box and Muller; the second value is thrown away so that the state stays four words.
@@ -53,7 +57,9 @@ double Random::normal() {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * uniform());
 }
 
-double Random::exponential(double mean) { return -mean * std::log(1.0 - uniform()); }
+double Random::exponential(double mean) {
+  return -mean * std::log(1.0 - uniform());
+}
 
 double Random::gamma(double shape, double scale) {
   if (shape < 1.0) return gamma(shape + 1.0, scale) * std::pow(1.0 - uniform(), 1.0 / shape);

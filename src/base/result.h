@@ -97,14 +97,14 @@ class [[nodiscard]] Result<void> {
 #define SLUICE_CONCAT_INNER(a, b) a##b
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
-#define SLUICE_TRY(expression)                                      \
-  do {                                                              \
-    if (auto result_ = (expression); !result_.ok()) [[unlikely]]    \
-      return result_.error();                                       \
+#define SLUICE_TRY(expression)                                   \
+  do {                                                           \
+    if (auto result_ = (expression); !result_.ok()) [[unlikely]] \
+      return result_.error();                                    \
   } while (false)
 
-#define SLUICE_ASSIGN(name, expression)                                   \
-  auto SLUICE_CONCAT(name, _result) = (expression);                       \
-  if (!SLUICE_CONCAT(name, _result).ok()) [[unlikely]]                    \
-    return SLUICE_CONCAT(name, _result).error();                          \
+#define SLUICE_ASSIGN(name, expression)                \
+  auto SLUICE_CONCAT(name, _result) = (expression);    \
+  if (!SLUICE_CONCAT(name, _result).ok()) [[unlikely]] \
+    return SLUICE_CONCAT(name, _result).error();       \
   auto& name = *SLUICE_CONCAT(name, _result)

@@ -30,7 +30,9 @@ TEST(Result, OfVoidIsOkUntilToldOtherwise) {
   EXPECT_FALSE(Result<void>(Error{ErrorKind::kNotFound, "gone"}).ok());
 }
 
-TEST(ResultDeathTest, ValueOfAnErrorIsOurOwnFault) { EXPECT_DEATH((void)*half(1), "is odd"); }
+TEST(ResultDeathTest, ValueOfAnErrorIsOurOwnFault) {
+  EXPECT_DEATH((void)*half(1), "is odd");
+}
 
 }  // namespace
 }  // namespace sluice

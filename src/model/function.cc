@@ -2,7 +2,9 @@
 
 namespace sluice {
 
-std::string to_string(const FunctionName& f) { return f.space + "/" + f.name; }
+std::string to_string(const FunctionName& f) {
+  return f.space + "/" + f.name;
+}
 
 FunctionName function_name(const std::string& text) {
   const size_t slash = text.find('/');

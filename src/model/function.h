@@ -19,8 +19,8 @@ struct FunctionName {
 
   auto operator<=>(const FunctionName&) const = default;
 };
-std::string to_string(const FunctionName&);                 // "namespace/name"
-FunctionName function_name(const std::string& text);        // reverses it; no slash: "default"
+std::string to_string(const FunctionName&);           // "namespace/name"
+FunctionName function_name(const std::string& text);  // reverses it; no slash: "default"
 
 enum class FunctionKind { kInference, kTraining };
 
@@ -34,7 +34,7 @@ struct TensorSpec {
 };
 
 struct ModelSpec {
-  std::string path;              // the model file on this machine
+  std::string path;  // the model file on this machine
   std::string format = "torchscript";
   std::vector<TensorSpec> inputs, outputs;
 
@@ -61,30 +61,30 @@ struct FunctionSpec {
   FunctionKind kind = FunctionKind::kInference;
   ModelSpec model;
   Objective slo;
-  int priority = 0;              // larger wins when a device is full
+  int priority = 0;  // larger wins when a device is full
   int min_replicas = 1;
-  int max_replicas = 0;          // 0: no bound
-  int container_concurrency = 0; // requests an instance may have at once; 0: its batch size
-  int max_queue = 1000;          // waiting requests; beyond, 429
-  Nanos timeout = Seconds(60);   // a request's whole life
+  int max_replicas = 0;           // 0: no bound
+  int container_concurrency = 0;  // requests an instance may have at once; 0: its batch size
+  int max_queue = 1000;           // waiting requests; beyond, 429
+  Nanos timeout = Seconds(60);    // a request's whole life
   Batching batching;
-  Bytes memory = 0;              // of one instance; 0: measured
-  std::string policy;            // a bundle's name; empty: the platform's
-  std::optional<Slice> slice;    // what `fixed` holds, and where others start
+  Bytes memory = 0;                  // of one instance; 0: measured
+  std::string policy;                // a bundle's name; empty: the platform's
+  std::optional<Slice> slice;        // what `fixed` holds, and where others start
   int canary_traffic_percent = 100;  // of the traffic, to the newest revision
-  std::string token;             // callers must bear it; empty: the platform's rule
+  std::string token;                 // callers must bear it; empty: the platform's rule
 
   bool operator==(const FunctionSpec&) const = default;
 };
 
 struct Revision {
   FunctionName function;
-  int number = 0;                // 1, 2, … per function
+  int number = 0;  // 1, 2, … per function
   FunctionSpec spec;
   UnixMillis created = 0;
 
   bool operator==(const Revision&) const = default;
 };
-std::string revision_id(const FunctionName&, int number);   // "namespace/name@3"
+std::string revision_id(const FunctionName&, int number);  // "namespace/name@3"
 
 }  // namespace sluice

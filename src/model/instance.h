@@ -27,7 +27,7 @@ struct Instance {
   Slice slice;
   Position position;
   int batch = 1;
-  Time started{};              // when the start was decided
+  Time started{};  // when the start was decided
 
   bool operator==(const Instance&) const = default;
 };

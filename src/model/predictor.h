@@ -27,7 +27,8 @@ class Predictor {
 
   // Latency of one batch at that point; nothing where the function was never measured. Monotone:
   // never longer with more sm or quota.
-  virtual std::optional<Nanos> latency(const FunctionName&, int revision, const Configuration&) const = 0;
+  virtual std::optional<Nanos> latency(const FunctionName&, int revision,
+                                       const Configuration&) const = 0;
 
   // Batch sizes and spatial shares worth considering, ascending; empty where unknown.
   virtual std::vector<int> batches(const FunctionName&, int revision) const = 0;

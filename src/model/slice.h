@@ -19,8 +19,12 @@ struct Share {
 inline constexpr Share kWhole{1000};
 inline constexpr Share kNone{0};
 
-constexpr Share operator+(Share a, Share b) { return {a.permille + b.permille}; }
-constexpr Share operator-(Share a, Share b) { return {a.permille - b.permille}; }
+constexpr Share operator+(Share a, Share b) {
+  return {a.permille + b.permille};
+}
+constexpr Share operator-(Share a, Share b) {
+  return {a.permille - b.permille};
+}
 
 // Rounds up to a multiple of `quantum` (> 0): a share that a device can hold.
 constexpr Share round_up(Share s, Share quantum) {
@@ -37,8 +41,8 @@ struct Quota {
 };
 
 struct Slice {
-  Share sm;       // share of the device's SMs or cores, a multiple of its sm_quantum
-  Quota quota;    // share of time on them
+  Share sm;     // share of the device's SMs or cores, a multiple of its sm_quantum
+  Quota quota;  // share of time on them
   Bytes memory = 0;
 
   constexpr auto operator<=>(const Slice&) const = default;

@@ -14,16 +14,16 @@ namespace sluice {
 
 // A function as the loop sees it.
 struct FunctionView {
-  FunctionSpec spec;              // of the newest revision
+  FunctionSpec spec;  // of the newest revision
   int revision = 0;
-  double rate = 0;                // inferences per second, measured over the last seconds
-  double forecast = 0;            // inferences per second, what the forecaster expects (H6)
-  double arrival_cv = 1;          // coefficient of variation of the gaps between arrivals
-  int queued = 0;                 // waiting in the function's queue now
-  int in_flight = 0;              // being answered now
-  double concurrency = 0;         // mean of queued + in flight over the last seconds
-  bool violating = false;         // more requests late in the last seconds than the objective allows
-  Time last_scale_down{};         // Time{}: never
+  double rate = 0;         // inferences per second, measured over the last seconds
+  double forecast = 0;     // inferences per second, what the forecaster expects (H6)
+  double arrival_cv = 1;   // coefficient of variation of the gaps between arrivals
+  int queued = 0;          // waiting in the function's queue now
+  int in_flight = 0;       // being answered now
+  double concurrency = 0;  // mean of queued + in flight over the last seconds
+  bool violating = false;  // more requests late in the last seconds than the objective allows
+  Time last_scale_down{};  // Time{}: never
   Time last_request{};
 };
 

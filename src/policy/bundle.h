@@ -1,5 +1,5 @@
-// A bundle is a named choice of policies (DESIGN §2). Adding one is a file with its rules, its test,
-// and one line in the table of bundle.cc.
+// A bundle is a named choice of policies (DESIGN §2). Adding one is a file with its rules, its
+// test, and one line in the table of bundle.cc.
 #pragma once
 
 #include <span>
@@ -14,14 +14,14 @@ namespace sluice::policy {
 
 // Settings of the bundles, the papers' values as defaults where they give one (specs/has-gpu.md).
 struct ScaleConfig {
-  double alpha = 0.9;              // scale up when the forecast exceeds alpha × capacity
-  double beta = 0.3;               // scale down when it is below beta × capacity
-  Share quota_step{100};           // ΔI_q
+  double alpha = 0.9;     // scale up when the forecast exceeds alpha × capacity
+  double beta = 0.3;      // scale down when it is below beta × capacity
+  Share quota_step{100};  // ΔI_q
   Share min_quota{50};
-  Nanos cooldown = Seconds(10);    // between scale-downs of a function
-  double min_rate = 0.1;           // R_min, inferences per second that always stay possible
-  bool idle_meets_slo = true;      // reading (g): idle keeps a quota that answers one request in time
-  double target_utilisation = 0.7; // `exclusive`: of an instance's concurrency
+  Nanos cooldown = Seconds(10);  // between scale-downs of a function
+  double min_rate = 0.1;         // R_min, inferences per second that always stay possible
+  bool idle_meets_slo = true;    // reading (g): idle keeps a quota that answers one request in time
+  double target_utilisation = 0.7;  // `exclusive`: of an instance's concurrency
 };
 
 // Looks at the functions whose bundle it is (`mine`, by name); sees the others' instances as taken
@@ -33,10 +33,10 @@ using ScaleFunction = std::vector<Action> (*)(const Snapshot& snapshot,
 
 struct Bundle {
   std::string_view name;
-  std::string_view summary;       // one line for --help
+  std::string_view summary;  // one line for --help
   ScaleFunction scale;
-  std::string_view forecast;      // forecast.h's name
-  std::string_view arbiter;       // share.h's name
+  std::string_view forecast;  // forecast.h's name
+  std::string_view arbiter;   // share.h's name
 };
 
 std::span<const Bundle> bundles();

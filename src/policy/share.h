@@ -47,8 +47,8 @@ struct Grant {
 // What changes now. Revocations come first: the host carries them out before it grants.
 struct Permits {
   std::vector<ClientId> revoke;
-  std::vector<Grant> grant;   // new permits and renewals of held ones
-  Time next = Time::max();    // call step() again then at the latest
+  std::vector<Grant> grant;  // new permits and renewals of held ones
+  Time next = Time::max();   // call step() again then at the latest
 };
 
 class Arbiter {
@@ -77,9 +77,9 @@ class Arbiter {
 };
 
 struct ArbiterConfig {
-  Nanos window = Millis(20);         // the period of quotas
-  Nanos report_grace = Millis(5);    // how long a meter may take before silence is charged in full
-  Nanos drain_bound = Millis(200);   // the longest one piece of work; then it counts as drained
+  Nanos window = Millis(20);        // the period of quotas
+  Nanos report_grace = Millis(5);   // how long a meter may take before silence is charged in full
+  Nanos drain_bound = Millis(200);  // the longest one piece of work; then it counts as drained
 };
 
 // "window" (HAS-GPU), "multi_token" (FaST-GShare as printed), "planned" (ours).

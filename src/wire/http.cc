@@ -1,0 +1,523 @@
+#include "wire/http.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <unordered_set>
+
+namespace sluice::wire {
+namespace {
+
+namespace beast = boost::beast;
+using boost::system::error_code;
+using Socket = asio::generic::stream_protocol::socket;
+using Stream = beast::basic_stream<asio::generic::stream_protocol, asio::any_io_executor>;
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+Error system_error(std::string_view what, int code = errno) {
+  const ErrorKind kind = code == EADDRINUSE ? ErrorKind::kConflict
+                         : code == EACCES   ? ErrorKind::kDenied
+                                            : ErrorKind::kInternal;
+  return {kind, std::string(what) + ": " + std::generic_category().message(code)};
+}
+
+int hex(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+Result<std::string> percent_decode(std::string_view text, bool plus_is_space) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%') {
+      const int high = i + 2 < text.size() ? hex(text[i + 1]) : -1;
+      const int low = i + 2 < text.size() ? hex(text[i + 2]) : -1;
+      if (high < 0 || low < 0)
+        return Error{ErrorKind::kInvalid, "target: broken percent escape in " + std::string(text)};
+      out.push_back(static_cast<char>(high * 16 + low));
+      i += 2;
+    } else {
+      out.push_back(plus_is_space && text[i] == '+' ? ' ' : text[i]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// ---- addresses -------------------------------------------------------------------------------
+
+Result<Endpoint> parse_endpoint(std::string_view text) {
+  if (text.starts_with("unix:")) return Endpoint{.path = std::string(text.substr(5))};
+  if (text.starts_with("/")) return Endpoint{.path = std::string(text)};
+  const size_t colon = text.rfind(':');
+  const std::string_view port = colon == text.npos ? text : text.substr(colon + 1);
+  Endpoint e{.host = colon == text.npos ? "127.0.0.1" : std::string(text.substr(0, colon))};
+  const auto [end, fault] = std::from_chars(port.data(), port.data() + port.size(), e.port);
+  if (fault != std::errc() || end != port.data() + port.size() || e.host.empty())
+    return Error{ErrorKind::kInvalid,
+                 "address: '" + std::string(text) + "' is none of unix:/path, host:port, port"};
+  return e;
+}
+
+std::string to_string(const Endpoint& e) {
+  return e.path.empty() ? e.host + ":" + std::to_string(e.port) : "unix:" + e.path;
+}
+
+namespace {
+
+Result<sockaddr_un> unix_address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path))
+    return Error{ErrorKind::kInvalid, path + ": longer than the " +
+                                          std::to_string(sizeof(address.sun_path) - 1) +
+                                          " bytes a socket's path may have"};
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+Result<Fd> listen_unix(const std::string& path, int mode, int backlog) {
+  SLUICE_ASSIGN(address, unix_address(path));
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return system_error("socket");
+  const auto* raw = reinterpret_cast<const sockaddr*>(&address);
+  if (::connect(fd.get(), raw, sizeof(address)) == 0)
+    return Error{ErrorKind::kConflict, path + ": somebody listens there already"};
+  fd.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ::unlink(path.c_str());
+  if (::bind(fd.get(), raw, sizeof(address)) != 0) return system_error("bind " + path);
+  if (::chmod(path.c_str(), static_cast<mode_t>(mode)) != 0) return system_error("chmod " + path);
+  if (::listen(fd.get(), backlog) != 0) return system_error("listen " + path);
+  return fd;
+}
+
+}  // namespace
+
+Result<Fd> listen_on(const Endpoint& e, int mode, int backlog) {
+  if (!e.path.empty()) return listen_unix(e.path, mode, backlog);
+  error_code fault;
+  const auto ip = asio::ip::make_address(e.host == "localhost" ? "127.0.0.1" : e.host, fault);
+  if (fault) return Error{ErrorKind::kInvalid, "address: '" + e.host + "' is no IP address"};
+  const asio::ip::tcp::endpoint at(ip, e.port);
+  Fd fd(::socket(at.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return system_error("socket");
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(fd.get(), at.data(), static_cast<socklen_t>(at.size())) != 0)
+    return system_error("listen on " + to_string(e));
+  if (::listen(fd.get(), backlog) != 0) return system_error("listen on " + to_string(e));
+  return fd;
+}
+
+// ---- messages --------------------------------------------------------------------------------
+
+std::string Target::get(std::string_view key, std::string otherwise) const {
+  for (const auto& [name, value] : query)
+    if (name == key) return value;
+  return otherwise;
+}
+
+Result<Target> parse_target(std::string_view target) {
+  Target out;
+  const size_t mark = target.find('?');
+  std::string_view path = target.substr(0, mark);
+  while (!path.empty()) {
+    const size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (!part.empty()) {
+      SLUICE_ASSIGN(decoded, percent_decode(part, false));
+      out.path.push_back(std::move(decoded));
+    }
+    path = slash == path.npos ? "" : path.substr(slash + 1);
+  }
+  std::string_view query = mark == target.npos ? "" : target.substr(mark + 1);
+  while (!query.empty()) {
+    const size_t amp = query.find('&');
+    const std::string_view pair = query.substr(0, amp);
+    const size_t equals = pair.find('=');
+    SLUICE_ASSIGN(key, percent_decode(pair.substr(0, equals), true));
+    SLUICE_ASSIGN(value, percent_decode(equals == pair.npos ? "" : pair.substr(equals + 1), true));
+    if (!key.empty()) out.query.emplace_back(std::move(key), std::move(value));
+    query = amp == query.npos ? "" : query.substr(amp + 1);
+  }
+  return out;
+}
+
+HttpResponse text_response(std::string body, std::string_view content_type) {
+  HttpResponse r{http::status::ok, 11};
+  r.set(http::field::content_type, content_type);
+  r.body() = std::move(body);
+  return r;
+}
+
+HttpResponse json_response(const nlohmann::json& body, int status) {
+  // Replaces what is not UTF-8: an answer must not fail because a name was odd.
+  HttpResponse r = text_response(
+      body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "application/json");
+  r.result(static_cast<unsigned>(status));
+  return r;
+}
+
+HttpResponse error_response(int status, std::string_view message) {
+  return json_response({{"error", std::string(message)}}, status);
+}
+
+HttpResponse error_response(const Error& e) {
+  return error_response(http_status(e.kind), e.message);
+}
+
+int http_status(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInvalid:
+      return 400;
+    case ErrorKind::kDenied:
+      return 403;
+    case ErrorKind::kNotFound:
+      return 404;
+    case ErrorKind::kConflict:
+      return 409;
+    case ErrorKind::kExhausted:
+      return 429;
+    case ErrorKind::kUnavailable:
+      return 503;
+    case ErrorKind::kTimeout:
+      return 504;
+    case ErrorKind::kInternal:
+      return 500;
+  }
+  return 500;
+}
+
+ErrorKind error_kind(int status) {
+  switch (status) {
+    case 401:
+    case 403:
+      return ErrorKind::kDenied;
+    case 404:
+      return ErrorKind::kNotFound;
+    case 409:
+      return ErrorKind::kConflict;
+    case 429:
+      return ErrorKind::kExhausted;
+    case 502:
+    case 503:
+      return ErrorKind::kUnavailable;
+    case 504:
+      return ErrorKind::kTimeout;
+    default:
+      return status >= 400 && status < 500 ? ErrorKind::kInvalid : ErrorKind::kInternal;
+  }
+}
+
+Result<nlohmann::json> parse_json(std::string_view text) {
+  constexpr int kDeepest = 64;
+  bool too_deep = false;
+  const auto bound = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kDeepest) too_deep = true;
+    return !too_deep;
+  };
+  try {
+    nlohmann::json parsed = nlohmann::json::parse(text, bound);
+    if (too_deep) return Error{ErrorKind::kInvalid, "JSON: nested deeper than 64 levels"};
+    return parsed;
+  } catch (const nlohmann::json::exception& e) {
+    return Error{ErrorKind::kInvalid, std::string("JSON: ") + e.what()};
+  }
+}
+
+// ---- server ----------------------------------------------------------------------------------
+
+struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
+  State(asio::io_context& context, Fd fd, HttpHandler h, HttpLimits l)
+      : io(context), listening(context, fd.release()), handler(std::move(h)), limits(l) {}
+
+  asio::awaitable<void> accept_all();
+  asio::awaitable<void> serve(Socket socket);
+  asio::awaitable<bool> serve_one(Stream& stream, beast::flat_buffer& buffer);
+  void answered();
+
+  asio::io_context& io;
+  asio::posix::stream_descriptor listening;
+  const HttpHandler handler;
+  const HttpLimits limits;
+  std::unordered_set<Stream*> idle_streams;  // waiting for their next request
+  int in_flight = 0;
+  bool stopping = false;
+  std::function<void()> on_idle;
+};
+
+asio::awaitable<void> HttpServer::State::accept_all() {
+  while (!stopping) {
+    const auto [fault] =
+        co_await listening.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
+    if (fault || stopping) co_return;
+    for (;;) {  // everybody who waits
+      sockaddr_storage peer{};
+      socklen_t size = sizeof(peer);
+      const int fd = ::accept4(listening.native_handle(), reinterpret_cast<sockaddr*>(&peer), &size,
+                               SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd < 0) {
+        if (errno != EMFILE && errno != ENFILE) break;
+        // Out of descriptors: let some connections end before trying again.
+        asio::steady_timer pause(io, Millis(50));
+        co_await pause.async_wait(kAwait);
+        break;
+      }
+      Socket socket(io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
+      asio::co_spawn(
+          io,
+          [self = shared_from_this(), s = std::move(socket)]() mutable {
+            return self->serve(std::move(s));
+          },
+          asio::detached);
+    }
+  }
+}
+
+asio::awaitable<void> HttpServer::State::serve(Socket socket) {
+  const auto self = shared_from_this();
+  Stream stream(std::move(socket));
+  beast::flat_buffer buffer;
+  buffer.reserve(64 * 1024);  // the default grows from 512 bytes: a thousand reads for a large body
+  try {
+    while (!stopping && co_await serve_one(stream, buffer)) {
+    }
+  } catch (const std::exception&) {
+    // A peer that broke off, or memory that ran out for this connection: close it.
+  }
+  idle_streams.erase(&stream);
+}
+
+// One request and its answer; false: close the connection.
+asio::awaitable<bool> HttpServer::State::serve_one(Stream& stream, beast::flat_buffer& buffer) {
+  http::request_parser<http::string_body> parser;
+  parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
+  parser.body_limit(limits.body_bytes);
+
+  idle_streams.insert(&stream);
+  stream.expires_after(limits.idle);
+  auto [fault, read] = co_await http::async_read_header(stream, buffer, parser, kAwait);
+  idle_streams.erase(&stream);
+  ++in_flight;
+  const auto done = std::shared_ptr<void>(nullptr, [this](void*) { answered(); });
+
+  if (!fault && beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    co_await asio::async_write(stream, asio::buffer(kContinue), kAwait);
+  }
+  stream.expires_after(limits.request);
+  if (!fault) std::tie(fault, read) = co_await http::async_read(stream, buffer, parser, kAwait);
+
+  HttpResponse response;
+  bool keep = false;
+  if (fault == http::error::end_of_stream || fault == beast::error::timeout ||
+      fault == asio::error::operation_aborted || fault == asio::error::connection_reset) {
+    co_return false;
+  } else if (fault == http::error::body_limit) {
+    response = error_response(
+        413, "body: larger than the " + std::to_string(limits.body_bytes) + " bytes allowed");
+  } else if (fault == http::error::header_limit) {
+    response = error_response(
+        431, "head: larger than the " + std::to_string(limits.header_bytes) + " bytes allowed");
+  } else if (fault) {
+    response = error_response(400, "HTTP: " + fault.message());
+  } else {
+    HttpRequest request = parser.release();
+    keep = request.keep_alive();
+    const bool head = request.method() == http::verb::head;
+    const unsigned version = request.version();
+    try {
+      stream.expires_never();
+      response = co_await handler(std::move(request));
+    } catch (const std::exception& e) {
+      response = error_response(500, std::string("internal: ") + e.what());
+    }
+    response.version(version);
+    if (head) {
+      response.content_length(response.body().size());
+      response.body().clear();
+    }
+  }
+  keep = keep && !stopping;
+  response.keep_alive(keep);
+  if (!response.has_content_length()) response.prepare_payload();
+  stream.expires_after(limits.request);
+  http::serializer<false, http::string_body> serializer(response);
+  const auto [write_fault, written] = co_await http::async_write(stream, serializer, kAwait);
+  co_return keep && !write_fault;
+}
+
+void HttpServer::State::answered() {
+  --in_flight;
+  if (stopping && in_flight == 0 && on_idle) asio::post(io, std::exchange(on_idle, nullptr));
+}
+
+HttpServer::HttpServer(asio::io_context& io, Fd listening, HttpHandler handler, HttpLimits limits) {
+  const int flags = ::fcntl(listening.get(), F_GETFL);
+  ::fcntl(listening.get(), F_SETFL, flags | O_NONBLOCK);
+  state_ = std::make_shared<State>(io, std::move(listening), std::move(handler), limits);
+  asio::co_spawn(
+      io, [s = state_] { return s->accept_all(); }, asio::detached);
+}
+
+HttpServer::~HttpServer() {
+  drain(nullptr);
+}
+
+void HttpServer::drain(std::function<void()> idle) {
+  State& s = *state_;
+  s.stopping = true;
+  error_code ignored;
+  s.listening.close(ignored);
+  for (Stream* stream : s.idle_streams) stream->cancel();
+  s.on_idle = std::move(idle);
+  if (s.in_flight == 0 && s.on_idle) asio::post(s.io, std::exchange(s.on_idle, nullptr));
+}
+
+int HttpServer::in_flight() const {
+  return state_->in_flight;
+}
+
+// ---- client ----------------------------------------------------------------------------------
+
+struct HttpClient::State {
+  Endpoint server;
+  Nanos timeout;
+  std::string token;
+  asio::io_context io{1};
+  std::unique_ptr<Stream> stream;
+  beast::flat_buffer buffer;
+
+  asio::awaitable<error_code> connect();
+  asio::awaitable<error_code> exchange(const HttpRequest& request, HttpResponse& response);
+  error_code run(asio::awaitable<error_code> work);
+};
+
+asio::awaitable<error_code> HttpClient::State::connect() {
+  stream = std::make_unique<Stream>(asio::any_io_executor(io.get_executor()));
+  stream->expires_after(timeout);
+  if (!server.path.empty()) {
+    const asio::local::stream_protocol::endpoint at(server.path);
+    const auto [fault] = co_await stream->async_connect(at, kAwait);
+    co_return fault;
+  }
+  asio::ip::tcp::resolver resolver(io);
+  const auto [fault, found] =
+      co_await resolver.async_resolve(server.host, std::to_string(server.port), kAwait);
+  if (fault) co_return fault;
+  error_code last = asio::error::host_not_found;
+  for (const auto& entry : found) {
+    const auto [refused] = co_await stream->async_connect(entry.endpoint(), kAwait);
+    last = refused;
+    if (!last) break;
+  }
+  co_return last;
+}
+
+asio::awaitable<error_code> HttpClient::State::exchange(const HttpRequest& request,
+                                                        HttpResponse& response) {
+  stream->expires_after(timeout);
+  if (const auto [fault, n] = co_await http::async_write(*stream, request, kAwait); fault)
+    co_return fault;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(boost::none);
+  if (request.method() == http::verb::head) parser.skip(true);
+  if (const auto [fault, n] = co_await http::async_read(*stream, buffer, parser, kAwait); fault)
+    co_return fault;
+  response = parser.release();
+  co_return error_code{};
+}
+
+error_code HttpClient::State::run(asio::awaitable<error_code> work) {
+  error_code outcome = asio::error::operation_aborted;
+  io.restart();
+  asio::co_spawn(io, std::move(work), [&](std::exception_ptr broken, error_code fault) {
+    outcome = broken ? error_code(asio::error::fault) : fault;
+  });
+  io.run();
+  return outcome;
+}
+
+HttpClient::HttpClient(Endpoint server, Nanos timeout) : state_(std::make_unique<State>()) {
+  state_->server = std::move(server);
+  state_->timeout = timeout;
+}
+HttpClient::~HttpClient() = default;
+HttpClient::HttpClient(HttpClient&&) noexcept = default;
+HttpClient& HttpClient::operator=(HttpClient&&) noexcept = default;
+
+void HttpClient::set_token(std::string bearer) {
+  state_->token = std::move(bearer);
+}
+
+Result<HttpResponse> HttpClient::send(HttpRequest request) {
+  State& s = *state_;
+  request.set(http::field::host, s.server.path.empty() ? s.server.host : "localhost");
+  if (!s.token.empty()) request.set(http::field::authorization, "Bearer " + s.token);
+  request.prepare_payload();
+
+  HttpResponse response;
+  error_code fault;
+  // A kept connection may have been closed meanwhile: then once more on a fresh one.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const bool fresh = s.stream == nullptr;
+    if (fresh) fault = s.run(s.connect());
+    if (!fresh || !fault) fault = s.run(s.exchange(request, response));
+    if (!fault) {
+      if (!response.keep_alive()) s.stream.reset();
+      return response;
+    }
+    s.stream.reset();
+    s.buffer.clear();
+    if (fresh || fault == beast::error::timeout) break;
+  }
+  const bool late = fault == beast::error::timeout;
+  return Error{late ? ErrorKind::kTimeout : ErrorKind::kUnavailable,
+               to_string(s.server) + ": " + fault.message()};
+}
+
+Result<HttpResponse> HttpClient::call(http::verb verb, std::string_view target, std::string body,
+                                      std::string_view content_type) {
+  HttpRequest request{verb, target, 11};
+  if (!body.empty()) request.set(http::field::content_type, content_type);
+  request.body() = std::move(body);
+  return send(std::move(request));
+}
+
+Result<nlohmann::json> HttpClient::json(http::verb verb, std::string_view target,
+                                        const nlohmann::json& body) {
+  SLUICE_ASSIGN(response, call(verb, target, body.is_null() ? "" : body.dump()));
+  auto parsed = response.body().empty() ? Result<nlohmann::json>(nlohmann::json())
+                                        : parse_json(response.body());
+  if (response.result_int() / 100 == 2) return parsed;
+  std::string message = response.body();
+  if (parsed.ok() && parsed->is_object() && parsed->contains("error") &&
+      (*parsed)["error"].is_string())
+    message = (*parsed)["error"].get<std::string>();
+  return Error{error_kind(static_cast<int>(response.result_int())), message};
+}
+
+}  // namespace sluice::wire

@@ -1,0 +1,127 @@
+// HTTP/1.1 between our own processes and their users: a small server on coroutines, a blocking
+// client. For the control plane and the model server; the gateway's data path has its own, leaner
+// loop (docs/design/gateway.md).
+//
+// Threads: a server belongs to the io_context it was given and its handler runs there, on one
+// strand per connection. The client blocks its caller and shares nothing.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace sluice::wire {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+using HttpRequest = http::request<http::string_body>;
+using HttpResponse = http::response<http::string_body>;
+
+// ---- addresses -------------------------------------------------------------------------------
+
+// "unix:/path", "/path", "host:port" or "port" (then 127.0.0.1).
+struct Endpoint {
+  std::string path;  // unix, when not empty
+  std::string host;
+  uint16_t port = 0;
+
+  bool operator==(const Endpoint&) const = default;
+};
+Result<Endpoint> parse_endpoint(std::string_view text);
+std::string to_string(const Endpoint&);
+
+// A listening stream socket; for a unix path, what is left of a dead owner is replaced, mode
+// `mode`.
+Result<Fd> listen_on(const Endpoint&, int mode = 0600, int backlog = 1024);
+
+// ---- messages --------------------------------------------------------------------------------
+
+// A target's parts, percent-decoded: "/v1/a%20b?x=1" → {"v1", "a b"}, {{"x", "1"}}.
+struct Target {
+  std::vector<std::string> path;
+  std::vector<std::pair<std::string, std::string>> query;
+
+  std::string get(std::string_view key, std::string otherwise = "") const;
+};
+Result<Target> parse_target(std::string_view target);
+
+HttpResponse json_response(const nlohmann::json& body, int status = 200);
+HttpResponse text_response(std::string body,
+                           std::string_view content_type = "text/plain; charset=utf-8");
+HttpResponse error_response(int status, std::string_view message);  // {"error": message}
+HttpResponse error_response(const Error&);                          // status by kind
+int http_status(ErrorKind);
+ErrorKind error_kind(int http_status);
+
+// Parses a JSON body; kInvalid says where it breaks. Nesting is bounded to 64 levels.
+Result<nlohmann::json> parse_json(std::string_view text);
+
+// ---- server ----------------------------------------------------------------------------------
+
+struct HttpLimits {
+  size_t header_bytes = 32 * 1024;
+  size_t body_bytes = 64 * 1024 * 1024;
+  Nanos idle = Seconds(75);     // between requests
+  Nanos request = Seconds(60);  // from the first byte of a request to its last
+};
+
+// May suspend; a thrown exception becomes a 500 and a log line is the handler's own affair.
+using HttpHandler = std::function<asio::awaitable<HttpResponse>(HttpRequest)>;
+
+class HttpServer {
+ public:
+  // `listening` accepts already (TCP or unix). Starts at once.
+  HttpServer(asio::io_context& io, Fd listening, HttpHandler handler, HttpLimits limits = {});
+  ~HttpServer();  // stop()s without waiting; the io_context must outlive the connections
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Accepts no more and closes idle connections. Requests in hand are finished; `idle` is called on
+  // the io_context when the last one has been answered.
+  void drain(std::function<void()> idle);
+  int in_flight() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// ---- client ----------------------------------------------------------------------------------
+
+// One connection, opened when needed and again when the server closed it between requests.
+class HttpClient {
+ public:
+  explicit HttpClient(Endpoint server, Nanos timeout = Seconds(30));
+  ~HttpClient();
+  HttpClient(HttpClient&&) noexcept;
+  HttpClient& operator=(HttpClient&&) noexcept;
+
+  void set_token(std::string bearer);
+
+  // kUnavailable: nobody listens, or the connection broke; kTimeout. Any status is a response.
+  Result<HttpResponse> send(HttpRequest request);
+  Result<HttpResponse> call(http::verb verb, std::string_view target, std::string body = "",
+                            std::string_view content_type = "application/json");
+
+  // 2xx: the parsed body (null when empty). Otherwise the server's {"error"} as an Error.
+  Result<nlohmann::json> json(http::verb verb, std::string_view target,
+                              const nlohmann::json& body = nullptr);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice::wire

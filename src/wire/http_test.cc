@@ -1,0 +1,145 @@
+#include "wire/http.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <filesystem>
+#include <thread>
+
+namespace sluice::wire {
+namespace {
+
+// A server on a thread of its own, and its address.
+class Serving {
+ public:
+  explicit Serving(HttpHandler handler, HttpLimits limits = {}) {
+    char dir[] = "/tmp/sluice-http-XXXXXX";
+    dir_ = mkdtemp(dir);
+    endpoint.path = dir_ + "/s";
+    Fd fd = std::move(*listen_on(endpoint));
+    server_ = std::make_unique<HttpServer>(io_, std::move(fd), std::move(handler), limits);
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~Serving() {
+    asio::post(io_, [this] {
+      server_.reset();
+      io_.stop();
+    });
+    thread_.join();
+    std::filesystem::remove_all(dir_);
+  }
+
+  Endpoint endpoint;
+
+ private:
+  std::string dir_;
+  asio::io_context io_;
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+asio::awaitable<HttpResponse> echo(HttpRequest request) {
+  co_return json_response({{"method", std::string(request.method_string())},
+                           {"target", std::string(request.target())},
+                           {"size", request.body().size()}});
+}
+
+std::string raw(const Endpoint& at, std::string_view bytes) {
+  HttpClient probe(at);  // makes sure that somebody listens
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  at.path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM, 0));
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+  ::shutdown(fd.get(), SHUT_WR);
+  std::string all;
+  char chunk[4096];
+  for (ssize_t n; (n = ::recv(fd.get(), chunk, sizeof(chunk), 0)) > 0;) all.append(chunk, n);
+  return all;
+}
+
+TEST(Endpoint, ReadsWhatItPrints) {
+  for (const char* text : {"unix:/run/a.sock", "127.0.0.1:8000", "0.0.0.0:1"})
+    EXPECT_EQ(to_string(*parse_endpoint(text)), text);
+  EXPECT_EQ(to_string(*parse_endpoint("8000")), "127.0.0.1:8000");
+  EXPECT_EQ(to_string(*parse_endpoint("/run/a.sock")), "unix:/run/a.sock");
+  for (const char* text : {"", "host:", "host:99999", ":1", "host:1x"})
+    EXPECT_FALSE(parse_endpoint(text).ok()) << text;
+}
+
+TEST(Target, IsSplitAndDecoded) {
+  const Target t = *parse_target("/v1//a%20b/?x=1&y=a+b%26&flag");
+  EXPECT_EQ(t.path, (std::vector<std::string>{"v1", "a b"}));
+  EXPECT_EQ(t.get("x"), "1");
+  EXPECT_EQ(t.get("y"), "a b&");
+  EXPECT_EQ(t.get("flag", "?"), "");
+  EXPECT_EQ(t.get("none", "?"), "?");
+  for (const char* text : {"/%", "/%1", "/%zz", "/a?x=%g0"})
+    EXPECT_FALSE(parse_target(text).ok()) << text;
+}
+
+TEST(Json, RefusesWhatIsTooDeepOrBroken) {
+  EXPECT_TRUE(parse_json(R"({"a":[1,2]})").ok());
+  EXPECT_EQ(parse_json(std::string(100, '[') + std::string(100, ']')).error().message,
+            "JSON: nested deeper than 64 levels");
+  EXPECT_FALSE(parse_json("{").ok());
+}
+
+TEST(Http, AnswersOverAKeptConnection) {
+  Serving server(echo);
+  HttpClient client(server.endpoint);
+  for (int i = 0; i < 3; ++i) {
+    const auto r = client.json(http::verb::post, "/x?i=" + std::to_string(i), {{"a", 1}});
+    ASSERT_TRUE(r.ok()) << r.error().message;
+    EXPECT_EQ((*r)["method"], "POST");
+    EXPECT_EQ((*r)["size"], 7);
+  }
+}
+
+TEST(Http, CarriesErrorsAsErrors) {
+  Serving server([](HttpRequest) -> asio::awaitable<HttpResponse> {
+    co_return error_response(Error{ErrorKind::kConflict, "id: taken"});
+  });
+  HttpClient client(server.endpoint);
+  const auto r = client.json(http::verb::get, "/");
+  ASSERT_FALSE(r.ok());
+  EXPECT_EQ(r.error().kind, ErrorKind::kConflict);
+  EXPECT_EQ(r.error().message, "id: taken");
+}
+
+TEST(Http, NobodyListeningIsUnavailable) {
+  HttpClient client(Endpoint{.path = "/nonexistent/socket"});
+  EXPECT_EQ(client.json(http::verb::get, "/").error().kind, ErrorKind::kUnavailable);
+}
+
+TEST(Http, BadInputGetsAStatusAndACloseNotACrash) {
+  Serving server(echo, {.header_bytes = 1024, .body_bytes = 100});
+  EXPECT_NE(raw(server.endpoint, "NONSENSE\r\n\r\n").find("400"), std::string::npos);
+  EXPECT_NE(raw(server.endpoint, "POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n").find("413"),
+            std::string::npos);
+  EXPECT_NE(raw(server.endpoint, "GET / HTTP/1.1\r\nA: " + std::string(2000, 'x') + "\r\n\r\n")
+                .find("431"),
+            std::string::npos);
+  const std::string pipelined =
+      raw(server.endpoint, "GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_LT(pipelined.find("/1"), pipelined.find("/2"));
+  EXPECT_NE(pipelined.find("/2"), std::string::npos);
+  HttpClient client(server.endpoint);
+  EXPECT_TRUE(client.json(http::verb::get, "/still-here").ok());
+}
+
+TEST(Listen, ReplacesADeadOwnersSocketButNotALivingOnes) {
+  Serving server(echo);
+  EXPECT_EQ(listen_on(server.endpoint).error().kind, ErrorKind::kConflict);
+  const Endpoint dead{.path = server.endpoint.path + "-dead"};
+  { const Fd first = std::move(*listen_on(dead)); }
+  EXPECT_TRUE(listen_on(dead).ok());
+  EXPECT_FALSE(listen_on(Endpoint{.path = std::string(200, 'x')}).ok());
+}
+
+}  // namespace
+}  // namespace sluice::wire

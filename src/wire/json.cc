@@ -1,0 +1,343 @@
+#include "wire/json.h"
+
+#include <array>
+#include <limits>
+
+namespace sluice::wire {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kInt = std::numeric_limits<int>::max();
+constexpr std::array<std::string_view, 4> kStates{"starting", "ready", "draining", "gone"};
+
+template <class T>
+json list_of(const std::vector<T>& values) {
+  json out = json::array();
+  for (const T& v : values) out.push_back(to_json(v));
+  return out;
+}
+
+Share share(Fields& f, std::string_view key, int otherwise) {
+  return {static_cast<int>(f.integer(key, otherwise, 0, 1000))};
+}
+
+std::vector<TensorSpec> tensors(Fields& f, std::string_view key) {
+  std::vector<TensorSpec> out;
+  for (const json& item : f.list(key)) {
+    Result<TensorSpec> t = tensor_spec_from(item);
+    if (!t.ok()) {
+      f.fail(key, t.error().message);
+      break;
+    }
+    out.push_back(std::move(*t));
+  }
+  return out;
+}
+
+}  // namespace
+
+// ---- writing ---------------------------------------------------------------------------------
+
+json to_json(const Slice& s) {
+  return {{"sm", s.sm.permille},
+          {"request", s.quota.request.permille},
+          {"limit", s.quota.limit.permille},
+          {"memory", s.memory}};
+}
+
+json to_json(const Position& p) {
+  return {{"sm_begin", p.sm_begin.permille}, {"time_begin", p.time_begin.permille}};
+}
+
+json to_json(const Device& d) {
+  return {{"id", d.id},
+          {"kind", d.kind == DeviceKind::kCpu ? "cpu" : "cuda"},
+          {"node", d.node},
+          {"model", d.model},
+          {"sms", d.sms},
+          {"millicores", d.millicores},
+          {"memory", d.memory},
+          {"sm_quantum", d.sm_quantum.permille},
+          {"can_resize_sm", d.can_resize_sm},
+          {"drained", d.drained},
+          {"price_per_hour", d.price_per_hour}};
+}
+
+json to_json(const TensorSpec& t) {
+  return {{"name", t.name}, {"datatype", t.datatype}, {"shape", t.shape}};
+}
+
+json to_json(const ModelSpec& m) {
+  return {{"path", m.path},
+          {"format", m.format},
+          {"inputs", list_of(m.inputs)},
+          {"outputs", list_of(m.outputs)}};
+}
+
+json to_json(const Batching& b) {
+  return {{"max_size", b.max_size}, {"max_delay_us", b.max_delay.count() / 1000}};
+}
+
+json to_json(const FunctionSpec& s) {
+  json out = {{"name", to_string(s.name)},
+              {"kind", s.kind == FunctionKind::kInference ? "inference" : "training"},
+              {"model", to_json(s.model)},
+              {"slo_us", s.slo.latency.count() / 1000},
+              {"slo_percentile", s.slo.percentile},
+              {"priority", s.priority},
+              {"min_replicas", s.min_replicas},
+              {"max_replicas", s.max_replicas},
+              {"container_concurrency", s.container_concurrency},
+              {"max_queue", s.max_queue},
+              {"timeout_ms", s.timeout.count() / 1'000'000},
+              {"batching", to_json(s.batching)},
+              {"memory", s.memory},
+              {"policy", s.policy},
+              {"canary_traffic_percent", s.canary_traffic_percent},
+              {"token", s.token}};
+  if (s.slice) out["slice"] = to_json(*s.slice);
+  return out;
+}
+
+json to_json(const Instance& i) {
+  return {{"id", i.id},
+          {"function", to_string(i.function)},
+          {"revision", i.revision},
+          {"state", to_string(i.state)},
+          {"device", i.device},
+          {"slice", to_json(i.slice)},
+          {"position", to_json(i.position)},
+          {"batch", i.batch}};
+}
+
+json to_json(const Reason& r) {
+  json numbers = json::array();  // pairs, so that their order survives
+  for (const auto& [name, value] : r.numbers) numbers.push_back({name, value});
+  return {{"rule", r.rule}, {"text", r.text}, {"numbers", numbers}};
+}
+
+json to_json(const Action& a) {
+  json out = {{"function", to_string(a.function)}, {"reason", to_json(a.reason)}};
+  if (const auto* start = std::get_if<StartInstance>(&a.what)) {
+    out.update({{"action", "start"},
+                {"revision", start->revision},
+                {"device", start->device},
+                {"slice", to_json(start->slice)},
+                {"position", to_json(start->position)},
+                {"batch", start->batch}});
+  } else if (const auto* stop = std::get_if<StopInstance>(&a.what)) {
+    out.update({{"action", "stop"}, {"instance", stop->instance}});
+  } else if (const auto* resize = std::get_if<ResizeInstance>(&a.what)) {
+    out.update({{"action", "resize"},
+                {"instance", resize->instance},
+                {"slice", to_json(resize->slice)},
+                {"position", to_json(resize->position)}});
+  } else {
+    out.update({{"action", "unmet"}, {"gap", std::get<Unmet>(a.what).gap}});
+  }
+  return out;
+}
+
+std::string_view to_string(InstanceState s) {
+  return kStates[static_cast<size_t>(s)];
+}
+
+// ---- reading ---------------------------------------------------------------------------------
+
+Result<InstanceState> instance_state_from(std::string_view text) {
+  for (size_t i = 0; i < kStates.size(); ++i)
+    if (kStates[i] == text) return static_cast<InstanceState>(i);
+  return Error{ErrorKind::kInvalid,
+               "state: '" + std::string(text) + "' is none of starting, ready, draining, gone"};
+}
+
+Result<Slice> slice_from(const json& j) {
+  Fields f(j, "slice");
+  Slice s;
+  s.sm = share(f, "sm", 1000);
+  s.quota.request = share(f, "request", 1000);
+  s.quota.limit = share(f, "limit", s.quota.request.permille);
+  s.memory = f.integer("memory", 0, 0, kMost);
+  if (s.quota.limit < s.quota.request)
+    f.fail("limit", std::to_string(s.quota.limit.permille) + " is below the request of " +
+                        std::to_string(s.quota.request.permille));
+  return f.finish(s);
+}
+
+Result<Position> position_from(const json& j) {
+  Fields f(j, "position");
+  return f.finish(Position{share(f, "sm_begin", 0), share(f, "time_begin", 0)});
+}
+
+Result<Device> device_from(const json& j) {
+  Fields f(j, "device");
+  Device d;
+  d.id = f.text("id");
+  d.kind = f.text("kind", "cpu") == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+  d.node = f.text("node");
+  d.model = f.text("model");
+  d.sms = static_cast<int>(f.integer("sms", 0, 0, kInt));
+  d.millicores = static_cast<int>(f.integer("millicores", 0, 0, kInt));
+  d.memory = f.integer("memory", 0, 0, kMost);
+  d.sm_quantum = {static_cast<int>(f.integer("sm_quantum", 1000, 1, 1000))};
+  d.can_resize_sm = f.boolean("can_resize_sm", false);
+  d.drained = f.boolean("drained", false);
+  d.price_per_hour = f.number("price_per_hour", 0, 0, 1e9);
+  if (d.id.empty()) f.fail("id", "must not be empty");
+  return f.finish(d);
+}
+
+Result<TensorSpec> tensor_spec_from(const json& j) {
+  Fields f(j, "tensor");
+  TensorSpec t{.name = f.text("name"), .datatype = f.text("datatype")};
+  for (const json& dim : f.list("shape")) {
+    if (!dim.is_number_integer()) {
+      f.fail("shape", dim.dump() + " is no integer");
+      break;
+    }
+    t.shape.push_back(dim.get<int64_t>());
+  }
+  return f.finish(t);
+}
+
+Result<ModelSpec> model_spec_from(const json& j) {
+  Fields f(j, "model");
+  ModelSpec m;
+  m.path = f.text("path");
+  m.format = f.text("format", m.format);
+  m.inputs = tensors(f, "inputs");
+  m.outputs = tensors(f, "outputs");
+  return f.finish(m);
+}
+
+Result<Batching> batching_from(const json& j) {
+  Fields f(j, "batching");
+  Batching b;
+  b.max_size = static_cast<int>(f.integer("max_size", 1, 1, 1024));
+  b.max_delay = Micros(f.integer("max_delay_us", 0, 0, 60'000'000));
+  return f.finish(b);
+}
+
+Result<FunctionSpec> function_spec_from(const json& j) {
+  Fields f(j, "function");
+  FunctionSpec s;
+  s.name = function_name(f.text("name"));
+  s.kind = f.text("kind", "inference") == "training" ? FunctionKind::kTraining
+                                                     : FunctionKind::kInference;
+  s.model = f.part("model", &model_spec_from);
+  s.slo.latency = Micros(f.integer("slo_us", 0, 0, kMost / 1000));
+  s.slo.percentile = f.number("slo_percentile", 95, 0, 100);
+  s.priority = static_cast<int>(f.integer("priority", 0, -1'000'000, 1'000'000));
+  s.min_replicas = static_cast<int>(f.integer("min_replicas", 1, 0, 10'000));
+  s.max_replicas = static_cast<int>(f.integer("max_replicas", 0, 0, 10'000));
+  s.container_concurrency = static_cast<int>(f.integer("container_concurrency", 0, 0, 1000));
+  s.max_queue = static_cast<int>(f.integer("max_queue", 1000, 0, 10'000'000));
+  s.timeout = Millis(f.integer("timeout_ms", 60'000, 1, 86'400'000));
+  s.batching = f.part("batching", &batching_from);
+  s.memory = f.integer("memory", 0, 0, kMost);
+  s.policy = f.text("policy");
+  if (f.child("slice") != nullptr) s.slice = f.part("slice", &slice_from);
+  s.canary_traffic_percent = static_cast<int>(f.integer("canary_traffic_percent", 100, 0, 100));
+  s.token = f.text("token");
+  if (s.name.name.empty()) f.fail("name", "must not be empty");
+  return f.finish(s);
+}
+
+Result<Instance> instance_from(const json& j) {
+  Fields f(j, "instance");
+  Instance i;
+  i.id = f.text("id");
+  i.function = function_name(f.text("function"));
+  i.revision = static_cast<int>(f.integer("revision", 0, 0, kInt));
+  const Result<InstanceState> state = instance_state_from(f.text("state", "starting"));
+  if (state.ok()) i.state = *state;
+  if (!state.ok()) f.fail("state", state.error().message);
+  i.device = f.text("device");
+  i.slice = f.part("slice", &slice_from);
+  i.position = f.part("position", &position_from);
+  i.batch = static_cast<int>(f.integer("batch", 1, 1, 1024));
+  if (i.id.empty()) f.fail("id", "must not be empty");
+  return f.finish(i);
+}
+
+Result<Reason> reason_from(const json& j) {
+  Fields f(j, "reason");
+  Reason r{.rule = f.text("rule"), .text = f.text("text")};
+  for (const json& pair : f.list("numbers")) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number()) {
+      f.fail("numbers", pair.dump() + " is no [name, number]");
+      break;
+    }
+    r.numbers.emplace_back(pair[0].get<std::string>(), pair[1].get<double>());
+  }
+  return f.finish(r);
+}
+
+// ---- Fields ----------------------------------------------------------------------------------
+
+Fields::Fields(const json& object, std::string_view what) : object_(object), what_(what) {
+  if (!object_.is_object())
+    error_.message = what_ + ": " + object_.dump().substr(0, 40) + " is no object";
+}
+
+void Fields::fail(std::string_view key, std::string_view why) {
+  if (error_.message.empty())
+    error_.message = what_ + "." + std::string(key) + ": " + std::string(why);
+}
+
+const json* Fields::child(std::string_view key) {
+  if (!object_.is_object()) return nullptr;
+  const auto it = object_.find(std::string(key));
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+int64_t Fields::integer(std::string_view key, int64_t otherwise, int64_t low, int64_t high) {
+  const json* c = child(key);
+  if (c == nullptr) return otherwise;
+  // An unsigned value above int64 must not wrap into range.
+  const bool fits = c->is_number_integer() && (!c->is_number_unsigned() ||
+                                               c->get<uint64_t>() <= static_cast<uint64_t>(kMost));
+  if (!fits || c->get<int64_t>() < low || c->get<int64_t>() > high) {
+    fail(key,
+         c->dump() + " is no integer from " + std::to_string(low) + " to " + std::to_string(high));
+    return otherwise;
+  }
+  return c->get<int64_t>();
+}
+
+double Fields::number(std::string_view key, double otherwise, double low, double high) {
+  const json* c = child(key);
+  if (c == nullptr) return otherwise;
+  if (!c->is_number() || !(c->get<double>() >= low && c->get<double>() <= high)) {
+    fail(key, c->dump() + " is no number from " + json(low).dump() + " to " + json(high).dump());
+    return otherwise;
+  }
+  return c->get<double>();
+}
+
+bool Fields::boolean(std::string_view key, bool otherwise) {
+  const json* c = child(key);
+  if (c == nullptr) return otherwise;
+  if (!c->is_boolean()) return fail(key, c->dump() + " is neither true nor false"), otherwise;
+  return c->get<bool>();
+}
+
+std::string Fields::text(std::string_view key, std::string otherwise) {
+  const json* c = child(key);
+  if (c == nullptr) return otherwise;
+  if (!c->is_string()) return fail(key, c->dump() + " is no text"), otherwise;
+  return c->get<std::string>();
+}
+
+std::vector<json> Fields::list(std::string_view key) {
+  const json* c = child(key);
+  if (c == nullptr) return {};
+  if (!c->is_array())
+    return fail(key, c->dump().substr(0, 40) + " is no list"), std::vector<json>{};
+  return {c->begin(), c->end()};
+}
+
+}  // namespace sluice::wire

@@ -1,0 +1,77 @@
+// The nouns as JSON, as they cross processes. Writing never fails; reading names the field, the
+// value and what is allowed. Fields that are missing keep their defaults unless said otherwise;
+// unknown fields are ignored, so that old and new parts meet.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
+#include "model/action.h"
+#include "model/device.h"
+#include "model/function.h"
+#include "model/instance.h"
+
+namespace sluice::wire {
+
+nlohmann::json to_json(const Slice&);
+nlohmann::json to_json(const Position&);
+nlohmann::json to_json(const Device&);
+nlohmann::json to_json(const TensorSpec&);
+nlohmann::json to_json(const ModelSpec&);
+nlohmann::json to_json(const Batching&);
+nlohmann::json to_json(const FunctionSpec&);
+nlohmann::json to_json(const Instance&);
+nlohmann::json to_json(const Reason&);
+nlohmann::json to_json(const Action&);
+
+Result<Slice> slice_from(const nlohmann::json&);
+Result<Position> position_from(const nlohmann::json&);
+Result<Device> device_from(const nlohmann::json&);
+Result<TensorSpec> tensor_spec_from(const nlohmann::json&);
+Result<ModelSpec> model_spec_from(const nlohmann::json&);
+Result<Batching> batching_from(const nlohmann::json&);
+Result<FunctionSpec> function_spec_from(const nlohmann::json&);
+Result<Instance> instance_from(const nlohmann::json&);
+Result<Reason> reason_from(const nlohmann::json&);
+
+std::string_view to_string(InstanceState);
+Result<InstanceState> instance_state_from(std::string_view);
+
+// Reads typed fields of one JSON object; the first fault is kept and everything after it ignored.
+//   Fields f(json, "slice");
+//   Slice s{.sm = {f.integer("sm", 1000, 0, 1000)}, …};
+//   return f.finish(s);
+class Fields {
+ public:
+  Fields(const nlohmann::json& object, std::string_view what);
+
+  int64_t integer(std::string_view key, int64_t otherwise, int64_t low, int64_t high);
+  double number(std::string_view key, double otherwise, double low, double high);
+  bool boolean(std::string_view key, bool otherwise);
+  std::string text(std::string_view key, std::string otherwise = "");
+  const nlohmann::json* child(std::string_view key);  // nullptr: absent or null
+  std::vector<nlohmann::json> list(std::string_view key);
+  // Reads a child with one of the …_from functions.
+  template <class T>
+  T part(std::string_view key, Result<T> (*read)(const nlohmann::json&), T otherwise = {}) {
+    const nlohmann::json* c = child(key);
+    if (c == nullptr || !error_.message.empty()) return otherwise;
+    Result<T> r = read(*c);
+    if (!r.ok()) return fail(key, r.error().message), otherwise;
+    return std::move(*r);
+  }
+
+  void fail(std::string_view key, std::string_view why);
+  template <class T>
+  Result<T> finish(T value) const {
+    if (!error_.message.empty()) return error_;
+    return value;
+  }
+
+ private:
+  const nlohmann::json& object_;
+  std::string what_;
+  Error error_{ErrorKind::kInvalid, ""};
+};
+
+}  // namespace sluice::wire

@@ -1,0 +1,61 @@
+#include "wire/json.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::wire {
+namespace {
+
+using nlohmann::json;
+
+TEST(Json, NounsReadWhatTheyWrite) {
+  const Slice slice{.sm = {500}, .quota = {{200}, {400}}, .memory = 1 << 20};
+  EXPECT_EQ(*slice_from(to_json(slice)), slice);
+
+  const Device device{.id = "cpu0",
+                      .node = "n",
+                      .model = "EPYC",
+                      .millicores = 800,
+                      .memory = 1 << 30,
+                      .sm_quantum = {1000},
+                      .can_resize_sm = true,
+                      .price_per_hour = 0.25};
+  EXPECT_EQ(*device_from(to_json(device)), device);
+
+  FunctionSpec f;
+  f.name = {"vision", "resnet"};
+  f.model = {.path = "/m.pt", .inputs = {{"x", "FP32", {-1, 3}}}, .outputs = {{"y", "FP32", {-1}}}};
+  f.slo = {.latency = Millis(80), .percentile = 99};
+  f.batching = {.max_size = 8, .max_delay = Millis(2)};
+  f.slice = slice;
+  f.token = "secret";
+  EXPECT_EQ(*function_spec_from(to_json(f)), f);
+
+  Instance i{.id = "resnet-1-ab",
+             .function = f.name,
+             .revision = 2,
+             .state = InstanceState::kReady,
+             .device = "cpu0",
+             .slice = slice,
+             .position = {{0}, {300}},
+             .batch = 4};
+  EXPECT_EQ(*instance_from(to_json(i)), i);
+
+  const Reason r{.rule = "up", .text = "because", .numbers = {{"z", 1.5}, {"a", 2}}};
+  EXPECT_EQ(*reason_from(to_json(r)), r);
+}
+
+TEST(Json, FaultsNameFieldValueAndWhatIsAllowed) {
+  const auto fault = [](const char* text) { return slice_from(json::parse(text)).error().message; };
+  EXPECT_EQ(fault(R"({"sm":1001})"), "slice.sm: 1001 is no integer from 0 to 1000");
+  EXPECT_EQ(fault(R"({"sm":"1"})"), "slice.sm: \"1\" is no integer from 0 to 1000");
+  EXPECT_EQ(fault(R"({"request":300,"limit":200})"),
+            "slice.limit: 200 is below the request of 300");
+  EXPECT_EQ(fault(R"({"memory":18446744073709551615})"),
+            "slice.memory: 18446744073709551615 is no integer from 0 to 9223372036854775807");
+  EXPECT_EQ(fault("[]"), "slice: [] is no object");
+  EXPECT_EQ(instance_from(json{{"id", "a"}, {"slice", {{"sm", -1}}}}).error().message,
+            "instance.slice: slice.sm: -1 is no integer from 0 to 1000");
+}
+
+}  // namespace
+}  // namespace sluice::wire
