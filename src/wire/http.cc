@@ -232,22 +232,6 @@ ErrorKind error_kind(int status) {
   }
 }
 
-Result<nlohmann::json> parse_json(std::string_view text) {
-  constexpr int kDeepest = 64;
-  bool too_deep = false;
-  const auto bound = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kDeepest) too_deep = true;
-    return !too_deep;
-  };
-  try {
-    nlohmann::json parsed = nlohmann::json::parse(text, bound);
-    if (too_deep) return Error{ErrorKind::kInvalid, "JSON: nested deeper than 64 levels"};
-    return parsed;
-  } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorKind::kInvalid, std::string("JSON: ") + e.what()};
-  }
-}
-
 // ---- server ----------------------------------------------------------------------------------
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {

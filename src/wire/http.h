@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "wire/json.h"
 
 namespace sluice::wire {
 
@@ -64,9 +65,6 @@ HttpResponse error_response(int status, std::string_view message);  // {"error":
 HttpResponse error_response(const Error&);                          // status by kind
 int http_status(ErrorKind);
 ErrorKind error_kind(int http_status);
-
-// Parses a JSON body; kInvalid says where it breaks. Nesting is bounded to 64 levels.
-Result<nlohmann::json> parse_json(std::string_view text);
 
 // ---- server ----------------------------------------------------------------------------------
 

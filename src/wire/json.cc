@@ -145,6 +145,22 @@ std::string_view to_string(InstanceState s) {
   return kStates[static_cast<size_t>(s)];
 }
 
+Result<json> parse_json(std::string_view text) {
+  constexpr int kDeepest = 64;
+  bool too_deep = false;
+  const auto bound = [&](int depth, json::parse_event_t, json&) {
+    if (depth > kDeepest) too_deep = true;
+    return !too_deep;
+  };
+  try {
+    json parsed = json::parse(text, bound);
+    if (too_deep) return Error{ErrorKind::kInvalid, "JSON: nested deeper than 64 levels"};
+    return parsed;
+  } catch (const json::exception& e) {
+    return Error{ErrorKind::kInvalid, std::string("JSON: ") + e.what()};
+  }
+}
+
 // ---- reading ---------------------------------------------------------------------------------
 
 Result<InstanceState> instance_state_from(std::string_view text) {

@@ -13,6 +13,9 @@
 
 namespace sluice::wire {
 
+// Parses a text; kInvalid says where it breaks. Nesting is bounded to 64 levels.
+Result<nlohmann::json> parse_json(std::string_view text);
+
 nlohmann::json to_json(const Slice&);
 nlohmann::json to_json(const Position&);
 nlohmann::json to_json(const Device&);
