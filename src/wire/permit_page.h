@@ -1,0 +1,241 @@
+/* The pages and socket messages between the node daemon and its clients (docs/design/permits.md):
+ * layout, and the two halves of every ordering between them, side by side.
+ *
+ * Little-endian, append-only, every offset asserted. The daemon owns both pages; the client may
+ * write the usage page alone, and nobody believes what stands there without checking it.
+ * C11 and C++20, gcc or clang, libc only; everything is safe to call from any thread. */
+#ifndef SLUICE_WIRE_PERMIT_PAGE_H_
+#define SLUICE_WIRE_PERMIT_PAGE_H_
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* syscall(), MAP_ANONYMOUS; include this header first */
+#endif
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __cplusplus
+#define SLUICE_STATIC_ASSERT static_assert
+#else
+#define SLUICE_STATIC_ASSERT _Static_assert
+#endif
+
+#define SLUICE_PERMIT_MAGIC 0x4d50454349554c53ull /* "SLUICEPM" */
+#define SLUICE_USAGE_MAGIC 0x5355454349554c53ull  /* "SLUICEUS" */
+#define SLUICE_HELLO_MAGIC 0x4948454349554c53ull  /* "SLUICEHI" */
+
+/* A daemon serves SLUICE_WIRE_VERSION and the version before it, once there is one. */
+#define SLUICE_WIRE_VERSION 1u
+#define SLUICE_WIRE_VERSION_MIN 1u
+#define SLUICE_PAGE_SIZE 4096u
+
+/* permit.flags */
+#define SLUICE_CONTENDED 1u /* somebody else wants the device: ring when idle */
+#define SLUICE_CLOSED 2u    /* this page is no longer served: attach again */
+
+struct sluice_page_header {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t size;       /* of the page, in bytes */
+  uint32_t generation; /* the daemon's incarnation */
+  uint32_t features;   /* bits a newer side may use; unknown ones are ignored */
+};
+
+struct sluice_permit_page {
+  struct sluice_page_header header;
+  uint8_t reserved0[40];
+  /* The grant, a cache line of its own. */
+  uint32_t seq; /* even: granted; odd: not. The futex word. */
+  uint32_t flags;
+  uint64_t valid_until_ns; /* the daemon's CLOCK_MONOTONIC */
+  uint64_t budget_ns;      /* busy time that may be spent under this grant */
+  uint64_t now_ns;         /* when the grant was written */
+  uint8_t reserved1[32];
+  /* What the slice is, and that the daemon lives. */
+  uint64_t heartbeat_ns;
+  uint64_t window_ns;
+  uint32_t sm; /* permille, like the next two */
+  uint32_t request;
+  uint32_t limit;
+  uint32_t millicores; /* of the client's sm; 0 where the device is not a CPU */
+  uint8_t reserved2[3936];
+};
+
+struct sluice_usage_page {
+  struct sluice_page_header header;
+  uint8_t reserved0[40];
+  uint32_t waiting; /* threads blocked in the slow path */
+  uint32_t want;    /* threads that have work; 0: the process is idle */
+  uint32_t ack_seq; /* seq | 1 of the last grant that no thread runs under any more */
+  uint8_t reserved1[52];
+  uint64_t busy_ns; /* cumulative, and so are the next; never needed, for people to look at */
+  uint64_t units;
+  uint64_t longest_ns;
+  uint8_t reserved2[3944];
+};
+
+#define SLUICE_AT(type, field, offset) \
+  SLUICE_STATIC_ASSERT(offsetof(struct type, field) == (offset), #type "." #field)
+SLUICE_AT(sluice_page_header, magic, 0);
+SLUICE_AT(sluice_page_header, version, 8);
+SLUICE_AT(sluice_page_header, size, 12);
+SLUICE_AT(sluice_page_header, generation, 16);
+SLUICE_AT(sluice_page_header, features, 20);
+SLUICE_AT(sluice_permit_page, header, 0);
+SLUICE_AT(sluice_permit_page, seq, 64);
+SLUICE_AT(sluice_permit_page, flags, 68);
+SLUICE_AT(sluice_permit_page, valid_until_ns, 72);
+SLUICE_AT(sluice_permit_page, budget_ns, 80);
+SLUICE_AT(sluice_permit_page, now_ns, 88);
+SLUICE_AT(sluice_permit_page, heartbeat_ns, 128);
+SLUICE_AT(sluice_permit_page, window_ns, 136);
+SLUICE_AT(sluice_permit_page, sm, 144);
+SLUICE_AT(sluice_permit_page, request, 148);
+SLUICE_AT(sluice_permit_page, limit, 152);
+SLUICE_AT(sluice_permit_page, millicores, 156);
+SLUICE_AT(sluice_usage_page, header, 0);
+SLUICE_AT(sluice_usage_page, waiting, 64);
+SLUICE_AT(sluice_usage_page, want, 68);
+SLUICE_AT(sluice_usage_page, ack_seq, 72);
+SLUICE_AT(sluice_usage_page, busy_ns, 128);
+SLUICE_AT(sluice_usage_page, units, 136);
+SLUICE_AT(sluice_usage_page, longest_ns, 144);
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_permit_page) == SLUICE_PAGE_SIZE, "permit page");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_usage_page) == SLUICE_PAGE_SIZE, "usage page");
+
+/* Socket messages, one per SEQPACKET datagram: HELLO from the client; WELCOME with the descriptors
+ * permit, usage, bell in this order, or REFUSED, from the daemon. Who the client is, the kernel
+ * says; HELLO only says which of its devices it means. */
+enum sluice_message_type { SLUICE_HELLO = 1, SLUICE_WELCOME = 2, SLUICE_REFUSED = 3 };
+
+enum sluice_refusal {
+  SLUICE_REFUSED_MALFORMED = 1, /* not a message of ours */
+  SLUICE_REFUSED_VERSION = 2,   /* this daemon serves other versions */
+  SLUICE_REFUSED_UNKNOWN = 3,   /* the process holds no slice here */
+  SLUICE_REFUSED_IDENTITY = 4,  /* the kernel does not say who it is, or it has died */
+  SLUICE_REFUSED_DEVICE = 5,    /* it holds no such device */
+  SLUICE_REFUSED_BUSY = 6,      /* too many processes; later may work */
+};
+
+struct sluice_message {
+  uint64_t magic;
+  uint32_t version; /* HELLO: the client's; answers: that of the pages */
+  uint32_t type;
+};
+
+struct sluice_hello {
+  struct sluice_message head;
+  uint32_t device; /* which of the process's devices, from 0 */
+  uint32_t features;
+};
+
+struct sluice_welcome {
+  struct sluice_message head;
+  uint32_t generation;
+  uint32_t features;
+};
+
+struct sluice_refused {
+  struct sluice_message head;
+  uint32_t reason;
+  uint32_t retry_ms; /* ask again after this long at the earliest */
+  char text[104];    /* for people, ends in a zero byte */
+};
+SLUICE_AT(sluice_message, version, 8);
+SLUICE_AT(sluice_message, type, 12);
+SLUICE_AT(sluice_hello, device, 16);
+SLUICE_AT(sluice_hello, features, 20);
+SLUICE_AT(sluice_welcome, generation, 16);
+SLUICE_AT(sluice_welcome, features, 20);
+SLUICE_AT(sluice_refused, reason, 16);
+SLUICE_AT(sluice_refused, retry_ms, 20);
+SLUICE_AT(sluice_refused, text, 24);
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_hello) == 24, "hello");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_welcome) == 24, "welcome");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_refused) == 128, "refused");
+
+/* Whether a page is one that this side understands. */
+static inline int sluice_header_ok(const struct sluice_page_header* h, uint64_t magic) {
+  return h->magic == magic && h->version >= SLUICE_WIRE_VERSION_MIN &&
+         h->version <= SLUICE_WIRE_VERSION && h->size >= SLUICE_PAGE_SIZE;
+}
+
+/* Waking. The client publishes `waiting`, then reads `seq`; the daemon publishes `seq`, then reads
+ * `waiting`. Each stores and then loads the other's word: only sequential consistency keeps both
+ * from reading the old value, which would be a lost wake-up. The litmus test overrides these two to
+ * show that release and acquire are not enough. */
+#ifndef SLUICE_WAKE_STORE
+#define SLUICE_WAKE_STORE __ATOMIC_SEQ_CST
+#define SLUICE_WAKE_LOAD __ATOMIC_SEQ_CST
+#endif
+
+static inline long sluice_futex(const uint32_t* word, int op, uint32_t value,
+                                const struct timespec* timeout) {
+  return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+static inline uint32_t sluice_seq(const struct sluice_permit_page* p) {
+  return __atomic_load_n(&p->seq, SLUICE_WAKE_LOAD);
+}
+
+/* Sleeps while `seq` is `seen`, at most `ns`. The caller has counted itself in `waiting`. Needs
+ * read access alone. */
+static inline void sluice_permit_wait(const struct sluice_permit_page* p, uint32_t seen,
+                                      uint64_t ns) {
+  struct timespec timeout;
+  timeout.tv_sec = (time_t)(ns / 1000000000u);
+  timeout.tv_nsec = (long)(ns % 1000000000u);
+  if (sluice_seq(p) == seen) sluice_futex(&p->seq, FUTEX_WAIT, seen, &timeout);
+}
+
+static inline void sluice_permit_wake(struct sluice_permit_page* p,
+                                      const struct sluice_usage_page* u) {
+  if (__atomic_load_n(&u->waiting, SLUICE_WAKE_LOAD) != 0)
+    sluice_futex(&p->seq, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+/* The permit as a client reads it. */
+struct sluice_grant {
+  uint32_t seq;
+  uint64_t valid_until_ns;
+  uint64_t budget_ns;
+  uint64_t now_ns;
+};
+
+/* A seqlock without fences: each field is stored with release after the odd `seq`, so a reader that
+ * sees a new field also sees the odd number, or a later one, when it reads `seq` again. */
+static inline void sluice_permit_grant(struct sluice_permit_page* p, uint64_t budget_ns,
+                                       uint64_t valid_until_ns, uint64_t now_ns) {
+  const uint32_t odd = __atomic_load_n(&p->seq, __ATOMIC_RELAXED) | 1u;
+  const uint32_t next = odd + 1u != 0 ? odd + 1u : 2u; /* 0 is never a grant */
+  __atomic_store_n(&p->seq, odd, __ATOMIC_RELAXED);
+  __atomic_store_n(&p->valid_until_ns, valid_until_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&p->budget_ns, budget_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&p->now_ns, now_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&p->seq, next, SLUICE_WAKE_STORE);
+}
+
+/* Revocation is this one store. */
+static inline void sluice_permit_revoke(struct sluice_permit_page* p) {
+  __atomic_store_n(&p->seq, __atomic_load_n(&p->seq, __ATOMIC_RELAXED) | 1u, SLUICE_WAKE_STORE);
+}
+
+/* Reads the grant in force; 0 when there is none (`seq` then says which number was not). */
+static inline int sluice_permit_read(const struct sluice_permit_page* p, struct sluice_grant* g) {
+  int i;
+  for (i = 0; i < 16; ++i) {
+    g->seq = sluice_seq(p);
+    if (g->seq & 1u) return 0;
+    g->valid_until_ns = __atomic_load_n(&p->valid_until_ns, __ATOMIC_ACQUIRE);
+    g->budget_ns = __atomic_load_n(&p->budget_ns, __ATOMIC_ACQUIRE);
+    g->now_ns = __atomic_load_n(&p->now_ns, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&p->seq, __ATOMIC_RELAXED) == g->seq) return 1;
+  }
+  return 0; /* overtaken sixteen times: as good as none, the caller looks again */
+}
+
+#endif /* SLUICE_WIRE_PERMIT_PAGE_H_ */
