@@ -1,0 +1,202 @@
+#include "cli/load_run.h"
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+#include <cmath>
+#include <deque>
+#include <memory>
+
+namespace sluice::cli {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using Stream = beast::basic_stream<asio::generic::stream_protocol, asio::any_io_executor>;
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr size_t kFaultsKept = 3;
+
+struct Connection {
+  explicit Connection(asio::io_context& io) : stream(asio::any_io_executor(io.get_executor())) {
+    buffer.reserve(16 * 1024);
+  }
+  Stream stream;
+  beast::flat_buffer buffer;
+};
+
+class Player {
+ public:
+  Player(const std::vector<LoadTarget>& targets, const LoadOptions& options,
+         const std::atomic<bool>* stop)
+      : options_(options), stop_(stop) {
+    if (options.server.path.empty()) {
+      boost::system::error_code fault;
+      const auto ip = asio::ip::make_address(options.server.host, fault);
+      address_ = asio::ip::tcp::endpoint(fault ? asio::ip::address_v4::loopback() : ip,
+                                         options.server.port);
+    } else {
+      address_ = asio::local::stream_protocol::endpoint(options.server.path);
+    }
+    for (const LoadTarget& target : targets) results_.push_back({.name = target.name});
+    start_ = std::chrono::steady_clock::now() + Millis(20);
+    for (size_t i = 0; i < targets.size(); ++i)
+      asio::co_spawn(io_, send_all(targets[i], results_[i]), asio::detached);
+  }
+
+  void run(const LoadProgress& progress) {
+    asio::steady_timer tick(io_);
+    std::function<void()> report = [&] {
+      tick.expires_after(Seconds(1));
+      tick.async_wait([&](boost::system::error_code fault) {
+        if (fault || open_ == 0) return;
+        progress(std::chrono::steady_clock::now() - start_, results_);
+        report();
+      });
+    };
+    if (progress) report();
+    io_.run();
+  }
+
+  std::vector<LoadResult> take() { return std::move(results_); }
+
+ private:
+  asio::awaitable<void> send_all(const LoadTarget& target, LoadResult& result) {
+    ++open_;
+    Arrivals arrivals(target.plan, target.gaps, target.seed);
+    asio::steady_timer timer(io_);
+    http::request<http::string_body> request{http::verb::post, target.path, 11};
+    request.set(http::field::host, "sluice");
+    request.set(http::field::content_type, target.content_type);
+    if (target.json_bytes > 0)
+      request.set("Inference-Header-Content-Length", std::to_string(target.json_bytes));
+    if (!target.token.empty()) request.set(http::field::authorization, "Bearer " + target.token);
+    request.body() = target.body;
+    request.prepare_payload();
+    const auto shared =
+        std::make_shared<const http::request<http::string_body>>(std::move(request));
+    while (const auto at = arrivals.next()) {
+      const auto intended = start_ + *at;
+      timer.expires_at(intended);
+      co_await timer.async_wait(kAwait);
+      if (stop_ != nullptr && stop_->load()) break;
+      ++result.sent;
+      ++open_;
+      asio::co_spawn(io_, send_one(shared, target.slo, intended, result), asio::detached);
+    }
+    --open_;
+  }
+
+  asio::awaitable<void> send_one(std::shared_ptr<const http::request<http::string_body>> request,
+                                 Nanos slo, std::chrono::steady_clock::time_point intended,
+                                 LoadResult& result) {
+    std::string fault;
+    const int status = co_await exchange(*request, intended + options_.timeout, fault);
+    const Nanos latency = std::chrono::steady_clock::now() - intended;
+    if (status == 200) {
+      ++result.ok;
+      result.latencies.push_back(latency);
+      if (slo > Nanos(0) && latency > slo) ++result.late;
+    } else if (status == 429) {
+      ++result.shed;
+    } else {
+      ++result.failed;
+      if (result.faults.size() < kFaultsKept) result.faults.push_back(fault);
+    }
+    --open_;
+  }
+
+  // The status of the answer; 0 and a fault when there was none.
+  asio::awaitable<int> exchange(const http::request<http::string_body>& request,
+                                std::chrono::steady_clock::time_point until, std::string& fault) {
+    // A kept connection may be closed under our feet: then one fresh one.
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      std::unique_ptr<Connection> c;
+      bool fresh = false;
+      if (!idle_.empty()) {
+        c = std::move(idle_.back());
+        idle_.pop_back();
+      } else {
+        fresh = true;
+        while (connections_ >= options_.connections) {
+          asio::steady_timer wait(io_, Millis(1));
+          co_await wait.async_wait(kAwait);
+          if (!idle_.empty() || std::chrono::steady_clock::now() > until) break;
+        }
+        c = std::make_unique<Connection>(io_);
+        ++connections_;
+        c->stream.expires_at(until);
+        if (const auto [broken] = co_await c->stream.async_connect(address_, kAwait); broken) {
+          --connections_;
+          fault = "connect: " + broken.message();
+          co_return 0;
+        }
+      }
+      c->stream.expires_at(until);
+      http::response<http::string_body> response;
+      auto [broken, n] = co_await http::async_write(c->stream, request, kAwait);
+      if (!broken)
+        std::tie(broken, n) = co_await http::async_read(c->stream, c->buffer, response, kAwait);
+      if (broken) {
+        --connections_;
+        fault = broken.message();
+        if (fresh || broken == beast::error::timeout) co_return 0;
+        continue;
+      }
+      const int status = static_cast<int>(response.result_int());
+      if (status != 200) fault = std::to_string(status) + " " + response.body().substr(0, 200);
+      if (response.keep_alive()) {
+        c->stream.expires_never();
+        idle_.push_back(std::move(c));
+      } else {
+        --connections_;
+      }
+      co_return status;
+    }
+    co_return 0;
+  }
+
+  const LoadOptions options_;
+  const std::atomic<bool>* const stop_;
+  asio::io_context io_{1};
+  asio::generic::stream_protocol::endpoint address_;
+  std::chrono::steady_clock::time_point start_;
+  std::deque<std::unique_ptr<Connection>> idle_;
+  std::vector<LoadResult> results_;
+  int connections_ = 0;
+  int open_ = 0;  // senders and requests under way
+};
+
+}  // namespace
+
+double LoadResult::violations_pct() const {
+  return sent == 0 ? 0.0
+                   : 100.0 * static_cast<double>(late + shed + failed) / static_cast<double>(sent);
+}
+
+Nanos quantile(std::vector<Nanos> values, double q) {
+  if (values.empty()) return Nanos(0);
+  const double rank = std::ceil(q * static_cast<double>(values.size()));
+  const size_t index =
+      static_cast<size_t>(std::clamp(rank, 1.0, static_cast<double>(values.size()))) - 1;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(index), values.end());
+  return values[index];
+}
+
+std::vector<LoadResult> run_load(const std::vector<LoadTarget>& targets, const LoadOptions& options,
+                                 const LoadProgress& progress, const std::atomic<bool>* stop) {
+  Player player(targets, options, stop);
+  player.run(progress);
+  return player.take();
+}
+
+}  // namespace sluice::cli

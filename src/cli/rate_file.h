@@ -1,0 +1,30 @@
+// A rate file: how many requests a second, step by step. One step a line, `#` starts a comment:
+//
+//   12.5        for one step (1 s unless said otherwise)
+//   5s 12.5     for five seconds; also ms, m
+//
+// Rates may be relative: they are multiplied by `scale`.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "cli/arrivals.h"
+
+namespace sluice::cli {
+
+struct RateFileOptions {
+  Nanos step = Seconds(1);
+  double scale = 1;
+};
+
+// kInvalid names the line, the text and what is allowed. At most a million steps of a day each.
+Result<RatePlan> parse_rates(std::string_view text, const RateFileOptions& options = {});
+
+// "1500ms", "5s", "2m", "1h"; a plain number is seconds. Positive, at most a day.
+Result<Nanos> parse_duration(std::string_view text);
+
+// The plan cut to its first `duration`, or repeated until it is as long.
+RatePlan fit_to(const RatePlan& plan, Nanos duration);
+
+}  // namespace sluice::cli

@@ -1,0 +1,62 @@
+#include "cli/table.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace sluice::cli {
+namespace {
+
+bool is_number(const std::string& s) {
+  return !s.empty() && s.find_first_not_of("0123456789.-+%") == s.npos && s != "-";
+}
+
+}  // namespace
+
+std::string Table::text() const {
+  std::vector<size_t> widths;
+  for (const auto& row : rows_)
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c == widths.size()) widths.push_back(0);
+      widths[c] = std::max(widths[c], row[c].size());
+    }
+  std::string out;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string pad(widths[c] - row[c].size(), ' ');
+      line += is_number(row[c]) ? pad + row[c] : row[c] + pad;
+      if (c + 1 < row.size()) line += "  ";
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string fixed(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
+
+std::string percent(int permille) {
+  return permille % 10 == 0 ? std::to_string(permille / 10) + "%" : fixed(permille / 10.0, 1) + "%";
+}
+
+std::string bytes(long long n) {
+  const char* units[] = {"", "Ki", "Mi", "Gi", "Ti"};
+  double value = static_cast<double>(n);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) value /= 1024, ++unit;
+  return fixed(value, value < 10 && unit > 0 ? 1 : 0) + units[unit];
+}
+
+std::string age(long long ms) {
+  const long long s = ms / 1000;
+  if (s < 120) return std::to_string(s) + "s";
+  if (s < 7200) return std::to_string(s / 60) + "m";
+  if (s < 172'800) return std::to_string(s / 3600) + "h";
+  return std::to_string(s / 86'400) + "d";
+}
+
+}  // namespace sluice::cli
