@@ -22,6 +22,10 @@ struct FunctionName {
 std::string to_string(const FunctionName&);           // "namespace/name"
 FunctionName function_name(const std::string& text);  // reverses it; no slash: "default"
 
+// As clients call it, /v2/models/SERVED/infer: "name" in the default namespace, else
+// "namespace.name" (names are DNS labels: they hold no dot).
+std::string served_name(const FunctionName&);
+
 enum class FunctionKind { kInference, kTraining };
 
 // The Open Inference Protocol's tensor: -1 is a variable dimension; the first one is the batch.

@@ -13,6 +13,8 @@ TEST(FunctionName, ReadsWhatItPrints) {
   EXPECT_EQ(function_name("vision/resnet"), f);
   EXPECT_EQ(function_name("resnet").space, "default");
   EXPECT_EQ(revision_id(f, 3), "vision/resnet@3");
+  EXPECT_EQ(served_name(f), "vision.resnet");
+  EXPECT_EQ(served_name({.name = "resnet"}), "resnet");
 }
 
 TEST(Share, RoundsUpToWhatADeviceCanHold) {
