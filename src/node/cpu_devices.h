@@ -1,0 +1,53 @@
+// How a machine's cores become CPU devices: at least four, so that placement over devices is real
+// on any machine, beside a reserve for gateway, control loop and load generator. Pure: the machine
+// is handed in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/device.h"
+
+namespace sluice::node {
+
+struct Machine {
+  std::string node;        // its name
+  std::string cpu_model;   // for people
+  std::vector<int> cores;  // those this process may use, ascending
+  Bytes memory = 0;
+};
+
+struct CpuSettings {
+  int devices = 0;                    // 0: as many as fit well, at least four
+  double price_per_core_hour = 0.04;  // about a cloud's vCPU; the unit is the user's
+};
+
+struct CpuDevice {
+  Device device;
+  std::vector<int> cores;  // its cpuset; empty: a share of a core, floating over the pool
+
+  bool operator==(const CpuDevice&) const = default;
+};
+
+struct CpuSplit {
+  std::vector<CpuDevice> devices;
+  std::vector<int> reserve;    // cores of no device; empty: the reserve is a share of time
+  int reserve_millicores = 0;  // never below max(400, a fifth of the machine)
+
+  bool operator==(const CpuSplit&) const = default;
+};
+
+// Whole cores where every device can have one, else equal shares of the cores that the reserve
+// leaves. Equal devices; whole ones have a number of cores that divides 1000, so that a share in
+// permille is a whole number of cores.
+Result<CpuSplit> split_cpu(const Machine& machine, const CpuSettings& settings);
+
+// The cores of a slice on a device with cores of its own: sm_begin and sm are multiples of its
+// quantum.
+std::vector<int> cores_of(const CpuDevice& device, Share sm_begin, Share sm);
+
+// Threads that can run at once on `sm` of the device: its cores, rounded up.
+int threads_of(const Device& device, Share sm);
+
+}  // namespace sluice::node

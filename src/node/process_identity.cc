@@ -1,0 +1,111 @@
+#include "node/process_identity.h"
+
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace sluice::node {
+namespace {
+
+struct Stat {
+  char state = '?';
+  pid_t parent = 0;
+  uint64_t start_time = 0;
+};
+
+// /proc/PID/stat: the name in parentheses may hold anything, so fields are counted from the last
+// ')': 3 is the state, 4 the parent, 22 the start time.
+std::optional<Stat> read_stat(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream rest(line.substr(name_end + 1));
+  Stat s;
+  std::string skipped;
+  rest >> s.state >> s.parent;
+  for (int field = 5; field < 22; ++field) rest >> skipped;
+  rest >> s.start_time;
+  if (!rest) return std::nullopt;
+  return s;
+}
+
+// PIDFD_GET_INFO (Linux 6.13; the exit status since 6.15), not in Debian 12's headers.
+struct PidfdInfo {
+  uint64_t mask = 0;
+  uint64_t cgroup = 0;
+  uint32_t ids[11] = {};
+  int32_t exit_status = 0;
+};
+constexpr uint64_t kInfoExit = 1 << 3;
+constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
+static_assert(sizeof(PidfdInfo) == 64);
+
+std::string in_words(int status) {
+  if (WIFSIGNALED(status))
+    return "signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+  return "exit code " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Result<std::string> boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  if (!std::getline(file, id) || id.empty())
+    return Error{ErrorKind::kInternal, "/proc/sys/kernel/random/boot_id: cannot be read"};
+  return id;
+}
+
+std::optional<ProcessIdentity> identity_of(pid_t pid) {
+  if (pid <= 0) return std::nullopt;
+  const std::optional<Stat> s = read_stat(pid);
+  if (!s || s->state == 'Z' || s->state == 'X') return std::nullopt;
+  return ProcessIdentity{pid, s->start_time};
+}
+
+Result<Fd> open_process(const ProcessIdentity& process) {
+  Fd fd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  if (!fd.valid() && errno != ESRCH)
+    return Error{ErrorKind::kInternal,
+                 "pidfd_open " + std::to_string(process.pid) + ": " + std::strerror(errno)};
+  if (!fd.valid() || identity_of(process.pid) != process)
+    return Error{ErrorKind::kNotFound, "process " + std::to_string(process.pid) + " is gone"};
+  return fd;
+}
+
+std::vector<pid_t> family_of(pid_t pid) {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t found = std::atoi(entry.path().filename().c_str());
+    if (found <= 0) continue;
+    if (const std::optional<Stat> s = read_stat(found)) children.emplace(s->parent, found);
+  }
+  std::vector<pid_t> family{pid};
+  for (size_t i = 0; i < family.size(); ++i) {
+    const auto [first, last] = children.equal_range(family[i]);
+    for (auto child = first; child != last; ++child) family.push_back(child->second);
+  }
+  return family;
+}
+
+std::string how_it_ended(int pidfd) {
+  siginfo_t info{};
+  if (waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0)
+    return info.si_code == CLD_EXITED ? in_words(info.si_status << 8) : in_words(info.si_status);
+  PidfdInfo known{.mask = kInfoExit};
+  if (ioctl(pidfd, kGetInfo, &known) == 0 && (known.mask & kInfoExit) != 0)
+    return in_words(known.exit_status);
+  return "ended; its parent alone knows how";
+}
+
+}  // namespace sluice::node

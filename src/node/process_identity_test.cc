@@ -1,0 +1,70 @@
+#include "node/process_identity.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+
+namespace sluice::node {
+namespace {
+
+// A child that waits until it is killed.
+struct Sleeper {
+  pid_t pid = fork();
+  Sleeper() {
+    if (pid != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) pause();
+  }
+  ~Sleeper() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+};
+
+void wait_for_end(int pidfd) {
+  pollfd p{pidfd, POLLIN, 0};
+  ASSERT_EQ(poll(&p, 1, 10'000), 1);
+}
+
+TEST(ProcessIdentity, AProcessIsItselfAndNoOther) {
+  const auto me = identity_of(getpid());
+  ASSERT_TRUE(me.has_value());
+  EXPECT_TRUE(open_process(*me).ok());
+  const ProcessIdentity other{me->pid, me->start_time + 1};  // a reused pid
+  EXPECT_EQ(open_process(other).error().kind, ErrorKind::kNotFound);
+  EXPECT_FALSE(identity_of(0).has_value());
+  EXPECT_FALSE(boot_id()->empty());
+}
+
+TEST(ProcessIdentity, ACorpseIsGoneAndSaysHow) {
+  Sleeper s;
+  const ProcessIdentity who = *identity_of(s.pid);
+  const Fd fd = *open_process(who);
+  kill(s.pid, SIGKILL);
+  wait_for_end(fd.get());
+  EXPECT_FALSE(identity_of(s.pid).has_value());
+  EXPECT_FALSE(open_process(who).ok());
+  EXPECT_EQ(how_it_ended(fd.get()), "signal 9 (Killed)");
+}
+
+TEST(ProcessIdentity, AnExitCodeIsTold) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(3);
+  const Fd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  wait_for_end(fd.get());
+  EXPECT_EQ(how_it_ended(fd.get()), "exit code 3");
+}
+
+TEST(ProcessIdentity, AFamilyIsAProcessAndItsDescendants) {
+  Sleeper a, b;
+  const std::vector<pid_t> ours = family_of(getpid());
+  EXPECT_TRUE(std::ranges::count(ours, a.pid) == 1 && std::ranges::count(ours, b.pid) == 1);
+  EXPECT_EQ(family_of(a.pid), std::vector{a.pid});
+}
+
+}  // namespace
+}  // namespace sluice::node

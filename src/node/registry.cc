@@ -1,0 +1,173 @@
+#include "node/registry.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/fd.h"
+#include "wire/json.h"
+
+namespace sluice::node {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr int64_t kMost = INT64_MAX;
+
+Error system_error(const std::string& what) {
+  return {ErrorKind::kInternal, what + ": " + std::strerror(errno)};
+}
+
+json to_json(const CpuDevice& d) {
+  return {{"device", wire::to_json(d.device)}, {"cores", d.cores}};
+}
+
+json to_json(const InstanceRecord& r) {
+  json out = wire::to_json(r.instance);
+  out.update({{"started_ns", r.instance.started.time_since_epoch().count()},
+              {"foreign", r.foreign},
+              {"model", wire::to_json(r.model)},
+              {"batching", wire::to_json(r.batching)},
+              {"socket", r.socket},
+              {"log", r.log},
+              {"uid", r.uid},
+              {"pid", r.process.pid},
+              {"start_time", r.process.start_time},
+              {"ready_after_ms", r.ready_after_ms},
+              {"ended", r.ended},
+              {"error", r.error}});
+  return out;
+}
+
+Result<CpuDevice> device_from(const json& object) {
+  wire::Fields f(object, "device");
+  CpuDevice d{.device = f.part<Device>("device", wire::device_from)};
+  for (const json& core : f.list("cores")) {
+    if (!core.is_number_integer())
+      f.fail("cores", "holds something that is not a number");
+    else
+      d.cores.push_back(core.get<int>());
+  }
+  if (d.device.id.empty()) f.fail("device", "has no id");
+  return f.finish(d);
+}
+
+Result<InstanceRecord> record_from(const json& object) {
+  wire::Fields f(object, "instance");
+  InstanceRecord r;
+  if (Result<Instance> i = wire::instance_from(object); i.ok())
+    r.instance = *i;
+  else
+    return i.error();
+  r.instance.started = Time(Nanos(f.integer("started_ns", 0, 0, kMost)));
+  r.foreign = f.boolean("foreign", false);
+  r.model = f.part<ModelSpec>("model", wire::model_spec_from);
+  r.batching = f.part<Batching>("batching", wire::batching_from);
+  r.socket = f.text("socket");
+  r.log = f.text("log");
+  r.uid = static_cast<uid_t>(f.integer("uid", 0, 0, UINT32_MAX));
+  r.process.pid = static_cast<pid_t>(f.integer("pid", 0, 0, INT32_MAX));
+  r.process.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
+  r.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);
+  r.ended = f.integer("ended", 0, 0, kMost);
+  r.error = f.text("error");
+  return f.finish(r);
+}
+
+template <class T>
+std::vector<T> list_from(wire::Fields& f, std::string_view key, Result<T> (*read)(const json&)) {
+  std::vector<T> out;
+  for (const json& item : f.list(key)) {
+    Result<T> one = read(item);
+    if (!one.ok()) {
+      f.fail(key, one.error().message);
+      break;
+    }
+    out.push_back(std::move(*one));
+  }
+  return out;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    if (errno == ENOENT) return Error{ErrorKind::kNotFound, path};
+    return system_error(path);
+  }
+  std::string text;
+  char part[65536];
+  for (;;) {
+    const ssize_t n = read(fd.get(), part, sizeof part);
+    if (n < 0 && errno != EINTR) return system_error(path);
+    if (n == 0) return text;
+    if (n > 0) text.append(part, static_cast<size_t>(n));
+  }
+}
+
+Result<void> write_flushed(const std::string& path, std::string_view text) {
+  const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd.valid()) return system_error(path);
+  while (!text.empty()) {
+    const ssize_t n = write(fd.get(), text.data(), text.size());
+    if (n < 0 && errno != EINTR) return system_error(path);
+    if (n > 0) text.remove_prefix(static_cast<size_t>(n));
+  }
+  if (fdatasync(fd.get()) != 0) return system_error(path);
+  return {};
+}
+
+}  // namespace
+
+std::string state_to_json(const NodeState& state) {
+  json out = {{"version", kVersion},
+              {"boot_id", state.boot_id},
+              {"generation", state.generation},
+              {"devices", json::array()},
+              {"instances", json::array()}};
+  for (const CpuDevice& d : state.devices) out["devices"].push_back(to_json(d));
+  for (const InstanceRecord& r : state.instances) out["instances"].push_back(to_json(r));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<NodeState> state_from_json(std::string_view text) {
+  SLUICE_ASSIGN(object, wire::parse_json(text));
+  wire::Fields f(object, "node");
+  const int64_t version = f.integer("version", 0, 0, INT32_MAX);
+  NodeState s;
+  s.boot_id = f.text("boot_id");
+  s.generation = static_cast<uint32_t>(f.integer("generation", 0, 0, UINT32_MAX));
+  s.devices = list_from<CpuDevice>(f, "devices", device_from);
+  s.instances = list_from<InstanceRecord>(f, "instances", record_from);
+  if (version != kVersion)
+    f.fail("version", std::to_string(version) + " is not " + std::to_string(kVersion) +
+                          ", the one that this sluice can read");
+  return f.finish(s);
+}
+
+Registry::Registry(std::string path) : path_(std::move(path)) {}
+
+Result<std::optional<NodeState>> Registry::load() const {
+  const Result<std::string> text = read_file(path_);
+  if (!text.ok() && text.error().kind == ErrorKind::kNotFound) return std::optional<NodeState>();
+  if (!text.ok()) return text.error();
+  Result<NodeState> state = state_from_json(*text);
+  if (!state.ok())
+    return Error{
+        ErrorKind::kInternal,
+        path_ + ": cannot be understood (" + state.error().message +
+            "). It says which running instances hold which shares. If none runs, remove it"};
+  return std::optional(std::move(*state));
+}
+
+Result<void> Registry::save(const NodeState& state) const {
+  const std::string fresh = path_ + ".new";
+  SLUICE_TRY(write_flushed(fresh, state_to_json(state)));
+  if (rename(fresh.c_str(), path_.c_str()) != 0) return system_error(path_);
+  return {};
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,59 @@
+// What the node daemon must not forget: node.json. Written whole, to a new file that is flushed and
+// then takes the old one's name, so that a reader finds the state before or after, never between.
+//
+// Not thread-safe; the daemon's loop owns it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/device.h"
+#include "model/instance.h"
+#include "node/cpu_devices.h"
+#include "node/process_identity.h"
+
+namespace sluice::node {
+
+// An instance, or a foreign process under a slice (`sluice run`).
+struct InstanceRecord {
+  Instance instance;
+  bool foreign = false;
+  ModelSpec model;
+  Batching batching;
+  std::string socket;          // where it serves; empty for a foreign one
+  std::string log;             // its output
+  uid_t uid = 0;               // its own; 0: the daemon's
+  ProcessIdentity process;     // pid 0: not born yet
+  int64_t ready_after_ms = 0;  // from the request to start it; 0: not yet
+  UnixMillis ended = 0;
+  std::string error;  // why it is gone
+
+  bool operator==(const InstanceRecord&) const = default;
+};
+
+struct NodeState {
+  std::string boot_id;
+  uint32_t generation = 0;  // of the daemon's pages: one more at every start
+  std::vector<CpuDevice> devices;
+  std::vector<InstanceRecord> instances;  // in the order they were started
+
+  bool operator==(const NodeState&) const = default;
+};
+
+std::string state_to_json(const NodeState& state);
+Result<NodeState> state_from_json(std::string_view text);
+
+class Registry {
+ public:
+  explicit Registry(std::string path);
+
+  // Nothing when there is no file yet; an error that says what to do when it cannot be understood.
+  Result<std::optional<NodeState>> load() const;
+  Result<void> save(const NodeState& state) const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace sluice::node

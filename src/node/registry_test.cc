@@ -1,0 +1,100 @@
+#include "node/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace sluice::node {
+namespace {
+
+NodeState example() {
+  NodeState s{.boot_id = "b00", .generation = 7};
+  s.devices.push_back({{.id = "cpu0",
+                        .node = "here",
+                        .millicores = 2000,
+                        .memory = 1 << 30,
+                        .sm_quantum = {500},
+                        .can_resize_sm = true,
+                        .drained = true,
+                        .price_per_hour = 0.08},
+                       {4, 5}});
+  InstanceRecord r;
+  r.instance = {.id = "resnet-1-k7f2",
+                .function = {"default", "resnet"},
+                .revision = 1,
+                .state = InstanceState::kReady,
+                .device = "cpu0",
+                .slice = {{500}, {{200}, {400}}, 1000},
+                .position = {{500}, {100}},
+                .batch = 4,
+                .started = Time(Seconds(12))};
+  r.model.path = "/models/resnet.pt";
+  r.model.inputs = {{"x", "FP32", {-1, 3, 224, 224}}};
+  r.batching = {.max_size = 4, .max_delay = Micros(500)};
+  r.socket = "/data/run/i/resnet-1-k7f2.sock";
+  r.log = "/data/logs/resnet-1-k7f2.log";
+  r.uid = 61003;
+  r.process = {.pid = 99, .start_time = 123456789};
+  r.ready_after_ms = 140;
+  s.instances.push_back(r);
+  r.foreign = true;
+  r.instance.state = InstanceState::kGone;
+  r.ended = 1'700'000'000'000;
+  r.error = "signal 9 (Killed)";
+  s.instances.push_back(r);
+  return s;
+}
+
+struct RegistryTest : testing::Test {
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("registry-" + std::to_string(getpid()));
+  std::filesystem::path file = folder / "node.json";
+  Registry registry{file};
+
+  RegistryTest() { std::filesystem::create_directories(folder); }
+  ~RegistryTest() override { std::filesystem::remove_all(folder); }
+  std::string load_error() const {
+    const auto r = registry.load();
+    return r.ok() ? "" : r.error().message;
+  }
+};
+
+TEST_F(RegistryTest, WhatIsSavedIsLoaded) {
+  ASSERT_TRUE(registry.save(example()).ok());
+  ASSERT_TRUE(registry.save(example()).ok());
+  EXPECT_EQ(**registry.load(), example());
+  EXPECT_FALSE(std::filesystem::exists(folder / "node.json.new"));
+}
+
+TEST_F(RegistryTest, NoFileIsAnEmptyNode) {
+  EXPECT_EQ(*registry.load(), std::nullopt);
+}
+
+TEST_F(RegistryTest, EveryTruncationIsAnErrorThatSaysWhatToDo) {
+  const std::string whole = state_to_json(example());
+  for (size_t length = 0; length < whole.size(); ++length) {
+    std::ofstream(file) << whole.substr(0, length);
+    const std::string error = load_error();
+    ASSERT_NE(error.find("node.json: cannot be understood"), std::string::npos) << length;
+    ASSERT_NE(error.find("remove it"), std::string::npos);
+  }
+}
+
+TEST_F(RegistryTest, ANewerVersionIsRefused) {
+  std::ofstream(file) << R"({"version": 2})";
+  EXPECT_NE(load_error().find("2 is not 1"), std::string::npos) << load_error();
+}
+
+TEST_F(RegistryTest, ADiskThatTakesNothingIsAnErrorAndTheOldStateStays) {
+  ASSERT_TRUE(registry.save(example()).ok());
+  std::filesystem::create_directory(folder / "node.json.new");  // cannot be opened for writing
+  NodeState other = example();
+  other.generation = 8;
+  EXPECT_EQ(registry.save(other).error().kind, ErrorKind::kInternal);
+  EXPECT_EQ(**registry.load(), example());
+  EXPECT_FALSE(Registry("/dev/full/node.json").save(other).ok());
+}
+
+}  // namespace
+}  // namespace sluice::node
