@@ -1,0 +1,88 @@
+// A cluster in a test: functions, devices, instances in a few words, and a loop that carries
+// actions out at once.
+//
+//   ClusterFixture c(4);                                     // four devices d0 … d3
+//   c.function("a", Millis(100)).takes(Millis(10)).rate("a", 50);
+//   c.tick();                                                // one decision, carried out
+//   EXPECT_THAT(c.rules("a"), ElementsAre("new-device"));
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "policy/decide.h"
+
+namespace sluice::policy {
+
+// t(b, s, q) = t₁ · (½ + ½·b) ÷ (speed of s · q): batching helps, half a device is enough for 4/5
+// of the speed, quota is a share of time.
+class ToyPredictor : public Predictor {
+ public:
+  std::map<FunctionName, Nanos> alone;  // t₁: one request on a whole device
+
+  std::optional<Nanos> latency(const FunctionName& f, int, const Configuration& c) const override {
+    const auto it = alone.find(f);
+    if (it == alone.end() || c.quota <= kNone) return std::nullopt;
+    const double s = c.sm.fraction();
+    const double speed = s <= 0.5 ? s * 1.6 : 0.8 + (s - 0.5) * 0.4;
+    return from_seconds(seconds(it->second) * (0.5 + 0.5 * c.batch) / (speed * c.quota.fraction()));
+  }
+  std::vector<int> batches(const FunctionName& f, int) const override {
+    return alone.contains(f) ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{};
+  }
+  std::vector<Share> sms(const FunctionName& f, int) const override {
+    return alone.contains(f) ? std::vector<Share>{{250}, {500}, {1000}} : std::vector<Share>{};
+  }
+  std::optional<Bytes> memory(const FunctionName&, int) const override { return std::nullopt; }
+};
+
+class ClusterFixture {
+ public:
+  explicit ClusterFixture(int devices, Share quantum = {250});
+
+  // A function that takes `alone` on a whole device; Nanos(0): it was never measured.
+  FunctionSpec& function(const std::string& name, Nanos slo, Nanos alone, int max_batch = 1);
+  void rate(const std::string& name, double per_second) { view(name).forecast = per_second; }
+  FunctionView& view(const std::string& name);
+  Device& device(const std::string& id);
+  Instance& instance(const std::string& id, const std::string& function, const std::string& device,
+                     Slice slice, Position position = {}, int batch = 1);
+
+  // Decides and carries it out; starting instances are ready, draining ones gone one tick later.
+  const std::vector<Action>& tick(Nanos after = Seconds(2));
+  std::vector<Action> decide() const { return policy::decide(now, bundle, config, predictor); }
+
+  std::vector<std::string> rules(const std::string& function) const;  // of the last tick
+  std::vector<const Instance*> instances(const std::string& function) const;
+  double capacity(const std::string& function) const;
+  void expect_sound() const;  // nothing overlaps, memory suffices, widths fit the quantum
+
+  Snapshot now;
+  ToyPredictor predictor;
+  ScaleConfig config;
+  std::string bundle = "has-gpu";
+
+ private:
+  std::vector<Action> last_;
+  int next_id_ = 1;
+};
+
+inline FunctionName fn(const std::string& name) {
+  return {"default", name};
+}
+inline Slice slice(int sm, int quota, Bytes memory = 0) {
+  return {{sm}, {{quota}, {quota}}, memory};
+}
+
+// The actions of one kind.
+template <class T>
+std::vector<T> only(const std::vector<Action>& actions) {
+  std::vector<T> found;
+  for (const Action& a : actions) {
+    if (const T* t = std::get_if<T>(&a.what)) found.push_back(*t);
+  }
+  return found;
+}
+
+}  // namespace sluice::policy

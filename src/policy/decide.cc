@@ -1,0 +1,85 @@
+#include "policy/decide.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace sluice::policy {
+namespace {
+
+template <class... F>
+struct Visitor : F... {
+  using F::operator()...;
+};
+template <class... F>
+Visitor(F...) -> Visitor<F...>;
+
+Instance* find_instance(Snapshot& snapshot, const InstanceId& id) {
+  for (Instance& i : snapshot.instances) {
+    if (i.id == id) return &i;
+  }
+  return nullptr;
+}
+
+void gave_back(Snapshot& snapshot, const FunctionName& function) {
+  for (FunctionView& f : snapshot.functions) {
+    if (f.spec.name == function) f.last_scale_down = snapshot.now;
+  }
+}
+
+}  // namespace
+
+void carry_out(Snapshot& snapshot, std::span<const Action> actions, int& next_id) {
+  for (const Action& action : actions) {
+    std::visit(Visitor{[&](const StartInstance& s) {
+                         const std::string number = std::to_string(next_id++);
+                         const std::string id =
+                             s.function.name + "-" + std::to_string(s.revision) + "-" +
+                             std::string(number.size() < 6 ? 6 - number.size() : 0, '0') + number;
+                         snapshot.instances.push_back({id, s.function, s.revision,
+                                                       InstanceState::kStarting, s.device, s.slice,
+                                                       s.position, s.batch, snapshot.now});
+                       },
+                       [&](const StopInstance& s) {
+                         Instance* i = find_instance(snapshot, s.instance);
+                         if (i == nullptr) return;
+                         i->state = InstanceState::kDraining;
+                         gave_back(snapshot, i->function);
+                       },
+                       [&](const ResizeInstance& r) {
+                         Instance* i = find_instance(snapshot, r.instance);
+                         if (i == nullptr) return;
+                         if (area(r.slice) < area(i->slice)) gave_back(snapshot, i->function);
+                         i->slice = r.slice;
+                         i->position = r.position;
+                       },
+                       [](const Unmet&) {}},
+               action.what);
+  }
+  std::sort(snapshot.instances.begin(), snapshot.instances.end(),
+            [](const Instance& a, const Instance& b) { return a.id < b.id; });
+}
+
+std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_bundle,
+                           const ScaleConfig& config, const Predictor& predictor) {
+  const Bundle* platform = find_bundle(platform_bundle);
+  SLUICE_CHECK(platform != nullptr, platform_bundle);
+  Snapshot as_decided = snapshot;
+  std::vector<Action> all;
+  int next_id = 0;
+  for (const Bundle& bundle : bundles()) {
+    std::vector<FunctionName> mine;
+    for (const FunctionView& f : snapshot.functions) {
+      const Bundle* named = find_bundle(f.spec.policy);
+      if ((named != nullptr ? named : platform) == &bundle) mine.push_back(f.spec.name);
+    }
+    if (mine.empty()) continue;
+    std::vector<Action> actions = bundle.scale(as_decided, mine, config, predictor);
+    carry_out(as_decided, actions, next_id);
+    std::move(actions.begin(), actions.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace sluice::policy

@@ -1,0 +1,23 @@
+// decide: one tick over all functions. Each bundle decides for its functions and sees what the
+// bundles before it have already taken, so that no room is given away twice.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "policy/bundle.h"
+
+namespace sluice::policy {
+
+// A function goes by the bundle that its specification names, else by `platform_bundle`. A name
+// that find_bundle() does not know counts as the platform's; files are checked where they are read.
+// REQUIRES: find_bundle(platform_bundle).
+std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_bundle,
+                           const ScaleConfig& config, const Predictor& predictor);
+
+// What the cluster is asked to become: started instances appear as starting, under ids that
+// `next_id` names; stopped ones drain; last_scale_down is set where something was given back.
+void carry_out(Snapshot& snapshot, std::span<const Action> actions, int& next_id);
+
+}  // namespace sluice::policy

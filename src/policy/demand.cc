@@ -1,0 +1,36 @@
+#include "policy/demand.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace sluice::policy {
+
+std::vector<Demand> demands(const Snapshot& snapshot, std::span<const FunctionName> mine) {
+  std::vector<Demand> all;
+  for (const FunctionView& view : snapshot.functions) {
+    if (std::find(mine.begin(), mine.end(), view.spec.name) == mine.end()) continue;
+    all.push_back({&view, &view.spec, view.revision, view.spec.canary_traffic_percent / 100.0});
+    for (const OlderRevision& older : view.older) {
+      if (older.traffic_percent <= 0) continue;
+      all.push_back({&view, &older.spec, older.revision, older.traffic_percent / 100.0});
+    }
+  }
+  const auto rank = [](const Demand& d) {
+    return std::tuple(!d.view->violating, -d.view->spec.priority, d.function(), -d.revision);
+  };
+  std::sort(all.begin(), all.end(),
+            [&](const Demand& a, const Demand& b) { return rank(a) < rank(b); });
+  return all;
+}
+
+int least_replicas(const Demand& demand) {
+  return std::max(1, demand.spec->min_replicas);
+}
+
+int most_replicas(const Demand& demand) {
+  if (demand.spec->max_replicas <= 0) return std::numeric_limits<int>::max();
+  return std::max(demand.spec->max_replicas, demand.spec->min_replicas);
+}
+
+}  // namespace sluice::policy

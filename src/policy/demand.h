@@ -1,0 +1,30 @@
+// demand: what each revision has to carry, in the order in which functions that compete for a full
+// device are served (reading (i) of specs/has-gpu.md): those that violate their objective first,
+// then by priority, then by name. Of one function the newest revision comes first.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "model/snapshot.h"
+
+namespace sluice::policy {
+
+struct Demand {
+  const FunctionView* view = nullptr;  // lives as long as the snapshot
+  const FunctionSpec* spec = nullptr;  // of this revision
+  int revision = 0;
+  double part = 1;  // of the function's traffic that it has to be ready for
+
+  const FunctionName& function() const { return view->spec.name; }
+  double rate() const { return view->forecast * part; }  // inferences per second
+};
+
+// The newest revision always has a demand; older ones while they have traffic.
+std::vector<Demand> demands(const Snapshot& snapshot, std::span<const FunctionName> mine);
+
+// How many instances must stay, whatever the rate (H9); how many there may be.
+int least_replicas(const Demand& demand);
+int most_replicas(const Demand& demand);
+
+}  // namespace sluice::policy

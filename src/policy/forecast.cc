@@ -1,0 +1,60 @@
+#include "policy/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::policy {
+namespace {
+
+Forecast first(double rate, double variance) {
+  return {.expected = rate + std::sqrt(variance), .rate = rate, .variance = variance, .seen = true};
+}
+
+// One step of the filter; q and d are the variances of what happens and of what is measured.
+Forecast step(const Forecast& before, double measured, double q, double d) {
+  const double predicted = before.variance + q;
+  const double gain = predicted / (predicted + d);
+  const double rate = before.rate + gain * (measured - before.rate);
+  const double variance = (1 - gain) * predicted;
+  return {.expected = rate + std::sqrt(variance), .rate = rate, .variance = variance, .seen = true};
+}
+
+}  // namespace
+
+Forecast kalman_paper(const Forecast& before, double rate, Nanos) {
+  constexpr double kQ = 1, kD = 10, kP0 = 1;
+  return before.seen ? step(before, rate, kQ, kD) : first(rate, kP0);
+}
+
+Forecast kalman(const Forecast& before, double rate, Nanos window) {
+  constexpr double kWander = 0.3;     // of the rate itself, in a second
+  constexpr double kLeastWander = 1;  // requests per second, so that a rate of zero can be left
+  const double w = seconds(window);
+  if (!before.seen) return first(rate, rate / w);
+  const double wander = std::max(kLeastWander, kWander * before.rate);
+  // No rate is so low that a window without requests proves it: at least one is assumed.
+  const double poisson = std::max(before.rate / w, 1 / (w * w));
+  return step(before, rate, wander * wander * w, poisson);
+}
+
+Forecast last_rate(const Forecast&, double rate, Nanos) {
+  return {.expected = rate, .rate = rate, .variance = 0, .seen = true};
+}
+
+std::span<const Forecaster> forecasters() {
+  static constexpr Forecaster kForecasters[] = {
+      {"kalman-paper", "the Kalman filter as HAS-GPU's code sets it: Q 1, D 10", kalman_paper},
+      {"kalman", "the Kalman filter, its noise scaled to the rate", kalman},
+      {"last", "the last measured rate", last_rate},
+  };
+  return kForecasters;
+}
+
+const Forecaster* find_forecaster(std::string_view name) {
+  for (const Forecaster& f : forecasters()) {
+    if (f.name == name) return &f;
+  }
+  return nullptr;
+}
+
+}  // namespace sluice::policy

@@ -1,0 +1,51 @@
+// forecast: what rate to be ready for (H6). A forecaster is a pure step from the state before and a
+// measured rate to the state after; the state is a plain value that the loop keeps for each
+// function (one filter shared by all would mix their rates) and may store.
+//
+// The Kalman filter with A = H = 1:  P' = P + Q;  K = P' ÷ (P' + D);  R += K·(z − R);  P = (1 −
+// K)·P'.
+//
+//   kalman-paper   Q = 1, D = 10, P(0) = 1, whatever the rate: gain 0.27, estimate + 1·√P =
+//   + 1.6/s.
+//                  After a step, 90 % of it is followed within 8 measurements.
+//   kalman         D is what counting tells of a Poisson rate R over a window w: its variance, R ÷
+//   w.
+//                  Q says that rates wander by 30 % of themselves (at least 1/s) in a second. The
+//                  margin √P is then about one Poisson deviation. With windows of 1 s, 90 % of a
+//                  step is followed within 6 measurements from 1/s up, 3 from 10/s, 2 from 100/s.
+//   last           the last measurement.
+//
+// The lag of the window over which a rate was measured comes on top.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace sluice::policy {
+
+// Rates in requests per second.
+struct Forecast {
+  double expected = 0;  // what to be ready for: the estimate and its margin
+  double rate = 0;      // the estimate R
+  double variance = 1;  // its uncertainty P
+  bool seen = false;    // had a measurement; the first one is taken as it is
+
+  bool operator==(const Forecast&) const = default;
+};
+
+// `rate` was measured over `window`. REQUIRES: rate ≥ 0, window > 0.
+Forecast kalman_paper(const Forecast& before, double rate, Nanos window);
+Forecast kalman(const Forecast& before, double rate, Nanos window);
+Forecast last_rate(const Forecast& before, double rate, Nanos window);
+
+struct Forecaster {
+  std::string_view name;
+  std::string_view summary;
+  Forecast (*step)(const Forecast& before, double rate, Nanos window);
+};
+std::span<const Forecaster> forecasters();
+const Forecaster* find_forecaster(std::string_view name);  // nullptr: there is none of that name
+
+}  // namespace sluice::policy

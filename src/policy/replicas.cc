@@ -1,0 +1,86 @@
+#include "policy/replicas.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "policy/choose_slice.h"
+#include "policy/explain.h"
+
+namespace sluice::policy {
+namespace {
+
+struct Sorted {
+  std::vector<size_t> good;   // newest last
+  std::vector<size_t> unfit;  // another slice, or a drained device
+  int ready = 0;              // of the good ones
+};
+
+Sorted sort_out(ClusterPlan& plan, const Demand& demand, const Slice& slice) {
+  Sorted sorted;
+  for (const size_t i : plan.serving(demand)) {
+    const Instance& instance = plan.at(i).instance;
+    const bool fits = instance.slice.quota == slice.quota &&
+                      instance.slice.sm == plan.device(instance.device).width(slice.sm);
+    if (!fits || plan.on_drained(i)) {
+      sorted.unfit.push_back(i);
+      continue;
+    }
+    sorted.good.push_back(i);
+    sorted.ready += instance.state == InstanceState::kReady;
+  }
+  std::stable_sort(sorted.good.begin(), sorted.good.end(), [&](size_t a, size_t b) {
+    const Instance &x = plan.at(a).instance, &y = plan.at(b).instance;
+    return std::tie(x.started, x.id) < std::tie(y.started, y.id);
+  });
+  return sorted;
+}
+
+Reason why_unmet(ClusterPlan& plan, const Replicas& replicas, int missing) {
+  int drained = 0;
+  for (const Lanes& lanes : plan.devices()) drained += lanes.device().drained;
+  return {"cluster-full",
+          replicas.because + " " + std::to_string(missing) + " could not be started: of " +
+              std::to_string(plan.devices().size()) + " devices none has room for " +
+              slice_text(replicas.slice.sm, replicas.slice.quota.request) + " and " +
+              mebibytes(replicas.slice.memory) + " of memory; " + std::to_string(drained) +
+              " are drained.",
+          replicas.numbers};
+}
+
+}  // namespace
+
+Bytes instance_memory(const Demand& demand, const Predictor& predictor) {
+  if (demand.spec->memory > 0) return demand.spec->memory;
+  return predictor.memory(demand.function(), demand.revision).value_or(0);
+}
+
+void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas) {
+  const Sorted sorted = sort_out(plan, demand, replicas.slice);
+  const int count = static_cast<int>(sorted.good.size());
+  const Slice& slice = replicas.slice;
+  for (int n = count; n < replicas.at_least; ++n) {
+    auto c = exact_slice(plan.devices(), slice.sm, slice.quota.request, slice.memory);
+    if (!c) {
+      plan.unmet(demand, demand.rate(), why_unmet(plan, replicas, replicas.at_least - n));
+      break;
+    }
+    plan.start(demand, *c->device, c->opening, slice.quota, slice.memory,
+               std::max(1, demand.spec->batching.max_size),
+               {"start",
+                replicas.because + " Started on " + c->device->device().id + " with " +
+                    slice_text(c->opening.sm, slice.quota.request) + ".",
+                replicas.numbers});
+  }
+  for (int n = count; n > replicas.at_most; --n) {
+    plan.stop(sorted.good[n - 1], {"stop", replicas.because, replicas.numbers});
+  }
+  if (sorted.ready < replicas.at_least) return;
+  for (const size_t i : sorted.unfit) {
+    const std::string device = plan.at(i).instance.device;
+    const std::string why = plan.on_drained(i) ? "Device " + device + " is drained."
+                                               : "It holds another slice than it should.";
+    plan.stop(i, {"replaced", why + " Others are ready in its place.", replicas.numbers});
+  }
+}
+
+}  // namespace sluice::policy

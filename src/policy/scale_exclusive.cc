@@ -1,0 +1,58 @@
+#include "policy/scale_exclusive.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "policy/cluster_plan.h"
+#include "policy/explain.h"
+#include "policy/replicas.h"
+
+namespace sluice::policy {
+namespace {
+
+// Requests that one instance should have at once on average.
+double target_concurrency(const FunctionSpec& spec, const ScaleConfig& config) {
+  const int most = spec.container_concurrency > 0 ? spec.container_concurrency
+                                                  : std::max(1, spec.batching.max_size);
+  return most * config.target_utilisation;
+}
+
+Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
+                     const ScaleConfig& config, const Predictor& predictor) {
+  const double target = target_concurrency(*d.spec, config);
+  const double now = d.view->concurrency * d.part;
+  const double peak = std::max(now, d.view->concurrency_peak * d.part);
+  const auto instances_for = [&](double concurrency) {
+    const int needed = static_cast<int>(std::ceil(concurrency / target));
+    return std::clamp(needed, d.spec->min_replicas, most_replicas(d));
+  };
+  const bool cooled = d.view->last_scale_down == Time{} ||
+                      snapshot.now - d.view->last_scale_down >= config.cooldown;
+  // One leaves at a time, and none before the last minute's peak fits into the rest.
+  const int kept = cooled ? running - 1 : running;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "%.1f requests at once (%.1f at most in the last minute), %.1f for each instance.",
+                now, peak, target);
+  return {instances_for(now),
+          std::max(kept, instances_for(peak)),
+          {kWhole, {kWhole, kWhole}, instance_memory(d, predictor)},
+          text,
+          {{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}}};
+}
+
+}  // namespace
+
+std::vector<Action> scale_exclusive(const Snapshot& snapshot, std::span<const FunctionName> mine,
+                                    const ScaleConfig& config, const Predictor& predictor) {
+  const std::vector<Demand> all = demands(snapshot, mine);
+  ClusterPlan plan(snapshot, mine, /*movable=*/false);
+  plan.stop_retired(all);
+  for (const Demand& d : all) {
+    const int running = static_cast<int>(plan.serving(d).size());
+    hold_replicas(plan, d, replicas_of(d, running, snapshot, config, predictor));
+  }
+  return plan.actions();
+}
+
+}  // namespace sluice::policy

@@ -1,0 +1,27 @@
+#include "policy/scale_fixed.h"
+
+#include "policy/cluster_plan.h"
+#include "policy/replicas.h"
+
+namespace sluice::policy {
+
+std::vector<Action> scale_fixed(const Snapshot& snapshot, std::span<const FunctionName> mine,
+                                const ScaleConfig&, const Predictor& predictor) {
+  const std::vector<Demand> all = demands(snapshot, mine);
+  ClusterPlan plan(snapshot, mine, /*movable=*/false);
+  plan.stop_retired(all);
+  for (const Demand& d : all) {
+    const int count = least_replicas(d);
+    Slice slice = d.spec->slice.value_or(Slice{kWhole, {kWhole, kWhole}, 0});
+    if (slice.memory == 0) slice.memory = instance_memory(d, predictor);
+    hold_replicas(plan, d,
+                  {count,
+                   count,
+                   slice,
+                   "minReplicas asks for " + std::to_string(count) + " with a fixed slice.",
+                   {{"replicas", count}}});
+  }
+  return plan.actions();
+}
+
+}  // namespace sluice::policy

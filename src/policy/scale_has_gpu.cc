@@ -1,0 +1,285 @@
+#include "policy/scale_has_gpu.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "policy/capability.h"
+#include "policy/choose_slice.h"
+#include "policy/cluster_plan.h"
+#include "policy/explain.h"
+
+namespace sluice::policy {
+namespace {
+
+// Algorithm 1 for one revision, on the plan that the functions before it left.
+class HybridScaler {
+ public:
+  HybridScaler(ClusterPlan& plan, const Demand& demand, const ScaleConfig& config,
+               const Predictor& predictor, Time now)
+      : plan_(plan),
+        demand_(demand),
+        config_(config),
+        capability_(demand, config, predictor),
+        now_(now) {}
+
+  void scale_down();
+  void scale_up();
+  void leave_drained();
+
+ private:
+  // Inferences per second that the revision has to be able to do (j).
+  double wanted() const { return demand_.rate() / config_.alpha; }
+  double capability(size_t i) const;
+  std::vector<size_t> counted() const;  // serving, not on a drained device
+  double capacity() const;
+
+  void raise_quotas();
+  void start_instances();
+  std::optional<Candidate> first_as_stated();
+  void start(const Candidate& c, double gap);
+  Reason why_unmet(double gap);
+
+  ClusterPlan& plan_;
+  const Demand& demand_;
+  const ScaleConfig& config_;
+  Capability capability_;
+  Time now_;
+};
+
+double HybridScaler::capability(size_t i) const {
+  const Instance& instance = plan_.at(i).instance;
+  return capability_.of({instance.batch, instance.slice.sm, instance.slice.quota.request});
+}
+
+std::vector<size_t> HybridScaler::counted() const {
+  std::vector<size_t> found = plan_.serving(demand_);
+  std::erase_if(found, [&](size_t i) { return plan_.on_drained(i); });
+  return found;
+}
+
+double HybridScaler::capacity() const {
+  double sum = 0;
+  for (const size_t i : counted()) sum += capability(i);
+  return sum;
+}
+
+// --- down ---
+
+void HybridScaler::scale_down() {
+  const double before = capacity();
+  const double rate = demand_.rate();
+  const Time last = demand_.view->last_scale_down;
+  if (rate >= config_.beta * before) return;
+  if (last != Time{} && now_ - last < config_.cooldown) return;
+
+  std::vector<size_t> narrowest_first = counted();
+  std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
+    return plan_.at(a).instance.slice.sm < plan_.at(b).instance.slice.sm;
+  });
+  const auto enough = [&](double left) { return rate <= config_.alpha * left; };
+  const std::string because = "The forecast of " + per_second(rate) + " is below " +
+                              percent(Share{static_cast<int>(config_.beta * 1000)}) +
+                              " of the capacity of " + per_second(before);
+  double left = before;
+  int count = static_cast<int>(narrowest_first.size());
+  for (const size_t i : narrowest_first) {
+    const Instance instance = plan_.at(i).instance;
+    const double own = capability(i);
+    if (count > least_replicas(demand_) && enough(left - own)) {
+      left -= own, --count;
+      plan_.stop(i, {"scale-in",
+                     because + ": what the other instances can do is enough.",
+                     {{"forecast", rate}, {"capacity", before}, {"capacity_after", left}}});
+      continue;
+    }
+    const Share floor = capability_.idle_quota(instance.slice.sm, instance.batch).value_or(kWhole);
+    Share quota = instance.slice.quota.request;
+    double lowered = own;
+    while (quota > floor) {
+      const Share next = std::max(quota_below(quota, config_), floor);
+      const double then = capability_.of({instance.batch, instance.slice.sm, next});
+      if (!enough(left - own + then)) break;
+      quota = next, lowered = then;
+    }
+    if (quota == instance.slice.quota.request) continue;
+    left += lowered - own;
+    plan_.resize(i, quota,
+                 {"vertical-down",
+                  because + ": quota " + percent(instance.slice.quota.request) + " → " +
+                      percent(quota) + " on " + instance.device + " is enough.",
+                  {{"forecast", rate}, {"capacity", before}, {"capacity_after", left}}});
+  }
+}
+
+// --- up ---
+
+void HybridScaler::scale_up() {
+  if (wanted() > capacity()) raise_quotas();
+  start_instances();
+}
+
+void HybridScaler::raise_quotas() {
+  std::vector<size_t> widest_first = counted();
+  std::stable_sort(widest_first.begin(), widest_first.end(), [&](size_t a, size_t b) {
+    return plan_.at(a).instance.slice.sm > plan_.at(b).instance.slice.sm;
+  });
+  const double before = capacity();
+  double reached = before;
+  for (const size_t i : widest_first) {
+    if (reached >= wanted()) return;
+    const Instance instance = plan_.at(i).instance;
+    const Share most = plan_.device(instance.device).max_quota(instance.id);
+    const double own = capability(i);
+    Share quota = instance.slice.quota.request;
+    double raised = own;
+    while (quota < most && reached - own + raised < wanted()) {
+      quota = std::min(quota_above(quota, config_), most);
+      raised = capability_.of({instance.batch, instance.slice.sm, quota});
+    }
+    if (raised <= own) continue;  // more time would not help this one
+    reached += raised - own;
+    plan_.resize(
+        i, quota,
+        {"vertical-up",
+         "The forecast of " + per_second(demand_.rate()) + " exceeds " +
+             percent(Share{static_cast<int>(config_.alpha * 1000)}) + " of the capacity of " +
+             per_second(before) + ": quota " + percent(instance.slice.quota.request) + " → " +
+             percent(quota) + " on " + instance.device + " makes it " + per_second(reached) + ".",
+         {{"forecast", demand_.rate()}, {"capacity", before}, {"capacity_after", reached}}});
+  }
+}
+
+// Steps 2 and 3, repeated until the gap is covered and min_replicas are there (b).
+void HybridScaler::start_instances() {
+  for (;;) {
+    const int count = static_cast<int>(counted().size());
+    const int missing = least_replicas(demand_) - count;
+    if (!capability_.known() && missing <= 0) return;  // kept alive, but nothing to scale by
+    const double gap = capability_.known() ? wanted() - capacity() : 0;
+    if (gap <= 0 && missing <= 0) return;
+    const double need = std::max(gap, config_.min_rate);
+    std::optional<Candidate> chosen;
+    if (count < most_replicas(demand_)) {
+      if (count == 0) chosen = first_as_stated();
+      if (!chosen) chosen = covering_slice(plan_.devices(), capability_, config_, need);
+      if (!chosen) chosen = most_capable_slice(plan_.devices(), capability_, config_);
+    }
+    if (!chosen) return plan_.unmet(demand_, need, why_unmet(need));
+    start(*chosen, gap);
+  }
+}
+
+// The first instance has the slice that the function's file states, if it states one. So has every
+// instance of a function that was never measured; the file silent, a whole device.
+std::optional<Candidate> HybridScaler::first_as_stated() {
+  const std::optional<Slice>& stated = demand_.spec->slice;
+  if (!stated && capability_.known()) return std::nullopt;
+  const Share sm = stated ? stated->sm : kWhole;
+  const Share quota = stated ? stated->quota.request : kWhole;
+  std::optional<Candidate> c = exact_slice(plan_.devices(), sm, quota, capability_.memory());
+  if (!c) return c;
+  c->batch = capability_.best_batch(c->opening.sm, kWhole)
+                 .value_or(std::max(1, demand_.spec->batching.max_size));
+  c->capability = capability_.of({c->batch, c->opening.sm, quota});
+  return c;
+}
+
+void HybridScaler::start(const Candidate& c, double gap) {
+  const double before = capacity();
+  const std::string where = slice_text(c.opening.sm, c.quota) + " on " + c.device->device().id;
+  Reason reason{"",
+                "",
+                {{"forecast", demand_.rate()},
+                 {"capacity", before},
+                 {"capacity_after", before + c.capability}}};
+  if (gap <= 0) {
+    reason.rule = "keep-alive";
+    reason.text =
+        std::to_string(least_replicas(demand_)) + " instance(s) always stay: " + where + ".";
+  } else {
+    reason.rule = c.device->used() ? "used-device" : "new-device";
+    reason.text = "The forecast of " + per_second(demand_.rate()) + " needs " + per_second(gap) +
+                  " more than the capacity of " + per_second(before) +
+                  ", and no running instance can be given more: " + where + ", batch " +
+                  std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".";
+  }
+  plan_.start(demand_, *c.device, c.opening, {c.quota, c.quota}, capability_.memory(), c.batch,
+              std::move(reason));
+}
+
+// --- drained devices ---
+
+// Make before break: the others must be ready and enough.
+void HybridScaler::leave_drained() {
+  double ready = 0;
+  int count = 0;
+  for (const size_t i : counted()) {
+    if (plan_.at(i).instance.state != InstanceState::kReady) continue;
+    ready += capability(i), ++count;
+  }
+  if (count < least_replicas(demand_)) return;
+  if (capability_.known() && ready < wanted()) return;
+  for (const size_t i : plan_.serving(demand_)) {
+    if (!plan_.on_drained(i)) continue;
+    plan_.stop(
+        i, {"drained-device",
+            "Device " + plan_.at(i).instance.device + " is drained, and the " +
+                std::to_string(count) + " instance(s) elsewhere can do " + per_second(ready) + ".",
+            {{"forecast", demand_.rate()}, {"capacity_after", ready}}});
+  }
+}
+
+// --- nothing fits ---
+
+Reason HybridScaler::why_unmet(double gap) {
+  Reason reason{"", "", {{"forecast", demand_.rate()}, {"capacity", capacity()}, {"gap", gap}}};
+  const std::string uncovered =
+      per_second(gap) + " of " + per_second(demand_.rate()) + " stay uncovered: ";
+  if (static_cast<int>(counted().size()) >= most_replicas(demand_)) {
+    reason.rule = "max-replicas";
+    reason.text =
+        uncovered + "all " + std::to_string(most_replicas(demand_)) +
+        " instances that maxReplicas allows are running at the most quota their lanes have.";
+    return reason;
+  }
+  if (capability_.known() && *capability_.fastest() > capability_.bound()) {
+    reason.rule = "slo-impossible";
+    reason.text = "No slice meets the SLO of " + milliseconds(demand_.spec->slo.latency) +
+                  ": a whole device answers one request in " +
+                  milliseconds(*capability_.fastest()) + ".";
+    reason.numbers.emplace_back("fastest_ms", millis(*capability_.fastest()));
+    return reason;
+  }
+  int drained = 0, no_memory = 0, full = 0;
+  for (const Lanes& lanes : plan_.devices()) {
+    const bool memory = lanes.free_memory() >= capability_.memory();
+    ++(lanes.device().drained ? drained : memory ? full : no_memory);
+  }
+  reason.rule = "cluster-full";
+  reason.text = uncovered + "of " + std::to_string(plan_.devices().size()) + " devices " +
+                std::to_string(full) + " have no slice left that answers in time, " +
+                std::to_string(no_memory) + " lack " + mebibytes(capability_.memory()) +
+                " of memory, " + std::to_string(drained) + " are drained.";
+  reason.numbers.emplace_back("devices_full", full);
+  reason.numbers.emplace_back("devices_without_memory", no_memory);
+  reason.numbers.emplace_back("devices_drained", drained);
+  return reason;
+}
+
+}  // namespace
+
+std::vector<Action> scale_has_gpu(const Snapshot& snapshot, std::span<const FunctionName> mine,
+                                  const ScaleConfig& config, const Predictor& predictor) {
+  const std::vector<Demand> all = demands(snapshot, mine);
+  ClusterPlan plan(snapshot, mine, /*movable=*/true);
+  plan.stop_retired(all);
+  std::vector<HybridScaler> scalers;
+  for (const Demand& d : all) scalers.emplace_back(plan, d, config, predictor, snapshot.now);
+  // What some give back, others may take in the same tick.
+  for (HybridScaler& s : scalers) s.scale_down();
+  for (HybridScaler& s : scalers) s.leave_drained();
+  for (HybridScaler& s : scalers) s.scale_up();
+  return plan.actions();
+}
+
+}  // namespace sluice::policy

@@ -1,0 +1,265 @@
+// HAS-GPU's scaling as timelines over a small cluster. Ticks are 2 s apart.
+#include "policy/scale_has_gpu.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "policy/cluster_fixture.h"
+
+namespace sluice::policy {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+Share quota_of(const Instance* i) {
+  return i->slice.quota.request;
+}
+
+TEST(HasGpu, StartsOneInstanceWithoutLoad) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10));
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("keep-alive"));
+  c.tick();
+  EXPECT_THAT(c.rules("a"), IsEmpty());
+}
+
+TEST(HasGpu, TheIdleQuotaStillAnswersOneRequestInTime) {
+  ClusterFixture c(1);
+  c.function("a", Millis(100), Millis(10));
+  c.tick();
+  const Instance* i = c.instances("a").at(0);
+  const Configuration at{1, i->slice.sm, quota_of(i)};
+  EXPECT_LE(c.predictor.latency(fn("a"), 1, at), Nanos(Millis(100)));
+}
+
+TEST(HasGpu, OrIsMinimalIfSoAsked) {
+  ClusterFixture c(1);
+  c.config.idle_meets_slo = false;
+  c.function("a", Millis(100), Millis(10));
+  for (int i = 0; i < 3; ++i) c.tick();
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), c.config.min_quota);
+}
+
+TEST(HasGpu, BurstRaisesQuotaBeforeAnyStart) {
+  ClusterFixture c(4);
+  c.function("a", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 200));
+  c.rate("a", 70);  // whole device: 100/s
+  const auto& actions = c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-up"));
+  EXPECT_EQ(only<ResizeInstance>(actions).at(0).slice, slice(1000, 800));
+  EXPECT_EQ(actions[0].reason.text,
+            "The forecast of 70.0/s exceeds 90 % of the capacity of 20.0/s: quota 20 % → 80 % on "
+            "d0 makes "
+            "it 80.0/s.");
+}
+
+TEST(HasGpu, RampEndsOnNewDevices) {
+  ClusterFixture c(4);
+  c.function("a", Millis(100), Millis(10));
+  std::vector<std::string> seen;
+  for (double rate = 5; rate <= 250; rate *= 1.3) {
+    c.rate("a", rate);
+    c.tick();
+    for (const std::string& rule : c.rules("a")) seen.push_back(rule);
+    EXPECT_GE(c.config.alpha * c.capacity("a") + 1e-9, rate);
+  }
+  EXPECT_THAT(seen, Contains("vertical-up"));
+  EXPECT_THAT(seen, Contains("new-device"));
+  EXPECT_THAT(seen, Not(Contains("cluster-full")));
+}
+
+TEST(HasGpu, AUsedDeviceComesBeforeANewOneLeastOccupiedFirst) {
+  ClusterFixture c(4);
+  c.function("a", Millis(200), Millis(10));
+  c.function("b", Millis(200), Millis(10));
+  c.instance("b1", "b", "d1", slice(500, 900));
+  c.instance("b2", "b", "d2", slice(500, 300));
+  c.rate("b", 60);
+  c.rate("a", 20);
+  const auto& actions = c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("used-device"));
+  EXPECT_EQ(only<StartInstance>(actions).at(0).device, "d2");
+}
+
+TEST(HasGpu, DecayFallsBackToTheIdleFloorAfterTheCooldown) {
+  ClusterFixture c(4);
+  c.function("a", Millis(100), Millis(10));
+  c.rate("a", 250);
+  c.tick();
+  ASSERT_GT(c.instances("a").size(), 1u);
+  c.rate("a", 0);
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  const Share quota = quota_of(c.instances("a").at(0));
+  EXPECT_EQ(quota, Share{100});  // 10 ms ÷ 10 % is just the SLO
+  for (int i = 0; i < 100; ++i) EXPECT_THAT(c.tick(), IsEmpty());
+}
+
+TEST(HasGpu, NothingIsGivenBackWithinTheCooldown) {
+  ClusterFixture c(1);
+  c.function("a", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 1000));
+  c.rate("a", 20);
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{300});  // (c): 20 ≤ 0.9 × 30
+  c.rate("a", 1);
+  for (int s = 2; s < 10; s += 2) EXPECT_THAT(c.tick(), IsEmpty()) << s;
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
+}
+
+TEST(HasGpu, TwoFunctionsOfOneDeviceGrowIntoTheRest) {
+  ClusterFixture c(1, kWhole);
+  c.function("a", Millis(100), Millis(10));
+  c.function("b", Millis(100), Millis(10));
+  c.rate("a", 30), c.rate("b", 30);
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  EXPECT_THAT(c.instances("b"), SizeIs(1));
+  c.rate("a", 50);
+  c.tick();
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{600});
+  EXPECT_EQ(quota_of(c.instances("b").at(0)), Share{400});
+}
+
+TEST(HasGpu, AThirdInTheLaneIsShiftedWithoutLosingItsShare) {
+  ClusterFixture c(1, kWhole);
+  for (const char* name : {"a", "b", "c"}) {
+    c.function(name, Millis(100), Millis(10));
+    c.rate(name, 10);
+  }
+  c.tick();
+  for (const char* name : {"a", "b", "c"}) {  // each in turn takes nearly all that is left
+    c.rate(name, 50);
+    c.tick();
+    EXPECT_EQ(quota_of(c.instances(name).at(0)), Share{600}) << name;
+    c.rate(name, 10);
+    c.tick(Seconds(20));
+    EXPECT_EQ(quota_of(c.instances(name).at(0)), Share{200}) << name;
+  }
+}
+
+TEST(HasGpu, AFullDeviceGoesToViolatedThenPriorityThenName) {
+  for (const auto& [favour, winner] :
+       {std::pair("violating", "c"), {"priority", "b"}, {"name", "a"}}) {
+    ClusterFixture c(1, kWhole);
+    for (const char* name : {"a", "b", "c"}) {
+      c.function(name, Millis(50), Millis(10));
+      c.instance(std::string(name) + "1", name, "d0", slice(1000, 200),
+                 {{0}, {200 * (name[0] - 'a')}});
+      c.rate(name, 50);
+    }
+    if (favour != std::string("name")) c.view("b").spec.priority = 1;
+    if (favour == std::string("violating")) c.view("c").violating = true;
+    c.tick();
+    for (const char* name : {"a", "b", "c"}) {
+      EXPECT_EQ(quota_of(c.instances(name).at(0)), Share{name == std::string(winner) ? 600 : 200})
+          << favour << " " << name;
+    }
+  }
+}
+
+TEST(HasGpu, ADrainedDeviceIsLeftMakeBeforeBreak) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 500));
+  c.rate("a", 40);
+  c.device("d0").drained = true;
+  const auto& actions = c.tick();
+  ASSERT_THAT(only<StartInstance>(actions), SizeIs(1));
+  EXPECT_EQ(only<StartInstance>(actions)[0].device, "d1");
+  EXPECT_THAT(only<StopInstance>(actions), IsEmpty());  // its successor is not ready yet
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("drained-device"));
+  EXPECT_THAT(c.tick(), IsEmpty());
+}
+
+TEST(HasGpu, SaysWhyNothingFits) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10));
+  c.rate("a", 500);
+  c.device("d1").drained = true;
+  c.tick();
+  const auto& actions = c.tick();
+  ASSERT_THAT(c.rules("a"), ElementsAre("cluster-full"));
+  EXPECT_NEAR(only<Unmet>(actions)[0].gap, 500 / 0.9 - c.capacity("a"), 1e-6);
+  EXPECT_THAT(actions[0].reason.text, HasSubstr("1 are drained"));
+}
+
+TEST(HasGpu, SaysThatTheSloIsImpossible) {
+  ClusterFixture c(2);
+  c.function("a", Millis(5), Millis(10));
+  const auto& actions = c.tick();
+  ASSERT_THAT(c.rules("a"), ElementsAre("slo-impossible"));
+  EXPECT_EQ(actions[0].reason.text,
+            "No slice meets the SLO of 5.0 ms: a whole device answers one request in 10.0 ms.");
+}
+
+TEST(HasGpu, SaysThatMaxReplicasHoldsItBack) {
+  ClusterFixture c(4);
+  c.function("a", Millis(100), Millis(10)).max_replicas = 1;
+  c.rate("a", 500);
+  c.tick();
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("max-replicas"));
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+}
+
+TEST(HasGpu, SaysThatMemoryIsMissing) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10)).memory = Bytes{2} << 30;
+  const auto& actions = c.tick();
+  ASSERT_THAT(c.rules("a"), ElementsAre("cluster-full"));
+  EXPECT_THAT(actions[0].reason.text, HasSubstr("2 lack 2048 MiB"));
+}
+
+TEST(HasGpu, AFunctionNeverMeasuredIsKeptAliveAsItsFileSays) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Nanos(0)).slice = slice(500, 400);
+  c.rate("a", 1000);
+  const auto& actions = c.tick();
+  EXPECT_EQ(only<StartInstance>(actions).at(0).slice, slice(500, 400));
+  EXPECT_THAT(c.tick(), IsEmpty());
+}
+
+TEST(HasGpu, ABatchIsChosenAtStartAndKept) {
+  ClusterFixture c(1);
+  c.function("a", Millis(100), Millis(10), 8);
+  c.tick();
+  const int batch = c.instances("a").at(0)->batch;
+  EXPECT_EQ(batch, 8);  // 45 ms on a whole device
+  c.rate("a", 100);     // a single request at a time could do 100/s, batches of 8 178/s
+  c.tick();
+  EXPECT_THAT(c.rules("a"), Each("vertical-up"));
+  EXPECT_EQ(c.instances("a").at(0)->batch, batch);
+}
+
+TEST(HasGpu, AnOlderRevisionKeepsItsTrafficUntilItIsNotListed) {
+  ClusterFixture c(4);
+  c.function("a", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 500));
+  c.rate("a", 40);
+  OlderRevision older{1, c.view("a").spec, 100};
+  c.view("a").revision = 2;
+  c.view("a").older = {older};
+  auto actions = c.tick();
+  ASSERT_THAT(only<StartInstance>(actions), Not(IsEmpty()));
+  EXPECT_EQ(only<StartInstance>(actions)[0].revision, 2);
+  EXPECT_THAT(only<StopInstance>(actions), IsEmpty());
+  c.view("a").older.clear();
+  actions = c.tick();
+  EXPECT_EQ(only<StopInstance>(actions).at(0).instance, "a1");
+  EXPECT_THAT(c.rules("a"), ElementsAre("retired"));
+}
+
+}  // namespace
+}  // namespace sluice::policy
