@@ -37,8 +37,10 @@ class Predictor {
   // Memory of one instance, measured; nothing where unknown.
   virtual std::optional<Bytes> memory(const FunctionName&, int revision) const = 0;
 
-  // Inferences per second: batch ÷ latency; 0 where unknown.
-  double throughput(const FunctionName& f, int revision, const Configuration& c) const {
+  // Inferences per second with work always waiting: batch ÷ latency unless it knows better (alone,
+  // a batch also waits for its turn in the window; in a queue that is another batch's time). 0
+  // where unknown. Monotone like latency.
+  virtual double throughput(const FunctionName& f, int revision, const Configuration& c) const {
     const std::optional<Nanos> t = latency(f, revision, c);
     return t && t->count() > 0 ? c.batch / seconds(*t) : 0.0;
   }

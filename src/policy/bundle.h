@@ -22,9 +22,8 @@ struct ScaleConfig {
   Share min_quota{50};
   Nanos cooldown = Seconds(10);  // between scale-downs of a function
   double min_rate = 0.1;         // R_min, inferences per second that always stay possible
-  double slo_fraction =
-      1.0;  // a slice is a candidate if its latency is within this part of the SLO
-  bool idle_meets_slo = true;  // reading (g): idle keeps a quota that answers one request in time
+  double slo_fraction = 1.0;     // of the SLO: the longest a candidate slice's batches may take
+  bool idle_meets_slo = true;    // reading (g): idle keeps a quota that answers one request in time
   double target_utilisation = 0.7;  // `exclusive`: of an instance's concurrency
 };
 
