@@ -1,0 +1,122 @@
+#include "gateway/admin.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+
+namespace sluice::gateway {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const Histogram& h) {
+  json buckets = json::array();
+  for (const auto& [bucket, count] : h.filled()) buckets.push_back({bucket, count});
+  return {{"sum_ns", h.sum().count()}, {"buckets", buckets}};
+}
+
+json to_json(const FunctionStats& s) {
+  const Counters& c = s.counters;
+  json instances = json::array();
+  for (const Upstream& u : s.instances)
+    instances.push_back({{"id", u.id},
+                         {"in_flight", u.outstanding},
+                         {"answered", u.answered},
+                         {"inferences", u.inferences},
+                         {"busy_us", u.busy.count() / 1000}});
+  return {{"name", to_string(s.name)},
+          {"requests", c.requests},
+          {"ok", c.ok},
+          {"invalid", c.invalid},
+          {"shed", c.shed},
+          {"failed", c.failed},
+          {"timed_out", c.timed_out},
+          {"gone", c.gone},
+          {"late", c.late},
+          {"cold_starts", c.cold_starts},
+          {"retried", c.retried},
+          {"inferences", c.inferences},
+          {"queued", s.queued},
+          {"in_flight", s.in_flight},
+          {"concurrency_ns", c.concurrency_seconds * 1e9},
+          {"gaps", {{"n", c.gaps}, {"sum", c.gap_sum}, {"sum2", c.gap_squares}}},
+          {"latency_us", to_json(c.latency)},
+          {"queue_us", to_json(c.waiting)},
+          {"instances", instances}};
+}
+
+// Aside, then renamed: a reader finds the old table or the new one. It holds tokens: 0600.
+Result<void> save(const std::string& file, const std::string& text) {
+  const std::string aside = file + ".new";
+  std::error_code fault;
+  std::filesystem::remove(aside, fault);
+  {
+    std::ofstream out(aside);
+    std::filesystem::permissions(
+        aside, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, fault);
+    out << text;
+    out.flush();
+    if (!out) return Error{ErrorKind::kInternal, aside + ": cannot be written"};
+  }
+  std::filesystem::rename(aside, file, fault);
+  if (fault) return Error{ErrorKind::kInternal, file + ": " + fault.message()};
+  return {};
+}
+
+}  // namespace
+
+AdminApi::AdminApi(Dispatcher& dispatcher, const Clock& clock, std::string routes_file)
+    : dispatcher_(dispatcher),
+      clock_(clock),
+      routes_file_(std::move(routes_file)),
+      started_(unix_now()) {}
+
+wire::asio::awaitable<wire::HttpResponse> AdminApi::handle(wire::HttpRequest request) {
+  using wire::http::verb;
+  const std::string_view target(request.target().data(), request.target().size());
+  if (target == "/v1/routes" && request.method() == verb::put) co_return put_routes(request.body());
+  if (target == "/v1/routes" && request.method() == verb::get)
+    co_return wire::json_response(gateway::to_json(dispatcher_.table()));
+  if (target == "/v1/stats" && request.method() == verb::get)
+    co_return wire::json_response(stats());
+  co_return wire::error_response(404, "no such path");
+}
+
+wire::HttpResponse AdminApi::put_routes(const std::string& body) {
+  const auto parsed = wire::parse_json(body);
+  if (!parsed.ok()) return wire::error_response(parsed.error());
+  auto table = table_from(*parsed);
+  if (!table.ok()) return wire::error_response(table.error());
+  // A table that cannot be kept still rules: serving comes before surviving a restart.
+  if (!routes_file_.empty())
+    if (const auto saved = save(routes_file_, gateway::to_json(*table).dump()); !saved.ok())
+      log::warn("routes: {}", saved.error().message);
+  const int64_t version = table->version;
+  dispatcher_.set_table(std::move(*table), clock_.now());
+  return wire::json_response({{"version", version}});
+}
+
+json AdminApi::stats() {
+  json functions = json::array();
+  for (const FunctionStats& s : dispatcher_.stats(clock_.now())) functions.push_back(to_json(s));
+  return {
+      {"started", started_}, {"version", dispatcher_.table().version}, {"functions", functions}};
+}
+
+void load_table(const std::string& file, Dispatcher& dispatcher, Time now) {
+  if (file.empty()) return;
+  std::ifstream in(file);
+  if (!in) return;
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto parsed = wire::parse_json(text);
+  auto table = parsed.ok() ? table_from(*parsed) : Result<RoutingTable>(parsed.error());
+  if (!table.ok()) {
+    log::warn("routes: {}: {}: starting without", file, table.error().message);
+    return;
+  }
+  log::info("routes: {} functions from {}", table->functions.size(), file);
+  dispatcher.set_table(std::move(*table), now);
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,137 @@
+// The dispatcher: every function's queue, its instances' credit, and its counters. All waiting
+// happens here, not at instances, so that a request binds as late as it can (§4 of the experiments:
+// this alone halves everybody's violations).
+//
+// Thread-safe by one mutex, held for well under a microsecond at a time: a function's queue must be
+// one queue whatever the number of loops, or its order (earliest deadline, lost ones last) would
+// hold per loop only. Time is handed in. A Waiter belongs to its session; the dispatcher keeps a
+// pointer from enter() until it was granted, refused or cancelled.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/histogram.h"
+#include "gateway/table.h"
+#include "policy/route.h"
+
+namespace sluice::gateway {
+
+// One instance, for as long as anybody has a request there, in the table or not any more.
+struct Upstream {
+  std::string id;
+  std::string socket;
+  int outstanding = 0;
+  uint64_t answered = 0;
+  uint64_t inferences = 0;
+  Nanos busy{0};      // sum over its requests of granted → answered
+  Time down_until{};  // refused a connection: gets nothing until then
+  Nanos down_for{0};
+};
+
+struct FunctionState;
+
+// A request's place: from enter() to finish().
+class Waiter {
+ public:
+  virtual ~Waiter() = default;
+  // Called once with the dispatcher's mutex held, from whichever thread dispatched: wake the
+  // session, do nothing else. granted() tells the rest.
+  virtual void on_granted() = 0;
+
+  const std::shared_ptr<Upstream>& granted() const { return upstream_; }
+  int more() const { return more_; }  // requests granted with it to the same instance, after it
+  int revision() const { return revision_; }
+
+ private:
+  friend class Dispatcher;
+  std::shared_ptr<FunctionState> function_;
+  policy::DeadlineQueue<Waiter*>::Ticket ticket_;
+  std::shared_ptr<Upstream> upstream_;
+  Time arrived_{}, deadline_{}, granted_at_{};
+  int revision_ = 0;
+  int more_ = 0;
+  bool queued_ = false;   // in the queue
+  bool counted_ = false;  // holds one of the queue's places
+  bool cold_ = false;     // no instance was ready when it came
+};
+
+enum class Outcome {
+  kOk,
+  kInvalid,  // answered with 4xx: the caller's fault, no violation
+  kFailed,
+  kTimedOut,
+  kGone,    // the client left
+  kBroken,  // the instance died; it gets nothing for a moment
+};
+
+struct Counters {
+  uint64_t requests = 0;  // that named this function
+  uint64_t ok = 0;
+  uint64_t invalid = 0;  // answered with 4xx
+  uint64_t failed = 0;   // an error of the instance, or none to be had
+  uint64_t shed = 0;     // 429
+  uint64_t timed_out = 0;
+  uint64_t gone = 0;         // the client left
+  uint64_t late = 0;         // ok, after the SLO
+  uint64_t cold_starts = 0;  // had to wait for an instance to start
+  uint64_t retried = 0;
+  uint64_t inferences = 0;         // asked for by answered requests
+  double concurrency_seconds = 0;  // ∫ (waiting + in flight) dt
+  uint64_t gaps = 0;               // between arrivals
+  double gap_sum = 0, gap_squares = 0;
+  Histogram latency;  // arrival → last byte, of those that are ok
+  Histogram waiting;  // arrival → granted
+};
+
+struct FunctionStats {
+  FunctionName name;
+  Counters counters;
+  int queued = 0, in_flight = 0;
+  std::vector<Upstream> instances;
+};
+
+class Dispatcher {
+ public:
+  // Replaces the table; waiting and running requests are not disturbed.
+  void set_table(RoutingTable table, Time now);
+  RoutingTable table() const;
+
+  enum class Refusal { kNone, kUnknown, kUnavailable, kFull, kUnknownRevision, kDenied };
+  struct Entry {
+    Refusal refusal = Refusal::kNone;
+    std::string why;
+    Nanos timeout{0};
+    Nanos retry_after{0};  // with kFull
+  };
+  // Takes a place for a request that has arrived; 0: the split chooses the revision. The request
+  // is not dispatched before ready().
+  Entry enter(Waiter& waiter, std::string_view served, int revision, std::string_view token,
+              Time now);
+  void ready(Waiter& waiter, Time now);
+  // The instance broke before the answer began: the same place again. Counts as retried.
+  void again(Waiter& waiter, bool refused_connection, Time now);
+  // Ends it, wherever it is. `inferences` as the instance said; 0: one.
+  void finish(Waiter& waiter, Outcome outcome, uint64_t inferences, Time now);
+
+  // Gives instances that were down another chance. Call every 50 ms or so.
+  void tick(Time now);
+
+  std::vector<FunctionStats> stats(Time now);
+  bool knows(std::string_view served) const;
+
+ private:
+  void dispatch(FunctionState& f, Time now);
+  void release(Waiter& waiter, Time now);
+
+  mutable std::mutex mutex_;
+  RoutingTable table_;
+  std::map<std::string, std::shared_ptr<FunctionState>, std::less<>> functions_;
+};
+
+}  // namespace sluice::gateway

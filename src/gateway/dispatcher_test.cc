@@ -1,0 +1,227 @@
+#include "gateway/dispatcher.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+namespace sluice::gateway {
+namespace {
+
+class Request : public Waiter {
+ public:
+  explicit Request(char name) : name(name) {}
+  void on_granted() override { woken = true; }
+  std::string at() const { return granted() ? granted()->id : "-"; }
+  const char name;
+  bool woken = false;
+};
+
+// One function "f"; requests are letters. Time is in milliseconds.
+class DispatcherTest : public testing::Test {
+ protected:
+  void table(std::vector<InstanceRoute> instances, int max_queue = 100,
+             std::vector<policy::RevisionPercent> split = {{1, 100}}) {
+    RoutingTable t;
+    t.functions["f"] = {.name = {.name = "f"},
+                        .slo = Millis(100),
+                        .max_queue = max_queue,
+                        .split = std::move(split),
+                        .instances = std::move(instances)};
+    dispatcher.set_table(t, now);
+  }
+  static InstanceRoute instance(std::string id, int credit = 1, int batch = 1, int revision = 1) {
+    return {.id = id,
+            .revision = revision,
+            .socket = "/" + id,
+            .credit = credit,
+            .batch = batch,
+            .capability = 10,
+            .ready = true};
+  }
+  // Letters arrive in order, a millisecond apart.
+  void arrive(std::string_view names) {
+    for (const char name : names) {
+      requests.emplace_back(name);
+      const auto entry = dispatcher.enter(requests.back(), "f", 0, "", now);
+      ASSERT_EQ(entry.refusal, Dispatcher::Refusal::kNone) << entry.why;
+      dispatcher.ready(requests.back(), now);
+      now += Millis(1);
+    }
+  }
+  Request& r(char name) {
+    for (Request& request : requests)
+      if (request.name == name) return request;
+    std::abort();
+  }
+  void finish(char name, Outcome outcome = Outcome::kOk) {
+    dispatcher.finish(r(name), outcome, 1, now);
+  }
+  // Who is where: "a@i b@-".
+  std::string where() {
+    std::string out;
+    for (const Request& request : requests)
+      out += std::string(out.empty() ? "" : " ") + request.name + "@" + request.at();
+    return out;
+  }
+  Counters counters() { return dispatcher.stats(now)[0].counters; }
+
+  Dispatcher dispatcher;
+  Time now = Time(Seconds(100));
+  std::deque<Request> requests;
+};
+
+TEST_F(DispatcherTest, WaitingHappensInTheQueueNotAtAnInstance) {
+  table({instance("i"), instance("k")});
+  arrive("abc");
+  EXPECT_EQ(where(), "a@i b@k c@-");
+  finish('b');
+  EXPECT_EQ(where(), "a@i b@- c@k");
+}
+
+TEST_F(DispatcherTest, AWaveIsGivenWhenAllOfItCanStart) {
+  table({instance("i", 3, 3)});
+  arrive("ab");
+  EXPECT_EQ(where(), "a@i b@-") << "b would wait at the instance, bound";
+  arrive("cde");
+  finish('a');
+  EXPECT_EQ(where(), "a@- b@i c@i d@i e@-");
+  EXPECT_EQ(r('b').more(), 2);
+  EXPECT_EQ(r('d').more(), 0);
+}
+
+TEST_F(DispatcherTest, LostRequestsGoBehindThoseThatCanBeInTime) {
+  table({instance("i")});
+  arrive("a");
+  now += Millis(20);
+  finish('a');  // an answer takes about 20 ms
+  arrive("bcd");
+  now += Millis(85);  // c can no longer make its 100 ms
+  arrive("e");
+  finish('b');
+  EXPECT_EQ(r('e').at(), "i");
+  finish('e');
+  EXPECT_EQ(r('c').at(), "i") << "lost, but served";
+}
+
+TEST_F(DispatcherTest, HoldsWhileTheFirstInstanceStartsAndCountsAColdStart) {
+  table({});
+  arrive("ab");
+  EXPECT_EQ(where(), "a@- b@-");
+  table({instance("i", 2, 2)});
+  EXPECT_EQ(where(), "a@i b@i");
+  EXPECT_TRUE(r('a').woken);
+  finish('a');
+  finish('b');
+  EXPECT_EQ(counters().cold_starts, 2u);
+  EXPECT_EQ(counters().ok, 2u);
+}
+
+TEST_F(DispatcherTest, AFullQueueShedsAndSaysWhenToComeBack) {
+  table({instance("i")}, 2);
+  arrive("abc");
+  Request d('d');
+  const auto entry = dispatcher.enter(d, "f", 0, "", now);
+  EXPECT_EQ(entry.refusal, Dispatcher::Refusal::kFull);
+  EXPECT_GE(entry.retry_after, Seconds(1));
+  EXPECT_EQ(counters().shed, 1u);
+  finish('b', Outcome::kGone);
+  EXPECT_EQ(dispatcher.enter(d, "f", 0, "", now).refusal, Dispatcher::Refusal::kNone);
+  dispatcher.finish(d, Outcome::kGone, 0, now);
+}
+
+TEST_F(DispatcherTest, AQueueOfNothingStillServesWhoCanGoAtOnce) {
+  table({instance("i")}, 0);
+  arrive("a");
+  EXPECT_EQ(where(), "a@i");
+}
+
+TEST_F(DispatcherTest, RefusesWhatItDoesNotKnow) {
+  table({instance("i")});
+  Request q('q');
+  EXPECT_EQ(dispatcher.enter(q, "g", 0, "", now).refusal, Dispatcher::Refusal::kUnknown);
+  EXPECT_EQ(dispatcher.enter(q, "f", 7, "", now).refusal, Dispatcher::Refusal::kUnknownRevision);
+}
+
+TEST_F(DispatcherTest, TokensAreCompared) {
+  RoutingTable t;
+  t.functions["f"] = {.name = {.name = "f"}, .token = "secret", .split = {{1, 100}}};
+  dispatcher.set_table(t, now);
+  for (const char* wrong : {"", "secre", "secretx", "Secret"}) {
+    Request q('q');
+    EXPECT_EQ(dispatcher.enter(q, "f", 0, wrong, now).refusal, Dispatcher::Refusal::kDenied)
+        << wrong;
+  }
+  Request q('q');
+  EXPECT_EQ(dispatcher.enter(q, "f", 0, "secret", now).refusal, Dispatcher::Refusal::kNone);
+  dispatcher.finish(q, Outcome::kGone, 0, now);
+}
+
+TEST_F(DispatcherTest, ABrokenInstanceIsLeftAloneForAMoment) {
+  table({instance("i"), instance("k")});
+  arrive("a");
+  EXPECT_EQ(r('a').at(), "i");
+  dispatcher.again(r('a'), true, now);
+  EXPECT_EQ(r('a').at(), "k") << "its place is kept, the broken one passed over";
+  arrive("b");
+  EXPECT_EQ(r('b').at(), "-");
+  now += Seconds(3);
+  dispatcher.tick(now);
+  EXPECT_EQ(r('b').at(), "i");
+}
+
+TEST_F(DispatcherTest, ATableThatChangesDisturbsNobody) {
+  table({instance("i")});
+  arrive("ab");
+  table({instance("k")});  // i is gone from the table, a is still there
+  EXPECT_EQ(where(), "a@i b@k");
+  finish('a');
+  finish('b');
+  EXPECT_EQ(counters().ok, 2u);
+  table({instance("k")});
+  arrive("c");
+  EXPECT_EQ(r('c').at(), "k");
+}
+
+TEST_F(DispatcherTest, TrafficIsSplitOverRevisions) {
+  std::vector<InstanceRoute> instances{instance("old", 100, 1, 1), instance("new", 100, 1, 2)};
+  table(instances, 100, {{1, 75}, {2, 25}});
+  arrive("abcdefgh");
+  int to_new = 0;
+  for (Request& request : requests) to_new += request.at() == "new";
+  EXPECT_EQ(to_new, 2);
+}
+
+TEST_F(DispatcherTest, ConcurrencyIsTheIntegralOfWaitingAndRunning) {
+  table({instance("i")});
+  arrive("ab");      // 1 ms of one, 1 ms of two
+  now += Millis(8);  // 8 ms of two
+  finish('a');
+  now += Millis(10);  // 10 ms of one
+  finish('b');
+  EXPECT_NEAR(counters().concurrency_seconds, 0.001 + 0.018 + 0.010, 1e-9);
+}
+
+TEST(Table, ReadsWhatItWritesAndNamesFaults) {
+  RoutingTable t{.version = 3};
+  t.functions["v.f"] = {.name = {"v", "f"},
+                        .slo = Millis(50),
+                        .timeout = Seconds(5),
+                        .max_queue = 7,
+                        .token = "t",
+                        .route = "least_work",
+                        .split = {{1, 90}, {2, 10}},
+                        .instances = {{"i", 1, "/s", 4, 2, 12.5, true}}};
+  EXPECT_EQ(*table_from(to_json(t)), t);
+  const auto fault = [](const char* text) {
+    return table_from(nlohmann::json::parse(text)).error().message;
+  };
+  EXPECT_EQ(fault(R"({"functions":[{"name":"f","route":"x"}]})"),
+            "function.route: 'x' is none of weighted, least_work");
+  EXPECT_EQ(fault(R"({"functions":[{"name":"f","instances":[{"id":"i"}]}]})"),
+            "f: instance.socket: must not be empty");
+  EXPECT_EQ(fault(R"({"functions":[{"name":"f"},{"name":"f"}]})"),
+            "routes.functions: 'f' stands there twice");
+}
+
+}  // namespace
+}  // namespace sluice::gateway

@@ -1,0 +1,159 @@
+#include "gateway/gateway.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "base/log.h"
+#include "gateway/admin.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Accepts on one loop. All loops wait on the same socket; whoever is free takes the next.
+class Acceptor {
+ public:
+  Acceptor(Loop& loop, int fd, const SessionLimits& limits, const LocalAnswers& local,
+           asio::ssl::context* tls)
+      : loop_(loop), listening_(loop.io), limits_(limits), local_(local), tls_(tls) {
+    listening_.assign(asio::generic::stream_protocol(AF_INET, 0), ::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    ::fcntl(listening_.native_handle(), F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  }
+
+  Awaitable<void> run() {
+    while (!loop_.stopping()) {
+      const auto [fault] = co_await listening_.async_wait(Socket::wait_read, kAwait);
+      if (fault || loop_.stopping()) co_return;
+      sockaddr_storage peer{};
+      socklen_t size = sizeof(peer);
+      const int fd = ::accept4(listening_.native_handle(), reinterpret_cast<sockaddr*>(&peer),
+                               &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd < 0) {
+        if (errno != EMFILE && errno != ENFILE && errno != ENOMEM) continue;
+        Timer pause(loop_.io, Millis(50));  // let somebody leave first
+        co_await pause.async_wait(kAwait);
+        continue;
+      }
+      Socket socket(loop_.io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
+      boost::system::error_code ignored;
+      if (peer.ss_family != AF_UNIX) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+      if (tls_ == nullptr)
+        asio::co_spawn(loop_.io, serve(loop_, std::move(socket), limits_, local_), asio::detached);
+      else
+        asio::co_spawn(loop_.io, serve_tls(std::move(socket)), asio::detached);
+    }
+  }
+
+  void stop() {
+    boost::system::error_code ignored;
+    listening_.close(ignored);
+  }
+
+ private:
+  Awaitable<void> serve_tls(Socket socket) {
+    TlsSocket tls(std::move(socket), *tls_);
+    Timer limit(loop_.io, limits_.head);
+    limit.async_wait([&](boost::system::error_code fault) {
+      boost::system::error_code ignored;
+      if (!fault) tls.next_layer().cancel(ignored);
+    });
+    const auto [fault] = co_await tls.async_handshake(asio::ssl::stream_base::server, kAwait);
+    limit.cancel();
+    // The handler above has run or been cancelled before `tls` moves on.
+    co_await asio::post(loop_.io, asio::use_awaitable_t<Executor>{});
+    if (!fault) co_await serve(loop_, std::move(tls), limits_, local_);
+  }
+
+  Loop& loop_;
+  Socket listening_;
+  const SessionLimits& limits_;
+  const LocalAnswers& local_;
+  asio::ssl::context* tls_;
+};
+
+Result<std::unique_ptr<asio::ssl::context>> tls_context(const GatewayOptions& o) {
+  if (o.tls_cert.empty() != o.tls_key.empty())
+    return Error{ErrorKind::kInvalid, "TLS: --tls-cert and --tls-key go together"};
+  if (o.tls_cert.empty()) return std::unique_ptr<asio::ssl::context>();
+  auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
+  boost::system::error_code fault;
+  context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                       asio::ssl::context::no_tlsv1_1);
+  context->use_certificate_chain_file(o.tls_cert, fault);
+  if (fault) return Error{ErrorKind::kInvalid, "TLS: " + o.tls_cert + ": " + fault.message()};
+  context->use_private_key_file(o.tls_key, asio::ssl::context::pem, fault);
+  if (fault) return Error{ErrorKind::kInvalid, "TLS: " + o.tls_key + ": " + fault.message()};
+  return context;
+}
+
+}  // namespace
+
+Result<void> run_gateway(const GatewayOptions& o) {
+  Fd listening(o.listen_fd);
+  if (!listening.valid()) {
+    SLUICE_ASSIGN(at, wire::parse_endpoint(o.listen));
+    SLUICE_ASSIGN(fd, wire::listen_on(at));
+    listening = std::move(fd);
+  }
+  SLUICE_ASSIGN(tls, tls_context(o));
+  const SteadyClock clock;
+  Dispatcher dispatcher;
+  load_table(o.routes_file, dispatcher, clock.now());
+  const LocalAnswers local(dispatcher, o.version);
+
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = o.threads > 0 ? o.threads : std::max(1, cores - 1);
+  std::vector<std::unique_ptr<Loop>> loops;
+  std::vector<std::unique_ptr<Acceptor>> acceptors;
+  for (int i = 0; i < threads; ++i) {
+    loops.push_back(std::make_unique<Loop>(dispatcher, clock));
+    acceptors.push_back(
+        std::make_unique<Acceptor>(*loops.back(), listening.get(), o.limits, local, tls.get()));
+    asio::co_spawn(loops.back()->io, acceptors.back()->run(), asio::detached);
+    asio::co_spawn(loops.back()->io, loops.back()->sweep_all(), asio::detached);
+  }
+  Loop& first = *loops.front();
+  std::unique_ptr<wire::HttpServer> admin;
+  if (!o.admin.empty()) {
+    SLUICE_ASSIGN(at, wire::parse_endpoint(o.admin));
+    SLUICE_ASSIGN(fd, wire::listen_on(at));
+    admin = std::make_unique<wire::HttpServer>(
+        first.io, std::move(fd),
+        [api = std::make_shared<AdminApi>(dispatcher, clock, o.routes_file)](wire::HttpRequest r) {
+          return api->handle(std::move(r));
+        });
+  }
+  asio::signal_set signals(first.io, SIGTERM, SIGINT);
+  signals.async_wait([&](boost::system::error_code fault, int) {
+    if (fault) return;
+    log::info("draining");
+    admin.reset();
+    for (size_t i = 0; i < loops.size(); ++i)
+      asio::post(loops[i]->io, [&, i] {
+        acceptors[i]->stop();
+        loops[i]->stop();
+      });
+  });
+  log::info("serving on {} with {} loops", o.listen_fd >= 0 ? "an inherited socket" : o.listen,
+            threads);
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < loops.size(); ++i) others.emplace_back([&, i] { loops[i]->io.run(); });
+  first.io.run();
+  for (std::thread& t : others) t.join();
+  log::info("drained");
+  return {};
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,173 @@
+#include "gateway/local_answers.h"
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace sluice::gateway {
+namespace {
+
+using nlohmann::json;
+
+LocalAnswer as_json(const json& body, int status = 200) {
+  return {.status = status, .body = body.dump()};
+}
+
+std::string label_value(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+// One metric family in Prometheus' text format.
+class Family {
+ public:
+  Family(std::ostringstream& out, std::string name, std::string_view type, std::string_view help)
+      : out_(out), name_(std::move(name)) {
+    out_ << "# HELP " << name_ << " " << help << "\n# TYPE " << name_ << " " << type << "\n";
+  }
+  void add(const std::string& labels, double value, std::string_view suffix = "") {
+    out_ << name_ << suffix << "{" << labels << "} " << json(value).dump() << "\n";
+  }
+
+ private:
+  std::ostringstream& out_;
+  std::string name_;
+};
+
+constexpr double kLatencyBounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                     0.25,  0.5,    1,     2.5,  5,     10,   30};
+
+}  // namespace
+
+std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::string_view target,
+                                                Time now) const {
+  const std::string_view path = target.substr(0, target.find('?'));
+  const bool get = method == "GET" || method == "HEAD";
+  const auto only = [&](bool allowed, std::string allow, auto make) -> LocalAnswer {
+    if (!allowed) {
+      LocalAnswer refused = as_json({{"error", "method not allowed"}}, 405);
+      refused.allow = std::move(allow);
+      return refused;
+    }
+    return make();
+  };
+  if (path == "/v2/health/live") return only(get, "GET", [] { return as_json({{"live", true}}); });
+  if (path == "/v2/health/ready")
+    return only(get, "GET", [] { return as_json({{"ready", true}, {"live", true}}); });
+  if (path == "/v2" || path == "/v2/")
+    return only(get, "GET", [&] {
+      return as_json(
+          {{"name", "sluice"},
+           {"version", version_},
+           {"extensions",
+            {"binary_tensor_data", "model_repository", "model_configuration", "statistics"}}});
+    });
+  if (path == "/v2/models" || path == "/v2/models/")
+    return only(get, "GET", [&] {
+      json names = json::array();
+      for (const auto& [served, route] : dispatcher_.table().functions) names.push_back(served);
+      return as_json({{"models", names}});
+    });
+  if (path == "/v2/repository/index")
+    return only(method == "POST", "POST", [&] {
+      json index = json::array();
+      for (const auto& [served, route] : dispatcher_.table().functions)
+        for (const auto& p : route.split) {
+          bool ready = false;
+          for (const auto& i : route.instances)
+            ready = ready || (i.ready && i.revision == p.revision);
+          index.push_back({{"name", served},
+                           {"version", std::to_string(p.revision)},
+                           {"state", ready ? "READY" : "LOADING"},
+                           {"reason", route.unavailable}});
+        }
+      return as_json(index);
+    });
+  if (path == "/metrics")
+    return only(get, "GET", [&] {
+      return LocalAnswer{.body = metrics(now),
+                         .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+    });
+  if (path == "/") return only(get, "GET", [] { return as_json({{"status", "alive"}}); });
+  if (!path.starts_with("/v2/models/")) return as_json({{"error", "no such path"}}, 404);
+  return std::nullopt;
+}
+
+std::string LocalAnswers::metrics(Time now) const {
+  const std::vector<FunctionStats> all = dispatcher_.stats(now);
+  std::ostringstream out;
+  const auto labels = [](const FunctionStats& s) {
+    return "namespace=\"" + label_value(s.name.space) + "\",function=\"" +
+           label_value(s.name.name) + "\"";
+  };
+  const auto model = [](const FunctionStats& s) {
+    return "model=\"" + label_value(served_name(s.name)) + "\",version=\"\"";
+  };
+  const auto family = [&](const char* name, const char* type, const char* help, auto label,
+                          auto value) {
+    Family f(out, name, type, help);
+    for (const FunctionStats& s : all) f.add(label(s), static_cast<double>(value(s)));
+  };
+  const auto c = [](auto member) {
+    return [member](const FunctionStats& s) { return s.counters.*member; };
+  };
+  family("nv_inference_request_success", "counter", "Requests answered with success.", model,
+         c(&Counters::ok));
+  family("nv_inference_count", "counter", "Inferences done.", model, c(&Counters::inferences));
+  family("nv_inference_pending_request_count", "gauge", "Requests waiting for an instance.", model,
+         [](const FunctionStats& s) { return s.queued; });
+  family("nv_inference_request_duration_us", "counter", "Sum of request durations.", model,
+         [](const FunctionStats& s) {
+           return static_cast<double>(s.counters.latency.sum().count()) / 1000;
+         });
+  family("nv_inference_queue_duration_us", "counter", "Sum of waiting for an instance.", model,
+         [](const FunctionStats& s) {
+           return static_cast<double>(s.counters.waiting.sum().count()) / 1000;
+         });
+  {
+    Family f(out, "nv_inference_request_failure", "counter",
+             "Requests not answered with success, by reason.");
+    for (const FunctionStats& s : all) {
+      f.add(model(s) + ",reason=\"REJECTED\"", static_cast<double>(s.counters.shed));
+      f.add(model(s) + ",reason=\"CANCELED\"", static_cast<double>(s.counters.gone));
+      f.add(model(s) + ",reason=\"BACKEND\"", static_cast<double>(s.counters.failed));
+      f.add(model(s) + ",reason=\"OTHER\"", static_cast<double>(s.counters.timed_out));
+    }
+  }
+  family("sluice_requests_total", "counter", "Requests that named the function.", labels,
+         c(&Counters::requests));
+  family("sluice_cold_starts_total", "counter", "Requests that waited for an instance to start.",
+         labels, c(&Counters::cold_starts));
+  family("sluice_retries_total", "counter", "Requests sent again because an instance died.", labels,
+         c(&Counters::retried));
+  family("sluice_in_flight", "gauge", "Requests at an instance now.", labels,
+         [](const FunctionStats& s) { return s.in_flight; });
+  {
+    Family f(out, "sluice_slo_violations_total", "counter",
+             "Requests late, shed, failed or timed out.");
+    for (const FunctionStats& s : all) {
+      f.add(labels(s) + ",kind=\"late\"", static_cast<double>(s.counters.late));
+      f.add(labels(s) + ",kind=\"shed\"", static_cast<double>(s.counters.shed));
+      f.add(labels(s) + ",kind=\"failed\"", static_cast<double>(s.counters.failed));
+      f.add(labels(s) + ",kind=\"timed_out\"", static_cast<double>(s.counters.timed_out));
+    }
+  }
+  {
+    Family f(out, "sluice_request_duration_seconds", "histogram",
+             "Arrival to the last byte of the answer.");
+    for (const FunctionStats& s : all) {
+      for (const double bound : kLatencyBounds)
+        f.add(labels(s) + ",le=\"" + json(bound).dump() + "\"",
+              static_cast<double>(s.counters.latency.at_most(from_seconds(bound))), "_bucket");
+      f.add(labels(s) + ",le=\"+Inf\"", static_cast<double>(s.counters.latency.count()), "_bucket");
+      f.add(labels(s), seconds(s.counters.latency.sum()), "_sum");
+      f.add(labels(s), static_cast<double>(s.counters.latency.count()), "_count");
+    }
+  }
+  return out.str();
+}
+
+}  // namespace sluice::gateway

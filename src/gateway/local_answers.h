@@ -1,0 +1,36 @@
+// What the gateway answers itself: health, the server's metadata, the list of functions, metrics.
+// Thread-safe: const, over the dispatcher.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gateway/dispatcher.h"
+
+namespace sluice::gateway {
+
+struct LocalAnswer {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::string allow;  // with 405
+};
+
+class LocalAnswers {
+ public:
+  LocalAnswers(Dispatcher& dispatcher, std::string version)
+      : dispatcher_(dispatcher), version_(std::move(version)) {}
+
+  // Nothing: the path belongs to a function.
+  std::optional<LocalAnswer> answer(std::string_view method, std::string_view target,
+                                    Time now) const;
+
+ private:
+  std::string metrics(Time now) const;
+  Dispatcher& dispatcher_;
+  std::string version_;
+};
+
+}  // namespace sluice::gateway
