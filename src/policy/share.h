@@ -6,9 +6,11 @@
 // cores it holds, so a client that never waits is busy `dt` in `dt`. A quota of 200 ‰ is 0.2 busy
 // seconds a second.
 //
-// The meter is asynchronous: charge() may come late, out of order, in pieces, or never. A client
-// that was granted time and reported nothing when `report_grace` has passed after its grant ended
-// pays for its whole grant. Overrun is debt, carried, bounded by kMaxDebtWindows.
+// The meter is asynchronous: charge() may come late, out of order, in pieces, or never. What a
+// client could have used since the meter last saw it counts as used until a report says otherwise;
+// a client that never reports pays for its whole grants. Use beyond what was granted is debt:
+// carried from window to window, bounded by `drain_bound` (one permit overruns by one piece of
+// work).
 //
 // Not thread-safe: one thread owns an arbiter. Invalid calls (unknown client) are ignored where the
 // world can cause them (a report after a death), CHECKed where only we can.
@@ -36,7 +38,9 @@ struct ShareClient {
   bool operator==(const ShareClient&) const = default;
 };
 
-// May run until it has spent `budget`, or until `valid_until` whatever happens.
+// May run until it has spent `budget` from now on, or until `valid_until` whatever happens. A
+// permit with Time::max() is parked: its client has no work, and keeps it until somebody wants the
+// room.
 struct Grant {
   ClientId client = 0;
   Nanos budget{0};
@@ -64,10 +68,12 @@ class Arbiter {
   virtual void want(ClientId client, bool wanting, Time now) = 0;
 
   // `busy` more was used, as seen by the meter up to `seen_until` (earlier than now when late).
+  // Charging 0 says that nothing was used until then; saying nothing does not.
   virtual void charge(ClientId client, Nanos busy, Time seen_until, Time now) = 0;
 
-  // A client whose permit was revoked or had ended has nothing in flight any more; until then its
-  // sm counts as held.
+  // The client has nothing in flight and starts nothing without a new permit; until then the sm of
+  // one whose permit was revoked or ended counts as held. The host has matched the acknowledgement
+  // with the permit's `seq`, so this is never about an older permit; it also ends one in force.
   virtual void drained(ClientId client, Time now) = 0;
 
   // Decides. Tolerates a `now` before the last one (time stands still then).
@@ -78,11 +84,11 @@ class Arbiter {
 
 struct ArbiterConfig {
   Nanos window = Millis(20);        // the period of quotas
-  Nanos report_grace = Millis(5);   // how long a meter may take before silence is charged in full
   Nanos drain_bound = Millis(200);  // the longest one piece of work; then it counts as drained
 };
 
-// "window" (HAS-GPU), "multi_token" (FaST-GShare as printed), "planned" (ours).
+// "window" (HAS-GPU), "multi_token" (FaST-GShare as printed), "planned" (ours, the default).
+inline constexpr std::string_view kDefaultArbiter = "planned";
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config);
 
 }  // namespace sluice::policy

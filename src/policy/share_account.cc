@@ -1,0 +1,242 @@
+#include "policy/share_account.h"
+
+#include <algorithm>
+#include <string>
+
+namespace sluice::policy {
+
+Nanos Account::unseen(Time now) const {
+  const Time until = granted() ? now : std::min(now, ended_at);
+  const Time from = std::max({seen_until, granted_at, assumed_until});
+  return std::clamp(until - from, Nanos(0), std::max(budget - used - presumed, Nanos(0)));
+}
+
+Account* Accounts::find(ClientId id) {
+  const auto at = std::lower_bound(accounts_.begin(), accounts_.end(), id,
+                                   [](const Account& a, ClientId b) { return a.client.id < b; });
+  return at != accounts_.end() && at->client.id == id ? &*at : nullptr;
+}
+
+void Accounts::put(const ShareClient& client, Time now) {
+  now = tick(now);
+  const auto at = std::lower_bound(accounts_.begin(), accounts_.end(), client.id,
+                                   [](const Account& a, ClientId b) { return a.client.id < b; });
+  const bool is_new = at == accounts_.end() || at->client.id != client.id;
+  Account& account = is_new ? *accounts_.emplace(at) : *at;
+  if (is_new) account.blocked_from = Time::max();
+
+  const Nanos request = config_.window * client.quota.request.permille / 1000;
+  const Nanos limit = config_.window * client.quota.limit.permille / 1000;
+  // A smaller quota takes away what is left of the window, but makes no debt of what was allowed.
+  const Nanos unseen = account.unseen(now);
+  const auto moved = [unseen](Nanos bucket, Nanos by) {
+    const Nanos left = bucket - unseen;
+    return std::max(left + by, std::min(left, Nanos(0))) + unseen;
+  };
+  account.room = moved(account.room, limit - account.limit);
+  account.owed = moved(account.owed, request - account.request);
+  account.request = request;
+  account.limit = limit;
+  account.client = client;
+}
+
+void Accounts::remove(ClientId id) {
+  std::erase_if(accounts_, [id](const Account& a) { return a.client.id == id; });
+}
+
+void Accounts::want(ClientId id, bool wanting, Time now) {
+  now = tick(now);
+  Account* account = find(id);
+  if (account == nullptr) return;
+  account->wanting = wanting;
+  if (wanting) return;
+  settle_blocked(*account, now);
+  unblock(*account);
+}
+
+void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
+  now = tick(now);
+  Account* account = find(id);
+  if (account == nullptr) return;
+  Account& a = *account;
+  expire(a);
+  busy = std::max(busy, Nanos(0));
+  seen_until = std::min(seen_until, now);
+
+  // The part of `busy` that may lie after a moment: at most the time seen since. A report begins
+  // where the last one ended, unless it is out of order.
+  const Time begin = seen_until > a.seen_until ? a.seen_until : Time{};
+  const auto after = [&](Time moment) {
+    return std::clamp(seen_until - std::max(begin, moment), Nanos(0), busy);
+  };
+  Nanos overrun{0};
+  if (a.hold == Account::Hold::kDraining) overrun = after(a.ended_at);
+  if (a.granted()) {
+    a.used += after(a.granted_at);
+    if (a.used >= a.budget) {
+      overrun = a.used - a.budget;
+      end_permit(a, seen_until);
+    }
+  }
+
+  const bool all_seen = seen_until >= a.assumed_until;
+  const Nanos set_off = all_seen ? a.assumed : std::min(a.assumed, busy);
+  a.assumed -= set_off;
+  a.presumed = std::min(std::max(a.presumed - set_off, Nanos(0)), a.assumed);
+  a.seen_until = std::max(a.seen_until, seen_until);
+  use(a, busy - set_off, overrun);
+}
+
+void Accounts::drained(ClientId id, Time now) {
+  now = tick(now);
+  Account* account = find(id);
+  if (account == nullptr) return;
+  expire(*account);
+  if (account->granted()) end_permit(*account, now);
+  account->hold = Account::Hold::kNone;
+}
+
+// `net` is negative where an assumption is taken back.
+void Accounts::use(Account& a, Nanos net, Nanos overrun) {
+  const Nanos max_debt = config_.drain_bound;
+  a.room = std::clamp(a.room - net, -max_debt, a.limit + kLeastGrant + a.robbed);
+  if (net < Nanos(0)) {
+    a.owed = std::min(a.owed - net, a.request + kLeastGrant + a.robbed);
+    return;
+  }
+  overrun = a.others_wait ? std::min(overrun, net) : Nanos(0);
+  if (a.owed > Nanos(0)) a.owed = std::max(a.owed - (net - overrun), Nanos(0));
+  // Debt is paid from the request; who has none pays by coming last.
+  a.owed = std::max(a.owed - overrun, a.request > Nanos(0) ? -max_debt : Nanos(0));
+}
+
+// Books what the meter has not shown: before the grant that it belongs to is forgotten, and before
+// the turn of the window that it belongs to.
+void Accounts::assume(Account& a, Time until) {
+  const Nanos unseen = a.unseen(until);
+  if (unseen <= Nanos(0)) return;
+  a.assumed += unseen;
+  a.presumed += unseen;
+  a.assumed_until = a.granted() ? until : std::min(until, a.ended_at);
+  use(a, unseen, Nanos(0));
+}
+
+void Accounts::end_permit(Account& a, Time at) {
+  a.hold = Account::Hold::kDraining;
+  a.ended_at = at;
+}
+
+void Accounts::settle_blocked(Account& a, Time until) {
+  if (a.blocked_from == Time::max()) return;
+  a.robbed += std::max(std::min(until, a.blocked_until) - a.blocked_from, Nanos(0));
+  a.blocked_from = std::max(a.blocked_from, until);
+}
+
+void Accounts::turn(Account& a, int64_t windows) {
+  if (!a.wanting) a.robbed = Nanos(0);
+  a.robbed =
+      std::clamp(a.robbed, Nanos(0), std::min(std::max(a.owed, Nanos(0)), config_.drain_bound));
+  const Nanos kept = a.robbed + kLeastGrant;
+  a.room = std::min(a.room + (windows - 1) * a.limit, kept) + a.limit;
+  a.owed = std::min(a.owed + (windows - 1) * a.request, kept) + a.request;
+}
+
+Time Accounts::tick(Time now) {
+  now_ = std::max(now_, now);
+  const int64_t windows = (now_ - window_start_) / config_.window;
+  if (windows == 0) return now_;
+  window_start_ += windows * config_.window;
+  for (Account& a : accounts_) {
+    settle_blocked(a, window_start_);
+    assume(a, window_start_);
+    turn(a, windows);
+  }
+  return now_;
+}
+
+void Accounts::expire(Account& a) {
+  if (a.granted() && a.valid_until <= now_) end_permit(a, a.valid_until);
+  const bool draining = a.hold == Account::Hold::kDraining;
+  if (draining && a.ended_at + config_.drain_bound <= now_) a.hold = Account::Hold::kNone;
+}
+
+Time Accounts::advance(Time now) {
+  tick(now);
+  for (Account& a : accounts_) {
+    expire(a);
+    settle_blocked(a, now_);
+  }
+  return now_;
+}
+
+Time Accounts::next_change() const {
+  Time next = Time::max();
+  for (const Account& a : accounts_) {
+    const bool parked = a.granted() && a.valid_until == Time::max();
+    if (a.wanting || (a.granted() && !parked)) next = std::min(next, window_end());
+    if (a.hold == Account::Hold::kDraining) next = std::min(next, a.ended_at + config_.drain_bound);
+  }
+  return next;
+}
+
+void Accounts::grant(Account& a, Nanos budget, Time valid_until, Permits& permits) {
+  assume(a, now_);
+  if (!a.granted()) a.held_since = now_;
+  a.hold = Account::Hold::kGranted;
+  a.held_sm = a.client.sm;
+  a.budget = budget;
+  a.used = Nanos(0);
+  a.presumed = Nanos(0);
+  a.granted_at = now_;
+  a.valid_until = valid_until;
+  unblock(a);
+  permits.grant.push_back({a.client.id, budget, valid_until});
+}
+
+void Accounts::revoke(Account& a, Permits& permits) {
+  end_permit(a, now_);
+  a.others_wait = true;
+  permits.revoke.push_back(a.client.id);
+}
+
+void Accounts::withdraw_excess(Permits& permits) {
+  for (Account& a : accounts_) {
+    if (!a.granted() || a.whole() || a.eligible(now_)) continue;
+    const Nanos covered = std::max(a.room_left(now_), Nanos(0)) + kLeastGrant;
+    if (a.budget_left(now_) > covered) revoke(a, permits);
+  }
+}
+
+// Not before the window's turn: until then the permit that it has will do, and work may come back.
+void Accounts::park_idle(Permits& permits) {
+  for (Account& a : accounts_) {
+    if (a.wanting || !a.granted() || a.valid_until > window_end()) continue;
+    grant(a, free_budget(a), Time::max(), permits);
+  }
+}
+
+void Accounts::block(Account& a, Time until) {
+  a.blocked_from = now_;
+  a.blocked_until = until;
+}
+
+Nanos Accounts::free_budget(const Account& a) const {
+  return a.whole() ? window_end() + config_.window - now_ : a.room_left(now_);
+}
+
+Result<void> check_shares(const ShareClient& client) {
+  const auto refuse = [&](const char* field, Share value, const std::string& allowed) {
+    return Error{ErrorKind::kInvalid, "client " + std::to_string(client.id) + ": " + field + ": " +
+                                          std::to_string(value.permille) + " ‰ is not " + allowed};
+  };
+  const auto [request, limit] = client.quota;
+  if (client.sm <= kNone || client.sm > kWhole) return refuse("sm", client.sm, "within 1 … 1000 ‰");
+  if (limit <= kNone || limit > kWhole) return refuse("limit", limit, "within 1 … 1000 ‰");
+  if (request < kNone || request > limit) {
+    return refuse("request", request,
+                  "within 0 … its limit of " + std::to_string(limit.permille) + " ‰");
+  }
+  return {};
+}
+
+}  // namespace sluice::policy

@@ -1,0 +1,127 @@
+// What every arbiter keeps about a client: its quota in this window, debt, what others robbed it
+// of, its permit, and what the meter has not shown yet. Accounts is the table of them with the
+// clock of windows; an arbiter owns one and only decides who holds. Plain bookkeeping, no
+// decisions.
+//
+// Two buckets of busy time, refilled at each turn of the window, negative in debt:
+//   room   up to the limit; all use counts.
+//   owed   up to the request; use beyond it is borrowed and free, but overrun (use after the
+//   permit's
+//          end while others waited) goes below zero: who overran pays whom it robbed.
+// What is left in a bucket is lost at the turn, except what the client was robbed of.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "policy/share.h"
+
+namespace sluice::policy {
+
+// Clients look at a clock every 50 µs (docs/design/permits.md): smaller grants mean nothing, and
+// what is too small to grant is kept for the next window.
+inline constexpr Nanos kLeastGrant = Micros(50);
+
+struct Account {
+  enum class Hold { kNone, kGranted, kDraining };
+
+  ShareClient client;
+  bool wanting = false;
+
+  Nanos request{0};  // per window
+  Nanos limit{0};
+  Nanos room{0};
+  Nanos owed{0};
+  Nanos robbed{0};  // the part of `owed` that outlives the window
+
+  Hold hold = Hold::kNone;
+  Share held_sm;      // sm of the permit; client.sm is that of the next one
+  Nanos budget{0};    // of the present grant
+  Nanos used{0};      // under the present grant, as the meter has shown
+  Time held_since{};  // permits renewed without a gap count as one
+  Time granted_at{};  // the present grant
+  Time valid_until{};
+  Time ended_at{};           // of the last permit, unless granted
+  bool others_wait = false;  // for the room it holds: overrun is debt to them
+
+  Time seen_until{};     // the meter's last report
+  Nanos assumed{0};      // booked as used without a report …
+  Time assumed_until{};  // … up to here; reports are set off against it
+  Nanos presumed{0};     // the part of it that lies under the present grant
+
+  Time blocked_from{};  // since when it stands before room that it should have; max: it does not
+  Time blocked_until{};
+
+  bool whole() const { return client.quota.limit >= kWhole; }
+  bool holds() const { return hold != Hold::kNone; }
+  bool granted() const { return hold == Hold::kGranted; }
+
+  // What it may have used and the meter has not shown: it is taken for busy ever since.
+  Nanos unseen(Time now) const;
+  Nanos room_left(Time now) const { return room - unseen(now); }
+  Nanos owed_left(Time now) const { return owed - unseen(now); }
+  Nanos budget_left(Time now) const { return budget - used - presumed - unseen(now); }
+
+  // May be given a permit at all.
+  bool eligible(Time now) const { return wanting && (whole() || room_left(now) >= kLeastGrant); }
+};
+
+class Accounts {
+ public:
+  explicit Accounts(const ArbiterConfig& config) : config_(config) {}
+
+  // Events, as in Arbiter. put() adds or changes; a changed quota counts for this very window.
+  void put(const ShareClient& client, Time now);
+  void remove(ClientId id);
+  void want(ClientId id, bool wanting, Time now);
+  void charge(ClientId id, Nanos busy, Time seen_until, Time now);
+  void drained(ClientId id, Time now);
+
+  // First in every step: moves the clock (never back), turns windows, ends permits and drains that
+  // are over. Returns now.
+  Time advance(Time now);
+  // The next moment at which advance() has something to do.
+  Time next_change() const;
+
+  // What an arbiter's decision consists of.
+  void grant(Account& account, Nanos budget, Time valid_until, Permits& permits);
+  void revoke(Account& account, Permits& permits);
+  // Takes back permits that a quota made smaller no longer covers: first in a decision.
+  void withdraw_excess(Permits& permits);
+  // Leaves the permits of clients that have no work with them until somebody wants the room: last.
+  void park_idle(Permits& permits);
+  // From now (until `until`) the client stands before room that it should have.
+  void block(Account& account, Time until);
+  void unblock(Account& account) { account.blocked_from = Time::max(); }
+
+  // The budget for whom nobody waits: what its limit leaves. A limit of the whole ends with no
+  // window, so that its permit can be renewed in time.
+  Nanos free_budget(const Account& account) const;
+
+  std::span<Account> all() { return accounts_; }
+  std::span<const Account> all() const { return accounts_; }  // by id
+  Account* find(ClientId id);
+  Time now() const { return now_; }
+  Time window_start() const { return window_start_; }
+  Time window_end() const { return window_start_ + config_.window; }
+  const ArbiterConfig& config() const { return config_; }
+
+ private:
+  Time tick(Time now);
+  void expire(Account& account);
+  void use(Account& account, Nanos net, Nanos overrun);
+  void assume(Account& account, Time until);
+  void end_permit(Account& account, Time at);
+  void settle_blocked(Account& account, Time until);
+  void turn(Account& account, int64_t windows);
+
+  ArbiterConfig config_;
+  std::vector<Account> accounts_;
+  Time now_{};
+  Time window_start_{};
+};
+
+// kInvalid, with field, value and what is allowed, where no device could hold the client.
+Result<void> check_shares(const ShareClient& client);
+
+}  // namespace sluice::policy

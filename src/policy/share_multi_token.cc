@@ -1,0 +1,80 @@
+#include "policy/share_multi_token.h"
+
+#include <algorithm>
+#include <string>
+
+namespace sluice::policy {
+namespace {
+
+// Q_miss = Q_request − Q_used; debt counts as used.
+Nanos missing(const Account& a, Time now) {
+  return a.request - std::max(a.limit - a.room_left(now), Nanos(0));
+}
+
+}  // namespace
+
+Result<void> MultiTokenArbiter::admit(const ShareClient& client, Time now) {
+  SLUICE_TRY(check_shares(client));
+  constexpr int64_t kDevice = 1000 * 1000;
+  int64_t area = int64_t{client.sm.permille} * client.quota.request.permille;
+  for (const Account& a : accounts_.all()) {
+    if (a.client.id == client.id) continue;
+    area += int64_t{a.client.sm.permille} * a.client.quota.request.permille;
+  }
+  if (area > kDevice) {
+    return Error{ErrorKind::kExhausted, "client " + std::to_string(client.id) + ": sm " +
+                                            std::to_string(client.sm.permille) + " ‰ × request " +
+                                            std::to_string(client.quota.request.permille) +
+                                            " ‰: the areas would add up to " +
+                                            std::to_string(area / 1000) + " of 1000 ‰"};
+  }
+  accounts_.put(client, now);
+  return {};
+}
+
+Permits MultiTokenArbiter::step(Time now) {
+  now = accounts_.advance(now);
+  Permits permits;
+  accounts_.withdraw_excess(permits);
+  Share running;
+  bool idle_holder = false;
+  queue_.clear();
+  for (Account& a : accounts_.all()) {
+    if (a.granted()) {
+      running = running + a.held_sm;
+      idle_holder |= !a.wanting;
+    } else {
+      // (1) Filter: Q_remain = Q_limit − Q_used; without any it waits for the next window.
+      if (a.eligible(now)) queue_.push_back(&a);
+      if (a.holds()) running = running + a.held_sm;
+    }
+  }
+  // (2) Queue: largest Q_miss first.
+  std::sort(queue_.begin(), queue_.end(), [now](const Account* a, const Account* b) {
+    const Nanos x = missing(*a, now), y = missing(*b, now);
+    return x != y ? x > y : a->client.id < b->client.id;
+  });
+  // (3) Dispatch to the head while it fits, and no further.
+  for (Account* a : queue_) {
+    const Share beside = a->holds() ? running - a->held_sm : running;
+    if (beside + a->client.sm > kWhole) {
+      // Tokens of clients without work go back first.
+      if (!idle_holder) break;
+      for (Account& b : accounts_.all()) {
+        if (b.granted() && !b.wanting) accounts_.revoke(b, permits);
+      }
+      break;
+    }
+    // A token is the request's share of the window; without a request, of a limit.
+    const Nanos token = std::max(a->request > Nanos(0) ? a->request : a->limit, kLeastGrant);
+    accounts_.grant(*a, std::min(token, accounts_.free_budget(*a)),
+                    now + 2 * accounts_.config().window, permits);
+    a->others_wait = true;
+    running = beside + a->held_sm;
+  }
+  accounts_.park_idle(permits);
+  permits.next = accounts_.next_change();
+  return permits;
+}
+
+}  // namespace sluice::policy

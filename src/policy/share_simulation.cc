@@ -1,0 +1,243 @@
+#include "policy/share_simulation.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sluice::policy {
+namespace {
+constexpr Nanos kReportEvery = Millis(2);
+constexpr Nanos kNever = Nanos::max();
+}  // namespace
+
+Behaviour greedy(Nanos op) {
+  return {.op_min = op, .op_max = op};
+}
+Behaviour greedy(Nanos op_min, Nanos op_max) {
+  return {.op_min = op_min, .op_max = op_max};
+}
+Behaviour idle() {
+  return {.rest = kNever, .starts_resting = true};
+}
+Behaviour bursty(Nanos op, Nanos work, Nanos rest) {
+  return {.op_min = op, .op_max = op, .work = work, .rest = rest, .starts_resting = true};
+}
+Behaviour never_draining() {
+  return {.op_min = kNever, .op_max = kNever};
+}
+
+Simulation::Simulation(std::string_view arbiter, uint64_t seed, const ArbiterConfig& config)
+    : config_(config), random_(seed) {
+  auto made = make_arbiter(arbiter, config);
+  SLUICE_CHECK(made.ok(), made.error().message);
+  arbiter_ = std::move(*made);
+}
+
+Result<void> Simulation::add(const ShareClient& share, const Behaviour& behaviour,
+                             const Meter& meter) {
+  SLUICE_TRY(arbiter_->admit(share, host_clock()));
+  Client client{.share = share, .behaviour = behaviour, .meter = meter};
+  client.wanting = behaviour.starts_resting;  // toggled below
+  client.samples.assign((next_sample_ - start_) / config_.window, Nanos(0));
+  client.rested.assign(client.samples.size(), true);
+  client.rested_now = true;
+  client.next_report = now_ + kReportEvery;
+  Client& added = clients_[share.id] = client;
+  if (behaviour.starts_resting) {
+    added.wanting = false;
+    added.toggles = behaviour.rest == kNever
+                        ? Time::max()
+                        : now_ + from_seconds(random_.exponential(seconds(behaviour.rest)));
+  } else {
+    toggle(added);
+  }
+  step_due_ = true;
+  return {};
+}
+
+Result<void> Simulation::change(const ShareClient& share) {
+  SLUICE_TRY(arbiter_->admit(share, host_clock()));
+  clients_.at(share.id).share = share;
+  step_due_ = true;
+  return {};
+}
+
+void Simulation::remove(ClientId id) {
+  arbiter_->remove(id, host_clock());
+  clients_.erase(id);
+  step_due_ = true;
+}
+
+void Simulation::at(Nanos when, std::function<void()> what) {
+  script_.emplace(start_ + when, std::move(what));
+}
+
+Nanos Simulation::used(ClientId id, Nanos from, Nanos to) const {
+  const auto& samples = clients_.at(id).samples;
+  return samples.at(to / config_.window) - samples.at(from / config_.window);
+}
+
+bool Simulation::backlogged(ClientId id, Nanos from, Nanos to) const {
+  const auto& rested = clients_.at(id).rested;
+  for (int64_t w = from / config_.window; w < to / config_.window; ++w) {
+    if (rested.at(w)) return false;
+  }
+  return true;
+}
+
+bool Simulation::holds(ClientId id) const {
+  return clients_.at(id).may_run(now_);
+}
+
+Time Simulation::host_clock() {
+  if (clock_back_ == Nanos(0) || !random_.chance(0.1)) return now_;
+  return now_ - Nanos(random_.between(0, clock_back_.count()));
+}
+
+void Simulation::toggle(Client& c) {
+  c.wanting = !c.wanting;
+  if (!c.wanting) c.rested_now = true;
+  const Nanos mean = c.wanting ? c.behaviour.work : c.behaviour.rest;
+  c.toggles = mean == kNever ? Time::max()
+                             : now_ + Micros(1) + from_seconds(random_.exponential(seconds(mean)));
+  arbiter_->want(c.share.id, c.wanting, host_clock());
+  step_due_ = true;
+}
+
+Time Simulation::next_event() const {
+  Time next = std::min(next_sample_, next_step_);
+  if (!script_.empty()) next = std::min(next, script_.begin()->first);
+  for (const auto& [id, c] : clients_) {
+    next = std::min(next, c.toggles);
+    if (!c.running && !c.told && !c.may_run(now_)) next = now_;  // revoked between operators
+    if (c.running) next = std::min(next, c.op_end);
+    if (!c.running && c.pause_end > now_ && c.may_run(now_)) next = std::min(next, c.pause_end);
+    if (c.meter.lag > Nanos(0)) next = std::min(next, c.next_report);
+  }
+  return std::max(next, now_);
+}
+
+void Simulation::pass_until(Time t) {
+  for (auto& [id, c] : clients_) {
+    if (!c.running) continue;
+    c.busy += t - now_;
+    c.spent += t - now_;
+  }
+  now_ = t;
+  if (now_ < next_sample_) return;
+  for (auto& [id, c] : clients_) {
+    c.samples.push_back(c.busy);
+    if (c.samples.size() > 1) c.rested.push_back(c.rested_now);
+    c.rested_now = !c.wanting;
+  }
+  next_sample_ += config_.window;
+}
+
+void Simulation::finish_operators() {
+  for (auto& [id, c] : clients_) {
+    if (c.toggles <= now_) toggle(c);
+    if (c.running && c.op_end <= now_) {
+      c.running = false;
+      c.pause_end = now_ + c.behaviour.pause;
+    }
+    // At the gate: the next operator starts, or the host hears that nothing is in flight.
+    if (!c.running && !c.told && !c.may_run(now_)) {
+      c.told = true;
+      c.permitted = false;
+      step_due_ = true;
+      if (c.meter.lag == Nanos(0)) {
+        arbiter_->charge(id, c.busy - c.reported, now_, host_clock());
+        c.reported = c.busy;
+      }
+      arbiter_->drained(id, host_clock());
+    }
+  }
+}
+
+void Simulation::report() {
+  for (auto& [id, c] : clients_) {
+    if (c.meter.lag == Nanos(0) || c.next_report > now_) continue;
+    const Nanos busy = c.busy - c.reported;
+    c.reported = c.busy;
+    c.next_report = now_ + kReportEvery;
+    if (random_.chance(c.meter.loss)) continue;
+    const Time arrives = now_ + Nanos(random_.between(0, c.meter.lag.count()));
+    script_.emplace(arrives, [this, id = id, busy, seen = now_] {
+      arbiter_->charge(id, busy, seen, host_clock());
+      step_due_ = true;
+    });
+  }
+}
+
+void Simulation::step() {
+  for (auto& [id, c] : clients_) {
+    if (c.meter.lag > Nanos(0)) continue;
+    arbiter_->charge(id, c.busy - c.reported, now_, host_clock());
+    c.reported = c.busy;
+  }
+  const Permits permits = arbiter_->step(host_clock());
+  ++steps_;
+  for (const ClientId id : permits.revoke) {
+    ++revocations_;
+    clients_.at(id).permitted = false;
+  }
+  for (const Grant& g : permits.grant) {
+    ++grants_;
+    Client& c = clients_.at(g.client);
+    c.permitted = true;
+    c.budget = g.budget;
+    c.valid_until = g.valid_until;
+    c.spent = Nanos(0);
+    c.told = false;
+    c.held_sm = c.share.sm;
+  }
+  next_step_ = permits.next;
+  if (next_step_ < Time::max() && late_ > Nanos(0)) {
+    next_step_ += Nanos(random_.between(0, late_.count()));
+  }
+  step_due_ = false;
+}
+
+void Simulation::start_operators() {
+  for (auto& [id, c] : clients_) {
+    if (c.may_run(now_) || !c.running) c.ended = Time::max();
+    if (c.running && !c.may_run(now_) && c.ended == Time::max()) c.ended = now_;
+    if (!c.wanting || c.running || !c.may_run(now_) || c.pause_end > now_) continue;
+    c.running = true;
+    const Nanos length(random_.between(c.behaviour.op_min.count(), c.behaviour.op_max.count()));
+    c.op_end = length == kNever ? Time::max() : now_ + length;
+  }
+}
+
+void Simulation::check_holders() {
+  int sm = 0;
+  for (const auto& [id, c] : clients_) {
+    // The host may have seen the end earlier than it was, by its clock's error and the meter's.
+    const Nanos early = clock_back_ + kReportEvery + c.meter.lag;
+    const bool given_up = c.ended < now_ && c.ended + config_.drain_bound - early <= now_;
+    if (c.may_run(now_) || (c.running && !given_up)) sm += c.held_sm.permille;
+  }
+  highest_sm_ = std::max(highest_sm_, sm);
+}
+
+void Simulation::run(Nanos until) {
+  while (true) {
+    finish_operators();
+    report();
+    while (!script_.empty() && script_.begin()->first <= now_) {
+      const auto what = std::move(script_.begin()->second);
+      script_.erase(script_.begin());
+      what();
+    }
+    if (next_step_ <= now_) step_due_ = true;
+    if (step_due_) step();
+    start_operators();
+    check_holders();
+    const Time next = next_event();
+    if (next > start_ + until) break;
+    SLUICE_CHECK(next > now_ || step_due_ || next == now_, "time stands still");
+    pass_until(next);
+  }
+}
+
+}  // namespace sluice::policy

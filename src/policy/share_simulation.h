@@ -1,0 +1,124 @@
+// A device in virtual time for the arbiters' tests: clients that run operators under their permits,
+// a host that carries permits out, a meter with lag and loss. Checks at every instant that the sm
+// of holders (permit in force, or an operator in flight) stay within the device.
+//
+//   Simulation device("planned");
+//   device.add({.id = 1, .sm = {1000}, .quota = {{300}, {300}}}, greedy(Millis(2)));
+//   device.run(Seconds(1));
+//   device.used(1, Seconds(0), Seconds(1));
+//
+// Times are durations since the simulation's start. Not thread-safe; for tests only.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "policy/share.h"
+
+namespace sluice::policy {
+
+// What a client does with its permits.
+struct Behaviour {
+  Nanos op_min = Millis(1);   // operators last this long …
+  Nanos op_max = Millis(1);   // … to this long, evenly
+  Nanos pause{0};             // host time between operators: holds, wants, is not busy
+  Nanos work = Nanos::max();  // bursts of work about this long …
+  Nanos rest{0};              // … and rests, both exponential
+  bool starts_resting = false;
+};
+Behaviour greedy(Nanos op);
+Behaviour greedy(Nanos op_min, Nanos op_max);
+Behaviour idle();
+Behaviour bursty(Nanos op, Nanos work, Nanos rest);
+Behaviour never_draining();
+
+// How the host learns of use. Without lag it asks the kernel at every step.
+struct Meter {
+  Nanos lag{0};     // reports of every 2 ms come up to this late, hence out of order
+  double loss = 0;  // chance that a report never comes
+};
+
+class Simulation {
+ public:
+  explicit Simulation(std::string_view arbiter, uint64_t seed = 1,
+                      const ArbiterConfig& config = {});
+
+  Result<void> add(const ShareClient& client, const Behaviour& behaviour, const Meter& meter = {});
+  Result<void> change(const ShareClient& client);  // takes effect at the step that follows at once
+  void remove(ClientId id);
+  void at(Nanos when, std::function<void()> what);  // script
+  void run(Nanos until);
+
+  // Every step comes up to this much late; every tenth event with a clock up to this much back.
+  void set_host(Nanos late, Nanos clock_back) { late_ = late, clock_back_ = clock_back; }
+
+  Nanos used(ClientId id, Nanos from, Nanos to) const;  // multiples of the window
+  // Whether the client had work, and no rest, in all of it.
+  bool backlogged(ClientId id, Nanos from, Nanos to) const;
+  bool holds(ClientId id) const;
+  Nanos window() const { return config_.window; }
+  Arbiter& arbiter() { return *arbiter_; }
+
+  int64_t steps() const { return steps_; }
+  int64_t grants() const { return grants_; }
+  int64_t revocations() const { return revocations_; }
+  int highest_sm() const { return highest_sm_; }  // of holders together, permille
+
+ private:
+  struct Client {
+    ShareClient share;
+    Behaviour behaviour;
+    Meter meter;
+    bool wanting = false;
+    Time toggles = Time::max();  // when work begins or ends
+    bool permitted = false;
+    Nanos budget{0};
+    Nanos spent{0};  // of the budget, by its own clock
+    Time valid_until{};
+    Share held_sm;
+    bool running = false;  // an operator is in flight
+    Time op_end = Time::max();
+    Time pause_end{};
+    Time ended = Time::max();  // its permit, while an operator is in flight
+    bool told = true;          // the host knows that it has drained
+    Nanos busy{0};             // cumulative
+    Nanos reported{0};
+    Time next_report{};
+    std::vector<Nanos> samples;  // busy at each end of a window, from the simulation's start
+    std::vector<bool> rested;    // per window
+    bool rested_now = false;
+    bool may_run(Time now) const { return permitted && now < valid_until && spent < budget; }
+  };
+
+  Time next_event() const;
+  void pass_until(Time t);
+  void finish_operators();
+  void toggle(Client& client);
+  void report();
+  void step();
+  void start_operators();
+  void check_holders();
+  Time host_clock();
+
+  ArbiterConfig config_;
+  std::unique_ptr<Arbiter> arbiter_;
+  Random random_;
+  std::map<ClientId, Client> clients_;
+  std::multimap<Time, std::function<void()>> script_;  // also reports under way
+  Time start_{std::chrono::hours(1)};
+  Time now_ = start_;
+  Time next_sample_ = start_;
+  Time next_step_ = start_;
+  bool step_due_ = true;
+  Nanos late_{0};
+  Nanos clock_back_{0};
+  int64_t steps_ = 0;
+  int64_t grants_ = 0;
+  int64_t revocations_ = 0;
+  int highest_sm_ = 0;
+};
+
+}  // namespace sluice::policy

@@ -1,0 +1,165 @@
+#include "policy/share_window.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+namespace sluice::policy {
+namespace {
+
+// Turns of those who borrow what the lane has left: a quarter of a window.
+constexpr int kTurnsPerWindow = 4;
+
+std::string permille(Share s) {
+  return std::to_string(s.permille) + " ‰";
+}
+
+Error refuse(const ShareClient& c, const std::string& why) {
+  return {ErrorKind::kExhausted, "client " + std::to_string(c.id) + ": lane at " +
+                                     permille(c.position.sm_begin) + ", sm " + permille(c.sm) +
+                                     ": " + why};
+}
+
+}  // namespace
+
+Result<void> WindowArbiter::admit(const ShareClient& client, Time now) {
+  SLUICE_TRY(check_shares(client));
+  const Share begin = client.position.sm_begin;
+  const Share end = begin + client.sm;
+  if (begin < kNone || end > kWhole) {
+    return Error{ErrorKind::kInvalid, "client " + std::to_string(client.id) + ": position: sm " +
+                                          permille(begin) + " … " + permille(end) +
+                                          " does not lie within 0 … 1000 ‰"};
+  }
+  Share requests = client.quota.request;
+  for (const Account& a : accounts_.all()) {
+    const ShareClient& other = a.client;
+    if (other.id == client.id) continue;
+    const Share other_begin = other.position.sm_begin;
+    if (other_begin == begin && other.sm == client.sm) {
+      requests = requests + other.quota.request;
+    } else if (begin < other_begin + other.sm && other_begin < end) {
+      return refuse(client,
+                    "overlaps the lane at " + permille(other_begin) + ", sm " + permille(other.sm));
+    }
+  }
+  if (requests > kWhole) {
+    return refuse(client, "requests would add up to " + permille(requests) + " of 1000 ‰");
+  }
+  accounts_.put(client, now);
+  arrange();
+  return {};
+}
+
+void WindowArbiter::remove(ClientId id, Time) {
+  accounts_.remove(id);
+  arrange();
+}
+
+// Sorts the clients into lanes; each lane's turn stays with whose it was.
+void WindowArbiter::arrange() {
+  std::vector<const ShareClient*> clients;
+  for (const Account& a : accounts_.all()) clients.push_back(&a.client);
+  std::sort(clients.begin(), clients.end(), [](const ShareClient* a, const ShareClient* b) {
+    return std::tie(a->position, a->id) < std::tie(b->position, b->id);
+  });
+  std::vector<Lane> lanes;
+  for (const ShareClient* c : clients) {
+    if (lanes.empty() || lanes.back().sm_begin != c->position.sm_begin) {
+      lanes.push_back({.sm_begin = c->position.sm_begin});
+    }
+    lanes.back().order.push_back(c->id);
+  }
+  for (Lane& lane : lanes) {
+    const auto old = std::find_if(lanes_.begin(), lanes_.end(),
+                                  [&](const Lane& l) { return l.sm_begin == lane.sm_begin; });
+    if (old == lanes_.end()) continue;
+    const auto at = std::find(lane.order.begin(), lane.order.end(), old->order[old->turn]);
+    if (at == lane.order.end()) continue;
+    lane.turn = at - lane.order.begin();
+    lane.turn_end = old->turn_end;
+  }
+  lanes_ = std::move(lanes);
+}
+
+size_t WindowArbiter::next_holder(const Lane& lane, Time now) {
+  const size_t size = lane.order.size();
+  // A turn that is over gives way to the others first; the present client comes last (place `size`
+  // is place 0 again).
+  const size_t first = now < lane.turn_end ? 0 : 1;
+  for (const bool owed : {true, false}) {
+    for (size_t place = first; place < first + size; ++place) {
+      const Account& a = member(lane, place);
+      if (a.eligible(now) && (!owed || a.owed_left(now) >= kLeastGrant)) return place % size;
+    }
+  }
+  return size;
+}
+
+// What a client is owed outlives the window while it waits: in full behind a holder past its end,
+// and up to one window's request behind the turns of others, so that a turn that slides over the
+// window's end is not lost, but neither the cost of handing over nor the turns of a client that
+// holds without being busy pile up.
+void WindowArbiter::wait_for_turn(Account& a, bool draining, Time now) {
+  if (!a.eligible(now) || a.owed_left(now) < kLeastGrant) return;
+  accounts_.block(a, draining ? Time::max() : now + std::max(a.request - a.robbed, Nanos(0)));
+}
+
+void WindowArbiter::decide(Lane& lane, Time now, Permits& permits) {
+  const size_t size = lane.order.size();
+  const size_t next = next_holder(lane, now);
+  if (next == size) return;  // nobody has work: a permit stays parked where it is
+
+  // 1. The lane must be empty but for the next holder.
+  bool draining = false;
+  bool waiting = false;
+  for (size_t place = 0; place < size; ++place) {
+    Account& a = member(lane, place);
+    if (place == next) continue;
+    if (a.granted()) accounts_.revoke(a, permits);
+    draining |= a.holds();
+    waiting |= a.eligible(now);
+  }
+  for (size_t place = 0; place < size; ++place) {
+    if (place != next || draining) wait_for_turn(member(lane, place), draining, now);
+  }
+  if (draining) return;
+
+  // 2. The turn: what the client is owed, in busy time and in wall time, so that a client that
+  // holds without being busy does so at its own cost.
+  Account& a = member(lane, next);
+  const bool owed = a.owed_left(now) >= kLeastGrant;
+  a.others_wait = waiting;
+  const bool new_turn = next != 0 || now >= lane.turn_end;
+  if (new_turn) {
+    lane.turn = (lane.turn + next) % size;
+    lane.turn_end = now + (owed ? a.owed_left(now) : accounts_.config().window / kTurnsPerWindow);
+  }
+
+  // 3. The permit, if it is not in force already.
+  Nanos budget = accounts_.free_budget(a);
+  if (owed && a.others_wait) budget = std::min(budget, a.owed_left(now));
+  const Nanos left = a.budget_left(now);
+  const bool as_wished = a.granted() && a.held_sm == a.client.sm &&
+                         a.valid_until >= accounts_.window_end() && left + kLeastGrant >= budget &&
+                         left <= budget + kLeastGrant;
+  if (!as_wished) {
+    accounts_.grant(a, budget, accounts_.window_end() + accounts_.config().window, permits);
+  }
+  if (!a.others_wait) return;
+  permits.next = std::min({permits.next, std::max(lane.turn_end, now + kLeastGrant),
+                           now + std::max(a.budget_left(now), kLeastGrant)});
+}
+
+Permits WindowArbiter::step(Time now) {
+  now = accounts_.advance(now);
+  Permits permits;
+  for (Account& a : accounts_.all()) accounts_.unblock(a);
+  accounts_.withdraw_excess(permits);
+  for (Lane& lane : lanes_) decide(lane, now, permits);
+  accounts_.park_idle(permits);
+  permits.next = std::min(permits.next, accounts_.next_change());
+  return permits;
+}
+
+}  // namespace sluice::policy

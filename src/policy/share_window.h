@@ -1,0 +1,51 @@
+// The `window` arbiter: HAS-GPU's time tokens (specs/has-gpu.md, H2, reading h). The device is cut
+// in lanes; at any instant one client of a lane holds. Within a window each client's request is its
+// turn, turns follow each other in the order of positions and go on where the last window ended.
+// Not work-conserving beyond limits: with request = limit (as the paper's functions have) a lane
+// stands idle once everybody has had a turn. Not thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "policy/share_account.h"
+
+namespace sluice::policy {
+
+class WindowArbiter : public Arbiter {
+ public:
+  explicit WindowArbiter(const ArbiterConfig& config) : accounts_(config) {}
+
+  // Refuses a lane that overlaps another, a width that is not its lane's, and requests in a lane
+  // that add up to more than the whole window. time_begin is only the order of turns.
+  Result<void> admit(const ShareClient& client, Time now) override;
+  void remove(ClientId id, Time now) override;
+  void want(ClientId id, bool wanting, Time now) override { accounts_.want(id, wanting, now); }
+  void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
+    accounts_.charge(id, busy, seen_until, now);
+  }
+  void drained(ClientId id, Time now) override { accounts_.drained(id, now); }
+  Permits step(Time now) override;
+  std::string_view name() const override { return "window"; }
+
+ private:
+  struct Lane {
+    Share sm_begin;
+    std::vector<ClientId> order;  // of turns
+    size_t turn = 0;              // whose turn it is, or was last
+    Time turn_end{};
+  };
+
+  void arrange();
+  Account& member(const Lane& lane, size_t place) {
+    return *accounts_.find(lane.order[(lane.turn + place) % lane.order.size()]);
+  }
+  // The place, counted from the present turn, of whoever holds next; the lane's size: nobody.
+  size_t next_holder(const Lane& lane, Time now);
+  void wait_for_turn(Account& account, bool draining, Time now);
+  void decide(Lane& lane, Time now, Permits& permits);
+
+  Accounts accounts_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace sluice::policy
