@@ -1,0 +1,92 @@
+#include "runtime/batch.h"
+
+#include <numeric>
+
+namespace sluice::runtime {
+namespace {
+
+std::string parameter_text(const Parameter& p) {
+  struct Text {
+    std::string operator()(bool b) const { return b ? "true" : "false"; }
+    std::string operator()(int64_t i) const { return std::to_string(i); }
+    std::string operator()(double d) const { return std::to_string(d); }
+    // With its length in front, no text can be mistaken for what follows it.
+    std::string operator()(const std::string& s) const {
+      return std::to_string(s.size()) + ":" + s;
+    }
+  };
+  return std::visit(Text(), p);
+}
+
+// Bytes that the next `rows` rows take, of a tensor with `all` rows.
+size_t bytes_of_rows(const Tensor& t, std::string_view rest, int64_t rows, int64_t all) {
+  if (t.datatype != Datatype::kBytes) return t.data.size() / static_cast<size_t>(all) * rows;
+  const int64_t elements = *element_count(t.shape) / all * rows;
+  const std::vector<std::string_view> each = bytes_elements(rest);
+  if (elements == 0) return 0;
+  const std::string_view last = each[static_cast<size_t>(elements) - 1];
+  return static_cast<size_t>(last.data() + last.size() - rest.data());
+}
+
+}  // namespace
+
+Result<int> inferences_of(const InferRequest& request, const ModelSpec& model, int max_batch) {
+  if (!batchable(model)) return 1;
+  const int64_t rows = request.inputs[0].shape[0];
+  for (const Tensor& t : request.inputs)
+    if (t.shape[0] != rows)
+      return Error{ErrorKind::kInvalid,
+                   "input '" + t.name + "' has a batch of " + std::to_string(t.shape[0]) +
+                       ", input '" + request.inputs[0].name + "' one of " + std::to_string(rows)};
+  if (rows < 1 || rows > max_batch)
+    return Error{ErrorKind::kInvalid, "a batch of " + std::to_string(rows) + ", allowed are 1 to " +
+                                          std::to_string(max_batch)};
+  return static_cast<int>(rows);
+}
+
+std::string batch_key(std::span<const Tensor> inputs, const Parameters& parameters) {
+  std::string key;
+  for (const Tensor& t : inputs) {
+    key += to_string(t.datatype);
+    key += t.shape.empty() ? "[]" : to_string(Shape(t.shape.begin() + 1, t.shape.end()));
+  }
+  for (const auto& [name, value] : parameters)
+    key += ';' + parameter_text(name) + '=' + parameter_text(value);
+  return key;
+}
+
+std::vector<Tensor> join(std::span<const std::vector<Tensor>* const> parts) {
+  std::vector<Tensor> joined = *parts.front();
+  for (size_t i = 0; i < joined.size(); ++i) {
+    size_t bytes = 0;
+    for (const auto* part : parts) bytes += (*part)[i].data.size();
+    joined[i].data.reserve(bytes);
+    for (const auto* part : parts.subspan(1)) {
+      joined[i].shape[0] += (*part)[i].shape[0];
+      joined[i].data += (*part)[i].data;
+    }
+  }
+  return joined;
+}
+
+Result<std::vector<std::vector<Tensor>>> split(std::vector<Tensor> outputs,
+                                               std::span<const int> rows) {
+  const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  std::vector<std::vector<Tensor>> parts(rows.size());
+  for (Tensor& t : outputs) {
+    if (t.shape.empty() || t.shape[0] != all)
+      return Error{ErrorKind::kInternal, "output '" + t.name + "' has shape " + to_string(t.shape) +
+                                             " for a batch of " + std::to_string(all)};
+    std::string_view rest = t.data;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const size_t bytes = bytes_of_rows(t, rest, rows[i], all);
+      Tensor part{t.name, t.datatype, t.shape, std::string(rest.substr(0, bytes))};
+      part.shape[0] = rows[i];
+      rest.remove_prefix(bytes);
+      parts[i].push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,53 @@
+// Which waiting requests run together, and when. Requests join a batch only when they may: equal
+// keys (datatypes, dimensions behind the batch, parameters). A batch starts when it is full, when
+// its oldest request has waited `max_delay`, or when its newest says that nobody follows
+// (`more` = 0); a newest that announces others is waited for, shortly.
+//
+// Pure: time comes in as a value. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/function.h"
+
+namespace sluice::runtime {
+
+struct BatchItem {
+  uint64_t ticket = 0;  // the caller's name for it
+  int inferences = 1;   // rows that it brings, at most the maximum
+  std::string key;
+  std::optional<int> more;  // so many for the same batch follow at once (header Sluice-More)
+  Time arrived{};
+};
+
+class Batcher {
+ public:
+  explicit Batcher(Batching config) : config_(config) {}
+
+  // REQUIRES: arrivals do not go back in time.
+  void add(BatchItem item) { waiting_.push_back(std::move(item)); }
+
+  struct Next {
+    std::vector<uint64_t> batch;  // tickets, in order of arrival; empty: nothing may start yet
+    Time wake = Time::max();      // when to ask again, if nothing arrives before
+  };
+  Next next(Time now);
+
+  size_t waiting() const { return waiting_.size(); }
+
+ private:
+  struct Group;
+  Group group_of(size_t head) const;
+  Time start_of(const Group& group) const;
+  std::vector<uint64_t> take(const Group& group);
+
+  const Batching config_;
+  std::deque<BatchItem> waiting_;
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,109 @@
+#include "runtime/engine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "runtime/engine_builtin.h"
+#include "wire/http.h"
+#include "wire/json.h"
+#if SLUICE_WITH_TORCH
+#include "runtime/engine_torch.h"
+#endif
+
+namespace sluice::runtime {
+namespace {
+
+using LoadModel = Result<std::unique_ptr<Model>> (*)(const ModelFile&);
+
+struct Engine {
+  std::string_view platform;
+  LoadModel load;
+};
+constexpr Engine kEngines[] = {
+    {"sluice_builtin", load_builtin},
+#if SLUICE_WITH_TORCH
+    {"pytorch_torchscript", load_torchscript},
+#endif
+};
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{ErrorKind::kNotFound, path + ": " + std::strerror(errno)};
+  return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+Result<std::vector<TensorSpec>> tensors(wire::Fields& fields, std::string_view key) {
+  std::vector<TensorSpec> specs;
+  for (const nlohmann::json& item : fields.list(key)) {
+    SLUICE_ASSIGN(spec, wire::tensor_spec_from(item));
+    const std::string place = std::string(key) + ": '" + spec.name + "'";
+    if (!datatype_from(spec.datatype))
+      return Error{ErrorKind::kInvalid, place + ": there is no datatype '" + spec.datatype + "'"};
+    if (std::ranges::any_of(spec.shape, [](int64_t d) { return d < -1; }))
+      return Error{ErrorKind::kInvalid, place + ": a dimension is -1 or at least 0"};
+    specs.push_back(std::move(spec));
+  }
+  if (specs.empty()) return Error{ErrorKind::kInvalid, std::string(key) + ": must not be empty"};
+  return specs;
+}
+
+Result<ModelFile> parse_metadata(const std::string& text, const std::string& path) {
+  SLUICE_ASSIGN(json, wire::parse_json(text));
+  wire::Fields fields(json, "model");
+  ModelFile file{.name = fields.text("name"), .platform = fields.text("platform")};
+  file.spec.path = path;
+  SLUICE_ASSIGN(inputs, tensors(fields, "inputs"));
+  SLUICE_ASSIGN(outputs, tensors(fields, "outputs"));
+  file.spec.inputs = std::move(inputs);
+  file.spec.outputs = std::move(outputs);
+  if (file.name.empty()) fields.fail("name", "must be given");
+  return fields.finish(std::move(file));
+}
+
+}  // namespace
+
+Result<ModelFile> read_model_file(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path))
+    return Error{ErrorKind::kNotFound, path + ": no such file"};
+  const std::string metadata = std::filesystem::path(path).replace_extension(".json");
+  SLUICE_ASSIGN(text, read_file(metadata));
+  Result<ModelFile> file = parse_metadata(text, path);
+  if (!file.ok()) return within(metadata, file.error());
+  return file;
+}
+
+bool batchable(const ModelSpec& spec) {
+  const auto variable = [](const TensorSpec& t) { return !t.shape.empty() && t.shape[0] == -1; };
+  return std::ranges::all_of(spec.inputs, variable) && std::ranges::all_of(spec.outputs, variable);
+}
+
+Result<std::unique_ptr<Model>> load_model(const ModelFile& file) {
+  const auto* engine = std::ranges::find(kEngines, file.platform, &Engine::platform);
+  if (engine == std::end(kEngines))
+    return Error{ErrorKind::kInvalid,
+                 file.spec.path + ": this build has no engine for '" + file.platform + "'"};
+  return engine->load(file);
+}
+
+Result<void> warm_up(Model& model, const ModelSpec& spec, int batch, Gate& gate) {
+  std::vector<Tensor> inputs;
+  for (const TensorSpec& s : spec.inputs) {
+    Tensor t{.name = s.name, .datatype = *datatype_from(s.datatype), .shape = s.shape};
+    for (size_t i = 0; i < t.shape.size(); ++i)
+      if (t.shape[i] < 0) t.shape[i] = i == 0 ? batch : 1;
+    SLUICE_ASSIGN(count, element_count(t.shape));
+    // An empty BYTES element is its length alone: four zeros.
+    const size_t bytes = t.datatype == Datatype::kBytes ? 4 : element_bytes(t.datatype);
+    t.data.assign(static_cast<size_t>(count) * bytes, '\0');
+    inputs.push_back(std::move(t));
+  }
+  const auto outcome = model.run(inputs, gate);
+  if (!outcome.ok()) return within(spec.path, outcome.error());
+  return {};
+}
+
+}  // namespace sluice::runtime

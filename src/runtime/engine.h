@@ -1,0 +1,51 @@
+// The seam behind which models run. A model file NAME.pt has its metadata beside it in NAME.json:
+//   {"name", "platform", "inputs": [{"name", "datatype", "shape"}], "outputs": […]}
+// `platform` chooses the engine (engine.cc has the table); -1 is a variable dimension, a first
+// dimension of -1 everywhere means that requests may be batched along it.
+//
+// Threads: a Model belongs to one thread at a time. It may be loaded and warmed before a fork and
+// run after it: nothing that it keeps lives in another thread, and run() does not write to weights.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/function.h"
+#include "runtime/gate.h"
+#include "runtime/tensor.h"
+
+namespace sluice::runtime {
+
+struct ModelFile {
+  std::string name;      // what the model calls itself
+  std::string platform;  // Triton's word: "pytorch_torchscript", "sluice_builtin"
+  ModelSpec spec;        // spec.path: the file
+};
+
+// kNotFound without the file or its metadata, kInvalid naming what is wrong in them.
+Result<ModelFile> read_model_file(const std::string& path);
+
+bool batchable(const ModelSpec&);
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Inputs in the order of the specification and fitting it; so are the outputs. Passes `gate`
+  // before every unit of work. kInvalid: the values are the caller's fault (an index out of range).
+  virtual Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate& gate) = 0;
+
+  // How many threads run() uses from now on. Called by the thread that runs.
+  virtual void set_threads(int threads) = 0;
+};
+
+// kInvalid: truncated, not a model, or of a platform that this build does not have.
+Result<std::unique_ptr<Model>> load_model(const ModelFile&);
+
+// One inference on zeros (`batch` of them), so that the first request finds everything in place.
+Result<void> warm_up(Model&, const ModelSpec&, int batch, Gate&);
+
+}  // namespace sluice::runtime

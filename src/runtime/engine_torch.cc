@@ -1,0 +1,195 @@
+#include "runtime/engine_torch.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/record_function.h>
+#include <malloc.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/script.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "runtime/executor_torch.h"
+
+namespace sluice::runtime {
+namespace {
+
+struct TypePair {
+  Datatype ours;
+  at::ScalarType theirs;
+};
+// What libtorch 1.13 has; the wider unsigned integers and BYTES it has not.
+constexpr TypePair kTypes[] = {
+    {Datatype::kBool, at::kBool},   {Datatype::kUint8, at::kByte},    {Datatype::kInt8, at::kChar},
+    {Datatype::kInt16, at::kShort}, {Datatype::kInt32, at::kInt},     {Datatype::kInt64, at::kLong},
+    {Datatype::kFp16, at::kHalf},   {Datatype::kBf16, at::kBFloat16}, {Datatype::kFp32, at::kFloat},
+    {Datatype::kFp64, at::kDouble},
+};
+
+std::optional<at::ScalarType> theirs(Datatype d) {
+  const auto* found = std::ranges::find(kTypes, d, &TypePair::ours);
+  return found == std::end(kTypes) ? std::nullopt : std::optional(found->theirs);
+}
+
+std::optional<Datatype> ours(at::ScalarType t) {
+  const auto* found = std::ranges::find(kTypes, t, &TypePair::theirs);
+  return found == std::end(kTypes) ? std::nullopt : std::optional(found->ours);
+}
+
+// Torch's messages carry a stack trace after their first line.
+Error torch_error(const std::exception& e, ErrorKind otherwise) {
+  const bool callers_fault = dynamic_cast<const c10::IndexError*>(&e) != nullptr ||
+                             dynamic_cast<const c10::ValueError*>(&e) != nullptr;
+  const auto* torch = dynamic_cast<const c10::Error*>(&e);
+  const std::string text = torch ? torch->what_without_backtrace() : e.what();
+  return {callers_fault ? ErrorKind::kInvalid : otherwise, text.substr(0, text.find('\n'))};
+}
+
+// Models written as scripts keep their control flow, which only torch's interpreter runs. There the
+// gate is passed in the callback that every outermost operator makes.
+class GatedInterpreter {
+ public:
+  explicit GatedInterpreter(torch::jit::Module module) : module_(std::move(module)) {}
+
+  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate& gate) {
+    gate_ = &gate;
+    depth_ = 0;
+    const auto handle = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION}));
+    const auto removed = std::shared_ptr<void>(nullptr, [&](void*) { at::removeCallback(handle); });
+    return {module_.forward(std::move(inputs))};
+  }
+
+ private:
+  // Callbacks are plain functions: what they need has to be found from the thread.
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) {
+    if (depth_++ == 0) gate_->pass();
+    return nullptr;
+  }
+  static void end(const at::RecordFunction&, at::ObserverContext*) { --depth_; }
+
+  static inline thread_local Gate* gate_ = nullptr;
+  static inline thread_local int depth_ = 0;
+  torch::jit::Module module_;
+};
+
+bool has_convolution(const torch::jit::Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const torch::jit::Node* node) {
+    return node->kind() == c10::aten::_convolution || node->kind() == c10::aten::conv2d;
+  });
+}
+
+// A model's answer: one value, a tuple, or a list of tensors.
+void flatten(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
+  if (value.isTensor()) {
+    tensors.push_back(value.toTensor());
+  } else if (value.isTuple()) {
+    for (const c10::IValue& v : value.toTupleRef().elements()) flatten(v, tensors);
+  } else if (value.isList()) {
+    for (const c10::IValue& v : value.toListRef()) flatten(v, tensors);
+  }
+}
+
+class TorchModel : public Model {
+ public:
+  TorchModel(ModelSpec spec, GraphExecutor executor)
+      : spec_(std::move(spec)), executor_(std::move(executor)) {}
+  TorchModel(ModelSpec spec, GatedInterpreter interpreter)
+      : spec_(std::move(spec)), interpreter_(std::move(interpreter)) {}
+
+  Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate& gate) override {
+    try {
+      const c10::InferenceMode no_autograd;
+      std::vector<c10::IValue> values;
+      // The executor's first input is the module itself, of which freezing has left nothing.
+      if (executor_) values.emplace_back();
+      for (const Tensor& t : inputs) values.emplace_back(borrow(t));
+      std::vector<at::Tensor> tensors;
+      for (const c10::IValue& v : executor_ ? executor_->run(std::move(values), gate)
+                                            : interpreter_->run(std::move(values), gate))
+        flatten(v, tensors);
+      return answer(tensors);
+    } catch (const std::exception& e) {
+      return torch_error(e, ErrorKind::kInternal);
+    }
+  }
+
+  void set_threads(int threads) override { at::set_num_threads(threads); }
+
+ private:
+  static at::Tensor borrow(const Tensor& t) {
+    return at::from_blob(const_cast<char*>(t.data.data()), t.shape, *theirs(t.datatype));
+  }
+
+  Result<std::vector<Tensor>> answer(const std::vector<at::Tensor>& tensors) const {
+    if (tensors.size() != spec_.outputs.size())
+      return Error{ErrorKind::kInternal, "the model has " + std::to_string(tensors.size()) +
+                                             " outputs, its metadata says " +
+                                             std::to_string(spec_.outputs.size())};
+    std::vector<Tensor> outputs;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const std::string& name = spec_.outputs[i].name;
+      const at::Tensor t =
+          (tensors[i].is_mkldnn() ? tensors[i].to_dense() : tensors[i]).contiguous();
+      const std::optional<Datatype> datatype = ours(t.scalar_type());
+      if (!datatype || to_string(*datatype) != spec_.outputs[i].datatype)
+        return Error{ErrorKind::kInternal, "output '" + name + "' is " +
+                                               c10::toString(t.scalar_type()) +
+                                               ", its metadata says " + spec_.outputs[i].datatype};
+      outputs.push_back({name, *datatype, t.sizes().vec(),
+                         std::string(static_cast<const char*>(t.data_ptr()), t.nbytes())});
+    }
+    return outputs;
+  }
+
+  const ModelSpec spec_;
+  std::optional<GraphExecutor> executor_;
+  std::optional<GatedInterpreter> interpreter_;
+};
+
+Result<void> types_exist(const ModelSpec& spec) {
+  const auto both = {&spec.inputs, &spec.outputs};
+  for (const auto* tensors : both)
+    for (const TensorSpec& t : *tensors)
+      if (!theirs(*datatype_from(t.datatype)))
+        return Error{ErrorKind::kInvalid, "'" + t.name + "': TorchScript has no " + t.datatype};
+  return {};
+}
+
+std::unique_ptr<Model> optimised(torch::jit::Module module, const ModelSpec& spec) {
+  torch::jit::Module frozen = torch::jit::freeze(module);
+  if (has_convolution(*frozen.get_method("forward").graph()))
+    frozen = torch::jit::optimize_for_inference(frozen);
+  auto graph = frozen.get_method("forward").graph()->copy();
+  torch::jit::Inline(*graph);
+  if (auto executor = GraphExecutor::compile(graph))
+    return std::make_unique<TorchModel>(spec, std::move(*executor));
+  return std::make_unique<TorchModel>(spec, GatedInterpreter(std::move(frozen)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> load_torchscript(const ModelFile& file) {
+  const ModelSpec& spec = file.spec;
+  if (const auto types = types_exist(spec); !types.ok()) return within(spec.path, types.error());
+  // A thread's number of threads is its own; the loader's must not start workers before a fork.
+  at::set_num_threads(1);
+  try {
+    torch::jit::Module module = torch::jit::load(spec.path, at::kCPU);
+    module.eval();
+    const size_t takes = module.get_method("forward").graph()->inputs().size() - 1;
+    if (takes != spec.inputs.size())
+      return Error{ErrorKind::kInvalid, spec.path + ": the model takes " + std::to_string(takes) +
+                                            " inputs, its metadata says " +
+                                            std::to_string(spec.inputs.size())};
+    std::unique_ptr<Model> model = optimised(std::move(module), spec);
+    // What optimising left behind would be copied into every instance that reuses it.
+    malloc_trim(0);
+    return model;
+  } catch (const std::exception& e) {
+    return within(spec.path + ": no TorchScript model, or cut short",
+                  torch_error(e, ErrorKind::kInvalid));
+  }
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,62 @@
+// Runs a TorchScript graph node by node, as a device runs a stream of kernels: the gate stands in
+// the loop. The graph is frozen and inlined before: no attribute, no call, no control flow is left.
+// Values live in numbered slots; a slot is emptied by its last use, so that memory is that of the
+// interpreter. Constants (the weights) are only read.
+//
+// Not thread-safe. Included by the torch engine alone.
+#pragma once
+
+#include <torch/script.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/gate.h"
+
+namespace sluice::runtime {
+
+class GraphExecutor {
+ public:
+  // Nothing for a graph with a node that needs the interpreter (an `if`, a loop, a call).
+  static std::optional<GraphExecutor> compile(std::shared_ptr<torch::jit::Graph> graph);
+
+  // The graph's outputs. Throws what operators throw.
+  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate& gate);
+
+  size_t operators() const { return operators_; }
+
+ private:
+  struct Use {
+    uint32_t slot;
+    bool last;
+  };
+  enum class Kind : uint8_t { kOperator, kMakeList, kMakeTuple, kUnpackList, kUnpackTuple };
+  struct Step {
+    Kind kind;
+    torch::jit::Operation operation{nullptr};  // of kOperator
+    c10::TypePtr element;                      // of kMakeList
+    std::vector<Use> inputs;
+    std::vector<uint32_t> outputs;
+  };
+
+  GraphExecutor() = default;
+  static std::optional<Kind> kind_of(const torch::jit::Node& node);
+  uint32_t slot_of(const torch::jit::Value* value);
+  bool add(torch::jit::Node* node);
+  void mark_last_uses();
+  void execute(Step& step, std::vector<c10::IValue>& slots, torch::jit::Stack& stack);
+
+  std::shared_ptr<torch::jit::Graph> graph_;  // owns what the steps were made from
+  std::unordered_map<const torch::jit::Value*, uint32_t> numbers_;
+  std::vector<c10::IValue> initial_;  // every slot before a run: constants, else empty
+  std::vector<bool> constant_;
+  std::vector<Step> steps_;
+  std::vector<uint32_t> inputs_;
+  std::vector<Use> outputs_;
+  size_t operators_ = 0;
+};
+
+}  // namespace sluice::runtime

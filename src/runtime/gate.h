@@ -1,0 +1,43 @@
+// The gate inside our model server: the thread that runs the model passes it before every unit of
+// work, and says when it has none. Without pages and without a daemon it is open.
+//
+// Threads: pass() and rest() belong to the thread that runs; adopt() comes before it starts.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "wire/permit.h"
+
+namespace sluice::runtime {
+
+class Gate {
+ public:
+  // Registers at `permit_socket` by itself, at the first pass and whenever the daemon was gone.
+  // Empty: nobody is asked.
+  explicit Gate(std::string permit_socket = "") : socket_(std::move(permit_socket)) {
+    gate_.socket_path = socket_.c_str();
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // Permit page, usage page and bell, as the daemon hands them over.
+  Result<void> adopt(std::span<Fd> pages);
+
+  void pass() { sluice_gate_pass(&gate_, &thread_); }
+  void rest() { sluice_gate_idle_begin(thread_); }
+
+  // Cores of the slice, rounded up, as the page last said; 0: not known.
+  int cores() const {
+    return static_cast<int>(__atomic_load_n(&gate_.millicores, __ATOMIC_RELAXED) + 999) / 1000;
+  }
+
+ private:
+  const std::string socket_;
+  sluice_gate gate_{};
+  sluice_thread* thread_ = nullptr;
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,79 @@
+// sluice-runtime: models in processes of their own.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/log.h"
+#include "runtime/serving.h"
+
+namespace sluice::runtime {
+namespace {
+
+struct ServeFlags {
+  std::string model;
+  std::string listen = "127.0.0.1:8080";
+  std::string name;
+  std::string version = "1";
+  int max_batch = 8;
+  int max_delay_us = 0;
+  int threads = 1;
+};
+
+Result<void> serve(const ServeFlags& flags) {
+  SLUICE_ASSIGN(file, read_model_file(flags.model));
+  SLUICE_ASSIGN(model, load_model(file));
+  Gate gate;
+  SLUICE_TRY(warm_up(*model, file.spec, 1, gate));
+  SLUICE_ASSIGN(endpoint, wire::parse_endpoint(flags.listen));
+  SLUICE_ASSIGN(listening, wire::listen_on(endpoint));
+  ServedModel served{.name = flags.name.empty() ? file.name : flags.name,
+                     .version = flags.version,
+                     .file = file,
+                     .batching = {flags.max_batch, Micros(flags.max_delay_us)}};
+  log::info("{} from {} on {}", served.name, flags.model, to_string(endpoint));
+  Serving serving(*model, gate, std::move(served), std::move(listening), flags.threads);
+  serving.run();
+  return {};
+}
+
+int report(const Result<void>& outcome) {
+  if (outcome.ok()) return 0;
+  std::fprintf(stderr, "sluice-runtime: %s\n", outcome.error().message.c_str());
+  return outcome.error().kind == ErrorKind::kInvalid ? 2 : 1;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Serves models; started by the node daemon, or by hand");
+  app.set_version_flag("--version", SLUICE_VERSION);
+  app.require_subcommand(1);
+
+  ServeFlags flags;
+  CLI::App* serve_command =
+      app.add_subcommand("serve", "one model over the Open Inference Protocol");
+  serve_command->add_option("--model", flags.model, "model file; NAME.json lies beside it")
+      ->required();
+  serve_command->add_option("--listen", flags.listen, "unix:/path, host:port or port")
+      ->capture_default_str();
+  serve_command->add_option("--name", flags.name,
+                            "what clients call it; default: its metadata's name");
+  serve_command->add_option("--model-version", flags.version)->capture_default_str();
+  serve_command->add_option("--max-batch", flags.max_batch, "inferences that run together at most")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  serve_command->add_option("--max-delay-us", flags.max_delay_us, "that a request waits for others")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  serve_command->add_option("--threads", flags.threads)
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+
+  CLI11_PARSE(app, argc, argv);
+  log::start("runtime");
+  return report(serve(flags));
+}
+
+}  // namespace
+}  // namespace sluice::runtime
+
+int main(int argc, char** argv) {
+  return sluice::runtime::run(argc, argv);
+}

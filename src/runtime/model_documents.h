@@ -1,0 +1,26 @@
+// What a model server says about itself and its model: the protocol's metadata and Triton's
+// configuration and repository index. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "model/function.h"
+#include "runtime/engine.h"
+
+namespace sluice::runtime {
+
+// The one model that a server serves, under the name that its clients use.
+struct ServedModel {
+  std::string name;
+  std::string version = "1";
+  ModelFile file;
+  Batching batching;
+};
+
+nlohmann::json server_metadata();
+nlohmann::json model_metadata(const ServedModel&);
+nlohmann::json model_config(const ServedModel&);
+nlohmann::json repository_entry(const ServedModel&, bool ready);
+
+}  // namespace sluice::runtime

@@ -1,0 +1,47 @@
+// One model behind the Open Inference Protocol: health, metadata, inference, and Triton's
+// repository, configuration and statistics. A response header `Sluice-Inferences` says how many
+// inferences a request was.
+//
+// Threads: belongs to the thread of its io_context; the model runs on the runner's.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/model_documents.h"
+#include "runtime/runner.h"
+#include "wire/http.h"
+
+namespace sluice::runtime {
+
+class ModelServer {
+ public:
+  // Serves at once on `listening` (which accepts already). `runner` and `statistics` outlive it.
+  ModelServer(wire::asio::io_context& io, Fd listening, ServedModel model, Runner& runner,
+              const Statistics& statistics, wire::HttpLimits limits = {});
+
+  // Not ready any more; every request that was accepted is answered, then `drained` is called on
+  // the io_context. Once.
+  void drain(std::function<void()> drained);
+
+ private:
+  using Path = std::vector<std::string>;
+  using Response = wire::HttpResponse;
+
+  wire::asio::awaitable<Response> handle(wire::HttpRequest request);
+  wire::asio::awaitable<Response> route(const wire::HttpRequest& request, const Path& path);
+  wire::asio::awaitable<Response> infer(const wire::HttpRequest& request);
+  Response about_model(const wire::HttpRequest& request, const std::string& what);
+  Response repository(const wire::HttpRequest& request, const Path& path);
+  bool is_ready() const { return loaded_ && !draining_; }
+
+  wire::asio::io_context& io_;
+  const ServedModel model_;
+  Runner& runner_;
+  const Statistics& statistics_;
+  bool loaded_ = true;  // what load and unload of the repository change
+  bool draining_ = false;
+  wire::HttpServer http_;
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,217 @@
+#include "runtime/oip_json.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+namespace sluice::runtime {
+namespace {
+
+using simdjson::dom::element;
+
+// Calls `use` with a value of the C++ type of a datatype; false for those that JSON cannot carry.
+template <class Use>
+bool with_json_type(Datatype d, Use use) {
+  switch (d) {
+    case Datatype::kBool:
+      return use(bool{}), true;
+    case Datatype::kUint8:
+      return use(uint8_t{}), true;
+    case Datatype::kUint16:
+      return use(uint16_t{}), true;
+    case Datatype::kUint32:
+      return use(uint32_t{}), true;
+    case Datatype::kUint64:
+      return use(uint64_t{}), true;
+    case Datatype::kInt8:
+      return use(int8_t{}), true;
+    case Datatype::kInt16:
+      return use(int16_t{}), true;
+    case Datatype::kInt32:
+      return use(int32_t{}), true;
+    case Datatype::kInt64:
+      return use(int64_t{}), true;
+    case Datatype::kFp32:
+      return use(float{}), true;
+    case Datatype::kFp64:
+      return use(double{}), true;
+    case Datatype::kBytes:
+      return use(std::string_view{}), true;
+    case Datatype::kFp16:
+    case Datatype::kBf16:
+      return false;
+  }
+  return false;
+}
+
+template <class T>
+bool read_element(element e, T& value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    double wide;
+    if (e.get(wide) != simdjson::SUCCESS) return false;
+    value = static_cast<T>(wide);
+    return std::isfinite(value);
+  } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, uint64_t> ||
+                       std::is_same_v<T, int64_t> || std::is_same_v<T, std::string_view>) {
+    return e.get(value) == simdjson::SUCCESS;
+  } else {
+    int64_t wide;
+    if (e.get(wide) != simdjson::SUCCESS) return false;
+    value = static_cast<T>(wide);
+    return static_cast<int64_t>(value) == wide;
+  }
+}
+
+template <class T>
+void append(const T& value, std::string& data) {
+  if constexpr (std::is_same_v<T, std::string_view>)
+    append_bytes_element(data, value);
+  else
+    data.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+Error at_element(const Tensor& t, const std::string& why) {
+  return {ErrorKind::kInvalid, "tensor '" + t.name + "': data: " + why};
+}
+
+template <class T>
+class Reader {
+ public:
+  explicit Reader(Tensor& tensor) : tensor_(tensor) {}
+
+  Result<void> flat(simdjson::dom::array elements, int64_t expected) {
+    int64_t count = 0;
+    for (const element e : elements) {
+      if (count == expected) return at_element(tensor_, "more than " + describe(expected));
+      SLUICE_TRY(scalar(e, count++));
+    }
+    if (count != expected)
+      return at_element(tensor_, std::to_string(count) + " elements, not " + describe(expected));
+    return {};
+  }
+
+  Result<void> nested(simdjson::dom::array elements, size_t dimension) {
+    if (dimension + 1 == tensor_.shape.size()) return flat(elements, tensor_.shape[dimension]);
+    int64_t count = 0;
+    for (const element e : elements) {
+      simdjson::dom::array inner;
+      if (e.get(inner) != simdjson::SUCCESS)
+        return at_element(tensor_, "neither flat nor nested as shape " + to_string(tensor_.shape));
+      if (++count > tensor_.shape[dimension]) break;
+      SLUICE_TRY(nested(inner, dimension + 1));
+    }
+    if (count != tensor_.shape[dimension])
+      return at_element(tensor_, "dimension " + std::to_string(dimension) + " does not have the " +
+                                     std::to_string(tensor_.shape[dimension]) + " parts of shape " +
+                                     to_string(tensor_.shape));
+    return {};
+  }
+
+ private:
+  std::string describe(int64_t expected) const {
+    return "the " + std::to_string(expected) + " that shape " + to_string(tensor_.shape) + " has";
+  }
+
+  Result<void> scalar(element e, int64_t index) {
+    T value;
+    if (!read_element(e, value))
+      return at_element(tensor_, "element " + std::to_string(index) + " (" +
+                                     simdjson::minify(e).substr(0, 40) + ") is no " +
+                                     std::string(to_string(tensor_.datatype)));
+    append(value, tensor_.data);
+    return {};
+  }
+
+  Tensor& tensor_;
+};
+
+template <class T>
+bool write_element(T value, std::string& out) {
+  if constexpr (std::is_same_v<T, bool>) {
+    out += value ? "true" : "false";
+  } else {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(value)) return false;
+      // "-0" would be read back as an integer, which has no negative zero.
+      if (value == 0 && std::signbit(value)) return out += "-0.0", true;
+    }
+    char text[32];
+    out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
+  }
+  return true;
+}
+
+Result<void> write_bytes(const Tensor& t, std::string& out) {
+  for (const std::string_view e : bytes_elements(t.data)) {
+    if (!simdjson::validate_utf8(e.data(), e.size()))
+      return Error{ErrorKind::kInvalid, "output '" + t.name +
+                                            "' holds bytes that are no text, which JSON cannot "
+                                            "carry: ask for it with binary_data"};
+    write_json_text(e, out);
+    out += ',';
+  }
+  return {};
+}
+
+template <class T>
+Result<void> write_numbers(const Tensor& t, std::string& out) {
+  for (size_t at = 0; at + sizeof(T) <= t.data.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, t.data.data() + at, sizeof(T));
+    if (!write_element(value, out))
+      return Error{ErrorKind::kInvalid, "output '" + t.name +
+                                            "' holds NaN or infinity, which JSON cannot carry: "
+                                            "ask for it with binary_data"};
+    out += ',';
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> read_json_data(element data, Tensor& tensor) {
+  simdjson::dom::array elements;
+  if (data.get(elements) != simdjson::SUCCESS) return at_element(tensor, "must be an array");
+  SLUICE_ASSIGN(count, element_count(tensor.shape));
+  const bool is_nested = tensor.shape.size() > 1 && elements.begin() != elements.end() &&
+                         (*elements.begin()).is_array();
+  Result<void> outcome;
+  const bool possible = with_json_type(tensor.datatype, [&](auto type) {
+    Reader<decltype(type)> reader(tensor);
+    outcome = is_nested ? reader.nested(elements, 0) : reader.flat(elements, count);
+  });
+  if (!possible)
+    return at_element(tensor, std::string(to_string(tensor.datatype)) +
+                                  " has no form in JSON: send it as binary data");
+  return outcome;
+}
+
+Result<void> write_json_data(const Tensor& tensor, std::string& out) {
+  out += '[';
+  const size_t begin = out.size();
+  Result<void> outcome;
+  const bool possible = with_json_type(tensor.datatype, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (std::is_same_v<T, std::string_view>)
+      outcome = write_bytes(tensor, out);
+    else
+      outcome = write_numbers<T>(tensor, out);
+  });
+  if (!possible)
+    return Error{ErrorKind::kInvalid, "output '" + tensor.name + "' is " +
+                                          std::string(to_string(tensor.datatype)) +
+                                          ", which JSON cannot carry: ask for it with binary_data"};
+  SLUICE_TRY(outcome);
+  if (out.size() > begin) out.pop_back();  // the last comma
+  out += ']';
+  return {};
+}
+
+void write_json_text(std::string_view text, std::string& out) {
+  out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,136 @@
+#include "runtime/runner.h"
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+
+#include "runtime/batch.h"
+
+namespace sluice::runtime {
+
+Runner::Runner(Model& model, Gate& gate, const Batching& batching, int threads, const Clock& clock,
+               Statistics& statistics)
+    : model_(model),
+      gate_(gate),
+      clock_(clock),
+      statistics_(statistics),
+      batcher_(batching),
+      threads_(threads),
+      thread_([this] { loop(); }) {}
+
+Runner::~Runner() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Runner::submit(Work work) {
+  {
+    const std::lock_guard lock(mutex_);
+    const Time now = clock_.now();
+    const uint64_t ticket = ++last_ticket_;
+    batcher_.add({ticket, work.inferences, work.key, work.more, now});
+    pending_.emplace(ticket, Pending{std::move(work), now});
+  }
+  changed_.notify_one();
+}
+
+void Runner::set_threads(int threads) {
+  const std::lock_guard lock(mutex_);
+  threads_ = threads;
+}
+
+void Runner::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::vector<Pending> batch = next_batch(lock);
+    if (batch.empty()) return;
+    const int threads = threads_;
+    lock.unlock();
+    use_threads(threads);
+    run(std::move(batch));
+    lock.lock();
+  }
+}
+
+// As many as the slice has cores; the page knows of a change before anybody else does.
+void Runner::use_threads(int told) {
+  const int threads = gate_.cores() > 0 ? gate_.cores() : told;
+  if (std::exchange(used_threads_, threads) != threads) model_.set_threads(threads);
+}
+
+// Waits until a batch may start; empty when stopping and nothing waits.
+std::vector<Runner::Pending> Runner::next_batch(std::unique_lock<std::mutex>& lock) {
+  for (;;) {
+    // Who stops does not wait for others to join.
+    const Batcher::Next next = batcher_.next(stopping_ ? Time::max() : clock_.now());
+    if (!next.batch.empty()) {
+      std::vector<Pending> batch;
+      for (const uint64_t ticket : next.batch)
+        batch.push_back(std::move(pending_.extract(ticket).mapped()));
+      return batch;
+    }
+    if (stopping_) return {};
+    gate_.rest();
+    if (next.wake == Time::max())
+      changed_.wait(lock);
+    else
+      changed_.wait_for(lock, next.wake - clock_.now());
+  }
+}
+
+void Runner::run(std::vector<Pending> batch) {
+  const Time began = clock_.now();
+  auto outcome = execute(batch);
+  if (!outcome.ok() && batch.size() > 1) {
+    for (Pending& p : batch) {
+      std::vector<Pending> alone;
+      alone.push_back(std::move(p));
+      run(std::move(alone));
+    }
+    return;
+  }
+  for (size_t i = 0; i < batch.size(); ++i)
+    answer(batch[i],
+           outcome.ok() ? Result<std::vector<Tensor>>(std::move((*outcome)[i])) : outcome.error(),
+           began);
+}
+
+Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pending>& batch) {
+  std::vector<const std::vector<Tensor>*> parts;
+  std::vector<int> rows;
+  for (const Pending& p : batch) {
+    parts.push_back(&p.work.inputs);
+    rows.push_back(p.work.inferences);
+  }
+  const Time begin = clock_.now();
+  std::vector<Tensor> joined;
+  if (batch.size() > 1) joined = join(parts);
+  const Time ready = clock_.now();
+  auto outputs = model_.run(batch.size() > 1 ? joined : batch[0].work.inputs, gate_);
+  const Time ran = clock_.now();
+  if (!outputs.ok()) return outputs.error();
+
+  std::vector<std::vector<Tensor>> answers;
+  if (batch.size() == 1) {
+    answers.push_back(std::move(*outputs));
+  } else {
+    SLUICE_ASSIGN(cut, split(std::move(*outputs), rows));
+    answers = std::move(cut);
+  }
+  statistics_.executed(
+      {static_cast<int>(batch.size()), std::accumulate(rows.begin(), rows.end(), 0), ready - begin,
+       ran - ready, clock_.now() - ran},
+      unix_now());
+  return answers;
+}
+
+void Runner::answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began) {
+  statistics_.answered(outcome.ok(), began - pending.arrived, clock_.now() - pending.arrived);
+  pending.work.done(std::move(outcome));
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,72 @@
+// The one thread that runs a model: takes work from any thread, batches it, answers on its own
+// thread. A request that makes a batch fail fails alone: the others are run again without it.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/batcher.h"
+#include "runtime/engine.h"
+#include "runtime/statistics.h"
+
+namespace sluice::runtime {
+
+struct Work {
+  std::vector<Tensor> inputs;
+  int inferences = 1;
+  std::string key;
+  std::optional<int> more;
+  // Called once, on the runner's thread; must not block.
+  std::function<void(Result<std::vector<Tensor>>)> done;
+};
+
+class Runner {
+ public:
+  // All outlive the runner; `model` and `gate` belong to its thread from now on.
+  Runner(Model& model, Gate& gate, const Batching& batching, int threads, const Clock& clock,
+         Statistics& statistics);
+  ~Runner();  // answers what waits, then ends
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  void submit(Work work);
+  // For batches from now on, where the permit page says nothing about cores.
+  void set_threads(int threads);
+
+ private:
+  struct Pending {
+    Work work;
+    Time arrived{};
+  };
+
+  void loop();
+  std::vector<Pending> next_batch(std::unique_lock<std::mutex>& lock);
+  void use_threads(int told);
+  void run(std::vector<Pending> batch);
+  Result<std::vector<std::vector<Tensor>>> execute(const std::vector<Pending>& batch);
+  void answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began);
+
+  Model& model_;
+  Gate& gate_;
+  const Clock& clock_;
+  Statistics& statistics_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Batcher batcher_;
+  std::map<uint64_t, Pending> pending_;
+  uint64_t last_ticket_ = 0;
+  int threads_;
+  int used_threads_ = 0;  // the runner's thread alone
+  bool stopping_ = false;
+  std::thread thread_;  // last: starts when all else is there
+};
+
+}  // namespace sluice::runtime
