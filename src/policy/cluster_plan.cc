@@ -17,10 +17,20 @@ Room room_of(const Instance& i, bool movable) {
   return {i.id, i.slice.sm, i.slice.quota.request, i.position, i.slice.memory, movable};
 }
 
+Reason why_shifted(const Instance& before, Position to) {
+  const Share quota = before.slice.quota.request;
+  return {"shift",
+          "Its turn moved from " + percent(before.position.time_begin) + " to " +
+              percent(to.time_begin) +
+              " of the window, so that a neighbour in its lane can have more; " +
+              "its share stays " + percent(quota) + ".",
+          {{"quota", quota.fraction()}}};
+}
+
 }  // namespace
 
-ClusterPlan::ClusterPlan(const Snapshot& snapshot, std::span<const FunctionName> mine, bool movable)
-    : mine_(mine) {
+ClusterPlan::ClusterPlan(const Snapshot& snapshot, std::span<const FunctionName> mine,
+                         bool movable) {
   for (const Device& d : snapshot.devices) devices_.emplace_back(d);
   for (const Instance& i : snapshot.instances) {
     if (i.state == InstanceState::kGone) continue;
@@ -107,60 +117,60 @@ const Room& ClusterPlan::room(const PlannedInstance& p) const {
   return device(p.instance.device).room(p.instance.id);
 }
 
+std::optional<Action> ClusterPlan::change(const PlannedInstance& p) const {
+  const Instance& i = p.instance;
+  const Position to = room(p).position;
+  if (p.before == nullptr) {
+    const StartInstance start{i.function, i.revision, i.device, i.slice, to, i.batch};
+    return Action{i.function, start, p.reason};
+  }
+  if (p.before->slice != i.slice) {
+    return Action{i.function, ResizeInstance{i.id, i.slice, to}, p.reason};
+  }
+  if (p.before->position != to) {
+    return Action{i.function, ResizeInstance{i.id, i.slice, to}, why_shifted(*p.before, to)};
+  }
+  return std::nullopt;
+}
+
+// Rooms as the snapshot has them, by device: where each step of actions() begins.
+std::vector<ClusterPlan::Held> ClusterPlan::held_before() const {
+  std::vector<Held> held;
+  for (const Lanes& lanes : devices_) {
+    for (const Room& r : lanes.rooms()) held.push_back({lanes.device().id, r});
+  }
+  for (const PlannedInstance& p : instances_) {
+    std::erase_if(held, [&](const Held& h) { return h.room.id == p.instance.id; });
+    if (p.before != nullptr) held.push_back({p.before->device, room_of(*p.before, false)});
+  }
+  return held;
+}
+
 std::vector<Action> ClusterPlan::actions() const {
   std::vector<Action> actions;
-  struct Change {
-    Action action;
-    const PlannedInstance* of;
-  };
-  std::vector<Change> changes;
+  std::vector<const PlannedInstance*> pending;
   for (const PlannedInstance& p : instances_) {
-    const Instance& i = p.instance;
-    const Position to = room(p).position;
-    if (p.before == nullptr) {
-      changes.push_back(
-          {{i.function, StartInstance{i.function, i.revision, i.device, i.slice, to, i.batch},
-            p.reason},
-           &p});
-    } else if (p.before->slice != i.slice) {
-      changes.push_back({{i.function, ResizeInstance{i.id, i.slice, to}, p.reason}, &p});
-    } else if (p.before->position != to) {
-      const Reason shifted{
-          "shift",
-          "Its turn moved from " + percent(p.before->position.time_begin) + " to " +
-              percent(to.time_begin) + " of the window, so that a neighbour in its lane " +
-              "can have more; its share stays " + percent(i.slice.quota.request) + ".",
-          {{"quota", i.slice.quota.request.fraction()}}};
-      changes.push_back({{i.function, ResizeInstance{i.id, i.slice, to}, shifted}, &p});
-    }
-    if (p.stopping) actions.push_back({i.function, StopInstance{i.id}, p.reason});
+    if (p.stopping) actions.push_back({p.instance.function, StopInstance{p.instance.id}, p.reason});
+    if (change(p)) pending.push_back(&p);
   }
   // Rooms of a lane keep their order, so of two neighbours at most one waits for the other: there
-  // is always a change whose target is free.
-  std::vector<std::pair<DeviceId, Room>> held;
-  for (const Lanes& lanes : devices_) {
-    for (const Room& r : lanes.rooms()) held.emplace_back(lanes.device().id, r);
-  }
-  std::erase_if(held, [&](const auto& h) { return h.second.id.starts_with("start "); });
-  for (const PlannedInstance& p : instances_) {
-    for (auto& [device, room] : held) {
-      if (p.before != nullptr && room.id == p.before->id) room = room_of(*p.before, false);
-    }
-  }
-  while (!changes.empty()) {
-    const auto next = std::find_if(changes.begin(), changes.end(), [&](const Change& c) {
-      return std::none_of(held.begin(), held.end(), [&](const auto& h) {
-        return h.first == c.of->instance.device && h.second.id != c.of->instance.id &&
-               overlap(h.second, room(*c.of));
-      });
+  // is always a change whose target is free (unless rooms overlapped before, then any order is as
+  // good).
+  std::vector<Held> held = held_before();
+  const auto free = [&](const PlannedInstance* p) {
+    return std::none_of(held.begin(), held.end(), [&](const Held& h) {
+      return h.device == p->instance.device && h.room.id != p->instance.id &&
+             overlap(h.room, room(*p));
     });
-    const auto take =
-        next == changes.end() ? changes.begin() : next;  // overlapped before: as it is
-    const PlannedInstance& p = *take->of;
-    std::erase_if(held, [&](const auto& h) { return h.second.id == p.instance.id; });
-    held.emplace_back(p.instance.device, room(p));
-    actions.push_back(std::move(take->action));
-    changes.erase(take);
+  };
+  while (!pending.empty()) {
+    auto next = std::find_if(pending.begin(), pending.end(), free);
+    if (next == pending.end()) next = pending.begin();
+    const PlannedInstance& p = **next;
+    std::erase_if(held, [&](const Held& h) { return h.room.id == p.instance.id; });
+    held.push_back({p.instance.device, room(p)});
+    actions.push_back(*change(p));
+    pending.erase(next);
   }
   actions.insert(actions.end(), unmet_.begin(), unmet_.end());
   return actions;

@@ -5,7 +5,7 @@
 // A plain value over a snapshot that must outlive it. Not thread-safe.
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,9 +54,14 @@ class ClusterPlan {
   std::vector<Action> actions() const;
 
  private:
+  struct Held {
+    DeviceId device;
+    Room room;
+  };
   const Room& room(const PlannedInstance& p) const;
+  std::optional<Action> change(const PlannedInstance& p) const;  // a start, a resize, or nothing
+  std::vector<Held> held_before() const;
 
-  std::span<const FunctionName> mine_;
   std::vector<Lanes> devices_;
   std::vector<PlannedInstance> instances_;
   std::vector<Action> unmet_;

@@ -28,7 +28,7 @@ Forecast kalman_paper(const Forecast& before, double rate, Nanos) {
 
 Forecast kalman(const Forecast& before, double rate, Nanos window) {
   constexpr double kWander = 0.3;     // of the rate itself, in a second
-  constexpr double kLeastWander = 1;  // requests per second, so that a rate of zero can be left
+  constexpr double kLeastWander = 0.5;  // requests per second, so that a rate of zero can be left
   const double w = seconds(window);
   if (!before.seen) return first(rate, rate / w);
   const double wander = std::max(kLeastWander, kWander * before.rate);

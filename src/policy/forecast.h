@@ -10,9 +10,9 @@
 //                  After a step, 90 % of it is followed within 8 measurements.
 //   kalman         D is what counting tells of a Poisson rate R over a window w: its variance, R ÷
 //   w.
-//                  Q says that rates wander by 30 % of themselves (at least 1/s) in a second. The
-//                  margin √P is then about one Poisson deviation. With windows of 1 s, 90 % of a
-//                  step is followed within 6 measurements from 1/s up, 3 from 10/s, 2 from 100/s.
+//                  Q says that rates wander by 30 % of themselves (at least 0.5/s) in a second. The
+//                  margin √P is then 0.6 to 1 Poisson deviations. With windows of 1 s, 90 % of a
+//                  step is followed within 6 measurements from 1/s up, 3 from 10/s, 1 from 100/s.
 //   last           the last measurement.
 //
 // The lag of the window over which a rate was measured comes on top.

@@ -1,0 +1,146 @@
+// `fixed`, `exclusive`, and several bundles on one cluster.
+#include "policy/bundle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "policy/cluster_fixture.h"
+#include "policy/forecast.h"
+
+namespace sluice::policy {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(Bundles, AreFoundByNameAndNameAForecaster) {
+  std::vector<std::string_view> names;
+  for (const Bundle& b : bundles()) {
+    names.push_back(b.name);
+    EXPECT_EQ(find_bundle(b.name), &b);
+    EXPECT_NE(find_forecaster(b.forecast), nullptr) << b.name;
+  }
+  EXPECT_THAT(names, ElementsAre("has-gpu", "fixed", "exclusive"));
+  EXPECT_EQ(find_bundle("magic"), nullptr);
+}
+
+ClusterFixture cluster_with(const std::string& bundle, int devices) {
+  ClusterFixture c(devices);
+  c.bundle = bundle;
+  return c;
+}
+
+TEST(Fixed, HoldsItsSliceWhateverTheRate) {
+  ClusterFixture c = cluster_with("fixed", 2);
+  FunctionSpec& spec = c.function("a", Millis(100), Millis(10));
+  spec.min_replicas = 2;
+  spec.slice = Slice{{500}, {{300}, {600}}, 0};
+  c.tick();
+  ASSERT_THAT(c.instances("a"), SizeIs(2));
+  EXPECT_EQ(c.instances("a")[0]->slice, *spec.slice);
+  for (const double rate : {0.0, 10.0, 1e6}) {
+    c.rate("a", rate);
+    EXPECT_THAT(c.tick(), IsEmpty()) << rate;
+  }
+}
+
+TEST(Fixed, ReplacesWhatIsGone) {
+  ClusterFixture c = cluster_with("fixed", 1);
+  c.function("a", Millis(100), Millis(10)).slice = slice(500, 300);
+  c.tick();
+  c.now.instances.clear();
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("start"));
+}
+
+TEST(Fixed, SaysWhatDidNotFit) {
+  ClusterFixture c = cluster_with("fixed", 1);
+  FunctionSpec& spec = c.function("a", Millis(100), Millis(10));
+  spec.min_replicas = 4;
+  spec.slice = slice(1000, 400);
+  const auto& actions = c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("start", "start", "cluster-full"));
+  EXPECT_EQ(actions[2].reason.text,
+            "minReplicas asks for 4 with a fixed slice. 2 could not be started: of 1 devices none "
+            "has room "
+            "for sm 100 % × quota 40 % and 0 MiB of memory; 0 are drained.");
+}
+
+TEST(Fixed, LeavesADrainedDeviceMakeBeforeBreak) {
+  ClusterFixture c = cluster_with("fixed", 2);
+  c.function("a", Millis(100), Millis(10)).slice = slice(500, 300);
+  c.tick();
+  c.device(c.instances("a").at(0)->device).drained = true;
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("start"));
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("replaced"));
+  EXPECT_THAT(c.tick(), IsEmpty());
+}
+
+TEST(Exclusive, TakesWholeDevicesByConcurrency) {
+  ClusterFixture c = cluster_with("exclusive", 4);
+  c.function("a", Millis(100), Millis(10)).container_concurrency = 10;
+  c.view("a").concurrency = 7;  // 70 % of one
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  EXPECT_EQ(c.instances("a")[0]->slice, slice(1000, 1000));
+  c.view("a").concurrency = 20;
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(3));
+  EXPECT_THAT(c.tick(), IsEmpty());
+}
+
+TEST(Exclusive, NeverMoreInstancesThanFreeDevices) {
+  ClusterFixture c = cluster_with("exclusive", 3);
+  c.function("a", Millis(100), Millis(10)).container_concurrency = 1;
+  c.instance("b1", "b", "d1", slice(250, 50));
+  c.view("a").concurrency = 20;
+  const auto& actions = c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("start", "start", "cluster-full"));
+  EXPECT_THAT(actions.back().reason.text, HasSubstr("27 could not be started"));
+}
+
+TEST(Exclusive, LeavesOneByOneOnceTheLastMinuteWasQuiet) {
+  ClusterFixture c = cluster_with("exclusive", 4);
+  c.function("a", Millis(100), Millis(10)).container_concurrency = 10;
+  c.view("a").concurrency = 20;
+  c.tick();
+  c.view("a").concurrency = 0;
+  c.view("a").concurrency_peak = 20;
+  EXPECT_THAT(c.tick(), IsEmpty());
+  c.view("a").concurrency_peak = 0;
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("stop"));
+  EXPECT_THAT(c.tick(), IsEmpty());  // the cooldown
+  c.tick(c.config.cooldown);
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  EXPECT_THAT(c.tick(c.config.cooldown), IsEmpty());  // min_replicas stays
+}
+
+TEST(Decide, EveryFunctionGoesByItsOwnBundleAndNoRoomIsGivenTwice) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10)).policy = "has-gpu";
+  c.function("b", Millis(100), Millis(10)).policy = "exclusive";
+  FunctionSpec& fixed = c.function("c", Millis(100), Millis(10));
+  fixed.policy = "fixed";
+  fixed.slice = slice(500, 500);
+  c.rate("a", 30);
+  c.view("b").concurrency = 0.5;
+  for (int i = 0; i < 3; ++i) c.tick();  // tick() checks that nothing overlaps
+  for (const char* name : {"a", "b", "c"}) EXPECT_THAT(c.instances(name), SizeIs(1)) << name;
+  EXPECT_NE(c.instances("a")[0]->device, c.instances("b")[0]->device);
+}
+
+TEST(Decide, UnnamedFunctionsGoByThePlatforms) {
+  ClusterFixture c = cluster_with("exclusive", 1);
+  c.function("a", Millis(100), Millis(10));
+  c.tick();
+  EXPECT_EQ(c.instances("a").at(0)->slice, slice(1000, 1000));
+}
+
+}  // namespace
+}  // namespace sluice::policy

@@ -1,0 +1,176 @@
+// Properties that every bundle keeps, whatever the cluster looks like. The seed is printed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/random.h"
+#include "policy/cluster_fixture.h"
+#include "policy/place_lanes.h"
+
+namespace sluice::policy {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr Bytes kMiB = 1 << 20;
+
+// Some devices, functions of random objectives, and instances where lanes have room for them.
+class RandomCluster : public ClusterFixture {
+ public:
+  explicit RandomCluster(uint64_t seed)
+      : ClusterFixture(static_cast<int>(1 + Random(seed).below(5)),
+                       {kQuanta[Random(seed + 1).below(4)]}),
+        random_(seed) {
+    for (Device& d : now.devices) {
+      d.memory = 256 * kMiB;
+      d.drained = random_.chance(0.1);
+    }
+    for (uint64_t n = 1 + random_.below(4); n > 0; --n) add_function("f" + std::to_string(n));
+    for (const char* name : {"x", "y"}) add_function(name);
+    for (Device& d : now.devices) fill(d);
+  }
+
+  void change_rates() {
+    for (FunctionView& f : now.functions) {
+      f.forecast = random_.chance(0.3) ? 0 : random_.exponential(80);
+      f.concurrency = random_.exponential(2);
+      f.concurrency_peak = f.concurrency + random_.exponential(1);
+      f.violating = random_.chance(0.2);
+    }
+  }
+
+ private:
+  static constexpr int kQuanta[] = {100, 250, 300, 1000};
+
+  void add_function(const std::string& name) {
+    const Nanos alone = Millis(2 + random_.below(30));
+    FunctionSpec& spec = function(name, alone * static_cast<int>(1 + random_.below(20)), alone,
+                                  static_cast<int>(1 + random_.below(8)));
+    spec.memory = static_cast<Bytes>(random_.below(64)) * kMiB;
+    spec.min_replicas = static_cast<int>(random_.below(3));
+    spec.max_replicas = random_.chance(0.5) ? static_cast<int>(1 + random_.below(4)) : 0;
+    spec.priority = static_cast<int>(random_.below(3));
+    if (random_.chance(0.2)) spec.slice = slice(250, 300);
+    if (random_.chance(0.1)) predictor.alone.erase(fn(name));
+    spec.policy =
+        std::vector<std::string>{"has-gpu", "has-gpu", "fixed", "exclusive"}[random_.below(4)];
+  }
+
+  void fill(const Device& d) {
+    Lanes lanes(d);
+    for (uint64_t n = random_.below(5); n > 0; --n) {
+      const auto open = lanes.openings(lanes.width({static_cast<int>(1 + random_.below(1000))}));
+      if (open.empty()) return;
+      const Share quota{static_cast<int>(1 + random_.below(open[0].quota.permille))};
+      const FunctionSpec& spec = now.functions[random_.below(now.functions.size())].spec;
+      if (lanes.free_memory() < spec.memory) return;
+      const std::string id = d.id + "-" + std::to_string(n);
+      lanes.place(id, open[0], quota, spec.memory, false);
+      Instance& i = instance(id, spec.name.name, d.id, {open[0].sm, {quota, quota}, spec.memory},
+                             lanes.room(id).position, static_cast<int>(1 + random_.below(8)));
+      const InstanceState states[] = {InstanceState::kReady, InstanceState::kStarting,
+                                      InstanceState::kDraining};
+      i.state = states[random_.below(3)];
+      i.revision = random_.chance(0.8) ? 1 : 7;
+    }
+  }
+
+  Random random_;
+};
+
+class Property : public testing::TestWithParam<uint64_t> {};
+
+// tick() itself checks after every single action that nothing overlaps, memory suffices and widths
+// are what the devices can hold.
+TEST_P(Property, EveryStepIsSound) {
+  SCOPED_TRACE(GetParam());
+  RandomCluster c(GetParam());
+  c.expect_sound();
+  for (int i = 0; i < 20; ++i) {
+    c.change_rates();
+    c.tick(Seconds(3));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST_P(Property, EqualInputGivesEqualOutput) {
+  SCOPED_TRACE(GetParam());
+  RandomCluster c(GetParam());
+  c.change_rates();
+  EXPECT_EQ(c.decide(), c.decide());
+}
+
+TEST_P(Property, OnlyItsOwnFunctionsAreTouched) {
+  SCOPED_TRACE(GetParam());
+  RandomCluster c(GetParam());
+  c.change_rates();
+  const std::vector<FunctionName> mine = {fn("f1"), fn("x")};
+  std::set<InstanceId> own;
+  for (const Instance& i : c.now.instances) {
+    if (i.function == mine[0] || i.function == mine[1]) own.insert(i.id);
+  }
+  for (const Bundle& bundle : bundles()) {
+    for (const Action& a : bundle.scale(c.now, mine, c.config, c.predictor)) {
+      EXPECT_TRUE(a.function == mine[0] || a.function == mine[1]) << bundle.name;
+      EXPECT_FALSE(a.reason.rule.empty() || a.reason.text.empty()) << bundle.name;
+      const auto* stop = std::get_if<StopInstance>(&a.what);
+      const auto* resize = std::get_if<ResizeInstance>(&a.what);
+      EXPECT_TRUE(stop == nullptr || own.contains(stop->instance));
+      EXPECT_TRUE(resize == nullptr || own.contains(resize->instance));
+    }
+  }
+}
+
+// has-gpu claims "capacity_after"; what is there after the tick is no less.
+TEST_P(Property, CapacityIsWhatTheReasonsClaim) {
+  SCOPED_TRACE(GetParam());
+  RandomCluster c(GetParam());
+  for (FunctionView& f : c.now.functions) f.spec.policy = "has-gpu";
+  c.change_rates();
+  const auto actions = c.tick();
+  for (const Action& a : actions) {
+    for (const auto& [name, claimed] : a.reason.numbers) {
+      if (name != "capacity_after" || a.reason.rule == "vertical-down" ||
+          a.reason.rule == "scale-in")
+        continue;
+      EXPECT_GE(c.capacity(a.function.name) * (1 + 1e-9), claimed) << a.reason.rule;
+    }
+  }
+}
+
+// Whoever is not reported as unmet can do what is forecast.
+TEST_P(Property, WhatIsNotReportedIsCovered) {
+  SCOPED_TRACE(GetParam());
+  RandomCluster c(GetParam());
+  for (FunctionView& f : c.now.functions) f.spec.policy = "has-gpu";
+  c.change_rates();
+  std::set<FunctionName> unmet;
+  for (const Action& a : c.tick()) {
+    if (std::holds_alternative<Unmet>(a.what)) unmet.insert(a.function);
+  }
+  for (const FunctionView& f : c.now.functions) {
+    if (unmet.contains(f.spec.name) || !c.predictor.alone.contains(f.spec.name)) continue;
+    EXPECT_LE(f.forecast, c.config.alpha * c.capacity(f.spec.name.name) * (1 + 1e-9))
+        << f.spec.name.name;
+  }
+}
+
+TEST_P(Property, AtAConstantRateItSettles) {
+  SCOPED_TRACE(GetParam());
+  RandomCluster c(GetParam());
+  c.change_rates();
+  for (int i = 0; i < 50; ++i) c.tick();
+  for (int i = 0; i < 100; ++i) {
+    for (const Action& a : c.tick()) {  // what cannot be met is said again, nothing else is done
+      EXPECT_TRUE(std::holds_alternative<Unmet>(a.what))
+          << to_string(a.function) << ": " << a.reason.text;
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Property, testing::Range<uint64_t>(1, 151));
+
+}  // namespace
+}  // namespace sluice::policy
