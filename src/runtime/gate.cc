@@ -6,7 +6,7 @@ Result<void> Gate::adopt(std::span<Fd> pages) {
   if (pages.size() != 3)
     return Error{ErrorKind::kInvalid, "pages: permit, usage and bell are three descriptors, not " +
                                           std::to_string(pages.size())};
-  auto* process = sluice_process(&gate_);
+  auto* process = sluice_process_of(&gate_);
   const int fds[3] = {pages[0].get(), pages[1].get(), pages[2].get()};
   // No connection stands behind pages that were handed over.
   if (process == nullptr || !sluice_attach_pages(&gate_, process, fds, -1))

@@ -121,7 +121,7 @@ static inline void* sluice_wiped_memory(size_t size) {
   return NULL;
 }
 
-static inline struct sluice_process* sluice_process(struct sluice_gate* g) {
+static inline struct sluice_process* sluice_process_of(struct sluice_gate* g) {
   struct sluice_process* p = __atomic_load_n(&g->process, __ATOMIC_ACQUIRE);
   struct sluice_process* none = NULL;
   if (p != NULL) return p;

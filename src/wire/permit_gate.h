@@ -291,7 +291,8 @@ static inline struct sluice_attachment* sluice_wait_permit(struct sluice_gate* g
     }
     if (go && !t->running) {
       t->running = 1;
-      __atomic_add_fetch(&at->running, 1u, __ATOMIC_SEQ_CST);
+      if (__atomic_add_fetch(&at->running, 1u, __ATOMIC_SEQ_CST) == 1)
+        __atomic_store_n(&at->usage->ack_seq, t->seen, __ATOMIC_SEQ_CST);
       /* Revoked in between, and perhaps said to be stopped: look again. */
       if (__atomic_load_n(&at->permit->seq, __ATOMIC_SEQ_CST) != t->seen) continue;
     }
@@ -307,7 +308,7 @@ static inline struct sluice_attachment* sluice_wait_permit(struct sluice_gate* g
 /* Everything but the fast path. */
 __attribute__((noinline, cold, unused)) static struct sluice_thread* sluice_gate_slow(
     struct sluice_gate* g, struct sluice_thread* t) {
-  struct sluice_process* p = sluice_process(g);
+  struct sluice_process* p = sluice_process_of(g);
   struct sluice_attachment* at;
   struct sluice_thread spare; /* more threads than slots: this launch is checked like a first one */
   const int saved_errno = errno;
@@ -366,7 +367,7 @@ static inline void sluice_gate_idle_begin(struct sluice_thread* t) {
   sluice_leave(t);
   t->left = 0;
   if (__atomic_load_n(&at->usage->want, __ATOMIC_RELAXED) == 0 &&
-      (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CONTENDED))
+      (__atomic_load_n(&at->permit->flags, __ATOMIC_SEQ_CST) & SLUICE_CONTENDED))
     sluice_bell(at);
   errno = saved_errno;
 }

@@ -37,6 +37,8 @@
 #define SLUICE_CONTENDED 1u /* somebody else wants the device: ring when idle */
 #define SLUICE_CLOSED 2u    /* this page is no longer served: attach again */
 
+#define SLUICE_PARKED (1ull << 62) /* far away, and may be added to */
+
 struct sluice_page_header {
   uint64_t magic;
   uint32_t version;
@@ -51,7 +53,7 @@ struct sluice_permit_page {
   /* The grant, a cache line of its own. */
   uint32_t seq; /* even: granted; odd: not. The futex word. */
   uint32_t flags;
-  uint64_t valid_until_ns; /* the daemon's CLOCK_MONOTONIC */
+  uint64_t valid_until_ns; /* the daemon's CLOCK_MONOTONIC; SLUICE_PARKED: no deadline */
   uint64_t budget_ns;      /* busy time that may be spent under this grant */
   uint64_t now_ns;         /* when the grant was written */
   uint8_t reserved1[32];
@@ -70,7 +72,7 @@ struct sluice_usage_page {
   uint8_t reserved0[40];
   uint32_t waiting; /* threads blocked in the slow path */
   uint32_t want;    /* threads that have work; 0: the process is idle */
-  uint32_t ack_seq; /* seq | 1 of the last grant that no thread runs under any more */
+  uint32_t ack_seq; /* odd: seq | 1 of the last grant, no thread runs under it; even: one does */
   uint8_t reserved1[52];
   uint64_t busy_ns; /* cumulative, and so are the next; never needed, for people to look at */
   uint64_t units;

@@ -47,7 +47,7 @@ class Daemon {
   bool attach(sluice_gate& gate) {
     const int fds[3] = {fcntl(permit_fd_, F_DUPFD_CLOEXEC, 0), fcntl(usage_fd_, F_DUPFD_CLOEXEC, 0),
                         fcntl(bell_fd_, F_DUPFD_CLOEXEC, 0)};
-    return sluice_attach_pages(&gate, sluice_process(&gate), fds, -1);
+    return sluice_attach_pages(&gate, sluice_process_of(&gate), fds, -1);
   }
   void beat(int64_t shifted_by = 0) {
     __atomic_store_n(&permit->heartbeat_ns, now() + shifted_by, __ATOMIC_RELAXED);
@@ -130,7 +130,7 @@ TEST(PermitPage, AttachingToAnythingElseFailsAndHarmsNothing) {
   daemon.permit->header.version = 99;
   EXPECT_FALSE(daemon.attach(gate));
   const int fds[3] = {memfd_create("short", 0), -1, -1};
-  EXPECT_FALSE(sluice_attach_pages(&gate, sluice_process(&gate), fds, -1));
+  EXPECT_FALSE(sluice_attach_pages(&gate, sluice_process_of(&gate), fds, -1));
   close(fds[0]);
   Client(gate).pass();
   EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_OPEN);

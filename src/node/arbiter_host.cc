@@ -1,0 +1,418 @@
+#include "node/arbiter_host.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/check.h"
+
+namespace sluice::node {
+namespace {
+
+constexpr int kRealtimePriority = 10;      // above every SCHED_OTHER, below the kernel's own
+constexpr Nanos kLeastPause = Micros(20);  // whatever an arbiter asks, the thread does not spin
+constexpr size_t kMaxProcessesPerClient = 256;
+
+// What an epoll event is about: the kind in the highest byte, a process number below.
+constexpr uint64_t kTimer = 1ull << 56, kCommand = 2ull << 56, kBell = 3ull << 56,
+                   kDeath = 4ull << 56, kNumber = kTimer - 1;
+
+uint64_t page_time(Time t) {
+  if (t >= Time(Nanos(SLUICE_PARKED))) return SLUICE_PARKED;
+  return static_cast<uint64_t>(t.time_since_epoch().count());
+}
+
+bool clear(const Fd& fd) {
+  uint64_t count;
+  return read(fd.get(), &count, sizeof count) == sizeof count;
+}
+
+uint32_t millicores_of(int device_millicores, const policy::ShareClient& share) {
+  if (device_millicores == 0) return 0;
+  return std::max(device_millicores * share.sm.permille / 1000, 1);
+}
+
+bool start_realtime(std::thread& thread) {
+  sched_param priority{};
+  priority.sched_priority = kRealtimePriority;
+  return pthread_setschedparam(thread.native_handle(), SCHED_FIFO, &priority) == 0;
+}
+
+}  // namespace
+
+ArbiterHost::ArbiterHost(const Clock& clock, const HostConfig& config)
+    : clock_(clock),
+      config_(config),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+      command_bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  SLUICE_CHECK(epoll_.valid() && timer_.valid() && command_bell_.valid(), "out of descriptors");
+  watch(timer_, kTimer);
+  watch(command_bell_, kCommand);
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "sluice-arbiter");
+  realtime_ = config.realtime && start_realtime(thread_);
+}
+
+ArbiterHost::~ArbiterHost() {
+  post([this] { stopping_ = true; });
+  thread_.join();
+  for (auto& [number, process] : processes_) close_pages(process);
+}
+
+void ArbiterHost::watch(const Fd& fd, uint64_t tag) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = tag}};
+  SLUICE_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0, "epoll_ctl");
+}
+
+void ArbiterHost::post(std::function<void()> command) {
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.push_back(std::move(command));
+  }
+  eventfd_write(command_bell_.get(), 1);
+}
+
+// --- commands ------------------------------------------------------------------------------------
+
+DeviceNumber ArbiterHost::add_device(std::unique_ptr<policy::Arbiter> arbiter,
+                                     const policy::ArbiterConfig& config, int millicores) {
+  return call([&] {
+    devices_.push_back({.arbiter = std::move(arbiter), .config = config, .millicores = millicores});
+    return static_cast<DeviceNumber>(devices_.size() - 1);
+  });
+}
+
+ArbiterHost::Client* ArbiterHost::find(ClientRef ref) {
+  if (ref.device >= devices_.size()) return nullptr;
+  auto& clients = devices_[ref.device].clients;
+  const auto at = clients.find(ref.client);
+  return at != clients.end() ? &at->second : nullptr;
+}
+
+Result<void> ArbiterHost::admit(DeviceNumber number, const policy::ShareClient& share,
+                                std::unique_ptr<Meter> meter) {
+  return call([&]() -> Result<void> {
+    SLUICE_CHECK(number < devices_.size(), "no such device");
+    Device& device = devices_[number];
+    if (find({number, share.id}) != nullptr)
+      return Error{ErrorKind::kConflict,
+                   "client " + std::to_string(share.id) + " is there already"};
+    const Time now = clock_.now();
+    SLUICE_TRY(device.arbiter->admit(share, now));
+    Client& client = device.clients[share.id];
+    client.share = share;
+    client.meter = std::move(meter);
+    step(device, now);
+    return {};
+  });
+}
+
+Result<void> ArbiterHost::resize(DeviceNumber number, const policy::ShareClient& share) {
+  return call([&]() -> Result<void> {
+    Client* client = find({number, share.id});
+    if (client == nullptr)
+      return Error{ErrorKind::kNotFound, "no client " + std::to_string(share.id)};
+    Device& device = devices_[number];
+    const Time now = clock_.now();
+    observe(device, *client, now);  // what was used so far counts at the old size
+    SLUICE_TRY(device.arbiter->admit(share, now));
+    client->share = share;
+    if (device.millicores != 0)
+      client->meter->set_millicores(static_cast<int>(millicores_of(device.millicores, share)));
+    for (const ProcessNumber p : client->processes) write_slice(device, *client, processes_.at(p));
+    step(device, now);
+    return {};
+  });
+}
+
+void ArbiterHost::remove(ClientRef ref) {
+  call([&] {
+    Client* client = find(ref);
+    if (client == nullptr) return;
+    Device& device = devices_[ref.device];
+    const Time now = clock_.now();
+    for (const ProcessNumber p : std::vector(client->processes)) drop_process(p, now);
+    device.clients.erase(ref.client);
+    device.arbiter->remove(ref.client, now);
+    step(device, now);
+  });
+}
+
+Result<ClientState> ArbiterHost::state(ClientRef ref) {
+  return call([&]() -> Result<ClientState> {
+    Client* client = find(ref);
+    if (client == nullptr)
+      return Error{ErrorKind::kNotFound, "no client " + std::to_string(ref.client)};
+    observe(devices_[ref.device], *client, clock_.now());
+    return ClientState{.used = client->used,
+                       .granted = client->grant.has_value(),
+                       .wanting = client->wanting,
+                       .processes = static_cast<int>(client->processes.size())};
+  });
+}
+
+Result<Attachment> ArbiterHost::attach(ClientRef ref, const ProcessIdentity& process, Fd pidfd) {
+  SLUICE_ASSIGN(made,
+                Pages::make(config_.generation));  // system calls that need not be on the thread
+  return call([&] {
+    return attach_now(ref, process, std::move(pidfd), std::move(made.first),
+                      std::move(made.second));
+  });
+}
+
+Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity& id, Fd pidfd,
+                                           Pages pages, PageFds fds) {
+  Client* client = find(ref);
+  if (client == nullptr)
+    return Error{ErrorKind::kNotFound, "no client " + std::to_string(ref.client)};
+  const Time now = clock_.now();
+  for (const ProcessNumber p : std::vector(client->processes))
+    if (processes_.at(p).id == id) drop_process(p, now);
+  if (client->processes.size() >= kMaxProcessesPerClient)
+    return Error{ErrorKind::kExhausted, "this client has " +
+                                            std::to_string(kMaxProcessesPerClient) +
+                                            " processes; no more are served"};
+  Fd bell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  Fd clients_bell(fcntl(bell.get(), F_DUPFD_CLOEXEC, 0));
+  if (!clients_bell.valid())
+    return Error{ErrorKind::kExhausted, "the daemon is out of descriptors"};
+
+  const ProcessNumber number = ++last_process_;
+  Process& process =
+      processes_
+          .emplace(number, Process{ref, id, std::move(pidfd), std::move(bell), std::move(pages)})
+          .first->second;
+  watch(process.bell, kBell | number);
+  watch(process.pidfd, kDeath | number);
+  client->processes.push_back(number);
+  client->meter->add_process(id);
+  write_slice(devices_[ref.device], *client, process);
+  __atomic_store_n(&process.pages.permit().heartbeat_ns, page_time(now), __ATOMIC_RELAXED);
+  if (client->grant) write_grant(*client, process, now);
+  return Attachment{number, std::move(fds), std::move(clients_bell)};
+}
+
+void ArbiterHost::detach(ProcessNumber process) {
+  call([&] { drop_process(process, clock_.now()); });
+}
+
+// --- the thread ----------------------------------------------------------------------------------
+
+void ArbiterHost::run() {
+  while (!stopping_) {
+    wait();
+    Time now = clock_.now();
+    if (now >= next_beat_) beat(now);
+    for (Device& device : devices_)
+      if (device.next <= now) step(device, now);
+  }
+}
+
+void ArbiterHost::wait() {
+  Time until = next_beat_;
+  for (const Device& device : devices_) until = std::min(until, device.next);
+  const Nanos at = until.time_since_epoch();
+  const itimerspec alarm{
+      .it_interval = {},
+      .it_value = {.tv_sec = at / Seconds(1), .tv_nsec = at % Seconds(1) / Nanos(1)}};
+  timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
+
+  std::array<epoll_event, 64> events;
+  const int n = epoll_wait(epoll_.get(), events.data(), events.size(), -1);
+  const Time now = clock_.now();
+  for (int i = 0; i < n; ++i) {
+    const ProcessNumber number = events[i].data.u64 & kNumber;
+    switch (events[i].data.u64 & ~kNumber) {
+      case kTimer:
+        clear(timer_);
+        break;
+      case kCommand:
+        run_commands();
+        break;
+      case kBell:
+        on_bell(number, now);
+        break;
+      case kDeath:
+        drop_process(number, now);
+        break;
+    }
+  }
+}
+
+void ArbiterHost::run_commands() {
+  clear(command_bell_);
+  std::deque<std::function<void()>> commands;
+  {
+    const std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (const auto& command : commands) command();
+}
+
+void ArbiterHost::on_bell(ProcessNumber number, Time now) {
+  const auto at = processes_.find(number);
+  if (at == processes_.end()) return;
+  Process& process = at->second;
+  clear(process.bell);
+  devices_[process.client.device].next = now;
+  if (++process.bells < config_.bells_per_heartbeat) return;
+  epoll_event deaf{.events = 0, .data = {.u64 = kBell | number}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, process.bell.get(), &deaf);
+}
+
+void ArbiterHost::beat(Time now) {
+  next_beat_ = now + config_.heartbeat;
+  for (auto& [number, process] : processes_) {
+    __atomic_store_n(&process.pages.permit().heartbeat_ns, page_time(now), __ATOMIC_RELAXED);
+    if (std::exchange(process.bells, 0) < config_.bells_per_heartbeat) continue;
+    epoll_event hear{.events = EPOLLIN, .data = {.u64 = kBell | number}};
+    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, process.bell.get(), &hear);
+  }
+}
+
+// --- one device ----------------------------------------------------------------------------------
+
+void ArbiterHost::step(Device& device, Time now) {
+  device.next = Time::max();
+  for (auto& [id, client] : device.clients) observe(device, client, now);
+  const policy::Permits permits = device.arbiter->step(now);
+  for (const policy::ClientId id : permits.revoke) revoke(device.clients.at(id), now);
+  for (const policy::Grant& g : permits.grant) grant(device.clients.at(g.client), g, now);
+  device.next = std::min(device.next, permits.next);
+  for (const auto& [id, client] : device.clients) look_again_for_silence(device, client, now);
+  show_contention(device, now);
+  device.next = std::max(device.next, now + kLeastPause);
+}
+
+void ArbiterHost::observe(Device& device, Client& client, Time now) {
+  const Claims c = claims(client);
+  meter(device, client, c.resting, now);
+  // Work in hand is a claim; a client that neither waits nor uses its cores has none to speak of.
+  const bool wanting =
+      c.waiting || (c.want && now - client.meter->last_active() < client.meter->lag());
+  if (wanting != client.wanting) device.arbiter->want(client.share.id, wanting, now);
+  client.wanting = wanting;
+  notice_drained(device, client, c, now);
+}
+
+ArbiterHost::Claims ArbiterHost::claims(const Client& client) const {
+  Claims c;
+  for (const ProcessNumber number : client.processes) {
+    const Pages& pages = processes_.at(number).pages;
+    const UsageView usage = pages.usage();
+    c.waiting |= usage.waiting;
+    c.want |= usage.want;
+    c.resting &= !usage.want || usage.ack_seq == (pages.seq() | 1);
+  }
+  return c;
+}
+
+void ArbiterHost::meter(Device& device, Client& client, bool resting, Time now) {
+  while (const std::optional<Reading> reading = client.meter->poll(now, resting)) {
+    client.used += reading->busy;
+    client.spent += reading->busy;
+    device.arbiter->charge(client.share.id, reading->busy, reading->seen_until, now);
+  }
+  if (!client.grant) return;
+  if (client.spent >= client.grant->budget || now >= client.grant->valid_until) revoke(client, now);
+}
+
+// Tells the arbiter that nothing is in flight any more: acknowledged, or silent in the kernel's
+// counter for longer than that lags. (The arbiter keeps the bound for those that are neither.)
+void ArbiterHost::notice_drained(Device& device, Client& client, const Claims& c, Time now) {
+  if (client.grant && c.waiting && c.resting) revoke(client, now);  // spent, by its own count
+  if (!client.draining) return;
+  const Time quiet_since = std::max(client.revoked_at, client.meter->last_active());
+  if (!c.resting && now - quiet_since < client.meter->lag()) return;
+  client.draining = false;
+  device.arbiter->drained(client.share.id, now);
+}
+
+void ArbiterHost::look_again_for_silence(Device& device, const Client& client, Time now) {
+  if (!client.draining && !(client.grant && client.wanting)) return;
+  Time since = client.meter->last_active();
+  if (client.draining) since = std::max(since, client.revoked_at);
+  const Time silent = since + client.meter->lag();
+  if (silent > now) device.next = std::min(device.next, silent);
+}
+
+void ArbiterHost::revoke(Client& client, Time now) {
+  client.grant.reset();
+  client.draining = true;
+  client.revoked_at = now;
+  for (const ProcessNumber p : client.processes)
+    sluice_permit_revoke(&processes_.at(p).pages.permit());
+}
+
+void ArbiterHost::grant(Client& client, const policy::Grant& grant, Time now) {
+  client.grant = grant;
+  client.spent = Nanos(0);
+  client.draining = false;
+  for (const ProcessNumber p : client.processes) write_grant(client, processes_.at(p), now);
+}
+
+// Whether somebody else waits: then a client that goes idle rings, so that its permit need not be
+// parked. One that went idle just before it could see the flag is seen by another look.
+void ArbiterHost::show_contention(Device& device, Time now) {
+  const auto waits = [](const auto& c) { return c.second.wanting && !c.second.grant; };
+  const auto waiting = std::count_if(device.clients.begin(), device.clients.end(), waits);
+  for (const auto& entry : device.clients) {
+    const bool contended = waiting > (waits(entry) ? 1 : 0);
+    for (const ProcessNumber p : entry.second.processes) {
+      uint32_t& flags = processes_.at(p).pages.permit().flags;
+      const uint32_t value = contended ? SLUICE_CONTENDED : 0;
+      if (__atomic_exchange_n(&flags, value, __ATOMIC_SEQ_CST) != value && contended)
+        device.next = now;
+    }
+  }
+}
+
+// --- pages ---------------------------------------------------------------------------------------
+
+void ArbiterHost::write_slice(const Device& device, const Client& client, Process& process) {
+  sluice_permit_page& page = process.pages.permit();
+  const auto set = [](uint32_t& word, auto value) {
+    __atomic_store_n(&word, static_cast<uint32_t>(value), __ATOMIC_RELAXED);
+  };
+  __atomic_store_n(&page.window_ns, device.config.window.count(), __ATOMIC_RELAXED);
+  set(page.sm, client.share.sm.permille);
+  set(page.request, client.share.quota.request.permille);
+  set(page.limit, client.share.quota.limit.permille);
+  set(page.millicores, millicores_of(device.millicores, client.share));
+}
+
+void ArbiterHost::write_grant(const Client& client, Process& process, Time now) {
+  const Nanos budget = std::max(client.grant->budget - client.spent, Nanos(0));
+  sluice_permit_grant(&process.pages.permit(), budget.count(), page_time(client.grant->valid_until),
+                      page_time(now));
+  process.pages.wake();
+}
+
+void ArbiterHost::close_pages(Process& process) {
+  sluice_permit_page& page = process.pages.permit();
+  __atomic_or_fetch(&page.flags, SLUICE_CLOSED, __ATOMIC_SEQ_CST);
+  sluice_permit_revoke(&page);
+  process.pages.wake();
+}
+
+void ArbiterHost::drop_process(ProcessNumber number, Time now) {
+  const auto at = processes_.find(number);
+  if (at == processes_.end()) return;
+  Process& process = at->second;
+  close_pages(process);
+  Client& client = *find(process.client);
+  client.meter->remove_process(process.id);
+  std::erase(client.processes, number);
+  if (client.processes.empty()) revoke(client, now);  // nothing is in flight: the next look says so
+  devices_[process.client.device].next = now;
+  processes_.erase(at);
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,170 @@
+// Hosts the arbiters of a group of devices on one thread: feeds them what the pages, the meter and
+// the kernel say, and carries their permits out. The thread runs under SCHED_FIFO where it may; it
+// wakes for the arbiters' next, a bell, a command, a death, and to show that it lives.
+//
+// Thread-safe. Commands run on the thread and return when they are in force: resize() comes back
+// with the new permit written (within a millisecond). The host owns devices, clients and pages;
+// when it is destroyed, clients go on at their request by themselves.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "base/clock.h"
+#include "node/meter.h"
+#include "node/page.h"
+#include "node/process_identity.h"
+#include "policy/share.h"
+
+namespace sluice::node {
+
+struct HostConfig {
+  uint32_t generation = 1;         // the daemon's incarnation
+  bool realtime = true;            // SCHED_FIFO, where allowed
+  Nanos heartbeat = Millis(50);    // clients take 250 ms of silence for death
+  int bells_per_heartbeat = 1000;  // a client that rings more often is not heard until the next one
+};
+
+using DeviceNumber = uint32_t;
+using ProcessNumber = uint64_t;  // of an attached process; never used again
+
+struct ClientRef {
+  DeviceNumber device = 0;
+  policy::ClientId client = 0;
+  auto operator<=>(const ClientRef&) const = default;
+};
+
+// What an attached process is sent.
+struct Attachment {
+  ProcessNumber number = 0;
+  PageFds pages;
+  Fd bell;
+};
+
+struct ClientState {
+  Nanos used{0};  // busy time, cumulative
+  bool granted = false;
+  bool wanting = false;
+  int processes = 0;  // attached
+};
+
+class ArbiterHost {
+ public:
+  ArbiterHost(const Clock& clock, const HostConfig& config);
+  ~ArbiterHost();
+  ArbiterHost(const ArbiterHost&) = delete;
+
+  // millicores: of the whole device; 0 where it is not a CPU. `config` as the arbiter was made
+  // with.
+  DeviceNumber add_device(std::unique_ptr<policy::Arbiter> arbiter,
+                          const policy::ArbiterConfig& config, int millicores);
+
+  Result<void> admit(DeviceNumber device, const policy::ShareClient& client,
+                     std::unique_ptr<Meter> meter);
+  Result<void> resize(DeviceNumber device, const policy::ShareClient& client);
+  void remove(ClientRef client);
+  Result<ClientState> state(ClientRef client);
+
+  // A process of the client, alive as `pidfd` says. One that attaches again gets new pages and
+  // loses its old ones.
+  Result<Attachment> attach(ClientRef client, const ProcessIdentity& process, Fd pidfd);
+  void detach(ProcessNumber process);
+
+  bool realtime() const { return realtime_; }
+
+ private:
+  struct Process {
+    ClientRef client;
+    ProcessIdentity id;
+    Fd pidfd;
+    Fd bell;
+    Pages pages;
+    int bells = 0;  // since the last heartbeat
+  };
+  struct Client {
+    policy::ShareClient share;
+    std::unique_ptr<Meter> meter;
+    std::vector<ProcessNumber> processes;
+    std::optional<policy::Grant> grant;  // in force
+    Nanos spent{0};                      // of it, as the meter shows
+    bool draining = false;               // revoked, and perhaps not yet stopped
+    Time revoked_at{};
+    bool wanting = false;
+    Nanos used{0};
+  };
+  // What the client's processes say together.
+  struct Claims {
+    bool waiting = false;
+    bool want = false;
+    bool resting = true;  // no thread is past the gate
+  };
+  struct Device {
+    std::unique_ptr<policy::Arbiter> arbiter;
+    policy::ArbiterConfig config;
+    int millicores = 0;
+    std::map<policy::ClientId, Client> clients;
+    Time next = Time::max();
+  };
+
+  // Runs `command` on the thread and returns what it returns.
+  template <class F>
+  std::invoke_result_t<F> call(F command) {
+    std::packaged_task<std::invoke_result_t<F>()> task(std::move(command));
+    auto result = task.get_future();
+    post([&task] { task(); });
+    return result.get();
+  }
+  void post(std::function<void()> command);
+
+  void run();
+  void wait();
+  void on_bell(ProcessNumber number, Time now);
+  void run_commands();
+  void beat(Time now);
+
+  void step(Device& device, Time now);
+  void observe(Device& device, Client& client, Time now);
+  Claims claims(const Client& client) const;
+  void meter(Device& device, Client& client, bool resting, Time now);
+  void notice_drained(Device& device, Client& client, const Claims& claims, Time now);
+  void look_again_for_silence(Device& device, const Client& client, Time now);
+  void revoke(Client& client, Time now);
+  void grant(Client& client, const policy::Grant& grant, Time now);
+  void show_contention(Device& device, Time now);
+
+  Result<Attachment> attach_now(ClientRef ref, const ProcessIdentity& process, Fd pidfd,
+                                Pages pages, PageFds fds);
+  void write_slice(const Device& device, const Client& client, Process& process);
+  void write_grant(const Client& client, Process& process, Time now);
+  void close_pages(Process& process);
+  void drop_process(ProcessNumber number, Time now);
+  Client* find(ClientRef ref);
+  void watch(const Fd& fd, uint64_t tag);
+
+  const Clock& clock_;
+  const HostConfig config_;
+  bool realtime_ = false;
+  Fd epoll_, timer_, command_bell_;
+
+  std::mutex mutex_;
+  std::deque<std::function<void()>> commands_;  // guarded by mutex_
+
+  // The thread's own.
+  std::deque<Device> devices_;
+  std::map<ProcessNumber, Process> processes_;
+  ProcessNumber last_process_ = 0;
+  Time next_beat_{};
+  bool stopping_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace sluice::node

@@ -1,0 +1,217 @@
+// The host with real pages and gates, and an arbiter of a few lines. Clients are threads or gates
+// of this process; what needs processes of their own is in permit_server_test.cc.
+#include "node/arbiter_host.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/random.h"
+#include "node/meter_cpu.h"
+#include "node/peer.h"
+#include "node/turns_for_test.h"
+#include "wire/permit.h"
+
+namespace sluice::node {
+namespace {
+
+using testing::Contains;
+
+// Sees nothing; says so at once.
+class BlindMeter : public Meter {
+ public:
+  std::optional<Reading> poll(Time, bool) override { return std::nullopt; }
+  Time last_active() const override { return Time::max() - Seconds(1); }
+  Nanos lag() const override { return Millis(1); }
+};
+
+class ArbiterHostTest : public testing::Test {
+ protected:
+  ArbiterHostTest() { start(); }
+
+  void start() {
+    host.emplace(clock, HostConfig{.generation = ++generation});
+    device = host->add_device(std::make_unique<TurnsForTest>(log), {}, 1000);
+  }
+  policy::ShareClient share(policy::ClientId id, int request = 200) {
+    return {.id = id, .sm = kWhole, .quota = {{request}, {request}}, .position = {}};
+  }
+  void admit(policy::ClientId id) {
+    ASSERT_TRUE(host->admit(device, share(id), std::make_unique<BlindMeter>()).ok());
+  }
+  // Gives the pages of a client to a gate, as the socket would.
+  ProcessNumber attach(policy::ClientId id, sluice_gate& gate) {
+    Attachment a = attach_raw(id);
+    const int fds[3] = {a.pages.permit.release(), a.pages.usage.release(), a.bell.release()};
+    EXPECT_TRUE(sluice_attach_pages(&gate, sluice_process_of(&gate), fds, -1));
+    return a.number;
+  }
+  Attachment attach_raw(policy::ClientId id) {
+    const ProcessIdentity self{getpid(), ++fake_start_time};
+    auto attached = host->attach({device, id}, self,
+                                 Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
+    EXPECT_TRUE(attached.ok()) << attached.error().message;
+    return std::move(*attached);
+  }
+  // Passes `n` units of work.
+  static void work(sluice_gate& gate, int n) {
+    sluice_thread* mine = nullptr;
+    for (int i = 0; i < n; ++i) sluice_gate_pass(&gate, &mine);
+    sluice_gate_idle_begin(mine);
+  }
+
+  SteadyClock clock;
+  uint32_t generation = 0;
+  uint64_t fake_start_time = 0;
+  std::shared_ptr<TurnsForTest::Log> log = std::make_shared<TurnsForTest::Log>();
+  std::optional<ArbiterHost> host;
+  DeviceNumber device = 0;
+};
+
+TEST_F(ArbiterHostTest, ServesAClientThatAsks) {
+  admit(1);
+  sluice_gate gate{};
+  attach(1, gate);
+  work(gate, 1000);
+  EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_ATTACHED);
+  EXPECT_EQ(host->state({device, 1})->processes, 1);
+}
+
+TEST_F(ArbiterHostTest, TurnsGoRoundAmongThoseThatHaveWork) {
+  sluice_gate gates[3] = {};
+  for (policy::ClientId id = 0; id < 3; ++id) {
+    admit(id);
+    attach(id, gates[id]);
+  }
+  std::atomic<int> passed[3] = {};
+  std::thread threads[3];
+  for (int i = 0; i < 3; ++i) {
+    threads[i] = std::thread([&, i] {
+      sluice_thread* mine = nullptr;
+      while (passed[0] < 100 || passed[1] < 100 || passed[2] < 100) {
+        sluice_gate_pass(&gates[i], &mine);
+        ++passed[i];
+      }
+      sluice_gate_idle_begin(mine);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+TEST_F(ArbiterHostTest, AResizeIsInForceWhenItReturns) {
+  admit(1);
+  sluice_gate gate{};
+  attach(1, gate);
+  sluice_thread* mine = nullptr;
+  sluice_gate_pass(&gate, &mine);  // and goes on to have work
+  const sluice_permit_page* page = gate.process->current->permit;
+  for (int request : {300, 50, 1000}) {
+    const uint32_t before = page->seq;
+    ASSERT_TRUE(host->resize(device, share(1, request)).ok());
+    EXPECT_EQ(page->request, static_cast<uint32_t>(request));
+    EXPECT_NE(page->seq, before);  // this arbiter renews on a change
+  }
+}
+
+TEST_F(ArbiterHostTest, WhatTheArbiterRefusesChangesNothing) {
+  admit(1);
+  sluice_gate gate{};
+  attach(1, gate);
+  EXPECT_EQ(host->resize(device, share(1, 1001)).error().kind, ErrorKind::kExhausted);
+  EXPECT_EQ(gate.process->current->permit->request, 200u);
+  EXPECT_EQ(host->admit(device, share(2, 1001), std::make_unique<BlindMeter>()).error().kind,
+            ErrorKind::kExhausted);
+  EXPECT_FALSE(host->state({device, 2}).ok());
+  EXPECT_EQ(host->admit(device, share(1), std::make_unique<BlindMeter>()).error().kind,
+            ErrorKind::kConflict);
+  EXPECT_EQ(host->resize(device, share(9)).error().kind, ErrorKind::kNotFound);
+}
+
+TEST_F(ArbiterHostTest, AProcessThatAttachesAgainLosesItsOldPages) {
+  admit(1);
+  const ProcessIdentity self = *identity_of(getpid());
+  const auto attach_self = [&] { return *host->attach({device, 1}, self, *open_process(self)); };
+  Attachment first = attach_self();
+  const void* old =
+      mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ, MAP_SHARED, first.pages.permit.get(), 0);
+  Attachment second = attach_self();
+  EXPECT_TRUE(static_cast<const sluice_permit_page*>(old)->flags & SLUICE_CLOSED);
+  EXPECT_EQ(host->state({device, 1})->processes, 1);
+}
+
+TEST_F(ArbiterHostTest, ARemovedClientIsNotServedAnyMore) {
+  admit(1);
+  sluice_gate gate{};
+  attach(1, gate);
+  work(gate, 10);
+  host->remove({device, 1});
+  EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_ALONE);
+  work(gate, 10);
+  EXPECT_FALSE(host->state({device, 1}).ok());
+}
+
+TEST_F(ArbiterHostTest, ClientsOutliveTheHost) {
+  admit(1);
+  sluice_gate gate{};
+  attach(1, gate);
+  work(gate, 10);
+  host.reset();
+  work(gate, 100);
+  EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_ALONE);
+
+  start();
+  admit(1);
+  attach(1, gate);
+  work(gate, 100);
+  EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_ATTACHED);
+  EXPECT_EQ(gate.process->current->permit->header.generation, 2u);
+}
+
+// Whatever a client writes into its page and however often it rings, its neighbour is served.
+TEST_F(ArbiterHostTest, AHostileUsagePageHarmsNobody) {
+  admit(1);
+  admit(2);
+  sluice_gate gate{};
+  attach(1, gate);
+  Attachment hostile = attach_raw(2);
+  auto* page = static_cast<uint32_t*>(mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE,
+                                           MAP_SHARED, hostile.pages.usage.get(), 0));
+  const uint64_t seed = 20260501;
+  SCOPED_TRACE(seed);
+  std::atomic<bool> stop{false};
+  std::thread attacker([&] {
+    Random random(seed);
+    while (!stop) {
+      const size_t word = random.below(SLUICE_PAGE_SIZE / sizeof *page);
+      const uint32_t value = random.chance(0.3) ? ~0u : static_cast<uint32_t>(random.next());
+      __atomic_store_n(&page[word], value, __ATOMIC_SEQ_CST);
+      eventfd_write(hostile.bell.get(), random.next() >> 8);
+    }
+  });
+  for (int i = 0; i < 20; ++i) work(gate, 1000);
+  EXPECT_TRUE(host->resize(device, share(1, 400)).ok());
+  stop = true;
+  attacker.join();
+  munmap(page, SLUICE_PAGE_SIZE);
+}
+
+TEST_F(ArbiterHostTest, ChargesWhatTheKernelCounts) {
+  auto counter = std::make_unique<ProcessCounter>();
+  ASSERT_TRUE(host->admit(device, share(1),
+                          std::make_unique<CpuMeter>(std::move(counter), 500, clock.now()))
+                  .ok());
+  sluice_gate gate{};
+  attach(1, gate);
+  const uint64_t start = sluice_clock(CLOCK_PROCESS_CPUTIME_ID);
+  uint64_t used = 0;
+  while ((used = sluice_clock(CLOCK_PROCESS_CPUTIME_ID) - start) < 100'000'000) work(gate, 1000);
+  const Nanos busy = host->state({device, 1})->used;
+  EXPECT_GE(busy, Nanos(used) * 2 - Millis(40));  // half a core: busy twice the CPU time
+}
+
+}  // namespace
+}  // namespace sluice::node

@@ -1,0 +1,252 @@
+#include "node/cgroup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "base/fd.h"
+
+namespace sluice::node {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// Control files take one write of the whole value, and refuse by that write's result.
+Result<void> write_file(const std::string& path, const std::string& value) {
+  const Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (fd.valid() &&
+      ::write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size()))
+    return {};
+  return Error{ErrorKind::kUnavailable,
+               path + ": cannot write \"" + value + "\": " + std::strerror(errno)};
+}
+
+bool contains(const std::string& list, const std::string& item, char separator) {
+  std::istringstream in(list);
+  for (std::string word; std::getline(in, word, separator);)
+    if (word == item) return true;
+  return false;
+}
+
+// One line of /proc/PID/mountinfo: … ROOT MOUNTPOINT … - TYPE SOURCE OPTIONS
+struct Mount {
+  std::string root, point, type, options;
+};
+std::vector<Mount> cgroup_mounts(const std::string& mountinfo) {
+  std::vector<Mount> mounts;
+  std::istringstream in(mountinfo);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    Mount m;
+    std::string skipped;
+    words >> skipped >> skipped >> skipped >> m.root >> m.point;
+    while (words >> skipped && skipped != "-") {
+    }
+    words >> m.type >> skipped >> m.options;
+    if (m.type == "cgroup" || m.type == "cgroup2") mounts.push_back(m);
+  }
+  return mounts;
+}
+
+// This process's group below a mount: a container may see only a part of the tree.
+std::string own_folder(const Mount& mount, const std::string& own) {
+  std::string below = own;
+  if (mount.root != "/") {
+    const bool inside = own.starts_with(mount.root);
+    below = inside ? own.substr(mount.root.size()) : "";
+  }
+  if (below == "/") below.clear();
+  return mount.point + below;
+}
+
+// The group that /proc/PID/cgroup names for a controller; "" names v2's.
+std::string group_of(const std::string& own, const std::string& controller) {
+  std::istringstream in(own);
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string names = line.substr(first + 1, second - first - 1);
+    if (names == controller || contains(names, controller, ',')) return line.substr(second + 1);
+  }
+  return "/";
+}
+
+Result<void> make_folder(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return {};
+  return Error{ErrorKind::kUnavailable, path + ": " + std::strerror(errno)};
+}
+
+std::string parent_of(const std::string& path) {
+  return path.substr(0, path.rfind('/'));
+}
+
+// A v1 cpuset takes no process before it has cores and memory nodes: its parent's, until told.
+Result<void> inherit_cpuset(const std::string& folder) {
+  for (const char* file : {"/cpuset.cpus", "/cpuset.mems"}) {
+    if (read_file(folder + file).find_first_not_of(" \n") != std::string::npos) continue;
+    std::string value = read_file(parent_of(folder) + file);
+    while (!value.empty() && value.back() == '\n') value.pop_back();
+    SLUICE_TRY(write_file(folder + file, value));
+  }
+  return {};
+}
+
+std::string micros(double value) {
+  return std::to_string(static_cast<int64_t>(value));
+}
+
+}  // namespace
+
+// --- what there is -------------------------------------------------------------------------------
+
+bool Cgroups::detect_v1(const std::string& mountinfo, const std::string& own) {
+  const std::array<std::string, kControllers> names{"cpu", "cpuacct", "cpuset"};
+  for (const Mount& mount : cgroup_mounts(mountinfo)) {
+    if (mount.type != "cgroup") continue;
+    for (int c = 0; c < kControllers; ++c)
+      if (contains(mount.options, names[c], ','))
+        base_[c] = own_folder(mount, group_of(own, names[c]));
+  }
+  return !base_[kCpu].empty() && !base_[kCpuacct].empty();
+}
+
+bool Cgroups::detect_v2(const std::string& mountinfo, const std::string& own) {
+  for (const Mount& mount : cgroup_mounts(mountinfo)) {
+    if (mount.type != "cgroup2") continue;
+    const std::string base = own_folder(mount, group_of(own, ""));
+    std::string controllers = read_file(base + "/cgroup.controllers");
+    while (!controllers.empty() && controllers.back() == '\n') controllers.pop_back();
+    if (!contains(controllers, "cpu", ' ')) continue;
+    base_v2_ = base;
+    v2_ = true;
+  }
+  return v2_;
+}
+
+Cgroups Cgroups::detect(const std::string& root, const std::string& proc) {
+  Cgroups found;
+  found.root_ = root;
+  const std::string mounts = read_file(proc + "/mountinfo"), own = read_file(proc + "/cgroup");
+  const std::string left =
+      "; permits alone enforce the slices: a program that passes no gate is not held";
+  if (!found.detect_v1(mounts, own) && !found.detect_v2(mounts, own)) {
+    found.description_ = "no cgroup with a cpu controller here" + left;
+    return found;
+  }
+  const Result<void> can = found.probe();
+  found.writable_ = can.ok();
+  found.description_ = can.ok() ? std::string("cgroup ") + (found.v2_ ? "v2" : "v1") +
+                                      ": CPU quota as backstop, use as the kernel counts it"
+                                : "cgroups cannot be written (" + can.error().message + ")" + left;
+  return found;
+}
+
+Result<void> Cgroups::probe() const {
+  Cgroups trial = *this;
+  trial.writable_ = true;
+  SLUICE_ASSIGN(group, trial.open("probe-" + std::to_string(getpid())));
+  const Result<void> quota = group.set_quota(1000, Millis(100));
+  SLUICE_TRY(group.remove());
+  SLUICE_ASSIGN(all_of_ours, trial.open(""));
+  (void)all_of_ours.remove();  // unless an earlier daemon's instances still run in it
+  return quota;
+}
+
+// --- groups --------------------------------------------------------------------------------------
+
+Result<Cgroup> Cgroups::open(const std::string& path) const {
+  if (!writable_) return Error{ErrorKind::kUnavailable, description_};
+  Cgroup group;
+  group.name_ = root_ + "/" + path;
+  group.v2_ = v2_;
+  std::vector<std::string> bases =
+      v2_ ? std::vector{base_v2_} : std::vector<std::string>(base_.begin(), base_.end());
+  std::sort(bases.begin(), bases.end());
+  bases.erase(std::unique(bases.begin(), bases.end()), bases.end());
+  for (const std::string& base : bases) {
+    if (base.empty()) continue;
+    std::string folder = base;
+    std::istringstream parts(group.name_);
+    for (std::string part; std::getline(parts, part, '/');) {
+      // v2: children have the controllers that their parent passes on.
+      if (v2_) SLUICE_TRY(write_file(folder + "/cgroup.subtree_control", "+cpu"));
+      if (v2_)
+        (void)write_file(folder + "/cgroup.subtree_control", "+cpuset");  // where there is one
+      folder += "/" + part;
+      SLUICE_TRY(make_folder(folder));
+      if (!v2_ && base == base_[kCpuset]) SLUICE_TRY(inherit_cpuset(folder));
+    }
+    group.folders_.push_back(folder);
+    if (v2_ || base == base_[kCpu]) group.cpu_folder_ = folder;
+    if (v2_ || base == base_[kCpuset]) group.cpuset_folder_ = folder;
+    if (v2_ || base == base_[kCpuacct])
+      group.usage_file_ = folder + (v2_ ? "/cpu.stat" : "/cpuacct.usage");
+  }
+  return group;
+}
+
+Result<void> Cgroup::add(pid_t process) {
+  for (const std::string& folder : folders_)
+    SLUICE_TRY(write_file(folder + "/cgroup.procs", std::to_string(process)));
+  return {};
+}
+
+Result<void> Cgroup::set_cores(const std::vector<int>& cores) {
+  if (cpuset_folder_.empty())
+    return Error{ErrorKind::kUnavailable, name_ + ": there is no cpuset controller"};
+  std::string list;
+  for (const int core : cores) list += (list.empty() ? "" : ",") + std::to_string(core);
+  return write_file(cpuset_folder_ + "/cpuset.cpus", list);
+}
+
+Result<void> Cgroup::set_quota(double millicores, Nanos period) {
+  const double period_us = static_cast<double>(period / Micros(1));
+  const double quota_us = std::max(period_us * millicores / 1000, 1000.0);  // the kernel's least
+  const bool none = millicores <= 0;
+  // What was not used in one period may be used in the next: a burst as large as the quota.
+  if (v2_) {
+    (void)write_file(cpu_folder_ + "/cpu.max.burst", "0");
+    SLUICE_TRY(write_file(cpu_folder_ + "/cpu.max",
+                          (none ? "max" : micros(quota_us)) + " " + micros(period_us)));
+    if (!none) (void)write_file(cpu_folder_ + "/cpu.max.burst", micros(quota_us));  // Linux 5.14
+    return {};
+  }
+  (void)write_file(cpu_folder_ + "/cpu.cfs_burst_us", "0");
+  SLUICE_TRY(write_file(cpu_folder_ + "/cpu.cfs_quota_us", "-1"));
+  SLUICE_TRY(write_file(cpu_folder_ + "/cpu.cfs_period_us", micros(period_us)));
+  if (none) return {};
+  SLUICE_TRY(write_file(cpu_folder_ + "/cpu.cfs_quota_us", micros(quota_us)));
+  (void)write_file(cpu_folder_ + "/cpu.cfs_burst_us", micros(quota_us));  // Linux 5.14
+  return {};
+}
+
+std::vector<pid_t> Cgroup::processes() const {
+  std::vector<pid_t> found;
+  std::istringstream in(folders_.empty() ? "" : read_file(folders_.front() + "/cgroup.procs"));
+  for (pid_t pid; in >> pid;) found.push_back(pid);
+  return found;
+}
+
+Result<void> Cgroup::remove() {
+  for (const std::string& folder : folders_) {
+    if (rmdir(folder.c_str()) != 0 && errno != ENOENT)
+      return Error{ErrorKind::kConflict, folder + ": " + std::strerror(errno)};
+  }
+  return {};
+}
+
+double backstop_millicores(const Slice& slice, int device_millicores, const Backstop& backstop) {
+  return device_millicores * slice.sm.fraction() * slice.quota.limit.fraction() * backstop.margin;
+}
+
+}  // namespace sluice::node

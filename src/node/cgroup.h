@@ -1,0 +1,84 @@
+// Control groups of devices and instances, v1 and v2: the kernel's counter of what an instance
+// uses, its cores, and a CPU quota as the hard backstop behind the permits, for a program that
+// never asks. Where groups cannot be written, Cgroups says so and what is left: permits alone.
+//
+// The backstop stands above what permits allow, over a longer period: it must never stop somebody
+// who keeps to them (an operator runs on for 100 ms and more; permits of two windows may adjoin),
+// only bound who does not. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "model/slice.h"
+
+namespace sluice::node {
+
+struct Backstop {
+  double margin = 1.2;  // × the limit
+  Nanos period = Millis(500);
+};
+
+// One group, in every hierarchy that it needs. Movable; removed by remove(), not by its destructor:
+// groups outlive the daemon, as instances do.
+class Cgroup {
+ public:
+  const std::string& name() const { return name_; }
+
+  Result<void> add(pid_t process);  // and all its threads
+  Result<void> set_cores(const std::vector<int>& cores);
+  // At most `millicores` in the long run; 0 lifts it.
+  Result<void> set_quota(double millicores, Nanos period);
+  std::vector<pid_t> processes() const;
+  // The file of the kernel's counter, for CgroupCounter.
+  const std::string& usage_file() const { return usage_file_; }
+  Result<void> remove();  // REQUIRES: nothing runs in it
+
+ private:
+  friend class Cgroups;
+  std::string name_;
+  std::vector<std::string> folders_;        // one per hierarchy
+  std::string cpu_folder_, cpuset_folder_;  // empty: that controller is not there
+  std::string usage_file_;
+  bool v2_ = false;
+};
+
+class Cgroups {
+ public:
+  // Finds out what can be written, below this process's own groups. `root` is the name of the group
+  // that holds all of ours. `proc` is for tests.
+  static Cgroups detect(const std::string& root, const std::string& proc = "/proc/self");
+
+  bool writable() const { return writable_; }
+  // "cgroup v1: CPU quota as backstop, cores by cpuset, use as the kernel counts it", or why not
+  // and what is left.
+  const std::string& describe() const { return description_; }
+
+  // Makes (or finds) ROOT/path, e.g. "cpu0", "cpu0/INSTANCE", or "" for ROOT itself. kUnavailable:
+  // not writable.
+  Result<Cgroup> open(const std::string& path) const;
+
+ private:
+  enum Controller { kCpu, kCpuacct, kCpuset, kControllers };
+
+  bool detect_v1(const std::string& mounts, const std::string& own);
+  bool detect_v2(const std::string& mounts, const std::string& own);
+  Result<void> probe() const;
+
+  std::string root_;
+  std::array<std::string, kControllers> base_;  // v1: each controller's folder; empty: not there
+  std::string base_v2_;
+  bool v2_ = false;
+  bool writable_ = false;
+  std::string description_;
+};
+
+// The quota of the backstop for a slice on a device of so many millicores.
+double backstop_millicores(const Slice& slice, int device_millicores, const Backstop& backstop);
+
+}  // namespace sluice::node

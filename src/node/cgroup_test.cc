@@ -1,0 +1,105 @@
+#include "node/cgroup.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "node/meter_cpu.h"
+
+namespace sluice::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A machine whose /proc and cgroup files are plain files.
+class FakeMachine {
+ public:
+  FakeMachine() : root_(testing::TempDir() + "/machine-" + std::to_string(getpid())) {
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_ + "/proc");
+  }
+  ~FakeMachine() { std::filesystem::remove_all(root_); }
+
+  void mounts(const std::string& lines) { write("/proc/mountinfo", lines); }
+  void own(const std::string& lines) { write("/proc/cgroup", lines); }
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  Cgroups detect() { return Cgroups::detect("sluice-test", root_ + "/proc"); }
+  const std::string& root() const { return root_; }
+
+ private:
+  std::string root_;
+};
+
+TEST(Cgroups, SaysWhatIsLeftWhereThereAreNone) {
+  FakeMachine machine;
+  machine.mounts("1 0 0:1 / / rw - ext4 /dev/sda rw\n");
+  const Cgroups cgroups = machine.detect();
+  EXPECT_FALSE(cgroups.writable());
+  EXPECT_THAT(cgroups.describe(), HasSubstr("permits alone"));
+  EXPECT_EQ(cgroups.open("cpu0").error().kind, ErrorKind::kUnavailable);
+}
+
+TEST(Cgroups, SaysWhyTheyCannotBeWritten) {
+  FakeMachine machine;
+  machine.mounts("1 0 0:1 / " + machine.root() + "/cg rw - cgroup2 cgroup2 rw\n");
+  machine.own("0::/user.slice\n");
+  machine.write("/cg/user.slice/cgroup.controllers", "cpuset cpu io\n");
+  const Cgroups cgroups = machine.detect();
+  EXPECT_FALSE(cgroups.writable());
+  EXPECT_THAT(cgroups.describe(), HasSubstr("/cg/user.slice/cgroup.subtree_control"));
+  EXPECT_THAT(cgroups.describe(), HasSubstr("permits alone"));
+}
+
+TEST(Backstop, StandsAboveTheLimit) {
+  const Slice slice{.sm = {500}, .quota = {{200}, {400}}};
+  EXPECT_NEAR(backstop_millicores(slice, 2000, {.margin = 1.2, .period = Millis(500)}), 480, 0.01);
+}
+
+// What follows runs on the machine's own groups, and is left out where they cannot be written.
+class RealCgroups : public testing::Test {
+ protected:
+  RealCgroups() : cgroups(Cgroups::detect("sluice-test-" + std::to_string(getpid()))) {}
+  void SetUp() override {
+    if (!cgroups.writable()) GTEST_SKIP() << cgroups.describe();
+  }
+  void TearDown() override {
+    if (cgroups.writable()) (void)cgroups.open("")->remove();
+  }
+  Cgroups cgroups;
+};
+
+TEST_F(RealCgroups, HoldAProcessAndCountWhatItUses) {
+  Result<Cgroup> group = cgroups.open("cpu0/one");
+  ASSERT_TRUE(group.ok()) << group.error().message;
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) {
+    }
+  }
+  EXPECT_TRUE(group->add(child).ok());
+  EXPECT_THAT(group->processes(), ElementsAre(child));
+  EXPECT_TRUE(group->set_quota(250, Millis(100)).ok());
+  EXPECT_TRUE(group->set_cores({0}).ok());
+  auto counter = CgroupCounter::open(group->usage_file());
+  ASSERT_TRUE(counter.ok()) << counter.error().message;
+  while ((*counter)->read() < Millis(20)) usleep(1000);
+  EXPECT_FALSE(group->remove().ok());  // somebody is in it
+
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  while (!group->processes().empty()) usleep(1000);
+  EXPECT_TRUE(group->set_quota(0, Millis(100)).ok());
+  EXPECT_TRUE(group->remove().ok());
+  EXPECT_TRUE(cgroups.open("cpu0")->remove().ok());
+}
+
+}  // namespace
+}  // namespace sluice::node

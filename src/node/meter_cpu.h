@@ -1,0 +1,80 @@
+// The CPU's meter: the kernel's counter of an instance, its cgroup's where there is one (all
+// threads of all processes, dead ones too), else the CPU clocks of the processes that have attached
+// (their descendants then go unseen until they attach themselves).
+//
+// Busy time is CPU time ÷ cores held: cpu_ns × 1000 / millicores of the client's sm.
+//
+// Both counters know a thread that runs only up to the last scheduler tick (4 ms at HZ=250: reading
+// them every 0.5 ms gave 0, 0, …, 4000 µs), but are exact for one that has stopped. (The clock of a
+// single thread would be exact, but the kernel shows it to its own process alone.) Hence no change
+// means "nothing used" at once only for a client that rests, else after kLag; until then the meter
+// says nothing, and the arbiter assumes use. What ran on is charged when it stops or a tick passes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "node/meter.h"
+
+namespace sluice::node {
+
+class CpuCounter {
+ public:
+  virtual ~CpuCounter() = default;
+  virtual Nanos read() = 0;  // cumulative, never less than before
+  virtual void add_process(const ProcessIdentity&) {}
+  virtual void remove_process(const ProcessIdentity&) {}
+};
+
+// cpuacct.usage of cgroup v1 (one number of ns), or cpu.stat of v2 (usage_usec).
+class CgroupCounter : public CpuCounter {
+ public:
+  static Result<std::unique_ptr<CpuCounter>> open(const std::string& path);
+  Nanos read() override;
+
+ private:
+  explicit CgroupCounter(Fd file) : file_(std::move(file)) {}
+  Fd file_;
+  Nanos last_{0};
+};
+
+class ProcessCounter : public CpuCounter {
+ public:
+  Nanos read() override;
+  void add_process(const ProcessIdentity&) override;
+  void remove_process(const ProcessIdentity&) override;
+
+ private:
+  struct Clock {
+    ProcessIdentity process;
+    clockid_t id;
+    Nanos counted;
+  };
+  std::vector<Clock> clocks_;
+  Nanos total_{0};
+};
+
+class CpuMeter : public Meter {
+ public:
+  static constexpr Nanos kLag = Millis(12);  // a tick at HZ=100, and some
+
+  // REQUIRES: millicores > 0
+  CpuMeter(std::unique_ptr<CpuCounter> counter, int millicores, Time now);
+
+  std::optional<Reading> poll(Time now, bool resting) override;
+  Time last_active() const override { return last_active_; }
+  Nanos lag() const override { return kLag; }
+  void add_process(const ProcessIdentity& p) override { counter_->add_process(p); }
+  void remove_process(const ProcessIdentity& p) override { counter_->remove_process(p); }
+  void set_millicores(int millicores) override { millicores_ = millicores; }
+
+ private:
+  std::unique_ptr<CpuCounter> counter_;
+  int millicores_;
+  Nanos last_{0};
+  Time last_active_;
+  Time last_poll_{};
+};
+
+}  // namespace sluice::node

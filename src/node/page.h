@@ -1,0 +1,52 @@
+// The daemon's side of one pair of pages (docs/design/permits.md): made, mapped, sealed, handed
+// over. Once sealed nobody maps the permit page writable again, this daemon included: a restart
+// makes new ones. Movable; one thread owns a pair.
+#pragma once
+
+#include <utility>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "wire/permit_page.h"
+
+namespace sluice::node {
+
+// What a client is sent: the permit page read-only, the usage page read-write.
+struct PageFds {
+  Fd permit;
+  Fd usage;
+};
+
+// What a client says about itself, read once.
+struct UsageView {
+  bool waiting;  // threads are blocked
+  bool want;     // has work
+  uint32_t ack_seq;
+};
+
+class Pages {
+ public:
+  static Result<std::pair<Pages, PageFds>> make(uint32_t generation);
+  Pages(Pages&& other) noexcept
+      : permit_(std::exchange(other.permit_, nullptr)),
+        usage_(std::exchange(other.usage_, nullptr)) {}
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(permit_, other.permit_);
+    std::swap(usage_, other.usage_);
+    return *this;
+  }
+  ~Pages();
+
+  sluice_permit_page& permit() { return *permit_; }
+  uint32_t seq() const { return __atomic_load_n(&permit_->seq, __ATOMIC_RELAXED); }
+  UsageView usage() const;
+  void wake() { sluice_permit_wake(permit_, usage_); }
+
+ private:
+  Pages(sluice_permit_page* permit, sluice_usage_page* usage) : permit_(permit), usage_(usage) {}
+
+  sluice_permit_page* permit_;
+  sluice_usage_page* usage_;
+};
+
+}  // namespace sluice::node
