@@ -40,6 +40,9 @@ class Model {
 
   // How many threads run() uses from now on. Called by the thread that runs.
   virtual void set_threads(int threads) = 0;
+
+  // In a forked child, before anything else: random numbers must not be its siblings'.
+  virtual void after_fork() {}
 };
 
 // kInvalid: truncated, not a model, or of a platform that this build does not have.

@@ -1,8 +1,8 @@
 #include "runtime/engine_torch.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
-#include <malloc.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/script.h>
 
@@ -115,6 +115,7 @@ class TorchModel : public Model {
   }
 
   void set_threads(int threads) override { at::set_num_threads(threads); }
+  void after_fork() override { at::detail::getDefaultCPUGenerator().seed(); }
 
  private:
   static at::Tensor borrow(const Tensor& t) {
@@ -182,10 +183,7 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile& file) {
       return Error{ErrorKind::kInvalid, spec.path + ": the model takes " + std::to_string(takes) +
                                             " inputs, its metadata says " +
                                             std::to_string(spec.inputs.size())};
-    std::unique_ptr<Model> model = optimised(std::move(module), spec);
-    // What optimising left behind would be copied into every instance that reuses it.
-    malloc_trim(0);
-    return model;
+    return optimised(std::move(module), spec);
   } catch (const std::exception& e) {
     return within(spec.path + ": no TorchScript model, or cut short",
                   torch_error(e, ErrorKind::kInvalid));

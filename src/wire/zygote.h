@@ -144,10 +144,15 @@ inline Result<ZygoteKind> kind_of(const Packet& packet) {
   return head.kind;
 }
 
-// The packet as M; every text field is made to end. REQUIRES: kind_of(packet) is M's.
+// The packet as M, if it is one; every text field is made to end.
 template <ZygoteMessage M>
 Result<M> message_of(const Packet& packet, size_t descriptors = 0) {
   M m;
+  SLUICE_ASSIGN(kind, kind_of(packet));
+  if (kind != m.head.kind)
+    return Error{ErrorKind::kInvalid, "a message of kind " +
+                                          std::to_string(static_cast<uint32_t>(kind)) +
+                                          " where it has no place"};
   if (packet.bytes.size() < sizeof m || packet.fds.size() < descriptors)
     return Error{ErrorKind::kInvalid, "a message cut short"};
   std::memcpy(&m, packet.bytes.data(), sizeof m);

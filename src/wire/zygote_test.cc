@@ -52,6 +52,7 @@ TEST(Zygote, MissingDescriptorsAndShortMessagesAreInvalid) {
   ASSERT_TRUE(send_message(s.ours.get(), Drain{}).ok());
   packet = receive_packet(s.theirs.get());
   EXPECT_EQ(message_of<Go>(*packet).error().kind, ErrorKind::kInvalid);
+  EXPECT_TRUE(message_of<Drain>(*packet).ok());
   packet->bytes.resize(3);
   EXPECT_FALSE(kind_of(*packet).ok());
 }

@@ -1,0 +1,32 @@
+// A loop that forks on request: what zygote and template have in common. It lives in a process of
+// one thread, answers the messages of one socket, and reaps what it forked.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "wire/packet.h"
+#include "wire/zygote.h"
+
+namespace sluice::runtime {
+
+class Children {
+ public:
+  // Handles packets until the other side closes `control`.
+  void serve(int control, const std::function<void(wire::Packet)>& handle);
+
+  // Forks; the child runs `body` with no descriptor open but `keep` and the standard three, and
+  // ends with what it returns. Tells `control` Started with the pidfd, or Failed.
+  void start(int control, std::vector<int> keep, const std::function<int()>& body);
+
+ private:
+  void reap();
+
+  std::vector<Fd> pidfds_;
+};
+
+}  // namespace sluice::runtime

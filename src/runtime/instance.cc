@@ -1,0 +1,107 @@
+#include "runtime/instance.h"
+
+#include <grp.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/serving.h"
+
+namespace sluice::runtime {
+namespace {
+
+namespace asio = boost::asio;
+
+Error system_error(const char* what) {
+  return {ErrorKind::kInternal, std::string(what) + ": " + std::strerror(errno)};
+}
+
+// For good: no way back to who the daemon is, no gain by exec. Another uid than the parent's also
+// makes the process undumpable, so that its neighbours cannot trace it.
+Result<void> become(uint32_t uid, uint32_t gid) {
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return system_error("no_new_privs");
+  if (uid == 0) return {};
+  if (::setgroups(0, nullptr) != 0) return system_error("setgroups");
+  if (::setresgid(gid, gid, gid) != 0) return system_error("setresgid");
+  if (::setresuid(uid, uid, uid) != 0) return system_error("setresuid");
+  return {};
+}
+
+// What the daemon says while the instance serves. Its silence, for good, changes nothing.
+class ControlWatch {
+ public:
+  ControlWatch(Serving& serving, Fd control)
+      : serving_(serving), control_(serving.io(), control.release()) {
+    wait();
+  }
+
+ private:
+  void wait() {
+    control_.async_wait(asio::posix::stream_descriptor::wait_read, [this](auto fault) {
+      if (!fault && handle()) wait();
+    });
+  }
+
+  // False: there is nobody to listen to any more.
+  bool handle() {
+    const auto packet = wire::receive_packet(control_.native_handle());
+    if (!packet.ok()) return packet.error().kind == ErrorKind::kInvalid;
+    const auto kind = wire::kind_of(*packet);
+    if (!kind.ok()) return true;
+    if (*kind == wire::ZygoteKind::kDrain) serving_.drain();
+    if (*kind == wire::ZygoteKind::kResize)
+      if (const auto resize = wire::message_of<wire::Resize>(*packet); resize.ok())
+        serving_.set_threads(static_cast<int>(std::max(1u, resize->threads)));
+    return true;
+  }
+
+  Serving& serving_;
+  asio::posix::stream_descriptor control_;
+};
+
+Result<void> serve(const wire::StartInstance& start, InstanceFds& fds, const ModelFile& file,
+                   Model& model) {
+  SLUICE_TRY(become(start.uid, start.gid));
+  model.after_fork();
+  SLUICE_ASSIGN(packet, wire::receive_packet(fds.control.get()));
+  SLUICE_ASSIGN(go, wire::message_of<wire::Go>(packet));
+  const SteadyClock clock;
+  const Time begin = clock.now();
+  Gate gate(go.permit_socket);
+  if (!packet.fds.empty()) SLUICE_TRY(gate.adopt(packet.fds));
+
+  ServedModel served{.name = start.model_name,
+                     .version = std::to_string(start.model_version),
+                     .file = file,
+                     .batching = {static_cast<int>(std::max(1u, start.max_batch)),
+                                  Nanos(static_cast<int64_t>(start.max_delay_ns))}};
+  Serving serving(model, gate, std::move(served), std::move(fds.listening),
+                  static_cast<int>(std::max(1u, go.threads)));
+  wire::Ready ready;
+  ready.load_ns = static_cast<uint64_t>((clock.now() - begin).count());
+  (void)wire::send_message(fds.control.get(), ready);
+  const ControlWatch watch(serving, std::move(fds.control));
+  serving.run();
+  return {};
+}
+
+}  // namespace
+
+int run_instance(const wire::StartInstance& start, InstanceFds fds, const ModelFile& file,
+                 Model& model) {
+  ::prctl(PR_SET_NAME, "sluice-instance");
+  ::dup2(fds.log.get(), STDOUT_FILENO);
+  ::dup2(fds.log.get(), STDERR_FILENO);
+  fds.log.reset();
+  const auto outcome = serve(start, fds, file, model);
+  if (outcome.ok()) return 0;
+  std::fprintf(stderr, "instance %s: %s\n", start.id, outcome.error().message.c_str());
+  if (fds.control.valid())
+    (void)wire::send_message(fds.control.get(), wire::failed(outcome.error()));
+  return 1;
+}
+
+}  // namespace sluice::runtime

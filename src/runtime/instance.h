@@ -1,0 +1,19 @@
+// An instance: a fork of a warm template that serves its model once the daemon has said Go, which
+// it does when the instance is in its cgroup and its pages are there.
+#pragma once
+
+#include "base/fd.h"
+#include "runtime/engine.h"
+#include "wire/zygote.h"
+
+namespace sluice::runtime {
+
+struct InstanceFds {
+  Fd listening, control, log;
+};
+
+// Runs in the forked child; returns its exit code: 0 when it was drained.
+int run_instance(const wire::StartInstance& start, InstanceFds fds, const ModelFile& file,
+                 Model& model);
+
+}  // namespace sluice::runtime

@@ -1,0 +1,76 @@
+#include "runtime/zygote.h"
+
+#include <malloc.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "runtime/children.h"
+#include "runtime/engine.h"
+#include "runtime/instance.h"
+
+namespace sluice::runtime {
+namespace {
+
+struct WarmModel {
+  ModelFile file;
+  std::unique_ptr<Model> model;
+};
+
+Result<WarmModel> load_warm(const wire::StartTemplate& start) {
+  SLUICE_ASSIGN(file, read_model_file(start.model_path));
+  SLUICE_ASSIGN(model, load_model(file));
+  Gate gate;
+  SLUICE_TRY(warm_up(*model, file.spec, static_cast<int>(std::max(1u, start.warm_batch)), gate));
+  // Free memory that an instance reuses would be copied first: leave it none.
+  malloc_trim(0);
+  return WarmModel{std::move(file), std::move(model)};
+}
+
+int run_template(const wire::StartTemplate& start, Fd control) {
+  ::prctl(PR_SET_NAME, "sluice-template");
+  const SteadyClock clock;
+  const Time begin = clock.now();
+  auto warm = load_warm(start);
+  if (!warm.ok()) {
+    (void)wire::send_message(control.get(), wire::failed(warm.error()));
+    return 1;
+  }
+  wire::Ready ready;
+  ready.load_ns = static_cast<uint64_t>((clock.now() - begin).count());
+  (void)wire::send_message(control.get(), ready);
+
+  Children children;
+  children.serve(control.get(), [&](wire::Packet packet) {
+    const auto message = wire::message_of<wire::StartInstance>(packet, 3);
+    if (!message.ok()) {
+      (void)wire::send_message(control.get(), wire::failed(message.error()));
+      return;
+    }
+    InstanceFds fds{std::move(packet.fds[0]), std::move(packet.fds[1]), std::move(packet.fds[2])};
+    const std::vector<int> keep{fds.listening.get(), fds.control.get(), fds.log.get()};
+    children.start(control.get(), keep, [&] {
+      return run_instance(*message, std::move(fds), warm->file, *warm->model);
+    });
+  });
+  return 0;
+}
+
+}  // namespace
+
+int run_zygote(Fd control) {
+  ::prctl(PR_SET_NAME, "sluice-zygote");
+  Children children;
+  children.serve(control.get(), [&](wire::Packet packet) {
+    const auto message = wire::message_of<wire::StartTemplate>(packet, 1);
+    if (!message.ok()) {
+      (void)wire::send_message(control.get(), wire::failed(message.error()));
+      return;
+    }
+    Fd own = std::move(packet.fds[0]);
+    const int keep = own.get();
+    children.start(control.get(), {keep}, [&] { return run_template(*message, std::move(own)); });
+  });
+  return 0;
+}
+
+}  // namespace sluice::runtime
