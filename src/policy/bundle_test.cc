@@ -6,6 +6,7 @@
 
 #include "policy/cluster_fixture.h"
 #include "policy/forecast.h"
+#include "policy/share.h"
 
 namespace sluice::policy {
 namespace {
@@ -16,12 +17,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-TEST(Bundles, AreFoundByNameAndNameAForecaster) {
+TEST(Bundles, AreFoundByNameAndNameWhatThereIs) {
   std::vector<std::string_view> names;
   for (const Bundle& b : bundles()) {
     names.push_back(b.name);
     EXPECT_EQ(find_bundle(b.name), &b);
     EXPECT_NE(find_forecaster(b.forecast), nullptr) << b.name;
+    EXPECT_TRUE(make_arbiter(b.arbiter, {}).ok()) << b.name;
   }
   EXPECT_THAT(names, ElementsAre("has-gpu", "fixed", "exclusive"));
   EXPECT_EQ(find_bundle("magic"), nullptr);

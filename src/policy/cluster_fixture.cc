@@ -58,16 +58,20 @@ Instance& ClusterFixture::instance(const std::string& id, const std::string& fun
   return *now.instances.insert(at, added);
 }
 
-const std::vector<Action>& ClusterFixture::tick(Nanos after) {
+void ClusterFixture::become_ready(Nanos after) {
   now.now += after;
   std::erase_if(now.instances,
                 [](const Instance& i) { return i.state == InstanceState::kDraining; });
   for (Instance& i : now.instances) {
     if (i.state == InstanceState::kStarting) i.state = InstanceState::kReady;
   }
+}
+
+const std::vector<Action>& ClusterFixture::tick(Nanos after) {
+  become_ready(after);
   last_ = decide();
   for (const Action& action : last_) {  // one by one: also on the way nothing may overlap
-    carry_out(now, std::span(&action, 1), next_id_);
+    carry_out(now, std::span(&action, 1), "i", started_);
     expect_sound();
   }
   return last_;

@@ -49,7 +49,10 @@ class ClusterFixture {
   Instance& instance(const std::string& id, const std::string& function, const std::string& device,
                      Slice slice, Position position = {}, int batch = 1);
 
-  // Decides and carries it out; starting instances are ready, draining ones gone one tick later.
+  // Time passes: starting instances are ready, draining ones gone.
+  void become_ready(Nanos after);
+
+  // Time passes, then a decision is made and carried out.
   const std::vector<Action>& tick(Nanos after = Seconds(2));
   std::vector<Action> decide() const { return policy::decide(now, bundle, config, predictor); }
 
@@ -65,7 +68,7 @@ class ClusterFixture {
 
  private:
   std::vector<Action> last_;
-  int next_id_ = 1;
+  int started_ = 0;
 };
 
 inline FunctionName fn(const std::string& name) {

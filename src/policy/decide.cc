@@ -1,7 +1,10 @@
 #include "policy/decide.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "base/check.h"
 
@@ -22,6 +25,12 @@ Instance* find_instance(Snapshot& snapshot, const InstanceId& id) {
   return nullptr;
 }
 
+InstanceId numbered(std::string_view prefix, int number) {
+  std::string digits = std::to_string(number);
+  digits.insert(0, digits.size() < 6 ? 6 - digits.size() : 0, '0');
+  return std::string(prefix) + digits;
+}
+
 void gave_back(Snapshot& snapshot, const FunctionName& function) {
   for (FunctionView& f : snapshot.functions) {
     if (f.spec.name == function) f.last_scale_down = snapshot.now;
@@ -30,33 +39,30 @@ void gave_back(Snapshot& snapshot, const FunctionName& function) {
 
 }  // namespace
 
-void carry_out(Snapshot& snapshot, std::span<const Action> actions, int& next_id) {
-  for (const Action& action : actions) {
-    std::visit(Visitor{[&](const StartInstance& s) {
-                         const std::string number = std::to_string(next_id++);
-                         const std::string id =
-                             s.function.name + "-" + std::to_string(s.revision) + "-" +
-                             std::string(number.size() < 6 ? 6 - number.size() : 0, '0') + number;
-                         snapshot.instances.push_back({id, s.function, s.revision,
-                                                       InstanceState::kStarting, s.device, s.slice,
-                                                       s.position, s.batch, snapshot.now});
-                       },
-                       [&](const StopInstance& s) {
-                         Instance* i = find_instance(snapshot, s.instance);
-                         if (i == nullptr) return;
-                         i->state = InstanceState::kDraining;
-                         gave_back(snapshot, i->function);
-                       },
-                       [&](const ResizeInstance& r) {
-                         Instance* i = find_instance(snapshot, r.instance);
-                         if (i == nullptr) return;
-                         if (area(r.slice) < area(i->slice)) gave_back(snapshot, i->function);
-                         i->slice = r.slice;
-                         i->position = r.position;
-                       },
-                       [](const Unmet&) {}},
-               action.what);
-  }
+void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_view prefix,
+               int& started) {
+  const Visitor carry_out_one{
+      [&](const StartInstance& s) {
+        snapshot.instances.push_back({numbered(prefix, ++started), s.function, s.revision,
+                                      InstanceState::kStarting, s.device, s.slice, s.position,
+                                      s.batch, snapshot.now});
+      },
+      [&](const StopInstance& s) {
+        Instance* i = find_instance(snapshot, s.instance);
+        if (i == nullptr) return;
+        i->state = InstanceState::kDraining;
+        gave_back(snapshot, i->function);
+      },
+      [&](const ResizeInstance& r) {
+        Instance* i = find_instance(snapshot, r.instance);
+        if (i == nullptr) return;
+        if (area(r.slice) < area(i->slice)) gave_back(snapshot, i->function);
+        i->slice = r.slice;
+        i->position = r.position;
+      },
+      [](const Unmet&) {},
+  };
+  for (const Action& action : actions) std::visit(carry_out_one, action.what);
   std::sort(snapshot.instances.begin(), snapshot.instances.end(),
             [](const Instance& a, const Instance& b) { return a.id < b.id; });
 }
@@ -67,7 +73,7 @@ std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_b
   SLUICE_CHECK(platform != nullptr, platform_bundle);
   Snapshot as_decided = snapshot;
   std::vector<Action> all;
-  int next_id = 0;
+  int started = 0;
   for (const Bundle& bundle : bundles()) {
     std::vector<FunctionName> mine;
     for (const FunctionView& f : snapshot.functions) {
@@ -76,7 +82,7 @@ std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_b
     }
     if (mine.empty()) continue;
     std::vector<Action> actions = bundle.scale(as_decided, mine, config, predictor);
-    carry_out(as_decided, actions, next_id);
+    carry_out(as_decided, actions, "planned ", started);  // no real id holds a space
     std::move(actions.begin(), actions.end(), std::back_inserter(all));
   }
   return all;

@@ -16,8 +16,10 @@ namespace sluice::policy {
 std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_bundle,
                            const ScaleConfig& config, const Predictor& predictor);
 
-// What the cluster is asked to become: started instances appear as starting, under ids that
-// `next_id` names; stopped ones drain; last_scale_down is set where something was given back.
-void carry_out(Snapshot& snapshot, std::span<const Action> actions, int& next_id);
+// What the cluster is asked to become: started instances appear as starting, under the ids
+// `prefix`000001, …, counted by `started`; stopped ones drain; last_scale_down is set where
+// something was given back.
+void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_view prefix,
+               int& started);
 
 }  // namespace sluice::policy

@@ -1,5 +1,6 @@
 #include "policy/explain.h"
 
+#include <cmath>
 #include <cstdio>
 
 namespace sluice::policy {
@@ -13,8 +14,12 @@ std::string format(const char* pattern, double value) {
 
 }  // namespace
 
+std::string percent(double fraction) {
+  const double value = fraction * 100;
+  return format(std::abs(value - std::round(value)) < 0.05 ? "%.0f %%" : "%.1f %%", value);
+}
 std::string percent(Share share) {
-  return format(share.permille % 10 == 0 ? "%.0f %%" : "%.1f %%", share.permille / 10.0);
+  return percent(share.fraction());
 }
 std::string per_second(double rate) {
   return format("%.1f/s", rate);

@@ -8,6 +8,7 @@
 
 namespace sluice::policy {
 
+std::string percent(double fraction);
 std::string percent(Share share);               // "20 %", "12.5 %"
 std::string per_second(double rate);            // "42.0/s"
 std::string milliseconds(Nanos time);           // "17.5 ms"

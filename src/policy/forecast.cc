@@ -27,7 +27,7 @@ Forecast kalman_paper(const Forecast& before, double rate, Nanos) {
 }
 
 Forecast kalman(const Forecast& before, double rate, Nanos window) {
-  constexpr double kWander = 0.3;     // of the rate itself, in a second
+  constexpr double kWander = 0.3;       // of the rate itself, in a second
   constexpr double kLeastWander = 0.5;  // requests per second, so that a rate of zero can be left
   const double w = seconds(window);
   if (!before.seen) return first(rate, rate / w);

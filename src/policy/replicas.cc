@@ -61,7 +61,9 @@ void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& repl
   for (int n = count; n < replicas.at_least; ++n) {
     auto c = exact_slice(plan.devices(), slice.sm, slice.quota.request, slice.memory);
     if (!c) {
-      plan.unmet(demand, demand.rate(), why_unmet(plan, replicas, replicas.at_least - n));
+      const int missing = replicas.at_least - n;
+      plan.unmet(demand, demand.rate() * missing / replicas.at_least,
+                 why_unmet(plan, replicas, missing));
       break;
     }
     plan.start(demand, *c->device, c->opening, slice.quota, slice.memory,

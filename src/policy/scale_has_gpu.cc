@@ -35,7 +35,7 @@ class HybridScaler {
 
   void raise_quotas();
   void start_instances();
-  std::optional<Candidate> first_as_stated();
+  std::optional<Candidate> first_as_stated(double need);
   void start(const Candidate& c, double gap);
   Reason why_unmet(double gap);
 
@@ -78,8 +78,7 @@ void HybridScaler::scale_down() {
   });
   const auto enough = [&](double left) { return rate <= config_.alpha * left; };
   const std::string because = "The forecast of " + per_second(rate) + " is below " +
-                              percent(Share{static_cast<int>(config_.beta * 1000)}) +
-                              " of the capacity of " + per_second(before);
+                              percent(config_.beta) + " of the capacity of " + per_second(before);
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
   for (const size_t i : narrowest_first) {
@@ -141,10 +140,10 @@ void HybridScaler::raise_quotas() {
     plan_.resize(
         i, quota,
         {"vertical-up",
-         "The forecast of " + per_second(demand_.rate()) + " exceeds " +
-             percent(Share{static_cast<int>(config_.alpha * 1000)}) + " of the capacity of " +
-             per_second(before) + ": quota " + percent(instance.slice.quota.request) + " → " +
-             percent(quota) + " on " + instance.device + " makes it " + per_second(reached) + ".",
+         "The forecast of " + per_second(demand_.rate()) + " exceeds " + percent(config_.alpha) +
+             " of the capacity of " + per_second(before) + ": quota " +
+             percent(instance.slice.quota.request) + " → " + percent(quota) + " on " +
+             instance.device + " makes it " + per_second(reached) + ".",
          {{"forecast", demand_.rate()}, {"capacity", before}, {"capacity_after", reached}}});
   }
 }
@@ -160,7 +159,7 @@ void HybridScaler::start_instances() {
     const double need = std::max(gap, config_.min_rate);
     std::optional<Candidate> chosen;
     if (count < most_replicas(demand_)) {
-      if (count == 0) chosen = first_as_stated();
+      if (count == 0) chosen = first_as_stated(need);
       if (!chosen) chosen = covering_slice(plan_.devices(), capability_, config_, need);
       if (!chosen) chosen = most_capable_slice(plan_.devices(), capability_, config_);
     }
@@ -169,18 +168,23 @@ void HybridScaler::start_instances() {
   }
 }
 
-// The first instance has the slice that the function's file states, if it states one. So has every
-// instance of a function that was never measured; the file silent, a whole device.
-std::optional<Candidate> HybridScaler::first_as_stated() {
+// The first instance has the slice that the function's file states, if it states one, with more
+// quota if the load needs it. So has every instance of a function that was never measured; the file
+// silent, a whole device.
+std::optional<Candidate> HybridScaler::first_as_stated(double need) {
   const std::optional<Slice>& stated = demand_.spec->slice;
   if (!stated && capability_.known()) return std::nullopt;
   const Share sm = stated ? stated->sm : kWhole;
   const Share quota = stated ? stated->quota.request : kWhole;
   std::optional<Candidate> c = exact_slice(plan_.devices(), sm, quota, capability_.memory());
   if (!c) return c;
-  c->batch = capability_.best_batch(c->opening.sm, kWhole)
-                 .value_or(std::max(1, demand_.spec->batching.max_size));
-  c->capability = capability_.of({c->batch, c->opening.sm, quota});
+  const int most = std::max(1, demand_.spec->batching.max_size);
+  c->batch = capability_.best_batch(c->opening.sm, kWhole).value_or(most);
+  const auto of = [&](Share q) { return capability_.of({c->batch, c->opening.sm, q}); };
+  while (capability_.known() && of(c->quota) < need && c->quota < c->opening.quota) {
+    c->quota = std::min(quota_above(c->quota, config_), c->opening.quota);
+  }
+  c->capability = of(c->quota);
   return c;
 }
 

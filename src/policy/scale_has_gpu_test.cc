@@ -261,5 +261,54 @@ TEST(HasGpu, AnOlderRevisionKeepsItsTrafficUntilItIsNotListed) {
   EXPECT_THAT(c.rules("a"), ElementsAre("retired"));
 }
 
+TEST(HasGpu, ACanaryIsSizedForItsPartOfTheTraffic) {
+  ClusterFixture c(4);
+  c.function("a", Millis(100), Millis(10)).canary_traffic_percent = 25;
+  c.view("a").older = {{1, c.view("a").spec, 75}};
+  c.view("a").revision = 2;
+  c.rate("a", 90);
+  c.tick();
+  double newest = 0, older = 0;
+  for (const Instance* i : c.instances("a")) {
+    const Configuration at{i->batch, i->slice.sm, quota_of(i)};
+    (i->revision == 2 ? newest : older) += c.predictor.throughput(i->function, i->revision, at);
+  }
+  EXPECT_GE(newest, 25);
+  EXPECT_LT(newest, 50);
+  EXPECT_GE(older, 75);
+}
+
+TEST(HasGpu, TheFirstInstanceHasTheStatedSliceAndGrowsFromThere) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10)).slice = slice(500, 200);
+  c.tick();
+  EXPECT_EQ(c.instances("a").at(0)->slice, slice(500, 200));
+  c.rate("a", 40);
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-up"));
+  EXPECT_EQ(c.instances("a").at(0)->slice, slice(500, 600));
+}
+
+TEST(HasGpu, AGapNoSingleSliceCoversIsFilledWithSeveral) {
+  ClusterFixture c(4);
+  c.function("a", Millis(100), Millis(10));
+  c.rate("a", 225);
+  c.tick();
+  EXPECT_EQ(c.rules("a"), std::vector<std::string>(c.instances("a").size(), "new-device"));
+  EXPECT_GE(c.capacity("a"), 250);
+}
+
+TEST(HasGpu, WhatOneGivesBackAnotherTakesInTheSameTick) {
+  ClusterFixture c(1, kWhole);
+  c.function("a", Millis(100), Millis(10));
+  c.function("b", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 800));
+  c.instance("b1", "b", "d0", slice(1000, 200), {{0}, {800}});
+  c.rate("b", 70);
+  c.tick();
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{100});
+  EXPECT_EQ(quota_of(c.instances("b").at(0)), Share{800});
+}
+
 }  // namespace
 }  // namespace sluice::policy

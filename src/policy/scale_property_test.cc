@@ -2,11 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <memory>
 #include <set>
 
 #include "base/random.h"
 #include "policy/cluster_fixture.h"
 #include "policy/place_lanes.h"
+#include "policy/share.h"
 
 namespace sluice::policy {
 namespace {
@@ -91,6 +95,49 @@ TEST_P(Property, EveryStepIsSound) {
     c.change_rates();
     c.tick(Seconds(3));
     if (testing::Test::HasFailure()) return;
+  }
+}
+
+// The arbiters of a cluster's devices, as node daemons would be told of instances.
+class Arbiters {
+ public:
+  Arbiters(std::string_view kind, const Snapshot& snapshot) : now_(snapshot.now) {
+    for (const Device& d : snapshot.devices) devices_[d.id] = *make_arbiter(kind, {});
+    for (const Instance& i : snapshot.instances) EXPECT_TRUE(admit(i).ok());
+  }
+  Result<void> admit(const Instance& i) {
+    const ClientId id =
+        ids_.try_emplace(i.id, static_cast<ClientId>(ids_.size() + 1)).first->second;
+    return devices_.at(i.device)->admit({id, i.slice.sm, i.slice.quota, i.position}, now_);
+  }
+
+ private:
+  Time now_;
+  std::map<DeviceId, std::unique_ptr<Arbiter>> devices_;
+  std::map<InstanceId, ClientId> ids_;
+};
+
+// What placement hands out, arbiters admit: in the order of the actions, one by one.
+TEST_P(Property, ArbitersAdmitEveryStep) {
+  SCOPED_TRACE(GetParam());
+  for (const std::string_view kind : {"planned", "window"}) {
+    RandomCluster c(GetParam());
+    for (int i = 0; i < 10; ++i) {
+      c.change_rates();
+      c.become_ready(Seconds(3));
+      Arbiters arbiters(kind, c.now);
+      int started = 1000 * i;
+      for (const Action& a : c.decide()) {
+        const std::vector<Instance> before = c.now.instances;
+        carry_out(c.now, std::span(&a, 1), "i", started);
+        for (const Instance& instance : c.now.instances) {
+          if (std::find(before.begin(), before.end(), instance) != before.end()) continue;
+          const Result<void> admitted = arbiters.admit(instance);
+          EXPECT_TRUE(admitted.ok()) << kind << ": " << admitted.error().message;
+        }
+      }
+      if (testing::Test::HasFailure()) return;
+    }
   }
 }
 
