@@ -115,7 +115,10 @@ class TorchModel : public Model {
   }
 
   void set_threads(int threads) override { at::set_num_threads(threads); }
-  void after_fork() override { at::detail::getDefaultCPUGenerator().seed(); }
+  void after_fork() override {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.seed();
+  }
 
  private:
   static at::Tensor borrow(const Tensor& t) {
