@@ -28,7 +28,7 @@ constexpr struct {
 }  // namespace
 
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config) {
-  if (config.window < 2 * Millis(1) || config.drain_bound < config.window) {
+  if (config.window < Millis(2) || config.drain_bound < config.window) {
     return Error{ErrorKind::kInvalid, "arbiter: window " + std::to_string(millis(config.window)) +
                                           " ms must be at least 2 ms, drain_bound " +
                                           std::to_string(millis(config.drain_bound)) +

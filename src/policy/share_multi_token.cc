@@ -15,7 +15,7 @@ Nanos missing(const Account& a, Time now) {
 
 Result<void> MultiTokenArbiter::admit(const ShareClient& client, Time now) {
   SLUICE_TRY(check_shares(client));
-  constexpr int64_t kDevice = 1000 * 1000;
+  constexpr int64_t kDevice = 1'000'000;
   int64_t area = int64_t{client.sm.permille} * client.quota.request.permille;
   for (const Account& a : accounts_.all()) {
     if (a.client.id == client.id) continue;

@@ -24,6 +24,12 @@ bool overlap(Share a_begin, Share a_length, Share b_begin, Share b_length) {
          b_length > kNone;
 }
 
+// What it was robbed of beyond one window's request: so much may disturb the plan, and no more; the
+// rest is caught up with in what the plan leaves.
+Nanos beyond_plan(const Account& a, Time now) {
+  return std::min(a.robbed, a.owed_left(now) - a.request) - a.request;
+}
+
 bool share_columns(const ShareClient& a, const ShareClient& b) {
   return overlap(a.position.sm_begin, a.sm, b.position.sm_begin, b.sm);
 }
@@ -67,7 +73,7 @@ PlannedArbiter::Claim PlannedArbiter::claim(const Account& a, Time now) const {
   if (!a.eligible(now)) return kParked;
   if (a.owed_left(now) < Nanos(0) && somebody_robbed_) return kDebtor;
   if (a.owed_left(now) < kLeastGrant) return kBorrower;
-  if (a.robbed > a.request) return kRobbed;
+  if (beyond_plan(a, now) >= kLeastGrant) return kRobbed;
   return in_phase(a, now) ? kInPhase : kOwed;
 }
 
@@ -80,8 +86,11 @@ void PlannedArbiter::rank(Time now) {
   });
   for (Account& a : accounts_.all()) {
     if (!a.eligible(now) && !a.granted()) continue;
-    Candidate c{.claim = claim(a, now), .turn_over = true, .order = 0, .account = &a};
-    c.turn_over = !a.granted() || now - a.held_since >= turn;
+    Candidate c{.claim = claim(a, now),
+                .turn_over = !a.granted() || now - a.held_since >= turn,
+                .order = 0,
+                .id = a.client.id,
+                .account = &a};
     if (c.claim == kRobbed || c.claim == kOwed) c.order = -a.owed_left(now).count();
     if (c.claim == kBorrower) {
       c.order = (a.limit - a.room_left(now)).count() / a.client.quota.limit.permille;
@@ -142,7 +151,10 @@ void PlannedArbiter::grant_chosen(Time now, Permits& permits) {
     a.others_wait = contended(a);
     if (c.claim == kParked) continue;
     Nanos budget = accounts_.free_budget(a);
-    if (c.claim <= kOwed && a.others_wait) budget = std::min(budget, a.owed_left(now));
+    if (c.claim <= kOwed && a.others_wait) {
+      const Nanos claimed = c.claim == kRobbed ? beyond_plan(a, now) : a.owed_left(now);
+      budget = std::min(budget, claimed);
+    }
     const Nanos left = a.budget_left(now);
     const bool as_wished = a.granted() && a.held_sm == a.client.sm &&
                            a.valid_until >= accounts_.window_end() &&

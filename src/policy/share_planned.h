@@ -5,9 +5,12 @@
 //
 // The plan is the placement itself: while a client's rectangle covers the present phase of the
 // window, it may have its room from whoever borrows it. The rectangles that cover one moment do not
-// overlap, so they always fit together. A client robbed of more than a window's request (operators
-// longer than a window) goes before the plan, in its own columns of the device, until it has caught
-// up. Not thread-safe.
+// overlap, so they always fit together. What a client is robbed of beyond a window's request
+// (operators longer than a window) goes before the plan, in its own columns of the device.
+//
+// Where it ends: a rectangle as wide as several narrower ones waits for the last of them. With
+// operators longer than a window on one of these, the others stand idle meanwhile, and requests
+// that fill such a device exactly are missed. In lanes nothing is lost. Not thread-safe.
 #pragma once
 
 #include <tuple>
@@ -39,12 +42,13 @@ class PlannedArbiter : public Arbiter {
     Claim claim;
     bool turn_over;  // after those of the same claim whose turn is not
     int64_t order;   // smaller first
+    ClientId id;     // equal claims: a total order
     Account* account;
     bool chosen = false;
 
     bool operator<(const Candidate& other) const {
-      return std::tie(claim, turn_over, order, account->client.id) <
-             std::tie(other.claim, other.turn_over, other.order, other.account->client.id);
+      return std::tie(claim, turn_over, order, id) <
+             std::tie(other.claim, other.turn_over, other.order, other.id);
     }
   };
 
