@@ -1,0 +1,40 @@
+// What a function held, used and cost (DESIGN §1, *Cost*): sm × request for as long as it is held,
+// plus what was used above it, at the device's price; per instance and step, so that shares are
+// multiplied before they are added. Pure.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "control/cluster.h"
+
+namespace sluice::control {
+
+struct Account {
+  double slice_seconds = 0;  // ∫ sm × request dt, in seconds of a whole device
+  double used_seconds = 0;   // ∫ sm × used dt
+  double cost = 0;           // in the unit of the prices
+  uint64_t resizes = 0, starts = 0, stops = 0;
+
+  double per_thousand(uint64_t requests) const {
+    return requests == 0 ? 0 : cost * 1000 / static_cast<double>(requests);
+  }
+};
+nlohmann::json to_json(const Account& a);
+Account account_from(const nlohmann::json& j);
+
+class Accounting {
+ public:
+  // Charges every living instance for the time since the last step.
+  void step(const std::vector<ObservedInstance>& instances, const std::vector<Device>& devices,
+            Nanos elapsed);
+  Account& of(const FunctionName& f) { return accounts_[f]; }
+  const std::map<FunctionName, Account>& all() const { return accounts_; }
+  void forget(const FunctionName& f) { accounts_.erase(f); }
+
+ private:
+  std::map<FunctionName, Account> accounts_;
+  std::map<InstanceId, Nanos> used_;  // at the last step
+};
+
+}  // namespace sluice::control

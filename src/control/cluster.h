@@ -1,0 +1,76 @@
+// The Cluster port: the one seam between the control loop and the world. The local adapter drives
+// this machine's node daemon and gateway; Kubernetes and the simulator are others.
+//
+// One thread, the loop's. Calls may block for milliseconds. A call that fails changed nothing that
+// the next observe() would not show.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/histogram.h"
+#include "base/result.h"
+#include "model/device.h"
+#include "model/instance.h"
+
+namespace sluice::control {
+
+// An instance as its node sees it.
+struct ObservedInstance {
+  Instance instance;
+  bool foreign = false;  // a user's own process under a slice: not ours to scale
+  std::string socket;
+  int64_t pid = 0;
+  uint64_t start_time = 0;  // of the process, in the kernel's ticks
+  int64_t ready_after_ms = 0;
+  Nanos used{0};  // busy time so far, at its own sm
+  Bytes peak_memory = 0;
+  std::string error;  // why it is gone
+};
+
+// A function's traffic, counted since the gateway started.
+struct ObservedTraffic {
+  FunctionName function;
+  uint64_t requests = 0, ok = 0, invalid = 0, shed = 0, failed = 0, timed_out = 0, gone = 0,
+           late = 0;
+  uint64_t cold_starts = 0, retried = 0, inferences = 0;
+  int queued = 0, in_flight = 0;
+  double concurrency_seconds = 0;
+  uint64_t gaps = 0;
+  double gap_sum = 0, gap_squares = 0;
+  Histogram latency;
+};
+
+struct Observation {
+  bool node_there = false;  // false: devices and instances are unknown now, not empty
+  std::string boot_id;
+  std::vector<Device> devices;              // by id
+  std::vector<ObservedInstance> instances;  // by id
+  bool gateway_there = false;
+  UnixMillis gateway_started = 0;
+  int64_t routes_version = -1;
+  std::vector<ObservedTraffic> traffic;
+};
+
+// What an instance is started with, beyond what the decision said.
+struct StartOrder {
+  Instance instance;
+  ModelSpec model;
+  Batching batching;
+};
+
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+  virtual Observation observe() = 0;
+  virtual Result<void> start(const StartOrder& order) = 0;
+  virtual Result<void> resize(const InstanceId& id, const Slice& slice,
+                              const Position& position) = 0;
+  virtual Result<void> stop(const InstanceId& id,
+                            Nanos drain) = 0;  // also forgets one that is gone
+  virtual Result<void> set_drained(const DeviceId& device, bool drained) = 0;
+  virtual Result<void> set_routes(const nlohmann::json& table) = 0;
+};
+
+}  // namespace sluice::control

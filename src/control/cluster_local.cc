@@ -1,0 +1,156 @@
+#include "control/cluster_local.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "wire/json.h"
+
+namespace sluice::control {
+namespace {
+
+using nlohmann::json;
+using wire::Fields;
+using wire::http::verb;
+
+constexpr int64_t kMost = INT64_MAX;
+
+Result<ObservedInstance> instance_from(const json& j) {
+  SLUICE_ASSIGN(instance, wire::instance_from(j));
+  Fields f(j, "instance");
+  ObservedInstance o{.instance = instance};
+  o.foreign = f.boolean("foreign", false);
+  o.socket = f.text("socket");
+  o.pid = f.integer("pid", 0, 0, kMost);
+  o.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
+  o.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);
+  o.used = Nanos(f.integer("used_ns", 0, 0, kMost));
+  o.peak_memory = f.integer("peak_memory", 0, 0, kMost);
+  o.error = f.text("error");
+  return f.finish(o);
+}
+
+Histogram histogram_from(const json* j) {
+  Histogram h;
+  if (j == nullptr || !j->is_object()) return h;
+  Fields f(*j, "histogram");
+  h.restore_sum(Nanos(f.integer("sum_ns", 0, 0, kMost)));
+  for (const json& bucket : f.list("buckets"))
+    if (bucket.is_array() && bucket.size() == 2 && bucket[0].is_number_integer() &&
+        bucket[1].is_number_unsigned())
+      h.restore(bucket[0].get<int>(), bucket[1].get<uint64_t>());
+  return h;
+}
+
+Result<ObservedTraffic> traffic_from(const json& j) {
+  Fields f(j, "traffic");
+  const auto count = [&](const char* key) {
+    return static_cast<uint64_t>(f.integer(key, 0, 0, kMost));
+  };
+  ObservedTraffic t{.function = function_name(f.text("name"))};
+  t.requests = count("requests");
+  t.ok = count("ok");
+  t.invalid = count("invalid");
+  t.shed = count("shed");
+  t.failed = count("failed");
+  t.timed_out = count("timed_out");
+  t.gone = count("gone");
+  t.late = count("late");
+  t.cold_starts = count("cold_starts");
+  t.retried = count("retried");
+  t.inferences = count("inferences");
+  t.queued = static_cast<int>(f.integer("queued", 0, 0, 1'000'000'000));
+  t.in_flight = static_cast<int>(f.integer("in_flight", 0, 0, 1'000'000'000));
+  t.concurrency_seconds = f.number("concurrency_ns", 0, 0, 1e300) / 1e9;
+  t.latency = histogram_from(f.child("latency_us"));
+  if (const json* gaps = f.child("gaps")) {
+    Fields g(*gaps, "gaps");
+    t.gaps = static_cast<uint64_t>(g.integer("n", 0, 0, kMost));
+    t.gap_sum = g.number("sum", 0, 0, 1e300);
+    t.gap_squares = g.number("sum2", 0, 0, 1e300);
+  }
+  return f.finish(t);
+}
+
+Result<void> done(const Result<json>& answer) {
+  if (!answer.ok()) return answer.error();
+  return {};
+}
+
+}  // namespace
+
+LocalCluster::LocalCluster(const std::string& node_socket, const std::string& gateway_socket)
+    : node_({.path = node_socket}, Seconds(5)), gateway_({.path = gateway_socket}, Seconds(5)) {}
+
+Observation LocalCluster::observe() {
+  Observation o;
+  if (const auto state = node_.json(verb::get, "/v1/state"); state.ok()) {
+    Fields f(*state, "state");
+    o.node_there = true;
+    o.boot_id = f.text("boot_id");
+    for (const json& item : f.list("devices")) {
+      const auto device = wire::device_from(item);
+      if (device.ok())
+        o.devices.push_back(*device);
+      else
+        log::warn("node: {}", device.error().message);
+    }
+    for (const json& item : f.list("instances")) {
+      const auto instance = instance_from(item);
+      if (instance.ok())
+        o.instances.push_back(*instance);
+      else
+        log::warn("node: {}", instance.error().message);
+    }
+    std::ranges::sort(o.devices, {}, &Device::id);
+    std::ranges::sort(o.instances, {}, [](const ObservedInstance& i) { return i.instance.id; });
+  }
+  if (const auto stats = gateway_.json(verb::get, "/v1/stats"); stats.ok()) {
+    Fields f(*stats, "stats");
+    o.gateway_there = true;
+    o.gateway_started = f.integer("started", 0, 0, kMost);
+    o.routes_version = f.integer("version", 0, 0, kMost);
+    for (const json& item : f.list("functions")) {
+      const auto traffic = traffic_from(item);
+      if (traffic.ok())
+        o.traffic.push_back(*traffic);
+      else
+        log::warn("gateway: {}", traffic.error().message);
+    }
+  }
+  return o;
+}
+
+Result<void> LocalCluster::start(const StartOrder& order) {
+  const Instance& i = order.instance;
+  return done(node_.json(verb::post, "/v1/instances",
+                         {{"id", i.id},
+                          {"function", to_string(i.function)},
+                          {"revision", i.revision},
+                          {"device", i.device},
+                          {"slice", wire::to_json(i.slice)},
+                          {"position", wire::to_json(i.position)},
+                          {"batch", i.batch},
+                          {"model", wire::to_json(order.model)},
+                          {"batching", wire::to_json(order.batching)}}));
+}
+
+Result<void> LocalCluster::resize(const InstanceId& id, const Slice& slice,
+                                  const Position& position) {
+  return done(node_.json(verb::patch, "/v1/instances/" + id,
+                         {{"slice", wire::to_json(slice)}, {"position", wire::to_json(position)}}));
+}
+
+Result<void> LocalCluster::stop(const InstanceId& id, Nanos drain) {
+  return done(
+      node_.json(verb::delete_, "/v1/instances/" + id, {{"drain_ms", drain.count() / 1'000'000}}));
+}
+
+Result<void> LocalCluster::set_drained(const DeviceId& device, bool drained) {
+  return done(node_.json(verb::post, "/v1/devices/" + device + (drained ? "/drain" : "/undrain")));
+}
+
+Result<void> LocalCluster::set_routes(const json& table) {
+  return done(gateway_.json(verb::put, "/v1/routes", table));
+}
+
+}  // namespace sluice::control

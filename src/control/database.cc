@@ -1,0 +1,65 @@
+#include "control/database.h"
+
+namespace sluice::control {
+
+std::string Row::text(int column) const {
+  const unsigned char* text = sqlite3_column_text(statement_, column);
+  return text == nullptr ? "" : reinterpret_cast<const char*>(text);
+}
+
+Result<Database> Database::open(const std::string& path) {
+  sqlite3* db = nullptr;
+  const int code =
+      sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  Database database(path, db);
+  if (code != SQLITE_OK) return database.fault("open");
+  sqlite3_busy_timeout(db, 2000);
+  SLUICE_TRY(database.run("PRAGMA journal_mode=WAL"));
+  SLUICE_TRY(database.run("PRAGMA synchronous=FULL"));
+  return database;
+}
+
+Database::~Database() {
+  sqlite3_close(db_);
+}
+
+Error Database::fault(std::string_view doing) const {
+  return {ErrorKind::kInternal, path_ + ": " + std::string(doing) + ": " +
+                                    (db_ != nullptr ? sqlite3_errmsg(db_) : "out of memory")};
+}
+
+Result<void> Database::each(std::string_view sql, const std::vector<SqlValue>& values,
+                            const std::function<void(const Row&)>& row) {
+  sqlite3_stmt* statement = nullptr;
+  if (sqlite3_prepare_v2(db_, sql.data(), static_cast<int>(sql.size()), &statement, nullptr) !=
+      SQLITE_OK)
+    return fault(sql);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int at = static_cast<int>(i) + 1;
+    if (const auto* n = std::get_if<int64_t>(&values[i])) sqlite3_bind_int64(statement, at, *n);
+    if (const auto* x = std::get_if<double>(&values[i])) sqlite3_bind_double(statement, at, *x);
+    if (const auto* t = std::get_if<std::string>(&values[i]))
+      sqlite3_bind_text(statement, at, t->data(), static_cast<int>(t->size()), SQLITE_TRANSIENT);
+  }
+  int code;
+  while ((code = sqlite3_step(statement)) == SQLITE_ROW)
+    if (row) row(Row(statement));
+  Result<void> outcome;
+  if (code != SQLITE_DONE) outcome = fault(sql);
+  sqlite3_finalize(statement);
+  return outcome;
+}
+
+Result<void> Database::run(std::string_view sql, const std::vector<SqlValue>& values) {
+  return each(sql, values, {});
+}
+
+Result<void> Database::transaction(const std::function<Result<void>()>& work) {
+  SLUICE_TRY(run("BEGIN IMMEDIATE"));
+  Result<void> outcome = work();
+  if (outcome.ok()) outcome = run("COMMIT");
+  if (!outcome.ok()) (void)run("ROLLBACK");
+  return outcome;
+}
+
+}  // namespace sluice::control

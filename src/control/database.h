@@ -1,0 +1,53 @@
+// A thin owner of an SQLite connection: statements with bound values, errors as values. One thread.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice::control {
+
+using SqlValue = std::variant<int64_t, double, std::string>;
+
+// A row, while a query runs; columns from 0.
+class Row {
+ public:
+  explicit Row(sqlite3_stmt* statement) : statement_(statement) {}
+  int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
+  double number(int column) const { return sqlite3_column_double(statement_, column); }
+  std::string text(int column) const;
+
+ private:
+  sqlite3_stmt* statement_;
+};
+
+class Database {
+ public:
+  // Write-ahead log, synced at every commit. kInternal: what SQLite says, with the path.
+  static Result<Database> open(const std::string& path);
+  Database(Database&& other) noexcept
+      : path_(std::move(other.path_)), db_(std::exchange(other.db_, nullptr)) {}
+  Database& operator=(Database&&) = delete;
+  ~Database();
+
+  Result<void> run(std::string_view sql, const std::vector<SqlValue>& values = {});
+  Result<void> each(std::string_view sql, const std::vector<SqlValue>& values,
+                    const std::function<void(const Row&)>& row);
+  // All of `work`, or nothing of it.
+  Result<void> transaction(const std::function<Result<void>()>& work);
+
+ private:
+  Database(std::string path, sqlite3* db) : path_(std::move(path)), db_(db) {}
+  Error fault(std::string_view doing) const;
+
+  std::string path_;
+  sqlite3* db_;
+};
+
+}  // namespace sluice::control

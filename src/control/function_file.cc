@@ -1,0 +1,234 @@
+#include "control/function_file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "control/quantity.h"
+#include "control/yaml_fields.h"
+
+namespace sluice::control {
+namespace {
+
+constexpr int kMany = 1'000'000;
+
+bool is_label(const std::string& s) {
+  if (s.empty() || s.size() > 63 || s.front() == '-' || s.back() == '-') return false;
+  return std::ranges::all_of(
+      s, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+}
+
+void read_label(Fields& f, const std::string& key, std::string& out) {
+  f.text(key, out);
+  if (!out.empty() && !is_label(out))
+    f.complain(key, "\"" + out.substr(0, 60) +
+                        "\" is no name: a-z, 0-9 and -, at most 63, not - at an end");
+}
+
+// A sub-mapping, read by `read` if it is there.
+template <class Read>
+void section(Fields& f, const std::string& key, Source& source, Problems& problems, Read read) {
+  const YAML::Node node = f.take(key);
+  if (!node.IsDefined()) return;
+  Fields inner(node, f.path_of(key), source, problems);
+  read(inner);
+}
+
+std::string absolute(std::string path, const FileContext& context) {
+  if (path.starts_with("file://")) path.erase(0, 7);
+  if (path.starts_with("~/")) return context.home + path.substr(1);
+  if (path.empty() || path.front() == '/' || context.folder.empty()) return path;
+  return (std::filesystem::path(context.folder) / path).lexically_normal();
+}
+
+void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& source,
+               Problems& problems) {
+  f.need("model", "the model's path: model: {path: …}");
+  section(f, "model", source, problems, [&](Fields& m) {
+    section(m, "modelFormat", source, problems, [&](Fields& format) {
+      format.text("name", s.model.format);
+      if (s.model.format != "torchscript")
+        format.complain("name", "\"" + s.model.format + "\" is not served: torchscript is");
+    });
+    m.text("storageUri", s.model.path);
+    m.text("path", s.model.path);
+    s.model.path = absolute(s.model.path, context);
+    if (s.model.path.empty()) m.complain("path", "is missing: the model's file");
+  });
+  section(f, "slo", source, problems, [&](Fields& slo) {
+    slo.need("latency", "a duration such as 80ms");
+    slo.duration("latency", s.slo.latency, Nanos(0), Micros(100), std::chrono::hours(1));
+    slo.number("percentile", s.slo.percentile, 1, 100);
+  });
+  f.integer("priority", s.priority, -1000, 1000);
+  f.integer("minReplicas", s.min_replicas, 0, 10'000);
+  f.integer("maxReplicas", s.max_replicas, 0, 10'000);
+  if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
+    f.complain("maxReplicas", std::to_string(s.max_replicas) + " is below minReplicas " +
+                                  std::to_string(s.min_replicas));
+  f.integer("containerConcurrency", s.container_concurrency, 0, 1000);
+  f.integer("maxQueue", s.max_queue, 0, kMany);
+  f.duration("timeout", s.timeout, Seconds(1), Millis(1), std::chrono::hours(24));
+  section(f, "batcher", source, problems, [&](Fields& b) {
+    b.integer("maxBatchSize", s.batching.max_size, 1, 256);
+    b.duration("maxLatency", s.batching.max_delay, Millis(1), Nanos(0), Seconds(10));
+  });
+  f.bytes("memory", s.memory);
+  f.text("policy", s.policy);
+  section(f, "slice", source, problems, [&](Fields& slice) {
+    Slice held{.sm = kWhole, .quota = {kWhole, kWhole}};
+    slice.share("sm", held.sm);
+    slice.bytes("memory", held.memory);
+    section(slice, "quota", source, problems, [&](Fields& q) {
+      q.share("request", held.quota.request);
+      held.quota.limit = held.quota.request;
+      q.share("limit", held.quota.limit);
+      if (held.quota.limit < held.quota.request) q.complain("limit", "is below the request");
+    });
+    s.slice = held;
+  });
+  f.integer("canaryTrafficPercent", s.canary_traffic_percent, 0, 100);
+  f.text("token", s.token);
+}
+
+void read_document(const YAML::Node& node, const FileContext& context,
+                   std::vector<FunctionSpec>& out, Problems& problems) {
+  Source source{.file = context.file, .line = node.Mark().line + 1};
+  if (!node.IsMap()) {
+    problems.push_back(source.file + ":" + std::to_string(source.line) +
+                       " wants a mapping with apiVersion, kind, metadata and spec");
+    return;
+  }
+  FunctionSpec spec;
+  {
+    Fields f(node, "", source, problems);
+    std::string version, kind;
+    f.text("apiVersion", version);
+    if (version != "sluice.dev/v1alpha1")
+      f.complain("apiVersion", "\"" + version + "\" is not known: sluice.dev/v1alpha1 is");
+    f.text("kind", kind);
+    if (kind == "TrainingFunction")
+      f.complain("kind", "TrainingFunction is not served yet: InferenceFunction is");
+    else if (kind != "InferenceFunction")
+      f.complain("kind", "\"" + kind + "\" is not known: InferenceFunction is");
+    f.need("metadata", "metadata: {name: …}");
+    f.need("spec", "the function's specification");
+    section(f, "metadata", source, problems, [&](Fields& m) {
+      m.need("name", "a name such as resnet50");
+      read_label(m, "name", spec.name.name);
+      read_label(m, "namespace", spec.name.space);
+      m.take("labels");
+      m.take("annotations");
+    });
+    section(f, "spec", source, problems,
+            [&](Fields& s) { read_spec(s, spec, context, source, problems); });
+  }
+  out.push_back(std::move(spec));
+}
+
+// Every field as text, by the name it has in a file.
+std::map<std::string, std::string> flat(const FunctionSpec& s) {
+  std::map<std::string, std::string> out{
+      {"model.path", s.model.path},
+      {"model.modelFormat.name", s.model.format},
+      {"slo.latency", s.slo.latency == Nanos(0) ? "none" : format_duration(s.slo.latency)},
+      {"slo.percentile", std::to_string(s.slo.percentile)},
+      {"priority", std::to_string(s.priority)},
+      {"minReplicas", std::to_string(s.min_replicas)},
+      {"maxReplicas", std::to_string(s.max_replicas)},
+      {"containerConcurrency", std::to_string(s.container_concurrency)},
+      {"maxQueue", std::to_string(s.max_queue)},
+      {"timeout", format_duration(s.timeout)},
+      {"batcher.maxBatchSize", std::to_string(s.batching.max_size)},
+      {"batcher.maxLatency", std::to_string(s.batching.max_delay.count() / 1000) + "us"},
+      {"memory", format_bytes(s.memory)},
+      {"policy", s.policy.empty() ? "the platform's" : s.policy},
+      {"slice", s.slice ? format_share(s.slice->sm) + " × " + format_share(s.slice->quota.request) +
+                              "…" + format_share(s.slice->quota.limit)
+                        : "none"},
+      {"canaryTrafficPercent", std::to_string(s.canary_traffic_percent)},
+      {"token", s.token.empty() ? "none" : "set"}};
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<FunctionSpec>> parse_functions(std::string_view text,
+                                                  const FileContext& context) {
+  std::vector<FunctionSpec> out;
+  Problems problems;
+  try {
+    for (const YAML::Node& node : YAML::LoadAll(std::string(text)))
+      if (!node.IsNull()) read_document(node, context, out, problems);
+  } catch (const YAML::Exception& e) {
+    problems.push_back(context.file + ":" + std::to_string(e.mark.line + 1) + " " + e.msg);
+  }
+  if (problems.empty() && out.empty())
+    problems.push_back(context.file + ": there is no function in it");
+  std::vector<std::string> names;
+  for (const FunctionSpec& s : out) names.push_back(to_string(s.name));
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names);
+      problems.empty() && twice != names.end())
+    problems.push_back(context.file + ": " + *twice + " stands there twice");
+  if (problems.empty()) return out;
+  std::string all;
+  for (const std::string& p : problems) all += (all.empty() ? "" : "\n") + p;
+  return Error{ErrorKind::kInvalid, all};
+}
+
+std::string to_yaml(const FunctionSpec& s) {
+  YAML::Emitter y;
+  y << YAML::BeginMap << YAML::Key << "apiVersion" << YAML::Value << "sluice.dev/v1alpha1";
+  y << YAML::Key << "kind" << YAML::Value << "InferenceFunction";
+  y << YAML::Key << "metadata" << YAML::Value << YAML::BeginMap;
+  y << YAML::Key << "name" << YAML::Value << s.name.name << YAML::Key << "namespace" << YAML::Value
+    << s.name.space;
+  y << YAML::EndMap << YAML::Key << "spec" << YAML::Value << YAML::BeginMap;
+  y << YAML::Key << "model" << YAML::Value << YAML::BeginMap << YAML::Key << "path" << YAML::Value
+    << s.model.path << YAML::EndMap;
+  if (s.slo.latency > Nanos(0))
+    y << YAML::Key << "slo" << YAML::Value << YAML::BeginMap << YAML::Key << "latency"
+      << YAML::Value << format_duration(s.slo.latency) << YAML::Key << "percentile" << YAML::Value
+      << s.slo.percentile << YAML::EndMap;
+  y << YAML::Key << "priority" << YAML::Value << s.priority << YAML::Key << "minReplicas"
+    << YAML::Value << s.min_replicas << YAML::Key << "maxReplicas" << YAML::Value << s.max_replicas
+    << YAML::Key << "containerConcurrency" << YAML::Value << s.container_concurrency << YAML::Key
+    << "maxQueue" << YAML::Value << s.max_queue << YAML::Key << "timeout" << YAML::Value
+    << format_duration(s.timeout);
+  y << YAML::Key << "batcher" << YAML::Value << YAML::BeginMap << YAML::Key << "maxBatchSize"
+    << YAML::Value << s.batching.max_size;
+  if (s.batching.max_delay > Nanos(0))
+    y << YAML::Key << "maxLatency" << YAML::Value << format_duration(s.batching.max_delay);
+  y << YAML::EndMap;
+  if (s.memory > 0) y << YAML::Key << "memory" << YAML::Value << format_bytes(s.memory);
+  if (!s.policy.empty()) y << YAML::Key << "policy" << YAML::Value << s.policy;
+  if (s.slice) {
+    y << YAML::Key << "slice" << YAML::Value << YAML::BeginMap << YAML::Key << "sm" << YAML::Value
+      << format_share(s.slice->sm);
+    y << YAML::Key << "quota" << YAML::Value << YAML::BeginMap << YAML::Key << "request"
+      << YAML::Value << format_share(s.slice->quota.request) << YAML::Key << "limit" << YAML::Value
+      << format_share(s.slice->quota.limit) << YAML::EndMap;
+    if (s.slice->memory > 0)
+      y << YAML::Key << "memory" << YAML::Value << format_bytes(s.slice->memory);
+    y << YAML::EndMap;
+  }
+  y << YAML::Key << "canaryTrafficPercent" << YAML::Value << s.canary_traffic_percent;
+  if (!s.token.empty()) y << YAML::Key << "token" << YAML::Value << YAML::DoubleQuoted << s.token;
+  y << YAML::EndMap << YAML::EndMap;
+  return std::string(y.c_str()) + "\n";
+}
+
+std::vector<std::string> difference(const FunctionSpec& before, const FunctionSpec& after) {
+  std::vector<std::string> out;
+  const auto was = flat(before), is = flat(after);
+  for (const auto& [field, value] : is)
+    if (was.at(field) != value) out.push_back(field + ": " + was.at(field) + " -> " + value);
+  if (before.token != after.token && before.token.empty() == after.token.empty())
+    out.push_back("token: changed");
+  return out;
+}
+
+}  // namespace sluice::control

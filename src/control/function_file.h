@@ -1,0 +1,32 @@
+// Function files: what users write. YAML (or JSON) in the manner of Kubernetes, KServe's field
+// names where they exist; docs/function-file.md describes every field. A file may hold several
+// documents; it is taken whole or not at all, and every problem is named at once: file, line,
+// field, value, and what is allowed.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/function.h"
+
+namespace sluice::control {
+
+// `file` names the text in messages; "~" in a model's path is `home`. A path that is relative is
+// taken from `folder`. kInvalid: one line per problem.
+struct FileContext {
+  std::string file = "-";
+  std::string folder;
+  std::string home;
+};
+Result<std::vector<FunctionSpec>> parse_functions(std::string_view text,
+                                                  const FileContext& context);
+
+// The specification as a file that parses to the same.
+std::string to_yaml(const FunctionSpec& spec);
+
+// What differs, one line a field: "slo.latency: 80ms -> 60ms". Empty: nothing.
+std::vector<std::string> difference(const FunctionSpec& before, const FunctionSpec& after);
+
+}  // namespace sluice::control

@@ -1,0 +1,21 @@
+// The control process: the loop on a timer, and the API, on one thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "control/control.h"
+
+namespace sluice::control {
+
+struct ControlOptions {
+  std::string data;    // the data directory
+  int listen_fd = -1;  // an inherited TCP socket for the API; −1: the unix socket alone
+  ControlSettings settings;
+  std::string home;  // what "~" means in function files
+};
+
+// Until SIGTERM or SIGINT.
+Result<void> run_control(const ControlOptions& options);
+
+}  // namespace sluice::control

@@ -1,0 +1,111 @@
+#include "control/traffic.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::control {
+namespace {
+
+constexpr Nanos kKept = Seconds(60);
+
+}  // namespace
+
+void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
+  if (restarted || now.requests < before_.requests) before_ = {};
+  const ObservedTraffic& b = before_;
+  Step s{.elapsed = elapsed};
+  s.requests = now.requests - b.requests;
+  const uint64_t ok = now.ok - b.ok;
+  const uint64_t bad =
+      (now.shed - b.shed) + (now.failed - b.failed) + (now.timed_out - b.timed_out);
+  s.violations = (now.late - b.late) + bad;
+  s.ended = ok + bad;
+  const uint64_t inferences = now.inferences - b.inferences;
+  // Arrivals in inferences: requests are known when they come, their inferences when they end.
+  const double each =
+      now.ok == 0 ? 1.0 : static_cast<double>(now.inferences) / static_cast<double>(now.ok);
+  s.inferences =
+      static_cast<uint64_t>(std::llround(static_cast<double>(s.requests) * std::max(each, 1.0)));
+  s.concurrency_seconds = now.concurrency_seconds - b.concurrency_seconds;
+  s.gaps = now.gaps - b.gaps;
+  s.gap_sum = now.gap_sum - b.gap_sum;
+  s.gap_squares = now.gap_squares - b.gap_squares;
+  s.latency = now.latency.since(b.latency);
+  totals_.requests += s.requests;
+  totals_.ok += ok;
+  totals_.shed += now.shed - b.shed;
+  totals_.failed += (now.failed - b.failed) + (now.timed_out - b.timed_out);
+  totals_.late += now.late - b.late;
+  totals_.cold_starts += now.cold_starts - b.cold_starts;
+  totals_.retried += now.retried - b.retried;
+  totals_.inferences += inferences;
+  totals_.latency += s.latency;
+  queued_ = now.queued;
+  in_flight_ = now.in_flight;
+  before_ = now;
+  steps_.push_back(std::move(s));
+  Nanos held{0};
+  for (const Step& kept : steps_) held += kept.elapsed;
+  while (steps_.size() > 1 && held - steps_.front().elapsed >= kKept) {
+    held -= steps_.front().elapsed;
+    steps_.pop_front();
+  }
+}
+
+// The mean over the newest steps that make up the window, or over what there is.
+template <class Member>
+double Traffic::per_second(Member member, Nanos window) const {
+  double sum = 0;
+  Nanos span{0};
+  for (auto s = steps_.rbegin(); s != steps_.rend() && span < window; ++s) {
+    sum += static_cast<double>((*s).*member);
+    span += s->elapsed;
+  }
+  return span > Nanos(0) ? sum / seconds(span) : 0.0;
+}
+
+double Traffic::rate(Nanos window) const {
+  return per_second(&Step::inferences, window);
+}
+double Traffic::request_rate(Nanos window) const {
+  return per_second(&Step::requests, window);
+}
+double Traffic::concurrency(Nanos window) const {
+  return per_second(&Step::concurrency_seconds, window);
+}
+
+double Traffic::concurrency_peak() const {
+  double peak = 0;
+  for (const Step& s : steps_)
+    if (s.elapsed > Nanos(0)) peak = std::max(peak, s.concurrency_seconds / seconds(s.elapsed));
+  return peak;
+}
+
+double Traffic::arrival_cv() const {
+  double n = 0, sum = 0, squares = 0;
+  for (const Step& s : steps_) {
+    n += static_cast<double>(s.gaps);
+    sum += s.gap_sum;
+    squares += s.gap_squares;
+  }
+  if (n < 10 || sum <= 0) return 1;
+  const double mean = sum / n;
+  return std::sqrt(std::max(0.0, squares / n - mean * mean)) / mean;
+}
+
+double Traffic::violations(Nanos window) const {
+  const double ended = per_second(&Step::ended, window);
+  return ended > 0 ? per_second(&Step::violations, window) / ended : 0;
+}
+
+Nanos Traffic::latency(double quantile, Nanos window) const {
+  Histogram h;
+  Nanos span{0};
+  for (auto s = steps_.rbegin(); s != steps_.rend() && span < window; ++s) {
+    h += s->latency;
+    span += s->elapsed;
+  }
+  return h.quantile(quantile);
+}
+
+}  // namespace sluice::control

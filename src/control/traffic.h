@@ -1,0 +1,55 @@
+// Traffic: a function's cumulative counters turned into what decisions look at: rates over a
+// window, violations of late, the concurrency. Pure; stepped once a second with what the gateway
+// counts. A gateway that restarted counts from zero again: the step is then its count.
+#pragma once
+
+#include <deque>
+
+#include "control/cluster.h"
+#include "model/function.h"
+
+namespace sluice::control {
+
+struct TrafficTotals {  // since the function was made, over all gateways
+  uint64_t requests = 0, ok = 0, shed = 0, failed = 0, late = 0, cold_starts = 0, inferences = 0,
+           retried = 0;
+  Histogram latency;
+};
+
+class Traffic {
+ public:
+  // `elapsed` since the last step; `restarted`: the gateway is another one than last time.
+  void step(const ObservedTraffic& now, Nanos elapsed, bool restarted);
+
+  double rate(Nanos window) const;  // inferences per second
+  double request_rate(Nanos window) const;
+  double concurrency(Nanos window) const;  // mean of waiting + in flight
+  double concurrency_peak() const;         // the largest over a second, of the last minute
+  double arrival_cv() const;               // of the gaps of the last minute; 1 when too few
+  // Late, shed, failed, timed out ÷ requests that ended, of the last `window`; 0 without any.
+  double violations(Nanos window) const;
+  Nanos latency(double quantile, Nanos window) const;
+  int queued() const { return queued_; }
+  int in_flight() const { return in_flight_; }
+  uint64_t last_requests() const { return steps_.empty() ? 0 : steps_.back().requests; }
+  uint64_t last_violations() const { return steps_.empty() ? 0 : steps_.back().violations; }
+  const TrafficTotals& totals() const { return totals_; }
+  void restore(const TrafficTotals& totals) { totals_ = totals; }
+
+ private:
+  struct Step {
+    Nanos elapsed{0};
+    uint64_t requests = 0, inferences = 0, ended = 0, violations = 0, gaps = 0;
+    double concurrency_seconds = 0, gap_sum = 0, gap_squares = 0;
+    Histogram latency;
+  };
+  template <class Member>
+  double per_second(Member member, Nanos window) const;
+
+  std::deque<Step> steps_;  // of the last minute
+  ObservedTraffic before_;
+  TrafficTotals totals_;
+  int queued_ = 0, in_flight_ = 0;
+};
+
+}  // namespace sluice::control

@@ -1,0 +1,103 @@
+#include "control/validate.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "control/quantity.h"
+#include "policy/bundle.h"
+#include "wire/json.h"
+
+namespace sluice::control {
+namespace {
+
+Error invalid(const std::string& field, const std::string& why) {
+  return {ErrorKind::kInvalid, field + ": " + why};
+}
+
+// A TorchScript file is a zip archive: it begins with a local header, and its directory stands at
+// the end, so that a truncated one shows.
+Result<void> check_archive(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return invalid("model.path", path + ": no such file, or not readable");
+  char begin[4] = {};
+  in.read(begin, 4);
+  if (std::string_view(begin, 4) != std::string_view("PK\3\4", 4))
+    return invalid("model.path", path + ": is no TorchScript model (it is no zip archive)");
+  in.seekg(0, std::ios::end);
+  const auto size = static_cast<int64_t>(in.tellg());
+  const int64_t tail =
+      std::min<int64_t>(size, 66'000);  // the directory's end and its longest comment
+  std::string end(static_cast<size_t>(tail), '\0');
+  in.seekg(size - tail);
+  in.read(end.data(), tail);
+  if (end.find("PK\5\6") == end.npos)
+    return invalid("model.path", path + ": is truncated (" + std::to_string(size) +
+                                     " bytes, its directory is missing)");
+  return {};
+}
+
+Result<std::vector<TensorSpec>> tensors(const nlohmann::json& sidecar, const char* key,
+                                        const std::string& file) {
+  std::vector<TensorSpec> out;
+  if (!sidecar.is_object() || !sidecar.contains(key) || !sidecar[key].is_array() ||
+      sidecar[key].empty())
+    return invalid("model.path", file + ": wants " + key + ": a list of {name, datatype, shape}");
+  for (const auto& item : sidecar[key]) {
+    auto t = wire::tensor_spec_from(item);
+    if (!t.ok()) return within("model.path: " + file, t.error());
+    out.push_back(std::move(*t));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<void> check_model(FunctionSpec& spec) {
+  std::error_code fault;
+  if (std::filesystem::is_directory(spec.model.path, fault))
+    return invalid("model.path",
+                   spec.model.path + ": is a directory, a TorchScript file is wanted");
+  SLUICE_TRY(check_archive(spec.model.path));
+  const std::string sidecar = std::filesystem::path(spec.model.path).replace_extension(".json");
+  std::ifstream in(sidecar);
+  if (!in)
+    return invalid(
+        "model.path",
+        sidecar + ": missing: the model's inputs and outputs stand there (docs/function-file.md)");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto parsed = wire::parse_json(text);
+  if (!parsed.ok()) return within("model.path: " + sidecar, parsed.error());
+  SLUICE_ASSIGN(inputs, tensors(*parsed, "inputs", sidecar));
+  SLUICE_ASSIGN(outputs, tensors(*parsed, "outputs", sidecar));
+  spec.model.inputs = inputs;
+  spec.model.outputs = outputs;
+  return {};
+}
+
+Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
+                            std::optional<Nanos> fastest) {
+  if (!spec.policy.empty() && policy::find_bundle(spec.policy) == nullptr) {
+    std::string known;
+    for (const policy::Bundle& b : policy::bundles())
+      known += (known.empty() ? "" : ", ") + std::string(b.name);
+    return invalid("policy", "'" + spec.policy + "' is not known: " + known + " are");
+  }
+  if (spec.policy == "fixed" && !spec.slice)
+    return invalid("slice", "is missing: policy fixed holds the slice that the file states");
+  if (!devices.empty()) {
+    const Bytes largest = std::ranges::max(devices, {}, &Device::memory).memory;
+    const Bytes wanted = std::max(spec.memory, spec.slice ? spec.slice->memory : 0);
+    if (wanted > largest)
+      return invalid("memory", format_bytes(wanted) + " is more than any device has (at most " +
+                                   format_bytes(largest) + ")");
+  }
+  if (fastest && spec.slo.latency > Nanos(0) && spec.slo.latency < *fastest)
+    return invalid("slo.latency", format_duration(spec.slo.latency) +
+                                      " is below the fastest this machine can answer (" +
+                                      std::to_string(fastest->count() / 1'000) +
+                                      "us on a whole device)");
+  return {};
+}
+
+}  // namespace sluice::control

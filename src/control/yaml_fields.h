@@ -1,0 +1,70 @@
+// Reads a YAML mapping field by field, and complains about everything that is wrong with it rather
+// than about the first thing: unknown keys (with the nearest known one), duplicates, wrong types,
+// values out of range. JSON is YAML, so this reads both. Used by one parse, on one thread.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "model/slice.h"
+
+namespace sluice::control {
+
+// Where the fields of one document stand, so that checks made later can still name the line.
+struct Source {
+  std::string file;
+  int line = 1;                      // where the document begins
+  std::map<std::string, int> lines;  // by field: "spec.slo.latency"
+
+  // "functions.yaml:12 spec.slo.latency"; an absent field names its nearest parent's line.
+  std::string at(const std::string& field) const;
+};
+
+using Problems = std::vector<std::string>;
+
+class Fields {
+ public:
+  // `path` names the mapping: "", "spec", "spec.slo". The references outlive this object.
+  Fields(const YAML::Node& node, std::string path, Source& source, Problems& problems);
+  // Complains about keys that nobody asked for.
+  ~Fields();
+  Fields(const Fields&) = delete;
+  Fields& operator=(const Fields&) = delete;
+
+  bool has(std::string_view key) const;
+  YAML::Node take(const std::string& key);  // an undefined node when absent
+  std::string path_of(const std::string& key) const;
+
+  // Each leaves `out` alone when the field is absent or wrong; complains when it is wrong.
+  void text(const std::string& key, std::string& out);
+  void integer(const std::string& key, int& out, int low, int high);
+  void number(const std::string& key, double& out, double low, double high);
+  void duration(const std::string& key, Nanos& out, Nanos bare, Nanos low, Nanos high);
+  void share(const std::string& key, Share& out);
+  void bytes(const std::string& key, Bytes& out);
+
+  void need(const std::string& key, std::string_view allowed);  // complains when absent
+  void complain(const std::string& key, std::string_view what);
+
+ private:
+  void scalar(const std::string& key, std::string_view allowed,
+              const std::function<Result<void>(const std::string&, bool quoted)>& read);
+
+  std::string path_;
+  Source& source_;
+  Problems& problems_;
+  std::map<std::string, YAML::Node> left_;  // keys nobody has asked for yet
+  std::vector<std::string> known_;          // keys somebody asked for
+};
+
+// ", did you mean \"minReplicas\"?", or nothing when none is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
+
+}  // namespace sluice::control
