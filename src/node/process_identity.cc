@@ -18,10 +18,11 @@ struct Stat {
   char state = '?';
   pid_t parent = 0;
   uint64_t start_time = 0;
+  int exit_status = 0;
 };
 
 // /proc/PID/stat: the name in parentheses may hold anything, so fields are counted from the last
-// ')': 3 is the state, 4 the parent, 22 the start time.
+// ')': 3 is the state, 4 the parent, 22 the start time, 52 a corpse's exit status.
 std::optional<Stat> read_stat(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -34,18 +35,22 @@ std::optional<Stat> read_stat(pid_t pid) {
   rest >> s.state >> s.parent;
   for (int field = 5; field < 22; ++field) rest >> skipped;
   rest >> s.start_time;
+  for (int field = 23; field < 52; ++field) rest >> skipped;
+  rest >> s.exit_status;
   if (!rest) return std::nullopt;
   return s;
 }
 
-// PIDFD_GET_INFO (Linux 6.13; the exit status since 6.15), not in Debian 12's headers.
+// PIDFD_GET_INFO (Linux 6.13; the exit status, once it is reaped, since 6.15), not in Debian 12's
+// headers.
 struct PidfdInfo {
   uint64_t mask = 0;
   uint64_t cgroup = 0;
-  uint32_t ids[11] = {};
+  uint32_t pid = 0;
+  uint32_t other_ids[10] = {};
   int32_t exit_status = 0;
 };
-constexpr uint64_t kInfoExit = 1 << 3;
+constexpr uint64_t kInfoPid = 1 << 0, kInfoExit = 1 << 3;
 constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 static_assert(sizeof(PidfdInfo) == 64);
 
@@ -102,9 +107,15 @@ std::string how_it_ended(int pidfd) {
   siginfo_t info{};
   if (waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0)
     return info.si_code == CLD_EXITED ? in_words(info.si_status << 8) : in_words(info.si_status);
-  PidfdInfo known{.mask = kInfoExit};
-  if (ioctl(pidfd, kGetInfo, &known) == 0 && (known.mask & kInfoExit) != 0)
-    return in_words(known.exit_status);
+  // Somebody else's child: still a corpse, which /proc shows, or reaped, which the pidfd remembers.
+  for (int look = 0; look < 2; ++look) {
+    PidfdInfo known{.mask = kInfoExit};
+    if (ioctl(pidfd, kGetInfo, &known) != 0) break;
+    if ((known.mask & kInfoExit) != 0) return in_words(known.exit_status);
+    if ((known.mask & kInfoPid) == 0) break;
+    const std::optional<Stat> corpse = read_stat(static_cast<pid_t>(known.pid));
+    if (corpse && corpse->state == 'Z') return in_words(corpse->exit_status);
+  }
   return "ended; its parent alone knows how";
 }
 

@@ -1,5 +1,6 @@
 #include "node/process_identity.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -57,6 +58,34 @@ TEST(ProcessIdentity, AnExitCodeIsTold) {
   const Fd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   wait_for_end(fd.get());
   EXPECT_EQ(how_it_ended(fd.get()), "exit code 3");
+}
+
+// The parent of an instance is its template, and after a restart of the daemon whoever takes
+// orphans.
+TEST(ProcessIdentity, SomebodyElsesChildSaysHowToo) {
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    const pid_t child = fork();
+    if (child == 0)
+      for (;;) pause();
+    (void)!write(pipes[1], &child, sizeof child);
+    waitpid(child, nullptr, 0);
+    _exit(0);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(read(pipes[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  const Fd fd = *open_process(*identity_of(child));
+  kill(child, SIGKILL);
+  wait_for_end(fd.get());
+  const std::string at_once = how_it_ended(fd.get());
+  waitpid(parent, nullptr, 0);  // it has reaped the child
+  const std::string later = how_it_ended(fd.get());
+  close(pipes[0]);
+  close(pipes[1]);
+  EXPECT_EQ(at_once, "signal 9 (Killed)");
+  EXPECT_THAT(later, testing::AnyOf("signal 9 (Killed)", "ended; its parent alone knows how"));
 }
 
 TEST(ProcessIdentity, AFamilyIsAProcessAndItsDescendants) {

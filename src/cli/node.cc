@@ -1,0 +1,65 @@
+// `sluice node`: the node daemon's main. Builds the daemon from flags and runs its loop; SIGTERM
+// and SIGINT end it, and its instances go on.
+#include "cli/node.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <filesystem>
+
+#include "base/log.h"
+#include "node/daemon.h"
+#include "node/node_api.h"
+
+namespace sluice::cli {
+namespace {
+
+struct NodeFlags {
+  node::DaemonSettings settings;
+  int listen_fd = -1;
+  bool share_uid = false;
+};
+
+Result<void> run_node(NodeFlags flags) {
+  log::start("node");
+  boost::asio::io_context io{1};
+  const SteadyClock clock;
+  flags.settings.own_uids = geteuid() == 0 && !flags.share_uid;
+  Fd listening(flags.listen_fd);
+  const std::string socket = flags.settings.paths.node_socket();
+  SLUICE_ASSIGN(daemon, node::Daemon::open(io, clock, std::move(flags.settings)));
+  if (!listening.valid()) {
+    SLUICE_ASSIGN(made, wire::listen_on({.path = socket}));
+    listening = std::move(made);
+  }
+  wire::HttpServer server(io, std::move(listening), node::node_api(*daemon));
+  boost::asio::signal_set signals(io, SIGTERM, SIGINT);
+  signals.async_wait([&](const boost::system::error_code&, int) { io.stop(); });
+  log::info("serves on {}", socket);
+  io.run();
+  log::info("ends; instances go on");
+  return {};
+}
+
+}  // namespace
+
+void add_node_command(CLI::App& app, Result<void>& outcome) {
+  auto flags = std::make_shared<NodeFlags>();
+  flags->settings.runtime =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
+  CLI::App* node = app.add_subcommand("node", "the node daemon (started by `sluice up`)");
+  node::DaemonSettings& s = flags->settings;
+  node->add_option("--data", s.paths.data, "data directory")->required();
+  node->add_option("--runtime", s.runtime, "path of sluice-runtime")->capture_default_str();
+  node->add_option("--devices", s.cpu.devices, "CPU devices to make; 0: at least four");
+  node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)->capture_default_str();
+  node->add_option("--arbiter", s.arbiter, "window, multi_token or planned")->capture_default_str();
+  node->add_option("--first-uid", s.first_uid, "uids of instances begin here (as root)")
+      ->capture_default_str();
+  node->add_flag("--share-uid", flags->share_uid, "instances keep the daemon's uid");
+  node->add_option("--listen-fd", flags->listen_fd, "inherited listening socket for the API");
+  node->callback([flags, &outcome] { outcome = run_node(std::move(*flags)); });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,133 @@
+#include "node/channel.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+namespace sluice::node {
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+// Somebody who waits for the next message. The timer is the wait; what cancels it has answered.
+struct Waiter {
+  explicit Waiter(asio::io_context& io) : timer(io) {}
+  asio::steady_timer timer;
+  std::optional<Result<wire::Packet>> answer;
+};
+
+}  // namespace
+
+struct Channel::State : std::enable_shared_from_this<State> {
+  State(asio::io_context& context, Fd fd) : io(context), descriptor(context, fd.release()) {}
+
+  asio::awaitable<void> read_all();
+  void deliver(Result<wire::Packet> packet);
+  void close(const Error& why);
+
+  asio::io_context& io;
+  asio::posix::stream_descriptor descriptor;
+  std::deque<std::shared_ptr<Waiter>> waiters;
+  std::deque<wire::Packet> unclaimed;  // came before anybody waited
+};
+
+asio::awaitable<void> Channel::State::read_all() {
+  const auto self = shared_from_this();
+  for (;;) {
+    const auto [fault] =
+        co_await descriptor.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
+    if (fault) co_return;
+    Result<wire::Packet> packet = wire::receive_packet(descriptor.native_handle());
+    if (!packet.ok() && packet.error().kind == ErrorKind::kUnavailable)
+      co_return close(packet.error());
+    deliver(std::move(packet));
+  }
+}
+
+void Channel::State::deliver(Result<wire::Packet> packet) {
+  if (waiters.empty()) {
+    if (packet.ok()) unclaimed.push_back(std::move(*packet));
+    return;
+  }
+  const auto waiter = std::move(waiters.front());
+  waiters.pop_front();
+  waiter->answer = std::move(packet);
+  waiter->timer.cancel();
+}
+
+void Channel::State::close(const Error& why) {
+  boost::system::error_code ignored;
+  descriptor.close(ignored);
+  while (!waiters.empty()) deliver(why);
+}
+
+Channel::Channel(asio::io_context& io, Fd socket)
+    : state_(std::make_shared<State>(io, std::move(socket))) {
+  asio::co_spawn(
+      io, [s = state_] { return s->read_all(); }, asio::detached);
+}
+
+Channel::~Channel() {
+  if (state_) state_->close({ErrorKind::kUnavailable, "the channel was closed"});
+}
+Channel::Channel(Channel&&) noexcept = default;
+Channel& Channel::operator=(Channel&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+bool Channel::open() const {
+  return state_ && state_->descriptor.is_open();
+}
+
+int Channel::socket() const {
+  return state_->descriptor.native_handle();
+}
+
+asio::awaitable<Result<wire::Packet>> Channel::receive(Nanos patience) {
+  const auto state = state_;  // the channel may be moved or die while we wait
+  if (state && !state->unclaimed.empty()) {
+    wire::Packet packet = std::move(state->unclaimed.front());
+    state->unclaimed.pop_front();
+    co_return packet;
+  }
+  if (!open()) co_return Error{ErrorKind::kUnavailable, "the other side is gone"};
+  const auto waiter = std::make_shared<Waiter>(state->io);
+  state->waiters.push_back(waiter);
+  waiter->timer.expires_after(patience);
+  co_await waiter->timer.async_wait(kAwait);
+  if (!waiter->answer) {
+    std::erase(state->waiters, waiter);
+    state->close({ErrorKind::kUnavailable, "the other side did not answer in time"});
+    co_return Error{ErrorKind::kTimeout,
+                    "no answer within " + std::to_string(patience / Seconds(1)) + " s"};
+  }
+  co_return std::move(*waiter->answer);
+}
+
+Result<SocketPair> make_socket_pair() {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+    return Error{ErrorKind::kInternal, std::string("socketpair: ") + std::strerror(errno)};
+  SocketPair made{Fd(pair[0]), Fd(pair[1])};
+  fcntl(made.ours.get(), F_SETFL, O_NONBLOCK);
+  return made;
+}
+
+asio::awaitable<void> wait_for_end(asio::io_context& io, int pidfd) {
+  // Its own descriptor: the owner's may be closed before this ends.
+  asio::posix::stream_descriptor watched(io, fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
+  co_await watched.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,460 @@
+#include "node/daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/log.h"
+#include "node/machine.h"
+
+namespace sluice::node {
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr size_t kKeptDead = 200;  // records of instances that are gone, for those who ask why
+
+void send_signal(int pidfd, int number) {
+  syscall(SYS_pidfd_send_signal, pidfd, number, nullptr, 0);
+}
+
+Result<Fd> take_lock(const DataPaths& paths) {
+  Fd fd(open(paths.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return Error{ErrorKind::kInternal, paths.lock() + ": " + std::strerror(errno)};
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+    return Error{ErrorKind::kConflict,
+                 paths.data + ": another node daemon runs on this data directory"};
+  return fd;
+}
+
+// Others may pass through to permit.sock, and see nothing on the way.
+Result<void> make_folders(const DataPaths& paths) {
+  const std::pair<std::string, mode_t> folders[] = {
+      {paths.data, 0711}, {paths.logs(), 0700}, {paths.run(), 0711}, {paths.instances(), 0700}};
+  for (const auto& [path, mode] : folders) {
+    std::error_code fault;
+    std::filesystem::create_directories(path, fault);
+    if (fault) return Error{ErrorKind::kInternal, path + ": " + fault.message()};
+    if (chmod(path.c_str(), mode) != 0)
+      return Error{ErrorKind::kInternal, path + ": " + std::strerror(errno)};
+  }
+  return {};
+}
+
+bool alive(const InstanceRecord& r) {
+  return r.instance.state != InstanceState::kGone;
+}
+
+void log_failure(const Result<void>& outcome) {
+  if (!outcome.ok()) log::error("{}", outcome.error().message);
+}
+
+// The same request, whatever became of it since (a slice is resized, a position chosen).
+bool same_start(const InstanceRecord& r, const StartRequest& q) {
+  return !r.foreign && r.instance.function == q.function && r.instance.revision == q.revision &&
+         r.instance.device == q.device && r.instance.batch == q.batch && r.model == q.model &&
+         r.batching == q.batching;
+}
+
+}  // namespace
+
+// ---- opening, adopting -------------------------------------------------------------------------
+
+Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& clock,
+                                             DaemonSettings settings) {
+  SLUICE_TRY(make_folders(settings.paths));
+  SLUICE_ASSIGN(lock, take_lock(settings.paths));
+  SLUICE_ASSIGN(boot, boot_id());
+  SLUICE_ASSIGN(stored, Registry(settings.paths.state()).load());
+  SLUICE_ASSIGN(machine, this_machine());
+  SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
+
+  NodeState state = stored.value_or(NodeState{});
+  state.instances = settle(std::move(state.instances), state.boot_id == boot);
+  state.boot_id = boot;
+  ++state.generation;
+  // Instances that live hold parts of the devices as they were.
+  if (std::ranges::none_of(state.instances, alive))
+    state.devices = split.devices;
+  else if (state.devices.size() != split.devices.size())
+    log::warn("devices stay {} while instances live on them", state.devices.size());
+
+  const EnforcerSettings enforcement{
+      .arbiter = settings.arbiter,
+      .permit_socket = settings.paths.permit_socket(),
+      .generation = state.generation,
+      .cgroup =
+          "sluice-" + std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
+  SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, enforcement));
+  std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(lock),
+                                            std::move(state), std::move(enforcer), split.reserve));
+  SLUICE_TRY(daemon->adopt());
+  SLUICE_TRY(daemon->save());
+  SLUICE_TRY(daemon->zygote_.start());
+  return daemon;
+}
+
+Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
+               NodeState state, std::unique_ptr<Enforcer> enforcer, std::vector<int> zygote_cores)
+    : io_(io),
+      clock_(clock),
+      settings_(std::move(settings)),
+      lock_(std::move(lock)),
+      registry_(settings_.paths.state()),
+      state_(std::move(state)),
+      ledger_([this] {
+        std::vector<Device> devices;
+        for (const CpuDevice& d : state_.devices) devices.push_back(d.device);
+        return devices;
+      }()),
+      uids_(settings_.first_uid, settings_.uids),
+      enforcer_(std::move(enforcer)),
+      zygote_(io, {.path = settings_.runtime,
+                   .log = settings_.paths.logs() + "/zygote.log",
+                   .cores = std::move(zygote_cores)}),
+      launcher_(io, zygote_, settings_.paths) {}
+
+// What became of the instances while no daemon looked.
+std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord> old, bool same_boot) {
+  for (InstanceRecord& r : old) {
+    if (!alive(r)) continue;
+    const bool lives = same_boot && r.process.pid != 0 && identity_of(r.process.pid) == r.process;
+    const bool was_starting = r.instance.state == InstanceState::kStarting;
+    if (lives && !was_starting) continue;
+    // One that was starting waits for a Go that nobody will send.
+    if (lives) kill(r.process.pid, SIGKILL);
+    r.instance.state = InstanceState::kGone;
+    r.ended = unix_now();
+    r.error = !same_boot     ? "the machine was restarted"
+              : was_starting ? "the node daemon was restarted while it started"
+                             : "died while no node daemon ran";
+  }
+  return old;
+}
+
+Result<void> Daemon::adopt() {
+  for (InstanceRecord& r : state_.instances) {
+    if (!alive(r)) continue;
+    const Instance& i = r.instance;
+    // Its device may be drained by now; what it holds is still its own.
+    const Device* device = ledger_.find(i.device);
+    const bool drained = device != nullptr && device->drained;
+    if (drained) (void)ledger_.set_drained(i.device, false);
+    const Result<Promise> kept = ledger_.reserve(i.id, i.device, i.slice, i.position);
+    if (drained) (void)ledger_.set_drained(i.device, true);
+    if (!kept.ok()) return within(settings_.paths.state() + ": " + i.id, kept.error());
+    if (r.uid != 0) uids_.keep(r.uid);
+    SLUICE_TRY(enforcer_->admit(r));
+    if (const Result<void> placed = enforcer_->place(r, r.process.pid); !placed.ok())
+      log::warn("{}: {}", i.id, placed.error().message);
+    Result<Fd> pidfd = open_process(r.process);
+    if (!pidfd.ok()) {
+      end(i.id, "died while the node daemon started");
+      continue;
+    }
+    live_[i.id].pidfd = std::move(*pidfd);
+    asio::co_spawn(io_, watch(i.id), asio::detached);
+    if (i.state == InstanceState::kDraining)
+      asio::co_spawn(io_, kill_later(i.id, Seconds(30)), asio::detached);
+    log::info("adopted {}: pid {}, {} ‰ of {}", i.id, r.process.pid, i.slice.quota.request.permille,
+              i.device);
+  }
+  return {};
+}
+
+// ---- what is asked of us -----------------------------------------------------------------------
+
+// Reserves, admits and records; undoes all of it when a step fails.
+Result<void> Daemon::enter(InstanceRecord record, const std::optional<Position>& position) {
+  Instance& i = record.instance;
+  SLUICE_ASSIGN(promise, ledger_.reserve(i.id, i.device, i.slice, position));
+  i.position = promise.position;
+  i.started = clock_.now();
+  Result<void> outcome;
+  if (settings_.own_uids && !record.foreign) {
+    const Result<uid_t> uid = uids_.take();
+    if (uid.ok())
+      record.uid = *uid;
+    else
+      outcome = uid.error();
+  }
+  if (outcome.ok()) outcome = enforcer_->admit(record);
+  if (outcome.ok()) {
+    state_.instances.push_back(record);
+    outcome = save();
+    if (outcome.ok()) return {};
+    state_.instances.pop_back();
+    enforcer_->release(record);
+  }
+  ledger_.release(i.id);
+  uids_.give_back(record.uid);
+  return outcome;
+}
+
+Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
+  SLUICE_TRY(check_id(q.id, settings_.paths));
+  if (const InstanceRecord* known = find(q.id)) {
+    if (same_start(*known, q)) return known;
+    return Error{ErrorKind::kConflict, "id: '" + q.id + "' is another instance"};
+  }
+  if (access(q.model.path.c_str(), R_OK) != 0)
+    return Error{ErrorKind::kInvalid, "model.path: " + q.model.path + ": " + std::strerror(errno)};
+  InstanceRecord r;
+  r.instance = {.id = q.id,
+                .function = q.function,
+                .revision = q.revision,
+                .device = q.device,
+                .slice = q.slice,
+                .batch = q.batch};
+  r.model = q.model;
+  r.batching = q.batching;
+  r.socket = settings_.paths.socket_of(q.id);
+  r.log = q.log.empty() ? settings_.paths.log_of(q.id) : q.log;
+  SLUICE_TRY(enter(std::move(r), q.position));
+  forget_old();
+  asio::co_spawn(io_, launch(q.id), asio::detached);
+  return find(q.id);
+}
+
+Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
+  SLUICE_TRY(check_id(q.id, settings_.paths));
+  const std::optional<ProcessIdentity> process = identity_of(q.pid);
+  if (!process || q.pid == getpid())
+    return Error{ErrorKind::kInvalid, "pid: " + std::to_string(q.pid) + " is no process here"};
+  if (const InstanceRecord* known = find(q.id)) {
+    if (known->foreign && known->process == *process) return known;
+    return Error{ErrorKind::kConflict, "id: '" + q.id + "' is another instance"};
+  }
+  for (const InstanceRecord& r : state_.instances)
+    if (alive(r) && r.process == *process)
+      return Error{ErrorKind::kConflict,
+                   "pid: " + std::to_string(q.pid) + " is under the slice " + r.instance.id};
+  SLUICE_ASSIGN(pidfd, open_process(*process));
+  InstanceRecord r;
+  r.instance = {.id = q.id,
+                .function = {.name = q.id},
+                .state = InstanceState::kReady,
+                .device = q.device,
+                .slice = q.slice};
+  r.foreign = true;
+  r.process = *process;
+  SLUICE_TRY(enter(r, q.position));
+  for (const pid_t pid : family_of(q.pid)) {
+    const Result<void> placed = enforcer_->place(*find(q.id), pid);
+    if (!placed.ok() && pid == q.pid) log::warn("{}: {}", q.id, placed.error().message);
+  }
+  live_[q.id].pidfd = std::move(pidfd);
+  asio::co_spawn(io_, watch(q.id), asio::detached);
+  log::info("{}: process {} is under a slice of {} ‰ of {}", q.id, q.pid,
+            q.slice.quota.request.permille, q.device);
+  return find(q.id);
+}
+
+Result<const InstanceRecord*> Daemon::resize(const InstanceId& id, const Slice& slice,
+                                             const std::optional<Position>& position) {
+  InstanceRecord* r = find_record(id);
+  if (r == nullptr || !alive(*r))
+    return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
+  const Instance before = r->instance;
+  SLUICE_ASSIGN(promise, ledger_.change(id, slice, position));
+  r->instance.slice = promise.slice;
+  r->instance.position = promise.position;
+  Result<void> outcome = save();
+  if (outcome.ok()) outcome = enforcer_->resize(*r);
+  if (!outcome.ok()) {
+    r->instance = before;
+    SLUICE_CHECK(ledger_.change(id, before.slice, before.position).ok(), "what was held fits");
+    (void)save();
+    return outcome.error();
+  }
+  if (slice.sm != before.slice.sm)
+    (void)live_[id].control.send(wire::Resize{
+        .threads = static_cast<uint32_t>(threads_of(*ledger_.find(before.device), slice.sm))});
+  log::info("{}: sm {} → {}, request {} → {}", id, before.slice.sm.permille, slice.sm.permille,
+            before.slice.quota.request.permille, slice.quota.request.permille);
+  return r;
+}
+
+Result<void> Daemon::stop(const InstanceId& id, Nanos drain) {
+  InstanceRecord* r = find_record(id);
+  if (r == nullptr) return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
+  if (!alive(*r)) {
+    std::erase_if(state_.instances, [&](const auto& one) { return one.instance.id == id; });
+    return save();
+  }
+  if (r->foreign) {
+    end(id, "released");
+    return {};
+  }
+  if (r->instance.state == InstanceState::kDraining) return {};
+  const bool serves = r->instance.state == InstanceState::kReady;
+  r->instance.state = InstanceState::kDraining;
+  Live& live = live_[id];
+  live.unwanted = true;
+  if (serves && !live.control.send(wire::Drain{}).ok()) send_signal(live.pidfd.get(), SIGTERM);
+  if (!serves && live.pidfd.valid()) kill_now(id);
+  if (serves) asio::co_spawn(io_, kill_later(id, drain), asio::detached);
+  log::info("{}: drains for at most {} ms", id, drain / Millis(1));
+  return save();
+}
+
+Result<void> Daemon::set_drained(const DeviceId& device, bool drained) {
+  SLUICE_TRY(ledger_.set_drained(device, drained));
+  for (CpuDevice& d : state_.devices)
+    if (d.device.id == device) d.device.drained = drained;
+  return save();
+}
+
+// ---- an instance's life ------------------------------------------------------------------------
+
+asio::awaitable<void> Daemon::launch(InstanceId id) {
+  const InstanceRecord asked = *find(id);
+  Result<Birth> birth = co_await launcher_.bear(asked);
+  if (!birth.ok()) co_return end(id, birth.error().message);
+  const Result<void> raised = co_await raise(id, std::move(*birth));
+  if (raised.ok() || live_.count(id) == 0) co_return;
+  // Ends when its process has; until then it holds what it holds. How a dead one died says more
+  // than that it does not answer.
+  if (raised.error().kind != ErrorKind::kUnavailable) live_[id].fault = raised.error().message;
+  kill_now(id);
+}
+
+// From birth to readiness. Nothing runs unenforced: the process waits for Go, which comes when it
+// is in its cgroup and has its pages.
+asio::awaitable<Result<void>> Daemon::raise(InstanceId id, Birth birth) {
+  InstanceRecord* r = find_record(id);
+  r->process = birth.process;
+  Live& live = live_[id];
+  live.pidfd = std::move(birth.pidfd);
+  live.control = std::move(birth.control);
+  asio::co_spawn(io_, watch(id), asio::detached);
+  if (live.unwanted) co_return Error{ErrorKind::kUnavailable, "stopped while it started"};
+  if (const auto saved = save(); !saved.ok()) co_return saved;
+  if (const auto placed = enforcer_->place(*r, r->process.pid); !placed.ok()) co_return placed;
+  Result<Attachment> pages = enforcer_->attach(*r, live.pidfd.get());
+  if (!pages.ok()) co_return pages.error();
+
+  wire::Go go{.threads = static_cast<uint32_t>(
+                  threads_of(*ledger_.find(r->instance.device), r->instance.slice.sm))};
+  wire::set_text(go.permit_socket, settings_.paths.permit_socket());
+  const std::array fds{pages->pages.permit.get(), pages->pages.usage.get(), pages->bell.get()};
+  if (const auto sent = live.control.send(go, fds); !sent.ok()) co_return sent;
+
+  const Result<wire::Packet> packet = co_await live.control.receive(settings_.ready_patience);
+  const Result<wire::Ready> ready = answer_as<wire::Ready>(packet);
+  r = find_record(id);
+  if (!ready.ok()) co_return ready.error();
+  if (r == nullptr || r->instance.state != InstanceState::kStarting) co_return Result<void>();
+  r->instance.state = InstanceState::kReady;
+  r->ready_after_ms = (clock_.now() - r->instance.started) / Millis(1);
+  log::info("{}: ready after {} ms, pid {}, {} ‰ of {}", id, r->ready_after_ms, r->process.pid,
+            r->instance.slice.quota.request.permille, r->instance.device);
+  log_failure(save());
+  co_return Result<void>();
+}
+
+asio::awaitable<void> Daemon::watch(InstanceId id) {
+  for (;;) {
+    const int pidfd = live_[id].pidfd.get();
+    co_await wait_for_end(io_, pidfd);
+    InstanceRecord* r = find_record(id);
+    if (r == nullptr || !alive(*r)) co_return;
+    // A foreign slice lasts as long as any of its processes.
+    if (r->foreign && follow_family(*r)) continue;
+    const std::string fault = live_[id].fault;
+    co_return end(id, fault.empty() ? how_it_ended(live_[id].pidfd.get()) : fault);
+  }
+}
+
+asio::awaitable<void> Daemon::kill_later(InstanceId id, Nanos patience) {
+  asio::steady_timer timer(io_, patience);
+  co_await timer.async_wait(kAwait);
+  if (live_.count(id) == 0) co_return;
+  log::warn("{}: still there after {} ms, killed", id, patience / Millis(1));
+  kill_now(id);
+}
+
+// The next process of a foreign slice whose first one has ended.
+bool Daemon::follow_family(InstanceRecord& r) {
+  for (const pid_t pid : enforcer_->processes(r.instance.id)) {
+    const std::optional<ProcessIdentity> next = identity_of(pid);
+    if (!next) continue;
+    Result<Fd> pidfd = open_process(*next);
+    if (!pidfd.ok()) continue;
+    r.process = *next;
+    live_[r.instance.id].pidfd = std::move(*pidfd);
+    log_failure(save());
+    return true;
+  }
+  return false;
+}
+
+void Daemon::kill_now(const InstanceId& id) {
+  for (const pid_t pid : enforcer_->processes(id)) kill(pid, SIGKILL);  // what it forked, too
+  send_signal(live_[id].pidfd.get(), SIGKILL);
+}
+
+// Its share is free from here on.
+void Daemon::end(const InstanceId& id, const std::string& why) {
+  InstanceRecord* r = find_record(id);
+  if (r == nullptr || !alive(*r)) return;
+  const bool wished = r->instance.state == InstanceState::kDraining;
+  enforcer_->release(*r);
+  ledger_.release(id);
+  uids_.give_back(r->uid);
+  live_.erase(id);
+  if (!r->socket.empty()) unlink(r->socket.c_str());
+  r->instance.state = InstanceState::kGone;
+  r->ended = unix_now();
+  r->error = why;
+  if (const std::string said = r->foreign || wished ? "" : last_lines(r->log); !said.empty())
+    r->error += "; its log ends: " + said;
+  log_failure(save());
+  log::info("{}: gone, {}", id, r->error);
+}
+
+// Keeps the newest dead for those who ask why.
+void Daemon::forget_old() {
+  auto dead = static_cast<size_t>(std::ranges::count_if(state_.instances, std::not_fn(alive)));
+  std::erase_if(state_.instances,
+                [&](const InstanceRecord& r) { return !alive(r) && dead-- > kKeptDead; });
+}
+
+// ---- what is asked about us --------------------------------------------------------------------
+
+InstanceRecord* Daemon::find_record(const InstanceId& id) {
+  const auto found = std::ranges::find_if(
+      state_.instances, [&](const InstanceRecord& r) { return r.instance.id == id; });
+  return found == state_.instances.end() ? nullptr : &*found;
+}
+
+const InstanceRecord* Daemon::find(const InstanceId& id) const {
+  return const_cast<Daemon*>(this)->find_record(id);
+}
+
+Result<void> Daemon::save() {
+  return registry_.save(state_);
+}
+
+DaemonView Daemon::view() const {
+  DaemonView v{
+      .boot_id = state_.boot_id, .generation = state_.generation, .devices = ledger_.devices()};
+  for (const InstanceRecord& r : state_.instances)
+    v.instances.push_back({r, alive(r) ? enforcer_->used(r.instance.id) : Nanos(0),
+                           alive(r) ? peak_memory(r.process.pid) : 0});
+  return v;
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,130 @@
+// The node daemon: what this machine's devices have promised to whom, and the processes that hold
+// it. Every change of a reservation is on disk before it takes effect, so that a daemon that dies
+// at any moment gives nothing away when it comes back; instances outlive it.
+//
+// Belongs to one io_context with one thread; the arbiters have their own (arbiter_host.h).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "node/enforcer.h"
+#include "node/instance_launcher.h"
+#include "node/ledger.h"
+#include "node/registry.h"
+#include "node/zygote_host.h"
+
+namespace sluice::node {
+
+struct DaemonSettings {
+  DataPaths paths;
+  std::string runtime;  // path of sluice-runtime
+  CpuSettings cpu;
+  std::string arbiter = "planned";
+  bool own_uids = true;  // as root, every instance runs under its own
+  uid_t first_uid = 61000;
+  uid_t uids = 4000;
+  Nanos ready_patience = Seconds(120);  // from Go to Ready
+};
+
+// What POST /v1/instances asks for.
+struct StartRequest {
+  InstanceId id;
+  FunctionName function;
+  int revision = 1;
+  DeviceId device;
+  Slice slice;
+  std::optional<Position> position;  // absent: the first free one
+  int batch = 1;
+  ModelSpec model;
+  Batching batching;
+  std::string log;  // absent: DATA/logs/ID.log
+};
+
+// What POST /v1/processes asks for.
+struct ProcessRequest {
+  InstanceId id;
+  pid_t pid = 0;
+  DeviceId device;
+  Slice slice;
+  std::optional<Position> position;
+};
+
+// All there is to know, for people and the control loop.
+struct DaemonView {
+  struct Row {
+    const InstanceRecord& record;
+    Nanos used{0};  // busy time, cumulative within this generation
+    Bytes peak_memory = 0;
+  };
+  std::string boot_id;
+  uint32_t generation = 0;
+  std::vector<Device> devices;
+  std::vector<Row> instances;
+};
+
+class Daemon {
+ public:
+  // Makes the directories, takes the lock (kConflict: another daemon has it), adopts what lives.
+  static Result<std::unique_ptr<Daemon>> open(asio::io_context& io, const Clock& clock,
+                                              DaemonSettings settings);
+
+  // Reserved, on disk, and on its way. The same request again is answered alike.
+  Result<const InstanceRecord*> start(const StartRequest& request);
+  Result<const InstanceRecord*> take_process(const ProcessRequest& request);
+  // Returns when the new permit is in force.
+  Result<const InstanceRecord*> resize(const InstanceId& id, const Slice& slice,
+                                       const std::optional<Position>& position);
+  // No new work; what it has it finishes, for at most `drain`. A foreign process goes on, free of
+  // its slice. One that is gone is forgotten.
+  Result<void> stop(const InstanceId& id, Nanos drain);
+  Result<void> set_drained(const DeviceId& device, bool drained);
+
+  DaemonView view() const;
+  const InstanceRecord* find(const InstanceId& id) const;
+  const Ledger& ledger() const { return ledger_; }
+
+ private:
+  // What a record does not say: the ties to a living process.
+  struct Live {
+    Fd pidfd;
+    Channel control;        // closed where it was adopted or is foreign
+    bool unwanted = false;  // stopped before it was born
+    std::string fault;      // what it said before it died
+  };
+
+  Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
+         NodeState state, std::unique_ptr<Enforcer> enforcer, std::vector<int> zygote_cores);
+
+  static std::vector<InstanceRecord> settle(std::vector<InstanceRecord> old, bool same_boot);
+  Result<void> adopt();
+  Result<void> enter(InstanceRecord record, const std::optional<Position>& position);
+  asio::awaitable<void> launch(InstanceId id);
+  asio::awaitable<Result<void>> raise(InstanceId id, Birth birth);
+  asio::awaitable<void> watch(InstanceId id);
+  asio::awaitable<void> kill_later(InstanceId id, Nanos patience);
+  bool follow_family(InstanceRecord& r);
+  void kill_now(const InstanceId& id);
+  void end(const InstanceId& id, const std::string& why);
+  void forget_old();
+
+  InstanceRecord* find_record(const InstanceId& id);
+  Result<void> save();
+
+  asio::io_context& io_;
+  const Clock& clock_;
+  const DaemonSettings settings_;
+  const Fd lock_;
+  Registry registry_;
+  NodeState state_;
+  Ledger ledger_;
+  UidPool uids_;
+  std::unique_ptr<Enforcer> enforcer_;
+  ZygoteHost zygote_;
+  InstanceLauncher launcher_;
+  std::map<InstanceId, Live> live_;
+};
+
+}  // namespace sluice::node

@@ -1,0 +1,171 @@
+#include "node/enforcer.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "base/log.h"
+#include "node/meter_cpu.h"
+
+namespace sluice::node {
+namespace {
+
+// Whether a process stands in the group of that name, in any hierarchy.
+bool in_group(pid_t pid, const std::string& name) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
+  for (std::string line; std::getline(file, line);)
+    if (line.ends_with("/" + name)) return true;
+  return false;
+}
+
+policy::ShareClient share_of(policy::ClientId id, const Instance& i) {
+  return {.id = id, .sm = i.slice.sm, .quota = i.slice.quota, .position = i.position};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
+                                                  const std::vector<CpuDevice>& devices,
+                                                  const EnforcerSettings& settings) {
+  std::unique_ptr<Enforcer> e(new Enforcer(clock, settings));
+  log::info("{}", e->cgroups_.describe());
+  for (const CpuDevice& d : devices) {
+    const policy::ArbiterConfig config;
+    SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));
+    const DeviceNumber number =
+        e->host_->add_device(std::move(arbiter), config, d.device.millicores);
+    e->devices_.emplace(d.device.id, HostedDevice{number, d});
+  }
+  SLUICE_ASSIGN(server, PermitServer::start(
+                            {.path = settings.permit_socket, .generation = settings.generation},
+                            clock, [e = e.get()](const Peer& peer, uint32_t device) {
+                              return e->look_up(peer, device);
+                            }));
+  e->server_ = std::move(server);
+  return e;
+}
+
+Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings)
+    : clock_(clock),
+      cgroups_(Cgroups::detect(settings.cgroup)),
+      host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})) {}
+
+Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
+  if (!c.cgroup) return {};
+  const CpuDevice& device = devices_.at(r.instance.device).device;
+  Cgroup group = *c.cgroup;
+  const Slice& slice = r.instance.slice;
+  if (!device.cores.empty())
+    SLUICE_TRY(group.set_cores(cores_of(device, r.instance.position.sm_begin, slice.sm)));
+  return group.set_quota(backstop_millicores(slice, device.device.millicores, backstop_),
+                         backstop_.period);
+}
+
+Result<void> Enforcer::admit(const InstanceRecord& r) {
+  const Instance& i = r.instance;
+  const HostedDevice& hosted = devices_.at(i.device);
+  remove_empty_groups();
+  Client c{.ref = {hosted.number, ++last_client_}, .process = r.process, .uid = r.uid};
+  std::unique_ptr<CpuCounter> counter = std::make_unique<ProcessCounter>();
+  if (cgroups_.writable()) {
+    SLUICE_ASSIGN(group, cgroups_.open(i.device + "/" + i.id));
+    c.cgroup = group;
+    SLUICE_TRY(limit(c, r));
+    SLUICE_ASSIGN(counted, CgroupCounter::open(group.usage_file()));
+    counter = std::move(counted);
+  }
+  const int millicores = hosted.device.device.millicores * i.slice.sm.permille / 1000;
+  SLUICE_TRY(host_->admit(
+      hosted.number, share_of(c.ref.client, i),
+      std::make_unique<CpuMeter>(std::move(counter), std::max(millicores, 1), clock_.now())));
+  const std::lock_guard lock(mutex_);
+  clients_.insert_or_assign(i.id, std::move(c));
+  return {};
+}
+
+Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
+  {
+    const std::lock_guard lock(mutex_);
+    Client& c = clients_.at(r.instance.id);
+    if (pid == r.process.pid) c.process = r.process;
+    if (c.cgroup) return c.cgroup->add(pid);
+  }
+  const CpuDevice& device = devices_.at(r.instance.device).device;
+  if (device.cores.empty()) return {};
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : cores_of(device, r.instance.position.sm_begin, r.instance.slice.sm))
+    CPU_SET(core, &cores);
+  if (sched_setaffinity(pid, sizeof cores, &cores) == 0) return {};
+  return Error{ErrorKind::kInternal, "its cores cannot be set: " + std::string(strerror(errno))};
+}
+
+Result<Attachment> Enforcer::attach(const InstanceRecord& r, int pidfd) {
+  return host_->attach(clients_.at(r.instance.id).ref, r.process,
+                       Fd(fcntl(pidfd, F_DUPFD_CLOEXEC, 0)));
+}
+
+Result<void> Enforcer::resize(const InstanceRecord& r) {
+  const Client& c = clients_.at(r.instance.id);
+  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r.instance)));
+  return limit(c, r);
+}
+
+void Enforcer::release(const InstanceRecord& r) {
+  const auto found = clients_.find(r.instance.id);
+  if (found == clients_.end()) return;
+  Client c = std::move(found->second);
+  {
+    const std::lock_guard lock(mutex_);
+    clients_.erase(found);
+  }
+  host_->remove(c.ref);
+  if (!c.cgroup) return;
+  Result<Cgroup> outside = cgroups_.open("released");
+  for (const pid_t pid : c.cgroup->processes()) {
+    if (!r.foreign)
+      kill(pid, SIGKILL);
+    else if (outside.ok())
+      (void)outside->add(pid);
+  }
+  left_.push_back(std::move(*c.cgroup));
+  remove_empty_groups();
+}
+
+// A group can go only when its last process is gone, which a kill does not wait for.
+void Enforcer::remove_empty_groups() {
+  std::erase_if(left_, [](Cgroup& group) { return group.remove().ok(); });
+}
+
+Nanos Enforcer::used(const InstanceId& id) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return Nanos(0);
+  const Result<ClientState> state = host_->state(found->second.ref);
+  return state.ok() ? state->used : Nanos(0);
+}
+
+std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {
+  const auto found = clients_.find(id);
+  if (found == clients_.end() || !found->second.cgroup) return {};
+  return found->second.cgroup->processes();
+}
+
+// Whose slice a process is under: its own, that of its uid (no two instances share one), or that of
+// the group which it was born into.
+Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
+  if (device != 0)
+    return Error{ErrorKind::kInvalid, "device: a slice here is on one device, number 0"};
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, c] : clients_)
+    if (c.process == peer.process || (c.uid != 0 && c.uid == peer.uid) ||
+        (c.cgroup && in_group(peer.process.pid, c.cgroup->name())))
+      return Placement{host_.get(), c.ref};
+  return Error{ErrorKind::kNotFound, "the process holds no slice here"};
+}
+
+}  // namespace sluice::node

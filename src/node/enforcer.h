@@ -1,0 +1,80 @@
+// Slices made true on this machine: the arbiters' host, permit.sock, and a cgroup per slice as the
+// hard backstop. What the ledger promised comes in; nothing here decides.
+//
+// Belongs to the daemon's loop, but for the lookups, which come from permit.sock's thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "node/arbiter_host.h"
+#include "node/cgroup.h"
+#include "node/cpu_devices.h"
+#include "node/permit_server.h"
+#include "node/registry.h"
+
+namespace sluice::node {
+
+struct EnforcerSettings {
+  std::string arbiter;  // policy::make_arbiter's name
+  std::string permit_socket;
+  uint32_t generation = 1;
+  std::string cgroup;  // the name of the group that holds all of this daemon's
+};
+
+class Enforcer {
+ public:
+  static Result<std::unique_ptr<Enforcer>> start(const Clock& clock,
+                                                 const std::vector<CpuDevice>& devices,
+                                                 const EnforcerSettings& settings);
+
+  // Makes the slice known: cgroup, meter, arbiter. Its processes may register from now on.
+  Result<void> admit(const InstanceRecord& r);
+  // Puts a process, and what it will fork, under the slice.
+  Result<void> place(const InstanceRecord& r, pid_t pid);
+  // Pages for a process that is sent Go; others ask at permit.sock.
+  Result<Attachment> attach(const InstanceRecord& r, int pidfd);
+  // Returns when the new permit is in force.
+  Result<void> resize(const InstanceRecord& r);
+  // Frees the share; ends what is left of the instance (foreign processes go on, outside).
+  void release(const InstanceRecord& r);
+
+  Nanos used(const InstanceId& id);                          // busy time, cumulative
+  std::vector<pid_t> processes(const InstanceId& id) const;  // of its cgroup, where it has one
+
+ private:
+  struct HostedDevice {
+    DeviceNumber number = 0;
+    CpuDevice device;
+  };
+  struct Client {
+    ClientRef ref;
+    std::optional<Cgroup> cgroup;  // none: they cannot be written here
+    ProcessIdentity process;
+    uid_t uid = 0;
+  };
+
+  Enforcer(const Clock& clock, const EnforcerSettings& settings);
+  Result<void> limit(const Client& client, const InstanceRecord& r);
+  void remove_empty_groups();
+  Result<Placement> look_up(const Peer& peer, uint32_t device);
+
+  const Clock& clock_;
+  const Backstop backstop_;
+  const Cgroups cgroups_;
+  std::map<DeviceId, HostedDevice> devices_;
+  policy::ClientId last_client_ = 0;
+  std::vector<Cgroup> left_;  // of slices that are released, with processes still on their way out
+
+  // Written by the loop under the mutex, read by it without, and by lookups under it.
+  std::mutex mutex_;
+  std::map<InstanceId, Client> clients_;
+  std::unique_ptr<ArbiterHost> host_;
+  std::unique_ptr<PermitServer> server_;  // ends before the host that it points to
+};
+
+}  // namespace sluice::node

@@ -1,0 +1,173 @@
+#include "node/node_api.h"
+
+#include "wire/json.h"
+
+namespace sluice::node {
+namespace {
+
+using nlohmann::json;
+using wire::HttpRequest;
+using wire::HttpResponse;
+using wire::http::verb;
+
+constexpr int64_t kLongestDrainMs = 3'600'000;
+
+std::optional<Position> optional_position(wire::Fields& f) {
+  if (f.child("position") == nullptr) return std::nullopt;
+  return f.part<Position>("position", wire::position_from);
+}
+
+Slice required_slice(wire::Fields& f) {
+  if (f.child("slice") == nullptr) f.fail("slice", "is missing");
+  return f.part<Slice>("slice", wire::slice_from);
+}
+
+HttpResponse answer(const Result<const InstanceRecord*>& r, int status) {
+  return r.ok() ? wire::json_response(to_json(**r), status) : wire::error_response(r.error());
+}
+
+HttpResponse answer(const Result<void>& r, int status) {
+  return r.ok() ? wire::json_response(json::object(), status) : wire::error_response(r.error());
+}
+
+// The request's JSON, read by `read`, handed to `act`.
+template <class T, class Act>
+HttpResponse with_body(const HttpRequest& request, Result<T> (*read)(const json&), Act act) {
+  Result<json> body = wire::parse_json(request.body().empty() ? "{}" : request.body());
+  if (!body.ok()) return wire::error_response(body.error());
+  Result<T> parsed = read(*body);
+  if (!parsed.ok()) return wire::error_response(parsed.error());
+  return act(*parsed);
+}
+
+struct Resizing {
+  Slice slice;
+  std::optional<Position> position;
+};
+Result<Resizing> resizing_from(const json& body) {
+  wire::Fields f(body, "resize");
+  return f.finish(Resizing{required_slice(f), optional_position(f)});
+}
+
+Result<Nanos> drain_from(const json& body) {
+  wire::Fields f(body, "stop");
+  return f.finish(Nanos(Millis(f.integer("drain_ms", 30'000, 0, kLongestDrainMs))));
+}
+
+Result<bool> drained_from(const json& body) {
+  wire::Fields f(body, "device");
+  if (f.child("drained") == nullptr) f.fail("drained", "is missing");
+  return f.finish(f.boolean("drained", false));
+}
+
+HttpResponse on_instance(Daemon& daemon, const HttpRequest& request, const std::string& id) {
+  switch (request.method()) {
+    case verb::get: {
+      const InstanceRecord* r = daemon.find(id);
+      if (r == nullptr) return wire::error_response(404, "there is no instance '" + id + "'");
+      return wire::json_response(to_json(*r));
+    }
+    case verb::patch:
+      return with_body<Resizing>(request, resizing_from, [&](const Resizing& to) {
+        return answer(daemon.resize(id, to.slice, to.position), 200);
+      });
+    case verb::delete_:
+      return with_body<Nanos>(request, drain_from,
+                              [&](Nanos drain) { return answer(daemon.stop(id, drain), 202); });
+    default:
+      return wire::error_response(405, "an instance knows GET, PATCH and DELETE");
+  }
+}
+
+HttpResponse route(Daemon& daemon, const HttpRequest& request) {
+  const Result<wire::Target> target = wire::parse_target(request.target());
+  if (!target.ok()) return wire::error_response(target.error());
+  const std::vector<std::string>& path = target->path;
+  const verb method = request.method();
+  if (path == std::vector<std::string>{"v1", "state"} && method == verb::get)
+    return wire::json_response(to_json(daemon.view()));
+  if (path == std::vector<std::string>{"v1", "instances"} && method == verb::post)
+    return with_body<StartRequest>(request, start_request_from, [&](const StartRequest& q) {
+      return answer(daemon.start(q), 202);
+    });
+  if (path == std::vector<std::string>{"v1", "processes"} && method == verb::post)
+    return with_body<ProcessRequest>(request, process_request_from, [&](const ProcessRequest& q) {
+      return answer(daemon.take_process(q), 200);
+    });
+  if (path.size() == 3 && path[0] == "v1" && (path[1] == "instances" || path[1] == "processes"))
+    return on_instance(daemon, request, path[2]);
+  if (path.size() == 3 && path[0] == "v1" && path[1] == "devices" && method == verb::patch)
+    return with_body<bool>(request, drained_from, [&](bool drained) {
+      return answer(daemon.set_drained(path[2], drained), 200);
+    });
+  return wire::error_response(404, "there is no " + std::string(request.method_string()) + " " +
+                                       std::string(request.target()) + " here");
+}
+
+}  // namespace
+
+json to_json(const InstanceRecord& r) {
+  json out = wire::to_json(r.instance);
+  out.update({{"foreign", r.foreign},
+              {"pid", r.process.pid},
+              {"start_time", r.process.start_time},
+              {"uid", r.uid},
+              {"socket", r.socket},
+              {"log", r.log},
+              {"ready_after_ms", r.ready_after_ms},
+              {"ended", r.ended},
+              {"error", r.error}});
+  return out;
+}
+
+json to_json(const DaemonView& view) {
+  json out = {{"boot_id", view.boot_id},
+              {"generation", view.generation},
+              {"devices", json::array()},
+              {"instances", json::array()}};
+  for (const Device& d : view.devices) out["devices"].push_back(wire::to_json(d));
+  for (const DaemonView::Row& row : view.instances) {
+    json one = to_json(row.record);
+    one["used_ns"] = row.used.count();
+    one["peak_memory"] = row.peak_memory;
+    out["instances"].push_back(std::move(one));
+  }
+  return out;
+}
+
+Result<StartRequest> start_request_from(const json& body) {
+  wire::Fields f(body, "instance");
+  StartRequest q;
+  q.id = f.text("id");
+  q.function = function_name(f.text("function"));
+  q.revision = static_cast<int>(f.integer("revision", 1, 1, INT32_MAX));
+  q.device = f.text("device");
+  q.slice = required_slice(f);
+  q.position = optional_position(f);
+  q.batch = static_cast<int>(f.integer("batch", 1, 1, 65536));
+  q.model = f.part<ModelSpec>("model", wire::model_spec_from);
+  q.batching = f.part<Batching>("batching", wire::batching_from);
+  q.log = f.text("log");
+  if (q.function.name.empty() || q.function.name.size() > 255)
+    f.fail("function", "must be NAMESPACE/NAME, NAME of 1 to 255 characters");
+  return f.finish(std::move(q));
+}
+
+Result<ProcessRequest> process_request_from(const json& body) {
+  wire::Fields f(body, "process");
+  ProcessRequest q;
+  q.id = f.text("id");
+  q.pid = static_cast<pid_t>(f.integer("pid", 0, 1, INT32_MAX));
+  q.device = f.text("device");
+  q.slice = required_slice(f);
+  q.position = optional_position(f);
+  return f.finish(std::move(q));
+}
+
+wire::HttpHandler node_api(Daemon& daemon) {
+  return [&daemon](HttpRequest request) -> asio::awaitable<HttpResponse> {
+    co_return route(daemon, request);
+  };
+}
+
+}  // namespace sluice::node

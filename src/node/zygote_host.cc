@@ -1,0 +1,219 @@
+#include "node/zygote_host.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "node/process_identity.h"
+
+namespace sluice::node {
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr int kZygoteSocket = 3;
+constexpr Nanos kRestartPause = Seconds(1);
+
+Error system_error(const std::string& what) {
+  return {ErrorKind::kInternal, what + ": " + std::strerror(errno)};
+}
+
+// After fork() in a program with threads: system calls alone.
+[[noreturn]] void become_zygote(const char* path, int socket, int log, int null,
+                                const cpu_set_t& cores) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  setsid();  // a terminal's Ctrl-C is not for us
+  dup2(null, STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  if (socket == kZygoteSocket)
+    fcntl(socket, F_SETFD, 0);
+  else
+    dup2(socket, kZygoteSocket);
+  if (CPU_COUNT(&cores) > 0) sched_setaffinity(0, sizeof cores, &cores);
+  execl(path, path, "zygote", "--control-fd", "3", nullptr);
+  _exit(127);
+}
+
+// What tells a model file from another: a new file under an old name is another model.
+Result<std::string> key_of(const ModelSpec& model) {
+  struct stat s {};
+  if (model.path.size() >= sizeof(wire::StartTemplate::model_path))
+    return Error{ErrorKind::kInvalid, "model.path: is longer than 4095 bytes"};
+  if (stat(model.path.c_str(), &s) != 0)
+    return Error{ErrorKind::kInvalid, "model.path: " + model.path + ": " + std::strerror(errno)};
+  return model.path + '\n' + std::to_string(s.st_ino) + ' ' + std::to_string(s.st_size) + ' ' +
+         std::to_string(s.st_mtim.tv_sec) + '.' + std::to_string(s.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+struct ZygoteHost::Process {
+  pid_t pid = 0;
+  Fd pidfd;
+  Channel channel;
+};
+
+struct ZygoteHost::Template {
+  explicit Template(asio::io_context& io) : loaded(io, asio::steady_timer::time_point::max()) {}
+  std::string key;
+  Fd pidfd;
+  Channel channel;
+  asio::steady_timer loaded;  // cancelled when `outcome` is known
+  std::optional<Result<void>> outcome;
+  uint64_t last_use = 0;
+};
+
+ZygoteHost::ZygoteHost(asio::io_context& io, RuntimeSettings settings)
+    : io_(io), settings_(std::move(settings)) {}
+ZygoteHost::~ZygoteHost() = default;
+
+pid_t ZygoteHost::zygote_pid() const {
+  return zygote_ ? zygote_->pid : 0;
+}
+
+Result<void> ZygoteHost::start() {
+  if (zygote_) return {};
+  if (access(settings_.path.c_str(), X_OK) != 0)
+    return Error{ErrorKind::kNotFound, "runtime: " + settings_.path + ": " + std::strerror(errno)};
+  SLUICE_ASSIGN(pair, make_socket_pair());
+  const Fd log(open(settings_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log.valid()) return system_error(settings_.log);
+  const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : settings_.cores) CPU_SET(core, &cores);
+
+  const pid_t pid = fork();
+  if (pid < 0) return system_error("fork");
+  if (pid == 0)
+    become_zygote(settings_.path.c_str(), pair.theirs.get(), log.get(), null.get(), cores);
+  zygote_ = std::make_shared<Process>();
+  zygote_->pid = pid;
+  zygote_->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  zygote_->channel = Channel(io_, std::move(pair.ours));
+  log::info("zygote {} started", pid);
+  asio::co_spawn(io_, mind(zygote_), asio::detached);
+  return {};
+}
+
+// Waits for the zygote's end and starts another. Templates live on: they have sockets of their own.
+asio::awaitable<void> ZygoteHost::mind(std::shared_ptr<Process> zygote) {
+  const auto born = std::chrono::steady_clock::now();
+  co_await wait_for_end(io_, zygote->pidfd.get());
+  if (zygote_ != zygote) co_return;
+  log::warn("zygote {} ended: {}; see {}", zygote->pid, how_it_ended(zygote->pidfd.get()),
+            settings_.log);
+  zygote_.reset();
+  if (std::chrono::steady_clock::now() - born < kRestartPause) {
+    asio::steady_timer pause(io_, kRestartPause);
+    co_await pause.async_wait(kAwait);
+  }
+  if (const Result<void> again = start(); !again.ok()) log::error("{}", again.error().message);
+}
+
+asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std::string path,
+                                               int warm_batch) {
+  if (const Result<void> started = start(); !started.ok()) co_return started;
+  Result<SocketPair> pair = make_socket_pair();
+  if (!pair.ok()) co_return pair.error();
+  wire::StartTemplate message{.warm_batch = static_cast<uint32_t>(warm_batch)};
+  wire::set_text(message.model_path, path);
+  t->channel = Channel(io_, std::move(pair->ours));
+  const std::array fds{pair->theirs.get()};
+  if (const Result<void> sent = zygote_->channel.send(message, fds); !sent.ok()) co_return sent;
+  pair->theirs.reset();
+
+  const auto zygote = zygote_;
+  Result<wire::Packet> packet = co_await zygote->channel.receive(settings_.answer_patience);
+  const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
+  if (!started.ok()) {
+    // A zygote that does not answer is of no use: mind() starts another.
+    if (started.error().kind == ErrorKind::kTimeout) kill(zygote->pid, SIGKILL);
+    co_return within("zygote", started.error());
+  }
+  t->pidfd = std::move(packet->fds[0]);
+  packet = co_await t->channel.receive(settings_.template_patience);
+  const Result<wire::Ready> ready = answer_as<wire::Ready>(packet);
+  if (!ready.ok()) co_return within("model " + path, ready.error());
+  log::info("template {} of {} warm after {:.0f} ms", started->pid, path,
+            static_cast<double>(ready->load_ns) / 1e6);
+  co_return Result<void>();
+}
+
+void ZygoteHost::forget(const std::shared_ptr<Template>& t) {
+  if (const auto found = templates_.find(t->key); found != templates_.end() && found->second == t)
+    templates_.erase(found);
+}
+
+void ZygoteHost::make_room() {
+  while (templates_.size() >= settings_.max_templates) {
+    const auto oldest = std::ranges::min_element(
+        templates_, {}, [](const auto& entry) { return entry.second->last_use; });
+    templates_.erase(oldest);  // its channel closes, and it ends
+  }
+}
+
+asio::awaitable<Result<std::shared_ptr<ZygoteHost::Template>>> ZygoteHost::template_of(
+    const ModelSpec& model, int warm_batch) {
+  const Result<std::string> key = key_of(model);
+  if (!key.ok()) co_return key.error();
+  std::shared_ptr<Template> t;
+  if (const auto found = templates_.find(*key); found != templates_.end()) {
+    t = found->second;
+    t->last_use = ++uses_;
+    if (!t->outcome) co_await t->loaded.async_wait(kAwait);  // another start loads it
+  } else {
+    make_room();
+    t = templates_[*key] = std::make_shared<Template>(io_);
+    t->key = *key;
+    t->last_use = ++uses_;
+    t->outcome = co_await load(t, model.path, warm_batch);
+    t->loaded.cancel();
+    if (!t->outcome->ok()) forget(t);
+  }
+  if (!t->outcome->ok()) co_return t->outcome->error();
+  co_return t;
+}
+
+asio::awaitable<Result<Newborn>> ZygoteHost::fork_instance(const ModelSpec& model, int warm_batch,
+                                                           const wire::StartInstance& what,
+                                                           std::span<const int, 3> fds) {
+  // A template (or the zygote) may have died since it was last used: then once more with a new one.
+  for (int attempt = 0;; ++attempt) {
+    const Result<std::shared_ptr<Template>> found = co_await template_of(model, warm_batch);
+    Error error;
+    if (found.ok()) {
+      const std::shared_ptr<Template> t = *found;
+      Result<void> sent = t->channel.send(what, fds);
+      Result<wire::Packet> packet = Error{};
+      if (sent.ok())
+        packet = co_await t->channel.receive(settings_.answer_patience);
+      else
+        packet = sent.error();
+      const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
+      if (started.ok()) co_return Newborn{started->pid, std::move(packet->fds[0])};
+      error = within("template", started.error());
+      if (!t->channel.open()) forget(t);
+    } else {
+      error = found.error();
+    }
+    if (error.kind != ErrorKind::kUnavailable || attempt > 0) co_return error;
+  }
+}
+
+}  // namespace sluice::node

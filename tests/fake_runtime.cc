@@ -1,0 +1,186 @@
+// A stand-in for sluice-runtime without a framework: `fake_runtime zygote --control-fd 3` speaks
+// wire/zygote.h with real processes, real gates and real HTTP. Its "models" are text files of
+// words:
+//   fail       the template cannot load it
+//   slow N     loading takes N ms of sleep
+//   crash      the instance says "no such tensor" and exits with 3 instead of getting ready
+//   deaf       the instance never gets ready
+//   stubborn   the instance ignores Drain and SIGTERM
+//   busy       a thread that computes for ever, gated
+// Instances answer GET / with {"pid", "uid", "gate"} and POST /burn?ms=N after N ms of gated work.
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "wire/http.h"
+#include "wire/permit.h"  // first, as it says
+#include "wire/zygote.h"
+
+namespace sluice {
+namespace {
+
+using wire::ZygoteKind;
+
+sluice_gate gate = {"", 0};
+char permit_socket[108];
+
+using Words = std::map<std::string, int>;  // each with the number behind it, or 0
+
+Words read_model(const std::string& path) {
+  std::ifstream file(path);
+  Words words;
+  std::string last;
+  for (std::string word; file >> word;) {
+    if (std::isdigit(static_cast<unsigned char>(word[0])))
+      words[last] = std::stoi(word);
+    else
+      words[last = word] = 0;
+  }
+  return words;
+}
+
+// Starts `child` in a process of its own and answers with its pidfd.
+template <class Child>
+void fork_and_answer(int socket, Child child) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    child();
+    _exit(0);
+  }
+  const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const std::array fds{pidfd.get()};
+  (void)wire::send_message(socket, wire::Started{.pid = pid}, fds);
+}
+
+void burn(Nanos cpu) {
+  thread_local sluice_thread* mine = nullptr;
+  const auto used = [] {
+    return Nanos(static_cast<int64_t>(sluice_clock(CLOCK_THREAD_CPUTIME_ID)));
+  };
+  const Nanos end = used() + cpu;
+  for (Nanos now = used(); now < end;) {  // units of 100 µs
+    sluice_gate_pass(&gate, &mine);
+    for (const Nanos unit = now + Micros(100); now < unit;) now = used();
+  }
+  sluice_gate_idle_begin(mine);
+}
+
+wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
+  const wire::Target target = *wire::parse_target(request.target());
+  if (!target.path.empty() && target.path[0] == "burn")
+    burn(Millis(std::stoi(target.get("ms", "1"))));
+  co_return wire::json_response(
+      {{"pid", getpid()}, {"uid", getuid()}, {"gate", static_cast<int>(sluice_gate_state(&gate))}});
+}
+
+void serve(Fd listening, Fd control, bool stubborn) {
+  wire::asio::io_context io{1};
+  wire::HttpServer server(io, std::move(listening), answer);
+  const auto drain = [&] {
+    if (!stubborn) server.drain([&] { io.stop(); });
+  };
+  boost::asio::signal_set term(io, SIGTERM);
+  term.async_wait([&](auto, int) { drain(); });
+  boost::asio::posix::stream_descriptor messages(io, control.release());
+  std::function<void()> listen = [&] {
+    messages.async_wait(messages.wait_read, [&](boost::system::error_code fault) {
+      const auto packet = wire::receive_packet(messages.native_handle());
+      if (fault || !packet.ok()) return;  // the daemon is gone: serve on
+      if (*wire::kind_of(*packet) == ZygoteKind::kDrain) drain();
+      listen();
+    });
+  };
+  listen();
+  io.run();
+}
+
+void instance(const wire::StartInstance& what, std::vector<Fd> fds, const Words& model) {
+  dup2(fds[2].get(), STDOUT_FILENO);
+  dup2(fds[2].get(), STDERR_FILENO);
+  if (what.uid != 0 &&
+      (setgroups(0, nullptr) != 0 || setresgid(what.gid, what.gid, what.gid) != 0 ||
+       setresuid(what.uid, what.uid, what.uid) != 0))
+    _exit(4);
+  const Result<wire::Packet> packet = wire::receive_packet(fds[1].get());
+  if (!packet.ok() || *wire::kind_of(*packet) != ZygoteKind::kGo) _exit(5);
+  const wire::Go go = *wire::message_of<wire::Go>(*packet);
+  std::printf("%s runs\n", what.id);
+  std::fflush(stdout);
+  wire::set_text(permit_socket, go.permit_socket);
+  gate.socket_path = permit_socket;
+  if (packet->fds.size() == 3) {
+    const int pages[] = {dup(packet->fds[0].get()), dup(packet->fds[1].get()),
+                         dup(packet->fds[2].get())};
+    sluice_attach_pages(&gate, sluice_process_of(&gate), pages, -1);
+  }
+  if (model.contains("crash")) {
+    std::printf("no such tensor\n");
+    std::fflush(stdout);
+    _exit(3);
+  }
+  if (model.contains("deaf")) pause();
+  if (model.contains("busy"))
+    std::thread([] {
+      for (;;) burn(Millis(10));
+    }).detach();
+  (void)wire::send_message(fds[1].get(), wire::Ready{.load_ns = 1});
+  serve(std::move(fds[0]), std::move(fds[1]), model.contains("stubborn"));
+  _exit(0);
+}
+
+// Answers requests until the daemon's end closes.
+template <class OnRequest>
+void answer_all(int socket, OnRequest on_request) {
+  for (;;) {
+    Result<wire::Packet> packet = wire::receive_packet(socket);
+    if (!packet.ok()) return;
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    on_request(*packet);
+  }
+}
+
+void model_template(const wire::StartTemplate& what, int socket) {
+  const Words model = read_model(what.model_path);
+  if (model.contains("slow")) std::this_thread::sleep_for(Millis(model.at("slow")));
+  if (model.contains("fail")) {
+    (void)wire::send_message(socket, wire::failed({ErrorKind::kInvalid, "not a model"}));
+    return;
+  }
+  (void)wire::send_message(socket, wire::Ready{.load_ns = 1});
+  answer_all(socket, [&](wire::Packet& packet) {
+    const auto what = *wire::message_of<wire::StartInstance>(packet, 3);
+    fork_and_answer(socket, [&] {
+      close(socket);
+      instance(what, std::move(packet.fds), model);
+    });
+  });
+}
+
+void zygote(int socket) {
+  answer_all(socket, [&](wire::Packet& packet) {
+    fork_and_answer(socket, [&] {
+      close(socket);
+      model_template(*wire::message_of<wire::StartTemplate>(packet, 1), packet.fds[0].get());
+    });
+  });
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main() {
+  sluice::zygote(3);
+}
