@@ -1,7 +1,8 @@
 #include "policy/scale_has_gpu.h"
 
 #include <algorithm>
-#include <tuple>
+#include <string>
+#include <utility>
 
 #include "policy/capability.h"
 #include "policy/choose_slice.h"
@@ -29,15 +30,22 @@ class HybridScaler {
  private:
   // Inferences per second that the revision has to be able to do (j).
   double wanted() const { return demand_.rate() / config_.alpha; }
+  double capability(const Instance& instance, Share quota) const;
   double capability(size_t i) const;
   std::vector<size_t> counted() const;  // serving, not on a drained device
   double capacity() const;
 
+  Share lowered_quota(const Instance& instance, double needed) const;
+  Share raised_quota(const Instance& instance, double needed) const;
   void raise_quotas();
   void start_instances();
   std::optional<Candidate> first_as_stated(double need);
   void start(const Candidate& c, double gap);
-  Reason why_unmet(double gap);
+
+  std::vector<std::pair<std::string, double>> numbers(double before, double after) const;
+  Reason why_less(std::string rule, const std::string& change, double before, double after) const;
+  Reason why_started(const Candidate& c, double gap) const;
+  Reason why_unmet(double gap) const;
 
   ClusterPlan& plan_;
   const Demand& demand_;
@@ -46,9 +54,13 @@ class HybridScaler {
   Time now_;
 };
 
+double HybridScaler::capability(const Instance& instance, Share quota) const {
+  return capability_.of({instance.batch, instance.slice.sm, quota});
+}
+
 double HybridScaler::capability(size_t i) const {
   const Instance& instance = plan_.at(i).instance;
-  return capability_.of({instance.batch, instance.slice.sm, instance.slice.quota.request});
+  return capability(instance, instance.slice.quota.request);
 }
 
 std::vector<size_t> HybridScaler::counted() const {
@@ -63,51 +75,61 @@ double HybridScaler::capacity() const {
   return sum;
 }
 
+std::vector<std::pair<std::string, double>> HybridScaler::numbers(double before,
+                                                                  double after) const {
+  return {{"forecast", demand_.rate()}, {"capacity", before}, {"capacity_after", after}};
+}
+
 // --- down ---
 
 void HybridScaler::scale_down() {
   const double before = capacity();
-  const double rate = demand_.rate();
   const Time last = demand_.view->last_scale_down;
-  if (rate >= config_.beta * before) return;
+  if (demand_.rate() >= config_.beta * before) return;
   if (last != Time{} && now_ - last < config_.cooldown) return;
 
   std::vector<size_t> narrowest_first = counted();
   std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
     return plan_.at(a).instance.slice.sm < plan_.at(b).instance.slice.sm;
   });
-  const auto enough = [&](double left) { return rate <= config_.alpha * left; };
-  const std::string because = "The forecast of " + per_second(rate) + " is below " +
-                              percent(config_.beta) + " of the capacity of " + per_second(before);
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
   for (const size_t i : narrowest_first) {
-    const Instance instance = plan_.at(i).instance;
-    const double own = capability(i);
-    if (count > least_replicas(demand_) && enough(left - own)) {
-      left -= own, --count;
-      plan_.stop(i, {"scale-in",
-                     because + ": what the other instances can do is enough.",
-                     {{"forecast", rate}, {"capacity", before}, {"capacity_after", left}}});
+    const double others = left - capability(i);
+    if (count > least_replicas(demand_) && others >= wanted()) {
+      left = others, --count;
+      plan_.stop(i, why_less("scale-in", "what the other instances can do", before, left));
       continue;
     }
-    const Share floor = capability_.idle_quota(instance.slice.sm, instance.batch).value_or(kWhole);
-    Share quota = instance.slice.quota.request;
-    double lowered = own;
-    while (quota > floor) {
-      const Share next = std::max(quota_below(quota, config_), floor);
-      const double then = capability_.of({instance.batch, instance.slice.sm, next});
-      if (!enough(left - own + then)) break;
-      quota = next, lowered = then;
-    }
-    if (quota == instance.slice.quota.request) continue;
-    left += lowered - own;
-    plan_.resize(i, quota,
-                 {"vertical-down",
-                  because + ": quota " + percent(instance.slice.quota.request) + " → " +
-                      percent(quota) + " on " + instance.device + " is enough.",
-                  {{"forecast", rate}, {"capacity", before}, {"capacity_after", left}}});
+    const Instance instance = plan_.at(i).instance;
+    const Share from = instance.slice.quota.request;
+    const Share to = lowered_quota(instance, wanted() - others);
+    if (to == from) continue;
+    left = others + capability(instance, to);
+    const std::string change =
+        "quota " + percent(from) + " → " + percent(to) + " on " + instance.device;
+    plan_.resize(i, to, why_less("vertical-down", change, before, left));
   }
+}
+
+// The smallest quota on the way down with which the instance still does `needed`.
+Share HybridScaler::lowered_quota(const Instance& instance, double needed) const {
+  const Share floor = capability_.idle_quota(instance.slice.sm, instance.batch).value_or(kWhole);
+  Share quota = instance.slice.quota.request;
+  while (quota > floor) {
+    const Share next = std::max(quota_below(quota, config_), floor);
+    if (capability(instance, next) < needed) break;
+    quota = next;
+  }
+  return quota;
+}
+
+Reason HybridScaler::why_less(std::string rule, const std::string& change, double before,
+                              double after) const {
+  return {std::move(rule),
+          "The forecast of " + per_second(demand_.rate()) + " is below " + percent(config_.beta) +
+              " of the capacity of " + per_second(before) + ": " + change + " is enough.",
+          numbers(before, after)};
 }
 
 // --- up ---
@@ -117,6 +139,7 @@ void HybridScaler::scale_up() {
   start_instances();
 }
 
+// Step 1.
 void HybridScaler::raise_quotas() {
   std::vector<size_t> widest_first = counted();
   std::stable_sort(widest_first.begin(), widest_first.end(), [&](size_t a, size_t b) {
@@ -127,25 +150,30 @@ void HybridScaler::raise_quotas() {
   for (const size_t i : widest_first) {
     if (reached >= wanted()) return;
     const Instance instance = plan_.at(i).instance;
-    const Share most = plan_.device(instance.device).max_quota(instance.id);
-    const double own = capability(i);
-    Share quota = instance.slice.quota.request;
-    double raised = own;
-    while (quota < most && reached - own + raised < wanted()) {
-      quota = std::min(quota_above(quota, config_), most);
-      raised = capability_.of({instance.batch, instance.slice.sm, quota});
-    }
-    if (raised <= own) continue;  // more time would not help this one
-    reached += raised - own;
+    const double others = reached - capability(i);
+    const Share from = instance.slice.quota.request;
+    const Share to = raised_quota(instance, wanted() - others);
+    const double then = others + capability(instance, to);
+    if (then <= reached) continue;  // more time would not help this one
+    reached = then;
     plan_.resize(
-        i, quota,
+        i, to,
         {"vertical-up",
          "The forecast of " + per_second(demand_.rate()) + " exceeds " + percent(config_.alpha) +
-             " of the capacity of " + per_second(before) + ": quota " +
-             percent(instance.slice.quota.request) + " → " + percent(quota) + " on " +
-             instance.device + " makes it " + per_second(reached) + ".",
-         {{"forecast", demand_.rate()}, {"capacity", before}, {"capacity_after", reached}}});
+             " of the capacity of " + per_second(before) + ": quota " + percent(from) + " → " +
+             percent(to) + " on " + instance.device + " makes it " + per_second(reached) + ".",
+         numbers(before, reached)});
   }
+}
+
+// The first quota on the way up with which the instance does `needed`, or the most its lane has.
+Share HybridScaler::raised_quota(const Instance& instance, double needed) const {
+  const Share most = plan_.device(instance.device).max_quota(instance.id);
+  Share quota = instance.slice.quota.request;
+  while (quota < most && capability(instance, quota) < needed) {
+    quota = std::min(quota_above(quota, config_), most);
+  }
+  return quota;
 }
 
 // Steps 2 and 3, repeated until the gap is covered and min_replicas are there (b).
@@ -189,26 +217,27 @@ std::optional<Candidate> HybridScaler::first_as_stated(double need) {
 }
 
 void HybridScaler::start(const Candidate& c, double gap) {
+  plan_.start(demand_, *c.device, c.opening, {c.quota, c.quota}, capability_.memory(), c.batch,
+              why_started(c, gap));
+}
+
+Reason HybridScaler::why_started(const Candidate& c, double gap) const {
   const double before = capacity();
   const std::string where = slice_text(c.opening.sm, c.quota) + " on " + c.device->device().id;
-  Reason reason{"",
-                "",
-                {{"forecast", demand_.rate()},
-                 {"capacity", before},
-                 {"capacity_after", before + c.capability}}};
   if (gap <= 0) {
-    reason.rule = "keep-alive";
-    reason.text =
-        std::to_string(least_replicas(demand_)) + " instance(s) always stay: " + where + ".";
-  } else {
-    reason.rule = c.device->used() ? "used-device" : "new-device";
-    reason.text = "The forecast of " + per_second(demand_.rate()) + " needs " + per_second(gap) +
-                  " more than the capacity of " + per_second(before) +
-                  ", and no running instance can be given more: " + where + ", batch " +
-                  std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".";
+    return {
+        "keep-alive",
+        "At least " + std::to_string(least_replicas(demand_)) + " instance(s) stay: " + where + ".",
+        numbers(before, before + c.capability)};
   }
-  plan_.start(demand_, *c.device, c.opening, {c.quota, c.quota}, capability_.memory(), c.batch,
-              std::move(reason));
+  const std::string because = before <= 0 ? "no instance of the revision runs"
+                                          : "the capacity of " + per_second(before) + " lacks " +
+                                                per_second(gap) +
+                                                " and no running instance can be given more";
+  return {c.device->used() ? "used-device" : "new-device",
+          "The forecast is " + per_second(demand_.rate()) + ", " + because + ": " + where +
+              ", batch " + std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".",
+          numbers(before, before + c.capability)};
 }
 
 // --- drained devices ---
@@ -235,7 +264,7 @@ void HybridScaler::leave_drained() {
 
 // --- nothing fits ---
 
-Reason HybridScaler::why_unmet(double gap) {
+Reason HybridScaler::why_unmet(double gap) const {
   Reason reason{"", "", {{"forecast", demand_.rate()}, {"capacity", capacity()}, {"gap", gap}}};
   const std::string uncovered =
       per_second(gap) + " of " + per_second(demand_.rate()) + " stay uncovered: ";
@@ -278,6 +307,7 @@ std::vector<Action> scale_has_gpu(const Snapshot& snapshot, std::span<const Func
   ClusterPlan plan(snapshot, mine, /*movable=*/true);
   plan.stop_retired(all);
   std::vector<HybridScaler> scalers;
+  scalers.reserve(all.size());
   for (const Demand& d : all) scalers.emplace_back(plan, d, config, predictor, snapshot.now);
   // What some give back, others may take in the same tick.
   for (HybridScaler& s : scalers) s.scale_down();
