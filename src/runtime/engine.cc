@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -89,7 +91,7 @@ Result<std::unique_ptr<Model>> load_model(const ModelFile& file) {
   return engine->load(file);
 }
 
-Result<void> warm_up(Model& model, const ModelSpec& spec, int batch, Gate& gate) {
+Result<void> warm_up(Model& model, const ModelSpec& spec, int batch) {
   std::vector<Tensor> inputs;
   for (const TensorSpec& s : spec.inputs) {
     Tensor t{.name = s.name, .datatype = *datatype_from(s.datatype), .shape = s.shape};
@@ -101,8 +103,10 @@ Result<void> warm_up(Model& model, const ModelSpec& spec, int batch, Gate& gate)
     t.data.assign(static_cast<size_t>(count) * bytes, '\0');
     inputs.push_back(std::move(t));
   }
-  const auto outcome = model.run(inputs, gate);
+  const auto outcome = model.run(inputs, nullptr);
   if (!outcome.ok()) return within(spec.path, outcome.error());
+  // What loading left free is as much as the model. Forked instances would copy what they reuse.
+  malloc_trim(0);
   return {};
 }
 

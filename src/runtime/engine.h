@@ -34,9 +34,10 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // Inputs in the order of the specification and fitting it; so are the outputs. Passes `gate`
-  // before every unit of work. kInvalid: the values are the caller's fault (an index out of range).
-  virtual Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate& gate) = 0;
+  // Inputs in the order of the specification and fitting it; so are the outputs. Passes `gate`,
+  // unless there is none, before every unit of work. kInvalid: the values are the caller's fault
+  // (an index out of range).
+  virtual Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) = 0;
 
   // How many threads run() uses from now on. Called by the thread that runs.
   virtual void set_threads(int threads) = 0;
@@ -48,7 +49,7 @@ class Model {
 // kInvalid: truncated, not a model, or of a platform that this build does not have.
 Result<std::unique_ptr<Model>> load_model(const ModelFile&);
 
-// One inference on zeros (`batch` of them), so that the first request finds everything in place.
-Result<void> warm_up(Model&, const ModelSpec&, int batch, Gate&);
+// A batch of zeros, ungated, so that the first request finds everything in place.
+Result<void> warm_up(Model&, const ModelSpec&, int batch);
 
 }  // namespace sluice::runtime

@@ -53,7 +53,7 @@ TEST_F(EngineTest, AddSubAddsAndSubtracts) {
   const std::vector<Tensor> inputs{
       {"a", Datatype::kInt32, {1, 2}, {reinterpret_cast<const char*>(a), 8}},
       {"b", Datatype::kInt32, {1, 2}, {reinterpret_cast<const char*>(b), 8}}};
-  const auto outputs = (*model)->run(inputs, gate);
+  const auto outputs = (*model)->run(inputs, &gate);
   ASSERT_TRUE(outputs.ok());
   int32_t sum[2], difference[2];
   std::memcpy(sum, (*outputs)[0].data.data(), 8);
@@ -69,8 +69,7 @@ TEST_F(EngineTest, EveryBuiltinWarmsUp) {
     const auto file = read_model_file(write("m.model", R"({"builtin":"spin","spin_us":10})"));
     auto model = load_model(*file);
     ASSERT_TRUE(model.ok()) << model.error().message;
-    Gate gate;
-    EXPECT_TRUE(warm_up(**model, file->spec, 3, gate).ok());
+    EXPECT_TRUE(warm_up(**model, file->spec, 3).ok());
   }
 }
 

@@ -51,8 +51,8 @@ class GatedInterpreter {
  public:
   explicit GatedInterpreter(torch::jit::Module module) : module_(std::move(module)) {}
 
-  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate& gate) {
-    gate_ = &gate;
+  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate* gate) {
+    gate_ = gate;
     depth_ = 0;
     const auto handle = at::addThreadLocalCallback(
         at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION}));
@@ -63,7 +63,7 @@ class GatedInterpreter {
  private:
   // Callbacks are plain functions: what they need has to be found from the thread.
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) {
-    if (depth_++ == 0) gate_->pass();
+    if (depth_++ == 0 && gate_ != nullptr) gate_->pass();
     return nullptr;
   }
   static void end(const at::RecordFunction&, at::ObserverContext*) { --depth_; }
@@ -97,7 +97,7 @@ class TorchModel : public Model {
   TorchModel(ModelSpec spec, GatedInterpreter interpreter)
       : spec_(std::move(spec)), interpreter_(std::move(interpreter)) {}
 
-  Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate& gate) override {
+  Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) override {
     try {
       const c10::InferenceMode no_autograd;
       std::vector<c10::IValue> values;

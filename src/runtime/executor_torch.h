@@ -24,7 +24,7 @@ class GraphExecutor {
   static std::optional<GraphExecutor> compile(std::shared_ptr<torch::jit::Graph> graph);
 
   // The graph's outputs. Throws what operators throw.
-  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate& gate);
+  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate* gate);
 
   size_t operators() const { return operators_; }
 

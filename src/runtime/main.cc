@@ -25,8 +25,7 @@ struct ServeFlags {
 Result<void> serve(const ServeFlags& flags) {
   SLUICE_ASSIGN(file, read_model_file(flags.model));
   SLUICE_ASSIGN(model, load_model(file));
-  Gate gate;
-  SLUICE_TRY(warm_up(*model, file.spec, 1, gate));
+  SLUICE_TRY(warm_up(*model, file.spec, 1));
   SLUICE_ASSIGN(endpoint, wire::parse_endpoint(flags.listen));
   SLUICE_ASSIGN(listening, wire::listen_on(endpoint));
   ServedModel served{.name = flags.name.empty() ? file.name : flags.name,
@@ -34,6 +33,7 @@ Result<void> serve(const ServeFlags& flags) {
                      .file = file,
                      .batching = {flags.max_batch, Micros(flags.max_delay_us)}};
   log::info("{} from {} on {}", served.name, flags.model, to_string(endpoint));
+  Gate gate;
   Serving serving(*model, gate, std::move(served), std::move(listening), flags.threads);
   serving.run();
   return {};

@@ -23,8 +23,8 @@ using testing::StartsWith;
 // x = 2a. Runs when allowed to, and remembers how many inferences each run had. Refuses 13.
 class Doubler : public Model {
  public:
-  Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate& gate) override {
-    gate.pass();
+  Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) override {
+    gate->pass();
     {
       std::unique_lock lock(mutex_);
       ++entered_;

@@ -110,7 +110,7 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
   std::vector<Tensor> joined;
   if (batch.size() > 1) joined = join(parts);
   const Time ready = clock_.now();
-  auto outputs = model_.run(batch.size() > 1 ? joined : batch[0].work.inputs, gate_);
+  auto outputs = model_.run(batch.size() > 1 ? joined : batch[0].work.inputs, &gate_);
   const Time ran = clock_.now();
   if (!outputs.ok()) return outputs.error();
 

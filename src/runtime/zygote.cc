@@ -1,6 +1,5 @@
 #include "runtime/zygote.h"
 
-#include <malloc.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -19,10 +18,7 @@ struct WarmModel {
 Result<WarmModel> load_warm(const wire::StartTemplate& start) {
   SLUICE_ASSIGN(file, read_model_file(start.model_path));
   SLUICE_ASSIGN(model, load_model(file));
-  Gate gate;
-  SLUICE_TRY(warm_up(*model, file.spec, static_cast<int>(std::max(1u, start.warm_batch)), gate));
-  // Free memory that an instance reuses would be copied first: leave it none.
-  malloc_trim(0);
+  SLUICE_TRY(warm_up(*model, file.spec, static_cast<int>(std::max(1u, start.warm_batch))));
   return WarmModel{std::move(file), std::move(model)};
 }
 
