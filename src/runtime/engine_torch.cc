@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/script.h>
 
@@ -166,6 +167,8 @@ std::unique_ptr<Model> optimised(torch::jit::Module module, const ModelSpec& spe
     frozen = torch::jit::optimize_for_inference(frozen);
   auto graph = frozen.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
+  // Optimising leaves constants that nobody uses: a linear layer's weights before transposition.
+  torch::jit::EliminateDeadCode(graph);
   if (auto executor = GraphExecutor::compile(graph))
     return std::make_unique<TorchModel>(spec, std::move(*executor));
   return std::make_unique<TorchModel>(spec, GatedInterpreter(std::move(frozen)));

@@ -1,0 +1,133 @@
+// libsluice_gate.so: the gate for an unmodified PyTorch program, put in front by LD_PRELOAD. When
+// libtorch is loaded, it asks it to call the gate before every operator.
+//
+// Runs inside other people's programs: links nothing but libc (libtorch would drag 288 libraries
+// into every shell), throws nothing, never exits. The permit socket's path comes in
+// SLUICE_PERMIT_SOCKET; who the process is and what it may use, the daemon knows from the kernel.
+// Where the gate cannot work it says so, in one line, and the cgroup's quota remains.
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/loaded_symbol.h"
+#include "wire/permit.h"
+
+namespace {
+
+sluice_gate gate = {};
+__thread sluice_thread* mine;
+unsigned looked;  // whether the first operator found pages
+
+void say(const char* what, const char* detail) {
+  fprintf(stderr, "sluice-gate: %s%s; only the cgroup's quota holds here\n", what, detail);
+}
+
+// ---- libtorch's interface, as version 1.13 has it (ATen/record_function.h) --------------------
+
+// std::unique_ptr<ObserverContext>: an address, but not trivial, hence returned in memory.
+struct NoContext {
+  void* nothing = nullptr;
+  ~NoContext() {}
+};
+
+// at::RecordFunctionCallback, passed by value.
+struct Callback {
+  NoContext (*start)(const void* record_function);
+  void (*end)(const void* record_function, void* context);
+  double sampling_probability = 1.0;
+  bool scopes[10] = {true};  // FUNCTION alone: operators and autograd's nodes
+  bool needs_inputs = false, needs_outputs = false, needs_ids = false;
+};
+using AddGlobalCallback = uint64_t (*)(Callback);
+
+struct TorchVersion {
+  const char* soname;
+  const char* add_global_callback;
+};
+constexpr TorchVersion kKnown[] = {
+    {"libtorch_cpu.so.1.13", "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE"},
+};
+
+NoContext before_operator(const void*) {
+  sluice_gate_pass(&gate, &mine);
+  // The first pass has waited for pages.
+  if (__atomic_load_n(&looked, __ATOMIC_RELAXED) == 0 &&
+      __atomic_exchange_n(&looked, 1u, __ATOMIC_RELAXED) == 0 &&
+      sluice_gate_state(&gate) == SLUICE_GATE_OPEN)
+    say("no pages from ", gate.socket_path);
+  return {};
+}
+
+// ---- finding libtorch -------------------------------------------------------------------------
+
+const char* file_of(const dl_phdr_info& library) {
+  const char* slash = strrchr(library.dlpi_name, '/');
+  return slash != nullptr ? slash + 1 : library.dlpi_name;
+}
+
+// "libtorch_cpu.so.1.13", or with a patch level: the interface is the minor version's.
+bool is(const char* file, const char* soname) {
+  const size_t length = strlen(soname);
+  return strncmp(file, soname, length) == 0 && (file[length] == 0 || file[length] == '.');
+}
+
+// Its initialisers may not have run yet; registering a callback needs none of them.
+bool install(const dl_phdr_info& torch) {
+  for (const TorchVersion& known : kKnown) {
+    if (!is(file_of(torch), known.soname)) continue;
+    void* add = sluice::runtime::LoadedLibrary(torch).function(known.add_global_callback);
+    if (add == nullptr) continue;
+    reinterpret_cast<AddGlobalCallback>(add)({before_operator, nullptr});
+    return true;
+  }
+  return false;
+}
+
+int on_library(dl_phdr_info* library, size_t, void*) {
+  static unsigned done;
+  if (!is(file_of(*library), "libtorch_cpu.so")) return 0;
+  if (__atomic_exchange_n(&done, 1u, __ATOMIC_ACQ_REL)) return 1;
+  gate.socket_path = getenv("SLUICE_PERMIT_SOCKET");  // NOLINT(concurrency-mt-unsafe)
+  if (gate.socket_path == nullptr)
+    say("SLUICE_PERMIT_SOCKET", " is not set");
+  else if (!install(*library))
+    say("this version of PyTorch is not known: ", library->dlpi_name);
+  return 1;
+}
+
+void look_for_torch() {
+  const int saved_errno = errno;
+  dl_iterate_phdr(on_library, nullptr);
+  errno = saved_errno;
+}
+
+using Dlopen = void* (*)(const char*, int);
+Dlopen next_dlopen() {
+  static Dlopen next;
+  if (next == nullptr) next = reinterpret_cast<Dlopen>(dlsym(RTLD_NEXT, "dlopen"));
+  return next;
+}
+
+// Programs that link libtorch have it by now.
+__attribute__((constructor)) void at_start() {
+  look_for_torch();
+}
+
+}  // namespace
+
+// Python loads libtorch behind an extension module, by path. For what is no path libc looks at who
+// called (its RUNPATH, its $ORIGIN): such a call must reach it as its caller made it, so it is
+// jumped to, and looked after at the next one.
+extern "C" __attribute__((visibility("default"), optimize("O2"))) void* dlopen(const char* file,
+                                                                               int mode) {
+  const Dlopen next = next_dlopen();
+  if (file == nullptr || strchr(file, '/') == nullptr || strchr(file, '$') != nullptr) {
+    look_for_torch();
+    return next(file, mode);
+  }
+  void* handle = next(file, mode);
+  look_for_torch();
+  return handle;
+}

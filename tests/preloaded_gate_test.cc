@@ -1,0 +1,145 @@
+// An unmodified PyTorch program under the preloaded gate: a real arbiter, permit.sock, and the
+// kernel's count of what it used. One-sided: noise makes a program use less, never more.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <string>
+
+#include "node/arbiter_host.h"
+#include "node/meter_cpu.h"
+#include "node/permit_server.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+// Prints a line when it is about to begin, then one per step. Backward and optimizer included.
+constexpr char kTraining[] = R"(
+import sys, torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x, y = torch.randn(64, 256), torch.randint(0, 10, (64,))
+print("begin", flush=True)
+while True:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+)";
+
+struct Program {
+  pid_t pid = 0;
+  Fd output;
+
+  // With the gate in front, stdout and stderr in one.
+  Program(const char* python, const std::string& permit_socket) {
+    int fds[2];
+    SLUICE_CHECK(::pipe2(fds, O_CLOEXEC) == 0, "pipe");
+    output = Fd(fds[0]);
+    const Fd theirs(fds[1]);
+    pid = ::fork();
+    if (pid != 0) return;
+    ::dup2(theirs.get(), 1);
+    ::dup2(theirs.get(), 2);
+    ::setenv("LD_PRELOAD", SLUICE_GATE_LIBRARY, 1);
+    ::setenv("OMP_NUM_THREADS", "1", 1);
+    if (permit_socket.empty())
+      ::unsetenv("SLUICE_PERMIT_SOCKET");
+    else
+      ::setenv("SLUICE_PERMIT_SOCKET", permit_socket.c_str(), 1);
+    ::execl("/usr/bin/python3", "python3", "-c", python, nullptr);
+    ::_exit(127);
+  }
+  ~Program() {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+
+  // What it printed until `text` came, it ended, or a minute passed.
+  std::string read_until(const std::string& text) const {
+    std::string all;
+    pollfd p{output.get(), POLLIN, 0};
+    while (all.find(text) == std::string::npos && ::poll(&p, 1, 60'000) == 1) {
+      char buffer[4096];
+      const ssize_t n = ::read(output.get(), buffer, sizeof buffer);
+      if (n <= 0) break;
+      all.append(buffer, static_cast<size_t>(n));
+    }
+    return all;
+  }
+
+  Nanos used() const {
+    clockid_t id;
+    timespec t{};
+    SLUICE_CHECK(::clock_getcpuclockid(pid, &id) == 0 && ::clock_gettime(id, &t) == 0, "clock");
+    return Seconds(t.tv_sec) + Nanos(t.tv_nsec);
+  }
+};
+
+class PreloadedGateTest : public testing::Test {
+ protected:
+  PreloadedGateTest() : host_(clock_, {}) {
+    const policy::ArbiterConfig config;
+    device_ = host_.add_device(*policy::make_arbiter("planned", config), config, 1000);
+  }
+
+  // Whoever asks at the socket is given this share of a core.
+  void serve(int permille) {
+    const policy::ShareClient client{
+        .id = 1, .sm = kWhole, .quota = {{permille}, {permille}}, .position = {}};
+    ASSERT_TRUE(host_
+                    .admit(device_, client,
+                           std::make_unique<node::CpuMeter>(
+                               std::make_unique<node::ProcessCounter>(), 1000, clock_.now()))
+                    .ok());
+    auto server = node::PermitServer::start(
+        {.path = path_}, clock_, [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
+          return node::Placement{&host_, {device_, 1}};
+        });
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = std::move(*server);
+  }
+
+  SteadyClock clock_;
+  node::ArbiterHost host_;
+  node::DeviceNumber device_ = 0;
+  const std::string path_ = testing::TempDir() + "permit" + std::to_string(getpid()) + ".sock";
+  std::unique_ptr<node::PermitServer> server_;
+};
+
+TEST_F(PreloadedGateTest, ABusyTrainingScriptKeepsToItsQuota) {
+  serve(200);
+  const Program program(kTraining, path_);
+  ASSERT_THAT(program.read_until("begin"), HasSubstr("begin"));
+  // What was used before the gate attached (the import) is not this test's affair.
+  const Time start = clock_.now();
+  const Nanos used_before = program.used();
+  ::poll(nullptr, 0, 3000);
+  const double share = seconds(program.used() - used_before) / seconds(clock_.now() - start);
+  EXPECT_LE(share, 0.30);
+  EXPECT_GE(share, 0.02) << "it did not run at all";
+  EXPECT_EQ(host_.state({device_, 1})->processes, 1) << "the gate did not attach";
+}
+
+TEST_F(PreloadedGateTest, SaysSoWhereNobodyAnswers) {
+  constexpr char kOnce[] = "import torch; torch.ones(2) + 1; print('end', flush=True)";
+  EXPECT_THAT(Program(kOnce, path_).read_until("end"),
+              HasSubstr("sluice-gate: no pages from " + path_));
+  EXPECT_THAT(Program(kOnce, "").read_until("end"), HasSubstr("SLUICE_PERMIT_SOCKET is not set"));
+}
+
+TEST_F(PreloadedGateTest, AProgramWithoutTorchIsLeftAlone) {
+  constexpr char kPlain[] = "import ctypes, json, sqlite3; print('end', flush=True)";
+  EXPECT_EQ(Program(kPlain, "").read_until("end\n"), "end\n");
+}
+
+}  // namespace
+}  // namespace sluice
