@@ -10,6 +10,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* syscall(), MAP_ANONYMOUS; include this header first */
 #endif
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
@@ -184,14 +185,15 @@ static inline uint32_t sluice_seq(const struct sluice_permit_page* p) {
   return __atomic_load_n(&p->seq, SLUICE_WAKE_LOAD);
 }
 
-/* Sleeps while `seq` is `seen`, at most `ns`. The caller has counted itself in `waiting`. Needs
- * read access alone. */
-static inline void sluice_permit_wait(const struct sluice_permit_page* p, uint32_t seen,
-                                      uint64_t ns) {
+/* Sleeps while `seq` is `seen`, at most `ns`; 0: that time is over. The caller has counted itself
+ * in `waiting`. Needs read access alone. */
+static inline int sluice_permit_wait(const struct sluice_permit_page* p, uint32_t seen,
+                                     uint64_t ns) {
   struct timespec timeout;
   timeout.tv_sec = (time_t)(ns / 1000000000u);
   timeout.tv_nsec = (long)(ns % 1000000000u);
-  if (sluice_seq(p) == seen) sluice_futex(&p->seq, FUTEX_WAIT, seen, &timeout);
+  if (sluice_seq(p) != seen) return 1;
+  return sluice_futex(&p->seq, FUTEX_WAIT, seen, &timeout) == 0 || errno != ETIMEDOUT;
 }
 
 static inline void sluice_permit_wake(struct sluice_permit_page* p,
