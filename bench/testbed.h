@@ -1,0 +1,93 @@
+// One CPU device with its daemon, and clients that are processes: what enforcement tests and the
+// data plane's benchmarks are run on. The kernel's counter judges, from outside. For tests and
+// benchmarks alone; not thread-safe.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "node/arbiter_host.h"
+#include "node/cgroup.h"
+#include "node/permit_server.h"
+#include "wire/permit.h"
+
+namespace sluice::bench {
+
+// What a client does with the device.
+enum class Load {
+  kGreedy,       // works without a pause
+  kIdle,         // attaches and has no work
+  kBursty,       // 30 ms of work, 50 ms of rest, on average
+  kReportsZero,  // greedy, and wipes its usage page all the time
+  kLies,     // greedy; waits for grants, but counts no budget, acknowledges nothing, always wants
+  kUngated,  // greedy, and never asks for anything
+};
+
+// What a client shows, in memory shared with the testbed.
+struct Progress {
+  std::atomic<bool> go;             // set once it is enforced
+  std::atomic<uint64_t> units;      // of work, done
+  std::atomic<int> gate;            // sluice_gate_state
+  std::atomic<uint64_t> passed_ns;  // CLOCK_MONOTONIC of the last pass of the gate
+  std::atomic<uint32_t> ask;        // for kIdle: goes up by one for each unit to do
+};
+
+struct TestbedConfig {
+  std::string_view arbiter = policy::kDefaultArbiter;
+  policy::ArbiterConfig windows;
+  int core = -1;         // the device's; -1: the last one
+  bool backstop = true;  // cgroups, where they can be written
+  Nanos operator_time = Micros(200);
+};
+
+class Testbed {
+ public:
+  explicit Testbed(const TestbedConfig& config);
+  ~Testbed();
+  Testbed(const Testbed&) = delete;
+
+  // Starts a client that is admitted, put into its group and then let go. Placed beside the others
+  // in time. request, limit: permille.
+  policy::ClientId start(Load load, int request, int limit);
+  void stop(policy::ClientId client);
+
+  Result<void> resize(policy::ClientId client, int request, int limit);
+  Nanos used(policy::ClientId client) const;  // CPU time, as the kernel counts it
+  Progress& progress(policy::ClientId client) { return *clients_.at(client).progress; }
+  pid_t pid(policy::ClientId client) const { return clients_.at(client).pid; }
+  node::ArbiterHost& host() { return *host_; }
+  bool has_backstop() const { return cgroups_ && cgroups_->writable(); }
+  std::string enforcement() const;  // in words
+
+ private:
+  struct Client {
+    policy::ShareClient share;
+    pid_t pid = 0;
+    Progress* progress = nullptr;
+    std::optional<node::Cgroup> group;
+  };
+  policy::ShareClient share_of(policy::ClientId id, int request, int limit) const;
+
+  const TestbedConfig config_;
+  const std::string name_, socket_;
+  SteadyClock clock_;
+  std::optional<node::Cgroups> cgroups_;
+  std::map<policy::ClientId, Client> clients_;
+  std::mutex mutex_;                         // guards known_
+  std::map<pid_t, policy::ClientId> known_;  // for the server's lookup
+  policy::ClientId last_id_ = 0;
+  std::unique_ptr<node::ArbiterHost> host_;
+  std::unique_ptr<node::PermitServer> server_;
+};
+
+// Share of the device's time that a client used while `span` passed, by the kernel's counter.
+double used_share(Testbed& bed, policy::ClientId client, Nanos span);
+
+// A unit of work: this much CPU time of the calling thread.
+void work_for(Nanos cpu);
+
+}  // namespace sluice::bench

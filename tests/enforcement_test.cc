@@ -1,0 +1,82 @@
+// That slices are enforced, between real processes, as the kernel counts it. One-sided: noise can
+// only lower what a client gets, so none of these can fail by noise. Each also proves that the gate
+// *was* attached and that work was done: an enforcement that is silently absent is red.
+#include <gtest/gtest.h>
+
+#include "bench/testbed.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr Nanos kSpan = Seconds(3);
+constexpr int kRequest = 200;
+constexpr double kAtMost = 0.30;
+
+class Enforcement : public testing::TestWithParam<std::string_view> {
+ protected:
+  void await_work(Testbed& bed, policy::ClientId id) {
+    for (int i = 0; i < 10'000 && bed.progress(id).units < 32; ++i) usleep(1000);
+    ASSERT_GE(bed.progress(id).units, 32u) << "the client does no work; " << bed.enforcement();
+  }
+  // Permits alone: without the backstop, which would hide that they do nothing.
+  void expect_held(Load load) {
+    Testbed bed({.arbiter = GetParam(), .backstop = false});
+    const policy::ClientId id = bed.start(load, kRequest, kRequest);
+    await_work(bed, id);
+    const double share = used_share(bed, id, kSpan);
+    EXPECT_LE(share, kAtMost) << bed.enforcement();
+    EXPECT_GT(share, 0);
+    EXPECT_EQ(bed.progress(id).gate, SLUICE_GATE_ATTACHED);
+    RecordProperty("share", std::to_string(share));
+    std::printf("share %.3f\n", share);
+  }
+};
+
+TEST_P(Enforcement, ABusyClientAt20PercentUsesAtMost30) {
+  expect_held(Load::kGreedy);
+}
+TEST_P(Enforcement, SoDoesOneThatReportsZero) {
+  expect_held(Load::kReportsZero);
+}
+TEST_P(Enforcement, SoDoesOneThatLiesAboutEverything) {
+  expect_held(Load::kLies);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Enforcement, testing::Values("planned", "window", "multi_token"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// One that never asks for a permit is held by the kernel's quota: 1.2 × its limit in the long run,
+// and in 3 s at most a burst and a part of a period more.
+TEST(Backstop, HoldsAClientThatNeverAsks) {
+  Testbed bed({});
+  if (!bed.has_backstop()) GTEST_SKIP() << bed.enforcement();
+  const policy::ClientId id = bed.start(Load::kUngated, kRequest, kRequest);
+  while (bed.progress(id).units == 0) usleep(1000);
+  EXPECT_LE(used_share(bed, id, kSpan), 0.40);
+}
+
+// The check above would find an enforcement that is not there.
+TEST(Backstop, WithoutItAClientThatNeverAsksIsNotHeld) {
+  Testbed bed({.backstop = false});
+  const policy::ClientId id = bed.start(Load::kUngated, kRequest, kRequest);
+  while (bed.progress(id).units == 0) usleep(1000);
+  double highest = 0;  // noise can lower it for a while, not for ever
+  for (int i = 0; i < 100 && highest <= 0.40; ++i)
+    highest = std::max(highest, used_share(bed, id, Millis(300)));
+  EXPECT_GT(highest, 0.40);
+}
+
+// A gate that finds no daemon, and one that is refused, know that they enforce nothing.
+TEST(Attachment, ThatIsMissingIsSeen) {
+  Testbed bed({.backstop = false});
+  const policy::ClientId id = bed.start(Load::kGreedy, kRequest, kRequest);
+  while (bed.progress(id).gate != SLUICE_GATE_ATTACHED) usleep(1000);
+  sluice_gate stranger{.socket_path = "/nonexistent"};
+  sluice_thread* mine = nullptr;
+  sluice_gate_pass(&stranger, &mine);
+  EXPECT_EQ(sluice_gate_state(&stranger), SLUICE_GATE_OPEN);
+  EXPECT_EQ(bed.host().state({0, id})->processes, 1);
+}
+
+}  // namespace
+}  // namespace sluice::bench
