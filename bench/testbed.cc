@@ -73,6 +73,7 @@ class ClientLife {
     ++progress_.units;
   }
   void pass() {
+    progress_.asked_ns = mono();
     sluice_gate_pass(&gate_, &mine_);
     progress_.passed_ns = mono();
     if (progress_.units % 16 == 0) progress_.gate = sluice_gate_state(&gate_);
@@ -85,15 +86,8 @@ class ClientLife {
   [[noreturn]] void idle() {
     pass();
     progress_.gate = sluice_gate_state(&gate_);
-    for (uint32_t seen = 0;;) {
-      sluice_gate_idle_begin(mine_);
-      timespec span{.tv_sec = 1, .tv_nsec = 0};
-      sluice_futex(reinterpret_cast<uint32_t*>(&progress_.ask), FUTEX_WAIT, seen, &span);
-      if (progress_.ask == seen) continue;
-      seen = progress_.ask;
-      pass();
-      ++progress_.units;
-    }
+    sluice_gate_idle_begin(mine_);
+    for (;;) nap(Seconds(1));
   }
   [[noreturn]] void bursty() {
     for (;;) {
@@ -176,20 +170,19 @@ Testbed::~Testbed() {
   }
 }
 
-// Side by side in time, in the order of arrival.
-policy::ShareClient Testbed::share_of(policy::ClientId id, int request, int limit) const {
-  int begin = 0;
-  for (const auto& [other, c] : clients_)
-    if (other < id) begin += c.share.quota.request.permille;
-  return {.id = id,
-          .sm = kWhole,
-          .quota = {{request}, {limit}},
-          .position = {.sm_begin = kNone, .time_begin = {begin}}};
+int Testbed::end_of_others() const {
+  int end = 0;
+  for (const auto& [id, c] : clients_)
+    end = std::max(end, (c.share.position.time_begin + c.share.quota.request).permille);
+  return end;
 }
 
-policy::ClientId Testbed::start(Load load, int request, int limit) {
+policy::ClientId Testbed::start(Load load, int request, int limit, std::optional<int> begin) {
   const policy::ClientId id = ++last_id_;
-  Client client{.share = share_of(id, request, limit)};
+  Client client{.share = {.id = id,
+                          .sm = kWhole,
+                          .quota = {{request}, {limit}},
+                          .position = {kNone, {begin.value_or(end_of_others())}}}};
   void* memory =
       mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   SLUICE_CHECK(memory != MAP_FAILED, "mmap");
@@ -207,9 +200,8 @@ policy::ClientId Testbed::start(Load load, int request, int limit) {
     const Result<void> added = group->add(client.pid);
     SLUICE_CHECK(added.ok(), added.error().message);
     const Slice slice{.sm = kWhole, .quota = client.share.quota};
-    const node::Backstop backstop;
-    const Result<void> held =
-        group->set_quota(node::backstop_millicores(slice, kMillicores, backstop), backstop.period);
+    const Result<void> held = group->set_quota(
+        node::backstop_millicores(slice, kMillicores, config_.quota), config_.quota.period);
     SLUICE_CHECK(held.ok(), held.error().message);
     auto kernels = node::CgroupCounter::open(group->usage_file());
     SLUICE_CHECK(kernels.ok(), kernels.error().message);
@@ -253,9 +245,8 @@ Result<void> Testbed::resize(policy::ClientId id, int request, int limit) {
   client.share = share;
   if (!client.group) return {};
   const Slice slice{.sm = kWhole, .quota = share.quota};
-  const node::Backstop backstop;
-  return client.group->set_quota(node::backstop_millicores(slice, kMillicores, backstop),
-                                 backstop.period);
+  return client.group->set_quota(node::backstop_millicores(slice, kMillicores, config_.quota),
+                                 config_.quota.period);
 }
 
 Nanos Testbed::used(policy::ClientId id) const {

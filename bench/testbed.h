@@ -29,11 +29,10 @@ enum class Load {
 
 // What a client shows, in memory shared with the testbed.
 struct Progress {
-  std::atomic<bool> go;             // set once it is enforced
-  std::atomic<uint64_t> units;      // of work, done
-  std::atomic<int> gate;            // sluice_gate_state
-  std::atomic<uint64_t> passed_ns;  // CLOCK_MONOTONIC of the last pass of the gate
-  std::atomic<uint32_t> ask;        // for kIdle: goes up by one for each unit to do
+  std::atomic<bool> go;                       // set once it is enforced
+  std::atomic<uint64_t> units;                // of work, done
+  std::atomic<int> gate;                      // sluice_gate_state
+  std::atomic<uint64_t> asked_ns, passed_ns;  // CLOCK_MONOTONIC of the last pass of the gate
 };
 
 struct TestbedConfig {
@@ -41,6 +40,7 @@ struct TestbedConfig {
   policy::ArbiterConfig windows;
   int core = -1;         // the device's; -1: the last one
   bool backstop = true;  // cgroups, where they can be written
+  node::Backstop quota;  // … and how tight
   Nanos operator_time = Micros(200);
 };
 
@@ -50,9 +50,9 @@ class Testbed {
   ~Testbed();
   Testbed(const Testbed&) = delete;
 
-  // Starts a client that is admitted, put into its group and then let go. Placed beside the others
-  // in time. request, limit: permille.
-  policy::ClientId start(Load load, int request, int limit);
+  // Starts a client that is admitted, put into its group and then let go. request, limit and
+  // `begin`, its place in the window: permille; without one it is placed behind the others.
+  policy::ClientId start(Load load, int request, int limit, std::optional<int> begin = {});
   void stop(policy::ClientId client);
 
   Result<void> resize(policy::ClientId client, int request, int limit);
@@ -70,7 +70,7 @@ class Testbed {
     Progress* progress = nullptr;
     std::optional<node::Cgroup> group;
   };
-  policy::ShareClient share_of(policy::ClientId id, int request, int limit) const;
+  int end_of_others() const;
 
   const TestbedConfig config_;
   const std::string name_, socket_;

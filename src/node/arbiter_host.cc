@@ -282,13 +282,27 @@ void ArbiterHost::beat(Time now) {
 void ArbiterHost::step(Device& device, Time now) {
   device.next = Time::max();
   for (auto& [id, client] : device.clients) observe(device, client, now);
-  const policy::Permits permits = device.arbiter->step(now);
-  for (const policy::ClientId id : permits.revoke) revoke(device.clients.at(id), now);
-  for (const policy::Grant& g : permits.grant) grant(device.clients.at(g.client), g, now);
-  device.next = std::min(device.next, permits.next);
+  // A permit taken from a client that rests is free at once: decide again with it.
+  constexpr int kMostRounds = 4;
+  for (int round = 0; round < kMostRounds && decide(device, now); ++round) {
+  }
   for (const auto& [id, client] : device.clients) look_again_for_silence(device, client, now);
   show_contention(device, now);
   device.next = std::max(device.next, now + kLeastPause);
+}
+
+// One decision, carried out; whether it set something free.
+bool ArbiterHost::decide(Device& device, Time now) {
+  const policy::Permits permits = device.arbiter->step(now);
+  device.next = permits.next;
+  for (const policy::ClientId id : permits.revoke) revoke(device.clients.at(id), now);
+  for (const policy::Grant& g : permits.grant) grant(device.clients.at(g.client), g, now);
+  bool freed = false;
+  for (const policy::ClientId id : permits.revoke) {
+    Client& client = device.clients.at(id);
+    freed |= notice_drained(device, client, claims(client), now);
+  }
+  return freed;
 }
 
 void ArbiterHost::observe(Device& device, Client& client, Time now) {
@@ -326,13 +340,14 @@ void ArbiterHost::meter(Device& device, Client& client, bool resting, Time now) 
 
 // Tells the arbiter that nothing is in flight any more: acknowledged, or silent in the kernel's
 // counter for longer than that lags. (The arbiter keeps the bound for those that are neither.)
-void ArbiterHost::notice_drained(Device& device, Client& client, const Claims& c, Time now) {
+bool ArbiterHost::notice_drained(Device& device, Client& client, const Claims& c, Time now) {
   if (client.grant && c.waiting && c.resting) revoke(client, now);  // spent, by its own count
-  if (!client.draining) return;
+  if (!client.draining) return false;
   const Time quiet_since = std::max(client.revoked_at, client.meter->last_active());
-  if (!c.resting && now - quiet_since < client.meter->lag()) return;
+  if (!c.resting && now - quiet_since < client.meter->lag()) return false;
   client.draining = false;
   device.arbiter->drained(client.share.id, now);
+  return true;
 }
 
 void ArbiterHost::look_again_for_silence(Device& device, const Client& client, Time now) {

@@ -131,10 +131,11 @@ class ArbiterHost {
   void beat(Time now);
 
   void step(Device& device, Time now);
+  bool decide(Device& device, Time now);
   void observe(Device& device, Client& client, Time now);
   Claims claims(const Client& client) const;
   void meter(Device& device, Client& client, bool resting, Time now);
-  void notice_drained(Device& device, Client& client, const Claims& claims, Time now);
+  bool notice_drained(Device& device, Client& client, const Claims& claims, Time now);
   void look_again_for_silence(Device& device, const Client& client, Time now);
   void revoke(Client& client, Time now);
   void grant(Client& client, const policy::Grant& grant, Time now);

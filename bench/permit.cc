@@ -1,0 +1,242 @@
+// permit: what a permit costs. The very inline function that both gates call, within budget, all in
+// (checkpoints included), beside the two usual ways: a token asked over a Unix socket, and a bucket
+// behind a mutex. Then how long from a grant until a blocked client runs, and from asking, over the
+// daemon, until running.
+#include "wire/permit.h"
+
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <fstream>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "bench/report.h"
+#include "node/arbiter_host.h"
+#include "node/page.h"
+#include "node/peer.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kBatch = 1000;   // passes per timing
+constexpr int kRounds = 2000;  // timings of each kind, interleaved
+constexpr int kWakes = 3000;
+
+uint64_t mono() {
+  return sluice_clock(CLOCK_MONOTONIC);
+}
+
+class BlindMeter : public node::Meter {
+ public:
+  std::optional<node::Reading> poll(Time now, bool) override {
+    if (std::exchange(last_, now) == now) return std::nullopt;
+    return node::Reading{Nanos(0), now};
+  }
+  Time last_active() const override { return last_; }
+  Nanos lag() const override { return Millis(12); }
+
+ private:
+  Time last_{};
+};
+
+// A device of this process, with a gate for each of its clients.
+class Device {
+ public:
+  explicit Device(int clients) : host_(clock_, {}) {
+    auto arbiter = policy::make_arbiter(policy::kDefaultArbiter, {});
+    host_.add_device(std::move(*arbiter), {}, 0);
+    const int each = 1000 / clients;
+    for (int i = 0; i < clients; ++i) {
+      const auto id = static_cast<policy::ClientId>(i);
+      const policy::ShareClient share{
+          .id = id, .sm = kWhole, .quota = {{each}, {1000}}, .position = {{0}, {i * each}}};
+      SLUICE_CHECK(host_.admit(0, share, std::make_unique<BlindMeter>()).ok(), "admit");
+      const node::ProcessIdentity self = *node::identity_of(getpid());
+      auto a = host_.attach({0, id}, self, std::move(*node::open_process(self)));
+      SLUICE_CHECK(a.ok(), "attach");
+      const int fds[3] = {a->pages.permit.release(), a->pages.usage.release(), a->bell.release()};
+      SLUICE_CHECK(sluice_attach_pages(&gates[i], sluice_process_of(&gates[i]), fds, -1), "pages");
+    }
+  }
+  sluice_gate gates[2] = {};
+
+ private:
+  SteadyClock clock_;
+  node::ArbiterHost host_;
+};
+
+struct Bucket {
+  std::mutex mutex;
+  double tokens = 1e9;
+  uint64_t refilled = mono();
+
+  bool take() {
+    const std::lock_guard lock(mutex);
+    const uint64_t now = mono();
+    tokens += static_cast<double>(now - std::exchange(refilled, now));
+    if (tokens < 1) return false;
+    tokens -= 1;
+    return true;
+  }
+};
+
+// Answers one byte with one byte, in a process of its own.
+class TokenServer {
+ public:
+  TokenServer() {
+    SLUICE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair_) == 0, "socketpair");
+    pid_ = fork();
+    if (pid_ != 0) {
+      close(pair_[1]);
+      return;
+    }
+    close(pair_[0]);
+    char token;
+    while (recv(pair_[1], &token, 1, 0) == 1) (void)!send(pair_[1], &token, 1, MSG_NOSIGNAL);
+    _exit(0);
+  }
+  ~TokenServer() {
+    close(pair_[0]);
+    waitpid(pid_, nullptr, 0);
+  }
+  bool ask() {
+    char token = 1;
+    return send(pair_[0], &token, 1, MSG_NOSIGNAL) == 1 && recv(pair_[0], &token, 1, 0) == 1;
+  }
+
+ private:
+  int pair_[2];
+  pid_t pid_;
+};
+
+template <class F>
+double ns_each(int times, F f) {
+  const uint64_t start = mono();
+  for (int i = 0; i < times; ++i) f();
+  return static_cast<double>(mono() - start) / times;
+}
+
+void fast_path(Report& report) {
+  TokenServer server;  // forks before there are threads
+  Device device(1);
+  Bucket bucket;
+  static __thread sluice_thread* mine;
+  std::vector<double> gate, locked, socket;
+  bool all_served = true;
+  for (int round = 0; round < kRounds; ++round) {
+    gate.push_back(ns_each(kBatch, [&] { sluice_gate_pass(&device.gates[0], &mine); }));
+    locked.push_back(ns_each(kBatch, [&] { all_served &= bucket.take(); }));
+    socket.push_back(ns_each(1, [&] { all_served &= server.ask(); }));
+  }
+  sluice_gate_idle_begin(mine);
+  const Samples g = summarise(gate), l = summarise(locked), s = summarise(socket);
+  if (!all_served) report.fail("a reference gave no token");
+  if (sluice_gate_state(&device.gates[0]) != SLUICE_GATE_ATTACHED) report.fail("not attached");
+  report.add(Row("pass within budget, all in, p50", g.p50, "ns")
+                 .beside("token over a Unix socket", s.p50)
+                 .of(g)
+                 .at_most(10));
+  report.add(Row("pass within budget, all in, p50", g.p50, "ns")
+                 .beside("bucket behind a mutex", l.p50)
+                 .of(g)
+                 .at_most(10));
+  report.add(Row("pass within budget, all in, p99", g.p99, "ns").of(g));
+}
+
+// R, S, …: as proc(5) says.
+char state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  return name_end + 2 < line.size() ? line[name_end + 2] : '?';
+}
+
+struct Wake {
+  std::atomic<uint64_t> granted_ns;
+  std::atomic<int> round, done;
+};
+
+// From the daemon's store until the client, which sleeps, returns from the gate.
+void blocked_to_running(Report& report) {
+  auto made = node::Pages::make(1);
+  SLUICE_CHECK(made.ok(), "pages");
+  node::Pages pages = std::move(made->first);
+  const int bell = eventfd(0, EFD_NONBLOCK);
+  auto* wake =
+      new (mmap(nullptr, sizeof(Wake), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          Wake{};
+  auto* times = static_cast<double*>(mmap(nullptr, kWakes * sizeof(double), PROT_READ | PROT_WRITE,
+                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto beat = [&] {
+    __atomic_store_n(&pages.permit().heartbeat_ns, mono(), __ATOMIC_RELAXED);
+  };
+  beat();
+  const pid_t child = fork();
+  if (child == 0) {
+    sluice_gate gate{};
+    sluice_thread* mine = nullptr;
+    const int fds[3] = {made->second.permit.get(), made->second.usage.get(), bell};
+    if (!sluice_attach_pages(&gate, sluice_process_of(&gate), fds, -1)) _exit(1);
+    for (int i = 0; i < kWakes; ++i) {
+      while (wake->round != i) std::this_thread::yield();
+      sluice_gate_pass(&gate, &mine);
+      times[i] = static_cast<double>(mono() - wake->granted_ns) / 1000;
+      wake->done = i + 1;
+    }
+    _exit(0);
+  }
+  for (int i = 0; i < kWakes; ++i) {
+    sluice_permit_revoke(&pages.permit());
+    beat();
+    wake->round = i;
+    while (!pages.usage().waiting || state_of(child) != 'S') std::this_thread::yield();
+    usleep(100);
+    beat();
+    const uint64_t now = mono();
+    wake->granted_ns = now;
+    sluice_permit_grant(&pages.permit(), 1'000'000'000, now + 1'000'000'000, now);
+    pages.wake();
+    while (wake->done != i + 1) std::this_thread::yield();
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) report.fail("the client did not attach");
+  const Samples s = summarise(std::vector<double>(times, times + kWakes));
+  report.add(Row("blocked -> running p50", s.p50, "us").of(s).at_most(8));
+  report.add(Row("blocked -> running p99", s.p99, "us").of(s));
+}
+
+// Two clients in turn, each asking while the permit lies with the other, which is idle: ask, bell,
+// revocation, decision, grant, run.
+void ask_grant_run(Report& report) {
+  Device device(2);
+  sluice_thread* mine[2] = {};
+  std::vector<double> us;
+  for (int i = 0; i < kWakes; ++i) {
+    const int who = i % 2;
+    const uint64_t start = mono();
+    sluice_gate_pass(&device.gates[who], &mine[who]);
+    us.push_back(static_cast<double>(mono() - start) / 1000);
+    sluice_gate_idle_begin(mine[who]);
+    usleep(200);
+  }
+  const Samples s = summarise(us);
+  report.add(Row("ask -> grant -> run p50", s.p50, "us").of(s));
+  report.add(Row("ask -> grant -> run p99", s.p99, "us").of(s));
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  sluice::bench::Report report("permit", argc, argv);
+  sluice::bench::fast_path(report);
+  sluice::bench::blocked_to_running(report);
+  sluice::bench::ask_grant_run(report);
+  return report.finish();
+}
