@@ -235,6 +235,7 @@ void Supervisor::run(Nanos patience) {
 }
 
 void Supervisor::stop(Child& child, Nanos patience) {
+  if (child.spec.before_stop) child.spec.before_stop();
   if (child.pidfd.valid()) {
     pidfd_signal(child.pidfd.get(), SIGTERM);
     if (!ended(child.pidfd.get(), patience)) {

@@ -146,7 +146,7 @@ Result<void> LocalCluster::stop(const InstanceId& id, Nanos drain) {
 }
 
 Result<void> LocalCluster::set_drained(const DeviceId& device, bool drained) {
-  return done(node_.json(verb::post, "/v1/devices/" + device + (drained ? "/drain" : "/undrain")));
+  return done(node_.json(verb::patch, "/v1/devices/" + device, {{"drained", drained}}));
 }
 
 Result<void> LocalCluster::set_routes(const json& table) {

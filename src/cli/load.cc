@@ -1,0 +1,77 @@
+// `sluice load FUNCTION`: an open-loop load through the gateway, and what came of it.
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <iostream>
+
+#include "cli/load_report.h"
+#include "cli/load_run.h"
+#include "cli/payload.h"
+#include "cli/rate_file.h"
+#include "cli/session.h"
+
+namespace sluice::cli {
+namespace {
+
+std::atomic<bool> interrupted = false;
+
+struct LoadFlags {
+  std::vector<std::string> functions;
+  std::string arrivals = "poisson", rates, duration = "30s", step = "1s", token;
+  double rate = 10, cv = 1, scale = 1;
+  int batch = 1, connections = 512;
+  uint64_t seed = 1;
+};
+
+Result<void> load(const Session& session, const LoadFlags& f) {
+  SLUICE_ASSIGN(duration, parse_duration(f.duration));
+  RatePlan plan{{duration, f.rate}};
+  if (!f.rates.empty()) {
+    SLUICE_ASSIGN(step, parse_duration(f.step));
+    SLUICE_ASSIGN(text, read_file(f.rates));
+    const auto parsed = parse_rates(text, {.step = step, .scale = f.scale});
+    if (!parsed.ok()) return within(f.rates, parsed.error());
+    plan = fit_to(*parsed, duration);
+  }
+  const Gaps gaps{f.arrivals == "constant" ? Gaps::Kind::kConstant : f.arrivals == "gamma" ? Gaps::Kind::kGamma : Gaps::Kind::kPoisson, f.cv};
+  SLUICE_ASSIGN(server, session.gateway());
+  std::vector<LoadTarget> targets;
+  for (const std::string& name : f.functions) {
+    SLUICE_ASSIGN(info, session.api(wire::http::verb::get, function_path(name)));
+    SLUICE_ASSIGN(payload, make_payload(info["inputs"], f.batch, f.seed));
+    targets.push_back({.name = name, .path = "/v2/models/" + served_name(function_name(name)) + "/infer", .body = payload.body, .content_type = "application/octet-stream",
+                       .json_bytes = payload.json_bytes, .token = f.token, .plan = plan, .gaps = gaps, .seed = f.seed + targets.size(), .slo = from_millis(info["slo_ms"].get<double>())});
+  }
+  std::signal(SIGINT, [](int) { interrupted = true; });
+  const auto results = run_load(targets, {.server = server, .connections = f.connections}, [&](Nanos since, const auto& so_far) {
+    if (session.json()) return;
+    std::cerr << fixed(seconds(since), 0) << "s";
+    for (const LoadResult& r : so_far) std::cerr << "  " << r.name << " " << r.ok << "/" << r.sent;
+    std::cerr << "\n";
+  }, &interrupted);
+  if (session.json()) print(report_of(results));
+  else std::cout << table_of(results);
+  return {};
+}
+
+}  // namespace
+
+void add_load(CLI::App& app, Session& session, Outcome& outcome) {
+  auto f = std::make_shared<LoadFlags>();
+  CLI::App* command = app.add_subcommand("load", "send an open-loop load; latency counts from the intended send time");
+  command->add_option("functions", f->functions)->required();
+  command->add_option("--rate", f->rate, "requests per second")->check(CLI::Range(0.0, 1e6))->capture_default_str();
+  command->add_option("--duration", f->duration)->capture_default_str();
+  command->add_option("--arrivals", f->arrivals)->check(CLI::IsMember({"constant", "poisson", "gamma"}))->capture_default_str();
+  command->add_option("--cv", f->cv, "of gamma arrivals")->check(CLI::Range(0.01, 20.0))->capture_default_str();
+  command->add_option("--rates", f->rates, "a rate file (docs/rate-file.md) instead of --rate");
+  command->add_option("--scale", f->scale, "multiplies the file's rates")->check(CLI::Range(0.0, 1e6))->capture_default_str();
+  command->add_option("--step", f->step, "of the file's lines without a duration")->capture_default_str();
+  command->add_option("--batch", f->batch, "inferences in a request")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--connections", f->connections, "at most")->check(CLI::Range(1, 20'000))->capture_default_str();
+  command->add_option("--seed", f->seed)->capture_default_str();
+  command->add_option("--token", f->token, "the functions'");
+  command->callback([=, &session, &outcome] { outcome = load(session, *f); });
+}
+
+}  // namespace sluice::cli

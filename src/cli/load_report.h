@@ -1,0 +1,15 @@
+// A load's results for people and for programs. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/load_run.h"
+
+namespace sluice::cli {
+
+nlohmann::json report_of(const std::vector<LoadResult>& results);
+std::string table_of(const std::vector<LoadResult>& results);
+
+}  // namespace sluice::cli

@@ -1,0 +1,50 @@
+// sluice: one binary for users and for the platform's own processes.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cli/node.h"
+#include "cli/session.h"
+
+int main(int argc, char** argv) {
+  using namespace sluice;
+  CLI::App app{
+      "Sluice serves deep-learning models in enforced slices of shared devices.\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no platform runs,\n"
+      "            5 refused for now, 6 not allowed, 7 timed out"};
+  app.name("sluice");
+  app.require_subcommand(1);
+  app.fallthrough();  // --data and -o also after the command
+  app.set_version_flag("--version", SLUICE_VERSION);
+  cli::Session session{.data = cli::default_data()};
+  app.add_option("--data", session.data, "data directory (or SLUICE_DATA)")->capture_default_str();
+  app.add_option("-o,--output", session.output, "table or json")->check(CLI::IsMember({"table", "json"}))->capture_default_str();
+
+  cli::Outcome outcome;
+  cli::add_up(app, session, outcome);
+  cli::add_apply(app, session, outcome);
+  cli::add_get(app, session, outcome);
+  cli::add_change(app, session, outcome);
+  cli::add_invoke(app, session, outcome);
+  cli::add_logs(app, session, outcome);
+  cli::add_profile(app, session, outcome);
+  cli::add_load(app, session, outcome);
+  cli::add_top(app, session, outcome);
+  cli::add_run(app, session, outcome);
+  cli::add_quickstart(app, session, outcome);
+  cli::add_completion(app, outcome);
+  cli::add_processes(app, outcome);
+  cli::add_node_command(app, outcome);
+  app.add_subcommand("version", "print the version")->callback([&] {
+    if (session.json()) cli::print({{"version", SLUICE_VERSION}});
+    else std::cout << "sluice " << SLUICE_VERSION << "\n";
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? 0 : 2;
+  }
+  if (outcome.ok()) return 0;
+  std::cerr << "sluice: " << outcome.error().message << "\n";
+  return cli::exit_code(outcome.error());
+}

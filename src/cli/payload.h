@@ -1,0 +1,20 @@
+// A request for a function, made from its signature: zeros or seeded values, binary tensors.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice::cli {
+
+struct Payload {
+  std::string body;
+  size_t json_bytes = 0;  // Inference-Header-Content-Length; 0: all of it is JSON
+};
+
+// `inputs` as GET /v1/functions/… tells them; variable dimensions become `batch` (the first one) or
+// 16. kInvalid: a datatype that cannot be made up.
+Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t seed);
+
+}  // namespace sluice::cli
