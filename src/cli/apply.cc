@@ -12,16 +12,24 @@ Result<void> apply(const Session& session, const std::vector<std::string>& files
   nlohmann::json all = nlohmann::json::array();
   for (const std::string& file : files) {
     SLUICE_ASSIGN(text, read_file(file));
-    const std::string folder = file == "-" ? std::filesystem::current_path() : std::filesystem::absolute(file).parent_path();
-    const std::string target = "/v1/functions?file=" + escaped(file) + "&folder=" + escaped(folder) + "&home=" + escaped(home()) + (dry ? "&dry_run=1" : "");
-    SLUICE_ASSIGN(answer, session.api_raw(wire::http::verb::post, target, text, "application/yaml"));
+    const std::string folder = file == "-" ? std::filesystem::current_path()
+                                           : std::filesystem::absolute(file).parent_path();
+    const std::string target = "/v1/functions?file=" + escaped(file) +
+                               "&folder=" + escaped(folder) + "&home=" + escaped(home()) +
+                               (dry ? "&dry_run=1" : "");
+    SLUICE_ASSIGN(answer,
+                  session.api_raw(wire::http::verb::post, target, text, "application/yaml"));
     SLUICE_ASSIGN(body, wire::parse_json(answer.body()));
-    if (answer.result_int() != 200) return Error{wire::error_kind(static_cast<int>(answer.result_int())), body.value("error", answer.body())};
+    if (answer.result_int() != 200)
+      return Error{wire::error_kind(static_cast<int>(answer.result_int())),
+                   body.value("error", answer.body())};
     for (const auto& result : body["results"]) {
       all.push_back(result);
       if (session.json()) continue;
-      std::cout << result["function"].get<std::string>() << " revision " << result["revision"] << " " << result["action"].get<std::string>() << (dry ? " (dry run)" : "") << "\n";
-      for (const auto& line : result["difference"]) std::cout << "  " << line.get<std::string>() << "\n";
+      std::cout << result["function"].get<std::string>() << " revision " << result["revision"]
+                << " " << result["action"].get<std::string>() << (dry ? " (dry run)" : "") << "\n";
+      for (const auto& line : result["difference"])
+        std::cout << "  " << line.get<std::string>() << "\n";
     }
   }
   if (session.json()) print(all);

@@ -9,10 +9,13 @@ namespace {
 
 using wire::http::verb;
 
-Result<void> call(const Session& session, verb method, const std::string& target, const nlohmann::json& body, const std::string& said) {
+Result<void> call(const Session& session, verb method, const std::string& target,
+                  const nlohmann::json& body, const std::string& said) {
   SLUICE_ASSIGN(answer, session.api(method, target, body));
-  if (session.json()) print(answer);
-  else std::cout << said << "\n";
+  if (session.json())
+    print(answer);
+  else
+    std::cout << said << "\n";
   return {};
 }
 
@@ -25,19 +28,24 @@ void add_change(CLI::App& app, Session& session, Outcome& outcome) {
   rollback->add_option("function", *name)->required();
   rollback->add_option("--to", *to, "the revision; without: the one before");
   rollback->callback([=, &session, &outcome] {
-    outcome = call(session, verb::post, function_path(*name) + "/rollback", {{"to", *to}}, *name + " rolls back");
+    outcome = call(session, verb::post, function_path(*name) + "/rollback", {{"to", *to}},
+                   *name + " rolls back");
   });
-  CLI::App* remove = app.add_subcommand("delete", "delete a function; what it has accepted is answered");
+  CLI::App* remove =
+      app.add_subcommand("delete", "delete a function; what it has accepted is answered");
   remove->add_option("function", *name)->required();
   remove->callback([=, &session, &outcome] {
     outcome = call(session, verb::delete_, function_path(*name), nullptr, *name + " deleted");
   });
   auto device = std::make_shared<std::string>();
   for (const std::string word : {"drain", "undrain"}) {
-    CLI::App* command = app.add_subcommand(word, word == "drain" ? "a device takes no more instances" : "a device takes instances again");
+    CLI::App* command =
+        app.add_subcommand(word, word == "drain" ? "a device takes no more instances"
+                                                 : "a device takes instances again");
     command->add_option("device", *device)->required();
     command->callback([=, &session, &outcome] {
-      outcome = call(session, verb::post, "/v1/devices/" + escaped(*device) + "/" + word, nullptr, *device + " " + word + "ed");
+      outcome = call(session, verb::post, "/v1/devices/" + escaped(*device) + "/" + word, nullptr,
+                     *device + " " + word + "ed");
     });
   }
 }

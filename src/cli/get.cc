@@ -23,37 +23,52 @@ std::string clock_time(int64_t unix_ms) {
 }
 
 std::string rows(const std::string& what, const json& list) {
-  const auto share = [](const json& row, const char* key) { return percent(row["slice"].value(key, 0)); };
+  const auto share = [](const json& row, const char* key) {
+    return percent(row["slice"].value(key, 0));
+  };
   if (what == "functions") return functions_table(list);
   if (what == "revisions") {
     Table t({"FUNCTION", "REVISION", "TRAFFIC", "SLO", "MODEL", "AGE"});
     for (const json& r : list)
-      t.add({r["function"], std::to_string(r["revision"].get<int>()), std::to_string(r["percent"].get<int>()) + "%", fixed(r["slo_ms"], 0) + "ms", r["model"], age(unix_now() - r["created"].get<int64_t>())});
+      t.add({r["function"], std::to_string(r["revision"].get<int>()),
+             std::to_string(r["percent"].get<int>()) + "%", fixed(r["slo_ms"], 0) + "ms",
+             r["model"], age(unix_now() - r["created"].get<int64_t>())});
     return t.text();
   }
   if (what == "instances") {
-    Table t({"INSTANCE", "FUNCTION", "REVISION", "STATE", "DEVICE", "SM", "REQUEST", "LIMIT", "BATCH", "PID", "USED-S", "MEM", "READY-AFTER", "WHY"});
+    Table t({"INSTANCE", "FUNCTION", "REVISION", "STATE", "DEVICE", "SM", "REQUEST", "LIMIT",
+             "BATCH", "PID", "USED-S", "MEM", "READY-AFTER", "WHY"});
     for (const json& r : list)
-      t.add({r["id"], r["function"], std::to_string(r["revision"].get<int>()), r["state"], r["device"], share(r, "sm"), share(r, "request"), share(r, "limit"), std::to_string(r["batch"].get<int>()), std::to_string(r["pid"].get<int64_t>()),
-             fixed(r["used_ms"].get<double>() / 1000, 1), bytes(r["peak_memory"]), std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms", r["error"].get<std::string>().substr(0, 60)});
+      t.add({r["id"], r["function"], std::to_string(r["revision"].get<int>()), r["state"],
+             r["device"], share(r, "sm"), share(r, "request"), share(r, "limit"),
+             std::to_string(r["batch"].get<int>()), std::to_string(r["pid"].get<int64_t>()),
+             fixed(r["used_ms"].get<double>() / 1000, 1), bytes(r["peak_memory"]),
+             std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms",
+             r["error"].get<std::string>().substr(0, 60)});
     return t.text();
   }
   if (what == "devices") {
-    Table t({"DEVICE", "KIND", "CORES", "MEM", "SM-QUANTUM", "INSTANCES", "RESERVED", "PRICE/H", "STATE"});
+    Table t({"DEVICE", "KIND", "CORES", "MEM", "SM-QUANTUM", "INSTANCES", "RESERVED", "PRICE/H",
+             "STATE"});
     for (const json& r : list)
-      t.add({r["id"], r["kind"], fixed(r["millicores"].get<double>() / 1000, 2), bytes(r["memory"]), percent(r["sm_quantum"]), std::to_string(r["instances"].get<int>()), percent(r["reserved"]), fixed(r["price_per_hour"], 3), r["drained"].get<bool>() ? "drained" : "ready"});
+      t.add({r["id"], r["kind"], fixed(r["millicores"].get<double>() / 1000, 2), bytes(r["memory"]),
+             percent(r["sm_quantum"]), std::to_string(r["instances"].get<int>()),
+             percent(r["reserved"]), fixed(r["price_per_hour"], 3),
+             r["drained"].get<bool>() ? "drained" : "ready"});
     return t.text();
   }
   Table t({"TIME", "FUNCTION", "ACTION", "SUBJECT", "RULE", "WHY"});
   for (const json& r : list) {
     std::string why = r["reason"]["text"];
     if (!r["fault"].get<std::string>().empty()) why += " FAILED: " + r["fault"].get<std::string>();
-    t.add({clock_time(r["at"]), r["function"], r["action"], r["subject"], r["reason"]["rule"], why});
+    t.add(
+        {clock_time(r["at"]), r["function"], r["action"], r["subject"], r["reason"]["rule"], why});
   }
   return t.text();
 }
 
-Result<void> get(const Session& session, const std::string& what, const std::string& of, int limit) {
+Result<void> get(const Session& session, const std::string& what, const std::string& of,
+                 int limit) {
   std::string target = "/v1/" + what;
   if (what == "decisions") target += "?limit=" + std::to_string(limit) + "&function=" + escaped(of);
   if (what == "revisions" && !of.empty()) target += "?function=" + escaped(of);
@@ -62,18 +77,25 @@ Result<void> get(const Session& session, const std::string& what, const std::str
     json kept = json::array();
     const std::string full = to_string(function_name(of));
     for (const json& row : list)
-      if ((what == "functions" ? row["namespace"].get<std::string>() + "/" + row["name"].get<std::string>() : row["function"].get<std::string>()) == full) kept.push_back(row);
-    if (what == "functions" && kept.empty()) return Error{ErrorKind::kNotFound, "function '" + full + "' not found"};
+      if ((what == "functions"
+               ? row["namespace"].get<std::string>() + "/" + row["name"].get<std::string>()
+               : row["function"].get<std::string>()) == full)
+        kept.push_back(row);
+    if (what == "functions" && kept.empty())
+      return Error{ErrorKind::kNotFound, "function '" + full + "' not found"};
     list = kept;
   }
-  if (session.json()) print(list);
-  else std::cout << rows(what, list);
+  if (session.json())
+    print(list);
+  else
+    std::cout << rows(what, list);
   return {};
 }
 
 Result<void> describe(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(f, session.api(verb::get, function_path(name)));
-  SLUICE_ASSIGN(decisions, session.api(verb::get, "/v1/decisions?limit=15&function=" + escaped(name)));
+  SLUICE_ASSIGN(decisions,
+                session.api(verb::get, "/v1/decisions?limit=15&function=" + escaped(name)));
   SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
   json own = json::array();
   for (const json& i : instances)
@@ -85,8 +107,11 @@ Result<void> describe(const Session& session, const std::string& name) {
     return {};
   }
   std::cout << rows("functions", json::array({f})) << "\n" << f["file"].get<std::string>() << "\n";
-  std::cout << "policy " << f["policy"].get<std::string>() << ", forecast " << fixed(f["forecast"], 1) << "/s, " << f["queued"] << " waiting, " << f["in_flight"] << " at instances\n";
-  if (!f["unavailable"].get<std::string>().empty()) std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
+  std::cout << "policy " << f["policy"].get<std::string>() << ", forecast "
+            << fixed(f["forecast"], 1) << "/s, " << f["queued"] << " waiting, " << f["in_flight"]
+            << " at instances\n";
+  if (!f["unavailable"].get<std::string>().empty())
+    std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
   std::cout << "\n" << rows("instances", own) << "\n" << rows("decisions", decisions);
   return {};
 }
@@ -94,16 +119,27 @@ Result<void> describe(const Session& session, const std::string& name) {
 }  // namespace
 
 std::string functions_table(const json& list) {
-  Table t({"NAME", "READY", "REPLICAS", "SM", "QUOTA", "MEM", "SLO", "P95", "VIOL", "RPS", "COLD", "COST/1K", "LAST-DECISION", "AGE"});
+  Table t({"NAME", "READY", "REPLICAS", "SM", "QUOTA", "MEM", "SLO", "P95", "VIOL", "RPS", "COLD",
+           "COST/1K", "LAST-DECISION", "AGE"});
   for (const json& r : list) {
     const json& n = r["replicas"];
     std::string last = "-";
-    if (!r["last_decision"].is_null()) last = r["last_decision"]["action"].get<std::string>() + " " + r["last_decision"]["reason"]["rule"].get<std::string>() + " " + age(unix_now() - r["last_decision"]["at"].get<int64_t>());
-    if (!r["unavailable"].get<std::string>().empty()) last = r["unavailable"].get<std::string>().substr(0, 60);
+    if (!r["last_decision"].is_null())
+      last = r["last_decision"]["action"].get<std::string>() + " " +
+             r["last_decision"]["reason"]["rule"].get<std::string>() + " " +
+             age(unix_now() - r["last_decision"]["at"].get<int64_t>());
+    if (!r["unavailable"].get<std::string>().empty())
+      last = r["unavailable"].get<std::string>().substr(0, 60);
     const std::string space = r["namespace"];
-    t.add({(space == "default" ? "" : space + "/") + r["name"].get<std::string>(), r["ready"].get<bool>() ? "yes" : "no",
-           std::to_string(n["ready"].get<int>()) + "/" + std::to_string(n["ready"].get<int>() + n["starting"].get<int>()), percent(r["sm"]), percent(r["request"]), bytes(r["memory"]),
-           fixed(r["slo_ms"], 0) + "ms", fixed(r["p95_ms"], 0) + "ms", fixed(r["violations_pct"], 1) + "%", fixed(r["rps"], 1), std::to_string(r["cold_starts"].get<int64_t>()), fixed(r["cost_per_1k"], 4), last, age(r["age_ms"])});
+    t.add({(space == "default" ? "" : space + "/") + r["name"].get<std::string>(),
+           r["ready"].get<bool>() ? "yes" : "no",
+           std::to_string(n["ready"].get<int>()) + "/" +
+               std::to_string(n["ready"].get<int>() + n["starting"].get<int>()),
+           percent(r["sm"]), percent(r["request"]), bytes(r["memory"]),
+           fixed(r["slo_ms"], 0) + "ms", fixed(r["p95_ms"], 0) + "ms",
+           fixed(r["violations_pct"], 1) + "%", fixed(r["rps"], 1),
+           std::to_string(r["cold_starts"].get<int64_t>()), fixed(r["cost_per_1k"], 4), last,
+           age(r["age_ms"])});
   }
   return t.text();
 }
@@ -112,13 +148,19 @@ void add_get(CLI::App& app, Session& session, Outcome& outcome) {
   auto what = std::make_shared<std::string>();
   auto of = std::make_shared<std::string>();
   auto limit = std::make_shared<int>(30);
-  CLI::App* command = app.add_subcommand("get", "list functions, revisions, instances, devices or decisions");
-  command->add_option("what", *what)->required()->check(CLI::IsMember({"functions", "revisions", "instances", "devices", "decisions"}));
+  CLI::App* command =
+      app.add_subcommand("get", "list functions, revisions, instances, devices or decisions");
+  command->add_option("what", *what)
+      ->required()
+      ->check(CLI::IsMember({"functions", "revisions", "instances", "devices", "decisions"}));
   command->add_option("function", *of, "only of this function");
-  command->add_option("--limit", *limit, "of decisions")->check(CLI::Range(1, 10'000))->capture_default_str();
+  command->add_option("--limit", *limit, "of decisions")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
   command->callback([=, &session, &outcome] { outcome = get(session, *what, *of, *limit); });
   auto name = std::make_shared<std::string>();
-  CLI::App* describe_command = app.add_subcommand("describe", "everything about a function, and why");
+  CLI::App* describe_command =
+      app.add_subcommand("describe", "everything about a function, and why");
   describe_command->add_option("function", *name)->required();
   describe_command->callback([=, &session, &outcome] { outcome = describe(session, *name); });
 }

@@ -19,7 +19,8 @@ struct InvokeFlags {
 
 Result<void> invoke(const Session& session, const InvokeFlags& f) {
   SLUICE_ASSIGN(gateway, session.gateway());
-  wire::HttpRequest request{verb::post, "/v2/models/" + served_name(function_name(f.function)) + "/infer", 11};
+  wire::HttpRequest request{verb::post,
+                            "/v2/models/" + served_name(function_name(f.function)) + "/infer", 11};
   request.set(wire::http::field::content_type, "application/json");
   if (!f.token.empty()) request.set(wire::http::field::authorization, "Bearer " + f.token);
   if (!f.body.empty()) {
@@ -37,14 +38,20 @@ Result<void> invoke(const Session& session, const InvokeFlags& f) {
   SLUICE_ASSIGN(answer, client.send(request));
   const Nanos took = clock.now() - sent;
   const std::string length(answer["Inference-Header-Content-Length"]);
-  const std::string head = answer.body().substr(0, length.empty() ? std::string::npos : std::stoul(length));
+  const std::string head =
+      answer.body().substr(0, length.empty() ? std::string::npos : std::stoul(length));
   SLUICE_ASSIGN(parsed, wire::parse_json(head));
-  if (answer.result_int() != 200) return Error{wire::error_kind(static_cast<int>(answer.result_int())), parsed.value("error", head)};
+  if (answer.result_int() != 200)
+    return Error{wire::error_kind(static_cast<int>(answer.result_int())),
+                 parsed.value("error", head)};
   if (session.json()) {
     print({{"status", answer.result_int()}, {"latency_ms", millis(took)}, {"answer", parsed}});
   } else {
-    std::cout << "200 in " << static_cast<double>(took.count() / 10'000) / 100 << " ms, " << answer.body().size() << " bytes\n";
-    for (const auto& output : parsed["outputs"]) std::cout << "  " << output.value("name", "") << " " << output.value("datatype", "") << " " << output["shape"].dump() << "\n";
+    std::cout << "200 in " << static_cast<double>(took.count() / 10'000) / 100 << " ms, "
+              << answer.body().size() << " bytes\n";
+    for (const auto& output : parsed["outputs"])
+      std::cout << "  " << output.value("name", "") << " " << output.value("datatype", "") << " "
+                << output["shape"].dump() << "\n";
   }
   return {};
 }
@@ -55,7 +62,9 @@ void add_invoke(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<InvokeFlags>();
   CLI::App* command = app.add_subcommand("invoke", "send one request to a function");
   command->add_option("function", f->function)->required();
-  command->add_option("--body", f->body, "file with the request's JSON (- is standard input); without: made up from the signature");
+  command->add_option(
+      "--body", f->body,
+      "file with the request's JSON (- is standard input); without: made up from the signature");
   command->add_option("--batch", f->batch, "of what is made up")->check(CLI::Range(1, 1024));
   command->add_option("--token", f->token, "the function's");
   command->callback([=, &session, &outcome] { outcome = invoke(session, *f); });

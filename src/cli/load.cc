@@ -9,6 +9,7 @@
 #include "cli/payload.h"
 #include "cli/rate_file.h"
 #include "cli/session.h"
+#include "cli/table.h"
 
 namespace sluice::cli {
 namespace {
@@ -33,24 +34,41 @@ Result<void> load(const Session& session, const LoadFlags& f) {
     if (!parsed.ok()) return within(f.rates, parsed.error());
     plan = fit_to(*parsed, duration);
   }
-  const Gaps gaps{f.arrivals == "constant" ? Gaps::Kind::kConstant : f.arrivals == "gamma" ? Gaps::Kind::kGamma : Gaps::Kind::kPoisson, f.cv};
+  const Gaps gaps{f.arrivals == "constant" ? Gaps::Kind::kConstant
+                  : f.arrivals == "gamma"  ? Gaps::Kind::kGamma
+                                           : Gaps::Kind::kPoisson,
+                  f.cv};
   SLUICE_ASSIGN(server, session.gateway());
   std::vector<LoadTarget> targets;
   for (const std::string& name : f.functions) {
     SLUICE_ASSIGN(info, session.api(wire::http::verb::get, function_path(name)));
     SLUICE_ASSIGN(payload, make_payload(info["inputs"], f.batch, f.seed));
-    targets.push_back({.name = name, .path = "/v2/models/" + served_name(function_name(name)) + "/infer", .body = payload.body, .content_type = "application/octet-stream",
-                       .json_bytes = payload.json_bytes, .token = f.token, .plan = plan, .gaps = gaps, .seed = f.seed + targets.size(), .slo = from_millis(info["slo_ms"].get<double>())});
+    targets.push_back({.name = name,
+                       .path = "/v2/models/" + served_name(function_name(name)) + "/infer",
+                       .body = payload.body,
+                       .content_type = "application/octet-stream",
+                       .json_bytes = payload.json_bytes,
+                       .token = f.token,
+                       .plan = plan,
+                       .gaps = gaps,
+                       .seed = f.seed + targets.size(),
+                       .slo = from_millis(info["slo_ms"].get<double>())});
   }
   std::signal(SIGINT, [](int) { interrupted = true; });
-  const auto results = run_load(targets, {.server = server, .connections = f.connections}, [&](Nanos since, const auto& so_far) {
-    if (session.json()) return;
-    std::cerr << fixed(seconds(since), 0) << "s";
-    for (const LoadResult& r : so_far) std::cerr << "  " << r.name << " " << r.ok << "/" << r.sent;
-    std::cerr << "\n";
-  }, &interrupted);
-  if (session.json()) print(report_of(results));
-  else std::cout << table_of(results);
+  const auto results = run_load(
+      targets, {.server = server, .connections = f.connections},
+      [&](Nanos since, const auto& so_far) {
+        if (session.json()) return;
+        std::cerr << fixed(seconds(since), 0) << "s";
+        for (const LoadResult& r : so_far)
+          std::cerr << "  " << r.name << " " << r.ok << "/" << r.sent;
+        std::cerr << "\n";
+      },
+      &interrupted);
+  if (session.json())
+    print(report_of(results));
+  else
+    std::cout << table_of(results);
   return {};
 }
 
@@ -58,17 +76,31 @@ Result<void> load(const Session& session, const LoadFlags& f) {
 
 void add_load(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<LoadFlags>();
-  CLI::App* command = app.add_subcommand("load", "send an open-loop load; latency counts from the intended send time");
+  CLI::App* command = app.add_subcommand(
+      "load", "send an open-loop load; latency counts from the intended send time");
   command->add_option("functions", f->functions)->required();
-  command->add_option("--rate", f->rate, "requests per second")->check(CLI::Range(0.0, 1e6))->capture_default_str();
+  command->add_option("--rate", f->rate, "requests per second")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   command->add_option("--duration", f->duration)->capture_default_str();
-  command->add_option("--arrivals", f->arrivals)->check(CLI::IsMember({"constant", "poisson", "gamma"}))->capture_default_str();
-  command->add_option("--cv", f->cv, "of gamma arrivals")->check(CLI::Range(0.01, 20.0))->capture_default_str();
+  command->add_option("--arrivals", f->arrivals)
+      ->check(CLI::IsMember({"constant", "poisson", "gamma"}))
+      ->capture_default_str();
+  command->add_option("--cv", f->cv, "of gamma arrivals")
+      ->check(CLI::Range(0.01, 20.0))
+      ->capture_default_str();
   command->add_option("--rates", f->rates, "a rate file (docs/rate-file.md) instead of --rate");
-  command->add_option("--scale", f->scale, "multiplies the file's rates")->check(CLI::Range(0.0, 1e6))->capture_default_str();
-  command->add_option("--step", f->step, "of the file's lines without a duration")->capture_default_str();
-  command->add_option("--batch", f->batch, "inferences in a request")->check(CLI::Range(1, 1024))->capture_default_str();
-  command->add_option("--connections", f->connections, "at most")->check(CLI::Range(1, 20'000))->capture_default_str();
+  command->add_option("--scale", f->scale, "multiplies the file's rates")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command->add_option("--step", f->step, "of the file's lines without a duration")
+      ->capture_default_str();
+  command->add_option("--batch", f->batch, "inferences in a request")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--connections", f->connections, "at most")
+      ->check(CLI::Range(1, 20'000))
+      ->capture_default_str();
   command->add_option("--seed", f->seed)->capture_default_str();
   command->add_option("--token", f->token, "the functions'");
   command->callback([=, &session, &outcome] { outcome = load(session, *f); });

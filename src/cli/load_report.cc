@@ -7,18 +7,29 @@ namespace sluice::cli {
 nlohmann::json report_of(const std::vector<LoadResult>& results) {
   nlohmann::json out = nlohmann::json::array();
   for (const LoadResult& r : results)
-    out.push_back({{"name", r.name}, {"requests", r.sent}, {"ok", r.ok}, {"shed", r.shed}, {"failed", r.failed}, {"late", r.late},
-                   {"p50_ms", millis(quantile(r.latencies, 0.5))}, {"p95_ms", millis(quantile(r.latencies, 0.95))},
-                   {"p99_ms", millis(quantile(r.latencies, 0.99))}, {"violations_pct", r.violations_pct()}, {"faults", r.faults}});
+    out.push_back({{"name", r.name},
+                   {"requests", r.sent},
+                   {"ok", r.ok},
+                   {"shed", r.shed},
+                   {"failed", r.failed},
+                   {"late", r.late},
+                   {"p50_ms", millis(quantile(r.latencies, 0.5))},
+                   {"p95_ms", millis(quantile(r.latencies, 0.95))},
+                   {"p99_ms", millis(quantile(r.latencies, 0.99))},
+                   {"violations_pct", r.violations_pct()},
+                   {"faults", r.faults}});
   return out;
 }
 
 std::string table_of(const std::vector<LoadResult>& results) {
   Table t({"NAME", "REQUESTS", "OK", "SHED", "FAILED", "LATE", "P50", "P95", "P99", "VIOL"});
   for (const LoadResult& r : results)
-    t.add({r.name, std::to_string(r.sent), std::to_string(r.ok), std::to_string(r.shed), std::to_string(r.failed), std::to_string(r.late),
-           fixed(millis(quantile(r.latencies, 0.5)), 0) + "ms", fixed(millis(quantile(r.latencies, 0.95)), 0) + "ms",
-           fixed(millis(quantile(r.latencies, 0.99)), 0) + "ms", fixed(r.violations_pct(), 1) + "%"});
+    t.add({r.name, std::to_string(r.sent), std::to_string(r.ok), std::to_string(r.shed),
+           std::to_string(r.failed), std::to_string(r.late),
+           fixed(millis(quantile(r.latencies, 0.5)), 0) + "ms",
+           fixed(millis(quantile(r.latencies, 0.95)), 0) + "ms",
+           fixed(millis(quantile(r.latencies, 0.99)), 0) + "ms",
+           fixed(r.violations_pct(), 1) + "%"});
   std::string out = t.text();
   for (const LoadResult& r : results)
     for (const std::string& fault : r.faults) out += r.name + ": " + fault + "\n";

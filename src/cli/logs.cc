@@ -10,11 +10,14 @@ namespace {
 
 Result<void> logs(const Session& session, const std::string& name, size_t lines) {
   const std::string folder = session.data + "/logs";
-  if (name.empty() || name.find('/') != name.npos || !std::filesystem::exists(folder + "/" + name + ".log")) {
+  if (name.empty() || name.find('/') != name.npos ||
+      !std::filesystem::exists(folder + "/" + name + ".log")) {
     std::string known;
     std::error_code fault;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, fault)) known += "\n  " + entry.path().stem().string();
-    if (!name.empty()) return Error{ErrorKind::kNotFound, "no log of '" + name + "'; there are:" + known};
+    for (const auto& entry : std::filesystem::directory_iterator(folder, fault))
+      known += "\n  " + entry.path().stem().string();
+    if (!name.empty())
+      return Error{ErrorKind::kNotFound, "no log of '" + name + "'; there are:" + known};
     std::cout << "logs of:" << known << "\n";
     return {};
   }
@@ -30,7 +33,8 @@ Result<void> logs(const Session& session, const std::string& name, size_t lines)
 void add_logs(CLI::App& app, Session& session, Outcome& outcome) {
   auto name = std::make_shared<std::string>();
   auto lines = std::make_shared<size_t>(100);
-  CLI::App* command = app.add_subcommand("logs", "what a process (node, control, gateway, zygote) or an instance printed");
+  CLI::App* command = app.add_subcommand(
+      "logs", "what a process (node, control, gateway, zygote) or an instance printed");
   command->add_option("name", *name);
   command->add_option("--lines", *lines, "the last ones")->capture_default_str();
   command->callback([=, &session, &outcome] { outcome = logs(session, *name, *lines); });

@@ -17,7 +17,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", SLUICE_VERSION);
   cli::Session session{.data = cli::default_data()};
   app.add_option("--data", session.data, "data directory (or SLUICE_DATA)")->capture_default_str();
-  app.add_option("-o,--output", session.output, "table or json")->check(CLI::IsMember({"table", "json"}))->capture_default_str();
+  app.add_option("-o,--output", session.output, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
 
   cli::Outcome outcome;
   cli::add_up(app, session, outcome);
@@ -35,8 +37,10 @@ int main(int argc, char** argv) {
   cli::add_processes(app, outcome);
   cli::add_node_command(app, outcome);
   app.add_subcommand("version", "print the version")->callback([&] {
-    if (session.json()) cli::print({{"version", SLUICE_VERSION}});
-    else std::cout << "sluice " << SLUICE_VERSION << "\n";
+    if (session.json())
+      cli::print({{"version", SLUICE_VERSION}});
+    else
+      std::cout << "sluice " << SLUICE_VERSION << "\n";
   });
   try {
     app.parse(argc, argv);

@@ -18,14 +18,22 @@ void append(std::string& out, T value) {
 
 // Small values: token ids stay within every vocabulary, pixels about 0.
 bool append_value(std::string& out, const std::string& type, Random& random) {
-  if (type == "FP32") append(out, static_cast<float>(random.uniform() * 2 - 1));
-  else if (type == "FP64") append(out, random.uniform() * 2 - 1);
-  else if (type == "INT64") append(out, static_cast<int64_t>(random.below(1000)));
-  else if (type == "INT32") append(out, static_cast<int32_t>(random.below(1000)));
-  else if (type == "INT16") append(out, static_cast<int16_t>(random.below(1000)));
-  else if (type == "INT8" || type == "UINT8") append(out, static_cast<uint8_t>(random.below(100)));
-  else if (type == "BOOL") append(out, static_cast<uint8_t>(random.below(2)));
-  else return false;
+  if (type == "FP32")
+    append(out, static_cast<float>(random.uniform() * 2 - 1));
+  else if (type == "FP64")
+    append(out, random.uniform() * 2 - 1);
+  else if (type == "INT64")
+    append(out, static_cast<int64_t>(random.below(1000)));
+  else if (type == "INT32")
+    append(out, static_cast<int32_t>(random.below(1000)));
+  else if (type == "INT16")
+    append(out, static_cast<int16_t>(random.below(1000)));
+  else if (type == "INT8" || type == "UINT8")
+    append(out, static_cast<uint8_t>(random.below(100)));
+  else if (type == "BOOL")
+    append(out, static_cast<uint8_t>(random.below(2)));
+  else
+    return false;
   return true;
 }
 
@@ -33,7 +41,8 @@ bool append_value(std::string& out, const std::string& type, Random& random) {
 
 Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t seed) {
   Random random(seed);
-  nlohmann::json head{{"inputs", nlohmann::json::array()}, {"parameters", {{"binary_data_output", true}}}};
+  nlohmann::json head{{"inputs", nlohmann::json::array()},
+                      {"parameters", {{"binary_data_output", true}}}};
   std::string data;
   for (const auto& input : inputs) {
     const std::string type = input.value("datatype", "");
@@ -46,8 +55,12 @@ Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t s
     const size_t before = data.size();
     for (int64_t i = 0; i < count; ++i)
       if (!append_value(data, type, random))
-        return Error{ErrorKind::kInvalid, "input " + input.value("name", "?") + ": datatype " + type + " cannot be made up; give --body"};
-    head["inputs"].push_back({{"name", input.value("name", "")}, {"datatype", type}, {"shape", shape}, {"parameters", {{"binary_data_size", data.size() - before}}}});
+        return Error{ErrorKind::kInvalid, "input " + input.value("name", "?") + ": datatype " +
+                                              type + " cannot be made up; give --body"};
+    head["inputs"].push_back({{"name", input.value("name", "")},
+                              {"datatype", type},
+                              {"shape", shape},
+                              {"parameters", {{"binary_data_size", data.size() - before}}}});
   }
   Payload p{.body = head.dump()};
   p.json_bytes = p.body.size();

@@ -10,11 +10,13 @@ namespace sluice::cli {
 
 void add_processes(CLI::App& app, Outcome& outcome) {
   auto c = std::make_shared<control::ControlOptions>();
-  CLI::App* control_command = app.add_subcommand("control", "the control loop and its API (started by `sluice up`)");
+  CLI::App* control_command =
+      app.add_subcommand("control", "the control loop and its API (started by `sluice up`)");
   control_command->add_option("--data", c->data)->required();
   control_command->add_option("--policy", c->settings.bundle)->capture_default_str();
   control_command->add_option("--alpha", c->settings.scale.alpha)->capture_default_str();
-  control_command->add_option("--slo-fraction", c->settings.scale.slo_fraction)->capture_default_str();
+  control_command->add_option("--slo-fraction", c->settings.scale.slo_fraction)
+      ->capture_default_str();
   control_command->add_option("--listen-fd", c->listen_fd);
   control_command->add_option("--home", c->home);
   control_command->callback([c, &outcome] {
@@ -24,7 +26,8 @@ void add_processes(CLI::App& app, Outcome& outcome) {
 
   auto g = std::make_shared<gateway::GatewayOptions>();
   auto data = std::make_shared<std::string>();
-  CLI::App* gateway_command = app.add_subcommand("gateway", "the front door (started by `sluice up`)");
+  CLI::App* gateway_command =
+      app.add_subcommand("gateway", "the front door (started by `sluice up`)");
   gateway_command->add_option("--data", *data, "its admin socket and kept routes lie there");
   gateway_command->add_option("--listen", g->listen)->capture_default_str();
   gateway_command->add_option("--listen-fd", g->listen_fd);

@@ -26,14 +26,17 @@ class Subject {
       SLUICE_ASSIGN(state, node_.json(verb::get, "/v1/instances/" + id_));
       const std::string now = state.value("state", "");
       if (now == "ready") return state;
-      if (now != "starting") return Error{ErrorKind::kInternal, "the instance to measure ended: " + state.value("error", "")};
+      if (now != "starting")
+        return Error{ErrorKind::kInternal,
+                     "the instance to measure ended: " + state.value("error", "")};
       std::this_thread::sleep_for(Millis(100));
     }
     return Error{ErrorKind::kTimeout, "the instance to measure was not ready within two minutes"};
   }
 
   Result<void> resize(const Slice& slice) {
-    const auto resized = node_.json(verb::patch, "/v1/instances/" + id_, {{"slice", wire::to_json(slice)}});
+    const auto resized =
+        node_.json(verb::patch, "/v1/instances/" + id_, {{"slice", wire::to_json(slice)}});
     if (!resized.ok()) return resized.error();
     return {};
   }
@@ -51,11 +54,14 @@ Result<Device> free_device(wire::HttpClient& node) {
     });
     if (!taken && !d.value("drained", false)) return wire::device_from(d);
   }
-  return Error{ErrorKind::kExhausted, "no device is wholly free to measure on: profile before functions are deployed, or drain a device"};
+  return Error{ErrorKind::kExhausted,
+               "no device is wholly free to measure on: profile before functions are deployed, or "
+               "drain a device"};
 }
 
-Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::string& served, const Payload& payload,
-                                      const Configuration& at, Nanos at_least) {
+Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::string& served,
+                                      const Payload& payload, const Configuration& at,
+                                      Nanos at_least) {
   wire::HttpRequest request{verb::post, "/v2/models/" + served + "/infer", 11};
   request.set("Inference-Header-Content-Length", std::to_string(payload.json_bytes));
   request.set(wire::http::field::content_type, "application/octet-stream");
@@ -67,9 +73,13 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
     const Time sent = clock.now();
     SLUICE_ASSIGN(answer, instance.send(request));
     if (answer.result_int() != 200)
-      return Error{ErrorKind::kInternal, "batch " + std::to_string(at.batch) + ": " + std::to_string(answer.result_int()) + " " + answer.body().substr(0, 200)};
-    if (i < 0) begin = clock.now();
-    else times.push_back(clock.now() - sent);
+      return Error{ErrorKind::kInternal, "batch " + std::to_string(at.batch) + ": " +
+                                             std::to_string(answer.result_int()) + " " +
+                                             answer.body().substr(0, 200)};
+    if (i < 0)
+      begin = clock.now();
+    else
+      times.push_back(clock.now() - sent);
   }
   const Nanos elapsed = clock.now() - begin;
   return predict::ProfilePoint{at, quantile(times, 0.5), quantile(times, 0.95),
@@ -78,8 +88,9 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
 
 }  // namespace
 
-Result<predict::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec, const Sweep& sweep,
-                                       const std::function<void(const predict::ProfilePoint&)>& progress) {
+Result<predict::Profile> profile_model(
+    const std::string& node_socket, const FunctionSpec& spec, const Sweep& sweep,
+    const std::function<void(const predict::ProfilePoint&)>& progress) {
   wire::HttpClient node({.path = node_socket}, Seconds(30));
   SLUICE_ASSIGN(device, free_device(node));
   const int most = *std::ranges::max_element(sweep.batches);
@@ -87,8 +98,13 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
   const std::string id = "profile-" + spec.name.name + "-" + std::to_string(getpid());
   Slice slice{.sm = kWhole, .quota = {kWhole, kWhole}};
   const auto started = node.json(verb::post, "/v1/instances",
-                                 {{"id", id}, {"function", to_string(name)}, {"revision", 1}, {"device", device.id},
-                                  {"slice", wire::to_json(slice)}, {"batch", most}, {"model", wire::to_json(spec.model)},
+                                 {{"id", id},
+                                  {"function", to_string(name)},
+                                  {"revision", 1},
+                                  {"device", device.id},
+                                  {"slice", wire::to_json(slice)},
+                                  {"batch", most},
+                                  {"model", wire::to_json(spec.model)},
                                   {"batching", {{"max_size", most}, {"max_delay_us", 0}}}});
   if (!started.ok()) return started.error();
   Subject subject(node, id);
@@ -109,7 +125,8 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
       SLUICE_TRY(subject.resize(slice));
       for (const int batch : sweep.batches) {
         SLUICE_ASSIGN(payload, make_payload(inputs, batch, 7));
-        SLUICE_ASSIGN(point, measure(instance, served_name(name), payload, {batch, sm, quota}, sweep.per_point));
+        SLUICE_ASSIGN(point, measure(instance, served_name(name), payload, {batch, sm, quota},
+                                     sweep.per_point));
         if (progress) progress(point);
         profile.points.push_back(point);
       }

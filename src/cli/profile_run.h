@@ -1,6 +1,6 @@
 // Measures a model on this machine: one instance, started beside the control loop on a free device,
-// through every point of batch × sm × quota. The instance is the real one behind its real gate: what
-// is measured is what will be served.
+// through every point of batch × sm × quota. The instance is the real one behind its real gate:
+// what is measured is what will be served.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,8 @@ struct Sweep {
 
 // `node_socket`: the daemon's. `spec` has its signature (check_model). kExhausted: no device is
 // wholly free. `progress` is told each point.
-Result<predict::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec, const Sweep& sweep,
-                                       const std::function<void(const predict::ProfilePoint&)>& progress);
+Result<predict::Profile> profile_model(
+    const std::string& node_socket, const FunctionSpec& spec, const Sweep& sweep,
+    const std::function<void(const predict::ProfilePoint&)>& progress);
 
 }  // namespace sluice::cli

@@ -1,6 +1,6 @@
-// `sluice run -- PROGRAM…`: runs an unmodified program under a slice. We put ourselves under it, then
-// become the program: it and all its descendants are in the slice's cgroup, and the preloaded gate
-// holds libtorch programs to it operator by operator.
+// `sluice run -- PROGRAM…`: runs an unmodified program under a slice. We put ourselves under it,
+// then become the program: it and all its descendants are in the slice's cgroup, and the preloaded
+// gate holds libtorch programs to it operator by operator.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -21,13 +21,19 @@ struct RunFlags {
 
 Result<void> run(const Session& session, const RunFlags& f) {
   wire::HttpClient node({.path = session.run("node.sock")}, Seconds(10));
-  const Slice slice{.sm = {f.sm * 10}, .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
+  const Slice slice{.sm = {f.sm * 10},
+                    .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
   const std::string id = f.id.empty() ? "run-" + std::to_string(getpid()) : f.id;
-  const auto taken = node.json(wire::http::verb::post, "/v1/processes", {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
+  const auto taken = node.json(
+      wire::http::verb::post, "/v1/processes",
+      {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
   if (!taken.ok()) return taken.error();
-  const std::string gate = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libsluice_gate.so";
-  if (std::filesystem::exists(gate)) ::setenv("LD_PRELOAD", gate.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
-  ::setenv("SLUICE_PERMIT_SOCKET", session.run("permit.sock").c_str(), 1);      // NOLINT(concurrency-mt-unsafe)
+  const std::string gate =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libsluice_gate.so";
+  if (std::filesystem::exists(gate))
+    ::setenv("LD_PRELOAD", gate.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  ::setenv("SLUICE_PERMIT_SOCKET", session.run("permit.sock").c_str(),
+           1);  // NOLINT(concurrency-mt-unsafe)
   std::vector<char*> argv;
   for (const std::string& word : f.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -41,9 +47,14 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<RunFlags>();
   CLI::App* command = app.add_subcommand("run", "run a program of your own under a slice");
   command->add_option("--device", f->device)->capture_default_str();
-  command->add_option("--quota", f->quota, "share of time, per cent")->check(CLI::Range(1, 100))->capture_default_str();
-  command->add_option("--limit", f->limit, "may use this much when others are idle, per cent")->check(CLI::Range(0, 100));
-  command->add_option("--sm", f->sm, "share of the device's cores, per cent")->check(CLI::Range(1, 100))->capture_default_str();
+  command->add_option("--quota", f->quota, "share of time, per cent")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_option("--limit", f->limit, "may use this much when others are idle, per cent")
+      ->check(CLI::Range(0, 100));
+  command->add_option("--sm", f->sm, "share of the device's cores, per cent")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   command->add_option("--id", f->id, "how it is listed");
   command->add_option("command", f->command, "after --")->required();
   command->callback([=, &session, &outcome] { outcome = run(session, *f); });

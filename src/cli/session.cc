@@ -19,20 +19,25 @@ std::string home() {
 }
 
 std::string default_data() {
-  if (const char* set = std::getenv("SLUICE_DATA"); set != nullptr && *set != 0) return set;  // NOLINT(concurrency-mt-unsafe)
+  if (const char* set = std::getenv("SLUICE_DATA"); set != nullptr && *set != 0)
+    return set;  // NOLINT(concurrency-mt-unsafe)
   return geteuid() == 0 ? "/var/lib/sluice" : home() + "/.local/share/sluice";
 }
 
-Result<wire::HttpResponse> Session::api_raw(wire::http::verb method, const std::string& target, std::string body, std::string_view type) const {
+Result<wire::HttpResponse> Session::api_raw(wire::http::verb method, const std::string& target,
+                                            std::string body, std::string_view type) const {
   wire::HttpClient client({.path = run("api.sock")}, Seconds(60));
   auto answer = client.call(method, target, std::move(body), type);
   if (!answer.ok() && answer.error().kind == ErrorKind::kUnavailable)
-    return Error{ErrorKind::kUnavailable, "no platform runs on " + data + " (" + answer.error().message + "); start one: sluice up"};
+    return Error{ErrorKind::kUnavailable, "no platform runs on " + data + " (" +
+                                              answer.error().message + "); start one: sluice up"};
   return answer;
 }
 
-Result<json> Session::api(wire::http::verb method, const std::string& target, const json& body) const {
-  SLUICE_ASSIGN(answer, api_raw(method, target, body.is_null() ? "" : body.dump(), "application/json"));
+Result<json> Session::api(wire::http::verb method, const std::string& target,
+                          const nlohmann::json& body) const {
+  SLUICE_ASSIGN(answer,
+                api_raw(method, target, body.is_null() ? "" : body.dump(), "application/json"));
   const auto parsed = wire::parse_json(answer.body());
   if (answer.result_int() / 100 == 2) return parsed;
   std::string message = answer.body();
@@ -48,7 +53,8 @@ Result<wire::Endpoint> Session::gateway() const {
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) || std::string_view("-_.~/").find(c) != std::string_view::npos) {
+    if (std::isalnum(static_cast<unsigned char>(c)) ||
+        std::string_view("-_.~/").find(c) != std::string_view::npos) {
       out += c;
     } else {
       char hex[4];
@@ -71,18 +77,27 @@ Result<std::string> read_file(const std::string& path) {
   return std::string{std::istreambuf_iterator<char>(in), {}};
 }
 
-void print(const json& value) { std::cout << value.dump(2) << "\n"; }
+void print(const json& value) {
+  std::cout << value.dump(2) << "\n";
+}
 
 int exit_code(const Error& e) {
   switch (e.kind) {
-    case ErrorKind::kInvalid: return 2;
-    case ErrorKind::kNotFound: return 3;
-    case ErrorKind::kUnavailable: return 4;
+    case ErrorKind::kInvalid:
+      return 2;
+    case ErrorKind::kNotFound:
+      return 3;
+    case ErrorKind::kUnavailable:
+      return 4;
     case ErrorKind::kConflict:
-    case ErrorKind::kExhausted: return 5;
-    case ErrorKind::kDenied: return 6;
-    case ErrorKind::kTimeout: return 7;
-    case ErrorKind::kInternal: return 1;
+    case ErrorKind::kExhausted:
+      return 5;
+    case ErrorKind::kDenied:
+      return 6;
+    case ErrorKind::kTimeout:
+      return 7;
+    case ErrorKind::kInternal:
+      return 1;
   }
   return 1;
 }

@@ -12,14 +12,16 @@
 namespace sluice::cli {
 
 struct Session {
-  std::string data;             // --data, SLUICE_DATA, or default_data()
-  std::string output = "table"; // -o: table, json
+  std::string data;              // --data, SLUICE_DATA, or default_data()
+  std::string output = "table";  // -o: table, json
 
   bool json() const { return output == "json"; }
   std::string run(const std::string& socket) const { return data + "/run/" + socket; }
   // The user's API. kUnavailable says how to start the platform.
-  Result<nlohmann::json> api(wire::http::verb method, const std::string& target, const nlohmann::json& body = nullptr) const;
-  Result<wire::HttpResponse> api_raw(wire::http::verb method, const std::string& target, std::string body, std::string_view type) const;
+  Result<nlohmann::json> api(wire::http::verb method, const std::string& target,
+                             const nlohmann::json& body = nullptr) const;
+  Result<wire::HttpResponse> api_raw(wire::http::verb method, const std::string& target,
+                                     std::string body, std::string_view type) const;
   // Where the gateway listens, as `sluice up` wrote it down.
   Result<wire::Endpoint> gateway() const;
 };
@@ -27,8 +29,8 @@ struct Session {
 // /var/lib/sluice as root, else ~/.local/share/sluice.
 std::string default_data();
 std::string home();
-std::string escaped(const std::string& text);      // for a query
-std::string function_path(const std::string& name); // "/v1/functions/NAMESPACE/NAME"
+std::string escaped(const std::string& text);        // for a query
+std::string function_path(const std::string& name);  // "/v1/functions/NAMESPACE/NAME"
 
 Result<std::string> read_file(const std::string& path);  // "-": standard input
 void print(const nlohmann::json& value);
@@ -39,10 +41,11 @@ int exit_code(const Error& error);
 // Each adds its subcommands. When one was chosen, `outcome` is what became of it.
 using Outcome = Result<void>;
 void add_up(CLI::App& app, Session& session, Outcome& outcome);
-void add_processes(CLI::App& app, Outcome& outcome);   // control, gateway: started by `up`
+void add_processes(CLI::App& app, Outcome& outcome);  // control, gateway: started by `up`
 void add_apply(CLI::App& app, Session& session, Outcome& outcome);
 void add_get(CLI::App& app, Session& session, Outcome& outcome);
-void add_change(CLI::App& app, Session& session, Outcome& outcome);  // rollback, delete, drain, undrain
+void add_change(CLI::App& app, Session& session,
+                Outcome& outcome);  // rollback, delete, drain, undrain
 void add_invoke(CLI::App& app, Session& session, Outcome& outcome);
 void add_logs(CLI::App& app, Session& session, Outcome& outcome);
 void add_profile(CLI::App& app, Session& session, Outcome& outcome);

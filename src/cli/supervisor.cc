@@ -78,10 +78,10 @@ Result<Supervisor> Supervisor::open(const std::string& data) {
   ::chmod((data + "/run").c_str(), 0711);
   ::chmod((data + "/run/i").c_str(), 0711);
   ::chmod((data + "/logs").c_str(), 0700);
-  s.lock_.reset(::open((data + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!s.lock_.valid()) return system_error(data + "/lock");
+  s.lock_.reset(::open((data + "/up.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!s.lock_.valid()) return system_error(data + "/up.lock");
   if (::flock(s.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return system_error(data + "/lock");
+    if (errno != EWOULDBLOCK) return system_error(data + "/up.lock");
     return Error{ErrorKind::kConflict, data + ": another `sluice up` runs on this data directory"};
   }
   return s;

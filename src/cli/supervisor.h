@@ -21,8 +21,9 @@ namespace sluice::cli {
 struct ChildSpec {
   std::string name;                  // "gateway"; its log is DATA/logs/NAME.log
   std::vector<std::string> command;  // argv; "{fd}" becomes the inherited listening descriptor
-  std::function<void()> before_stop;  // called when all that started later has stopped; may be empty
-  std::string listen;                // an address to listen on for it; empty: none
+  std::function<void()>
+      before_stop;     // called when all that started later has stopped; may be empty
+  std::string listen;  // an address to listen on for it; empty: none
 };
 
 class Supervisor {

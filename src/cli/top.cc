@@ -20,12 +20,15 @@ Result<std::string> screen(const Session& session) {
   for (const auto& d : devices) {
     const int reserved = d["reserved"].get<int>();
     const int filled = std::min(30, reserved * 30 / 1000);
-    out += d["id"].get<std::string>() + "  [" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(30 - filled), '.') + "] " + percent(reserved) +
+    out += d["id"].get<std::string>() + "  [" + std::string(static_cast<size_t>(filled), '#') +
+           std::string(static_cast<size_t>(30 - filled), '.') + "] " + percent(reserved) +
            " reserved, " + std::to_string(d["instances"].get<int>()) + " instances\n";
   }
   out += "\n";
   for (const auto& d : decisions)
-    out += age(unix_now() - d["at"].get<int64_t>()) + " ago  " + d["action"].get<std::string>() + " " + d["subject"].get<std::string>() + ": " + d["reason"]["text"].get<std::string>() + "\n";
+    out += age(unix_now() - d["at"].get<int64_t>()) + " ago  " + d["action"].get<std::string>() +
+           " " + d["subject"].get<std::string>() + ": " + d["reason"]["text"].get<std::string>() +
+           "\n";
   return out;
 }
 

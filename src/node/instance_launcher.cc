@@ -39,7 +39,7 @@ asio::awaitable<Result<Birth>> InstanceLauncher::bear(const InstanceRecord& r) {
                            .uid = r.uid,
                            .gid = r.uid};
   wire::set_text(what.id, r.instance.id);
-  wire::set_text(what.model_name, r.instance.function.name);
+  wire::set_text(what.model_name, served_name(r.instance.function));
   const std::array fds{listening->get(), control->theirs.get(), log.get()};
   Result<Newborn> born = co_await zygote_.fork_instance(r.model, r.instance.batch, what, fds);
   if (!born.ok()) co_return born.error();
