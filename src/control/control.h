@@ -21,8 +21,9 @@ namespace sluice::control {
 
 struct ControlSettings {
   std::string bundle = "has-gpu";  // of functions that name none
-  // Our setting: half of the SLO for the batch, the rest for waiting. In the simulated comparison it
-  // left half of the violations of the papers' (0.9 and 1.0), which --alpha and --slo-fraction bring.
+  // Our setting: half of the SLO for the batch, the rest for waiting. In the simulated comparison
+  // it left half of the violations of the papers' (0.9 and 1.0), which --alpha and --slo-fraction
+  // bring.
   policy::ScaleConfig scale{.alpha = 0.7, .slo_fraction = 0.5};
   Nanos decide_every = Seconds(2);
   Nanos rate_window = Seconds(4);  // over which a rate is measured
