@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <thread>
@@ -169,6 +171,26 @@ TEST_F(ArbiterHostTest, ClientsOutliveTheHost) {
   work(gate, 100);
   EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_ATTACHED);
   EXPECT_EQ(gate.process->current->permit->header.generation, 2u);
+}
+
+// By its pidfd alone: no connection tells.
+TEST_F(ArbiterHostTest, ADeathIsNoticedWithoutAWord) {
+  admit(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  const ProcessIdentity process = *identity_of(child);
+  ASSERT_TRUE(host->attach({device, 1}, process, *open_process(process)).ok());
+  EXPECT_EQ(host->state({device, 1})->processes, 1);
+  kill(child, SIGKILL);
+  int left = 1;
+  for (int i = 0; i < 20'000 && left != 0; ++i) {
+    left = host->state({device, 1})->processes;
+    usleep(1000);
+  }
+  EXPECT_EQ(left, 0);
+  waitpid(child, nullptr, 0);
 }
 
 // Whatever a client writes into its page and however often it rings, its neighbour is served.

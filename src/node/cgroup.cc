@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <system_error>
 
 #include "base/fd.h"
 
@@ -28,7 +29,7 @@ Result<void> write_file(const std::string& path, const std::string& value) {
       ::write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size()))
     return {};
   return Error{ErrorKind::kUnavailable,
-               path + ": cannot write \"" + value + "\": " + std::strerror(errno)};
+               path + ": cannot write \"" + value + "\": " + std::system_category().message(errno)};
 }
 
 bool contains(const std::string& list, const std::string& item, char separator) {
@@ -83,7 +84,7 @@ std::string group_of(const std::string& own, const std::string& controller) {
 
 Result<void> make_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return {};
-  return Error{ErrorKind::kUnavailable, path + ": " + std::strerror(errno)};
+  return Error{ErrorKind::kUnavailable, path + ": " + std::system_category().message(errno)};
 }
 
 std::string parent_of(const std::string& path) {
@@ -155,7 +156,7 @@ Result<void> Cgroups::probe() const {
   Cgroups trial = *this;
   trial.writable_ = true;
   SLUICE_ASSIGN(group, trial.open("probe-" + std::to_string(getpid())));
-  const Result<void> quota = group.set_quota(1000, Millis(100));
+  Result<void> quota = group.set_quota(1000, Millis(100));
   SLUICE_TRY(group.remove());
   SLUICE_ASSIGN(all_of_ours, trial.open(""));
   (void)all_of_ours.remove();  // unless an earlier daemon's instances still run in it
@@ -240,7 +241,7 @@ std::vector<pid_t> Cgroup::processes() const {
 Result<void> Cgroup::remove() {
   for (const std::string& folder : folders_) {
     if (rmdir(folder.c_str()) != 0 && errno != ENOENT)
-      return Error{ErrorKind::kConflict, folder + ": " + std::strerror(errno)};
+      return Error{ErrorKind::kConflict, folder + ": " + std::system_category().message(errno)};
   }
   return {};
 }

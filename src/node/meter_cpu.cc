@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <system_error>
 #include <utility>
 
 namespace sluice::node {
@@ -23,7 +24,8 @@ Nanos read_clock(clockid_t id, Nanos otherwise) {
 
 Result<std::unique_ptr<CpuCounter>> CgroupCounter::open(const std::string& path) {
   Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return Error{ErrorKind::kUnavailable, path + ": " + std::strerror(errno)};
+  if (!file.valid())
+    return Error{ErrorKind::kUnavailable, path + ": " + std::system_category().message(errno)};
   return std::unique_ptr<CpuCounter>(new CgroupCounter(std::move(file)));
 }
 

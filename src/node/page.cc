@@ -6,12 +6,14 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 namespace sluice::node {
 namespace {
 
 Error system_error(const char* what) {
-  return {ErrorKind::kInternal, std::string("permit pages: ") + what + ": " + std::strerror(errno)};
+  return {ErrorKind::kInternal,
+          std::string("permit pages: ") + what + ": " + std::system_category().message(errno)};
 }
 
 // A memfd of one page that begins with `header`, and our writable map of it.

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 namespace sluice::node {
 namespace {
@@ -71,7 +72,8 @@ Result<Fd> listen_at(const std::string& path) {
   unlink(path.c_str());
   if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
       chmod(path.c_str(), 0666) != 0 || listen(fd.get(), 128) != 0) {
-    return Error{ErrorKind::kInternal, "permit socket: " + path + ": " + std::strerror(errno)};
+    return Error{ErrorKind::kInternal,
+                 "permit socket: " + path + ": " + std::system_category().message(errno)};
   }
   return fd;
 }

@@ -8,6 +8,7 @@
  * Runs inside other people's programs: never exits, never throws, waits at most
  * SLUICE_ATTACH_WAIT_NS and only at the first launch, uses raw system calls where libc's are
  * cancellation points. Locks are tried, never waited for: their owner may have been killed. */
+/* NOLINTBEGIN(modernize-use-nullptr): this is C */
 #ifndef SLUICE_WIRE_PERMIT_ATTACH_H_
 #define SLUICE_WIRE_PERMIT_ATTACH_H_
 
@@ -133,7 +134,7 @@ static inline struct sluice_process* sluice_process_of(struct sluice_gate* g) {
   return none;
 }
 
-static inline const void* sluice_map(int fd, int prot, uint64_t magic) {
+static inline void* sluice_map(int fd, int prot, uint64_t magic) {
   struct stat st;
   void* p;
   if (fstat(fd, &st) != 0 || st.st_size < (off_t)SLUICE_PAGE_SIZE) return NULL;
@@ -167,16 +168,18 @@ static inline int sluice_attach_pages(struct sluice_gate* g, struct sluice_proce
   struct sluice_attachment* old = __atomic_load_n(&p->current, __ATOMIC_ACQUIRE);
   struct sluice_attachment* at =
       (struct sluice_attachment*)sluice_wiped_memory(sizeof(struct sluice_attachment));
+  void *permit, *usage;
   if (at == NULL) return 0;
-  at->permit = (const struct sluice_permit_page*)sluice_map(fds[0], PROT_READ, SLUICE_PERMIT_MAGIC);
-  at->usage =
-      (struct sluice_usage_page*)sluice_map(fds[1], PROT_READ | PROT_WRITE, SLUICE_USAGE_MAGIC);
-  if (at->permit == NULL || at->usage == NULL) {
-    if (at->permit != NULL) munmap((void*)(uintptr_t)at->permit, SLUICE_PAGE_SIZE);
-    if (at->usage != NULL) munmap(at->usage, SLUICE_PAGE_SIZE);
+  permit = sluice_map(fds[0], PROT_READ, SLUICE_PERMIT_MAGIC);
+  usage = sluice_map(fds[1], PROT_READ | PROT_WRITE, SLUICE_USAGE_MAGIC);
+  if (permit == NULL || usage == NULL) {
+    if (permit != NULL) munmap(permit, SLUICE_PAGE_SIZE);
+    if (usage != NULL) munmap(usage, SLUICE_PAGE_SIZE);
     munmap(at, sizeof *at);
     return 0;
   }
+  at->permit = (const struct sluice_permit_page*)permit;
+  at->usage = (struct sluice_usage_page*)usage;
   at->bell = sluice_high_fd(fds[2]);
   at->sock = sock;
   close(fds[0]);
@@ -300,3 +303,4 @@ static inline void sluice_attach_first(struct sluice_gate* g, struct sluice_proc
 }
 
 #endif /* SLUICE_WIRE_PERMIT_ATTACH_H_ */
+/* NOLINTEND(modernize-use-nullptr) */

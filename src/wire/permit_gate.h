@@ -11,6 +11,7 @@
  * clock (so after a sudden change from very short to very long units the budget is looked at up to
  * 64 units late; revocation is seen by every launch all the same, and the daemon's meter charges
  * what ran). */
+/* NOLINTBEGIN(modernize-use-nullptr): this is C */
 #ifndef SLUICE_WIRE_PERMIT_GATE_H_
 #define SLUICE_WIRE_PERMIT_GATE_H_
 
@@ -238,8 +239,9 @@ static inline void sluice_set_off(struct sluice_thread* t, uint64_t now) {
   if (t->checked_ns != 0 && t->batch != 0) {
     const uint64_t passed = now - t->checked_ns;
     const uint64_t fit = (uint64_t)t->batch * SLUICE_CHECK_NS / (passed != 0 ? passed : 1);
+    const uint32_t twice = 2 * t->batch;
     if (t->at != NULL) sluice_report(t->at->usage, t->batch, passed);
-    t->batch = fit < 2u * t->batch ? (uint32_t)fit : 2u * t->batch;
+    t->batch = fit < twice ? (uint32_t)fit : twice;
   }
   if (t->batch < 1) t->batch = 1;
   if (t->batch > SLUICE_CHECK_LAUNCHES) t->batch = SLUICE_CHECK_LAUNCHES;
@@ -394,3 +396,4 @@ static inline enum sluice_gate_state sluice_gate_state(struct sluice_gate* g) {
 }
 
 #endif /* SLUICE_WIRE_PERMIT_GATE_H_ */
+/* NOLINTEND(modernize-use-nullptr) */

@@ -4,6 +4,7 @@
  * Little-endian, append-only, every offset asserted. The daemon owns both pages; the client may
  * write the usage page alone, and nobody believes what stands there without checking it.
  * C11 and C++20, gcc or clang, libc only; everything is safe to call from any thread. */
+/* NOLINTBEGIN(modernize-use-nullptr): this is C */
 #ifndef SLUICE_WIRE_PERMIT_PAGE_H_
 #define SLUICE_WIRE_PERMIT_PAGE_H_
 
@@ -243,3 +244,4 @@ static inline int sluice_permit_read(const struct sluice_permit_page* p, struct 
 }
 
 #endif /* SLUICE_WIRE_PERMIT_PAGE_H_ */
+/* NOLINTEND(modernize-use-nullptr) */
