@@ -1,0 +1,297 @@
+// The loop over a cluster in memory, on a clock that is moved by hand.
+#include "control/control.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "wire/json.h"
+
+namespace sluice::control {
+namespace {
+
+// A machine of two whole-core devices. What it is told to lose, it loses.
+class FakeCluster : public Cluster {
+ public:
+  Observation observe() override {
+    seen.node_there = node_there;
+    seen.gateway_there = true;
+    seen.boot_id = "boot";
+    seen.gateway_started = 1;
+    seen.devices = {{.id = "cpu0", .millicores = 1000, .memory = 1 << 30, .price_per_hour = 3600},
+                    {.id = "cpu1", .millicores = 1000, .memory = 1 << 30, .price_per_hour = 3600}};
+    return seen;
+  }
+  Result<void> start(const StartOrder& order) override {
+    ++starts;
+    if (lose_starts) return {};
+    seen.instances.push_back(
+        {.instance = order.instance, .socket = "/" + order.instance.id, .pid = starts});
+    sort();
+    return {};
+  }
+  Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override {
+    for (ObservedInstance& o : seen.instances)
+      if (o.instance.id == id) o.instance.slice = slice, o.instance.position = position;
+    return {};
+  }
+  Result<void> stop(const InstanceId& id, Nanos) override {
+    for (ObservedInstance& o : seen.instances)
+      if (o.instance.id == id && o.instance.state != InstanceState::kGone) {
+        o.instance.state = InstanceState::kDraining;
+        return {};
+      }
+    std::erase_if(seen.instances, [&](const auto& o) { return o.instance.id == id; });
+    return {};
+  }
+  Result<void> set_drained(const DeviceId&, bool) override { return {}; }
+  Result<void> set_routes(const nlohmann::json& table) override {
+    routes = table;
+    seen.routes_version = table["version"];
+    return {};
+  }
+
+  void sort() {
+    std::ranges::sort(seen.instances, {}, [](const auto& o) { return o.instance.id; });
+  }
+  void all(InstanceState from, InstanceState to) {
+    for (ObservedInstance& o : seen.instances)
+      if (o.instance.state == from) o.instance.state = to;
+  }
+  int count(int revision, InstanceState state) const {
+    return static_cast<int>(std::ranges::count_if(seen.instances, [&](const auto& o) {
+      return o.instance.revision == revision && o.instance.state == state;
+    }));
+  }
+
+  Observation seen;
+  nlohmann::json routes;
+  int starts = 0;
+  bool lose_starts = false, node_there = true;
+};
+
+class ControlTest : public testing::Test {
+ protected:
+  ControlTest() {
+    char folder[] = "/tmp/sluice-control-XXXXXX";
+    dir = mkdtemp(folder);
+    std::ofstream(dir + "/m.pt") << "PK\3\4 weights PK\5\6";
+    std::ofstream(dir + "/m.json")
+        << R"({"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]})";
+    open();
+  }
+  ~ControlTest() override { std::filesystem::remove_all(dir); }
+
+  void open() {
+    control.reset();
+    store.emplace(std::move(*Store::open(dir + "/control.db")));
+    control = std::move(*Control::open(*store, cluster, clock, {.bundle = "fixed"}));
+  }
+  FunctionSpec spec(int permille = 300) {
+    FunctionSpec s;
+    s.name.name = "f";
+    s.model.path = dir + "/m.pt";
+    s.slice = Slice{.sm = kWhole, .quota = {{permille}, {permille}}};
+    return s;
+  }
+  void apply(FunctionSpec s) {
+    const auto applied = control->apply({std::move(s)}, false, wall);
+    ASSERT_TRUE(applied.ok()) << applied.error().message;
+  }
+  void step(int times = 1) {
+    for (int i = 0; i < times; ++i) {
+      clock.advance(Seconds(1));
+      wall += 1000;
+      control->step(wall);
+    }
+  }
+  std::string split() {
+    std::string out;
+    for (const auto& r : cluster.routes["functions"][0]["revisions"])
+      out += "r" + r["number"].dump() + ":" + r["percent"].dump() + " ";
+    return out;
+  }
+
+  std::string dir;
+  ManualClock clock;
+  UnixMillis wall = 1'000'000'000'000;
+  FakeCluster cluster;
+  std::optional<Store> store;
+  std::unique_ptr<Control> control;
+};
+
+TEST_F(ControlTest, StartsWhatIsAskedForOnce) {
+  apply(spec());
+  step(5);
+  EXPECT_EQ(cluster.starts, 1);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(5);
+  EXPECT_EQ(cluster.starts, 1);
+  ASSERT_EQ(cluster.routes["functions"][0]["instances"].size(), 1u);
+  EXPECT_EQ(cluster.routes["functions"][0]["instances"][0]["state"], "ready");
+}
+
+TEST_F(ControlTest, ALostStartIsNoticedAndAskedForAgain) {
+  cluster.lose_starts = true;
+  apply(spec());
+  step(3);
+  EXPECT_EQ(cluster.starts, 1) << "patience";
+  cluster.lose_starts = false;
+  step(12);
+  EXPECT_EQ(cluster.starts, 2);
+}
+
+TEST_F(ControlTest, AnInstanceThatDiesIsReplacedAndTheReasonKept) {
+  apply(spec());
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  cluster.seen.instances[0].instance.state = InstanceState::kGone;
+  cluster.seen.instances[0].error = "killed by signal 9";
+  step(3);
+  EXPECT_EQ(cluster.starts, 2);
+  const auto decisions = *store->decisions(FunctionName{.name = "f"}, 10);
+  EXPECT_TRUE(std::ranges::any_of(decisions, [](const Decision& d) {
+    return d.action == "lost" && d.reason.text.find("signal 9") != std::string::npos;
+  }));
+}
+
+TEST_F(ControlTest, ARestartAdoptsAndStartsNothing) {
+  apply(spec());
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(5);
+  open();
+  step(5);
+  EXPECT_EQ(cluster.starts, 1);
+  EXPECT_EQ(control->functions().size(), 1u);
+  EXPECT_EQ(store->instances()->size(), 1u);
+}
+
+TEST_F(ControlTest, WithoutTheNodeDaemonNothingIsTouched) {
+  apply(spec());
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  cluster.node_there = false;
+  cluster.seen.instances.clear();
+  step(20);
+  EXPECT_EQ(cluster.starts, 1);
+  EXPECT_EQ(cluster.routes["functions"][0]["instances"].size(), 1u)
+      << "the gateway keeps what it knows";
+}
+
+TEST_F(ControlTest, ANewRevisionTakesOverWhenItIsReadyAndRollsBack) {
+  apply(spec(300));
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  apply(spec(400));
+  step(3);
+  EXPECT_EQ(split(), "r1:100 r2:0 ") << "the old one serves until the new one is ready";
+  EXPECT_EQ(cluster.count(1, InstanceState::kReady), 1);
+  EXPECT_EQ(cluster.count(2, InstanceState::kStarting), 1);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(4);
+  EXPECT_EQ(split(), "r2:100 ");
+  EXPECT_EQ(cluster.count(1, InstanceState::kDraining), 1);
+  ASSERT_TRUE(control->rollback({.name = "f"}, 0, wall).ok());
+  step(3);
+  EXPECT_EQ(split(), "r2:100 r1:0 ");
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(3);
+  EXPECT_EQ(split(), "r1:100 ");
+}
+
+TEST_F(ControlTest, ACanaryStaysBesideTheOldOne) {
+  apply(spec(300));
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  FunctionSpec canary = spec(400);
+  canary.canary_traffic_percent = 10;
+  apply(canary);
+  step(3);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(5);
+  EXPECT_EQ(split(), "r1:90 r2:10 ");
+  EXPECT_EQ(cluster.count(1, InstanceState::kReady), 1);
+}
+
+TEST_F(ControlTest, ApplyIsIdempotentAndADryRunChangesNothing) {
+  const auto dry = control->apply({spec()}, true, wall);
+  EXPECT_EQ(dry->at(0).what, "created");
+  EXPECT_TRUE(control->functions().empty());
+  apply(spec());
+  EXPECT_EQ(control->apply({spec()}, false, wall)->at(0).what, "unchanged");
+  const auto change = control->apply({spec(500)}, true, wall);
+  EXPECT_EQ(change->at(0).difference,
+            (std::vector<std::string>{"slice: 100% × 30%…30% -> 100% × 50%…50%"}));
+}
+
+TEST_F(ControlTest, NothingIsHalfDeployed) {
+  step();  // the devices are known
+  FunctionSpec broken = spec();
+  broken.name.name = "g";
+  broken.model.path = dir + "/missing.pt";
+  const auto refused = control->apply({spec(), broken}, false, wall);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("default/g: model.path"), std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(control->functions().empty());
+  for (const auto& [text, why] : std::map<std::string, std::string>{
+           {"no zip at all", "is no TorchScript model"}, {"PK\3\4 cut", "is truncated"}}) {
+    std::ofstream(dir + "/b.pt") << text;
+    broken.model.path = dir + "/b.pt";
+    EXPECT_NE(control->apply({broken}, false, wall).error().message.find(why), std::string::npos);
+  }
+  FunctionSpec greedy = spec();
+  greedy.memory = Bytes{1} << 40;
+  EXPECT_NE(control->apply({greedy}, false, wall).error().message.find("more than any device has"),
+            std::string::npos);
+  FunctionSpec odd = spec();
+  odd.policy = "fxied";
+  EXPECT_NE(
+      control->apply({odd}, false, wall).error().message.find("'fxied' is not known: has-gpu"),
+      std::string::npos);
+}
+
+TEST_F(ControlTest, DeletedFunctionsAreDrained) {
+  apply(spec());
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  step(2);
+  EXPECT_EQ(cluster.count(1, InstanceState::kDraining), 1);
+  EXPECT_TRUE(cluster.routes["functions"].empty());
+}
+
+TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
+  FunctionSpec unknown = spec();
+  unknown.policy = "has-gpu";
+  unknown.slo.latency = Millis(50);
+  unknown.slice.reset();
+  apply(unknown);
+  step(3);
+  EXPECT_EQ(cluster.starts, 0);
+  EXPECT_FALSE(control->functions().begin()->second.unavailable.empty());
+  EXPECT_FALSE(cluster.routes["functions"][0]["unavailable"].get<std::string>().empty());
+}
+
+TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {
+  apply(spec(300));
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(1);
+  const double before = control->accounting().all().begin()->second.cost;
+  cluster.seen.instances[0].used += Millis(500);  // above its 30 % of the second
+  step(1);
+  const double after = control->accounting().all().begin()->second.cost;
+  EXPECT_NEAR(after - before, 0.5, 1e-9) << "0.3 held, 0.2 above, at 1 a second";
+}
+
+}  // namespace
+}  // namespace sluice::control

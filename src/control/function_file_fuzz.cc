@@ -1,0 +1,16 @@
+// Any bytes are functions that can be written and read again, or a fault with a message.
+#include <cstdint>
+#include <cstdlib>
+
+#include "control/function_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const auto specs =
+      control::parse_functions({reinterpret_cast<const char*>(data), size}, {.file = "f"});
+  if (!specs.ok()) return specs.error().message.empty() ? std::abort(), 0 : 0;
+  for (const FunctionSpec& spec : *specs)
+    if (const auto again = control::parse_functions(control::to_yaml(spec), {}); !again.ok())
+      std::abort();
+  return 0;
+}

@@ -1,0 +1,169 @@
+#include "control/store.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "control/function_file.h"
+
+namespace sluice::control {
+namespace {
+
+class StoreTest : public testing::Test {
+ protected:
+  StoreTest() {
+    char folder[] = "/tmp/sluice-store-XXXXXX";
+    dir = mkdtemp(folder);
+  }
+  ~StoreTest() override { std::filesystem::remove_all(dir); }
+  std::string path() const { return dir + "/control.db"; }
+  static Revision revision(int n) {
+    FunctionSpec s;
+    s.name.name = "f";
+    s.model.path = "/m.pt";
+    return {s.name, n, s, n * 10};
+  }
+  std::string dir;
+};
+
+TEST_F(StoreTest, KeepsWhatItWasGiven) {
+  {
+    Store store = std::move(*Store::open(path()));
+    ASSERT_TRUE(store.add_revision(revision(1), 1).ok());
+    ASSERT_TRUE(store.add_revision(revision(2), 1).ok());
+    ASSERT_TRUE(store
+                    .add_decision({.at = 5,
+                                   .function = {.name = "f"},
+                                   .action = "start",
+                                   .subject = "i",
+                                   .reason = {"r", "because", {{"x", 1}}}})
+                    .ok());
+    ASSERT_TRUE(
+        store
+            .save_profile("/m.pt", {.function = {.name = "f"},
+                                    .points = {{{1, {1000}, {500}}, Millis(2), Millis(3), 10}}})
+            .ok());
+    ASSERT_TRUE(store.add_rates({{{.name = "f"}, 100, 2.5, 1, 2, 3}}).ok());
+  }
+  Store store = std::move(*Store::open(path()));
+  const auto functions = *store.functions();
+  ASSERT_EQ(functions.size(), 1u);
+  EXPECT_EQ(functions[0].newest, 2);
+  EXPECT_EQ(functions[0].serving, 1);
+  EXPECT_EQ(functions[0].revisions[1], revision(2));
+  EXPECT_EQ(store.decisions(FunctionName{.name = "f"}, 5)->at(0).reason.numbers[0].second, 1);
+  EXPECT_EQ(store.profiles()->at("/m.pt").points[0].at.quota.permille, 500);
+  EXPECT_EQ(store.rates({.name = "f"}, 0)->at(0).rate, 2.5);
+}
+
+TEST_F(StoreTest, RefusesANewerSchemaAndWhatIsNoStore) {
+  {
+    Database db = std::move(*Database::open(path()));
+    ASSERT_TRUE(db.run("PRAGMA user_version = 99").ok());
+  }
+  EXPECT_NE(Store::open(path()).error().message.find("version 99"), std::string::npos);
+  std::ofstream(dir + "/text.db") << std::string(5000, 'x');
+  EXPECT_FALSE(Store::open(dir + "/text.db").ok());
+  EXPECT_FALSE(Store::open(dir + "/no/such/folder/x.db").ok());
+}
+
+// kill -9 at any moment: what was acknowledged is there.
+TEST_F(StoreTest, AcknowledgedRevisionsSurviveAKill) {
+  for (int round = 0; round < 5; ++round) {
+    int pipe_fds[2];
+    ASSERT_EQ(pipe(pipe_fds), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      Store store = std::move(*Store::open(path()));
+      int n = static_cast<int>(store.functions()->empty() ? 0 : store.functions()->at(0).newest);
+      for (;;) {
+        if (!store.add_revision(revision(++n), 1).ok()) _exit(1);
+        if (write(pipe_fds[1], &n, sizeof(n)) != sizeof(n)) _exit(1);
+      }
+    }
+    int acknowledged = 0;
+    for (int i = 0; i < 10 + round; ++i)
+      ASSERT_EQ(read(pipe_fds[0], &acknowledged, sizeof(acknowledged)),
+                static_cast<ssize_t>(sizeof(acknowledged)));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    close(pipe_fds[1]);
+    while (read(pipe_fds[0], &acknowledged, sizeof(acknowledged)) ==
+           static_cast<ssize_t>(sizeof(acknowledged))) {
+    }
+    close(pipe_fds[0]);
+    Store store = std::move(*Store::open(path()));
+    EXPECT_GE(store.functions()->at(0).newest, acknowledged);
+    EXPECT_EQ(store.functions()->at(0).revisions.size(),
+              static_cast<size_t>(store.functions()->at(0).newest));
+  }
+}
+
+// ---- function files --------------------------------------------------------------------------
+
+constexpr const char* kFile = R"(apiVersion: sluice.dev/v1alpha1
+kind: InferenceFunction
+metadata: {name: resnet, namespace: vision}
+spec:
+  model: {path: m.pt}
+  slo: {latency: 80ms, percentile: 99}
+  batcher: {maxBatchSize: 8, maxLatency: 2ms}
+  slice: {sm: 50%, quota: {request: 20%, limit: 0.4}, memory: 512Mi}
+  token: "secret"
+)";
+
+TEST(FunctionFile, IsReadAndWrittenBack) {
+  const auto specs = parse_functions(kFile, {.file = "f.yaml", .folder = "/models"});
+  ASSERT_TRUE(specs.ok()) << specs.error().message;
+  const FunctionSpec& s = specs->at(0);
+  EXPECT_EQ(to_string(s.name), "vision/resnet");
+  EXPECT_EQ(s.model.path, "/models/m.pt");
+  EXPECT_EQ(s.slo.latency, Millis(80));
+  EXPECT_EQ(s.slice->quota.limit.permille, 400);
+  EXPECT_EQ(s.slice->memory, 512 << 20);
+  EXPECT_EQ(parse_functions(to_yaml(s), {})->at(0), s);
+}
+
+// One change to the good file, and what must be said of it.
+TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
+  struct Case {
+    const char* from;
+    const char* to;
+    const char* said;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"latency: 80ms, p", "latency: fast, p", "f.yaml:6 spec.slo.latency"},
+           {"maxBatchSize: 8", "maxBatchSise: 8", "did you mean \"maxBatchSize\"?"},
+           {"maxBatchSize: 8", "maxBatchSize: 0", "\"0\" is not a whole number from 1 to 256"},
+           {"kind: InferenceFunction", "kind: TrainingFunction", "not served yet"},
+           {"name: resnet,", "name: Res_net,", "is no name"},
+           {"v1alpha1", "v2", "sluice.dev/v1alpha1 is"},
+           {"request: 20%", "request: 120%", "spec.slice.quota.request"},
+           {"limit: 0.4", "limit: 0.1", "is below the request"},
+           {"model: {path: m.pt}", "modle: {path: m.pt}", "did you mean \"model\"?"},
+           {"slo: {latency: 80ms, percentile: 99}", "slo: 80ms", "spec.slo"},
+           {"token: \"secret\"", "token: [1]", "spec.token"},
+           {"spec:", "spec", "f.yaml:"},
+       }) {
+    std::string text = kFile;
+    text.replace(text.find(c.from), std::string(c.from).size(), c.to);
+    const auto specs = parse_functions(text, {.file = "f.yaml"});
+    ASSERT_FALSE(specs.ok()) << c.to;
+    EXPECT_NE(specs.error().message.find(c.said), std::string::npos) << c.to << ":\n"
+                                                                     << specs.error().message;
+  }
+}
+
+TEST(FunctionFile, AFileIsTakenWholeOrNotAtAll) {
+  const std::string two = std::string(kFile) + "---\n" + kFile;
+  EXPECT_NE(parse_functions(two, {.file = "f.yaml"}).error().message.find("stands there twice"),
+            std::string::npos);
+  EXPECT_FALSE(parse_functions("", {}).ok());
+  EXPECT_FALSE(parse_functions("- 1\n- 2", {}).ok());
+}
+
+}  // namespace
+}  // namespace sluice::control
