@@ -270,15 +270,18 @@ TEST_F(ControlTest, DeletedFunctionsAreDrained) {
 }
 
 TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
-  FunctionSpec unknown = spec();
-  unknown.policy = "has-gpu";
-  unknown.slo.latency = Millis(50);
-  unknown.slice.reset();
-  apply(unknown);
+  for (const char* name : {"a", "b", "c"}) {  // three whole devices, of two
+    FunctionSpec whole = spec(1000);
+    whole.name.name = name;
+    apply(whole);
+  }
   step(3);
-  EXPECT_EQ(cluster.starts, 0);
-  EXPECT_FALSE(control->functions().begin()->second.unavailable.empty());
-  EXPECT_FALSE(cluster.routes["functions"][0]["unavailable"].get<std::string>().empty());
+  EXPECT_EQ(cluster.starts, 2);
+  const auto& last = control->functions().at({.name = "c"});
+  EXPECT_EQ(last.last_decision->action, "unmet");
+  EXPECT_FALSE(last.unavailable.empty());
+  EXPECT_EQ(cluster.routes["functions"][2]["unavailable"], last.unavailable);
+  EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
 }
 
 TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {
