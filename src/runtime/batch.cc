@@ -1,5 +1,6 @@
 #include "runtime/batch.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace sluice::runtime {
@@ -29,6 +30,11 @@ size_t bytes_of_rows(const Tensor& t, std::string_view rest, int64_t rows, int64
 }
 
 }  // namespace
+
+bool batchable(const ModelSpec& spec) {
+  const auto variable = [](const TensorSpec& t) { return !t.shape.empty() && t.shape[0] == -1; };
+  return std::ranges::all_of(spec.inputs, variable) && std::ranges::all_of(spec.outputs, variable);
+}
 
 Result<int> inferences_of(const InferRequest& request, const ModelSpec& model, int max_batch) {
   if (!batchable(model)) return 1;

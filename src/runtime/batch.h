@@ -1,16 +1,19 @@
 // Several requests as one inference: their inputs joined along the first dimension, the outputs cut
-// apart again. Pure but for the model that runs.
+// apart again. Pure.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/engine.h"
+#include "model/function.h"
 #include "runtime/oip.h"
 #include "runtime/tensor.h"
 
 namespace sluice::runtime {
+
+// Whether the first dimension of every input and output is the batch.
+bool batchable(const ModelSpec&);
 
 // How many inferences the request is; kInvalid when its inputs disagree about it or it is more than
 // one batch may hold. 1 for a model that is not batchable.

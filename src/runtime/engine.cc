@@ -78,11 +78,6 @@ Result<ModelFile> read_model_file(const std::string& path) {
   return file;
 }
 
-bool batchable(const ModelSpec& spec) {
-  const auto variable = [](const TensorSpec& t) { return !t.shape.empty() && t.shape[0] == -1; };
-  return std::ranges::all_of(spec.inputs, variable) && std::ranges::all_of(spec.outputs, variable);
-}
-
 Result<std::unique_ptr<Model>> load_model(const ModelFile& file) {
   const auto* engine = std::ranges::find(kEngines, file.platform, &Engine::platform);
   if (engine == std::end(kEngines))

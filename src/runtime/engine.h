@@ -28,8 +28,6 @@ struct ModelFile {
 // kNotFound without the file or its metadata, kInvalid naming what is wrong in them.
 Result<ModelFile> read_model_file(const std::string& path);
 
-bool batchable(const ModelSpec&);
-
 class Model {
  public:
   virtual ~Model() = default;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "runtime/batch.h"
 #include "wire/http.h"
 #include "wire/json.h"
 

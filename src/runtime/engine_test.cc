@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/batch.h"
+
 namespace sluice::runtime {
 namespace {
 

@@ -1,5 +1,6 @@
 #include "runtime/model_documents.h"
 
+#include "runtime/batch.h"
 #include "wire/json.h"
 
 namespace sluice::runtime {
