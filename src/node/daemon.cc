@@ -11,7 +11,6 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstring>
@@ -82,7 +81,8 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
 
   NodeState state = stored.value_or(NodeState{});
-  state.instances = settle(std::move(state.instances), state.boot_id == boot);
+  const bool same_boot = state.boot_id == boot;
+  const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
   state.boot_id = boot;
   ++state.generation;
   // Instances that live hold parts of the devices as they were.
@@ -98,6 +98,8 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
       .cgroup =
           "sluice-" + std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
   SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, enforcement));
+  if (same_boot)
+    for (const InstanceRecord& r : died) enforcer->bury(r);
   std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(lock),
                                             std::move(state), std::move(enforcer), split.reserve));
   SLUICE_TRY(daemon->adopt());
@@ -126,9 +128,10 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
                    .cores = std::move(zygote_cores)}),
       launcher_(io, zygote_, settings_.paths) {}
 
-// What became of the instances while no daemon looked.
-std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord> old, bool same_boot) {
-  for (InstanceRecord& r : old) {
+// Finds out who died while no daemon looked, and returns them.
+std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records, bool same_boot) {
+  std::vector<InstanceRecord> died;
+  for (InstanceRecord& r : records) {
     if (!alive(r)) continue;
     const bool lives = same_boot && r.process.pid != 0 && identity_of(r.process.pid) == r.process;
     const bool was_starting = r.instance.state == InstanceState::kStarting;
@@ -140,8 +143,10 @@ std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord> old, bool
     r.error = !same_boot     ? "the machine was restarted"
               : was_starting ? "the node daemon was restarted while it started"
                              : "died while no node daemon ran";
+    log::info("{}: gone, {}", r.instance.id, r.error);
+    died.push_back(r);
   }
-  return old;
+  return died;
 }
 
 Result<void> Daemon::adopt() {
@@ -445,7 +450,17 @@ const InstanceRecord* Daemon::find(const InstanceId& id) const {
 }
 
 Result<void> Daemon::save() {
+  ++version_;
+  for (asio::steady_timer* waiter : waiting_) waiter->cancel();
   return registry_.save(state_);
+}
+
+asio::awaitable<void> Daemon::change_after(uint64_t version, Nanos patience) {
+  if (version_ > version) co_return;
+  asio::steady_timer timer(io_, patience);
+  waiting_.insert(&timer);
+  co_await timer.async_wait(kAwait);
+  waiting_.erase(&timer);
 }
 
 DaemonView Daemon::view() const {

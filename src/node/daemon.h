@@ -5,9 +5,11 @@
 // Belongs to one io_context with one thread; the arbiters have their own (arbiter_host.h).
 #pragma once
 
+#include <boost/asio/steady_timer.hpp>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/clock.h"
 #include "node/enforcer.h"
@@ -61,6 +63,7 @@ struct DaemonView {
   };
   std::string boot_id;
   uint32_t generation = 0;
+  uint64_t version = 0;  // one more at every change; begins anew with a generation
   std::vector<Device> devices;
   std::vector<Row> instances;
 };
@@ -83,6 +86,8 @@ class Daemon {
   Result<void> set_drained(const DeviceId& device, bool drained);
 
   DaemonView view() const;
+  // Returns when there has been a change after `version` (DaemonView's), or after `patience`.
+  asio::awaitable<void> change_after(uint64_t version, Nanos patience);
   const InstanceRecord* find(const InstanceId& id) const;
   const Ledger& ledger() const { return ledger_; }
 
@@ -98,7 +103,7 @@ class Daemon {
   Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
          NodeState state, std::unique_ptr<Enforcer> enforcer, std::vector<int> zygote_cores);
 
-  static std::vector<InstanceRecord> settle(std::vector<InstanceRecord> old, bool same_boot);
+  static std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool same_boot);
   Result<void> adopt();
   Result<void> enter(InstanceRecord record, const std::optional<Position>& position);
   asio::awaitable<void> launch(InstanceId id);
@@ -111,7 +116,7 @@ class Daemon {
   void forget_old();
 
   InstanceRecord* find_record(const InstanceId& id);
-  Result<void> save();
+  Result<void> save();  // after every change; tells who waits for one
 
   asio::io_context& io_;
   const Clock& clock_;
@@ -125,6 +130,8 @@ class Daemon {
   ZygoteHost zygote_;
   InstanceLauncher launcher_;
   std::map<InstanceId, Live> live_;
+  uint64_t version_ = 0;
+  std::set<asio::steady_timer*> waiting_;  // each a change_after(), woken by cancelling
 };
 
 }  // namespace sluice::node

@@ -55,6 +55,16 @@ Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings)
       cgroups_(Cgroups::detect(settings.cgroup)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})) {}
 
+// Groups that hold nothing any more go, from the leaves up; the kernel keeps the others.
+Enforcer::~Enforcer() {
+  remove_empty_groups();
+  std::vector<std::string> groups{"released"};
+  for (const auto& [id, hosted] : devices_) groups.push_back(id);
+  groups.push_back("");  // that of all
+  for (const std::string& name : groups)
+    if (Result<Cgroup> group = cgroups_.open(name); group.ok()) (void)group->remove();
+}
+
 Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
   if (!c.cgroup) return {};
   const CpuDevice& device = devices_.at(r.instance.device).device;
@@ -125,15 +135,24 @@ void Enforcer::release(const InstanceRecord& r) {
     clients_.erase(found);
   }
   host_->remove(c.ref);
-  if (!c.cgroup) return;
+  if (c.cgroup) empty(std::move(*c.cgroup), r.foreign);
+}
+
+void Enforcer::bury(const InstanceRecord& r) {
+  if (!devices_.contains(r.instance.device)) return;
+  Result<Cgroup> group = cgroups_.open(r.instance.device + "/" + r.instance.id);
+  if (group.ok()) empty(std::move(*group), r.foreign);
+}
+
+void Enforcer::empty(Cgroup group, bool foreign) {
   Result<Cgroup> outside = cgroups_.open("released");
-  for (const pid_t pid : c.cgroup->processes()) {
-    if (!r.foreign)
+  for (const pid_t pid : group.processes()) {
+    if (!foreign)
       kill(pid, SIGKILL);
     else if (outside.ok())
       (void)outside->add(pid);
   }
-  left_.push_back(std::move(*c.cgroup));
+  left_.push_back(std::move(group));
   remove_empty_groups();
 }
 

@@ -32,6 +32,9 @@ class Enforcer {
                                                  const std::vector<CpuDevice>& devices,
                                                  const EnforcerSettings& settings);
 
+  ~Enforcer();  // what still runs stays in its group
+  Enforcer(const Enforcer&) = delete;
+
   // Makes the slice known: cgroup, meter, arbiter. Its processes may register from now on.
   Result<void> admit(const InstanceRecord& r);
   // Puts a process, and what it will fork, under the slice.
@@ -42,6 +45,9 @@ class Enforcer {
   Result<void> resize(const InstanceRecord& r);
   // Frees the share; ends what is left of the instance (foreign processes go on, outside).
   void release(const InstanceRecord& r);
+
+  // What an instance that died unseen has left behind.
+  void bury(const InstanceRecord& r);
 
   Nanos used(const InstanceId& id);                          // busy time, cumulative
   std::vector<pid_t> processes(const InstanceId& id) const;  // of its cgroup, where it has one
@@ -60,6 +66,7 @@ class Enforcer {
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings);
   Result<void> limit(const Client& client, const InstanceRecord& r);
+  void empty(Cgroup group, bool foreign);
   void remove_empty_groups();
   Result<Placement> look_up(const Peer& peer, uint32_t device);
 

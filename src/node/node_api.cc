@@ -11,6 +11,7 @@ using wire::HttpResponse;
 using wire::http::verb;
 
 constexpr int64_t kLongestDrainMs = 3'600'000;
+constexpr int64_t kLongestWaitMs = 60'000;
 
 std::optional<Position> optional_position(wire::Fields& f) {
   if (f.child("position") == nullptr) return std::nullopt;
@@ -79,13 +80,17 @@ HttpResponse on_instance(Daemon& daemon, const HttpRequest& request, const std::
   }
 }
 
-HttpResponse route(Daemon& daemon, const HttpRequest& request) {
-  const Result<wire::Target> target = wire::parse_target(request.target());
-  if (!target.ok()) return wire::error_response(target.error());
-  const std::vector<std::string>& path = target->path;
+// GET /v1/state?after=VERSION&wait_ms=N: at the next change, or after that long.
+asio::awaitable<HttpResponse> state(Daemon& daemon, const wire::Target& target) {
+  const uint64_t after = std::strtoull(target.get("after", "0").c_str(), nullptr, 10);
+  const int64_t wait = std::strtoll(target.get("wait_ms", "0").c_str(), nullptr, 10);
+  if (wait > 0) co_await daemon.change_after(after, Millis(std::min(wait, kLongestWaitMs)));
+  co_return wire::json_response(to_json(daemon.view()));
+}
+
+HttpResponse route(Daemon& daemon, const HttpRequest& request, const wire::Target& target) {
+  const std::vector<std::string>& path = target.path;
   const verb method = request.method();
-  if (path == std::vector<std::string>{"v1", "state"} && method == verb::get)
-    return wire::json_response(to_json(daemon.view()));
   if (path == std::vector<std::string>{"v1", "instances"} && method == verb::post)
     return with_body<StartRequest>(request, start_request_from, [&](const StartRequest& q) {
       return answer(daemon.start(q), 202);
@@ -123,6 +128,7 @@ json to_json(const InstanceRecord& r) {
 json to_json(const DaemonView& view) {
   json out = {{"boot_id", view.boot_id},
               {"generation", view.generation},
+              {"version", view.version},
               {"devices", json::array()},
               {"instances", json::array()}};
   for (const Device& d : view.devices) out["devices"].push_back(wire::to_json(d));
@@ -166,7 +172,11 @@ Result<ProcessRequest> process_request_from(const json& body) {
 
 wire::HttpHandler node_api(Daemon& daemon) {
   return [&daemon](HttpRequest request) -> asio::awaitable<HttpResponse> {
-    co_return route(daemon, request);
+    const Result<wire::Target> target = wire::parse_target(request.target());
+    if (!target.ok()) co_return wire::error_response(target.error());
+    if (target->path == std::vector<std::string>{"v1", "state"} && request.method() == verb::get)
+      co_return co_await state(daemon, *target);
+    co_return route(daemon, request, *target);
   };
 }
 

@@ -1,0 +1,250 @@
+// What is lost when something dies, stops, fills up or is taken (docs/design/processes.md): nothing
+// but the thing itself.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+
+#include "tests/node_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+Fd pidfd_in(const json& instance) {
+  return pidfd_of(instance["pid"].get<pid_t>());
+}
+
+// The daemon run to its end, for starts that must fail: its exit code and what it said.
+struct Ended {
+  int code = 0;
+  std::string said;
+};
+Ended run_daemon(const std::string& flags) {
+  FILE* out = popen((program("node_main") + " node " + flags + " 2>&1").c_str(), "r");
+  Ended e;
+  char part[4096];
+  while (const size_t n = fread(part, 1, sizeof part, out)) e.said.append(part, n);
+  e.code = WEXITSTATUS(pclose(out));
+  return e;
+}
+std::string flags_for(const std::string& data) {
+  return "--data " + data + " --runtime " + program("fake_runtime");
+}
+
+// The number behind `word` in the daemon's log, the last time it said so.
+pid_t logged_pid(const Node& node, const std::string& word) {
+  const std::string log = node.log();
+  const size_t at = log.rfind(word + " ");
+  return at == log.npos ? 0 : std::atoi(log.c_str() + at + word.size() + 1);
+}
+
+TEST(NodeFaults, AKilledDaemonLosesNothingAndGivesNothingAway) {
+  Node node;
+  const json busy = node.ready("busy", 400, "busy");
+  const json calm = node.ready("calm", 400);
+  node.stop(SIGKILL);
+  EXPECT_EQ(node.ask("calm", "/burn?ms=5")["pid"], calm["pid"]);  // at its request, alone
+  EXPECT_FALSE(ends_within(pidfd_in(busy), Nanos(0)));
+
+  node.launch();
+  EXPECT_EQ(node.start("more", 400)["status"], 429);  // 800 of 1000 are kept
+  EXPECT_EQ(node.start("less", 200)["status"], 202);
+  EXPECT_EQ(node.wait("busy", "ready")["pid"], busy["pid"]);
+  EXPECT_EQ(node.wait("calm", "ready")["uid"], calm["uid"]);
+  // Gates find the new daemon by themselves; every look is a request with work of its own.
+  json self = json::object();
+  for (int i = 0; i < 2000 && self.value("gate", 0) != 1; ++i)
+    self = node.ask("calm", "/burn?ms=1");
+  EXPECT_EQ(self["gate"], 1) << self;
+  EXPECT_EQ(node.resize("busy", 300)["status"], 200);
+  EXPECT_EQ(node.remove("busy")["status"], 202);  // adopted ones drain by SIGTERM
+  node.wait("busy", "gone");
+}
+
+TEST(NodeFaults, WhoDiesWhileNoDaemonRunsIsFoundOut) {
+  Node node;
+  const json a = node.ready("a", 900);
+  node.stop(SIGKILL);
+  const Fd pidfd = pidfd_in(a);
+  kill(a["pid"].get<pid_t>(), SIGKILL);
+  ASSERT_TRUE(ends_within(pidfd, Seconds(30)));
+  node.launch();
+  EXPECT_EQ(node.wait("a", "gone")["error"], "died while no node daemon ran");
+  node.ready("b", 900);
+}
+
+TEST(NodeFaults, OneThatWasStartingWhenTheDaemonDiedIsGivenUp) {
+  Node node;
+  json a = node.start("a", 900, "deaf");
+  for (uint64_t seen = 0; a.value("pid", 0) == 0; a = node.get("/v1/instances/a"))
+    seen = node.get("/v1/state?wait_ms=5000&after=" + std::to_string(seen))["version"];
+  const Fd pidfd = pidfd_in(a);
+  node.restart();
+  EXPECT_EQ(node.wait("a", "gone")["error"], "the node daemon was restarted while it started");
+  EXPECT_TRUE(ends_within(pidfd, Seconds(30)));
+  node.ready("b", 900);
+}
+
+TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
+  Node node;
+  const json a = node.ready("a", 900);
+  node.stop(SIGKILL);
+  std::ifstream file(node.data + "/node.json");
+  json state = json::parse(file);
+  state["boot_id"] = "another";
+  std::ofstream(node.data + "/node.json") << state;
+  node.launch();
+  EXPECT_EQ(node.wait("a", "gone")["error"], "the machine was restarted");
+  EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));  // that pid means nothing now: not ours to kill
+  kill(a["pid"].get<pid_t>(), SIGKILL);
+}
+
+TEST(NodeFaults, AKilledInstanceSaysSoAndFreesItsShare) {
+  Node node;
+  kill(node.ready("a", 1000, "busy")["pid"].get<pid_t>(), SIGKILL);
+  EXPECT_THAT(node.wait("a", "gone")["error"].get<std::string>(), HasSubstr("signal 9 (Killed)"));
+  node.ready("b", 1000);
+}
+
+TEST(NodeFaults, ZygoteAndTemplatesMayDie) {
+  Node node;
+  const json a = node.ready("a", 100);
+  for (const char* who : {"template", "zygote"}) {
+    const pid_t pid = logged_pid(node, who);
+    ASSERT_GT(pid, 0) << node.log();
+    const Fd pidfd = pidfd_of(pid);
+    kill(pid, SIGKILL);
+    ASSERT_TRUE(ends_within(pidfd, Seconds(30)));
+    const std::string id = std::string("after-") + who;
+    node.ready(id, 100);                   // of the same model
+    node.ready(id + "-2", 100, "slow 1");  // of a new one
+  }
+  EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));
+}
+
+TEST(NodeFaults, AStoppedPermitHolderDoesNotStopItsNeighbours) {
+  Node node;
+  const json holder = node.ready("holder", 500, "busy");
+  node.ready("neighbour", 500);
+  kill(holder["pid"].get<pid_t>(), SIGSTOP);
+  EXPECT_EQ(node.ask("neighbour", "/burn?ms=200")["gate"], 1);
+  kill(holder["pid"].get<pid_t>(), SIGCONT);
+  EXPECT_EQ(node.ask("neighbour", "/burn?ms=20")["gate"], 1);
+}
+
+TEST(NodeFaults, ASecondDaemonOnTheSameDataIsTurnedAway) {
+  Node node;
+  node.get("/v1/state");  // runs
+  const Ended second = run_daemon(flags_for(node.data));
+  EXPECT_EQ(second.code, 1);
+  EXPECT_THAT(second.said, HasSubstr(node.data + ": another node daemon runs on this data"));
+}
+
+TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
+  Node node;
+  node.stop(SIGTERM);
+  // The harness still listens on node.sock.
+  EXPECT_THAT(run_daemon(flags_for(node.data)).said, HasSubstr("node.sock"));
+  EXPECT_THAT(run_daemon("--data " + node.data + " --runtime /no/such").said,
+              HasSubstr("runtime: /no/such: No such file"));
+  EXPECT_THAT(run_daemon(flags_for(node.data) + " --devices 5000").said,
+              HasSubstr("devices: 5000 is not between 1 and 1024"));
+  EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter fair").said, HasSubstr("fair"));
+  EXPECT_THAT(run_daemon(flags_for("/proc/nowhere")).said, HasSubstr("/proc/nowhere"));
+  std::ofstream(node.data + "/node.json") << "{\"version\": 1, \"devic";
+  EXPECT_THAT(run_daemon(flags_for(node.data)).said, HasSubstr("cannot be understood"));
+  std::filesystem::remove(node.data + "/node.json");
+  node.launch();
+}
+
+TEST(NodeFaults, AFullDiskRefusesChangesAndKeepsWhatIs) {
+  Node node;
+  node.ready("a", 300);
+  // What is written next goes to a device that has no room.
+  const std::string next = node.data + "/node.json.new";
+  ASSERT_EQ(symlink("/dev/full", next.c_str()), 0);
+  for (const json& refused : {node.start("b", 300), node.resize("a", 400)}) {
+    EXPECT_EQ(refused["status"], 500);
+    EXPECT_THAT(refused["error"].get<std::string>(), HasSubstr("No space left on device"));
+  }
+  EXPECT_EQ(node.get("/v1/instances/a")["slice"]["request"], 300);
+  EXPECT_EQ(node.get("/v1/instances/b")["status"], 404);
+  ASSERT_EQ(unlink(next.c_str()), 0);
+  node.ready("b", 700);
+}
+
+// A process of somebody else's, and a child of its own.
+struct Stranger {
+  pid_t pid = 0, child = 0;
+  Stranger() {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    pid = fork();
+    if (pid == 0) {
+      const pid_t born = fork();
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (born == 0)
+        prctl(PR_SET_PDEATHSIG, 0);
+      else
+        (void)!write(ends[1], &born, sizeof born);
+      for (;;) pause();
+    }
+    (void)!read(ends[0], &child, sizeof child);
+    close(ends[0]);
+    close(ends[1]);
+  }
+  void end() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  ~Stranger() {
+    kill(child, SIGKILL);
+    end();
+  }
+};
+
+json take(Node& node, const std::string& id, pid_t pid) {
+  return node.call(verb::post, "/v1/processes",
+                   {{"id", id}, {"pid", pid}, {"device", "cpu0"}, {"slice", Node::slice(300)}});
+}
+
+TEST(NodeFaults, AForeignProcessAndItsFamilyHoldOneSlice) {
+  Node node;
+  Stranger stranger;
+  ASSERT_GT(stranger.child, 0);
+  const json taken = take(node, "train", stranger.pid);
+  EXPECT_EQ(taken["state"], "ready") << taken;
+  EXPECT_EQ(take(node, "train", stranger.pid)["status"], 200);
+  EXPECT_EQ(take(node, "again", stranger.pid)["status"], 409);
+  EXPECT_EQ(take(node, "nobody", 99'999'999)["status"], 400);
+  node.restart();
+  EXPECT_EQ(node.get("/v1/instances/train")["pid"], stranger.pid);
+  EXPECT_EQ(node.start("b", 800)["status"], 429);
+
+  const bool groups = node.log().find("use as the kernel counts it") != std::string::npos;
+  stranger.end();
+  if (groups) {  // its child goes on under the slice
+    json now = node.get("/v1/instances/train");
+    for (uint64_t seen = 0; now["pid"] == stranger.pid; now = node.get("/v1/instances/train"))
+      seen = node.get("/v1/state?wait_ms=5000&after=" + std::to_string(seen))["version"];
+    EXPECT_EQ(now["pid"], stranger.child);
+  }
+  kill(stranger.child, SIGKILL);
+  node.wait("train", "gone");
+  node.ready("b", 1000);
+}
+
+TEST(NodeFaults, AReleasedForeignProcessGoesOn) {
+  Node node;
+  Stranger stranger;
+  take(node, "train", stranger.pid);
+  EXPECT_EQ(node.remove("train")["status"], 202);
+  EXPECT_EQ(node.get("/v1/instances/train")["error"], "released");
+  EXPECT_FALSE(ends_within(pidfd_of(stranger.pid), Nanos(0)));
+  node.ready("b", 1000);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,112 @@
+// Instances' lives under a real daemon: start, serve, resize, drain, and every way to fail.
+#include "tests/node_harness.h"
+
+namespace sluice {
+namespace {
+
+TEST(NodeInstances, StartServeResizeDrain) {
+  Node node;
+  const json born = node.ready("a", 200);
+  EXPECT_GT(born["ready_after_ms"], 0);
+  const json self = node.ask("a", "/burn?ms=5");
+  EXPECT_EQ(self["pid"], born["pid"]);
+  EXPECT_EQ(self["gate"], 1);  // attached: nothing runs unenforced
+  EXPECT_EQ(self["uid"], geteuid() == 0 ? born["uid"].get<uid_t>() : geteuid());
+
+  EXPECT_EQ(node.resize("a", 700)["slice"]["request"], 700);
+  EXPECT_EQ(node.get("/v1/instances/a")["slice"]["request"], 700);
+  EXPECT_EQ(node.remove("a")["status"], 202);
+  EXPECT_EQ(node.wait("a", "gone")["error"], "exit code 0");
+  EXPECT_FALSE(std::filesystem::exists(node.data + "/run/i/a.sock"));
+  EXPECT_EQ(node.remove("a")["status"], 202);  // forgets it
+  EXPECT_EQ(node.get("/v1/instances/a")["status"], 404);
+}
+
+TEST(NodeInstances, AskingTwiceStartsOnce) {
+  Node node;
+  const json first = node.ready("a", 200);
+  const json again = node.start("a", 200);
+  EXPECT_EQ(again["status"], 202);
+  EXPECT_EQ(again["pid"], first["pid"]);
+  const json other = node.start("a", 200, "busy");
+  EXPECT_EQ(other["status"], 409);
+  EXPECT_EQ(other["error"], "id: 'a' is another instance");
+}
+
+TEST(NodeInstances, WhatDoesNotFitIsRefusedWithItsReason) {
+  Node node;
+  node.ready("a", 700);
+  EXPECT_EQ(node.start("b", 301)["status"], 429);
+  node.ready("b", 300);
+  const json grown = node.resize("b", 301);
+  EXPECT_EQ(grown["status"], 429);
+  EXPECT_EQ(grown["error"],
+            "cpu0 has no room for sm 1000 × request 301 beside what it has promised");
+  EXPECT_EQ(node.start("c", 100, "", "cpu9")["error"], "device: there is no 'cpu9' on this node");
+  EXPECT_EQ(node.start("../c", 100, "", "cpu1")["status"], 400);
+  EXPECT_EQ(node.start(std::string(120, 'c'), 100, "", "cpu1")["status"], 400);
+  EXPECT_EQ(node.call(verb::post, "/v1/instances", {{"id", "c"}})["error"],
+            "instance.slice: is missing");
+  EXPECT_EQ(node.resize("nobody", 100)["status"], 404);
+}
+
+TEST(NodeInstances, ADrainedDeviceTakesNothingNewAlsoAfterARestart) {
+  Node node;
+  node.ready("a", 100);
+  EXPECT_EQ(node.call(verb::patch, "/v1/devices/cpu0", {{"drained", true}})["status"], 200);
+  EXPECT_EQ(node.start("b", 100)["status"], 429);
+  node.restart();
+  EXPECT_EQ(node.start("b", 100)["status"], 429);
+  EXPECT_EQ(node.get("/v1/instances/a")["state"], "ready");
+  EXPECT_EQ(node.call(verb::patch, "/v1/devices/cpu0", {{"drained", false}})["status"], 200);
+  node.ready("b", 100);
+}
+
+struct Failing {
+  std::string words, error;
+};
+class NodeFailing : public testing::TestWithParam<Failing> {};
+
+TEST_P(NodeFailing, SaysWhyAndFreesTheShare) {
+  Node node;
+  EXPECT_EQ(node.start("a", 1000, GetParam().words)["status"], 202);
+  std::string wanted = GetParam().error;
+  if (const size_t at = wanted.find("MODEL"); at != wanted.npos)
+    wanted.replace(at, 5, node.model(GetParam().words));
+  EXPECT_EQ(node.wait("a", "gone")["error"], wanted);
+  node.ready("b", 1000);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , NodeFailing,
+    testing::Values(Failing{"fail", "model MODEL: not a model"},
+                    Failing{"crash", "exit code 3; its log ends: a runs\nno such tensor"}));
+
+TEST(NodeInstances, AStubbornOneIsKilledAfterItsTime) {
+  Node node;
+  node.ready("a", 500, "stubborn");
+  node.remove("a", 50);
+  EXPECT_EQ(node.wait("a", "gone")["error"], "signal 9 (Killed)");
+}
+
+TEST(NodeInstances, OneThatIsStoppedWhileItStartsNeverServes) {
+  Node node;
+  node.start("a", 500, "deaf");
+  node.remove("a");
+  EXPECT_NE(node.wait("a", "gone")["error"], "");
+  node.start("b", 500, "slow 50");
+  node.remove("b");
+  EXPECT_NE(node.wait("b", "gone")["error"], "");
+  node.ready("c", 1000);
+}
+
+TEST(NodeInstances, ManyStartsAtOnceShareOneTemplate) {
+  Node node;
+  for (int i = 0; i < 8; ++i) node.start("i" + std::to_string(i), 100, "slow 50");
+  for (int i = 0; i < 8; ++i) node.wait("i" + std::to_string(i), "ready");
+  const std::string log = node.log();
+  EXPECT_EQ(log.find("template"), log.rfind("template"));
+}
+
+}  // namespace
+}  // namespace sluice

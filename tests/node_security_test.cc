@@ -1,0 +1,226 @@
+// From inside: what a process with an instance's own uid cannot do. As root alone are instances
+// kept apart by uid; without root these are skipped, and the threat model says what then is
+// cooperative.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <grp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+
+#include <functional>
+
+#include "tests/node_harness.h"
+#include "wire/permit.h"  // first, as it says
+
+namespace sluice {
+namespace {
+
+// Runs `attempt` in a process with that uid and no rights; what it returned.
+std::string as(uid_t uid, const std::function<std::string()>& attempt) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t pid = fork();
+  if (pid == 0) {
+    std::string said = "cannot change its uid";
+    if (setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
+        setresuid(uid, uid, uid) == 0)
+      said = attempt();
+    (void)!write(ends[1], said.data(), said.size());
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string said;
+  char part[4096];
+  for (ssize_t n; (n = read(ends[0], part, sizeof part)) > 0;)
+    said.append(part, static_cast<size_t>(n));
+  close(ends[0]);
+  waitpid(pid, nullptr, 0);
+  return said;
+}
+
+// The error of a system call, "allowed" when there was none.
+template <class R>
+std::string outcome(R result) {
+  return result >= 0 ? "allowed" : strerrorname_np(errno);
+}
+
+std::string open_file(const std::string& path, int how) {
+  return outcome(open(path.c_str(), how));
+}
+
+std::string connect_to(const std::string& path, int type = SOCK_STREAM) {
+  sockaddr_un at{.sun_family = AF_UNIX};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  const int fd = socket(AF_UNIX, type, 0);
+  return outcome(connect(fd, reinterpret_cast<sockaddr*>(&at), sizeof at));
+}
+
+struct NodeSecurity : testing::Test {
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "instances have uids of their own as root alone";
+    node = std::make_unique<Node>();
+    mine = node->ready("mine", 200);
+    other = node->ready("other", 200);
+    uid = mine["uid"].get<uid_t>();
+    other_pid = other["pid"].get<pid_t>();
+  }
+  std::string attempt(const std::function<std::string()>& what) const { return as(uid, what); }
+
+  std::unique_ptr<Node> node;
+  json mine, other;
+  uid_t uid = 0;
+  pid_t other_pid = 0;
+};
+
+TEST_F(NodeSecurity, EveryInstanceHasItsOwnUid) {
+  EXPECT_GE(uid, 61000u);
+  EXPECT_NE(mine["uid"], other["uid"]);
+  for (const json& i : {mine, other}) {
+    struct stat s {};
+    stat(("/proc/" + i["pid"].dump()).c_str(), &s);
+    EXPECT_EQ(node->ask(i["id"])["uid"], i["uid"]);
+  }
+}
+
+TEST_F(NodeSecurity, NoSocketButPermitSock) {
+  const std::string run = node->data + "/run/";
+  EXPECT_EQ(attempt([&] { return connect_to(run + "node.sock"); }), "EACCES");
+  EXPECT_EQ(attempt([&] { return connect_to(run + "i/other.sock"); }), "EACCES");
+  EXPECT_EQ(attempt([&] { return connect_to(run + "i/mine.sock"); }), "EACCES");
+  EXPECT_EQ(attempt([&] { return connect_to(run + "permit.sock", SOCK_SEQPACKET); }), "allowed");
+}
+
+TEST_F(NodeSecurity, NoFile) {
+  for (const char* file : {"/node.json", "/node.lock", "/logs/other.log", "/logs/mine.log"})
+    EXPECT_EQ(attempt([&] { return open_file(node->data + file, O_RDONLY); }), "EACCES") << file;
+  EXPECT_EQ(attempt([&] { return open_file(node->data, O_RDONLY | O_DIRECTORY); }), "EACCES");
+  EXPECT_EQ(attempt([&] { return open_file(node->data + "/new", O_WRONLY | O_CREAT); }), "EACCES");
+}
+
+TEST_F(NodeSecurity, NoOtherProcess) {
+  for (const pid_t victim : {node->pid(), other_pid}) {
+    SCOPED_TRACE(victim == other_pid ? "neighbour" : "daemon");
+    EXPECT_EQ(attempt([&] { return outcome(kill(victim, SIGSTOP)); }), "EPERM");
+    EXPECT_EQ(attempt([&] { return outcome(ptrace(PTRACE_SEIZE, victim, 0, 0)); }), "EPERM");
+    EXPECT_EQ(attempt([&] {
+                char byte;
+                iovec to{&byte, 1}, from{reinterpret_cast<void*>(0x400000), 1};
+                return outcome(process_vm_readv(victim, &to, 1, &from, 1, 0));
+              }),
+              "EPERM");
+    const std::string proc = "/proc/" + std::to_string(victim);
+    EXPECT_EQ(attempt([&] { return open_file(proc + "/mem", O_RDWR); }), "EACCES");
+    EXPECT_EQ(attempt([&] { return open_file(proc + "/fd", O_RDONLY); }), "EACCES");
+    EXPECT_EQ(attempt([&] {
+                const Fd pidfd = pidfd_of(victim);
+                return outcome(syscall(SYS_pidfd_getfd, pidfd.get(), 3, 0));
+              }),
+              "EPERM");
+    EXPECT_EQ(attempt([&] {
+                cpu_set_t all;
+                memset(&all, 0xff, sizeof all);
+                return outcome(sched_setaffinity(victim, sizeof all, &all));
+              }),
+              "EPERM");
+  }
+  EXPECT_EQ(attempt([&] {
+              const sched_param p{.sched_priority = 1};
+              return outcome(sched_setscheduler(0, SCHED_FIFO, &p));
+            }),
+            "EPERM");
+  EXPECT_EQ(attempt([&] { return outcome(setpriority(PRIO_PROCESS, 0, -5)); }), "EACCES");
+}
+
+TEST_F(NodeSecurity, NoWayOutOfItsGroup) {
+  std::ifstream groups("/proc/" + mine["pid"].dump() + "/cgroup");
+  std::string line, cpu;
+  while (std::getline(groups, line))
+    if (line.find(":cpu:") != line.npos || line.starts_with("0::/sluice")) cpu = line;
+  if (cpu.empty()) GTEST_SKIP() << "no cgroup of its own here";
+  const std::string folder = "/sys/fs/cgroup" +
+                             std::string(cpu.find(":cpu:") != cpu.npos ? "/cpu" : "") +
+                             cpu.substr(cpu.rfind(':') + 1);
+  for (const std::string file : {"/cgroup.procs", "/../cgroup.procs", "/../../../cgroup.procs"})
+    EXPECT_EQ(attempt([&] { return open_file(folder + file, O_WRONLY); }), "EACCES") << file;
+  for (const std::string file : {"/cpu.cfs_quota_us", "/cpu.max"})  // v1, v2
+    EXPECT_THAT(attempt([&] { return open_file(folder + file, O_WRONLY); }),
+                testing::AnyOf("EACCES", "ENOENT"));
+}
+
+// What permit.sock answers to a process of that uid: the pages, or why not.
+struct Answer {
+  uint32_t type = 0, reason = 0;
+  int fds[3] = {-1, -1, -1};
+};
+Answer ask_for_pages(const std::string& path) {
+  sluice_gate gate = {path.c_str(), 0};
+  const int sock = sluice_say_hello(&gate);
+  pollfd p{sock, POLLIN, 0};
+  poll(&p, 1, 10'000);
+  union {
+    sluice_message head;
+    sluice_welcome welcome;
+    sluice_refused refused;
+  } message{};
+  Answer a;
+  sluice_receive(sock, &message, sizeof message, a.fds);
+  a.type = message.head.type;
+  if (a.type == SLUICE_REFUSED) a.reason = message.refused.reason;
+  return a;
+}
+
+// A second process of the instance gets pages of the instance's own slice, and cannot better them.
+TEST_F(NodeSecurity, APermitCannotBeRaised) {
+  const std::string path = node->data + "/run/permit.sock";
+  const auto with_page = [&](const std::function<std::string(int)>& act) {
+    return attempt([&] {
+      const Answer a = ask_for_pages(path);
+      return a.type == SLUICE_WELCOME ? act(a.fds[0]) : "refused for " + std::to_string(a.reason);
+    });
+  };
+  EXPECT_EQ(with_page([](int fd) {
+              const void* page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+              return std::to_string(static_cast<const sluice_permit_page*>(page)->request);
+            }),
+            "200");
+  EXPECT_EQ(with_page([](int fd) {
+              void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+              return outcome(page == MAP_FAILED ? -1 : 0);
+            }),
+            "EACCES");
+  EXPECT_EQ(with_page([](int fd) { return outcome(write(fd, "x", 1)); }), "EBADF");
+  EXPECT_EQ(with_page([](int fd) { return outcome(ftruncate(fd, 0)); }), "EINVAL");
+  EXPECT_EQ(with_page([](int fd) { return outcome(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE)); }),
+            "EPERM");
+  EXPECT_EQ(with_page([](int fd) {
+              void* page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+              return outcome(mprotect(page, 4096, PROT_READ | PROT_WRITE));
+            }),
+            "EACCES");
+  // Another descriptor of the same memory, opened for writing, is of no use either: it is sealed.
+  EXPECT_THAT(with_page([](int fd) {
+                const int again = open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR);
+                if (again < 0) return outcome(again);
+                void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0);
+                return outcome(page == MAP_FAILED ? -1 : 0) + " " + outcome(write(again, "x", 1));
+              }),
+              testing::AnyOf("EACCES", "EPERM", "EPERM EPERM"));
+}
+
+TEST_F(NodeSecurity, AStrangerGetsNoPages) {
+  const std::string path = node->data + "/run/permit.sock";
+  EXPECT_EQ(as(65534,
+               [&] {
+                 const Answer a = ask_for_pages(path);
+                 return std::to_string(a.type) + " " + std::to_string(a.reason);
+               }),
+            std::to_string(SLUICE_REFUSED) + " " + std::to_string(SLUICE_REFUSED_UNKNOWN));
+}
+
+}  // namespace
+}  // namespace sluice
