@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -17,6 +16,7 @@
 
 #include "base/clock.h"
 #include "bench/demo_models.h"
+#include "bench/image_request.h"
 #include "bench/report.h"
 #include "wire/http.h"
 #include "wire/zygote.h"
@@ -47,23 +47,6 @@ pid_t run(const std::string& program, std::vector<std::string> arguments, int in
   ::_exit(127);
 }
 
-// One image of noise, as a raw binary request; the answer's bytes.
-Result<std::string> infer(const wire::Endpoint& at, const std::string& name) {
-  std::string image(size_t{3} * 224 * 224 * 4, '\0');
-  for (size_t i = 0; i < image.size(); i += 4) {
-    const float value = static_cast<float>(i * 2654435761 % 1000) / 500.f - 1;
-    std::memcpy(image.data() + i, &value, 4);
-  }
-  wire::HttpRequest request{wire::http::verb::post, "/v2/models/" + name + "/infer", 11};
-  request.set("Inference-Header-Content-Length", "0");
-  request.body() = std::move(image);
-  wire::HttpClient client(at, Seconds(60));
-  SLUICE_ASSIGN(response, client.send(std::move(request)));
-  if (response.result_int() != 200) return Error{ErrorKind::kInternal, response.body()};
-  return response.body().substr(
-      std::stoul(std::string(response["Inference-Header-Content-Length"])));
-}
-
 // Until somebody listens there, for at most a minute.
 Result<void> wait_for(const wire::Endpoint& at) {
   const SteadyClock clock;
@@ -87,7 +70,8 @@ struct Memory {
 
 Result<void> ask_all(const std::vector<wire::Endpoint>& all, Memory& memory) {
   for (const wire::Endpoint& at : all) {
-    SLUICE_ASSIGN(answer, infer(at, "vgg19"));
+    wire::HttpClient client(at, Seconds(60));
+    SLUICE_ASSIGN(answer, infer(client, "vgg19"));
     if (!memory.answer.empty() && memory.answer != answer)
       return Error{ErrorKind::kInternal, "instances answer differently"};
     memory.answer = answer;
