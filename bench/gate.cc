@@ -13,6 +13,7 @@
 #include "node/arbiter_host.h"
 #include "node/meter_cpu.h"
 #include "runtime/engine.h"
+#include "runtime/environment.h"
 
 namespace sluice::bench {
 namespace {
@@ -128,6 +129,7 @@ void bench(Report& report, const std::string& directory, const std::string& name
 
 int main(int argc, char** argv) {
   using namespace sluice::bench;
+  sluice::runtime::complete_environment(argv);
   Report report("gate", argc, argv);
   const std::string models = models_directory(argc, argv);
   const int runs = int_argument(argc, argv, "--runs", 60);

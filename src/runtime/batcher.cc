@@ -17,7 +17,8 @@ constexpr Nanos kFollowWithin = Millis(2);
 struct Batcher::Group {
   std::vector<size_t> members;  // positions, ascending; as many as fit
   bool full = false;
-  size_t newest = 0;  // of the key, whether it fits or not
+  // Announced by requests of the key and not come yet; nothing when none announced any.
+  std::optional<int> missing;
 };
 
 Batcher::Group Batcher::group_of(size_t head) const {
@@ -25,7 +26,10 @@ Batcher::Group Batcher::group_of(size_t head) const {
   int inferences = 0;
   for (size_t i = head; i < waiting_.size(); ++i) {
     if (waiting_[i].key != waiting_[head].key) continue;
-    group.newest = i;
+    if (waiting_[i].more)
+      group.missing = waiting_[i].more;
+    else if (group.missing)
+      --*group.missing;
     if (group.full) continue;
     inferences += waiting_[i].inferences;
     if (inferences <= config_.max_size || group.members.empty()) group.members.push_back(i);
@@ -36,9 +40,9 @@ Batcher::Group Batcher::group_of(size_t head) const {
 
 Time Batcher::start_of(const Group& group) const {
   const BatchItem& oldest = waiting_[group.members.front()];
-  const std::optional<int> more = waiting_[group.newest].more;
-  if (group.full || (more && *more <= 0)) return oldest.arrived;
-  return oldest.arrived + (more ? std::max(config_.max_delay, kFollowWithin) : config_.max_delay);
+  if (group.full || (group.missing && *group.missing <= 0)) return oldest.arrived;
+  return oldest.arrived +
+         (group.missing ? std::max(config_.max_delay, kFollowWithin) : config_.max_delay);
 }
 
 std::vector<uint64_t> Batcher::take(const Group& group) {

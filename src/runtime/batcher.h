@@ -1,7 +1,7 @@
 // Which waiting requests run together, and when. Requests join a batch only when they may: equal
 // keys (datatypes, dimensions behind the batch, parameters). A batch starts when it is full, when
-// its oldest request has waited `max_delay`, or when its newest says that nobody follows
-// (`more` = 0); a newest that announces others is waited for, shortly.
+// its oldest request has waited `max_delay`, or when those that it announced (`more`) have come;
+// announced ones are waited for, shortly, also beyond `max_delay`.
 //
 // Pure: time comes in as a value. Not thread-safe.
 #pragma once

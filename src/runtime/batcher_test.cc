@@ -97,6 +97,15 @@ TEST(Batcher, TheHintReplacesTheDelay) {
   EXPECT_EQ(b.starts(1), (Tickets{1, 2, 3}));
 }
 
+TEST(Batcher, TheLastOfThoseAnnouncedNeedNotSayThatItIs) {
+  Bench b(8, 50);
+  b.arrive(0, 1, "k", 1, 2);
+  b.arrive(0, 2);
+  EXPECT_EQ(b.starts(0), Tickets{});
+  b.arrive(1, 3);
+  EXPECT_EQ(b.starts(1), (Tickets{1, 2, 3}));
+}
+
 TEST(Batcher, AnnouncedRequestsThatDoNotComeAreNotWaitedForLong) {
   Bench b(8, 0);
   b.arrive(0, 1, "k", 1, 5);

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <system_error>
 
 namespace sluice::runtime {
 namespace {
@@ -56,8 +56,9 @@ void Children::start(int control, std::vector<int> keep, const std::function<int
   // Only this thread reaps, so that the pid cannot be somebody else's yet.
   Fd pidfd(pid < 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
-    (void)wire::send_message(control, wire::failed({ErrorKind::kInternal,
-                                                    std::string("fork: ") + std::strerror(errno)}));
+    (void)wire::send_message(
+        control,
+        wire::failed({ErrorKind::kInternal, "fork: " + std::generic_category().message(errno)}));
     return;
   }
   wire::Started started;

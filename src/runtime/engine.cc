@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "runtime/engine_builtin.h"
 #include "wire/http.h"
@@ -34,7 +34,7 @@ constexpr Engine kEngines[] = {
 
 Result<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return Error{ErrorKind::kNotFound, path + ": " + std::strerror(errno)};
+  if (!in) return Error{ErrorKind::kNotFound, path + ": " + std::generic_category().message(errno)};
   return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 

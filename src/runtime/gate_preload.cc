@@ -120,8 +120,7 @@ __attribute__((constructor)) void at_start() {
 // Python loads libtorch behind an extension module, by path. For what is no path libc looks at who
 // called (its RUNPATH, its $ORIGIN): such a call must reach it as its caller made it, so it is
 // jumped to, and looked after at the next one.
-extern "C" __attribute__((visibility("default"), optimize("O2"))) void* dlopen(const char* file,
-                                                                               int mode) {
+extern "C" __attribute__((visibility("default"))) void* dlopen(const char* file, int mode) {
   const Dlopen next = next_dlopen();
   if (file == nullptr || strchr(file, '/') == nullptr || strchr(file, '$') != nullptr) {
     look_for_torch();

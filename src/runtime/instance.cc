@@ -6,7 +6,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 #include "runtime/serving.h"
 
@@ -16,7 +16,7 @@ namespace {
 namespace asio = boost::asio;
 
 Error system_error(const char* what) {
-  return {ErrorKind::kInternal, std::string(what) + ": " + std::strerror(errno)};
+  return {ErrorKind::kInternal, std::string(what) + ": " + std::generic_category().message(errno)};
 }
 
 // For good: no way back to who the daemon is, no gain by exec. Another uid than the parent's also

@@ -11,6 +11,7 @@
 namespace sluice::runtime {
 
 // https://flapenguin.me/elf-dt-gnu-hash; the loader has relocated the pointers of .dynamic.
+// NOLINTBEGIN(performance-no-int-to-ptr): addresses are numbers here
 class LoadedLibrary {
  public:
   explicit LoadedLibrary(const dl_phdr_info& info) : base_(info.dlpi_addr) {
@@ -59,5 +60,6 @@ class LoadedLibrary {
   const ElfW(Sym) * symbols_ = nullptr;
   const char* names_ = nullptr;
 };
+// NOLINTEND(performance-no-int-to-ptr)
 
 }  // namespace sluice::runtime

@@ -1,11 +1,9 @@
 // sluice-runtime: models in processes of their own.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/log.h"
+#include "runtime/environment.h"
 #include "runtime/serving.h"
 #include "runtime/zygote.h"
 
@@ -37,27 +35,6 @@ Result<void> serve(const ServeFlags& flags) {
   Serving serving(*model, gate, std::move(served), std::move(listening), flags.threads);
   serving.run();
   return {};
-}
-
-// What libraries read from the environment when they are loaded. Waiting OpenMP threads must sleep
-// (spinning on shared cores: 126 times slower); activations must not go back to the kernel after
-// each inference (2 times); no warnings from torch's logger.
-constexpr std::pair<const char*, const char*> kEnvironment[] = {
-    {"OMP_WAIT_POLICY", "passive"},
-    {"MALLOC_TRIM_THRESHOLD_", "4000000000"},
-    {"MALLOC_MMAP_THRESHOLD_", "4000000000"},
-    {"MALLOC_TOP_PAD_", "268435456"},
-    {"GLOG_minloglevel", "2"},
-};
-
-// Whoever started us without these is started again with them.
-void set_environment(char** argv) {
-  bool complete = true;
-  for (const auto& [name, value] : kEnvironment) {
-    complete = complete && std::getenv(name) != nullptr;
-    ::setenv(name, value, 0);
-  }
-  if (!complete) ::execv("/proc/self/exe", argv);
 }
 
 int report(const Result<void>& outcome) {
@@ -99,7 +76,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(0, 1 << 20));
 
   CLI11_PARSE(app, argc, argv);
-  set_environment(argv);
+  complete_environment(argv);
   log::start("runtime");
   if (zygote_command->parsed()) return run_zygote(Fd(control_fd));
   return report(serve(flags));

@@ -69,7 +69,7 @@ asio::awaitable<Outcome> run(Runner& runner, asio::io_context& io, Work work) {
   auto start = [&](auto handler) {
     auto resume = std::make_shared<decltype(handler)>(std::move(handler));
     work.done = [&io, resume](Outcome outcome) {
-      asio::post(io, [resume, outcome = std::make_shared<Outcome>(std::move(outcome))] {
+      asio::post(io, [resume, outcome = std::make_shared<Outcome>(std::move(outcome))]() mutable {
         std::move (*resume)(std::move(outcome));
       });
     };
@@ -121,7 +121,7 @@ asio::awaitable<HttpResponse> ModelServer::handle(HttpRequest request) {
 }
 
 asio::awaitable<HttpResponse> ModelServer::route(const HttpRequest& request, const Path& path) {
-  const auto get = [&](nlohmann::json body, int status = 200) {
+  const auto get = [&](const nlohmann::json& body, int status = 200) {
     auto wrong = wrong_verb(request, http::verb::get);
     return wrong ? std::move(*wrong) : json_response(body, status);
   };

@@ -204,7 +204,7 @@ Result<void> write_json_data(const Tensor& tensor, std::string& out) {
     return Error{ErrorKind::kInvalid, "output '" + tensor.name + "' is " +
                                           std::string(to_string(tensor.datatype)) +
                                           ", which JSON cannot carry: ask for it with binary_data"};
-  SLUICE_TRY(outcome);
+  if (!outcome.ok()) return outcome;
   if (out.size() > begin) out.pop_back();  // the last comma
   out += ']';
   return {};

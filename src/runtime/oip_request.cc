@@ -28,6 +28,10 @@ std::optional<element> find(simdjson::dom::object object, std::string_view key) 
   return e;
 }
 
+Error bad_parameter(const std::string& place, const std::string& name, const std::string& why) {
+  return invalid(place + "parameters: '" + name + "' " + why);
+}
+
 Result<Parameters> read_parameters(simdjson::dom::object object, const std::string& place) {
   Parameters parameters;
   const std::optional<element> given = find(object, "parameters");
@@ -46,9 +50,9 @@ Result<Parameters> read_parameters(simdjson::dom::object object, const std::stri
     else if (std::string_view s; value.get(s) == simdjson::SUCCESS)
       parameters[name] = std::string(s);
     else
-      return invalid(place + "parameters: '" + name + "' must be a string, a number or a boolean");
+      return bad_parameter(place, name, "must be a string, a number or a boolean");
     if (std::ranges::find(kUnsupported, key) != std::end(kUnsupported))
-      return invalid(place + "parameters: '" + name + "' is not supported");
+      return bad_parameter(place, name, "is not supported");
   }
   return parameters;
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 namespace sluice::wire {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 Error socket_error(const char* what) {
   const bool gone = errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN;
   return {gone ? ErrorKind::kUnavailable : ErrorKind::kInternal,
-          std::string(what) + ": " + std::strerror(errno)};
+          std::string(what) + ": " + std::generic_category().message(errno)};
 }
 
 // Takes ownership of what came, also of more descriptors than we allow.
