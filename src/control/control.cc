@@ -179,8 +179,9 @@ void Control::reconcile(Time now, UnixMillis wall) {
 // The newest revision takes over when as many of its instances are ready as its share of the
 // traffic needs to begin with: one. A canary below 100 % leaves the old one serving beside it.
 void Control::settle_rollouts(UnixMillis wall) {
-  for (auto& [name, r] : functions_) {
-    StoredFunction& f = r.stored;
+  for (auto& entry : functions_) {
+    const FunctionName& name = entry.first;
+    StoredFunction& f = entry.second.stored;
     if (f.newest == f.serving || spec_of(f, f.newest).canary_traffic_percent < 100) continue;
     const bool ready = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
       return o.instance.function == name && o.instance.revision == f.newest &&
