@@ -30,6 +30,9 @@ class Accounting {
             Nanos elapsed);
   Account& of(const FunctionName& f) { return accounts_[f]; }
   const std::map<FunctionName, Account>& all() const { return accounts_; }
+  // Busy time by instance at the last step; restored, so that it is not charged again.
+  const std::map<InstanceId, Nanos>& used() const { return used_; }
+  void restore_used(std::map<InstanceId, Nanos> used) { used_ = std::move(used); }
   void forget(const FunctionName& f) { accounts_.erase(f); }
 
  private:

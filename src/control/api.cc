@@ -227,6 +227,7 @@ json Api::function(const FunctionName& name, UnixMillis wall) const {
            {"stops", costs.stops},
            {"policy", spec.policy.empty() ? control_.settings().bundle : spec.policy},
            {"unavailable", r.unavailable},
+           {"rollout_failed", r.rollout_failed},
            {"model", spec.model.path},
            {"inputs", wire::to_json(spec.model)["inputs"]},
            {"file", to_yaml(spec)},

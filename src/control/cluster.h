@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/histogram.h"
@@ -28,6 +29,17 @@ struct ObservedInstance {
   Bytes peak_memory = 0;
   std::string error;  // why it is gone
 };
+
+inline bool alive(const ObservedInstance& o) {
+  return o.instance.state != InstanceState::kGone;
+}
+
+// A function in this namespace belongs to `sluice profile`, which starts and stops its instances.
+inline constexpr std::string_view kProfiling = "sluice-profile";
+// Whether the loop decides about it.
+inline bool ours(const ObservedInstance& o) {
+  return !o.foreign && o.instance.function.space != kProfiling;
+}
 
 // A function's traffic, counted since the gateway started.
 struct ObservedTraffic {

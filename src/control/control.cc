@@ -15,16 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-// A function in this namespace belongs to `sluice profile`, which starts and stops its instances.
-constexpr std::string_view kProfiling = "sluice-profile";
-
-bool alive(const ObservedInstance& o) {
-  return o.instance.state != InstanceState::kGone;
-}
-bool ours(const ObservedInstance& o) {
-  return !o.foreign && o.instance.function.space != kProfiling;
-}
-
 std::string base36(uint64_t n, int digits) {
   std::string out;
   for (int i = 0; i < digits; ++i, n /= 36) out += "0123456789abcdefghijklmnopqrstuvwxyz"[n % 36];
@@ -32,54 +22,6 @@ std::string base36(uint64_t n, int digits) {
 }
 
 }  // namespace
-
-Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, const Clock& clock,
-                                               ControlSettings settings) {
-  std::unique_ptr<Control> c(new Control(store, cluster, clock, std::move(settings)));
-  SLUICE_ASSIGN(functions, store.functions());
-  SLUICE_ASSIGN(profiles, store.profiles());
-  SLUICE_ASSIGN(accounts, store.accounts());
-  SLUICE_ASSIGN(instances, store.instances());
-  for (StoredFunction& f : functions) {
-    Runtime& r = c->functions_[f.name];
-    if (const auto account = accounts.find(to_string(f.name)); account != accounts.end()) {
-      c->accounting_.of(f.name) = account_from(account->second);
-      const json& j = account->second;
-      TrafficTotals t{
-          j.value("requests", 0ul),   j.value("ok", 0ul),      j.value("shed", 0ul),
-          j.value("failed", 0ul),     j.value("late", 0ul),    j.value("cold_starts", 0ul),
-          j.value("inferences", 0ul), j.value("retried", 0ul), {}};
-      r.traffic.restore(t);
-    }
-    SLUICE_ASSIGN(last, store.decisions(f.name, 1));
-    if (!last.empty()) r.last_decision = last.front();
-    r.stored = std::move(f);
-  }
-  c->profiles_ = std::move(profiles);
-  c->kept_ = std::move(instances);
-  c->restore_predictor();
-  return c;
-}
-
-Control::Control(Store& store, Cluster& cluster, const Clock& clock, ControlSettings settings)
-    : store_(store),
-      cluster_(cluster),
-      clock_(clock),
-      settings_(std::move(settings)),
-      predictor_(settings_.window),
-      next_id_(static_cast<uint64_t>(clock.now().time_since_epoch().count())) {}
-
-// A profile is of a model; every revision that serves the model is known by it.
-void Control::restore_predictor() {
-  for (const auto& [name, runtime] : functions_)
-    for (const Revision& r : runtime.stored.revisions)
-      if (const auto found = profiles_.find(r.spec.model.path); found != profiles_.end()) {
-        predict::Profile profile = found->second;
-        profile.function = name;
-        profile.revision = r.number;
-        predictor_.set(profile);
-      }
-}
 
 const StoredFunction* Control::find(const FunctionName& f) const {
   const auto found = functions_.find(f);
@@ -90,22 +32,33 @@ const StoredFunction* Control::find(const FunctionName& f) const {
 
 void Control::step(UnixMillis wall) {
   const Time now = clock_.now();
-  observe(now, wall);  // 1. what is
+  observe();                              // 1. what is
+  const bool counted = count(now, wall);  // 2. what was used and asked for, once a second
   if (seen_.node_there) {
-    reconcile(now, wall);   // 2. what came of what was asked
-    settle_rollouts(wall);  // 3. revisions that are ready take over
-    if (now - decided_at_ >= settings_.decide_every || somebody_waits()) {
-      decide(now, wall);  // 4. what shall be
+    reconcile(now, wall);        // 3. what came of what was asked
+    settle_rollouts(now, wall);  // 4. revisions that are ready take over
+    if (now - decided_at_ >= settings_.decide_every || (counted && somebody_waits())) {
+      decide(now, wall);  // 5. what shall be
       decided_at_ = now;
     }
   }
-  push_routes();  // 5. the gateway learns of it
-  keep(wall);     // 6. nothing is forgotten
+  push_routes();  // 6. the gateway learns of it
+  keep(wall);     // 7. nothing is forgotten
 }
 
-void Control::observe(Time now, UnixMillis wall) {
+Nanos Control::next_step() const {
+  constexpr Nanos kSoon = Millis(25), kLater = Millis(200);
+  if (!ordered_.empty()) return kSoon;
+  const auto starts = [](const ObservedInstance& o) {
+    return o.instance.state == InstanceState::kStarting && ours(o);
+  };
+  if (std::ranges::none_of(seen_.instances, starts)) return Seconds(1);
+  // Most are up in a moment; what takes long need not be looked at that often.
+  return clock_.now() - decided_at_ < Seconds(2) ? kSoon : kLater;
+}
+
+void Control::observe() {
   Observation o = cluster_.observe();
-  const Nanos elapsed = seen_at_ == Time{} ? Nanos(0) : now - seen_at_;
   if (!o.node_there && seen_.node_there)
     log::warn("the node daemon does not answer: slices stay as they are");
   if (!o.gateway_there && seen_.gateway_there) log::warn("the gateway does not answer");
@@ -114,57 +67,69 @@ void Control::observe(Time now, UnixMillis wall) {
     o.instances = seen_.instances;
     o.boot_id = seen_.boot_id;
   }
-  if (elapsed > Nanos(0)) {
-    if (o.node_there) accounting_.step(o.instances, o.devices, elapsed);
-    const bool restarted = o.gateway_started != gateway_started_;
-    std::vector<RateSample> samples;
-    for (auto& [name, r] : functions_) {
-      const auto t = std::ranges::find(o.traffic, name, &ObservedTraffic::function);
-      if (t == o.traffic.end()) continue;
-      r.traffic.step(*t, elapsed, restarted);
-      samples.push_back({name, wall / 1000,
-                         static_cast<double>(r.traffic.last_requests()) / seconds(elapsed),
-                         r.traffic.queued(), r.traffic.in_flight(), r.traffic.last_violations()});
-    }
-    if (o.gateway_there) gateway_started_ = o.gateway_started;
-    if (const auto saved = store_.add_rates(samples); !saved.ok())
-      log::warn("{}", saved.error().message);
-  }
   seen_ = std::move(o);
-  seen_at_ = now;
+}
+
+// Differences of counters. The first after a restart are those to what the loop before left in the
+// store, over the time since then on the wall's clock.
+bool Control::count(Time now, UnixMillis wall) {
+  constexpr Nanos kLeast = Millis(900);
+  const bool first = counted_at_ == Time{};
+  Nanos elapsed = now - counted_at_;
+  if (first) elapsed = counted_wall_ == 0 ? Nanos(0) : Millis(wall - counted_wall_);
+  if (!first && elapsed < kLeast) return false;
+  counted_at_ = now;
+  counted_wall_ = wall;
+  if (elapsed <= Nanos(0)) return false;
+  if (seen_.node_there) accounting_.step(seen_.instances, seen_.devices, elapsed);
+  if (!seen_.gateway_there) return true;
+  const bool restarted = seen_.gateway_started != gateway_started_;
+  gateway_started_ = seen_.gateway_started;
+  std::vector<RateSample> samples;
+  for (auto& [name, r] : functions_) {
+    const auto t = std::ranges::find(seen_.traffic, name, &ObservedTraffic::function);
+    if (t == seen_.traffic.end()) continue;
+    r.traffic.step(*t, elapsed, restarted);
+    samples.push_back({name, wall / 1000,
+                       static_cast<double>(r.traffic.last_requests()) / seconds(elapsed),
+                       r.traffic.queued(), r.traffic.in_flight(), r.traffic.last_violations()});
+  }
+  if (const auto saved = store_.add_rates(samples); !saved.ok())
+    log::warn("{}", saved.error().message);
+  return true;
 }
 
 void Control::reconcile(Time now, UnixMillis wall) {
-  for (const ObservedInstance& o : seen_.instances) {
+  for (const ObservedInstance& o : std::vector(seen_.instances)) {
     const Instance& i = o.instance;
     ordered_.erase(i.id);
     if (!ours(o)) continue;
+    const auto asked = stopping_.find(i.id);
     if (!alive(o)) {
-      if (!stopping_.erase(i.id)) {
-        record({.at = wall,
-                .function = i.function,
-                .action = "lost",
-                .subject = i.id,
-                .reason = {
-                    "instance-ended", "Instance " + i.id + " ended by itself: " + o.error, {}}});
-        // A model that cannot be loaded ends every start: say so to those who wait.
-        if (auto f = functions_.find(i.function);
-            f != functions_.end() && i.state == InstanceState::kGone && o.ready_after_ms == 0)
-          f->second.unavailable = "its last instance could not start: " + o.error;
-      }
+      if (asked == stopping_.end()) ended(o, now, wall);
       (void)cluster_.stop(i.id, Nanos(0));  // forget it
-    } else if (find(i.function) == nullptr && i.state != InstanceState::kDraining) {
-      log::info("{}: its function is gone", i.id);
-      (void)cluster_.stop(i.id, settings_.drain);
-      stopping_.insert(i.id);
+    } else if (i.state == InstanceState::kDraining) {
+      continue;
+    } else if (asked == stopping_.end() ? find(i.function) == nullptr
+                                        : now - asked->second >= settings_.patience) {
+      log::info(
+          "{}: {}", i.id,
+          asked == stopping_.end() ? "its function is gone" : "it was stopped but runs: again");
+      (void)stop(i.id, now);
     } else if (i.state == InstanceState::kReady) {
+      troubles_.erase({i.function, i.revision});
       if (auto f = functions_.find(i.function); f != functions_.end())
         f->second.unavailable.clear();
     }
   }
+  std::erase_if(stopping_, [&](const auto& entry) {
+    return std::ranges::none_of(seen_.instances, [&](const ObservedInstance& o) {
+      return o.instance.id == entry.first && alive(o);
+    });
+  });
   std::erase_if(ordered_, [&](const auto& entry) {
     const auto& [instance, at] = entry.second;
-    if (now - at < settings_.start_patience) return false;
+    if (now - at < settings_.patience) return false;
     record({.at = wall,
             .function = instance.function,
             .action = "lost",
@@ -176,18 +141,48 @@ void Control::reconcile(Time now, UnixMillis wall) {
   });
 }
 
-// The newest revision takes over when as many of its instances are ready as its share of the
-// traffic needs to begin with: one. A canary below 100 % leaves the old one serving beside it.
-void Control::settle_rollouts(UnixMillis wall) {
-  for (auto& entry : functions_) {
-    const FunctionName& name = entry.first;
-    StoredFunction& f = entry.second.stored;
+// An instance that nobody stopped is gone. One that was never ready counts against its revision.
+void Control::ended(const ObservedInstance& o, Time now, UnixMillis wall) {
+  const Instance& i = o.instance;
+  record({.at = wall,
+          .function = i.function,
+          .action = "lost",
+          .subject = i.id,
+          .reason = {"instance-ended", "Instance " + i.id + " ended by itself: " + o.error, {}}});
+  const auto f = functions_.find(i.function);
+  if (f == functions_.end() || o.ready_after_ms > 0) return;
+  Trouble& t = troubles_[{i.function, i.revision}];
+  const Nanos wait = Seconds(1LL << std::min(++t.failures, 10));
+  t.retry_at = now + std::min(wait, settings_.retry_most);
+  t.error = o.error;
+  t.said = false;
+  f->second.unavailable = "its last instance could not start: " + o.error;
+  if (i.revision == f->second.stored.newest &&
+      f->second.stored.newest != f->second.stored.serving && t.failures >= settings_.rollout_tries)
+    give_up_rollout(i.function, t, wall);
+}
+
+void Control::give_up_rollout(const FunctionName& name, const Trouble& t, UnixMillis wall) {
+  Runtime& r = functions_.at(name);
+  const std::string newest = std::to_string(r.stored.newest);
+  r.rollout_failed = "Revision " + newest + " could not start in " + std::to_string(t.failures) +
+                     " tries (" + t.error + "); revision " + std::to_string(r.stored.serving) +
+                     " goes on serving.";
+  record({.at = wall,
+          .function = name,
+          .action = "rollout",
+          .subject = revision_id(name, r.stored.newest),
+          .reason = {
+              "rollout-failed", r.rollout_failed, {{"tries", static_cast<double>(t.failures)}}}});
+}
+
+// The newest revision takes over when it has the instances that its share of the traffic needs, or
+// at least one when that takes long. A canary below 100 % leaves the old one serving beside it.
+void Control::settle_rollouts(Time now, UnixMillis wall) {
+  for (auto& [name, r] : functions_) {
+    StoredFunction& f = r.stored;
     if (f.newest == f.serving || spec_of(f, f.newest).canary_traffic_percent < 100) continue;
-    const bool ready = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
-      return o.instance.function == name && o.instance.revision == f.newest &&
-             o.instance.state == InstanceState::kReady;
-    });
-    if (!ready) continue;
+    if (!newest_is_up(name, r, now)) continue;
     if (const auto saved = store_.set_revisions(name, f.newest, f.newest); !saved.ok()) {
       log::warn("{}", saved.error().message);
       continue;
@@ -202,7 +197,23 @@ void Control::settle_rollouts(UnixMillis wall) {
                            std::to_string(f.serving) + " finishes what it has.",
                        {}}});
     f.serving = f.newest;
+    r.newest_ready_since = Time{};
   }
+}
+
+bool Control::newest_is_up(const FunctionName& name, Runtime& r, Time now) const {
+  const auto of_newest = [&](const Instance& i) {
+    return i.function == name && i.revision == r.stored.newest;
+  };
+  bool ready = false, coming = false;
+  for (const ObservedInstance& o : seen_.instances) {
+    ready |= of_newest(o.instance) && o.instance.state == InstanceState::kReady;
+    coming |= of_newest(o.instance) && o.instance.state == InstanceState::kStarting;
+  }
+  for (const auto& [id, order] : ordered_) coming |= of_newest(order.first);
+  if (!ready) return false;
+  if (r.newest_ready_since == Time{}) r.newest_ready_since = now;
+  return !coming || now - r.newest_ready_since >= settings_.rollout_patience;
 }
 
 bool Control::somebody_waits() const {
@@ -220,8 +231,10 @@ bool Control::somebody_waits() const {
 Snapshot Control::snapshot(Time now) const {
   Snapshot s{.now = now};
   for (const auto& [name, r] : functions_) {
-    FunctionView v{.spec = spec_of(r.stored, r.stored.newest), .revision = r.stored.newest};
-    if (r.stored.serving != r.stored.newest) {
+    // A revision that was given up gets nothing; the one that serves counts as the newest.
+    const int wanted = r.rollout_failed.empty() ? r.stored.newest : r.stored.serving;
+    FunctionView v{.spec = spec_of(r.stored, wanted), .revision = wanted};
+    if (r.stored.serving != wanted) {
       const bool canary = v.spec.canary_traffic_percent < 100;
       v.older.push_back({r.stored.serving, spec_of(r.stored, r.stored.serving),
                          canary ? 100 - v.spec.canary_traffic_percent : 100});
@@ -261,7 +274,35 @@ void Control::decide(Time now, UnixMillis wall) {
   }
   for (const Action& action :
        policy::decide(snapshot(now), settings_.bundle, settings_.scale, predictor_))
-    carry_out(action, now, wall);
+    if (!held_back(action, now, wall)) carry_out(action, now, wall);
+}
+
+// A start of a revision whose last ones failed waits; said once for each failure.
+bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
+  const auto* start = std::get_if<StartInstance>(&action.what);
+  if (start == nullptr) return false;
+  const auto found = troubles_.find({action.function, start->revision});
+  if (found == troubles_.end() || now >= found->second.retry_at) return false;
+  Trouble& t = found->second;
+  if (std::exchange(t.said, true)) return true;
+  const double wait = seconds(t.retry_at - now);
+  record({.at = wall,
+          .function = action.function,
+          .action = "unmet",
+          .subject = revision_id(action.function, start->revision),
+          .reason = {"start-backoff",
+                     "Start " + std::to_string(t.failures + 1) + " of revision " +
+                         std::to_string(start->revision) + " waits: the last one failed (" +
+                         t.error + ").",
+                     {{"failures", static_cast<double>(t.failures)}, {"wait_s", wait}}}});
+  return true;
+}
+
+// The gateway gives it no more before it drains.
+Result<void> Control::stop(const InstanceId& id, Time now) {
+  stopping_[id] = now;
+  push_routes();
+  return cluster_.stop(id, settings_.drain);
 }
 
 std::string Control::new_id(const FunctionName& f, int revision) {
@@ -299,9 +340,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   } else if (const auto* stop = std::get_if<StopInstance>(&action.what)) {
     d.action = "stop";
     d.subject = stop->instance;
-    stopping_.insert(stop->instance);
-    push_routes();  // the gateway gives it no more before it drains
-    outcome = cluster_.stop(stop->instance, settings_.drain);
+    outcome = this->stop(stop->instance, now);
     if (outcome.ok()) {
       ++account.stops;
       r.last_scale_down = now;
@@ -371,172 +410,6 @@ void Control::push_routes() {
   }
   pushed_ = text;
   seen_.routes_version = routes_version_;
-}
-
-void Control::keep(UnixMillis wall) {
-  std::vector<StoredInstance> now;
-  for (const ObservedInstance& o : seen_.instances)
-    if (alive(o) && ours(o)) {
-      now.push_back({o.instance, seen_.boot_id, o.pid, o.start_time});
-      now.back().instance.started = Time{};
-    }
-  const auto same = [](const StoredInstance& a, const StoredInstance& b) {
-    return a.instance == b.instance && a.boot_id == b.boot_id && a.pid == b.pid &&
-           a.start_time == b.start_time;
-  };
-  if (!std::ranges::equal(now, kept_, same)) {
-    if (const auto saved = store_.save_instances(now); saved.ok())
-      kept_ = std::move(now);
-    else
-      log::warn("{}", saved.error().message);
-  }
-  if (wall / 1000 % 5 != 0) return;  // what accounts lose by a crash is five seconds
-  const auto saved = store_.transaction([&]() -> Result<void> {
-    for (const auto& [name, r] : functions_) {
-      json account = to_json(accounting_.of(name));
-      const TrafficTotals& t = r.traffic.totals();
-      account.update({{"requests", t.requests},
-                      {"ok", t.ok},
-                      {"shed", t.shed},
-                      {"failed", t.failed},
-                      {"late", t.late},
-                      {"cold_starts", t.cold_starts},
-                      {"inferences", t.inferences},
-                      {"retried", t.retried}});
-      SLUICE_TRY(store_.save_account(to_string(name), account));
-    }
-    return {};
-  });
-  if (!saved.ok()) log::warn("{}", saved.error().message);
-}
-
-// ---- what users ask for ----------------------------------------------------------------------
-
-Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, bool dry,
-                                            UnixMillis wall) {
-  std::vector<Applied> out;
-  for (FunctionSpec& spec : specs) {  // all are checked before one is changed
-    const std::string name = to_string(spec.name);
-    if (const auto checked = check_model(spec); !checked.ok()) return within(name, checked.error());
-    std::optional<Nanos> fastest;
-    if (const auto p = profiles_.find(spec.model.path); p != profiles_.end())
-      for (const auto& point : p->second.points)
-        if (point.at.batch == 1)
-          fastest = std::min(fastest.value_or(point.latency_p50), point.latency_p50);
-    if (const auto checked = check_feasible(spec, seen_.devices, fastest); !checked.ok())
-      return within(name, checked.error());
-    const StoredFunction* before = find(spec.name);
-    if (before == nullptr) {
-      out.push_back({spec.name, 1, "created", {}});
-    } else {
-      const FunctionSpec& newest = spec_of(*before, before->newest);
-      const bool same = newest == spec;
-      const int last = before->revisions.back().number;
-      out.push_back({spec.name, same ? before->newest : last + 1, same ? "unchanged" : "changed",
-                     difference(newest, spec)});
-    }
-  }
-  if (dry) return out;
-  for (size_t k = 0; k < specs.size(); ++k) {
-    if (out[k].what == "unchanged") continue;
-    const Revision revision{specs[k].name, out[k].revision, specs[k], wall};
-    Runtime& r = functions_[specs[k].name];
-    const int serving = r.stored.serving == 0 ? revision.number : r.stored.serving;
-    if (const auto saved = store_.add_revision(revision, serving); !saved.ok()) {
-      if (r.stored.revisions.empty()) functions_.erase(specs[k].name);
-      return saved.error();
-    }
-    r.stored.name = specs[k].name;
-    r.stored.newest = revision.number;
-    r.stored.serving = serving;
-    r.stored.revisions.push_back(revision);
-    r.unavailable.clear();
-    record({.at = wall,
-            .function = specs[k].name,
-            .action = "apply",
-            .subject = revision_id(specs[k].name, revision.number),
-            .reason = {
-                out[k].what, "Revision " + std::to_string(revision.number) + " was applied.", {}}});
-  }
-  restore_predictor();
-  decided_at_ = Time{};  // at the next step, not in two seconds
-  return out;
-}
-
-Result<int> Control::rollback(const FunctionName& name, int to, UnixMillis wall) {
-  const auto found = functions_.find(name);
-  if (found == functions_.end())
-    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
-  StoredFunction& f = found->second.stored;
-  if (to == 0)
-    for (const Revision& r : f.revisions)
-      if (r.number < f.newest) to = r.number;
-  const bool known =
-      std::ranges::any_of(f.revisions, [&](const Revision& r) { return r.number == to; });
-  if (!known) {
-    std::string all;
-    for (const Revision& r : f.revisions)
-      all += (all.empty() ? "" : ", ") + std::to_string(r.number);
-    return Error{ErrorKind::kInvalid, "to: " +
-                                          (to == 0 ? "there is no earlier revision"
-                                                   : std::to_string(to) + " is no revision") +
-                                          "; there are " + all};
-  }
-  if (to == f.newest) return to;
-  const int from = f.newest;
-  // A rollout under way ends: what serves goes on until the one rolled back to is ready.
-  SLUICE_TRY(store_.set_revisions(name, to, f.serving));
-  f.newest = to;
-  found->second.unavailable.clear();
-  record({.at = wall,
-          .function = name,
-          .action = "rollback",
-          .subject = revision_id(name, to),
-          .reason = {"asked",
-                     "Rolled back from revision " + std::to_string(from) + " to " +
-                         std::to_string(to) + ".",
-                     {}}});
-  decided_at_ = Time{};
-  return to;
-}
-
-Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
-  if (find(name) == nullptr)
-    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
-  record({.at = wall,
-          .function = name,
-          .action = "delete",
-          .subject = to_string(name),
-          .reason = {"asked", "Deleted.", {}}});
-  SLUICE_TRY(store_.remove_function(name));
-  functions_.erase(name);
-  accounting_.forget(name);
-  return {};
-}
-
-Result<void> Control::set_drained(const DeviceId& device, bool drained, UnixMillis wall) {
-  if (std::ranges::none_of(seen_.devices, [&](const Device& d) { return d.id == device; }))
-    return Error{ErrorKind::kNotFound, "device '" + device + "' not found"};
-  SLUICE_TRY(cluster_.set_drained(device, drained));
-  for (Device& d : seen_.devices)
-    if (d.id == device) d.drained = drained;
-  record({.at = wall,
-          .action = drained ? "drain" : "undrain",
-          .subject = device,
-          .reason = {"asked",
-                     "Device " + device +
-                         (drained ? " takes no more instances." : " takes instances again."),
-                     {}}});
-  decided_at_ = Time{};
-  return {};
-}
-
-Result<void> Control::set_profile(const std::string& model_path, const predict::Profile& profile) {
-  SLUICE_TRY(store_.save_profile(model_path, profile));
-  profiles_[model_path] = profile;
-  restore_predictor();
-  decided_at_ = Time{};
-  return {};
 }
 
 }  // namespace sluice::control

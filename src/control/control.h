@@ -5,9 +5,9 @@
 // One thread. The clock is handed in; whoever owns it calls step() about once a second.
 #pragma once
 
-#include <deque>
 #include <map>
-#include <set>
+#include <memory>
+#include <utility>
 
 #include "control/accounting.h"
 #include "control/cluster.h"
@@ -28,16 +28,19 @@ struct ControlSettings {
   Nanos decide_every = Seconds(2);
   Nanos rate_window = Seconds(4);  // over which a rate is measured
   Nanos violation_window = Seconds(10);
-  Nanos drain = Seconds(30);           // an instance may take to finish what it has
-  Nanos start_patience = Seconds(10);  // a start that does not show by then was lost
-  Nanos window = Millis(20);           // of the arbiters
+  Nanos drain = Seconds(30);             // an instance may take to finish what it has
+  Nanos patience = Seconds(10);          // what was asked for and does not show by then was lost
+  Nanos retry_most = Seconds(60);        // between starts of a revision that cannot start
+  int rollout_tries = 3;                 // starts that may fail before a rollout is given up
+  Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
+  Nanos window = Millis(20);             // of the arbiters
 };
 
 // What apply() did with a specification.
 struct Applied {
   FunctionName function;
   int revision = 0;
-  std::string what;  // "created", "changed", "unchanged"
+  std::string what;  // "created", "changed", "traffic" (the split alone), "unchanged"
   std::vector<std::string> difference;
 };
 
@@ -50,6 +53,8 @@ class Control {
   // One turn of the loop; `wall` names the second for people. Never fails: what goes wrong is in
   // the log and in the decisions.
   void step(UnixMillis wall);
+  // When to step again: soon while something starts, so that who waits for it does not wait long.
+  Nanos next_step() const;
 
   // All of them, or none; nothing is changed when `dry`.
   Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
@@ -64,7 +69,9 @@ class Control {
     Traffic traffic;
     policy::Forecast forecast;
     Time last_scale_down{};
-    std::string unavailable;  // why it gets nothing
+    std::string unavailable;     // why it gets nothing
+    std::string rollout_failed;  // why the newest revision was given up; the serving one goes on
+    Time newest_ready_since{};   // during a rollout
     std::optional<Decision> last_decision;
   };
   const std::map<FunctionName, Runtime>& functions() const { return functions_; }
@@ -77,19 +84,41 @@ class Control {
 
  private:
   Control(Store& store, Cluster& cluster, const Clock& clock, ControlSettings settings);
+  // A revision whose instances end before they are ready is tried ever more seldom.
+  struct Trouble {
+    int failures = 0;
+    Time retry_at{};
+    std::string error;
+    bool said = false;
+  };
+  using RevisionKey = std::pair<FunctionName, int>;
+
   void restore_predictor();
-  void observe(Time now, UnixMillis wall);
+  void restore_counts(const std::map<std::string, nlohmann::json>& accounts);
+  void observe();
+  bool count(Time now, UnixMillis wall);
   void reconcile(Time now, UnixMillis wall);
-  void settle_rollouts(UnixMillis wall);
+  void ended(const ObservedInstance& o, Time now, UnixMillis wall);
+  void give_up_rollout(const FunctionName& f, const Trouble& trouble, UnixMillis wall);
+  void settle_rollouts(Time now, UnixMillis wall);
+  bool newest_is_up(const FunctionName& name, Runtime& r, Time now) const;
   bool somebody_waits() const;
+  Result<void> stop(const InstanceId& id, Time now);
+  bool held_back(const Action& action, Time now, UnixMillis wall);
   Snapshot snapshot(Time now) const;
   void decide(Time now, UnixMillis wall);
   void carry_out(const Action& action, Time now, UnixMillis wall);
   void push_routes();
   void keep(UnixMillis wall);
+  void keep_instances();
+  Result<void> keep_counts();
   void record(Decision decision);
   std::string new_id(const FunctionName& f, int revision);
   const StoredFunction* find(const FunctionName& f) const;
+  Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
+  void revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
+  void resplit(const FunctionSpec& spec, UnixMillis wall);
+  void turn_to(Runtime& r, int newest);
 
   Store& store_;
   Cluster& cluster_;
@@ -100,10 +129,12 @@ class Control {
   predict::ProfileTable predictor_;
   Accounting accounting_;
   Observation seen_;
-  Time seen_at_{}, decided_at_{};
+  Time counted_at_{}, decided_at_{};
+  UnixMillis counted_wall_ = 0, saved_wall_ = 0;
   UnixMillis gateway_started_ = 0;
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet
-  std::set<InstanceId> stopping_;
+  std::map<InstanceId, Time> stopping_;                      // asked then
+  std::map<RevisionKey, Trouble> troubles_;
   std::string pushed_;  // the last table's text
   int64_t routes_version_ = 0;
   std::vector<StoredInstance> kept_;  // as in the store

@@ -7,70 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "wire/json.h"
+#include "control/cluster_fake.h"
 
 namespace sluice::control {
 namespace {
-
-// A machine of two whole-core devices. What it is told to lose, it loses.
-class FakeCluster : public Cluster {
- public:
-  Observation observe() override {
-    seen.node_there = node_there;
-    seen.gateway_there = true;
-    seen.boot_id = "boot";
-    seen.gateway_started = 1;
-    seen.devices = {{.id = "cpu0", .millicores = 1000, .memory = 1 << 30, .price_per_hour = 3600},
-                    {.id = "cpu1", .millicores = 1000, .memory = 1 << 30, .price_per_hour = 3600}};
-    return seen;
-  }
-  Result<void> start(const StartOrder& order) override {
-    ++starts;
-    if (lose_starts) return {};
-    seen.instances.push_back(
-        {.instance = order.instance, .socket = "/" + order.instance.id, .pid = starts});
-    sort();
-    return {};
-  }
-  Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override {
-    for (ObservedInstance& o : seen.instances)
-      if (o.instance.id == id) o.instance.slice = slice, o.instance.position = position;
-    return {};
-  }
-  Result<void> stop(const InstanceId& id, Nanos) override {
-    for (ObservedInstance& o : seen.instances)
-      if (o.instance.id == id && o.instance.state != InstanceState::kGone) {
-        o.instance.state = InstanceState::kDraining;
-        return {};
-      }
-    std::erase_if(seen.instances, [&](const auto& o) { return o.instance.id == id; });
-    return {};
-  }
-  Result<void> set_drained(const DeviceId&, bool) override { return {}; }
-  Result<void> set_routes(const nlohmann::json& table) override {
-    routes = table;
-    seen.routes_version = table["version"];
-    return {};
-  }
-
-  void sort() {
-    std::ranges::sort(seen.instances, {}, [](const auto& o) { return o.instance.id; });
-  }
-  void all(InstanceState from, InstanceState to) {
-    for (ObservedInstance& o : seen.instances)
-      if (o.instance.state == from) o.instance.state = to;
-  }
-  int count(int revision, InstanceState state) const {
-    return static_cast<int>(std::ranges::count_if(seen.instances, [&](const auto& o) {
-      return o.instance.revision == revision && o.instance.state == state;
-    }));
-  }
-
-  Observation seen;
-  nlohmann::json routes;
-  int starts = 0;
-  bool lose_starts = false, node_there = true;
-};
 
 class ControlTest : public testing::Test {
  protected:
@@ -117,7 +57,7 @@ class ControlTest : public testing::Test {
   std::string dir;
   ManualClock clock;
   UnixMillis wall = 1'000'000'000'000;
-  FakeCluster cluster;
+  FakeCluster cluster{clock};
   std::optional<Store> store;
   std::unique_ptr<Control> control;
 };
@@ -134,11 +74,10 @@ TEST_F(ControlTest, StartsWhatIsAskedForOnce) {
 }
 
 TEST_F(ControlTest, ALostStartIsNoticedAndAskedForAgain) {
-  cluster.lose_starts = true;
+  cluster.lose_starts = 1;
   apply(spec());
   step(3);
   EXPECT_EQ(cluster.starts, 1) << "patience";
-  cluster.lose_starts = false;
   step(12);
   EXPECT_EQ(cluster.starts, 2);
 }

@@ -55,6 +55,7 @@ Result<void> Database::run(std::string_view sql, const std::vector<SqlValue>& va
 }
 
 Result<void> Database::transaction(const std::function<Result<void>()>& work) {
+  if (sqlite3_get_autocommit(db_) == 0) return work();  // the outer one commits or rolls back
   SLUICE_TRY(run("BEGIN IMMEDIATE"));
   Result<void> outcome = work();
   if (outcome.ok()) outcome = run("COMMIT");

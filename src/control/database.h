@@ -39,7 +39,7 @@ class Database {
   Result<void> run(std::string_view sql, const std::vector<SqlValue>& values = {});
   Result<void> each(std::string_view sql, const std::vector<SqlValue>& values,
                     const std::function<void(const Row&)>& row);
-  // All of `work`, or nothing of it.
+  // All of `work`, or nothing of it. Inside another one it is a part of that.
   Result<void> transaction(const std::function<Result<void>()>& work);
 
  private:

@@ -14,8 +14,8 @@ const FunctionSpec& spec_of(const StoredFunction& f, int revision) {
 
 std::vector<std::pair<int, int>> traffic_split(const StoredFunction& f, bool newest_ready) {
   if (f.newest == f.serving) return {{f.newest, 100}};
-  const int canary = newest_ready ? spec_of(f, f.newest).canary_traffic_percent : 0;
-  if (canary == 100) return {{f.newest, 100}};
+  const int wanted = spec_of(f, f.newest).canary_traffic_percent;
+  const int canary = newest_ready && wanted < 100 ? wanted : 0;
   return {{f.serving, 100 - canary}, {f.newest, canary}};
 }
 

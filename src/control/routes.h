@@ -16,8 +16,9 @@ struct RoutedFunction {
   std::string unavailable;  // why no instance can be had; empty: one will come
 };
 
-// Per cent of the traffic by revision: all to the serving one until the newest is ready; then
-// canary_traffic_percent to the newest, the rest to the serving one.
+// Per cent of the traffic by revision: all to the serving one; a canary that is ready gets its
+// canary_traffic_percent. A newest revision that is to have everything gets it at once, when the
+// loop makes it the serving one.
 std::vector<std::pair<int, int>> traffic_split(const StoredFunction& f, bool newest_ready);
 
 // Without its version; equal input gives equal text, so that a change can be told.

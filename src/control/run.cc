@@ -22,8 +22,8 @@ asio::awaitable<void> loop(asio::io_context& io, Control& control, const bool& e
   auto next = std::chrono::steady_clock::now();
   while (!ending) {
     control.step(unix_now());
-    // On the second; a turn that took longer than one skips.
-    next = std::max(next + Seconds(1), std::chrono::steady_clock::now());
+    // A turn that took longer than that skips.
+    next = std::max(next + control.next_step(), std::chrono::steady_clock::now());
     timer.expires_at(next);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }

@@ -95,6 +95,11 @@ Result<void> Store::add_revision(const Revision& r, int serving) {
   });
 }
 
+Result<void> Store::replace_spec(const Revision& r) {
+  return db_.run("UPDATE revisions SET spec=? WHERE function=? AND number=?",
+                 {wire::to_json(r.spec).dump(), to_string(r.function), int64_t{r.number}});
+}
+
 Result<void> Store::set_revisions(const FunctionName& f, int newest, int serving) {
   return db_.run("UPDATE functions SET newest=?, serving=? WHERE name=?",
                  {int64_t{newest}, int64_t{serving}, to_string(f)});

@@ -56,6 +56,7 @@ class Store {
 
   Result<std::vector<StoredFunction>> functions();
   Result<void> add_revision(const Revision& revision, int serving);
+  Result<void> replace_spec(const Revision& revision);  // of a revision that is there
   Result<void> set_revisions(const FunctionName& f, int newest, int serving);
   Result<void> remove_function(const FunctionName& f);
 

@@ -34,7 +34,13 @@ class Traffic {
   uint64_t last_requests() const { return steps_.empty() ? 0 : steps_.back().requests; }
   uint64_t last_violations() const { return steps_.empty() ? 0 : steps_.back().violations; }
   const TrafficTotals& totals() const { return totals_; }
-  void restore(const TrafficTotals& totals) { totals_ = totals; }
+  // What has to be kept for a loop that goes on where this one stood: the totals, and the counters
+  // they were made from.
+  const ObservedTraffic& last() const { return before_; }
+  void restore(const TrafficTotals& totals, const ObservedTraffic& last) {
+    totals_ = totals;
+    before_ = last;
+  }
 
  private:
   struct Step {

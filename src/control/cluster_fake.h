@@ -1,0 +1,58 @@
+// A cluster in memory, for tests: two devices of a whole core each, and a saboteur. Instances come
+// up and drain in the time they are told to take on the clock that is handed in; what it is told to
+// lose it acknowledges and forgets. Test code alone includes this. One thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/clock.h"
+#include "control/cluster.h"
+
+namespace sluice::control {
+
+class FakeCluster : public Cluster {
+ public:
+  explicit FakeCluster(const Clock& clock) : clock_(clock) {}
+
+  Observation observe() override;
+  Result<void> start(const StartOrder& order) override;
+  Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override;
+  Result<void> stop(const InstanceId& id, Nanos drain) override;
+  Result<void> set_drained(const DeviceId& device, bool drained) override;
+  Result<void> set_routes(const nlohmann::json& table) override;
+
+  // ---- the saboteur ----
+  int lose_starts = 0, lose_stops = 0, lose_resizes = 0;  // so many of the next ones
+  bool repeat_starts = false;  // every start is carried out twice, as by a retried reply
+  bool node_there = true, gateway_there = true;
+  std::optional<Nanos> start_takes;  // nothing: instances start when all() says so
+  std::optional<Nanos> drain_takes;
+  std::set<int> broken_revisions;    // their instances end instead of becoming ready
+  void kill(const FunctionName& f);  // one that is ready
+  void restart_gateway();            // it counts from zero and knows no routes
+
+  // ---- traffic: so many requests a second, all answered in 10 ms ----
+  std::map<FunctionName, double> load;
+
+  // ---- what tests look at ----
+  void all(InstanceState from, InstanceState to);
+  int count(int revision, InstanceState state) const;
+  Observation seen;
+  nlohmann::json routes;
+  int starts = 0, stops = 0, resizes = 0;  // asked for
+
+ private:
+  void carry_on();
+  void serve(Nanos elapsed);
+  ObservedInstance* find(const InstanceId& id);
+
+  const Clock& clock_;
+  Time seen_at_{};
+  std::map<InstanceId, Time> changed_;  // when it began to start or to drain
+  std::map<DeviceId, bool> drained_;
+  UnixMillis gateway_started_ = 1;
+};
+
+}  // namespace sluice::control

@@ -1,0 +1,178 @@
+// What users ask of the loop: apply, roll back, delete, drain.
+#include <algorithm>
+
+#include "control/control.h"
+#include "control/function_file.h"
+#include "control/routes.h"
+#include "control/validate.h"
+
+namespace sluice::control {
+
+Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, bool dry,
+                                            UnixMillis wall) {
+  std::vector<Applied> out;
+  for (FunctionSpec& spec : specs) {  // all are checked before one is changed
+    const std::string name = to_string(spec.name);
+    if (const auto checked = check_model(spec); !checked.ok()) return within(name, checked.error());
+    std::optional<Nanos> fastest;
+    if (const auto p = profiles_.find(spec.model.path); p != profiles_.end())
+      for (const auto& point : p->second.points)
+        if (point.at.batch == 1)
+          fastest = std::min(fastest.value_or(point.latency_p50), point.latency_p50);
+    if (const auto checked = check_feasible(spec, seen_.devices, fastest); !checked.ok())
+      return within(name, checked.error());
+    const StoredFunction* before = find(spec.name);
+    if (before == nullptr) {
+      out.push_back({spec.name, 1, "created", {}});
+    } else {
+      const FunctionSpec& newest = spec_of(*before, before->newest);
+      FunctionSpec resplit = newest;
+      resplit.canary_traffic_percent = spec.canary_traffic_percent;
+      const char* what = newest == spec ? "unchanged" : resplit == spec ? "traffic" : "changed";
+      const int next = before->revisions.back().number + 1;
+      out.push_back(
+          {spec.name, resplit == spec ? before->newest : next, what, difference(newest, spec)});
+    }
+  }
+  if (dry) return out;
+  // One transaction: what is on disk is all of it or nothing.
+  SLUICE_TRY(store_.transaction([&]() -> Result<void> {
+    for (size_t k = 0; k < specs.size(); ++k) SLUICE_TRY(save(specs[k], out[k], wall));
+    return {};
+  }));
+  for (size_t k = 0; k < specs.size(); ++k) {
+    if (out[k].what == "traffic") resplit(specs[k], wall);
+    if (out[k].what == "created" || out[k].what == "changed") revise(specs[k], out[k], wall);
+  }
+  restore_predictor();
+  decided_at_ = Time{};  // at the next step, not in two seconds
+  return out;
+}
+
+Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall) {
+  const Revision revision{spec.name, applied.revision, spec, wall};
+  if (applied.what == "traffic") return store_.replace_spec(revision);
+  if (applied.what == "unchanged") return {};
+  const StoredFunction* before = find(spec.name);
+  return store_.add_revision(revision, before == nullptr ? revision.number : before->serving);
+}
+
+// A new revision, which starts beside the one that serves.
+void Control::revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall) {
+  Runtime& r = functions_[spec.name];
+  r.stored.name = spec.name;
+  r.stored.revisions.push_back({spec.name, applied.revision, spec, wall});
+  if (r.stored.serving == 0) r.stored.serving = applied.revision;
+  turn_to(r, applied.revision);
+  record({.at = wall,
+          .function = spec.name,
+          .action = "apply",
+          .subject = revision_id(spec.name, applied.revision),
+          .reason = {
+              applied.what, "Revision " + std::to_string(applied.revision) + " was applied.", {}}});
+}
+
+// How the traffic is split is no part of what a revision runs: nothing starts again for it.
+void Control::resplit(const FunctionSpec& spec, UnixMillis wall) {
+  Runtime& r = functions_.at(spec.name);
+  for (Revision& revision : r.stored.revisions)
+    if (revision.number == r.stored.newest) revision.spec = spec;
+  const double percent = spec.canary_traffic_percent;
+  record({.at = wall,
+          .function = spec.name,
+          .action = "apply",
+          .subject = revision_id(spec.name, r.stored.newest),
+          .reason = {"traffic",
+                     "Revision " + std::to_string(r.stored.newest) + " shall have " +
+                         std::to_string(spec.canary_traffic_percent) + " % of the traffic.",
+                     {{"percent", percent}}}});
+}
+
+// Whatever stood in the way of the newest revision before is another matter now.
+void Control::turn_to(Runtime& r, int newest) {
+  r.stored.newest = newest;
+  r.unavailable.clear();
+  r.rollout_failed.clear();
+  r.newest_ready_since = Time{};
+  troubles_.erase({r.stored.name, newest});
+}
+
+Result<int> Control::rollback(const FunctionName& name, int to, UnixMillis wall) {
+  const auto found = functions_.find(name);
+  if (found == functions_.end())
+    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
+  StoredFunction& f = found->second.stored;
+  if (to == 0)
+    for (const Revision& r : f.revisions)
+      if (r.number < f.newest) to = r.number;
+  const bool known =
+      std::ranges::any_of(f.revisions, [&](const Revision& r) { return r.number == to; });
+  if (!known) {
+    std::string all;
+    for (const Revision& r : f.revisions)
+      all += (all.empty() ? "" : ", ") + std::to_string(r.number);
+    return Error{ErrorKind::kInvalid, "to: " +
+                                          (to == 0 ? "there is no earlier revision"
+                                                   : std::to_string(to) + " is no revision") +
+                                          "; there are " + all};
+  }
+  if (to == f.newest) return to;
+  const int from = f.newest;
+  // A rollout under way ends: what serves goes on until the one rolled back to is ready.
+  SLUICE_TRY(store_.set_revisions(name, to, f.serving));
+  turn_to(found->second, to);
+  record({.at = wall,
+          .function = name,
+          .action = "rollback",
+          .subject = revision_id(name, to),
+          .reason = {"asked",
+                     "Rolled back from revision " + std::to_string(from) + " to " +
+                         std::to_string(to) + ".",
+                     {}}});
+  decided_at_ = Time{};
+  return to;
+}
+
+Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
+  if (find(name) == nullptr)
+    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
+  record({.at = wall,
+          .function = name,
+          .action = "delete",
+          .subject = to_string(name),
+          .reason = {"asked", "Deleted.", {}}});
+  SLUICE_TRY(store_.remove_function(name));
+  functions_.erase(name);
+  accounting_.forget(name);
+  // At once: a function of the same name that is applied next must not take them for its own.
+  for (const ObservedInstance& o : std::vector(seen_.instances))
+    if (o.instance.function == name && ours(o) && alive(o)) (void)stop(o.instance.id, clock_.now());
+  return {};
+}
+
+Result<void> Control::set_drained(const DeviceId& device, bool drained, UnixMillis wall) {
+  if (std::ranges::none_of(seen_.devices, [&](const Device& d) { return d.id == device; }))
+    return Error{ErrorKind::kNotFound, "device '" + device + "' not found"};
+  SLUICE_TRY(cluster_.set_drained(device, drained));
+  for (Device& d : seen_.devices)
+    if (d.id == device) d.drained = drained;
+  record({.at = wall,
+          .action = drained ? "drain" : "undrain",
+          .subject = device,
+          .reason = {"asked",
+                     "Device " + device +
+                         (drained ? " takes no more instances." : " takes instances again."),
+                     {}}});
+  decided_at_ = Time{};
+  return {};
+}
+
+Result<void> Control::set_profile(const std::string& model_path, const predict::Profile& profile) {
+  SLUICE_TRY(store_.save_profile(model_path, profile));
+  profiles_[model_path] = profile;
+  restore_predictor();
+  decided_at_ = Time{};
+  return {};
+}
+
+}  // namespace sluice::control

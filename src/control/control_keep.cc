@@ -1,0 +1,193 @@
+// What the loop leaves in the store for the one after it, and takes over from the one before.
+#include <algorithm>
+
+#include "base/log.h"
+#include "control/control.h"
+
+namespace sluice::control {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kPlatform = "";  // the account of what belongs to no function
+constexpr UnixMillis kSaveEvery = 5000;
+
+template <class Counters>
+struct Counter {
+  const char* name;
+  uint64_t Counters::*member;
+};
+constexpr Counter<TrafficTotals> kTotals[] = {{"requests", &TrafficTotals::requests},
+                                              {"ok", &TrafficTotals::ok},
+                                              {"shed", &TrafficTotals::shed},
+                                              {"failed", &TrafficTotals::failed},
+                                              {"late", &TrafficTotals::late},
+                                              {"cold_starts", &TrafficTotals::cold_starts},
+                                              {"inferences", &TrafficTotals::inferences},
+                                              {"retried", &TrafficTotals::retried}};
+constexpr Counter<ObservedTraffic> kSeen[] = {{"requests", &ObservedTraffic::requests},
+                                              {"ok", &ObservedTraffic::ok},
+                                              {"invalid", &ObservedTraffic::invalid},
+                                              {"shed", &ObservedTraffic::shed},
+                                              {"failed", &ObservedTraffic::failed},
+                                              {"timed_out", &ObservedTraffic::timed_out},
+                                              {"gone", &ObservedTraffic::gone},
+                                              {"late", &ObservedTraffic::late},
+                                              {"cold_starts", &ObservedTraffic::cold_starts},
+                                              {"retried", &ObservedTraffic::retried},
+                                              {"inferences", &ObservedTraffic::inferences},
+                                              {"gaps", &ObservedTraffic::gaps}};
+
+json to_json(const Histogram& h) {
+  return {{"sum_ns", h.sum().count()}, {"buckets", h.filled()}};
+}
+
+Histogram histogram_from(const json& j) {
+  Histogram h;
+  h.restore_sum(Nanos(j.value("sum_ns", int64_t{0})));
+  for (const auto& [bucket, count] : j.value("buckets", std::vector<std::pair<int, uint64_t>>{}))
+    h.restore(bucket, count);
+  return h;
+}
+
+template <class Counters, size_t N>
+json counters_to_json(const Counters& c, const Counter<Counters> (&table)[N]) {
+  json out = {{"latency", to_json(c.latency)}};
+  for (const auto& [name, member] : table) out[name] = c.*member;
+  return out;
+}
+
+template <class Counters, size_t N>
+Counters counters_from(const json& j, const Counter<Counters> (&table)[N]) {
+  Counters c;
+  for (const auto& [name, member] : table) c.*member = j.value(name, uint64_t{0});
+  c.latency = histogram_from(j.value("latency", json::object()));
+  return c;
+}
+
+json to_json(const Traffic& traffic) {
+  const ObservedTraffic& last = traffic.last();
+  json seen = counters_to_json(last, kSeen);
+  seen.update({{"concurrency_seconds", last.concurrency_seconds},
+               {"gap_sum", last.gap_sum},
+               {"gap_squares", last.gap_squares}});
+  return {{"totals", counters_to_json(traffic.totals(), kTotals)}, {"seen", seen}};
+}
+
+void restore(Traffic& traffic, const json& j) {
+  const json seen = j.value("seen", json::object());
+  ObservedTraffic last = counters_from(seen, kSeen);
+  last.concurrency_seconds = seen.value("concurrency_seconds", 0.0);
+  last.gap_sum = seen.value("gap_sum", 0.0);
+  last.gap_squares = seen.value("gap_squares", 0.0);
+  traffic.restore(counters_from(j.value("totals", json::object()), kTotals), last);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, const Clock& clock,
+                                               ControlSettings settings) {
+  std::unique_ptr<Control> c(new Control(store, cluster, clock, std::move(settings)));
+  SLUICE_ASSIGN(functions, store.functions());
+  SLUICE_ASSIGN(profiles, store.profiles());
+  SLUICE_ASSIGN(accounts, store.accounts());
+  SLUICE_ASSIGN(instances, store.instances());
+  for (StoredFunction& f : functions) {
+    Runtime& r = c->functions_[f.name];
+    SLUICE_ASSIGN(last, store.decisions(f.name, 1));
+    if (!last.empty()) r.last_decision = last.front();
+    r.stored = std::move(f);
+  }
+  c->profiles_ = std::move(profiles);
+  c->kept_ = std::move(instances);
+  c->restore_predictor();
+  try {
+    c->restore_counts(accounts);
+  } catch (const json::exception& fault) {
+    return Error{ErrorKind::kInternal, std::string("the store's accounts: ") + fault.what()};
+  }
+  return c;
+}
+
+// Counters go on from where the loop before this one saw them last: nothing is counted twice, and
+// what came meanwhile is not lost.
+void Control::restore_counts(const std::map<std::string, json>& accounts) {
+  for (auto& [name, r] : functions_)
+    if (const auto found = accounts.find(to_string(name)); found != accounts.end()) {
+      accounting_.of(name) = account_from(found->second);
+      restore(r.traffic, found->second.value("traffic", json::object()));
+    }
+  const auto platform = accounts.find(kPlatform);
+  if (platform == accounts.end()) return;
+  gateway_started_ = platform->second.value("gateway_started", UnixMillis{0});
+  counted_wall_ = platform->second.value("counted", UnixMillis{0});
+  std::map<InstanceId, Nanos> used;
+  for (const auto& [id, ns] : platform->second.value("used_ns", std::map<std::string, int64_t>{}))
+    used[id] = Nanos(ns);
+  accounting_.restore_used(std::move(used));
+}
+
+Control::Control(Store& store, Cluster& cluster, const Clock& clock, ControlSettings settings)
+    : store_(store),
+      cluster_(cluster),
+      clock_(clock),
+      settings_(std::move(settings)),
+      predictor_(settings_.window),
+      next_id_(static_cast<uint64_t>(clock.now().time_since_epoch().count())) {}
+
+// A profile is of a model; every revision that serves the model is known by it.
+void Control::restore_predictor() {
+  for (const auto& [name, runtime] : functions_)
+    for (const Revision& r : runtime.stored.revisions)
+      if (const auto found = profiles_.find(r.spec.model.path); found != profiles_.end()) {
+        predict::Profile profile = found->second;
+        profile.function = name;
+        profile.revision = r.number;
+        predictor_.set(profile);
+      }
+}
+
+void Control::keep(UnixMillis wall) {
+  if (seen_.node_there) keep_instances();
+  if (wall - saved_wall_ < kSaveEvery && wall >= saved_wall_) return;
+  if (const auto saved = keep_counts(); !saved.ok())
+    log::warn("{}", saved.error().message);
+  else
+    saved_wall_ = wall;
+}
+
+void Control::keep_instances() {
+  std::vector<StoredInstance> now;
+  for (const ObservedInstance& o : seen_.instances)
+    if (alive(o) && ours(o)) {
+      now.push_back({o.instance, seen_.boot_id, o.pid, o.start_time});
+      now.back().instance.started = Time{};
+    }
+  const auto same = [](const StoredInstance& a, const StoredInstance& b) {
+    return a.instance == b.instance && a.boot_id == b.boot_id && a.pid == b.pid &&
+           a.start_time == b.start_time;
+  };
+  if (std::ranges::equal(now, kept_, same)) return;
+  if (const auto saved = store_.save_instances(now); saved.ok())
+    kept_ = std::move(now);
+  else
+    log::warn("{}", saved.error().message);
+}
+
+// All at once: totals and the counters they were made from must be of the same moment.
+Result<void> Control::keep_counts() {
+  return store_.transaction([&]() -> Result<void> {
+    for (const auto& [name, r] : functions_) {
+      json account = control::to_json(accounting_.of(name));
+      account["traffic"] = to_json(r.traffic);
+      SLUICE_TRY(store_.save_account(to_string(name), account));
+    }
+    std::map<std::string, int64_t> used;
+    for (const auto& [id, busy] : accounting_.used()) used[id] = busy.count();
+    return store_.save_account(
+        kPlatform,
+        {{"gateway_started", gateway_started_}, {"counted", counted_wall_}, {"used_ns", used}});
+  });
+}
+
+}  // namespace sluice::control

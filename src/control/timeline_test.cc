@@ -1,0 +1,388 @@
+// Timelines: what the loop does to a cluster with a saboteur in it, second by second, in a small
+// language. A line is "SECOND VERB WORDS"; events happen before the loop's turn of that second,
+// expectations are looked at after it.
+//
+//   apply F SHARE [canary N]   a revision that wants SHARE of a device     (fixed slices)
+//   rollback F · delete F · drain DEVICE
+//   load F RATE                requests a second from now on
+//   lose starts|stops|resizes N · repeat starts · start-takes SECONDS · break REVISION · mend
+//   REVISION kill F                     one ready instance of it node away|back · gateway
+//   away|back|restarts · control restarts expect F r1:ready …        all instances of it, by
+//   revision; "nothing" split F r1:90 r2:10        what the gateway was told said F RULE a decision
+//   about it with that rule starts|stops N             so many were asked for, up to now requests F
+//   N · answers F unavailable|ready
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "control/cluster_fake.h"
+#include "control/control.h"
+
+namespace sluice::control {
+namespace {
+
+class Timeline : public testing::Test {
+ protected:
+  Timeline() {
+    char folder[] = "/tmp/sluice-timeline-XXXXXX";
+    dir_ = mkdtemp(folder);
+    std::ofstream(dir_ + "/m.pt") << "PK\3\4 weights PK\5\6";
+    std::ofstream(dir_ + "/m.json")
+        << R"({"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]})";
+    cluster_.start_takes = Seconds(2);
+    cluster_.drain_takes = Seconds(3);
+    open();
+  }
+  ~Timeline() override { std::filesystem::remove_all(dir_); }
+
+  void play(const std::string& script) {
+    std::istringstream lines(script);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      int second = 0;
+      if (!(words >> second)) continue;
+      while (second_ < second) turn();
+      std::string verb;
+      words >> verb;
+      if (!happens(verb, words) && !holds(verb, words)) ADD_FAILURE() << "not understood: " << line;
+      if (HasFailure()) FAIL() << "in line: " << line << "\n" << everything();
+    }
+  }
+
+  void open() {
+    control_.reset();
+    store_.emplace(std::move(*Store::open(dir_ + "/control.db")));
+    control_ = std::move(*Control::open(*store_, cluster_, clock_, {.bundle = "fixed"}));
+  }
+
+  // Events of a second come first; the first expectation after them takes the turn.
+  void turn() {
+    if (!turned_) control_->step(wall_);
+    turned_ = false;
+    ++second_;
+    clock_.advance(Seconds(1));
+    wall_ += 1000;
+  }
+
+  bool happens(const std::string& verb, std::istringstream& words) {
+    std::string a, b;
+    if (verb == "apply") return apply(words);
+    if (verb == "rollback") {
+      words >> a;
+      const auto done = control_->rollback({.name = a}, 0, wall_);
+      EXPECT_TRUE(done.ok()) << done.error().message;
+    } else if (verb == "delete") {
+      words >> a;
+      EXPECT_TRUE(control_->remove({.name = a}, wall_).ok());
+    } else if (verb == "drain") {
+      words >> a;
+      EXPECT_TRUE(control_->set_drained(a, true, wall_).ok());
+    } else if (verb == "load") {
+      double rate = 0;
+      words >> a >> rate;
+      cluster_.load[{.name = a}] = rate;
+    } else if (verb == "lose") {
+      int n = 0;
+      words >> a >> n;
+      (a == "starts"  ? cluster_.lose_starts
+       : a == "stops" ? cluster_.lose_stops
+                      : cluster_.lose_resizes) = n;
+    } else if (verb == "repeat") {
+      cluster_.repeat_starts = true;
+    } else if (verb == "start-takes") {
+      int seconds = 0;
+      words >> seconds;
+      cluster_.start_takes = Seconds(seconds);
+    } else if (verb == "break" || verb == "mend") {
+      int revision = 0;
+      words >> revision;
+      verb == "break" ? (void)cluster_.broken_revisions.insert(revision)
+                      : (void)cluster_.broken_revisions.erase(revision);
+    } else if (verb == "kill") {
+      words >> a;
+      cluster_.kill({.name = a});
+    } else if (verb == "node") {
+      words >> a;
+      cluster_.node_there = a == "back";
+    } else if (verb == "gateway") {
+      words >> a;
+      a == "restarts" ? cluster_.restart_gateway() : (void)(cluster_.gateway_there = a == "back");
+    } else if (verb == "control") {
+      open();
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool apply(std::istringstream& words) {
+    std::string name, share, word;
+    words >> name >> share;
+    const int permille = std::stoi(share) * 10;
+    FunctionSpec spec;
+    spec.name.name = name;
+    spec.model.path = dir_ + "/m.pt";
+    spec.slice = Slice{.sm = kWhole, .quota = {{permille}, {permille}}};
+    if (words >> word && word == "canary") words >> spec.canary_traffic_percent;
+    const auto done = control_->apply({spec}, false, wall_);
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    return true;
+  }
+
+  bool holds(const std::string& verb, std::istringstream& words) {
+    if (!turned_) control_->step(wall_), turned_ = true;
+    std::string f;
+    if (verb == "starts" || verb == "stops") {
+      int n = 0;
+      words >> n;
+      EXPECT_EQ(verb == "starts" ? cluster_.starts : cluster_.stops, n) << verb;
+      return true;
+    }
+    words >> f;
+    std::string rest;
+    std::getline(words >> std::ws, rest);
+    if (verb == "expect") {
+      EXPECT_EQ(instances(f), rest);
+    } else if (verb == "split") {
+      EXPECT_EQ(split(f), rest);
+    } else if (verb == "said") {
+      EXPECT_TRUE(said(f, rest)) << f << ": " << rest;
+    } else if (verb == "requests") {
+      EXPECT_EQ(control_->functions().at({.name = f}).traffic.totals().requests, std::stoul(rest));
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  std::string instances(const std::string& f) const {
+    static const std::map<InstanceState, std::string> kNames = {
+        {InstanceState::kStarting, "starting"},
+        {InstanceState::kReady, "ready"},
+        {InstanceState::kDraining, "draining"},
+        {InstanceState::kGone, "gone"}};
+    std::vector<std::string> all;
+    for (const ObservedInstance& o : cluster_.seen.instances)
+      if (o.instance.function.name == f)
+        all.push_back("r" + std::to_string(o.instance.revision) + ":" +
+                      kNames.at(o.instance.state));
+    std::ranges::sort(all);
+    std::string text;
+    for (const std::string& one : all) text += (text.empty() ? "" : " ") + one;
+    return text.empty() ? "nothing" : text;
+  }
+
+  std::string split(const std::string& f) const {
+    std::string text;
+    for (const auto& function : cluster_.routes["functions"])
+      if (function["name"] == "default/" + f)
+        for (const auto& r : function["revisions"])
+          text += (text.empty() ? "r" : " r") + r["number"].dump() + ":" + r["percent"].dump();
+    return text;
+  }
+
+  bool said(const std::string& f, const std::string& rule) {
+    const auto decisions = store_->decisions(FunctionName{.name = f}, 1000);
+    return std::ranges::any_of(*decisions,
+                               [&](const Decision& d) { return d.reason.rule == rule; });
+  }
+
+  std::string everything() {
+    std::string text;
+    const auto decisions = store_->decisions(std::nullopt, 50);
+    for (const Decision& d : *decisions)
+      text += std::to_string((d.at - kStart) / 1000) + "s " + to_string(d.function) + " " +
+              d.action + " " + d.subject + ": " + d.reason.rule + ": " + d.reason.text + " " +
+              d.fault + "\n";
+    return text;
+  }
+
+  static constexpr UnixMillis kStart = 1'000'000'000'000;
+  std::string dir_;
+  ManualClock clock_;
+  UnixMillis wall_ = kStart;
+  int second_ = 0;
+  bool turned_ = false;
+  FakeCluster cluster_{clock_};
+  std::optional<Store> store_;
+  std::unique_ptr<Control> control_;
+};
+
+TEST_F(Timeline, AFunctionComesUpIsRolledOverAndRolledBack) {
+  play(R"(
+    0 apply f 30%
+    1 expect f r1:starting
+    4 expect f r1:ready
+    4 split f r1:100
+    5 apply f 40%
+    6 expect f r1:ready r2:starting
+    6 split f r1:100 r2:0
+    9 split f r2:100
+    9 expect f r1:draining r2:ready
+   14 expect f r2:ready
+   15 rollback f
+   16 split f r2:100 r1:0
+   20 split f r1:100
+   26 expect f r1:ready
+   26 starts 3
+  )");
+}
+
+TEST_F(Timeline, ALostStartIsAskedForAgainAndALateOneIsNotDoubled) {
+  play(R"(
+    0 lose starts 1
+    0 apply f 30%
+    8 expect f nothing
+   20 expect f r1:ready
+   20 said f start-lost
+   20 starts 2
+   21 start-takes 30
+   21 apply g 30%
+   40 expect g r1:starting
+   60 expect g r1:ready
+   60 starts 3
+  )");
+}
+
+TEST_F(Timeline, AStartThatIsRepeatedIsOneInstance) {
+  play(R"(
+    0 repeat starts
+    0 apply f 30%
+    9 expect f r1:ready
+    9 starts 1
+  )");
+}
+
+TEST_F(Timeline, ALostStopIsAskedForAgain) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    5 lose stops 1
+    6 apply f 40%
+   30 expect f r2:ready
+   31 lose stops 1
+   31 delete f
+   60 expect f nothing
+  )");
+}
+
+TEST_F(Timeline, ARestartedLoopAdoptsWhatRunsAndCountsNothingTwice) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    5 load f 10
+   20 requests f 150
+   21 control restarts
+   21 requests f 160
+   25 requests f 200
+   25 expect f r1:ready
+   25 starts 1
+   26 gateway restarts
+   30 requests f 250
+  )");
+  const Control::Runtime& r = control_->functions().at({.name = "f"});
+  EXPECT_LE(r.traffic.request_rate(Seconds(10)), 11) << "the restart looked like a burst";
+  EXPECT_EQ(r.traffic.totals().latency.count(), r.traffic.totals().ok);
+  const Account& a = control_->accounting().all().at({.name = "f"});
+  EXPECT_NEAR(a.slice_seconds, 30 * 0.3, 0.01);
+  EXPECT_NEAR(a.used_seconds, 25 * 0.3, 0.01) << "what was used before the restart counts once";
+}
+
+TEST_F(Timeline, ARestartBetweenAStartAndItsInstanceStartsNoOther) {
+  play(R"(
+    0 start-takes 20
+    0 apply f 30%
+    1 expect f r1:starting
+    2 control restarts
+   10 control restarts
+   30 expect f r1:ready
+   30 starts 1
+  )");
+}
+
+TEST_F(Timeline, ARolloutThatCannotStartStaysOnTheOldRevisionAndSaysWhy) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 break 2
+    6 apply f 40%
+   60 split f r1:100 r2:0
+   60 said f rollout-failed
+   61 mend 2
+   70 expect f r1:ready
+   71 apply f 35%
+   80 expect f r3:ready
+   80 split f r3:100
+  )");
+  EXPECT_LE(cluster_.starts, 10) << "a start that fails is not repeated without end";
+}
+
+TEST_F(Timeline, WhatEndsAtEveryStartIsTriedEverMoreSeldom) {
+  play(R"(
+    0 break 1
+    0 apply f 30%
+  120 said f start-backoff
+  120 mend 1
+  200 expect f r1:ready
+  200 split f r1:100
+  )");
+  EXPECT_LE(cluster_.starts, 12);
+}
+
+TEST_F(Timeline, AnInstanceThatDiesIsReplacedAtOnce) {
+  play(R"(
+    0 apply f 30%
+    5 kill f
+    9 expect f r1:ready
+    9 said f instance-ended
+    9 starts 2
+  )");
+}
+
+TEST_F(Timeline, WithoutNodeOrGatewayEverythingStaysAsItIs) {
+  play(R"(
+    0 apply f 30%
+    5 load f 10
+    8 node away
+   20 split f r1:100
+   20 node back
+   22 expect f r1:ready
+   22 gateway away
+   30 gateway back
+   30 gateway restarts
+   31 split f r1:100
+   31 starts 1
+  )");
+}
+
+TEST_F(Timeline, ADrainedDeviceIsLeftWithoutAGap) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 drain cpu0
+    7 expect f r1:ready r1:starting
+   14 expect f r1:ready
+  )");
+  EXPECT_EQ(cluster_.seen.instances.at(0).instance.device, "cpu1");
+}
+
+TEST_F(Timeline, ACanaryIsPromotedWithoutStartingAgain) {
+  play(R"(
+    0 apply f 30%
+    5 apply f 40% canary 10
+   12 split f r1:90 r2:10
+   12 expect f r1:ready r2:ready
+   13 apply f 40% canary 50
+   15 split f r1:50 r2:50
+   16 apply f 40%
+   18 split f r2:100
+   24 expect f r2:ready
+   24 starts 2
+  )");
+}
+
+}  // namespace
+}  // namespace sluice::control
