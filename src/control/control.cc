@@ -32,29 +32,30 @@ const StoredFunction* Control::find(const FunctionName& f) const {
 
 void Control::step(UnixMillis wall) {
   const Time now = clock_.now();
-  observe();                              // 1. what is
-  const bool counted = count(now, wall);  // 2. what was used and asked for, once a second
+  observe();           // 1. what is
+  count(now, wall);    // 2. what was asked for
+  account(now, wall);  // 3. what was held and used
   if (seen_.node_there) {
-    reconcile(now, wall);        // 3. what came of what was asked
-    settle_rollouts(now, wall);  // 4. revisions that are ready take over
-    if (now - decided_at_ >= settings_.decide_every || (counted && somebody_waits())) {
-      decide(now, wall);  // 5. what shall be
+    reconcile(now, wall);        // 4. what came of what was asked
+    settle_rollouts(now, wall);  // 5. revisions that are ready take over
+    forecast(now);
+    if (now - decided_at_ >= settings_.decide_every) {
+      decide(now, wall);  // 6. what shall be
       decided_at_ = now;
     }
   }
-  push_routes();  // 6. the gateway learns of it
-  keep(wall);     // 7. nothing is forgotten
+  push_routes();  // 7. the gateway learns of it
+  keep(wall);     // 8. nothing is forgotten
 }
 
 Nanos Control::next_step() const {
-  constexpr Nanos kSoon = Millis(25), kLater = Millis(200);
+  constexpr Nanos kSoon = Millis(25);
+  const Nanos later = functions_.empty() ? Seconds(1) : settings_.decide_every;
   if (!ordered_.empty()) return kSoon;
   const auto starts = [](const ObservedInstance& o) {
     return o.instance.state == InstanceState::kStarting && ours(o);
   };
-  if (std::ranges::none_of(seen_.instances, starts)) return Seconds(1);
-  // Most are up in a moment; what takes long need not be looked at that often.
-  return clock_.now() - decided_at_ < Seconds(2) ? kSoon : kLater;
+  return std::ranges::any_of(seen_.instances, starts) ? kSoon : later;
 }
 
 void Control::observe() {
@@ -70,33 +71,45 @@ void Control::observe() {
   seen_ = std::move(o);
 }
 
-// Differences of counters. The first after a restart are those to what the loop before left in the
-// store, over the time since then on the wall's clock.
-bool Control::count(Time now, UnixMillis wall) {
-  constexpr Nanos kLeast = Millis(900);
-  const bool first = counted_at_ == Time{};
-  Nanos elapsed = now - counted_at_;
-  if (first) elapsed = counted_wall_ == 0 ? Nanos(0) : Millis(wall - counted_wall_);
-  if (!first && elapsed < kLeast) return false;
-  counted_at_ = now;
-  counted_wall_ = wall;
-  if (elapsed <= Nanos(0)) return false;
-  if (seen_.node_there) accounting_.step(seen_.instances, seen_.devices, elapsed);
-  if (!seen_.gateway_there) return true;
+// The first after a restart is the time since what the loop before left in the store.
+std::optional<Nanos> Control::since(Done& last, Nanos least, Time now, UnixMillis wall) {
+  const bool first = last.at == Time{};
+  Nanos elapsed = now - last.at;
+  if (first) elapsed = last.wall == 0 ? Nanos(0) : Millis(wall - last.wall);
+  if (!first && elapsed < least) return std::nullopt;
+  last = {now, wall};
+  if (elapsed <= Nanos(0)) return std::nullopt;
+  return elapsed;
+}
+
+// What was asked for, from differences of counters.
+void Control::count(Time now, UnixMillis wall) {
+  constexpr Nanos kLeast = Millis(200);
+  const std::optional<Nanos> elapsed = since(counted_, kLeast, now, wall);
+  if (!elapsed || !seen_.gateway_there) return;
   const bool restarted = seen_.gateway_started != gateway_started_;
   gateway_started_ = seen_.gateway_started;
-  std::vector<RateSample> samples;
   for (auto& [name, r] : functions_) {
     const auto t = std::ranges::find(seen_.traffic, name, &ObservedTraffic::function);
-    if (t == seen_.traffic.end()) continue;
-    r.traffic.step(*t, elapsed, restarted);
-    samples.push_back({name, wall / 1000,
-                       static_cast<double>(r.traffic.last_requests()) / seconds(elapsed),
-                       r.traffic.queued(), r.traffic.in_flight(), r.traffic.last_violations()});
+    if (t != seen_.traffic.end()) r.traffic.step(*t, *elapsed, restarted);
+  }
+}
+
+// What was held and used, second by second, and what the store keeps of that second.
+void Control::account(Time now, UnixMillis wall) {
+  const std::optional<Nanos> elapsed =
+      since(accounted_, settings_.account_every - Millis(100), now, wall);
+  if (!elapsed) return;
+  if (seen_.node_there) accounting_.step(seen_.instances, seen_.devices, *elapsed);
+  if (!seen_.gateway_there) return;
+  std::vector<RateSample> samples;
+  for (auto& [name, r] : functions_) {
+    const auto [requests, violations] = r.traffic.take();
+    samples.push_back({name, wall / 1000, static_cast<double>(requests) / seconds(*elapsed),
+                       r.traffic.queued(), r.traffic.in_flight(), violations});
   }
   if (const auto saved = store_.add_rates(samples); !saved.ok())
     log::warn("{}", saved.error().message);
-  return true;
 }
 
 void Control::reconcile(Time now, UnixMillis wall) {
@@ -216,18 +229,6 @@ bool Control::newest_is_up(const FunctionName& name, Runtime& r, Time now) const
   return !coming || now - r.newest_ready_since >= settings_.rollout_patience;
 }
 
-bool Control::somebody_waits() const {
-  return std::ranges::any_of(functions_, [&](const auto& entry) {
-    if (entry.second.traffic.queued() == 0) return false;
-    const bool coming = std::ranges::any_of(
-        ordered_, [&](const auto& o) { return o.second.first.function == entry.first; });
-    return !coming && std::ranges::none_of(seen_.instances, [&](const ObservedInstance& o) {
-      return o.instance.function == entry.first && (o.instance.state == InstanceState::kReady ||
-                                                    o.instance.state == InstanceState::kStarting);
-    });
-  });
-}
-
 Snapshot Control::snapshot(Time now) const {
   Snapshot s{.now = now};
   for (const auto& [name, r] : functions_) {
@@ -262,7 +263,10 @@ Snapshot Control::snapshot(Time now) const {
   return s;
 }
 
-void Control::decide(Time now, UnixMillis wall) {
+// Each measurement is of its own time: a filter takes what overlaps for news.
+void Control::forecast(Time now) {
+  if (now - forecast_at_ < settings_.rate_window) return;
+  forecast_at_ = now;
   for (auto& [name, r] : functions_) {
     const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
     const policy::Bundle* bundle =
@@ -272,6 +276,9 @@ void Control::decide(Time now, UnixMillis wall) {
     r.forecast =
         forecaster->step(r.forecast, r.traffic.rate(settings_.rate_window), settings_.rate_window);
   }
+}
+
+void Control::decide(Time now, UnixMillis wall) {
   for (const Action& action :
        policy::decide(snapshot(now), settings_.bundle, settings_.scale, predictor_))
     if (!held_back(action, now, wall)) carry_out(action, now, wall);
@@ -362,9 +369,11 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     }
   } else {
     d.action = "unmet";
-    // Said when it begins and when its reason changes, not every two seconds.
+    // Said when it begins, when it is for another reason, and now and then, not at every decision.
+    constexpr UnixMillis kRepeat = 10'000;
     const bool said = r.last_decision && r.last_decision->action == "unmet" &&
-                      r.last_decision->reason.text == action.reason.text;
+                      r.last_decision->reason.rule == action.reason.rule &&
+                      wall - r.last_decision->at < kRepeat;
     const bool has_instance = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
       return o.instance.function == action.function && alive(o);
     });

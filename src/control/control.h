@@ -2,7 +2,7 @@
 // decision is kept with its reason. What it holds in memory is in the store or can be observed
 // again, so that its death loses nothing.
 //
-// One thread. The clock is handed in; whoever owns it calls step() about once a second.
+// One thread. The clock is handed in; whoever owns it calls step() again after next_step().
 #pragma once
 
 #include <map>
@@ -21,12 +21,13 @@ namespace sluice::control {
 
 struct ControlSettings {
   std::string bundle = "has-gpu";  // of functions that name none
-  // Our setting: half of the SLO for the batch, the rest for waiting. In the simulated comparison
+  // Our settings: half of the SLO for the batch, the rest for waiting. In the simulated comparison
   // it left half of the violations of the papers' (0.9 and 1.0), which --alpha and --slo-fraction
   // bring.
-  policy::ScaleConfig scale{.alpha = 0.7, .slo_fraction = 0.5};
-  Nanos decide_every = Seconds(2);
-  Nanos rate_window = Seconds(4);  // over which a rate is measured
+  policy::ScaleConfig scale{.alpha = 0.7, .slo_fraction = 0.5, .borrow = true, .work_off = true};
+  Nanos decide_every = Millis(250);
+  Nanos rate_window = Millis(500);  // over which a rate is measured, once in each
+  Nanos account_every = Seconds(1);
   Nanos violation_window = Seconds(10);
   Nanos drain = Seconds(30);             // an instance may take to finish what it has
   Nanos patience = Seconds(10);          // what was asked for and does not show by then was lost
@@ -96,13 +97,14 @@ class Control {
   void restore_predictor();
   void restore_counts(const std::map<std::string, nlohmann::json>& accounts);
   void observe();
-  bool count(Time now, UnixMillis wall);
+  void count(Time now, UnixMillis wall);
+  void account(Time now, UnixMillis wall);
+  void forecast(Time now);
   void reconcile(Time now, UnixMillis wall);
   void ended(const ObservedInstance& o, Time now, UnixMillis wall);
   void give_up_rollout(const FunctionName& f, const Trouble& trouble, UnixMillis wall);
   void settle_rollouts(Time now, UnixMillis wall);
   bool newest_is_up(const FunctionName& name, Runtime& r, Time now) const;
-  bool somebody_waits() const;
   Result<void> stop(const InstanceId& id, Time now);
   bool held_back(const Action& action, Time now, UnixMillis wall);
   Snapshot snapshot(Time now) const;
@@ -129,8 +131,16 @@ class Control {
   predict::ProfileTable predictor_;
   Accounting accounting_;
   Observation seen_;
-  Time counted_at_{}, decided_at_{};
-  UnixMillis counted_wall_ = 0, saved_wall_ = 0;
+  // When something was last done; on the wall's clock also across a restart.
+  struct Done {
+    Time at{};
+    UnixMillis wall = 0;
+  };
+  // Since then, and it is now; nothing if that is less than `least`.
+  static std::optional<Nanos> since(Done& last, Nanos least, Time now, UnixMillis wall);
+  Done counted_, accounted_;
+  Time decided_at_{}, forecast_at_{};
+  UnixMillis saved_wall_ = 0;
   UnixMillis gateway_started_ = 0;
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet
   std::map<InstanceId, Time> stopping_;                      // asked then

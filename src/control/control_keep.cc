@@ -120,7 +120,8 @@ void Control::restore_counts(const std::map<std::string, json>& accounts) {
   const auto platform = accounts.find(kPlatform);
   if (platform == accounts.end()) return;
   gateway_started_ = platform->second.value("gateway_started", UnixMillis{0});
-  counted_wall_ = platform->second.value("counted", UnixMillis{0});
+  counted_.wall = platform->second.value("counted", UnixMillis{0});
+  accounted_.wall = platform->second.value("accounted", counted_.wall);
   std::map<InstanceId, Nanos> used;
   for (const auto& [id, ns] : platform->second.value("used_ns", std::map<std::string, int64_t>{}))
     used[id] = Nanos(ns);
@@ -184,9 +185,10 @@ Result<void> Control::keep_counts() {
     }
     std::map<std::string, int64_t> used;
     for (const auto& [id, busy] : accounting_.used()) used[id] = busy.count();
-    return store_.save_account(
-        kPlatform,
-        {{"gateway_started", gateway_started_}, {"counted", counted_wall_}, {"used_ns", used}});
+    return store_.save_account(kPlatform, {{"gateway_started", gateway_started_},
+                                           {"counted", counted_.wall},
+                                           {"accounted", accounted_.wall},
+                                           {"used_ns", used}});
   });
 }
 

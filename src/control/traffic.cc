@@ -7,6 +7,7 @@ namespace sluice::control {
 namespace {
 
 constexpr Nanos kKept = Seconds(60);
+constexpr Nanos kPeakOver = Millis(900);
 
 }  // namespace
 
@@ -40,6 +41,8 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   totals_.retried += now.retried - b.retried;
   totals_.inferences += inferences;
   totals_.latency += s.latency;
+  untaken_.requests += s.requests;
+  untaken_.violations += s.violations;
   queued_ = now.queued;
   in_flight_ = now.in_flight;
   before_ = now;
@@ -75,9 +78,16 @@ double Traffic::concurrency(Nanos window) const {
 }
 
 double Traffic::concurrency_peak() const {
-  double peak = 0;
-  for (const Step& s : steps_)
-    if (s.elapsed > Nanos(0)) peak = std::max(peak, s.concurrency_seconds / seconds(s.elapsed));
+  double peak = 0, sum = 0;
+  Nanos span{0};
+  for (const Step& s : steps_) {
+    sum += s.concurrency_seconds;
+    span += s.elapsed;
+    if (span < kPeakOver) continue;
+    peak = std::max(peak, sum / seconds(span));
+    sum = 0;
+    span = Nanos(0);
+  }
   return peak;
 }
 

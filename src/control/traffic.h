@@ -1,9 +1,10 @@
 // Traffic: a function's cumulative counters turned into what decisions look at: rates over a
-// window, violations of late, the concurrency. Pure; stepped once a second with what the gateway
-// counts. A gateway that restarted counts from zero again: the step is then its count.
+// window, violations of late, the concurrency. Pure; stepped with what the gateway counts, a few
+// times a second. A gateway that restarted counts from zero again: the step is then its count.
 #pragma once
 
 #include <deque>
+#include <utility>
 
 #include "control/cluster.h"
 #include "model/function.h"
@@ -24,15 +25,18 @@ class Traffic {
   double rate(Nanos window) const;  // inferences per second
   double request_rate(Nanos window) const;
   double concurrency(Nanos window) const;  // mean of waiting + in flight
-  double concurrency_peak() const;         // the largest over a second, of the last minute
+  double concurrency_peak() const;         // the largest mean over a second, of the last minute
   double arrival_cv() const;               // of the gaps of the last minute; 1 when too few
   // Late, shed, failed, timed out ÷ requests that ended, of the last `window`; 0 without any.
   double violations(Nanos window) const;
   Nanos latency(double quantile, Nanos window) const;
   int queued() const { return queued_; }
   int in_flight() const { return in_flight_; }
-  uint64_t last_requests() const { return steps_.empty() ? 0 : steps_.back().requests; }
-  uint64_t last_violations() const { return steps_.empty() ? 0 : steps_.back().violations; }
+  // What was counted since this was last asked.
+  struct Counts {
+    uint64_t requests = 0, violations = 0;
+  };
+  Counts take() { return std::exchange(untaken_, {}); }
   const TrafficTotals& totals() const { return totals_; }
   // What has to be kept for a loop that goes on where this one stood: the totals, and the counters
   // they were made from.
@@ -55,6 +59,7 @@ class Traffic {
   std::deque<Step> steps_;  // of the last minute
   ObservedTraffic before_;
   TrafficTotals totals_;
+  Counts untaken_;
   int queued_ = 0, in_flight_ = 0;
 };
 

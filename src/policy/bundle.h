@@ -24,6 +24,12 @@ struct ScaleConfig {
   double min_rate = 0.1;         // R_min, inferences per second that always stay possible
   double slo_fraction = 1.0;     // of the SLO: the longest a candidate slice's batches may take
   bool idle_meets_slo = true;    // reading (g): idle keeps a quota that answers one request in time
+  // Ours, off in the paper. An instance may use what its lane leaves idle: its request is what it
+  // can count on, the whole window its limit. It is then in time if it is at its limit.
+  bool borrow = false;
+  // Ours, off in the paper: what waits has to be done within slo_fraction × SLO, on top of the
+  // rate.
+  bool work_off = false;
   double target_utilisation = 0.7;  // `exclusive`: of an instance's concurrency
 };
 

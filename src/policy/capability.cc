@@ -17,6 +17,7 @@ Capability::Capability(const Demand& demand, const ScaleConfig& config, const Pr
   fastest_ = latency({batches_.front(), kWhole, kWhole});
   memory_ = spec.memory > 0 ? spec.memory : predictor.memory(function_, revision_).value_or(0);
   if (spec.slo.latency <= Nanos(0)) return;  // no objective: everything is in time
+  slo_ = spec.slo.latency;
   bound_ = from_seconds(seconds(spec.slo.latency) * config.slo_fraction);
   if (fastest_ && *fastest_ > bound_) bound_ = spec.slo.latency;
 }
@@ -30,8 +31,14 @@ double Capability::throughput(const Configuration& c) const {
 }
 
 bool Capability::in_time(const Configuration& c) const {
-  const std::optional<Nanos> t = latency(c);
+  const std::optional<Nanos> t = latency({c.batch, c.sm, config_.borrow ? kWhole : c.quota});
   return t && *t <= bound_;
+}
+
+bool Capability::keeps_slo_idle(const Configuration& c) const {
+  if (!config_.borrow) return of(c) > 0;
+  const std::optional<Nanos> t = latency({batches_.front(), c.sm, c.quota});
+  return t && *t <= slo_;
 }
 
 double Capability::of(const Configuration& c) const {
@@ -56,8 +63,9 @@ std::optional<int> Capability::best_batch(Share sm, Share quota) const {
 
 std::optional<Share> Capability::idle_quota(Share sm, int batch) const {
   for (Share q = config_.min_quota; q <= kWhole; q = quota_above(q, config_)) {
-    const double rate = config_.idle_meets_slo ? of({batch, sm, q}) : throughput({batch, sm, q});
-    if (rate > 0 && rate >= config_.min_rate) return q;
+    const Configuration c{batch, sm, q};
+    const bool enough = throughput(c) > 0 && throughput(c) >= config_.min_rate;
+    if (enough && (!config_.idle_meets_slo || keeps_slo_idle(c))) return q;
     if (q == kWhole) break;
   }
   return std::nullopt;

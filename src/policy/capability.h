@@ -2,9 +2,10 @@
 // and whether its batches are in time.
 //
 // *In time* means predicted latency ≤ slo_fraction × SLO (reading (d)); where not even the whole
-// device reaches that, ≤ SLO. A batch size is the most that an instance puts together: when its
-// quota is too small for full batches in time, it is counted at the largest batch that is, and not
-// at all if there is none.
+// device reaches that, ≤ SLO. An instance that may borrow runs its batches at its limit, the whole
+// window; its throughput is what the request is good for. A batch size is the most that an instance
+// puts together: when its quota is too small for full batches in time, it is counted at the largest
+// batch that is, and not at all if there is none.
 #pragma once
 
 #include <optional>
@@ -33,8 +34,9 @@ class Capability {
   std::optional<int> best_batch(Share sm, Share quota) const;
 
   // The smallest quota that an instance may fall to (H9, reading (g)): one that still answers a
-  // request in time, or with idle_meets_slo off only min_rate requests per second. `batch` is the
-  // instance's. Nothing: not even the whole window is enough.
+  // request in time, or with idle_meets_slo off only min_rate requests per second. One that may
+  // borrow answers within the SLO, whatever its neighbours do. `batch` is the instance's. Nothing:
+  // not even the whole window is enough.
   std::optional<Share> idle_quota(Share sm, int batch) const;
 
   // Widths worth considering, ascending.
@@ -47,6 +49,7 @@ class Capability {
   std::optional<Nanos> latency(const Configuration& c) const;
   double throughput(const Configuration& c) const;
   bool in_time(const Configuration& c) const;
+  bool keeps_slo_idle(const Configuration& c) const;
 
   const Predictor& predictor_;
   const ScaleConfig& config_;
@@ -55,7 +58,7 @@ class Capability {
   std::vector<int> batches_;  // ascending, up to the function's maximum
   std::vector<Share> widths_;
   std::optional<Nanos> fastest_;
-  Nanos bound_ = Nanos::max();
+  Nanos bound_ = Nanos::max(), slo_ = Nanos::max();
   Bytes memory_ = 0;
 };
 

@@ -83,10 +83,10 @@ void ClusterPlan::start(const Demand& demand, Lanes& device, const Opening& open
   instances_.push_back(std::move(p));
 }
 
-void ClusterPlan::resize(size_t i, Share quota, Reason reason) {
+void ClusterPlan::resize(size_t i, Quota quota, Reason reason) {
   PlannedInstance& p = instances_[i];
-  device(p.instance.device).resize(p.instance.id, quota);
-  p.instance.slice.quota = {quota, quota};
+  device(p.instance.device).resize(p.instance.id, quota.request);
+  p.instance.slice.quota = quota;
   p.reason = std::move(reason);
 }
 

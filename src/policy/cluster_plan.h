@@ -43,7 +43,7 @@ class ClusterPlan {
 
   void start(const Demand& demand, Lanes& device, const Opening& opening, Quota quota, Bytes memory,
              int batch, Reason reason);
-  void resize(size_t i, Share quota, Reason reason);
+  void resize(size_t i, Quota quota, Reason reason);
   // It keeps its room until it has drained.
   void stop(size_t i, Reason reason);
   void unmet(const Demand& demand, double gap, Reason reason);

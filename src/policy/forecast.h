@@ -11,8 +11,10 @@
 //   kalman         D is what counting tells of a Poisson rate R over a window w: its variance, R ÷
 //   w.
 //                  Q says that rates wander by 30 % of themselves (at least 0.5/s) in a second. The
-//                  margin √P is then 0.6 to 1 Poisson deviations. With windows of 1 s, 90 % of a
-//                  step is followed within 6 measurements from 1/s up, 3 from 10/s, 1 from 100/s.
+//                  margin √P is then 0.6 to 1 Poisson deviations. What lies three deviations above
+//                  the estimate is a burst and believed as it is: too much for a moment costs less
+//                  than a queue. With windows of 1 s, a step to three times the rate is followed
+//                  within 6 measurements from 1/s, 1 from 10/s up.
 //   last           the last measurement.
 //
 // The lag of the window over which a rate was measured comes on top.

@@ -43,14 +43,35 @@ TEST(Forecast, FirstMeasurementIsTakenAsItIs) {
 
 TEST(Forecast, LagIsAsTheHeaderSays) {
   EXPECT_EQ(lag(kalman, 1, 3), 6);
-  EXPECT_EQ(lag(kalman, 10, 30), 3);
+  EXPECT_EQ(lag(kalman, 10, 30), 1);
   EXPECT_EQ(lag(kalman, 100, 300), 1);
   EXPECT_EQ(lag(kalman, 300, 100), 1);
   for (const double from : {1.0, 10.0, 100.0}) EXPECT_EQ(lag(kalman_paper, from, 3 * from), 8);
 }
 
-TEST(Forecast, LeavesZeroWithinThreeMeasurements) {
-  EXPECT_LE(lag(kalman, 0, 30), 3);
+TEST(Forecast, LeavesZeroAtOnce) {
+  EXPECT_EQ(lag(kalman, 0, 30), 1);
+}
+
+TEST(Forecast, ASteadyRateIsSeldomTakenForABurst) {
+  const uint64_t seed = 11;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  const Nanos window = Millis(500);
+  for (const double rate : {1.0, 8.0, 80.0}) {
+    Forecast f;
+    int above = 0;
+    constexpr int kSteps = 10'000;
+    for (int i = 0; i < kSteps; ++i) {
+      int arrivals = 0;
+      for (double t = random.exponential(1 / rate); t < seconds(window);
+           t += random.exponential(1 / rate))
+        ++arrivals;
+      f = kalman(f, arrivals / seconds(window), window);
+      above += f.expected > 3 * rate + 3;
+    }
+    EXPECT_LT(above, kSteps / 100) << rate;
+  }
 }
 
 TEST(Forecast, MarginIsAboutOnePoissonDeviation) {

@@ -29,7 +29,10 @@ class HybridScaler {
 
  private:
   // Inferences per second that the revision has to be able to do (j).
-  double wanted() const { return demand_.rate() / config_.alpha; }
+  double wanted() const { return demand_.rate() / config_.alpha + work_off(); }
+  double load() const { return demand_.rate() + work_off(); }
+  double work_off() const;
+  Quota quota(Share request) const { return {request, config_.borrow ? kWhole : request}; }
   double capability(const Instance& instance, Share quota) const;
   double capability(size_t i) const;
   std::vector<size_t> counted() const;  // serving, not on a drained device
@@ -42,6 +45,7 @@ class HybridScaler {
   std::optional<Candidate> first_as_stated(double need);
   void start(const Candidate& c, double gap);
 
+  std::string load_text() const;
   std::vector<std::pair<std::string, double>> numbers(double before, double after) const;
   Reason why_less(std::string rule, const std::string& change, double before, double after) const;
   Reason why_started(const Candidate& c, double gap) const;
@@ -75,9 +79,27 @@ double HybridScaler::capacity() const {
   return sum;
 }
 
+// What waits beyond one batch for each instance, which are about to take it.
+double HybridScaler::work_off() const {
+  if (!config_.work_off || demand_.spec->slo.latency <= Nanos(0)) return 0;
+  double waiting = demand_.view->queued * demand_.part;
+  for (const size_t i : counted()) waiting -= plan_.at(i).instance.batch;
+  return std::max(0.0, waiting) / (seconds(demand_.spec->slo.latency) * config_.slo_fraction);
+}
+
+std::string HybridScaler::load_text() const {
+  const std::string forecast = "forecast of " + per_second(demand_.rate());
+  if (work_off() <= 0) return forecast;
+  return forecast + " and " + std::to_string(demand_.view->queued) + " waiting, " +
+         per_second(load()) + " together,";
+}
+
 std::vector<std::pair<std::string, double>> HybridScaler::numbers(double before,
                                                                   double after) const {
-  return {{"forecast", demand_.rate()}, {"capacity", before}, {"capacity_after", after}};
+  return {{"forecast", demand_.rate()},
+          {"waiting", demand_.view->queued * demand_.part},
+          {"capacity", before},
+          {"capacity_after", after}};
 }
 
 // --- down ---
@@ -85,7 +107,7 @@ std::vector<std::pair<std::string, double>> HybridScaler::numbers(double before,
 void HybridScaler::scale_down() {
   const double before = capacity();
   const Time last = demand_.view->last_scale_down;
-  if (demand_.rate() >= config_.beta * before) return;
+  if (load() >= config_.beta * before) return;
   if (last != Time{} && now_ - last < config_.cooldown) return;
 
   std::vector<size_t> narrowest_first = counted();
@@ -108,7 +130,7 @@ void HybridScaler::scale_down() {
     left = others + capability(instance, to);
     const std::string change =
         "quota " + percent(from) + " → " + percent(to) + " on " + instance.device;
-    plan_.resize(i, to, why_less("vertical-down", change, before, left));
+    plan_.resize(i, quota(to), why_less("vertical-down", change, before, left));
   }
 }
 
@@ -127,8 +149,8 @@ Share HybridScaler::lowered_quota(const Instance& instance, double needed) const
 Reason HybridScaler::why_less(std::string rule, const std::string& change, double before,
                               double after) const {
   return {std::move(rule),
-          "The forecast of " + per_second(demand_.rate()) + " is below " + percent(config_.beta) +
-              " of the capacity of " + per_second(before) + ": " + change + " is enough.",
+          "The " + load_text() + " is below " + percent(config_.beta) + " of the capacity of " +
+              per_second(before) + ": " + change + " is enough.",
           numbers(before, after)};
 }
 
@@ -157,11 +179,11 @@ void HybridScaler::raise_quotas() {
     if (then <= reached) continue;  // more time would not help this one
     reached = then;
     plan_.resize(
-        i, to,
+        i, quota(to),
         {"vertical-up",
-         "The forecast of " + per_second(demand_.rate()) + " exceeds " + percent(config_.alpha) +
-             " of the capacity of " + per_second(before) + ": quota " + percent(from) + " → " +
-             percent(to) + " on " + instance.device + " makes it " + per_second(reached) + ".",
+         "The " + load_text() + " exceeds " + percent(config_.alpha) + " of the capacity of " +
+             per_second(before) + ": quota " + percent(from) + " → " + percent(to) + " on " +
+             instance.device + " makes it " + per_second(reached) + ".",
          numbers(before, reached)});
   }
 }
@@ -217,7 +239,7 @@ std::optional<Candidate> HybridScaler::first_as_stated(double need) {
 }
 
 void HybridScaler::start(const Candidate& c, double gap) {
-  plan_.start(demand_, *c.device, c.opening, {c.quota, c.quota}, capability_.memory(), c.batch,
+  plan_.start(demand_, *c.device, c.opening, quota(c.quota), capability_.memory(), c.batch,
               why_started(c, gap));
 }
 
@@ -235,7 +257,7 @@ Reason HybridScaler::why_started(const Candidate& c, double gap) const {
                                                 per_second(gap) +
                                                 " and no running instance can be given more";
   return {c.device->used() ? "used-device" : "new-device",
-          "The forecast is " + per_second(demand_.rate()) + ", " + because + ": " + where +
+          "The " + load_text() + " needs another instance, as " + because + ": " + where +
               ", batch " + std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".",
           numbers(before, before + c.capability)};
 }
