@@ -298,6 +298,44 @@ TEST(HasGpu, AGapNoSingleSliceCoversIsFilledWithSeveral) {
   EXPECT_GE(c.capacity("a"), 250);
 }
 
+TEST(HasGpu, ABorrowersLimitIsTheWholeWindow) {
+  ClusterFixture c(2, kWhole);
+  c.config.borrow = true;
+  c.config.slo_fraction = 0.5;
+  c.function("a", Millis(100), Millis(10));
+  c.tick();
+  // Without borrowing 10 ms ÷ 20 % would be the first within half of the SLO.
+  EXPECT_EQ(c.instances("a").at(0)->slice.quota, (Quota{{100}, kWhole}));
+  c.rate("a", 45);
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-up"));
+  EXPECT_EQ(c.instances("a").at(0)->slice.quota, (Quota{{500}, kWhole}));
+  c.rate("a", 0);
+  c.tick(Seconds(20));
+  EXPECT_EQ(c.instances("a").at(0)->slice.quota, (Quota{{100}, kWhole}));
+}
+
+TEST(HasGpu, WhatWaitsIsWorkedOffWithinTheSlo) {
+  for (const bool work_off : {false, true}) {
+    ClusterFixture c(2);
+    c.config.work_off = work_off;
+    c.function("a", Millis(100), Millis(10));
+    c.instance("a1", "a", "d0", slice(1000, 200));
+    c.rate("a", 9);
+    c.view("a").queued = 6;  // one is about to be taken; five in 100 ms are 50/s
+    const auto& actions = c.tick();
+    if (!work_off) {
+      EXPECT_THAT(actions, IsEmpty());
+      continue;
+    }
+    EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{600});  // 9 ÷ 0.9 + 50
+    EXPECT_THAT(actions.at(0).reason.text, HasSubstr("and 6 waiting, 59.0/s together,"));
+    c.view("a").queued = 1;
+    c.tick();
+    EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
+  }
+}
+
 TEST(HasGpu, WhatOneGivesBackAnotherTakesInTheSameTick) {
   ClusterFixture c(1, kWhole);
   c.function("a", Millis(100), Millis(10));

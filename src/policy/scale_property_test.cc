@@ -26,6 +26,8 @@ class RandomCluster : public ClusterFixture {
       : ClusterFixture(static_cast<int>(1 + Random(seed).below(5)),
                        {kQuanta[Random(seed + 1).below(4)]}),
         random_(seed) {
+    config.borrow = random_.chance(0.5);
+    config.work_off = random_.chance(0.5);
     for (Device& d : now.devices) {
       d.memory = 256 * kMiB;
       d.drained = random_.chance(0.1);
@@ -40,6 +42,7 @@ class RandomCluster : public ClusterFixture {
       f.forecast = random_.chance(0.3) ? 0 : random_.exponential(80);
       f.concurrency = random_.exponential(2);
       f.concurrency_peak = f.concurrency + random_.exponential(1);
+      f.queued = random_.chance(0.5) ? 0 : static_cast<int>(random_.below(40));
       f.violating = random_.chance(0.2);
     }
   }

@@ -1,0 +1,39 @@
+// The main job in parts: a platform of its own, measured models, one play of the trace under one
+// policy. The same plans can be played under several, so that they meet the same load.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/session.h"
+#include "model/function.h"
+
+namespace sluice::cli {
+
+struct QuickstartFlags {
+  double seconds = 120;
+  std::string policy = "has-gpu", report, models, trace;
+  bool keep = false, compare = false;
+  uint64_t seed = 1;
+  double level = 0.25;              // mean load, as a part of all devices
+  std::vector<std::string> slices;  // fixed: NAME=PERMILLE of a device's time
+};
+
+// A function with its load.
+struct Plan {
+  FunctionSpec spec;
+  double rate = 0;         // requests per second, mean
+  nlohmann::json profile;  // as the API takes it
+};
+
+// Starts a platform in `session.data` (emptied before), deploys and plays. `plans` are measured
+// there if there are none yet. The platform ends with the play unless `flags.keep`. The report is
+// what --report writes.
+Result<nlohmann::json> play(const Session& session, const QuickstartFlags& flags,
+                            std::vector<Plan>& plans);
+
+// Nothing may fail in a demonstration; late and shed requests are its subject.
+Result<void> nothing_failed(const nlohmann::json& report);
+
+}  // namespace sluice::cli

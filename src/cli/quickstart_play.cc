@@ -1,0 +1,300 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "cli/functions_table.h"
+#include "cli/load_report.h"
+#include "cli/payload.h"
+#include "cli/profile_run.h"
+#include "cli/quickstart.h"
+#include "cli/rate_file.h"
+#include "cli/table.h"
+#include "control/function_file.h"
+#include "control/store.h"
+#include "control/validate.h"
+
+namespace sluice::cli {
+namespace {
+
+using nlohmann::json;
+using wire::http::verb;
+
+const std::vector<std::string> kModels{"resnet50", "mobilenet_v2", "bert_base"};
+
+std::string free_address() {
+  const Fd fd = std::move(*wire::listen_on({.host = "127.0.0.1", .port = 0}));
+  sockaddr_in at{};
+  socklen_t size = sizeof(at);
+  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size);
+  return "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+}
+
+// The platform, for as long as this lives.
+class Platform {
+ public:
+  Platform(const std::string& data, const std::string& policy, const std::string& log) {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    const std::vector<std::string> words{self,       "--data",      data,       "up",
+                                         "--policy", policy,        "--listen", free_address(),
+                                         "--api",    free_address()};
+    std::vector<char*> argv;
+    for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      ::dup2(fd, STDOUT_FILENO);
+      ::dup2(fd, STDERR_FILENO);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+  }
+  ~Platform() { stop(); }
+  void stop() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  bool lives() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
+  void leave() { pid_ = 0; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+Result<void> wait_for(const std::function<Result<bool>()>& done, Nanos patience,
+                      const std::string& what) {
+  const SteadyClock clock;
+  const Time end = clock.now() + patience;
+  while (clock.now() < end) {
+    SLUICE_ASSIGN(is, done());
+    if (is) return {};
+    std::this_thread::sleep_for(Millis(100));
+  }
+  return Error{ErrorKind::kTimeout,
+               what + ": not within " + std::to_string(patience.count() / 1'000'000'000) + " s"};
+}
+
+// The objective: five times the model alone on a whole device, and 30 ms for the way.
+Nanos objective(const predict::Profile& p) {
+  Nanos alone = std::chrono::hours(1);
+  for (const auto& point : p.points)
+    if (point.at.batch == 1 && point.at.quota == kWhole && point.at.sm == kWhole)
+      alone = point.latency_p50;
+  const int64_t ms = (alone * 5 + Millis(30)).count() / 1'000'000;
+  return Millis((ms + 9) / 10 * 10);
+}
+
+double whole_device_rate(const predict::Profile& p) {
+  for (const auto& point : p.points)
+    if (point.at.batch == 1 && point.at.quota == kWhole && point.at.sm == kWhole)
+      return point.throughput;
+  return 0;
+}
+
+Result<Plan> measured(const Session& session, const std::string& model, const QuickstartFlags& f,
+                      size_t devices) {
+  FunctionSpec spec;
+  std::string name = model;
+  std::ranges::replace(name, '_', '-');
+  spec.name = {.name = name};
+  spec.model.path = f.models + "/" + model + ".pt";
+  SLUICE_TRY(control::check_model(spec));
+  std::cout << "  " << name << " " << std::flush;
+  const Sweep sweep{
+      .batches = {1, 2, 4}, .quotas = {{1000}, {500}, {200}}, .per_point = Millis(400)};
+  SLUICE_ASSIGN(profile, profile_model(session.run("node.sock"), spec, sweep,
+                                       [](const auto&) { std::cout << "." << std::flush; }));
+  json body = control::to_json(profile);
+  body["model"] = spec.model.path;
+  spec.slo = {.latency = objective(profile), .percentile = 95};
+  spec.batching = {.max_size = 4, .max_delay = Millis(2)};
+  spec.timeout = Seconds(20);
+  const double rate = f.level * static_cast<double>(devices) / static_cast<double>(kModels.size()) *
+                      whole_device_rate(profile);
+  std::cout << " " << fixed(whole_device_rate(profile), 1) << "/s on a whole device, "
+            << bytes(profile.memory) << "; objective p95 <= " << millis(spec.slo.latency)
+            << " ms, load " << fixed(rate, 1) << "/s\n";
+  return Plan{spec, rate, body};
+}
+
+// `fixed`: the slice that the flags state, half a device if none, in as many instances as it takes.
+FunctionSpec with_fixed_slice(FunctionSpec spec, const QuickstartFlags& f) {
+  int permille = 500;
+  for (const std::string& s : f.slices)
+    if (s.starts_with(spec.name.name + "="))
+      permille = std::max(10, std::atoi(s.c_str() + spec.name.name.size() + 1));
+  spec.min_replicas = (permille + kWhole.permille - 1) / kWhole.permille;
+  const Share each{permille / spec.min_replicas};
+  spec.slice = Slice{.sm = kWhole, .quota = {each, each}};
+  return spec;
+}
+
+Result<void> deploy(const Session& session, const std::vector<Plan>& plans,
+                    const QuickstartFlags& f) {
+  std::string file;
+  for (const Plan& p : plans) {
+    const auto put = session.api(verb::put, "/v1/profiles", p.profile);
+    if (!put.ok()) return put.error();
+    file += "---\n" + control::to_yaml(f.policy == "fixed" ? with_fixed_slice(p.spec, f) : p.spec);
+  }
+  SLUICE_ASSIGN(answer, session.api_raw(verb::post, "/v1/functions?file=quickstart", file,
+                                        "application/yaml"));
+  if (answer.result_int() != 200) return Error{ErrorKind::kInvalid, answer.body()};
+  return wait_for(
+      [&]() -> Result<bool> {
+        SLUICE_ASSIGN(functions, session.api(verb::get, "/v1/functions"));
+        return std::ranges::all_of(functions, [](const json& r) { return r["ready"].get<bool>(); });
+      },
+      Seconds(180), "functions to be ready");
+}
+
+std::vector<LoadTarget> targets_of(const std::vector<Plan>& plans, const RatePlan& trace,
+                                   const QuickstartFlags& f) {
+  std::vector<LoadTarget> targets;
+  for (const Plan& p : plans) {
+    json inputs = json::array();
+    for (const TensorSpec& t : p.spec.model.inputs)
+      inputs.push_back({{"name", t.name}, {"datatype", t.datatype}, {"shape", t.shape}});
+    const auto payload = make_payload(inputs, 1, 3);
+    // The same trace for each, a third of it later: their bursts do not coincide.
+    RatePlan plan(
+        trace.begin() + static_cast<ptrdiff_t>(trace.size() * targets.size() / plans.size()),
+        trace.end());
+    plan.insert(
+        plan.end(), trace.begin(),
+        trace.begin() + static_cast<ptrdiff_t>(trace.size() * targets.size() / plans.size()));
+    for (RateStep& s : plan) s.rate *= p.rate;
+    targets.push_back({.name = to_string(p.spec.name),
+                       .path = "/v2/models/" + p.spec.name.name + "/infer",
+                       .body = payload->body,
+                       .content_type = "application/octet-stream",
+                       .json_bytes = payload->json_bytes,
+                       .plan = fit_to(plan, from_seconds(f.seconds)),
+                       .seed = f.seed * 100 + targets.size(),
+                       .slo = p.spec.slo.latency});
+  }
+  return targets;
+}
+
+// The load's own view of requests, the platform's of slices and cost.
+json joined(const Session& session, const std::vector<LoadResult>& results,
+            const std::vector<Plan>& plans, const QuickstartFlags& f) {
+  json out{
+      {"policy", f.policy}, {"seconds", f.seconds}, {"seed", f.seed}, {"functions", json::array()}};
+  if (const auto devices = session.api(verb::get, "/v1/devices"); devices.ok() && !devices->empty())
+    out["price_per_hour"] = devices->front()["price_per_hour"];
+  const auto report = session.api(verb::get, "/v1/report");
+  const json rows = report_of(results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    json row = rows[i];
+    row["slo_ms"] = millis(plans[i].spec.slo.latency);
+    if (report.ok())
+      for (const json& r : (*report)["functions"])
+        if (r["name"] == results[i].name) {
+          for (const char* key : {"cold_starts", "resizes", "starts", "stops", "slice_seconds",
+                                  "used_seconds", "cost"})
+            row[key] = r[key];
+          row["cost_per_1k"] = results[i].ok == 0 ? 0.0
+                                                  : r["cost"].get<double>() * 1000 /
+                                                        static_cast<double>(results[i].ok);
+        }
+    out["functions"].push_back(row);
+  }
+  return out;
+}
+
+// The platform is up when it has devices and its gateway answers.
+Result<size_t> devices_of(const Session& session, const Platform& platform) {
+  size_t devices = 0;
+  SLUICE_TRY(wait_for(
+      [&]() -> Result<bool> {
+        if (!platform.lives())
+          return Error{ErrorKind::kInternal, "the platform ended; see " + session.data + "/up.log"};
+        const auto list = session.api(verb::get, "/v1/devices");
+        if (list.ok()) devices = list->size();
+        const auto status = session.api(verb::get, "/v1/status");
+        return devices > 0 && status.ok() && (*status)["gateway"].get<bool>();
+      },
+      Seconds(60), "the platform"));
+  return devices;
+}
+
+// The live view, every ten seconds.
+LoadProgress live_view(const Session& session) {
+  return [&session, shown = -1](Nanos since, const auto&) mutable {
+    if (seconds(since) < 0 || static_cast<int>(seconds(since)) / 10 == shown) return;
+    shown = static_cast<int>(seconds(since)) / 10;
+    const auto functions = session.api(verb::get, "/v1/functions");
+    if (functions.ok())
+      std::cout << fixed(seconds(since), 0) << " s\n"
+                << functions_table(*functions) << "\n"
+                << std::flush;
+  };
+}
+
+void print_last_decisions(const Session& session) {
+  const auto decisions = session.api(verb::get, "/v1/decisions?limit=6");
+  if (!decisions.ok()) return;
+  std::cout << "\nthe last decisions:\n";
+  for (const json& d : *decisions)
+    std::cout << "  " << d["action"].get<std::string>() << " " << d["subject"].get<std::string>()
+              << ": " << d["reason"]["text"].get<std::string>() << "\n";
+}
+
+}  // namespace
+
+Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<Plan>& plans) {
+  SLUICE_ASSIGN(trace_text, read_file(f.trace));
+  const auto trace = parse_rates(trace_text);
+  if (!trace.ok()) return within(f.trace, trace.error());
+  std::error_code ignored;
+  std::filesystem::remove_all(session.data, ignored);
+  std::filesystem::create_directories(session.data, ignored);
+  std::cout << "starting the platform (policy " << f.policy << ", data in " << session.data
+            << ")\n";
+  Platform platform(session.data, f.policy, session.data + "/up.log");
+  SLUICE_ASSIGN(devices, devices_of(session, platform));
+  if (plans.empty()) {
+    std::cout << devices << " CPU devices; measuring the models (batch x quota):\n";
+    for (const std::string& model : kModels) {
+      SLUICE_ASSIGN(plan, measured(session, model, f, devices));
+      plans.push_back(std::move(plan));
+    }
+  }
+  std::cout << "deploying\n";
+  SLUICE_TRY(deploy(session, plans, f));
+  std::cout << "playing " << f.trace << " for " << fixed(f.seconds, 0) << " s\n\n";
+  SLUICE_ASSIGN(server, session.gateway());
+  const auto results =
+      run_load(targets_of(plans, *trace, f), {.server = server}, live_view(session));
+  std::this_thread::sleep_for(Millis(1500));  // the loop's next turn counts the last answers
+  const json report = joined(session, results, plans, f);
+  print_last_decisions(session);
+  if (f.keep) platform.leave();
+  return report;
+}
+
+Result<void> nothing_failed(const json& report) {
+  std::string faults;
+  for (const json& r : report["functions"]) {
+    const uint64_t failed = r["failed"], ok = r["ok"];
+    if (failed == 0 && ok > 0) continue;
+    faults += (faults.empty() ? "" : "; ") + r["name"].get<std::string>() + ": " +
+              std::to_string(failed) + " of " + r["requests"].dump() + " failed";
+    if (const auto& first = r["faults"]; !first.empty())
+      faults += " (" + first[0].get<std::string>() + ")";
+  }
+  if (!faults.empty()) return Error{ErrorKind::kInternal, faults};
+  return {};
+}
+
+}  // namespace sluice::cli
