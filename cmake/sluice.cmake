@@ -23,6 +23,10 @@ elseif(SLUICE_SANITIZE STREQUAL "thread")
   target_compile_options(sluice_flags INTERFACE -fsanitize=thread -Wno-tsan)
   target_link_options(sluice_flags INTERFACE -fsanitize=thread)
 endif()
+if(SLUICE_FUZZ)
+  # What is fuzzed counts the branches it takes, not only the entry point.
+  target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # sluice_library(name SOURCES a.cc … LINKS x y): one folder's library.
 function(sluice_library name)

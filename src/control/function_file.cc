@@ -7,6 +7,7 @@
 #include <map>
 
 #include "control/quantity.h"
+#include "control/yaml_documents.h"
 #include "control/yaml_fields.h"
 
 namespace sluice::control {
@@ -157,14 +158,11 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
 
 Result<std::vector<FunctionSpec>> parse_functions(std::string_view text,
                                                   const FileContext& context) {
+  SLUICE_ASSIGN(documents, yaml_documents(text, context.file));
   std::vector<FunctionSpec> out;
   Problems problems;
-  try {
-    for (const YAML::Node& node : YAML::LoadAll(std::string(text)))
-      if (!node.IsNull()) read_document(node, context, out, problems);
-  } catch (const YAML::Exception& e) {
-    problems.push_back(context.file + ":" + std::to_string(e.mark.line + 1) + " " + e.msg);
-  }
+  for (const YAML::Node& node : documents)
+    if (!node.IsNull()) read_document(node, context, out, problems);
   if (problems.empty() && out.empty())
     problems.push_back(context.file + ": there is no function in it");
   std::vector<std::string> names;

@@ -9,8 +9,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto specs =
       control::parse_functions({reinterpret_cast<const char*>(data), size}, {.file = "f"});
   if (!specs.ok()) return specs.error().message.empty() ? std::abort(), 0 : 0;
-  for (const FunctionSpec& spec : *specs)
-    if (const auto again = control::parse_functions(control::to_yaml(spec), {}); !again.ok())
-      std::abort();
+  for (const FunctionSpec& spec : *specs) {
+    const auto again = control::parse_functions(control::to_yaml(spec), {});
+    if (!again.ok() || again->size() != 1 || again->front() != spec) std::abort();
+  }
   return 0;
 }

@@ -165,5 +165,22 @@ TEST(FunctionFile, AFileIsTakenWholeOrNotAtAll) {
   EXPECT_FALSE(parse_functions("- 1\n- 2", {}).ok());
 }
 
+TEST(FunctionFile, RefusesWhatYamlAllowsAndNoFunctionNeeds) {
+  const std::string good = kFile;
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {good + "---\n&a {b: c}", "f.yaml:11 anchors (&) and aliases (*) are not allowed"},
+      {"a: 1\nb: &a [*a]", "f.yaml:2 anchors"},
+      {"{" + std::string(100'000, '['), "f.yaml:1 nested deeper than 32"},
+      {good + std::string(2 << 20, '#'), "at most 1048576 are read"},
+      {"\n,.", "f.yaml:2 nothing can start with this character"},
+      {good + "...\n]", "f.yaml:11 illegal flow end"},
+  };
+  for (const auto& [text, said] : cases) {
+    const auto specs = parse_functions(text, {.file = "f.yaml"});
+    ASSERT_FALSE(specs.ok()) << said;
+    EXPECT_NE(specs.error().message.find(said), std::string::npos) << specs.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::control

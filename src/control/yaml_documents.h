@@ -1,0 +1,19 @@
+// The documents of a YAML text that somebody else wrote. Refused, with the line: anchors and
+// aliases (a few lines of them are gigabytes of nodes, or a node within itself), mappings and lists
+// deeper than any of ours, and texts larger than any of ours.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice::control {
+
+// `file` is what errors call the text.
+Result<std::vector<YAML::Node>> yaml_documents(std::string_view text, const std::string& file);
+
+}  // namespace sluice::control
