@@ -261,6 +261,9 @@ void ArbiterHost::on_bell(ProcessNumber number, Time now) {
   if (at == processes_.end()) return;
   Process& process = at->second;
   clear(process.bell);
+  Client& client = *find(process.client);
+  client.unmoved = false;
+  client.expected_since = now;
   devices_[process.client.device].next = now;
   if (++process.bells < config_.bells_per_heartbeat) return;
   epoll_event deaf{.events = 0, .data = {.u64 = kBell | number}};
@@ -308,9 +311,15 @@ bool ArbiterHost::decide(Device& device, Time now) {
 void ArbiterHost::observe(Device& device, Client& client, Time now) {
   const Claims c = claims(client);
   meter(device, client, c.resting, now);
+  const bool active = now - client.meter->last_active() < client.meter->lag();
+  // Who waits, is given a permit and does nothing with it was stopped, whatever its page goes on to
+  // say. One that lives rings before it sleeps again.
+  if (active)
+    client.unmoved = false;
+  else if (client.grant && now - client.expected_since >= client.meter->lag())
+    client.unmoved = true;
   // Work in hand is a claim; a client that neither waits nor uses its cores has none to speak of.
-  const bool wanting =
-      c.waiting || (c.want && now - client.meter->last_active() < client.meter->lag());
+  const bool wanting = (c.waiting && !client.unmoved) || (c.want && active);
   if (wanting != client.wanting) device.arbiter->want(client.share.id, wanting, now);
   client.wanting = wanting;
   notice_drained(device, client, c, now);
@@ -352,8 +361,8 @@ bool ArbiterHost::notice_drained(Device& device, Client& client, const Claims& c
 
 void ArbiterHost::look_again_for_silence(Device& device, const Client& client, Time now) {
   if (!client.draining && !(client.grant && client.wanting)) return;
-  Time since = client.meter->last_active();
-  if (client.draining) since = std::max(since, client.revoked_at);
+  const Time since = std::max(client.meter->last_active(),
+                              client.draining ? client.revoked_at : client.expected_since);
   const Time silent = since + client.meter->lag();
   if (silent > now) device.next = std::min(device.next, silent);
 }
@@ -367,6 +376,7 @@ void ArbiterHost::revoke(Client& client, Time now) {
 }
 
 void ArbiterHost::grant(Client& client, const policy::Grant& grant, Time now) {
+  if (!client.grant) client.expected_since = now;
   client.grant = grant;
   client.spent = Nanos(0);
   client.draining = false;

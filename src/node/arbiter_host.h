@@ -94,10 +94,12 @@ class ArbiterHost {
     std::unique_ptr<Meter> meter;
     std::vector<ProcessNumber> processes;
     std::optional<policy::Grant> grant;  // in force
-    Nanos spent{0};                      // of it, as the meter shows
+    Time expected_since{};               // to use it: since it came, or the client rang
+    Nanos spent{0};                      // of the grant, as the meter shows
     bool draining = false;               // revoked, and perhaps not yet stopped
     Time revoked_at{};
     bool wanting = false;
+    bool unmoved = false;  // did nothing with its permit, and has not rung since
     Nanos used{0};
   };
   // What the client's processes say together.

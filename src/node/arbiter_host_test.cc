@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "base/random.h"
 #include "node/meter_cpu.h"
@@ -29,6 +30,20 @@ class BlindMeter : public Meter {
   std::optional<Reading> poll(Time, bool) override { return std::nullopt; }
   Time last_active() const override { return Time::max() - Seconds(1); }
   Nanos lag() const override { return Millis(1); }
+};
+
+// Of a client that uses nothing.
+class IdleMeter : public Meter {
+ public:
+  std::optional<Reading> poll(Time now, bool) override {
+    if (std::exchange(last_poll_, now) == now) return std::nullopt;
+    return Reading{Nanos(0), now};
+  }
+  Time last_active() const override { return Time{}; }
+  Nanos lag() const override { return Millis(1); }
+
+ private:
+  Time last_poll_{};
 };
 
 class ArbiterHostTest : public testing::Test {
@@ -218,6 +233,23 @@ TEST_F(ArbiterHostTest, AHostileUsagePageHarmsNobody) {
   EXPECT_TRUE(host->resize(device, share(1, 400)).ok());
   stop = true;
   attacker.join();
+  munmap(page, SLUICE_PAGE_SIZE);
+}
+
+// A client that is stopped while it waits says so for ever.
+TEST_F(ArbiterHostTest, WhoDoesNothingWithItsPermitWantsNothingUntilItRings) {
+  ASSERT_TRUE(host->admit(device, share(1), std::make_unique<IdleMeter>()).ok());
+  Attachment stopped = attach_raw(1);
+  auto* page = static_cast<sluice_usage_page*>(mmap(
+      nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, stopped.pages.usage.get(), 0));
+  __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&page->waiting, 1u, __ATOMIC_SEQ_CST);
+  for (int wishes = 1; wishes <= 3; ++wishes) {
+    eventfd_write(stopped.bell.get(), 1);
+    const auto over = [&] { return log->wishes == wishes && !host->state({device, 1})->wanting; };
+    for (int i = 0; i < 20'000 && !over(); ++i) usleep(1000);
+    EXPECT_TRUE(over());
+  }
   munmap(page, SLUICE_PAGE_SIZE);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -14,8 +15,9 @@ class TurnsForTest : public policy::Arbiter {
  public:
   static constexpr Nanos kTurn = Millis(2);
 
-  // What the host has told, for tests to look at (on the host's thread, or when it has gone).
+  // What the host has told, for tests to look at (the lists on its thread, or when it has gone).
   struct Log {
+    std::atomic<int> wishes{0};  // how often somebody came to want the device
     std::vector<policy::ClientId> drained;
     std::vector<policy::ShareClient> admitted;
   };
@@ -36,6 +38,7 @@ class TurnsForTest : public policy::Arbiter {
   void want(policy::ClientId id, bool wanting, Time) override {
     const auto at = find(id);
     if (at != clients_.end()) at->wanting = wanting;
+    if (log_ && wanting) ++log_->wishes;
   }
   void charge(policy::ClientId id, Nanos busy, Time, Time) override {
     if (id == holder_) left_ -= busy;
