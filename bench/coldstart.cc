@@ -1,6 +1,7 @@
-// **coldstart**: from the action to start an instance to the last byte of its first ResNet-50
-// answer: forked from a warm template by the node daemon (reserved, recorded, in its cgroup, with
-// its pages), against the same runtime executed plainly. Interleaved, one core each.
+// **coldstart**: from the decision to start an instance to the last byte of the first ResNet-50
+// answer through the gateway, on a whole platform: decided, reserved, recorded, forked from a warm
+// template, in its cgroup, with its pages, routed to. Against the same runtime executed plainly and
+// asked directly. Interleaved, one core each.
 //
 //   bench_coldstart [--n N] [--models DIR] [--sluice PATH] [--runtime PATH] [--json FILE]
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -81,65 +83,77 @@ Result<Start> plain_exec(const Settings& s) {
   return Start{ms, std::move(*answer)};
 }
 
-class Node {
+// A whole platform with one function of a fixed slice: a device of its own.
+class Platform {
  public:
-  explicit Node(const Settings& s) : settings_(s), data_(s.folder + "/data") {
-    // So many that each has one core, as the reference has one thread.
+  explicit Platform(const Settings& s) : data_(s.folder + "/data") {
+    // So many devices that each has one core, as the reference has one thread.
     const unsigned devices = std::max(1u, std::thread::hardware_concurrency() * 3 / 4);
-    pid_ = run({s.sluice, "node", "--data", data_, "--runtime", s.runtime, "--devices",
-                std::to_string(devices)},
-               s.folder + "/node.log");
+    pid_ = run({s.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", kListen, "--api",
+                "127.0.0.1:0", "--runtime", s.runtime, "--devices", std::to_string(devices)},
+               s.folder + "/up.log");
   }
-  ~Node() { end(pid_); }
-
-  Result<nlohmann::json> call(verb method, const std::string& target,
-                              const nlohmann::json& body = nullptr) {
-    return client_.json(method, target, body);
-  }
+  ~Platform() { end(pid_); }
 
   Result<void> wait_until_up() {
+    return until([&] {
+      const auto status = api_.json(verb::get, "/v1/status");
+      return status.ok() && status->value("gateway", false);
+    });
+  }
+
+  // The model's template is not loaded yet.
+  Result<Start> deploy(const std::string& model) {
+    const std::string file =
+        "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: {name: resnet50}\n"
+        "spec: {model: {path: " +
+        model + "}, slo: {latency: 1s}, timeout: 60s}\n";
+    SLUICE_ASSIGN(answer,
+                  api_.call(verb::post, "/v1/functions?file=bench", file, "application/yaml"));
+    if (answer.result_int() != 200) return Error{ErrorKind::kInternal, answer.body()};
+    return first_after_start();
+  }
+
+  // Its only instance is killed: the request that comes next waits for another one.
+  Result<Start> start_again() {
+    SLUICE_ASSIGN(instances, api_.json(verb::get, "/v1/instances"));
+    for (const nlohmann::json& i : instances)
+      if (i["state"] == "ready") ::kill(i["pid"].get<pid_t>(), SIGKILL);
+    return first_after_start();
+  }
+
+ private:
+  // From the moment at which the loop decided to start to the last byte of the answer.
+  Result<Start> first_after_start() {
+    SLUICE_ASSIGN(at, wire::parse_endpoint(kListen));
+    wire::HttpClient gateway(at, Seconds(60));
+    SLUICE_ASSIGN(answer, infer(gateway, "resnet50"));
+    const UnixMillis now = unix_now();
+    SLUICE_ASSIGN(decisions, api_.json(verb::get, "/v1/decisions?limit=5"));
+    for (const nlohmann::json& d : decisions)  // the newest first
+      if (d["action"] == "start") {
+        const UnixMillis decided = d["at"];
+        if (decided <= last_start_) break;
+        last_start_ = decided;
+        return Start{static_cast<double>(now - decided), answer};
+      }
+    return Error{ErrorKind::kInternal, "answered without a start: it was no cold one"};
+  }
+
+  Result<void> until(const std::function<bool()>& done) {
     const Time give_up = kClock.now() + Seconds(30);
-    while (!call(verb::get, "/v1/state").ok()) {
-      if (kClock.now() > give_up)
-        return Error{ErrorKind::kTimeout, "the node daemon: see node.log"};
+    while (!done()) {
+      if (kClock.now() > give_up) return Error{ErrorKind::kTimeout, "the platform: see up.log"};
       ::usleep(10'000);
     }
     return {};
   }
 
-  Result<Start> start() {
-    const std::string id = "cold-" + std::to_string(++started_);
-    const nlohmann::json slice{{"sm", 1000}, {"request", 1000}, {"limit", 1000}};
-    const nlohmann::json request{{"id", id},
-                                 {"function", "default/resnet50"},
-                                 {"device", "cpu0"},
-                                 {"slice", slice},
-                                 {"model", {{"path", settings_.model}}}};
-    const Time begin = kClock.now();
-    SLUICE_ASSIGN(accepted, call(verb::post, "/v1/instances", request));
-    Result<std::string> answer = first_answer(accepted["socket"]);
-    const double ms = millis(kClock.now() - begin);
-    SLUICE_TRY(stop(id));
-    if (!answer.ok()) return answer.error();
-    return Start{ms, std::move(*answer)};
-  }
-
- private:
-  Result<void> stop(const std::string& id) {
-    SLUICE_TRY(call(verb::delete_, "/v1/instances/" + id, {{"drain_ms", 1000}}));
-    for (uint64_t seen = 0;;) {
-      SLUICE_ASSIGN(state, call(verb::get, "/v1/state?wait_ms=5000&after=" + std::to_string(seen)));
-      seen = state["version"];
-      for (const nlohmann::json& i : state["instances"])
-        if (i["id"] == id && i["state"] == "gone") return {};
-    }
-  }
-
-  const Settings& settings_;
+  static constexpr const char* kListen = "127.0.0.1:18471";
   const std::string data_;
-  wire::HttpClient client_{{.path = data_ + "/run/node.sock"}, Seconds(60)};
+  wire::HttpClient api_{{.path = data_ + "/run/api.sock"}, Seconds(60)};
   pid_t pid_ = 0;
-  int started_ = 0;
+  UnixMillis last_start_ = 0;
 };
 
 // The part of a file that is in the page cache.
@@ -171,12 +185,12 @@ void note_page_cache(Report& report, const Settings& s) {
 
 Result<void> bench(Report& report, const Settings& s) {
   note_page_cache(report, s);
-  Node node(s);
-  SLUICE_TRY(node.wait_until_up());
-  SLUICE_ASSIGN(first, node.start());  // loads the template
+  Platform platform(s);
+  SLUICE_TRY(platform.wait_until_up());
+  SLUICE_ASSIGN(first, platform.deploy(s.model));
   std::vector<double> forked, executed;
   for (int i = 0; i < s.runs; ++i) {
-    SLUICE_ASSIGN(warm, node.start());
+    SLUICE_ASSIGN(warm, platform.start_again());
     SLUICE_ASSIGN(plain, plain_exec(s));
     if (warm.answer != first.answer || warm.answer.empty())
       return Error{ErrorKind::kInternal, "an instance answers differently from the one before"};

@@ -64,6 +64,9 @@ wire::HttpResponse Api::handle(const wire::HttpRequest& request, UnixMillis wall
   if (target->path == std::vector<std::string>{"metrics"} && request.method() == verb::get)
     return wire::text_response(metrics(), "text/plain; version=0.0.4; charset=utf-8");
   const auto answer = route(request, *target, wall);
+  // What was asked for begins now, and whoever reads the answer finds it: a function that was
+  // applied can be called.
+  if (answer.ok() && request.method() != verb::get) control_.step(wall);
   return answer.ok() ? wire::json_response(*answer) : wire::error_response(answer.error());
 }
 

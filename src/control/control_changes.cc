@@ -45,7 +45,7 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
     if (out[k].what == "created" || out[k].what == "changed") revise(specs[k], out[k], wall);
   }
   restore_predictor();
-  decided_at_ = Time{};  // at the next step, not in two seconds
+  decided_at_ = Time{};  // at the next step, however soon it comes
   return out;
 }
 
