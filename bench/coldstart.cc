@@ -5,6 +5,7 @@
 //
 //   bench_coldstart [--n N] [--models DIR] [--sluice PATH] [--runtime PATH] [--json FILE]
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -64,6 +65,14 @@ Result<std::string> first_answer(const std::string& socket) {
   }
 }
 
+std::string free_address() {
+  const Fd fd = std::move(*wire::listen_on({.host = "127.0.0.1", .port = 0}));
+  sockaddr_in at{};
+  socklen_t size = sizeof(at);
+  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size);
+  return "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+}
+
 struct Start {
   double ms = 0;
   std::string answer;
@@ -89,7 +98,7 @@ class Platform {
   explicit Platform(const Settings& s) : data_(s.folder + "/data") {
     // So many devices that each has one core, as the reference has one thread.
     const unsigned devices = std::max(1u, std::thread::hardware_concurrency() * 3 / 4);
-    pid_ = run({s.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", kListen, "--api",
+    pid_ = run({s.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", listen_, "--api",
                 "127.0.0.1:0", "--runtime", s.runtime, "--devices", std::to_string(devices)},
                s.folder + "/up.log");
   }
@@ -125,7 +134,7 @@ class Platform {
  private:
   // From the moment at which the loop decided to start to the last byte of the answer.
   Result<Start> first_after_start() {
-    SLUICE_ASSIGN(at, wire::parse_endpoint(kListen));
+    SLUICE_ASSIGN(at, wire::parse_endpoint(listen_));
     wire::HttpClient gateway(at, Seconds(60));
     SLUICE_ASSIGN(answer, infer(gateway, "resnet50"));
     const UnixMillis now = unix_now();
@@ -149,8 +158,7 @@ class Platform {
     return {};
   }
 
-  static constexpr const char* kListen = "127.0.0.1:18471";
-  const std::string data_;
+  const std::string data_, listen_ = free_address();
   wire::HttpClient api_{{.path = data_ + "/run/api.sock"}, Seconds(60)};
   pid_t pid_ = 0;
   UnixMillis last_start_ = 0;
