@@ -160,7 +160,7 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, std::string_view served, int revi
   w.revision_ = revision;
   w.upstream_.reset();
   w.cold_ = !f.any_ready(revision);
-  return {Refusal::kNone, "", f.route.timeout};
+  return {.timeout = f.route.timeout, .token_is_ours = !f.route.token.empty()};
 }
 
 void Dispatcher::ready(Waiter& w, Time now) {

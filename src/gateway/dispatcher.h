@@ -107,7 +107,8 @@ class Dispatcher {
     Refusal refusal = Refusal::kNone;
     std::string why;
     Nanos timeout{0};
-    Nanos retry_after{0};  // with kFull
+    Nanos retry_after{0};        // with kFull
+    bool token_is_ours = false;  // the function wants a token: it is not for the instance
   };
   // Takes a place for a request that has arrived; 0: the split chooses the revision. The request
   // is not dispatched before ready().

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <thread>
 
 #include "base/log.h"
@@ -50,7 +51,10 @@ class Acceptor {
       boost::system::error_code ignored;
       if (peer.ss_family != AF_UNIX) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
       if (tls_ == nullptr)
-        asio::co_spawn(loop_.io, serve(loop_, std::move(socket), limits_, local_), asio::detached);
+        asio::co_spawn(
+            loop_.io,
+            serve(loop_, std::make_unique<PlainStream>(std::move(socket)), limits_, local_),
+            asio::detached);
       else
         asio::co_spawn(loop_.io, serve_tls(std::move(socket)), asio::detached);
     }
@@ -73,7 +77,7 @@ class Acceptor {
     limit.cancel();
     // The handler above has run or been cancelled before `tls` moves on.
     co_await asio::post(loop_.io, asio::use_awaitable_t<Executor>{});
-    if (!fault) co_await serve(loop_, std::move(tls), limits_, local_);
+    if (!fault) co_await serve(loop_, std::make_unique<TlsStream>(std::move(tls)), limits_, local_);
   }
 
   Loop& loop_;
@@ -115,10 +119,11 @@ Result<void> run_gateway(const GatewayOptions& o) {
 
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = o.threads > 0 ? o.threads : std::max(1, cores - 1);
+  const uint64_t seed = std::random_device()();
   std::vector<std::unique_ptr<Loop>> loops;
   std::vector<std::unique_ptr<Acceptor>> acceptors;
   for (int i = 0; i < threads; ++i) {
-    loops.push_back(std::make_unique<Loop>(dispatcher, clock));
+    loops.push_back(std::make_unique<Loop>(dispatcher, clock, seed + static_cast<uint64_t>(i)));
     acceptors.push_back(
         std::make_unique<Acceptor>(*loops.back(), listening.get(), o.limits, local, tls.get()));
     asio::co_spawn(loops.back()->io, acceptors.back()->run(), asio::detached);

@@ -10,12 +10,8 @@ namespace {
 
 using boost::beast::iequals;
 
-std::string_view sv(boost::beast::string_view s) {
-  return {s.data(), s.size()};
-}
-
-bool hop_by_hop(http::field name) {
-  switch (name) {
+bool hop_by_hop(http::field id) {
+  switch (id) {
     case http::field::connection:
     case http::field::keep_alive:
     case http::field::proxy_connection:
@@ -33,54 +29,110 @@ bool hop_by_hop(http::field name) {
   }
 }
 
-// Named in Connection: meant for this hop alone.
-bool named_in(std::string_view connection, std::string_view name) {
-  if (connection.empty()) return false;
-  for (const auto& token : http::token_list(connection))
-    if (iequals(token, name)) return true;
-  return false;
-}
-
-template <class Fields>
-void pass_on(std::string& out, const Fields& fields, std::string_view connection) {
-  for (const auto& field : fields) {
-    if (hop_by_hop(field.name()) || named_in(connection, sv(field.name_string()))) continue;
-    out.append(field.name_string().data(), field.name_string().size());
-    out += ": ";
-    out.append(field.value().data(), field.value().size());
-    out += "\r\n";
+// Connection's options that name fields meant for this hop alone; most messages have none.
+class NamedInConnection {
+ public:
+  explicit NamedInConnection(const Head& head) {
+    for (size_t i = 0; i < head.size(); ++i) {
+      if (head[i].id != http::field::connection) continue;
+      for (const auto& token : http::token_list(head[i].value))
+        if (!iequals(token, "close") && !iequals(token, "keep-alive"))
+          names_.emplace_back(token.data(), token.size());
+    }
   }
-}
+  bool contains(std::string_view name) const {
+    for (const std::string_view named : names_)
+      if (iequals(named, name)) return true;
+    return false;
+  }
+
+ private:
+  std::vector<std::string_view> names_;
+};
 
 void add(std::string& out, std::string_view name, std::string_view value) {
   out.append(name).append(": ").append(value).append("\r\n");
 }
 
+void add(std::string& out, std::string_view name, uint64_t value) {
+  char digits[20];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  add(out, name, std::string_view(digits, static_cast<size_t>(end - digits)));
+}
+
+void add(std::string& out, const Framing& framing) {
+  if (framing.chunked)
+    add(out, "Transfer-Encoding", "chunked");
+  else if (framing.length)
+    add(out, "Content-Length", *framing.length);
+}
+
+void add(std::string& out, Persistence persistence) {
+  if (persistence == Persistence::kClose) add(out, "Connection", "close");
+  if (persistence == Persistence::kKeepSaid) add(out, "Connection", "keep-alive");
+}
+
+void add_status_line(std::string& out, unsigned status, std::string_view reason) {
+  out.append("HTTP/1.1 ");
+  for (const unsigned digit : {status / 100, status / 10 % 10, status % 10})
+    out += static_cast<char>('0' + digit);
+  out += ' ';
+  if (reason.empty()) {
+    const auto usual = http::obsolete_reason(static_cast<http::status>(status));
+    reason = {usual.data(), usual.size()};
+  }
+  out.append(reason).append("\r\n");
+}
+
 }  // namespace
 
-Result<void> check_framing(const RequestHead& head) {
+Result<void> check_framing(const Head& head) {
   const auto invalid = [](std::string why) { return Error{ErrorKind::kInvalid, std::move(why)}; };
-  const auto lengths = head.equal_range(http::field::content_length);
-  const auto codings = head.equal_range(http::field::transfer_encoding);
-  const bool coded = codings.first != codings.second;
-  if (coded) {
-    if (lengths.first != lengths.second)
-      return invalid("Content-Length: not allowed beside Transfer-Encoding");
-    if (head.version() < 11) return invalid("Transfer-Encoding: not allowed in HTTP/1.0");
-    if (std::next(codings.first) != codings.second || !iequals(codings.first->value(), "chunked"))
-      return invalid("Transfer-Encoding: '" + std::string(sv(codings.first->value())) +
-                     "': only chunked is allowed");
+  std::optional<std::string_view> length, coding, host;
+  for (size_t i = 0; i < head.size(); ++i) {
+    const auto [id, name, value] = head[i];
+    if (id == http::field::content_length) {
+      if (length && *length != value) return invalid("Content-Length: given twice and different");
+      length = value;
+    } else if (id == http::field::transfer_encoding) {
+      if (coding) return invalid("Transfer-Encoding: given twice");
+      coding = value;
+    } else if (id == http::field::host) {
+      if (host) return invalid("Host: given twice");
+      host = value;
+    }
   }
-  for (auto it = lengths.first; it != lengths.second; ++it)
-    if (it->value() != lengths.first->value())
-      return invalid("Content-Length: given twice and different");
+  if (!host && head.version >= 11) return invalid("Host: missing");
+  if (!coding) return {};
+  if (length) return invalid("Content-Length: not allowed beside Transfer-Encoding");
+  if (head.version < 11) return invalid("Transfer-Encoding: not allowed in HTTP/1.0");
+  if (!iequals(*coding, "chunked"))
+    return invalid("Transfer-Encoding: '" + std::string(*coding) + "': only chunked is allowed");
   return {};
+}
+
+Target target_of(const Head& request) {
+  const std::string_view target = request.target();
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!iequals(target.substr(0, scheme.size()), scheme)) continue;
+    const std::string_view rest = target.substr(scheme.size());
+    const size_t path = rest.find_first_of("/?");
+    if (path == rest.npos) return {rest, "/"};
+    return {rest.substr(0, path), rest.substr(path)};
+  }
+  return {{}, target};
+}
+
+bool wants_upgrade(const Head& request) {
+  const auto to = request.find(http::field::upgrade);
+  return to && !iequals(*to, "h2c");
 }
 
 std::optional<ModelPath> model_path(std::string_view target) {
   constexpr std::string_view kPrefix = "/v2/models/";
   if (!target.starts_with(kPrefix)) return std::nullopt;
-  target = target.substr(kPrefix.size(), target.find('?') - kPrefix.size());
+  target = target.substr(0, target.find('?'));
+  target.remove_prefix(kPrefix.size());
   ModelPath path;
   size_t slash = target.find('/');
   path.served = target.substr(0, slash);
@@ -100,65 +152,58 @@ std::optional<ModelPath> model_path(std::string_view target) {
   return path;
 }
 
-std::string_view bearer(const RequestHead& head) {
-  const std::string_view value = sv(head[http::field::authorization]);
+std::string_view bearer(const Head& head) {
+  const std::string_view value = head.find(http::field::authorization).value_or("");
   constexpr std::string_view kScheme = "Bearer ";
   if (value.size() <= kScheme.size() || !iequals(value.substr(0, kScheme.size()), kScheme))
     return {};
   return value.substr(kScheme.size());
 }
 
-std::string request_head(const RequestHead& head, const Forwarded& with) {
-  std::string out;
-  out.reserve(512);
-  out.append(sv(head.method_string()))
-      .append(" ")
-      .append(sv(head.target()))
-      .append(" HTTP/1.1\r\n");
-  pass_on(out, head, sv(head[http::field::connection]));
+void put_request_head(std::string& out, const Head& head, const Forwarded& with) {
+  const Target target = target_of(head);
+  out.append(head.method()).append(" ").append(target.path).append(" HTTP/1.1\r\n");
+  const bool absolute = !target.authority.empty();
+  add(out, "Host", absolute ? target.authority : head.find(http::field::host).value_or(""));
+  const NamedInConnection here(head);
+  for (size_t i = 0; i < head.size(); ++i) {
+    const auto [id, name, value] = head[i];
+    if (hop_by_hop(id) || id == http::field::host || here.contains(name)) continue;
+    if (id == http::field::authorization && with.token_is_ours) continue;
+    if (iequals(name, "Sluice-More")) continue;  // ours to say
+    add(out, name, value);
+  }
   if (!with.request_id.empty()) add(out, "X-Request-Id", with.request_id);
   if (!with.traceparent.empty()) add(out, "traceparent", with.traceparent);
-  if (with.more > 0) add(out, "Sluice-More", std::to_string(with.more));
-  if (with.chunked)
-    add(out, "Transfer-Encoding", "chunked");
-  else if (with.content_length)
-    add(out, "Content-Length", std::to_string(*with.content_length));
+  if (with.more > 0) add(out, "Sluice-More", static_cast<uint64_t>(with.more));
+  add(out, with.framing);
   out += "\r\n";
-  return out;
 }
 
-std::string response_head(const ResponseHead& head, std::string_view request_id,
-                          std::optional<uint64_t> content_length, bool chunked, bool keep_alive) {
-  std::string out;
-  out.reserve(512);
-  const std::string_view reason = sv(head.reason());
-  out.append("HTTP/1.1 ").append(std::to_string(head.result_int())).append(" ");
-  out.append(reason.empty() ? sv(http::obsolete_reason(head.result())) : reason).append("\r\n");
-  pass_on(out, head, sv(head[http::field::connection]));
-  if (!request_id.empty() && head.find("X-Request-Id") == head.end())
-    add(out, "X-Request-Id", request_id);
-  if (chunked)
-    add(out, "Transfer-Encoding", "chunked");
-  else if (content_length)
-    add(out, "Content-Length", std::to_string(*content_length));
-  if (!keep_alive) add(out, "Connection", "close");
+void put_response_head(std::string& out, const Head& head, std::string_view request_id,
+                       const Framing& framing, Persistence persistence) {
+  add_status_line(out, head.status, head.reason());
+  const NamedInConnection here(head);
+  for (size_t i = 0; i < head.size(); ++i) {
+    const auto [id, name, value] = head[i];
+    if (!hop_by_hop(id) && !here.contains(name)) add(out, name, value);
+  }
+  if (!head.find("X-Request-Id")) add(out, "X-Request-Id", request_id);
+  add(out, framing);
+  add(out, persistence);
   out += "\r\n";
-  return out;
 }
 
-std::string own_response(int status, std::string_view body, std::string_view request_id,
-                         bool keep_alive, std::string_view extra, std::string_view content_type,
-                         bool head_only) {
-  std::string out = "HTTP/1.1 " + std::to_string(status) + " ";
-  out.append(sv(http::obsolete_reason(static_cast<http::status>(status)))).append("\r\n");
-  add(out, "Content-Type", content_type);
-  add(out, "Content-Length", std::to_string(body.size()));
+void put_own_answer(std::string& out, const OwnAnswer& answer, std::string_view request_id,
+                    Persistence persistence, bool head_only) {
+  add_status_line(out, static_cast<unsigned>(answer.status), "");
+  add(out, "Content-Type", answer.content_type);
+  add(out, "Content-Length", answer.body.size());
   if (!request_id.empty()) add(out, "X-Request-Id", request_id);
-  out.append(extra);
-  if (!keep_alive) add(out, "Connection", "close");
+  out.append(answer.extra);
+  add(out, persistence);
   out += "\r\n";
-  if (!head_only) out.append(body);
-  return out;
+  if (!head_only) out.append(answer.body);
 }
 
 bool has_body(http::verb method, unsigned status) {

@@ -1,26 +1,31 @@
-// Request and response heads: what may pass, where it goes, and how it is passed on. Pure functions
-// over Beast's fields. The parser has refused what is no HTTP; here goes what would be read
-// differently by the next hop (request smuggling), and hop-by-hop fields (RFC 9110 §7.6.1).
+// Request and response heads: what may pass, where it goes, and how it is passed on. Pure
+// functions. The parser has refused what is no HTTP; here goes what would be read differently by
+// the next hop (request smuggling), and hop-by-hop fields (RFC 9110 §7.6.1).
 #pragma once
 
-#include <boost/beast/http/fields.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/verb.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "gateway/message.h"
 
 namespace sluice::gateway {
 
-namespace http = boost::beast::http;
-using RequestHead = http::header<true, http::fields>;
-using ResponseHead = http::header<false, http::fields>;
-
 // kInvalid: answer 400 and close. Refuses Content-Length beside Transfer-Encoding, differing
-// Content-Lengths, any coding but a single "chunked", and Transfer-Encoding in HTTP/1.0.
-Result<void> check_framing(const RequestHead& head);
+// Content-Lengths, any coding but a single "chunked", Transfer-Encoding in HTTP/1.0, two Hosts,
+// none in HTTP/1.1.
+Result<void> check_framing(const Head& head);
+
+// What a request is for: "/path", or "http://authority/path" taken apart (RFC 9112 §3.2.2).
+struct Target {
+  std::string_view authority, path;
+};
+Target target_of(const Head& request);
+
+// It asks for another protocol on this connection, a WebSocket say. One for HTTP/2 does not count:
+// whoever offers that goes on in HTTP/1.1 as well.
+bool wants_upgrade(const Head& request);
 
 // "/v2/models/NAME[/versions/N][/…]" taken apart; nothing for other paths.
 struct ModelPath {
@@ -31,27 +36,40 @@ struct ModelPath {
 std::optional<ModelPath> model_path(std::string_view target);
 
 // The bearer token of an Authorization field; empty when there is none.
-std::string_view bearer(const RequestHead& head);
+std::string_view bearer(const Head& head);
+
+// How a body's end is told.
+struct Framing {
+  bool chunked = false;
+  std::optional<uint64_t> length;  // neither: no body, or until the connection closes
+};
 
 struct Forwarded {
-  std::string request_id;  // set when the client sent none
-  std::string traceparent;
-  int more = 0;                            // Sluice-More; 0: none
-  std::optional<uint64_t> content_length;  // of what follows; nothing with `chunked`
-  bool chunked = false;
+  std::string_view request_id;  // set when the client sent none
+  std::string_view traceparent;
+  int more = 0;               // Sluice-More; 0: none
+  bool token_is_ours = true;  // the token was for the gateway: the instance must not see it
+  Framing framing;
 };
-// The head as the instance gets it.
-std::string request_head(const RequestHead& head, const Forwarded& with);
+// Appends the head as the instance gets it.
+void put_request_head(std::string& out, const Head& head, const Forwarded& with);
 
-// The head as the client gets it: the instance's, framed for this client.
-std::string response_head(const ResponseHead& head, std::string_view request_id,
-                          std::optional<uint64_t> content_length, bool chunked, bool keep_alive);
+// How the client's connection goes on.
+enum class Persistence { kKeep, kKeepSaid, kClose };  // kKeepSaid: HTTP/1.0 wants to be told
+
+// Appends the head as the client gets it: the instance's, framed for this client.
+void put_response_head(std::string& out, const Head& head, std::string_view request_id,
+                       const Framing& framing, Persistence persistence);
 
 // A whole small answer of the gateway's own.
-std::string own_response(int status, std::string_view body, std::string_view request_id,
-                         bool keep_alive, std::string_view extra = "",
-                         std::string_view content_type = "application/json",
-                         bool head_only = false);
+struct OwnAnswer {
+  int status = 200;
+  std::string_view body;
+  std::string_view content_type = "application/json";
+  std::string_view extra;  // whole lines
+};
+void put_own_answer(std::string& out, const OwnAnswer& answer, std::string_view request_id,
+                    Persistence persistence, bool head_only);
 
 // May the body of such an answer be anything but empty? (RFC 9112 §6.3)
 bool has_body(http::verb method, unsigned status);

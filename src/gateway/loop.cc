@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kMostKept = 256;  // per instance; more are closed
 constexpr Nanos kSweep = Millis(20);
+constexpr Nanos kCloseStale = Seconds(1);
+constexpr size_t kScratch = 128 * 1024;  // measured: stays in the second-level cache, few calls
 
 // The instance closed it, or sent something nobody asked for: not to be used again.
 bool stale(Socket& socket) {
@@ -22,15 +24,32 @@ bool stale(Socket& socket) {
 
 }  // namespace
 
+std::unique_ptr<char[]> BodyRooms::take() {
+  if (out_ >= kMostOut) return nullptr;
+  ++out_;
+  if (spare_.empty()) return std::make_unique_for_overwrite<char[]>(kSize);
+  std::unique_ptr<char[]> room = std::move(spare_.back());
+  spare_.pop_back();
+  return room;
+}
+
+void BodyRooms::give(std::unique_ptr<char[]> room) {
+  if (!room) return;
+  --out_;
+  if (spare_.size() < kMostSpare) spare_.push_back(std::move(room));
+}
+
+Loop::Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed)
+    : dispatcher(dispatcher), clock(clock), scratch_(kScratch), random_(seed) {}
+
 std::unique_ptr<Connection> Loop::kept(const std::string& socket) {
   const auto found = kept_.find(socket);
   if (found == kept_.end()) return nullptr;
   while (!found->second.empty()) {
     std::unique_ptr<Connection> c = std::move(found->second.back());
     found->second.pop_back();
-    if (!stale(c->socket)) return c;
+    if (!stale(c->stream->socket())) return c;
   }
-  kept_.erase(found);
   return nullptr;
 }
 
@@ -40,36 +59,55 @@ void Loop::keep(const std::string& socket, std::unique_ptr<Connection> connectio
     list.push_back(std::move(connection));
 }
 
-Awaitable<Result<std::unique_ptr<Connection>>> Loop::open(const std::string& socket) {
+// An instance that is gone leaves connections that nobody would look at again.
+void Loop::close_stale() {
+  for (auto& [socket, list] : kept_)
+    std::erase_if(list, [](const auto& c) { return stale(c->stream->socket()); });
+  std::erase_if(kept_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+std::unique_ptr<Connection> Loop::unconnected() {
+  return std::make_unique<Connection>(std::make_unique<PlainStream>(Socket(io)));
+}
+
+Awaitable<error_code> Loop::connect(Connection& connection, const std::string& socket) {
   const Result<wire::Endpoint> at = wire::parse_endpoint(socket);
-  if (!at.ok()) co_return at.error();
-  auto c = std::make_unique<Connection>(io);
+  if (!at.ok()) co_return asio::error::invalid_argument;
+  error_code fault;
   asio::generic::stream_protocol::endpoint to;
   if (!at->path.empty()) {
     to = asio::local::stream_protocol::endpoint(at->path);
   } else {
-    boost::system::error_code fault;
     const auto ip = asio::ip::make_address(at->host, fault);
-    if (fault) co_return Error{ErrorKind::kInvalid, socket + ": no IP address"};
+    if (fault) co_return fault;
     to = asio::ip::tcp::endpoint(ip, at->port);
   }
-  const auto [fault] = co_await c->socket.async_connect(to, kAwait);
-  if (fault) co_return Error{ErrorKind::kUnavailable, socket + ": " + fault.message()};
-  if (at->path.empty()) {
-    boost::system::error_code ignored;
-    c->socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+  Socket& s = connection.stream->socket();
+  std::tie(fault) = co_await s.async_connect(to, kAwait);
+  if (!fault && at->path.empty()) s.set_option(asio::ip::tcp::no_delay(true), fault);
+  co_return fault;
+}
+
+void Loop::put_id(std::string& out, int digits) {
+  while (digits > 0) {
+    uint64_t bits = random_.next();
+    for (int i = 0; i < 16 && digits > 0; ++i, --digits, bits >>= 4)
+      out += "0123456789abcdef"[bits & 15];
   }
-  co_return c;
 }
 
 Awaitable<void> Loop::sweep_all() {
   Timer timer(io);
+  Time stale_at = clock.now() + kCloseStale;
   while (!stopping_ || !sessions.empty()) {
     timer.expires_after(kSweep);
     co_await timer.async_wait(kAwait);
     const Time now = clock.now();
     for (Watched* w : sessions) w->sweep(now);  // marks and cancels; removes nobody
     dispatcher.tick(now);
+    if (now < stale_at) continue;
+    stale_at = now + kCloseStale;
+    close_stale();
   }
 }
 

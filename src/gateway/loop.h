@@ -1,44 +1,36 @@
 // A loop: one io_context on one thread, with what its sessions share: kept connections to
-// instances, buffers, and a sweep that ends what is overdue. Everything but post() belongs to its
-// thread.
+// instances, memory for bodies, and a sweep that ends what is overdue. Everything belongs to its
+// thread; others post().
 #pragma once
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/basic_stream_socket.hpp>
-#include <boost/asio/basic_waitable_timer.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/random.h"
+#include "gateway/connection.h"
 #include "gateway/dispatcher.h"
 
 namespace sluice::gateway {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
+// Room for bodies that are kept until the answer begins. The room given back last is taken next,
+// while the cache knows it. What may be out at a time is bounded: who gets none streams its body.
+class BodyRooms {
+ public:
+  static constexpr size_t kSize = 1 << 20;
 
-// Concrete types, not any_io_executor: measurably cheaper per operation.
-using Executor = asio::io_context::executor_type;
-template <class T>
-using Awaitable = asio::awaitable<T, Executor>;
-using Socket = asio::basic_stream_socket<asio::generic::stream_protocol, Executor>;
-using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
-                                         asio::wait_traits<std::chrono::steady_clock>, Executor>;
-inline constexpr auto kAwait = asio::as_tuple(asio::use_awaitable_t<Executor>{});
+  std::unique_ptr<char[]> take();  // nullptr: too many are out
+  void give(std::unique_ptr<char[]> room);
 
-// A connection to an instance, kept between requests.
-struct Connection {
-  explicit Connection(asio::io_context& io) : socket(io) { buffer.reserve(64 * 1024); }
-  Socket socket;
-  beast::flat_buffer buffer;
+ private:
+  static constexpr int kMostOut = 256;
+  static constexpr size_t kMostSpare = 32;
+  std::vector<std::unique_ptr<char[]>> spare_;
+  int out_ = 0;
 };
 
 // Something that can be overdue or deserted; the sweep looks at it every 20 ms.
@@ -50,13 +42,20 @@ class Watched {
 
 class Loop {
  public:
-  Loop(Dispatcher& dispatcher, const Clock& clock) : dispatcher(dispatcher), clock(clock) {}
+  Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed = 1);
 
   // A kept connection to that socket, or nothing. Newest first: the warmest.
   std::unique_ptr<Connection> kept(const std::string& socket);
   void keep(const std::string& socket, std::unique_ptr<Connection> connection);
-  // Opens one; the error says why not.
-  Awaitable<Result<std::unique_ptr<Connection>>> open(const std::string& socket);
+  // A new one, and how it is connected; in two steps, so that its owner can cancel the second.
+  std::unique_ptr<Connection> unconnected();
+  Awaitable<error_code> connect(Connection& connection, const std::string& socket);
+
+  // Where pieces of bodies pass through; never held across a wait.
+  std::span<char> scratch() { return scratch_; }
+
+  // Appends random hex digits, for identities: unique, no secrets.
+  void put_id(std::string& out, int digits);
 
   // Sweeps until stop(); spawn once.
   Awaitable<void> sweep_all();
@@ -68,10 +67,15 @@ class Loop {
   asio::io_context io{1};
   Dispatcher& dispatcher;
   const Clock& clock;
+  BodyRooms bodies;
   std::unordered_set<Watched*> sessions;
 
  private:
+  void close_stale();
+
   std::map<std::string, std::vector<std::unique_ptr<Connection>>> kept_;
+  std::vector<char> scratch_;
+  Random random_;
   bool stopping_ = false;
 };
 

@@ -65,7 +65,9 @@ class SessionTest : public testing::Test {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
     clients.emplace_back(pair[0]);
     asio::co_spawn(loop.io,
-                   serve(loop, Socket(loop.io, asio::generic::stream_protocol(AF_UNIX, 0), pair[1]),
+                   serve(loop,
+                         std::make_unique<PlainStream>(
+                             Socket(loop.io, asio::generic::stream_protocol(AF_UNIX, 0), pair[1])),
                          limits, local),
                    asio::detached);
     return pair[0];
@@ -133,7 +135,7 @@ TEST_F(SessionTest, RelaysAndKeepsBothConnections) {
 TEST_F(SessionTest, HoldsTheFirstRequestUntilAnInstanceIsThere) {
   table({});
   const int c = connect();
-  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst");
+  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst");
   EXPECT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].queued == 1; }));
   instance("i");
   table({"i"});
@@ -150,10 +152,11 @@ TEST_F(SessionTest, LargeAndChunkedBodiesArriveWhole) {
   EXPECT_NE(answer.find("END"), answer.npos);
   EXPECT_GT(answer.size(), large.size());
   send(c,
-       "POST /v2/models/f/infer HTTP/1.1\r\nTransfer-Encoding: "
+       "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
        "chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
   EXPECT_NE(receive(c, "abcde").find("200"), std::string::npos);
-  std::string chunks = "POST /v2/models/f/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string chunks =
+      "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 40; ++i) chunks += "10000\r\n" + std::string(0x10000, 'z') + "\r\n";
   send(c, chunks + "3\r\nEOT\r\n0\r\n\r\n");
   EXPECT_NE(receive(c, "EOT").find("200"), std::string::npos);
@@ -165,9 +168,11 @@ TEST_F(SessionTest, PipelinedRequestsAreAnsweredInOrder) {
   table({"i"});
   const int c = connect();
   send(c,
-       "POST /v2/models/f/infer HTTP/1.1\r\nContent-Length: 3\r\n\r\noneGET /v2/health/live "
-       "HTTP/1.1\r\n\r\n"
-       "POST /v2/models/f/infer HTTP/1.1\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthree");
+       "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\noneGET "
+       "/v2/health/live "
+       "HTTP/1.1\r\nHost: x\r\n\r\n"
+       "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: "
+       "close\r\n\r\nthree");
   const std::string all = receive(c, "");
   EXPECT_LT(all.find("one"), all.find("live"));
   EXPECT_LT(all.find("live"), all.find("three"));
@@ -180,7 +185,7 @@ TEST_F(SessionTest, AnInstanceThatDiesBeforeItsAnswerIsReplacedByAnother) {
   Fd dying = std::move(*wire::listen_on({.path = path}));
   table({"dying"});
   const int c = connect();
-  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nContent-Length: 5\r\n\r\nagain");
+  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nagain");
   ASSERT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].in_flight == 1; }));
   instance("i");
   table({"dying", "i"});
@@ -199,7 +204,7 @@ TEST_F(SessionTest, AnInstanceThatDiesBeforeItsAnswerIsReplacedByAnother) {
 TEST_F(SessionTest, AClientThatLeavesGivesUpItsPlace) {
   table({});
   const int c = connect();
-  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nContent-Length: 1\r\n\r\nx");
+  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
   ASSERT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].queued == 1; }));
   clients.back().reset();
   EXPECT_TRUE(until([&] { return counters().gone == 1; }));
@@ -210,7 +215,7 @@ TEST_F(SessionTest, AClientThatLeavesGivesUpItsPlace) {
 TEST_F(SessionTest, TimesOutWith504AndShedsWith429) {
   table({}, 1, Millis(200));
   const int a = connect(), b = connect();
-  send(a, "POST /v2/models/f/infer HTTP/1.1\r\nContent-Length: 1\r\n\r\nx");
+  send(a, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
   ASSERT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].queued == 1; }));
   const std::string shed = ask(b, "y");
   send(b, "");
@@ -231,7 +236,7 @@ TEST_F(SessionTest, WhatIsNotMeantForTheNextHopStaysHere) {
 TEST_F(SessionTest, AttacksAreRefused) {
   instance("i");
   table({"i"});
-  const std::string post = "POST /v2/models/f/infer HTTP/1.1\r\n";
+  const std::string post = "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\n";
   struct Case {
     const char* name;
     std::string bytes;

@@ -1,0 +1,258 @@
+#include "gateway/client.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/beast/core/string.hpp>
+#include <nlohmann/json.hpp>
+
+namespace sluice::gateway {
+namespace {
+
+constexpr size_t kMostDropped = 256 * 1024;
+constexpr Nanos kLinger = Seconds(2);
+
+std::string error_body(std::string_view message) {
+  return nlohmann::json{{"error", std::string(message)}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Client::Client(Loop& loop, std::unique_ptr<Stream> stream, Watch& watch,
+               const SessionLimits& limits)
+    : loop_(loop), connection_(std::move(stream)), watch_(watch), limits_(limits) {}
+
+Client::~Client() {
+  loop_.bodies.give(std::move(room_));
+}
+
+// ---- the request -------------------------------------------------------------------------------
+
+Awaitable<std::optional<Client::Unread>> Client::read_request() {
+  loop_.bodies.give(std::move(room_));
+  kept_ = {};
+  own_id_.clear();
+  keep_ = answer_begun_ = streamed_ = false;
+  body_fault_ = Body::kWhole;
+  body_by_ = Time::max();
+  patience_ = limits_.body_patience;
+  request_.emplace(head_, limits_.header_bytes);
+  if (connection_.buffer.size() == 0) {
+    watch_.idle = true;
+    watch_.deadline = loop_.now() + limits_.idle;
+    const error_code fault = co_await connection_.fill();
+    watch_.idle = false;
+    if (fault) co_return Unread{};
+  }
+  watch_.deadline = loop_.now() + limits_.head;
+  const error_code fault = co_await read_head(connection_, *request_);
+  if (fault == asio::error::eof || watch_.gone) co_return Unread{};
+  if (fault == http::error::header_limit)
+    co_return Unread{
+        431, "head: larger than the " + std::to_string(limits_.header_bytes) + " bytes allowed"};
+  if (fault && watch_.expired) co_return Unread{408, "head: took too long"};
+  if (fault) co_return Unread{400, "HTTP: " + fault.message()};
+  if (const auto framed = check_framing(head_); !framed.ok())
+    co_return Unread{400, framed.error().message};
+  keep_ = request_->keep_alive() && !loop_.stopping();
+  if (!head_.find("X-Request-Id")) loop_.put_id(own_id_, 32);
+  co_return std::nullopt;
+}
+
+std::string_view Client::request_id() const {
+  return own_id_.empty() ? head_.find("X-Request-Id").value_or("") : std::string_view(own_id_);
+}
+
+bool Client::wants_continue() const {
+  return !request_->done() &&
+         boost::beast::iequals(head_.find(http::field::expect).value_or(""), "100-continue");
+}
+
+Awaitable<bool> Client::send_continue() {
+  static constexpr std::array<std::string_view, 1> kContinue{"HTTP/1.1 100 Continue\r\n\r\n"};
+  const error_code fault = co_await connection_.stream->send(kContinue);
+  co_return !fault;
+}
+
+Awaitable<Client::Body> Client::keep_body(Time no_later) {
+  body_by_ = no_later;
+  if (request_->done()) co_return Body::kWhole;
+  const auto length = request_->length();
+  if (length && *length > BodyRooms::kSize) co_return Body::kTooLarge;
+  if (length && *length <= Connection::kRead) co_return co_await keep_in_buffer(*length);
+  room_ = loop_.bodies.take();
+  if (!room_) co_return Body::kTooLarge;
+  co_return co_await keep_in_room();
+}
+
+// A small one is read behind its head and stays there.
+Awaitable<Client::Body> Client::keep_in_buffer(size_t length) {
+  while (connection_.buffer.size() < length) {
+    begin_wait();
+    const size_t had = connection_.buffer.size();
+    if (const error_code fault = co_await connection_.fill()) co_return fault_of_body(fault);
+    end_wait(connection_.buffer.size() - had);
+  }
+  error_code fault;
+  const auto taken = request_->take_body(connection_.unused(), fault);
+  connection_.buffer.consume(taken.used);
+  kept_ = taken.data;
+  co_return Body::kWhole;
+}
+
+Awaitable<Client::Body> Client::keep_in_room() {
+  size_t size = 0;
+  const auto put = [&](std::string_view piece) {
+    size += piece.copy(room_.get() + size, piece.size());
+    kept_ = {room_.get(), size};
+  };
+  while (!request_->done()) {
+    error_code fault;
+    if (connection_.buffer.size() == 0 && request_->unframed() > 0) {  // straight to its place
+      begin_wait();
+      const auto [broken, n] = co_await connection_.stream->receive(
+          {room_.get() + size, static_cast<size_t>(request_->unframed())});
+      if (broken) co_return fault_of_body(broken);
+      end_wait(n);
+      request_->take_body({room_.get() + size, n}, fault);
+      size += n;
+      kept_ = {room_.get(), size};
+      continue;
+    }
+    // A chunk may be larger than what is left of the room: never take more than fits.
+    if (size == BodyRooms::kSize) co_return Body::kTooLarge;
+    const std::string_view at_hand = connection_.unused().substr(0, BodyRooms::kSize - size);
+    const auto taken = request_->take_body(at_hand, fault);
+    connection_.buffer.consume(taken.used);
+    if (fault) co_return Body::kBroken;
+    put(taken.data);
+    if (taken.used > 0 || request_->done()) continue;
+    begin_wait();
+    const size_t had = connection_.buffer.size();
+    fault = co_await connection_.fill();
+    if (fault) co_return fault_of_body(fault);
+    end_wait(connection_.buffer.size() - had);
+  }
+  co_return Body::kWhole;
+}
+
+Client::Body Client::fault_of_body(error_code fault) const {
+  if (watch_.expired) return Body::kLate;
+  const bool left = watch_.gone || fault == asio::error::eof ||
+                    fault == asio::error::connection_reset ||
+                    fault == asio::ssl::error::stream_truncated;
+  return left ? Body::kLeft : Body::kBroken;
+}
+
+Awaitable<Piece> Client::next_piece() {
+  streamed_ = true;
+  begin_wait();
+  const Piece piece = co_await read_piece(connection_, *request_, loop_.scratch());
+  if (piece.fault) body_fault_ = fault_of_body(piece.fault);
+  end_wait(piece.data.size());
+  co_return piece;
+}
+
+// Waiting for a body uses patience up, what comes earns some back: whoever stays below the least
+// rate for long is not served, however it spreads its bytes.
+void Client::begin_wait() {
+  waits_since_ = loop_.now();
+  watch_.deadline = std::min(body_by_, waits_since_ + patience_);
+}
+
+void Client::end_wait(size_t bytes) {
+  const Nanos waited = loop_.now() - waits_since_;
+  const Nanos earned = from_seconds(static_cast<double>(bytes) / limits_.body_rate);
+  patience_ = std::min(limits_.body_patience, patience_ - waited + earned);
+}
+
+Framing Client::framing() const {
+  if (whole()) {
+    const bool any = request_->length() || request_->chunked();
+    return {.length = any ? std::optional<uint64_t>(kept_.size()) : std::nullopt};
+  }
+  return {.chunked = request_->chunked(), .length = request_->length()};
+}
+
+Awaitable<void> Client::drop_body() {
+  if (request_->done()) co_return;
+  if (request_->length().value_or(0) > kMostDropped || head_.find(http::field::expect))
+    co_return close_after();
+  size_t dropped = 0;
+  while (!request_->done() && dropped <= kMostDropped) {
+    const Piece piece = co_await next_piece();
+    if (piece.fault) break;
+    dropped += piece.data.size();
+  }
+  if (!request_->done()) close_after();
+}
+
+// ---- the answer --------------------------------------------------------------------------------
+
+Persistence Client::persistence() const {
+  if (!keep_ || loop_.stopping()) return Persistence::kClose;
+  return head_.version < 11 ? Persistence::kKeepSaid : Persistence::kKeep;
+}
+
+Awaitable<bool> Client::send_own(const OwnAnswer& answer) {
+  out_.clear();
+  put_own_answer(out_, answer, request_id(), persistence(), head_.verb == http::verb::head);
+  watch_.deadline = loop_.now() + limits_.stall;
+  watch_.expired = false;
+  const std::array<std::string_view, 1> parts{out_};
+  const error_code fault = co_await connection_.stream->send(parts);
+  co_return !fault && keep_;
+}
+
+Awaitable<bool> Client::send_error(int status, std::string_view why, std::string_view extra) {
+  const std::string body = error_body(why);
+  co_return co_await send_own({.status = status, .body = body, .extra = extra});
+}
+
+void Client::begin_answer(const Answer& answer) {
+  has_body_ = gateway::has_body(head_.verb, answer.head().status);
+  Framing framing{.length = answer.length()};
+  if (has_body_ && !framing.length) {
+    if (answer.done())
+      framing.length = 0;
+    else if (head_.version >= 11)
+      framing.chunked = true;
+    else
+      close_after();  // HTTP/1.0 knows no other end
+  }
+  if (answer.head().status == 204) framing.length.reset();
+  chunks_ = framing.chunked;
+  out_.clear();
+  put_response_head(out_, answer.head(), own_id_, framing, persistence());
+}
+
+Awaitable<error_code> Client::send_piece(std::string_view piece) {
+  const ChunkLine line(piece.size());
+  const std::array<std::string_view, 4> parts{out_, chunks_ ? line.text() : "", piece,
+                                              chunks_ ? "\r\n" : ""};
+  answer_begun_ = true;
+  const error_code fault = co_await connection_.stream->send_scratch(parts);
+  out_.clear();
+  co_return fault;
+}
+
+Awaitable<error_code> Client::end_answer() {
+  if (out_.empty() && !chunks_) co_return error_code{};
+  const std::array<std::string_view, 2> parts{out_, chunks_ ? kLastChunk : ""};
+  answer_begun_ = true;
+  co_return co_await connection_.stream->send(parts);
+}
+
+// To close with bytes unread makes TCP reset the connection, and the answer is lost on its way.
+Awaitable<void> Client::linger() {
+  const bool unread = (request_->begun() && !request_->done()) || connection_.buffer.size() > 0;
+  if (!unread || watch_.gone) co_return;
+  error_code fault;
+  socket().shutdown(Socket::shutdown_send, fault);
+  watch_.expired = false;
+  watch_.deadline = loop_.now() + kLinger;
+  for (size_t dropped = 0, n = 0; !fault && dropped <= kMostDropped; dropped += n)
+    std::tie(fault, n) = co_await connection_.stream->receive_scratch(loop_.scratch());
+}
+
+}  // namespace sluice::gateway

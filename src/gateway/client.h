@@ -1,0 +1,104 @@
+// The client's side of a session: reads requests, keeps or streams their bodies, writes answers.
+// Knows HTTP and nothing of queues.
+//
+// Belongs to its session; runs on its loop's thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gateway/connection.h"
+#include "gateway/head.h"
+#include "gateway/loop.h"
+#include "gateway/watch.h"
+
+namespace sluice::gateway {
+
+class Client {
+ public:
+  Client(Loop& loop, std::unique_ptr<Stream> stream, Watch& watch, const SessionLimits& limits);
+  ~Client();
+
+  // ---- the request -----------------------------------------------------------------------------
+
+  // Reads the next request's head. Nothing: here it is. Else the session ends; with a status the
+  // client is told why first.
+  struct Unread {
+    int status = 0;
+    std::string why;
+  };
+  Awaitable<std::optional<Unread>> read_request();
+  const Head& head() const { return head_; }
+  bool wants_continue() const;
+  Awaitable<bool> send_continue();
+
+  // Reads the body, to be sent as often as needed. kTooLarge: kept() is its beginning, the rest is
+  // to be streamed.
+  enum class Body { kWhole, kTooLarge, kLate, kLeft, kBroken };
+  Awaitable<Body> keep_body(Time no_later);
+  std::string_view kept() const { return kept_; }
+  // The body has been read to its end.
+  bool whole() const { return request_->done(); }
+  // The body has been read to its end, and all of it is kept().
+  bool kept_whole() const { return whole() && !streamed_; }
+  // What comes after kept(), piece by piece; where it breaks off, body_fault() says why.
+  Awaitable<Piece> next_piece();
+  Body body_fault() const { return body_fault_; }  // kWhole: none
+  // How it is framed for an instance.
+  Framing framing() const;
+  // Reads on to the next request, if that is not far; else the connection must close.
+  Awaitable<void> drop_body();
+
+  // ---- the answer ------------------------------------------------------------------------------
+
+  // One of the gateway's own. False: the connection ends.
+  Awaitable<bool> send_own(const OwnAnswer& answer);
+  Awaitable<bool> send_error(int status, std::string_view why, std::string_view extra = "");
+
+  // An instance's: its head (which goes out with what follows it), its body in pieces, its end.
+  void begin_answer(const Answer& answer);
+  bool answer_begun() const { return answer_begun_; }  // something went out
+  bool answer_has_body() const { return has_body_; }
+  Awaitable<error_code> send_piece(std::string_view piece);
+  Awaitable<error_code> end_answer();
+
+  // The client's X-Request-Id, or ours where it sent none.
+  std::string_view request_id() const;
+  std::string_view own_request_id() const { return own_id_; }
+
+  // Before closing: lets the client read our last answer although we do not read all it sends.
+  Awaitable<void> linger();
+
+  bool keep() const { return keep_; }
+  void close_after() { keep_ = false; }
+  Socket& socket() { return connection_.stream->socket(); }
+
+ private:
+  Awaitable<Body> keep_in_buffer(size_t length);
+  Awaitable<Body> keep_in_room();
+  void begin_wait();
+  void end_wait(size_t bytes);
+  Body fault_of_body(error_code fault) const;
+  Persistence persistence() const;
+
+  Loop& loop_;
+  Connection connection_;
+  Watch& watch_;
+  const SessionLimits& limits_;
+  Head head_;
+  std::optional<Request> request_;
+  std::string own_id_;            // empty when the client sent one
+  std::string_view kept_;         // in the connection's buffer, or in …
+  std::unique_ptr<char[]> room_;  // … this
+  std::string out_;               // an answer of our own, or an instance's head until it goes out
+  Time body_by_ = Time::max();
+  Time waits_since_{};
+  Nanos patience_{0};  // how long the body may still keep us waiting
+  Body body_fault_ = Body::kWhole;
+  bool streamed_ = false;
+  bool keep_ = false, has_body_ = false, chunks_ = false, answer_begun_ = false;
+};
+
+}  // namespace sluice::gateway

@@ -1,0 +1,98 @@
+#include "gateway/exchange.h"
+
+#include <array>
+
+namespace sluice::gateway {
+
+Awaitable<Exchange::Step> Exchange::ask(const std::string& socket, Client& client,
+                                        const Forwarded& with, Time answer_by) {
+  out_.clear();
+  put_request_head(out_, client.head(), with);
+  const bool streamed = !client.whole();
+  for (bool again = false;; again = true) {
+    // What cannot be sent twice goes on a new connection: a kept one may be closing.
+    connection_ = again || streamed ? nullptr : loop_.kept(socket);
+    const bool reused = connection_ != nullptr;
+    if (!reused) {
+      connection_ = loop_.unconnected();
+      if (co_await loop_.connect(*connection_, socket))
+        co_return again ? Step::kDied : Step::kRefused;
+    }
+    error_code fault = co_await send(client, answer_by);
+    if (client.body_fault() != Client::Body::kWhole) co_return Step::kNotSent;
+    // Even if sending broke off: an instance that refuses a body answers before it closes.
+    answer_.emplace(head_, limits_.header_bytes);
+    fault = co_await read_answer_head(client.head().verb == http::verb::head);
+    if (!fault) co_return Step::kAnswers;
+    abandon();
+    if (answer_->begun()) co_return Step::kGarbled;
+    if (!reused || watch_.gone || watch_.expired) co_return Step::kDied;
+  }
+}
+
+Awaitable<error_code> Exchange::send(Client& client, Time answer_by) {
+  early_ = false;
+  const bool streamed = !client.whole();
+  const bool chunked = streamed && client.framing().chunked;
+  const bool in_chunk = chunked && !client.kept().empty();
+  const ChunkLine line(client.kept().size());
+  const std::array<std::string_view, 4> parts{out_, in_chunk ? line.text() : "", client.kept(),
+                                              in_chunk ? "\r\n" : ""};
+  error_code fault = co_await connection_->stream->send(parts);
+  if (!fault && streamed) {
+    watch_.for_client = false;  // reading tells anyway
+    fault = co_await stream_body(client, answer_by);
+    watch_.for_client = !early_;
+    watch_.deadline = answer_by;
+  }
+  early_ = early_ || fault;
+  co_return fault;
+}
+
+Awaitable<error_code> Exchange::stream_body(Client& client, Time answer_by) {
+  const bool chunked = client.framing().chunked;
+  while (!client.whole()) {
+    error_code fault;
+    early_ = connection_->stream->socket().available(fault) > 0;  // it answers: send no more
+    if (early_) co_return error_code{};
+    const Piece piece = co_await client.next_piece();
+    if (piece.fault) co_return piece.fault;
+    if (piece.data.empty()) break;
+    watch_.deadline = answer_by;
+    const ChunkLine line(piece.data.size());
+    const std::array<std::string_view, 3> parts{chunked ? line.text() : "", piece.data,
+                                                chunked ? "\r\n" : ""};
+    fault = co_await connection_->stream->send_scratch(parts);
+    if (fault) co_return fault;
+  }
+  if (!chunked) co_return error_code{};
+  const std::array<std::string_view, 1> last{kLastChunk};
+  co_return co_await connection_->stream->send(last);
+}
+
+Awaitable<error_code> Exchange::read_answer_head(bool no_body) {
+  for (;;) {
+    if (no_body) answer_->no_body();
+    const error_code fault = co_await read_head(*connection_, *answer_);
+    if (fault) co_return fault;
+    if (head_.status / 100 != 1) co_return error_code{};
+    answer_.emplace(head_, limits_.header_bytes);  // 1xx: the real one follows
+  }
+}
+
+Awaitable<Piece> Exchange::next_piece() {
+  return read_piece(*connection_, *answer_, loop_.scratch());
+}
+
+void Exchange::release(const std::string& socket) {
+  if (connection_ && answer_->done() && answer_->keep_alive() && !early_)
+    loop_.keep(socket, std::move(connection_));
+  abandon();
+}
+
+void Exchange::cancel() {
+  error_code ignored;
+  if (connection_) connection_->stream->socket().cancel(ignored);
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,57 @@
+// The instance's side of a session: one request sent to one instance, and its answer as it comes.
+//
+// Belongs to its session; runs on its loop's thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gateway/client.h"
+
+namespace sluice::gateway {
+
+class Exchange {
+ public:
+  Exchange(Loop& loop, Watch& watch, const SessionLimits& limits)
+      : loop_(loop), watch_(watch), limits_(limits) {}
+
+  // Sends what the client asked and waits for the head of the answer.
+  enum class Step {
+    kAnswers,  // answer() has a head
+    kRefused,  // no connection: nothing was sent
+    kDied,     // broke before the first byte of an answer
+    kGarbled,  // broke within the head, or it is no HTTP
+    kNotSent,  // the client did not send all of its body: see its body_fault()
+  };
+  Awaitable<Step> ask(const std::string& socket, Client& client, const Forwarded& with,
+                      Time answer_by);
+
+  const Answer& answer() const { return *answer_; }
+  // The body's next piece; empty: that was all.
+  Awaitable<Piece> next_piece();
+  // The answer came before all of the request was sent: the client's connection is of no use now.
+  bool early() const { return early_; }
+
+  // Keeps the connection for the next request where that can be, else closes it.
+  void release(const std::string& socket);
+  void abandon() { connection_.reset(); }
+  // Makes what waits return.
+  void cancel();
+
+ private:
+  Awaitable<error_code> send(Client& client, Time answer_by);
+  Awaitable<error_code> stream_body(Client& client, Time answer_by);
+  Awaitable<error_code> read_answer_head(bool no_body);
+
+  Loop& loop_;
+  Watch& watch_;
+  const SessionLimits& limits_;
+  std::unique_ptr<Connection> connection_;
+  std::string out_;
+  Head head_;
+  std::optional<Answer> answer_;
+  bool early_ = false;
+};
+
+}  // namespace sluice::gateway
