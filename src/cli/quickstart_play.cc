@@ -15,6 +15,7 @@
 #include "cli/profile_run.h"
 #include "cli/quickstart.h"
 #include "cli/rate_file.h"
+#include "cli/slices_view.h"
 #include "cli/table.h"
 #include "control/function_file.h"
 #include "control/store.h"
@@ -234,9 +235,12 @@ LoadProgress live_view(const Session& session) {
     if (seconds(since) < 0 || static_cast<int>(seconds(since)) / 10 == shown) return;
     shown = static_cast<int>(seconds(since)) / 10;
     const auto functions = session.api(verb::get, "/v1/functions");
-    if (functions.ok())
+    const auto devices = session.api(verb::get, "/v1/devices");
+    const auto instances = session.api(verb::get, "/v1/instances");
+    if (functions.ok() && devices.ok() && instances.ok())
       std::cout << fixed(seconds(since), 0) << " s\n"
                 << functions_table(*functions) << "\n"
+                << slices_view(*devices, *instances) << "\n"
                 << std::flush;
   };
 }

@@ -1,12 +1,14 @@
 #include "control/accounting.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace sluice::control {
 
 void Accounting::step(const std::vector<ObservedInstance>& instances,
                       const std::vector<Device>& devices, Nanos elapsed) {
   std::map<InstanceId, Nanos> used_now;
+  shares_.clear();
   for (const ObservedInstance& o : instances) {
     const Instance& i = o.instance;
     if (i.state == InstanceState::kGone || o.foreign) continue;
@@ -17,6 +19,7 @@ void Accounting::step(const std::vector<ObservedInstance>& instances,
     const Nanos used =
         std::max(Nanos(0), o.used - (before == used_.end() ? Nanos(0) : before->second));
     used_now[i.id] = o.used;
+    shares_[i.id] = {static_cast<int>(std::lround(1000 * seconds(used) / seconds(elapsed)))};
     Account& a = accounts_[i.function];
     const double held = i.slice.sm.fraction() * i.slice.quota.request.fraction() * seconds(elapsed);
     const double used_seconds = i.slice.sm.fraction() * seconds(used);

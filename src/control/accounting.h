@@ -33,11 +33,17 @@ class Accounting {
   // Busy time by instance at the last step; restored, so that it is not charged again.
   const std::map<InstanceId, Nanos>& used() const { return used_; }
   void restore_used(std::map<InstanceId, Nanos> used) { used_ = std::move(used); }
+  // Of its window, over the time before the last step: what a listing shows beside the quota.
+  Share used_share(const InstanceId& i) const {
+    const auto found = shares_.find(i);
+    return found == shares_.end() ? kNone : found->second;
+  }
   void forget(const FunctionName& f) { accounts_.erase(f); }
 
  private:
   std::map<FunctionName, Account> accounts_;
   std::map<InstanceId, Nanos> used_;  // at the last step
+  std::map<InstanceId, Share> shares_;
 };
 
 }  // namespace sluice::control

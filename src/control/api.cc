@@ -278,6 +278,7 @@ json Api::instances() const {
               {"socket", o.socket},
               {"ready_after_ms", o.ready_after_ms},
               {"used_ms", o.used.count() / 1'000'000},
+              {"used", control_.accounting().used_share(o.instance.id).permille},
               {"peak_memory", o.peak_memory},
               {"error", o.error},
               {"foreign", o.foreign}});
