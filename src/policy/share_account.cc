@@ -93,12 +93,13 @@ void Accounts::drained(ClientId id, Time now) {
   if (account == nullptr) return;
   expire(*account);
   if (account->granted()) end_permit(*account, now);
-  account->hold = Account::Hold::kNone;
+  leave(*account, now);
 }
 
 // `net` is negative where an assumption is taken back.
 void Accounts::use(Account& a, Nanos net, Nanos overrun) {
   const Nanos max_debt = config_.drain_bound;
+  a.occupied_busy += net;
   a.room = std::clamp(a.room - net, -max_debt, a.limit + kLeastGrant + a.robbed);
   if (net < Nanos(0)) {
     a.owed = std::min(a.owed - net, a.request + kLeastGrant + a.robbed);
@@ -126,6 +127,23 @@ void Accounts::end_permit(Account& a, Time at) {
   a.ended_at = at;
 }
 
+void Accounts::leave(Account& a, Time at) {
+  settle_occupied(a, at);
+  a.hold = Account::Hold::kNone;
+}
+
+// Whoever has the room and leaves it idle has got back what it was robbed of, used or not: else a
+// client that wants and never works would be owed ever more, and come first for ever.
+void Accounts::settle_occupied(Account& a, Time until) {
+  if (!a.granted()) until = std::min(until, a.seen_until);  // an operator may run on, not seen yet
+  if (!a.holds() || until <= a.occupied_from) return;
+  const Nanos unseen = a.unseen(until);
+  const Nanos idle = until - a.occupied_from - a.occupied_busy - unseen;
+  a.robbed = std::max(a.robbed - std::max(idle, Nanos(0)), Nanos(0));
+  a.occupied_from = until;
+  a.occupied_busy = -unseen;  // to be booked later, if it was used
+}
+
 void Accounts::settle_blocked(Account& a, Time until) {
   if (a.blocked_from == Time::max()) return;
   a.robbed += std::max(std::min(until, a.blocked_until) - a.blocked_from, Nanos(0));
@@ -148,6 +166,7 @@ Time Accounts::tick(Time now) {
   window_start_ += windows * config_.window;
   for (Account& a : accounts_) {
     settle_blocked(a, window_start_);
+    settle_occupied(a, window_start_);
     assume(a, window_start_);
     turn(a, windows);
   }
@@ -157,7 +176,7 @@ Time Accounts::tick(Time now) {
 void Accounts::expire(Account& a) {
   if (a.granted() && a.valid_until <= now_) end_permit(a, a.valid_until);
   const bool draining = a.hold == Account::Hold::kDraining;
-  if (draining && a.ended_at + config_.drain_bound <= now_) a.hold = Account::Hold::kNone;
+  if (draining && a.ended_at + config_.drain_bound <= now_) leave(a, now_);
 }
 
 Time Accounts::advance(Time now) {
@@ -182,6 +201,10 @@ Time Accounts::next_change() const {
 void Accounts::grant(Account& a, Nanos budget, Time valid_until, Permits& permits) {
   assume(a, now_);
   if (!a.granted()) a.held_since = now_;
+  if (!a.holds()) {
+    a.occupied_from = now_;
+    a.occupied_busy = Nanos(0);
+  }
   a.hold = Account::Hold::kGranted;
   a.held_sm = a.client.sm;
   a.budget = budget;

@@ -44,6 +44,9 @@ struct Account {
   Time ended_at{};           // of the last permit, unless granted
   bool others_wait = false;  // for the room it holds: overrun is debt to them
 
+  Time occupied_from{};    // holds the room since, or counted below until
+  Nanos occupied_busy{0};  // of that time, used
+
   Time seen_until{};     // the meter's last report
   Nanos assumed{0};      // booked as used without a report …
   Time assumed_until{};  // … up to here; reports are set off against it
@@ -113,6 +116,8 @@ class Accounts {
   void assume(Account& account, Time until);
   void end_permit(Account& account, Time at);
   void settle_blocked(Account& account, Time until);
+  void settle_occupied(Account& account, Time until);
+  void leave(Account& account, Time at);
   void turn(Account& account, int64_t windows);
 
   ArbiterConfig config_;

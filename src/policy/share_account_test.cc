@@ -108,6 +108,14 @@ TEST_F(AccountTest, WhatItWasRobbedOfOutlivesTheWindow) {
   EXPECT_NEAR(room(40), 4, 0.051);  // who has no work is owed nothing
 }
 
+TEST_F(AccountTest, WhoLeavesTheRoomIdleIsRobbedOfNothing) {
+  accounts_.block(at(5), kStart + Millis(8));
+  grant(8, 10);
+  report(10, 0, 10);
+  accounts_.drained(kId, kStart + Millis(10));
+  EXPECT_EQ(account().robbed, Millis(1));
+}
+
 TEST_F(AccountTest, AChangedQuotaCountsForThisWindow) {
   report(1, 1, 1);
   accounts_.put({.id = kId, .sm = {1000}, .quota = {{200}, {800}}}, kStart + Millis(2));

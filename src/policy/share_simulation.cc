@@ -26,6 +26,10 @@ Behaviour never_draining() {
   return {.op_min = kNever, .op_max = kNever};
 }
 
+Behaviour pretending() {
+  return {.works = false, .acknowledges = Millis(12)};
+}
+
 Simulation::Simulation(std::string_view arbiter, uint64_t seed, const ArbiterConfig& config)
     : config_(config), random_(seed) {
   auto made = make_arbiter(arbiter, config);
@@ -109,7 +113,9 @@ Time Simulation::next_event() const {
   if (!script_.empty()) next = std::min(next, script_.begin()->first);
   for (const auto& [id, c] : clients_) {
     next = std::min(next, c.toggles);
-    if (!c.running && !c.told && !c.may_run(now_)) next = now_;  // revoked between operators
+    if (!c.running && !c.told && !c.may_run(now_)) {  // revoked between operators
+      next = c.tells == Time::max() ? now_ : std::min(next, c.tells);
+    }
     if (c.running) next = std::min(next, c.op_end);
     if (!c.running && c.pause_end > now_ && c.may_run(now_)) next = std::min(next, c.pause_end);
     if (c.meter.lag > Nanos(0)) next = std::min(next, c.next_report);
@@ -141,7 +147,9 @@ void Simulation::finish_operators() {
       c.pause_end = now_ + c.behaviour.pause;
     }
     // At the gate: the next operator starts, or the host hears that nothing is in flight.
-    if (!c.running && !c.told && !c.may_run(now_)) {
+    if (c.running || c.told || c.may_run(now_)) continue;
+    c.tells = std::min(c.tells, now_ + c.behaviour.acknowledges);
+    if (c.tells <= now_) {
       c.told = true;
       c.permitted = false;
       step_due_ = true;
@@ -189,6 +197,7 @@ void Simulation::step() {
     c.valid_until = g.valid_until;
     c.spent = Nanos(0);
     c.told = false;
+    c.tells = Time::max();
     c.held_sm = c.share.sm;
   }
   next_step_ = permits.next;
@@ -202,7 +211,8 @@ void Simulation::start_operators() {
   for (auto& [id, c] : clients_) {
     if (c.may_run(now_) || !c.running) c.ended = Time::max();
     if (c.running && !c.may_run(now_) && c.ended == Time::max()) c.ended = now_;
-    if (!c.wanting || c.running || !c.may_run(now_) || c.pause_end > now_) continue;
+    if (!c.wanting || !c.behaviour.works || c.running || !c.may_run(now_) || c.pause_end > now_)
+      continue;
     c.running = true;
     const Nanos length(random_.between(c.behaviour.op_min.count(), c.behaviour.op_max.count()));
     c.op_end = length == kNever ? Time::max() : now_ + length;

@@ -28,12 +28,15 @@ struct Behaviour {
   Nanos work = Nanos::max();  // bursts of work about this long …
   Nanos rest{0};              // … and rests, both exponential
   bool starts_resting = false;
+  bool works = true;      // false: wants and holds, and runs nothing
+  Nanos acknowledges{0};  // so long after its permit's end the host knows that nothing is in flight
 };
 Behaviour greedy(Nanos op);
 Behaviour greedy(Nanos op_min, Nanos op_max);
 Behaviour idle();
 Behaviour bursty(Nanos op, Nanos work, Nanos rest);
 Behaviour never_draining();
+Behaviour pretending();  // stopped while it waits, or hostile
 
 // How the host learns of use. Without lag it asks the kernel at every step.
 struct Meter {
@@ -84,6 +87,7 @@ class Simulation {
     Time pause_end{};
     Time ended = Time::max();  // its permit, while an operator is in flight
     bool told = true;          // the host knows that it has drained
+    Time tells = Time::max();  // it will know then
     Nanos busy{0};             // cumulative
     Nanos reported{0};
     Time next_report{};

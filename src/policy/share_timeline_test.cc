@@ -115,6 +115,21 @@ TEST_P(Quota, AStoppedNeighbourCostsItsDrainBoundAndNoMore) {
   EXPECT_GE(seconds(device.used(1, Seconds(1), Seconds(5))), 4 * 0.5 - 0.02);
 }
 
+// Stopped while it waits, or hostile: it is granted its turns, leaves them idle, and the host
+// notices only by its silence that the room is free. `window` gives it every turn all the same.
+TEST_P(Quota, ANeighbourThatWaitsAndNeverWorksCostsItsOwnShareAlone) {
+  const double kept = GetParam() == std::string("window") ? 0.9 : 0.99;
+  for (const int request : {100, 500, 800}) {
+    Simulation device(GetParam());
+    ASSERT_TRUE(device.add(client(1, 1000, request, request), greedy(Millis(1))).ok());
+    ASSERT_TRUE(
+        device.add(client(2, 1000, 1000 - request, 1000, {{0}, {request}}), pretending()).ok());
+    device.run(Seconds(9));
+    EXPECT_GE(seconds(device.used(1, Seconds(1), Seconds(9))) / 8, kept * request / 1000)
+        << request;
+  }
+}
+
 TEST(Planned, LendsWhatIsLeftToSeveralAboutEqually) {
   Simulation device("planned");
   ASSERT_TRUE(device.add(client(1, 1000, 100, 1000), greedy(Micros(500))).ok());
