@@ -76,7 +76,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_TRY(make_folders(settings.paths));
   SLUICE_ASSIGN(lock, take_lock(settings.paths));
   SLUICE_ASSIGN(boot, boot_id());
-  SLUICE_ASSIGN(stored, Registry(settings.paths.state()).load());
+  SLUICE_ASSIGN(stored, Registry(settings.paths.state(), boot).load());
   SLUICE_ASSIGN(machine, this_machine());
   SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
 
@@ -114,7 +114,7 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       clock_(clock),
       settings_(std::move(settings)),
       lock_(std::move(lock)),
-      registry_(settings_.paths.state()),
+      registry_(settings_.paths.state(), state.boot_id),
       state_(std::move(state)),
       ledger_([this] {
         std::vector<Device> devices;

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "base/fd.h"
 #include "wire/json.h"
@@ -108,7 +107,9 @@ Result<std::string> read_file(const std::string& path) {
   }
 }
 
-Result<void> write_flushed(const std::string& path, std::string_view text) {
+enum class Flushed { kNo, kYes };
+
+Result<void> write_file(const std::string& path, std::string_view text, Flushed flushed) {
   const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd.valid()) return system_error(path);
   while (!text.empty()) {
@@ -116,7 +117,7 @@ Result<void> write_flushed(const std::string& path, std::string_view text) {
     if (n < 0 && errno != EINTR) return system_error(path);
     if (n > 0) text.remove_prefix(static_cast<size_t>(n));
   }
-  if (fdatasync(fd.get()) != 0) return system_error(path);
+  if (flushed == Flushed::kYes && fdatasync(fd.get()) != 0) return system_error(path);
   return {};
 }
 
@@ -148,25 +149,29 @@ Result<NodeState> state_from_json(std::string_view text) {
   return f.finish(s);
 }
 
-Registry::Registry(std::string path) : path_(std::move(path)) {}
+Registry::Registry(std::string path, std::string boot_id)
+    : path_(std::move(path)), boot_id_(std::move(boot_id)) {}
 
 Result<std::optional<NodeState>> Registry::load() const {
   const Result<std::string> text = read_file(path_);
   if (!text.ok() && text.error().kind == ErrorKind::kNotFound) return std::optional<NodeState>();
   if (!text.ok()) return text.error();
   Result<NodeState> state = state_from_json(*text);
-  if (!state.ok())
-    return Error{
-        ErrorKind::kInternal,
-        path_ + ": cannot be understood (" + state.error().message +
-            "). It says which running instances hold which shares. If none runs, remove it"};
-  return std::optional(std::move(*state));
+  if (state.ok()) return std::optional(std::move(*state));
+  if (const Result<std::string> last_boot = read_file(boot_path());
+      last_boot.ok() && *last_boot != boot_id_)
+    return std::optional<NodeState>();
+  return Error{ErrorKind::kInternal,
+               path_ + ": cannot be understood (" + state.error().message +
+                   "). It says which running instances hold which shares. If none runs, remove it"};
 }
 
-Result<void> Registry::save(const NodeState& state) const {
+Result<void> Registry::save(const NodeState& state) {
   const std::string fresh = path_ + ".new";
-  SLUICE_TRY(write_flushed(fresh, state_to_json(state)));
+  SLUICE_TRY(write_file(fresh, state_to_json(state), Flushed::kNo));
   if (rename(fresh.c_str(), path_.c_str()) != 0) return system_error(path_);
+  if (!boot_noted_) SLUICE_TRY(write_file(boot_path(), boot_id_, Flushed::kYes));
+  boot_noted_ = true;
   return {};
 }
 

@@ -1,5 +1,8 @@
-// What the node daemon must not forget: node.json. Written whole, to a new file that is flushed and
-// then takes the old one's name, so that a reader finds the state before or after, never between.
+// What the node daemon must not forget: node.json. Written whole, to a new file that then takes the
+// old one's name, so that a reader finds the state before or after, never between. Not flushed to
+// the disk, which would hold up every resize by milliseconds: what is written survives the daemon's
+// death, and a power cut, which may leave pieces, ends the boot that all records belong to. So that
+// pieces are told from damage, node.json.boot says which boot they are of; it is flushed.
 //
 // Not thread-safe; the daemon's loop owns it.
 #pragma once
@@ -46,14 +49,19 @@ Result<NodeState> state_from_json(std::string_view text);
 
 class Registry {
  public:
-  explicit Registry(std::string path);
+  Registry(std::string path, std::string boot_id);
 
-  // Nothing when there is no file yet; an error that says what to do when it cannot be understood.
+  // Nothing when there is no file yet, or pieces of one of an earlier boot; an error that says what
+  // to do when it is of this boot and cannot be understood.
   Result<std::optional<NodeState>> load() const;
-  Result<void> save(const NodeState& state) const;
+  Result<void> save(const NodeState& state);
 
  private:
+  std::string boot_path() const { return path_ + ".boot"; }
+
   std::string path_;
+  std::string boot_id_;
+  bool boot_noted_ = false;
 };
 
 }  // namespace sluice::node

@@ -50,7 +50,7 @@ struct RegistryTest : testing::Test {
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("registry-" + std::to_string(getpid()));
   std::filesystem::path file = folder / "node.json";
-  Registry registry{file};
+  Registry registry{file, "b00"};
 
   RegistryTest() { std::filesystem::create_directories(folder); }
   ~RegistryTest() override { std::filesystem::remove_all(folder); }
@@ -80,6 +80,15 @@ TEST_F(RegistryTest, ATruncatedFileIsAnErrorThatSaysWhatToDo) {
   EXPECT_NE(load_error().find("remove it"), std::string::npos);
 }
 
+TEST_F(RegistryTest, WhatAPowerCutLeftInPiecesHoldsNothing) {
+  ASSERT_TRUE(registry.save(example()).ok());
+  for (const char* pieces : {"", "{\"version\": 1, \"gen"}) {
+    std::ofstream(file, std::ios::trunc) << pieces;
+    EXPECT_NE(load_error(), "");
+    EXPECT_EQ(*Registry(file, "the next boot").load(), std::nullopt);
+  }
+}
+
 TEST_F(RegistryTest, ANewerVersionIsRefused) {
   std::ofstream(file) << R"({"version": 2})";
   EXPECT_NE(load_error().find("2 is not 1"), std::string::npos) << load_error();
@@ -92,7 +101,7 @@ TEST_F(RegistryTest, ADiskThatTakesNothingIsAnErrorAndTheOldStateStays) {
   other.generation = 8;
   EXPECT_EQ(registry.save(other).error().kind, ErrorKind::kInternal);
   EXPECT_EQ(**registry.load(), example());
-  EXPECT_FALSE(Registry("/dev/full/node.json").save(other).ok());
+  EXPECT_FALSE(Registry("/dev/full/node.json", "b00").save(other).ok());
 }
 
 }  // namespace
