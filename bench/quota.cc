@@ -1,6 +1,7 @@
 // quota: the share of a device that a client uses against the share it was given, judged by the
 // kernel's counter from outside, over windows of one second: alone, and with three neighbours that
-// are idle, greedy (they may borrow everything) or bursty.
+// are idle, greedy (they may borrow everything) or bursty. On a device of one core, and on one that
+// is four fifths of a core, as on a machine of four.
 //
 //   bench_quota [--windows N] [--arbiter NAME] [--json FILE]
 #include <algorithm>
@@ -15,6 +16,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kQuotas[] = {50, 100, 200, 400, 600, 800, 900};  // permille
+constexpr int kDevices[] = {1000, 800};                        // millicores
 constexpr Nanos kWindow = Seconds(1);
 constexpr Nanos kSettle = Millis(300);
 
@@ -47,22 +49,24 @@ Error measure(Testbed& bed, policy::ClientId client, int quota, int windows) {
 }
 
 // The same quota by the kernel alone, 20 ms of 100 at 20 %.
-Error by_kernel(int quota, int windows) {
-  Testbed bed({.quota = {.margin = 1.0, .period = Millis(100)}});
+Error by_kernel(int millicores, int quota, int windows) {
+  Testbed bed({.millicores = millicores, .quota = {.margin = 1.0, .period = Millis(100)}});
   if (!bed.has_backstop()) return {};
   const policy::ClientId client = bed.start(Load::kUngated, quota, quota);
   return measure(bed, client, quota, windows);
 }
 
-void run(Report& report, const std::string& arbiter, int quota, const Scene& scene, int windows) {
+void run(Report& report, const std::string& arbiter, int millicores, int quota, const Scene& scene,
+         int windows) {
   // The reference beside what can be compared with it: a client alone.
-  const Error kernel = scene.neighbours == 0 ? by_kernel(quota, windows) : Error{};
-  Testbed bed({.arbiter = arbiter});
+  const Error kernel = scene.neighbours == 0 ? by_kernel(millicores, quota, windows) : Error{};
+  Testbed bed({.arbiter = arbiter, .millicores = millicores});
   const policy::ClientId client = bed.start(Load::kGreedy, quota, quota);
   for (int i = 0; i < scene.neighbours; ++i)
     bed.start(scene.load, (1000 - quota) / scene.neighbours, 1000);
   const Error error = measure(bed, client, quota, windows);
-  const std::string name = std::to_string(quota / 10) + " %, " + scene.name;
+  const std::string part = millicores == 1000 ? "" : "of " + std::to_string(millicores) + " mc, ";
+  const std::string name = std::to_string(quota / 10) + " %, " + part + scene.name;
   if (bed.progress(client).gate != SLUICE_GATE_ATTACHED) report.fail(name + ": not attached");
   if (error.samples.max <= 0) report.fail(name + ": no work was done");
 
@@ -91,8 +95,10 @@ int main(int argc, char** argv) {
   std::string arbiter(sluice::policy::kDefaultArbiter);
   for (int i = 1; i + 1 < argc; ++i)
     if (std::string_view(argv[i]) == "--arbiter") arbiter = argv[i + 1];
-  for (const Scene& scene : kScenes)
-    for (const int quota : kQuotas) run(report, arbiter, quota, scene, windows);
-  report.note("windows of 1 s, operators of 0.2 ms; share of a device of one core");
+  for (const int millicores : kDevices)
+    for (const Scene& scene : kScenes)
+      for (const int quota : kQuotas) run(report, arbiter, millicores, quota, scene, windows);
+  report.note(
+      "windows of 1 s, operators of 0.2 ms; share of a device of one core, or 800 millicores");
   return report.finish();
 }

@@ -15,8 +15,6 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kMillicores = 1000;
-
 int last_core() {
   cpu_set_t allowed;
   sched_getaffinity(0, sizeof allowed, &allowed);
@@ -142,15 +140,16 @@ void work_for(Nanos cpu) {
 Testbed::Testbed(const TestbedConfig& config)
     : config_([](TestbedConfig c) {
         if (c.core < 0) c.core = last_core();
+        c.windows.pace = node::pace_on(c.millicores);
         return c;
       }(config)),
       name_("sluice-bed-" + std::to_string(getpid())),
       socket_("/tmp/" + name_ + ".sock") {
   if (config.backstop) cgroups_ = node::Cgroups::detect(name_);
   host_ = std::make_unique<node::ArbiterHost>(clock_, node::HostConfig{});
-  auto arbiter = policy::make_arbiter(config.arbiter, config.windows);
+  auto arbiter = policy::make_arbiter(config.arbiter, config_.windows);
   SLUICE_CHECK(arbiter.ok(), arbiter.error().message);
-  host_->add_device(std::move(*arbiter), config.windows, kMillicores);
+  host_->add_device(std::move(*arbiter), config_.windows, config_.millicores);
   auto lookup = [this](const node::Peer& peer, uint32_t) -> Result<node::Placement> {
     const std::lock_guard lock(mutex_);
     const auto at = known_.find(peer.process.pid);
@@ -203,16 +202,16 @@ policy::ClientId Testbed::start(Load load, int request, int limit, std::optional
     SLUICE_CHECK(added.ok(), added.error().message);
     const Slice slice{.sm = kWhole, .quota = client.share.quota};
     const Result<void> held = group->set_quota(
-        node::backstop_millicores(slice, kMillicores, config_.quota), config_.quota.period);
+        node::backstop_millicores(slice, config_.millicores, config_.quota), config_.quota.period);
     SLUICE_CHECK(held.ok(), held.error().message);
     auto kernels = node::CgroupCounter::open(group->usage_file());
     SLUICE_CHECK(kernels.ok(), kernels.error().message);
     counter = std::move(*kernels);
     client.group = std::move(*group);
   }
-  const Result<void> admitted =
-      host_->admit(0, client.share,
-                   std::make_unique<node::CpuMeter>(std::move(counter), kMillicores, clock_.now()));
+  const Result<void> admitted = host_->admit(
+      0, client.share,
+      std::make_unique<node::CpuMeter>(std::move(counter), config_.millicores, clock_.now()));
   SLUICE_CHECK(admitted.ok(), admitted.error().message);
   {
     const std::lock_guard lock(mutex_);
@@ -247,8 +246,8 @@ Result<void> Testbed::resize(policy::ClientId id, int request, int limit) {
   client.share = share;
   if (!client.group) return {};
   const Slice slice{.sm = kWhole, .quota = share.quota};
-  return client.group->set_quota(node::backstop_millicores(slice, kMillicores, config_.quota),
-                                 config_.quota.period);
+  return client.group->set_quota(
+      node::backstop_millicores(slice, config_.millicores, config_.quota), config_.quota.period);
 }
 
 Nanos Testbed::used(policy::ClientId id) const {
@@ -272,7 +271,7 @@ double used_share(Testbed& bed, policy::ClientId client, Nanos span) {
   const Nanos used = bed.used(client);
   const uint64_t start = mono();
   while (Nanos(mono() - start) < span) nap(std::min<Nanos>(Millis(10), span));
-  return static_cast<double>((bed.used(client) - used).count()) /
+  return static_cast<double>((bed.used(client) - used).count()) * 1000 / bed.millicores() /
          static_cast<double>(mono() - start);
 }
 

@@ -38,9 +38,10 @@ struct Progress {
 struct TestbedConfig {
   std::string_view arbiter = policy::kDefaultArbiter;
   policy::ArbiterConfig windows;
-  int core = -1;         // the device's; -1: the last one
-  bool backstop = true;  // cgroups, where they can be written
-  node::Backstop quota;  // … and how tight
+  int core = -1;          // the device's; -1: the last one
+  int millicores = 1000;  // less: a share of that core
+  bool backstop = true;   // cgroups, where they can be written
+  node::Backstop quota;   // … and how tight
   Nanos operator_time = Micros(200);
 };
 
@@ -62,6 +63,7 @@ class Testbed {
   node::ArbiterHost& host() { return *host_; }
   bool has_backstop() const { return cgroups_ && cgroups_->writable(); }
   std::string enforcement() const;  // in words
+  int millicores() const { return config_.millicores; }
 
  private:
   struct Client {

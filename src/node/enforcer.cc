@@ -35,7 +35,7 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
   std::unique_ptr<Enforcer> e(new Enforcer(clock, settings));
   log::info("{}", e->cgroups_.describe());
   for (const CpuDevice& d : devices) {
-    const policy::ArbiterConfig config;
+    const policy::ArbiterConfig config{.pace = pace_on(d.device.millicores)};
     SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));
     const DeviceNumber number =
         e->host_->add_device(std::move(arbiter), config, d.device.millicores);

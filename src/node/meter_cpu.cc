@@ -22,6 +22,11 @@ Nanos read_clock(clockid_t id, Nanos otherwise) {
 
 }  // namespace
 
+int pace_on(int millicores) {
+  const int cores = (millicores + 999) / 1000;
+  return cores * 1'000'000 / millicores;
+}
+
 Result<std::unique_ptr<CpuCounter>> CgroupCounter::open(const std::string& path) {
   Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid())

@@ -19,6 +19,10 @@
 
 namespace sluice::node {
 
+// Busy time that can pass on so many millicores in a second of the clock, in ‰ (ArbiterConfig):
+// whoever holds a share of a core runs on a whole one.
+int pace_on(int millicores);
+
 class CpuCounter {
  public:
   virtual ~CpuCounter() = default;

@@ -98,5 +98,11 @@ TEST(ProcessCounter, AddsUpTheClocksOfItsProcesses) {
   EXPECT_EQ(counter.read(), last);  // what the dead have used stays used
 }
 
+TEST(Pace, AShareOfACoreRunsAtAWholeOnes) {
+  EXPECT_EQ(pace_on(1000), 1000);
+  EXPECT_EQ(pace_on(4000), 1000);
+  EXPECT_EQ(pace_on(800), 1250);
+}
+
 }  // namespace
 }  // namespace sluice::node

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "policy/share_multi_token.h"
 #include "policy/share_planned.h"
 #include "policy/share_window.h"
@@ -34,6 +35,7 @@ Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const Arbit
                                           std::to_string(millis(config.drain_bound)) +
                                           " ms at least the window"};
   }
+  SLUICE_CHECK(config.pace >= 1000, "nobody is slower than the device that it holds");
   std::string names;
   for (const auto& [known, make] : kArbiters) {
     if (known == name) return make(config);

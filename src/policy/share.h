@@ -85,6 +85,9 @@ class Arbiter {
 struct ArbiterConfig {
   Nanos window = Millis(20);        // the period of quotas
   Nanos drain_bound = Millis(200);  // the longest one piece of work; then it counts as drained
+  // Busy time that may pass in a second of the clock, in ‰. More than 1000 on a device that is a
+  // share of a core: whoever holds has a whole core, and is stopped when the share is used up.
+  int pace = 1000;
 };
 
 // "window" (HAS-GPU), "multi_token" (FaST-GShare as printed), "planned" (ours, the default).

@@ -8,7 +8,8 @@ namespace sluice::policy {
 Nanos Account::unseen(Time now) const {
   const Time until = granted() ? now : std::min(now, ended_at);
   const Time from = std::max({seen_until, granted_at, assumed_until});
-  return std::clamp(until - from, Nanos(0), std::max(budget - used - presumed, Nanos(0)));
+  const Nanos left = std::max(budget - used - presumed, Nanos(0));
+  return std::min(busy_in(std::clamp(until - from, Nanos(0), left)), left);
 }
 
 Account* Accounts::find(ClientId id) {
@@ -24,6 +25,7 @@ void Accounts::put(const ShareClient& client, Time now) {
   const bool is_new = at == accounts_.end() || at->client.id != client.id;
   Account& account = is_new ? *accounts_.emplace(at) : *at;
   if (is_new) account.blocked_from = Time::max();
+  account.pace = config_.pace;
 
   const Nanos request = config_.window * client.quota.request.permille / 1000;
   const Nanos limit = config_.window * client.quota.limit.permille / 1000;
@@ -63,11 +65,12 @@ void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
   busy = std::max(busy, Nanos(0));
   seen_until = std::min(seen_until, now);
 
-  // The part of `busy` that may lie after a moment: at most the time seen since. A report begins
-  // where the last one ended, unless it is out of order.
+  // The part of `busy` that may lie after a moment: at most what fits in the time seen since. A
+  // report begins where the last one ended, unless it is out of order.
   const Time begin = seen_until > a.seen_until ? a.seen_until : Time{};
   const auto after = [&](Time moment) {
-    return std::clamp(seen_until - std::max(begin, moment), Nanos(0), busy);
+    const Nanos since = std::clamp(seen_until - std::max(begin, moment), Nanos(0), busy);
+    return std::min(a.busy_in(since), busy);
   };
   Nanos overrun{0};
   if (a.hold == Account::Hold::kDraining) overrun = after(a.ended_at);
@@ -100,6 +103,7 @@ void Accounts::drained(ClientId id, Time now) {
 void Accounts::use(Account& a, Nanos net, Nanos overrun) {
   const Nanos max_debt = config_.drain_bound;
   a.occupied_busy += net;
+  device_left_ -= net * a.client.sm.permille / 1000;
   a.room = std::clamp(a.room - net, -max_debt, a.limit + kLeastGrant + a.robbed);
   if (net < Nanos(0)) {
     a.owed = std::min(a.owed - net, a.request + kLeastGrant + a.robbed);
@@ -138,7 +142,7 @@ void Accounts::settle_occupied(Account& a, Time until) {
   if (!a.granted()) until = std::min(until, a.seen_until);  // an operator may run on, not seen yet
   if (!a.holds() || until <= a.occupied_from) return;
   const Nanos unseen = a.unseen(until);
-  const Nanos idle = until - a.occupied_from - a.occupied_busy - unseen;
+  const Nanos idle = until - a.occupied_from - a.soonest(a.occupied_busy + unseen);
   a.robbed = std::max(a.robbed - std::max(idle, Nanos(0)), Nanos(0));
   a.occupied_from = until;
   a.occupied_busy = -unseen;  // to be booked later, if it was used
@@ -164,6 +168,7 @@ Time Accounts::tick(Time now) {
   const int64_t windows = (now_ - window_start_) / config_.window;
   if (windows == 0) return now_;
   window_start_ += windows * config_.window;
+  device_left_ = std::min(device_left_ + (windows - 1) * config_.window, Nanos(0)) + config_.window;
   for (Account& a : accounts_) {
     settle_blocked(a, window_start_);
     settle_occupied(a, window_start_);
@@ -244,7 +249,9 @@ void Accounts::block(Account& a, Time until) {
 }
 
 Nanos Accounts::free_budget(const Account& a) const {
-  return a.whole() ? window_end() + config_.window - now_ : a.room_left(now_);
+  if (a.whole()) return window_end() + config_.window - now_;
+  if (config_.pace <= 1000) return a.room_left(now_);
+  return std::min(a.room_left(now_), std::max(a.owed_left(now_), device_left_));
 }
 
 Result<void> check_shares(const ShareClient& client) {

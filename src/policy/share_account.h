@@ -26,6 +26,7 @@ struct Account {
   enum class Hold { kNone, kGranted, kDraining };
 
   ShareClient client;
+  int pace = 1000;  // the device's
   bool wanting = false;
 
   Nanos request{0};  // per window
@@ -55,9 +56,14 @@ struct Account {
   Time blocked_from{};  // since when it stands before room that it should have; max: it does not
   Time blocked_until{};
 
-  bool whole() const { return client.quota.limit >= kWhole; }
+  // Needs no count: it cannot use more than it may.
+  bool whole() const { return client.quota.limit >= kWhole && pace <= 1000; }
   bool holds() const { return hold != Hold::kNone; }
   bool granted() const { return hold == Hold::kGranted; }
+
+  // Busy time that may pass in a time, and the time in which so much may pass at the earliest.
+  Nanos busy_in(Nanos time) const { return time * pace / 1000; }
+  Nanos soonest(Nanos busy) const { return busy * 1000 / pace; }
 
   // What it may have used and the meter has not shown: it is taken for busy ever since.
   Nanos unseen(Time now) const;
@@ -97,6 +103,10 @@ class Accounts {
   void block(Account& account, Time until);
   void unblock(Account& account) { account.blocked_from = Time::max(); }
 
+  // Whether anybody may go on beyond its request. Not when the device is used up for this window,
+  // though the clock has room for more: then requests alone are kept.
+  bool lends() const { return config_.pace <= 1000 || device_left_ >= kLeastGrant; }
+
   // The budget for whom nobody waits: what its limit leaves. A limit of the whole ends with no
   // window, so that its permit can be renewed in time.
   Nanos free_budget(const Account& account) const;
@@ -122,6 +132,7 @@ class Accounts {
 
   ArbiterConfig config_;
   std::vector<Account> accounts_;
+  Nanos device_left_{0};  // of this window, in busy time of the whole device
   Time now_{};
   Time window_start_{};
 };

@@ -45,7 +45,8 @@ Permits MultiTokenArbiter::step(Time now) {
       idle_holder |= !a.wanting;
     } else {
       // (1) Filter: Q_remain = Q_limit − Q_used; without any it waits for the next window.
-      if (a.eligible(now)) queue_.push_back(&a);
+      if (a.eligible(now) && (a.owed_left(now) >= kLeastGrant || accounts_.lends()))
+        queue_.push_back(&a);
       if (a.holds()) running = running + a.held_sm;
     }
   }

@@ -72,7 +72,7 @@ Time PlannedArbiter::phase_end(const Account& a) const {
 PlannedArbiter::Claim PlannedArbiter::claim(const Account& a, Time now) const {
   if (!a.eligible(now)) return kParked;
   if (a.owed_left(now) < Nanos(0) && somebody_robbed_) return kDebtor;
-  if (a.owed_left(now) < kLeastGrant) return kBorrower;
+  if (a.owed_left(now) < kLeastGrant) return accounts_.lends() ? kBorrower : kDebtor;
   if (beyond_plan(a, now) >= kLeastGrant) return kRobbed;
   return in_phase(a, now) ? kInPhase : kOwed;
 }
@@ -177,7 +177,7 @@ Time PlannedArbiter::next_step(Time now) const {
     const Account& a = *c.account;
     if (c.claim <= kOwed && !a.granted()) at(phase_begin(a));
     if (!a.granted() || !a.others_wait) continue;
-    at(now + std::max(a.budget_left(now), kLeastGrant));
+    at(now + std::max(a.soonest(a.budget_left(now)), kLeastGrant));
     if (c.claim == kInPhase) at(phase_end(a));
     if (c.claim != kInPhase) at(a.held_since + turn);
   }

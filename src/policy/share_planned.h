@@ -36,7 +36,8 @@ class PlannedArbiter : public Arbiter {
   std::string_view name() const override { return "planned"; }
 
  private:
-  // In order of precedence. A debtor must wait until those who were robbed have caught up.
+  // In order of precedence. A debtor must wait: until those who were robbed have caught up, or
+  // until the device has something to lend again.
   enum Claim { kRobbed, kInPhase, kOwed, kBorrower, kParked, kDebtor };
   struct Candidate {
     Claim claim;

@@ -126,8 +126,9 @@ Time Simulation::next_event() const {
 void Simulation::pass_until(Time t) {
   for (auto& [id, c] : clients_) {
     if (!c.running) continue;
-    c.busy += t - now_;
-    c.spent += t - now_;
+    const Nanos busy = (t - now_) * config_.pace / 1000;
+    c.busy += busy;
+    c.spent += busy;
   }
   now_ = t;
   if (now_ < next_sample_) return;

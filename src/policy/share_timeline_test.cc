@@ -130,6 +130,40 @@ TEST_P(Quota, ANeighbourThatWaitsAndNeverWorksCostsItsOwnShareAlone) {
   }
 }
 
+// A device that is four fifths of a core: whoever holds runs at 1.25 times its pace, and all
+// together must not get more than the device is.
+class ShareOfACore : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, ShareOfACore, testing::Values("planned", "window", "multi_token"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(ShareOfACore, IsTheWholeForOneAlone) {
+  for (const int quota : {50, 300, 500, 1000}) {
+    Simulation device(GetParam(), 1, {.pace = 1250});
+    ASSERT_TRUE(device.add(client(1, 1000, quota, quota), greedy(Micros(200))).ok());
+    device.run(Seconds(3));
+    EXPECT_NEAR(seconds(device.used(1, Seconds(1), Seconds(3))), 2 * quota / 1000.0, 0.005)
+        << quota;
+  }
+}
+
+TEST_P(ShareOfACore, IsLentNoMoreThanItIs) {
+  Simulation device(GetParam(), 1, {.pace = 1250});
+  const int requests[] = {50, 150, 250, 350};
+  int begin = 0;
+  for (int i = 0; i < 4; begin += requests[i++]) {
+    const ShareClient c = client(i, 1000, requests[i], 1000, {{0}, {begin}});
+    ASSERT_TRUE(device.add(c, greedy(Micros(200))).ok());
+  }
+  device.run(Seconds(5));
+  double all = 0;
+  for (int i = 0; i < 4; ++i) {
+    const double used = seconds(device.used(i, Seconds(1), Seconds(5))) / 4;
+    EXPECT_GE(used, requests[i] / 1000.0 - 0.005) << i;
+    all += used;
+  }
+  EXPECT_NEAR(all, 1, 0.01);
+}
+
 TEST(Planned, LendsWhatIsLeftToSeveralAboutEqually) {
   Simulation device("planned");
   ASSERT_TRUE(device.add(client(1, 1000, 100, 1000), greedy(Micros(500))).ok());

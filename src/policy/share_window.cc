@@ -90,7 +90,8 @@ size_t WindowArbiter::next_holder(const Lane& lane, Time now) {
   for (const bool owed : {true, false}) {
     for (size_t place = first; place < first + size; ++place) {
       const Account& a = member(lane, place);
-      if (a.eligible(now) && (!owed || a.owed_left(now) >= kLeastGrant)) return place % size;
+      const bool may = a.owed_left(now) >= kLeastGrant || (!owed && accounts_.lends());
+      if (a.eligible(now) && may) return place % size;
     }
   }
   return size;
@@ -148,7 +149,7 @@ void WindowArbiter::decide(Lane& lane, Time now, Permits& permits) {
   }
   if (!a.others_wait) return;
   permits.next = std::min({permits.next, std::max(lane.turn_end, now + kLeastGrant),
-                           now + std::max(a.budget_left(now), kLeastGrant)});
+                           now + std::max(a.soonest(a.budget_left(now)), kLeastGrant)});
 }
 
 Permits WindowArbiter::step(Time now) {
