@@ -74,29 +74,35 @@ Awaitable<bool> Client::send_continue() {
   co_return !fault;
 }
 
+// A small one is read behind its head and stays there.
+bool Client::keep_what_is_here() {
+  if (request_->done()) return true;
+  const auto length = request_->length();
+  if (!length || connection_.buffer.size() < *length) return false;
+  error_code fault;
+  const BodyPiece taken = request_->take_body(connection_.unused(), fault);
+  connection_.buffer.consume(taken.used);
+  kept_ = taken.data;
+  return true;
+}
+
 Awaitable<Client::Body> Client::keep_body(Time no_later) {
   body_by_ = no_later;
-  if (request_->done()) co_return Body::kWhole;
   const auto length = request_->length();
   if (length && *length > BodyRooms::kSize) co_return Body::kTooLarge;
-  if (length && *length <= Connection::kRead) co_return co_await keep_in_buffer(*length);
+  if (length && *length <= Connection::kRead) co_return co_await keep_in_buffer();
   room_ = loop_.bodies.take();
   if (!room_) co_return Body::kTooLarge;
   co_return co_await keep_in_room();
 }
 
-// A small one is read behind its head and stays there.
-Awaitable<Client::Body> Client::keep_in_buffer(size_t length) {
-  while (connection_.buffer.size() < length) {
+Awaitable<Client::Body> Client::keep_in_buffer() {
+  while (!keep_what_is_here()) {
     begin_wait();
     const size_t had = connection_.buffer.size();
     if (const error_code fault = co_await connection_.fill()) co_return fault_of_body(fault);
     end_wait(connection_.buffer.size() - had);
   }
-  error_code fault;
-  const auto taken = request_->take_body(connection_.unused(), fault);
-  connection_.buffer.consume(taken.used);
-  kept_ = taken.data;
   co_return Body::kWhole;
 }
 
@@ -138,9 +144,9 @@ Awaitable<Client::Body> Client::keep_in_room() {
 
 Client::Body Client::fault_of_body(error_code fault) const {
   if (watch_.expired) return Body::kLate;
-  const bool left = watch_.gone || fault == asio::error::eof ||
-                    fault == asio::error::connection_reset ||
-                    fault == asio::ssl::error::stream_truncated;
+  const bool left =
+      watch_.gone || fault == asio::error::eof || fault == http::error::partial_message ||
+      fault == asio::error::connection_reset || fault == asio::ssl::error::stream_truncated;
   return left ? Body::kLeft : Body::kBroken;
 }
 
@@ -223,24 +229,19 @@ void Client::begin_answer(const Answer& answer) {
   if (answer.head().status == 204) framing.length.reset();
   chunks_ = framing.chunked;
   out_.clear();
-  put_response_head(out_, answer.head(), own_id_, framing, persistence());
+  put_response_head(out_, answer.head(), request_id(), framing, persistence());
 }
 
-Awaitable<error_code> Client::send_piece(std::string_view piece) {
+Awaitable<error_code> Client::send_piece(std::string_view piece, bool last) {
+  const bool chunk = chunks_ && !piece.empty();
   const ChunkLine line(piece.size());
-  const std::array<std::string_view, 4> parts{out_, chunks_ ? line.text() : "", piece,
-                                              chunks_ ? "\r\n" : ""};
+  const std::array<std::string_view, 5> parts{out_, chunk ? line.text() : "", piece,
+                                              chunk ? "\r\n" : "",
+                                              chunks_ && last ? kLastChunk : ""};
   answer_begun_ = true;
   const error_code fault = co_await connection_.stream->send_scratch(parts);
   out_.clear();
   co_return fault;
-}
-
-Awaitable<error_code> Client::end_answer() {
-  if (out_.empty() && !chunks_) co_return error_code{};
-  const std::array<std::string_view, 2> parts{out_, chunks_ ? kLastChunk : ""};
-  answer_begun_ = true;
-  co_return co_await connection_.stream->send(parts);
 }
 
 // To close with bytes unread makes TCP reset the connection, and the answer is lost on its way.

@@ -34,7 +34,9 @@ class Client {
   bool wants_continue() const;
   Awaitable<bool> send_continue();
 
-  // Reads the body, to be sent as often as needed. kTooLarge: kept() is its beginning, the rest is
+  // Keeps the body, to be sent as often as needed. False: it is not here yet, read it.
+  bool keep_what_is_here();
+  // kTooLarge: kept() is its beginning, the rest is
   // to be streamed.
   enum class Body { kWhole, kTooLarge, kLate, kLeft, kBroken };
   Awaitable<Body> keep_body(Time no_later);
@@ -57,12 +59,12 @@ class Client {
   Awaitable<bool> send_own(const OwnAnswer& answer);
   Awaitable<bool> send_error(int status, std::string_view why, std::string_view extra = "");
 
-  // An instance's: its head (which goes out with what follows it), its body in pieces, its end.
+  // An instance's: its head, which goes out with the first piece of its body; its pieces. The last
+  // one, which may be empty, ends it.
   void begin_answer(const Answer& answer);
   bool answer_begun() const { return answer_begun_; }  // something went out
   bool answer_has_body() const { return has_body_; }
-  Awaitable<error_code> send_piece(std::string_view piece);
-  Awaitable<error_code> end_answer();
+  Awaitable<error_code> send_piece(std::string_view piece, bool last);
 
   // The client's X-Request-Id, or ours where it sent none.
   std::string_view request_id() const;
@@ -76,7 +78,7 @@ class Client {
   Socket& socket() { return connection_.stream->socket(); }
 
  private:
-  Awaitable<Body> keep_in_buffer(size_t length);
+  Awaitable<Body> keep_in_buffer();
   Awaitable<Body> keep_in_room();
   void begin_wait();
   void end_wait(size_t bytes);

@@ -6,16 +6,17 @@ namespace sluice::gateway {
 
 Awaitable<Exchange::Step> Exchange::ask(const std::string& socket, Client& client,
                                         const Forwarded& with, Time answer_by) {
+  socket_ = socket;
   out_.clear();
   put_request_head(out_, client.head(), with);
   const bool streamed = !client.whole();
   for (bool again = false;; again = true) {
     // What cannot be sent twice goes on a new connection: a kept one may be closing.
-    connection_ = again || streamed ? nullptr : loop_.kept(socket);
+    connection_ = again || streamed ? nullptr : loop_.kept(socket_);
     const bool reused = connection_ != nullptr;
     if (!reused) {
       connection_ = loop_.unconnected();
-      if (co_await loop_.connect(*connection_, socket))
+      if (co_await loop_.connect(*connection_, socket_))
         co_return again ? Step::kDied : Step::kRefused;
     }
     error_code fault = co_await send(client, answer_by);
@@ -84,9 +85,9 @@ Awaitable<Piece> Exchange::next_piece() {
   return read_piece(*connection_, *answer_, loop_.scratch());
 }
 
-void Exchange::release(const std::string& socket) {
+void Exchange::release() {
   if (connection_ && answer_->done() && answer_->keep_alive() && !early_)
-    loop_.keep(socket, std::move(connection_));
+    loop_.keep(socket_, std::move(connection_));
   abandon();
 }
 

@@ -33,8 +33,8 @@ class Exchange {
   // The answer came before all of the request was sent: the client's connection is of no use now.
   bool early() const { return early_; }
 
-  // Keeps the connection for the next request where that can be, else closes it.
-  void release(const std::string& socket);
+  // Keeps the connection for the next request where that can be, else closes it. Pieces are gone.
+  void release();
   void abandon() { connection_.reset(); }
   // Makes what waits return.
   void cancel();
@@ -47,6 +47,7 @@ class Exchange {
   Loop& loop_;
   Watch& watch_;
   const SessionLimits& limits_;
+  std::string socket_;  // of the instance
   std::unique_ptr<Connection> connection_;
   std::string out_;
   Head head_;

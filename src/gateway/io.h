@@ -35,7 +35,7 @@ using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
                                          asio::wait_traits<std::chrono::steady_clock>, Executor>;
 inline constexpr auto kAwait = asio::as_tuple(asio::use_awaitable_t<Executor>{});
 
-inline constexpr size_t kMostParts = 4;
+inline constexpr size_t kMostParts = 5;
 using Parts = std::span<const std::string_view>;  // at most kMostParts
 using Received = std::pair<error_code, size_t>;
 

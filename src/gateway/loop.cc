@@ -44,13 +44,10 @@ Loop::Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed)
 
 std::unique_ptr<Connection> Loop::kept(const std::string& socket) {
   const auto found = kept_.find(socket);
-  if (found == kept_.end()) return nullptr;
-  while (!found->second.empty()) {
-    std::unique_ptr<Connection> c = std::move(found->second.back());
-    found->second.pop_back();
-    if (!stale(c->stream->socket())) return c;
-  }
-  return nullptr;
+  if (found == kept_.end() || found->second.empty()) return nullptr;
+  std::unique_ptr<Connection> newest = std::move(found->second.back());
+  found->second.pop_back();
+  return newest;
 }
 
 void Loop::keep(const std::string& socket, std::unique_ptr<Connection> connection) {

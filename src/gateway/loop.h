@@ -44,7 +44,8 @@ class Loop {
  public:
   Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed = 1);
 
-  // A kept connection to that socket, or nothing. Newest first: the warmest.
+  // A kept connection to that socket, or nothing. Newest first: the warmest. Its instance may have
+  // closed it since the last sweep: to look would cost a call for each request.
   std::unique_ptr<Connection> kept(const std::string& socket);
   void keep(const std::string& socket, std::unique_ptr<Connection> connection);
   // A new one, and how it is connected; in two steps, so that its owner can cancel the second.

@@ -53,7 +53,6 @@ class Session final : public Waiter, public Watched, public std::enable_shared_f
   Awaitable<bool> relay_answer();
   Awaitable<void> wait_for_grant();
   Forwarded forwarded();
-  void finish_exchange(Outcome outcome, uint64_t inferences);
 
   Awaitable<bool> break_off();
   bool cut_off();
@@ -166,12 +165,14 @@ Awaitable<bool> Session::serve_request() {
   const bool expects = client_.wants_continue();
   const bool invited = expects && client_.framing().length.value_or(0) <= BodyRooms::kSize;
   if (invited && !co_await client_.send_continue()) co_return end(Outcome::kGone);
-  const Client::Body body = co_await client_.keep_body(timeout_at_);
+  Client::Body body = Client::Body::kWhole;
+  if (!client_.keep_what_is_here()) body = co_await client_.keep_body(timeout_at_);
   if (body != Client::Body::kWhole && body != Client::Body::kTooLarge)
     co_return co_await body_fault(body);
   watch_.for_client = true;
   loop_.dispatcher.ready(*this, loop_.now());
   if (!expects || invited) co_return co_await ask_instances();
+  watch_.deadline = timeout_at_;
   co_await wait_for_grant();
   if (!watch_.gone && !watch_.expired && !co_await client_.send_continue()) watch_.gone = true;
   co_return co_await ask_instances();
@@ -180,7 +181,8 @@ Awaitable<bool> Session::serve_request() {
 // 5. and 6. An instance, and the exchange with it; once more if it dies before it answers.
 Awaitable<bool> Session::ask_instances() {
   for (bool retried = false;;) {
-    co_await wait_for_grant();
+    watch_.deadline = timeout_at_;
+    if (!granted_) co_await wait_for_grant();
     if (watch_.gone) co_return end(Outcome::kGone);
     if (watch_.expired) co_return co_await time_out();
     const Exchange::Step step =
@@ -206,7 +208,6 @@ Awaitable<bool> Session::ask_instances() {
 }
 
 Awaitable<void> Session::wait_for_grant() {
-  watch_.deadline = timeout_at_;
   listening_ = true;
   while (!granted_ && !watch_.expired && !watch_.gone) {
     bell_.expires_at(Timer::time_point::max());
@@ -242,24 +243,19 @@ Awaitable<bool> Session::relay_answer() {
   const uint64_t inferences = inferences_said(answer.head());
   if (exchange_.early()) client_.close_after();
   client_.begin_answer(answer);
-  while (client_.answer_has_body() && !answer.done()) {
-    const Piece piece = co_await exchange_.next_piece();
+  for (bool last = false; !last;) {
+    Piece piece;
+    if (client_.answer_has_body() && !answer.done()) piece = co_await exchange_.next_piece();
     if (piece.fault) co_return co_await break_off();
-    if (answer.done()) finish_exchange(outcome, inferences);
-    if (piece.data.empty()) break;
-    if (co_await client_.send_piece(piece.data)) co_return cut_off();
+    last = !client_.answer_has_body() || answer.done();
+    if (last) {
+      end(outcome, inferences);
+      watch_.deadline = loop_.now() + limits_.stall;
+    }
+    if (co_await client_.send_piece(piece.data, last)) co_return cut_off();
   }
-  finish_exchange(outcome, inferences);
-  if (co_await client_.end_answer()) co_return false;
+  exchange_.release();
   co_return client_.keep();
-}
-
-// The instance's part is over; what is left is the client's to take.
-void Session::finish_exchange(Outcome outcome, uint64_t inferences) {
-  if (!granted()) return;
-  exchange_.release(granted()->socket);
-  end(outcome, inferences);
-  watch_.deadline = loop_.now() + limits_.stall;
 }
 
 // The instance died within its answer.

@@ -1,122 +1,14 @@
-// Sessions over socket pairs, with instances that are HTTP servers in the same loop.
-#include "gateway/session.h"
+// What a session does with HTTP: relays, keeps connections, refuses what two hops could read apart.
+#include <gmock/gmock.h>
 
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <deque>
-#include <filesystem>
-
-#include "wire/http.h"
+#include "gateway/session_fixture.h"
 
 namespace sluice::gateway {
 namespace {
 
-using wire::HttpRequest;
-using wire::HttpResponse;
-
-class SessionTest : public testing::Test {
- protected:
-  SessionTest() {
-    char dir[] = "/tmp/sluice-gw-XXXXXX";
-    dir_ = mkdtemp(dir);
-    asio::co_spawn(loop.io, loop.sweep_all(), asio::detached);
-  }
-  ~SessionTest() override {
-    for (Fd& c : clients) c.reset();
-    loop.stop();
-    instances.clear();
-    until([&] { return loop.sessions.empty(); });
-    loop.io.stop();
-    std::filesystem::remove_all(dir_);
-  }
-
-  using Answer = std::function<wire::asio::awaitable<HttpResponse>(HttpRequest)>;
-  static wire::asio::awaitable<HttpResponse> echo(HttpRequest request) {
-    HttpResponse r = wire::text_response(request.body());
-    r.set("Sluice-Inferences", "4");
-    r.set("Seen-Target", request.target());
-    r.set("Seen-Secret", request["X-Secret"]);
-    r.set("Seen-Trace", request["traceparent"]);
-    co_return r;
-  }
-  std::string instance(const std::string& id, Answer answer = echo) {
-    const std::string path = dir_ + "/" + id;
-    instances[id] = std::make_unique<wire::HttpServer>(
-        loop.io, std::move(*wire::listen_on({.path = path})), std::move(answer));
-    return path;
-  }
-  void table(const std::vector<std::string>& ids, int max_queue = 10, Nanos timeout = Seconds(20)) {
-    RoutingTable t;
-    FunctionRoute f{
-        .name = {.name = "f"}, .timeout = timeout, .max_queue = max_queue, .split = {{1, 100}}};
-    for (const auto& id : ids)
-      f.instances.push_back(
-          {.id = id, .revision = 1, .socket = dir_ + "/" + id, .capability = 1, .ready = true});
-    t.functions["f"] = f;
-    dispatcher.set_table(t, clock.now());
-  }
-
-  int connect() {
-    int pair[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    clients.emplace_back(pair[0]);
-    asio::co_spawn(loop.io,
-                   serve(loop,
-                         std::make_unique<PlainStream>(
-                             Socket(loop.io, asio::generic::stream_protocol(AF_UNIX, 0), pair[1])),
-                         limits, local),
-                   asio::detached);
-    return pair[0];
-  }
-  // Runs the loop until it is true; ten seconds are for ever.
-  template <class Predicate>
-  bool until(Predicate p) {
-    const Time end = clock.now() + Seconds(10);
-    while (!p() && clock.now() < end) loop.io.run_one_for(Millis(20));
-    return p();
-  }
-  void send(int fd, std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n > 0) bytes.remove_prefix(static_cast<size_t>(n));
-      if (n < 0 && errno != EAGAIN) break;
-      loop.io.run_one_for(Millis(1));
-    }
-  }
-  std::string receive(int fd, std::string_view until_text) {
-    std::string all;
-    bool closed = false;
-    until([&] {
-      char chunk[65536];
-      ssize_t n;
-      while ((n = ::recv(fd, chunk, sizeof(chunk), 0)) > 0)
-        all.append(chunk, static_cast<size_t>(n));
-      closed = n == 0 || (n < 0 && errno != EAGAIN);
-      return closed || (!until_text.empty() && all.find(until_text) != all.npos);
-    });
-    if (closed) all += "<closed>";
-    return all;
-  }
-  std::string ask(int fd, std::string_view body, std::string_view extra = "") {
-    send(fd, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\n" + std::string(extra) +
-                 "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + std::string(body));
-    return receive(fd, body);
-  }
-  Counters counters() { return dispatcher.stats(clock.now())[0].counters; }
-
-  SteadyClock clock;
-  Dispatcher dispatcher;
-  LocalAnswers local{dispatcher, "test"};
-  SessionLimits limits;
-  Loop loop{dispatcher, clock};
-  std::map<std::string, std::unique_ptr<wire::HttpServer>> instances;
-  std::deque<Fd> clients;
-  std::string dir_;
-};
+using testing::HasSubstr;
+using testing::Not;
+class SessionTest : public SessionFixture {};
 
 TEST_F(SessionTest, RelaysAndKeepsBothConnections) {
   instance("i");
@@ -130,17 +22,6 @@ TEST_F(SessionTest, RelaysAndKeepsBothConnections) {
   }
   EXPECT_TRUE(until([&] { return counters().ok == 3; })) << counters().ok;
   EXPECT_TRUE(until([&] { return counters().inferences == 12; })) << counters().inferences;
-}
-
-TEST_F(SessionTest, HoldsTheFirstRequestUntilAnInstanceIsThere) {
-  table({});
-  const int c = connect();
-  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst");
-  EXPECT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].queued == 1; }));
-  instance("i");
-  table({"i"});
-  EXPECT_NE(receive(c, "first").find("HTTP/1.1 200"), std::string::npos);
-  EXPECT_TRUE(until([&] { return counters().cold_starts == 1; })) << counters().cold_starts;
 }
 
 TEST_F(SessionTest, LargeAndChunkedBodiesArriveWhole) {
@@ -179,51 +60,6 @@ TEST_F(SessionTest, PipelinedRequestsAreAnsweredInOrder) {
   EXPECT_NE(all.find("<closed>"), all.npos);
 }
 
-TEST_F(SessionTest, AnInstanceThatDiesBeforeItsAnswerIsReplacedByAnother) {
-  // One that accepts and hangs up: what a killed process looks like.
-  const std::string path = dir_ + "/dying";
-  Fd dying = std::move(*wire::listen_on({.path = path}));
-  table({"dying"});
-  const int c = connect();
-  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nagain");
-  ASSERT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].in_flight == 1; }));
-  instance("i");
-  table({"dying", "i"});
-  until([&] {
-    return false || [&] {
-      ::fcntl(dying.get(), F_SETFL, O_NONBLOCK);
-      const int fd = ::accept(dying.get(), nullptr, nullptr);
-      if (fd >= 0) ::close(fd);
-      return fd >= 0;
-    }();
-  });
-  EXPECT_NE(receive(c, "again").find("HTTP/1.1 200"), std::string::npos);
-  EXPECT_TRUE(until([&] { return counters().retried == 1; })) << counters().retried;
-}
-
-TEST_F(SessionTest, AClientThatLeavesGivesUpItsPlace) {
-  table({});
-  const int c = connect();
-  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
-  ASSERT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].queued == 1; }));
-  clients.back().reset();
-  EXPECT_TRUE(until([&] { return counters().gone == 1; }));
-  EXPECT_EQ(dispatcher.stats(clock.now())[0].queued, 0);
-  (void)c;
-}
-
-TEST_F(SessionTest, TimesOutWith504AndShedsWith429) {
-  table({}, 1, Millis(200));
-  const int a = connect(), b = connect();
-  send(a, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
-  ASSERT_TRUE(until([&] { return dispatcher.stats(clock.now())[0].queued == 1; }));
-  const std::string shed = ask(b, "y");
-  send(b, "");
-  EXPECT_NE(receive(a, "timed out").find("504"), std::string::npos);
-  EXPECT_TRUE(until([&] { return counters().timed_out == 1; })) << counters().timed_out;
-  EXPECT_TRUE(until([&] { return counters().shed == 1; })) << counters().shed;
-}
-
 TEST_F(SessionTest, WhatIsNotMeantForTheNextHopStaysHere) {
   instance("i");
   table({"i"});
@@ -255,6 +91,25 @@ TEST_F(SessionTest, AttacksAreRefused) {
       {"bare line feed", "GET /v2/health/live HTTP/1.1\nHost: x\n\n", "400"},
       {"nonsense", "\x16\x03\x01\x02\r\n\r\n", "400"},
       {"huge head", post + "A: " + std::string(40'000, 'a') + "\r\n\r\n", "431"},
+      {"signed length", post + "Content-Length: +3\r\n\r\nabc", "400"},
+      {"lengths in a list", post + "Content-Length: 3, 4\r\n\r\nabcd", "400"},
+      {"two codings", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n", "400"},
+      {"coding behind a tab", post + "Transfer-Encoding:\vchunked\r\n\r\n0\r\n\r\n", "400"},
+      {"folded line", post + "A: b\r\n c\r\nContent-Length: 0\r\n\r\n", "400"},
+      {"folded length", post + "Content-Length:\r\n 3\r\n\r\nabc", "400"},
+      {"two hosts", post + "Host: y\r\n\r\n", "400"},
+      {"no host", "GET /v2/health/live HTTP/1.1\r\n\r\n", "400"},
+      {"no such version", "GET /v2/health/live HTTP/2.0\r\nHost: x\r\n\r\n", "400"},
+      {"nul in a value", post + std::string("A: b\0c\r\n\r\n", 10), "400"},
+      {"bare line feed in a chunk", post + "Transfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
+       "400"},
+      {"chunk longer than said", post + "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+       "400"},
+      {"chunk size of 17 digits",
+       post + "Transfer-Encoding: chunked\r\n\r\n10000000000000003\r\nabc\r\n", "400"},
+      {"chunk size in C", post + "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n", "400"},
+      {"endless extension",
+       post + "Transfer-Encoding: chunked\r\n\r\n3;" + std::string(40'000, 'e'), "400"},
       {"broken chunk", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
   };
   for (const Case& attack : cases) {
@@ -284,6 +139,142 @@ TEST_F(SessionTest, AnswersForItselfAndFor404And405) {
   const std::string head = get("HEAD /v2/health/live", "\r\n\r\n");
   EXPECT_NE(head.find("Content-Length: 13"), std::string::npos) << head;
   EXPECT_EQ(head.find("live\":"), std::string::npos);
+}
+
+TEST_F(SessionTest, TheAbsoluteFormIsTakenApart) {
+  instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c,
+       "POST http://there:80/v2/models/f/infer?a=b HTTP/1.1\r\nHost: here\r\n"
+       "Content-Length: 2\r\n\r\nok");
+  const std::string answer = receive(c, "\r\n\r\nok");
+  EXPECT_THAT(answer, HasSubstr("Seen-Target: /v2/models/f/infer?a=b\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Seen-Host: there:80\r\n"));
+}
+
+TEST_F(SessionTest, AnUpgradeIsRefusedAndTheConnectionGoesOn) {
+  instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c,
+       "GET /v2/models/f/stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+       "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n");
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 501"));
+  EXPECT_THAT(ask(c, "plain"), HasSubstr("HTTP/1.1 200"));
+}
+
+TEST_F(SessionTest, AHeadHasNoBodyAndTheConnectionGoesOn) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, "HEAD /v2/models/f HTTP/1.1\r\nHost: x\r\n\r\n" + post("next"));
+  const Fd i = accepted("i");
+  EXPECT_THAT(receive(i.get(), "\r\n\r\n"), HasSubstr("HEAD /v2/models/f HTTP/1.1"));
+  send(i.get(), "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+  EXPECT_THAT(receive(c, "\r\n\r\n"), HasSubstr("Content-Length: 1000"));
+  EXPECT_THAT(receive(i.get(), "next"), HasSubstr("POST")) << "on the same connection";
+  send(i.get(), answer("done"));
+  EXPECT_THAT(receive(c, "done"), HasSubstr("200"));
+}
+
+TEST_F(SessionTest, SpeaksWithHttp10) {
+  raw_instance("i");
+  table({"i"});
+  // Without a length and without chunks the end of the connection is the end of the answer.
+  const int c = connect();
+  send(c, "GET /v2/models/f HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  const Fd i = accepted("i");
+  EXPECT_THAT(receive(i.get(), "\r\n\r\n"), HasSubstr("GET /v2/models/f HTTP/1.1\r\nHost: \r\n"));
+  send(i.get(), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+  const std::string whole = receive(c, "");
+  EXPECT_THAT(whole, testing::EndsWith("Connection: close\r\n\r\nabc<closed>"));
+  EXPECT_THAT(whole, Not(HasSubstr("Transfer-Encoding")));
+  // With a length it can go on, and says so.
+  const int d = connect();
+  send(d, "GET /v2/models/f HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  receive(i.get(), "\r\n\r\n");
+  send(i.get(), answer("def"));
+  EXPECT_THAT(receive(d, "def"), HasSubstr("Connection: keep-alive\r\n"));
+  send(d, "GET /v2/health/live HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(receive(d, ""), HasSubstr("Connection: close\r\n"));
+}
+
+TEST_F(SessionTest, AnswersInChunksOrUntilTheConnectionEndsArriveWhole) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, post("a"));
+  Fd i = accepted("i");
+  receive(i.get(), "\r\n\r\na");
+  send(i.get(), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  EXPECT_THAT(receive(c, "abc"), HasSubstr("Transfer-Encoding: chunked")) << "as it comes";
+  send(i.get(), "2;x=y\r\nde\r\n0\r\nContent-Length: 7\r\n\r\n");
+  EXPECT_THAT(receive(c, "0\r\n\r\n"), testing::EndsWith("2\r\nde\r\n0\r\n\r\n"))
+      << "without the trailer";
+  send(c, post("b"));
+  receive(i.get(), "\r\n\r\nb");
+  send(i.get(), "HTTP/1.1 200 OK\r\n\r\nuntil the end");
+  i.reset();
+  EXPECT_THAT(receive(c, "0\r\n\r\n"), HasSubstr("d\r\nuntil the end\r\n0\r\n\r\n"));
+  EXPECT_TRUE(until([&] { return counters().ok == 2; })) << counters().ok;
+}
+
+TEST_F(SessionTest, AnAnswerWithoutABodyIsOne) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, post("a"));
+  const Fd i = accepted("i");
+  receive(i.get(), "\r\n\r\na");
+  send(i.get(), "HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 204 None\r\n\r\n");
+  const std::string empty = receive(c, "\r\n\r\n");
+  EXPECT_THAT(empty, HasSubstr("HTTP/1.1 204"));
+  EXPECT_THAT(empty, Not(HasSubstr("Content-Length")));
+  send(c, post("b"));
+  EXPECT_THAT(receive(i.get(), "\r\n\r\nb"), HasSubstr("POST"));
+}
+
+TEST_F(SessionTest, AnInstanceThatClosesAfterItsAnswerIsAskedOnANewConnection) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  for (int round = 0; round < 3; ++round) {
+    send(c, post("a"));
+    const Fd i = accepted("i");
+    receive(i.get(), "\r\n\r\na");
+    send(i.get(), answer("bye", round % 2 == 0 ? "Connection: close\r\n" : ""));
+    EXPECT_THAT(receive(c, "bye"), HasSubstr("200"));
+  }
+  EXPECT_EQ(counters().retried, 0u);
+}
+
+TEST_F(SessionTest, RequestsAreInvitedWhenTheyCanBeRead) {
+  raw_instance("i");
+  table({});
+  // A small body is read while it waits …
+  const int c = connect();
+  send(c,
+       "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+       "Content-Length: 5\r\n\r\n");
+  EXPECT_EQ(receive(c, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  send(c, "small");
+  // … a large one when there is an instance for it.
+  const int d = connect();
+  const std::string large(2 << 20, 'l');
+  send(d,
+       "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+       "Content-Length: " +
+           std::to_string(large.size()) + "\r\n\r\n");
+  ASSERT_TRUE(until([&] { return stats().queued == 2; }));
+  EXPECT_TRUE(silent(d));
+  table({"i"});
+  const Fd i = accepted("i");
+  receive(i.get(), "small");
+  EXPECT_TRUE(silent(d)) << "the instance has one credit, and it is taken";
+  send(i.get(), answer("one"));
+  EXPECT_THAT(receive(c, "one"), HasSubstr("200"));
+  EXPECT_EQ(receive(d, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
 }  // namespace

@@ -1,0 +1,84 @@
+// What the gateway says about itself: JSON and metrics hold numbers, whatever happened or did not.
+#include "gateway/admin.h"
+
+#include <gmock/gmock.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <sstream>
+
+#include "gateway/local_answers.h"
+
+namespace sluice::gateway {
+namespace {
+
+using nlohmann::json;
+using wire::http::verb;
+
+class AdminTest : public testing::Test {
+ protected:
+  json ask(verb method, const std::string& target, const std::string& body = "", int status = 200) {
+    wire::HttpRequest request{method, target, 11};
+    request.body() = body;
+    json answer;
+    boost::asio::io_context io;
+    boost::asio::co_spawn(io, api.handle(request),
+                          [&](std::exception_ptr fault, wire::HttpResponse r) {
+                            EXPECT_FALSE(fault);
+                            EXPECT_EQ(static_cast<int>(r.result_int()), status) << r.body();
+                            answer = json::parse(r.body());
+                          });
+    io.run();
+    return answer;
+  }
+  static void expect_numbers(const json& j, const std::string& where) {
+    EXPECT_FALSE(j.is_null()) << where << ": NaN and infinity have no JSON";
+    if (!j.is_structured()) return;
+    for (const auto& [key, value] : j.items()) expect_numbers(value, where + "/" + key);
+  }
+
+  ManualClock clock;
+  Dispatcher dispatcher;
+  AdminApi api{dispatcher, clock, ""};
+};
+
+constexpr const char* kTable =
+    R"({"version":3,"functions":[{"name":"default/f","slo_ms":10,"revisions":[{"number":1,"percent":100}],
+        "instances":[{"id":"i","revision":1,"socket":"/s","capability":0}]}]})";
+
+TEST_F(AdminTest, EveryFigureIsANumberEvenBeforeTheFirstRequest) {
+  ask(verb::put, "/v1/routes", kTable);
+  expect_numbers(ask(verb::get, "/v1/stats"), "stats");
+  class Quiet : public Waiter {
+    void on_granted() override {}
+  } request;
+  // All at one moment: durations, gaps and rates of zero.
+  dispatcher.enter(request, "f", 0, "", clock.now());
+  dispatcher.ready(request, clock.now());
+  dispatcher.finish(request, Outcome::kOk, 0, clock.now());
+  const json stats = ask(verb::get, "/v1/stats");
+  expect_numbers(stats, "stats");
+  EXPECT_EQ(stats["functions"][0]["ok"], 1);
+
+  const LocalAnswers local(dispatcher, "test");
+  std::istringstream metrics(local.answer("GET", "/metrics", clock.now())->body);
+  for (std::string line; std::getline(metrics, line);) {
+    if (line.starts_with("#")) continue;
+    EXPECT_THAT(line, testing::MatchesRegex("[a-z_]+\\{.*\\} [0-9.e+-]+"));
+  }
+}
+
+TEST_F(AdminTest, ATableIsTakenWholeOrNotAtAll) {
+  ask(verb::put, "/v1/routes", kTable);
+  EXPECT_THAT(
+      ask(verb::put, "/v1/routes", R"({"version":4,"functions":[{"name":""}]})", 400)["error"],
+      "function.name: must not be empty");
+  EXPECT_THAT(ask(verb::put, "/v1/routes",
+                  R"({"version":4,"functions":[{"name":"f","slo_ms":NaN}]})", 400)["error"],
+              testing::Not(""));
+  EXPECT_EQ(ask(verb::get, "/v1/routes")["version"], 3);
+  ask(verb::get, "/v1/nothing", "", 404);
+}
+
+}  // namespace
+}  // namespace sluice::gateway

@@ -1,0 +1,319 @@
+// What the gateway promises users and operators, line by line: who waits where, who is answered
+// what, and who is given up.
+#include <gmock/gmock.h>
+
+#include "gateway/session_fixture.h"
+
+namespace sluice::gateway {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+class Contract : public SessionFixture {
+ protected:
+  // A request of that body, seen by an instance on this connection.
+  testing::AssertionResult arrives(const Fd& at, std::string_view body) {
+    const std::string seen = receive(at.get(), body);
+    if (seen.find(body) != seen.npos) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << "the instance saw: " << seen.substr(0, 300);
+  }
+};
+
+// ---- who waits where ---------------------------------------------------------------------------
+
+TEST_F(Contract, ARequestWaitsInTheQueueAndGoesWhereItCanStartFirst) {
+  raw_instance("i");
+  raw_instance("k");
+  table({"i", "k"});
+  const int a = connect(), b = connect(), c = connect();
+  send(a, post("first"));
+  const Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "first"));
+  send(b, post("second"));
+  const Fd k = accepted("k");
+  EXPECT_TRUE(arrives(k, "second"));
+  send(c, post("third"));
+  ASSERT_TRUE(until([&] { return stats().queued == 1; }));
+  EXPECT_TRUE(silent(i.get()) && silent(k.get())) << "each has what it can start";
+  send(k.get(), answer("done"));
+  EXPECT_TRUE(arrives(k, "third")) << "bound late, to who was free first";
+}
+
+TEST_F(Contract, TheFirstRequestIsHeldWhileAnInstanceStarts) {
+  table({});
+  const int c = connect();
+  send(c, post("first"));
+  EXPECT_TRUE(until([&] { return stats().queued == 1; }));
+  instance("i");
+  table({"i"});
+  EXPECT_THAT(receive(c, "first"), HasSubstr("HTTP/1.1 200"));
+  EXPECT_TRUE(until([&] { return counters().cold_starts == 1; })) << counters().cold_starts;
+}
+
+TEST_F(Contract, AFullQueueShedsAndSaysWhenToComeBack) {
+  RoutingTable t = table_of({});
+  t.functions["f"].max_queue = 1;
+  put(t);
+  send(connect(), post("waits"));
+  ASSERT_TRUE(until([&] { return stats().queued == 1; }));
+  const int c = connect();
+  send(c, post("too many"));
+  const std::string shed = receive(c, "}");
+  EXPECT_THAT(shed, HasSubstr("HTTP/1.1 429"));
+  EXPECT_THAT(shed, HasSubstr("Retry-After: 1\r\n"));
+  EXPECT_EQ(counters().shed, 1u);
+}
+
+TEST_F(Contract, OnlyWhatCannotBeServedAtAllIsUnavailable) {
+  RoutingTable t = table_of({});
+  t.functions["f"].unavailable = "no device has room for it";
+  put(t);
+  const int c = connect();
+  send(c, post("x"));
+  const std::string refused = receive(c, "}");
+  EXPECT_THAT(refused, HasSubstr("HTTP/1.1 503"));
+  EXPECT_THAT(refused, HasSubstr("no device has room for it"));
+  send(c, "POST /v2/models/nobody/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 404"));
+}
+
+// ---- time --------------------------------------------------------------------------------------
+
+TEST_F(Contract, ARequestThatWaitsTooLongIsAnsweredSo) {
+  RoutingTable t = table_of({});
+  t.functions["f"].timeout = Millis(50);
+  put(t);
+  const int c = connect();
+  send(c, post("x"));
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 504"));
+  EXPECT_EQ(counters().timed_out, 1u);
+  EXPECT_EQ(stats().queued, 0);
+}
+
+TEST_F(Contract, AnInstanceThatTakesTooLongIsLeft) {
+  raw_instance("i");
+  RoutingTable t = table_of({"i"});
+  t.functions["f"].timeout = Millis(50);
+  put(t);
+  const int c = connect();
+  send(c, post("x"));
+  const Fd i = accepted("i");
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 504"));
+  EXPECT_THAT(receive(i.get(), ""), HasSubstr("<closed>"));
+  EXPECT_EQ(stats().in_flight, 0);
+}
+
+TEST_F(Contract, AHeadThatDripsIsGivenUp) {
+  limits.head = Millis(50);
+  const int c = connect();
+  send(c, "POST /v2/models/f/infer HT");
+  const std::string refused = receive(c, "");
+  EXPECT_THAT(refused, HasSubstr("HTTP/1.1 408"));
+  EXPECT_THAT(refused, HasSubstr("<closed>"));
+}
+
+TEST_F(Contract, ABodyThatDripsHoldsNoInstanceAndIsGivenUp) {
+  limits.body_patience = Millis(200);
+  instance("i");
+  table({"i"});
+  const int slow = connect();
+  send(slow, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nso");
+  ASSERT_TRUE(until([&] { return counters().requests == 1; }));
+  EXPECT_EQ(stats().in_flight, 0);
+  EXPECT_THAT(ask(connect(), "quick"), HasSubstr("HTTP/1.1 200")) << "the only credit is free";
+  EXPECT_THAT(receive(slow, ""), HasSubstr("HTTP/1.1 408"));
+  EXPECT_EQ(stats().queued, 0);
+}
+
+// A large body streams through, so it does hold an instance; not for longer than it earns.
+TEST_F(Contract, ALargeBodyThatDripsIsGivenUpEvenIfAByteComesNowAndThen) {
+  limits.body_patience = Millis(50);
+  limits.body_rate = 1e9;
+  raw_instance("i");
+  table({"i"});
+  const int slow = connect();
+  send(slow, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n");
+  const Fd i = accepted("i");
+  EXPECT_TRUE(until([&] {
+    char taken[4096];
+    ::send(slow, "b", 1, MSG_NOSIGNAL);
+    while (::recv(i.get(), taken, sizeof taken, 0) > 0) {
+    }
+    return stats().in_flight == 0;
+  }));
+  EXPECT_THAT(receive(slow, ""), HasSubstr("HTTP/1.1 408"));
+  EXPECT_THAT(receive(i.get(), ""), HasSubstr("<closed>"));
+}
+
+// ---- clients that leave ------------------------------------------------------------------------
+
+TEST_F(Contract, AClientThatLeavesWhileItWaitsLeavesTheQueue) {
+  table({});
+  send(connect(), post("x"));
+  ASSERT_TRUE(until([&] { return stats().queued == 1; }));
+  clients.back().reset();
+  EXPECT_TRUE(until([&] { return counters().gone == 1; }));
+  EXPECT_EQ(stats().queued, 0);
+}
+
+TEST_F(Contract, AClientThatLeavesWhileItIsServedIsGivenUpAtTheInstance) {
+  raw_instance("i");
+  table({"i"});
+  send(connect(), post("x"));
+  const Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "x"));
+  clients.back().reset();
+  EXPECT_EQ(receive(i.get(), ""), "<closed>");
+  EXPECT_TRUE(until([&] { return counters().gone == 1; }));
+  EXPECT_EQ(stats().in_flight, 0) << "its credit is free again";
+}
+
+TEST_F(Contract, AClientThatLeavesWithinALargeBodyIsGivenUpAtTheInstance) {
+  raw_instance("i");
+  table({"i"});
+  send(connect(),
+       "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\nb");
+  const Fd i = accepted("i");
+  clients.back().reset();
+  EXPECT_THAT(receive(i.get(), ""), HasSubstr("<closed>"));
+  EXPECT_TRUE(until([&] { return counters().gone == 1; }));
+}
+
+// ---- instances that die ------------------------------------------------------------------------
+
+TEST_F(Contract, ARequestIsSentOnceMoreElsewhereWhenItsInstanceDiesBeforeItAnswers) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, post("again"));
+  Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "again"));
+  instance("k");
+  table({"i", "k"});
+  i.reset();
+  EXPECT_THAT(receive(c, "\r\n\r\nagain"), HasSubstr("HTTP/1.1 200"));
+  EXPECT_EQ(counters().retried, 1u);
+  EXPECT_EQ(counters().requests, 1u);
+}
+
+TEST_F(Contract, ASecondDeathIsAnsweredWithTheReason) {
+  raw_instance("i");
+  raw_instance("k");
+  table({"i", "k"});
+  const int c = connect();
+  send(c, post("deadly"));
+  Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "deadly"));
+  i.reset();
+  Fd k = accepted("k");
+  EXPECT_TRUE(arrives(k, "deadly"));
+  k.reset();
+  const std::string failed = receive(c, "}");
+  EXPECT_THAT(failed, HasSubstr("HTTP/1.1 502"));
+  EXPECT_THAT(failed, HasSubstr("the instance died, and so did the next one"));
+  EXPECT_EQ(counters().failed, 1u);
+}
+
+TEST_F(Contract, ALargeBodyIsNotSentAgainAndTheAnswerSaysWhy) {
+  raw_instance("i");
+  instance("k");
+  table({"i"});
+  const int c = connect();
+  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\nbegin");
+  Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "begin"));
+  table({"i", "k"});
+  i.reset();
+  send(c, std::string(1'999'995, 'b'));
+  const std::string failed = receive(c, "}");
+  EXPECT_THAT(failed, HasSubstr("HTTP/1.1 502"));
+  EXPECT_THAT(failed, HasSubstr("a body this large is not kept"));
+}
+
+TEST_F(Contract, AnAnswerThatBreaksOffIsNotPassedOffAsWhole) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, post("x"));
+  Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "x"));
+  send(i.get(), "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+  EXPECT_THAT(receive(c, "half"), HasSubstr("Content-Length: 10"));
+  i.reset();
+  EXPECT_EQ(receive(c, ""), "<closed>");
+  EXPECT_TRUE(until([&] { return counters().failed == 1; }));
+  EXPECT_EQ(counters().retried, 0u) << "its answer had begun";
+}
+
+TEST_F(Contract, WhatIsNoHttpIsNotPassedOn) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, post("x"));
+  Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "x"));
+  send(i.get(), "SSH-2.0-OpenSSH_9.2\r\n\r\n");
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 502"));
+}
+
+TEST_F(Contract, AnEarlyAnswerToALargeBodyArrives) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\nbegin");
+  const Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "begin"));
+  send(i.get(), "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno");
+  send(c, std::string(1 << 20, 'b'));
+  const std::string early = receive(c, "no");
+  EXPECT_THAT(early, HasSubstr("HTTP/1.1 413"));
+  EXPECT_THAT(early, HasSubstr("Connection: close"));
+}
+
+// ---- identities and tokens ---------------------------------------------------------------------
+
+TEST_F(Contract, EveryRequestHasAnIdentityAndATrace) {
+  instance("i");
+  table({"i"});
+  const std::string made = ask(connect(), "one");
+  const auto value = [](const std::string& answer, const std::string& name) {
+    const size_t at = answer.find("\r\n" + name + ": ");
+    if (at == answer.npos) return std::string();
+    const size_t from = at + name.size() + 4;
+    return answer.substr(from, answer.find('\r', from) - from);
+  };
+  EXPECT_THAT(value(made, "Seen-Trace"), MatchesRegex("00-[0-9a-f]{32}-[0-9a-f]{16}-01"));
+  EXPECT_THAT(value(made, "X-Request-Id"), MatchesRegex("[0-9a-f]{32}"));
+  EXPECT_EQ(value(made, "Seen-Id"), value(made, "X-Request-Id"));
+  const std::string trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+  const std::string passed =
+      ask(connect(), "two", "X-Request-Id: mine\r\ntraceparent: " + trace + "\r\n");
+  EXPECT_EQ(value(passed, "Seen-Trace"), trace);
+  EXPECT_EQ(value(passed, "Seen-Id"), "mine");
+  EXPECT_EQ(value(passed, "X-Request-Id"), "mine");
+  const int c = connect();
+  send(c, "GET /nothing HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine\r\n\r\n");
+  EXPECT_EQ(value(receive(c, "}"), "X-Request-Id"), "mine") << "our own answers too";
+}
+
+TEST_F(Contract, AFunctionsTokenIsAskedForAndStaysHere) {
+  instance("i");
+  RoutingTable t = table_of({"i"});
+  t.functions["f"].token = "secret";
+  put(t);
+  const int c = connect();
+  send(c, post("x"));
+  const std::string denied = receive(c, "}");
+  EXPECT_THAT(denied, HasSubstr("HTTP/1.1 401"));
+  EXPECT_THAT(denied, HasSubstr("WWW-Authenticate: Bearer\r\n"));
+  const std::string served = ask(c, "let in", "Authorization: Bearer secret\r\n");
+  EXPECT_THAT(served, HasSubstr("HTTP/1.1 200"));
+  EXPECT_THAT(served, Not(HasSubstr("secret")));
+  // A function without a token may have a scheme of its own.
+  table({"i"});
+  EXPECT_THAT(ask(c, "own", "Authorization: Basic dTpw\r\n"), HasSubstr("Seen-Token: Basic dTpw"));
+}
+
+}  // namespace
+}  // namespace sluice::gateway
