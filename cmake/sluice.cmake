@@ -40,10 +40,14 @@ function(sluice_library name)
   endif()
 endfunction()
 
-# sluice_test(name SOURCES a_test.cc … LINKS x): a GoogleTest program, run by ctest as one test.
-# Programs link and run slower than they compile here, so a folder keeps its tests in one program.
+# sluice_test(name [ALONE] [TSAN] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest program, run by
+# ctest as one test. Programs link and run slower than they compile here, so a folder keeps its tests in
+# one program.
+#   ALONE  it lives in real time, or measures a CPU's: no other test runs beside it
+#   TSAN   preset `tsan` builds (target `threads`) and runs it too
+add_custom_target(threads)
 function(sluice_test name)
-  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(T "ALONE;TSAN" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
   if(NOT GTest_FOUND OR SLUICE_FUZZ)
     return()
   endif()
@@ -53,7 +57,11 @@ function(sluice_test name)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} RUN_SERIAL ${T_ALONE})
+  if(T_TSAN)
+    add_dependencies(threads ${name})
+    set_tests_properties(${name} PROPERTIES LABELS tsan)
+  endif()
 endfunction()
 
 # sluice_fuzzer(name SOURCES f.cc LINKS x CORPUS dir): a libFuzzer entry point. Built as a fuzzer with
@@ -70,7 +78,7 @@ function(sluice_fuzzer name)
     add_dependencies(fuzzers ${name})
     # What it finds anew stays in the build folder; a crash leaves its input there.
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus-${name})
-    add_test(NAME ${name} COMMAND ${name} -max_total_time=10 -timeout=5 -rss_limit_mb=2048
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=4 -timeout=5 -rss_limit_mb=2048
              ${CMAKE_BINARY_DIR}/corpus-${name} ${F_CORPUS})
   else()
     add_executable(${name} ${F_SOURCES} ${CMAKE_SOURCE_DIR}/tests/replay_corpus.cc)
