@@ -20,6 +20,11 @@ struct RunFlags {
 };
 
 Result<void> run(const Session& session, const RunFlags& f) {
+  const std::string gate =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libsluice_gate.so";
+  if (!std::filesystem::exists(gate))
+    return Error{ErrorKind::kInternal,
+                 gate + ": missing: without the gate a program is not held to its slice"};
   wire::HttpClient node({.path = session.run("node.sock")}, Seconds(10));
   const Slice slice{.sm = {f.sm * 10},
                     .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
@@ -28,10 +33,7 @@ Result<void> run(const Session& session, const RunFlags& f) {
       wire::http::verb::post, "/v1/processes",
       {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
   if (!taken.ok()) return taken.error();
-  const std::string gate =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libsluice_gate.so";
-  if (std::filesystem::exists(gate))
-    ::setenv("LD_PRELOAD", gate.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  ::setenv("LD_PRELOAD", gate.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
   ::setenv("SLUICE_PERMIT_SOCKET", session.run("permit.sock").c_str(),
            1);  // NOLINT(concurrency-mt-unsafe)
   std::vector<char*> argv;

@@ -187,6 +187,7 @@ void Control::give_up_rollout(const FunctionName& name, const Trouble& t, UnixMi
           .subject = revision_id(name, r.stored.newest),
           .reason = {
               "rollout-failed", r.rollout_failed, {{"tries", static_cast<double>(t.failures)}}}});
+  if (const auto kept = keep_counts(); !kept.ok()) log::warn("{}", kept.error().message);
 }
 
 // The newest revision takes over when it has the instances that its share of the traffic needs, or
@@ -369,6 +370,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     }
   } else {
     d.action = "unmet";
+    d.subject = to_string(action.function);
     // Said when it begins, when it is for another reason, and now and then, not at every decision.
     constexpr UnixMillis kRepeat = 10'000;
     const bool said = r.last_decision && r.last_decision->action == "unmet" &&

@@ -116,6 +116,9 @@ void Control::restore_counts(const std::map<std::string, json>& accounts) {
     if (const auto found = accounts.find(to_string(name)); found != accounts.end()) {
       accounting_.of(name) = account_from(found->second);
       restore(r.traffic, found->second.value("traffic", json::object()));
+      const json failed = found->second.value("rollout_failed", json::object());
+      if (failed.value("revision", 0) == r.stored.newest)
+        r.rollout_failed = failed.value("why", "");
     }
   const auto platform = accounts.find(kPlatform);
   if (platform == accounts.end()) return;
@@ -181,6 +184,8 @@ Result<void> Control::keep_counts() {
     for (const auto& [name, r] : functions_) {
       json account = control::to_json(accounting_.of(name));
       account["traffic"] = to_json(r.traffic);
+      if (!r.rollout_failed.empty())
+        account["rollout_failed"] = {{"revision", r.stored.newest}, {"why", r.rollout_failed}};
       SLUICE_TRY(store_.save_account(to_string(name), account));
     }
     std::map<std::string, int64_t> used;

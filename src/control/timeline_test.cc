@@ -311,11 +311,15 @@ TEST_F(Timeline, ARolloutThatCannotStartStaysOnTheOldRevisionAndSaysWhy) {
     6 apply f 40%
    60 split f r1:100 r2:0
    60 said f rollout-failed
-   61 mend 2
-   70 expect f r1:ready
-   71 apply f 35%
-   80 expect f r3:ready
-   80 split f r3:100
+   60 starts 4
+   61 control restarts
+   75 split f r1:100 r2:0
+   75 starts 4
+   76 mend 2
+   80 expect f r1:ready
+   81 apply f 35%
+   90 expect f r3:ready
+   90 split f r3:100
   )");
   EXPECT_LE(cluster_.starts, 10) << "a start that fails is not repeated without end";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "policy/capability.h"
 #include "policy/choose_slice.h"
 #include "policy/explain.h"
 
@@ -49,6 +50,13 @@ Reason why_unmet(ClusterPlan& plan, const Replicas& replicas, int missing) {
 
 }  // namespace
 
+int instance_batch(const Demand& demand, const Slice& slice, const ScaleConfig& config,
+                   const Predictor& predictor) {
+  const Capability capability(demand, config, predictor);
+  if (!capability.known()) return std::max(1, demand.spec->batching.max_size);
+  return capability.best_batch(slice.sm, slice.quota.limit).value_or(1);
+}
+
 Bytes instance_memory(const Demand& demand, const Predictor& predictor) {
   if (demand.spec->memory > 0) return demand.spec->memory;
   return predictor.memory(demand.function(), demand.revision).value_or(0);
@@ -66,8 +74,7 @@ void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& repl
                  why_unmet(plan, replicas, missing));
       break;
     }
-    plan.start(demand, *c->device, c->opening, slice.quota, slice.memory,
-               std::max(1, demand.spec->batching.max_size),
+    plan.start(demand, *c->device, c->opening, slice.quota, slice.memory, replicas.batch,
                {"start",
                 replicas.because + " Started on " + c->device->device().id + " with " +
                     slice_text(c->opening.sm, slice.quota.request) + ".",

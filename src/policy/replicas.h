@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/predictor.h"
+#include "policy/bundle.h"
 #include "policy/cluster_plan.h"
 #include "policy/demand.h"
 
@@ -16,12 +17,18 @@ struct Replicas {
   int at_least = 1;     // fewer: some are started
   int at_most = 1;      // more: the newest are stopped
   Slice slice;          // of each
+  int batch = 1;        // of each that is started
   std::string because;  // why that many, a sentence
   std::vector<std::pair<std::string, double>> numbers;
 };
 
 // Instances that hold another slice or lie on a drained device are replaced: make before break.
 void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas);
+
+// The batch size of one instance: the best that is in time in that slice, one request at a time if
+// none is; the file's largest if the model was never measured.
+int instance_batch(const Demand& demand, const Slice& slice, const ScaleConfig& config,
+                   const Predictor& predictor);
 
 // Memory of one instance: the file's, else as measured, else 0.
 Bytes instance_memory(const Demand& demand, const Predictor& predictor);

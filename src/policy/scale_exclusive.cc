@@ -30,13 +30,15 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
                       snapshot.now - d.view->last_scale_down >= config.cooldown;
   // One leaves at a time, and none before the last minute's peak fits into the rest.
   const int kept = cooled ? running - 1 : running;
+  const Slice whole{kWhole, {kWhole, kWhole}, instance_memory(d, predictor)};
   char text[160];
   std::snprintf(text, sizeof text,
                 "%.1f requests at once (%.1f at most in the last minute), %.1f for each instance.",
                 now, peak, target);
   return {instances_for(now),
           std::max(kept, instances_for(peak)),
-          {kWhole, {kWhole, kWhole}, instance_memory(d, predictor)},
+          whole,
+          instance_batch(d, whole, config, predictor),
           text,
           {{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}}};
 }

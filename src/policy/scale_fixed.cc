@@ -6,7 +6,7 @@
 namespace sluice::policy {
 
 std::vector<Action> scale_fixed(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                                const ScaleConfig&, const Predictor& predictor) {
+                                const ScaleConfig& config, const Predictor& predictor) {
   const std::vector<Demand> all = demands(snapshot, mine);
   ClusterPlan plan(snapshot, mine, /*movable=*/false);
   plan.stop_retired(all);
@@ -18,6 +18,7 @@ std::vector<Action> scale_fixed(const Snapshot& snapshot, std::span<const Functi
                   {count,
                    count,
                    slice,
+                   instance_batch(d, slice, config, predictor),
                    "minReplicas asks for " + std::to_string(count) + " with a fixed slice.",
                    {{"replicas", count}}});
   }

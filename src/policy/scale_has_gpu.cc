@@ -247,10 +247,15 @@ Reason HybridScaler::why_started(const Candidate& c, double gap) const {
   const double before = capacity();
   const std::string where = slice_text(c.opening.sm, c.quota) + " on " + c.device->device().id;
   if (gap <= 0) {
-    return {
-        "keep-alive",
-        "At least " + std::to_string(least_replicas(demand_)) + " instance(s) stay: " + where + ".",
-        numbers(before, before + c.capability)};
+    const int stay = least_replicas(demand_);
+    const std::string how_many =
+        stay == 1 ? "One instance always stays" : std::to_string(stay) + " instances always stay";
+    const std::string why_so =
+        capability_.known() ? ""
+                            : ", as the model was never measured (sluice profile) and the file "
+                              "states no smaller slice";
+    return {"keep-alive", how_many + ": " + where + (demand_.spec->slice ? "" : why_so) + ".",
+            numbers(before, before + c.capability)};
   }
   const std::string because = before <= 0 ? "no instance of the revision runs"
                                           : "the capacity of " + per_second(before) + " lacks " +
@@ -288,8 +293,9 @@ void HybridScaler::leave_drained() {
 
 Reason HybridScaler::why_unmet(double gap) const {
   Reason reason{"", "", {{"forecast", demand_.rate()}, {"capacity", capacity()}, {"gap", gap}}};
-  const std::string uncovered =
-      per_second(gap) + " of " + per_second(demand_.rate()) + " stay uncovered: ";
+  const std::string uncovered = "The " + load_text() + " needs a capacity of " +
+                                per_second(wanted()) + ", of which " + per_second(gap) +
+                                " stay uncovered: ";
   if (static_cast<int>(counted().size()) >= most_replicas(demand_)) {
     reason.rule = "max-replicas";
     reason.text =
