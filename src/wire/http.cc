@@ -1,8 +1,6 @@
 #include "wire/http.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -20,9 +18,6 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
-#include <charconv>
-#include <cstring>
-#include <filesystem>
 #include <unordered_set>
 
 namespace sluice::wire {
@@ -33,13 +28,6 @@ using boost::system::error_code;
 using Socket = asio::generic::stream_protocol::socket;
 using Stream = beast::basic_stream<asio::generic::stream_protocol, asio::any_io_executor>;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-
-Error system_error(std::string_view what, int code = errno) {
-  const ErrorKind kind = code == EADDRINUSE ? ErrorKind::kConflict
-                         : code == EACCES   ? ErrorKind::kDenied
-                                            : ErrorKind::kInternal;
-  return {kind, std::string(what) + ": " + std::generic_category().message(code)};
-}
 
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -66,71 +54,6 @@ Result<std::string> percent_decode(std::string_view text, bool plus_is_space) {
 }
 
 }  // namespace
-
-// ---- addresses -------------------------------------------------------------------------------
-
-Result<Endpoint> parse_endpoint(std::string_view text) {
-  if (text.starts_with("unix:")) return Endpoint{.path = std::string(text.substr(5))};
-  if (text.starts_with("/")) return Endpoint{.path = std::string(text)};
-  const size_t colon = text.rfind(':');
-  const std::string_view port = colon == text.npos ? text : text.substr(colon + 1);
-  Endpoint e{.host = colon == text.npos ? "127.0.0.1" : std::string(text.substr(0, colon))};
-  const auto [end, fault] = std::from_chars(port.data(), port.data() + port.size(), e.port);
-  if (fault != std::errc() || end != port.data() + port.size() || e.host.empty())
-    return Error{ErrorKind::kInvalid,
-                 "address: '" + std::string(text) + "' is none of unix:/path, host:port, port"};
-  return e;
-}
-
-std::string to_string(const Endpoint& e) {
-  return e.path.empty() ? e.host + ":" + std::to_string(e.port) : "unix:" + e.path;
-}
-
-namespace {
-
-Result<sockaddr_un> unix_address(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path))
-    return Error{ErrorKind::kInvalid, path + ": longer than the " +
-                                          std::to_string(sizeof(address.sun_path) - 1) +
-                                          " bytes a socket's path may have"};
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return address;
-}
-
-Result<Fd> listen_unix(const std::string& path, int mode, int backlog) {
-  SLUICE_ASSIGN(address, unix_address(path));
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return system_error("socket");
-  const auto* raw = reinterpret_cast<const sockaddr*>(&address);
-  if (::connect(fd.get(), raw, sizeof(address)) == 0)
-    return Error{ErrorKind::kConflict, path + ": somebody listens there already"};
-  fd.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ::unlink(path.c_str());
-  if (::bind(fd.get(), raw, sizeof(address)) != 0) return system_error("bind " + path);
-  if (::chmod(path.c_str(), static_cast<mode_t>(mode)) != 0) return system_error("chmod " + path);
-  if (::listen(fd.get(), backlog) != 0) return system_error("listen " + path);
-  return fd;
-}
-
-}  // namespace
-
-Result<Fd> listen_on(const Endpoint& e, int mode, int backlog) {
-  if (!e.path.empty()) return listen_unix(e.path, mode, backlog);
-  error_code fault;
-  const auto ip = asio::ip::make_address(e.host == "localhost" ? "127.0.0.1" : e.host, fault);
-  if (fault) return Error{ErrorKind::kInvalid, "address: '" + e.host + "' is no IP address"};
-  const asio::ip::tcp::endpoint at(ip, e.port);
-  Fd fd(::socket(at.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return system_error("socket");
-  const int on = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (::bind(fd.get(), at.data(), static_cast<socklen_t>(at.size())) != 0)
-    return system_error("listen on " + to_string(e));
-  if (::listen(fd.get(), backlog) != 0) return system_error("listen on " + to_string(e));
-  return fd;
-}
 
 // ---- messages --------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/result.h"
+#include "wire/endpoint.h"
 #include "wire/json.h"
 
 namespace sluice::wire {
@@ -29,23 +29,6 @@ namespace http = boost::beast::http;
 
 using HttpRequest = http::request<http::string_body>;
 using HttpResponse = http::response<http::string_body>;
-
-// ---- addresses -------------------------------------------------------------------------------
-
-// "unix:/path", "/path", "host:port" or "port" (then 127.0.0.1).
-struct Endpoint {
-  std::string path;  // unix, when not empty
-  std::string host;
-  uint16_t port = 0;
-
-  bool operator==(const Endpoint&) const = default;
-};
-Result<Endpoint> parse_endpoint(std::string_view text);
-std::string to_string(const Endpoint&);
-
-// A listening stream socket; for a unix path, what is left of a dead owner is replaced, mode
-// `mode`.
-Result<Fd> listen_on(const Endpoint&, int mode = 0600, int backlog = 1024);
 
 // ---- messages --------------------------------------------------------------------------------
 

@@ -71,6 +71,14 @@ TEST(Endpoint, ReadsWhatItPrints) {
     EXPECT_FALSE(parse_endpoint(text).ok()) << text;
 }
 
+TEST(Endpoint, PortZeroIsAnyThatIsFree) {
+  const Fd first = std::move(*listen_on({.host = "127.0.0.1"}));
+  const Endpoint at = *bound_to(first);
+  EXPECT_EQ(at.host, "127.0.0.1");
+  EXPECT_GT(at.port, 0);
+  EXPECT_EQ(listen_on(at).error().kind, ErrorKind::kConflict);
+}
+
 TEST(Target, IsSplitAndDecoded) {
   const Target t = *parse_target("/v1//a%20b/?x=1&y=a+b%26&flag");
   EXPECT_EQ(t.path, (std::vector<std::string>{"v1", "a b"}));
