@@ -2,11 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "base/log.h"
 #include "cli/node.h"
 #include "cli/session.h"
 
 int main(int argc, char** argv) {
   using namespace sluice;
+  log::start("sluice");
   CLI::App app{
       "Sluice serves deep-learning models in enforced slices of shared devices.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no platform runs,\n"
