@@ -54,12 +54,16 @@ double percent_late(const TrafficTotals& t) {
 
 }  // namespace
 
+bool Api::allows(const wire::HttpRequest& request) const {
+  const auto field = request[wire::http::field::authorization];
+  const std::string_view bearer(field.data(), field.size());
+  return token_.empty() || (bearer.starts_with("Bearer ") && same_secret(bearer.substr(7), token_));
+}
+
 wire::HttpResponse Api::handle(const wire::HttpRequest& request, UnixMillis wall) {
   const auto target = wire::parse_target({request.target().data(), request.target().size()});
   if (!target.ok()) return wire::error_response(target.error());
-  const std::string_view bearer(request[wire::http::field::authorization].data(),
-                                request[wire::http::field::authorization].size());
-  if (!token_.empty() && !(bearer.starts_with("Bearer ") && same_secret(bearer.substr(7), token_)))
+  if (!allows(request))
     return wire::error_response(401, "the platform's token is wanted: Authorization: Bearer …");
   if (target->path == std::vector<std::string>{"metrics"} && request.method() == verb::get)
     return wire::text_response(metrics(), "text/plain; version=0.0.4; charset=utf-8");

@@ -12,6 +12,7 @@ class Api {
   Api(Control& control, std::string token, std::string home)
       : control_(control), token_(std::move(token)), home_(std::move(home)) {}
 
+  bool allows(const wire::HttpRequest& request) const;  // bears the token, if there is one
   wire::HttpResponse handle(const wire::HttpRequest& request, UnixMillis wall);
 
  private:

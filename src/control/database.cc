@@ -1,5 +1,9 @@
 #include "control/database.h"
 
+#include <fcntl.h>
+
+#include "base/fd.h"
+
 namespace sluice::control {
 
 std::string Row::text(int column) const {
@@ -8,6 +12,8 @@ std::string Row::text(int column) const {
 }
 
 Result<Database> Database::open(const std::string& path) {
+  // It holds tokens: its owner's alone. SQLite gives its other files the same mode.
+  const Fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   sqlite3* db = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);

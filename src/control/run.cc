@@ -1,5 +1,6 @@
 #include "control/run.h"
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -7,6 +8,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <fstream>
+#include <set>
 
 #include "base/log.h"
 #include "control/api.h"
@@ -17,16 +19,61 @@ namespace {
 
 namespace asio = boost::asio;
 
-asio::awaitable<void> loop(asio::io_context& io, Control& control, const bool& ending) {
-  asio::steady_timer timer(io);
-  auto next = std::chrono::steady_clock::now();
-  while (!ending) {
-    control.step(unix_now());
-    // A turn that took longer than that skips.
-    next = std::max(next + control.next_step(), std::chrono::steady_clock::now());
-    timer.expires_at(next);
-    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+constexpr int64_t kLongestWaitMs = 60'000;
+
+// The loop's turns, for those who wait for one and for those who cannot wait for the next.
+class Turns {
+ public:
+  explicit Turns(asio::io_context& io) : io_(io), pause_(io) {}
+
+  asio::awaitable<void> run(Control& control) {
+    auto next = std::chrono::steady_clock::now();
+    for (;;) {
+      control.step(unix_now());
+      ++number_;
+      for (asio::steady_timer* waiter : waiting_) waiter->cancel();
+      // On the beat; a turn that took longer than one, or came early, sets a new one.
+      const auto now = std::chrono::steady_clock::now();
+      const Nanos step = control.next_step();
+      next = std::clamp(next + step, now, now + step);
+      pause_.expires_at(next);
+      co_await pause_.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
   }
+  uint64_t number() const { return number_; }
+  void hurry() { pause_.cancel(); }
+
+  // At once when `turn` is not the last one (it may be another loop's), else when the next has been
+  // made, or after `patience`.
+  asio::awaitable<void> after(uint64_t turn, Nanos patience) {
+    if (number_ != turn) co_return;
+    asio::steady_timer timer(io_, patience);
+    waiting_.insert(&timer);
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    waiting_.erase(&timer);
+  }
+
+ private:
+  asio::io_context& io_;
+  asio::steady_timer pause_;
+  std::set<asio::steady_timer*> waiting_;
+  uint64_t number_ = 0;
+};
+
+// GET …?after=TURN&wait_ms=N waits for the loop's next turn; what changes something is acted on at
+// once. Every answer says after which turn it was given.
+asio::awaitable<wire::HttpResponse> answer(Api& api, Turns& turns, wire::HttpRequest request) {
+  const auto target = wire::parse_target({request.target().data(), request.target().size()});
+  if (target.ok() && request.method() == wire::http::verb::get && !target->get("wait_ms").empty() &&
+      api.allows(request)) {
+    const uint64_t turn = std::strtoull(target->get("after").c_str(), nullptr, 10);
+    const int64_t wait = std::strtoll(target->get("wait_ms").c_str(), nullptr, 10);
+    co_await turns.after(turn, Millis(std::clamp<int64_t>(wait, 0, kLongestWaitMs)));
+  }
+  wire::HttpResponse response = api.handle(request, unix_now());
+  response.set("Sluice-Turn", std::to_string(turns.number()));
+  if (request.method() != wire::http::verb::get) turns.hurry();
+  co_return response;
 }
 
 }  // namespace
@@ -40,33 +87,35 @@ Result<void> run_control(const ControlOptions& o) {
   std::ifstream(o.data + "/token") >> token;
 
   asio::io_context io(1);
-  const auto handler = [](std::shared_ptr<Api> api) {
-    return [api](wire::HttpRequest request) -> asio::awaitable<wire::HttpResponse> {
-      co_return api->handle(request, unix_now());
+  Turns turns(io);
+  const auto handler = [&turns](std::shared_ptr<Api> api) {
+    return [&turns, api](wire::HttpRequest request) {
+      return answer(*api, turns, std::move(request));
     };
   };
   // The socket is the owner's alone; over TCP everybody must bear the token.
-  SLUICE_ASSIGN(local, wire::listen_on({.path = o.data + "/run/api.sock"}));
+  Fd local(o.listen_fd);
+  if (!local.valid()) {
+    SLUICE_ASSIGN(made, wire::listen_on({.path = o.data + "/run/api.sock"}));
+    local = std::move(made);
+  }
   wire::HttpServer unix_server(io, std::move(local),
                                handler(std::make_shared<Api>(*control, "", o.home)),
                                {.body_bytes = 4 << 20});
   std::unique_ptr<wire::HttpServer> tcp_server;
-  if (o.listen_fd >= 0) {
+  if (o.tcp_fd >= 0) {
     if (token.empty())
       return Error{ErrorKind::kInternal,
                    o.data + "/token: missing: the API is not served over TCP without one"};
     tcp_server = std::make_unique<wire::HttpServer>(
-        io, Fd(o.listen_fd), handler(std::make_shared<Api>(*control, token, o.home)),
+        io, Fd(o.tcp_fd), handler(std::make_shared<Api>(*control, token, o.home)),
         wire::HttpLimits{.body_bytes = 4 << 20});
   }
-  bool ending = false;
   asio::signal_set signals(io, SIGTERM, SIGINT);
   signals.async_wait([&](boost::system::error_code fault, int) {
-    if (fault) return;
-    ending = true;
-    io.stop();
+    if (!fault) io.stop();
   });
-  asio::co_spawn(io, loop(io, *control, ending), [](std::exception_ptr broken) {
+  asio::co_spawn(io, turns.run(*control), [](std::exception_ptr broken) {
     if (broken) std::rethrow_exception(broken);
   });
   log::info("policy {}, {} functions", o.settings.bundle, control->functions().size());

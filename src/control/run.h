@@ -10,7 +10,8 @@ namespace sluice::control {
 
 struct ControlOptions {
   std::string data;    // the data directory
-  int listen_fd = -1;  // an inherited TCP socket for the API; −1: the unix socket alone
+  int listen_fd = -1;  // the inherited unix socket for the API; −1: made here, DATA/run/api.sock
+  int tcp_fd = -1;     // an inherited TCP socket for it; −1: none
   ControlSettings settings;
   std::string home;  // what "~" means in function files
 };
