@@ -17,7 +17,8 @@ void add_processes(CLI::App& app, Outcome& outcome) {
   control_command->add_option("--alpha", c->settings.scale.alpha)->capture_default_str();
   control_command->add_option("--slo-fraction", c->settings.scale.slo_fraction)
       ->capture_default_str();
-  control_command->add_option("--listen-fd", c->listen_fd);
+  control_command->add_option("--listen-fd", c->listen_fd, "inherited unix socket for the API");
+  control_command->add_option("--tcp-fd", c->tcp_fd, "inherited TCP socket for the API");
   control_command->add_option("--home", c->home);
   control_command->callback([c, &outcome] {
     log::start("control");

@@ -10,23 +10,25 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 
 #include "base/log.h"
-#include "wire/http.h"
+#include "base/replace_file.h"
+#include "node/process_identity.h"
 
 namespace sluice::cli {
 namespace {
 
-constexpr int kListenFd = 3;  // where a child finds its listening socket
+// A child that lived this long has got over its start.
+constexpr Nanos kSettled = Seconds(10);
+constexpr Nanos kLongestPause = Seconds(5);
 
-Error system_error(const std::string& what) {
-  return {ErrorKind::kInternal, what + ": " + std::generic_category().message(errno)};
+Error system_error(const std::string& what, int code = errno) {
+  return {code == EACCES || code == EROFS ? ErrorKind::kDenied : ErrorKind::kInternal,
+          what + ": " + std::generic_category().message(code)};
 }
 
 int pidfd_open(int pid) {
@@ -39,28 +41,32 @@ int pidfd_signal(int pidfd, int signal) {
   return static_cast<int>(syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
 }
 
-// Field 22 of /proc/PID/stat: with the pid, who a process is within one boot. 0: there is none.
-uint64_t start_time(int pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  const size_t paren = text.rfind(')');  // the name before it may hold anything
-  if (paren == text.npos) return 0;
-  std::istringstream fields(text.substr(paren + 1));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  return fields ? std::stoull(field) : 0;
-}
-
-std::string boot_id() {
-  std::ifstream in("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  in >> id;
-  return id;
-}
-
 bool ended(int pidfd, Nanos within) {
   pollfd p{pidfd, POLLIN, 0};
-  return poll(&p, 1, static_cast<int>(within.count() / 1'000'000)) > 0;
+  return poll(&p, 1, static_cast<int>(within / Millis(1))) > 0;
+}
+
+void end_process(int pidfd, const std::string& name, Nanos patience) {
+  pidfd_signal(pidfd, SIGTERM);
+  if (ended(pidfd, patience)) return;
+  log::warn("{}: still there after {} s: killed", name, patience / Seconds(1));
+  pidfd_signal(pidfd, SIGKILL);
+  ended(pidfd, Seconds(5));
+}
+
+sigset_t ending_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, signal);
+  return set;
+}
+
+std::string last_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string last;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) last = line;
+  return last.starts_with("sluice: ") ? last.substr(8) : last;
 }
 
 }  // namespace
@@ -71,80 +77,142 @@ Result<Supervisor> Supervisor::open(const std::string& data) {
   std::error_code fault;
   for (const char* folder : {"", "/run", "/run/i", "/logs"}) {
     std::filesystem::create_directories(data + folder, fault);
-    if (fault) return Error{ErrorKind::kInternal, data + folder + ": " + fault.message()};
+    if (fault) return system_error(data + folder, fault.value());
   }
   // Sockets lie in run/: others may pass through to permit.sock, and see nothing.
   ::chmod(data.c_str(), 0711);
   ::chmod((data + "/run").c_str(), 0711);
   ::chmod((data + "/run/i").c_str(), 0711);
   ::chmod((data + "/logs").c_str(), 0700);
-  s.lock_.reset(::open((data + "/up.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!s.lock_.valid()) return system_error(data + "/up.lock");
+  const std::string path = data + "/up.lock";
+  s.lock_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!s.lock_.valid()) return system_error(path);
   if (::flock(s.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return system_error(data + "/up.lock");
+    if (errno != EWOULDBLOCK) return system_error(path);
     return Error{ErrorKind::kConflict, data + ": another `sluice up` runs on this data directory"};
   }
+  const sigset_t ending = ending_signals();
+  ::sigprocmask(SIG_BLOCK, &ending, nullptr);
+  const std::string pid = std::to_string(getpid()) + "\n";
+  if (::ftruncate(s.lock_.get(), 0) != 0 ||
+      ::pwrite(s.lock_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
+    return system_error(path);
   return s;
+}
+
+Result<int> Supervisor::holder(const std::string& data) {
+  const std::string path = data + "/up.lock";
+  const Fd lock(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!lock.valid()) return errno == ENOENT ? Result<int>(0) : system_error(path);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return 0;
+  int pid = 0;
+  std::ifstream(path) >> pid;
+  if (pid <= 0) return Error{ErrorKind::kConflict, data + ": another `sluice up` starts right now"};
+  return pid;
 }
 
 std::string Supervisor::record_path(const Child& child) const {
   return data_ + "/run/" + child.spec.name + ".json";
 }
+std::string Supervisor::log_path(const Child& child) const {
+  return data_ + "/logs/" + child.spec.name + ".log";
+}
 
-Result<void> Supervisor::start(const std::vector<ChildSpec>& specs) {
+// ---- adoption ----------------------------------------------------------------------------------
+
+Result<void> Supervisor::adopt(const std::vector<ChildSpec>& specs) {
   for (const ChildSpec& spec : specs) {
     Child child{.spec = spec};
     SLUICE_TRY(adopt(child));
-    if (!child.pidfd.valid()) {
-      if (!spec.listen.empty()) {
-        SLUICE_ASSIGN(at, wire::parse_endpoint(spec.listen));
-        SLUICE_ASSIGN(listening, wire::listen_on(at));
-        child.listening = std::move(listening);
-      }
-      SLUICE_TRY(launch(child));
-    }
     children_.push_back(std::move(child));
   }
   return {};
 }
 
-// Takes over a child of a supervisor that died: alive, of this boot, and the same process.
+// Alive, of this boot, and the same process.
 Result<void> Supervisor::adopt(Child& child) {
   std::ifstream in(record_path(child));
   const auto record = nlohmann::json::parse(in, nullptr, false);
-  if (!record.is_object() || record.value("boot_id", "") != boot_id()) return {};
-  const int pid = record.value("pid", 0);
-  if (pid <= 0 || start_time(pid) != record.value("start_time", uint64_t{1})) return {};
-  Fd pidfd(pidfd_open(pid));
-  if (!pidfd.valid() || start_time(pid) != record.value("start_time", uint64_t{1})) return {};
-  if (!child.spec.listen.empty()) {
-    child.listening.reset(pidfd_getfd(pidfd.get(), kListenFd));
-    if (!child.listening.valid()) {
-      // Without its socket we could not restart it later: replace it now, in order.
-      pidfd_signal(pidfd.get(), SIGTERM);
-      if (!ended(pidfd.get(), Seconds(30))) pidfd_signal(pidfd.get(), SIGKILL);
-      ended(pidfd.get(), Seconds(5));
-      return {};
-    }
-    ::fcntl(child.listening.get(), F_SETFD, FD_CLOEXEC);
+  SLUICE_ASSIGN(boot, node::boot_id());
+  if (!record.is_object() || record.value("boot_id", "") != boot) return {};
+  const node::ProcessIdentity who{record.value("pid", 0), record.value("start_time", uint64_t{0})};
+  Result<Fd> pidfd = node::open_process(who);
+  if (!pidfd.ok()) return {};
+  if (!take_sockets(child, pidfd->get())) {
+    // Without its sockets we could not start it again later: replace it now, in order.
+    log::info("{}: pid {} cannot be adopted; replacing it", child.spec.name, who.pid);
+    end_process(pidfd->get(), child.spec.name, Seconds(30));
+    return {};
   }
-  child.pid = pid;
-  child.pidfd = std::move(pidfd);
+  child.pid = who.pid;
+  child.pidfd = std::move(*pidfd);
   child.started = clock_.now();
-  log::info("{}: adopted, pid {}", child.spec.name, pid);
+  log::info("{}: adopted, pid {}", child.spec.name, child.pid);
+  return {};
+}
+
+bool Supervisor::take_sockets(Child& child, int pidfd) {
+  child.listening.clear();
+  for (size_t i = 0; i < child.spec.listen.size(); ++i) {
+    Fd taken(pidfd_getfd(pidfd, kListenFd + static_cast<int>(i)));
+    if (!taken.valid() || !wire::bound_to(taken).ok()) {
+      child.listening.clear();
+      return false;
+    }
+    ::fcntl(taken.get(), F_SETFD, FD_CLOEXEC);
+    child.listening.push_back(std::move(taken));
+  }
+  return true;
+}
+
+bool Supervisor::has_children() const {
+  return std::ranges::any_of(children_, [](const Child& c) { return c.pidfd.valid(); });
+}
+
+// ---- starting ----------------------------------------------------------------------------------
+
+Result<void> Supervisor::listen() {
+  for (Child& child : children_) {
+    if (child.pidfd.valid()) continue;
+    for (const std::string& address : child.spec.listen) {
+      SLUICE_ASSIGN(at, wire::parse_endpoint(address));
+      SLUICE_ASSIGN(listening, wire::listen_on(at));
+      child.listening.push_back(std::move(listening));
+    }
+  }
+  return {};
+}
+
+Result<std::vector<wire::Endpoint>> Supervisor::addresses(const std::string& name) const {
+  const auto child = std::ranges::find(children_, name, [](const Child& c) { return c.spec.name; });
+  if (child == children_.end()) return Error{ErrorKind::kNotFound, "no process '" + name + "'"};
+  std::vector<wire::Endpoint> out;
+  for (const Fd& socket : child->listening) {
+    SLUICE_ASSIGN(at, wire::bound_to(socket));
+    out.push_back(at);
+  }
+  return out;
+}
+
+Result<void> Supervisor::start() {
+  for (Child& child : children_)
+    if (!child.pidfd.valid()) {
+      if (const auto launched = launch(child); !launched.ok()) {
+        stop(End::kToReturn, Seconds(5));
+        return launched;
+      }
+    }
   return {};
 }
 
 Result<void> Supervisor::launch(Child& child) {
   std::vector<std::string> command = child.spec.command;
-  for (std::string& word : command)
-    if (word == "{fd}") word = std::to_string(kListenFd);
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const std::string log_path = data_ + "/logs/" + child.spec.name + ".log";
-  const Fd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!log.valid()) return system_error(log_path);
+  const std::string path = log_path(child);
+  const Fd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log.valid()) return system_error(path);
 
   const int pid = ::fork();
   if (pid < 0) return system_error("fork");
@@ -156,57 +224,63 @@ Result<void> Supervisor::launch(Child& child) {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     ::dup2(log.get(), STDOUT_FILENO);
     ::dup2(log.get(), STDERR_FILENO);
-    if (child.listening.valid()) {
-      if (child.listening.get() == kListenFd)
-        ::fcntl(kListenFd, F_SETFD, 0);
-      else
-        ::dup2(child.listening.get(), kListenFd);
-    }
+    // Out of the way first: one socket may lie where another belongs.
+    constexpr int kAside = 64;
+    for (size_t i = 0; i < child.listening.size(); ++i)
+      ::dup3(child.listening[i].get(), kAside + static_cast<int>(i), O_CLOEXEC);
+    for (size_t i = 0; i < child.listening.size(); ++i)
+      ::dup2(kAside + static_cast<int>(i), kListenFd + static_cast<int>(i));
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
   child.pid = pid;
   child.pidfd.reset(pidfd_open(pid));
   child.started = clock_.now();
-  note(child);
   log::info("{}: started, pid {}", child.spec.name, pid);
+  return note(child);
+}
+
+// Who it is, for the next supervisor.
+Result<void> Supervisor::note(const Child& child) const {
+  const auto who = node::identity_of(child.pid);
+  SLUICE_ASSIGN(boot, node::boot_id());
+  const nlohmann::json record{
+      {"pid", child.pid}, {"start_time", who ? who->start_time : 0}, {"boot_id", boot}};
+  return replace_file(record_path(child), record.dump() + "\n");
+}
+
+// ---- watching ----------------------------------------------------------------------------------
+
+// An error when it failed at once: what it was told is wrong, and trying again would not help.
+Result<void> Supervisor::reap(Child& child) {
+  int status = 0;
+  // An adopted one is not ours to wait for: nobody knows how it ended.
+  const bool known = ::waitpid(child.pid, &status, WNOHANG) == child.pid;
+  const bool settled = clock_.now() - child.started > kSettled;
+  child.pidfd.reset();
+  if (known && child.first && !settled && WIFEXITED(status) && WEXITSTATUS(status) != 0)
+    return Error{ErrorKind::kInternal, child.spec.name + ": " + last_line(log_path(child)) + " (" +
+                                           log_path(child) + ")"};
+  child.first = false;
+  child.pause = settled ? Nanos(0) : std::clamp<Nanos>(child.pause * 2, Millis(100), kLongestPause);
+  child.restart_at = clock_.now() + child.pause;
+  log::warn("{}: pid {} ended ({}); starting it again in {} ms", child.spec.name, child.pid,
+            !known                ? "adopted"
+            : WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                                  : "status " + std::to_string(WEXITSTATUS(status)),
+            child.pause / Millis(1));
   return {};
 }
 
-// Who it is, for the next supervisor. Written aside and renamed: never half there.
-void Supervisor::note(const Child& child) const {
-  const std::string path = record_path(child);
-  {
-    std::ofstream out(path + ".new");
-    out << nlohmann::json{
-        {"pid", child.pid}, {"start_time", start_time(child.pid)}, {"boot_id", boot_id()}};
-  }
-  std::error_code fault;
-  std::filesystem::rename(path + ".new", path, fault);
-  if (fault) log::warn("{}: {}: a later `up` could not adopt it", path, fault.message());
+void Supervisor::restart(Child& child) {
+  const auto started = launch(child);
+  if (started.ok()) return;
+  log::error("{}: {}", child.spec.name, started.error().message);
+  if (!child.pidfd.valid()) child.restart_at = clock_.now() + kLongestPause;
 }
 
-void Supervisor::reap(Child& child) {
-  int status = 0;
-  ::waitpid(child.pid, &status, WNOHANG);  // an adopted one is not ours to wait for
-  const Nanos lived = clock_.now() - child.started;
-  child.pause = lived > Seconds(10)
-                    ? Nanos(0)
-                    : std::min<Nanos>(std::max<Nanos>(child.pause * 2, Millis(100)), Seconds(5));
-  child.restart_at = clock_.now() + child.pause;
-  child.pidfd.reset();
-  log::warn("{}: pid {} ended ({}); starting it again in {} ms", child.spec.name, child.pid,
-            WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
-                                : "status " + std::to_string(WEXITSTATUS(status)),
-            child.pause.count() / 1'000'000);
-}
-
-void Supervisor::run(Nanos patience) {
-  sigset_t ending;
-  sigemptyset(&ending);
-  sigaddset(&ending, SIGINT);
-  sigaddset(&ending, SIGTERM);
-  ::sigprocmask(SIG_BLOCK, &ending, nullptr);
+Result<void> Supervisor::run(Nanos patience) {
+  const sigset_t ending = ending_signals();
   const Fd signals(::signalfd(-1, &ending, SFD_CLOEXEC));
   for (;;) {
     std::vector<pollfd> watched{{signals.get(), POLLIN, 0}};
@@ -218,36 +292,40 @@ void Supervisor::run(Nanos patience) {
     const int wait =
         next == Time::max()
             ? -1
-            : static_cast<int>(std::max<int64_t>(0, (next - clock_.now()).count() / 1'000'000 + 1));
+            : static_cast<int>(std::max<int64_t>(0, (next - clock_.now()) / Millis(1) + 1));
     ::poll(watched.data(), watched.size(), wait);
     if (watched[0].revents != 0) break;
     for (size_t i = 0; i < children_.size(); ++i) {
       Child& c = children_[i];
-      if (watched[i + 1].revents != 0) reap(c);
-      if (!c.pidfd.valid() && c.restart_at <= clock_.now())
-        if (const auto started = launch(c); !started.ok()) {
-          log::error("{}: {}", c.spec.name, started.error().message);
-          c.restart_at = clock_.now() + Seconds(5);
+      if (watched[i + 1].revents != 0)
+        if (auto reaped = reap(c); !reaped.ok()) {
+          stop(End::kToReturn, patience);
+          return reaped;
         }
+      if (!c.pidfd.valid() && c.restart_at <= clock_.now()) restart(c);
     }
   }
-  for (auto child = children_.rbegin(); child != children_.rend(); ++child) stop(*child, patience);
+  signalfd_siginfo got{};
+  const bool read_whole = ::read(signals.get(), &got, sizeof(got)) == sizeof(got);
+  stop(read_whole && got.ssi_signo == SIGUSR1 ? End::kToReturn : End::kForGood, patience);
+  return {};
 }
 
-void Supervisor::stop(Child& child, Nanos patience) {
-  if (child.spec.before_stop) child.spec.before_stop();
+void Supervisor::stop(End end, Nanos patience) {
+  for (auto child = children_.rbegin(); child != children_.rend(); ++child)
+    stop(*child, end, patience);
+}
+
+void Supervisor::stop(Child& child, End end, Nanos patience) {
+  if (end == End::kForGood && child.spec.before_stop) child.spec.before_stop();
   if (child.pidfd.valid()) {
-    pidfd_signal(child.pidfd.get(), SIGTERM);
-    if (!ended(child.pidfd.get(), patience)) {
-      log::warn("{}: still there after {} s: killed", child.spec.name,
-                patience.count() / 1'000'000'000);
-      pidfd_signal(child.pidfd.get(), SIGKILL);
-      ended(child.pidfd.get(), Seconds(5));
-    }
+    end_process(child.pidfd.get(), child.spec.name, patience);
     ::waitpid(child.pid, nullptr, WNOHANG);
+    child.pidfd.reset();
+    log::info("{}: stopped", child.spec.name);
   }
-  std::filesystem::remove(record_path(child));
-  log::info("{}: stopped", child.spec.name);
+  std::error_code ignored;
+  std::filesystem::remove(record_path(child), ignored);
 }
 
 }  // namespace sluice::cli

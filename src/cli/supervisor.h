@@ -3,47 +3,63 @@
 // in sessions of their own, and the next `up` on the same data directory adopts them, listening
 // sockets included (pidfd_getfd).
 //
-// One thread. Owns the data directory's lock for as long as it lives.
+// One thread, in which SIGINT, SIGTERM and SIGUSR1 are blocked from open() on. Owns the data
+// directory's lock for as long as it lives.
 #pragma once
 
-#include <chrono>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "wire/endpoint.h"
 
 namespace sluice::cli {
 
+// Where a child finds the first of its listening sockets; the others follow.
+inline constexpr int kListenFd = 3;
+
 struct ChildSpec {
   std::string name;                  // "gateway"; its log is DATA/logs/NAME.log
-  std::vector<std::string> command;  // argv; "{fd}" becomes the inherited listening descriptor
-  std::function<void()>
-      before_stop;     // called when all that started later has stopped; may be empty
-  std::string listen;  // an address to listen on for it; empty: none
+  std::vector<std::string> command;  // argv
+  std::vector<std::string> listen;   // the addresses that are listened on for it
+  // Called before it is stopped for good, when all that started later has stopped; may be empty.
+  std::function<void()> before_stop;
 };
 
 class Supervisor {
  public:
   // kConflict: another `up` holds the data directory. Makes DATA, DATA/run, DATA/logs.
   static Result<Supervisor> open(const std::string& data);
+  // Who holds it; 0: nobody.
+  static Result<int> holder(const std::string& data);
 
-  // Adopts what lives from before, starts the rest in order. kConflict: an address is taken.
-  Result<void> start(const std::vector<ChildSpec>& children);
+  // Takes over what lives of these from a supervisor that died.
+  Result<void> adopt(const std::vector<ChildSpec>& children);
+  bool has_children() const;
+  // Makes the listening sockets of the others. kConflict: somebody listens there.
+  Result<void> listen();
+  // Where a child can be reached, in the order of its specification.
+  Result<std::vector<wire::Endpoint>> addresses(const std::string& name) const;
+  // Starts the others, in order; all are stopped again when one cannot be started.
+  Result<void> start();
 
   // Until SIGINT or SIGTERM: restarts what dies, at once and then with growing pauses. Then stops
-  // all, last started first, and waits for each at most `patience`.
-  void run(Nanos patience);
+  // all, last started first, and waits for each at most `patience`. SIGUSR1 ends the same way but
+  // for `before_stop`. A child that fails in its first seconds ends all with its own words.
+  Result<void> run(Nanos patience);
+  enum class End { kForGood, kToReturn };
+  void stop(End end, Nanos patience);
 
  private:
   struct Child {
     ChildSpec spec;
-    Fd listening;
+    std::vector<Fd> listening;
     Fd pidfd;
     int pid = 0;
+    bool first = true;  // never started again
     Time started{};
     Time restart_at{};  // when not running
     Nanos pause{0};
@@ -51,11 +67,14 @@ class Supervisor {
 
   Supervisor() = default;
   Result<void> adopt(Child& child);
+  static bool take_sockets(Child& child, int pidfd);
   Result<void> launch(Child& child);
-  void note(const Child& child) const;
-  void reap(Child& child);
-  void stop(Child& child, Nanos patience);
+  Result<void> note(const Child& child) const;
+  Result<void> reap(Child& child);
+  void restart(Child& child);
+  void stop(Child& child, End end, Nanos patience);
   std::string record_path(const Child& child) const;
+  std::string log_path(const Child& child) const;
 
   std::string data_;
   Fd lock_;

@@ -1,14 +1,17 @@
 // `sluice up`: starts the platform and watches over it. `sluice down`: ends it.
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <thread>
+#include <set>
 
 #include "base/log.h"
+#include "base/replace_file.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
 #include "policy/bundle.h"
@@ -17,6 +20,8 @@ namespace sluice::cli {
 namespace {
 
 using wire::http::verb;
+
+constexpr Nanos kPatience = Seconds(45);  // for a process to finish what it has
 
 struct UpFlags {
   std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
@@ -36,32 +41,66 @@ Result<void> make_token(const std::string& path) {
     std::snprintf(hex, sizeof(hex), "%02x", random.get() & 0xff);
     text += hex;
   }
-  std::ofstream out(path);
-  std::filesystem::permissions(
-      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  out << text << "\n";
-  out.flush();
-  if (!out) return Error{ErrorKind::kInternal, path + ": cannot be written (disk full?)"};
-  return {};
+  return replace_file(path, text + "\n");
 }
 
 // The platform ends: instances too. The loop that would start them anew has stopped by now.
 void stop_instances(const std::string& node_socket) {
-  wire::HttpClient node({.path = node_socket}, Seconds(5));
-  for (int waited = 0; waited < 300; ++waited) {
-    const auto state = node.json(verb::get, "/v1/state");
+  wire::HttpClient node({.path = node_socket}, Seconds(10));
+  const SteadyClock clock;
+  const Time give_up = clock.now() + Seconds(30);
+  std::set<std::string> asked;
+  for (std::string after = "0"; clock.now() < give_up;) {
+    const auto state = node.json(verb::get, "/v1/state?wait_ms=1000&after=" + after);
     if (!state.ok()) return;
     int living = 0;
     for (const auto& i : state->value("instances", nlohmann::json::array())) {
       if (i.value("state", "gone") == "gone") continue;
       ++living;
-      if (waited == 0)
+      if (asked.insert(i.value("id", "")).second)
         (void)node.json(verb::delete_, "/v1/instances/" + i.value("id", ""),
                         {{"drain_ms", 10'000}});
     }
     if (living == 0) return;
-    std::this_thread::sleep_for(Millis(100));
+    after = state->value("version", nlohmann::json(0)).dump();
   }
+}
+
+// The platform's processes in the order in which they start.
+std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string node_socket = data + "/run/node.sock";
+  const std::string first = std::to_string(kListenFd), second = std::to_string(kListenFd + 1);
+  std::vector<std::string> node{self, "node", "--data", data, "--listen-fd", first};
+  if (f.devices > 0) node.insert(node.end(), {"--devices", std::to_string(f.devices)});
+  if (f.price > 0) node.insert(node.end(), {"--price-per-core-hour", std::to_string(f.price)});
+  if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
+  if (!f.arbiter.empty()) node.insert(node.end(), {"--arbiter", f.arbiter});
+  std::vector<std::string> control{self,     "control", "--data",      data,  "--policy", f.policy,
+                                   "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
+  if (f.alpha > 0) control.insert(control.end(), {"--alpha", std::to_string(f.alpha)});
+  if (f.slo_fraction > 0)
+    control.insert(control.end(), {"--slo-fraction", std::to_string(f.slo_fraction)});
+  std::vector<std::string> gateway{
+      self,          "gateway", "--data",    data,
+      "--listen-fd", first,     "--threads", std::to_string(f.threads)};
+  if (!f.tls_cert.empty())
+    gateway.insert(gateway.end(), {"--tls-cert", f.tls_cert, "--tls-key", f.tls_key});
+  return {{.name = "node",
+           .command = node,
+           .listen = {node_socket},
+           .before_stop = [=] { stop_instances(node_socket); }},
+          {.name = "control", .command = control, .listen = {data + "/run/api.sock", f.api}},
+          {.name = "gateway", .command = gateway, .listen = {f.listen}}};
+}
+
+// For users of this machine: where the process listens, its port as the kernel chose it.
+Result<std::string> publish(const Supervisor& supervisor, const std::string& name,
+                            const std::string& path) {
+  SLUICE_ASSIGN(listening, supervisor.addresses(name));
+  const std::string at = wire::to_string(listening.back());
+  SLUICE_TRY(replace_file(path, at + "\n", 0644));
+  return at;
 }
 
 Result<void> up(const Session& session, const UpFlags& f) {
@@ -72,48 +111,43 @@ Result<void> up(const Session& session, const UpFlags& f) {
   const std::string data = std::filesystem::absolute(session.data);
   SLUICE_ASSIGN(supervisor, Supervisor::open(data));
   SLUICE_TRY(make_token(data + "/token"));
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  std::vector<std::string> node{self, "node", "--data", data, "--listen-fd", "{fd}"};
-  if (f.devices > 0) node.insert(node.end(), {"--devices", std::to_string(f.devices)});
-  if (f.price > 0) node.insert(node.end(), {"--price-per-core-hour", std::to_string(f.price)});
-  if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
-  if (!f.arbiter.empty()) node.insert(node.end(), {"--arbiter", f.arbiter});
-  std::vector<std::string> control{self,     "control", "--data", data,          "--policy",
-                                   f.policy, "--home",  home(),   "--listen-fd", "{fd}"};
-  if (f.alpha > 0) control.insert(control.end(), {"--alpha", std::to_string(f.alpha)});
-  if (f.slo_fraction > 0)
-    control.insert(control.end(), {"--slo-fraction", std::to_string(f.slo_fraction)});
-  std::vector<std::string> gateway{
-      self,          "gateway", "--data",    data,
-      "--listen-fd", "{fd}",    "--threads", std::to_string(f.threads)};
-  if (!f.tls_cert.empty())
-    gateway.insert(gateway.end(), {"--tls-cert", f.tls_cert, "--tls-key", f.tls_key});
-  const std::string node_socket = data + "/run/node.sock";
-  SLUICE_TRY(supervisor.start({
-      {.name = "node",
-       .command = node,
-       .before_stop = [=] { stop_instances(node_socket); },
-       .listen = node_socket},
-      {.name = "control", .command = control, .before_stop = {}, .listen = f.api},
-      {.name = "gateway", .command = gateway, .before_stop = {}, .listen = f.listen},
-  }));
-  std::ofstream(data + "/run/gateway.address") << f.listen << "\n";
-  std::ofstream(data + "/run/up.pid") << getpid() << "\n";
-  log::info("functions on http://{}, API on http://{} (token in {}/token), data in {}", f.listen,
-            f.api, data, data);
-  supervisor.run(Seconds(45));
-  std::filesystem::remove(data + "/run/up.pid");
+  SLUICE_TRY(supervisor.adopt(processes(data, f)));
+  SLUICE_TRY(supervisor.listen());
+  SLUICE_ASSIGN(functions, publish(supervisor, "gateway", data + "/run/gateway.address"));
+  SLUICE_ASSIGN(api, publish(supervisor, "control", data + "/run/api.address"));
+  SLUICE_TRY(supervisor.start());
+  log::info("functions on http://{}, API on http://{} (token in {}/token), data in {}", functions,
+            api, data, data);
+  return supervisor.run(kPatience);
+}
+
+// Asks the supervisor; where it died before its processes did, ends them in its place.
+Result<void> down(const Session& session, bool keep) {
+  const std::string data = std::filesystem::absolute(session.data);
+  SLUICE_ASSIGN(pid, Supervisor::holder(data));
+  if (pid != 0) {
+    const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd.valid() ||
+        syscall(SYS_pidfd_send_signal, pidfd.get(), keep ? SIGUSR1 : SIGTERM, nullptr, 0) != 0)
+      return Error{ErrorKind::kDenied,
+                   "supervisor " + std::to_string(pid) + ": " + std::strerror(errno)};
+    pollfd p{pidfd.get(), POLLIN, 0};
+    while (poll(&p, 1, -1) < 0 && errno == EINTR) {
+    }
+    return {};
+  }
+  const Error nobody{ErrorKind::kUnavailable, "no platform runs on " + data};
+  if (!std::filesystem::exists(data + "/up.lock")) return nobody;
+  SLUICE_ASSIGN(supervisor, Supervisor::open(data));
+  SLUICE_TRY(supervisor.adopt(processes(data, {})));
+  if (!supervisor.has_children()) return nobody;
+  supervisor.stop(keep ? Supervisor::End::kToReturn : Supervisor::End::kForGood, kPatience);
   return {};
 }
 
-Result<void> down(const Session& session) {
-  SLUICE_ASSIGN(text, read_file(session.data + "/run/up.pid"));
-  const int pid = std::atoi(text.c_str());
-  if (pid <= 1 || ::kill(pid, SIGTERM) != 0)
-    return Error{ErrorKind::kNotFound,
-                 "no supervisor runs on " + session.data +
-                     ": start one (sluice up adopts what lives), then end it"};
-  while (::kill(pid, 0) == 0) std::this_thread::sleep_for(Millis(50));
+Result<void> down_and_say(const Session& session, bool keep) {
+  SLUICE_TRY(down(session, keep));
+  if (session.json()) print({{"data", session.data}, {"instances", keep ? "go on" : "ended"}});
   return {};
 }
 
@@ -123,7 +157,9 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<UpFlags>();
   CLI::App* up_command =
       app.add_subcommand("up", "start the platform on this machine and watch over it");
-  up_command->add_option("--listen", f->listen, "where functions are served")
+  up_command
+      ->add_option("--listen", f->listen,
+                   "where functions are served; port 0: any (run/gateway.address)")
       ->capture_default_str();
   up_command
       ->add_option("--api", f->api, "where the API is served over TCP, for bearers of the token")
@@ -145,8 +181,12 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");
   up_command->add_option("--tls-key", f->tls_key, "PEM file");
   up_command->callback([f, &session, &outcome] { outcome = up(session, *f); });
-  app.add_subcommand("down", "end the platform: drain, stop all instances and processes")
-      ->callback([&] { outcome = down(session); });
+  auto keep = std::make_shared<bool>(false);
+  CLI::App* down_command =
+      app.add_subcommand("down", "end the platform: drain, stop all instances and processes");
+  down_command->add_flag("--keep", *keep,
+                         "instances go on; the next `sluice up` adopts them (to upgrade, say)");
+  down_command->callback([=, &session, &outcome] { outcome = down_and_say(session, *keep); });
 }
 
 }  // namespace sluice::cli
