@@ -1,30 +1,49 @@
 // `sluice logs [NAME]`: what a process or an instance printed.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 
 #include "cli/session.h"
 
 namespace sluice::cli {
 namespace {
 
-Result<void> logs(const Session& session, const std::string& name, size_t lines) {
-  const std::string folder = session.data + "/logs";
-  if (name.empty() || name.find('/') != name.npos ||
-      !std::filesystem::exists(folder + "/" + name + ".log")) {
-    std::string known;
-    std::error_code fault;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, fault))
-      known += "\n  " + entry.path().stem().string();
-    if (!name.empty())
-      return Error{ErrorKind::kNotFound, "no log of '" + name + "'; there are:" + known};
-    std::cout << "logs of:" << known << "\n";
-    return {};
+Result<void> list(const Session& session) {
+  std::vector<std::string> names;
+  std::error_code fault;
+  for (const auto& entry : std::filesystem::directory_iterator(session.data + "/logs", fault))
+    names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  if (session.json()) {
+    print(names);
+  } else {
+    for (const std::string& name : names) std::cout << name << "\n";
   }
-  SLUICE_ASSIGN(text, read_file(folder + "/" + name + ".log"));
-  size_t at = text.size();
-  for (size_t n = 0; n <= lines && at != 0 && at != text.npos; ++n) at = text.rfind('\n', at - 1);
-  std::cout << (at == text.npos || at == 0 ? text : text.substr(at + 1));
+  return {};
+}
+
+std::vector<std::string> last_lines(const std::string& text, size_t count) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(count));
+  return lines;
+}
+
+Result<void> logs(const Session& session, const std::string& name, size_t count) {
+  const std::string path = session.data + "/logs/" + name + ".log";
+  if (name.find('/') != name.npos || !std::filesystem::exists(path))
+    return Error{ErrorKind::kNotFound,
+                 "there is no log of '" + name + "' (sluice logs lists what there is)"};
+  SLUICE_ASSIGN(text, read_file(path));
+  const std::vector<std::string> lines = last_lines(text, count);
+  if (session.json()) {
+    print({{"name", name}, {"lines", lines}});
+  } else {
+    for (const std::string& line : lines) std::cout << line << "\n";
+  }
   return {};
 }
 
@@ -35,9 +54,11 @@ void add_logs(CLI::App& app, Session& session, Outcome& outcome) {
   auto lines = std::make_shared<size_t>(100);
   CLI::App* command = app.add_subcommand(
       "logs", "what a process (node, control, gateway, zygote) or an instance printed");
-  command->add_option("name", *name);
+  command->add_option("name", *name, "whose; without: the names there are");
   command->add_option("--lines", *lines, "the last ones")->capture_default_str();
-  command->callback([=, &session, &outcome] { outcome = logs(session, *name, *lines); });
+  command->callback([=, &session, &outcome] {
+    outcome = name->empty() ? list(session) : logs(session, *name, *lines);
+  });
 }
 
 }  // namespace sluice::cli

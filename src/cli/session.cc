@@ -24,13 +24,17 @@ std::string default_data() {
   return geteuid() == 0 ? "/var/lib/sluice" : home() + "/.local/share/sluice";
 }
 
+Error Session::nobody(const std::string& why) const {
+  return {ErrorKind::kUnavailable,
+          "no platform runs on " + data + " (" + why + "); start one: sluice up"};
+}
+
 Result<wire::HttpResponse> Session::api_raw(wire::http::verb method, const std::string& target,
                                             std::string body, std::string_view type) const {
   wire::HttpClient client({.path = run("api.sock")}, Seconds(60));
   auto answer = client.call(method, target, std::move(body), type);
   if (!answer.ok() && answer.error().kind == ErrorKind::kUnavailable)
-    return Error{ErrorKind::kUnavailable, "no platform runs on " + data + " (" +
-                                              answer.error().message + "); start one: sluice up"};
+    return nobody(answer.error().message);
   return answer;
 }
 
@@ -46,8 +50,9 @@ Result<json> Session::api(wire::http::verb method, const std::string& target,
 }
 
 Result<wire::Endpoint> Session::gateway() const {
-  SLUICE_ASSIGN(text, read_file(data + "/run/gateway.address"));
-  return wire::parse_endpoint(text.substr(0, text.find('\n')));
+  const auto text = read_file(run("gateway.address"));
+  if (!text.ok()) return nobody(text.error().message);
+  return wire::parse_endpoint(text->substr(0, text->find('\n')));
 }
 
 std::string escaped(const std::string& text) {
@@ -78,7 +83,8 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 void print(const json& value) {
-  std::cout << value.dump(2) << "\n";
+  // A program may have printed anything: what is not UTF-8 is replaced.
+  std::cout << value.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
 }
 
 int exit_code(const Error& e) {

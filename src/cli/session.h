@@ -17,7 +17,9 @@ struct Session {
 
   bool json() const { return output == "json"; }
   std::string run(const std::string& socket) const { return data + "/run/" + socket; }
-  // The user's API. kUnavailable says how to start the platform.
+  // kUnavailable, with how to start the platform.
+  Error nobody(const std::string& why) const;
+  // The user's API.
   Result<nlohmann::json> api(wire::http::verb method, const std::string& target,
                              const nlohmann::json& body = nullptr) const;
   Result<wire::HttpResponse> api_raw(wire::http::verb method, const std::string& target,

@@ -1,4 +1,6 @@
 // `sluice top`: the live view.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <thread>
@@ -10,14 +12,19 @@
 namespace sluice::cli {
 namespace {
 
+using nlohmann::json;
 using wire::http::verb;
 
-Result<std::string> screen(const Session& session) {
+Result<json> view(const Session& session) {
   SLUICE_ASSIGN(functions, session.api(verb::get, "/v1/functions"));
   SLUICE_ASSIGN(devices, session.api(verb::get, "/v1/devices"));
   SLUICE_ASSIGN(decisions, session.api(verb::get, "/v1/decisions?limit=8"));
-  std::string out = functions_table(functions) + "\n";
-  for (const auto& d : devices) {
+  return json{{"functions", functions}, {"devices", devices}, {"decisions", decisions}};
+}
+
+std::string screen(const json& view) {
+  std::string out = functions_table(view["functions"]) + "\n";
+  for (const json& d : view["devices"]) {
     const int reserved = d["reserved"].get<int>();
     const int filled = std::min(30, reserved * 30 / 1000);
     out += d["id"].get<std::string>() + "  [" + std::string(static_cast<size_t>(filled), '#') +
@@ -25,30 +32,35 @@ Result<std::string> screen(const Session& session) {
            " reserved, " + std::to_string(d["instances"].get<int>()) + " instances\n";
   }
   out += "\n";
-  for (const auto& d : decisions)
+  for (const json& d : view["decisions"])
     out += age(unix_now() - d["at"].get<int64_t>()) + " ago  " + d["action"].get<std::string>() +
            " " + d["subject"].get<std::string>() + ": " + d["reason"]["text"].get<std::string>() +
            "\n";
   return out;
 }
 
+// Every second until it is interrupted; once where nobody watches.
+Result<void> top(const Session& session, bool once) {
+  for (;;) {
+    SLUICE_ASSIGN(now, view(session));
+    if (session.json())
+      print(now);
+    else
+      std::cout << (once ? "" : "\033[H\033[J") << screen(now) << std::flush;
+    if (once) return {};
+    std::this_thread::sleep_for(Seconds(1));
+  }
+}
+
 }  // namespace
 
 void add_top(CLI::App& app, Session& session, Outcome& outcome) {
   auto once = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("top", "live view of functions, devices and decisions");
-  command->add_flag("--once", *once, "print it once");
+  CLI::App* command = app.add_subcommand(
+      "top", "live view of functions, devices and decisions; one frame where no terminal is");
+  command->add_flag("--once", *once, "one frame");
   command->callback([=, &session, &outcome] {
-    for (;;) {
-      const auto text = screen(session);
-      if (!text.ok()) {
-        outcome = text.error();
-        return;
-      }
-      std::cout << (*once ? "" : "\033[H\033[J") << *text << std::flush;
-      if (*once) return;
-      std::this_thread::sleep_for(Seconds(1));
-    }
+    outcome = top(session, *once || session.json() || ::isatty(STDOUT_FILENO) == 0);
   });
 }
 
