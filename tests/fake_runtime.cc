@@ -7,7 +7,8 @@
 //   deaf       the instance never gets ready
 //   stubborn   the instance ignores Drain and SIGTERM
 //   busy       a thread that computes for ever, gated
-// Instances answer GET / with {"pid", "uid", "gate"} and POST /burn?ms=N after N ms of gated work.
+// Instances answer every path with {"pid", "uid", "gate"}: with ?ms=N after N ms of gated work,
+// with ?until=FILE when there is that file.
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
@@ -18,6 +19,9 @@
 #include <array>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -79,8 +83,14 @@ void burn(Nanos cpu) {
 
 wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
   const wire::Target target = *wire::parse_target(request.target());
-  if (!target.path.empty() && target.path[0] == "burn")
-    burn(Millis(std::stoi(target.get("ms", "1"))));
+  if (const std::string ms = target.get("ms"); !ms.empty()) burn(Millis(std::stoi(ms)));
+  if (const std::string file = target.get("until"); !file.empty()) {
+    boost::asio::steady_timer again(co_await boost::asio::this_coro::executor);
+    while (access(file.c_str(), F_OK) != 0) {
+      again.expires_after(Millis(5));
+      co_await again.async_wait(boost::asio::use_awaitable);
+    }
+  }
   co_return wire::json_response(
       {{"pid", getpid()}, {"uid", getuid()}, {"gate", static_cast<int>(sluice_gate_state(&gate))}});
 }

@@ -112,6 +112,8 @@ Result<void> describe(const Session& session, const std::string& name) {
             << " at instances\n";
   if (!f["unavailable"].get<std::string>().empty())
     std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
+  if (!f["rollout_failed"].get<std::string>().empty())
+    std::cout << "rollout: " << f["rollout_failed"].get<std::string>() << "\n";
   std::cout << "\n" << rows("instances", own) << "\n" << rows("decisions", decisions);
   return {};
 }

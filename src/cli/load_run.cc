@@ -33,6 +33,7 @@ struct Connection {
   }
   Stream stream;
   beast::flat_buffer buffer;
+  bool kept = false;  // from an earlier request
 };
 
 class Player {
@@ -119,29 +120,10 @@ class Player {
   // The status of the answer; 0 and a fault when there was none.
   asio::awaitable<int> exchange(const http::request<http::string_body>& request,
                                 std::chrono::steady_clock::time_point until, std::string& fault) {
-    // A kept connection may be closed under our feet: then one fresh one.
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      std::unique_ptr<Connection> c;
-      bool fresh = false;
-      if (!idle_.empty()) {
-        c = std::move(idle_.back());
-        idle_.pop_back();
-      } else {
-        fresh = true;
-        while (connections_ >= options_.connections) {
-          asio::steady_timer wait(io_, Millis(1));
-          co_await wait.async_wait(kAwait);
-          if (!idle_.empty() || std::chrono::steady_clock::now() > until) break;
-        }
-        c = std::make_unique<Connection>(io_);
-        ++connections_;
-        c->stream.expires_at(until);
-        if (const auto [broken] = co_await c->stream.async_connect(address_, kAwait); broken) {
-          --connections_;
-          fault = "connect: " + broken.message();
-          co_return 0;
-        }
-      }
+    // A kept connection may be closed under our feet, and so may all the others: then a fresh one.
+    for (bool must_be_fresh = false;; must_be_fresh = true) {
+      auto c = co_await connection(must_be_fresh, until, fault);
+      if (!c) co_return 0;
       c->stream.expires_at(until);
       http::response<http::string_body> response;
       auto [broken, n] = co_await http::async_write(c->stream, request, kAwait);
@@ -150,20 +132,49 @@ class Player {
       if (broken) {
         --connections_;
         fault = broken.message();
-        if (fresh || broken == beast::error::timeout) co_return 0;
+        if (!c->kept || broken == beast::error::timeout) co_return 0;
         continue;
       }
       const int status = static_cast<int>(response.result_int());
       if (status != 200) fault = std::to_string(status) + " " + response.body().substr(0, 200);
       if (response.keep_alive()) {
         c->stream.expires_never();
+        c->kept = true;
         idle_.push_back(std::move(c));
       } else {
         --connections_;
       }
       co_return status;
     }
-    co_return 0;
+  }
+
+  // One for a request alone, of at most `connections`; nothing and a fault when there is none.
+  asio::awaitable<std::unique_ptr<Connection>> connection(
+      bool must_be_fresh, std::chrono::steady_clock::time_point until, std::string& fault) {
+    for (;;) {
+      if (!idle_.empty()) {
+        auto c = std::move(idle_.back());
+        idle_.pop_back();
+        if (!must_be_fresh) co_return c;
+        --connections_;  // closed, to make room
+      }
+      if (connections_ < options_.connections) break;
+      if (std::chrono::steady_clock::now() > until) {
+        fault = "no connection became free";
+        co_return nullptr;
+      }
+      asio::steady_timer wait(io_, Millis(1));
+      co_await wait.async_wait(kAwait);
+    }
+    auto c = std::make_unique<Connection>(io_);
+    ++connections_;
+    c->stream.expires_at(until);
+    if (const auto [broken] = co_await c->stream.async_connect(address_, kAwait); broken) {
+      --connections_;
+      fault = "connect: " + broken.message();
+      co_return nullptr;
+    }
+    co_return c;
   }
 
   const LoadOptions options_;

@@ -61,12 +61,23 @@ sigset_t ending_signals() {
   return set;
 }
 
-std::string last_line(const std::string& path) {
-  std::ifstream in(path);
+std::string how_it_ended(int status) {
+  return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                             : "status " + std::to_string(WEXITSTATUS(status));
+}
+
+// The last line of its log; a full disk leaves none.
+std::string last_words(const std::string& log, int status) {
+  std::ifstream in(log);
   std::string last;
   for (std::string line; std::getline(in, line);)
     if (!line.empty()) last = line;
-  return last.starts_with("sluice: ") ? last.substr(8) : last;
+  if (last.starts_with("sluice: ")) last.erase(0, 8);
+  if (!last.empty()) return last + " (" + log + ")";
+  std::error_code fault;
+  const bool full = std::filesystem::space(log, fault).available == 0 && !fault;
+  return how_it_ended(status) +
+         (full ? ", " + log + ": No space left on device" : ", without a word");
 }
 
 }  // namespace
@@ -259,16 +270,13 @@ Result<void> Supervisor::reap(Child& child) {
   const bool settled = clock_.now() - child.started > kSettled;
   child.pidfd.reset();
   if (known && child.first && !settled && WIFEXITED(status) && WEXITSTATUS(status) != 0)
-    return Error{ErrorKind::kInternal, child.spec.name + ": " + last_line(log_path(child)) + " (" +
-                                           log_path(child) + ")"};
+    return Error{ErrorKind::kInternal,
+                 child.spec.name + ": " + last_words(log_path(child), status)};
   child.first = false;
   child.pause = settled ? Nanos(0) : std::clamp<Nanos>(child.pause * 2, Millis(100), kLongestPause);
   child.restart_at = clock_.now() + child.pause;
   log::warn("{}: pid {} ended ({}); starting it again in {} ms", child.spec.name, child.pid,
-            !known                ? "adopted"
-            : WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
-                                  : "status " + std::to_string(WEXITSTATUS(status)),
-            child.pause / Millis(1));
+            known ? how_it_ended(status) : "adopted", child.pause / Millis(1));
   return {};
 }
 

@@ -54,6 +54,8 @@ class Control {
   // One turn of the loop; `wall` names the second for people. Never fails: what goes wrong is in
   // the log and in the decisions.
   void step(UnixMillis wall);
+  // Before an orderly end: what step() leaves in the store only now and then.
+  void close();
   // When to step again: soon while something starts, so that who waits for it does not wait long.
   Nanos next_step() const;
 

@@ -160,6 +160,10 @@ void Control::keep(UnixMillis wall) {
     saved_wall_ = wall;
 }
 
+void Control::close() {
+  if (const auto saved = keep_counts(); !saved.ok()) log::warn("{}", saved.error().message);
+}
+
 void Control::keep_instances() {
   std::vector<StoredInstance> now;
   for (const ObservedInstance& o : seen_.instances)

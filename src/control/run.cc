@@ -120,6 +120,7 @@ Result<void> run_control(const ControlOptions& o) {
   });
   log::info("policy {}, {} functions", o.settings.bundle, control->functions().size());
   io.run();
+  control->close();
   return {};
 }
 

@@ -1,0 +1,174 @@
+// Each process of the platform killed under load: what is lost is what ARCHITECTURE.md says.
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include "tests/platform_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(PlatformFaults, AKilledInstanceLosesNothingThatCanBeSentAgain) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  HeldRequest held(p);
+  const pid_t first = busy_one(p);
+  ASSERT_GT(first, 0);
+  Load load(p, 40, "?ms=1");
+  load.flows();
+  kill(first, SIGKILL);
+  load.flows();
+  p.until("/v1/instances", [&](const json&) { return p.pids().count(first) == 0; });
+  p.wait_until_settled("f", 2);
+  const json answer = held.answer();
+  EXPECT_EQ(answer["status"], 200) << answer;
+  EXPECT_NE(answer["pid"], first);
+
+  const pid_t second = *p.pids().begin();
+  kill(second, SIGKILL);
+  p.until("/v1/instances", [&](const json&) { return p.pids().count(second) == 0; });
+  p.wait_until_settled("f", 2);
+  load.flows();
+  const cli::LoadResult r = load.end();
+  EXPECT_LE(r.sent - r.ok, 1u) << testing::PrintToString(r.faults);  // one at a time: its credit
+}
+
+TEST(PlatformFaults, AKilledNodeDaemonLosesNothingAndGivesNothingAway) {
+  Platform p;
+  p.deploy({.replicas = 2, .request = 45});
+  const std::set<pid_t> before = p.pids();
+  const std::string device = p.instances()[0]["device"];
+  Load load(p, 40, "?ms=1");
+  load.flows();
+  p.kill_process("node");
+  load.flows();
+  wire::HttpClient node({.path = p.data + "/run/node.sock"}, kPatience);
+  const auto state = node.json(verb::get, "/v1/state");
+  ASSERT_TRUE(state.ok()) << state.error().message;
+  EXPECT_EQ((*state)["generation"], 2);
+  const auto more = node.json(verb::post, "/v1/instances",
+                              {{"id", "more"},
+                               {"function", "default/more"},
+                               {"device", device},
+                               {"slice", {{"sm", 1000}, {"request", 200}, {"limit", 200}}},
+                               {"model", {{"path", p.model("")}}}});
+  ASSERT_FALSE(more.ok()) << *more;
+  EXPECT_EQ(more.error().kind, ErrorKind::kExhausted) << more.error().message;
+  load.flows();
+  expect_nothing_lost(load.end());
+  p.wait_until_settled("f", 2);
+  EXPECT_EQ(p.pids(), before);
+}
+
+TEST(PlatformFaults, AKilledControlLoopLosesNothing) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  Load load(p, 40, "?ms=1");
+  load.flows();
+  const std::set<pid_t> instances = p.pids();
+  const json decisions = p.get("/v1/decisions?limit=1000");
+  const pid_t before = p.pid_of("control");
+  p.kill_process("control");
+  load.flows();
+  EXPECT_EQ(p.function()["revision"], 1);
+  EXPECT_NE(p.pid_of("control"), before);
+  p.wait_until_settled("f", 2);
+  EXPECT_EQ(p.pids(), instances);
+  EXPECT_EQ(p.get("/v1/decisions?limit=1000"), decisions);
+  load.flows();
+  const cli::LoadResult r = load.end();
+  expect_nothing_lost(r);
+  const json report = p.until("/v1/report", [&](const json& now) {
+    return now["functions"][0]["ok"].get<uint64_t>() >= r.ok;
+  });
+  EXPECT_EQ(report["functions"][0]["requests"], r.sent);  // counted once
+}
+
+TEST(PlatformFaults, AKilledSupervisorLosesNothingAndTheNextUpTakesOver) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  Load load(p, 40, "?ms=1");
+  load.flows();
+  const std::set<pid_t> instances = p.pids();
+  std::map<std::string, pid_t> children;
+  for (const char* name : {"node", "control", "gateway"}) children[name] = p.pid_of(name);
+  EXPECT_EQ(p.stop(SIGKILL), 128 + SIGKILL);
+  load.flows();
+  p.deploy({.name = "g"});  // nobody misses it
+
+  p.launch();
+  EXPECT_TRUE(eventually([&] { return p.said().find("gateway: adopted") != std::string::npos; }));
+  load.flows();
+  expect_nothing_lost(load.end());
+  for (const auto& [name, pid] : children) EXPECT_EQ(p.pid_of(name), pid) << name;
+  EXPECT_EQ(p.pids(), instances);
+
+  // What it adopted it starts again, on the sockets that users know.
+  const wire::Endpoint at = p.gateway();
+  p.kill_process("gateway");
+  EXPECT_EQ(p.ask()["status"], 200);
+  EXPECT_EQ(p.gateway(), at);
+  EXPECT_EQ(p.stop(SIGTERM), 0) << p.said();
+  for (const pid_t pid : instances) EXPECT_TRUE(is_dead(pid));
+}
+
+TEST(PlatformFaults, WhatDiedWhileNobodyLookedIsStartedByTheNextUp) {
+  Platform p;
+  p.deploy({});
+  const std::set<pid_t> instances = p.pids();
+  p.stop(SIGKILL);
+  p.kill_process("gateway");
+  p.kill_process("control");
+  EXPECT_EQ(p.cli({"get", "functions"}).code, 4);
+  p.launch();
+  p.wait_until_serves();
+  EXPECT_EQ(p.pids(), instances);
+  EXPECT_EQ(p.ask()["status"], 200);
+  // Nobody's children now: the end finds them too.
+  p.stop(SIGKILL);
+  const Ended down = p.cli({"down"});
+  EXPECT_EQ(down.code, 0) << down.err;
+  for (const pid_t pid : instances) EXPECT_TRUE(is_dead(pid));
+  EXPECT_EQ(p.cli({"down"}).code, 4);
+}
+
+TEST(PlatformFaults, AKilledGatewayLosesItsOpenRequestsAndNewOnesWait) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  HeldRequest held(p);
+  ASSERT_GT(busy_one(p), 0);
+  Load load(p, 40, "?ms=1");
+  load.flows();
+
+  // While the supervisor is stopped nobody starts the gateway again: what connects now waits.
+  const pid_t supervisor = p.supervisor();
+  kill(supervisor, SIGSTOP);
+  p.kill_process("gateway");
+  namespace asio = boost::asio;
+  asio::io_context io;
+  asio::ip::tcp::socket waiting(io);
+  waiting.connect({asio::ip::make_address(p.gateway().host), p.gateway().port});
+  const std::string request =
+      "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: "
+      "close\r\n\r\n{}";
+  asio::write(waiting, asio::buffer(request));
+  kill(supervisor, SIGCONT);
+  std::string answer;
+  boost::system::error_code end;
+  asio::read(waiting, asio::dynamic_buffer(answer), end);
+  EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200 OK"));
+
+  EXPECT_EQ(held.answer()["status"], 0);  // it was open
+  load.flows();
+  const cli::LoadResult r = load.end();
+  EXPECT_LE(r.sent - r.ok, static_cast<uint64_t>(kLoadConnections))
+      << testing::PrintToString(r.faults);
+}
+
+}  // namespace
+}  // namespace sluice

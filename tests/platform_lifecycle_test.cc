@@ -1,0 +1,189 @@
+// A function's life on the whole platform: applied, changed, split, rolled back, moved, deleted,
+// and there again after everything was restarted.
+#include <cmath>
+
+#include "tests/platform_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+json last_decision(const Platform& p, const std::string& rule, const std::string& name = "f") {
+  for (const json& d : p.get("/v1/decisions?limit=1000&function=" + name))
+    if (d["reason"]["rule"] == rule) return d;
+  return nullptr;
+}
+
+TEST(PlatformLifecycle, ApplyingTheSameTwiceIsApplyingItOnce) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  const std::set<pid_t> instances = p.pids();
+  const json decisions = p.get("/v1/decisions?limit=1000");
+  EXPECT_EQ(p.apply({.replicas = 2}).out, "default/f revision 1 unchanged\n");
+  const Ended dry = p.cli({"apply", "--dry-run", "-f", "-"}, p.file_of({.replicas = 3}));
+  EXPECT_EQ(dry.code, 0);
+  EXPECT_EQ(dry.out, "default/f revision 2 changed (dry run)\n  minReplicas: 2 -> 3\n");
+  EXPECT_EQ(p.function()["revision"], 1);
+  EXPECT_EQ(p.pids(), instances);
+  EXPECT_EQ(p.get("/v1/decisions?limit=1000"), decisions);
+}
+
+TEST(PlatformLifecycle, ANewRevisionAndTheWayBackLoseNoRequest) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  const std::set<pid_t> first = p.pids();
+  Load load(p, 40, "?ms=1");
+  load.flows();
+  p.deploy({.replicas = 2, .request = 30});
+  const std::set<pid_t> second = p.pids();
+  for (const pid_t pid : first) EXPECT_EQ(second.count(pid), 0u);
+  load.flows();
+  const Ended back = p.cli({"rollback", "f"});
+  EXPECT_EQ(back.code, 0) << back.err;
+  p.wait_until_settled("f", 2);
+  EXPECT_EQ(p.function()["revision"], 1);
+  for (const pid_t pid : p.pids()) EXPECT_EQ(second.count(pid), 0u);
+  load.flows();
+  expect_nothing_lost(load.end());
+}
+
+TEST(PlatformLifecycle, ACanaryGetsItsPartOfTheTraffic) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  const std::string canary = "  canaryTrafficPercent: 30\n";
+  EXPECT_EQ(p.apply({.words = "canary", .replicas = 2, .more = canary}).code, 0);
+  p.until("/v1/functions/default/f", [](const json& f) {
+    return f["split"] ==
+           json{{{"revision", 1}, {"percent", 70}}, {{"revision", 2}, {"percent", 30}}};
+  });
+  std::set<pid_t> ours;
+  for (const json& i : p.instances())
+    if (i["revision"] == 2) ours.insert(i["pid"].get<pid_t>());
+  // The gateway learns of the split at the end of the turn that made it.
+  ASSERT_TRUE(eventually([&] { return ours.count(p.ask().value("pid", 0)) == 1; }));
+  constexpr int kAsked = 300;
+  int to_canary = 0;
+  for (int i = 0; i < kAsked; ++i) to_canary += ours.count(p.ask().value("pid", 0));
+  const double mean = 0.3 * kAsked, deviation = std::sqrt(kAsked * 0.3 * 0.7);
+  EXPECT_NEAR(to_canary, mean, 4 * deviation);
+
+  const std::set<pid_t> before = p.pids();
+  EXPECT_EQ(p.apply({.words = "canary", .replicas = 2}).out,
+            "default/f revision 2 traffic\n  canaryTrafficPercent: 30 -> 100\n");
+  p.wait_until_settled("f", 2);
+  for (const pid_t pid : p.pids()) EXPECT_EQ(before.count(pid), 1u);  // nothing started for it
+}
+
+TEST(PlatformLifecycle, AFailedRolloutStaysOnTheOldRevision) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  const std::set<pid_t> first = p.pids();
+  Load load(p, 20, "?ms=1");
+  load.flows();
+  EXPECT_EQ(p.apply({.words = "crash", .replicas = 2}).code, 0);
+  const json f = p.until("/v1/functions/default/f", [](const json& now) {
+    return !now["rollout_failed"].get<std::string>().empty();
+  });
+  EXPECT_EQ(f["serving"], 1);
+  EXPECT_THAT(f["rollout_failed"].get<std::string>(), HasSubstr("no such tensor"));
+  EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("revision 1 goes on serving"));
+  load.flows();
+  expect_nothing_lost(load.end());
+  for (const pid_t pid : first) EXPECT_THAT(p.pids(), Contains(pid));
+  // The next one is another matter.
+  p.deploy({.words = "better", .replicas = 2});
+  EXPECT_EQ(p.function()["serving"], 3);
+}
+
+TEST(PlatformLifecycle, ADeletedFunctionAnswersWhatItAccepted) {
+  Platform p;
+  p.deploy({});
+  const pid_t pid = *p.pids().begin();
+  HeldRequest held(p);
+  ASSERT_EQ(busy_one(p), pid);
+  EXPECT_EQ(p.cli({"delete", "f"}).code, 0);
+  EXPECT_EQ(p.cli({"describe", "f"}).code, 3);
+  ASSERT_TRUE(eventually([&] { return p.ask()["status"] == 404; }));
+  EXPECT_FALSE(is_dead(pid));
+  const json answer = held.answer();
+  EXPECT_EQ(answer["status"], 200) << answer;
+  EXPECT_EQ(answer["pid"], pid);
+  EXPECT_TRUE(eventually([&] { return is_dead(pid); }));
+  EXPECT_EQ(p.cli({"delete", "f"}).code, 3);
+  p.deploy({});  // of the same name: another
+  EXPECT_EQ(p.function()["revision"], 1);
+}
+
+TEST(PlatformLifecycle, ADrainedDeviceIsLeftWithItsReasonAndWithoutLoss) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  const std::string device = p.instances()[0]["device"];
+  Load load(p, 40, "?ms=1");
+  load.flows();
+  EXPECT_EQ(p.cli({"drain", device}).code, 0);
+  p.until("/v1/instances", [&](const json& all) {
+    int elsewhere = 0, left = 0;
+    for (const json& i : all)
+      if (i["state"] != "gone") ++(i["device"] == device ? left : elsewhere);
+    return left == 0 && elsewhere == 2;
+  });
+  load.flows();
+  expect_nothing_lost(load.end());
+  EXPECT_THAT(last_decision(p, "replaced")["reason"]["text"].get<std::string>(),
+              HasSubstr("Device " + device + " is drained."));
+  EXPECT_EQ(p.cli({"undrain", device}).code, 0);
+  EXPECT_EQ(p.cli({"drain", "cpu99"}).code, 3);
+}
+
+TEST(PlatformLifecycle, WhatGetsNothingSaysWhy) {
+  Platform p;
+  EXPECT_EQ(p.apply({.replicas = 5, .request = 90}).code, 0);  // of four devices
+  p.until("/v1/functions/default/f", [](const json& f) { return f["replicas"]["ready"] == 4; });
+  EXPECT_THAT(last_decision(p, "cluster-full")["reason"]["text"].get<std::string>(),
+              HasSubstr("1 could not be started: of 4 devices none has room"));
+}
+
+TEST(PlatformLifecycle, EverythingIsThereAgainAfterARestart) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  p.deploy({.replicas = 2, .request = 30});
+  p.deploy({.name = "g"});
+  const std::set<pid_t> first = p.pids();
+  EXPECT_EQ(p.ask()["status"], 200);
+  p.until("/v1/report", [](const json& r) { return r["functions"][0]["ok"] == 1; });
+  const json decisions = p.get("/v1/decisions?limit=1000");
+  EXPECT_EQ(p.stop(SIGTERM), 0) << p.said();
+  for (const pid_t pid : first) EXPECT_TRUE(is_dead(pid));
+  for (const char* name : {"node", "control", "gateway"}) EXPECT_EQ(p.pid_of(name), 0) << name;
+
+  p.launch();
+  p.wait_until_serves();
+  p.wait_until_settled("f", 2);
+  p.wait_until_settled("g", 1);
+  EXPECT_EQ(p.function()["revision"], 2);
+  EXPECT_EQ(p.get("/v1/revisions?function=f").size(), 2u);
+  const json after = p.get("/v1/decisions?limit=1000");
+  for (const json& d : decisions) EXPECT_THAT(after, Contains(d));
+  EXPECT_EQ(p.get("/v1/report")["functions"][0]["ok"], 1);
+  EXPECT_EQ(p.ask()["status"], 200);
+}
+
+TEST(PlatformLifecycle, AnUpgradeLeavesInstancesRunning) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  const std::set<pid_t> instances = p.pids();
+  const Ended down = p.cli({"down", "--keep"});
+  EXPECT_EQ(down.code, 0) << down.err;
+  for (const pid_t pid : instances) EXPECT_FALSE(is_dead(pid));
+  p.stop(SIGTERM);  // it has ended already
+  p.launch();
+  p.wait_until_serves();
+  p.wait_until_settled("f", 2);
+  EXPECT_EQ(p.pids(), instances);
+  EXPECT_EQ(p.ask()["status"], 200);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,150 @@
+// What `sluice up` does where it cannot start: a clear error, its exit code, and nothing running.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/platform_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/sluice-start-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~Folder() {
+    umount2(path.c_str(), MNT_DETACH);
+    std::filesystem::remove_all(path);
+  }
+  std::string path;
+};
+
+// `sluice up` run to its end, which must come by itself.
+struct Flags {
+  std::string listen = "127.0.0.1:0", api = "127.0.0.1:0", policy = "fixed",
+              runtime = program("fake_runtime");
+};
+Ended up(const std::string& data, const Flags& f = {}) {
+  return run({program("sluice"), "--data", data, "up", "--listen", f.listen, "--api", f.api,
+              "--policy", f.policy, "--runtime", f.runtime});
+}
+
+// Nobody runs on it: its processes are gone, and so are their records.
+void expect_nothing_runs(const std::string& data) {
+  for (const char* name : {"node", "control", "gateway"})
+    EXPECT_FALSE(std::filesystem::exists(data + "/run/" + name + ".json")) << name;
+  EXPECT_EQ(run({program("sluice"), "--data", data, "down"}).code, 4);
+}
+
+// A small file system of our own at `path`, gone with this test; false where it is not allowed.
+bool mount_small(const std::string& path, const std::string& options) {
+  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") == 0 &&
+         mount("tmpfs", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
+}
+
+// Takes all room that is left there.
+void fill(const std::string& path) {
+  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT, 0600));
+  const std::string page(4096, 'x');
+  while (write(file.get(), page.data(), page.size()) > 0) {
+  }
+}
+
+TEST(PlatformStart, ASecondUpOnTheSameDataIsTurnedAway) {
+  Platform p;
+  const Ended second = up(p.data);
+  EXPECT_EQ(second.code, 5);
+  EXPECT_EQ(second.err,
+            "sluice: " + p.data + ": another `sluice up` runs on this data directory\n");
+  p.deploy({});
+  EXPECT_EQ(p.ask()["status"], 200);
+}
+
+TEST(PlatformStart, ATakenPortIsNamedAndNothingStarts) {
+  const Fd taken = std::move(*wire::listen_on({.host = "127.0.0.1"}));
+  const std::string at = wire::to_string(*wire::bound_to(taken));
+  for (const Flags& flags : {Flags{.listen = at}, Flags{.api = at}}) {
+    const Folder folder;
+    const Ended e = up(folder.path, flags);
+    EXPECT_EQ(e.code, 5);
+    EXPECT_EQ(e.err, "sluice: listen on " + at + ": Address already in use\n");
+    expect_nothing_runs(folder.path);
+  }
+}
+
+TEST(PlatformStart, WrongFlagsAreNamedAndNothingStarts) {
+  const Folder folder;
+  const Ended policy = up(folder.path, {.policy = "has-gpus"});
+  EXPECT_EQ(policy.code, 2);
+  EXPECT_THAT(policy.err, HasSubstr("'has-gpus' is not known"));
+  const Ended address = up(folder.path, {.listen = "here"});
+  EXPECT_EQ(address.code, 2);
+  EXPECT_THAT(address.err, HasSubstr("'here' is none of unix:/path, host:port, port"));
+  const Ended runtime = up(folder.path, {.runtime = "/no/such/runtime"});
+  EXPECT_EQ(runtime.code, 1);
+  EXPECT_THAT(runtime.err, HasSubstr("node: runtime: /no/such/runtime: No such file"));
+  expect_nothing_runs(folder.path);
+}
+
+TEST(PlatformStart, AFolderThatIsNotOursIsNamed) {
+  const Folder folder;
+  std::ofstream(folder.path + "/file") << "no folder";
+  const Ended file = up(folder.path + "/file");
+  EXPECT_EQ(file.code, 1);
+  EXPECT_THAT(file.err, HasSubstr("sluice: " + folder.path + "/file"));
+
+  if (!mount_small(folder.path, "size=1m,ro")) GTEST_SKIP() << "mounting is not allowed here";
+  const Ended read_only = up(folder.path);
+  EXPECT_EQ(read_only.code, 6);
+  EXPECT_EQ(read_only.err, "sluice: " + folder.path + "/run: Read-only file system\n");
+}
+
+TEST(PlatformStart, AFullDiskIsNamedAndNothingIsHalfStarted) {
+  for (const int kib : {4, 8, 16, 24, 32, 48, 64, 96}) {
+    const Folder folder;
+    if (!mount_small(folder.path, "size=" + std::to_string(kib) + "k"))
+      GTEST_SKIP() << "mounting is not allowed here";
+    const Ended e = up(folder.path);
+    EXPECT_EQ(e.code, 1) << kib;
+    EXPECT_THAT(e.err, testing::AnyOf(HasSubstr("No space left on device"),
+                                      HasSubstr("disk is full"), HasSubstr("disk full")))
+        << kib;
+    expect_nothing_runs(folder.path);
+  }
+}
+
+TEST(PlatformStart, ADiskThatFillsUpRefusesChangesAndServesOn) {
+  Platform p({}, [](const std::string& data) { return mount_small(data, "size=8m"); });
+  if (!p.prepared()) GTEST_SKIP() << "mounting is not allowed here";
+  p.deploy({});
+  const std::set<pid_t> before = p.pids();
+  Load load(p, 40, "?ms=1");
+  const std::string next = p.file_of({.request = 30}), other = p.file_of({.name = "g"});
+  fill(p.data + "/filler");
+  load.flows(60);
+  for (const std::string& file : {next, other}) {
+    const Ended refused = p.cli({"apply", "-f", "-"}, file);
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("full"));
+  }
+  load.flows();
+  EXPECT_EQ(p.function()["revision"], 1);
+  EXPECT_EQ(p.get("/v1/functions").size(), 1u);
+  EXPECT_EQ(p.pids(), before);
+  std::filesystem::remove(p.data + "/filler");
+  p.deploy({.request = 30});
+  EXPECT_EQ(p.function()["revision"], 2);
+  expect_nothing_lost(load.end());
+}
+
+}  // namespace
+}  // namespace sluice
