@@ -79,6 +79,7 @@ Ended run(std::vector<std::string> words, const std::string& input) {
   const std::string place = mkdtemp(folder);
   std::ofstream(place + "/in") << input;
   const pid_t pid = spawn(std::move(words), place + "/in", place + "/out", place + "/err");
+  if (!ends_within(pidfd_of(pid), kPatience)) kill(pid, SIGKILL);
   int status = 0;
   waitpid(pid, &status, 0);
   Ended ended{code_of(status), text_of(place + "/out"), text_of(place + "/err")};

@@ -34,7 +34,7 @@ bool is_dead(pid_t pid);  // or its corpse waits for a parent
 // Looks every few milliseconds; false after kPatience.
 bool eventually(const std::function<bool()>& holds);
 
-// A program run to its end.
+// A program run to its end, which comes within kPatience.
 struct Ended {
   int code = 0;  // 128 + signal where one ended it
   std::string out, err;

@@ -7,20 +7,35 @@
 namespace sluice::cli {
 namespace {
 
+// The words that may follow a command.
+std::string words_after(const CLI::App& command) {
+  std::string words;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) words += "--" + name + " ";
+  if (command.get_name() == "get") words += "functions revisions instances devices decisions ";
+  return words;
+}
+
+// The command is the first word that is one: options of all commands may stand before it.
 std::string script(const CLI::App& app) {
-  std::string words, cases;
+  std::string commands, cases;
   for (const CLI::App* sub : app.get_subcommands(nullptr)) {
-    words += sub->get_name() + " ";
-    std::string options;
-    for (const CLI::Option* option : sub->get_options())
-      for (const std::string& name : option->get_lnames()) options += "--" + name + " ";
-    if (sub->get_name() == "get") options += "functions revisions instances devices decisions ";
-    cases += "    " + sub->get_name() + ") words=\"" + options + "\" ;;\n";
+    commands += sub->get_name() + " ";
+    cases += "      " + sub->get_name() + ") words=\"" + words_after(*sub) + "\"; break ;;\n";
   }
-  return "_sluice() {\n  local words=\"" + words +
-         "\"\n  [ \"$COMP_CWORD\" -gt 1 ] && case \"${COMP_WORDS[1]}\" in\n" + cases +
-         "  esac\n  COMPREPLY=($(compgen -W \"$words --data --output --help\" -- "
-         "\"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _sluice sluice\n";
+  return "_sluice() {\n"
+         "  local i words=\"" +
+         commands +
+         "\"\n"
+         "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+         "    case \"${COMP_WORDS[i]}\" in\n" +
+         cases +
+         "    esac\n"
+         "  done\n"
+         "  COMPREPLY=($(compgen -W \"$words --data --output --help\" -- "
+         "\"${COMP_WORDS[COMP_CWORD]}\"))\n"
+         "}\n"
+         "complete -o default -F _sluice sluice\n";
 }
 
 }  // namespace

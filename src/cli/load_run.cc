@@ -40,7 +40,7 @@ class Player {
  public:
   Player(const std::vector<LoadTarget>& targets, const LoadOptions& options,
          const std::atomic<bool>* stop)
-      : options_(options), stop_(stop) {
+      : options_(options), stop_(stop), slots_(options.connections) {
     if (options.server.path.empty()) {
       boost::system::error_code fault;
       const auto ip = asio::ip::make_address(options.server.host, fault);
@@ -56,10 +56,9 @@ class Player {
   }
 
   void run(const LoadProgress& progress) {
-    asio::steady_timer tick(io_);
     std::function<void()> report = [&] {
-      tick.expires_after(Seconds(1));
-      tick.async_wait([&](boost::system::error_code fault) {
+      tick_.expires_after(Seconds(1));
+      tick_.async_wait([&](boost::system::error_code fault) {
         if (fault || open_ == 0) return;
         progress(std::chrono::steady_clock::now() - start_, results_);
         report();
@@ -95,7 +94,12 @@ class Player {
       ++open_;
       asio::co_spawn(io_, send_one(shared, target.slo, intended, result), asio::detached);
     }
-    --open_;
+    closed();
+  }
+
+  // Nobody is left: the report need not wait for its next second.
+  void closed() {
+    if (--open_ == 0) tick_.cancel();
   }
 
   asio::awaitable<void> send_one(std::shared_ptr<const http::request<http::string_body>> request,
@@ -114,23 +118,42 @@ class Player {
       ++result.failed;
       if (result.faults.size() < kFaultsKept) result.faults.push_back(fault);
     }
-    --open_;
+    closed();
   }
 
   // The status of the answer; 0 and a fault when there was none.
   asio::awaitable<int> exchange(const http::request<http::string_body>& request,
                                 std::chrono::steady_clock::time_point until, std::string& fault) {
+    if (!co_await take_slot(until)) {
+      fault = "no connection became free";
+      co_return 0;
+    }
+    const int status = co_await exchange_in_slot(request, until, fault);
+    give_slot();
+    co_return status;
+  }
+
+  asio::awaitable<int> exchange_in_slot(const http::request<http::string_body>& request,
+                                        std::chrono::steady_clock::time_point until,
+                                        std::string& fault) {
     // A kept connection may be closed under our feet, and so may all the others: then a fresh one.
     for (bool must_be_fresh = false;; must_be_fresh = true) {
-      auto c = co_await connection(must_be_fresh, until, fault);
-      if (!c) co_return 0;
+      std::unique_ptr<Connection> c = kept();
+      if (must_be_fresh) c.reset();
+      if (!c) {
+        c = std::make_unique<Connection>(io_);
+        c->stream.expires_at(until);
+        if (const auto [broken] = co_await c->stream.async_connect(address_, kAwait); broken) {
+          fault = "connect: " + broken.message();
+          co_return 0;
+        }
+      }
       c->stream.expires_at(until);
       http::response<http::string_body> response;
       auto [broken, n] = co_await http::async_write(c->stream, request, kAwait);
       if (!broken)
         std::tie(broken, n) = co_await http::async_read(c->stream, c->buffer, response, kAwait);
       if (broken) {
-        --connections_;
         fault = broken.message();
         if (!c->kept || broken == beast::error::timeout) co_return 0;
         continue;
@@ -141,50 +164,49 @@ class Player {
         c->stream.expires_never();
         c->kept = true;
         idle_.push_back(std::move(c));
-      } else {
-        --connections_;
       }
       co_return status;
     }
   }
 
-  // One for a request alone, of at most `connections`; nothing and a fault when there is none.
-  asio::awaitable<std::unique_ptr<Connection>> connection(
-      bool must_be_fresh, std::chrono::steady_clock::time_point until, std::string& fault) {
-    for (;;) {
-      if (!idle_.empty()) {
-        auto c = std::move(idle_.back());
-        idle_.pop_back();
-        if (!must_be_fresh) co_return c;
-        --connections_;  // closed, to make room
-      }
-      if (connections_ < options_.connections) break;
-      if (std::chrono::steady_clock::now() > until) {
-        fault = "no connection became free";
-        co_return nullptr;
-      }
-      asio::steady_timer wait(io_, Millis(1));
-      co_await wait.async_wait(kAwait);
+  std::unique_ptr<Connection> kept() {
+    if (idle_.empty()) return nullptr;
+    auto c = std::move(idle_.back());
+    idle_.pop_back();
+    return c;
+  }
+
+  // A slot is the right to use a connection: there are as many as there may be connections, and who
+  // waits for one gets it in turn.
+  asio::awaitable<bool> take_slot(std::chrono::steady_clock::time_point until) {
+    if (slots_ > 0) {
+      --slots_;
+      co_return true;
     }
-    auto c = std::make_unique<Connection>(io_);
-    ++connections_;
-    c->stream.expires_at(until);
-    if (const auto [broken] = co_await c->stream.async_connect(address_, kAwait); broken) {
-      --connections_;
-      fault = "connect: " + broken.message();
-      co_return nullptr;
+    asio::steady_timer turn(io_, until);
+    waiting_.push_back(&turn);
+    co_await turn.async_wait(kAwait);
+    co_return std::erase(waiting_, &turn) == 0;  // give_slot() took us out and left us its slot
+  }
+  void give_slot() {
+    if (waiting_.empty()) {
+      ++slots_;
+      return;
     }
-    co_return c;
+    waiting_.front()->cancel();
+    waiting_.pop_front();
   }
 
   const LoadOptions options_;
   const std::atomic<bool>* const stop_;
   asio::io_context io_{1};
+  asio::steady_timer tick_{io_};
   asio::generic::stream_protocol::endpoint address_;
   std::chrono::steady_clock::time_point start_;
   std::deque<std::unique_ptr<Connection>> idle_;
   std::vector<LoadResult> results_;
-  int connections_ = 0;
+  std::deque<asio::steady_timer*> waiting_;  // for a slot
+  int slots_;
   int open_ = 0;  // senders and requests under way
 };
 

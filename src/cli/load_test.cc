@@ -1,8 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <cmath>
+#include <thread>
 
 #include "cli/arrivals.h"
+#include "cli/load_run.h"
 #include "cli/rate_file.h"
 
 namespace sluice::cli {
@@ -39,6 +45,52 @@ TEST(Arrivals, RandomLoadsHaveTheirRateAndTheirSpread) {
   }
 }
 
+// Kolmogorov-Smirnov: the largest distance between the gaps' distribution and 1 − exp(−λx). It
+// exceeds 1.95 / √n for one seed in a thousand where they are the same.
+TEST(Arrivals, GapsOfAPoissonLoadAreExponentialAndIndependent) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    constexpr double kRate = 50;
+    const auto t = arrivals({{Seconds(400), kRate}}, {}, seed);
+    std::vector<double> gaps;
+    for (size_t i = 1; i < t.size(); ++i) gaps.push_back(t[i] - t[i - 1]);
+    const auto n = static_cast<double>(gaps.size());
+
+    double mean = 0, variance = 0, together = 0;
+    for (const double g : gaps) mean += g / n;
+    for (size_t i = 0; i < gaps.size(); ++i) {
+      variance += (gaps[i] - mean) * (gaps[i] - mean) / n;
+      if (i > 0) together += (gaps[i] - mean) * (gaps[i - 1] - mean) / n;
+    }
+    EXPECT_LT(std::abs(together / variance), 4 / std::sqrt(n)) << "seed " << seed;
+
+    std::ranges::sort(gaps);
+    double distance = 0;
+    for (size_t i = 0; i < gaps.size(); ++i) {
+      const double want = 1 - std::exp(-kRate * gaps[i]);
+      distance = std::max({distance, std::abs(want - static_cast<double>(i) / n),
+                           std::abs(want - static_cast<double>(i + 1) / n)});
+    }
+    EXPECT_LT(distance, 1.95 / std::sqrt(n)) << "seed " << seed;
+  }
+}
+
+// Counts of a renewal process over long windows vary by its gaps' CV²: variance ÷ mean.
+TEST(Arrivals, CountsVaryAsTheirGapsDo) {
+  for (const Gaps gaps : {Gaps{Gaps::Kind::kConstant}, Gaps{Gaps::Kind::kGamma, 0.5}, Gaps{},
+                          Gaps{Gaps::Kind::kGamma, 2}}) {
+    const double want = gaps.kind == Gaps::Kind::kConstant ? 0 : gaps.cv * gaps.cv;
+    std::vector<double> counts(2000);
+    for (const double t : arrivals({{Seconds(2000 * 5), 20}}, gaps, 11))
+      ++counts[std::min<size_t>(counts.size() - 1, static_cast<size_t>(t / 5))];
+    double mean = 0, variance = 0;
+    for (const double c : counts) mean += c / static_cast<double>(counts.size());
+    for (const double c : counts)
+      variance += (c - mean) * (c - mean) / static_cast<double>(counts.size());
+    EXPECT_NEAR(mean, 100, 1.5);
+    EXPECT_NEAR(variance / mean, want, 0.15 * want + 0.01);
+  }
+}
+
 TEST(Arrivals, SameSeedSameLoad) {
   const RatePlan plan{{Seconds(10), 50}};
   EXPECT_EQ(arrivals(plan, {}, 3), arrivals(plan, {}, 3));
@@ -59,6 +111,35 @@ TEST(RateFile, FaultsNameTheLineTheTextAndWhatIsAllowed) {
   EXPECT_EQ(fault("5q 1"), "line 1: duration: '5q' is none like 500ms, 5s, 2m (at most 24h)");
   EXPECT_EQ(fault("0s 1"), "line 1: duration: '0s' is none like 500ms, 5s, 2m (at most 24h)");
   EXPECT_EQ(fault("\n# nothing\n"), "rates: there is no step in it");
+}
+
+// A server that keeps the first request for a while: those behind it waited too, though they were
+// sent late. Bounds from below alone, which a slow machine cannot break.
+TEST(Load, LatencyCountsFromTheIntendedSendTime) {
+  constexpr Nanos kStall = Millis(300);
+  Fd listening = std::move(*wire::listen_on({.host = "127.0.0.1"}));
+  const wire::Endpoint at = *wire::bound_to(listening);
+  wire::asio::io_context io{1};
+  bool first = true;
+  wire::HttpServer server(io, std::move(listening),
+                          [&](wire::HttpRequest) -> wire::asio::awaitable<wire::HttpResponse> {
+                            if (std::exchange(first, false)) {
+                              boost::asio::steady_timer stall(
+                                  co_await boost::asio::this_coro::executor, kStall);
+                              co_await stall.async_wait(boost::asio::use_awaitable);
+                            }
+                            co_return wire::json_response({});
+                          });
+  std::thread serving([&] { io.run(); });
+  const LoadTarget target{
+      .path = "/", .plan = {{Millis(100), 100}}, .gaps = {Gaps::Kind::kConstant}};
+  const LoadResult r = run_load({target}, {.server = at, .connections = 1}).at(0);
+  io.stop();
+  serving.join();
+  ASSERT_EQ(r.ok, r.sent);
+  ASSERT_GE(r.sent, 9u);
+  for (size_t i = 0; i < r.latencies.size(); ++i)  // sent 10 ms after one another
+    EXPECT_GE(r.latencies[i], kStall - static_cast<int64_t>(i + 1) * Millis(10)) << i;
 }
 
 TEST(RateFile, IsCutOrRepeatedToALength) {

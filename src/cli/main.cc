@@ -14,8 +14,8 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no platform runs,\n"
       "            5 refused for now, 6 not allowed, 7 timed out"};
   app.name("sluice");
-  app.require_subcommand(1);
-  app.fallthrough();  // --data and -o also after the command
+  app.require_subcommand(0, 1);  // none is told below, a wrong one as what it is
+  app.fallthrough();             // --data and -o also after the command
   app.set_version_flag("--version", SLUICE_VERSION);
   cli::Session session{.data = cli::default_data()};
   app.add_option("--data", session.data, "data directory (or SLUICE_DATA)")->capture_default_str();
@@ -49,6 +49,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
     return code == 0 ? 0 : 2;
+  }
+  if (app.get_subcommands().empty()) {
+    std::cerr << "sluice: a command is wanted; sluice --help lists them\n";
+    return 2;
   }
   if (outcome.ok()) return 0;
   std::cerr << "sluice: " << outcome.error().message << "\n";

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
 #include "control/function_file.h"
+#include "control/metrics.h"
 #include "control/routes.h"
 #include "wire/json.h"
 
@@ -66,7 +66,7 @@ wire::HttpResponse Api::handle(const wire::HttpRequest& request, UnixMillis wall
   if (!allows(request))
     return wire::error_response(401, "the platform's token is wanted: Authorization: Bearer …");
   if (target->path == std::vector<std::string>{"metrics"} && request.method() == verb::get)
-    return wire::text_response(metrics(), "text/plain; version=0.0.4; charset=utf-8");
+    return wire::text_response(metrics(control_), "text/plain; version=0.0.4; charset=utf-8");
   const auto answer = route(request, *target, wall);
   // What was asked for begins now, and whoever reads the answer finds it: a function that was
   // applied can be called.
@@ -348,53 +348,6 @@ json Api::report() const {
                    {"cost_per_1k", a.per_thousand(t.ok)}});
   }
   return {{"policy", control_.settings().bundle}, {"functions", out}};
-}
-
-std::string Api::metrics() const {
-  std::ostringstream out;
-  const auto family = [&](const char* name, const char* type, const char* help, auto value) {
-    out << "# HELP " << name << " " << help << "\n# TYPE " << name << " " << type << "\n";
-    for (const auto& [f, r] : control_.functions()) {
-      const auto account = control_.accounting().all().find(f);
-      const Account a = account == control_.accounting().all().end() ? Account{} : account->second;
-      out << name << "{namespace=\"" << f.space << "\",function=\"" << f.name << "\"} "
-          << json(value(f, r, a)).dump() << "\n";
-    }
-  };
-  using R = Control::Runtime;
-  const auto count = [&](const FunctionName& f, InstanceState state) {
-    return std::ranges::count_if(control_.seen().instances, [&](const ObservedInstance& o) {
-      return o.instance.function == f && o.instance.state == state;
-    });
-  };
-  family("sluice_instances_ready", "gauge", "Instances that serve.",
-         [&](const FunctionName& f, const R&, const Account&) {
-           return count(f, InstanceState::kReady);
-         });
-  family("sluice_instances_starting", "gauge", "Instances that start.",
-         [&](const FunctionName& f, const R&, const Account&) {
-           return count(f, InstanceState::kStarting);
-         });
-  family("sluice_forecast_rate", "gauge",
-         "Inferences per second that the function is made ready for.",
-         [](const FunctionName&, const R& r, const Account&) { return r.forecast.expected; });
-  family("sluice_slice_seconds_total", "counter", "Device-seconds reserved.",
-         [](const FunctionName&, const R&, const Account& a) { return a.slice_seconds; });
-  family("sluice_used_seconds_total", "counter", "Device-seconds used.",
-         [](const FunctionName&, const R&, const Account& a) { return a.used_seconds; });
-  family("sluice_cost_total", "counter", "Cost, in the unit of the devices' prices.",
-         [](const FunctionName&, const R&, const Account& a) { return a.cost; });
-  family("sluice_cost_per_thousand_requests", "gauge", "Cost per 1,000 answered requests.",
-         [](const FunctionName&, const R& r, const Account& a) {
-           return a.per_thousand(r.traffic.totals().ok);
-         });
-  family("sluice_resizes_total", "counter", "Slices changed at run time.",
-         [](const FunctionName&, const R&, const Account& a) { return a.resizes; });
-  family("sluice_starts_total", "counter", "Instances started.",
-         [](const FunctionName&, const R&, const Account& a) { return a.starts; });
-  family("sluice_stops_total", "counter", "Instances stopped.",
-         [](const FunctionName&, const R&, const Account& a) { return a.stops; });
-  return out.str();
 }
 
 }  // namespace sluice::control

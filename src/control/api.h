@@ -27,7 +27,6 @@ class Api {
   nlohmann::json devices() const;
   Result<nlohmann::json> decisions(const wire::Target& target) const;
   nlohmann::json report() const;
-  std::string metrics() const;
 
   Control& control_;
   const std::string token_;

@@ -1,0 +1,152 @@
+// Function files that cannot be: one error that names the field, the value and what is allowed, the
+// exit code for wrong input, and nothing half-deployed.
+#include <fstream>
+
+#include "tests/platform_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+struct Fault {
+  std::string lines;  // of the spec, which begins on line 5
+  std::string said;
+};
+
+std::string file_with(const std::string& lines, const std::string& model) {
+  return "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: {name: f}\nspec:\n"
+         "  model: {path: \"" +
+         model + "\"}\n" + lines + "\n";
+}
+
+void expect_refused(const Platform& p, const std::string& file, const std::string& said) {
+  const Ended e = p.cli({"apply", "-f", "-"}, file);
+  EXPECT_EQ(e.code, 2) << file;
+  EXPECT_THAT(e.err, HasSubstr(said)) << file;
+  EXPECT_EQ(e.out, "") << file;
+  EXPECT_EQ(p.get("/v1/functions"), json::array()) << file;
+}
+
+TEST(PlatformApply, AWrongFieldIsNamedWithItsValueAndWhatIsAllowed) {
+  Platform p;
+  const std::string model = p.model("");
+  const std::vector<Fault> faults{
+      // unknown, misspelt
+      {"  minReplica: 2",
+       "-:6 spec.minReplica: unknown field, did you mean \"minReplicas\"? Allowed here: "},
+      {"  slo: {latncy: 80ms, latency: 80ms}",
+       "-:6 spec.slo.latncy: unknown field, did you mean \"latency\"? Allowed here: latency, "},
+      {"  gpus: 2", "-:6 spec.gpus: unknown field"},
+      {"  minReplicas: 1\n  minReplicas: 2", "-:7 spec.minReplicas: stands twice"},
+      // wrong types
+      {"  slo: 80ms", "-:6 spec.slo: \"80ms\" stands where a mapping of fields must"},
+      {"  minReplicas: two", "-:6 spec.minReplicas: \"two\" is not a whole number from 0 to 10000"},
+      {"  minReplicas: 1.5", "\"1.5\" is not a whole number from 0 to 10000"},
+      {"  minReplicas: [1]", "-:6 spec.minReplicas: a list is not a whole number"},
+      {"  policy: yes", "-:6 spec.policy: yes is not text; put it in quotes"},
+      {"  timeout: soon", "-:6 spec.timeout: "},
+      {"  memory: much", "-:6 spec.memory: "},
+      // out of range
+      {"  minReplicas: -1", "\"-1\" is not a whole number from 0 to 10000"},
+      {"  minReplicas: 3\n  maxReplicas: 2", "-:7 spec.maxReplicas: 2 is below minReplicas 3"},
+      {"  canaryTrafficPercent: 130", "\"130\" is not a whole number from 0 to 100"},
+      {"  batcher: {maxBatchSize: 0}", "\"0\" is not a whole number from 1 to 256"},
+      {"  slo: {latency: 1ns}", "\"1ns\" is not a duration from 100us to 1h"},
+      {"  slo: {latency: 80ms, percentile: 101}", "\"101\" is not a number from 1 to 100"},
+      {"  slice: {quota: {request: 120%}}", "-:6 spec.slice.quota.request: "},
+      {"  slice: {quota: {request: 50%, limit: 20%}}",
+       "-:6 spec.slice.quota.limit: is below the request"},
+      // impossible here
+      {"  policy: has-gpus", "default/f: policy: 'has-gpus' is not known: has-gpu, "},
+      {"  policy: fixed",
+       "default/f: slice: is missing: policy fixed holds the slice that the file states"},
+      {"  memory: 900Ti", "default/f: memory: 900Ti is more than any device has (at most "}};
+  for (const Fault& f : faults) expect_refused(p, file_with(f.lines, model), f.said);
+
+  const auto put = p.api(verb::put, "/v1/profiles",
+                         {{"model", model},
+                          {"function", "default/f"},
+                          {"revision", 1},
+                          {"points",
+                           {{{"batch", 1},
+                             {"sm", 1000},
+                             {"quota", 1000},
+                             {"latency_p50_us", 5000},
+                             {"latency_p95_us", 6000},
+                             {"throughput", 200.0}}}}});
+  EXPECT_EQ(put, (json{{"points", 1}}));
+  expect_refused(p, file_with("  slo: {latency: 4ms}", model),
+                 "default/f: slo.latency: 4ms is below the fastest this machine can answer (5000us "
+                 "on a whole device)");
+}
+
+TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
+  Platform p;
+  const std::string model = p.model("");
+  const std::string head = "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\n";
+  expect_refused(p, "", "there is no function in it");
+  expect_refused(p, "just words", "wants a mapping with apiVersion, kind, metadata and spec");
+  expect_refused(p, "a: [1", "-:");
+  expect_refused(p, "apiVersion: v1\nkind: Pod\nmetadata: {name: f}\nspec: {}\n",
+                 "-:1 apiVersion: \"v1\" is not known: sluice.dev/v1alpha1 is");
+  expect_refused(p, "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\n",
+                 "kind: TrainingFunction is not served yet: InferenceFunction is");
+  expect_refused(p, head + "metadata: {name: Big_Name}\nspec: {model: {path: x}}\n",
+                 "-:3 metadata.name: \"Big_Name\" is no name: a-z, 0-9 and -");
+  expect_refused(p, head + "metadata: {name: f}\nspec: {minReplicas: 1}\n",
+                 "spec.model: is missing; it must be the model's path");
+  expect_refused(p, head + "metadata: {name: f}\n", "spec: is missing");
+  const std::string one = file_with("", model);
+  expect_refused(p, one + "---\n" + one, "default/f stands there twice");
+  // All problems at once; and of two functions none, when one is wrong.
+  const Ended both =
+      p.cli({"apply", "-f", "-"}, file_with("  minReplica: 2\n  timeout: soon", model));
+  EXPECT_THAT(both.err, HasSubstr("-:6 spec.minReplica"));
+  EXPECT_THAT(both.err, HasSubstr("-:7 spec.timeout"));
+  std::string other = file_with("  policy: fixed", model);
+  other.replace(other.find("name: f"), 7, "name: g");
+  expect_refused(p, one + "---\n" + other, "default/g: slice: is missing");
+}
+
+TEST(PlatformApply, AModelThatIsNoneIsNamed) {
+  Platform p;
+  const auto file = [&](const std::string& name, const std::string& text) {
+    std::ofstream(p.data + "/" + name) << text;
+    return p.data + "/" + name;
+  };
+  const std::string whole = "PK\3\4 model PK\5\6";
+  const std::string missing = p.data + "/no-such.pt";
+  expect_refused(p, file_with("", missing),
+                 "default/f: model.path: " + missing + ": no such file, or not readable");
+  expect_refused(p, file_with("", p.data), "is a directory, a TorchScript file is wanted");
+  expect_refused(p, file_with("", file("text.pt", "I am no model")), "text.pt: is no TorchScript");
+  expect_refused(p, file_with("", file("empty.pt", "")), "empty.pt: is no TorchScript");
+  expect_refused(p, file_with("", file("half.pt", whole.substr(0, 10))),
+                 "half.pt: is truncated (10 bytes, its directory is missing)");
+  expect_refused(p, file_with("", file("alone.pt", whole)),
+                 "alone.json: missing: the model's inputs and outputs stand there");
+  const std::string odd = file("odd.pt", whole);
+  for (const char* sidecar : {"{", "[]", "{\"inputs\": []}", "{\"inputs\": [{\"name\": 3}]}"}) {
+    file("odd.json", sidecar);
+    expect_refused(p, file_with("", odd), "model.path: " + p.data + "/odd.json");
+  }
+}
+
+TEST(PlatformApply, AModelThatCannotBeLoadedSaysSoAndHarmsNobody) {
+  Platform p;
+  p.deploy({.name = "good"});
+  EXPECT_EQ(p.apply({.words = "fail"}).code, 0);  // a model to look at
+  const json f = p.until("/v1/functions/default/f", [](const json& now) {
+    return !now["unavailable"].get<std::string>().empty();
+  });
+  EXPECT_THAT(f["unavailable"].get<std::string>(),
+              HasSubstr("model " + p.model("fail") + ": not a model"));
+  EXPECT_THAT(p.cli({"get", "functions"}).out, HasSubstr("could not start"));
+  EXPECT_TRUE(eventually([&] { return p.ask()["status"] == 503; }));
+  EXPECT_THAT(p.ask()["error"].get<std::string>(), HasSubstr("not a model"));
+  EXPECT_EQ(p.ask("good")["status"], 200);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,229 @@
+// The command line as users and their scripts meet it: help, exit codes, JSON, tables, completion,
+// load, and the metrics endpoint.
+#include <fstream>
+#include <sstream>
+
+#include "tests/platform_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::Not;
+using testing::StartsWith;
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+TEST(PlatformCli, EveryCommandIsThereAndHelps) {
+  const Ended all = run({program("sluice"), "--help"});
+  EXPECT_EQ(all.code, 0);
+  EXPECT_THAT(all.out, HasSubstr("Exit codes: 0 done, 1 failed, 2 wrong usage or input"));
+  for (const std::string command :
+       {"up", "down", "apply", "get", "describe", "rollback", "delete", "drain", "undrain",
+        "invoke", "logs", "profile", "load", "top", "run", "quickstart", "version", "completion"}) {
+    EXPECT_THAT(all.out, HasSubstr("\n  " + command + " ")) << command;
+    const Ended help = run({program("sluice"), command, "--help"});
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr("Usage: sluice " + command)) << command;
+    EXPECT_EQ(help.err, "") << command;
+  }
+  EXPECT_THAT(run({program("sluice"), "version"}).out, StartsWith("sluice "));
+}
+
+struct Wrong {
+  std::vector<std::string> words;
+  int code;
+  std::string err;
+};
+
+void expect_fails(const Platform& p, const Wrong& w) {
+  const Ended e = p.cli(w.words);
+  EXPECT_EQ(e.code, w.code) << testing::PrintToString(w.words) << e.err;
+  EXPECT_THAT(e.err, HasSubstr(w.err)) << testing::PrintToString(w.words);
+  EXPECT_EQ(e.out, "") << testing::PrintToString(w.words);
+}
+
+TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
+  Platform p;
+  p.deploy({});
+  const std::vector<Wrong> all{
+      {{}, 2, "a command is wanted; sluice --help lists them"},
+      {{"frobnicate"}, 2, "frobnicate"},
+      {{"get"}, 2, "what is required"},
+      {{"get", "pods"}, 2, "pods"},
+      {{"get", "functions", "--limit", "many"}, 2, "many"},
+      {{"load", "f", "--arrivals", "bursty"}, 2, "bursty"},
+      {{"load", "f", "--duration", "soon"}, 2, "duration: 'soon' is none like 500ms, 5s, 2m"},
+      {{"load", "f", "--rates", "/no/such"}, 3, "/no/such: cannot be read"},
+      {{"get", "functions", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"describe", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"rollback", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"rollback", "f"}, 2, "to: there is no earlier revision; there are 1"},
+      {{"rollback", "f", "--to", "7"}, 2, "to: 7 is no revision; there are 1"},
+      {{"delete", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"drain", "cpu99"}, 3, "device 'cpu99' not found"},
+      {{"invoke", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"load", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"logs", "nobody"}, 3, "there is no log of 'nobody'"},
+      {{"logs", "../token"}, 3, "there is no log of '../token'"},
+      {{"apply", "-f", "/no/such.yaml"}, 3, "/no/such.yaml: cannot be read"},
+      {{"profile", "-f", "/no/such.yaml"}, 3, "/no/such.yaml: cannot be read"},
+      {{"up"}, 5, "another `sluice up` runs on this data directory"}};
+  for (const Wrong& w : all) expect_fails(p, w);
+  EXPECT_EQ(p.cli({"down"}).code, 0);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"get", "functions"},
+                                                {"describe", "f"},
+                                                {"invoke", "f"},
+                                                {"top"},
+                                                {"load", "f"},
+                                                {"delete", "f"},
+                                                {"down"}})
+    expect_fails(p, {words, 4, "no platform runs on " + p.data});
+  p.launch();
+}
+
+TEST(PlatformCli, ListingsHaveTheirColumns) {
+  Platform p;
+  p.deploy({.more = "  slo: {latency: 250ms}\n"});
+  const std::string functions = p.cli({"get", "functions"}).out;
+  EXPECT_THAT(words_of(first_line(functions)),
+              ElementsAre("NAME", "READY", "REPLICAS", "SM", "QUOTA", "MEM", "SLO", "P95", "VIOL",
+                          "RPS", "COLD", "COST/1K", "LAST-DECISION", "AGE"));
+  const std::vector<std::string> row = words_of(functions.substr(functions.find('\n') + 1));
+  EXPECT_THAT(std::vector(row.begin(), row.begin() + 5),
+              ElementsAre("f", "yes", "1/1", "100%", "20%"));
+  EXPECT_EQ(row[6], "250ms");
+  EXPECT_THAT(p.cli({"get", "instances"}).out, HasSubstr("default/f"));
+  EXPECT_THAT(p.cli({"get", "devices"}).out, HasSubstr("cpu3"));
+  EXPECT_THAT(p.cli({"get", "revisions", "f"}).out, HasSubstr("100%"));
+  EXPECT_THAT(p.cli({"get", "decisions", "f"}).out, HasSubstr("Revision 1 was applied."));
+  EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("kind: InferenceFunction"));
+  EXPECT_THAT(p.cli({"invoke", "f"}).out, StartsWith("200 in "));
+  EXPECT_THAT(words_of(p.cli({"logs"}).out),
+              IsSupersetOf({"node", "control", "gateway", "zygote"}));
+  EXPECT_THAT(p.cli({"logs", "control", "--lines", "1"}).out, HasSubstr("decision"));
+  // One frame, without a terminal's codes, where there is no terminal.
+  const Ended top = p.cli({"top"});
+  EXPECT_EQ(top.code, 0);
+  EXPECT_EQ(first_line(top.out), first_line(functions));
+  EXPECT_THAT(top.out, Not(HasSubstr("\033")));
+}
+
+TEST(PlatformCli, EveryAnswerIsToBeHadAsJson) {
+  Platform p;
+  const std::string file = p.data + "/f.yaml";
+  std::ofstream(file) << p.file_of({});
+  const json measured = p.cli_json(
+      {"profile", "-f", file, "--batches", "1", "--quotas", "100,50", "--seconds", "0.05"});
+  EXPECT_EQ(measured[0]["points"].size(), 2u);
+  EXPECT_EQ(p.cli_json({"apply", "--dry-run", "-f", file})[0]["action"], "created");
+  EXPECT_EQ(p.cli_json({"apply", "-f", file})[0]["revision"], 1);
+  p.wait_until_settled("f", 1);
+  EXPECT_EQ(p.cli_json({"get", "functions"})[0]["name"], "f");
+  EXPECT_EQ(p.cli_json({"get", "functions", "f"}).size(), 1u);
+  EXPECT_EQ(p.cli_json({"get", "revisions"})[0]["percent"], 100);
+  EXPECT_FALSE(p.cli_json({"get", "instances"}).empty());
+  EXPECT_EQ(p.cli_json({"get", "devices"}).size(), 4u);
+  EXPECT_FALSE(p.cli_json({"get", "decisions", "f"}).empty());
+  EXPECT_EQ(p.cli_json({"describe", "f"})["instances"].size(), 1u);
+  EXPECT_EQ(p.cli_json({"invoke", "f"})["status"], 200);
+  EXPECT_EQ(p.cli_json({"top"})["devices"].size(), 4u);
+  EXPECT_THAT(p.cli_json({"logs"}), testing::Contains("node"));
+  EXPECT_FALSE(p.cli_json({"logs", "node"})["lines"].empty());
+  EXPECT_TRUE(p.cli_json({"version"}).contains("version"));
+  EXPECT_EQ(p.cli_json({"drain", "cpu3"})["drained"], true);
+  EXPECT_EQ(p.cli_json({"undrain", "cpu3"})["drained"], false);
+  EXPECT_EQ(p.apply({.request = 30}).code, 0);
+  p.wait_until_settled("f", 1);
+  EXPECT_EQ(p.cli_json({"rollback", "f"})["revision"], 1);
+  EXPECT_EQ(p.cli_json({"delete", "f"})["deleted"], "default/f");
+  EXPECT_EQ(p.cli_json({"down"})["instances"], "ended");
+  p.launch();
+}
+
+TEST(PlatformCli, CompletesInBash) {
+  const auto complete = [](const std::string& line) {
+    const std::string script = "sluice() { " + program("sluice") +
+                               " \"$@\"; }; eval \"$(sluice completion)\"; COMP_WORDS=(" + line +
+                               "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _sluice; "
+                               "printf '%s\\n' \"${COMPREPLY[@]}\"";
+    const Ended e = run({"/bin/bash", "-eu", "-c", script});
+    EXPECT_EQ(e.code, 0) << e.err;
+    EXPECT_EQ(e.err, "");
+    return words_of(e.out);
+  };
+  EXPECT_THAT(complete("sluice ro"), ElementsAre("rollback"));
+  EXPECT_THAT(complete("sluice ''"), IsSupersetOf({"up", "get", "load", "top"}));
+  EXPECT_THAT(complete("sluice get de"), ElementsAre("devices", "decisions"));
+  EXPECT_THAT(complete("sluice load --se"), ElementsAre("--seed"));
+  EXPECT_THAT(complete("sluice apply --dry"), ElementsAre("--dry-run"));
+  EXPECT_THAT(complete("sluice -o json ge"), ElementsAre("get"));
+  EXPECT_THAT(complete("sluice get --ou"), ElementsAre("--output"));
+}
+
+TEST(PlatformCli, LoadsOfEveryKind) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  const auto load = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"load", "f", "--duration", "500ms"});
+    const json r = p.cli_json(flags)[0];
+    EXPECT_EQ(r["ok"], r["requests"]) << r;
+    for (const char* key : {"late", "shed", "failed"}) EXPECT_EQ(r[key], 0) << key;
+    for (const char* key : {"p50_ms", "p95_ms", "p99_ms"}) EXPECT_GT(r[key], 0) << key;
+    return r["requests"].get<int>();
+  };
+  // The times at which it sends are drawn before: how many there are is the seed's alone.
+  EXPECT_NEAR(load({"--arrivals", "constant", "--rate", "80"}), 40, 1);
+  EXPECT_EQ(load({"--rate", "40", "--seed", "3"}), load({"--rate", "40", "--seed", "3"}));
+  EXPECT_GT(load({"--arrivals", "gamma", "--cv", "2", "--rate", "40"}), 0);
+  std::ofstream(p.data + "/rates") << "250ms 40\n250ms 120 # twice as fast below\n";
+  EXPECT_NEAR(load({"--arrivals", "constant", "--rates", p.data + "/rates", "--scale", "2"}), 80,
+              1);
+  const Ended table = p.cli({"load", "f", "--rate", "20", "--duration", "500ms"});
+  EXPECT_THAT(
+      words_of(first_line(table.out)),
+      ElementsAre("NAME", "REQUESTS", "OK", "SHED", "FAILED", "LATE", "P50", "P95", "P99", "VIOL"));
+}
+
+TEST(PlatformCli, OneEndpointHasAllMetricsAndPromtoolFindsNoFault) {
+  Platform p;
+  p.deploy({.replicas = 2});
+  p.deploy({.name = "g"});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(p.ask()["status"], 200);
+  p.until("/v1/report", [](const json& r) { return r["functions"][0]["ok"] == 3; });
+
+  std::ifstream address(p.data + "/run/api.address"), secret(p.data + "/token");
+  std::string at, token;
+  address >> at;
+  secret >> token;
+  wire::HttpClient api(*wire::parse_endpoint(at), kPatience);
+  EXPECT_EQ(api.call(verb::get, "/metrics")->result_int(), 401);
+  api.set_token(token);
+  const auto answer = api.call(verb::get, "/metrics");
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(answer->result_int(), 200);
+  const std::string& text = answer->body();
+  EXPECT_THAT(text, HasSubstr("sluice_requests_ended_total{namespace=\"default\",function=\"f\","
+                              "outcome=\"ok\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("sluice_request_duration_seconds_count{namespace=\"default\","
+                              "function=\"f\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("sluice_instances_ready{namespace=\"default\",function=\"g\"} 1\n"));
+  for (const char* name : {"f", "g"})
+    for (const json& i : p.instances(name))
+      EXPECT_THAT(text, HasSubstr("instance=\"" + i["id"].get<std::string>() + "\""));
+  EXPECT_THAT(text, HasSubstr("sluice_device_reserved_ratio{device=\"cpu3\"}"));
+  const Ended checked = run({"/usr/bin/promtool", "check", "metrics"}, text);
+  EXPECT_EQ(checked.code, 0) << checked.out << checked.err << text;
+}
+
+}  // namespace
+}  // namespace sluice
