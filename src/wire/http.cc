@@ -162,9 +162,13 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
       : io(context), listening(context, fd.release()), handler(std::move(h)), limits(l) {}
 
   asio::awaitable<void> accept_all();
+  bool accept_waiting();
   asio::awaitable<void> serve(Socket socket);
   asio::awaitable<bool> serve_one(Stream& stream, beast::flat_buffer& buffer);
+  asio::awaitable<void> last_call();
+  void close();
   void answered();
+  void say_when_idle();
 
   asio::io_context& io;
   asio::posix::stream_descriptor listening;
@@ -172,7 +176,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   const HttpLimits limits;
   std::unordered_set<Stream*> idle_streams;  // waiting for their next request
   int in_flight = 0;
-  bool stopping = false;
+  bool stopping = false;  // no new connections, and no request after the next one
+  bool closed = false;    // no request at all
   std::function<void()> on_idle;
 };
 
@@ -181,26 +186,28 @@ asio::awaitable<void> HttpServer::State::accept_all() {
     const auto [fault] =
         co_await listening.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
     if (fault || stopping) co_return;
-    for (;;) {  // everybody who waits
-      sockaddr_storage peer{};
-      socklen_t size = sizeof(peer);
-      const int fd = ::accept4(listening.native_handle(), reinterpret_cast<sockaddr*>(&peer), &size,
-                               SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0) {
-        if (errno != EMFILE && errno != ENFILE) break;
-        // Out of descriptors: let some connections end before trying again.
-        asio::steady_timer pause(io, Millis(50));
-        co_await pause.async_wait(kAwait);
-        break;
-      }
-      Socket socket(io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
-      asio::co_spawn(
-          io,
-          [self = shared_from_this(), s = std::move(socket)]() mutable {
-            return self->serve(std::move(s));
-          },
-          asio::detached);
-    }
+    if (accept_waiting()) continue;
+    // Out of descriptors: let some connections end before trying again.
+    asio::steady_timer pause(io, Millis(50));
+    co_await pause.async_wait(kAwait);
+  }
+}
+
+// Everybody who waits; false: there was no descriptor for one.
+bool HttpServer::State::accept_waiting() {
+  for (;;) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const int fd = ::accept4(listening.native_handle(), reinterpret_cast<sockaddr*>(&peer), &size,
+                             SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return errno != EMFILE && errno != ENFILE;
+    Socket socket(io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
+    asio::co_spawn(
+        io,
+        [self = shared_from_this(), s = std::move(socket)]() mutable {
+          return self->serve(std::move(s));
+        },
+        asio::detached);
   }
 }
 
@@ -210,7 +217,7 @@ asio::awaitable<void> HttpServer::State::serve(Socket socket) {
   beast::flat_buffer buffer;
   buffer.reserve(64 * 1024);  // the default grows from 512 bytes: a thousand reads for a large body
   try {
-    while (!stopping && co_await serve_one(stream, buffer)) {
+    while (!closed && co_await serve_one(stream, buffer)) {
     }
   } catch (const std::exception&) {
     // A peer that broke off, or memory that ran out for this connection: close it.
@@ -279,7 +286,32 @@ asio::awaitable<bool> HttpServer::State::serve_one(Stream& stream, beast::flat_b
 
 void HttpServer::State::answered() {
   --in_flight;
-  if (stopping && in_flight == 0 && on_idle) asio::post(io, std::exchange(on_idle, nullptr));
+  say_when_idle();
+}
+
+void HttpServer::State::say_when_idle() {
+  if (closed && in_flight == 0 && on_idle) asio::post(io, std::exchange(on_idle, nullptr));
+}
+
+// A unix socket that is shut down refuses new connections and hands out those that wait; one of TCP
+// forgets them.
+asio::awaitable<void> HttpServer::State::last_call() {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  ::getsockopt(listening.native_handle(), SOL_SOCKET, SO_DOMAIN, &domain, &size);
+  if (domain == AF_UNIX) ::shutdown(listening.native_handle(), SHUT_RD);
+  accept_waiting();
+  error_code ignored;
+  listening.close(ignored);
+  asio::steady_timer time(io, limits.last_call);
+  co_await time.async_wait(kAwait);
+  close();
+}
+
+void HttpServer::State::close() {
+  closed = true;
+  for (Stream* stream : idle_streams) stream->cancel();
+  say_when_idle();
 }
 
 HttpServer::HttpServer(asio::io_context& io, Fd listening, HttpHandler handler, HttpLimits limits) {
@@ -291,17 +323,18 @@ HttpServer::HttpServer(asio::io_context& io, Fd listening, HttpHandler handler, 
 }
 
 HttpServer::~HttpServer() {
-  drain(nullptr);
+  state_->stopping = true;
+  error_code ignored;
+  state_->listening.close(ignored);
+  state_->on_idle = nullptr;
+  state_->close();
 }
 
 void HttpServer::drain(std::function<void()> idle) {
-  State& s = *state_;
-  s.stopping = true;
-  error_code ignored;
-  s.listening.close(ignored);
-  for (Stream* stream : s.idle_streams) stream->cancel();
-  s.on_idle = std::move(idle);
-  if (s.in_flight == 0 && s.on_idle) asio::post(s.io, std::exchange(s.on_idle, nullptr));
+  if (std::exchange(state_->stopping, true)) return;
+  state_->on_idle = std::move(idle);
+  asio::co_spawn(
+      state_->io, [s = state_] { return s->last_call(); }, asio::detached);
 }
 
 int HttpServer::in_flight() const {

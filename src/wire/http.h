@@ -56,6 +56,8 @@ struct HttpLimits {
   size_t body_bytes = 64 * 1024 * 1024;
   Nanos idle = Seconds(75);     // between requests
   Nanos request = Seconds(60);  // from the first byte of a request to its last
+  Nanos last_call =
+      Millis(200);  // how long a request that was sent before drain() may be on its way
 };
 
 // May suspend; a thrown exception becomes a 500 and a log line is the handler's own affair.
@@ -69,8 +71,9 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Accepts no more and closes idle connections. Requests in hand are finished; `idle` is called on
-  // the io_context when the last one has been answered.
+  // Refuses new connections. Requests in hand are finished, and so are those on their way: of
+  // connections that wait to be accepted, and of open ones within `last_call`. Then `idle` is
+  // called on the io_context.
   void drain(std::function<void()> idle);
   int in_flight() const;
 

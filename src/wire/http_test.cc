@@ -6,6 +6,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <filesystem>
+#include <functional>
+#include <future>
+#include <optional>
 #include <thread>
 
 namespace sluice::wire {
@@ -31,6 +34,21 @@ class Serving {
     std::filesystem::remove_all(dir_);
   }
 
+  // Drains while `meanwhile` has happened but the server has seen nothing of it; returns when it is
+  // idle.
+  void drain_after(const std::function<void()>& meanwhile) {
+    std::promise<void> stopped, happened, idle;
+    asio::post(io_, [&] {
+      stopped.set_value();
+      happened.get_future().wait();
+      server_->drain([&] { idle.set_value(); });
+    });
+    stopped.get_future().wait();
+    meanwhile();
+    happened.set_value();
+    idle.get_future().wait();
+  }
+
   Endpoint endpoint;
 
  private:
@@ -46,20 +64,40 @@ asio::awaitable<HttpResponse> echo(HttpRequest request) {
                            {"size", request.body().size()}});
 }
 
+// A connection, byte by byte.
+class Raw {
+ public:
+  explicit Raw(const Endpoint& at) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    at.path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  void send(std::string_view bytes) {
+    EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  std::string receive() {
+    char chunk[4096];
+    const ssize_t n = ::recv(fd_.get(), chunk, sizeof(chunk), 0);
+    return {chunk, static_cast<size_t>(std::max<ssize_t>(n, 0))};
+  }
+  std::string receive_all() {
+    std::string all;
+    for (std::string part = receive(); !part.empty(); part = receive()) all += part;
+    return all;
+  }
+  void end() { ::shutdown(fd_.get(), SHUT_WR); }
+
+ private:
+  Fd fd_;
+};
+
 std::string raw(const Endpoint& at, std::string_view bytes) {
-  HttpClient probe(at);  // makes sure that somebody listens
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  at.path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM, 0));
-  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(bytes.size()));
-  ::shutdown(fd.get(), SHUT_WR);
-  std::string all;
-  char chunk[4096];
-  for (ssize_t n; (n = ::recv(fd.get(), chunk, sizeof(chunk), 0)) > 0;) all.append(chunk, n);
-  return all;
+  Raw connection(at);
+  connection.send(bytes);
+  connection.end();
+  return connection.receive_all();
 }
 
 TEST(Endpoint, ReadsWhatItPrints) {
@@ -117,6 +155,28 @@ TEST(Http, CarriesErrorsAsErrors) {
   ASSERT_FALSE(r.ok());
   EXPECT_EQ(r.error().kind, ErrorKind::kConflict);
   EXPECT_EQ(r.error().message, "id: taken");
+}
+
+TEST(Http, ADrainedServerAnswersWhatWasOnItsWay) {
+  constexpr std::string_view kRequest = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
+  Serving serving(echo);
+  Raw kept(serving.endpoint), unused(serving.endpoint);
+  kept.send(kRequest);
+  EXPECT_NE(kept.receive().find("200 OK"), std::string::npos);
+  std::optional<Raw> fresh;
+  serving.drain_after([&] {
+    kept.send(kRequest);
+    fresh.emplace(serving.endpoint);  // nobody has accepted it
+    fresh->send(kRequest);
+  });
+  for (Raw* connection : {&kept, &*fresh}) {
+    const std::string answer = connection->receive_all();
+    EXPECT_NE(answer.find("200 OK"), std::string::npos) << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
+  }
+  EXPECT_EQ(unused.receive_all(), "");
+  EXPECT_EQ(HttpClient(serving.endpoint).json(http::verb::get, "/").error().kind,
+            ErrorKind::kUnavailable);
 }
 
 TEST(Http, NobodyListeningIsUnavailable) {
