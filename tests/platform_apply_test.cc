@@ -2,6 +2,7 @@
 // exit code for wrong input, and nothing half-deployed.
 #include <fstream>
 
+#include "control/archive_for_test.h"
 #include "tests/platform_harness.h"
 
 namespace sluice {
@@ -115,7 +116,7 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
     std::ofstream(p.data + "/" + name) << text;
     return p.data + "/" + name;
   };
-  const std::string whole = "PK\3\4 model PK\5\6";
+  const std::string whole = control::archive_for_test("weights");
   const std::string missing = p.data + "/no-such.pt";
   expect_refused(p, file_with("", missing),
                  "default/f: model.path: " + missing + ": no such file, or not readable");
@@ -124,6 +125,8 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   expect_refused(p, file_with("", file("empty.pt", "")), "empty.pt: is no TorchScript");
   expect_refused(p, file_with("", file("half.pt", whole.substr(0, 10))),
                  "half.pt: is truncated (10 bytes, its directory is missing)");
+  expect_refused(p, file_with("", file("state.pt", control::archive_for_test("", "data.pkl"))),
+                 "state.pt: is no TorchScript model (an archive without constants.pkl");
   expect_refused(p, file_with("", file("alone.pt", whole)),
                  "alone.json: missing: the model's inputs and outputs stand there");
   const std::string odd = file("odd.pt", whole);

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "model/function.h"
+#include "control/archive_for_test.h"
 
 namespace sluice {
 namespace {
@@ -217,11 +217,10 @@ std::set<pid_t> Platform::pids(const std::string& name) const {
   return out;
 }
 
-// What begins and ends as an archive does passes for a model until it is loaded.
 std::string Platform::model(const std::string& words) const {
   const std::string path = data + "/model " + words + ".pt";
   if (std::filesystem::exists(path)) return path;
-  std::ofstream(path) << "PK\3\4 " << words << " PK\5\6";
+  std::ofstream(path) << control::archive_for_test("\n" + words + "\n");
   const json tensor{{"name", "x"}, {"datatype", "FP32"}, {"shape", {-1, 4}}};
   std::ofstream(data + "/model " + words + ".json")
       << json{{"platform", "pytorch_torchscript"}, {"inputs", {tensor}}, {"outputs", {tensor}}};

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "control/archive_for_test.h"
 #include "control/cluster_fake.h"
 
 namespace sluice::control {
@@ -17,7 +18,7 @@ class ControlTest : public testing::Test {
   ControlTest() {
     char folder[] = "/tmp/sluice-control-XXXXXX";
     dir = mkdtemp(folder);
-    std::ofstream(dir + "/m.pt") << "PK\3\4 weights PK\5\6";
+    std::ofstream(dir + "/m.pt") << archive_for_test("weights");
     std::ofstream(dir + "/m.json")
         << R"({"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]})";
     open();

@@ -60,8 +60,8 @@ class Turns {
   uint64_t number_ = 0;
 };
 
-// GET …?after=TURN&wait_ms=N waits for the loop's next turn; what changes something is acted on at
-// once. Every answer says after which turn it was given.
+// GET …?after=TURN&wait_ms=N waits for the loop's next turn. After a change the next one comes at
+// once: what was begun sets its beat. Every answer says after which turn it was given.
 asio::awaitable<wire::HttpResponse> answer(Api& api, Turns& turns, wire::HttpRequest request) {
   const auto target = wire::parse_target({request.target().data(), request.target().size()});
   if (target.ok() && request.method() == wire::http::verb::get && !target->get("wait_ms").empty() &&

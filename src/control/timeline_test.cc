@@ -18,6 +18,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "control/archive_for_test.h"
 #include "control/cluster_fake.h"
 #include "control/control.h"
 
@@ -29,7 +30,7 @@ class Timeline : public testing::Test {
   Timeline() {
     char folder[] = "/tmp/sluice-timeline-XXXXXX";
     dir_ = mkdtemp(folder);
-    std::ofstream(dir_ + "/m.pt") << "PK\3\4 weights PK\5\6";
+    std::ofstream(dir_ + "/m.pt") << archive_for_test("weights");
     std::ofstream(dir_ + "/m.json")
         << R"({"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]})";
     cluster_.start_takes = Seconds(2);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "control/model_archive.h"
 #include "control/quantity.h"
 #include "policy/bundle.h"
 #include "wire/json.h"
@@ -13,28 +14,6 @@ namespace {
 
 Error invalid(const std::string& field, const std::string& why) {
   return {ErrorKind::kInvalid, field + ": " + why};
-}
-
-// A TorchScript file is a zip archive: it begins with a local header, and its directory stands at
-// the end, so that a truncated one shows.
-Result<void> check_archive(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return invalid("model.path", path + ": no such file, or not readable");
-  char begin[4] = {};
-  in.read(begin, 4);
-  if (std::string_view(begin, 4) != std::string_view("PK\3\4", 4))
-    return invalid("model.path", path + ": is no TorchScript model (it is no zip archive)");
-  in.seekg(0, std::ios::end);
-  const auto size = static_cast<int64_t>(in.tellg());
-  const int64_t tail =
-      std::min<int64_t>(size, 66'000);  // the directory's end and its longest comment
-  std::string end(static_cast<size_t>(tail), '\0');
-  in.seekg(size - tail);
-  in.read(end.data(), tail);
-  if (end.find("PK\5\6") == end.npos)
-    return invalid("model.path", path + ": is truncated (" + std::to_string(size) +
-                                     " bytes, its directory is missing)");
-  return {};
 }
 
 Result<std::vector<TensorSpec>> tensors(const nlohmann::json& sidecar, const char* key,
@@ -54,11 +33,8 @@ Result<std::vector<TensorSpec>> tensors(const nlohmann::json& sidecar, const cha
 }  // namespace
 
 Result<void> check_model(FunctionSpec& spec) {
-  std::error_code fault;
-  if (std::filesystem::is_directory(spec.model.path, fault))
-    return invalid("model.path",
-                   spec.model.path + ": is a directory, a TorchScript file is wanted");
-  SLUICE_TRY(check_archive(spec.model.path));
+  if (const auto checked = check_model_archive(spec.model.path); !checked.ok())
+    return within("model.path", checked.error());
   const std::string sidecar = std::filesystem::path(spec.model.path).replace_extension(".json");
   std::ifstream in(sidecar);
   if (!in)

@@ -1,0 +1,25 @@
+// The smallest archive that passes for a TorchScript model until it is loaded: one stored file.
+#pragma once
+
+#include <string>
+
+namespace sluice::control {
+
+inline std::string archive_for_test(const std::string& content,
+                                    const std::string& name = "model/constants.pkl") {
+  const auto number = [](size_t n, int bytes) {
+    std::string out;
+    for (; bytes > 0; --bytes, n >>= 8) out += static_cast<char>(n & 0xff);
+    return out;
+  };
+  // No checksum: whoever reads it here does not look.
+  const std::string sizes = number(0, 4) + number(content.size(), 4) + number(content.size(), 4) +
+                            number(name.size(), 2) + number(0, 2);
+  const std::string file = "PK\3\4" + number(20, 2) + std::string(8, '\0') + sizes + name + content;
+  const std::string directory = "PK\1\2" + number(20, 2) + number(20, 2) + std::string(8, '\0') +
+                                sizes + std::string(14, '\0') + name;
+  return file + directory + "PK\5\6" + std::string(4, '\0') + number(1, 2) + number(1, 2) +
+         number(directory.size(), 4) + number(file.size(), 4) + number(0, 2);
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,75 @@
+#include "control/model_archive.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "control/archive_for_test.h"
+
+namespace sluice::control {
+namespace {
+
+class ModelArchive : public testing::Test {
+ protected:
+  ModelArchive() {
+    char folder[] = "/tmp/sluice-archive-XXXXXX";
+    dir = mkdtemp(folder);
+    path = dir + "/m.pt";
+  }
+  ~ModelArchive() override { std::filesystem::remove_all(dir); }
+
+  // What is said of a file with these bytes; empty: it is one.
+  std::string said(const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    const auto checked = check_model_archive(path);
+    return checked.ok() ? "" : checked.error().message.substr(path.size() + 2);
+  }
+
+  std::string dir, path;
+};
+
+TEST_F(ModelArchive, ListsItsConstants) {
+  EXPECT_EQ(said(archive_for_test("weights")), "");
+  EXPECT_EQ(said(archive_for_test("weights", "model/data.pkl")),
+            "is no TorchScript model (an archive without constants.pkl; torch.jit.save makes one "
+            "with it)");
+}
+
+TEST_F(ModelArchive, IsWhole) {
+  const std::string whole = archive_for_test(std::string(500, 'w'));
+  for (size_t size = 4; size < whole.size(); ++size)
+    EXPECT_EQ(said(whole.substr(0, size)),
+              "is truncated (" + std::to_string(size) + " bytes, its directory is missing)");
+  std::string lies = whole;  // about where its directory is
+  lies.replace(lies.size() - 6, 4, "\xf0\xff\xff\x7f");
+  EXPECT_NE(said(lies), "");
+}
+
+TEST_F(ModelArchive, IsNoOtherFile) {
+  for (const char* text : {"", "PK", "I am no model"})
+    EXPECT_EQ(said(text), "is no TorchScript model (it is no zip archive)");
+  EXPECT_EQ(check_model_archive(dir).error().message,
+            dir + ": is a directory, a TorchScript file is wanted");
+  EXPECT_EQ(check_model_archive(dir + "/none").error().message,
+            dir + "/none: no such file, or not readable");
+}
+
+// Beyond 4 GiB the directory's place stands in a record of its own.
+TEST_F(ModelArchive, MayBeLargerThan4GiB) {
+  const std::string whole = archive_for_test("weights");
+  const std::string end = whole.substr(whole.size() - 22);
+  const std::string files = whole.substr(0, whole.size() - 22);
+  const std::string wide = std::string("PK\6\6") + std::string(36, '\0') + end.substr(12, 4) +
+                           std::string(4, '\0') + end.substr(16, 4) + std::string(4, '\0');
+  const auto at = static_cast<char>(files.size());  // below 128
+  ASSERT_LT(files.size(), 128u);
+  const std::string locator = std::string("PK\6\7") + std::string(4, '\0') + at +
+                              std::string(7, '\0') + std::string(4, '\0');
+  EXPECT_EQ(
+      said(files + wide + locator + end.substr(0, 12) + std::string(8, '\xff') + end.substr(20)),
+      "");
+}
+
+}  // namespace
+}  // namespace sluice::control
