@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cli/functions_table.h"
 #include "cli/session.h"
+#include "cli/slices_view.h"
 
 namespace sluice::cli {
 namespace {
@@ -18,20 +19,17 @@ using wire::http::verb;
 Result<json> view(const Session& session) {
   SLUICE_ASSIGN(functions, session.api(verb::get, "/v1/functions"));
   SLUICE_ASSIGN(devices, session.api(verb::get, "/v1/devices"));
+  SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
   SLUICE_ASSIGN(decisions, session.api(verb::get, "/v1/decisions?limit=8"));
-  return json{{"functions", functions}, {"devices", devices}, {"decisions", decisions}};
+  return json{{"functions", functions},
+              {"devices", devices},
+              {"instances", instances},
+              {"decisions", decisions}};
 }
 
 std::string screen(const json& view) {
-  std::string out = functions_table(view["functions"]) + "\n";
-  for (const json& d : view["devices"]) {
-    const int reserved = d["reserved"].get<int>();
-    const int filled = std::min(30, reserved * 30 / 1000);
-    out += d["id"].get<std::string>() + "  [" + std::string(static_cast<size_t>(filled), '#') +
-           std::string(static_cast<size_t>(30 - filled), '.') + "] " + percent(reserved) +
-           " reserved, " + std::to_string(d["instances"].get<int>()) + " instances\n";
-  }
-  out += "\n";
+  std::string out = functions_table(view["functions"]) + "\n" +
+                    slices_view(view["devices"], view["instances"]) + "\n";
   for (const json& d : view["decisions"])
     out += age(unix_now() - d["at"].get<int64_t>()) + " ago  " + d["action"].get<std::string>() +
            " " + d["subject"].get<std::string>() + ": " + d["reason"]["text"].get<std::string>() +
