@@ -26,6 +26,17 @@ struct FunctionState {
     integrated_to = std::max(integrated_to, now);
   }
 
+  void count_arrival(Time now) {
+    ++counters.requests;
+    if (last_arrival != Time{}) {
+      const double gap = std::max(0.0, seconds(now - last_arrival));
+      ++counters.gaps;
+      counters.gap_sum += gap;
+      counters.gap_squares += gap * gap;
+    }
+    last_arrival = now;
+  }
+
   bool any_ready(int revision) const {
     for (size_t i = 0; i < views.size(); ++i)
       if (views[i].revision == revision && route.instances[i].ready) return true;
@@ -46,6 +57,11 @@ bool same_secret(std::string_view a, std::string_view b) {
 
 constexpr Nanos kDownFirst = Millis(50);
 constexpr Nanos kDownMost = Seconds(2);
+
+void mark_broken(Upstream& u, Time now) {
+  u.down_for = std::clamp(u.down_for * 2, kDownFirst, kDownMost);
+  u.down_until = now + u.down_for;
+}
 
 }  // namespace
 
@@ -114,14 +130,7 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, std::string_view served, int revi
   f.integrate(now);
   if (!f.route.token.empty() && !same_secret(token, f.route.token))
     return {Refusal::kDenied, "this function wants a bearer token"};
-  ++f.counters.requests;
-  if (f.last_arrival != Time{}) {
-    const double gap = std::max(0.0, seconds(now - f.last_arrival));
-    ++f.counters.gaps;
-    f.counters.gap_sum += gap;
-    f.counters.gap_squares += gap * gap;
-  }
-  f.last_arrival = now;
+  if (w.is_inference) f.count_arrival(now);
   if (revision == 0) {
     revision = f.split.next();
     if (revision == 0 && !f.route.instances.empty()) revision = f.route.instances.front().revision;
@@ -129,20 +138,20 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, std::string_view served, int revi
     const bool known = std::any_of(f.route.split.begin(), f.route.split.end(),
                                    [&](const auto& p) { return p.revision == revision; });
     if (!known) {
-      ++f.counters.failed;
+      f.counters.invalid += w.is_inference;
       return {Refusal::kUnknownRevision,
               "function '" + std::string(served) + "' has no version " + std::to_string(revision)};
     }
   }
   if (!f.route.unavailable.empty() && !f.any_ready(revision)) {
-    ++f.counters.failed;
+    f.counters.failed += w.is_inference;
     return {Refusal::kUnavailable, f.route.unavailable};
   }
   // A place is for waiting: who can go at once needs none, and a queue of zero still serves.
   const int free = static_cast<int>(f.upstreams.size());
   if (f.places >=
       std::max(f.route.max_queue, f.places < free && f.queues[revision].empty() ? 1 : 0)) {
-    ++f.counters.shed;
+    f.counters.shed += w.is_inference;
     Entry full{Refusal::kFull, "the queue of '" + std::string(served) + "' is full (" +
                                    std::to_string(f.route.max_queue) + " waiting)"};
     double capability = 0;
@@ -174,9 +183,8 @@ void Dispatcher::again(Waiter& w, bool refused_connection, Time now) {
   const std::lock_guard lock(mutex_);
   FunctionState& f = *w.function_;
   Upstream& broken = *w.upstream_;
-  broken.down_for = std::clamp(broken.down_for * 2, kDownFirst, kDownMost);
-  broken.down_until = now + broken.down_for;
-  if (!refused_connection) ++f.counters.retried;
+  mark_broken(broken, now);
+  f.counters.retried += !refused_connection && w.is_inference;
   release(w, now);
   f.integrate(now);
   ++f.places;
@@ -202,6 +210,40 @@ void Dispatcher::release(Waiter& w, Time now) {
   w.upstream_.reset();
 }
 
+void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences, Time now) {
+  FunctionState& f = *w.function_;
+  Counters& c = f.counters;
+  switch (outcome) {
+    case Outcome::kOk: {
+      const Nanos latency = now - w.arrived_;
+      ++c.ok;
+      c.inferences += std::max<uint64_t>(inferences, 1);
+      c.latency.add(latency);
+      if (f.route.slo > Nanos(0) && latency > f.route.slo) ++c.late;
+      if (!w.upstream_) return;
+      ++w.upstream_->answered;
+      w.upstream_->inferences += std::max<uint64_t>(inferences, 1);
+      const Nanos service = now - w.granted_at_;
+      // The shortest, forgotten by a hundredth per answer, so that an old one does not rule.
+      f.fastest = std::min(service, f.fastest + f.fastest / 100);
+      return;
+    }
+    case Outcome::kInvalid:
+      ++c.invalid;
+      return;
+    case Outcome::kFailed:
+    case Outcome::kBroken:
+      ++c.failed;
+      return;
+    case Outcome::kTimedOut:
+      ++c.timed_out;
+      return;
+    case Outcome::kGone:
+      ++c.gone;
+      return;
+  }
+}
+
 void Dispatcher::finish(Waiter& w, Outcome outcome, uint64_t inferences, Time now) {
   const std::lock_guard lock(mutex_);
   if (!w.function_) return;
@@ -212,44 +254,9 @@ void Dispatcher::finish(Waiter& w, Outcome outcome, uint64_t inferences, Time no
   if (w.queued_) f.queues[w.revision_].remove(w.ticket_);
   if (w.counted_) --f.places;
   w.queued_ = w.counted_ = false;
-  Counters& c = f.counters;
-  switch (outcome) {
-    case Outcome::kOk: {
-      const Nanos latency = now - w.arrived_;
-      ++c.ok;
-      c.inferences += std::max<uint64_t>(inferences, 1);
-      c.latency.add(latency);
-      if (f.route.slo > Nanos(0) && latency > f.route.slo) ++c.late;
-      if (w.upstream_) {
-        ++w.upstream_->answered;
-        w.upstream_->inferences += std::max<uint64_t>(inferences, 1);
-        w.upstream_->down_for = Nanos(0);
-        const Nanos service = now - w.granted_at_;
-        // The shortest, forgotten by a hundredth per answer, so that an old one does not rule.
-        f.fastest = std::min(service, f.fastest + f.fastest / 100);
-      }
-      break;
-    }
-    case Outcome::kInvalid:
-      ++c.invalid;
-      break;
-    case Outcome::kFailed:
-      ++c.failed;
-      break;
-    case Outcome::kTimedOut:
-      ++c.timed_out;
-      break;
-    case Outcome::kGone:
-      ++c.gone;
-      break;
-    case Outcome::kBroken:
-      ++c.failed;
-      if (w.upstream_) {
-        w.upstream_->down_for = std::clamp(w.upstream_->down_for * 2, kDownFirst, kDownMost);
-        w.upstream_->down_until = now + w.upstream_->down_for;
-      }
-      break;
-  }
+  if (w.is_inference) count_end(w, outcome, inferences, now);
+  if (w.upstream_ && outcome == Outcome::kOk) w.upstream_->down_for = Nanos(0);
+  if (w.upstream_ && outcome == Outcome::kBroken) mark_broken(*w.upstream_, now);
   release(w, now);
   w.function_.reset();
   dispatch(f, now);
@@ -289,9 +296,11 @@ void Dispatcher::dispatch(FunctionState& f, Time now) {
       w->upstream_ = f.upstreams[*chosen];
       w->granted_at_ = now;
       w->more_ = 0;
-      if (w->cold_) ++f.counters.cold_starts;
+      if (w->is_inference) {
+        f.counters.cold_starts += w->cold_;
+        f.counters.waiting.add(now - w->arrived_);
+      }
       w->cold_ = false;
-      f.counters.waiting.add(now - w->arrived_);
       granted.push_back(w);
     }
     for (size_t a = 0; a < granted.size(); ++a)

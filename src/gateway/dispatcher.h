@@ -40,6 +40,9 @@ struct FunctionState;
 class Waiter {
  public:
   virtual ~Waiter() = default;
+  // Or a question about the model, which an instance answers as well: it waits like the others, but
+  // it is no load, so nothing of it is counted. Set before enter().
+  bool is_inference = true;
   // Called once with the dispatcher's mutex held, from whichever thread dispatched: wake the
   // session, do nothing else. granted() tells the rest.
   virtual void on_granted() = 0;
@@ -71,7 +74,7 @@ enum class Outcome {
 };
 
 struct Counters {
-  uint64_t requests = 0;  // that named this function
+  uint64_t requests = 0;  // for an inference by this function
   uint64_t ok = 0;
   uint64_t invalid = 0;  // answered with 4xx
   uint64_t failed = 0;   // an error of the instance, or none to be had
@@ -129,6 +132,7 @@ class Dispatcher {
  private:
   void dispatch(FunctionState& f, Time now);
   void release(Waiter& waiter, Time now);
+  void count_end(const Waiter& waiter, Outcome outcome, uint64_t inferences, Time now);
 
   mutable std::mutex mutex_;
   RoutingTable table_;

@@ -142,6 +142,29 @@ TEST_F(DispatcherTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(dispatcher.enter(q, "f", 7, "", now).refusal, Dispatcher::Refusal::kUnknownRevision);
 }
 
+TEST_F(DispatcherTest, AQuestionAboutTheModelWaitsLikeTheOthersAndIsNoLoad) {
+  table({instance("i")});
+  Request question('q');
+  question.is_inference = false;
+  EXPECT_EQ(dispatcher.enter(question, "f", 0, "", now).refusal, Dispatcher::Refusal::kNone);
+  dispatcher.ready(question, now);
+  EXPECT_EQ(question.at(), "i");
+  dispatcher.finish(question, Outcome::kOk, 0, now);
+  EXPECT_EQ(dispatcher.enter(question, "f", 9, "", now).refusal,
+            Dispatcher::Refusal::kUnknownRevision);
+  const Counters c = counters();
+  EXPECT_EQ(c.requests + c.ok + c.invalid + c.failed + c.inferences + c.latency.count(), 0u);
+}
+
+TEST_F(DispatcherTest, AVersionThatIsNotThereIsTheCallersFault) {
+  table({instance("i")});
+  Request wrong('w');
+  EXPECT_EQ(dispatcher.enter(wrong, "f", 9, "", now).refusal,
+            Dispatcher::Refusal::kUnknownRevision);
+  EXPECT_EQ(counters().invalid, 1u);
+  EXPECT_EQ(counters().failed, 0u);
+}
+
 TEST_F(DispatcherTest, TokensAreCompared) {
   RoutingTable t;
   t.functions["f"] = {.name = {.name = "f"}, .token = "secret", .split = {{1, 100}}};

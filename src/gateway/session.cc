@@ -121,6 +121,7 @@ Awaitable<bool> Session::next_request() {
 
   // 3. A place in its queue.
   granted_ = false;
+  is_inference = path->rest == "infer";
   const auto entry =
       loop_.dispatcher.enter(*this, path->served, path->revision, bearer(head), arrived_);
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
