@@ -86,6 +86,10 @@ std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::st
         }
       return as_json(index);
     });
+  if (path.starts_with("/v2/repository/models/"))
+    return only(method == "POST", "POST", [&] { return load_or_unload(path); });
+  if (path == "/v2/models/stats" && !dispatcher_.knows("stats"))
+    return only(get, "GET", [&] { return as_json({{"model_stats", statistics(now)}}); });
   if (path == "/metrics")
     return only(get, "GET", [&] {
       return LocalAnswer{.body = metrics(now),
@@ -94,6 +98,38 @@ std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::st
   if (path == "/") return only(get, "GET", [] { return as_json({{"status", "alive"}}); });
   if (!path.starts_with("/v2/models/")) return as_json({{"error", "no such path"}}, 404);
   return std::nullopt;
+}
+
+// Functions come and go by `sluice apply` and `sluice delete`: clients that make sure of a model
+// before they use it are told so.
+LocalAnswer LocalAnswers::load_or_unload(std::string_view path) const {
+  path.remove_prefix(std::string_view("/v2/repository/models/").size());
+  const size_t slash = path.find('/');
+  const std::string name(path.substr(0, slash));
+  const std::string_view what = slash == path.npos ? "" : path.substr(slash + 1);
+  if (what != "load" && what != "unload") return as_json({{"error", "no such path"}}, 404);
+  if (!dispatcher_.knows(name))
+    return as_json({{"error", "function '" + name + "' not found; sluice apply makes it"}}, 404);
+  if (what == "load") return as_json(json::object());
+  return as_json({{"error", "function '" + name + "' is unloaded by sluice delete"}}, 400);
+}
+
+// In Triton's words, of all functions; durations in nanoseconds.
+json LocalAnswers::statistics(Time now) const {
+  json all = json::array();
+  for (const FunctionStats& s : dispatcher_.stats(now)) {
+    const Counters& c = s.counters;
+    const auto part = [](uint64_t count, Nanos sum) {
+      return json{{"count", count}, {"ns", sum.count()}};
+    };
+    all.push_back({{"name", served_name(s.name)},
+                   {"inference_count", c.inferences},
+                   {"inference_stats",
+                    {{"success", part(c.ok, c.latency.sum())},
+                     {"fail", part(c.invalid + c.failed + c.shed + c.timed_out, Nanos(0))},
+                     {"queue", part(c.waiting.count(), c.waiting.sum())}}}});
+  }
+  return all;
 }
 
 std::string LocalAnswers::metrics(Time now) const {

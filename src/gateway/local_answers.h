@@ -2,7 +2,7 @@
 // Thread-safe: const, over the dispatcher.
 #pragma once
 
-#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +28,8 @@ class LocalAnswers {
                                     Time now) const;
 
  private:
+  LocalAnswer load_or_unload(std::string_view path) const;
+  nlohmann::json statistics(Time now) const;
   std::string metrics(Time now) const;
   Dispatcher& dispatcher_;
   std::string version_;

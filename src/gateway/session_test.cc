@@ -132,6 +132,11 @@ TEST_F(SessionTest, AnswersForItselfAndFor404And405) {
   EXPECT_NE(get("GET /v2", "}").find("\"name\":\"sluice\""), std::string::npos);
   EXPECT_NE(get("GET /v2/models", "}").find("[\"f\"]"), std::string::npos);
   EXPECT_NE(get("POST /v2/repository/index", "]").find("LOADING"), std::string::npos);
+  EXPECT_NE(get("POST /v2/repository/models/f/load", "{}").find("200"), std::string::npos);
+  EXPECT_NE(get("POST /v2/repository/models/f/unload", "}").find("sluice delete"),
+            std::string::npos);
+  EXPECT_NE(get("POST /v2/repository/models/g/load", "}").find("404"), std::string::npos);
+  EXPECT_NE(get("GET /v2/models/stats", "]}").find("\"inference_count\":0"), std::string::npos);
   EXPECT_NE(get("GET /metrics", "_count{").find("nv_inference_request_success"), std::string::npos);
   EXPECT_NE(get("DELETE /v2", "}").find("405"), std::string::npos);
   EXPECT_NE(get("GET /nothing", "}").find("404"), std::string::npos);
