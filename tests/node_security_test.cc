@@ -65,7 +65,7 @@ struct NodeSecurity : testing::Test {
     if (geteuid() != 0) GTEST_SKIP() << "instances have uids of their own as root alone";
     node = std::make_unique<Node>();
     mine = node->ready("mine", 200);
-    other = node->ready("other", 200);
+    other = node->ready("other", 300);
     uid = mine["uid"].get<uid_t>();
     other_pid = other["pid"].get<pid_t>();
   }

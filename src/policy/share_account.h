@@ -56,6 +56,8 @@ struct Account {
   Time blocked_from{};  // since when it stands before room that it should have; max: it does not
   Time blocked_until{};
 
+  Time denied_since = Time::max();  // what it is owed, without a permit
+
   // Needs no count: it cannot use more than it may.
   bool whole() const { return client.quota.limit >= kWhole && pace <= 1000; }
   bool holds() const { return hold != Hold::kNone; }

@@ -9,39 +9,6 @@
 namespace sluice::policy {
 namespace {
 
-using Packing = std::vector<ShareClient>;
-
-// Cuts the device by random full cuts into `pieces` rectangles, sides multiples of 50 ‰, and
-// numbers them in random order. limit = request.
-Packing random_packing(Random& random, size_t pieces) {
-  struct Rectangle {
-    int x = 0, y = 0, width = 20, height = 20;  // sm and time, in 50 ‰
-  };
-  std::vector<Rectangle> cut = {{}};
-  while (cut.size() < pieces) {
-    Rectangle& whole = cut[random.below(cut.size())];
-    Rectangle rest = whole;
-    int Rectangle::*const side = random.chance(0.5) ? &Rectangle::width : &Rectangle::height;
-    int Rectangle::*const begin = side == &Rectangle::width ? &Rectangle::x : &Rectangle::y;
-    if (whole.*side < 2) continue;
-    const int at = static_cast<int>(random.between(1, whole.*side - 1));
-    whole.*side = at;
-    rest.*side -= at;
-    rest.*begin += at;
-    cut.push_back(rest);
-  }
-  for (size_t i = cut.size(); i > 1; --i) std::swap(cut[i - 1], cut[random.below(i)]);
-  Packing packing;
-  for (const Rectangle& r : cut) {
-    const Share request{50 * r.height};
-    packing.push_back({.id = static_cast<ClientId>(packing.size() + 1),
-                       .sm = {50 * r.width},
-                       .quota = {request, request},
-                       .position = {{50 * r.x}, {50 * r.y}}});
-  }
-  return packing;
-}
-
 // How far the worst client stayed below its request, as a share of the time, when all are greedy.
 double worst_miss(std::string_view arbiter, const Packing& packing, Nanos op) {
   Simulation device(arbiter);
@@ -55,6 +22,25 @@ double worst_miss(std::string_view arbiter, const Packing& packing, Nanos op) {
     worst = std::max(worst, c.quota.request.fraction() - share);
   }
   return worst;
+}
+
+// Not only on average: each window of 20 ms, up to the operator under way at either end.
+TEST(Packing, PlannedKeepsEveryRequestInEveryWindow) {
+  constexpr uint64_t kSeed = 30;
+  constexpr Nanos kOp = Micros(250);
+  Random random(kSeed);
+  for (int i = 0; i < 100; ++i) {
+    const Packing packing = random_packing(random, 3 + random.below(8));
+    Simulation device("planned");
+    for (const ShareClient& c : packing) ASSERT_TRUE(device.add(c, greedy(kOp)).ok());
+    device.run(Millis(1000));
+    for (const ShareClient& c : packing)
+      for (Nanos w = Millis(200); w < Millis(1000); w += device.window()) {
+        const Nanos promised = device.window() * c.quota.request.permille / 1000;
+        ASSERT_GE(device.used(c.id, w, w + device.window()), promised - 2 * kOp)
+            << "seed " << kSeed << ", packing " << i << ", client " << c.id << " at " << millis(w);
+      }
+  }
 }
 
 TEST(Packing, TheSmallestThatMultiTokenMisses) {

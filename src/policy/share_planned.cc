@@ -10,6 +10,11 @@ namespace {
 // between fairness and the cost of a hand-over (a drain and a wake-up).
 constexpr int kTurnsPerWindow = 4;
 
+// Where not everybody can catch up (a wide client waits for the last of several narrow ones), most
+// busy time first would leave small requests behind for ever. Who was denied its own for so many
+// windows goes before all others.
+constexpr int kMostWindowsDenied = 250;
+
 std::string describe(const ShareClient& c) {
   const auto interval = [](Share begin, Share length) {
     return std::to_string(begin.permille) + " … " + std::to_string((begin + length).permille) +
@@ -85,6 +90,7 @@ void PlannedArbiter::rank(Time now) {
     return a.eligible(now) && std::min(a.robbed, a.owed_left(now)) >= kLeastGrant;
   });
   for (Account& a : accounts_.all()) {
+    if (!a.eligible(now) || a.granted()) a.denied_since = Time::max();
     if (!a.eligible(now) && !a.granted()) continue;
     Candidate c{.claim = claim(a, now),
                 .turn_over = !a.granted() || now - a.held_since >= turn,
@@ -92,6 +98,9 @@ void PlannedArbiter::rank(Time now) {
                 .id = a.client.id,
                 .account = &a};
     if (c.claim == kRobbed || c.claim == kOwed) c.order = -a.owed_left(now).count();
+    if (c.claim <= kOwed && !a.granted()) a.denied_since = std::min(a.denied_since, now);
+    if (c.claim == kRobbed && now - kMostWindowsDenied * accounts_.config().window > a.denied_since)
+      c.order = a.denied_since.time_since_epoch().count() - INT64_MAX;
     if (c.claim == kBorrower) {
       c.order = (a.limit - a.room_left(now)).count() / a.client.quota.limit.permille;
     }

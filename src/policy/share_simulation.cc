@@ -30,6 +30,35 @@ Behaviour pretending() {
   return {.works = false, .acknowledges = Millis(12)};
 }
 
+Packing random_packing(Random& random, size_t pieces) {
+  struct Rectangle {
+    int x = 0, y = 0, width = 20, height = 20;  // sm and time, in 50 ‰
+  };
+  std::vector<Rectangle> cut = {{}};
+  while (cut.size() < pieces) {
+    Rectangle& whole = cut[random.below(cut.size())];
+    Rectangle rest = whole;
+    int Rectangle::*const side = random.chance(0.5) ? &Rectangle::width : &Rectangle::height;
+    int Rectangle::*const begin = side == &Rectangle::width ? &Rectangle::x : &Rectangle::y;
+    if (whole.*side < 2) continue;
+    const int at = static_cast<int>(random.between(1, whole.*side - 1));
+    whole.*side = at;
+    rest.*side -= at;
+    rest.*begin += at;
+    cut.push_back(rest);
+  }
+  for (size_t i = cut.size(); i > 1; --i) std::swap(cut[i - 1], cut[random.below(i)]);
+  Packing packing;
+  for (const Rectangle& r : cut) {
+    const Share request{50 * r.height};
+    packing.push_back({.id = static_cast<ClientId>(packing.size() + 1),
+                       .sm = {50 * r.width},
+                       .quota = {request, request},
+                       .position = {{50 * r.x}, {50 * r.y}}});
+  }
+  return packing;
+}
+
 Simulation::Simulation(std::string_view arbiter, uint64_t seed, const ArbiterConfig& config)
     : config_(config), random_(seed) {
   auto made = make_arbiter(arbiter, config);

@@ -47,6 +47,11 @@ Behaviour bursty(Nanos op, Nanos work, Nanos rest);
 Behaviour never_draining();
 Behaviour pretending();  // stopped while it waits, or hostile
 
+// A device cut by random full cuts into `pieces` rectangles that fill it, sides multiples of 50 ‰,
+// numbered in random order. limit = request.
+using Packing = std::vector<ShareClient>;
+Packing random_packing(Random& random, size_t pieces);
+
 // How the host learns of use. Without lag it asks the kernel at every step.
 struct Meter {
   Nanos lag{0};     // reports of every 2 ms come up to this late, hence out of order
