@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -77,6 +78,8 @@ std::string function_path(const std::string& name) {
 
 Result<std::string> read_file(const std::string& path) {
   if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::filesystem::is_directory(path))
+    return Error{ErrorKind::kInvalid, path + ": is a folder, not a file"};
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error{ErrorKind::kNotFound, path + ": cannot be read"};
   return std::string{std::istreambuf_iterator<char>(in), {}};
