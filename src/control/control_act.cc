@@ -1,0 +1,161 @@
+// What comes of the loop's decisions: orders to the cluster, records of them, the gateway's table.
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "control/control.h"
+#include "control/routes.h"
+#include "wire/json.h"
+
+namespace sluice::control {
+namespace {
+
+using nlohmann::json;
+
+std::string base36(uint64_t n, int digits) {
+  std::string out;
+  for (int i = 0; i < digits; ++i, n /= 36) out += "0123456789abcdefghijklmnopqrstuvwxyz"[n % 36];
+  return out;
+}
+
+}  // namespace
+
+// A start of a revision whose last ones failed waits; said once for each failure.
+bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
+  const auto* start = std::get_if<StartInstance>(&action.what);
+  if (start == nullptr) return false;
+  const auto found = troubles_.find({action.function, start->revision});
+  if (found == troubles_.end() || now >= found->second.retry_at) return false;
+  Trouble& t = found->second;
+  if (std::exchange(t.said, true)) return true;
+  const double wait = seconds(t.retry_at - now);
+  record({.at = wall,
+          .function = action.function,
+          .action = "unmet",
+          .subject = revision_id(action.function, start->revision),
+          .reason = {"start-backoff",
+                     "Start " + std::to_string(t.failures + 1) + " of revision " +
+                         std::to_string(start->revision) + " waits: the last one failed (" +
+                         t.error + ").",
+                     {{"failures", static_cast<double>(t.failures)}, {"wait_s", wait}}}});
+  return true;
+}
+
+// The gateway gives it no more before it drains.
+Result<void> Control::stop(const InstanceId& id, Time now) {
+  stopping_[id] = now;
+  push_routes();
+  return cluster_.stop(id, settings_.drain);
+}
+
+std::string Control::new_id(const FunctionName& f, int revision) {
+  Random random(++next_id_);
+  const std::string prefix = f.space == "default" ? f.name : f.space + "." + f.name;
+  return prefix.substr(0, 40) + "-" + std::to_string(revision) + "-" + base36(random.next(), 5);
+}
+
+void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
+  Decision d{.at = wall,
+             .function = action.function,
+             .detail = wire::to_json(action),
+             .reason = action.reason};
+  Runtime& r = functions_.at(action.function);
+  Account& account = accounting_.of(action.function);
+  Result<void> outcome;
+  if (const auto* start = std::get_if<StartInstance>(&action.what)) {
+    const FunctionSpec& spec = spec_of(r.stored, start->revision);
+    Instance i{.id = new_id(action.function, start->revision),
+               .function = action.function,
+               .revision = start->revision,
+               .device = start->device,
+               .slice = start->slice,
+               .position = start->position,
+               .batch = start->batch,
+               .started = now};
+    d.action = "start";
+    d.subject = i.id;
+    outcome = cluster_.start(
+        {i, spec.model, {.max_size = start->batch, .max_delay = spec.batching.max_delay}});
+    if (outcome.ok()) {
+      ordered_.emplace(i.id, std::pair(i, now));
+      ++account.starts;
+    }
+  } else if (const auto* stop = std::get_if<StopInstance>(&action.what)) {
+    d.action = "stop";
+    d.subject = stop->instance;
+    outcome = this->stop(stop->instance, now);
+    if (outcome.ok()) {
+      ++account.stops;
+      r.last_scale_down = now;
+    } else {
+      stopping_.erase(stop->instance);
+    }
+  } else if (const auto* resize = std::get_if<ResizeInstance>(&action.what)) {
+    d.action = "resize";
+    d.subject = resize->instance;
+    outcome = cluster_.resize(resize->instance, resize->slice, resize->position);
+    if (outcome.ok()) {
+      ++account.resizes;
+      for (ObservedInstance& o : seen_.instances)
+        if (o.instance.id == resize->instance) {
+          if (resize->slice.quota.request < o.instance.slice.quota.request) r.last_scale_down = now;
+          o.instance.slice = resize->slice;
+          o.instance.position = resize->position;
+        }
+    }
+  } else {
+    d.action = "unmet";
+    d.subject = to_string(action.function);
+    // Said when it begins, when it is for another reason, and now and then, not at every decision.
+    constexpr UnixMillis kRepeat = 10'000;
+    const bool said = r.last_decision && r.last_decision->action == "unmet" &&
+                      r.last_decision->reason.rule == action.reason.rule &&
+                      wall - r.last_decision->at < kRepeat;
+    const bool has_instance = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
+      return o.instance.function == action.function && alive(o);
+    });
+    r.unavailable = has_instance ? "" : action.reason.text;
+    if (said) return;
+  }
+  if (!outcome.ok()) d.fault = outcome.error().message;
+  record(std::move(d));
+}
+
+void Control::record(Decision d) {
+  log::info("decision {}", json{{"function", to_string(d.function)},
+                                {"action", d.action},
+                                {"subject", d.subject},
+                                {"reason", wire::to_json(d.reason)},
+                                {"fault", d.fault}}
+                               .dump());
+  if (const auto saved = store_.add_decision(d); saved.ok())
+    d.number = *saved;
+  else
+    log::warn("{}", saved.error().message);
+  if (auto f = functions_.find(d.function); f != functions_.end())
+    f->second.last_decision = std::move(d);
+}
+
+void Control::push_routes() {
+  if (!seen_.gateway_there) return;
+  std::vector<RoutedFunction> routed;
+  for (const auto& [name, r] : functions_) routed.push_back({&r.stored, r.unavailable});
+  std::vector<ObservedInstance> instances = seen_.instances;
+  for (ObservedInstance& o : instances)
+    if (stopping_.contains(o.instance.id) && alive(o)) o.instance.state = InstanceState::kDraining;
+  json table = routing_table(routed, instances, predictor_);
+  const std::string text = table.dump();
+  const bool stale = seen_.routes_version != routes_version_ || routes_version_ == 0;
+  if (text == pushed_ && !stale) return;
+  // Larger than any version before, also those of a loop that died.
+  routes_version_ = std::max(routes_version_, seen_.routes_version) + 1;
+  table["version"] = routes_version_;
+  if (const auto put = cluster_.set_routes(table); !put.ok()) {
+    log::warn("routes: {}", put.error().message);
+    return;
+  }
+  pushed_ = text;
+  seen_.routes_version = routes_version_;
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,129 @@
+// What came of what the loop had asked for: instances that appeared, ended or got lost, and
+// revisions that take over or are given up.
+#include <algorithm>
+
+#include "base/log.h"
+#include "control/control.h"
+#include "control/routes.h"
+
+namespace sluice::control {
+
+void Control::reconcile(Time now, UnixMillis wall) {
+  for (const ObservedInstance& o : std::vector(seen_.instances)) {
+    const Instance& i = o.instance;
+    ordered_.erase(i.id);
+    if (!ours(o)) continue;
+    const auto asked = stopping_.find(i.id);
+    if (!alive(o)) {
+      if (asked == stopping_.end()) ended(o, now, wall);
+      (void)cluster_.stop(i.id, Nanos(0));  // forget it
+    } else if (i.state == InstanceState::kDraining) {
+      continue;
+    } else if (asked == stopping_.end() ? find(i.function) == nullptr
+                                        : now - asked->second >= settings_.patience) {
+      log::info(
+          "{}: {}", i.id,
+          asked == stopping_.end() ? "its function is gone" : "it was stopped but runs: again");
+      (void)stop(i.id, now);
+    } else if (i.state == InstanceState::kReady) {
+      troubles_.erase({i.function, i.revision});
+      if (auto f = functions_.find(i.function); f != functions_.end())
+        f->second.unavailable.clear();
+    }
+  }
+  std::erase_if(stopping_, [&](const auto& entry) {
+    return std::ranges::none_of(seen_.instances, [&](const ObservedInstance& o) {
+      return o.instance.id == entry.first && alive(o);
+    });
+  });
+  std::erase_if(ordered_, [&](const auto& entry) {
+    const auto& [instance, at] = entry.second;
+    if (now - at < settings_.patience) return false;
+    record({.at = wall,
+            .function = instance.function,
+            .action = "lost",
+            .subject = instance.id,
+            .reason = {"start-lost",
+                       "The start of " + instance.id + " never showed; it counts no more.",
+                       {}}});
+    return true;
+  });
+}
+
+// An instance that nobody stopped is gone. One that was never ready counts against its revision.
+void Control::ended(const ObservedInstance& o, Time now, UnixMillis wall) {
+  const Instance& i = o.instance;
+  record({.at = wall,
+          .function = i.function,
+          .action = "lost",
+          .subject = i.id,
+          .reason = {"instance-ended", "Instance " + i.id + " ended by itself: " + o.error, {}}});
+  const auto f = functions_.find(i.function);
+  if (f == functions_.end() || o.ready_after_ms > 0) return;
+  Trouble& t = troubles_[{i.function, i.revision}];
+  const Nanos wait = Seconds(1LL << std::min(++t.failures, 10));
+  t.retry_at = now + std::min(wait, settings_.retry_most);
+  t.error = o.error;
+  t.said = false;
+  f->second.unavailable = "its last instance could not start: " + o.error;
+  if (i.revision == f->second.stored.newest &&
+      f->second.stored.newest != f->second.stored.serving && t.failures >= settings_.rollout_tries)
+    give_up_rollout(i.function, t, wall);
+}
+
+void Control::give_up_rollout(const FunctionName& name, const Trouble& t, UnixMillis wall) {
+  Runtime& r = functions_.at(name);
+  const std::string newest = std::to_string(r.stored.newest);
+  r.rollout_failed = "Revision " + newest + " could not start in " + std::to_string(t.failures) +
+                     " tries (" + t.error + "); revision " + std::to_string(r.stored.serving) +
+                     " goes on serving.";
+  record({.at = wall,
+          .function = name,
+          .action = "rollout",
+          .subject = revision_id(name, r.stored.newest),
+          .reason = {
+              "rollout-failed", r.rollout_failed, {{"tries", static_cast<double>(t.failures)}}}});
+  if (const auto kept = keep_counts(); !kept.ok()) log::warn("{}", kept.error().message);
+}
+
+// The newest revision takes over when it has the instances that its share of the traffic needs, or
+// at least one when that takes long. A canary below 100 % leaves the old one serving beside it.
+void Control::settle_rollouts(Time now, UnixMillis wall) {
+  for (auto& [name, r] : functions_) {
+    StoredFunction& f = r.stored;
+    if (f.newest == f.serving || spec_of(f, f.newest).canary_traffic_percent < 100) continue;
+    if (!newest_is_up(name, r, now)) continue;
+    if (const auto saved = store_.set_revisions(name, f.newest, f.newest); !saved.ok()) {
+      log::warn("{}", saved.error().message);
+      continue;
+    }
+    record({.at = wall,
+            .function = name,
+            .action = "rollout",
+            .subject = revision_id(name, f.newest),
+            .reason = {"newest-ready",
+                       "Revision " + std::to_string(f.newest) +
+                           " is ready and takes all traffic; revision " +
+                           std::to_string(f.serving) + " finishes what it has.",
+                       {}}});
+    f.serving = f.newest;
+    r.newest_ready_since = Time{};
+  }
+}
+
+bool Control::newest_is_up(const FunctionName& name, Runtime& r, Time now) const {
+  const auto of_newest = [&](const Instance& i) {
+    return i.function == name && i.revision == r.stored.newest;
+  };
+  bool ready = false, coming = false;
+  for (const ObservedInstance& o : seen_.instances) {
+    ready |= of_newest(o.instance) && o.instance.state == InstanceState::kReady;
+    coming |= of_newest(o.instance) && o.instance.state == InstanceState::kStarting;
+  }
+  for (const auto& [id, order] : ordered_) coming |= of_newest(order.first);
+  if (!ready) return false;
+  if (r.newest_ready_since == Time{}) r.newest_ready_since = now;
+  return !coming || now - r.newest_ready_since >= settings_.rollout_patience;
+}
+
+}  // namespace sluice::control
