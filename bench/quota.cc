@@ -73,6 +73,7 @@ void run(Report& report, const std::string& arbiter, int millicores, int quota, 
   Row mean(name + ": mean error", error.mean, "%");
   Row worst(name + ": worst window", error.worst, "%");
   if (kernel.samples.n > 0) {
+    if (kernel.samples.max <= 0) report.fail(name + ": the reference did no work");
     mean.beside("cgroup quota alone", kernel.mean);
     worst.beside("cgroup quota alone", kernel.worst);
   }
