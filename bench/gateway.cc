@@ -119,7 +119,7 @@ class Bench {
 
   void start_proxies() {
     const auto config = [&](const std::string& file, int port) {
-      const std::string to = dir_ + "/" + file;
+      std::string to = dir_ + "/" + file;
       std::ofstream(to) << filled_in(kSources + "/" + file,
                                      {{"WORKERS", std::to_string(workers_)},
                                       {"DIR", dir_},

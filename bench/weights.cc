@@ -94,7 +94,7 @@ Result<Memory> separate(const std::string& runtime, const std::string& model,
   for (const pid_t pid : pids) memory.instances.push_back(pss_mib(pid));
   for (const pid_t pid : pids) ::kill(pid, SIGTERM);
   for (const pid_t pid : pids) ::waitpid(pid, nullptr, 0);
-  SLUICE_TRY(asked);
+  if (!asked.ok()) return asked.error();
   return memory;
 }
 
@@ -174,7 +174,7 @@ Result<Memory> forked(const std::string& runtime, const std::string& model,
   t.model.ours.reset();
   t.zygote.ours.reset();
   ::waitpid(t.zygote_pid, nullptr, 0);
-  SLUICE_TRY(asked);
+  if (!asked.ok()) return asked.error();
   return memory;
 }
 

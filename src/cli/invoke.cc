@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cli/payload.h"
 #include "cli/session.h"
+#include "cli/table.h"
 #include "model/function.h"
 
 namespace sluice::cli {
@@ -47,8 +48,8 @@ Result<void> invoke(const Session& session, const InvokeFlags& f) {
   if (session.json()) {
     print({{"status", answer.result_int()}, {"latency_ms", millis(took)}, {"answer", parsed}});
   } else {
-    std::cout << "200 in " << static_cast<double>(took.count() / 10'000) / 100 << " ms, "
-              << answer.body().size() << " bytes\n";
+    std::cout << "200 in " << fixed(millis(took), 2) << " ms, " << answer.body().size()
+              << " bytes\n";
     for (const auto& output : parsed["outputs"])
       std::cout << "  " << output.value("name", "") << " " << output.value("datatype", "") << " "
                 << output["shape"].dump() << "\n";

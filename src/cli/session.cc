@@ -43,7 +43,7 @@ Result<json> Session::api(wire::http::verb method, const std::string& target,
                           const nlohmann::json& body) const {
   SLUICE_ASSIGN(answer,
                 api_raw(method, target, body.is_null() ? "" : body.dump(), "application/json"));
-  const auto parsed = wire::parse_json(answer.body());
+  auto parsed = wire::parse_json(answer.body());
   if (answer.result_int() / 100 == 2) return parsed;
   std::string message = answer.body();
   if (parsed.ok() && parsed->is_object()) message = parsed->value("error", message);

@@ -253,8 +253,8 @@ json Api::revisions(const std::string& of) const {
   json out = json::array();
   for (const auto& [name, r] : control_.functions()) {
     if (!of.empty() && function_name(of) != name) continue;
-    const bool ready =
-        std::ranges::any_of(control_.seen().instances, [&](const ObservedInstance& o) {
+    const bool ready = std::ranges::any_of(
+        control_.seen().instances, [&, &name = name, &r = r](const ObservedInstance& o) {
           return o.instance.function == name && o.instance.revision == r.stored.newest &&
                  o.instance.state == InstanceState::kReady;
         });

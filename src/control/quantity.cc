@@ -90,7 +90,7 @@ Result<Share> parse_share(std::string_view text) {
   const Error wrong =
       not_a("a share: a percentage from 0.1% to 100%, or a fraction from 0.001 to 1", text);
   const std::optional<Number> n = split(text);
-  if (!n || (n->unit != "" && n->unit != "%")) return wrong;
+  if (!n || (!n->unit.empty() && n->unit != "%")) return wrong;
   const double permille = n->value * (n->unit == "%" ? 10 : 1000);
   if (permille < 0.999999 || permille > 1000.000001) return wrong;
   if (std::abs(permille - std::round(permille)) > 1e-6)

@@ -79,7 +79,7 @@ Result<std::vector<StoredFunction>> Store::functions() {
           f->second.revisions.push_back(
               {function_name(r.text(0)), static_cast<int>(r.integer(1)), *spec, r.integer(3)});
       }));
-  SLUICE_TRY(outcome);
+  if (!outcome.ok()) return outcome.error();
   std::vector<StoredFunction> out;
   for (auto& [name, f] : found) out.push_back(std::move(f));
   return out;

@@ -46,7 +46,7 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   queued_ = now.queued;
   in_flight_ = now.in_flight;
   before_ = now;
-  steps_.push_back(std::move(s));
+  steps_.push_back(s);
   Nanos held{0};
   for (const Step& kept : steps_) held += kept.elapsed;
   while (steps_.size() > 1 && held - steps_.front().elapsed >= kKept) {

@@ -14,7 +14,7 @@ std::string shown(const YAML::Node& node) {
   if (node.IsMap()) return "a mapping";
   if (node.IsSequence()) return "a list";
   if (node.IsNull()) return "nothing";
-  const std::string text = node.Scalar();
+  const std::string& text = node.Scalar();
   return "\"" + (text.size() > 60 ? text.substr(0, 57) + "..." : text) + "\"";
 }
 

@@ -198,7 +198,7 @@ asio::awaitable<Result<Newborn>> ZygoteHost::fork_instance(const ModelSpec& mode
     const Result<std::shared_ptr<Template>> found = co_await template_of(model, warm_batch);
     Error error;
     if (found.ok()) {
-      const std::shared_ptr<Template> t = *found;
+      const std::shared_ptr<Template>& t = *found;
       Result<void> sent = t->channel.send(what, fds);
       Result<wire::Packet> packet = Error{};
       if (sent.ok())

@@ -88,7 +88,7 @@ double HybridScaler::work_off() const {
 }
 
 std::string HybridScaler::load_text() const {
-  const std::string forecast = "forecast of " + per_second(demand_.rate());
+  std::string forecast = "forecast of " + per_second(demand_.rate());
   if (work_off() <= 0) return forecast;
   return forecast + " and " + std::to_string(demand_.view->queued) + " waiting, " +
          per_second(load()) + " together,";
