@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "base/log.h"
+#include "cli/gateway.h"
 #include "cli/node.h"
 #include "cli/session.h"
 
@@ -36,7 +37,8 @@ int main(int argc, char** argv) {
   cli::add_run(app, session, outcome);
   cli::add_quickstart(app, session, outcome);
   cli::add_completion(app, outcome);
-  cli::add_processes(app, outcome);
+  cli::add_control(app, outcome);
+  cli::add_gateway_command(app, outcome);
   cli::add_node_command(app, outcome);
   app.add_subcommand("version", "print the version")->callback([&] {
     if (session.json())

@@ -43,7 +43,7 @@ int exit_code(const Error& error);
 // Each adds its subcommands. When one was chosen, `outcome` is what became of it.
 using Outcome = Result<void>;
 void add_up(CLI::App& app, Session& session, Outcome& outcome);
-void add_processes(CLI::App& app, Outcome& outcome);  // control, gateway: started by `up`
+void add_control(CLI::App& app, Outcome& outcome);  // started by `up`
 void add_apply(CLI::App& app, Session& session, Outcome& outcome);
 void add_get(CLI::App& app, Session& session, Outcome& outcome);
 void add_change(CLI::App& app, Session& session,

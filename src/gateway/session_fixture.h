@@ -72,11 +72,19 @@ class SessionFixture : public testing::Test {
 
   RoutingTable table_of(const std::vector<std::string>& ids) const {
     RoutingTable t;
-    FunctionRoute f{
-        .name = {.name = "f"}, .timeout = Seconds(60), .max_queue = 10, .split = {{1, 100}}};
-    for (const auto& id : ids)
-      f.instances.push_back(
-          {.id = id, .revision = 1, .socket = dir_ + "/" + id, .capability = 1, .ready = true});
+    FunctionRoute f;
+    f.name.name = "f";
+    f.max_queue = 10;
+    f.split = {{1, 100}};
+    for (const auto& id : ids) {
+      InstanceRoute i;
+      i.id = id;
+      i.revision = 1;
+      i.socket = dir_ + "/" + id;
+      i.capability = 1;
+      i.ready = true;
+      f.instances.push_back(std::move(i));
+    }
     t.functions["f"] = f;
     return t;
   }

@@ -200,6 +200,16 @@ TEST(Http, BadInputGetsAStatusAndACloseNotACrash) {
   EXPECT_TRUE(client.json(http::verb::get, "/still-here").ok());
 }
 
+// Beast's parser asserts where a last chunk's line comes in pieces.
+TEST(Http, ABodyMayComeByteByByte) {
+  Serving server(echo);
+  Raw connection(server.endpoint);
+  const std::string_view request =
+      "POST /x HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+  for (size_t i = 0; i < request.size(); ++i) connection.send(request.substr(i, 1));
+  EXPECT_NE(connection.receive_all().find("POST"), std::string::npos);
+}
+
 TEST(Listen, ReplacesADeadOwnersSocketButNotALivingOnes) {
   Serving server(echo);
   EXPECT_EQ(listen_on(server.endpoint).error().kind, ErrorKind::kConflict);

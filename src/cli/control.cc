@@ -1,0 +1,28 @@
+// `sluice control`: the control loop's main, started by `sluice up`.
+#include <CLI/CLI.hpp>
+
+#include "base/log.h"
+#include "cli/session.h"
+#include "control/run.h"
+
+namespace sluice::cli {
+
+void add_control(CLI::App& app, Outcome& outcome) {
+  auto c = std::make_shared<control::ControlOptions>();
+  CLI::App* control_command =
+      app.add_subcommand("control", "the control loop and its API (started by `sluice up`)");
+  control_command->add_option("--data", c->data)->required();
+  control_command->add_option("--policy", c->settings.bundle)->capture_default_str();
+  control_command->add_option("--alpha", c->settings.scale.alpha)->capture_default_str();
+  control_command->add_option("--slo-fraction", c->settings.scale.slo_fraction)
+      ->capture_default_str();
+  control_command->add_option("--listen-fd", c->listen_fd, "inherited unix socket for the API");
+  control_command->add_option("--tcp-fd", c->tcp_fd, "inherited TCP socket for the API");
+  control_command->add_option("--home", c->home);
+  control_command->callback([c, &outcome] {
+    log::start("control");
+    outcome = control::run_control(*c);
+  });
+}
+
+}  // namespace sluice::cli

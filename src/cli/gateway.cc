@@ -1,0 +1,34 @@
+// `sluice gateway`: the gateway's main, from flags to its options. Started by `sluice up`.
+#include "cli/gateway.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/log.h"
+#include "gateway/gateway.h"
+
+namespace sluice::cli {
+
+void add_gateway_command(CLI::App& app, Result<void>& outcome) {
+  auto g = std::make_shared<gateway::GatewayOptions>();
+  auto data = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("gateway", "the front door (started by `sluice up`)");
+  command->add_option("--data", *data, "its admin socket and kept routes lie there");
+  command->add_option("--listen", g->listen)->capture_default_str();
+  command->add_option("--listen-fd", g->listen_fd);
+  command->add_option("--admin", g->admin, "the admin API's socket, without --data");
+  command->add_option("--threads", g->threads);
+  command->add_option("--tls-cert", g->tls_cert);
+  command->add_option("--tls-key", g->tls_key);
+  command->callback([g, data, &outcome] {
+    log::start("gateway");
+    g->version = SLUICE_VERSION;
+    if (!data->empty()) {
+      g->admin = *data + "/run/gateway.sock";
+      g->routes_file = *data + "/routes.json";
+    }
+    outcome = gateway::run_gateway(*g);
+  });
+}
+
+}  // namespace sluice::cli
