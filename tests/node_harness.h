@@ -132,10 +132,10 @@ class Node {
     return call(verb::delete_, "/v1/instances/" + id, {{"drain_ms", drain_ms}});
   }
 
-  // The instance, as soon as it is in that state; fails when it is gone instead, or after 30 s.
+  // The instance, as soon as it is in that state; fails when it is gone instead, or after 100 s.
   json wait(const std::string& id, const std::string& state) {
     const SteadyClock clock;
-    const Time give_up = clock.now() + Seconds(30);
+    const Time give_up = clock.now() + Seconds(100);
     uint64_t seen = 0;
     json last;
     while (clock.now() < give_up) {
@@ -150,7 +150,7 @@ class Node {
   }
 
   // What an instance itself answers.
-  json ask(const std::string& id, const std::string& target = "/", Nanos patience = Seconds(30)) {
+  json ask(const std::string& id, const std::string& target = "/", Nanos patience = Seconds(100)) {
     wire::HttpClient client({.path = data + "/run/i/" + id + ".sock"}, patience);
     const auto answer = client.json(verb::post, target);
     return answer.ok() ? *answer : json{{"error", answer.error().message}};
