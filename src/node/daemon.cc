@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,10 +28,14 @@ void send_signal(int pidfd, int number) {
   syscall(SYS_pidfd_send_signal, pidfd, number, nullptr, 0);
 }
 
+// A lock of this process, not of the open file: with flock() a zygote that had been forked and not
+// yet executed would keep the lock of a daemon that was killed.
 Result<Fd> take_lock(const DataPaths& paths) {
   Fd fd(open(paths.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return Error{ErrorKind::kInternal, paths.lock() + ": " + std::strerror(errno)};
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  if (fcntl(fd.get(), F_SETLK, &whole) != 0)
     return Error{ErrorKind::kConflict,
                  paths.data + ": another node daemon runs on this data directory"};
   return fd;
