@@ -1,44 +1,19 @@
 #include "gateway/local_answers.h"
 
-#include <nlohmann/json.hpp>
-#include <sstream>
+#include "wire/prometheus.h"
 
 namespace sluice::gateway {
 namespace {
 
 using nlohmann::json;
+using wire::MetricFamily;
+using wire::MetricLabels;
+using wire::with;
+using Type = MetricFamily::Type;
 
 LocalAnswer as_json(const json& body, int status = 200) {
   return {.status = status, .body = body.dump()};
 }
-
-std::string label_value(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out;
-}
-
-// One metric family in Prometheus' text format.
-class Family {
- public:
-  Family(std::ostringstream& out, std::string name, std::string_view type, std::string_view help)
-      : out_(out), name_(std::move(name)) {
-    out_ << "# HELP " << name_ << " " << help << "\n# TYPE " << name_ << " " << type << "\n";
-  }
-  void add(const std::string& labels, double value, std::string_view suffix = "") {
-    out_ << name_ << suffix << "{" << labels << "} " << json(value).dump() << "\n";
-  }
-
- private:
-  std::ostringstream& out_;
-  std::string name_;
-};
-
-constexpr double kLatencyBounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                     0.25,  0.5,    1,     2.5,  5,     10,   30};
 
 }  // namespace
 
@@ -134,76 +109,67 @@ json LocalAnswers::statistics(Time now) const {
 
 std::string LocalAnswers::metrics(Time now) const {
   const std::vector<FunctionStats> all = dispatcher_.stats(now);
-  std::ostringstream out;
+  std::string out;
   const auto labels = [](const FunctionStats& s) {
-    return "namespace=\"" + label_value(s.name.space) + "\",function=\"" +
-           label_value(s.name.name) + "\"";
+    return MetricLabels{{"namespace", s.name.space}, {"function", s.name.name}};
   };
   const auto model = [](const FunctionStats& s) {
-    return "model=\"" + label_value(served_name(s.name)) + "\",version=\"\"";
+    return MetricLabels{{"model", served_name(s.name)}, {"version", ""}};
   };
-  const auto family = [&](const char* name, const char* type, const char* help, auto label,
-                          auto value) {
-    Family f(out, name, type, help);
+  const auto family = [&](const char* name, Type type, const char* help, auto label, auto value) {
+    MetricFamily f(out, name, type, help);
     for (const FunctionStats& s : all) f.add(label(s), static_cast<double>(value(s)));
   };
   const auto c = [](auto member) {
     return [member](const FunctionStats& s) { return s.counters.*member; };
   };
-  family("nv_inference_request_success", "counter", "Requests answered with success.", model,
+  family("nv_inference_request_success", Type::kCounter, "Requests answered with success.", model,
          c(&Counters::ok));
-  family("nv_inference_count", "counter", "Inferences done.", model, c(&Counters::inferences));
-  family("nv_inference_pending_request_count", "gauge", "Requests waiting for an instance.", model,
-         [](const FunctionStats& s) { return s.queued; });
-  family("nv_inference_request_duration_us", "counter", "Sum of request durations.", model,
+  family("nv_inference_count", Type::kCounter, "Inferences done.", model, c(&Counters::inferences));
+  family("nv_inference_pending_request_count", Type::kGauge, "Requests waiting for an instance.",
+         model, [](const FunctionStats& s) { return s.queued; });
+  family("nv_inference_request_duration_us", Type::kCounter, "Sum of request durations.", model,
          [](const FunctionStats& s) {
            return static_cast<double>(s.counters.latency.sum().count()) / 1000;
          });
-  family("nv_inference_queue_duration_us", "counter", "Sum of waiting for an instance.", model,
+  family("nv_inference_queue_duration_us", Type::kCounter, "Sum of waiting for an instance.", model,
          [](const FunctionStats& s) {
            return static_cast<double>(s.counters.waiting.sum().count()) / 1000;
          });
   {
-    Family f(out, "nv_inference_request_failure", "counter",
-             "Requests not answered with success, by reason.");
+    MetricFamily f(out, "nv_inference_request_failure", Type::kCounter,
+                   "Requests not answered with success, by reason.");
     for (const FunctionStats& s : all) {
-      f.add(model(s) + ",reason=\"REJECTED\"", static_cast<double>(s.counters.shed));
-      f.add(model(s) + ",reason=\"CANCELED\"", static_cast<double>(s.counters.gone));
-      f.add(model(s) + ",reason=\"BACKEND\"", static_cast<double>(s.counters.failed));
-      f.add(model(s) + ",reason=\"OTHER\"", static_cast<double>(s.counters.timed_out));
+      f.add(with(model(s), "reason", "REJECTED"), static_cast<double>(s.counters.shed));
+      f.add(with(model(s), "reason", "CANCELED"), static_cast<double>(s.counters.gone));
+      f.add(with(model(s), "reason", "BACKEND"), static_cast<double>(s.counters.failed));
+      f.add(with(model(s), "reason", "OTHER"), static_cast<double>(s.counters.timed_out));
     }
   }
-  family("sluice_requests_total", "counter", "Requests that named the function.", labels,
+  family("sluice_requests_total", Type::kCounter, "Requests that named the function.", labels,
          c(&Counters::requests));
-  family("sluice_cold_starts_total", "counter", "Requests that waited for an instance to start.",
-         labels, c(&Counters::cold_starts));
-  family("sluice_retries_total", "counter", "Requests sent again because an instance died.", labels,
-         c(&Counters::retried));
-  family("sluice_in_flight", "gauge", "Requests at an instance now.", labels,
+  family("sluice_cold_starts_total", Type::kCounter,
+         "Requests that waited for an instance to start.", labels, c(&Counters::cold_starts));
+  family("sluice_retries_total", Type::kCounter, "Requests sent again because an instance died.",
+         labels, c(&Counters::retried));
+  family("sluice_in_flight", Type::kGauge, "Requests at an instance now.", labels,
          [](const FunctionStats& s) { return s.in_flight; });
   {
-    Family f(out, "sluice_slo_violations_total", "counter",
-             "Requests late, shed, failed or timed out.");
+    MetricFamily f(out, "sluice_slo_violations_total", Type::kCounter,
+                   "Requests late, shed, failed or timed out.");
     for (const FunctionStats& s : all) {
-      f.add(labels(s) + ",kind=\"late\"", static_cast<double>(s.counters.late));
-      f.add(labels(s) + ",kind=\"shed\"", static_cast<double>(s.counters.shed));
-      f.add(labels(s) + ",kind=\"failed\"", static_cast<double>(s.counters.failed));
-      f.add(labels(s) + ",kind=\"timed_out\"", static_cast<double>(s.counters.timed_out));
+      f.add(with(labels(s), "kind", "late"), static_cast<double>(s.counters.late));
+      f.add(with(labels(s), "kind", "shed"), static_cast<double>(s.counters.shed));
+      f.add(with(labels(s), "kind", "failed"), static_cast<double>(s.counters.failed));
+      f.add(with(labels(s), "kind", "timed_out"), static_cast<double>(s.counters.timed_out));
     }
   }
   {
-    Family f(out, "sluice_request_duration_seconds", "histogram",
-             "Arrival to the last byte of the answer.");
-    for (const FunctionStats& s : all) {
-      for (const double bound : kLatencyBounds)
-        f.add(labels(s) + ",le=\"" + json(bound).dump() + "\"",
-              static_cast<double>(s.counters.latency.at_most(from_seconds(bound))), "_bucket");
-      f.add(labels(s) + ",le=\"+Inf\"", static_cast<double>(s.counters.latency.count()), "_bucket");
-      f.add(labels(s), seconds(s.counters.latency.sum()), "_sum");
-      f.add(labels(s), static_cast<double>(s.counters.latency.count()), "_count");
-    }
+    MetricFamily f(out, "sluice_request_duration_seconds", Type::kHistogram,
+                   "Arrival to the last byte of the answer.");
+    for (const FunctionStats& s : all) f.add(labels(s), s.counters.latency);
   }
-  return out.str();
+  return out;
 }
 
 }  // namespace sluice::gateway
