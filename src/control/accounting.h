@@ -29,7 +29,11 @@ class Accounting {
   void step(const std::vector<ObservedInstance>& instances, const std::vector<Device>& devices,
             Nanos elapsed);
   Account& of(const FunctionName& f) { return accounts_[f]; }
-  const std::map<FunctionName, Account>& all() const { return accounts_; }
+  // Empty for a function that has none yet.
+  Account of(const FunctionName& f) const {
+    const auto found = accounts_.find(f);
+    return found == accounts_.end() ? Account{} : found->second;
+  }
   // Busy time by instance at the last step; restored, so that it is not charged again.
   const std::map<InstanceId, Nanos>& used() const { return used_; }
   void restore_used(std::map<InstanceId, Nanos> used) { used_ = std::move(used); }

@@ -4,8 +4,8 @@
 #include <charconv>
 
 #include "control/function_file.h"
+#include "control/listings.h"
 #include "control/metrics.h"
-#include "control/routes.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -13,19 +13,6 @@ namespace {
 
 using nlohmann::json;
 using wire::http::verb;
-
-constexpr Nanos kShown = Seconds(60);  // listings speak of the last minute
-
-json to_json(const Decision& d) {
-  return {{"number", d.number},
-          {"at", d.at},
-          {"function", d.function.name.empty() ? "" : to_string(d.function)},
-          {"action", d.action},
-          {"subject", d.subject},
-          {"detail", d.detail},
-          {"reason", wire::to_json(d.reason)},
-          {"fault", d.fault}};
-}
 
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned different = a.size() == b.size() ? 0 : 1;
@@ -45,13 +32,6 @@ Result<int> to_int(const std::string& text, std::string_view what, int otherwise
   return n;
 }
 
-double percent_late(const TrafficTotals& t) {
-  const uint64_t ended = t.ok + t.shed + t.failed;
-  return ended == 0
-             ? 0
-             : 100.0 * static_cast<double>(t.late + t.shed + t.failed) / static_cast<double>(ended);
-}
-
 }  // namespace
 
 bool Api::allows(const wire::HttpRequest& request) const {
@@ -68,9 +48,6 @@ wire::HttpResponse Api::handle(const wire::HttpRequest& request, UnixMillis wall
   if (target->path == std::vector<std::string>{"metrics"} && request.method() == verb::get)
     return wire::text_response(metrics(control_), "text/plain; version=0.0.4; charset=utf-8");
   const auto answer = route(request, *target, wall);
-  // What was asked for begins now, and whoever reads the answer finds it: a function that was
-  // applied can be called.
-  if (answer.ok() && request.method() != verb::get) control_.step(wall);
   return answer.ok() ? wire::json_response(*answer) : wire::error_response(answer.error());
 }
 
@@ -84,12 +61,12 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   if (path.size() < 2 || path[0] != "v1") return missing;
   const std::string& kind = path[1];
   if (method == verb::get && path.size() == 2) {
-    if (kind == "functions") return functions(wall);
-    if (kind == "revisions") return revisions(target.get("function"));
-    if (kind == "instances") return instances();
-    if (kind == "devices") return devices();
+    if (kind == "functions") return function_rows(control_, wall);
+    if (kind == "revisions") return revision_rows(control_, target.get("function"));
+    if (kind == "instances") return instance_rows(control_);
+    if (kind == "devices") return device_rows(control_);
     if (kind == "decisions") return decisions(target);
-    if (kind == "report") return report();
+    if (kind == "report") return control::report(control_);
     if (kind == "status")
       return json{{"node", control_.seen().node_there},
                   {"gateway", control_.seen().gateway_there},
@@ -116,7 +93,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
     const FunctionName name{path[2], path[3]};
     if (!control_.functions().contains(name))
       return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
-    if (path.size() == 4 && method == verb::get) return function(name, wall);
+    if (path.size() == 4 && method == verb::get) return function_row(control_, name, wall);
     if (path.size() == 4 && method == verb::delete_) {
       SLUICE_TRY(control_.remove(name, wall));
       return json{{"deleted", to_string(name)}};
@@ -169,148 +146,6 @@ Result<json> Api::apply(const wire::HttpRequest& request, const wire::Target& ta
   return json{{"results", results}};
 }
 
-// One row of `get functions`, and the whole of `describe`.
-json Api::function(const FunctionName& name, UnixMillis wall) const {
-  const Control::Runtime& r = control_.functions().at(name);
-  const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
-  int ready = 0, starting = 0, draining = 0, sm = 0, request = 0, limit = 0;
-  Bytes memory = 0;
-  for (const ObservedInstance& o : control_.seen().instances) {
-    const Instance& i = o.instance;
-    if (i.function != name || i.state == InstanceState::kGone || o.foreign) continue;
-    ready += i.state == InstanceState::kReady;
-    starting += i.state == InstanceState::kStarting;
-    draining += i.state == InstanceState::kDraining;
-    sm += i.slice.sm.permille;
-    request += i.slice.quota.request.permille;
-    limit += i.slice.quota.limit.permille;
-    memory += std::max(i.slice.memory, o.peak_memory);
-  }
-  const auto account = control_.accounting().all().find(name);
-  const Account costs = account == control_.accounting().all().end() ? Account{} : account->second;
-  const TrafficTotals& t = r.traffic.totals();
-  const bool serving_ready =
-      std::ranges::any_of(control_.seen().instances, [&](const ObservedInstance& o) {
-        return o.instance.function == name && o.instance.revision == r.stored.newest &&
-               o.instance.state == InstanceState::kReady;
-      });
-  json split = json::array();
-  for (const auto& [number, percent] : traffic_split(r.stored, serving_ready))
-    split.push_back({{"revision", number}, {"percent", percent}});
-  json out{{"namespace", name.space},
-           {"name", name.name},
-           {"ready", ready > 0},
-           {"revision", r.stored.newest},
-           {"serving", r.stored.serving},
-           {"split", split},
-           {"replicas",
-            {{"ready", ready},
-             {"starting", starting},
-             {"draining", draining},
-             {"min", spec.min_replicas},
-             {"max", spec.max_replicas}}},
-           {"sm", sm},
-           {"request", request},
-           {"limit", limit},
-           {"memory", memory},
-           {"slo_ms", millis(spec.slo.latency)},
-           {"percentile", spec.slo.percentile},
-           {"p50_ms", millis(r.traffic.latency(0.50, kShown))},
-           {"p95_ms", millis(r.traffic.latency(0.95, kShown))},
-           {"p99_ms", millis(r.traffic.latency(0.99, kShown))},
-           {"violations_pct", 100 * r.traffic.violations(kShown)},
-           {"rps", r.traffic.request_rate(Seconds(5))},
-           {"forecast", r.forecast.expected},
-           {"queued", r.traffic.queued()},
-           {"in_flight", r.traffic.in_flight()},
-           {"cold_starts", t.cold_starts},
-           {"requests", t.requests},
-           {"cost", costs.cost},
-           {"cost_per_1k", costs.per_thousand(t.ok)},
-           {"slice_seconds", costs.slice_seconds},
-           {"used_seconds", costs.used_seconds},
-           {"resizes", costs.resizes},
-           {"starts", costs.starts},
-           {"stops", costs.stops},
-           {"policy", spec.policy.empty() ? control_.settings().bundle : spec.policy},
-           {"unavailable", r.unavailable},
-           {"rollout_failed", r.rollout_failed},
-           {"model", spec.model.path},
-           {"inputs", wire::to_json(spec.model)["inputs"]},
-           {"file", to_yaml(spec)},
-           {"age_ms", wall - r.stored.revisions.front().created}};
-  out["last_decision"] = r.last_decision ? to_json(*r.last_decision) : json();
-  return out;
-}
-
-json Api::functions(UnixMillis wall) const {
-  json out = json::array();
-  for (const auto& [name, r] : control_.functions()) out.push_back(function(name, wall));
-  return out;
-}
-
-json Api::revisions(const std::string& of) const {
-  json out = json::array();
-  for (const auto& [name, r] : control_.functions()) {
-    if (!of.empty() && function_name(of) != name) continue;
-    const bool ready = std::ranges::any_of(
-        control_.seen().instances, [&, &name = name, &r = r](const ObservedInstance& o) {
-          return o.instance.function == name && o.instance.revision == r.stored.newest &&
-                 o.instance.state == InstanceState::kReady;
-        });
-    for (const Revision& revision : r.stored.revisions) {
-      int percent = 0;
-      for (const auto& [number, part] : traffic_split(r.stored, ready))
-        if (number == revision.number) percent = part;
-      out.push_back({{"function", to_string(name)},
-                     {"revision", revision.number},
-                     {"created", revision.created},
-                     {"percent", percent},
-                     {"newest", revision.number == r.stored.newest},
-                     {"model", revision.spec.model.path},
-                     {"slo_ms", millis(revision.spec.slo.latency)}});
-    }
-  }
-  return out;
-}
-
-json Api::instances() const {
-  json out = json::array();
-  for (const ObservedInstance& o : control_.seen().instances) {
-    json i = wire::to_json(o.instance);
-    i.update({{"pid", o.pid},
-              {"socket", o.socket},
-              {"ready_after_ms", o.ready_after_ms},
-              {"used_ms", o.used.count() / 1'000'000},
-              {"used", control_.accounting().used_share(o.instance.id).permille},
-              {"peak_memory", o.peak_memory},
-              {"error", o.error},
-              {"foreign", o.foreign}});
-    out.push_back(std::move(i));
-  }
-  return out;
-}
-
-json Api::devices() const {
-  json out = json::array();
-  for (const Device& d : control_.seen().devices) {
-    json row = wire::to_json(d);
-    int64_t reserved = 0;
-    Bytes memory = 0;
-    int instances = 0;
-    for (const ObservedInstance& o : control_.seen().instances) {
-      if (o.instance.device != d.id || o.instance.state == InstanceState::kGone) continue;
-      reserved += area(o.instance.slice);
-      memory += o.instance.slice.memory;
-      ++instances;
-    }
-    row.update(
-        {{"instances", instances}, {"reserved", reserved / 1000}, {"memory_reserved", memory}});
-    out.push_back(std::move(row));
-  }
-  return out;
-}
-
 Result<json> Api::decisions(const wire::Target& target) const {
   SLUICE_ASSIGN(limit, to_int(target.get("limit"), "limit", 50));
   const std::string of = target.get("function");
@@ -319,35 +154,6 @@ Result<json> Api::decisions(const wire::Target& target) const {
   json out = json::array();
   for (const Decision& d : found) out.push_back(to_json(d));
   return out;
-}
-
-// Since each function was made.
-json Api::report() const {
-  json out = json::array();
-  for (const auto& [name, r] : control_.functions()) {
-    const TrafficTotals& t = r.traffic.totals();
-    const auto account = control_.accounting().all().find(name);
-    const Account a = account == control_.accounting().all().end() ? Account{} : account->second;
-    out.push_back({{"name", to_string(name)},
-                   {"requests", t.requests},
-                   {"ok", t.ok},
-                   {"shed", t.shed},
-                   {"failed", t.failed},
-                   {"p50_ms", millis(t.latency.quantile(0.5))},
-                   {"p95_ms", millis(t.latency.quantile(0.95))},
-                   {"p99_ms", millis(t.latency.quantile(0.99))},
-                   {"slo_ms", millis(spec_of(r.stored, r.stored.newest).slo.latency)},
-                   {"violations_pct", percent_late(t)},
-                   {"cold_starts", t.cold_starts},
-                   {"resizes", a.resizes},
-                   {"starts", a.starts},
-                   {"stops", a.stops},
-                   {"slice_seconds", a.slice_seconds},
-                   {"used_seconds", a.used_seconds},
-                   {"cost", a.cost},
-                   {"cost_per_1k", a.per_thousand(t.ok)}});
-  }
-  return {{"policy", control_.settings().bundle}, {"functions", out}};
 }
 
 }  // namespace sluice::control

@@ -20,13 +20,7 @@ class Api {
                                UnixMillis wall);
   Result<nlohmann::json> apply(const wire::HttpRequest& request, const wire::Target& target,
                                UnixMillis wall);
-  nlohmann::json function(const FunctionName& name, UnixMillis wall) const;
-  nlohmann::json functions(UnixMillis wall) const;
-  nlohmann::json revisions(const std::string& of) const;
-  nlohmann::json instances() const;
-  nlohmann::json devices() const;
   Result<nlohmann::json> decisions(const wire::Target& target) const;
-  nlohmann::json report() const;
 
   Control& control_;
   const std::string token_;

@@ -229,10 +229,10 @@ TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {
   step(2);
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
   step(1);
-  const double before = control->accounting().all().begin()->second.cost;
+  const double before = control->accounting().of({.name = "f"}).cost;
   cluster.seen.instances[0].used += Millis(500);  // above its 30 % of the second
   step(1);
-  const double after = control->accounting().all().begin()->second.cost;
+  const double after = control->accounting().of({.name = "f"}).cost;
   EXPECT_NEAR(after - before, 0.5, 1e-9) << "0.3 held, 0.2 above, at 1 a second";
 }
 

@@ -66,8 +66,7 @@ void add_accounts(std::string& out, const Control& control) {
   const auto family = [&](const char* name, Type type, const char* help, auto value) {
     MetricFamily f(out, name, type, help);
     for (const auto& [function, r] : control.functions()) {
-      const auto found = control.accounting().all().find(function);
-      const Account a = found == control.accounting().all().end() ? Account{} : found->second;
+      const Account a = control.accounting().of(function);
       f.add(of(function), static_cast<double>(value(a, r)));
     }
   };

@@ -21,27 +21,30 @@ namespace asio = boost::asio;
 
 constexpr int64_t kLongestWaitMs = 60'000;
 
-// The loop's turns, for those who wait for one and for those who cannot wait for the next.
+// The loop's turns: on the beat, and at once after a change.
 class Turns {
  public:
-  explicit Turns(asio::io_context& io) : io_(io), pause_(io) {}
+  Turns(asio::io_context& io, Control& control) : io_(io), control_(control), pause_(io) {}
 
-  asio::awaitable<void> run(Control& control) {
-    auto next = std::chrono::steady_clock::now();
+  asio::awaitable<void> run() {
     for (;;) {
-      control.step(unix_now());
-      ++number_;
-      for (asio::steady_timer* waiter : waiting_) waiter->cancel();
-      // On the beat; a turn that took longer than one, or came early, sets a new one.
-      const auto now = std::chrono::steady_clock::now();
-      const Nanos step = control.next_step();
-      next = std::clamp(next + step, now, now + step);
-      pause_.expires_at(next);
+      if (std::chrono::steady_clock::now() >= next_) make();
+      pause_.expires_at(next_);
       co_await pause_.async_wait(asio::as_tuple(asio::use_awaitable));
     }
   }
+  // A turn now; the next one comes a step later.
+  void make() {
+    control_.step(unix_now());
+    ++number_;
+    for (asio::steady_timer* waiter : waiting_) waiter->cancel();
+    // On the beat; a turn that took longer than one, or came early, sets a new one.
+    const auto now = std::chrono::steady_clock::now();
+    const Nanos step = control_.next_step();
+    next_ = std::clamp(next_ + step, now, now + step);
+    pause_.cancel();
+  }
   uint64_t number() const { return number_; }
-  void hurry() { pause_.cancel(); }
 
   // At once when `turn` is not the last one (it may be another loop's), else when the next has been
   // made, or after `patience`.
@@ -55,13 +58,16 @@ class Turns {
 
  private:
   asio::io_context& io_;
+  Control& control_;
   asio::steady_timer pause_;
+  std::chrono::steady_clock::time_point next_;  // when the next turn is due; the first at once
   std::set<asio::steady_timer*> waiting_;
   uint64_t number_ = 0;
 };
 
-// GET …?after=TURN&wait_ms=N waits for the loop's next turn. After a change the next one comes at
-// once: what was begun sets its beat. Every answer says after which turn it was given.
+// GET …?after=TURN&wait_ms=N waits for the loop's next turn. What a change asks for begins before
+// it is answered: a function that was applied can be called. Every answer says after which turn it
+// was given.
 asio::awaitable<wire::HttpResponse> answer(Api& api, Turns& turns, wire::HttpRequest request) {
   const auto target = wire::parse_target({request.target().data(), request.target().size()});
   if (target.ok() && request.method() == wire::http::verb::get && !target->get("wait_ms").empty() &&
@@ -71,8 +77,8 @@ asio::awaitable<wire::HttpResponse> answer(Api& api, Turns& turns, wire::HttpReq
     co_await turns.after(turn, Millis(std::clamp<int64_t>(wait, 0, kLongestWaitMs)));
   }
   wire::HttpResponse response = api.handle(request, unix_now());
+  if (request.method() != wire::http::verb::get && response.result_int() / 100 == 2) turns.make();
   response.set("Sluice-Turn", std::to_string(turns.number()));
-  if (request.method() != wire::http::verb::get) turns.hurry();
   co_return response;
 }
 
@@ -87,7 +93,7 @@ Result<void> run_control(const ControlOptions& o) {
   std::ifstream(o.data + "/token") >> token;
 
   asio::io_context io(1);
-  Turns turns(io);
+  Turns turns(io, *control);
   const auto handler = [&turns](std::shared_ptr<Api> api) {
     return [&turns, api](wire::HttpRequest request) {
       return answer(*api, turns, std::move(request));
@@ -115,7 +121,7 @@ Result<void> run_control(const ControlOptions& o) {
   signals.async_wait([&](boost::system::error_code fault, int) {
     if (!fault) io.stop();
   });
-  asio::co_spawn(io, turns.run(*control), [](std::exception_ptr broken) {
+  asio::co_spawn(io, turns.run(), [](std::exception_ptr broken) {
     if (broken) std::rethrow_exception(broken);
   });
   log::info("policy {}, {} functions", o.settings.bundle, control->functions().size());

@@ -287,7 +287,7 @@ TEST_F(Timeline, ARestartedLoopAdoptsWhatRunsAndCountsNothingTwice) {
   const Control::Runtime& r = control_->functions().at({.name = "f"});
   EXPECT_LE(r.traffic.request_rate(Seconds(10)), 11) << "the restart looked like a burst";
   EXPECT_EQ(r.traffic.totals().latency.count(), r.traffic.totals().ok);
-  const Account& a = control_->accounting().all().at({.name = "f"});
+  const Account a = control_->accounting().of({.name = "f"});
   EXPECT_NEAR(a.slice_seconds, 30 * 0.3, 0.01);
   EXPECT_NEAR(a.used_seconds, 25 * 0.3, 0.01) << "what was used before the restart counts once";
 }
