@@ -5,7 +5,6 @@
 //
 //   bench_coldstart [--n N] [--models DIR] [--sluice PATH] [--runtime PATH] [--json FILE]
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,6 +12,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -65,14 +65,6 @@ Result<std::string> first_answer(const std::string& socket) {
   }
 }
 
-std::string free_address() {
-  const Fd fd = std::move(*wire::listen_on({.host = "127.0.0.1", .port = 0}));
-  sockaddr_in at{};
-  socklen_t size = sizeof(at);
-  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size);
-  return "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
-}
-
 struct Start {
   double ms = 0;
   std::string answer;
@@ -98,9 +90,10 @@ class Platform {
   explicit Platform(const Settings& s) : data_(s.folder + "/data") {
     // So many devices that each has one core, as the reference has one thread.
     const unsigned devices = std::max(1u, std::thread::hardware_concurrency() * 3 / 4);
-    pid_ = run({s.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", listen_, "--api",
-                "127.0.0.1:0", "--runtime", s.runtime, "--devices", std::to_string(devices)},
-               s.folder + "/up.log");
+    pid_ =
+        run({s.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", "127.0.0.1:0",
+             "--api", "127.0.0.1:0", "--runtime", s.runtime, "--devices", std::to_string(devices)},
+            s.folder + "/up.log");
   }
   ~Platform() { end(pid_); }
 
@@ -134,7 +127,9 @@ class Platform {
  private:
   // From the moment at which the loop decided to start to the last byte of the answer.
   Result<Start> first_after_start() {
-    SLUICE_ASSIGN(at, wire::parse_endpoint(listen_));
+    std::string address;
+    std::ifstream(data_ + "/run/gateway.address") >> address;
+    SLUICE_ASSIGN(at, wire::parse_endpoint(address));
     wire::HttpClient gateway(at, Seconds(60));
     SLUICE_ASSIGN(answer, infer(gateway, "resnet50"));
     const UnixMillis now = unix_now();
@@ -158,7 +153,7 @@ class Platform {
     return {};
   }
 
-  const std::string data_, listen_ = free_address();
+  const std::string data_;
   wire::HttpClient api_{{.path = data_ + "/run/api.sock"}, Seconds(60)};
   pid_t pid_ = 0;
   UnixMillis last_start_ = 0;

@@ -4,6 +4,8 @@
 #include "cli/quickstart.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -14,6 +16,9 @@ namespace sluice::cli {
 namespace {
 
 using nlohmann::json;
+
+// Of a device's time; above a whole one, over several instances.
+constexpr int kLeastSlice = 10, kMostSlice = 64'000;
 
 std::string in_ms(const json& value) {
   return fixed(value, 0) + "ms";
@@ -54,7 +59,7 @@ Totals totals_of(const json& report) {
 void print_comparison(const std::vector<json>& reports) {
   std::vector<std::string> head{"POLICY", "VIOL"};
   for (const json& r : reports.front()["functions"])
-    head.push_back(r["name"].get<std::string>().substr(8) + " VIOL, P95");  // without "default/"
+    head.push_back(function_name(r["name"].get<std::string>()).name + " VIOL, P95");
   head.insert(head.end(), {"SLICE-S", "USED-S", "COST/1K", "OF EXCLUSIVE"});
   const Totals exclusive = totals_of(reports.back());
   Table table(head);
@@ -73,14 +78,45 @@ void print_comparison(const std::vector<json>& reports) {
 }
 
 // The slice that, never changed, costs what the changing one cost.
-std::vector<std::string> slices_of_equal_cost(const json& report) {
-  std::vector<std::string> slices;
+std::map<std::string, int> slices_of_equal_cost(const json& report) {
+  std::map<std::string, int> slices;
   const double device =
       report["price_per_hour"].get<double>() / 3600 * report["seconds"].get<double>();
-  for (const json& r : report["functions"])
-    slices.push_back(r["name"].get<std::string>().substr(8) + "=" +
-                     std::to_string(std::lround(1000 * r["cost"].get<double>() / device)));
+  for (const json& r : report["functions"]) {
+    const long permille = std::lround(1000 * r["cost"].get<double>() / device);
+    slices[function_name(r["name"].get<std::string>()).name] =
+        std::max(kLeastSlice, static_cast<int>(permille));
+  }
   return slices;
+}
+
+// NAME=PERMILLE of one of the functions that are played.
+Result<std::map<std::string, int>> parse_slices(const std::vector<std::string>& texts) {
+  std::map<std::string, int> slices;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (std::ranges::find(kQuickstartModels, name, function_of) == std::end(kQuickstartModels))
+      return Error{ErrorKind::kInvalid,
+                   "--fixed-slice: '" + text +
+                       "': no such function; NAME=PERMILLE of resnet50, mobilenet-v2 or bert-base"};
+    int permille = 0;
+    const char* const end = text.data() + text.size();
+    if (equals == std::string::npos ||
+        std::from_chars(text.data() + equals + 1, end, permille).ptr != end ||
+        permille < kLeastSlice || permille > kMostSlice)
+      return Error{ErrorKind::kInvalid, "--fixed-slice: '" + text + "': permille must be from " +
+                                            std::to_string(kLeastSlice) + " to " +
+                                            std::to_string(kMostSlice)};
+    slices[name] = permille;
+  }
+  return slices;
+}
+
+// Found out before the load is played, not after.
+Result<void> check_writable(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return {};
+  return Error{ErrorKind::kInvalid, "--report: " + path + " cannot be written"};
 }
 
 Result<json> compare(const Session& session, QuickstartFlags f) {
@@ -105,6 +141,7 @@ Result<json> compare(const Session& session, QuickstartFlags f) {
 Result<void> quickstart(const Session& session, const QuickstartFlags& f) {
   const SteadyClock clock;
   const Time begin = clock.now();
+  SLUICE_TRY(check_writable(f.report));
   json report;
   if (f.compare) {
     SLUICE_ASSIGN(all, compare(session, f));
@@ -152,11 +189,18 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--level", f->level, "mean load, as a part of all devices")
       ->check(CLI::Range(0.01, 2.0))
       ->capture_default_str();
-  command->add_option("--fixed-slice", f->slices,
+  auto slices = std::make_shared<std::vector<std::string>>();
+  command->add_option("--fixed-slice", *slices,
                       "policy fixed: NAME=PERMILLE of a device's time for each function");
   command->callback([=, &app, &session, &outcome] {
     Session own = session;
     if (app.get_option("--data")->count() == 0) own.data = home() + "/.cache/sluice/quickstart";
+    const auto parsed = parse_slices(*slices);
+    if (!parsed.ok()) {
+      outcome = parsed.error();
+      return;
+    }
+    f->slices = *parsed;
     outcome = quickstart(own, *f);
   });
 }

@@ -2,6 +2,7 @@
 // policy. The same plans can be played under several, so that they meet the same load.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,9 +17,12 @@ struct QuickstartFlags {
   std::string policy = "has-gpu", report, models, trace;
   bool keep = false, compare = false;
   uint64_t seed = 1;
-  double level = 0.25;              // mean load, as a part of all devices
-  std::vector<std::string> slices;  // fixed: NAME=PERMILLE of a device's time
+  double level = 0.25;                // mean load, as a part of all devices
+  std::map<std::string, int> slices;  // fixed: permille of a device's time, by function
 };
+
+constexpr const char* kQuickstartModels[] = {"resnet50", "mobilenet_v2", "bert_base"};
+std::string function_of(std::string model);  // the function that serves it
 
 // A function with its load.
 struct Plan {

@@ -1,3 +1,5 @@
+// One play of the main job: a platform of its own, the models measured and deployed, the trace
+// played, and what came of it.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -27,24 +29,13 @@ namespace {
 using nlohmann::json;
 using wire::http::verb;
 
-const std::vector<std::string> kModels{"resnet50", "mobilenet_v2", "bert_base"};
-
-std::string free_address() {
-  const Fd fd = std::move(*wire::listen_on({.host = "127.0.0.1", .port = 0}));
-  sockaddr_in at{};
-  socklen_t size = sizeof(at);
-  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size);
-  return "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
-}
-
 // The platform, for as long as this lives.
 class Platform {
  public:
   Platform(const std::string& data, const std::string& policy, const std::string& log) {
     const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-    const std::vector<std::string> words{self,       "--data",      data,       "up",
-                                         "--policy", policy,        "--listen", free_address(),
-                                         "--api",    free_address()};
+    const std::vector<std::string> words{self,   "--data",   data,          "up",    "--policy",
+                                         policy, "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"};
     std::vector<char*> argv;
     for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
     argv.push_back(nullptr);
@@ -104,8 +95,7 @@ double whole_device_rate(const predict::Profile& p) {
 Result<Plan> measured(const Session& session, const std::string& model, const QuickstartFlags& f,
                       size_t devices) {
   FunctionSpec spec;
-  std::string name = model;
-  std::ranges::replace(name, '_', '-');
+  const std::string name = function_of(model);
   spec.name = {.name = name};
   spec.model.path = f.models + "/" + model + ".pt";
   SLUICE_TRY(control::check_model(spec));
@@ -119,7 +109,8 @@ Result<Plan> measured(const Session& session, const std::string& model, const Qu
   spec.slo = {.latency = objective(profile), .percentile = 95};
   spec.batching = {.max_size = 4, .max_delay = Millis(2)};
   spec.timeout = Seconds(20);
-  const double rate = f.level * static_cast<double>(devices) / static_cast<double>(kModels.size()) *
+  const double rate = f.level * static_cast<double>(devices) /
+                      static_cast<double>(std::size(kQuickstartModels)) *
                       whole_device_rate(profile);
   std::cout << " " << fixed(whole_device_rate(profile), 1) << "/s on a whole device, "
             << bytes(profile.memory) << "; objective p95 <= " << millis(spec.slo.latency)
@@ -129,10 +120,8 @@ Result<Plan> measured(const Session& session, const std::string& model, const Qu
 
 // `fixed`: the slice that the flags state, half a device if none, in as many instances as it takes.
 FunctionSpec with_fixed_slice(FunctionSpec spec, const QuickstartFlags& f) {
-  int permille = 500;
-  for (const std::string& s : f.slices)
-    if (s.starts_with(spec.name.name + "="))
-      permille = std::max(10, std::atoi(s.c_str() + spec.name.name.size() + 1));
+  const auto stated = f.slices.find(spec.name.name);
+  const int permille = stated == f.slices.end() ? 500 : stated->second;
   spec.min_replicas = (permille + kWhole.permille - 1) / kWhole.permille;
   const Share each{permille / spec.min_replicas};
   spec.slice = Slice{.sm = kWhole, .quota = {each, each}};
@@ -256,6 +245,11 @@ void print_last_decisions(const Session& session) {
 
 }  // namespace
 
+std::string function_of(std::string model) {
+  std::ranges::replace(model, '_', '-');
+  return model;
+}
+
 Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<Plan>& plans) {
   SLUICE_ASSIGN(trace_text, read_file(f.trace));
   const auto trace = parse_rates(trace_text);
@@ -269,7 +263,7 @@ Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<
   SLUICE_ASSIGN(devices, devices_of(session, platform));
   if (plans.empty()) {
     std::cout << devices << " CPU devices; measuring the models (batch x quota):\n";
-    for (const std::string& model : kModels) {
+    for (const char* model : kQuickstartModels) {
       SLUICE_ASSIGN(plan, measured(session, model, f, devices));
       plans.push_back(std::move(plan));
     }
