@@ -13,9 +13,6 @@ void add_control(CLI::App& app, Outcome& outcome) {
       app.add_subcommand("control", "the control loop and its API (started by `sluice up`)");
   control_command->add_option("--data", c->data)->required();
   control_command->add_option("--policy", c->settings.bundle)->capture_default_str();
-  control_command->add_option("--alpha", c->settings.scale.alpha)->capture_default_str();
-  control_command->add_option("--slo-fraction", c->settings.scale.slo_fraction)
-      ->capture_default_str();
   control_command->add_option("--listen-fd", c->listen_fd, "inherited unix socket for the API");
   control_command->add_option("--tcp-fd", c->tcp_fd, "inherited TCP socket for the API");
   control_command->add_option("--home", c->home);

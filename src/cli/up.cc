@@ -28,7 +28,7 @@ struct UpFlags {
               arbiter;
   std::string tls_cert, tls_key;
   int devices = 0, threads = 0;
-  double price = 0, alpha = 0, slo_fraction = 0;
+  double price = 0;
 };
 
 // Made once, readable by its owner alone.
@@ -75,12 +75,11 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   if (f.devices > 0) node.insert(node.end(), {"--devices", std::to_string(f.devices)});
   if (f.price > 0) node.insert(node.end(), {"--price-per-core-hour", std::to_string(f.price)});
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
-  if (!f.arbiter.empty()) node.insert(node.end(), {"--arbiter", f.arbiter});
+  const policy::Bundle* bundle = policy::find_bundle(f.policy);
+  const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
+  node.insert(node.end(), {"--arbiter", arbiter});
   std::vector<std::string> control{self,     "control", "--data",      data,  "--policy", f.policy,
                                    "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
-  if (f.alpha > 0) control.insert(control.end(), {"--alpha", std::to_string(f.alpha)});
-  if (f.slo_fraction > 0)
-    control.insert(control.end(), {"--slo-fraction", std::to_string(f.slo_fraction)});
   std::vector<std::string> gateway{
       self,          "gateway", "--data",    data,
       "--listen-fd", first,     "--threads", std::to_string(f.threads)};
@@ -173,10 +172,8 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
                          "CPU devices to make of this machine; 0: at least four");
   up_command->add_option("--price-per-core-hour", f->price, "what costs are counted with");
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one");
-  up_command->add_option("--arbiter", f->arbiter, "window, multi_token or planned");
-  up_command->add_option("--alpha", f->alpha, "has-gpu: scale up above this part of the capacity");
-  up_command->add_option("--slo-fraction", f->slo_fraction,
-                         "has-gpu: the longest a batch may take, of the SLO");
+  up_command->add_option("--arbiter", f->arbiter,
+                         "window, multi_token or planned; default: the policy's");
   up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");
   up_command->add_option("--tls-key", f->tls_key, "PEM file");

@@ -1,12 +1,26 @@
 #include "control/control.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/log.h"
 #include "control/routes.h"
 #include "policy/decide.h"
 
 namespace sluice::control {
+namespace {
+
+constexpr Nanos kSoon = Millis(25);  // the next turn, while something starts
+
+// Whether it is time again. Turns come a little early or late: that must not cost a whole one.
+bool due(Time& last, Nanos every, Time now) {
+  if (now - last < every - kSoon / 2) return false;
+  last = now;
+  return true;
+}
+
+}  // namespace
+
 const StoredFunction* Control::find(const FunctionName& f) const {
   const auto found = functions_.find(f);
   return found == functions_.end() ? nullptr : &found->second.stored;
@@ -23,18 +37,14 @@ void Control::step(UnixMillis wall) {
     reconcile(now, wall);        // 4. what came of what was asked
     settle_rollouts(now, wall);  // 5. revisions that are ready take over
     forecast(now);
-    if (now - decided_at_ >= settings_.decide_every) {
-      decide(now, wall);  // 6. what shall be
-      decided_at_ = now;
-    }
+    decide(now, wall);  // 6. what shall be
   }
   push_routes();  // 7. the gateway learns of it
   keep(wall);     // 8. nothing is forgotten
 }
 
 Nanos Control::next_step() const {
-  constexpr Nanos kSoon = Millis(25);
-  const Nanos later = functions_.empty() ? Seconds(1) : settings_.decide_every;
+  const Nanos later = functions_.empty() ? Seconds(1) : settings_.turn_every;
   if (!ordered_.empty()) return kSoon;
   const auto starts = [](const ObservedInstance& o) {
     return o.instance.state == InstanceState::kStarting && ours(o);
@@ -107,7 +117,7 @@ Snapshot Control::snapshot(Time now) const {
       v.older.push_back({r.stored.serving, spec_of(r.stored, r.stored.serving),
                          canary ? 100 - v.spec.canary_traffic_percent : 100});
     }
-    v.rate = r.traffic.rate(settings_.rate_window);
+    v.rate = r.traffic.rate(bundle_of(r).cadence.rate_window);
     v.forecast = r.forecast.seen ? r.forecast.expected : v.rate;
     v.arrival_cv = r.traffic.arrival_cv();
     v.queued = r.traffic.queued();
@@ -130,24 +140,31 @@ Snapshot Control::snapshot(Time now) const {
   return s;
 }
 
-// Each measurement is of its own time: a filter takes what overlaps for news.
+const policy::Bundle& Control::bundle_of(const Runtime& r) const {
+  return policy::bundle_of(spec_of(r.stored, r.stored.newest), settings_.bundle);
+}
+
 void Control::forecast(Time now) {
-  if (now - forecast_at_ < settings_.rate_window) return;
-  forecast_at_ = now;
-  for (auto& [name, r] : functions_) {
-    const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
-    const policy::Bundle* bundle =
-        policy::find_bundle(spec.policy.empty() ? settings_.bundle : spec.policy);
-    if (bundle == nullptr) bundle = policy::find_bundle(settings_.bundle);
-    const policy::Forecaster* forecaster = policy::find_forecaster(bundle->forecast);
-    r.forecast =
-        forecaster->step(r.forecast, r.traffic.rate(settings_.rate_window), settings_.rate_window);
+  for (const policy::Bundle& bundle : policy::bundles()) {
+    const policy::Cadence& c = bundle.cadence;
+    if (!due(beats_[bundle.name].measured, c.measure_every, now)) continue;
+    const policy::Forecaster* forecaster = policy::find_forecaster(bundle.forecast);
+    for (auto& [name, r] : functions_)
+      if (&bundle_of(r) == &bundle)
+        r.forecast = forecaster->step(r.forecast, r.traffic.rate(c.rate_window), c.rate_window);
   }
 }
 
 void Control::decide(Time now, UnixMillis wall) {
-  for (const Action& action :
-       policy::decide(snapshot(now), settings_.bundle, settings_.scale, predictor_))
+  std::set<const policy::Bundle*> deciding;
+  for (const policy::Bundle& bundle : policy::bundles())
+    if (due(beats_[bundle.name].decided, bundle.cadence.decide_every, now))
+      deciding.insert(&bundle);
+  if (deciding.empty()) return;
+  Snapshot s = snapshot(now);
+  for (FunctionView& f : s.functions)
+    f.due = deciding.contains(&policy::bundle_of(f.spec, settings_.bundle));
+  for (const Action& action : policy::decide(s, settings_.bundle, predictor_))
     if (!held_back(action, now, wall)) carry_out(action, now, wall);
 }
 

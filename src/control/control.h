@@ -21,12 +21,7 @@ namespace sluice::control {
 
 struct ControlSettings {
   std::string bundle = "has-gpu";  // of functions that name none
-  // Our settings: half of the SLO for the batch, the rest for waiting. In the simulated comparison
-  // it left half of the violations of the papers' (0.9 and 1.0), which --alpha and --slo-fraction
-  // bring.
-  policy::ScaleConfig scale{.alpha = 0.7, .slo_fraction = 0.5, .borrow = true, .work_off = true};
-  Nanos decide_every = Millis(250);
-  Nanos rate_window = Millis(500);  // over which a rate is measured, once in each
+  Nanos turn_every = Millis(250);  // a bundle decides in the turns that are its own
   Nanos account_every = Seconds(1);
   Nanos violation_window = Seconds(10);
   Nanos drain = Seconds(30);             // an instance may take to finish what it has
@@ -102,6 +97,10 @@ class Control {
   void count(Time now, UnixMillis wall);
   void account(Time now, UnixMillis wall);
   void forecast(Time now);
+  const policy::Bundle& bundle_of(const Runtime& r) const;
+  void decide_at_once() {
+    for (auto& [name, beat] : beats_) beat.decided = {};
+  }
   void reconcile(Time now, UnixMillis wall);
   void ended(const ObservedInstance& o, Time now, UnixMillis wall);
   void give_up_rollout(const FunctionName& f, const Trouble& trouble, UnixMillis wall);
@@ -141,7 +140,11 @@ class Control {
   // Since then, and it is now; nothing if that is less than `least`.
   static std::optional<Nanos> since(Done& last, Nanos least, Time now, UnixMillis wall);
   Done counted_, accounted_;
-  Time decided_at_{}, forecast_at_{};
+  // When a bundle last measured and decided.
+  struct Beat {
+    Time measured{}, decided{};
+  };
+  std::map<std::string_view, Beat> beats_;
   UnixMillis saved_wall_ = 0;
   UnixMillis gateway_started_ = 0;
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet

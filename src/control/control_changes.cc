@@ -45,7 +45,7 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
     if (out[k].what == "created" || out[k].what == "changed") revise(specs[k], out[k], wall);
   }
   restore_predictor();
-  decided_at_ = Time{};  // at the next step, however soon it comes
+  decide_at_once();  // at the next step, however soon it comes
   return out;
 }
 
@@ -129,7 +129,7 @@ Result<int> Control::rollback(const FunctionName& name, int to, UnixMillis wall)
                      "Rolled back from revision " + std::to_string(from) + " to " +
                          std::to_string(to) + ".",
                      {}}});
-  decided_at_ = Time{};
+  decide_at_once();
   return to;
 }
 
@@ -163,7 +163,7 @@ Result<void> Control::set_drained(const DeviceId& device, bool drained, UnixMill
                      "Device " + device +
                          (drained ? " takes no more instances." : " takes instances again."),
                      {}}});
-  decided_at_ = Time{};
+  decide_at_once();
   return {};
 }
 
@@ -171,7 +171,7 @@ Result<void> Control::set_profile(const std::string& model_path, const predict::
   SLUICE_TRY(store_.save_profile(model_path, profile));
   profiles_[model_path] = profile;
   restore_predictor();
-  decided_at_ = Time{};
+  decide_at_once();
   return {};
 }
 

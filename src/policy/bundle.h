@@ -1,5 +1,5 @@
-// A bundle is a named choice of policies (DESIGN §2). Adding one is a file with its rules, its
-// test, and one line in the table of bundle.cc.
+// A bundle is a named choice of policies with their settings (DESIGN §2). Adding one is a file with
+// its rules, its test, and one line in the table of bundle.cc.
 #pragma once
 
 #include <span>
@@ -12,9 +12,8 @@
 
 namespace sluice::policy {
 
-// Settings of the bundles. The defaults are those of HAS-GPU's published code where it has one. In
-// simulation fewer requests were late with slo_fraction 0.5 and alpha 0.7: a slice whose service
-// time fills the whole objective leaves no time to wait.
+// Settings of the policies that scale. The defaults are those of HAS-GPU's published code where it
+// has one.
 struct ScaleConfig {
   double alpha = 0.9;     // scale up when the forecast exceeds alpha × capacity
   double beta = 0.3;      // scale down when it is below beta × capacity
@@ -40,15 +39,29 @@ using ScaleFunction = std::vector<Action> (*)(const Snapshot& snapshot,
                                               const ScaleConfig& config,
                                               const Predictor& predictor);
 
+// How often a bundle looks and decides.
+struct Cadence {
+  Nanos rate_window{};    // over which a rate is measured
+  Nanos measure_every{};  // a measurement for the forecaster
+  Nanos decide_every{};
+};
+
 struct Bundle {
   std::string_view name;
   std::string_view summary;  // one line for --help
   ScaleFunction scale;
   std::string_view forecast;  // forecast.h's name
-  std::string_view arbiter;   // share.h's name
+  std::string_view arbiter;   // share.h's name; of a platform whose bundle it is
+  Cadence cadence;
+  ScaleConfig config;
 };
 
 std::span<const Bundle> bundles();
 const Bundle* find_bundle(std::string_view name);  // nullptr: there is none of that name
+
+// By which a function goes: the one that its specification names, else the platform's. A name that
+// is not known counts as the platform's; files are checked where they are read.
+// REQUIRES: find_bundle(platform).
+const Bundle& bundle_of(const FunctionSpec& spec, std::string_view platform);
 
 }  // namespace sluice::policy

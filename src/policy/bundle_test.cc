@@ -25,7 +25,7 @@ TEST(Bundles, AreFoundByNameAndNameWhatThereIs) {
     EXPECT_NE(find_forecaster(b.forecast), nullptr) << b.name;
     EXPECT_TRUE(make_arbiter(b.arbiter, {}).ok()) << b.name;
   }
-  EXPECT_THAT(names, ElementsAre("has-gpu", "fixed", "exclusive"));
+  EXPECT_THAT(names, ElementsAre("has-gpu", "has-gpu-paper", "fixed", "exclusive"));
   EXPECT_EQ(find_bundle("magic"), nullptr);
 }
 
@@ -135,6 +135,31 @@ TEST(Decide, EveryFunctionGoesByItsOwnBundleAndNoRoomIsGivenTwice) {
   for (int i = 0; i < 3; ++i) c.tick();  // tick() checks that nothing overlaps
   for (const char* name : {"a", "b", "c"}) EXPECT_THAT(c.instances(name), SizeIs(1)) << name;
   EXPECT_NE(c.instances("a")[0]->device, c.instances("b")[0]->device);
+}
+
+TEST(Decide, WhoIsNotDueIsTakenAsItIs) {
+  ClusterFixture c(1);
+  c.function("a", Millis(100), Millis(10));
+  c.rate("a", 30);
+  c.view("a").due = false;
+  EXPECT_THAT(c.tick(), IsEmpty());
+  c.view("a").due = true;
+  EXPECT_THAT(c.tick(), SizeIs(1));
+}
+
+// As published, a slice may take the whole objective and is asked for at 90 % of its capacity.
+TEST(Decide, EachBundleGoesByItsOwnSettings) {
+  ClusterFixture c(4);
+  c.function("ours", Millis(100), Millis(10)).policy = "has-gpu";
+  c.function("papers", Millis(100), Millis(10)).policy = "has-gpu-paper";
+  for (const char* name : {"ours", "papers"}) c.rate(name, 50);
+  const std::vector<Action> actions = policy::decide(c.now, "has-gpu", c.predictor);
+  std::map<std::string, double> held;
+  for (const StartInstance& s : only<StartInstance>(actions)) {
+    held[s.function.name] += area(s.slice);
+    EXPECT_EQ(s.slice.quota.limit > s.slice.quota.request, s.function.name == "ours");
+  }
+  EXPECT_GT(held["ours"], held["papers"]);
 }
 
 TEST(Decide, UnnamedFunctionsGoByThePlatforms) {

@@ -67,6 +67,12 @@ void ClusterFixture::become_ready(Nanos after) {
   }
 }
 
+std::vector<Action> ClusterFixture::decide() const {
+  std::vector<Bundle> table(bundles().begin(), bundles().end());
+  for (Bundle& b : table) b.config = config;
+  return policy::decide(now, bundle, predictor, table);
+}
+
 const std::vector<Action>& ClusterFixture::tick(Nanos after) {
   become_ready(after);
   last_ = decide();

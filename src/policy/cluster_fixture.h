@@ -54,7 +54,7 @@ class ClusterFixture {
 
   // Time passes, then a decision is made and carried out.
   const std::vector<Action>& tick(Nanos after = Seconds(2));
-  std::vector<Action> decide() const { return policy::decide(now, bundle, config, predictor); }
+  std::vector<Action> decide() const;
 
   std::vector<std::string> rules(const std::string& function) const;  // of the last tick
   std::vector<const Instance*> instances(const std::string& function) const;
@@ -63,7 +63,7 @@ class ClusterFixture {
 
   Snapshot now;
   ToyPredictor predictor;
-  ScaleConfig config;
+  ScaleConfig config;  // of all bundles
   std::string bundle = "has-gpu";
 
  private:

@@ -6,8 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "base/check.h"
-
 namespace sluice::policy {
 namespace {
 
@@ -68,20 +66,18 @@ void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_
 }
 
 std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_bundle,
-                           const ScaleConfig& config, const Predictor& predictor) {
-  const Bundle* platform = find_bundle(platform_bundle);
-  SLUICE_CHECK(platform != nullptr, platform_bundle);
+                           const Predictor& predictor, std::span<const Bundle> table) {
   Snapshot as_decided = snapshot;
   std::vector<Action> all;
   int started = 0;
-  for (const Bundle& bundle : bundles()) {
+  for (const Bundle& bundle : table) {
     std::vector<FunctionName> mine;
     for (const FunctionView& f : snapshot.functions) {
-      const Bundle* named = find_bundle(f.spec.policy);
-      if ((named != nullptr ? named : platform) == &bundle) mine.push_back(f.spec.name);
+      if (f.due && bundle_of(f.spec, platform_bundle).name == bundle.name)
+        mine.push_back(f.spec.name);
     }
     if (mine.empty()) continue;
-    std::vector<Action> actions = bundle.scale(as_decided, mine, config, predictor);
+    std::vector<Action> actions = bundle.scale(as_decided, mine, bundle.config, predictor);
     carry_out(as_decided, actions, "planned ", started);  // no real id holds a space
     std::move(actions.begin(), actions.end(), std::back_inserter(all));
   }

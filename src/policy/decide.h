@@ -10,11 +10,10 @@
 
 namespace sluice::policy {
 
-// A function goes by the bundle that its specification names, else by `platform_bundle`. A name
-// that find_bundle() does not know counts as the platform's; files are checked where they are read.
+// For the functions that are due, each by its bundle as it stands in `table`.
 // REQUIRES: find_bundle(platform_bundle).
 std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_bundle,
-                           const ScaleConfig& config, const Predictor& predictor);
+                           const Predictor& predictor, std::span<const Bundle> table = bundles());
 
 // What the cluster is asked to become: started instances appear as starting, under the ids
 // `prefix`000001, …, counted by `started`; stopped ones drain; last_scale_down is set where
