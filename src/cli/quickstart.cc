@@ -11,6 +11,7 @@
 #include <iostream>
 
 #include "cli/table.h"
+#include "policy/bundle.h"
 
 namespace sluice::cli {
 namespace {
@@ -119,11 +120,26 @@ Result<void> check_writable(const std::string& path) {
   return Error{ErrorKind::kInvalid, "--report: " + path + " cannot be written"};
 }
 
-Result<json> compare(const Session& session, QuickstartFlags f) {
+// has-gpu first, by whose cost `fixed` is sized; exclusive last, beside which all costs are shown.
+std::vector<QuickstartFlags> plays_of(const QuickstartFlags& f) {
+  std::vector<QuickstartFlags> plays;
+  const auto add = [&](const char* policy, bool borrow = false) {
+    plays.push_back(f);
+    plays.back().policy = policy;
+    plays.back().borrow = borrow;
+  };
+  add("has-gpu");
+  if (f.wide) add("has-gpu-paper");
+  add("fixed");
+  if (f.wide) add("fixed", true);
+  add("exclusive");
+  return plays;
+}
+
+Result<json> compare(const Session& session, const QuickstartFlags& flags) {
   std::vector<Plan> plans;
   std::vector<json> reports;
-  for (const char* policy : {"has-gpu", "fixed", "exclusive"}) {
-    f.policy = policy;
+  for (QuickstartFlags& f : plays_of(flags)) {
     if (f.policy == "fixed" && f.slices.empty()) f.slices = slices_of_equal_cost(reports.front());
     SLUICE_ASSIGN(report, play(session, f, plans));
     print_report(report);
@@ -172,17 +188,25 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--seconds", f->seconds, "of load")
       ->check(CLI::Range(1.0, 86'400.0))
       ->capture_default_str();
+  std::vector<std::string> policies;
+  for (const policy::Bundle& b : policy::bundles()) policies.emplace_back(b.name);
   auto* policy = command->add_option("--policy", f->policy)
-                     ->check(CLI::IsMember({"has-gpu", "fixed", "exclusive"}))
+                     ->check(CLI::IsMember(policies))
                      ->capture_default_str();
   command->add_option("--report", f->report, "write the report there, as JSON");
   auto* keep = command->add_flag("--keep", f->keep, "leave the platform running");
+  auto* comparing =
+      command
+          ->add_flag(
+              "--compare", f->compare,
+              "play the same load under has-gpu, under fixed at has-gpu's mean cost, and under "
+              "exclusive")
+          ->excludes(policy)
+          ->excludes(keep);
   command
-      ->add_flag("--compare", f->compare,
-                 "play the same load under has-gpu, under fixed at has-gpu's mean cost, and under "
-                 "exclusive")
-      ->excludes(policy)
-      ->excludes(keep);
+      ->add_flag("--wide", f->wide,
+                 "--compare also with has-gpu-paper and with fixed that may borrow idle time")
+      ->needs(comparing);
   command->add_option("--models", f->models, "folder of tools/make_models")->capture_default_str();
   command->add_option("--trace", f->trace, "rate file, relative rates")->capture_default_str();
   command->add_option("--seed", f->seed)->capture_default_str();
@@ -192,6 +216,8 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
   auto slices = std::make_shared<std::vector<std::string>>();
   command->add_option("--fixed-slice", *slices,
                       "policy fixed: NAME=PERMILLE of a device's time for each function");
+  command->add_flag("--borrow", f->borrow, "policy fixed: idle time of its device too")
+      ->excludes(comparing);
   command->callback([=, &app, &session, &outcome] {
     Session own = session;
     if (app.get_option("--data")->count() == 0) own.data = home() + "/.cache/sluice/quickstart";

@@ -15,7 +15,8 @@ namespace sluice::cli {
 struct QuickstartFlags {
   double seconds = 120;
   std::string policy = "has-gpu", report, models, trace;
-  bool keep = false, compare = false;
+  bool keep = false, compare = false, wide = false;
+  bool borrow = false;  // fixed: idle time of its device too
   uint64_t seed = 1;
   double level = 0.25;                // mean load, as a part of all devices
   std::map<std::string, int> slices;  // fixed: permille of a device's time, by function

@@ -124,7 +124,7 @@ FunctionSpec with_fixed_slice(FunctionSpec spec, const QuickstartFlags& f) {
   const int permille = stated == f.slices.end() ? 500 : stated->second;
   spec.min_replicas = (permille + kWhole.permille - 1) / kWhole.permille;
   const Share each{permille / spec.min_replicas};
-  spec.slice = Slice{.sm = kWhole, .quota = {each, each}};
+  spec.slice = Slice{.sm = kWhole, .quota = {each, f.borrow ? kWhole : each}};
   return spec;
 }
 
@@ -178,8 +178,10 @@ std::vector<LoadTarget> targets_of(const std::vector<Plan>& plans, const RatePla
 // The load's own view of requests, the platform's of slices and cost.
 json joined(const Session& session, const std::vector<LoadResult>& results,
             const std::vector<Plan>& plans, const QuickstartFlags& f) {
-  json out{
-      {"policy", f.policy}, {"seconds", f.seconds}, {"seed", f.seed}, {"functions", json::array()}};
+  json out{{"policy", f.policy + (f.borrow ? " borrowing" : "")},
+           {"seconds", f.seconds},
+           {"seed", f.seed},
+           {"functions", json::array()}};
   if (const auto devices = session.api(verb::get, "/v1/devices"); devices.ok() && !devices->empty())
     out["price_per_hour"] = devices->front()["price_per_hour"];
   const auto report = session.api(verb::get, "/v1/report");
