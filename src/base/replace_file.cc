@@ -5,18 +5,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
 
 #include "base/fd.h"
+#include "base/system_error.h"
 
 namespace sluice {
 namespace {
-
-Error failed(const std::string& path) {
-  return {errno == EACCES || errno == EPERM || errno == EROFS ? ErrorKind::kDenied
-                                                              : ErrorKind::kInternal,
-          path + ": " + std::generic_category().message(errno)};
-}
 
 bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -33,9 +27,9 @@ Result<void> replace_file(const std::string& path, std::string_view text, mode_t
   const std::string aside = path + ".new";
   ::unlink(aside.c_str());  // what a dead writer left may have another mode
   const Fd fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  if (!fd.valid()) return failed(path);
+  if (!fd.valid()) return system_error(path);
   if (!write_all(fd.get(), text) || ::rename(aside.c_str(), path.c_str()) != 0) {
-    const Error fault = failed(path);
+    const Error fault = system_error(path);
     ::unlink(aside.c_str());
     return fault;
   }

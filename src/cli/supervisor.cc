@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,8 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/lock_file.h"
 #include "base/log.h"
 #include "base/replace_file.h"
+#include "base/system_error.h"
 #include "node/process_identity.h"
 
 namespace sluice::cli {
@@ -25,11 +26,6 @@ namespace {
 // A child that lived this long has got over its start.
 constexpr Nanos kSettled = Seconds(10);
 constexpr Nanos kLongestPause = Seconds(5);
-
-Error system_error(const std::string& what, int code = errno) {
-  return {code == EACCES || code == EROFS ? ErrorKind::kDenied : ErrorKind::kInternal,
-          what + ": " + std::generic_category().message(code)};
-}
 
 int pidfd_open(int pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -52,6 +48,10 @@ void end_process(int pidfd, const std::string& name, Nanos patience) {
   log::warn("{}: still there after {} s: killed", name, patience / Seconds(1));
   pidfd_signal(pidfd, SIGKILL);
   ended(pidfd, Seconds(5));
+}
+
+std::string lock_path(const std::string& data) {
+  return data + "/up.lock";
 }
 
 sigset_t ending_signals() {
@@ -95,31 +95,19 @@ Result<Supervisor> Supervisor::open(const std::string& data) {
   ::chmod((data + "/run").c_str(), 0711);
   ::chmod((data + "/run/i").c_str(), 0711);
   ::chmod((data + "/logs").c_str(), 0700);
-  const std::string path = data + "/up.lock";
-  s.lock_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!s.lock_.valid()) return system_error(path);
-  if (::flock(s.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return system_error(path);
-    return Error{ErrorKind::kConflict, data + ": another `sluice up` runs on this data directory"};
-  }
+  // First: `sluice down` may signal whoever holds the lock.
   const sigset_t ending = ending_signals();
   ::sigprocmask(SIG_BLOCK, &ending, nullptr);
-  const std::string pid = std::to_string(getpid()) + "\n";
-  if (::ftruncate(s.lock_.get(), 0) != 0 ||
-      ::pwrite(s.lock_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
-    return system_error(path);
+  Result<Fd> lock = take_lock(lock_path(data));
+  if (!lock.ok() && lock.error().kind == ErrorKind::kConflict)
+    return Error{ErrorKind::kConflict, data + ": another `sluice up` runs on this data directory"};
+  if (!lock.ok()) return lock.error();
+  s.lock_ = std::move(*lock);
   return s;
 }
 
 Result<int> Supervisor::holder(const std::string& data) {
-  const std::string path = data + "/up.lock";
-  const Fd lock(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!lock.valid()) return errno == ENOENT ? Result<int>(0) : system_error(path);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return 0;
-  int pid = 0;
-  std::ifstream(path) >> pid;
-  if (pid <= 0) return Error{ErrorKind::kConflict, data + ": another `sluice up` starts right now"};
-  return pid;
+  return lock_holder(lock_path(data));
 }
 
 std::string Supervisor::record_path(const Child& child) const {

@@ -1,6 +1,5 @@
 #include "node/daemon.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/lock_file.h"
 #include "base/log.h"
 #include "node/machine.h"
 
@@ -26,19 +26,6 @@ constexpr size_t kKeptDead = 200;  // records of instances that are gone, for th
 
 void send_signal(int pidfd, int number) {
   syscall(SYS_pidfd_send_signal, pidfd, number, nullptr, 0);
-}
-
-// A lock of this process, not of the open file: with flock() a zygote that had been forked and not
-// yet executed would keep the lock of a daemon that was killed.
-Result<Fd> take_lock(const DataPaths& paths) {
-  Fd fd(open(paths.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.valid()) return Error{ErrorKind::kInternal, paths.lock() + ": " + std::strerror(errno)};
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  if (fcntl(fd.get(), F_SETLK, &whole) != 0)
-    return Error{ErrorKind::kConflict,
-                 paths.data + ": another node daemon runs on this data directory"};
-  return fd;
 }
 
 // Others may pass through to permit.sock, and see nothing on the way.
@@ -77,7 +64,11 @@ bool same_start(const InstanceRecord& r, const StartRequest& q) {
 Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& clock,
                                              DaemonSettings settings) {
   SLUICE_TRY(make_folders(settings.paths));
-  SLUICE_ASSIGN(lock, take_lock(settings.paths));
+  Result<Fd> lock = take_lock(settings.paths.lock());
+  if (!lock.ok() && lock.error().kind == ErrorKind::kConflict)
+    return Error{ErrorKind::kConflict,
+                 settings.paths.data + ": another node daemon runs on this data directory"};
+  if (!lock.ok()) return lock.error();
   SLUICE_ASSIGN(boot, boot_id());
   SLUICE_ASSIGN(stored, Registry(settings.paths.state(), boot).load());
   SLUICE_ASSIGN(machine, this_machine());
@@ -103,7 +94,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, enforcement));
   if (same_boot)
     for (const InstanceRecord& r : died) enforcer->bury(r);
-  std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(lock),
+  std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),
                                             std::move(state), std::move(enforcer), split.reserve));
   SLUICE_TRY(daemon->adopt());
   SLUICE_TRY(daemon->save());
