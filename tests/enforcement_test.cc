@@ -3,6 +3,7 @@
 // *was* attached and that work was done: an enforcement that is silently absent is red.
 #include <gtest/gtest.h>
 
+#include "base/eventually_for_test.h"
 #include "bench/testbed.h"
 
 namespace sluice::bench {
@@ -15,8 +16,8 @@ constexpr double kAtMost = 0.30;
 class Enforcement : public testing::TestWithParam<std::string_view> {
  protected:
   void await_work(Testbed& bed, policy::ClientId id) {
-    for (int i = 0; i < 10'000 && bed.progress(id).units < 32; ++i) usleep(1000);
-    ASSERT_GE(bed.progress(id).units, 32u) << "the client does no work; " << bed.enforcement();
+    ASSERT_TRUE(eventually("32 units of work", [&] { return bed.progress(id).units >= 32; }))
+        << bed.enforcement();
   }
   // Permits alone: without the backstop, which would hide that they do nothing.
   void expect_held(Load load) {
@@ -55,7 +56,7 @@ TEST(Backstop, HoldsAClientThatNeverAsks) {
   Testbed bed({});
   if (!bed.has_backstop()) GTEST_SKIP() << bed.enforcement();
   const policy::ClientId id = bed.start(Load::kUngated, kSmallLimit, kSmallLimit);
-  while (bed.progress(id).units == 0) usleep(1000);
+  ASSERT_TRUE(eventually("a unit of work", [&] { return bed.progress(id).units > 0; }));
   EXPECT_LE(used_share(bed, id, kSpan), kHeld);
 }
 
@@ -63,7 +64,7 @@ TEST(Backstop, HoldsAClientThatNeverAsks) {
 TEST(Backstop, WithoutItAClientThatNeverAsksIsNotHeld) {
   Testbed bed({.backstop = false});
   const policy::ClientId id = bed.start(Load::kUngated, kSmallLimit, kSmallLimit);
-  while (bed.progress(id).units == 0) usleep(1000);
+  ASSERT_TRUE(eventually("a unit of work", [&] { return bed.progress(id).units > 0; }));
   double highest = 0;  // noise can lower it for a while, not for ever
   for (int i = 0; i < 100 && highest <= kHeld; ++i)
     highest = std::max(highest, used_share(bed, id, Millis(300)));
@@ -74,7 +75,8 @@ TEST(Backstop, WithoutItAClientThatNeverAsksIsNotHeld) {
 TEST(Attachment, ThatIsMissingIsSeen) {
   Testbed bed({.backstop = false});
   const policy::ClientId id = bed.start(Load::kGreedy, kRequest, kRequest);
-  while (bed.progress(id).gate != SLUICE_GATE_ATTACHED) usleep(1000);
+  ASSERT_TRUE(eventually("the gate to be attached",
+                         [&] { return bed.progress(id).gate == SLUICE_GATE_ATTACHED; }));
   sluice_gate stranger{.socket_path = "/nonexistent"};
   sluice_thread* mine = nullptr;
   sluice_gate_pass(&stranger, &mine);

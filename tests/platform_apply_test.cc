@@ -146,7 +146,7 @@ TEST(PlatformApply, AModelThatCannotBeLoadedSaysSoAndHarmsNobody) {
   EXPECT_THAT(f["unavailable"].get<std::string>(),
               HasSubstr("model " + p.model("fail") + ": not a model"));
   EXPECT_THAT(p.cli({"get", "functions"}).out, HasSubstr("could not start"));
-  EXPECT_TRUE(eventually([&] { return p.ask()["status"] == 503; }));
+  EXPECT_TRUE(eventually("a 503", [&] { return p.ask()["status"] == 503; }));
   EXPECT_THAT(p.ask()["error"].get<std::string>(), HasSubstr("not a model"));
   EXPECT_EQ(p.ask("good")["status"], 200);
 }

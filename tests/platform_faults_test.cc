@@ -102,7 +102,8 @@ TEST(PlatformFaults, AKilledSupervisorLosesNothingAndTheNextUpTakesOver) {
   p.deploy({.name = "g"});  // nobody misses it
 
   p.launch();
-  EXPECT_TRUE(eventually([&] { return p.said().find("gateway: adopted") != std::string::npos; }));
+  EXPECT_TRUE(eventually("the adoption",
+                         [&] { return p.said().find("gateway: adopted") != std::string::npos; }));
   load.flows();
   expect_nothing_lost(load.end());
   for (const auto& [name, pid] : children) EXPECT_EQ(p.pid_of(name), pid) << name;

@@ -65,15 +65,6 @@ bool is_dead(pid_t pid) {
   return !pidfd.valid() || ends_within(pidfd, Nanos(0));
 }
 
-bool eventually(const std::function<bool()>& holds) {
-  const SteadyClock clock;
-  for (const Time give_up = clock.now() + kPatience; clock.now() < give_up;) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(Millis(5));
-  }
-  return holds();
-}
-
 Ended run(std::vector<std::string> words, const std::string& input) {
   char folder[] = "/tmp/sluice-run-XXXXXX";
   const std::string place = mkdtemp(folder);
@@ -131,11 +122,10 @@ void Platform::launch() {
 }
 
 void Platform::wait_until_serves() {
-  const bool serves = eventually([&] {
+  ASSERT_TRUE(eventually("node and gateway to be there", [&] {
     const json status = get("/v1/status");
     return status.is_object() && status.value("node", false) && status.value("gateway", false);
-  });
-  ASSERT_TRUE(serves) << said();
+  })) << said();
 }
 
 int Platform::stop(int signal) {
@@ -297,7 +287,7 @@ Load::~Load() {
 void Load::flows(uint64_t more) const {
   // A gateway that was started again counts from nothing.
   uint64_t last = platform_.answered(name_), seen = 0;
-  EXPECT_TRUE(eventually([&] {
+  EXPECT_TRUE(eventually("answers", [&] {
     const uint64_t now = platform_.answered(name_);
     seen += now > last ? now - last : 0;
     last = now;
@@ -330,7 +320,7 @@ json HeldRequest::answer() {
 pid_t busy_one(const Platform& p, const std::string& name) {
   wire::HttpClient admin({.path = p.data + "/run/gateway.sock"}, kPatience);
   std::string id;
-  EXPECT_TRUE(eventually([&] {
+  EXPECT_TRUE(eventually("a request in flight", [&] {
     const auto stats = admin.json(verb::get, "/v1/stats");
     if (!stats.ok()) return false;
     for (const json& f : (*stats)["functions"])

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/eventually_for_test.h"
 #include "cli/load_run.h"
 #include "wire/http.h"
 
@@ -31,8 +32,6 @@ std::string program(const std::string& name);  // beside this test
 Fd pidfd_of(pid_t pid);
 bool ends_within(const Fd& pidfd, Nanos patience);
 bool is_dead(pid_t pid);  // or its corpse waits for a parent
-// Looks every few milliseconds; false after kPatience.
-bool eventually(const std::function<bool()>& holds);
 
 // A program run to its end, which comes within kPatience.
 struct Ended {

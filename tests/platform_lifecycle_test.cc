@@ -62,7 +62,8 @@ TEST(PlatformLifecycle, ACanaryGetsItsPartOfTheTraffic) {
   for (const json& i : p.instances())
     if (i["revision"] == 2) ours.insert(i["pid"].get<pid_t>());
   // The gateway learns of the split at the end of the turn that made it.
-  ASSERT_TRUE(eventually([&] { return ours.count(p.ask().value("pid", 0)) == 1; }));
+  ASSERT_TRUE(
+      eventually("the canary to answer", [&] { return ours.count(p.ask().value("pid", 0)) == 1; }));
   constexpr int kAsked = 300;
   int to_canary = 0;
   for (int i = 0; i < kAsked; ++i) to_canary += ours.count(p.ask().value("pid", 0));
@@ -105,12 +106,12 @@ TEST(PlatformLifecycle, ADeletedFunctionAnswersWhatItAccepted) {
   ASSERT_EQ(busy_one(p), pid);
   EXPECT_EQ(p.cli({"delete", "f"}).code, 0);
   EXPECT_EQ(p.cli({"describe", "f"}).code, 3);
-  ASSERT_TRUE(eventually([&] { return p.ask()["status"] == 404; }));
+  ASSERT_TRUE(eventually("a 404", [&] { return p.ask()["status"] == 404; }));
   EXPECT_FALSE(is_dead(pid));
   const json answer = held.answer();
   EXPECT_EQ(answer["status"], 200) << answer;
   EXPECT_EQ(answer.value("pid", 0), pid) << answer;
-  EXPECT_TRUE(eventually([&] { return is_dead(pid); }));
+  EXPECT_TRUE(eventually("the instance's end", [&] { return is_dead(pid); }));
   EXPECT_EQ(p.cli({"delete", "f"}).code, 3);
   p.deploy({});  // of the same name: another
   EXPECT_EQ(p.function()["revision"], 1);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/eventually_for_test.h"
 #include "base/random.h"
 #include "node/meter_cpu.h"
 #include "node/peer.h"
@@ -199,12 +200,9 @@ TEST_F(ArbiterHostTest, ADeathIsNoticedWithoutAWord) {
   ASSERT_TRUE(host->attach({device, 1}, process, *open_process(process)).ok());
   EXPECT_EQ(host->state({device, 1})->processes, 1);
   kill(child, SIGKILL);
-  int left = 1;
-  for (int i = 0; i < 20'000 && left != 0; ++i) {
-    left = host->state({device, 1})->processes;
-    usleep(1000);
-  }
-  EXPECT_EQ(left, 0);
+  EXPECT_TRUE(eventually("the dead process to be dropped", [&] {
+    return host->state({device, 1})->processes == 0;
+  }));
   waitpid(child, nullptr, 0);
 }
 
@@ -248,8 +246,7 @@ TEST_F(ArbiterHostTest, WhoDoesNothingWithItsPermitWantsNothingUntilItRings) {
   for (int wishes = 1; wishes <= 3; ++wishes) {
     eventfd_write(stopped.bell.get(), 1);
     const auto over = [&] { return log->wishes == wishes && !host->state({device, 1})->wanting; };
-    for (int i = 0; i < 20'000 && !over(); ++i) usleep(1000);
-    EXPECT_TRUE(over());
+    EXPECT_TRUE(eventually("the wish to be taken for over", over));
   }
   munmap(page, SLUICE_PAGE_SIZE);
 }

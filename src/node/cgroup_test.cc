@@ -1,13 +1,13 @@
 #include "node/cgroup.h"
 
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "base/eventually_for_test.h"
+#include "node/burner_for_test.h"
 #include "node/meter_cpu.h"
 
 namespace sluice::node {
@@ -79,23 +79,19 @@ class RealCgroups : public testing::Test {
 TEST_F(RealCgroups, HoldAProcessAndCountWhatItUses) {
   Result<Cgroup> group = cgroups.open("cpu0/one");
   ASSERT_TRUE(group.ok()) << group.error().message;
-  const pid_t child = fork();
-  if (child == 0) {
-    for (;;) {
-    }
-  }
-  EXPECT_TRUE(group->add(child).ok());
-  EXPECT_THAT(group->processes(), ElementsAre(child));
+  BurnerForTest burner;
+  EXPECT_TRUE(group->add(burner.pid()).ok());
+  EXPECT_THAT(group->processes(), ElementsAre(burner.pid()));
   EXPECT_TRUE(group->set_quota(250, Millis(100)).ok());
   EXPECT_TRUE(group->set_cores({0}).ok());
   auto counter = CgroupCounter::open(group->usage_file());
   ASSERT_TRUE(counter.ok()) << counter.error().message;
-  while ((*counter)->read() < Millis(20)) usleep(1000);
-  EXPECT_FALSE(group->remove().ok());  // somebody is in it
+  burner.burn(Millis(30));
+  EXPECT_GE((*counter)->read(), Millis(20));  // a tick or two behind while it has not gone to rest
+  EXPECT_FALSE(group->remove().ok());         // somebody is in it
 
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  while (!group->processes().empty()) usleep(1000);
+  burner.end();
+  EXPECT_TRUE(eventually("the group to be left", [&] { return group->processes().empty(); }));
   EXPECT_TRUE(group->set_quota(0, Millis(100)).ok());
   EXPECT_TRUE(group->remove().ok());
   EXPECT_TRUE(cgroups.open("cpu0")->remove().ok());

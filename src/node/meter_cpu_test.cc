@@ -1,11 +1,11 @@
 #include "node/meter_cpu.h"
 
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
+
+#include "node/burner_for_test.h"
 
 namespace sluice::node {
 namespace {
@@ -81,17 +81,13 @@ TEST(CgroupCounter, ReadsBothVersions) {
 }
 
 TEST(ProcessCounter, AddsUpTheClocksOfItsProcesses) {
-  const pid_t child = fork();
-  if (child == 0) {
-    for (;;) {
-    }
-  }
+  BurnerForTest burner;
   ProcessCounter counter;
-  const ProcessIdentity process{child, 1};
+  const ProcessIdentity process{burner.pid(), 1};
   counter.add_process(process);
-  while (counter.read() < Millis(20)) usleep(1000);
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
+  burner.burn(Millis(20));
+  EXPECT_GE(counter.read(), Millis(20));
+  burner.end();
   const Nanos last = counter.read();
   EXPECT_GE(last, Millis(20));
   counter.remove_process(process);

@@ -14,22 +14,13 @@
 #include <cstring>
 #include <new>
 
+#include "base/eventually_for_test.h"
 #include "node/meter_cpu.h"
 #include "node/turns_for_test.h"
 #include "wire/permit.h"
 
 namespace sluice::node {
 namespace {
-
-// Looks until it holds. The bound is far beyond what noise can take.
-template <class Condition>
-testing::AssertionResult eventually(Condition holds) {
-  for (int i = 0; i < 20'000; ++i) {
-    if (holds()) return testing::AssertionSuccess();
-    usleep(1000);
-  }
-  return testing::AssertionFailure() << "not within 20 s";
-}
 
 struct Shared {
   std::atomic<uint64_t> passed;
@@ -73,10 +64,10 @@ class ClientProcess {
   Shared& shared() { return *shared_; }
   testing::AssertionResult gets_on() {
     const uint64_t before = passed();
-    return eventually([&] { return passed() > before + 100; });
+    return eventually("100 units of work", [&] { return passed() > before + 100; });
   }
   testing::AssertionResult is_attached(uint32_t generation) {
-    return eventually([&] {
+    return eventually("the gate to be attached", [&] {
       return shared_->state == SLUICE_GATE_ATTACHED && shared_->generation == generation;
     });
   }
@@ -221,11 +212,12 @@ TEST_F(PermitServerTest, AProcessThatHoldsNoSliceRunsUngatedAndKnowsIt) {
 
 TEST_F(PermitServerTest, AForkedChildAttachesAsAProcessOfItsOwn) {
   ClientProcess client(path, 0, ClientProcess::kForkAndWork);
-  EXPECT_TRUE(eventually([&] { return client.shared().grandchild != 0; }));
-  EXPECT_TRUE(eventually([&] { return last_peer == client.shared().grandchild; }));
+  EXPECT_TRUE(eventually("the fork", [&] { return client.shared().grandchild != 0; }));
+  EXPECT_TRUE(
+      eventually("the child to ask", [&] { return last_peer == client.shared().grandchild; }));
   EXPECT_TRUE(client.is_attached(1));
   EXPECT_TRUE(client.gets_on());
-  EXPECT_TRUE(eventually([&] { return processes_of(0) == 2; }));
+  EXPECT_TRUE(eventually("both to be attached", [&] { return processes_of(0) == 2; }));
 }
 
 TEST_F(PermitServerTest, AKilledClientLeavesItsShareToOthers) {
@@ -234,7 +226,7 @@ TEST_F(PermitServerTest, AKilledClientLeavesItsShareToOthers) {
   EXPECT_TRUE(victim->gets_on());
   EXPECT_TRUE(neighbour.gets_on());
   victim->signal(SIGKILL);
-  EXPECT_TRUE(eventually([&] { return processes_of(0) == 0; }));
+  EXPECT_TRUE(eventually("the dead one to be dropped", [&] { return processes_of(0) == 0; }));
   EXPECT_FALSE(host->state({0, 0})->granted);
   EXPECT_TRUE(neighbour.gets_on());
 }
@@ -244,7 +236,7 @@ TEST_F(PermitServerTest, AStoppedHolderLetsItsNeighbourRun) {
   EXPECT_TRUE(holder.is_attached(1));
   EXPECT_TRUE(neighbour.is_attached(1));
   for (int round = 0; round < 5; ++round) {
-    EXPECT_TRUE(eventually([&] { return host->state({0, 0})->granted; }));
+    EXPECT_TRUE(eventually("a permit", [&] { return host->state({0, 0})->granted; }));
     holder.signal(SIGSTOP);
     EXPECT_TRUE(neighbour.gets_on());
     holder.signal(SIGCONT);
@@ -257,7 +249,8 @@ TEST_F(PermitServerTest, ClientsGoOnWithoutTheDaemonAndComeBackToTheNext) {
   EXPECT_TRUE(client.is_attached(1));
   for (uint32_t next = 2; next <= 3; ++next) {
     stop();
-    EXPECT_TRUE(eventually([&] { return client.shared().state == SLUICE_GATE_ALONE; }));
+    EXPECT_TRUE(eventually("the gate to be alone",
+                           [&] { return client.shared().state == SLUICE_GATE_ALONE; }));
     EXPECT_TRUE(client.gets_on());
     start();
     EXPECT_TRUE(client.is_attached(next));

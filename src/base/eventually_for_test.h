@@ -1,0 +1,26 @@
+// eventually(): for tests that wait for what sends them no event, such as a word that another
+// process writes. Where there is something to wait on (a descriptor, a pidfd, a futex), wait on
+// that. For tests only.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string_view>
+
+namespace sluice {
+
+// Looks every millisecond until it holds; fails with `what` after a minute at least, which is far
+// beyond what noise can take.
+//
+//   EXPECT_TRUE(eventually("the client's first unit of work", [&] { return units > 0; }));
+template <class Condition>
+testing::AssertionResult eventually(std::string_view what, Condition holds) {
+  for (int look = 0; look < 60'000; ++look) {
+    if (holds()) return testing::AssertionSuccess();
+    usleep(1000);
+  }
+  return testing::AssertionFailure() << "waited in vain for " << what;
+}
+
+}  // namespace sluice
