@@ -3,7 +3,10 @@
 // are idle, greedy (they may borrow everything) or bursty. On a device of one core, and on one that
 // is four fifths of a core, as on a machine of four.
 //
-//   bench_quota [--windows N] [--arbiter NAME] [--json FILE]
+// Who else ran on that core is said with each case: a device that has less than its core cannot
+// give what it promised.
+//
+//   bench_quota [--windows N] [--arbiter NAME] [--only TEXT] [--json FILE]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,6 +35,7 @@ constexpr Scene kScenes[] = {{"alone", 0, Load::kIdle},
 
 struct Error {
   double mean = 0, worst = 0;  // in percent of the device, absolute
+  double others = 0;           // of the core, in the window where they took most
   Samples samples;
 };
 
@@ -40,7 +44,10 @@ Error measure(Testbed& bed, policy::ClientId client, int quota, int windows) {
   std::vector<double> shares;
   Error error;
   for (int i = 0; i < windows; ++i) {
+    const Nanos before = bed.used_by_others();
     shares.push_back(100 * used_share(bed, client, kWindow));
+    const Nanos others = bed.used_by_others() - before;
+    error.others = std::max(error.others, 100 * seconds(others) / seconds(kWindow));
     error.worst = std::max(error.worst, std::abs(shares.back() - quota / 10.0));
   }
   error.samples = summarise(shares);
@@ -56,6 +63,11 @@ Error by_kernel(int millicores, int quota, int windows) {
   return measure(bed, client, quota, windows);
 }
 
+std::string name_of(int millicores, int quota, const Scene& scene) {
+  const std::string part = millicores == 1000 ? "" : "of " + std::to_string(millicores) + " mc, ";
+  return std::to_string(quota / 10) + " %, " + part + scene.name;
+}
+
 void run(Report& report, const std::string& arbiter, int millicores, int quota, const Scene& scene,
          int windows) {
   // The reference beside what can be compared with it: a client alone.
@@ -65,8 +77,7 @@ void run(Report& report, const std::string& arbiter, int millicores, int quota, 
   for (int i = 0; i < scene.neighbours; ++i)
     bed.start(scene.load, (1000 - quota) / scene.neighbours, 1000);
   const Error error = measure(bed, client, quota, windows);
-  const std::string part = millicores == 1000 ? "" : "of " + std::to_string(millicores) + " mc, ";
-  const std::string name = std::to_string(quota / 10) + " %, " + part + scene.name;
+  const std::string name = name_of(millicores, quota, scene);
   if (bed.progress(client).gate != SLUICE_GATE_ATTACHED) report.fail(name + ": not attached");
   if (error.samples.max <= 0) report.fail(name + ": no work was done");
 
@@ -81,8 +92,9 @@ void run(Report& report, const std::string& arbiter, int millicores, int quota, 
   const double longest = 100 * seconds(config.operator_time) / seconds(kWindow);
   report.add(mean.of(error.samples).at_most(1));
   report.add(worst.of(error.samples).at_most(std::max(1.0, longest)));
-  std::printf("%s: %.2f %% used, mean error %.2f, worst %.2f\n", name.c_str(), error.samples.mean,
-              error.mean, error.worst);
+  std::printf(
+      "%s: %.2f %% used, mean error %.2f, worst %.2f; others took up to %.0f %% of the core\n",
+      name.c_str(), error.samples.mean, error.mean, error.worst, error.others);
   std::fflush(stdout);
 }
 
@@ -93,12 +105,16 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("quota", argc, argv);
   const int windows = std::max(int_argument(argc, argv, "--windows", 60), 1);
-  std::string arbiter(sluice::policy::kDefaultArbiter);
-  for (int i = 1; i + 1 < argc; ++i)
+  std::string arbiter(sluice::policy::kDefaultArbiter), only;
+  for (int i = 1; i + 1 < argc; ++i) {
     if (std::string_view(argv[i]) == "--arbiter") arbiter = argv[i + 1];
+    if (std::string_view(argv[i]) == "--only") only = argv[i + 1];
+  }
   for (const int millicores : kDevices)
     for (const Scene& scene : kScenes)
-      for (const int quota : kQuotas) run(report, arbiter, millicores, quota, scene, windows);
+      for (const int quota : kQuotas)
+        if (name_of(millicores, quota, scene).find(only) != std::string::npos)
+          run(report, arbiter, millicores, quota, scene, windows);
   report.note(
       "windows of 1 s, operators of 0.2 ms; share of a device of one core, or 800 millicores");
   return report.finish();

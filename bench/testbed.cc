@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 
 #include <chrono>
+#include <fstream>
 #include <new>
+#include <sstream>
 
 #include "base/random.h"
 #include "node/meter_cpu.h"
@@ -259,6 +261,22 @@ Nanos Testbed::used(policy::ClientId id) const {
   clockid_t clock;
   if (clock_getcpuclockid(client.pid, &clock) != 0) return Nanos(0);
   return Nanos(sluice_clock(clock));
+}
+
+Nanos Testbed::used_by_others() const {
+  std::ifstream stat("/proc/stat");
+  const std::string wanted = "cpu" + std::to_string(config_.core);
+  for (std::string line; std::getline(stat, line);) {
+    std::istringstream words(line);
+    std::string cpu;
+    int64_t user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, softirq = 0, steal = 0;
+    words >> cpu >> user >> nice >> system >> idle >> wait >> irq >> softirq >> steal;
+    if (cpu != wanted) continue;
+    Nanos busy = Seconds(1) * (user + nice + system + irq + softirq + steal) / sysconf(_SC_CLK_TCK);
+    for (const auto& [id, client] : clients_) busy -= used(id);
+    return busy;
+  }
+  return Nanos(0);
 }
 
 std::string Testbed::enforcement() const {

@@ -64,6 +64,9 @@ class Testbed {
   bool has_backstop() const { return cgroups_ && cgroups_->writable(); }
   std::string enforcement() const;  // in words
   int millicores() const { return config_.millicores; }
+  // CPU time of the device's core that went to others than the clients since it booted: other
+  // programs, the kernel, the machine's host. In ticks of 10 ms.
+  Nanos used_by_others() const;
 
  private:
   struct Client {
