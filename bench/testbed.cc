@@ -148,6 +148,8 @@ Testbed::Testbed(const TestbedConfig& config)
       name_("sluice-bed-" + std::to_string(getpid())),
       socket_("/tmp/" + name_ + ".sock") {
   if (config.backstop) cgroups_ = node::Cgroups::detect(name_);
+  if (has_backstop())
+    if (auto all = cgroups_->open(""); all.ok()) (void)all->set_weight(node::kDevicesWeight);
   host_ = std::make_unique<node::ArbiterHost>(clock_, node::HostConfig{});
   auto arbiter = policy::make_arbiter(config.arbiter, config_.windows);
   SLUICE_CHECK(arbiter.ok(), arbiter.error().message);

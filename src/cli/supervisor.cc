@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "base/replace_file.h"
 #include "base/system_error.h"
+#include "node/cgroup.h"
 #include "node/process_identity.h"
 
 namespace sluice::cli {
@@ -196,7 +198,7 @@ Result<std::vector<wire::Endpoint>> Supervisor::addresses(const std::string& nam
 Result<void> Supervisor::start() {
   for (Child& child : children_)
     if (!child.pidfd.valid()) {
-      if (const auto launched = launch(child); !launched.ok()) {
+      if (auto launched = launch(child); !launched.ok()) {
         stop(End::kToReturn, Seconds(5));
         return launched;
       }
@@ -218,6 +220,7 @@ Result<void> Supervisor::launch(Child& child) {
   if (pid == 0) {
     // Only async-signal-safe calls from here. A session of its own: our terminal's Ctrl-C is ours.
     ::setsid();
+    ::setpriority(PRIO_PROCESS, 0, node::kReserveNice);  // where it may
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);

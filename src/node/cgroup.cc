@@ -210,6 +210,11 @@ Result<void> Cgroup::set_cores(const std::vector<int>& cores) {
   return write_file(cpuset_folder_ + "/cpuset.cpus", list);
 }
 
+Result<void> Cgroup::set_weight(int programs) {
+  if (v2_) return write_file(cpu_folder_ + "/cpu.weight", std::to_string(100 * programs));
+  return write_file(cpu_folder_ + "/cpu.shares", std::to_string(1024 * programs));
+}
+
 Result<void> Cgroup::set_quota(double millicores, Nanos period) {
   const double period_us = static_cast<double>(period / Micros(1));
   const double quota_us = std::max(period_us * millicores / 1000, 1000.0);  // the kernel's least

@@ -84,6 +84,7 @@ TEST_F(RealCgroups, HoldAProcessAndCountWhatItUses) {
   EXPECT_THAT(group->processes(), ElementsAre(burner.pid()));
   EXPECT_TRUE(group->set_quota(250, Millis(100)).ok());
   EXPECT_TRUE(group->set_cores({0}).ok());
+  EXPECT_TRUE(cgroups.open("")->set_weight(kDevicesWeight).ok());
   auto counter = CgroupCounter::open(group->usage_file());
   ASSERT_TRUE(counter.ok()) << counter.error().message;
   burner.burn(Millis(30));

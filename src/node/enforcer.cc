@@ -53,7 +53,11 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
 Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings)
     : clock_(clock),
       cgroups_(Cgroups::detect(settings.cgroup)),
-      host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})) {}
+      host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})) {
+  if (Result<Cgroup> all = cgroups_.open(""); all.ok())
+    if (const auto weighs = all->set_weight(kDevicesWeight); !weighs.ok())
+      log::warn("{}", weighs.error().message);
+}
 
 // Groups that hold nothing any more go, from the leaves up; the kernel keeps the others.
 Enforcer::~Enforcer() {
