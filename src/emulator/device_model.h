@@ -1,0 +1,203 @@
+// The emulated device: streams of work, SMs, memory bandwidth and copy engines in device time. A
+// pure function of what was submitted and when; no word of CUDA, no clock, no file, no thread.
+//
+//   Streams     are queues; the head of each may run. The streams of one group (a context) keep the
+//               order between its legacy stream and its blocking ones.
+//   Kernels     run `waves × wave_ns`, waves = blocks ÷ SMs granted. With sharing (MPS) all clients
+//   run
+//               at once, each within its cap; without, clients take turns of `slice_ns`. SMs are
+//               given in the order in which kernels became ready; what is left over goes to the
+//               next.
+//   Bandwidth   is shared max–min fair; who gets less than it asks runs slower by as much.
+//   The log     holds every stretch of time in which a kernel ran on a given number of SMs: the
+//   judge
+//               of every figure about shares.
+//
+// A flat value of fixed size without pointers, so that processes can share it in a mapped file;
+// zeroed memory and reset() make one. The caller has the lock, and calls advance() before anything
+// else.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+namespace sluice::emulator {
+
+using Ns = std::int64_t;
+
+struct DeviceSpec {
+  std::uint32_t sms = 132;
+  bool shared = false;        // several clients at once (MPS), or by turns
+  Ns slice_ns = 2'000'000;    // a turn
+  double link_gbps = 50;      // bytes per ns of each copy engine between host and device
+  double memory_gbps = 3000;  // bytes per ns within the device
+};
+
+enum class StreamKind : std::uint8_t { kBlocking, kNonBlocking, kLegacy };
+enum class Engine : std::uint8_t { kToDevice, kFromDevice, kWithin };
+inline constexpr std::size_t kEngines = 3;
+
+struct Kernel {
+  std::uint32_t function = 0;    // who it is, for the log
+  std::uint32_t blocks = 1;      // of its grid; one block takes an SM for wave_ns
+  std::uint32_t most_sms = ~0U;  // it cannot use more
+  std::uint32_t bandwidth =
+      0;                  // permille of the device's memory bandwidth, on all SMs that it can use
+  bool together = false;  // cooperative: all its blocks at once, or none
+  Ns wave_ns = 0;
+};
+
+// A place in a stream's queue: reached when everything up to it has run.
+struct Ticket {
+  std::uint32_t stream = 0;
+  std::uint32_t generation = 0;
+  std::uint64_t seq = 0;
+};
+
+struct Stretch {
+  Ns begin_ns, end_ns;
+  std::uint32_t process;
+  std::uint32_t function;
+  std::uint32_t sms;
+  std::uint32_t last;  // 1: the kernel ended here
+};
+
+struct Usage {
+  Ns busy_ns = 0;  // at least one kernel of it ran
+  Ns sm_ns = 0;    // summed over its SMs
+};
+
+class DeviceModel {
+ public:
+  static constexpr std::uint32_t kClients = 512, kStreams = 4096, kEvents = 32768, kOps = 65536;
+  static constexpr std::uint64_t kLog = 1U << 19;
+  static constexpr std::uint32_t kNone = ~0U;
+
+  // Of zeroed memory, or of a model that is no longer wanted.
+  void reset(const DeviceSpec& spec, Ns now);
+
+  // Clients, streams and events are numbered; kNone: the table is full.
+  std::uint32_t add_client(std::uint32_t process, std::uint32_t sm_permille);
+  void remove_client(std::uint32_t client);  // what is queued runs on; its events go
+  std::uint32_t open_stream(std::uint32_t client, std::uint32_t group, StreamKind kind);
+  void close_stream(std::uint32_t stream);  // what is queued runs on
+  std::uint32_t open_event(std::uint32_t client);
+  void close_event(std::uint32_t event);
+
+  // Each appends to a stream's queue. Nothing is refused while room(n) holds before n of them.
+  bool room(std::uint32_t operations) const { return free_ops_ >= operations; }
+  void launch(std::uint32_t stream, const Kernel& kernel);
+  void copy(std::uint32_t stream, Engine engine, std::uint64_t bytes);
+  void wait(std::uint32_t stream, Ticket ticket);
+  void record(std::uint32_t stream, std::uint32_t event);
+
+  // Drops what the client has queued and stops what it runs: its context died of an error.
+  void abort_client(std::uint32_t client);
+
+  Ticket end_of(std::uint32_t stream) const;  // everything submitted so far
+  bool reached(Ticket ticket) const;
+  std::uint32_t queued(std::uint32_t stream) const { return streams_[stream].length; }
+
+  struct Recorded {
+    bool ever;  // was recorded
+    bool done;  // and the last record was reached
+    Ns when;    // when that was
+    Ticket at;
+  };
+  Recorded recorded(std::uint32_t event) const;
+
+  // Lets the device run until `now`; an earlier time than before changes nothing.
+  void advance(Ns now);
+  Ns now() const { return now_; }
+  // When something ends by itself, if nothing else is submitted.
+  std::optional<Ns> next_change() const;
+
+  Usage usage(std::uint32_t client) const { return clients_[client].usage; }
+  Ns device_busy_ns() const { return device_busy_ns_; }
+  const DeviceSpec& spec() const { return spec_; }
+  void set_cap(std::uint32_t client, std::uint32_t sm_permille);
+  void set_shared(bool shared) { spec_.shared = shared; }
+
+  // Stretches first … end − 1 are kept: the last kLog of those ever written.
+  std::uint64_t log_end() const { return log_end_; }
+  const Stretch& stretch(std::uint64_t index) const { return log_[index % kLog]; }
+
+ private:
+  enum class OpKind : std::uint8_t { kKernel, kCopy, kWait, kRecord };
+  struct Op {
+    OpKind kind;
+    Engine engine;
+    bool ready;  // nothing before it is left; since ready_ns
+    std::uint32_t stream, next, event, event_generation;
+    std::uint32_t sms;  // granted; 0: it does not run
+    std::uint64_t seq;
+    Kernel kernel;
+    Ticket ticket;
+    Ns ready_ns, begin_ns;  // begin of the stretch
+    Ns took_ns;             // of the whole, as it runs now
+    Ns since_ns, end_ns;    // with `left` at since_ns, it ends then
+    double left;            // of the whole, at since_ns
+  };
+  struct Client {
+    bool used, leaving;
+    std::uint32_t process, sm_permille, streams, granted;
+    Usage usage;
+    Ns accounted_ns;  // its usage is counted up to here
+  };
+  struct Stream {
+    bool used, closing;
+    StreamKind kind;
+    std::uint32_t client, group, generation, first, last, length;
+    std::uint64_t submitted, reached;  // seq
+  };
+  struct Event {
+    bool used, ever, done;
+    std::uint32_t client, generation;
+    Ticket at;
+    Ns when;
+  };
+  // The kernels that could run now, in the order in which SMs are given.
+  struct Candidates {
+    std::array<std::uint32_t, kStreams> op;
+    std::uint32_t count;
+  };
+
+  Op& append(std::uint32_t stream, OpKind kind);
+  void pop(std::uint32_t stream);
+  void free_stream_if_drained(std::uint32_t stream);
+  template <typename F>
+  void for_busy_streams(F&& visit) const;
+
+  bool blocked(const Stream& stream, const Op& head) const;
+  bool settle();
+  void collect(Candidates& out);
+  void take_turns(const Candidates& candidates);
+  void grant_sms(const Candidates& candidates);
+  void grant_bandwidth(const Candidates& candidates);
+  void set_sms(Op& op, std::uint32_t sms);
+  void set_pace(Op& op, Ns took_ns);
+  void start_copies();
+  void plan();
+  void account(Ns until);
+  void finish(Ns at);
+
+  DeviceSpec spec_;
+  Ns now_, turn_began_, device_busy_ns_;
+  std::uint32_t turn_;  // the client whose turn it is
+  bool contended_;      // somebody else waits for its turn
+  std::uint32_t free_op_, free_ops_, ops_touched_;
+  std::array<std::uint32_t, kEngines> engine_op_;
+  std::uint64_t seq_, log_end_;
+  std::array<std::uint64_t, kStreams / 64> busy_;  // streams that have work
+  std::array<Client, kClients> clients_;
+  std::array<Stream, kStreams> streams_;
+  std::array<Event, kEvents> events_;
+  std::array<Op, kOps> ops_;
+  Candidates candidates_;
+  std::array<Stretch, kLog> log_;
+};
+static_assert(std::is_trivially_copyable_v<DeviceModel>);
+
+}  // namespace sluice::emulator
