@@ -194,13 +194,10 @@ void DeviceModel::start_copies() {
     Op& op = ops_[op_id];
     if (!op.ready || op.kind != OpKind::kCopy) return;
     std::uint32_t& running = engine_op_[static_cast<std::size_t>(op.engine)];
-    if (running == kNone) {
-      running = op_id;
-      op.end_ns = -1;
-    } else if (ops_[running].end_ns == -1 && op.seq < ops_[running].seq) {
-      running = op_id;  // of those that are ready now, the one submitted first
-      op.end_ns = -1;
-    }
+    // Of those that are ready now, the one submitted first.
+    if (running != kNone && !(ops_[running].end_ns == -1 && op.seq < ops_[running].seq)) return;
+    running = op_id;
+    op.end_ns = -1;
   });
   for (const std::uint32_t id : engine_op_)
     if (id != kNone && ops_[id].end_ns == -1) ops_[id].end_ns = now_ + ops_[id].took_ns;

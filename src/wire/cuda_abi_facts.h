@@ -14,6 +14,9 @@ using Facts = std::map<std::string, std::string>;
 Facts facts_of_our_header();
 Facts facts_of_cuda_h();
 
+// Where something is a pointer, a pointer's size is meant.
+// NOLINTBEGIN(bugprone-sizeof-expression)
+
 // How a function of the C ABI takes its arguments: "4(8p,4)" returns four bytes and takes a pointer
 // and four bytes. Typed pointers are alike: C++ cannot compare types of two headers.
 template <typename T>
@@ -41,3 +44,4 @@ struct Signature<R(Args...)> {
   facts["field " #type "." #field] = \
       std::to_string(offsetof(type, field)) + "+" + std::to_string(sizeof(type::field));
 #define CALL(function) facts["call " #function] = Signature<decltype(function)>::text();
+// NOLINTEND(bugprone-sizeof-expression)
