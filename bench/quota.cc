@@ -35,7 +35,7 @@ constexpr Scene kScenes[] = {{"alone", 0, Load::kIdle},
 
 struct Error {
   double mean = 0, worst = 0;  // in percent of the device, absolute
-  double others = 0;           // of the core, in the window where they took most
+  double others = 0;           // percent of the core, over all windows
   Samples samples;
 };
 
@@ -43,13 +43,12 @@ Error measure(Testbed& bed, policy::ClientId client, int quota, int windows) {
   (void)used_share(bed, client, kSettle);
   std::vector<double> shares;
   Error error;
+  const Nanos others = bed.used_by_others();
   for (int i = 0; i < windows; ++i) {
-    const Nanos before = bed.used_by_others();
     shares.push_back(100 * used_share(bed, client, kWindow));
-    const Nanos others = bed.used_by_others() - before;
-    error.others = std::max(error.others, 100 * seconds(others) / seconds(kWindow));
     error.worst = std::max(error.worst, std::abs(shares.back() - quota / 10.0));
   }
+  error.others = 100 * seconds(bed.used_by_others() - others) / seconds(kWindow) / windows;
   error.samples = summarise(shares);
   error.mean = std::abs(error.samples.mean - quota / 10.0);
   return error;
@@ -92,9 +91,8 @@ void run(Report& report, const std::string& arbiter, int millicores, int quota, 
   const double longest = 100 * seconds(config.operator_time) / seconds(kWindow);
   report.add(mean.of(error.samples).at_most(1));
   report.add(worst.of(error.samples).at_most(std::max(1.0, longest)));
-  std::printf(
-      "%s: %.2f %% used, mean error %.2f, worst %.2f; others took up to %.0f %% of the core\n",
-      name.c_str(), error.samples.mean, error.mean, error.worst, error.others);
+  std::printf("%s: %.2f %% used, mean error %.2f, worst %.2f; others took %.1f %% of the core\n",
+              name.c_str(), error.samples.mean, error.mean, error.worst, error.others);
   std::fflush(stdout);
 }
 
