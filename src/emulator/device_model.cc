@@ -1,7 +1,16 @@
 #include "emulator/device_model.h"
 
+#include <algorithm>
+#include <atomic>
+
 namespace sluice::emulator {
 namespace {
+// A process may be killed at any instruction: what was written before stands before what comes
+// after.
+void commit() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
 template <typename Table>
 std::uint32_t free_slot(const Table& table) {
   for (std::uint32_t i = 0; i < table.size(); ++i)
@@ -114,7 +123,8 @@ DeviceModel::Op& DeviceModel::append(std::uint32_t stream, OpKind kind) {
   --free_ops_;
   Stream& s = streams_[stream];
   ops_[id] = {.kind = kind, .stream = stream, .next = kNone, .seq = ++seq_, .left = 1};
-  (s.length == 0 ? s.first : ops_[s.last].next) = id;
+  commit();
+  (s.first == kNone ? s.first : ops_[s.last].next) = id;
   s.last = id;
   ++s.length;
   s.submitted = seq_;
@@ -126,7 +136,9 @@ void DeviceModel::pop(std::uint32_t stream) {
   Stream& s = streams_[stream];
   const std::uint32_t id = s.first;
   s.reached = ops_[id].seq;
+  commit();
   s.first = ops_[id].next;
+  commit();
   ops_[id].next = free_op_;
   free_op_ = id;
   ++free_ops_;
@@ -172,6 +184,48 @@ bool DeviceModel::reached(Ticket ticket) const {
 DeviceModel::Recorded DeviceModel::recorded(std::uint32_t event) const {
   const Event& e = events_[event];
   return {e.ever, e.done, e.when, e.at};
+}
+
+// The truth is: which clients, streams and events are used, each stream's chain from `first` on,
+// the times in its operations, and seq_.
+void DeviceModel::repair() {
+  std::array<bool, kOps> queued{};
+  busy_.fill(0);
+  for (Client& client : clients_) client.streams = 0;
+  for (std::uint32_t i = 0; i < kStreams; ++i) {
+    Stream& s = streams_[i];
+    if (!s.used) continue;
+    ++clients_[s.client].streams;
+    s.length = 0;
+    s.last = kNone;
+    for (std::uint32_t id = s.first; id != kNone; id = ops_[id].next) {
+      queued[id] = true;
+      s.last = id;
+      ++s.length;
+    }
+    if (s.length == 0) {
+      s.reached = s.submitted;
+      continue;
+    }
+    s.submitted = ops_[s.last].seq;
+    s.reached = std::min(s.reached, ops_[s.first].seq - 1);
+    busy_[i / 64] |= std::uint64_t{1} << i % 64;
+  }
+  free_op_ = kNone;
+  free_ops_ = kOps - ops_touched_;
+  for (std::uint32_t id = 0; id < ops_touched_; ++id) {
+    if (queued[id]) continue;
+    ops_[id].next = free_op_;
+    free_op_ = id;
+    ++free_ops_;
+  }
+  for (std::uint32_t& id : engine_op_)
+    if (id != kNone && (!queued[id] || streams_[ops_[id].stream].first != id)) id = kNone;
+  candidates_.count = 0;
+  for (std::uint32_t i = 0; i < kStreams; ++i)
+    if (streams_[i].used) free_stream_if_drained(i);
+  for (Client& client : clients_)
+    if (client.used && client.leaving && client.streams == 0) client.used = false;
 }
 
 }  // namespace sluice::emulator

@@ -120,6 +120,10 @@ class DeviceModel {
   void set_cap(std::uint32_t client, std::uint32_t sm_permille);
   void set_shared(bool shared) { spec_.shared = shared; }
 
+  // Somebody was killed in the middle of a change: what follows from the queues is made anew from
+  // them.
+  void repair();
+
   // Stretches first … end − 1 are kept: the last kLog of those ever written.
   std::uint64_t log_end() const { return log_end_; }
   const Stretch& stretch(std::uint64_t index) const { return log_[index % kLog]; }
@@ -166,6 +170,7 @@ class DeviceModel {
 
   Op& append(std::uint32_t stream, OpKind kind);
   void pop(std::uint32_t stream);
+  void write_log(const Op& op, bool last);
   void free_stream_if_drained(std::uint32_t stream);
   template <typename F>
   void for_busy_streams(F&& visit) const;

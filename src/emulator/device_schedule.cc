@@ -106,6 +106,12 @@ void DeviceModel::take_turns(const Candidates& candidates) {
   contended_ = others;
 }
 
+void DeviceModel::write_log(const Op& op, bool last) {
+  log_[log_end_ % kLog] = {op.begin_ns,        now_,   clients_[streams_[op.stream].client].process,
+                           op.kernel.function, op.sms, last};
+  ++log_end_;
+}
+
 void DeviceModel::set_sms(Op& op, std::uint32_t sms) {
   if (op.sms == sms) return;
   if (op.sms > 0) {

@@ -1,0 +1,177 @@
+// The emulated machine among processes: who shares what, who dies when, and what is left.
+#include "emulator/machine.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "emulator/device_memory.h"
+#include "emulator/settings.h"
+
+namespace sluice::emulator {
+namespace {
+constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
+
+class MachineTest : public testing::Test {
+ protected:
+  MachineTest() {
+    char name[] = "/tmp/sluice-emulator-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~MachineTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Machine> open(const char* settings) {
+    MachineSpec spec;
+    std::string why;
+    EXPECT_TRUE(read_settings(settings, spec, why)) << why;
+    auto machine = Machine::open(folder_ + "/gpu", spec);
+    EXPECT_NE(machine, nullptr);
+    return machine;
+  }
+  // A child that runs `body` and ends; its pid.
+  template <typename F>
+  pid_t child(F&& body) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      body();
+      _exit(0);
+    }
+    return pid;
+  }
+  static void ended(pid_t pid) { EXPECT_EQ(waitpid(pid, nullptr, 0), pid); }
+
+  std::string folder_;
+};
+
+TEST_F(MachineTest, TheFirstMakesItAndTheOthersSeeTheSame) {
+  auto machine = open("devices=2 sms=8 memory_mib=64 clock=virtual");
+  auto again = open("devices=1 sms=4");
+  EXPECT_EQ(again->spec().devices, 2U);
+  EXPECT_EQ(again->spec().device.sms, 8U);
+  Machine::Lock lock(*machine);
+  lock->virtual_now = 7;
+  EXPECT_TRUE(again->spec().virtual_clock);
+}
+
+TEST(Settings, NameTheWordThatIsWrong) {
+  MachineSpec spec;
+  std::string why;
+  EXPECT_FALSE(read_settings("sms=8 colour=blue", spec, why));
+  EXPECT_EQ(why, "colour=blue");
+  EXPECT_FALSE(read_settings("devices=5", spec, why));
+  EXPECT_FALSE(read_settings("sms=", spec, why));
+  EXPECT_TRUE(read_settings("", spec, why));
+}
+
+TEST_F(MachineTest, AVirtualClockMovesFromChangeToChange) {
+  auto machine = open("sms=8 clock=virtual");
+  std::uint32_t stream = 0;
+  {
+    Machine::Lock lock(*machine);
+    DeviceModel& device = lock->devices[0];
+    stream = device.open_stream(device.add_client(1, 1000), 0, StreamKind::kNonBlocking);
+    device.launch(stream, {.blocks = 16, .wave_ns = 1000});
+  }
+  EXPECT_TRUE(machine->wait([&](MachineState& s) { return s.devices[0].queued(stream) == 0; }));
+  EXPECT_FALSE(machine->wait([&](MachineState&) { return false; })) << "nothing is left to happen";
+  Machine::Lock lock(*machine);
+  EXPECT_EQ(lock->devices[0].now(), 2000);
+}
+
+TEST_F(MachineTest, MemoryIsCountedInGranulesUpToTheDevices) {
+  auto machine = open("memory_mib=64 clock=virtual");
+  const auto me = machine->join(1000);
+  Machine::Lock lock(*machine);
+  const auto one = allocate(*lock, 0, me, 1);
+  EXPECT_EQ(memory_used(*lock, 0), kGranule);
+  const auto rest = allocate(*lock, 0, me, 62 * kMib);
+  ASSERT_NE(rest, DeviceModel::kNone);
+  EXPECT_EQ(allocate(*lock, 0, me, 1), DeviceModel::kNone);
+  EXPECT_EQ(allocate(*lock, 0, me, ~std::uint64_t{0}), DeviceModel::kNone);
+  let_go(*lock, me, one, machine->memory_file());
+  EXPECT_EQ(memory_used(*lock, 0), 62 * kMib);
+  EXPECT_NE(allocate(*lock, 0, me, 2 * kMib), DeviceModel::kNone);
+}
+
+TEST_F(MachineTest, FragmentsDoNotMakeAnAllocationFail) {
+  auto machine = open("memory_mib=64 clock=virtual");
+  const auto me = machine->join(1000);
+  Machine::Lock lock(*machine);
+  std::vector<std::uint32_t> pieces;
+  for (int i = 0; i < 32; ++i) pieces.push_back(allocate(*lock, 0, me, 2 * kMib));
+  for (int i = 0; i < 32; i += 2) let_go(*lock, me, pieces[i], machine->memory_file());
+  EXPECT_NE(allocate(*lock, 0, me, 32 * kMib), DeviceModel::kNone);
+}
+
+TEST_F(MachineTest, AKilledProcessLeavesItsMemoryToTheNextWhoLooks) {
+  auto machine = open("memory_mib=64 clock=virtual");
+  ended(child([&] {
+    const auto me = machine->join(1000);
+    Machine::Lock lock(*machine);
+    allocate(*lock, 0, me, 64 * kMib);
+    raise(SIGKILL);  // inside the lock
+  }));
+  const auto me = machine->join(1000);
+  Machine::Lock lock(*machine);
+  EXPECT_EQ(memory_used(*lock, 0), 0U);
+  EXPECT_NE(allocate(*lock, 0, me, 64 * kMib), DeviceModel::kNone);
+}
+
+TEST_F(MachineTest, WhatAnotherHoldsOutlivesItsOwner) {
+  auto machine = open("memory_mib=64 clock=virtual");
+  const auto me = machine->join(1000);
+  ended(child([&] {
+    const auto owner = machine->join(1000);
+    Machine::Lock lock(*machine);
+    hold(*lock, me, allocate(*lock, 0, owner, 8 * kMib));
+  }));
+  Machine::Lock lock(*machine);
+  reap(*lock, machine->memory_file());
+  EXPECT_EQ(memory_used(*lock, 0), 8 * kMib);
+  let_go_of_all(*lock, me, machine->memory_file());
+  EXPECT_EQ(memory_used(*lock, 0), 0U);
+}
+
+// Clients that launch as fast as they can are killed wherever they happen to be.
+TEST_F(MachineTest, KilledAnywhereTheDeviceGoesOn) {
+  auto machine = open("sms=8 shared=1");
+  const auto submit_for_ever = [&] {
+    const auto me = machine->join(1000);
+    std::uint32_t stream = 0;
+    {
+      Machine::Lock lock(*machine);
+      DeviceModel& device = lock->devices[0];
+      lock->processes[me].client[0] = device.add_client(me, 1000);
+      stream = device.open_stream(lock->processes[me].client[0], 0, StreamKind::kNonBlocking);
+    }
+    for (;;) {
+      Machine::Lock lock(*machine);
+      DeviceModel& device = lock->devices[0];
+      if (device.queued(stream) < 100) device.launch(stream, {.blocks = 3, .wave_ns = 100});
+    }
+  };
+  for (int round = 0; round < 60; ++round) {
+    const pid_t a = child(submit_for_ever), b = child(submit_for_ever);
+    const std::uint64_t seen = (Machine::Lock(*machine))->devices[0].log_end();
+    ASSERT_TRUE(machine->wait(
+        [&](MachineState& s) { return s.devices[0].log_end() > seen + 200 + 7 * round; }));
+    kill(a, SIGKILL);
+    kill(b, SIGKILL);
+    ended(a);
+    ended(b);
+  }
+  {
+    Machine::Lock lock(*machine);
+    reap(*lock, machine->memory_file());
+  }
+  EXPECT_TRUE(machine->wait([](MachineState& s) { return s.devices[0].room(DeviceModel::kOps); }));
+  Machine::Lock lock(*machine);
+  EXPECT_EQ(lock->devices[0].add_client(1, 1000), 0U) << "all clients are gone";
+}
+
+}  // namespace
+}  // namespace sluice::emulator
