@@ -21,6 +21,7 @@ extern "C" {
   X(CUDA_ERROR_NOT_INITIALIZED, 3)                \
   X(CUDA_ERROR_DEINITIALIZED, 4)                  \
   X(CUDA_ERROR_STUB_LIBRARY, 34)                  \
+  X(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, 36)    \
   X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)            \
   X(CUDA_ERROR_NO_DEVICE, 100)                    \
   X(CUDA_ERROR_INVALID_DEVICE, 101)               \

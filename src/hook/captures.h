@@ -1,0 +1,32 @@
+// Whether a stream captures: what is launched there does nothing yet, so it is neither gated nor
+// charged; the graph that comes of it is. Programs that capture nothing pay one load a launch.
+// Any thread at any time.
+#pragma once
+
+#include "hook/driver.h"
+#include "hook/hooks.h"
+
+SLUICE_DRIVER(cuStreamIsCapturing);
+SLUICE_DRIVER(cuStreamIsCapturing_ptsz);
+
+namespace sluice::hook {
+
+// Captures that were begun here and not yet ended. Too many (a capturing stream that was destroyed)
+// only makes launches ask the driver.
+extern unsigned open_captures;
+
+// The one question about a stream that no capture forbids. It fails for the legacy stream while
+// another stream captures: so will the launch.
+template <auto is_capturing>
+bool asks_captured(CUstream stream) {
+  CUstreamCaptureStatus status = 0;
+  return is_capturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+template <auto is_capturing>
+bool captures(CUstream stream) {
+  return __builtin_expect(__atomic_load_n(&open_captures, __ATOMIC_RELAXED) != 0, 0) &&
+         asks_captured<is_capturing>(stream);
+}
+
+}  // namespace sluice::hook

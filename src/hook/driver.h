@@ -1,0 +1,21 @@
+// The real driver, behind the library that stands in its place. Opened at the first call of any
+// entry point and kept; no lock is held over the dynamic loader, so threads that come first at once
+// may each open it, and find the same. Any thread at any time.
+#pragma once
+
+#include "hook/entry_points.h"
+#include "wire/cuda_abi.h"
+
+// The driver's own function, for hooks: jumps through the slot of that very variant. Without a
+// driver it returns CUDA_ERROR_NO_DEVICE, and where the driver is too old to have it,
+// CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER.
+#define SLUICE_DRIVER(name) \
+  extern "C" __attribute__((visibility("hidden"))) __typeof__(name) driver_##name
+
+namespace sluice::hook {
+
+// The address of the driver's own function; null where there is no driver, or it has no such
+// function.
+void* driver_function(const char* name);
+
+}  // namespace sluice::hook

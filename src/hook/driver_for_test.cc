@@ -1,0 +1,93 @@
+// The entry points of the driver for tests that answer.
+#include "hook/driver_for_test.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "hook/hooks.h"
+
+extern "C" sluice::hook::DriverForTest driver_for_test;
+
+namespace {
+
+// A driver need not answer with the address that it exports.
+CUresult unexported_graph_launch(CUgraphExec exec, CUstream stream) {
+  return cuGraphLaunch(exec, stream);
+}
+
+// The newest variant that `version` knows; empty: none.
+const char* variant(const char* symbol, int version, uint64_t flags) {
+  struct Variant {
+    const char *name, *symbol;
+    int version;
+    uint64_t flags;
+  };
+  static constexpr Variant kVariants[] = {
+#define SLUICE_PASSED(name) {#name, #name, 0, 0},
+#define SLUICE_HOOKED(name, symbol, version, flags) {#name, symbol, version, flags},
+#include "hook/entry_points.inc"
+  };
+  const Variant* best = nullptr;
+  for (const Variant& v : kVariants)
+    if (strcmp(v.symbol, symbol) == 0 && v.flags == flags && v.version <= version &&
+        (best == nullptr || v.version > best->version))
+      best = &v;
+  return best != nullptr ? best->name : "";
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *function = nullptr;
+  if (symbol[0] == 0) return CUDA_SUCCESS;
+  Dl_info self;
+  if (dladdr(&driver_for_test, &self) == 0) return CUDA_ERROR_UNKNOWN;
+  void* library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  *function = dlsym(library, variant(symbol, version, flags));
+  dlclose(library);
+  if (*function == reinterpret_cast<void*>(cuGraphLaunch))
+    *function = reinterpret_cast<void*>(unexported_graph_launch);
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
+                             CUdriverProcAddressQueryResult* found) {
+  const CUresult result = cuGetProcAddress(symbol, function, version, flags);
+  if (found != nullptr) *found = result == CUDA_SUCCESS ? 0 : 1;
+  return result;
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  *count = driver_for_test.devices;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = driver_for_test.current;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  const bool active = stream != nullptr && stream == driver_for_test.capturing;
+  *status = active ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
+  return cuStreamIsCapturing(stream, status);
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+  driver_for_test.capturing = stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph*) {
+  if (driver_for_test.capturing != stream) return CUDA_ERROR_ILLEGAL_STATE;
+  driver_for_test.capturing = nullptr;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,91 @@
+// What kind of library it is: nothing runs when it is loaded or unloaded, it needs libc alone, and
+// exports the driver's names alone.
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hook/hooked_process_for_test.h"
+
+namespace sluice::hook {
+namespace {
+
+using testing::ElementsAre;
+using testing::StartsWith;
+
+class Elf {
+ public:
+  explicit Elf(const char* path) {
+    std::ifstream file(path, std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+  }
+
+  template <class T>
+  std::vector<T> section(unsigned type) const {
+    const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes_.data());
+    const auto* sections = reinterpret_cast<const Elf64_Shdr*>(bytes_.data() + header->e_shoff);
+    for (int i = 0; i < header->e_shnum; ++i) {
+      const auto* begin = reinterpret_cast<const T*>(bytes_.data() + sections[i].sh_offset);
+      if (sections[i].sh_type == type) return {begin, begin + sections[i].sh_size / sizeof(T)};
+    }
+    return {};
+  }
+
+  std::set<int64_t> tags() const {
+    std::set<int64_t> all;
+    for (const Elf64_Dyn& d : section<Elf64_Dyn>(SHT_DYNAMIC)) all.insert(d.d_tag);
+    return all;
+  }
+
+  // The strings of one dynamic tag.
+  std::vector<std::string> strings(int64_t tag) const {
+    std::vector<std::string> all;
+    for (const Elf64_Dyn& d : section<Elf64_Dyn>(SHT_DYNAMIC))
+      if (d.d_tag == tag) all.emplace_back(text(d.d_un.d_val));
+    return all;
+  }
+
+  std::set<std::string> exports() const {
+    std::set<std::string> all;
+    for (const Elf64_Sym& s : section<Elf64_Sym>(SHT_DYNSYM))
+      if (s.st_shndx != SHN_UNDEF) all.insert(text(s.st_name));
+    return all;
+  }
+
+ private:
+  // .dynstr is the first string table.
+  std::string text(size_t offset) const {
+    const std::vector<char> strings = section<char>(SHT_STRTAB);
+    return strings.data() + offset;
+  }
+
+  std::vector<char> bytes_;
+};
+
+TEST(HookElfTest, NothingRunsAtLoadOrExit) {
+  const Elf hook(kHook);
+  const std::set<int64_t> tags = hook.tags();
+  ASSERT_TRUE(tags.contains(DT_SONAME));
+  for (const int64_t tag : {DT_INIT, DT_INIT_ARRAY, DT_FINI, DT_FINI_ARRAY, DT_PREINIT_ARRAY})
+    EXPECT_FALSE(tags.contains(tag)) << "tag " << tag;
+}
+
+TEST(HookElfTest, StandsInTheDriversPlaceAndNeedsLibcAlone) {
+  const Elf hook(kHook);
+  EXPECT_THAT(hook.strings(DT_SONAME), ElementsAre("libcuda.so.1"));
+  EXPECT_THAT(hook.strings(DT_NEEDED), ElementsAre(StartsWith("libc.so")));
+}
+
+TEST(HookElfTest, ExportsTheDriversNamesAlone) {
+  std::set<std::string> names(std::begin(kNames), std::end(kNames));
+  names.insert("sluice_cuda_hook");  // by which one hook knows another
+  EXPECT_EQ(Elf(kHook).exports(), names);
+}
+
+}  // namespace
+}  // namespace sluice::hook

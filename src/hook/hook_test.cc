@@ -1,0 +1,303 @@
+// The library in the driver's place: every entry point reaches the driver's own with all that was
+// passed, addresses are exact, and nothing that a process does to it goes wrong.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "hook/hooked_process_for_test.h"
+
+namespace sluice::hook {
+namespace {
+
+constexpr unsigned kEntries = static_cast<unsigned>(Entry::kCount);
+
+// The hooked ones have a signature: how many words it has. All others are jumps.
+const std::map<std::string, int> kParameters = {
+    {"cuGraphLaunch", 2},
+    {"cuGraphLaunch_ptsz", 2},
+    {"cuLaunch", 1},
+    {"cuLaunchCooperativeKernel", 10},
+    {"cuLaunchCooperativeKernel_ptsz", 10},
+    {"cuLaunchCooperativeKernelMultiDevice", 3},
+    {"cuLaunchGrid", 3},
+    {"cuLaunchGridAsync", 4},
+    {"cuLaunchKernel", 11},
+    {"cuLaunchKernel_ptsz", 11},
+    {"cuLaunchKernelEx", 4},
+    {"cuLaunchKernelEx_ptsz", 4},
+    {"cuStreamBeginCapture", 1},
+    {"cuStreamBeginCapture_ptsz", 1},
+    {"cuStreamBeginCapture_v2_ptsz", 2},
+    {"cuStreamBeginCaptureToGraph", 6},
+    {"cuStreamBeginCaptureToGraph_ptsz", 6},
+    {"cuStreamEndCapture_ptsz", 2},
+};
+
+// The driver for tests answers these.
+const std::set<std::string> kAnswering = {
+    "cuCtxGetDevice",          "cuDeviceGetCount",    "cuGetProcAddress",
+    "cuGetProcAddress_v2",     "cuStreamIsCapturing", "cuStreamIsCapturing_ptsz",
+    "cuStreamBeginCapture_v2", "cuStreamEndCapture",
+};
+
+constexpr unsigned long kWide = 0x0123456700000000;  // what a 32-bit parameter does not keep
+
+// What is wrong with one call of an entry point; empty: nothing.
+std::string fault_of_call(const Hooked& cuda, unsigned entry) {
+  static const unsigned long zeros[64] = {};  // a hook looks into what its first word points to
+  const std::string name = kNames[entry];
+  const auto hooked = kParameters.find(name);
+  const bool jump = hooked == kParameters.end();
+  Words words;
+  Reals reals;
+  for (unsigned i = 0; i < kWords; ++i) words[i] = jump ? kWide + entry * 100 + i : i + 1;
+  for (int i = 0; i < kReals; ++i) reals[i] = entry + i / 16.0;
+  if (!jump) words[0] = reinterpret_cast<unsigned long>(zeros);
+  const int result = cuda.call(name, words, reals);
+  const Call& seen = cuda.state->last;
+  if (result != returned_by(entry)) return name + " returned " + std::to_string(result);
+  if (seen.entry != entry) return name + " reached " + kNames[seen.entry];
+  for (int i = 0; i < (jump ? kWords : hooked->second); ++i) {
+    const unsigned long kept = jump || i == 0 ? ~0ul : 0xffffffff;
+    if ((seen.words[i] & kept) != words[i]) return name + ": word " + std::to_string(i);
+  }
+  for (int i = 0; jump && i < kReals; ++i)
+    if (seen.reals[i] != reals[i]) return name + ": real " + std::to_string(i);
+  return "";
+}
+
+TEST(HookTest, EveryEntryPointReachesTheDriversWithAllArguments) {
+  EXPECT_EQ(in_process([] {
+              const Hooked cuda;
+              for (unsigned entry = 0; entry < kEntries; ++entry) {
+                if (kAnswering.contains(kNames[entry])) continue;
+                for (const char* when : {"first", "again"}) {
+                  const std::string fault = fault_of_call(cuda, entry);
+                  if (!fault.empty()) return fault + ", called " + when;
+                }
+              }
+              return std::string();
+            }),
+            "");
+}
+
+struct Query {
+  const char *name, *symbol;
+  int version;
+  uint64_t flags;
+};
+constexpr Query kHooked[] = {
+#define SLUICE_PASSED(name)
+#define SLUICE_HOOKED(name, symbol, version, flags) {#name, symbol, version, flags},
+#include "hook/entry_points.inc"
+#undef SLUICE_PASSED
+#undef SLUICE_HOOKED
+};
+
+TEST(HookTest, TheHookedOnesAreAllInTheTableOfThisTest) {
+  for (const Query& q : kHooked)
+    EXPECT_TRUE(kParameters.contains(q.name) || kAnswering.contains(q.name)) << q.name;
+}
+
+using GetProcAddress = decltype(&cuGetProcAddress);
+using GetProcAddress2 = decltype(&cuGetProcAddress_v2);
+
+TEST(HookTest, ProcAddressesOfHookedVariantsAreTheHooksOfThoseVariants) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              const Hooked cuda;
+              const auto ask = reinterpret_cast<GetProcAddress>(cuda.function("cuGetProcAddress"));
+              const auto ask2 =
+                  reinterpret_cast<GetProcAddress2>(cuda.function("cuGetProcAddress_v2"));
+              for (const Query& q : kHooked) {
+                void* address = nullptr;
+                CUdriverProcAddressQueryResult found = {};
+                if (ask(q.symbol, &address, q.version, q.flags) != CUDA_SUCCESS ||
+                    address != cuda.function(q.name))
+                  return q.name;
+                address = nullptr;
+                if (ask2(q.symbol, &address, q.version, q.flags, &found) != CUDA_SUCCESS ||
+                    address != cuda.function(q.name))
+                  return std::string(q.name) + ", by the second interface";
+              }
+              return "";
+            }),
+            "");
+}
+
+TEST(HookTest, ProcAddressesOfAllElseAreTheDriversAnswer) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              const Hooked cuda;
+              const auto ask =
+                  reinterpret_cast<GetProcAddress2>(cuda.function("cuGetProcAddress_v2"));
+              void* address = nullptr;
+              CUdriverProcAddressQueryResult found = {};
+              if (ask("cuInit", &address, 13000, 0, &found) != CUDA_SUCCESS ||
+                  address != dlsym(cuda.driver, "cuInit"))
+                return "cuInit";
+              if (ask("", &address, 0, 0, &found) != CUDA_SUCCESS || address != nullptr)
+                return "the empty name, with which CUDA's runtime begins";
+              if (ask("cuNoSuch", &address, 13000, 0, &found) != CUDA_ERROR_NOT_FOUND || found != 1)
+                return "a name that the driver does not know";
+              if (ask("cuInit", nullptr, 13000, 0, nullptr) != CUDA_ERROR_INVALID_VALUE)
+                return "nowhere to put the address";
+              return "";
+            }),
+            "");
+}
+
+TEST(HookTest, ManyThreadsMayComeFirstAtOnce) {
+  EXPECT_EQ(in_process([] {
+              const Hooked cuda;
+              std::atomic<int> wrong{0};
+              std::atomic<bool> go{false};
+              std::vector<std::thread> threads;
+              for (unsigned t = 0; t < 256; ++t)
+                threads.emplace_back([&, t] {
+                  while (!go) std::this_thread::yield();
+                  void* address = nullptr;
+                  const auto ask =
+                      reinterpret_cast<GetProcAddress>(cuda.function("cuGetProcAddress"));
+                  if (ask("cuLaunchKernel", &address, 13000, 0) != CUDA_SUCCESS ||
+                      address != cuda.function("cuLaunchKernel"))
+                    ++wrong;
+                  for (unsigned i = 0; i < 8; ++i) {
+                    const unsigned entry = (t / 8 + i) % kEntries;
+                    if (kAnswering.contains(kNames[entry])) continue;
+                    if (cuda.call(kNames[entry]) != returned_by(entry)) ++wrong;
+                  }
+                  if (cuda.call("cuLaunchKernel") !=
+                      returned_by(static_cast<unsigned>(Entry::cuLaunchKernel)))
+                    ++wrong;
+                });
+              go = true;
+              for (std::thread& t : threads) t.join();
+              return wrong == 0 ? std::string() : std::to_string(wrong) + " calls went wrong";
+            }),
+            "");
+}
+
+int synchronised() {
+  return returned_by(static_cast<unsigned>(Entry::cuCtxSynchronize));
+}
+
+TEST(HookTest, ErrnoIsTheCallers) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              const Hooked cuda("/no/such/driver");
+              errno = EXDEV;
+              cuda.call("cuCtxSynchronize");
+              return errno == EXDEV ? "" : strerror(errno);
+            }),
+            "");
+}
+
+TEST(HookTest, AForkedChildGoesOn) {
+  for (const bool parent_called : {false, true})
+    EXPECT_EQ(in_process([parent_called] {
+                const Hooked cuda;
+                if (parent_called) cuda.call("cuLaunchKernel");
+                return in_process([&]() -> std::string {
+                  return cuda.call("cuCtxSynchronize") == synchronised() &&
+                                 cuda.call("cuLaunchKernel") ==
+                                     returned_by(static_cast<unsigned>(Entry::cuLaunchKernel))
+                             ? ""
+                             : "the child's calls did not arrive";
+                });
+              }),
+              "");
+}
+
+TEST(HookTest, ClosedAndOpenedAgainItIsStillThere) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              const Hooked cuda;
+              void* const launch = cuda.function("cuLaunchKernel");
+              call(launch);
+              for (int i = 0; i < 3; ++i) dlclose(cuda.library);
+              call(launch);  // as a thread does that has not heard of it
+              const Hooked again;
+              return again.function("cuLaunchKernel") == launch && cuda.state->calls == 2
+                         ? ""
+                         : "it was unmapped";
+            }),
+            "");
+}
+
+TEST(HookTest, ASecondNamespaceHasItsOwn) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              const Hooked cuda;
+              cuda.call("cuCtxSynchronize");
+              void* other = dlmopen(LM_ID_NEWLM, kHook, RTLD_NOW);
+              if (other == nullptr) return dlerror();
+              if (call(dlsym(other, "cuCtxSynchronize")) != synchronised()) return "did not arrive";
+              return cuda.state->calls == 1 ? "" : "it came to the driver of the first namespace";
+            }),
+            "");
+}
+
+TEST(HookTest, WithoutADriverCallsFailAsWithoutADevice) {
+  EXPECT_EQ(
+      in_process([]() -> std::string {
+        const Hooked cuda("/no/such/driver");
+        for (unsigned entry = 0; entry < kEntries; ++entry) {
+          const std::string name = kNames[entry];
+          if (name == "cuGetErrorName" || name == "cuGetErrorString") continue;
+          if (cuda.call(name) != CUDA_ERROR_NO_DEVICE) return name;
+        }
+        const char* text = "";
+        const auto describe =
+            reinterpret_cast<decltype(&cuGetErrorString)>(cuda.function("cuGetErrorString"));
+        if (describe(CUDA_ERROR_NO_DEVICE, &text) != CUDA_SUCCESS || text == nullptr)
+          return "cuGetErrorString";
+        if (describe(CUDA_ERROR_UNKNOWN, &text) != CUDA_ERROR_INVALID_VALUE || text != nullptr)
+          return "cuGetErrorString of another error";
+        return "";
+      }),
+      "");
+}
+
+TEST(HookTest, ADriverMayComeLater) {
+  const std::string path = testing::TempDir() + "later" + std::to_string(getpid()) + ".so";
+  EXPECT_EQ(in_process([&]() -> std::string {
+              const Hooked cuda(path.c_str());
+              if (cuda.call("cuCtxSynchronize") != CUDA_ERROR_NO_DEVICE) return "too early";
+              std::filesystem::create_symlink(kDriverForTest, path);
+              return cuda.call("cuCtxSynchronize") == synchronised() ? "" : "not found";
+            }),
+            "");
+  std::filesystem::remove(path);
+}
+
+// A mathematician's driver: a library that has none of the entry points.
+TEST(HookTest, WhatTheDriverLacksSaysThatItIsTooOld) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              const Hooked cuda("libm.so.6");
+              return cuda.call("cuCtxSynchronize") == CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER &&
+                             cuda.call("cuLaunchKernel") == CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
+                         ? ""
+                         : "another error";
+            }),
+            "");
+}
+
+TEST(HookTest, NeverTakesItselfForTheDriver) {
+  const std::string copy = testing::TempDir() + "copy" + std::to_string(getpid()) + ".so";
+  std::filesystem::copy_file(kHook, copy);
+  for (const std::string& path : {std::string(kHook), copy})
+    EXPECT_EQ(in_process([&]() -> std::string {
+                const Hooked cuda(path.c_str());
+                return cuda.call("cuCtxSynchronize") == CUDA_ERROR_NO_DEVICE ? ""
+                                                                             : "it called itself";
+              }),
+              "");
+  std::filesystem::remove(copy);
+}
+
+}  // namespace
+}  // namespace sluice::hook

@@ -1,0 +1,50 @@
+#include "hook/hooked_process_for_test.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace sluice::hook {
+
+const char* const kHook = SLUICE_HOOK_LIBRARY;
+const char* const kDriverForTest = SLUICE_DRIVER_FOR_TEST;
+
+std::string in_process(const std::function<std::string()>& body) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    const std::string fault = body();
+    const auto size = static_cast<ssize_t>(fault.size());
+    _exit(write(ends[1], fault.data(), fault.size()) == size ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string fault;
+  char buffer[512];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    fault.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status == 0 ? fault : fault + " (ended with status " + std::to_string(status) + ")";
+}
+
+int call(void* function, const Words& w, const Reals& r) {
+  using W = unsigned long;
+  using R = double;
+  using Widest = int (*)(W, W, W, W, W, W, W, W, W, W, W, W, W, W, R, R, R, R, R, R, R, R);
+  return reinterpret_cast<Widest>(function)(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8],
+                                            w[9], w[10], w[11], w[12], w[13],  //
+                                            r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]);
+}
+
+Hooked::Hooked(const char* driver_path) {
+  setenv("SLUICE_CUDA_DRIVER", driver_path, 1);
+  library = dlopen(kHook, RTLD_NOW | RTLD_LOCAL);
+  driver = dlopen(kDriverForTest, RTLD_NOW | RTLD_LOCAL);
+  state = static_cast<DriverForTest*>(dlsym(driver, "driver_for_test"));
+}
+
+}  // namespace sluice::hook

@@ -1,0 +1,57 @@
+// Tests of the hook each have a process of their own, for what they are about is its first calls.
+//
+//   EXPECT_EQ(in_process([]() -> std::string {
+//               const Hooked cuda;  // the hook, over the driver for tests
+//               return cuda.call("cuCtxSynchronize") == … ? "" : "what went wrong";
+//             }),
+//             "");
+#pragma once
+
+#include <dlfcn.h>
+
+#include <array>
+#include <functional>
+#include <string>
+
+#include "hook/driver_for_test.h"
+#include "hook/hooks.h"
+
+namespace sluice::hook {
+
+inline constexpr const char* kNames[] = {
+#define SLUICE_PASSED(name) #name,
+#define SLUICE_HOOKED(name, symbol, version, flags) #name,
+#include "hook/entry_points.inc"
+#undef SLUICE_PASSED
+#undef SLUICE_HOOKED
+};
+
+// Files, built beside the test program.
+extern const char* const kHook;
+extern const char* const kDriverForTest;
+
+// What `body` says went wrong, or how its process ended.
+std::string in_process(const std::function<std::string()>& body);
+
+using Words = std::array<unsigned long, kWords>;
+using Reals = std::array<double, kReals>;
+
+// Calls through the widest signature: what an entry point does not have, it does not see.
+int call(void* function, const Words& w = {}, const Reals& r = {});
+
+// The hook, opened as a program opens libcuda.so.1, over a driver (the one for tests, or another
+// file).
+struct Hooked {
+  explicit Hooked(const char* driver_path = kDriverForTest);
+
+  void* function(const std::string& name) const { return dlsym(library, name.c_str()); }
+  int call(const std::string& name, const Words& words = {}, const Reals& reals = {}) const {
+    return hook::call(function(name), words, reals);
+  }
+
+  void* library;
+  void* driver;  // for tests, whatever the hook has
+  DriverForTest* state;
+};
+
+}  // namespace sluice::hook

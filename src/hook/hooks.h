@@ -1,0 +1,24 @@
+// The hooked entry points, beyond those that wire/cuda_abi.h declares under their plain names. Each
+// is written once per default stream: the legacy one, and (_ptsz) the calling thread's own.
+#pragma once
+
+#include "wire/cuda_abi.h"
+
+#define SLUICE_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+CUresult cuStreamBeginCapture(CUstream stream);
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+                                     const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
+                                     size_t count, CUstreamCaptureMode mode);
+
+SLUICE_CUDA_VARIANT(cuGraphLaunch, _ptsz);
+SLUICE_CUDA_VARIANT(cuLaunchCooperativeKernel, _ptsz);
+SLUICE_CUDA_VARIANT(cuLaunchKernel, _ptsz);
+SLUICE_CUDA_VARIANT(cuLaunchKernelEx, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamBeginCapture, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamBeginCaptureToGraph, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamBeginCapture_v2, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamEndCapture, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamIsCapturing, _ptsz);
+}
