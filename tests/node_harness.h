@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "wire/http.h"
@@ -37,20 +39,24 @@ inline bool ends_within(const Fd& pidfd, Nanos patience) {
 
 class Node {
  public:
-  explicit Node(std::vector<std::string> flags = {}) : flags_(std::move(flags)) {
+  // `prepare` sees the new data directory first; where it returns false nothing starts.
+  explicit Node(std::vector<std::string> flags = {},
+                const std::function<bool(const std::string&)>& prepare = {})
+      : flags_(std::move(flags)) {
     char folder[] = "/tmp/sluice-node-XXXXXX";
     data = mkdtemp(folder);
+    prepared_ = !prepare || prepare(data);
+    if (!prepared_) return;
     std::filesystem::create_directories(data + "/run");
     listening_ = std::move(*wire::listen_on({.path = data + "/run/node.sock"}));
     launch();
   }
   ~Node() {
-    if (pid_ == 0) launch();
-    for (json now = get("/v1/state"); kill_all(now) > 0;)
-      now = get("/v1/state?wait_ms=1000&after=" + now["version"].dump());
-    stop(SIGTERM);
+    if (prepared_) end();
+    umount2(data.c_str(), MNT_DETACH);  // where a test has mounted something
     std::filesystem::remove_all(data);
   }
+  bool prepared() const { return prepared_; }
 
   void launch() {
     std::vector<std::string> words{
@@ -163,6 +169,13 @@ class Node {
   std::string data;
 
  private:
+  // The instances, and then the daemon.
+  void end() {
+    if (pid_ == 0) launch();
+    for (json now = get("/v1/state"); kill_all(now) > 0;)
+      now = get("/v1/state?wait_ms=1000&after=" + now["version"].dump());
+    stop(SIGTERM);
+  }
   // Our own instances that live.
   static int kill_all(const json& state) {
     int alive = 0;
@@ -176,6 +189,7 @@ class Node {
 
   std::vector<std::string> flags_;
   Fd listening_;
+  bool prepared_ = false;
   pid_t pid_ = 0;
 };
 

@@ -1,6 +1,4 @@
 // What `sluice up` does where it cannot start: a clear error, its exit code, and nothing running.
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -10,6 +8,7 @@
 #include <fstream>
 
 #include "tests/platform_harness.h"
+#include "tests/small_disk.h"
 
 namespace sluice {
 namespace {
@@ -43,20 +42,6 @@ void expect_nothing_runs(const std::string& data) {
   for (const char* name : {"node", "control", "gateway"})
     EXPECT_FALSE(std::filesystem::exists(data + "/run/" + name + ".json")) << name;
   EXPECT_EQ(run({program("sluice"), "--data", data, "down"}).code, 4);
-}
-
-// A small file system of our own at `path`, gone with this test; false where it is not allowed.
-bool mount_small(const std::string& path, const std::string& options) {
-  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") == 0 &&
-         mount("tmpfs", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
-}
-
-// Takes all room that is left there.
-void fill(const std::string& path) {
-  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT, 0600));
-  const std::string page(4096, 'x');
-  while (write(file.get(), page.data(), page.size()) > 0) {
-  }
 }
 
 TEST(PlatformStart, ASecondUpOnTheSameDataIsTurnedAway) {

@@ -21,18 +21,29 @@ bool write_all(int fd, std::string_view text) {
   return true;
 }
 
+// A new name is on the disk when its folder is.
+bool flush_folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return fd.valid() && ::fsync(fd.get()) == 0;
+}
+
 }  // namespace
 
-Result<void> replace_file(const std::string& path, std::string_view text, mode_t mode) {
+Result<void> replace_file(const std::string& path, std::string_view text, mode_t mode,
+                          Flush flush) {
   const std::string aside = path + ".new";
   ::unlink(aside.c_str());  // what a dead writer left may have another mode
   const Fd fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) return system_error(path);
-  if (!write_all(fd.get(), text) || ::rename(aside.c_str(), path.c_str()) != 0) {
+  if (!write_all(fd.get(), text) || (flush == Flush::kYes && ::fdatasync(fd.get()) != 0) ||
+      ::rename(aside.c_str(), path.c_str()) != 0) {
     const Error fault = system_error(path);
     ::unlink(aside.c_str());
     return fault;
   }
+  if (flush == Flush::kYes && !flush_folder_of(path)) return system_error(path);
   return {};
 }
 

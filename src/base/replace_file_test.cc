@@ -36,6 +36,12 @@ TEST(ReplaceFile, IsWholeAndHasItsMode) {
   EXPECT_FALSE(std::filesystem::exists(path + ".new"));
 }
 
+TEST(ReplaceFile, AFlushedOneIsThereAsWell) {
+  const Folder folder;
+  ASSERT_TRUE(replace_file(folder.path + "/boot", "one", 0600, Flush::kYes).ok());
+  EXPECT_EQ(text_of(folder.path + "/boot"), "one");
+}
+
 TEST(ReplaceFile, AFailureNamesThePathAndLeavesWhatWasThere) {
   const Folder folder;
   const std::string taken = folder.path + "/taken";

@@ -1,12 +1,12 @@
 #include "node/registry.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "base/fd.h"
+#include "base/replace_file.h"
+#include "base/system_error.h"
 #include "wire/json.h"
 
 namespace sluice::node {
@@ -16,10 +16,6 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr int64_t kMost = INT64_MAX;
-
-Error system_error(const std::string& what) {
-  return {ErrorKind::kInternal, what + ": " + std::strerror(errno)};
-}
 
 json to_json(const CpuDevice& d) {
   return {{"device", wire::to_json(d.device)}, {"cores", d.cores}};
@@ -107,20 +103,6 @@ Result<std::string> read_file(const std::string& path) {
   }
 }
 
-enum class Flushed { kNo, kYes };
-
-Result<void> write_file(const std::string& path, std::string_view text, Flushed flushed) {
-  const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd.valid()) return system_error(path);
-  while (!text.empty()) {
-    const ssize_t n = write(fd.get(), text.data(), text.size());
-    if (n < 0 && errno != EINTR) return system_error(path);
-    if (n > 0) text.remove_prefix(static_cast<size_t>(n));
-  }
-  if (flushed == Flushed::kYes && fdatasync(fd.get()) != 0) return system_error(path);
-  return {};
-}
-
 }  // namespace
 
 std::string state_to_json(const NodeState& state) {
@@ -167,10 +149,8 @@ Result<std::optional<NodeState>> Registry::load() const {
 }
 
 Result<void> Registry::save(const NodeState& state) {
-  const std::string fresh = path_ + ".new";
-  SLUICE_TRY(write_file(fresh, state_to_json(state), Flushed::kNo));
-  if (rename(fresh.c_str(), path_.c_str()) != 0) return system_error(path_);
-  if (!boot_noted_) SLUICE_TRY(write_file(boot_path(), boot_id_, Flushed::kYes));
+  SLUICE_TRY(replace_file(path_, state_to_json(state)));
+  if (!boot_noted_) SLUICE_TRY(replace_file(boot_path(), boot_id_, 0600, Flush::kYes));
   boot_noted_ = true;
   return {};
 }

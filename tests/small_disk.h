@@ -1,0 +1,29 @@
+// Small file systems, for tests of full disks.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/fd.h"
+
+namespace sluice {
+
+// A small file system of our own at `path`, gone with this test; false where it is not allowed.
+inline bool mount_small(const std::string& path, const std::string& options) {
+  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") == 0 &&
+         mount("tmpfs", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
+}
+
+// Takes all room that is left there.
+inline void fill(const std::string& path) {
+  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const std::string page(4096, 'x');
+  while (write(file.get(), page.data(), page.size()) > 0) {
+  }
+}
+
+}  // namespace sluice
