@@ -160,6 +160,21 @@ TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
   node.launch();
 }
 
+TEST(NodeFaults, GroupsOfPlatformsThatWereKilledWholeAreRemovedByTheNextDaemon) {
+  Node node;
+  const json a = node.ready("a", 300);
+  const std::filesystem::path living = cpu_group_of(a["pid"]);
+  if (living.empty()) GTEST_SKIP() << "no cgroups of our own here";
+  const std::filesystem::path all = living.parent_path().parent_path().parent_path(),
+                              left = all / ("sluice-node-left-by-" + std::to_string(getpid()));
+  std::filesystem::create_directories(left / "cpu0/one");
+  Node next;
+  next.ready("b", 300);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(living));
+  EXPECT_EQ(node.resize("a", 400)["status"], 200);
+}
+
 TEST(NodeFaults, AFullDiskRefusesChangesAndKeepsWhatIs) {
   Node node({}, [](const std::string& data) { return mount_small(data, "size=1m"); });
   if (!node.prepared()) GTEST_SKIP() << "mounting is not allowed here";

@@ -37,6 +37,17 @@ inline bool ends_within(const Fd& pidfd, Nanos patience) {
   return poll(&p, 1, static_cast<int>(patience / Millis(1))) == 1;
 }
 
+// The folder of a process's own CPU group; empty: it has none.
+inline std::string cpu_group_of(const json& pid) {
+  std::ifstream groups("/proc/" + pid.dump() + "/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const bool v1 = line.find(":cpu:") != line.npos;
+    if (line.find("/sluice-") != line.npos && (v1 || line.starts_with("0::")))
+      return "/sys/fs/cgroup" + std::string(v1 ? "/cpu" : "") + line.substr(line.rfind(':') + 1);
+  }
+  return "";
+}
+
 class Node {
  public:
   // `prepare` sees the new data directory first; where it returns false nothing starts.

@@ -137,14 +137,8 @@ TEST_F(NodeSecurity, NoOtherProcess) {
 }
 
 TEST_F(NodeSecurity, NoWayOutOfItsGroup) {
-  std::ifstream groups("/proc/" + mine["pid"].dump() + "/cgroup");
-  std::string line, cpu;
-  while (std::getline(groups, line))
-    if (line.find(":cpu:") != line.npos || line.starts_with("0::/sluice")) cpu = line;
-  if (cpu.empty()) GTEST_SKIP() << "no cgroup of its own here";
-  const std::string folder = "/sys/fs/cgroup" +
-                             std::string(cpu.find(":cpu:") != cpu.npos ? "/cpu" : "") +
-                             cpu.substr(cpu.rfind(':') + 1);
+  const std::string folder = cpu_group_of(mine["pid"]);
+  if (folder.empty()) GTEST_SKIP() << "no cgroup of its own here";
   for (const std::string file : {"/cgroup.procs", "/../cgroup.procs", "/../../../cgroup.procs"})
     EXPECT_EQ(attempt([&] { return open_file(folder + file, O_WRONLY); }), "EACCES") << file;
   for (const std::string file : {"/cpu.cfs_quota_us", "/cpu.max"})  // v1, v2

@@ -1,18 +1,19 @@
 #include "node/cgroup.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <system_error>
-
-#include "base/fd.h"
 
 namespace sluice::node {
 namespace {
@@ -82,9 +83,25 @@ std::string group_of(const std::string& own, const std::string& controller) {
   return "/";
 }
 
+// For its owner alone: whoever can open it could hold its lock.
 Result<void> make_folder(const std::string& path) {
-  if (mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return {};
+  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
   return Error{ErrorKind::kUnavailable, path + ": " + std::system_category().message(errno)};
+}
+
+std::vector<std::string> folders_in(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code fault;
+  for (std::filesystem::directory_iterator at(folder, fault), end; !fault && at != end;
+       at.increment(fault))
+    if (std::error_code gone; at->is_directory(gone)) found.push_back(at->path());
+  return found;
+}
+
+// From the leaves up.
+void remove_tree(const std::string& folder) {
+  for (const std::string& child : folders_in(folder)) remove_tree(child);
+  rmdir(folder.c_str());
 }
 
 std::string parent_of(const std::string& path) {
@@ -152,30 +169,76 @@ Cgroups Cgroups::detect(const std::string& root, const std::string& proc) {
   return found;
 }
 
-Result<void> Cgroups::probe() const {
-  Cgroups trial = *this;
-  trial.writable_ = true;
-  SLUICE_ASSIGN(group, trial.open("probe-" + std::to_string(getpid())));
+Result<void> Cgroups::probe() {
+  writable_ = true;
+  Result<void> outcome = mark_in_use();
+  if (outcome.ok()) outcome = try_quota();
+  if (outcome.ok()) return outcome;
+  if (Result<Cgroup> ours = open(""); ours.ok()) (void)ours->remove();
+  in_use_.reset();
+  writable_ = false;
+  return outcome;
+}
+
+Result<void> Cgroups::try_quota() const {
+  SLUICE_ASSIGN(group, open("probe-" + std::to_string(getpid())));
   Result<void> quota = group.set_quota(1000, Millis(100));
   SLUICE_TRY(group.remove());
-  SLUICE_ASSIGN(all_of_ours, trial.open(""));
-  (void)all_of_ours.remove();  // unless an earlier daemon's instances still run in it
   return quota;
 }
 
+// --- groups in use, and those that nobody uses any more ------------------------------------------
+
+// A shared flock() on ROOT's folder is the mark; whoever removes abandoned groups takes the
+// exclusive one first. (A POSIX lock would need a folder that is open for writing. That a child
+// which was forked and not yet executed keeps it a little longer harms nobody here.)
+Result<void> Cgroups::mark_in_use() {
+  for (;;) {
+    SLUICE_ASSIGN(ours, open(""));
+    Fd fd(::open(ours.cpu_folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid() && errno == ENOENT) continue;  // removed as abandoned just now
+    if (!fd.valid() || ::flock(fd.get(), LOCK_SH) != 0)
+      return Error{ErrorKind::kUnavailable,
+                   ours.cpu_folder_ + ": " + std::system_category().message(errno)};
+    struct stat marked {
+    }, there{};
+    const bool still_there = ::fstat(fd.get(), &marked) == 0 &&
+                             ::stat(ours.cpu_folder_.c_str(), &there) == 0 &&
+                             marked.st_ino == there.st_ino;
+    if (!still_there) continue;
+    in_use_ = std::move(fd);
+    return {};
+  }
+}
+
+void Cgroups::remove_abandoned(const std::string& prefix) const {
+  if (!writable_) return;
+  for (const std::string& folder : folders_in(marked_base())) {
+    const std::string name = folder.substr(folder.rfind('/') + 1);
+    if (!name.starts_with(prefix)) continue;
+    const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid() || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    for (const std::string& base : bases())
+      if (base != marked_base()) remove_tree(base + "/" + name);
+    remove_tree(folder);
+  }
+}
+
 // --- groups --------------------------------------------------------------------------------------
+
+std::vector<std::string> Cgroups::bases() const {
+  std::set<std::string> distinct(base_.begin(), base_.end());
+  if (v2_) distinct = {base_v2_};
+  distinct.erase("");
+  return {distinct.begin(), distinct.end()};
+}
 
 Result<Cgroup> Cgroups::open(const std::string& path) const {
   if (!writable_) return Error{ErrorKind::kUnavailable, description_};
   Cgroup group;
   group.name_ = root_ + "/" + path;
   group.v2_ = v2_;
-  std::vector<std::string> bases =
-      v2_ ? std::vector{base_v2_} : std::vector<std::string>(base_.begin(), base_.end());
-  std::sort(bases.begin(), bases.end());
-  bases.erase(std::unique(bases.begin(), bases.end()), bases.end());
-  for (const std::string& base : bases) {
-    if (base.empty()) continue;
+  for (const std::string& base : bases()) {
     std::string folder = base;
     std::istringstream parts(group.name_);
     for (std::string part; std::getline(parts, part, '/');) {

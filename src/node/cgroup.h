@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/result.h"
 #include "model/slice.h"
 
@@ -61,7 +62,8 @@ class Cgroup {
 class Cgroups {
  public:
   // Finds out what can be written, below this process's own groups. `root` is the name of the group
-  // that holds all of ours. `proc` is for tests.
+  // that holds all of ours; it is there, and marked as in use, for as long as this lives. `proc` is
+  // for tests.
   static Cgroups detect(const std::string& root, const std::string& proc = "/proc/self");
 
   bool writable() const { return writable_; }
@@ -73,12 +75,20 @@ class Cgroups {
   // not writable.
   Result<Cgroup> open(const std::string& path) const;
 
+  // Removes what platforms that were killed whole have left: groups beside ROOT whose names begin
+  // so and that nobody has marked as in use. The kernel keeps those with processes in them.
+  void remove_abandoned(const std::string& prefix) const;
+
  private:
   enum Controller { kCpu, kCpuacct, kCpuset, kControllers };
 
   bool detect_v1(const std::string& mounts, const std::string& own);
   bool detect_v2(const std::string& mounts, const std::string& own);
-  Result<void> probe() const;
+  Result<void> probe();
+  Result<void> mark_in_use();
+  Result<void> try_quota() const;
+  std::vector<std::string> bases() const;  // each hierarchy's, once
+  const std::string& marked_base() const { return v2_ ? base_v2_ : base_[kCpu]; }
 
   std::string root_;
   std::array<std::string, kControllers> base_;  // v1: each controller's folder; empty: not there
@@ -86,6 +96,7 @@ class Cgroups {
   bool v2_ = false;
   bool writable_ = false;
   std::string description_;
+  Fd in_use_;  // ROOT's folder below marked_base(), under flock()
 };
 
 // The quota of the backstop for a slice on a device of so many millicores.

@@ -98,5 +98,34 @@ TEST_F(RealCgroups, HoldAProcessAndCountWhatItUses) {
   EXPECT_TRUE(cgroups.open("cpu0")->remove().ok());
 }
 
+// Platforms that were killed whole: their groups stay, and nobody has marked them as in use.
+TEST_F(RealCgroups, WhatNobodyUsesIsRemovedAndNothingElse) {
+  const std::string prefix = "sluice-test-" + std::to_string(getpid()) + "-";
+  const auto leaf_of = [](const Cgroups& platform) {
+    return std::filesystem::path(platform.open("cpu0/one")->usage_file()).parent_path();
+  };
+  const auto left_by = [&](const char* name) { return leaf_of(Cgroups::detect(prefix + name)); };
+  const Cgroups alive = Cgroups::detect(prefix + "alive");
+  const std::filesystem::path empty_of_living = leaf_of(alive), gone = left_by("gone"),
+                              populated = left_by("populated"), other = left_by("other");
+  BurnerForTest burner;
+  ASSERT_TRUE(Cgroups::detect(prefix + "populated").open("cpu0/one")->add(burner.pid()).ok());
+
+  cgroups.remove_abandoned(prefix + "gone");
+  EXPECT_FALSE(std::filesystem::exists(gone.parent_path().parent_path()));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  cgroups.remove_abandoned(prefix);
+  EXPECT_TRUE(std::filesystem::exists(empty_of_living));
+  EXPECT_TRUE(std::filesystem::exists(populated));
+  EXPECT_FALSE(std::filesystem::exists(other));
+
+  burner.end();
+  for (const char* leaf : {"cpu0/one", "cpu0", ""}) EXPECT_TRUE(alive.open(leaf)->remove().ok());
+  EXPECT_TRUE(eventually("the last one to be removed", [&] {
+    cgroups.remove_abandoned(prefix);
+    return !std::filesystem::exists(populated);
+  }));
+}
+
 }  // namespace
 }  // namespace sluice::node

@@ -89,8 +89,8 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
       .arbiter = settings.arbiter,
       .permit_socket = settings.paths.permit_socket(),
       .generation = state.generation,
-      .cgroup =
-          "sluice-" + std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
+      .cgroup = std::string(kCgroupPrefix) +
+                std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
   SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, enforcement));
   if (same_boot)
     for (const InstanceRecord& r : died) enforcer->bury(r);

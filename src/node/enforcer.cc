@@ -34,6 +34,7 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
                                                   const EnforcerSettings& settings) {
   std::unique_ptr<Enforcer> e(new Enforcer(clock, settings));
   log::info("{}", e->cgroups_.describe());
+  e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
   for (const CpuDevice& d : devices) {
     const policy::ArbiterConfig config{.pace = pace_on(d.device.millicores)};
     SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));

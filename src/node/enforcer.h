@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "node/arbiter_host.h"
@@ -18,6 +19,9 @@
 #include "node/registry.h"
 
 namespace sluice::node {
+
+// What the cgroups of all node daemons' are called, and then what tells one from another.
+inline constexpr std::string_view kCgroupPrefix = "sluice-node-";
 
 struct EnforcerSettings {
   std::string arbiter;  // policy::make_arbiter's name
