@@ -1,6 +1,7 @@
 #include "node/channel.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/as_tuple.hpp>
@@ -28,6 +29,10 @@ struct Waiter {
 
 }  // namespace
 
+// Asio may call a descriptor ready that is not: it hands the state of a closed one to the next that
+// is opened, with an event of the old one that it had fetched and not yet told. So whoever waits
+// looks again.
+
 struct Channel::State : std::enable_shared_from_this<State> {
   State(asio::io_context& context, Fd fd) : io(context), descriptor(context, fd.release()) {}
 
@@ -48,6 +53,7 @@ asio::awaitable<void> Channel::State::read_all() {
         co_await descriptor.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
     if (fault) co_return;
     Result<wire::Packet> packet = wire::receive_packet(descriptor.native_handle());
+    if (!packet.ok() && packet.error().kind == ErrorKind::kTimeout) continue;
     if (!packet.ok() && packet.error().kind == ErrorKind::kUnavailable)
       co_return close(packet.error());
     deliver(std::move(packet));
@@ -127,7 +133,12 @@ Result<SocketPair> make_socket_pair() {
 asio::awaitable<void> wait_for_end(asio::io_context& io, int pidfd) {
   // Its own descriptor: the owner's may be closed before this ends.
   asio::posix::stream_descriptor watched(io, fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
-  co_await watched.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
+  pollfd ended{watched.native_handle(), POLLIN, 0};
+  for (bool looked_in_vain = true; looked_in_vain;) {
+    const auto [fault] =
+        co_await watched.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
+    looked_in_vain = !fault && ::poll(&ended, 1, 0) == 0;
+  }
 }
 
 }  // namespace sluice::node

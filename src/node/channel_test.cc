@@ -1,10 +1,16 @@
 #include "node/channel.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include "node/burner_for_test.h"
 
 namespace sluice::node {
 namespace {
@@ -13,6 +19,7 @@ struct ChannelTest : testing::Test {
   asio::io_context io{1};
   SocketPair pair = *make_socket_pair();
   Fd theirs = std::move(pair.theirs);
+  const Fd same_socket{fcntl(pair.ours.get(), F_DUPFD_CLOEXEC, 0)};
   Channel channel{io, std::move(pair.ours)};
   std::vector<std::string> heard;  // in the order in which the waits ended
 
@@ -46,6 +53,47 @@ TEST_F(ChannelTest, AnswersGoToWaitersInTheirOrder) {
   listen("c");
   run_until(3);
   EXPECT_EQ(heard, (std::vector<std::string>{"a: 1", "b: 2", "c: 3"}));
+}
+
+// As Asio at times says of a channel that it is ready when it is not.
+TEST_F(ChannelTest, AReadinessThatIsNoneIsWaitedOut) {
+  listen("a");
+  // Both are ready at once, and the first takes the other's message away.
+  asio::posix::stream_descriptor thief(io, eventfd(1, EFD_CLOEXEC));
+  std::optional<Result<wire::Packet>> stolen;
+  thief.async_wait(thief.wait_read,
+                   [&](auto) { stolen = wire::receive_packet(same_socket.get()); });
+  answer(1);
+  while (!stolen) io.run_one_for(Seconds(10));
+  ASSERT_TRUE(stolen->ok());
+  io.poll();
+  answer(2);
+  run_until(1);
+  EXPECT_EQ(heard[0], "a: 2");
+}
+
+// An event of a descriptor that is closed, told to the next one that is opened.
+TEST(WaitForEnd, IsNotDeceived) {
+  asio::io_context io{1};
+  BurnerForTest living;
+  const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, living.pid(), 0)));
+  bool over = false, opened = false;
+  asio::posix::stream_descriptor first(io, eventfd(0, EFD_CLOEXEC));
+  auto second = std::make_unique<asio::posix::stream_descriptor>(io, eventfd(0, EFD_CLOEXEC));
+  second->async_wait(second->wait_read, [](auto) {});
+  first.async_wait(first.wait_read, [&](auto) {
+    second.reset();
+    asio::co_spawn(io, wait_for_end(io, pidfd.get()), [&](std::exception_ptr) { over = true; });
+    opened = true;
+  });
+  io.poll();
+  eventfd_write(first.native_handle(), 1);
+  eventfd_write(second->native_handle(), 1);
+  while (!opened) io.run_one_for(Seconds(10));
+  io.poll();
+  EXPECT_FALSE(over);
+  living.end();
+  while (!over) io.run_one_for(Seconds(10));
 }
 
 TEST_F(ChannelTest, WhenThePeerDiesEverybodyIsTold) {

@@ -35,6 +35,7 @@ class ControlWatch {
  public:
   ControlWatch(Serving& serving, Fd control)
       : serving_(serving), control_(serving.io(), control.release()) {
+    control_.native_non_blocking(true);  // Asio may call it ready when nothing has come
     wait();
   }
 
@@ -48,7 +49,9 @@ class ControlWatch {
   // False: there is nobody to listen to any more.
   bool handle() {
     const auto packet = wire::receive_packet(control_.native_handle());
-    if (!packet.ok()) return packet.error().kind == ErrorKind::kInvalid;
+    if (!packet.ok())
+      return packet.error().kind == ErrorKind::kInvalid ||
+             packet.error().kind == ErrorKind::kTimeout;
     const auto kind = wire::kind_of(*packet);
     if (!kind.ok()) return true;
     if (*kind == wire::ZygoteKind::kDrain) serving_.drain();

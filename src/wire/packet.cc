@@ -69,6 +69,7 @@ Result<Packet> receive_packet(int socket) {
   ssize_t got;
   do got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == EINTR);
+  if (got < 0 && errno == EAGAIN) return Error{ErrorKind::kTimeout, "nothing has come"};
   if (got < 0) return socket_error("recvmsg");
   packet.fds = take_descriptors(message);
   if (got == 0 && packet.fds.empty())

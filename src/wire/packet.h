@@ -25,7 +25,7 @@ Result<void> send_packet(int socket, std::span<const std::byte> bytes,
                          std::span<const int> fds = {});
 
 // kUnavailable when the other side is gone; kInvalid for a packet over the limits above (it is
-// consumed, its descriptors closed).
+// consumed, its descriptors closed); kTimeout when nothing has come and the socket does not block.
 Result<Packet> receive_packet(int socket);
 
 }  // namespace sluice::wire
