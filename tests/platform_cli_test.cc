@@ -91,6 +91,49 @@ TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
   p.launch();
 }
 
+// Every number has a range: the error names the option, what it was told and what is allowed.
+TEST(PlatformCli, ANumberOutOfItsRangeIsNamedAndNothingIsDone) {
+  struct OutOfRange {
+    std::vector<std::string> command;
+    std::string option, value, allowed;
+  };
+  const std::vector<OutOfRange> all{
+      {{"up"}, "--devices", "-3", "0 to 1024"},
+      {{"up"}, "--threads", "-1", "0 to 1024"},
+      {{"up"}, "--price-per-core-hour", "-0.5", "0.000000 to 1000000.000000"},
+      {{"node", "--data", "/no"}, "--devices", "1025", "0 to 1024"},
+      {{"node", "--data", "/no"}, "--price-per-core-hour", "-1", "0.000000 to 1000000.000000"},
+      {{"node", "--data", "/no"}, "--first-uid", "0", "1 to 2000000000"},
+      {{"node", "--data", "/no"}, "--listen-fd", "-1", "0 to 1023"},
+      {{"control", "--data", "/no"}, "--tcp-fd", "9999", "0 to 1023"},
+      {{"gateway"}, "--threads", "1025", "0 to 1024"},
+      {{"gateway"}, "--listen-fd", "-7", "0 to 1023"},
+      {{"get", "decisions"}, "--limit", "0", "1 to 10000"},
+      {{"rollback", "f"}, "--to", "-1", "1 to 1000000000"},
+      {{"logs", "node"}, "--lines", "0", "1 to 1000000"},
+      {{"invoke", "f"}, "--batch", "0", "1 to 1024"},
+      {{"load", "f"}, "--rate", "-1", "0.000000 to 1000000.000000"},
+      {{"load", "f"}, "--cv", "0", "0.010000 to 20.000000"},
+      {{"load", "f"}, "--scale", "-2", "0.000000 to 1000000.000000"},
+      {{"load", "f"}, "--batch", "1025", "1 to 1024"},
+      {{"load", "f"}, "--connections", "0", "1 to 20000"},
+      {{"profile", "-f", "x"}, "--batches", "257", "1 to 256"},
+      {{"profile", "-f", "x"}, "--quotas", "101", "1 to 100"},
+      {{"profile", "-f", "x"}, "--seconds", "0", "0.050000 to 600.000000"},
+      {{"run", "--", "true"}, "--quota", "0", "1 to 100"},
+      {{"run", "--", "true"}, "--limit", "101", "0 to 100"},
+      {{"run", "--", "true"}, "--sm", "-5", "1 to 100"}};
+  for (const OutOfRange& o : all) {
+    std::vector<std::string> words = o.command;
+    words.insert(words.begin() + 1, {o.option, o.value});
+    words.insert(words.begin(), program("sluice"));
+    const Ended e = run(words);
+    EXPECT_EQ(e.code, 2) << o.command[0] << " " << o.option;
+    EXPECT_THAT(e.err, HasSubstr(o.option + ": Value " + o.value + " not in range " + o.allowed));
+    EXPECT_EQ(e.out, "") << o.command[0];
+  }
+}
+
 TEST(PlatformCli, ListingsHaveTheirColumns) {
   Platform p;
   p.deploy({.more = "  slo: {latency: 250ms}\n"});

@@ -9,6 +9,8 @@ namespace {
 
 using wire::http::verb;
 
+constexpr int kHighestRevision = 1'000'000'000;
+
 Result<void> call(const Session& session, verb method, const std::string& target,
                   const nlohmann::json& body, const std::string& said) {
   SLUICE_ASSIGN(answer, session.api(method, target, body));
@@ -26,7 +28,8 @@ void add_change(CLI::App& app, Session& session, Outcome& outcome) {
   auto to = std::make_shared<int>(0);
   CLI::App* rollback = app.add_subcommand("rollback", "serve an earlier revision again");
   rollback->add_option("function", *name)->required();
-  rollback->add_option("--to", *to, "the revision; without: the one before");
+  rollback->add_option("--to", *to, "the revision; without: the one before")
+      ->check(CLI::Range(1, kHighestRevision));
   rollback->callback([=, &session, &outcome] {
     outcome = call(session, verb::post, function_path(*name) + "/rollback", {{"to", *to}},
                    *name + " rolls back");

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/log.h"
+#include "cli/limits.h"
 #include "cli/session.h"
 #include "control/run.h"
 
@@ -13,8 +14,10 @@ void add_control(CLI::App& app, Outcome& outcome) {
       app.add_subcommand("control", "the control loop and its API (started by `sluice up`)");
   control_command->add_option("--data", c->data)->required();
   control_command->add_option("--policy", c->settings.bundle)->capture_default_str();
-  control_command->add_option("--listen-fd", c->listen_fd, "inherited unix socket for the API");
-  control_command->add_option("--tcp-fd", c->tcp_fd, "inherited TCP socket for the API");
+  control_command->add_option("--listen-fd", c->listen_fd, "inherited unix socket for the API")
+      ->check(CLI::Range(0, kHighestDescriptor));
+  control_command->add_option("--tcp-fd", c->tcp_fd, "inherited TCP socket for the API")
+      ->check(CLI::Range(0, kHighestDescriptor));
   control_command->add_option("--home", c->home);
   control_command->callback([c, &outcome] {
     log::start("control");

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "cli/limits.h"
 #include "gateway/gateway.h"
 
 namespace sluice::cli {
@@ -15,9 +16,9 @@ void add_gateway_command(CLI::App& app, Result<void>& outcome) {
   CLI::App* command = app.add_subcommand("gateway", "the front door (started by `sluice up`)");
   command->add_option("--data", *data, "its admin socket and kept routes lie there");
   command->add_option("--listen", g->listen)->capture_default_str();
-  command->add_option("--listen-fd", g->listen_fd);
+  command->add_option("--listen-fd", g->listen_fd)->check(CLI::Range(0, kHighestDescriptor));
   command->add_option("--admin", g->admin, "the admin API's socket, without --data");
-  command->add_option("--threads", g->threads);
+  command->add_option("--threads", g->threads)->check(CLI::Range(0, kMostThreads));
   command->add_option("--tls-cert", g->tls_cert);
   command->add_option("--tls-key", g->tls_key);
   command->callback([g, data, &outcome] {

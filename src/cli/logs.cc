@@ -10,6 +10,8 @@
 namespace sluice::cli {
 namespace {
 
+constexpr size_t kMostLines = 1'000'000;
+
 Result<void> list(const Session& session) {
   std::vector<std::string> names;
   std::error_code fault;
@@ -55,7 +57,9 @@ void add_logs(CLI::App& app, Session& session, Outcome& outcome) {
   CLI::App* command = app.add_subcommand(
       "logs", "what a process (node, control, gateway, zygote) or an instance printed");
   command->add_option("name", *name, "whose; without: the names there are");
-  command->add_option("--lines", *lines, "the last ones")->capture_default_str();
+  command->add_option("--lines", *lines, "the last ones")
+      ->check(CLI::Range(size_t{1}, kMostLines))
+      ->capture_default_str();
   command->callback([=, &session, &outcome] {
     outcome = name->empty() ? list(session) : logs(session, *name, *lines);
   });

@@ -9,11 +9,15 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "cli/limits.h"
 #include "node/daemon.h"
 #include "node/node_api.h"
 
 namespace sluice::cli {
 namespace {
+
+// Instances take uids from there on: some are left below the largest.
+constexpr int kHighestUid = 2'000'000'000;
 
 struct NodeFlags {
   node::DaemonSettings settings;
@@ -52,13 +56,18 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node::DaemonSettings& s = flags->settings;
   node->add_option("--data", s.paths.data, "data directory")->required();
   node->add_option("--runtime", s.runtime, "path of sluice-runtime")->capture_default_str();
-  node->add_option("--devices", s.cpu.devices, "CPU devices to make; 0: at least four");
-  node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)->capture_default_str();
+  node->add_option("--devices", s.cpu.devices, "CPU devices to make; 0: at least four")
+      ->check(CLI::Range(0, kMostDevices));
+  node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)
+      ->check(CLI::Range(0.0, kHighestPrice))
+      ->capture_default_str();
   node->add_option("--arbiter", s.arbiter, "window, multi_token or planned")->capture_default_str();
   node->add_option("--first-uid", s.first_uid, "uids of instances begin here (as root)")
+      ->check(CLI::Range(1, kHighestUid))
       ->capture_default_str();
   node->add_flag("--share-uid", flags->share_uid, "instances keep the daemon's uid");
-  node->add_option("--listen-fd", flags->listen_fd, "inherited listening socket for the API");
+  node->add_option("--listen-fd", flags->listen_fd, "inherited listening socket for the API")
+      ->check(CLI::Range(0, kHighestDescriptor));
   node->callback([flags, &outcome] { outcome = run_node(std::move(*flags)); });
 }
 

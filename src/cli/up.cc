@@ -8,10 +8,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "base/log.h"
 #include "base/replace_file.h"
+#include "cli/limits.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
 #include "policy/bundle.h"
@@ -28,7 +30,7 @@ struct UpFlags {
               arbiter;
   std::string tls_cert, tls_key;
   int devices = 0, threads = 0;
-  double price = 0;
+  std::optional<double> price;  // without: as the node daemon has it
 };
 
 // Made once, readable by its owner alone.
@@ -73,7 +75,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   const std::string first = std::to_string(kListenFd), second = std::to_string(kListenFd + 1);
   std::vector<std::string> node{self, "node", "--data", data, "--listen-fd", first};
   if (f.devices > 0) node.insert(node.end(), {"--devices", std::to_string(f.devices)});
-  if (f.price > 0) node.insert(node.end(), {"--price-per-core-hour", std::to_string(f.price)});
+  if (f.price) node.insert(node.end(), {"--price-per-core-hour", std::to_string(*f.price)});
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
   const policy::Bundle* bundle = policy::find_bundle(f.policy);
   const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
@@ -168,10 +170,13 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
     policies += "\n" + std::string(b.name) + ": " + std::string(b.summary);
   up_command->add_option("--policy", f->policy, "of functions that name none:" + policies)
       ->capture_default_str();
-  up_command->add_option("--devices", f->devices,
-                         "CPU devices to make of this machine; 0: at least four");
-  up_command->add_option("--price-per-core-hour", f->price, "what costs are counted with");
-  up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one");
+  up_command
+      ->add_option("--devices", f->devices, "CPU devices to make of this machine; 0: at least four")
+      ->check(CLI::Range(0, kMostDevices));
+  up_command->add_option("--price-per-core-hour", f->price, "what costs are counted with")
+      ->check(CLI::Range(0.0, kHighestPrice));
+  up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
+      ->check(CLI::Range(0, kMostThreads));
   up_command->add_option("--arbiter", f->arbiter,
                          "window, multi_token or planned; default: the policy's");
   up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
