@@ -237,6 +237,20 @@ TEST(PlatformCli, LoadsOfEveryKind) {
       ElementsAre("NAME", "REQUESTS", "OK", "SHED", "FAILED", "LATE", "P50", "P95", "P99", "VIOL"));
 }
 
+TEST(PlatformCli, ALoadThatNobodyAnswersFails) {
+  Platform p;
+  p.deploy({.more = "  token: secret\n"});
+  const std::vector<std::string> load{"load",       "f",        "--rate",     "50",
+                                      "--arrivals", "constant", "--duration", "200ms"};
+  const Ended denied = p.cli(load);
+  EXPECT_EQ(denied.code, 1);
+  EXPECT_THAT(denied.out, HasSubstr("f: 401 "));
+  EXPECT_THAT(denied.err, HasSubstr("f: none of 10 requests was answered with 200"));
+  std::vector<std::string> with_token = load;
+  with_token.insert(with_token.end(), {"--token", "secret"});
+  EXPECT_EQ(p.cli(with_token).code, 0);
+}
+
 TEST(PlatformCli, OneEndpointHasAllMetricsAndPromtoolFindsNoFault) {
   Platform p;
   p.deploy({.replicas = 2});

@@ -69,15 +69,17 @@ Result<void> load(const Session& session, const LoadFlags& f) {
     print(report_of(results));
   else
     std::cout << table_of(results);
-  return {};
+  return anything_answered(results);
 }
 
 }  // namespace
 
 void add_load(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<LoadFlags>();
-  CLI::App* command = app.add_subcommand(
-      "load", "send an open-loop load; latency counts from the intended send time");
+  CLI::App* command =
+      app.add_subcommand("load",
+                         "send an open-loop load; latency counts from the intended send time.\n"
+                         "Exit code 1 when a function answered no request with 200");
   command->add_option("functions", f->functions)->required();
   command->add_option("--rate", f->rate, "requests per second")
       ->check(CLI::Range(0.0, 1e6))

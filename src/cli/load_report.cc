@@ -36,4 +36,12 @@ std::string table_of(const std::vector<LoadResult>& results) {
   return out;
 }
 
+Result<void> anything_answered(const std::vector<LoadResult>& results) {
+  for (const LoadResult& r : results)
+    if (r.sent > 0 && r.ok == 0)
+      return Error{ErrorKind::kInternal, r.name + ": none of " + std::to_string(r.sent) +
+                                             " requests was answered with 200"};
+  return {};
+}
+
 }  // namespace sluice::cli

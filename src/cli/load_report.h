@@ -12,4 +12,7 @@ namespace sluice::cli {
 nlohmann::json report_of(const std::vector<LoadResult>& results);
 std::string table_of(const std::vector<LoadResult>& results);
 
+// An error when a function was sent requests and answered none with 200.
+Result<void> anything_answered(const std::vector<LoadResult>& results);
+
 }  // namespace sluice::cli

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/arrivals.h"
+#include "cli/load_report.h"
 #include "cli/load_run.h"
 #include "cli/rate_file.h"
 
@@ -147,6 +148,21 @@ TEST(RateFile, IsCutOrRepeatedToALength) {
   EXPECT_EQ(fit_to(plan, Seconds(1)), (RatePlan{{Seconds(1), 1}}));
   EXPECT_EQ(fit_to(plan, Seconds(4)),
             (RatePlan{{Seconds(2), 1}, {Seconds(1), 5}, {Seconds(1), 1}}));
+}
+
+TEST(LoadReport, AFunctionThatAnsweredNothingMakesTheLoadAFailure) {
+  const auto of = [](const char* name, uint64_t sent, uint64_t ok) {
+    LoadResult r;
+    r.name = name;
+    r.sent = sent;
+    r.ok = ok;
+    return r;
+  };
+  EXPECT_TRUE(anything_answered({of("f", 5, 5)}).ok());
+  EXPECT_TRUE(anything_answered({of("f", 5, 1)}).ok()) << "a poor load, but a load";
+  EXPECT_TRUE(anything_answered({of("f", 0, 0)}).ok()) << "nothing was asked";
+  EXPECT_EQ(anything_answered({of("f", 5, 5), of("g", 3, 0)}).error().message,
+            "g: none of 3 requests was answered with 200");
 }
 
 }  // namespace
