@@ -1,6 +1,7 @@
 // The command line as users and their scripts meet it: help, exit codes, JSON, tables, completion,
 // load, and the metrics endpoint.
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "tests/platform_harness.h"
@@ -193,17 +194,19 @@ TEST(PlatformCli, EveryAnswerIsToBeHadAsJson) {
   p.launch();
 }
 
+// What bash offers at the end of that line.
+std::vector<std::string> complete(const std::string& line) {
+  const std::string script = "sluice() { " + program("sluice") +
+                             " \"$@\"; }; eval \"$(sluice completion)\"; COMP_WORDS=(" + line +
+                             "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _sluice; "
+                             "printf '%s\\n' \"${COMPREPLY[@]}\"";
+  const Ended e = run({"/bin/bash", "-eu", "-c", script});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(e.err, "");
+  return words_of(e.out);
+}
+
 TEST(PlatformCli, CompletesInBash) {
-  const auto complete = [](const std::string& line) {
-    const std::string script = "sluice() { " + program("sluice") +
-                               " \"$@\"; }; eval \"$(sluice completion)\"; COMP_WORDS=(" + line +
-                               "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _sluice; "
-                               "printf '%s\\n' \"${COMPREPLY[@]}\"";
-    const Ended e = run({"/bin/bash", "-eu", "-c", script});
-    EXPECT_EQ(e.code, 0) << e.err;
-    EXPECT_EQ(e.err, "");
-    return words_of(e.out);
-  };
   EXPECT_THAT(complete("sluice ro"), ElementsAre("rollback"));
   EXPECT_THAT(complete("sluice ''"), IsSupersetOf({"up", "get", "load", "top"}));
   EXPECT_THAT(complete("sluice get de"), ElementsAre("devices", "decisions"));
@@ -211,6 +214,39 @@ TEST(PlatformCli, CompletesInBash) {
   EXPECT_THAT(complete("sluice apply --dry"), ElementsAre("--dry-run"));
   EXPECT_THAT(complete("sluice -o json ge"), ElementsAre("get"));
   EXPECT_THAT(complete("sluice get --ou"), ElementsAre("--output"));
+}
+
+TEST(PlatformCli, CompletesTheNamesOfWhatThereIs) {
+  Platform p;
+  p.deploy({.name = "devices-of-mine"});
+  p.deploy({.name = "resnet"});
+  const std::string sluice = "sluice --data " + p.data + " ";
+  for (const std::string command : {"describe", "rollback", "delete", "invoke", "load", "get dec"})
+    EXPECT_THAT(complete(sluice + command + " res"), ElementsAre("resnet")) << command;
+  EXPECT_THAT(complete(sluice + "load resnet dev"), ElementsAre("devices-of-mine"));
+  EXPECT_THAT(complete(sluice + "get dev"), ElementsAre("devices")) << "a noun comes first";
+  for (const std::string command : {"drain", "undrain"})
+    EXPECT_THAT(complete(sluice + command + " ''"), IsSupersetOf({"cpu0", "cpu1", "cpu2", "cpu3"}));
+  const std::string instance = p.instances("resnet")[0]["id"];
+  EXPECT_THAT(complete(sluice + "logs res"), ElementsAre(instance));
+  EXPECT_THAT(complete("sluice --data /no/such describe res"), ElementsAre());
+}
+
+TEST(PlatformCli, NounsHaveShortNames) {
+  Platform p;
+  p.deploy({});
+  for (const auto& [many, others] :
+       std::map<std::string, std::vector<std::string>>{{"functions", {"function", "fn"}},
+                                                       {"revisions", {"revision", "rev"}},
+                                                       {"instances", {"instance", "inst"}},
+                                                       {"devices", {"device", "dev"}},
+                                                       {"decisions", {"decision", "dec"}}})
+    for (const std::string& word : others)
+      EXPECT_EQ(first_line(p.cli({"get", word}).out), first_line(p.cli({"get", many}).out));
+  expect_fails(p, {{"get", "pods"}, 2, "'pods' is none of functions (fn), revisions (rev), "});
+  EXPECT_EQ(p.cli({"get", "fn", "--names"}).out, "f\n");
+  EXPECT_EQ(p.cli({"get", "dev", "--names"}).out, "cpu0\ncpu1\ncpu2\ncpu3\n");
+  expect_fails(p, {{"get", "rev", "--names"}, 2, "--names: revisions have none; functions"});
 }
 
 TEST(PlatformCli, LoadsOfEveryKind) {

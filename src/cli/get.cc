@@ -13,6 +13,32 @@ namespace {
 using nlohmann::json;
 using wire::http::verb;
 
+// What there is to get, in the words that users have for it.
+struct Noun {
+  std::string_view many, one, brief;
+};
+constexpr Noun kNouns[] = {{"functions", "function", "fn"},
+                           {"revisions", "revision", "rev"},
+                           {"instances", "instance", "inst"},
+                           {"devices", "device", "dev"},
+                           {"decisions", "decision", "dec"}};
+
+// Turns each of a noun's words into the first.
+CLI::Validator noun() {
+  const auto turn = [](std::string& word) {
+    std::string all;
+    for (const Noun& n : kNouns) {
+      if (word == n.many || word == n.one || word == n.brief) {
+        word = n.many;
+        return std::string();
+      }
+      all += (all.empty() ? "" : ", ") + std::string(n.many) + " (" + std::string(n.brief) + ")";
+    }
+    return "'" + word + "' is none of " + all;
+  };
+  return {turn, "NOUN"};
+}
+
 std::string clock_time(int64_t unix_ms) {
   const std::time_t seconds = unix_ms / 1000;
   std::tm local{};
@@ -20,6 +46,12 @@ std::string clock_time(int64_t unix_ms) {
   char text[32];
   std::strftime(text, sizeof(text), "%H:%M:%S", &local);
   return text;
+}
+
+// As commands take it: without the namespace where that is the default.
+std::string short_name(const json& function) {
+  const std::string space = function["namespace"];
+  return (space == "default" ? "" : space + "/") + function["name"].get<std::string>();
 }
 
 std::string rows(const std::string& what, const json& list) {
@@ -67,8 +99,24 @@ std::string rows(const std::string& what, const json& list) {
   return t.text();
 }
 
-Result<void> get(const Session& session, const std::string& what, const std::string& of,
-                 int limit) {
+// What other commands know a row by, a line each; for the shell's completion.
+Result<void> print_names(const std::string& what, const json& list) {
+  if (what != "functions" && what != "instances" && what != "devices")
+    return Error{ErrorKind::kInvalid,
+                 "--names: " + what + " have none; functions, instances and devices do"};
+  for (const json& row : list)
+    std::cout << (what == "functions" ? short_name(row) : row["id"].get<std::string>()) << "\n";
+  return {};
+}
+
+struct GetFlags {
+  std::string what, of;
+  int limit = 30;
+  bool names = false;
+};
+
+Result<void> get(const Session& session, const GetFlags& f) {
+  const auto& [what, of, limit, names] = f;
   std::string target = "/v1/" + what;
   if (what == "decisions") target += "?limit=" + std::to_string(limit) + "&function=" + escaped(of);
   if (what == "revisions" && !of.empty()) target += "?function=" + escaped(of);
@@ -85,6 +133,7 @@ Result<void> get(const Session& session, const std::string& what, const std::str
       return Error{ErrorKind::kNotFound, "function '" + full + "' not found"};
     list = kept;
   }
+  if (names) return print_names(what, list);
   if (session.json())
     print(list);
   else
@@ -132,9 +181,7 @@ std::string functions_table(const json& list) {
              age(unix_now() - r["last_decision"]["at"].get<int64_t>());
     if (!r["unavailable"].get<std::string>().empty())
       last = r["unavailable"].get<std::string>().substr(0, 60);
-    const std::string space = r["namespace"];
-    t.add({(space == "default" ? "" : space + "/") + r["name"].get<std::string>(),
-           r["ready"].get<bool>() ? "yes" : "no",
+    t.add({short_name(r), r["ready"].get<bool>() ? "yes" : "no",
            std::to_string(n["ready"].get<int>()) + "/" +
                std::to_string(n["ready"].get<int>() + n["starting"].get<int>()),
            percent(r["sm"]), percent(r["request"]), bytes(r["memory"]),
@@ -147,19 +194,18 @@ std::string functions_table(const json& list) {
 }
 
 void add_get(CLI::App& app, Session& session, Outcome& outcome) {
-  auto what = std::make_shared<std::string>();
-  auto of = std::make_shared<std::string>();
-  auto limit = std::make_shared<int>(30);
+  auto f = std::make_shared<GetFlags>();
   CLI::App* command =
       app.add_subcommand("get", "list functions, revisions, instances, devices or decisions");
-  command->add_option("what", *what)
+  command->add_option("what", f->what, "also in short: fn, rev, inst, dev, dec")
       ->required()
-      ->check(CLI::IsMember({"functions", "revisions", "instances", "devices", "decisions"}));
-  command->add_option("function", *of, "only of this function");
-  command->add_option("--limit", *limit, "of decisions")
+      ->transform(noun());
+  command->add_option("function", f->of, "only of this function");
+  command->add_option("--limit", f->limit, "of decisions")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
-  command->callback([=, &session, &outcome] { outcome = get(session, *what, *of, *limit); });
+  command->add_flag("--names", f->names, "of functions, instances or devices: a line each");
+  command->callback([=, &session, &outcome] { outcome = get(session, *f); });
   auto name = std::make_shared<std::string>();
   CLI::App* describe_command =
       app.add_subcommand("describe", "everything about a function, and why");
