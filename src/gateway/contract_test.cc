@@ -271,6 +271,35 @@ TEST_F(Contract, AnEarlyAnswerToALargeBodyArrives) {
   EXPECT_THAT(early, HasSubstr("Connection: close"));
 }
 
+// A minute is what they would else have waited for.
+TEST_F(Contract, ADeletedFunctionAnswersWhatItHasAndTurnsTheRestAwayAtOnce) {
+  raw_instance("i");
+  raw_instance("k");
+  table({"i", "k"});
+  const int answered = connect(), orphaned = connect(), waiting = connect(), reading = connect();
+  send(answered, post("answered"));
+  const Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "answered"));
+  send(orphaned, post("orphaned"));
+  Fd k = accepted("k");
+  EXPECT_TRUE(arrives(k, "orphaned"));
+  send(waiting, post("waiting"));
+  send(reading, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\nrea");
+  ASSERT_TRUE(until([&] { return counters().requests == 4 && stats().in_flight == 2; }));
+  put({});
+  EXPECT_THAT(receive(waiting, "}"), HasSubstr("HTTP/1.1 503"));
+  send(reading, "ding");
+  EXPECT_THAT(receive(reading, "}"), HasSubstr("HTTP/1.1 503"));
+  k.reset();
+  const std::string refused = receive(orphaned, "}");
+  EXPECT_THAT(refused, HasSubstr("HTTP/1.1 503"));
+  EXPECT_THAT(refused, HasSubstr("the function was deleted meanwhile"));
+  send(i.get(), answer("answered"));
+  EXPECT_THAT(receive(answered, "answered"), HasSubstr("HTTP/1.1 200"));
+  send(answered, post("late"));
+  EXPECT_THAT(receive(answered, "}"), HasSubstr("HTTP/1.1 404"));
+}
+
 // ---- identities and tokens ---------------------------------------------------------------------
 
 TEST_F(Contract, EveryRequestHasAnIdentityAndATrace) {

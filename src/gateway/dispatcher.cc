@@ -74,6 +74,7 @@ void Dispatcher::set_table(RoutingTable table, Time now) {
       f->route.instances.clear();
       f->views.clear();
       f->upstreams.clear();
+      turn_away_all(*f);
     }
   for (const auto& [served, route] : table.functions) {
     std::shared_ptr<FunctionState>& slot = functions_[served];
@@ -174,9 +175,26 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, std::string_view served, int revi
 
 void Dispatcher::ready(Waiter& w, Time now) {
   const std::lock_guard lock(mutex_);
-  w.ticket_ = w.function_->queues[w.revision_].push(w.deadline_, &w);
-  w.queued_ = true;
+  line_up(w);
   dispatch(*w.function_, now);
+}
+
+// Into its queue, unless its function was deleted since it came.
+void Dispatcher::line_up(Waiter& w) {
+  FunctionState& f = *w.function_;
+  if (f.removed) return w.on_granted();
+  w.ticket_ = f.queues[w.revision_].push(w.deadline_, &w);
+  w.queued_ = true;
+}
+
+// Nobody will take who waits for a function that was deleted: they need not wait for their
+// time-out.
+void Dispatcher::turn_away_all(FunctionState& f) {
+  for (auto& [revision, queue] : f.queues)
+    while (const auto waiting = queue.pop(Time{}, Nanos(0))) {
+      (*waiting)->queued_ = false;
+      (*waiting)->on_granted();
+    }
 }
 
 void Dispatcher::again(Waiter& w, bool refused_connection, Time now) {
@@ -194,8 +212,7 @@ void Dispatcher::again(Waiter& w, bool refused_connection, Time now) {
                                  [&](const auto& p) { return p.revision == w.revision_; });
   if (!there && !f.route.split.empty())
     if (const int next = f.split.next(); next != 0) w.revision_ = next;
-  w.ticket_ = f.queues[w.revision_].push(w.deadline_, &w);
-  w.queued_ = true;
+  line_up(w);
   dispatch(f, now);
 }
 

@@ -47,6 +47,7 @@ class Waiter {
   // session, do nothing else. granted() tells the rest.
   virtual void on_granted() = 0;
 
+  // Nothing after on_granted(): its function was deleted, and no instance will have it.
   const std::shared_ptr<Upstream>& granted() const { return upstream_; }
   int more() const { return more_; }  // requests granted with it to the same instance, after it
   int revision() const { return revision_; }
@@ -101,7 +102,8 @@ struct FunctionStats {
 
 class Dispatcher {
  public:
-  // Replaces the table; waiting and running requests are not disturbed.
+  // Replaces the table; waiting and running requests are not disturbed, but for those that wait for
+  // a function that is there no more: they are told.
   void set_table(RoutingTable table, Time now);
   RoutingTable table() const;
 
@@ -130,6 +132,8 @@ class Dispatcher {
   bool knows(std::string_view served) const;
 
  private:
+  static void line_up(Waiter& waiter);
+  static void turn_away_all(FunctionState& f);
   void dispatch(FunctionState& f, Time now);
   void release(Waiter& waiter, Time now);
   void count_end(const Waiter& waiter, Outcome outcome, uint64_t inferences, Time now);

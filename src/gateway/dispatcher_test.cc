@@ -205,6 +205,30 @@ TEST_F(DispatcherTest, ATableThatChangesDisturbsNobody) {
   EXPECT_EQ(r('c').at(), "k");
 }
 
+TEST_F(DispatcherTest, WhoeverADeletedFunctionCannotServeIsToldAtOnce) {
+  table({instance("i"), instance("k")});
+  arrive("abc");
+  Request reading('r');
+  EXPECT_EQ(dispatcher.enter(reading, "f", 0, "", now).refusal, Dispatcher::Refusal::kNone);
+  dispatcher.set_table({}, now);
+  EXPECT_EQ(where(), "a@i b@k c@-");
+  EXPECT_TRUE(r('c').woken) << "it waited";
+  finish('c', Outcome::kFailed);
+  dispatcher.ready(reading, now);
+  EXPECT_TRUE(reading.woken && reading.at() == "-") << "its body was still being read";
+  dispatcher.finish(reading, Outcome::kFailed, 0, now);
+  r('a').woken = false;
+  dispatcher.again(r('a'), false, now);
+  EXPECT_TRUE(r('a').woken && r('a').at() == "-") << "its instance died";
+  finish('a', Outcome::kFailed);
+  finish('b');  // answered
+  dispatcher.tick(now);
+  table({instance("i")});
+  arrive("d");
+  EXPECT_EQ(r('d').at(), "i") << "a new function of that name begins anew";
+  EXPECT_EQ(dispatcher.stats(now)[0].queued, 0);
+}
+
 TEST_F(DispatcherTest, TrafficIsSplitOverRevisions) {
   std::vector<InstanceRoute> instances{instance("old", 100, 1, 1), instance("new", 100, 1, 2)};
   table(instances, 100, {{1, 75}, {2, 25}});

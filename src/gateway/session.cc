@@ -175,7 +175,8 @@ Awaitable<bool> Session::serve_request() {
   if (!expects || invited) co_return co_await ask_instances();
   watch_.deadline = timeout_at_;
   co_await wait_for_grant();
-  if (!watch_.gone && !watch_.expired && !co_await client_.send_continue()) watch_.gone = true;
+  const bool called = granted() && !watch_.gone && !watch_.expired;
+  if (called && !co_await client_.send_continue()) watch_.gone = true;
   co_return co_await ask_instances();
 }
 
@@ -186,6 +187,8 @@ Awaitable<bool> Session::ask_instances() {
     if (!granted_) co_await wait_for_grant();
     if (watch_.gone) co_return end(Outcome::kGone);
     if (watch_.expired) co_return co_await time_out();
+    if (!granted())
+      co_return co_await give_up(Outcome::kFailed, 503, "the function was deleted meanwhile");
     const Exchange::Step step =
         co_await exchange_.ask(granted()->socket, client_, forwarded(), timeout_at_);
     if (step == Exchange::Step::kAnswers) co_return co_await relay_answer();
