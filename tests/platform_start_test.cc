@@ -31,10 +31,14 @@ struct Folder {
 struct Flags {
   std::string listen = "127.0.0.1:0", api = "127.0.0.1:0", policy = "fixed",
               runtime = program("fake_runtime");
+  std::vector<std::string> more;
 };
 Ended up(const std::string& data, const Flags& f = {}) {
-  return run({program("sluice"), "--data", data, "up", "--listen", f.listen, "--api", f.api,
-              "--policy", f.policy, "--runtime", f.runtime});
+  std::vector<std::string> words{program("sluice"), "--data", data,        "up",
+                                 "--listen",        f.listen, "--api",     f.api,
+                                 "--policy",        f.policy, "--runtime", f.runtime};
+  words.insert(words.end(), f.more.begin(), f.more.end());
+  return run(words);
 }
 
 // Nobody runs on it: its processes are gone, and so are their records.
@@ -77,7 +81,32 @@ TEST(PlatformStart, WrongFlagsAreNamedAndNothingStarts) {
   const Ended runtime = up(folder.path, {.runtime = "/no/such/runtime"});
   EXPECT_EQ(runtime.code, 1);
   EXPECT_THAT(runtime.err, HasSubstr("node: runtime: /no/such/runtime: No such file"));
+  const Ended token = up(folder.path, {.more = {"--gateway-token-file", "/no/such/token"}});
+  EXPECT_EQ(token.code, 1);
+  EXPECT_THAT(token.err, HasSubstr("gateway: token file: /no/such/token: no token can be read"));
   expect_nothing_runs(folder.path);
+}
+
+TEST(PlatformStart, ATokenOfThePlatformHoldsForFunctionsThatHaveNone) {
+  const Folder folder;
+  const std::string file = folder.path + "/token";
+  std::ofstream(file) << "ours\n";
+  Platform p({"--gateway-token-file", file});
+  p.deploy({});
+  p.deploy({.name = "own", .more = "  token: its\n"});
+  const auto invoke = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "invoke");
+    return p.cli(words).code;
+  };
+  EXPECT_EQ(p.ask()["status"], 401);
+  EXPECT_EQ(invoke({"f"}), 6) << "not allowed";
+  EXPECT_EQ(invoke({"f", "--token", "ours"}), 0);
+  EXPECT_EQ(invoke({"own", "--token", "ours"}), 6);
+  EXPECT_EQ(invoke({"own", "--token", "its"}), 0);
+  // A gateway that takes over asks for it too.
+  p.kill_process("gateway");
+  EXPECT_EQ(p.ask()["status"], 401);
+  EXPECT_EQ(invoke({"f", "--token", "ours"}), 0);
 }
 
 TEST(PlatformStart, AFolderThatIsNotOursIsNamed) {

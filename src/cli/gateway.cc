@@ -21,6 +21,8 @@ void add_gateway_command(CLI::App& app, Result<void>& outcome) {
   command->add_option("--threads", g->threads)->check(CLI::Range(0, kMostThreads));
   command->add_option("--tls-cert", g->tls_cert);
   command->add_option("--tls-key", g->tls_key);
+  command->add_option("--token-file", g->token_file,
+                      "what callers of functions without a token of their own must bear");
   command->callback([g, data, &outcome] {
     log::start("gateway");
     g->version = SLUICE_VERSION;

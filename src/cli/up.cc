@@ -28,7 +28,7 @@ constexpr Nanos kPatience = Seconds(45);  // for a process to finish what it has
 struct UpFlags {
   std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
               arbiter;
-  std::string tls_cert, tls_key;
+  std::string tls_cert, tls_key, gateway_token_file;
   int devices = 0, threads = 0;
   std::optional<double> price;  // without: as the node daemon has it
 };
@@ -87,6 +87,9 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
       "--listen-fd", first,     "--threads", std::to_string(f.threads)};
   if (!f.tls_cert.empty())
     gateway.insert(gateway.end(), {"--tls-cert", f.tls_cert, "--tls-key", f.tls_key});
+  if (!f.gateway_token_file.empty())
+    gateway.insert(gateway.end(),
+                   {"--token-file", std::filesystem::absolute(f.gateway_token_file)});
   return {{.name = "node",
            .command = node,
            .listen = {node_socket},
@@ -182,6 +185,8 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");
   up_command->add_option("--tls-key", f->tls_key, "PEM file");
+  up_command->add_option("--gateway-token-file", f->gateway_token_file,
+                         "holds what callers of functions without a token of their own must bear");
   up_command->callback([f, &session, &outcome] { outcome = up(session, *f); });
   auto keep = std::make_shared<bool>(false);
   CLI::App* down_command =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/secret.h"
 #include "control/function_file.h"
 #include "control/listings.h"
 #include "control/metrics.h"
@@ -13,14 +14,6 @@ namespace {
 
 using nlohmann::json;
 using wire::http::verb;
-
-bool same_secret(std::string_view a, std::string_view b) {
-  unsigned different = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i)
-    different |= static_cast<unsigned char>(a[i]) ^
-                 static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
-  return different == 0;
-}
 
 Result<int> to_int(const std::string& text, std::string_view what, int otherwise) {
   if (text.empty()) return otherwise;

@@ -12,6 +12,7 @@ using testing::MatchesRegex;
 using testing::Not;
 class Contract : public SessionFixture {
  protected:
+  using SessionFixture::SessionFixture;
   // A request of that body, seen by an instance on this connection.
   testing::AssertionResult arrives(const Fd& at, std::string_view body) {
     const std::string seen = receive(at.get(), body);
@@ -339,9 +340,45 @@ TEST_F(Contract, AFunctionsTokenIsAskedForAndStaysHere) {
   const std::string served = ask(c, "let in", "Authorization: Bearer secret\r\n");
   EXPECT_THAT(served, HasSubstr("HTTP/1.1 200"));
   EXPECT_THAT(served, Not(HasSubstr("secret")));
-  // A function without a token may have a scheme of its own.
+  // A function without a token may have a scheme of its own, where the platform has none either.
   table({"i"});
   EXPECT_THAT(ask(c, "own", "Authorization: Basic dTpw\r\n"), HasSubstr("Seen-Token: Basic dTpw"));
+}
+
+class ContractWithAPlatformToken : public Contract {
+ protected:
+  ContractWithAPlatformToken() : Contract("platform") {}
+  std::string get(std::string_view path, std::string_view extra = "") {
+    const int c = connect();
+    send(c, "GET " + std::string(path) + " HTTP/1.0\r\nHost: x\r\n" + std::string(extra) + "\r\n");
+    return receive(c, "");
+  }
+};
+
+TEST_F(ContractWithAPlatformToken, ItHoldsForFunctionsThatHaveNoneOfTheirOwn) {
+  instance("i");
+  RoutingTable t = table_of({"i"});
+  put(t);
+  const int c = connect();
+  send(c, post("x"));
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 401"));
+  const std::string served = ask(c, "let in", "Authorization: Bearer platform\r\n");
+  EXPECT_THAT(served, HasSubstr("HTTP/1.1 200"));
+  EXPECT_THAT(served, Not(HasSubstr("Bearer"))) << "the instance has not seen it";
+  t.functions["f"].token = "own";
+  put(t);
+  send(c, post("x", "Authorization: Bearer platform\r\n"));
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 401"));
+  EXPECT_THAT(ask(c, "in again", "Authorization: Bearer own\r\n"), HasSubstr("HTTP/1.1 200"));
+}
+
+TEST_F(ContractWithAPlatformToken, ItHoldsForListingsButNotForHealth) {
+  for (const char* open : {"/", "/v2/health/live", "/v2/health/ready"})
+    EXPECT_THAT(get(open), HasSubstr(" 200 ")) << open;
+  for (const char* closed : {"/v2", "/v2/models", "/v2/models/stats", "/metrics"}) {
+    EXPECT_THAT(get(closed), HasSubstr(" 401 ")) << closed;
+    EXPECT_THAT(get(closed, "Authorization: Bearer platform\r\n"), HasSubstr(" 200 ")) << closed;
+  }
 }
 
 }  // namespace

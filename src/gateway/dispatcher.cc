@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/secret.h"
+
 namespace sluice::gateway {
 
 using policy::InstanceView;
@@ -45,15 +47,6 @@ struct FunctionState {
 };
 
 namespace {
-
-// Equal in time whatever they hold: a token must not be guessed byte by byte.
-bool same_secret(std::string_view a, std::string_view b) {
-  unsigned different = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i)
-    different |= static_cast<unsigned char>(a[i]) ^
-                 static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
-  return different == 0;
-}
 
 constexpr Nanos kDownFirst = Millis(50);
 constexpr Nanos kDownMost = Seconds(2);
@@ -116,6 +109,10 @@ RoutingTable Dispatcher::table() const {
   return table_;
 }
 
+bool Dispatcher::admits(std::string_view token) const {
+  return platform_token_.empty() || same_secret(token, platform_token_);
+}
+
 bool Dispatcher::knows(std::string_view served) const {
   const std::lock_guard lock(mutex_);
   return table_.functions.contains(std::string(served));
@@ -129,7 +126,8 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, std::string_view served, int revi
     return {Refusal::kUnknown, "function '" + std::string(served) + "' not found"};
   FunctionState& f = *found->second;
   f.integrate(now);
-  if (!f.route.token.empty() && !same_secret(token, f.route.token))
+  const std::string& wanted = f.route.token.empty() ? platform_token_ : f.route.token;
+  if (!wanted.empty() && !same_secret(token, wanted))
     return {Refusal::kDenied, "this function wants a bearer token"};
   if (w.is_inference) f.count_arrival(now);
   if (revision == 0) {
@@ -170,7 +168,7 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, std::string_view served, int revi
   w.revision_ = revision;
   w.upstream_.reset();
   w.cold_ = !f.any_ready(revision);
-  return {.timeout = f.route.timeout, .token_is_ours = !f.route.token.empty()};
+  return {.timeout = f.route.timeout, .token_is_ours = !wanted.empty()};
 }
 
 void Dispatcher::ready(Waiter& w, Time now) {

@@ -102,6 +102,11 @@ struct FunctionStats {
 
 class Dispatcher {
  public:
+  // `platform_token`: what callers of functions without a token of their own must bear; empty:
+  // none.
+  explicit Dispatcher(std::string platform_token = {})
+      : platform_token_(std::move(platform_token)) {}
+
   // Replaces the table; waiting and running requests are not disturbed, but for those that wait for
   // a function that is there no more: they are told.
   void set_table(RoutingTable table, Time now);
@@ -130,6 +135,7 @@ class Dispatcher {
 
   std::vector<FunctionStats> stats(Time now);
   bool knows(std::string_view served) const;
+  bool admits(std::string_view token) const;  // to what is no function's
 
  private:
   static void line_up(Waiter& waiter);
@@ -138,6 +144,7 @@ class Dispatcher {
   void release(Waiter& waiter, Time now);
   void count_end(const Waiter& waiter, Outcome outcome, uint64_t inferences, Time now);
 
+  const std::string platform_token_;
   mutable std::mutex mutex_;
   RoutingTable table_;
   std::map<std::string, std::shared_ptr<FunctionState>, std::less<>> functions_;

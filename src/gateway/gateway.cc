@@ -102,6 +102,15 @@ Result<std::unique_ptr<asio::ssl::context>> tls_context(const GatewayOptions& o)
   return context;
 }
 
+Result<std::string> platform_token(const std::string& file) {
+  std::string token;
+  if (file.empty()) return token;
+  std::ifstream in(file);
+  if (!(in >> token))
+    return Error{ErrorKind::kInvalid, "token file: " + file + ": no token can be read there"};
+  return token;
+}
+
 }  // namespace
 
 Result<void> run_gateway(const GatewayOptions& o) {
@@ -112,8 +121,9 @@ Result<void> run_gateway(const GatewayOptions& o) {
     listening = std::move(fd);
   }
   SLUICE_ASSIGN(tls, tls_context(o));
+  SLUICE_ASSIGN(token, platform_token(o.token_file));
   const SteadyClock clock;
-  Dispatcher dispatcher;
+  Dispatcher dispatcher(std::move(token));
   load_table(o.routes_file, dispatcher, clock.now());
   const LocalAnswers local(dispatcher, o.version);
 

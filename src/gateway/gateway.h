@@ -16,6 +16,7 @@ struct GatewayOptions {
   std::string routes_file;        // where the last table is kept; empty: nowhere
   int threads = 0;                // loops; 0: one per core less one, at least one
   std::string tls_cert, tls_key;  // PEM files; both or neither
+  std::string token_file;         // of the platform's token for functions without one; empty: none
   std::string version = "0";
   SessionLimits limits;
 };

@@ -23,6 +23,8 @@ class LocalAnswers {
   LocalAnswers(Dispatcher& dispatcher, std::string version)
       : dispatcher_(dispatcher), version_(std::move(version)) {}
 
+  // Health, for probes; the rest lists functions, which is not for strangers.
+  static bool is_public(std::string_view target);
   // Nothing: the path belongs to a function.
   std::optional<LocalAnswer> answer(std::string_view method, std::string_view target,
                                     Time now) const;

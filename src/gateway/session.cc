@@ -110,8 +110,14 @@ Awaitable<bool> Session::next_request() {
   // 2. Ours, or a function's.
   const Head& head = client_.head();
   const std::string_view target = target_of(head).path;
-  if (const auto own = local_.answer(head.method(), target, arrived_))
+  if (const auto own = local_.answer(head.method(), target, arrived_)) {
+    if (!LocalAnswers::is_public(target) && !loop_.dispatcher.admits(bearer(head))) {
+      const Dispatcher::Entry denied{Dispatcher::Refusal::kDenied,
+                                     "the platform's bearer token is wanted"};
+      co_return co_await refuse(denied);
+    }
     co_return co_await answer_locally(*own);
+  }
   const auto path = model_path(target);
   if (!path || wants_upgrade(head)) {
     const int status = path ? 501 : 404;

@@ -21,7 +21,7 @@ using wire::HttpResponse;
 
 class SessionFixture : public testing::Test {
  protected:
-  SessionFixture() {
+  explicit SessionFixture(std::string platform_token = {}) : dispatcher(std::move(platform_token)) {
     char dir[] = "/tmp/sluice-gw-XXXXXX";
     dir_ = mkdtemp(dir);
     asio::co_spawn(loop.io, loop.sweep_all(), asio::detached);
