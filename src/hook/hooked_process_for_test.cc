@@ -9,6 +9,7 @@ namespace sluice::hook {
 
 const char* const kHook = SLUICE_HOOK_LIBRARY;
 const char* const kDriverForTest = SLUICE_DRIVER_FOR_TEST;
+const char* const kProbe = SLUICE_PROBE_FOR_TEST;
 
 std::string in_process(const std::function<std::string()>& body) {
   int ends[2];

@@ -29,6 +29,7 @@ inline constexpr const char* kNames[] = {
 // Files, built beside the test program.
 extern const char* const kHook;
 extern const char* const kDriverForTest;
+extern const char* const kProbe;  // a program
 
 // What `body` says went wrong, or how its process ended.
 std::string in_process(const std::function<std::string()>& body);

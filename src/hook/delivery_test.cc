@@ -1,0 +1,106 @@
+// How programs that know nothing of it come by the hook: preloaded, or in the driver's place; and
+// that those without CUDA do not notice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "hook/hooked_process_for_test.h"
+
+namespace sluice::hook {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+using Environment = std::map<std::string, std::string>;
+
+// What a program prints, errors included, in this environment alone.
+std::string output_of(const std::vector<std::string>& command, const Environment& environment) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], 1);
+    dup2(ends[1], 2);
+    close(ends[0]);
+    close(ends[1]);
+    clearenv();
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    std::vector<char*> words;
+    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    execv(words[0], words.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  std::string all;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    all.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  waitpid(child, nullptr, 0);
+  return all;
+}
+
+// What the probe prints when its calls reach the driver for tests.
+std::string reached() {
+  const auto result = [](Entry entry) {
+    return std::to_string(returned_by(static_cast<unsigned>(entry)));
+  };
+  return result(Entry::cuInit) + " " + result(Entry::cuCtxSynchronize) + "\n";
+}
+
+class DeliveryTest : public testing::Test {
+ protected:
+  DeliveryTest() { fs::create_directories(folder_); }
+  ~DeliveryTest() override { fs::remove_all(folder_); }
+
+  // A folder that has this file as libcuda.so.1.
+  std::string folder_with(const std::string& name, const char* file) const {
+    const fs::path folder = folder_ / name;
+    fs::create_directories(folder);
+    fs::copy_file(file, folder / "libcuda.so.1");
+    return folder.string();
+  }
+
+  const fs::path folder_ = testing::TempDir() + "delivery" + std::to_string(getpid());
+};
+
+TEST_F(DeliveryTest, PreloadedItIsTheDriverThatProgramsOpen) {
+  EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", kDriverForTest}}),
+            reached());
+}
+
+TEST_F(DeliveryTest, InFrontOfTheDriverItFindsTheDriverBehind) {
+  const std::string ours = folder_with("ours", kHook),
+                    theirs = folder_with("theirs", kDriverForTest);
+  EXPECT_EQ(output_of({kProbe}, {{"LD_LIBRARY_PATH", ours + ":" + theirs}}), reached());
+}
+
+TEST_F(DeliveryTest, TwiceInFrontOfTheDriverItStillFindsIt) {
+  const std::string ours = folder_with("ours", kHook),
+                    theirs = folder_with("theirs", kDriverForTest);
+  EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"LD_LIBRARY_PATH", ours + ":" + theirs}}),
+            reached());
+}
+
+TEST_F(DeliveryTest, AProgramWithoutCudaOnlyMapsIt) {
+  const std::string maps =
+      output_of({"/bin/cat", "/proc/self/maps"},
+                {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", kDriverForTest}});
+  EXPECT_THAT(maps, HasSubstr(fs::path(kHook).filename().string()));
+  EXPECT_THAT(maps, Not(HasSubstr(fs::path(kDriverForTest).filename().string())));
+}
+
+TEST_F(DeliveryTest, NothingIsPrintedWhereThereIsNoDriver) {
+  EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", "/no/such"}}),
+            "100 100\n");
+}
+
+}  // namespace
+}  // namespace sluice::hook

@@ -1,0 +1,177 @@
+// What starts work waits for its permit, on the device where it goes; what does not passes, and so
+// does a launch into a stream that captures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "base/eventually_for_test.h"
+#include "hook/hooked_process_for_test.h"
+#include "hook/permit_daemon_for_test.h"
+
+namespace sluice::hook {
+namespace {
+
+unsigned long word(const void* pointer) {
+  return reinterpret_cast<unsigned long>(pointer);
+}
+
+// A program whose launches are permitted by the test.
+struct Gated {
+  // The driver's device count is looked at once, at the first launch.
+  explicit Gated(int devices = 1, int current = 0) : daemon(socket_path()) {
+    setenv("SLUICE_PERMIT_SOCKET", socket_path().c_str(), 1);
+    cuda.state->devices = devices;
+    cuda.state->current = current;
+    daemon.grant();
+    launch_until("pages", [&] { return daemon.wanted(); });
+  }
+  static std::string socket_path() {
+    return testing::TempDir() + "hook" + std::to_string(getpid()) + ".sock";
+  }
+
+  unsigned last() const { return cuda.state->last.entry; }
+
+  // A first launch does not wait for ever for its pages; the next ones find them.
+  template <class Condition>
+  bool launch_until(std::string_view what, Condition holds) {
+    return bool(eventually(what, [&] {
+      cuda.call("cuLaunchKernel");
+      return holds();
+    }));
+  }
+
+  // Calls while there is no permit; whether that waits until there is one.
+  bool waits(Entry entry, const Words& words) {
+    const auto number = static_cast<unsigned>(entry);
+    bool held = false;
+    do {
+      daemon.revoke();
+      cuda.call("cuInit");
+      std::atomic<bool> done{false};
+      std::thread caller([&] {
+        cuda.call(kNames[number], words);
+        done = true;
+      });
+      const bool seen = bool(eventually("a caller", [&] { return done || daemon.waited_for(); }));
+      held = seen && !done && last() != number;
+      daemon.grant();
+      caller.join();
+    } while (!held && daemon.heart_paused());
+    return held && last() == number;
+  }
+  bool launch_waits(CUstream stream) {
+    return waits(Entry::cuLaunchKernel, {0, 1, 1, 1, 1, 1, 1, 0, word(stream)});
+  }
+  // Returns only if it does not wait.
+  bool launch_passes(CUstream stream) {
+    daemon.revoke();
+    cuda.call("cuInit");
+    cuda.call("cuLaunchKernel", {0, 1, 1, 1, 1, 1, 1, 0, word(stream)});
+    return last() == static_cast<unsigned>(Entry::cuLaunchKernel);
+  }
+
+  const Hooked cuda;
+  PermitDaemon daemon;
+};
+
+const CUstream kStream = reinterpret_cast<CUstream>(0x1000);
+const CUstream kOther = reinterpret_cast<CUstream>(0x2000);
+
+TEST(LaunchGateTest, EveryLaunchWaitsForThePermit) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              Gated program;
+              const CUDA_LAUNCH_PARAMS one{};
+              const CUlaunchConfig config{};
+              const std::pair<Entry, Words> launches[] = {
+                  {Entry::cuLaunchKernel, {}},
+                  {Entry::cuLaunchKernel_ptsz, {}},
+                  {Entry::cuLaunchKernelEx, {word(&config)}},
+                  {Entry::cuLaunchKernelEx_ptsz, {word(&config)}},
+                  {Entry::cuLaunchCooperativeKernel, {}},
+                  {Entry::cuLaunchCooperativeKernel_ptsz, {}},
+                  {Entry::cuLaunchCooperativeKernelMultiDevice, {word(&one), 1}},
+                  {Entry::cuLaunch, {}},
+                  {Entry::cuLaunchGrid, {}},
+                  {Entry::cuLaunchGridAsync, {}},
+                  {Entry::cuGraphLaunch, {}},
+                  {Entry::cuGraphLaunch_ptsz, {}},
+              };
+              for (const auto& [entry, words] : launches)
+                if (!program.waits(entry, words)) return kNames[static_cast<unsigned>(entry)];
+              return "";
+            }),
+            "");
+}
+
+TEST(LaunchGateTest, WhatStartsNoWorkPasses) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              Gated program;
+              if (!program.launch_waits(nullptr)) return "the gate is open";
+              program.daemon.revoke();
+              for (const char* name : {"cuStreamSynchronize", "cuMemAlloc_v2", "cuGraphUpload"})
+                program.cuda.call(name);
+              return "";
+            }),
+            "");
+}
+
+TEST(LaunchGateTest, ALaunchThatIsCapturedPassesAndTheGraphWaits) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              Gated program;
+              if (!program.launch_waits(kStream)) return "before a capture";
+              program.cuda.call("cuStreamBeginCapture_v2", {word(kStream)});
+              if (!program.launch_passes(kStream)) return "while the stream captures";
+              if (!program.launch_waits(kOther)) return "another stream, meanwhile";
+              program.cuda.call("cuStreamEndCapture", {word(kOther)});  // is not one that captures
+              if (!program.launch_passes(kStream)) return "after the end of no capture";
+              program.cuda.call("cuStreamEndCapture", {word(kStream)});
+              if (!program.launch_waits(kStream)) return "after the capture";
+              return program.waits(Entry::cuGraphLaunch, {}) ? "" : "the graph";
+            }),
+            "");
+}
+
+TEST(LaunchGateTest, ALaunchGoesThroughTheGateOfItsContextsDevice) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              Gated program(2, 1);
+              if (program.daemon.hellos(1) == 0 || program.daemon.hellos(0) != 0) return "device 1";
+              program.cuda.state->current = 0;
+              const bool said =
+                  program.launch_until("a HELLO", [&] { return program.daemon.hellos(0) != 0; });
+              return said ? "" : "device 0";
+            }),
+            "");
+}
+
+TEST(LaunchGateTest, AForkedChildHasPagesOfItsOwn) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              Gated program;
+              const int before = program.daemon.hellos(0);
+              const pid_t child = fork();
+              while (child == 0) program.cuda.call("cuLaunchKernel");
+              const bool said =
+                  bool(eventually("a HELLO", [&] { return program.daemon.hellos(0) > before; }));
+              kill(child, SIGKILL);
+              waitpid(child, nullptr, 0);
+              return said ? "" : "the child said no HELLO";
+            }),
+            "");
+}
+
+TEST(LaunchGateTest, WithoutADaemonNothingIsHeld) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              const Hooked cuda;
+              unsetenv("SLUICE_PERMIT_SOCKET");
+              for (int i = 0; i < 1000; ++i) cuda.call("cuLaunchKernel");
+              return cuda.state->calls == 1000 ? "" : "not all launches arrived";
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace sluice::hook

@@ -1,0 +1,45 @@
+// The node daemon's side of a permit, in the hand of a test: whoever says HELLO gets the same pair
+// of pages, and runs when grant() says so. Its thread answers and keeps the heart beating.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "wire/permit.h"
+
+namespace sluice::hook {
+
+class PermitDaemon {
+ public:
+  explicit PermitDaemon(const std::string& path);
+  ~PermitDaemon();
+  PermitDaemon(const PermitDaemon&) = delete;
+
+  void grant();
+  void revoke();
+
+  // Somebody has work; somebody sleeps at the gate.
+  bool wanted() const { return __atomic_load_n(&usage_->want, __ATOMIC_SEQ_CST) != 0; }
+  bool waited_for() const { return __atomic_load_n(&usage_->waiting, __ATOMIC_SEQ_CST) != 0; }
+  // Its heart has paused since revoke() for so long that a gate may have taken it for dead, as on a
+  // machine with other things to do.
+  bool heart_paused() const;
+  // How often HELLO was said for a device.
+  int hellos(int device) const { return hellos_[device]; }
+
+ private:
+  void serve();
+  void welcome(int client);
+
+  const std::string path_;
+  int listener_, bell_, permit_fd_, usage_fd_;
+  sluice_permit_page* permit_;
+  sluice_usage_page* usage_;
+  std::atomic<int> hellos_[4] = {};
+  std::atomic<uint64_t> beat_ns_{0}, longest_pause_ns_{0};
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+}  // namespace sluice::hook
