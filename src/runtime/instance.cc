@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "runtime/process_title.h"
 #include "runtime/serving.h"
 
 namespace sluice::runtime {
@@ -95,7 +96,7 @@ Result<void> serve(const wire::StartInstance& start, InstanceFds& fds, const Mod
 
 int run_instance(const wire::StartInstance& start, InstanceFds fds, const ModelFile& file,
                  Model& model) {
-  ::prctl(PR_SET_NAME, "sluice-instance");
+  set_process_title("sluice-instance", std::string("sluice-runtime: instance ") + start.id);
   ::dup2(fds.log.get(), STDOUT_FILENO);
   ::dup2(fds.log.get(), STDERR_FILENO);
   fds.log.reset();

@@ -6,6 +6,7 @@
 #include "runtime/children.h"
 #include "runtime/engine.h"
 #include "runtime/instance.h"
+#include "runtime/process_title.h"
 
 namespace sluice::runtime {
 namespace {
@@ -23,7 +24,8 @@ Result<WarmModel> load_warm(const wire::StartTemplate& start) {
 }
 
 int run_template(const wire::StartTemplate& start, Fd control) {
-  ::prctl(PR_SET_NAME, "sluice-template");
+  set_process_title("sluice-template",
+                    std::string("sluice-runtime: template of ") + start.model_path);
   const SteadyClock clock;
   const Time begin = clock.now();
   auto warm = load_warm(start);

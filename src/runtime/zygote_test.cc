@@ -20,6 +20,7 @@ namespace sluice::runtime {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 struct Pair {
   Fd ours, theirs;
@@ -148,6 +149,23 @@ TEST_F(ZygoteTest, AnInstanceServesAfterGoAndDrains) {
   EXPECT_TRUE(b.infer(1, 1).ok());
   EXPECT_EQ(::kill(b.pid, SIGTERM), 0);
   EXPECT_TRUE(ended(b.pidfd));
+}
+
+// In the room that this test's own command line has.
+TEST_F(ZygoteTest, AnInstanceSaysWhatItIs) {
+  const Fd model = start_template(folder_ + "/m.model");
+  ASSERT_TRUE(hear<wire::Ready>(model).ok());
+  const Instance a = start_instance(model, "a");
+  go(a);
+  const std::string proc = "/proc/" + std::to_string(a.pid);
+  std::string name, title;
+  std::getline(std::ifstream(proc + "/comm"), name);
+  std::getline(std::ifstream(proc + "/cmdline"), title, '\0');
+  EXPECT_EQ(name, "sluice-instance");
+  EXPECT_FALSE(title.empty());
+  EXPECT_THAT("sluice-runtime: instance a", StartsWith(title));
+  EXPECT_EQ(::kill(a.pid, SIGTERM), 0);
+  EXPECT_TRUE(ended(a.pidfd));
 }
 
 TEST_F(ZygoteTest, NothingRunsBeforeGo) {
