@@ -458,8 +458,10 @@ asio::awaitable<void> Daemon::change_after(uint64_t version, Nanos patience) {
 }
 
 DaemonView Daemon::view() const {
-  DaemonView v{
-      .boot_id = state_.boot_id, .generation = state_.generation, .devices = ledger_.devices()};
+  DaemonView v{.boot_id = state_.boot_id,
+               .generation = state_.generation,
+               .version = version_,
+               .devices = ledger_.devices()};
   for (const InstanceRecord& r : state_.instances)
     v.instances.push_back({r, alive(r) ? enforcer_->used(r.instance.id) : Nanos(0),
                            alive(r) ? peak_memory(r.process.pid) : 0});
