@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "base/log.h"
@@ -21,6 +23,22 @@ bool in_group(pid_t pid, const std::string& name) {
   for (std::string line; std::getline(file, line);)
     if (line.ends_with("/" + name)) return true;
   return false;
+}
+
+// For all threads of a process that no group holds; those to come inherit it.
+Result<void> set_affinity(pid_t pid, const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  std::error_code gone;  // it may end meanwhile
+  std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid) + "/task", gone), end;
+  for (; !gone && thread != end; thread.increment(gone)) {
+    const pid_t tid = std::atoi(thread->path().filename().c_str());
+    if (sched_setaffinity(tid, sizeof set, &set) != 0 && errno != ESRCH)
+      return Error{ErrorKind::kInternal,
+                   "its cores cannot be set: " + std::string(strerror(errno))};
+  }
+  return {};
 }
 
 policy::ShareClient share_of(policy::ClientId id, const Instance& i) {
@@ -71,12 +89,16 @@ Enforcer::~Enforcer() {
 }
 
 Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
-  if (!c.cgroup) return {};
   const CpuDevice& device = devices_.at(r.instance.device).device;
-  Cgroup group = *c.cgroup;
   const Slice& slice = r.instance.slice;
-  if (!device.cores.empty())
-    SLUICE_TRY(group.set_cores(cores_of(device, r.instance.position.sm_begin, slice.sm)));
+  const std::vector<int> cores = cores_of(device, r.instance.position.sm_begin, slice.sm);
+  if (!c.cgroup) {
+    if (!cores.empty() && c.process.pid != 0)
+      for (const pid_t pid : family_of(c.process.pid)) SLUICE_TRY(set_affinity(pid, cores));
+    return {};
+  }
+  Cgroup group = *c.cgroup;
+  if (!cores.empty()) SLUICE_TRY(group.set_cores(cores));
   return group.set_quota(backstop_millicores(slice, device.device.millicores, backstop_),
                          backstop_.period);
 }
@@ -112,12 +134,7 @@ Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
   }
   const CpuDevice& device = devices_.at(r.instance.device).device;
   if (device.cores.empty()) return {};
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  for (const int core : cores_of(device, r.instance.position.sm_begin, r.instance.slice.sm))
-    CPU_SET(core, &cores);
-  if (sched_setaffinity(pid, sizeof cores, &cores) == 0) return {};
-  return Error{ErrorKind::kInternal, "its cores cannot be set: " + std::string(strerror(errno))};
+  return set_affinity(pid, cores_of(device, r.instance.position.sm_begin, r.instance.slice.sm));
 }
 
 Result<Attachment> Enforcer::attach(const InstanceRecord& r, int pidfd) {
@@ -179,8 +196,8 @@ std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {
   return found->second.cgroup->processes();
 }
 
-// Whose slice a process is under: its own, that of its uid (no two instances share one), or that of
-// the group which it was born into.
+// Whose slice a process is under: its own, that of its uid (no two instances share one), that of
+// the group which it was born into; where there are no groups, that of its nearest ancestor.
 Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
   if (device != 0)
     return Error{ErrorKind::kInvalid, "device: a slice here is on one device, number 0"};
@@ -189,6 +206,10 @@ Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
     if (c.process == peer.process || (c.uid != 0 && c.uid == peer.uid) ||
         (c.cgroup && in_group(peer.process.pid, c.cgroup->name())))
       return Placement{host_.get(), c.ref};
+  if (!cgroups_.writable())
+    for (const ProcessIdentity& ancestor : ancestors_of(peer.process.pid))
+      for (const auto& [id, c] : clients_)
+        if (c.process == ancestor) return Placement{host_.get(), c.ref};
   return Error{ErrorKind::kNotFound, "the process holds no slice here"};
 }
 

@@ -103,6 +103,16 @@ std::vector<pid_t> family_of(pid_t pid) {
   return family;
 }
 
+std::vector<ProcessIdentity> ancestors_of(pid_t pid) {
+  std::vector<ProcessIdentity> ancestors;
+  for (std::optional<Stat> s = read_stat(pid); s && s->parent > 0;) {
+    pid = s->parent;
+    s = read_stat(pid);
+    if (s) ancestors.push_back({pid, s->start_time});
+  }
+  return ancestors;
+}
+
 std::string how_it_ended(int pidfd) {
   siginfo_t info{};
   if (waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0)

@@ -34,6 +34,9 @@ Result<Fd> open_process(const ProcessIdentity& process);
 // The process and all its living descendants.
 std::vector<pid_t> family_of(pid_t pid);
 
+// Its parent, that one's parent, and so on: the nearest first.
+std::vector<ProcessIdentity> ancestors_of(pid_t pid);
+
 // How it ended, in words: "exit code 3", "signal 9 (Killed)". Its parent may have reaped it
 // already; kernels from 6.15 on remember for the pidfd, on others nothing is known then.
 std::string how_it_ended(int pidfd);

@@ -95,5 +95,14 @@ TEST(ProcessIdentity, AFamilyIsAProcessAndItsDescendants) {
   EXPECT_EQ(family_of(a.pid), std::vector{a.pid});
 }
 
+TEST(ProcessIdentity, AncestorsComeNearestFirst) {
+  Sleeper child;
+  const std::vector<ProcessIdentity> above = ancestors_of(child.pid), ours = ancestors_of(getpid());
+  ASSERT_FALSE(above.empty());
+  EXPECT_EQ(above.front(), identity_of(getpid()));
+  EXPECT_EQ(std::vector(above.begin() + 1, above.end()), ours);
+  EXPECT_TRUE(ancestors_of(0).empty());
+}
+
 }  // namespace
 }  // namespace sluice::node

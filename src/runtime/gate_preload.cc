@@ -4,7 +4,8 @@
 // Runs inside other people's programs: links nothing but libc (libtorch would drag 288 libraries
 // into every shell), throws nothing, never exits. The permit socket's path comes in
 // SLUICE_PERMIT_SOCKET; who the process is and what it may use, the daemon knows from the kernel.
-// Where the gate cannot work it says so, in one line, and the cgroup's quota remains.
+// Where the gate cannot work it says so, in one line; what remains is the cgroup's quota, if there
+// is one.
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ __thread sluice_thread* mine;
 unsigned looked;  // whether the first operator found pages
 
 void say(const char* what, const char* detail) {
-  fprintf(stderr, "sluice-gate: %s%s; only the cgroup's quota holds here\n", what, detail);
+  fprintf(stderr, "sluice-gate: %s%s; permits do not hold this program\n", what, detail);
 }
 
 // ---- libtorch's interface, as version 1.13 has it (ATen/record_function.h) --------------------
