@@ -1,6 +1,7 @@
 #include "tests/platform_harness.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -27,16 +28,19 @@ int code_of(int status) {
 
 // Starts a program whose output goes to the two files; it dies with us.
 pid_t spawn(std::vector<std::string> words, const std::string& in, const std::string& out,
-            const std::string& err) {
+            const std::string& err, uid_t user) {
   std::vector<char*> argv;
   for (std::string& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
   const pid_t pid = fork();
   if (pid != 0) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
   dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDOUT_FILENO);
   dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
+  if (user != geteuid() && (setgroups(0, nullptr) != 0 || setresgid(user, user, user) != 0 ||
+                            setresuid(user, user, user) != 0))
+    _exit(126);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // forgotten by a change of the uid
   execv(argv[0], argv.data());
   _exit(127);
 }
@@ -65,11 +69,11 @@ bool is_dead(pid_t pid) {
   return !pidfd.valid() || ends_within(pidfd, Nanos(0));
 }
 
-Ended run(std::vector<std::string> words, const std::string& input) {
+Ended run(std::vector<std::string> words, const std::string& input, uid_t user) {
   char folder[] = "/tmp/sluice-run-XXXXXX";
   const std::string place = mkdtemp(folder);
   std::ofstream(place + "/in") << input;
-  const pid_t pid = spawn(std::move(words), place + "/in", place + "/out", place + "/err");
+  const pid_t pid = spawn(std::move(words), place + "/in", place + "/out", place + "/err", user);
   if (!ends_within(pidfd_of(pid), kPatience)) kill(pid, SIGKILL);
   int status = 0;
   waitpid(pid, &status, 0);
@@ -81,10 +85,15 @@ Ended run(std::vector<std::string> words, const std::string& input) {
 // ---- the platform ------------------------------------------------------------------------------
 
 Platform::Platform(std::vector<std::string> flags,
-                   const std::function<bool(const std::string&)>& prepare)
-    : flags_(std::move(flags)) {
+                   const std::function<bool(const std::string&)>& prepare, uid_t user)
+    : flags_(std::move(flags)), user_(user) {
   char folder[] = "/tmp/sluice-up-XXXXXX";
   data = mkdtemp(folder);
+  if (user_ != geteuid()) {
+    for (const char* name : {"sluice", "fake_runtime"})
+      std::filesystem::copy(program(name), data + "/" + name);
+    SLUICE_CHECK(chown(data.c_str(), user_, user_) == 0, "root alone can be another user");
+  }
   prepared_ = !prepare || prepare(data);
   if (!prepared_) return;
   launch();
@@ -104,13 +113,17 @@ Platform::~Platform() {
   std::filesystem::remove_all(data);
 }
 
+std::string Platform::own_program(const std::string& name) const {
+  return user_ == geteuid() ? program(name) : data + "/" + name;
+}
+
 void Platform::launch() {
-  std::vector<std::string> words{program("sluice"),
+  std::vector<std::string> words{own_program("sluice"),
                                  "--data",
                                  data,
                                  "up",
                                  "--runtime",
-                                 program("fake_runtime"),
+                                 own_program("fake_runtime"),
                                  "--listen",
                                  "127.0.0.1:0",
                                  "--api",
@@ -118,7 +131,7 @@ void Platform::launch() {
                                  "--devices",
                                  "4"};
   words.insert(words.end(), flags_.begin(), flags_.end());
-  pid_ = spawn(std::move(words), "/dev/null", data + "/up.out", data + "/up.err");
+  pid_ = spawn(std::move(words), "/dev/null", data + "/up.out", data + "/up.err", user_);
 }
 
 void Platform::wait_until_serves() {
@@ -140,8 +153,8 @@ std::string Platform::said() const {
 }
 
 Ended Platform::cli(std::vector<std::string> words, const std::string& input) const {
-  words.insert(words.begin(), {program("sluice"), "--data", data});
-  return run(std::move(words), input);
+  words.insert(words.begin(), {own_program("sluice"), "--data", data});
+  return run(std::move(words), input, user_);
 }
 
 json Platform::cli_json(std::vector<std::string> words) const {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -38,7 +39,7 @@ struct Ended {
   int code = 0;  // 128 + signal where one ended it
   std::string out, err;
 };
-Ended run(std::vector<std::string> words, const std::string& input = "");
+Ended run(std::vector<std::string> words, const std::string& input = "", uid_t user = geteuid());
 
 // A function file for one function of fake_runtime's.
 struct FunctionText {
@@ -52,9 +53,11 @@ struct FunctionText {
 class Platform {
  public:
   // `prepare` is told the data directory before anything is there; where it says no, nothing is
-  // started.
+  // started. As another `user`, which root alone can have, all of it runs from copies of the
+  // programs, since the build's folders may be closed to others.
   explicit Platform(std::vector<std::string> flags = {},
-                    const std::function<bool(const std::string&)>& prepare = {});
+                    const std::function<bool(const std::string&)>& prepare = {},
+                    uid_t user = geteuid());
   ~Platform();  // ends it, whatever state it is in
   bool prepared() const { return prepared_; }
 
@@ -99,7 +102,10 @@ class Platform {
   std::string data;
 
  private:
+  std::string own_program(const std::string& name) const;
+
   std::vector<std::string> flags_;
+  uid_t user_;
   bool prepared_ = true;
   pid_t pid_ = 0;
 };

@@ -81,11 +81,12 @@ std::string rows(const std::string& what, const json& list) {
   }
   if (what == "devices") {
     Table t({"DEVICE", "KIND", "CORES", "MEM", "SM-QUANTUM", "INSTANCES", "RESERVED", "PRICE/H",
-             "STATE"});
+             "BACKSTOP", "STATE"});
     for (const json& r : list)
       t.add({r["id"], r["kind"], fixed(r["millicores"].get<double>() / 1000, 2), bytes(r["memory"]),
              percent(r["sm_quantum"]), std::to_string(r["instances"].get<int>()),
              percent(r["reserved"]), fixed(r["price_per_hour"], 3),
+             r["backstop"].get<bool>() ? "kernel" : "none",
              r["drained"].get<bool>() ? "drained" : "ready"});
     return t.text();
   }
@@ -146,11 +147,13 @@ Result<void> describe(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(decisions,
                 session.api(verb::get, "/v1/decisions?limit=15&function=" + escaped(name)));
   SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
+  SLUICE_ASSIGN(status, session.api(verb::get, "/v1/status"));
   json own = json::array();
   for (const json& i : instances)
     if (i["function"] == to_string(function_name(name))) own.push_back(i);
   if (session.json()) {
     f["instances"] = own;
+    f["enforcement"] = status["enforcement"];
     f["decisions"] = decisions;
     print(f);
     return {};
@@ -158,7 +161,8 @@ Result<void> describe(const Session& session, const std::string& name) {
   std::cout << rows("functions", json::array({f})) << "\n" << f["file"].get<std::string>() << "\n";
   std::cout << "policy " << f["policy"].get<std::string>() << ", forecast "
             << fixed(f["forecast"], 1) << "/s, " << f["queued"] << " waiting, " << f["in_flight"]
-            << " at instances\n";
+            << " at instances\n"
+            << "enforcement: " << status["enforcement"].get<std::string>() << "\n";
   if (!f["unavailable"].get<std::string>().empty())
     std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
   if (!f["rollout_failed"].get<std::string>().empty())

@@ -16,6 +16,7 @@
 #include "cli/limits.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
+#include "node/cgroup.h"
 #include "policy/bundle.h"
 
 namespace sluice::cli {
@@ -98,6 +99,12 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
           {.name = "gateway", .command = gateway, .listen = {f.listen}}};
 }
 
+// Said where the user looks, once: the node daemon will find the same.
+void warn_without_backstop() {
+  const auto cgroups = node::Cgroups::detect("sluice-up-" + std::to_string(getpid()));
+  if (!cgroups.writable()) log::warn("{}", cgroups.describe());
+}
+
 // For users of this machine: where the process listens, its port as the kernel chose it.
 Result<std::string> publish(const Supervisor& supervisor, const std::string& name,
                             const std::string& path) {
@@ -122,6 +129,7 @@ Result<void> up(const Session& session, const UpFlags& f) {
   SLUICE_TRY(supervisor.start());
   log::info("functions on http://{}, API on http://{} (token in {}/token), data in {}", functions,
             api, data, data);
+  warn_without_backstop();
   return supervisor.run(kPatience);
 }
 

@@ -63,7 +63,9 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
     if (kind == "status")
       return json{{"node", control_.seen().node_there},
                   {"gateway", control_.seen().gateway_there},
-                  {"policy", control_.settings().bundle}};
+                  {"policy", control_.settings().bundle},
+                  {"backstop", control_.seen().backstop},
+                  {"enforcement", control_.seen().enforcement}};
     if (kind == "profiles") {
       json out = json::object();
       for (const auto& [model, profile] : control_.profiles())

@@ -57,6 +57,8 @@ struct ObservedTraffic {
 struct Observation {
   bool node_there = false;  // false: devices and instances are unknown now, not empty
   std::string boot_id;
+  bool backstop = true;                     // the kernel holds programs that never ask for a permit
+  std::string enforcement;                  // what else holds the slices, or what is missing
   std::vector<Device> devices;              // by id
   std::vector<ObservedInstance> instances;  // by id
   bool gateway_there = false;

@@ -87,6 +87,8 @@ Observation LocalCluster::observe() {
     Fields f(*state, "state");
     o.node_there = true;
     o.boot_id = f.text("boot_id");
+    o.backstop = f.boolean("backstop", true);
+    o.enforcement = f.text("enforcement");
     for (const json& item : f.list("devices")) {
       const auto device = wire::device_from(item);
       if (device.ok())

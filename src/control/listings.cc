@@ -171,6 +171,7 @@ json device_rows(const Control& control) {
   json out = json::array();
   for (const Device& d : control.seen().devices) {
     json row = wire::to_json(d);
+    row["backstop"] = control.seen().backstop;
     int64_t reserved = 0;
     Bytes memory = 0;
     int instances = 0;

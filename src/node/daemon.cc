@@ -461,7 +461,10 @@ DaemonView Daemon::view() const {
   DaemonView v{.boot_id = state_.boot_id,
                .generation = state_.generation,
                .version = version_,
+               .backstop = enforcer_->has_backstop(),
+               .enforcement = enforcer_->describe(),
                .devices = ledger_.devices()};
+  if (!settings_.own_uids) v.enforcement += "; instances share this user's uid";
   for (const InstanceRecord& r : state_.instances)
     v.instances.push_back({r, alive(r) ? enforcer_->used(r.instance.id) : Nanos(0),
                            alive(r) ? peak_memory(r.process.pid) : 0});

@@ -63,7 +63,9 @@ struct DaemonView {
   };
   std::string boot_id;
   uint32_t generation = 0;
-  uint64_t version = 0;  // one more at every change; begins anew with a generation
+  uint64_t version = 0;     // one more at every change; begins anew with a generation
+  bool backstop = false;    // the kernel holds programs that never ask for a permit
+  std::string enforcement;  // what else holds the slices, or what is missing: for people
   std::vector<Device> devices;
   std::vector<Row> instances;
 };

@@ -53,6 +53,10 @@ class Enforcer {
   // What an instance that died unseen has left behind.
   void bury(const InstanceRecord& r);
 
+  // Whether the kernel holds programs that never ask for a permit; what it does, or why not.
+  bool has_backstop() const { return cgroups_.writable(); }
+  const std::string& describe() const { return cgroups_.describe(); }
+
   Nanos used(const InstanceId& id);                          // busy time, cumulative
   std::vector<pid_t> processes(const InstanceId& id) const;  // of its cgroup, where it has one
 

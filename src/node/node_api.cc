@@ -126,10 +126,9 @@ json to_json(const InstanceRecord& r) {
 }
 
 json to_json(const DaemonView& view) {
-  json out = {{"boot_id", view.boot_id},
-              {"generation", view.generation},
-              {"version", view.version},
-              {"devices", json::array()},
+  json out = {{"boot_id", view.boot_id},         {"generation", view.generation},
+              {"version", view.version},         {"backstop", view.backstop},
+              {"enforcement", view.enforcement}, {"devices", json::array()},
               {"instances", json::array()}};
   for (const Device& d : view.devices) out["devices"].push_back(wire::to_json(d));
   for (const DaemonView::Row& row : view.instances) {
