@@ -1,6 +1,7 @@
 #include "bench/report.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +28,7 @@ TEST(Summary, TakesNearestRanks) {
 }
 
 TEST(Report, SeveralBenchmarksShareOneJsonList) {
-  const std::string path = testing::TempDir() + "/rows.json";
+  const std::string path = testing::TempDir() + "/rows-" + std::to_string(getpid());
   std::filesystem::remove(path);
   for (const char* name : {"first", "second"}) {
     char program[] = "p", flag[] = "--json", other[] = "--windows", three[] = "3";
