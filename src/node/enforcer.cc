@@ -93,8 +93,9 @@ Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
   const Slice& slice = r.instance.slice;
   const std::vector<int> cores = cores_of(device, r.instance.position.sm_begin, slice.sm);
   if (!c.cgroup) {
-    if (!cores.empty() && c.process.pid != 0)
-      for (const pid_t pid : family_of(c.process.pid)) SLUICE_TRY(set_affinity(pid, cores));
+    if (cores.empty() || c.process.pid == 0) return {};
+    if (!r.foreign) return set_affinity(c.process.pid, cores);
+    for (const pid_t pid : family_of(c.process.pid)) SLUICE_TRY(set_affinity(pid, cores));
     return {};
   }
   Cgroup group = *c.cgroup;
