@@ -102,7 +102,8 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
 // Said where the user looks, once: the node daemon will find the same.
 void warn_without_backstop() {
   const auto cgroups = node::Cgroups::detect("sluice-up-" + std::to_string(getpid()));
-  if (!cgroups.writable()) log::warn("{}", cgroups.describe());
+  if (!cgroups.writable()) return log::warn("{}", cgroups.describe());
+  if (auto tried = cgroups.open(""); tried.ok()) (void)tried->remove();
 }
 
 // For users of this machine: where the process listens, its port as the kernel chose it.
