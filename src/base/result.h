@@ -97,10 +97,10 @@ class [[nodiscard]] Result<void> {
 #define SLUICE_CONCAT_INNER(a, b) a##b
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
-#define SLUICE_TRY(expression)                                   \
-  do {                                                           \
-    if (auto result_ = (expression); !result_.ok()) [[unlikely]] \
-      return result_.error();                                    \
+#define SLUICE_TRY(expression)                                     \
+  do {                                                             \
+    if (auto&& result_ = (expression); !result_.ok()) [[unlikely]] \
+      return result_.error();                                      \
   } while (false)
 
 #define SLUICE_ASSIGN(name, expression)                \
