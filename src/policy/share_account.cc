@@ -5,26 +5,21 @@
 
 namespace sluice::policy {
 
-Nanos Account::unseen(Time now) const {
-  const Time until = granted() ? now : std::min(now, ended_at);
-  const Time from = std::max({seen_until, granted_at, assumed_until});
-  const Nanos left = std::max(budget - used - presumed, Nanos(0));
-  return std::min(busy_in(std::clamp(until - from, Nanos(0), left)), left);
-}
-
 Account* Accounts::find(ClientId id) {
-  const auto at = std::lower_bound(accounts_.begin(), accounts_.end(), id,
-                                   [](const Account& a, ClientId b) { return a.client.id < b; });
-  return at != accounts_.end() && at->client.id == id ? &*at : nullptr;
+  const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
+  return at != ids_.end() && *at == id ? &accounts_[at - ids_.begin()] : nullptr;
 }
 
 void Accounts::put(const ShareClient& client, Time now) {
   now = tick(now);
-  const auto at = std::lower_bound(accounts_.begin(), accounts_.end(), client.id,
-                                   [](const Account& a, ClientId b) { return a.client.id < b; });
-  const bool is_new = at == accounts_.end() || at->client.id != client.id;
-  Account& account = is_new ? *accounts_.emplace(at) : *at;
-  if (is_new) account.blocked_from = Time::max();
+  const auto at = std::lower_bound(ids_.begin(), ids_.end(), client.id);
+  const auto place = accounts_.begin() + (at - ids_.begin());
+  const bool is_new = at == ids_.end() || *at != client.id;
+  Account& account = is_new ? *accounts_.emplace(place) : *place;
+  if (is_new) {
+    ids_.insert(at, client.id);
+    account.blocked_from = Time::max();
+  }
   account.pace = config_.pace;
 
   const Nanos request = config_.window * client.quota.request.permille / 1000;
@@ -44,6 +39,7 @@ void Accounts::put(const ShareClient& client, Time now) {
 
 void Accounts::remove(ClientId id) {
   std::erase_if(accounts_, [id](const Account& a) { return a.client.id == id; });
+  std::erase(ids_, id);
 }
 
 void Accounts::want(ClientId id, bool wanting, Time now) {
@@ -165,8 +161,12 @@ void Accounts::turn(Account& a, int64_t windows) {
 
 Time Accounts::tick(Time now) {
   now_ = std::max(now_, now);
+  if (now_ >= window_end()) turn_windows();
+  return now_;
+}
+
+void Accounts::turn_windows() {
   const int64_t windows = (now_ - window_start_) / config_.window;
-  if (windows == 0) return now_;
   window_start_ += windows * config_.window;
   device_left_ = std::min(device_left_ + (windows - 1) * config_.window, Nanos(0)) + config_.window;
   for (Account& a : accounts_) {
@@ -175,7 +175,6 @@ Time Accounts::tick(Time now) {
     assume(a, window_start_);
     turn(a, windows);
   }
-  return now_;
 }
 
 void Accounts::expire(Account& a) {

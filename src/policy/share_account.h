@@ -11,6 +11,7 @@
 // What is left in a bucket is lost at the turn, except what the client was robbed of.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -68,7 +69,13 @@ struct Account {
   Nanos soonest(Nanos busy) const { return busy * 1000 / pace; }
 
   // What it may have used and the meter has not shown: it is taken for busy ever since.
-  Nanos unseen(Time now) const;
+  Nanos unseen(Time now) const {
+    const Time until = granted() ? now : std::min(now, ended_at);
+    if (until <= seen_until) return Nanos(0);  // as a rule the meter has seen it all
+    const Time from = std::max({seen_until, granted_at, assumed_until});
+    const Nanos left = std::max(budget - used - presumed, Nanos(0));
+    return std::min(busy_in(std::clamp(until - from, Nanos(0), left)), left);
+  }
   Nanos room_left(Time now) const { return room - unseen(now); }
   Nanos owed_left(Time now) const { return owed - unseen(now); }
   Nanos budget_left(Time now) const { return budget - used - presumed - unseen(now); }
@@ -123,6 +130,7 @@ class Accounts {
 
  private:
   Time tick(Time now);
+  void turn_windows();
   void expire(Account& account);
   void use(Account& account, Nanos net, Nanos overrun);
   void assume(Account& account, Time until);
@@ -134,7 +142,8 @@ class Accounts {
 
   ArbiterConfig config_;
   std::vector<Account> accounts_;
-  Nanos device_left_{0};  // of this window, in busy time of the whole device
+  std::vector<ClientId> ids_;  // of accounts_, sorted as they are: quick to search
+  Nanos device_left_{0};       // of this window, in busy time of the whole device
   Time now_{};
   Time window_start_{};
 };

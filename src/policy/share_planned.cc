@@ -75,28 +75,30 @@ Time PlannedArbiter::phase_end(const Account& a) const {
 }
 
 PlannedArbiter::Claim PlannedArbiter::claim(const Account& a, Time now) const {
-  if (!a.eligible(now)) return kParked;
-  if (a.owed_left(now) < Nanos(0) && somebody_robbed_) return kDebtor;
-  if (a.owed_left(now) < kLeastGrant) return accounts_.lends() ? kBorrower : kDebtor;
+  const Nanos owed = a.owed_left(now);
+  if (owed < Nanos(0) && somebody_robbed_) return kDebtor;
+  if (owed < kLeastGrant) return accounts_.lends() ? kBorrower : kDebtor;
   if (beyond_plan(a, now) >= kLeastGrant) return kRobbed;
   return in_phase(a, now) ? kInPhase : kOwed;
 }
 
-// 1. Whoever may run, or holds already, in the order in which room is given.
+// 1. Whoever may run, or holds already, with its place in the order in which room is given.
 void PlannedArbiter::rank(Time now) {
   const Nanos turn = accounts_.config().window / kTurnsPerWindow;
   candidates_.clear();
   somebody_robbed_ = std::any_of(accounts_.all().begin(), accounts_.all().end(), [now](auto& a) {
-    return a.eligible(now) && std::min(a.robbed, a.owed_left(now)) >= kLeastGrant;
+    return a.robbed >= kLeastGrant && a.owed_left(now) >= kLeastGrant && a.eligible(now);
   });
+  bool columns_given = false;
   for (Account& a : accounts_.all()) {
-    if (!a.eligible(now) || a.granted()) a.denied_since = Time::max();
-    if (!a.eligible(now) && !a.granted()) continue;
-    Candidate c{.claim = claim(a, now),
-                .turn_over = !a.granted() || now - a.held_since >= turn,
-                .order = 0,
-                .id = a.client.id,
-                .account = &a};
+    const bool eligible = a.eligible(now);
+    if (!eligible || a.granted()) a.denied_since = Time::max();
+    if (!eligible && !a.granted()) continue;
+    Candidate& c = candidates_.emplace_back();
+    c.account = &a;
+    c.id = a.client.id;
+    c.claim = eligible ? claim(a, now) : kParked;
+    c.turn_over = !a.granted() || now - a.held_since >= turn;
     if (c.claim == kRobbed || c.claim == kOwed) c.order = -a.owed_left(now).count();
     if (c.claim <= kOwed && !a.granted()) a.denied_since = std::min(a.denied_since, now);
     if (c.claim == kRobbed && now - kMostWindowsDenied * accounts_.config().window > a.denied_since)
@@ -104,42 +106,64 @@ void PlannedArbiter::rank(Time now) {
     if (c.claim == kBorrower) {
       c.order = (a.limit - a.room_left(now)).count() / a.client.quota.limit.permille;
     }
-    candidates_.push_back(c);
+    columns_given |= c.claim == kRobbed;
   }
-  std::sort(candidates_.begin(), candidates_.end());
-  if (!candidates_.empty() && candidates_.front().claim == kRobbed) give_columns_to_robbed();
+  if (columns_given) give_columns_to_robbed();
 }
 
 // Of the robbed who overlap in space one goes first; owners in phase give way to it only where they
 // overlap. So whoever stands elsewhere keeps to the plan, and these still fit together.
 void PlannedArbiter::give_columns_to_robbed() {
+  std::sort(candidates_.begin(), candidates_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.before(b); });
   for (auto c = candidates_.begin(); c != candidates_.end() && c->claim <= kInPhase; ++c) {
     const bool taken = std::any_of(candidates_.begin(), c, [&](const Candidate& before) {
       return before.claim == kRobbed && share_columns(before.account->client, c->account->client);
     });
     if (taken) c->claim = kOwed;
   }
-  std::sort(candidates_.begin(), candidates_.end());
 }
 
 // 2. Fill the device in that order. Room that is still draining counts as free: whoever is chosen
-// gets it before anybody else.
+// gets it before anybody else. Of many clients few fit, so the rest is never sorted.
 void PlannedArbiter::choose() {
+  const auto after = [](const Candidate& a, const Candidate& b) { return b.before(a); };
+  chosen_.clear();
   unchosen_ = kWhole;
+  auto rest = candidates_.end();
+  std::make_heap(candidates_.begin(), rest, after);
+  while (rest != candidates_.begin() && unchosen_ > kNone) {
+    std::pop_heap(candidates_.begin(), rest--, after);
+    const Share sm = rest->account->client.sm;
+    if (sm > unchosen_ || rest->claim == kDebtor) continue;
+    rest->chosen = true;
+    unchosen_ = unchosen_ - sm;
+    chosen_.push_back(*rest);
+  }
   narrowest_waiting_ = kWhole + kWhole;
-  for (Candidate& c : candidates_) {
-    const Share sm = c.account->client.sm;
-    c.chosen = sm <= unchosen_ && c.claim != kDebtor;
-    if (c.chosen) {
-      unchosen_ = unchosen_ - sm;
-    } else if (c.claim < kParked) {
-      narrowest_waiting_ = std::min(narrowest_waiting_, sm);
-    }
+  for (const Candidate& c : candidates_) {
+    if (c.chosen || c.claim >= kParked) continue;
+    narrowest_waiting_ = std::min(narrowest_waiting_, c.account->client.sm);
   }
 }
 
 bool PlannedArbiter::contended(const Account& holder) const {
   return narrowest_waiting_ <= unchosen_ + holder.client.sm;
+}
+
+// 3. Whoever was not chosen holds nothing from now on, and stands before room that it should have
+// while its phase lasts.
+void PlannedArbiter::turn_away_unchosen(Time now, Permits& permits) {
+  for (const Candidate& c : candidates_) {
+    if (c.chosen) continue;
+    if (c.account->granted()) accounts_.revoke(*c.account, permits);
+    note_denied(c, now);
+  }
+}
+
+void PlannedArbiter::note_denied(const Candidate& c, Time now) {
+  if (c.claim <= kOwed && in_phase(*c.account, now))
+    accounts_.block(*c.account, phase_end(*c.account));
 }
 
 // 4. Permits for the chosen who fit beside what still drains, and renewals where the budget is not
@@ -150,11 +174,11 @@ void PlannedArbiter::grant_chosen(Time now, Permits& permits) {
     if (a.holds()) held = held + a.held_sm;
   }
   const Time window_later = accounts_.window_end() + accounts_.config().window;
-  for (Candidate& c : candidates_) {
+  for (const Candidate& c : chosen_) {
     Account& a = *c.account;
     const Share beside = a.holds() ? held - a.held_sm : held;
-    if (!c.chosen || beside + a.client.sm > kWhole) {
-      if (c.claim <= kOwed && !a.granted() && in_phase(a, now)) accounts_.block(a, phase_end(a));
+    if (beside + a.client.sm > kWhole) {
+      if (!a.granted()) note_denied(c, now);
       continue;
     }
     a.others_wait = contended(a);
@@ -200,10 +224,7 @@ Permits PlannedArbiter::step(Time now) {
   accounts_.withdraw_excess(permits);
   rank(now);
   choose();
-  // 3. Whoever holds and was not chosen is in somebody's way.
-  for (Candidate& c : candidates_) {
-    if (!c.chosen && c.account->granted()) accounts_.revoke(*c.account, permits);
-  }
+  turn_away_unchosen(now, permits);
   grant_chosen(now, permits);
   accounts_.park_idle(permits);
   permits.next = next_step(now);

@@ -38,16 +38,16 @@ class PlannedArbiter : public Arbiter {
  private:
   // In order of precedence. A debtor must wait: until those who were robbed have caught up, or
   // until the device has something to lend again.
-  enum Claim { kRobbed, kInPhase, kOwed, kBorrower, kParked, kDebtor };
+  enum Claim : uint8_t { kRobbed, kInPhase, kOwed, kBorrower, kParked, kDebtor };
   struct Candidate {
+    Account* account;
+    int64_t order;  // of equal claims the smaller first
+    ClientId id;    // of equal orders: a total order
     Claim claim;
     bool turn_over;  // after those of the same claim whose turn is not
-    int64_t order;   // smaller first
-    ClientId id;     // equal claims: a total order
-    Account* account;
-    bool chosen = false;
+    bool chosen;
 
-    bool operator<(const Candidate& other) const {
+    bool before(const Candidate& other) const {
       return std::tie(claim, turn_over, order, id) <
              std::tie(other.claim, other.turn_over, other.order, other.id);
     }
@@ -57,6 +57,8 @@ class PlannedArbiter : public Arbiter {
   void give_columns_to_robbed();
   void choose();
   bool contended(const Account& holder) const;
+  void turn_away_unchosen(Time now, Permits& permits);
+  void note_denied(const Candidate& candidate, Time now);
   void grant_chosen(Time now, Permits& permits);
   Time next_step(Time now) const;
 
@@ -65,10 +67,11 @@ class PlannedArbiter : public Arbiter {
   bool in_phase(const Account& account, Time now) const {
     return phase_begin(account) <= now && now < phase_end(account);
   }
-  Claim claim(const Account& account, Time now) const;
+  Claim claim(const Account& eligible, Time now) const;
 
   Accounts accounts_;
-  std::vector<Candidate> candidates_;  // of this step; kept for its memory
+  std::vector<Candidate> candidates_;  // of this step, in no order; kept for its memory
+  std::vector<Candidate> chosen_;      // those who get the room, in order
   bool somebody_robbed_ = false;
   Share unchosen_;           // left over by those chosen
   Share narrowest_waiting_;  // of those not chosen that have work; above kWhole: none
