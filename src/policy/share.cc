@@ -3,8 +3,12 @@
 #include <string>
 
 #include "base/check.h"
+#include "policy/share_deadline.h"
+#include "policy/share_fixed.h"
+#include "policy/share_introspective.h"
 #include "policy/share_multi_token.h"
 #include "policy/share_planned.h"
+#include "policy/share_tgs.h"
 #include "policy/share_window.h"
 
 namespace sluice::policy {
@@ -17,16 +21,32 @@ std::unique_ptr<Arbiter> make(const ArbiterConfig& config) {
   return std::make_unique<A>(config);
 }
 
+template <FixedArbiter::Kind kKind>
+std::unique_ptr<Arbiter> make_fixed(const ArbiterConfig& config) {
+  return std::make_unique<FixedArbiter>(kKind, config);
+}
+
 constexpr struct {
   std::string_view name;
   Make make;
 } kArbiters[] = {
     {"planned", make<PlannedArbiter>},
+    {"deadline", make<DeadlineArbiter>},
     {"window", make<WindowArbiter>},
     {"multi_token", make<MultiTokenArbiter>},
+    {"introspective", make<IntrospectiveArbiter>},
+    {"share_fixed_limit", make_fixed<FixedArbiter::Kind::kLimit>},
+    {"share_fixed_request", make_fixed<FixedArbiter::Kind::kRequest>},
+    {"tgs", make<TgsArbiter>},
 };
 
 }  // namespace
+
+std::vector<std::string_view> arbiter_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, make] : kArbiters) names.push_back(name);
+  return names;
+}
 
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config) {
   if (config.window < Millis(2) || config.drain_bound < config.window) {

@@ -34,7 +34,9 @@ struct ShareClient {
   ClientId id = 0;
   Share sm;
   Quota quota;
-  Position position;  // where its rectangle lies; `window` and `planned` keep to it
+  Position position;  // where its rectangle lies; `window`, `planned` and `deadline` keep to it
+  // Somebody waits for its answers (inference with an objective); else it runs for its throughput.
+  bool has_slo = false;
   bool operator==(const ShareClient&) const = default;
 };
 
@@ -76,6 +78,16 @@ class Arbiter {
   // with the permit's `seq`, so this is never about an older permit; it also ends one in force.
   virtual void drained(ClientId client, Time now) = 0;
 
+  // Hints, from the client's own model server. Arbiters that have no use for one ignore it; nobody
+  // gets beyond its limit by one, nor below what the arbiter guarantees by another's.
+  //
+  // The oldest request that waits at the client should be answered by `due`; Time::max(): none
+  // waits.
+  virtual void deadline(ClientId /*client*/, Time /*due*/, Time /*now*/) {}
+  // One iteration (a batch, a training step) ended: `cycle` passed from its first launch to its
+  // last. Marked by the model server, else seen by the host: by a synchronising call, or by a gap.
+  virtual void iteration(ClientId /*client*/, Nanos /*cycle*/, Time /*now*/) {}
+
   // Decides. Tolerates a `now` before the last one (time stands still then).
   virtual Permits step(Time now) = 0;
 
@@ -90,8 +102,11 @@ struct ArbiterConfig {
   int pace = 1000;
 };
 
-// "window" (HAS-GPU), "multi_token" (FaST-GShare as printed), "planned" (ours, the default).
+// "planned" (ours, the default), "deadline" (ours), and as baselines "window" (HAS-GPU),
+// "multi_token" (FaST-GShare as printed), "introspective" (Dilu), "share_fixed_limit" and
+// "share_fixed_request" (MPS-l, MPS-r), "tgs" (TGS).
 inline constexpr std::string_view kDefaultArbiter = "planned";
+std::vector<std::string_view> arbiter_names();
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config);
 
 }  // namespace sluice::policy

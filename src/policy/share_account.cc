@@ -23,18 +23,24 @@ void Accounts::put(const ShareClient& client, Time now) {
   account.pace = config_.pace;
 
   const Nanos request = config_.window * client.quota.request.permille / 1000;
-  const Nanos limit = config_.window * client.quota.limit.permille / 1000;
-  // A smaller quota takes away what is left of the window, but makes no debt of what was allowed.
-  const Nanos unseen = account.unseen(now);
-  const auto moved = [unseen](Nanos bucket, Nanos by) {
-    const Nanos left = bucket - unseen;
-    return std::max(left + by, std::min(left, Nanos(0))) + unseen;
-  };
-  account.room = moved(account.room, limit - account.limit);
-  account.owed = moved(account.owed, request - account.request);
+  account.owed = moved(account, account.owed, request - account.request);
   account.request = request;
-  account.limit = limit;
+  set_limit(account, config_.window * client.quota.limit.permille / 1000);
   account.client = client;
+}
+
+void Accounts::set_limit(Account& account, Nanos limit) {
+  account.room = moved(account, account.room, limit - account.limit);
+  account.limit = limit;
+  account.whole = limit >= config_.window && config_.pace <= 1000;
+}
+
+// A bucket after a changed quota: a smaller one takes away what is left of the window, but makes no
+// debt of what was allowed.
+Nanos Accounts::moved(const Account& account, Nanos bucket, Nanos by) const {
+  const Nanos unseen = account.unseen(now_);
+  const Nanos left = bucket - unseen;
+  return std::max(left + by, std::min(left, Nanos(0))) + unseen;
 }
 
 void Accounts::remove(ClientId id) {
@@ -95,6 +101,11 @@ void Accounts::drained(ClientId id, Time now) {
   leave(*account, now);
 }
 
+void Accounts::deadline(ClientId id, Time due, Time now) {
+  tick(now);
+  if (Account* account = find(id)) account->due = due;
+}
+
 // `net` is negative where an assumption is taken back.
 void Accounts::use(Account& a, Nanos net, Nanos overrun) {
   const Nanos max_debt = config_.drain_bound;
@@ -105,6 +116,7 @@ void Accounts::use(Account& a, Nanos net, Nanos overrun) {
     a.owed = std::min(a.owed - net, a.request + kLeastGrant + a.robbed);
     return;
   }
+  if (net > Nanos(0)) a.busy_at = now_;
   overrun = a.others_wait ? std::min(overrun, net) : Nanos(0);
   if (a.owed > Nanos(0)) a.owed = std::max(a.owed - (net - overrun), Nanos(0));
   // Debt is paid from the request; who has none pays by coming last.
@@ -151,6 +163,7 @@ void Accounts::settle_blocked(Account& a, Time until) {
 }
 
 void Accounts::turn(Account& a, int64_t windows) {
+  a.phase_had = Nanos(0);
   if (!a.wanting) a.robbed = Nanos(0);
   a.robbed =
       std::clamp(a.robbed, Nanos(0), std::min(std::max(a.owed, Nanos(0)), config_.drain_bound));
@@ -220,6 +233,13 @@ void Accounts::grant(Account& a, Nanos budget, Time valid_until, Permits& permit
   permits.grant.push_back({a.client.id, budget, valid_until});
 }
 
+void Accounts::renew(Account& a, Nanos budget, Permits& permits) {
+  const Nanos left = a.budget_left(now_);
+  const bool as_wished = a.granted() && a.held_sm == a.client.sm && a.valid_until >= window_end() &&
+                         left + kLeastGrant >= budget && left <= budget + kLeastGrant;
+  if (!as_wished) grant(a, budget, window_end() + config_.window, permits);
+}
+
 void Accounts::revoke(Account& a, Permits& permits) {
   end_permit(a, now_);
   a.others_wait = true;
@@ -228,7 +248,7 @@ void Accounts::revoke(Account& a, Permits& permits) {
 
 void Accounts::withdraw_excess(Permits& permits) {
   for (Account& a : accounts_) {
-    if (!a.granted() || a.whole() || a.eligible(now_)) continue;
+    if (!a.granted() || a.whole || a.eligible(now_)) continue;
     const Nanos covered = std::max(a.room_left(now_), Nanos(0)) + kLeastGrant;
     if (a.budget_left(now_) > covered) revoke(a, permits);
   }
@@ -248,7 +268,7 @@ void Accounts::block(Account& a, Time until) {
 }
 
 Nanos Accounts::free_budget(const Account& a) const {
-  if (a.whole()) return window_end() + config_.window - now_;
+  if (a.whole) return window_end() + config_.window - now_;
   if (config_.pace <= 1000) return a.room_left(now_);
   return std::min(a.room_left(now_), std::max(a.owed_left(now_), device_left_));
 }
@@ -266,6 +286,23 @@ Result<void> check_shares(const ShareClient& client) {
                   "within 0 … its limit of " + std::to_string(limit.permille) + " ‰");
   }
   return {};
+}
+
+Result<void> check_area(const Accounts& accounts, const ShareClient& client) {
+  constexpr int64_t kDevice = 1'000'000;
+  const auto area_of = [](const ShareClient& c) {
+    return int64_t{c.sm.permille} * c.quota.request.permille;
+  };
+  int64_t area = area_of(client);
+  for (const Account& a : accounts.all()) {
+    if (a.client.id != client.id) area += area_of(a.client);
+  }
+  if (area <= kDevice) return {};
+  return Error{ErrorKind::kExhausted, "client " + std::to_string(client.id) + ": sm " +
+                                          std::to_string(client.sm.permille) + " ‰ × request " +
+                                          std::to_string(client.quota.request.permille) +
+                                          " ‰: the areas would add up to " +
+                                          std::to_string(area / 1000) + " of 1000 ‰"};
 }
 
 }  // namespace sluice::policy

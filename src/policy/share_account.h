@@ -23,6 +23,10 @@ namespace sluice::policy {
 // what is too small to grant is kept for the next window.
 inline constexpr Nanos kLeastGrant = Micros(50);
 
+// Among clients of equal claim a holder keeps its turn for a quarter of a window: a compromise
+// between fairness and the cost of a hand-over (a drain and a wake-up).
+inline constexpr int kTurnsPerWindow = 4;
+
 struct Account {
   enum class Hold { kNone, kGranted, kDraining };
 
@@ -32,6 +36,7 @@ struct Account {
 
   Nanos request{0};  // per window
   Nanos limit{0};
+  bool whole = false;  // its limit is the whole window: it cannot use more, and needs no count
   Nanos room{0};
   Nanos owed{0};
   Nanos robbed{0};  // the part of `owed` that outlives the window
@@ -59,8 +64,10 @@ struct Account {
 
   Time denied_since = Time::max();  // what it is owed, without a permit
 
-  // Needs no count: it cannot use more than it may.
-  bool whole() const { return client.quota.limit >= kWhole && pace <= 1000; }
+  Time due = Time::max();  // of its oldest waiting request
+  Nanos phase_had{0};      // of the plan's phases, in this window, used or not
+  Time busy_at{};          // used something then, as far as is known
+
   bool holds() const { return hold != Hold::kNone; }
   bool granted() const { return hold == Hold::kGranted; }
 
@@ -81,7 +88,7 @@ struct Account {
   Nanos budget_left(Time now) const { return budget - used - presumed - unseen(now); }
 
   // May be given a permit at all.
-  bool eligible(Time now) const { return wanting && (whole() || room_left(now) >= kLeastGrant); }
+  bool eligible(Time now) const { return wanting && (whole || room_left(now) >= kLeastGrant); }
 };
 
 class Accounts {
@@ -94,6 +101,7 @@ class Accounts {
   void want(ClientId id, bool wanting, Time now);
   void charge(ClientId id, Nanos busy, Time seen_until, Time now);
   void drained(ClientId id, Time now);
+  void deadline(ClientId id, Time due, Time now);
 
   // First in every step: moves the clock (never back), turns windows, ends permits and drains that
   // are over. Returns now.
@@ -103,11 +111,16 @@ class Accounts {
 
   // What an arbiter's decision consists of.
   void grant(Account& account, Nanos budget, Time valid_until, Permits& permits);
+  // The same, unless the permit in force is about as wished: it has that budget left and outlives
+  // the window (which turned, or a quota changed, or somebody came or went).
+  void renew(Account& account, Nanos budget, Permits& permits);
   void revoke(Account& account, Permits& permits);
   // Takes back permits that a quota made smaller no longer covers: first in a decision.
   void withdraw_excess(Permits& permits);
   // Leaves the permits of clients that have no work with them until somebody wants the room: last.
   void park_idle(Permits& permits);
+  // So much busy time a window, from this one on, in place of the quota's limit.
+  void set_limit(Account& account, Nanos limit);
   // From now (until `until`) the client stands before room that it should have.
   void block(Account& account, Time until);
   void unblock(Account& account) { account.blocked_from = Time::max(); }
@@ -131,6 +144,7 @@ class Accounts {
  private:
   Time tick(Time now);
   void turn_windows();
+  Nanos moved(const Account& account, Nanos bucket, Nanos by) const;
   void expire(Account& account);
   void use(Account& account, Nanos net, Nanos overrun);
   void assume(Account& account, Time until);
@@ -150,5 +164,8 @@ class Accounts {
 
 // kInvalid, with field, value and what is allowed, where no device could hold the client.
 Result<void> check_shares(const ShareClient& client);
+
+// kExhausted where requests (sm × request) would add up to more than the device.
+Result<void> check_area(const Accounts& accounts, const ShareClient& client);
 
 }  // namespace sluice::policy

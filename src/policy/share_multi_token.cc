@@ -1,7 +1,6 @@
 #include "policy/share_multi_token.h"
 
 #include <algorithm>
-#include <string>
 
 namespace sluice::policy {
 namespace {
@@ -15,19 +14,7 @@ Nanos missing(const Account& a, Time now) {
 
 Result<void> MultiTokenArbiter::admit(const ShareClient& client, Time now) {
   SLUICE_TRY(check_shares(client));
-  constexpr int64_t kDevice = 1'000'000;
-  int64_t area = int64_t{client.sm.permille} * client.quota.request.permille;
-  for (const Account& a : accounts_.all()) {
-    if (a.client.id == client.id) continue;
-    area += int64_t{a.client.sm.permille} * a.client.quota.request.permille;
-  }
-  if (area > kDevice) {
-    return Error{ErrorKind::kExhausted, "client " + std::to_string(client.id) + ": sm " +
-                                            std::to_string(client.sm.permille) + " ‰ × request " +
-                                            std::to_string(client.quota.request.permille) +
-                                            " ‰: the areas would add up to " +
-                                            std::to_string(area / 1000) + " of 1000 ‰"};
-  }
+  SLUICE_TRY(check_area(accounts_, client));
   accounts_.put(client, now);
   return {};
 }

@@ -13,10 +13,7 @@
 // that fill such a device exactly are missed. In lanes nothing is lost. Not thread-safe.
 #pragma once
 
-#include <tuple>
-#include <vector>
-
-#include "policy/share_account.h"
+#include "policy/share_choice.h"
 
 namespace sluice::policy {
 
@@ -35,46 +32,33 @@ class PlannedArbiter : public Arbiter {
   Permits step(Time now) override;
   std::string_view name() const override { return "planned"; }
 
- private:
+ protected:
   // In order of precedence. A debtor must wait: until those who were robbed have caught up, or
   // until the device has something to lend again.
   enum Claim : uint8_t { kRobbed, kInPhase, kOwed, kBorrower, kParked, kDebtor };
-  struct Candidate {
-    Account* account;
-    int64_t order;  // of equal claims the smaller first
-    ClientId id;    // of equal orders: a total order
-    Claim claim;
-    bool turn_over;  // after those of the same claim whose turn is not
-    bool chosen;
-
-    bool before(const Candidate& other) const {
-      return std::tie(claim, turn_over, order, id) <
-             std::tie(other.claim, other.turn_over, other.order, other.id);
-    }
-  };
-
-  void rank(Time now);
-  void give_columns_to_robbed();
-  void choose();
-  bool contended(const Account& holder) const;
-  void turn_away_unchosen(Time now, Permits& permits);
-  void note_denied(const Candidate& candidate, Time now);
-  void grant_chosen(Time now, Permits& permits);
-  Time next_step(Time now) const;
 
   Time phase_begin(const Account& account) const;
   Time phase_end(const Account& account) const;
   bool in_phase(const Account& account, Time now) const {
     return phase_begin(account) <= now && now < phase_end(account);
   }
-  Claim claim(const Account& eligible, Time now) const;
+
+  // Who makes what of the plan's phases: here each client has its own, `deadline` trades them.
+  virtual void trade_phases(Time /*now*/) {}
+  // Blocks whoever stands before room that it should have.
+  virtual void note_denied(Time now);
+  // When the next phase that matters to somebody begins or ends.
+  virtual Time next_phase(Time now) const;
 
   Accounts accounts_;
-  std::vector<Candidate> candidates_;  // of this step, in no order; kept for its memory
-  std::vector<Candidate> chosen_;      // those who get the room, in order
+  Choice choice_{accounts_};
+
+ private:
+  void rank(Time now);
+  void give_columns_to_robbed();
+  Claim claim(const Account& eligible, Time now) const;
+
   bool somebody_robbed_ = false;
-  Share unchosen_;           // left over by those chosen
-  Share narrowest_waiting_;  // of those not chosen that have work; above kWhole: none
 };
 
 }  // namespace sluice::policy

@@ -22,6 +22,18 @@ Behaviour idle() {
 Behaviour bursty(Nanos op, Nanos work, Nanos rest) {
   return {.op_min = op, .op_max = op, .work = work, .rest = rest, .starts_resting = true};
 }
+Behaviour serving(Nanos op, int ops, Nanos request_every, Nanos slo) {
+  return {.op_min = op,
+          .op_max = op,
+          .rest = kNever,
+          .starts_resting = true,
+          .iteration = ops,
+          .request_every = request_every,
+          .slo = slo};
+}
+Behaviour training(Nanos op, int ops) {
+  return {.op_min = op, .op_max = op, .iteration = ops};
+}
 Behaviour never_draining() {
   return {.op_min = kNever, .op_max = kNever};
 }
@@ -75,6 +87,7 @@ Result<void> Simulation::add(const ShareClient& share, const Behaviour& behaviou
   client.rested.assign(client.samples.size(), true);
   client.rested_now = true;
   client.next_report = now_ + kReportEvery;
+  if (behaviour.request_every > Nanos(0)) client.next_request = now_;
   Client& added = clients_[share.id] = client;
   if (behaviour.starts_resting) {
     added.wanting = false;
@@ -99,6 +112,15 @@ void Simulation::remove(ClientId id) {
   arbiter_->remove(id, host_clock());
   clients_.erase(id);
   step_due_ = true;
+}
+
+void Simulation::say_deadline(ClientId id, Nanos from_now) {
+  arbiter_->deadline(id, now_ + from_now, host_clock());
+  step_due_ = true;
+}
+
+void Simulation::say_iteration(ClientId id, Nanos cycle) {
+  arbiter_->iteration(id, cycle, host_clock());
 }
 
 void Simulation::at(Nanos when, std::function<void()> what) {
@@ -128,12 +150,45 @@ Time Simulation::host_clock() {
 }
 
 void Simulation::toggle(Client& c) {
-  c.wanting = !c.wanting;
-  if (!c.wanting) c.rested_now = true;
-  const Nanos mean = c.wanting ? c.behaviour.work : c.behaviour.rest;
+  const Nanos mean = c.wanting ? c.behaviour.rest : c.behaviour.work;
   c.toggles = mean == kNever ? Time::max()
                              : now_ + Micros(1) + from_seconds(random_.exponential(seconds(mean)));
-  arbiter_->want(c.share.id, c.wanting, host_clock());
+  set_wanting(c, !c.wanting);
+}
+
+void Simulation::set_wanting(Client& c, bool wanting) {
+  c.wanting = wanting;
+  if (!wanting) c.rested_now = true;
+  arbiter_->want(c.share.id, wanting, host_clock());
+  step_due_ = true;
+}
+
+void Simulation::take_requests() {
+  for (auto& [id, c] : clients_) {
+    if (c.next_request > now_) continue;
+    const double distance = random_.exponential(seconds(c.behaviour.request_every));
+    c.next_request = now_ + Micros(1) + from_seconds(distance);
+    c.requests.push_back(now_);
+    if (c.requests.size() > 1) continue;
+    set_wanting(c, true);
+    tell_deadline(c);
+  }
+}
+
+void Simulation::finish_iteration(Client& c) {
+  c.ops_done = 0;
+  ++c.iterations;
+  arbiter_->iteration(c.share.id, now_ - c.iteration_began, host_clock());
+  if (c.behaviour.request_every == Nanos(0)) return;
+  c.latencies.push_back(now_ - c.requests.front());
+  c.requests.pop_front();
+  if (c.requests.empty()) set_wanting(c, false);
+  tell_deadline(c);
+}
+
+void Simulation::tell_deadline(const Client& c) {
+  const Time due = c.requests.empty() ? Time::max() : c.requests.front() + c.behaviour.slo;
+  arbiter_->deadline(c.share.id, due, host_clock());
   step_due_ = true;
 }
 
@@ -141,7 +196,7 @@ Time Simulation::next_event() const {
   Time next = std::min(next_sample_, next_step_);
   if (!script_.empty()) next = std::min(next, script_.begin()->first);
   for (const auto& [id, c] : clients_) {
-    next = std::min(next, c.toggles);
+    next = std::min({next, c.toggles, c.next_request});
     if (!c.running && !c.told && !c.may_run(now_)) {  // revoked between operators
       next = c.tells == Time::max() ? now_ : std::min(next, c.tells);
     }
@@ -175,6 +230,7 @@ void Simulation::finish_operators() {
     if (c.running && c.op_end <= now_) {
       c.running = false;
       c.pause_end = now_ + c.behaviour.pause;
+      if (++c.ops_done == c.behaviour.iteration) finish_iteration(c);
     }
     // At the gate: the next operator starts, or the host hears that nothing is in flight.
     if (c.running || c.told || c.may_run(now_)) continue;
@@ -244,6 +300,7 @@ void Simulation::start_operators() {
     if (!c.wanting || !c.behaviour.works || c.running || !c.may_run(now_) || c.pause_end > now_)
       continue;
     c.running = true;
+    if (c.ops_done == 0) c.iteration_began = now_;
     const Nanos length(random_.between(c.behaviour.op_min.count(), c.behaviour.op_max.count()));
     c.op_end = length == kNever ? Time::max() : now_ + length;
   }
@@ -262,6 +319,7 @@ void Simulation::check_holders() {
 
 void Simulation::run(Nanos until) {
   while (true) {
+    take_requests();
     finish_operators();
     report();
     while (!script_.empty() && script_.begin()->first <= now_) {

@@ -10,6 +10,7 @@
 // Times are durations since the simulation's start. Not thread-safe; for tests only.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,11 +40,16 @@ struct Behaviour {
   bool starts_resting = false;
   bool works = true;      // false: wants and holds, and runs nothing
   Nanos acknowledges{0};  // so long after its permit's end the host knows that nothing is in flight
+  int iteration = 0;  // operators of one (a request, a training step), whose end is marked; 0: none
+  Nanos request_every{0};  // it serves requests, one iteration each: their distance, exponential …
+  Nanos slo{0};            // … and their objective, from the arrival
 };
 Behaviour greedy(Nanos op);
 Behaviour greedy(Nanos op_min, Nanos op_max);
 Behaviour idle();
 Behaviour bursty(Nanos op, Nanos work, Nanos rest);
+Behaviour serving(Nanos op, int ops, Nanos request_every, Nanos slo);
+Behaviour training(Nanos op, int ops);  // greedy, with marked steps
 Behaviour never_draining();
 Behaviour pretending();  // stopped while it waits, or hostile
 
@@ -66,6 +72,9 @@ class Simulation {
   Result<void> add(const ShareClient& client, const Behaviour& behaviour, const Meter& meter = {});
   Result<void> change(const ShareClient& client);  // takes effect at the step that follows at once
   void remove(ClientId id);
+  // Hints beside those that a client's behaviour gives.
+  void say_deadline(ClientId id, Nanos from_now);
+  void say_iteration(ClientId id, Nanos cycle);
   void at(Nanos when, std::function<void()> what);  // script
   void run(Nanos until);
 
@@ -76,6 +85,9 @@ class Simulation {
   // Whether the client had work, and no rest, in all of it.
   bool backlogged(ClientId id, Nanos from, Nanos to) const;
   bool holds(ClientId id) const;
+  // Of a client that serves: how long each request took so far, in the order of their ends.
+  const std::vector<Nanos>& latencies(ClientId id) const { return clients_.at(id).latencies; }
+  int64_t iterations(ClientId id) const { return clients_.at(id).iterations; }
   Nanos window() const { return config_.window; }
   Arbiter& arbiter() { return *arbiter_; }
 
@@ -105,6 +117,12 @@ class Simulation {
     Nanos busy{0};             // cumulative
     Nanos reported{0};
     Time next_report{};
+    std::deque<Time> requests;  // arrivals of those that wait, the oldest first
+    Time next_request = Time::max();
+    int ops_done = 0;  // of the iteration under way
+    Time iteration_began{};
+    int64_t iterations = 0;
+    std::vector<Nanos> latencies;
     std::vector<Nanos> samples;  // busy at each end of a window, from the simulation's start
     std::vector<bool> rested;    // per window
     bool rested_now = false;
@@ -115,6 +133,10 @@ class Simulation {
   void pass_until(Time t);
   void finish_operators();
   void toggle(Client& client);
+  void set_wanting(Client& client, bool wanting);
+  void take_requests();
+  void finish_iteration(Client& client);
+  void tell_deadline(const Client& client);
   void report();
   void step();
   void start_operators();

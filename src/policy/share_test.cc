@@ -24,7 +24,7 @@ std::vector<ClientId> granted(const Permits& permits) {
   return ids;
 }
 
-class EveryArbiter : public testing::TestWithParam<const char*> {
+class EveryArbiter : public testing::TestWithParam<std::string_view> {
  protected:
   Time ms(double t) const { return kStart + from_millis(t); }
   void add(const ShareClient& c) { ASSERT_TRUE(arbiter_->admit(c, kStart).ok()); }
@@ -41,7 +41,14 @@ class EveryArbiter : public testing::TestWithParam<const char*> {
 
   std::unique_ptr<Arbiter> arbiter_ = *make_arbiter(GetParam(), {});
 };
-INSTANTIATE_TEST_SUITE_P(, EveryArbiter, testing::Values("planned", "window", "multi_token"),
+INSTANTIATE_TEST_SUITE_P(, EveryArbiter, testing::ValuesIn(arbiter_names()),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Those whose permits exclude each other.
+class ExclusiveArbiter : public EveryArbiter {};
+INSTANTIATE_TEST_SUITE_P(, ExclusiveArbiter,
+                         testing::Values("planned", "deadline", "window", "multi_token",
+                                         "introspective", "tgs"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(EveryArbiter, GrantsAQuotasWorthAndThenNothingUntilTheTurn) {
@@ -79,7 +86,7 @@ TEST_P(EveryArbiter, LeavesAPermitWithAnIdleClientAndWakesForNothing) {
   EXPECT_EQ(permits.next, Time::max());
 }
 
-TEST_P(EveryArbiter, TakesAParkedPermitBackWhenSomebodyWantsTheRoom) {
+TEST_P(ExclusiveArbiter, TakesAParkedPermitBackWhenSomebodyWantsTheRoom) {
   add(client(1, 1000, 500, 1000));
   add(client(2, 1000, 500, 1000, {.time_begin = {500}}));
   want(1, 0);
@@ -92,7 +99,7 @@ TEST_P(EveryArbiter, TakesAParkedPermitBackWhenSomebodyWantsTheRoom) {
   EXPECT_THAT(granted(arbiter_->step(ms(2.01))), ElementsAre(2));
 }
 
-TEST_P(EveryArbiter, AHolderThatNeverDrainsKeepsItsRoomForTheDrainBound) {
+TEST_P(ExclusiveArbiter, AHolderThatNeverDrainsKeepsItsRoomForTheDrainBound) {
   add(client(1, 1000, 500, 1000));
   add(client(2, 1000, 500, 1000, {.time_begin = {500}}));
   want(1, 0);
@@ -102,7 +109,7 @@ TEST_P(EveryArbiter, AHolderThatNeverDrainsKeepsItsRoomForTheDrainBound) {
   EXPECT_THAT(granted(arbiter_->step(ms(202))), ElementsAre(2));
 }
 
-TEST_P(EveryArbiter, ADeadClientsRoomIsFreeAtOnce) {
+TEST_P(ExclusiveArbiter, ADeadClientsRoomIsFreeAtOnce) {
   add(client(1, 1000, 500, 1000));
   add(client(2, 1000, 500, 1000, {.time_begin = {500}}));
   want(1, 0);
@@ -129,9 +136,25 @@ TEST_P(EveryArbiter, TimeStandsStillWhileTheClockIsBehind) {
   EXPECT_THAT(granted(arbiter_->step(ms(20))), ElementsAre(1));
 }
 
+TEST_P(EveryArbiter, TakesHintsOfAnybodyAndOfNobody) {
+  add(client(1, 1000, 200, 200));
+  arbiter_->iteration(1, Millis(3), ms(-5));
+  arbiter_->iteration(1, Nanos(-1), ms(0));
+  arbiter_->deadline(1, Time::max(), ms(0));
+  arbiter_->deadline(1, Time{}, ms(-5));
+  arbiter_->iteration(9, Millis(3), ms(0));
+  arbiter_->deadline(9, ms(1), ms(0));
+  EXPECT_THAT(granted(want(1, 0)), ElementsAre(1));
+}
+
+TEST_P(EveryArbiter, IsCalledWhatItIsMadeBy) {
+  EXPECT_EQ(arbiter_->name(), GetParam());
+}
+
 TEST(MakeArbiter, RefusesNamesAndWindowsThatItDoesNotHave) {
   EXPECT_EQ(make_arbiter("fair", {}).error().message,
-            "arbiter: \"fair\" is none of planned, window, multi_token");
+            "arbiter: \"fair\" is none of planned, deadline, window, multi_token, introspective, "
+            "share_fixed_limit, share_fixed_request, tgs");
   EXPECT_THAT(make_arbiter("planned", {.window = Micros(10)}).error().message,
               HasSubstr("at least 2 ms"));
 }
@@ -172,6 +195,16 @@ TEST(Admit, RefusesWhatCannotBeKeptAndNamesTheNumbers) {
        client(2, 500, 900, 900),
        ErrorKind::kExhausted,
        "client 2: sm 500 ‰ × request 900 ‰: the areas would add up to 1050 of 1000 ‰"},
+      {"introspective",
+       {client(1, 1000, 600, 600)},
+       client(2, 1000, 500, 900),
+       ErrorKind::kExhausted,
+       "client 2: sm 1000 ‰ × request 500 ‰: the areas would add up to 1100 of 1000 ‰"},
+      {"share_fixed_request",
+       {},
+       client(2, 1000, 0, 900),
+       ErrorKind::kInvalid,
+       "client 2: request: 0 ‰ is all that it would ever get"},
   };
   for (const Refusal& r : refusals) {
     const auto arbiter = *make_arbiter(r.arbiter, {});
@@ -184,7 +217,7 @@ TEST(Admit, RefusesWhatCannotBeKeptAndNamesTheNumbers) {
 }
 
 TEST(Admit, TakesRequestsThatFillTheDeviceExactly) {
-  for (const char* name : {"planned", "window", "multi_token"}) {
+  for (const std::string_view name : arbiter_names()) {
     const auto arbiter = *make_arbiter(name, {});
     for (int i = 0; i < 20; ++i) {
       EXPECT_TRUE(arbiter->admit(client(i, 1000, 50, 50, {{0}, {50 * i}}), kStart).ok()) << name;

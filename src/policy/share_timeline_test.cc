@@ -42,7 +42,7 @@ const Neighbour kNeighbours[] = {
 };
 
 class Quota : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, Quota, testing::Values("planned", "window"),
+INSTANTIATE_TEST_SUITE_P(, Quota, testing::Values("planned", "deadline", "window"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Mean over 60 windows of 1 s within 1 %; the worst window within the longest operator, under

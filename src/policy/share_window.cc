@@ -7,9 +7,6 @@
 namespace sluice::policy {
 namespace {
 
-// Turns of those who borrow what the lane has left: a quarter of a window.
-constexpr int kTurnsPerWindow = 4;
-
 std::string permille(Share s) {
   return std::to_string(s.permille) + " ‰";
 }
@@ -140,13 +137,7 @@ void WindowArbiter::decide(Lane& lane, Time now, Permits& permits) {
   // 3. The permit, if it is not in force already.
   Nanos budget = accounts_.free_budget(a);
   if (owed && a.others_wait) budget = std::min(budget, a.owed_left(now));
-  const Nanos left = a.budget_left(now);
-  const bool as_wished = a.granted() && a.held_sm == a.client.sm &&
-                         a.valid_until >= accounts_.window_end() && left + kLeastGrant >= budget &&
-                         left <= budget + kLeastGrant;
-  if (!as_wished) {
-    accounts_.grant(a, budget, accounts_.window_end() + accounts_.config().window, permits);
-  }
+  accounts_.renew(a, budget, permits);
   if (!a.others_wait) return;
   permits.next = std::min({permits.next, std::max(lane.turn_end, now + kLeastGrant),
                            now + std::max(a.soonest(a.budget_left(now)), kLeastGrant)});

@@ -1,0 +1,87 @@
+#include "policy/share_choice.h"
+
+#include <algorithm>
+
+namespace sluice::policy {
+
+Candidate& Choice::add(Account& account, uint8_t claim) {
+  Candidate& c = candidates_.emplace_back();
+  c.account = &account;
+  c.budget = Nanos::max();
+  c.id = account.client.id;
+  c.claim = claim;
+  c.turn_over = !account.granted() || accounts_.now() >= turn_end(account);
+  c.waits = true;
+  return c;
+}
+
+void Choice::decide(Permits& permits) {
+  fill();
+  turn_away(permits);
+  grant(permits);
+}
+
+// Room that is still draining counts as free: whoever is chosen gets it before anybody else.
+void Choice::fill() {
+  const auto after = [](const Candidate& a, const Candidate& b) { return b.before(a); };
+  chosen_.clear();
+  unchosen_ = kWhole;
+  auto rest = candidates_.end();
+  std::make_heap(candidates_.begin(), rest, after);
+  while (rest != candidates_.begin() && unchosen_ > kNone) {
+    std::pop_heap(candidates_.begin(), rest--, after);
+    const Share sm = rest->account->client.sm;
+    if (sm > unchosen_ || rest->barred) continue;
+    rest->chosen = true;
+    unchosen_ = unchosen_ - sm;
+    chosen_.push_back(*rest);
+  }
+  narrowest_waiting_ = kWhole + kWhole;
+  for (const Candidate& c : candidates_) {
+    if (c.chosen || !c.waits) continue;
+    narrowest_waiting_ = std::min(narrowest_waiting_, c.account->client.sm);
+  }
+}
+
+bool Choice::contended(const Account& holder) const {
+  return narrowest_waiting_ <= unchosen_ + holder.client.sm;
+}
+
+// Whoever holds and was not chosen is in somebody's way.
+void Choice::turn_away(Permits& permits) {
+  for (const Candidate& c : candidates_) {
+    if (!c.chosen && c.account->granted()) accounts_.revoke(*c.account, permits);
+  }
+}
+
+// Permits for the chosen who fit beside what still drains, and renewals.
+void Choice::grant(Permits& permits) {
+  Share held;
+  for (const Account& a : accounts_.all()) {
+    if (a.holds()) held = held + a.held_sm;
+  }
+  for (const Candidate& c : chosen_) {
+    Account& a = *c.account;
+    const Share beside = a.holds() ? held - a.held_sm : held;
+    if (beside + a.client.sm > kWhole) continue;
+    a.others_wait = contended(a);
+    if (!c.waits) continue;
+    const Nanos most = a.others_wait ? c.budget : Nanos::max();
+    accounts_.renew(a, std::min(accounts_.free_budget(a), most), permits);
+    held = beside + a.held_sm;
+  }
+}
+
+Time Choice::next_change() const {
+  const Time now = accounts_.now();
+  Time next = Time::max();
+  for (const Candidate& c : candidates_) {
+    const Account& a = *c.account;
+    if (!a.granted() || !a.others_wait) continue;
+    next = std::min(next, now + std::max(a.soonest(a.budget_left(now)), kLeastGrant));
+    if (turn_end(a) > now) next = std::min(next, turn_end(a));
+  }
+  return next;
+}
+
+}  // namespace sluice::policy

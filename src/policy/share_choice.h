@@ -1,0 +1,65 @@
+// Who of many clients gets the room of a device: a step's candidates in an order, of whom the first
+// that fit are chosen; the others' permits are taken back, and the chosen get theirs as soon as the
+// room is empty. Arbiters with permits that exclude each other say who the candidates are and in
+// which order; the rest is the same for all of them, and is here. Of many clients few fit, so the
+// others are never sorted. Not thread-safe; owned by an arbiter, over its accounts.
+#pragma once
+
+#include <tuple>
+#include <vector>
+
+#include "policy/share_account.h"
+
+namespace sluice::policy {
+
+struct Candidate {
+  Account* account;
+  int64_t order;   // of equal claims the smaller first
+  Nanos budget;    // at most, while others wait for the room
+  ClientId id;     // of equal orders: a total order
+  uint8_t claim;   // the arbiter's classes, the smaller first
+  bool turn_over;  // after those of the same claim whose turn is not
+  bool waits;      // has work, so that holders stand in its way
+  bool barred;     // gets nothing now, whatever room there is
+  bool chosen;
+
+  bool before(const Candidate& other) const {
+    return std::tie(claim, turn_over, order, id) <
+           std::tie(other.claim, other.turn_over, other.order, other.id);
+  }
+};
+
+class Choice {
+ public:
+  explicit Choice(Accounts& accounts) : accounts_(accounts) {}
+
+  // A step's candidates: all who may run, and all who hold a permit (a parked one waits for
+  // nothing). The reference is good until the next call.
+  void clear() { candidates_.clear(); }
+  Candidate& add(Account& account, uint8_t claim);
+  std::vector<Candidate>& candidates() { return candidates_; }
+  const std::vector<Candidate>& candidates() const { return candidates_; }
+
+  // Fills the device; revokes and grants accordingly.
+  void decide(Permits& permits);
+
+  // When a budget that others wait for is spent, or a turn over.
+  Time next_change() const;
+  Time turn_end(const Account& holder) const {
+    return holder.held_since + accounts_.config().window / kTurnsPerWindow;
+  }
+
+ private:
+  void fill();
+  bool contended(const Account& holder) const;
+  void turn_away(Permits& permits);
+  void grant(Permits& permits);
+
+  Accounts& accounts_;
+  std::vector<Candidate> candidates_;  // in no order; kept for its memory, as the next
+  std::vector<Candidate> chosen_;      // in order
+  Share unchosen_;                     // left over by those chosen
+  Share narrowest_waiting_;            // of those not chosen that wait; above kWhole: none
+};
+
+}  // namespace sluice::policy

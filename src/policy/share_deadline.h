@@ -1,0 +1,66 @@
+// The `deadline` arbiter, ours: `planned`, with the phases of a lane (clients at the same sm_begin
+// and sm) traded among its members. While any member's phase lasts, the one whose oldest waiting
+// request has the least time left runs, as long as it is under its request; who gave its phase away
+// gets another's later in the window. Deadlines also come first among those under their request
+// outside the plan, and among borrowers while they can still be met: a request that is late anyway
+// borrows as those without. No deadline is the latest of all; with none at all this is `planned`.
+//
+// What it guarantees, whatever clients say of their deadlines:
+//   - Whoever has work throughout a window gets its request in it, as under `planned`: a trade only
+//     moves use within the window, in columns and time that the lane has in the plan anyway, and
+//     nobody takes more of others' than its own phase is long, used or not. Only the overruns
+//     differ: operators that run over the end of their client's permit add up along a lane's order,
+//     so that the last in it may miss one operator of each member in a window, where `planned`
+//     misses one; it gets them in the windows after.
+//   - Idle time is lent up to the limits, and nobody exceeds its limit.
+//   - In a lane, no member under its request waits for one with a later deadline longer than one
+//     operator, while a phase of the lane lasts.
+// What it does not: that a deadline is met, whatever is needed beyond the request; and between
+// lanes and clients of different widths the plan decides, not the deadline. Not thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "policy/share_planned.h"
+
+namespace sluice::policy {
+
+class DeadlineArbiter : public PlannedArbiter {
+ public:
+  using PlannedArbiter::PlannedArbiter;
+
+  Result<void> admit(const ShareClient& client, Time now) override;
+  void remove(ClientId id, Time now) override;
+  void deadline(ClientId id, Time due, Time now) override { accounts_.deadline(id, due, now); }
+  std::string_view name() const override { return "deadline"; }
+
+ private:
+  struct Lane {
+    Share sm_begin, sm;
+    Time phase_end{};                   // of the member's phase that lasts now; else past
+    Time next_begin = Time::max();      // of another in this window
+    const Account* owner = nullptr;     // whose it is by the plan
+    bool owner_waits = false;           // for it, not having had another's
+    Candidate* first = nullptr;         // who has the phase: until the choice is made
+    Account* holder = nullptr;          // the same, after
+    const Candidate* robbed = nullptr;  // if that is denied, at whose cost
+  };
+
+  void arrange();
+  void count_phases(Time now);
+  void find_phases(Time now);
+  Nanos phase_left(const Account& a) const { return a.request - a.phase_had; }
+  void order(Candidate& candidate, Time now);
+  Lane& lane_of(const Account& a) { return lanes_[lane_[&a - accounts_.all().data()]]; }
+  const Lane& lane_of(const Account& a) const { return lanes_[lane_[&a - accounts_.all().data()]]; }
+
+  void trade_phases(Time now) override;
+  void note_denied(Time now) override;
+  Time next_phase(Time now) const override;
+
+  std::vector<Lane> lanes_;
+  std::vector<size_t> lane_;  // of each account, in their order
+  Time last_step_{};
+};
+
+}  // namespace sluice::policy
