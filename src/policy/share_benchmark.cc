@@ -22,7 +22,8 @@ class Host {
       const auto admitted = arbiter_->admit({.id = static_cast<ClientId>(i),
                                              .sm = {1000 / kLanes},
                                              .quota = {{turn}, {1000}},
-                                             .position = {{lane * 250}, {i / kLanes * turn}}},
+                                             .position = {{lane * 250}, {i / kLanes * turn}},
+                                             .has_slo = i % 2 == 0},
                                             now_);
       SLUICE_CHECK(admitted.ok(), admitted.error().message);
       arbiter_->want(i, true, now_);
@@ -76,9 +77,16 @@ void step(benchmark::State& state, std::string_view name) {
       static_cast<double>(host.grants()) / static_cast<double>(state.iterations());
 }
 
-BENCHMARK_CAPTURE(step, planned, "planned")->Arg(4)->Arg(16)->Arg(64);
-BENCHMARK_CAPTURE(step, window, "window")->Arg(4)->Arg(16)->Arg(64);
-BENCHMARK_CAPTURE(step, multi_token, "multi_token")->Arg(4)->Arg(16)->Arg(64);
+const bool kRegistered = [] {
+  for (const std::string_view name : arbiter_names()) {
+    const auto run = [name](benchmark::State& state) { step(state, name); };
+    benchmark::RegisterBenchmark(("step/" + std::string(name)).c_str(), run)
+        ->Arg(4)
+        ->Arg(16)
+        ->Arg(64);
+  }
+  return true;
+}();
 
 }  // namespace
 }  // namespace sluice::policy

@@ -36,6 +36,7 @@ void TgsArbiter::remove(ClientId id, Time) {
     phase_ = Phase::kAlone;
     rate_ = 1;
     samples_ = {};
+    used_ = Nanos(0);
   }
 }
 
