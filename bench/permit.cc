@@ -14,6 +14,7 @@
 #include <new>
 #include <thread>
 
+#include "bench/blind_meter.h"
 #include "bench/report.h"
 #include "node/arbiter_host.h"
 #include "node/page.h"
@@ -29,19 +30,6 @@ constexpr int kWakes = 3000;
 uint64_t mono() {
   return sluice_clock(CLOCK_MONOTONIC);
 }
-
-class BlindMeter : public node::Meter {
- public:
-  std::optional<node::Reading> poll(Time now, bool) override {
-    if (std::exchange(last_, now) == now) return std::nullopt;
-    return node::Reading{Nanos(0), now};
-  }
-  Time last_active() const override { return last_; }
-  Nanos lag() const override { return Millis(12); }
-
- private:
-  Time last_{};
-};
 
 // A device of this process, with a gate for each of its clients.
 class Device {

@@ -55,8 +55,9 @@ struct sluice_attachment {
   int64_t skew_ns;
 };
 
-/* Gate state of one thread. The fast path touches `left`, `seen` and `seq` alone. */
-struct sluice_thread {
+/* Gate state of one thread. The fast path touches `left`, `seen` and `seq` alone: a cache line of
+ * its own, for neighbours write theirs at every launch too. */
+struct __attribute__((aligned(64))) sluice_thread {
   int32_t left;  /* launches until the next checkpoint */
   uint32_t seen; /* it may go while *seq is this */
   const uint32_t* seq;

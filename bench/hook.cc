@@ -1,0 +1,180 @@
+// hook: what the library in the driver's place adds to a launch, within budget, all in (checkpoints
+// included), on one thread and on four. Beside it the two ways that are usual: the driver's
+// function looked up by name under a mutex at every launch, and a counter that all threads share.
+// Each adds to the same launch, which does nothing; what the launch itself takes is measured beside
+// them and subtracted.
+#include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "bench/blind_meter.h"
+#include "bench/report.h"
+#include "node/arbiter_host.h"
+#include "node/permit_server.h"
+#include "wire/cuda_abi.h"
+#include "wire/permit.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kBatch = 50'000;  // launches per timing: threads that start one together overlap
+constexpr int kRounds = 200;    // timings of each kind, interleaved, per thread
+
+using Launch = decltype(&cuLaunchKernel);
+
+CUresult launch_with(Launch launch) {
+  return launch(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+}
+
+void* open(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  SLUICE_CHECK(library != nullptr, path);
+  return library;
+}
+
+template <class Function>
+Function function(void* library, const char* name) {
+  auto* address = reinterpret_cast<Function>(dlsym(library, name));
+  SLUICE_CHECK(address != nullptr, name);
+  return address;
+}
+
+// A device of which this process holds all, and the socket where its hook finds that out.
+class Device {
+ public:
+  Device() : host_(clock_, {}) {
+    host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
+    const policy::ShareClient all{
+        .id = 1, .sm = kWhole, .quota = {kWhole, kWhole}, .position = {{0}, {0}}};
+    SLUICE_CHECK(host_.admit(0, all, std::make_unique<BlindMeter>()).ok(), "admit");
+    auto server = node::PermitServer::start(
+        {.path = path_}, clock_, [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
+          return node::Placement{&host_, {0, 1}};
+        });
+    SLUICE_CHECK(server.ok(), "permit server");
+    server_ = std::move(*server);
+    setenv("SLUICE_PERMIT_SOCKET", path_.c_str(), 1);
+  }
+  ~Device() { unlink(path_.c_str()); }
+
+  bool attached() { return host_.state({0, 1})->processes == 1; }
+
+ private:
+  const std::string path_ = "/tmp/sluice-bench-hook." + std::to_string(getpid());
+  SteadyClock clock_;
+  node::ArbiterHost host_;
+  std::unique_ptr<node::PermitServer> server_;
+};
+
+// One way to launch, and what it took: ns per launch, of each thread and round.
+struct Way {
+  std::function<void(int times)> run;
+  std::vector<double> ns = {};
+};
+
+// To the nth of the cores that this process may use: threads that are woken together are otherwise
+// put on one.
+void keep_to_core(int nth) {
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  SLUICE_CHECK(sched_getaffinity(getpid(), sizeof all, &all) == 0, "sched_getaffinity");
+  int left = nth % CPU_COUNT(&all), core = 0;
+  while (!CPU_ISSET(core, &all) || left-- > 0) ++core;
+  CPU_SET(core, &one);
+  SLUICE_CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
+}
+
+// The ways in turn, on so many threads at once. Whether every launch reached the driver.
+bool measure(int threads, const std::vector<Way*>& ways, unsigned long (*launched)()) {
+  std::barrier together(threads);
+  std::mutex results;
+  bool all = true;
+  const auto body = [&](int nth) {
+    keep_to_core(nth);
+    std::vector<std::vector<double>> mine(ways.size());
+    const unsigned long before = launched();
+    for (int round = 0; round < kRounds; ++round)
+      for (size_t i = 0; i < ways.size(); ++i) {
+        together.arrive_and_wait();
+        const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
+        ways[i]->run(kBatch);
+        mine[i].push_back(static_cast<double>(sluice_clock(CLOCK_MONOTONIC) - start) / kBatch);
+      }
+    const std::lock_guard lock(results);
+    all &= launched() - before == ways.size() * kRounds * kBatch;
+    for (size_t i = 0; i < ways.size(); ++i)
+      ways[i]->ns.insert(ways[i]->ns.end(), mine[i].begin(), mine[i].end());
+  };
+  std::vector<std::thread> running;
+  for (int i = 0; i < threads; ++i) running.emplace_back(body, i);
+  for (std::thread& t : running) t.join();
+  return all;
+}
+
+// What a way took beyond the bare launch of the same round.
+Samples added(const Way& way, const Way& bare) {
+  std::vector<double> difference;
+  for (size_t i = 0; i < way.ns.size(); ++i) difference.push_back(way.ns[i] - bare.ns[i]);
+  return summarise(difference);
+}
+
+void launches(Report& report, int threads, void* hook, void* driver) {
+  const auto direct = function<Launch>(driver, "cuLaunchKernel");
+  const auto hooked = function<Launch>(hook, "cuLaunchKernel");
+  std::mutex mutex;
+  std::atomic<long> tokens{1l << 60};
+  const auto repeat = [](auto once) {
+    return [once](int times) {
+      for (int i = 0; i < times; ++i) once();
+    };
+  };
+  Way bare{repeat([&] { launch_with(direct); })};
+  Way ours{repeat([&] { launch_with(hooked); })};
+  Way by_name{repeat([&] {
+    const std::lock_guard lock(mutex);
+    launch_with(reinterpret_cast<Launch>(dlsym(driver, "cuLaunchKernel")));
+  })};
+  Way counted{repeat([&] {
+    long before = tokens.load();
+    while (before < 0 || !tokens.compare_exchange_weak(before, before - 1)) {
+    }
+    launch_with(direct);
+  })};
+  const auto launched = function<unsigned long (*)()>(driver, "hook_driver_launched");
+  if (!measure(threads, {&bare, &ours, &by_name, &counted}, launched))
+    report.fail("a launch did not reach the driver");
+
+  const Samples o = added(ours, bare), n = added(by_name, bare), c = added(counted, bare);
+  const std::string on = ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+  report.add(Row("added per launch, p50" + on, o.p50, "ns")
+                 .beside("dlsym under a mutex", n.p50)
+                 .of(o)
+                 .at_most(10));
+  report.add(Row("added per launch, p50" + on, o.p50, "ns")
+                 .beside("a shared counter", c.p50)
+                 .of(o)
+                 .at_most(10));
+  report.add(Row("added per launch, p99" + on, o.p99, "ns").of(o));
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  using namespace sluice::bench;
+  Report report("hook", argc, argv);
+  setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
+  Device device;
+  void* driver = open(SLUICE_HOOK_DRIVER);
+  void* hook = open(SLUICE_HOOK_LIBRARY);
+  for (const int threads : {1, 4}) launches(report, threads, hook, driver);
+  if (!device.attached()) report.fail("the hook did not attach");
+  return report.finish();
+}
