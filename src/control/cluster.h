@@ -6,6 +6,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,7 @@ struct Observation {
   UnixMillis gateway_started = 0;
   int64_t routes_version = -1;
   std::vector<ObservedTraffic> traffic;
+  std::set<InstanceId> busy;  // have a request of the gateway's in hand
 };
 
 // What an instance is started with, beyond what the decision said.
@@ -84,7 +86,9 @@ class Cluster {
   virtual Result<void> stop(const InstanceId& id,
                             Nanos drain) = 0;  // also forgets one that is gone
   virtual Result<void> set_drained(const DeviceId& device, bool drained) = 0;
-  virtual Result<void> set_routes(const nlohmann::json& table) = 0;
+  // The instances that have a request in hand under that table: of the others, who gets no more by
+  // it has none and will have none.
+  virtual Result<std::set<InstanceId>> set_routes(const nlohmann::json& table) = 0;
 };
 
 }  // namespace sluice::control

@@ -15,6 +15,7 @@ Observation FakeCluster::observe() {
   if (seen_at_ != Time{}) serve(now - seen_at_);
   seen_at_ = now;
   carry_on();
+  hold();
   seen.node_there = node_there;
   seen.gateway_there = gateway_there;
   seen.boot_id = "boot";
@@ -106,11 +107,18 @@ Result<void> FakeCluster::set_drained(const DeviceId& device, bool drained) {
   return {};
 }
 
-Result<void> FakeCluster::set_routes(const nlohmann::json& table) {
+Result<std::set<InstanceId>> FakeCluster::set_routes(const nlohmann::json& table) {
   if (!gateway_there) return Error{ErrorKind::kUnavailable, "the gateway does not answer"};
   routes = table;
   seen.routes_version = table["version"];
-  return {};
+  hold();
+  return seen.busy;
+}
+
+void FakeCluster::hold() {
+  seen.busy.clear();
+  for (const ObservedInstance& o : seen.instances)
+    if (held.contains(o.instance.function) && alive(o)) seen.busy.insert(o.instance.id);
 }
 
 void FakeCluster::kill(const FunctionName& f) {

@@ -21,7 +21,7 @@ class FakeCluster : public Cluster {
   Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override;
   Result<void> stop(const InstanceId& id, Nanos drain) override;
   Result<void> set_drained(const DeviceId& device, bool drained) override;
-  Result<void> set_routes(const nlohmann::json& table) override;
+  Result<std::set<InstanceId>> set_routes(const nlohmann::json& table) override;
 
   // ---- the saboteur ----
   int lose_starts = 0, lose_stops = 0, lose_resizes = 0;  // so many of the next ones
@@ -35,6 +35,7 @@ class FakeCluster : public Cluster {
 
   // ---- traffic: so many requests a second, all answered in 10 ms ----
   std::map<FunctionName, double> load;
+  std::set<FunctionName> held;  // their ready instances have a request that does not end
 
   // ---- what tests look at ----
   void all(InstanceState from, InstanceState to);
@@ -45,6 +46,7 @@ class FakeCluster : public Cluster {
 
  private:
   void carry_on();
+  void hold();
   void serve(Nanos elapsed);
   ObservedInstance* find(const InstanceId& id);
 

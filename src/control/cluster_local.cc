@@ -71,6 +71,13 @@ Result<ObservedTraffic> traffic_from(const json& j) {
   return f.finish(t);
 }
 
+std::set<InstanceId> busy_from(Fields& f) {
+  std::set<InstanceId> busy;
+  for (const json& id : f.list("busy"))
+    if (id.is_string()) busy.insert(id.get<std::string>());
+  return busy;
+}
+
 Result<void> done(const Result<json>& answer) {
   if (!answer.ok()) return answer.error();
   return {};
@@ -111,6 +118,7 @@ Observation LocalCluster::observe() {
     o.gateway_there = true;
     o.gateway_started = f.integer("started", 0, 0, kMost);
     o.routes_version = f.integer("version", 0, 0, kMost);
+    o.busy = busy_from(f);
     for (const json& item : f.list("functions")) {
       const auto traffic = traffic_from(item);
       if (traffic.ok())
@@ -151,8 +159,10 @@ Result<void> LocalCluster::set_drained(const DeviceId& device, bool drained) {
   return done(node_.json(verb::patch, "/v1/devices/" + device, {{"drained", drained}}));
 }
 
-Result<void> LocalCluster::set_routes(const json& table) {
-  return done(gateway_.json(verb::put, "/v1/routes", table));
+Result<std::set<InstanceId>> LocalCluster::set_routes(const json& table) {
+  SLUICE_ASSIGN(answer, gateway_.json(verb::put, "/v1/routes", table));
+  Fields f(answer, "answer");
+  return busy_from(f);
 }
 
 }  // namespace sluice::control

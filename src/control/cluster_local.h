@@ -16,7 +16,7 @@ class LocalCluster : public Cluster {
   Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override;
   Result<void> stop(const InstanceId& id, Nanos drain) override;
   Result<void> set_drained(const DeviceId& device, bool drained) override;
-  Result<void> set_routes(const nlohmann::json& table) override;
+  Result<std::set<InstanceId>> set_routes(const nlohmann::json& table) override;
 
  private:
   wire::HttpClient node_, gateway_;

@@ -49,7 +49,10 @@ Nanos Control::next_step() const {
   const auto starts = [](const ObservedInstance& o) {
     return o.instance.state == InstanceState::kStarting && ours(o);
   };
-  return std::ranges::any_of(seen_.instances, starts) ? kSoon : later;
+  const auto waits = [](const auto& stopping) { return !stopping.second.told; };
+  const bool soon =
+      std::ranges::any_of(seen_.instances, starts) || std::ranges::any_of(stopping_, waits);
+  return soon ? kSoon : later;
 }
 
 void Control::observe() {

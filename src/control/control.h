@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "control/accounting.h"
@@ -24,7 +25,7 @@ struct ControlSettings {
   Nanos turn_every = Millis(250);  // a bundle decides in the turns that are its own
   Nanos account_every = Seconds(1);
   Nanos violation_window = Seconds(10);
-  Nanos drain = Seconds(30);             // an instance may take to finish what it has
+  Nanos drain = Seconds(30);             // an instance may take to finish what it has, all in all
   Nanos patience = Seconds(10);          // what was asked for and does not show by then was lost
   Nanos retry_most = Seconds(60);        // between starts of a revision that cannot start
   int rollout_tries = 3;                 // starts that may fail before a rollout is given up
@@ -51,7 +52,8 @@ class Control {
   void step(UnixMillis wall);
   // Before an orderly end: what step() leaves in the store only now and then.
   void close();
-  // When to step again: soon while something starts, so that who waits for it does not wait long.
+  // When to step again: soon while something starts or waits for its last answers, so that who
+  // waits for it does not wait long.
   Nanos next_step() const;
 
   // All of them, or none; nothing is changed when `dry`.
@@ -106,12 +108,14 @@ class Control {
   void give_up_rollout(const FunctionName& f, const Trouble& trouble, UnixMillis wall);
   void settle_rollouts(Time now, UnixMillis wall);
   bool newest_is_up(const FunctionName& name, Runtime& r, Time now) const;
-  Result<void> stop(const InstanceId& id, Time now);
+  void stop(const InstanceId& id, Time now);
+  void drain_idle(Time now);
   bool held_back(const Action& action, Time now, UnixMillis wall);
   Snapshot snapshot(Time now) const;
   void decide(Time now, UnixMillis wall);
   void carry_out(const Action& action, Time now, UnixMillis wall);
   void push_routes();
+  void leave_out_stopping();
   void keep(UnixMillis wall);
   void keep_instances();
   Result<void> keep_counts();
@@ -148,7 +152,13 @@ class Control {
   UnixMillis saved_wall_ = 0;
   UnixMillis gateway_started_ = 0;
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet
-  std::map<InstanceId, Time> stopping_;                      // asked then
+  // What shall end: first the gateway gives it no more and takes its last answer, then it drains.
+  struct Stopping {
+    Time since{};
+    bool left_out = false;     // of the table that the gateway has
+    std::optional<Time> told;  // to drain
+  };
+  std::map<InstanceId, Stopping> stopping_;
   std::map<RevisionKey, Trouble> troubles_;
   std::string pushed_;  // the last table's text
   int64_t routes_version_ = 0;

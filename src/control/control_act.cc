@@ -41,11 +41,27 @@ bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
   return true;
 }
 
-// The gateway gives it no more before it drains.
-Result<void> Control::stop(const InstanceId& id, Time now) {
-  stopping_[id] = now;
+// The gateway gives it no more; it drains when it has nothing of the gateway's.
+void Control::stop(const InstanceId& id, Time now) {
+  stopping_.try_emplace(id, Stopping{.since = now});
   push_routes();
-  return cluster_.stop(id, settings_.drain);
+  drain_idle(now);
+}
+
+// A request that was granted may still be on its way: who drains before it is there loses it. A
+// gateway that cannot be asked for too long is not waited for.
+void Control::drain_idle(Time now) {
+  for (auto& [id, s] : stopping_) {
+    const Nanos left = settings_.drain - (now - s.since);
+    const bool idle = s.left_out && seen_.gateway_there &&
+                      seen_.routes_version == routes_version_ && !seen_.busy.contains(id);
+    const bool lost = s.told && now - *s.told >= settings_.patience;
+    if ((s.told && !lost) || (!s.told && !idle && left > Nanos(0))) continue;
+    if (lost) log::info("{}: it was stopped but runs: again", id);
+    const auto told = cluster_.stop(id, std::max(left, Nanos(0)));
+    if (!told.ok()) log::warn("{}: {}", id, told.error().message);
+    s.told = now;  // or asked in vain: again when patience ends
+  }
 }
 
 std::string Control::new_id(const FunctionName& f, int revision) {
@@ -83,13 +99,9 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   } else if (const auto* stop = std::get_if<StopInstance>(&action.what)) {
     d.action = "stop";
     d.subject = stop->instance;
-    outcome = this->stop(stop->instance, now);
-    if (outcome.ok()) {
-      ++account.stops;
-      r.last_scale_down = now;
-    } else {
-      stopping_.erase(stop->instance);
-    }
+    this->stop(stop->instance, now);
+    ++account.stops;
+    r.last_scale_down = now;
   } else if (const auto* resize = std::get_if<ResizeInstance>(&action.what)) {
     d.action = "resize";
     d.subject = resize->instance;
@@ -146,16 +158,23 @@ void Control::push_routes() {
   json table = routing_table(routed, instances, predictor_);
   const std::string text = table.dump();
   const bool stale = seen_.routes_version != routes_version_ || routes_version_ == 0;
-  if (text == pushed_ && !stale) return;
+  if (text == pushed_ && !stale) return leave_out_stopping();
   // Larger than any version before, also those of a loop that died.
   routes_version_ = std::max(routes_version_, seen_.routes_version) + 1;
   table["version"] = routes_version_;
-  if (const auto put = cluster_.set_routes(table); !put.ok()) {
+  const auto put = cluster_.set_routes(table);
+  if (!put.ok()) {
     log::warn("routes: {}", put.error().message);
     return;
   }
   pushed_ = text;
   seen_.routes_version = routes_version_;
+  seen_.busy = *put;
+  leave_out_stopping();
+}
+
+void Control::leave_out_stopping() {
+  for (auto& [id, s] : stopping_) s.left_out = true;
 }
 
 }  // namespace sluice::control

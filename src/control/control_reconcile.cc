@@ -18,13 +18,10 @@ void Control::reconcile(Time now, UnixMillis wall) {
       if (asked == stopping_.end()) ended(o, now, wall);
       (void)cluster_.stop(i.id, Nanos(0));  // forget it
     } else if (i.state == InstanceState::kDraining) {
-      continue;
-    } else if (asked == stopping_.end() ? find(i.function) == nullptr
-                                        : now - asked->second >= settings_.patience) {
-      log::info(
-          "{}: {}", i.id,
-          asked == stopping_.end() ? "its function is gone" : "it was stopped but runs: again");
-      (void)stop(i.id, now);
+      if (asked != stopping_.end()) asked->second.told = now;  // it knows
+    } else if (asked == stopping_.end() && find(i.function) == nullptr) {
+      log::info("{}: its function is gone", i.id);
+      stop(i.id, now);
     } else if (i.state == InstanceState::kReady) {
       troubles_.erase({i.function, i.revision});
       if (auto f = functions_.find(i.function); f != functions_.end())
@@ -36,6 +33,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
       return o.instance.id == entry.first && alive(o);
     });
   });
+  drain_idle(now);
   std::erase_if(ordered_, [&](const auto& entry) {
     const auto& [instance, at] = entry.second;
     if (now - at < settings_.patience) return false;

@@ -5,6 +5,7 @@
 //   apply F SHARE [canary N]   a revision that wants SHARE of a device     (fixed slices)
 //   rollback F · delete F · drain DEVICE
 //   load F RATE                requests a second from now on
+//   hold F · release F         its instances have a request in hand that does not end; it ends
 //   lose starts|stops|resizes N · repeat starts · start-takes SECONDS · break REVISION · mend
 //   REVISION kill F                     one ready instance of it node away|back · gateway
 //   away|back|restarts · control restarts expect F r1:ready …        all instances of it, by
@@ -85,6 +86,10 @@ class Timeline : public testing::Test {
       double rate = 0;
       words >> a >> rate;
       cluster_.load[{.name = a}] = rate;
+    } else if (verb == "hold" || verb == "release") {
+      words >> a;
+      verb == "hold" ? (void)cluster_.held.insert({.name = a})
+                     : (void)cluster_.held.erase({.name = a});
     } else if (verb == "lose") {
       int n = 0;
       words >> a >> n;
@@ -360,6 +365,44 @@ TEST_F(Timeline, WithoutNodeOrGatewayEverythingStaysAsItIs) {
    30 gateway restarts
    31 split f r1:100
    31 starts 1
+  )");
+}
+
+TEST_F(Timeline, AnInstanceDrainsWhenTheGatewayHasNothingAtIt) {
+  play(R"(
+    0 apply f 30
+    3 expect f r1:ready
+    5 hold f
+    5 delete f
+    6 expect f r1:ready
+    6 stops 0
+    20 expect f r1:ready
+    20 release f
+    21 expect f r1:draining
+    25 expect f nothing
+  )");
+}
+
+TEST_F(Timeline, ARequestThatNeverEndsIsNotWaitedForForEver) {
+  play(R"(
+    0 apply f 30
+    3 expect f r1:ready
+    5 hold f
+    5 delete f
+    34 expect f r1:ready
+    36 expect f r1:draining
+  )");
+}
+
+TEST_F(Timeline, AGatewayThatIsAwayMayHaveRequestsInHand) {
+  play(R"(
+    0 apply f 30
+    3 expect f r1:ready
+    5 gateway away
+    6 delete f
+    9 expect f r1:ready
+    9 gateway back
+    11 expect f r1:draining
   )");
 }
 

@@ -94,14 +94,16 @@ wire::HttpResponse AdminApi::put_routes(const std::string& body) {
       log::warn("routes: {}", saved.error().message);
   const int64_t version = table->version;
   dispatcher_.set_table(std::move(*table), clock_.now());
-  return wire::json_response({{"version", version}});
+  return wire::json_response({{"version", version}, {"busy", dispatcher_.busy()}});
 }
 
 json AdminApi::stats() {
   json functions = json::array();
   for (const FunctionStats& s : dispatcher_.stats(clock_.now())) functions.push_back(to_json(s));
-  return {
-      {"started", started_}, {"version", dispatcher_.table().version}, {"functions", functions}};
+  return {{"started", started_},
+          {"version", dispatcher_.table().version},
+          {"functions", functions},
+          {"busy", dispatcher_.busy()}};
 }
 
 void load_table(const std::string& file, Dispatcher& dispatcher, Time now) {

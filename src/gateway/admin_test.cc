@@ -59,6 +59,7 @@ TEST_F(AdminTest, EveryFigureIsANumberEvenBeforeTheFirstRequest) {
   const json stats = ask(verb::get, "/v1/stats");
   expect_numbers(stats, "stats");
   EXPECT_EQ(stats["functions"][0]["ok"], 1);
+  EXPECT_EQ(stats["busy"], json::array());
 
   const LocalAnswers local(dispatcher, "test");
   std::istringstream metrics(local.answer("GET", "/metrics", clock.now())->body);
@@ -66,6 +67,20 @@ TEST_F(AdminTest, EveryFigureIsANumberEvenBeforeTheFirstRequest) {
     if (line.starts_with("#")) continue;
     EXPECT_THAT(line, testing::MatchesRegex("[a-z_]+\\{.*\\} [0-9.e+-]+"));
   }
+}
+
+TEST_F(AdminTest, ATableIsAnsweredWithWhoHasARequestInHand) {
+  class Quiet : public Waiter {
+    void on_granted() override {}
+  } request;
+  EXPECT_EQ(ask(verb::put, "/v1/routes", kTable)["busy"], json::array());
+  dispatcher.enter(request, "f", 0, "", clock.now());
+  dispatcher.ready(request, clock.now());
+  EXPECT_EQ(ask(verb::get, "/v1/stats")["busy"], json::array({"i"}));
+  EXPECT_EQ(ask(verb::put, "/v1/routes", R"({"version":4,"functions":[]})")["busy"],
+            json::array({"i"}));
+  dispatcher.finish(request, Outcome::kOk, 0, clock.now());
+  EXPECT_EQ(ask(verb::get, "/v1/stats")["busy"], json::array());
 }
 
 TEST_F(AdminTest, ATableIsTakenWholeOrNotAtAll) {

@@ -63,7 +63,7 @@ void Dispatcher::set_table(RoutingTable table, Time now) {
   for (auto& [served, f] : functions_)
     if (!table.functions.contains(served)) {
       f->removed = true;
-      for (auto& view : f->views) view.credit = 0;
+      leaving_.insert(leaving_.end(), f->upstreams.begin(), f->upstreams.end());
       f->route.instances.clear();
       f->views.clear();
       f->upstreams.clear();
@@ -94,6 +94,8 @@ void Dispatcher::set_table(RoutingTable table, Time now) {
       views.push_back(view);
       upstreams.push_back(std::move(upstream));
     }
+    for (const auto& before : f.upstreams)
+      if (std::ranges::find(upstreams, before) == upstreams.end()) leaving_.push_back(before);
     f.views = std::move(views);
     f.upstreams = std::move(upstreams);
     f.route = route;
@@ -280,6 +282,7 @@ void Dispatcher::finish(Waiter& w, Outcome outcome, uint64_t inferences, Time no
 void Dispatcher::tick(Time now) {
   const std::lock_guard lock(mutex_);
   for (auto& [served, f] : functions_) dispatch(*f, now);
+  std::erase_if(leaving_, [](const auto& upstream) { return upstream->outstanding == 0; });
   std::erase_if(functions_, [](const auto& entry) {
     return entry.second->removed && entry.second.use_count() == 1;
   });
@@ -339,6 +342,18 @@ std::vector<FunctionStats> Dispatcher::stats(Time now) {
     out.push_back(std::move(s));
   }
   return out;
+}
+
+std::vector<std::string> Dispatcher::busy() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> ids;
+  const auto look = [&](const std::vector<std::shared_ptr<Upstream>>& upstreams) {
+    for (const auto& u : upstreams)
+      if (u->outstanding > 0) ids.push_back(u->id);
+  };
+  for (const auto& [served, f] : functions_) look(f->upstreams);
+  look(leaving_);
+  return ids;
 }
 
 }  // namespace sluice::gateway

@@ -134,6 +134,9 @@ class Dispatcher {
   void tick(Time now);
 
   std::vector<FunctionStats> stats(Time now);
+  // The instances that have a request in hand, in the table or not any more. One that the table
+  // gives no more requests and that is not among them will never be sent anything again.
+  std::vector<std::string> busy() const;
   bool knows(std::string_view served) const;
   bool admits(std::string_view token) const;  // to what is no function's
 
@@ -148,6 +151,7 @@ class Dispatcher {
   mutable std::mutex mutex_;
   RoutingTable table_;
   std::map<std::string, std::shared_ptr<FunctionState>, std::less<>> functions_;
+  std::vector<std::shared_ptr<Upstream>> leaving_;  // not in the table any more; some are busy
 };
 
 }  // namespace sluice::gateway

@@ -205,6 +205,23 @@ TEST_F(DispatcherTest, ATableThatChangesDisturbsNobody) {
   EXPECT_EQ(r('c').at(), "k");
 }
 
+TEST_F(DispatcherTest, AnInstanceIsBusyUntilItsLastRequestEndedWhateverTheTableSays) {
+  using Ids = std::vector<std::string>;
+  table({instance("i"), instance("k")});
+  EXPECT_EQ(dispatcher.busy(), Ids{});
+  arrive("ab");
+  EXPECT_EQ(dispatcher.busy(), (Ids{"i", "k"}));
+  table({instance("k")});
+  EXPECT_EQ(dispatcher.busy(), (Ids{"k", "i"})) << "out of the table";
+  dispatcher.set_table({}, now);
+  dispatcher.tick(now);
+  EXPECT_EQ(dispatcher.busy(), (Ids{"i", "k"})) << "its function deleted";
+  finish('a');
+  EXPECT_EQ(dispatcher.busy(), Ids{"k"});
+  finish('b');
+  EXPECT_EQ(dispatcher.busy(), Ids{});
+}
+
 TEST_F(DispatcherTest, WhoeverADeletedFunctionCannotServeIsToldAtOnce) {
   table({instance("i"), instance("k")});
   arrive("abc");
