@@ -136,18 +136,17 @@ void measure(Report& report) {
     policy::BusyDevice device;
     std::vector<double> us;
   };
-  std::vector<std::unique_ptr<Contender>> contenders;
+  std::vector<Contender> contenders;
   for (const std::string_view name : policy::arbiter_names())
-    contenders.push_back(std::make_unique<Contender>(name, policy::BusyDevice(name, kClients),
-                                                     std::vector<double>()));
+    contenders.push_back({name, policy::BusyDevice(name, kClients), {}});
   SortPerGrant released;
   std::vector<double> released_us;
   for (int round = 0; round < kWarmUp + kRounds; ++round) {
     const double reference = us_per_step(released);
     if (round >= kWarmUp) released_us.push_back(reference);
-    for (const auto& c : contenders) {
-      const double us = us_per_step(c->device);
-      if (round >= kWarmUp) c->us.push_back(us);
+    for (Contender& c : contenders) {
+      const double us = us_per_step(c.device);
+      if (round >= kWarmUp) c.us.push_back(us);
     }
   }
 
@@ -155,9 +154,9 @@ void measure(Report& report) {
   if (released.grants() * 2 < kSteps) report.fail("the reference granted nothing");
   const Samples r = summarise(released_us);
   for (const auto& c : contenders) {
-    if (c->device.grants() * 10 < kSteps) report.fail(std::string(c->name) + " granted nothing");
-    const Samples s = summarise(c->us);
-    report.add(Row(std::string(c->name) + ", 64 clients, p50", s.p50, "us")
+    if (c.device.grants() * 10 < kSteps) report.fail(std::string(c.name) + " granted nothing");
+    const Samples s = summarise(c.us);
+    report.add(Row(std::string(c.name) + ", 64 clients, p50", s.p50, "us")
                    .beside("sort and copy per grant", r.p50)
                    .of(s)
                    .at_most(2));
