@@ -157,6 +157,10 @@ void Machine::sleep_until(Ns virtual_now) {
     lock->devices[i].advance(lock->virtual_now);
 }
 
+bool Machine::injections_waiting() const {
+  return std::atomic_ref(state_->injections_waiting).load(std::memory_order_relaxed) != 0;
+}
+
 std::uint32_t Machine::join(std::uint32_t sm_permille) {
   Lock lock(*this);
   reap(*lock, memory_);

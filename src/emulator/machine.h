@@ -45,6 +45,8 @@ class Machine {
 
   // This process among the others; kNone: there are too many.
   std::uint32_t join(std::uint32_t sm_permille);
+  // Without the lock: whether some call is to fail.
+  bool injections_waiting() const;
   int memory_file() const { return memory_; }
   const MachineSpec& spec() const { return state_->spec; }
 

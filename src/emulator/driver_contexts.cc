@@ -1,0 +1,223 @@
+// Contexts: primary ones, which all users of a device in a process share, and one's own; each
+// thread's stack of them.
+#include <algorithm>
+
+#include "emulator/device_memory.h"
+#include "emulator/driver.h"
+
+using namespace sluice::emulator;
+
+namespace {
+constexpr unsigned kFlags = 0xff;
+
+// A new context; it takes some of the device's memory. Its legacy stream comes with it.
+CUresult make_context(Call& call, CUdevice device, unsigned flags, bool primary, Context** made) {
+  Driver& driver = call.driver();
+  const std::uint32_t index = driver.in_machine(device);
+  auto context = std::make_unique<Context>();
+  context->device = device;
+  context->flags = flags;
+  context->primary = primary;
+  context->group = driver.groups++;
+  {
+    Machine::Lock lock(*driver.machine);
+    reap(*lock, driver.machine->memory_file());
+    context->cost = allocate(*lock, index, driver.process, lock->spec.context_memory);
+    if (context->cost == DeviceModel::kNone) return CUDA_ERROR_OUT_OF_MEMORY;
+    Process& process = lock->processes[driver.process];
+    if (process.client[index] == DeviceModel::kNone)
+      process.client[index] = lock->devices[index].add_client(
+          static_cast<std::uint32_t>(process.pid), process.sm_permille);
+    if (process.client[index] == DeviceModel::kNone) {
+      let_go(*lock, driver.process, context->cost, driver.machine->memory_file());
+      return CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
+    }
+  }
+  *made = driver.contexts.add(std::move(context));
+  Stream* legacy = make_stream(call, **made, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0);
+  if (legacy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  driver.legacy[*made] = legacy;
+  return CUDA_SUCCESS;
+}
+
+// All that belongs to it goes with it; what it has queued runs out.
+void destroy_context(Call& call, Context* context) {
+  Driver& driver = call.driver();
+  const std::uint32_t index = driver.in_machine(context->device);
+  {
+    Machine::Lock lock(*driver.machine);
+    driver.streams.for_each([&](const Stream& stream) {
+      if (stream.context == context) lock->devices[index].close_stream(stream.model);
+    });
+    driver.events.for_each([&](const Event& event) {
+      if (event.context == context) lock->devices[index].close_event(event.model);
+    });
+    for (const auto& [address, range] : driver.ranges)
+      if (range.context == context && range.allocation != DeviceModel::kNone)
+        let_go(*lock, driver.process, range.allocation, driver.machine->memory_file());
+    let_go(*lock, driver.process, context->cost, driver.machine->memory_file());
+  }
+  std::erase_if(driver.ranges, [&](const auto& r) { return r.second.context == context; });
+  driver.streams.remove_if([&](const Stream& s) { return s.context == context; });
+  driver.events.remove_if([&](const Event& e) { return e.context == context; });
+  driver.functions.remove_if([&](const Function& f) { return f.module->context == context; });
+  driver.modules.remove_if([&](const Module& m) { return m.context == context; });
+  driver.execs.remove_if([&](const GraphExec& e) { return e.context == context; });
+  driver.legacy.erase(context);
+  std::erase_if(driver.per_thread, [&](const auto& s) { return s.first.first == context; });
+  driver.contexts.remove(context);
+}
+
+CUresult refused(const Call& call, CUdevice device) {
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  return call.driver().has(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+}  // namespace
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  Call call(__func__, Call::kDriver);
+  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Driver::Primary& primary = call.driver().primaries[device];
+  if (primary.uses == 0) {
+    const CUresult result = make_context(call, device, primary.flags, true, &primary.context);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  ++primary.uses;
+  *context = reinterpret_cast<CUcontext>(primary.context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  Call call(__func__, Call::kDriver);
+  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  Driver::Primary& primary = call.driver().primaries[device];
+  if (primary.uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary.uses == 0) destroy_context(call, primary.context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  Call call(__func__, Call::kDriver);
+  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  Driver::Primary& primary = call.driver().primaries[device];
+  if (primary.uses > 0) destroy_context(call, primary.context);
+  primary = {};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+  Call call(__func__, Call::kDriver);
+  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (flags > kFlags) return CUDA_ERROR_INVALID_VALUE;
+  Driver::Primary& primary = call.driver().primaries[device];
+  primary.flags = flags;
+  if (primary.uses > 0) primary.context->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  const Call call(__func__, Call::kDriver);
+  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Driver::Primary& primary = call.driver().primaries[device];
+  *flags = primary.flags;
+  *active = primary.uses > 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+  Call call(__func__, Call::kDriver);
+  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (context == nullptr || flags > kFlags) return CUDA_ERROR_INVALID_VALUE;
+  Context* made = nullptr;
+  const CUresult result = make_context(call, device, flags, false, &made);
+  if (result != CUDA_SUCCESS) return result;
+  context_stack().push_back(made);
+  *context = reinterpret_cast<CUcontext>(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext handle) {
+  Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Context* context = call.driver().contexts.find(handle);
+  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  auto& stack = context_stack();
+  if (!stack.empty() && stack.back() == context) stack.pop_back();
+  destroy_context(call, context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext handle) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Context* context = call.driver().contexts.find(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  context_stack().push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  auto& stack = context_stack();
+  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context != nullptr) *context = reinterpret_cast<CUcontext>(stack.back());
+  stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+// Takes the place of the one on top; null takes that away.
+CUresult cuCtxSetCurrent(CUcontext handle) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Context* context = call.driver().contexts.find(handle);
+  if (handle != nullptr && context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  auto& stack = context_stack();
+  if (!stack.empty()) stack.pop_back();
+  if (context != nullptr) stack.push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context = reinterpret_cast<CUcontext>(call.context());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  const Call call(__func__);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = call.context()->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+  const Call call(__func__);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = call.context()->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle != nullptr && call.driver().contexts.find(handle) == nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  *version = 3020;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  const Call call(__func__);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,156 @@
+// Launches of kernels: all calls of the driver that there are for it.
+#include <algorithm>
+
+#include "emulator/capture.h"
+#include "emulator/launch.h"
+
+using namespace sluice::emulator;
+
+namespace sluice::emulator {
+
+CUresult kernel_of(const Function& function, const CUDA_KERNEL_NODE_PARAMS_v2& launch,
+                   std::uint32_t sms, bool together, Kernel& kernel) {
+  const std::uint64_t threads =
+      std::uint64_t{launch.blockDimX} * launch.blockDimY * launch.blockDimZ;
+  const std::uint64_t plane = std::uint64_t{launch.gridDimX} * launch.gridDimY;
+  if (threads == 0 || threads > 1024 || plane == 0 || launch.gridDimZ == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t blocks = std::min<std::uint64_t>(plane, ~0U) * launch.gridDimZ;
+  if (together && blocks > sms) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  kernel = function.kernel;
+  kernel.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, ~0U));
+  kernel.together = together;
+  return CUDA_SUCCESS;
+}
+
+void expect_fault(Stream& stream, const Function& function, const DeviceModel& device) {
+  if (function.fault != CUDA_SUCCESS)
+    stream.context->faults.push_back({device.end_of(stream.model), function.fault});
+}
+
+}  // namespace sluice::emulator
+
+namespace {
+struct Launch {
+  CUDA_KERNEL_NODE_PARAMS_v2 what;
+  CUstream stream;
+  bool together = false;
+};
+
+CUresult launch(const char* name, const Launch& asked, DefaultStream which) {
+  Call call(name);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Driver& driver = call.driver();
+  Function* function = driver.functions.find(asked.what.func);
+  Stream* stream = stream_of(call, asked.stream, which);
+  if (function == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Kernel kernel;
+  CUresult result =
+      kernel_of(*function, asked.what, driver.machine->spec().device.sms, asked.together, kernel);
+  if (result != CUDA_SUCCESS) return result;
+  Node node;
+  node.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  node.function = function;
+  node.launch = asked.what;
+  if (capture(driver, *stream, std::move(node), result) != Captured::kNo) return result;
+  return call.submit(*stream, 1, [&](DeviceModel& device) {
+    device.launch(stream->model, kernel);
+    expect_fault(*stream, *function, device);
+  });
+}
+
+// What the oldest launches take from their function.
+struct OldShape {
+  CUfunction function = nullptr;
+  unsigned x = 1, y = 1, z = 1;
+};
+OldShape& old_shape() {
+  thread_local OldShape shape;
+  return shape;
+}
+CUresult launch_old(const char* name, CUfunction function, int width, int height, CUstream stream,
+                    DefaultStream which) {
+  const OldShape shape = old_shape().function == function ? old_shape() : OldShape{};
+  if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return launch(name,
+                {{function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, shape.x,
+                  shape.y, shape.z},
+                 stream},
+                which);
+}
+}  // namespace
+
+SLUICE_BOTH(cuLaunchKernel, _ptsz,
+            (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+             CUstream stream, void** parameters, void** extra),
+            {
+              return launch(__func__,
+                            {{function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                              shared_bytes, parameters, extra},
+                             stream},
+                            which);
+            })
+
+SLUICE_BOTH(cuLaunchKernelEx, _ptsz,
+            (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra), {
+              if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr))
+                return CUDA_ERROR_INVALID_VALUE;
+              bool together = false;
+              for (unsigned i = 0; i < config->numAttrs; ++i)
+                if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+                  together = config->attrs[i].value.cooperative != 0;
+              return launch(__func__,
+                            {{function, config->gridDimX, config->gridDimY, config->gridDimZ,
+                              config->blockDimX, config->blockDimY, config->blockDimZ,
+                              config->sharedMemBytes, parameters, extra},
+                             config->hStream,
+                             together},
+                            which);
+            })
+
+SLUICE_BOTH(cuLaunchCooperativeKernel, _ptsz,
+            (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+             CUstream stream, void** parameters),
+            {
+              return launch(__func__,
+                            {{function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                              shared_bytes, parameters, nullptr},
+                             stream,
+                             true},
+                            which);
+            })
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
+                                              unsigned) {
+  if (launches == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    const CUDA_LAUNCH_PARAMS& one = launches[i];
+    const CUresult result =
+        launch(__func__,
+               {{one.function, one.gridDimX, one.gridDimY, one.gridDimZ, one.blockDimX,
+                 one.blockDimY, one.blockDimZ, one.sharedMemBytes, one.kernelParams, nullptr},
+                one.hStream,
+                true},
+               DefaultStream::kLegacy);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
+  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  old_shape() = {function, static_cast<unsigned>(x), static_cast<unsigned>(y),
+                 static_cast<unsigned>(z)};
+  return CUDA_SUCCESS;
+}
+CUresult cuLaunch(CUfunction function) {
+  return launch_old(__func__, function, 1, 1, nullptr, DefaultStream::kLegacy);
+}
+CUresult cuLaunchGrid(CUfunction function, int width, int height) {
+  return launch_old(__func__, function, width, height, nullptr, DefaultStream::kLegacy);
+}
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream) {
+  return launch_old(__func__, function, width, height, stream, DefaultStream::kLegacy);
+}

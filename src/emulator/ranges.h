@@ -1,0 +1,18 @@
+// Memory of a device and where a process sees it. The process's lock is held.
+#pragma once
+
+#include <algorithm>
+
+#include "emulator/driver.h"
+
+namespace sluice::emulator {
+
+// Charged to this process; if the device is full, once more without those that have ended.
+CUresult take_memory(Call& call, CUdevice device, std::uint64_t bytes, std::uint32_t& allocation);
+void give_back_memory(Call& call, std::uint32_t allocation);
+// Its address here, and how much is mapped; 0: there is no room.
+std::uint64_t map_memory(Call& call, std::uint32_t allocation, std::uint64_t& mapped);
+// The range that an address lies in, or end().
+Ranges::iterator range_with(Ranges& ranges, std::uint64_t address);
+
+}  // namespace sluice::emulator
