@@ -24,8 +24,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kBatch = 50'000;  // launches per timing: threads that start one together overlap
-constexpr int kRounds = 200;    // timings of each kind, interleaved, per thread
+constexpr int kRounds = 200;  // timings of each kind, interleaved, per thread
 
 using Launch = decltype(&cuLaunchKernel);
 
@@ -79,6 +78,13 @@ struct Way {
   std::vector<double> ns = {};
 };
 
+template <class Once>
+std::function<void(int)> repeat(Once once) {
+  return [once](int times) {
+    for (int i = 0; i < times; ++i) once();
+  };
+}
+
 // To the nth of the cores that this process may use: threads that are woken together are otherwise
 // put on one.
 void keep_to_core(int nth) {
@@ -91,8 +97,9 @@ void keep_to_core(int nth) {
   SLUICE_CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
 }
 
-// The ways in turn, on so many threads at once. Whether every launch reached the driver.
-bool measure(int threads, const std::vector<Way*>& ways, unsigned long (*launched)()) {
+// The ways in turn, `batch` launches a timing, on so many threads at once. Whether every launch
+// reached the driver.
+bool measure(int threads, int batch, const std::vector<Way*>& ways, unsigned long (*launched)()) {
   std::barrier together(threads);
   std::mutex results;
   bool all = true;
@@ -104,11 +111,11 @@ bool measure(int threads, const std::vector<Way*>& ways, unsigned long (*launche
       for (size_t i = 0; i < ways.size(); ++i) {
         together.arrive_and_wait();
         const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
-        ways[i]->run(kBatch);
-        mine[i].push_back(static_cast<double>(sluice_clock(CLOCK_MONOTONIC) - start) / kBatch);
+        ways[i]->run(batch);
+        mine[i].push_back(static_cast<double>(sluice_clock(CLOCK_MONOTONIC) - start) / batch);
       }
     const std::lock_guard lock(results);
-    all &= launched() - before == ways.size() * kRounds * kBatch;
+    all &= launched() - before == ways.size() * kRounds * static_cast<size_t>(batch);
     for (size_t i = 0; i < ways.size(); ++i)
       ways[i]->ns.insert(ways[i]->ns.end(), mine[i].begin(), mine[i].end());
   };
@@ -125,16 +132,12 @@ Samples added(const Way& way, const Way& bare) {
   return summarise(difference);
 }
 
-void launches(Report& report, int threads, void* hook, void* driver) {
+void added_per_launch(Report& report, int threads, void* hook, void* driver) {
+  constexpr int kBatch = 50'000;  // long enough for threads that begin one together to overlap
   const auto direct = function<Launch>(driver, "cuLaunchKernel");
   const auto hooked = function<Launch>(hook, "cuLaunchKernel");
   std::mutex mutex;
   std::atomic<long> tokens{1l << 60};
-  const auto repeat = [](auto once) {
-    return [once](int times) {
-      for (int i = 0; i < times; ++i) once();
-    };
-  };
   Way bare{repeat([&] { launch_with(direct); })};
   Way ours{repeat([&] { launch_with(hooked); })};
   Way by_name{repeat([&] {
@@ -148,7 +151,7 @@ void launches(Report& report, int threads, void* hook, void* driver) {
     launch_with(direct);
   })};
   const auto launched = function<unsigned long (*)()>(driver, "hook_driver_launched");
-  if (!measure(threads, {&bare, &ours, &by_name, &counted}, launched))
+  if (!measure(threads, kBatch, {&bare, &ours, &by_name, &counted}, launched))
     report.fail("a launch did not reach the driver");
 
   const Samples o = added(ours, bare), n = added(by_name, bare), c = added(counted, bare);
@@ -164,6 +167,24 @@ void launches(Report& report, int threads, void* hook, void* driver) {
   report.add(Row("added per launch, p99" + on, o.p99, "ns").of(o));
 }
 
+// A program that does nothing but launch, as fast as a real driver lets it.
+void launch_bound(Report& report, void* hook, void* driver) {
+  using LaunchEx = decltype(&cuLaunchKernelEx);
+  const auto direct = function<LaunchEx>(driver, "cuLaunchKernelEx");
+  const auto hooked = function<LaunchEx>(hook, "cuLaunchKernelEx");
+  Way bare{repeat([&] { direct(nullptr, nullptr, nullptr, nullptr); })};
+  Way ours{repeat([&] { hooked(nullptr, nullptr, nullptr, nullptr); })};
+  const auto launched = function<unsigned long (*)()>(driver, "hook_driver_launched");
+  if (!measure(1, 2000, {&bare, &ours}, launched)) report.fail("a launch did not reach the driver");
+  std::vector<double> lost;
+  for (size_t i = 0; i < ours.ns.size(); ++i) lost.push_back(100 * (1 - bare.ns[i] / ours.ns[i]));
+  const Samples l = summarise(lost);
+  const double us = summarise(bare.ns).p50 / 1000;
+  char name[64];
+  snprintf(name, sizeof name, "throughput lost, launches of %.1f us, p50", us);
+  report.add(Row(name, l.p50, "%").of(l).at_most(0.3));
+}
+
 }  // namespace
 }  // namespace sluice::bench
 
@@ -174,7 +195,8 @@ int main(int argc, char** argv) {
   Device device;
   void* driver = open(SLUICE_HOOK_DRIVER);
   void* hook = open(SLUICE_HOOK_LIBRARY);
-  for (const int threads : {1, 4}) launches(report, threads, hook, driver);
+  for (const int threads : {1, 4}) added_per_launch(report, threads, hook, driver);
+  launch_bound(report, hook, driver);
   if (!device.attached()) report.fail("the hook did not attach");
   return report.finish();
 }

@@ -21,4 +21,11 @@ CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsi
   return CUDA_SUCCESS;
 }
 
+// Keeps the processor for about as long as the fastest of real launches, which take 1.3 to 3 µs.
+CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
+  for (int i = 0; i < 5000; ++i) asm volatile("");
+  ++launched;
+  return CUDA_SUCCESS;
+}
+
 }  // extern "C"
