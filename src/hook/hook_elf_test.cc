@@ -57,6 +57,14 @@ class Elf {
     return all;
   }
 
+  size_t thread_local_bytes() const {
+    const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes_.data());
+    const auto* segments = reinterpret_cast<const Elf64_Phdr*>(bytes_.data() + header->e_phoff);
+    for (int i = 0; i < header->e_phnum; ++i)
+      if (segments[i].p_type == PT_TLS) return segments[i].p_memsz;
+    return 0;
+  }
+
  private:
   // .dynstr is the first string table.
   std::string text(size_t offset) const {
@@ -85,6 +93,11 @@ TEST(HookElfTest, ExportsTheDriversNamesAlone) {
   std::set<std::string> names(std::begin(kNames), std::end(kNames));
   names.insert("sluice_cuda_hook");  // by which one hook knows another
   EXPECT_EQ(Elf(kHook).exports(), names);
+}
+
+// A library that is opened late shares 512 bytes of static thread-local memory with all others.
+TEST(HookElfTest, NeedsNextToNoThreadLocalMemory) {
+  EXPECT_LE(Elf(kHook).thread_local_bytes(), 16u);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@ SLUICE_DRIVER(cuDeviceGetCount);
 namespace sluice::hook {
 
 sluice_gate gates[kDevices];
-__thread sluice_thread* gate_threads[kDevices];
 int devices_seen;
+__thread ThreadGate thread_gate;
 
 namespace {
 

@@ -14,8 +14,16 @@ namespace sluice::hook {
 constexpr int kDevices = 32;  // no more than the kernel's driver serves
 
 extern sluice_gate gates[kDevices];
-extern __thread sluice_thread* gate_threads[kDevices];
 extern int devices_seen;  // 0: not yet asked
+
+// The gate where this thread was last, and its state there. One and not an array of all: a library
+// that is opened late gets little of this kind of memory. Whoever changes devices finds its state
+// again in the gate's slow path, in some hundred nanoseconds.
+struct ThreadGate {
+  int device;
+  sluice_thread* state;
+};
+extern __thread ThreadGate thread_gate;
 
 // The device of the calling thread's context; negative: it has none, so nothing will run.
 int device_of_context();
@@ -27,7 +35,9 @@ inline void pass_gate(CUstream stream) {
   if (captures<is_capturing>(stream)) return;
   const bool one = __builtin_expect(__atomic_load_n(&devices_seen, __ATOMIC_ACQUIRE) == 1, 1);
   const int device = one ? 0 : device_of_context();
-  if (device >= 0) sluice_gate_pass(&gates[device], &gate_threads[device]);
+  if (device < 0) return;
+  if (__builtin_expect(thread_gate.device != device, 0)) thread_gate = {device, nullptr};
+  sluice_gate_pass(&gates[device], &thread_gate.state);
 }
 
 }  // namespace sluice::hook

@@ -141,9 +141,14 @@ TEST(LaunchGateTest, ALaunchGoesThroughTheGateOfItsContextsDevice) {
               Gated program(2, 1);
               if (program.daemon.hellos(1) == 0 || program.daemon.hellos(0) != 0) return "device 1";
               program.cuda.state->current = 0;
-              const bool said =
-                  program.launch_until("a HELLO", [&] { return program.daemon.hellos(0) != 0; });
-              return said ? "" : "device 0";
+              if (!program.launch_until("a HELLO", [&] { return program.daemon.hellos(0) != 0; }))
+                return "device 0";
+              for (const int device : {1, 0, 1}) {
+                program.cuda.state->current = device;
+                program.cuda.call("cuLaunchKernel");
+                if (!program.launch_waits(nullptr)) return "after a change of devices";
+              }
+              return "";
             }),
             "");
 }
