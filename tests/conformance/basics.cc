@@ -10,6 +10,15 @@
 #include "driver.h"
 
 namespace conformance {
+namespace {
+// That function, of the library that was asked or of one that it stands before.
+bool is_function(const Driver& cu, const void* address, const char* symbol) {
+  Dl_info info{};
+  if (address == dlsym(cu.library, symbol)) return true;
+  return dladdr(address, &info) != 0 && info.dli_sname != nullptr &&
+         std::strcmp(info.dli_sname, symbol) == 0;
+}
+}  // namespace
 
 void check_before_init(const Driver& cu, Report& report) {
   int count = 0;
@@ -56,7 +65,7 @@ void check_symbols(const Driver& cu, Report& report) {
                              ")";
     if (query.symbol != nullptr) {
       report.result(result, CUDA_SUCCESS, what);
-      report.check(function == dlsym(cu.library, query.symbol), what + " is " + query.symbol);
+      report.check(is_function(cu, function, query.symbol), what + " is " + query.symbol);
     } else {
       report.result(result, CUDA_ERROR_NOT_FOUND, what);
       report.check(function == nullptr, what + " is null");
