@@ -47,12 +47,13 @@ std::string output_of(const std::vector<std::string>& command, const Environment
   return all;
 }
 
-// What the probe prints when its calls reach the driver for tests.
+// What the probe prints when its calls reach the driver for tests, and the hook's launch is what it
+// is told to call.
 std::string reached() {
   const auto result = [](Entry entry) {
     return std::to_string(returned_by(static_cast<unsigned>(entry)));
   };
-  return result(Entry::cuInit) + " " + result(Entry::cuCtxSynchronize) + "\n";
+  return result(Entry::cuInit) + " " + result(Entry::cuCtxSynchronize) + " its\n";
 }
 
 class DeliveryTest : public testing::Test {
@@ -99,7 +100,7 @@ TEST_F(DeliveryTest, AProgramWithoutCudaOnlyMapsIt) {
 
 TEST_F(DeliveryTest, NothingIsPrintedWhereThereIsNoDriver) {
   EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", "/no/such"}}),
-            "100 100\n");
+            "100 100 none\n");
 }
 
 }  // namespace

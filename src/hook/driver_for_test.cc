@@ -39,7 +39,9 @@ const char* variant(const char* symbol, int version, uint64_t flags) {
 
 extern "C" {
 
-CUresult cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
+                             CUdriverProcAddressQueryResult* found) {
+  if (found != nullptr) *found = 1;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
   if (symbol[0] == 0) return CUDA_SUCCESS;
@@ -48,16 +50,16 @@ CUresult cuGetProcAddress(const char* symbol, void** function, int version, uint
   void* library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
   *function = dlsym(library, variant(symbol, version, flags));
   dlclose(library);
+  if (*function == nullptr) return CUDA_ERROR_NOT_FOUND;
   if (*function == reinterpret_cast<void*>(cuGraphLaunch))
     *function = reinterpret_cast<void*>(unexported_graph_launch);
-  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  if (found != nullptr) *found = 0;
+  return CUDA_SUCCESS;
 }
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
-                             CUdriverProcAddressQueryResult* found) {
-  const CUresult result = cuGetProcAddress(symbol, function, version, flags);
-  if (found != nullptr) *found = result == CUDA_SUCCESS ? 0 : 1;
-  return result;
+// By its name: preloaded, the hook is what it finds.
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
+  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
 
 CUresult cuDeviceGetCount(int* count) {

@@ -7,12 +7,19 @@ int main(void) {
   void* cuda = dlopen("libcuda.so.1", RTLD_NOW);
   int (*init)(unsigned);
   int (*synchronize)(void);
+  int (*address_of)(const char*, void**, int, unsigned long, int*);
+  void* launch = NULL;
   if (cuda == NULL) {
     puts("no libcuda.so.1");
     return 0;
   }
   *(void**)&init = dlsym(cuda, "cuInit");
   *(void**)&synchronize = dlsym(cuda, "cuCtxSynchronize");
-  printf("%d %d\n", init(0), synchronize());
+  *(void**)&address_of = dlsym(cuda, "cuGetProcAddress_v2");
+  printf("%d %d", init(0), synchronize());
+  if (address_of("cuLaunchKernel", &launch, 13000, 0, NULL) != 0)
+    puts(" none");
+  else
+    puts(launch == dlsym(cuda, "cuLaunchKernel") ? " its" : " another");
   return 0;
 }

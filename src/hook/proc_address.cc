@@ -69,6 +69,9 @@ class AddressMap {
 
 AddressMap* map;
 
+// A driver may call its own cuGetProcAddress by name, and preloaded, that is ours.
+__thread bool filling;
+
 // By name, and as the driver answers: the two need not be the same address.
 void fill(AddressMap& built) {
   auto* ask = reinterpret_cast<__typeof__(&cuGetProcAddress)>(driver_function("cuGetProcAddress"));
@@ -83,9 +86,12 @@ void fill(AddressMap& built) {
 void* hook_of(void* driver) {
   AddressMap* known = __atomic_load_n(&map, __ATOMIC_ACQUIRE);
   if (known == nullptr) {
+    if (filling) return driver;
     auto* built = static_cast<AddressMap*>(calloc(1, sizeof(AddressMap)));
     if (built == nullptr) return driver;
+    filling = true;
     fill(*built);
+    filling = false;
     if (__atomic_compare_exchange_n(&map, &known, built, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
       known = built;
     else
