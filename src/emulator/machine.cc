@@ -194,4 +194,17 @@ void reap(MachineState& state, int memory_file) {
     if (state.processes[i].used && !lives(state.processes[i])) leave(state, i, memory_file);
 }
 
+bool inject(MachineState& state, const char* function, int result, std::uint32_t skip,
+            std::uint32_t times, std::int32_t pid) {
+  for (Injection& injection : state.injections) {
+    if (injection.used) continue;
+    injection = {.pid = pid, .result = result, .skip = skip, .times = times};
+    std::strncpy(injection.function, function, sizeof injection.function - 1);
+    injection.used = true;
+    ++state.injections_waiting;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace sluice::emulator

@@ -64,4 +64,9 @@ void reap(MachineState& state, int memory_file);
 // Under the lock: what a process holds is given back; its queues run out.
 void leave(MachineState& state, std::uint32_t process, int memory_file);
 
+// Under the lock: from its `skip`-th call on, `times` calls of a function fail; in every process,
+// or in one. False: too many already wait.
+bool inject(MachineState& state, const char* function, int result, std::uint32_t skip = 0,
+            std::uint32_t times = 1, std::int32_t pid = 0);
+
 }  // namespace sluice::emulator
