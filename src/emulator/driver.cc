@@ -7,8 +7,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "emulator/identity.h"
 #include "emulator/settings.h"
-#include "emulator/uuid.h"
 
 namespace sluice::emulator {
 namespace {

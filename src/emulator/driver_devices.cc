@@ -3,7 +3,7 @@
 
 #include "emulator/device_memory.h"
 #include "emulator/driver.h"
-#include "emulator/uuid.h"
+#include "emulator/identity.h"
 
 using namespace sluice::emulator;
 
@@ -90,7 +90,7 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   const Call call(__func__, Call::kDriver);
   if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
-  return write(name, size, "Sluice emulated GPU");
+  return write(name, size, kDeviceName);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {

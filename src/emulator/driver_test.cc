@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "emulator/device_memory.h"
+#include "emulator/identity.h"
 #include "emulator/machine.h"
 #include "emulator/settings.h"
-#include "emulator/uuid.h"
 #include "wire/cuda_abi.h"
 
 namespace sluice::emulator {

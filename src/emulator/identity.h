@@ -8,6 +8,8 @@
 
 namespace sluice::emulator {
 
+inline constexpr char kDeviceName[] = "Sluice emulated GPU";
+
 inline std::array<std::uint8_t, 16> uuid_of(std::uint32_t device) {
   return {'S',  'l',  'u', 'i', 'c', 'e', 0x40, 0x01,
           0x80, 0x01, 'e', 'm', 'u', 'G', 'P',  static_cast<std::uint8_t>(device)};

@@ -1,0 +1,125 @@
+// What the emulated NVML says about a machine that others use.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "emulator/device_memory.h"
+#include "emulator/identity.h"
+#include "emulator/machine.h"
+#include "emulator/settings.h"
+#include "wire/nvml_abi.h"
+
+namespace sluice::emulator {
+namespace {
+constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
+
+class NvmlTest : public testing::Test {
+ protected:
+  NvmlTest() {
+    char name[] = "/tmp/sluice-nvml-XXXXXX";
+    folder_ = mkdtemp(name);
+    setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
+  }
+  ~NvmlTest() override {
+    nvmlShutdown();
+    std::filesystem::remove_all(folder_);
+  }
+  void start(const char* settings) {
+    MachineSpec spec;
+    std::string why;
+    ASSERT_TRUE(read_settings(settings, spec, why)) << why;
+    machine_ = Machine::open(folder_ + "/gpu", spec);
+    ASSERT_NE(machine_, nullptr);
+    ASSERT_EQ(nvmlInit_v2(), NVML_SUCCESS);
+  }
+  // This process as a client of device 0.
+  std::uint32_t join() {
+    const std::uint32_t me = machine_->join(1000);
+    Machine::Lock lock(*machine_);
+    lock->processes[me].client[0] =
+        lock->devices[0].add_client(static_cast<std::uint32_t>(getpid()), 1000);
+    return me;
+  }
+  static nvmlDevice_t device(unsigned index) {
+    nvmlDevice_t device = nullptr;
+    EXPECT_EQ(nvmlDeviceGetHandleByIndex_v2(index, &device), NVML_SUCCESS);
+    return device;
+  }
+
+  std::string folder_;
+  std::unique_ptr<Machine> machine_;
+};
+
+TEST_F(NvmlTest, NothingWorksBeforeInit) {
+  unsigned count = 0;
+  EXPECT_EQ(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNINITIALIZED);
+  EXPECT_EQ(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
+}
+
+TEST_F(NvmlTest, DevicesAreFoundByNumberAndUuid) {
+  start("devices=2 clock=virtual");
+  unsigned count = 0, index = 0;
+  char uuid[NVML_DEVICE_UUID_BUFFER_SIZE];
+  EXPECT_EQ(nvmlDeviceGetCount_v2(&count), NVML_SUCCESS);
+  EXPECT_EQ(count, 2U);
+  EXPECT_EQ(nvmlDeviceGetUUID(device(1), uuid, sizeof uuid), NVML_SUCCESS);
+  EXPECT_EQ(uuid, uuid_text(1)) << "as the driver has it";
+  nvmlDevice_t found = nullptr;
+  EXPECT_EQ(nvmlDeviceGetHandleByUUID(uuid, &found), NVML_SUCCESS);
+  EXPECT_EQ(nvmlDeviceGetIndex(found, &index), NVML_SUCCESS);
+  EXPECT_EQ(index, 1U);
+  EXPECT_EQ(nvmlDeviceGetHandleByIndex_v2(2, &found), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvmlDeviceGetHandleByUUID("GPU-none", &found), NVML_ERROR_NOT_FOUND);
+  EXPECT_EQ(nvmlDeviceGetUUID(device(1), uuid, 10), NVML_ERROR_INSUFFICIENT_SIZE);
+}
+
+TEST_F(NvmlTest, MemoryAndProcesses) {
+  start("memory_mib=1024 clock=virtual");
+  const std::uint32_t me = join();
+  {
+    Machine::Lock lock(*machine_);
+    allocate(*lock, 0, me, 100 * kMib);
+  }
+  nvmlMemory_t memory{};
+  EXPECT_EQ(nvmlDeviceGetMemoryInfo(device(0), &memory), NVML_SUCCESS);
+  EXPECT_EQ(memory.used, 100 * kMib);
+  EXPECT_EQ(memory.free, 924 * kMib);
+  nvmlMemory_v2_t second{};
+  EXPECT_EQ(nvmlDeviceGetMemoryInfo_v2(device(0), &second), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  second.version = nvmlMemory_v2;
+  EXPECT_EQ(nvmlDeviceGetMemoryInfo_v2(device(0), &second), NVML_SUCCESS);
+  EXPECT_EQ(second.used, 100 * kMib);
+
+  unsigned count = 0;
+  EXPECT_EQ(nvmlDeviceGetComputeRunningProcesses_v3(device(0), &count, nullptr),
+            NVML_ERROR_INSUFFICIENT_SIZE);
+  ASSERT_EQ(count, 1U);
+  nvmlProcessInfo_t process{};
+  EXPECT_EQ(nvmlDeviceGetComputeRunningProcesses_v3(device(0), &count, &process), NVML_SUCCESS);
+  EXPECT_EQ(process.pid, static_cast<unsigned>(getpid()));
+  EXPECT_EQ(process.usedGpuMemory, 100 * kMib);
+  EXPECT_EQ(nvmlDeviceGetMPSComputeRunningProcesses_v3(device(0), &count, nullptr), NVML_SUCCESS);
+  EXPECT_EQ(count, 0U);
+}
+
+TEST_F(NvmlTest, UtilizationIsOfTheLastPeriod) {
+  start("sms=8 clock=virtual");
+  join();
+  nvmlUtilization_t busy{};
+  EXPECT_EQ(nvmlDeviceGetUtilizationRates(device(0), &busy), NVML_SUCCESS);
+  {
+    Machine::Lock lock(*machine_);
+    DeviceModel& model = lock->devices[0];
+    model.launch(model.open_stream(0, 0, StreamKind::kNonBlocking),
+                 {.blocks = 8, .wave_ns = 50'000'000});
+  }
+  machine_->sleep_until(200'000'000);
+  EXPECT_EQ(nvmlDeviceGetUtilizationRates(device(0), &busy), NVML_SUCCESS);
+  EXPECT_EQ(busy.gpu, 25U);
+}
+
+}  // namespace
+}  // namespace sluice::emulator
