@@ -6,8 +6,12 @@
 namespace sluice::policy {
 
 Account* Accounts::find(ClientId id) {
+  for (const size_t likely : {last_found_, last_found_ + 1}) {
+    if (likely < ids_.size() && ids_[likely] == id) return &accounts_[last_found_ = likely];
+  }
   const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
-  return at != ids_.end() && *at == id ? &accounts_[at - ids_.begin()] : nullptr;
+  if (at == ids_.end() || *at != id) return nullptr;
+  return &accounts_[last_found_ = at - ids_.begin()];
 }
 
 void Accounts::put(const ShareClient& client, Time now) {
@@ -66,6 +70,10 @@ void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
   expire(a);
   busy = std::max(busy, Nanos(0));
   seen_until = std::min(seen_until, now);
+  if (busy == Nanos(0) && !a.holds() && a.assumed == Nanos(0)) {  // as a rule
+    a.seen_until = std::max(a.seen_until, seen_until);
+    return;
+  }
 
   // The part of `busy` that may lie after a moment: at most what fits in the time seen since. A
   // report begins where the last one ended, unless it is out of order.
@@ -150,8 +158,10 @@ void Accounts::settle_occupied(Account& a, Time until) {
   if (!a.granted()) until = std::min(until, a.seen_until);  // an operator may run on, not seen yet
   if (!a.holds() || until <= a.occupied_from) return;
   const Nanos unseen = a.unseen(until);
-  const Nanos idle = until - a.occupied_from - a.soonest(a.occupied_busy + unseen);
-  a.robbed = std::max(a.robbed - std::max(idle, Nanos(0)), Nanos(0));
+  if (a.robbed > Nanos(0)) {
+    const Nanos idle = until - a.occupied_from - a.soonest(a.occupied_busy + unseen);
+    a.robbed = std::max(a.robbed - std::max(idle, Nanos(0)), Nanos(0));
+  }
   a.occupied_from = until;
   a.occupied_busy = -unseen;  // to be booked later, if it was used
 }

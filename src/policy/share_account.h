@@ -73,7 +73,7 @@ struct Account {
 
   // Busy time that may pass in a time, and the time in which so much may pass at the earliest.
   Nanos busy_in(Nanos time) const { return time * pace / 1000; }
-  Nanos soonest(Nanos busy) const { return busy * 1000 / pace; }
+  Nanos soonest(Nanos busy) const { return pace == 1000 ? busy : busy * 1000 / pace; }
 
   // What it may have used and the meter has not shown: it is taken for busy ever since.
   Nanos unseen(Time now) const {
@@ -157,6 +157,7 @@ class Accounts {
   ArbiterConfig config_;
   std::vector<Account> accounts_;
   std::vector<ClientId> ids_;  // of accounts_, sorted as they are: quick to search
+  size_t last_found_ = 0;      // the next event is about the same, or the next: hosts go in order
   Nanos device_left_{0};       // of this window, in busy time of the whole device
   Time now_{};
   Time window_start_{};

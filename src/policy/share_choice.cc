@@ -21,20 +21,25 @@ void Choice::decide(Permits& permits) {
   grant(permits);
 }
 
-// Room that is still draining counts as free: whoever is chosen gets it before anybody else.
+// Room that is still draining counts as free: whoever is chosen gets it before anybody else. Of
+// many clients few fit, as a rule those of the first class, so the others are never sorted.
 void Choice::fill() {
-  const auto after = [](const Candidate& a, const Candidate& b) { return b.before(a); };
+  const auto after = [](const Candidate* a, const Candidate* b) { return b->before(*a); };
+  for (auto& members : classes_) members.clear();
+  for (Candidate& c : candidates_) classes_[c.claim].push_back(&c);
   chosen_.clear();
   unchosen_ = kWhole;
-  auto rest = candidates_.end();
-  std::make_heap(candidates_.begin(), rest, after);
-  while (rest != candidates_.begin() && unchosen_ > kNone) {
-    std::pop_heap(candidates_.begin(), rest--, after);
-    const Share sm = rest->account->client.sm;
-    if (sm > unchosen_ || rest->barred) continue;
-    rest->chosen = true;
-    unchosen_ = unchosen_ - sm;
-    chosen_.push_back(*rest);
+  for (auto& members : classes_) {
+    if (unchosen_ == kNone) break;
+    std::make_heap(members.begin(), members.end(), after);
+    for (auto end = members.end(); end != members.begin() && unchosen_ > kNone;) {
+      std::pop_heap(members.begin(), end--, after);
+      Candidate& c = **end;
+      if (c.barred || c.account->client.sm > unchosen_) continue;
+      c.chosen = true;
+      unchosen_ = unchosen_ - c.account->client.sm;
+      chosen_.push_back(&c);
+    }
   }
   narrowest_waiting_ = kWhole + kWhole;
   for (const Candidate& c : candidates_) {
@@ -60,7 +65,8 @@ void Choice::grant(Permits& permits) {
   for (const Account& a : accounts_.all()) {
     if (a.holds()) held = held + a.held_sm;
   }
-  for (const Candidate& c : chosen_) {
+  for (const Candidate* chosen : chosen_) {
+    const Candidate& c = *chosen;
     Account& a = *c.account;
     const Share beside = a.holds() ? held - a.held_sm : held;
     if (beside + a.client.sm > kWhole) continue;

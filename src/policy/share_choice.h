@@ -1,10 +1,11 @@
 // Who of many clients gets the room of a device: a step's candidates in an order, of whom the first
 // that fit are chosen; the others' permits are taken back, and the chosen get theirs as soon as the
 // room is empty. Arbiters with permits that exclude each other say who the candidates are and in
-// which order; the rest is the same for all of them, and is here. Of many clients few fit, so the
-// others are never sorted. Not thread-safe; owned by an arbiter, over its accounts.
+// which order; the rest is the same for all of them, and is here. Not thread-safe; owned by an
+// arbiter, over its accounts.
 #pragma once
 
+#include <array>
 #include <tuple>
 #include <vector>
 
@@ -23,11 +24,12 @@ struct Candidate {
   bool barred;     // gets nothing now, whatever room there is
   bool chosen;
 
+  // Within a class.
   bool before(const Candidate& other) const {
-    return std::tie(claim, turn_over, order, id) <
-           std::tie(other.claim, other.turn_over, other.order, other.id);
+    return std::tie(turn_over, order, id) < std::tie(other.turn_over, other.order, other.id);
   }
 };
+inline constexpr int kMostClaims = 6;
 
 class Choice {
  public:
@@ -56,10 +58,11 @@ class Choice {
   void grant(Permits& permits);
 
   Accounts& accounts_;
-  std::vector<Candidate> candidates_;  // in no order; kept for its memory, as the next
-  std::vector<Candidate> chosen_;      // in order
-  Share unchosen_;                     // left over by those chosen
-  Share narrowest_waiting_;            // of those not chosen that wait; above kWhole: none
+  std::vector<Candidate> candidates_;  // in the order of ids; kept for its memory, as the next two
+  std::array<std::vector<Candidate*>, kMostClaims> classes_;
+  std::vector<Candidate*> chosen_;  // in order
+  Share unchosen_;                  // left over by those chosen
+  Share narrowest_waiting_;         // of those not chosen that wait; above kWhole: none
 };
 
 }  // namespace sluice::policy

@@ -21,6 +21,7 @@ Result<void> FixedArbiter::admit(const ShareClient& client, Time now) {
 Permits FixedArbiter::step(Time now) {
   now = accounts_.advance(now);
   Permits permits;
+  permits.grant.reserve(accounts_.all().size());
   accounts_.withdraw_excess(permits);
   for (Account& a : accounts_.all()) {
     if (!a.eligible(now)) continue;

@@ -112,16 +112,21 @@ void PlannedArbiter::rank(Time now) {
 // Of the robbed who overlap in space one goes first; owners in phase give way to it only where they
 // overlap. So whoever stands elsewhere keeps to the plan, and these still fit together.
 void PlannedArbiter::give_columns_to_robbed() {
-  auto& all = choice_.candidates();
-  std::sort(all.begin(), all.end(),
-            [](const Candidate& a, const Candidate& b) { return a.before(b); });
-  for (auto c = all.begin(); c != all.end() && c->claim <= kInPhase; ++c) {
-    const bool taken = std::any_of(all.begin(), c, [&](const Candidate& before) {
-      return before.claim == kRobbed && share_columns(before.account->client, c->account->client);
+  std::vector<Candidate*> claimants;
+  for (Candidate& c : choice_.candidates()) {
+    if (c.claim <= kInPhase) claimants.push_back(&c);
+  }
+  std::sort(claimants.begin(), claimants.end(), [](const Candidate* a, const Candidate* b) {
+    return a->claim != b->claim ? a->claim < b->claim : a->before(*b);
+  });
+  for (auto at = claimants.begin(); at != claimants.end(); ++at) {
+    Candidate& c = **at;
+    const bool taken = std::any_of(claimants.begin(), at, [&](const Candidate* before) {
+      return before->claim == kRobbed && share_columns(before->account->client, c.account->client);
     });
     if (!taken) continue;
-    c->claim = kOwed;
-    c->budget = c->account->owed_left(accounts_.now());
+    c.claim = kOwed;
+    c.budget = c.account->owed_left(accounts_.now());
   }
 }
 
