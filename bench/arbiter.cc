@@ -132,12 +132,12 @@ double us_per_step(Device& device) {
 
 void measure(Report& report) {
   struct Contender {
-    std::string_view name;
+    std::string name;
     policy::BusyDevice device;
     std::vector<double> us;
   };
   std::vector<Contender> contenders;
-  for (const std::string_view name : policy::arbiter_names())
+  for (const std::string& name : policy::arbiter_names())
     contenders.push_back({name, policy::BusyDevice(name, kClients), {}});
   SortPerGrant released;
   std::vector<double> released_us;

@@ -12,6 +12,7 @@
 #include "cli/limits.h"
 #include "node/daemon.h"
 #include "node/node_api.h"
+#include "policy/share.h"
 
 namespace sluice::cli {
 namespace {
@@ -61,7 +62,9 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)
       ->check(CLI::Range(0.0, kHighestPrice))
       ->capture_default_str();
-  node->add_option("--arbiter", s.arbiter, "window, multi_token or planned")->capture_default_str();
+  node->add_option("--arbiter", s.arbiter, "who may run now, on each device")
+      ->check(CLI::IsMember(policy::arbiter_names()))
+      ->capture_default_str();
   node->add_option("--first-uid", s.first_uid, "uids of instances begin here (as root)")
       ->check(CLI::Range(1, kHighestUid))
       ->capture_default_str();

@@ -18,6 +18,7 @@
 #include "cli/supervisor.h"
 #include "node/cgroup.h"
 #include "policy/bundle.h"
+#include "policy/share.h"
 
 namespace sluice::cli {
 namespace {
@@ -189,8 +190,10 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
       ->check(CLI::Range(0.0, kHighestPrice));
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
-  up_command->add_option("--arbiter", f->arbiter,
-                         "window, multi_token or planned; default: the policy's");
+  up_command
+      ->add_option("--arbiter", f->arbiter,
+                   "who may run now, on each device; default: the policy's")
+      ->check(CLI::IsMember(policy::arbiter_names()));
   up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");
   up_command->add_option("--tls-key", f->tls_key, "PEM file");

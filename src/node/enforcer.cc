@@ -41,8 +41,15 @@ Result<void> set_affinity(pid_t pid, const std::vector<int>& cores) {
   return {};
 }
 
-policy::ShareClient share_of(policy::ClientId id, const Instance& i) {
-  return {.id = id, .sm = i.slice.sm, .quota = i.slice.quota, .position = i.position};
+// What Sluice starts serves requests; a foreign program runs for its throughput, as far as is
+// known.
+policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r) {
+  const Instance& i = r.instance;
+  return {.id = id,
+          .sm = i.slice.sm,
+          .quota = i.slice.quota,
+          .position = i.position,
+          .has_slo = !r.foreign};
 }
 
 }  // namespace
@@ -119,7 +126,7 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   }
   const int millicores = hosted.device.device.millicores * i.slice.sm.permille / 1000;
   SLUICE_TRY(host_->admit(
-      hosted.number, share_of(c.ref.client, i),
+      hosted.number, share_of(c.ref.client, r),
       std::make_unique<CpuMeter>(std::move(counter), std::max(millicores, 1), clock_.now())));
   const std::lock_guard lock(mutex_);
   clients_.insert_or_assign(i.id, std::move(c));
@@ -145,7 +152,7 @@ Result<Attachment> Enforcer::attach(const InstanceRecord& r, int pidfd) {
 
 Result<void> Enforcer::resize(const InstanceRecord& r) {
   const Client& c = clients_.at(r.instance.id);
-  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r.instance)));
+  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r)));
   return limit(c, r);
 }
 

@@ -42,9 +42,9 @@ constexpr struct {
 
 }  // namespace
 
-std::vector<std::string_view> arbiter_names() {
-  std::vector<std::string_view> names;
-  for (const auto& [name, make] : kArbiters) names.push_back(name);
+std::vector<std::string> arbiter_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : kArbiters) names.emplace_back(name);
   return names;
 }
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -106,7 +107,7 @@ struct ArbiterConfig {
 // "multi_token" (FaST-GShare as printed), "introspective" (Dilu), "share_fixed_limit" and
 // "share_fixed_request" (MPS-l, MPS-r), "tgs" (TGS).
 inline constexpr std::string_view kDefaultArbiter = "planned";
-std::vector<std::string_view> arbiter_names();
+std::vector<std::string> arbiter_names();
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config);
 
 }  // namespace sluice::policy

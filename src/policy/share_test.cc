@@ -24,7 +24,7 @@ std::vector<ClientId> granted(const Permits& permits) {
   return ids;
 }
 
-class EveryArbiter : public testing::TestWithParam<std::string_view> {
+class EveryArbiter : public testing::TestWithParam<std::string> {
  protected:
   Time ms(double t) const { return kStart + from_millis(t); }
   void add(const ShareClient& c) { ASSERT_TRUE(arbiter_->admit(c, kStart).ok()); }
@@ -217,7 +217,7 @@ TEST(Admit, RefusesWhatCannotBeKeptAndNamesTheNumbers) {
 }
 
 TEST(Admit, TakesRequestsThatFillTheDeviceExactly) {
-  for (const std::string_view name : arbiter_names()) {
+  for (const std::string& name : arbiter_names()) {
     const auto arbiter = *make_arbiter(name, {});
     for (int i = 0; i < 20; ++i) {
       EXPECT_TRUE(arbiter->admit(client(i, 1000, 50, 50, {{0}, {50 * i}}), kStart).ok()) << name;
