@@ -157,8 +157,9 @@ CUresult Call::submit(Stream& stream, std::uint32_t operations,
         return CUDA_SUCCESS;
       }
     }
+    // Not for one place: the next caller would wait again at once.
     const CUresult result = wait(context, [&](DeviceModel& device) {
-      return device.queued(queue) < kQueue && device.room(operations);
+      return device.queued(queue) < kQueue * 3 / 4 && device.room(operations);
     });
     if (result != CUDA_SUCCESS) return result;
   }

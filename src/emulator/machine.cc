@@ -21,6 +21,7 @@ namespace sluice::emulator {
 namespace {
 constexpr std::uint64_t kMagic = 0x534c5543454d5531;  // "SLUCEMU1"
 constexpr Ns kSpin = 60'000;                          // a sleep would last longer
+constexpr Ns kSpinAtOnce = 100'000;                   // then the processor is left to others
 constexpr Ns kLook = 1'000'000;                       // others may change what comes next
 
 Ns monotonic() {
@@ -129,6 +130,7 @@ void Machine::repair() {
 }
 
 bool Machine::wait(const std::function<bool(MachineState&)>& done) {
+  Ns spinning_since = 0;
   for (;;) {
     std::optional<Ns> next;
     {
@@ -143,10 +145,13 @@ bool Machine::wait(const std::function<bool(MachineState&)>& done) {
         continue;
       }
     }
-    const Ns now = monotonic(), until = std::min(next.value_or(now + kLook), now + kLook);
-    if (until - now < kSpin) continue;
-    const timespec nap{0, until - now - kSpin};
+    const Ns now = monotonic();
+    const Ns left = std::min(next.value_or(now + kLook), now + kLook) - now;
+    if (spinning_since == 0) spinning_since = now;
+    if (left < kSpin && now - spinning_since < kSpinAtOnce) continue;
+    const timespec nap{0, std::max(left - kSpin, kSpin / 2)};
     nanosleep(&nap, nullptr);
+    spinning_since = 0;
   }
 }
 
