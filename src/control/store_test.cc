@@ -147,6 +147,9 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
            {"slo: {latency: 80ms, percentile: 99}", "slo: 80ms", "spec.slo"},
            {"token: \"secret\"", "token: [1]", "spec.token"},
            {"spec:", "spec", "f.yaml:"},
+           {"path: m.pt", "path: m\x07.pt", "f.yaml:5 text must be UTF-8"},
+           {"path: m.pt", "path: \"m\\x07.pt\"", "without control characters"},
+           {"path: m.pt", "path: m\x85.pt", "text must be UTF-8"},
        }) {
     std::string text = kFile;
     text.replace(text.find(c.from), std::string(c.from).size(), c.to);

@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/eventhandler.h>
 
+#include <cstdint>
 #include <sstream>
 
 namespace sluice::control {
@@ -9,6 +10,34 @@ namespace {
 
 constexpr size_t kLongest = 1 << 20;
 constexpr int kDeepest = 32;
+
+// The length of the character that `text` begins with, if that is one that YAML calls printable, or
+// a tab or the end of a line; 0: it is not, or is no UTF-8.
+size_t printable(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80)
+    return (byte(0) >= 0x20 && byte(0) != 0x7f) || text[0] == '\t' || text[0] == '\n' ? 1 : 0;
+  const size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < length) return 0;
+  uint32_t code = byte(0) & (0x7f >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0xa0, 0x800, 0x10000};  // shorter ways there are no UTF-8
+  const bool none = code < kLeast[length] || (code >= 0xd800 && code < 0xe000) ||
+                    (code & 0xfffe) == 0xfffe || code == 0xfeff || code > 0x10ffff;
+  return none ? 0 : length;
+}
+
+bool is_text(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = printable(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
 
 // Hears what the parser finds before any node is made of it.
 class Sentry : public YAML::EventHandler {
@@ -23,8 +52,9 @@ class Sentry : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { plain(mark, anchor); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse(mark, kNoAnchors); }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
-                const std::string&) override {
+                const std::string& value) override {
     plain(mark, anchor);
+    if (!is_text(value)) refuse(mark, "text must be UTF-8 without control characters");
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {

@@ -1,6 +1,7 @@
 // The documents of a YAML text that somebody else wrote. Refused, with the line: anchors and
 // aliases (a few lines of them are gigabytes of nodes, or a node within itself), mappings and lists
-// deeper than any of ours, and texts larger than any of ours.
+// deeper than any of ours, texts larger than any of ours, and values that are no text (control
+// characters, broken UTF-8), which could not be written again.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -4,10 +4,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
+#include <string_view>
 
 #include "wire/cuda_abi_facts.h"
 
@@ -17,11 +19,24 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::set<std::string> matches(const std::string& text, const char* pattern) {
-  const std::regex regex(pattern);
+// The words of the text that begin so, between what stands before and after them.
+std::set<std::string> words(const std::string& text, std::string_view before,
+                            std::string_view beginning, std::string_view after) {
+  const auto in_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
   std::set<std::string> found;
-  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it)
-    found.insert((*it)[1]);
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    if (!in_word(text[begin]) || (begin > 0 && in_word(text[begin - 1]))) continue;
+    const size_t end =
+        std::find_if_not(text.begin() + static_cast<ptrdiff_t>(begin), text.end(), in_word) -
+        text.begin();
+    const std::string_view left = std::string_view(text).substr(0, begin);
+    const std::string_view right = std::string_view(text).substr(end);
+    const std::string word = text.substr(begin, end - begin);
+    if (left.ends_with(before) && word.starts_with(beginning) && right.starts_with(after))
+      found.insert(word);
+  }
   return found;
 }
 
@@ -33,9 +48,9 @@ TEST(CudaAbi, ListsEveryNameOfOurHeader) {
   const Facts facts = facts_of_our_header();
   const std::string types = text_of(SLUICE_WIRE_FOLDER "/cuda_types.h");
   const std::string calls = text_of(SLUICE_WIRE_FOLDER "/cuda_abi.h");
-  const auto enumerators = matches(types, R"(\b(CU\w+) = \d)");
-  const auto structures = matches(types, R"(\n\} (CU\w+);)");
-  const auto functions = matches(calls, R"(\nCUresult (cu\w+)\()");
+  const auto enumerators = words(types, "", "CU", " = ");
+  const auto structures = words(types, "\n} ", "CU", ";");
+  const auto functions = words(calls, "\nCUresult ", "cu", "(");
   ASSERT_GT(enumerators.size(), 80U);
   ASSERT_GT(structures.size(), 10U);
   ASSERT_GT(functions.size(), 100U);
