@@ -79,7 +79,7 @@ function(sluice_fuzzer name)
     # The same inputs every time, so many runs and not so many seconds: a test. To look for more, run it
     # longer with another seed. What it finds anew stays in the build folder; a crash leaves its input there.
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus-${name})
-    add_test(NAME ${name} COMMAND ${name} -seed=1 -runs=30000 -max_total_time=20 -timeout=5 -rss_limit_mb=2048
+    add_test(NAME ${name} COMMAND ${name} -seed=1 -runs=100000 -max_total_time=20 -timeout=5 -rss_limit_mb=2048
              ${CMAKE_BINARY_DIR}/corpus-${name} ${F_CORPUS})
   else()
     add_executable(${name} ${F_SOURCES} ${CMAKE_SOURCE_DIR}/tests/replay_corpus.cc)
