@@ -249,7 +249,7 @@ TEST_F(DeviceTest, AnySchedule) {
       }
     Ns now = 0;
     for (int i = 0; i < 200; ++i) {
-      now += random() % 40;
+      now += static_cast<Ns>(random() % 40);
       const auto s = streams[random() % streams.size()];
       const Kernel kernel{.function = static_cast<std::uint32_t>(i),
                           .blocks = 1 + static_cast<std::uint32_t>(random() % 20),

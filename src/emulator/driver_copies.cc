@@ -72,8 +72,7 @@ CUresult copy_device(const char* function, CUdeviceptr on_device, const Copy& as
   {
     const Call call(function);
     if (call.refused() != CUDA_SUCCESS) return call.refused();
-    if (!of_device(call, reinterpret_cast<const void*>(on_device), asked.width))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (!of_device(call, pointer_to(on_device), asked.width)) return CUDA_ERROR_INVALID_VALUE;
   }
   return copy(function, asked, stream, which, wait);
 }
@@ -83,7 +82,7 @@ CUresult set(const char* function, CUdeviceptr to, T value, std::size_t count, C
              DefaultStream which, Wait wait) {
   Call call(function);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
-  auto* at = reinterpret_cast<T*>(to);
+  auto* at = reinterpret_cast<T*>(pointer_to(to));
   if (count == 0) return CUDA_SUCCESS;
   if (to % sizeof(T) != 0 || !of_device(call, at, count * sizeof(T)))
     return CUDA_ERROR_INVALID_VALUE;
@@ -92,7 +91,7 @@ CUresult set(const char* function, CUdeviceptr to, T value, std::size_t count, C
 }
 
 char* pointer(CUdeviceptr at) {
-  return reinterpret_cast<char*>(at);
+  return pointer_to(at);
 }
 char* pointer(const void* at) {
   return static_cast<char*>(const_cast<void*>(at));

@@ -59,6 +59,22 @@ CUresult launch(const char* name, const Launch& asked, DefaultStream which) {
   });
 }
 
+CUresult launch_ex(const char* name, const CUlaunchConfig* config, CUfunction function,
+                   void** parameters, void** extra, DefaultStream which) {
+  if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  bool together = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+      together = config->attrs[i].value.cooperative != 0;
+  return launch(name,
+                {{function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                  config->blockDimY, config->blockDimZ, config->sharedMemBytes, parameters, extra},
+                 config->hStream,
+                 together},
+                which);
+}
+
 // What the oldest launches take from their function.
 struct OldShape {
   CUfunction function = nullptr;
@@ -93,21 +109,8 @@ SLUICE_BOTH(cuLaunchKernel, _ptsz,
             })
 
 SLUICE_BOTH(cuLaunchKernelEx, _ptsz,
-            (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra), {
-              if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr))
-                return CUDA_ERROR_INVALID_VALUE;
-              bool together = false;
-              for (unsigned i = 0; i < config->numAttrs; ++i)
-                if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-                  together = config->attrs[i].value.cooperative != 0;
-              return launch(__func__,
-                            {{function, config->gridDimX, config->gridDimY, config->gridDimZ,
-                              config->blockDimX, config->blockDimY, config->blockDimZ,
-                              config->sharedMemBytes, parameters, extra},
-                             config->hStream,
-                             together},
-                            which);
-            })
+            (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra),
+            { return launch_ex(__func__, config, function, parameters, extra, which); })
 
 SLUICE_BOTH(cuLaunchCooperativeKernel, _ptsz,
             (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,

@@ -82,7 +82,7 @@ CUresult free_range(Call& call, std::uint64_t at, RangeKind kind, RangeKind or_k
   const auto found = driver.ranges.find(at);
   if (found == driver.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
   if (found->second.kind != kind && found->second.kind != or_kind) return CUDA_ERROR_INVALID_VALUE;
-  munmap(reinterpret_cast<void*>(at), found->second.mapped);
+  munmap(pointer_to(at), found->second.mapped);
   if (found->second.allocation != DeviceModel::kNone)
     give_back_memory(call, found->second.allocation);
   driver.ranges.erase(found);

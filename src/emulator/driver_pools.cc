@@ -17,7 +17,7 @@ void trim(Call& call, Pool& pool, std::uint64_t keep) {
   while (pool.reserved > keep && !pool.kept.empty()) {
     const auto last = std::prev(pool.kept.end());
     const auto block = pool.blocks.find(last->second);
-    munmap(reinterpret_cast<void*>(last->second), last->first);
+    munmap(pointer_to(last->second), last->first);
     give_back_memory(call, block->second.second);
     pool.reserved -= last->first;
     pool.blocks.erase(block);

@@ -34,9 +34,9 @@ bool reserved(const Driver& driver, std::uint64_t at, std::uint64_t bytes) {
 }
 
 // Nothing behind the addresses any more; they stay reserved.
-void unmap(std::uint64_t at, std::uint64_t bytes) {
-  mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+bool unmap(std::uint64_t at, std::uint64_t bytes) {
+  return mmap(pointer_to(at), bytes, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 // What passes from process to process as a descriptor: the handle, in a file without a name.
@@ -97,8 +97,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignmen
   const auto begin = reinterpret_cast<std::uint64_t>(at);
   const std::uint64_t aligned = (begin + step - 1) / step * step;
   if (aligned > begin) munmap(at, aligned - begin);
-  if (aligned < begin + step)
-    munmap(reinterpret_cast<void*>(aligned + bytes), begin + step - aligned);
+  if (aligned < begin + step) munmap(pointer_to(aligned + bytes), begin + step - aligned);
   call.driver().reserved[aligned] = bytes;
   *pointer = aligned;
   return CUDA_SUCCESS;
@@ -113,7 +112,7 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes) {
   const auto mapped = driver.ranges.lower_bound(pointer);
   if (mapped != driver.ranges.end() && mapped->first < pointer + bytes)
     return CUDA_ERROR_INVALID_VALUE;
-  munmap(reinterpret_cast<void*>(pointer), bytes);
+  munmap(pointer_to(pointer), bytes);
   driver.reserved.erase(found);
   return CUDA_SUCCESS;
 }
@@ -132,9 +131,14 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
   Machine::Lock lock(*driver.machine);
   if (!find(*lock, handle, id) || lock->allocations[id].bytes != bytes)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!hold(*lock, driver.process, id)) return CUDA_ERROR_OUT_OF_MEMORY;
-  mmap(reinterpret_cast<void*>(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-       driver.machine->memory_file(), static_cast<off_t>(lock->allocations[id].offset));
+  const auto place = static_cast<off_t>(lock->allocations[id].offset);
+  if (mmap(pointer_to(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+           driver.machine->memory_file(), place) == MAP_FAILED)
+    return CUDA_ERROR_MAP_FAILED;
+  if (!hold(*lock, driver.process, id)) {
+    unmap(pointer, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   driver.ranges[pointer] = {.kind = RangeKind::kMapped,
                             .bytes = bytes,
                             .mapped = bytes,
@@ -153,7 +157,7 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
   for (auto it = begin; it != ranges.end() && it != end; ++it)
     covered += it->second.kind == RangeKind::kMapped ? it->second.bytes : 0;
   if (begin == ranges.end() || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
-  unmap(pointer, bytes);
+  if (!unmap(pointer, bytes)) return CUDA_ERROR_UNMAP_FAILED;
   for (auto it = begin; it != end; it = ranges.erase(it))
     give_back_memory(call, it->second.allocation);
   return CUDA_SUCCESS;
@@ -170,7 +174,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
   if (begin == ranges.end() || begin->second.kind != RangeKind::kMapped)
     return CUDA_ERROR_INVALID_VALUE;
   const bool may = access[count - 1].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  mprotect(reinterpret_cast<void*>(pointer), bytes, may ? PROT_READ | PROT_WRITE : PROT_NONE);
+  mprotect(pointer_to(pointer), bytes, may ? PROT_READ | PROT_WRITE : PROT_NONE);
   for (auto it = begin; it != end; ++it) it->second.accessible = may;
   return CUDA_SUCCESS;
 }

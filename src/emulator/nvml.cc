@@ -46,17 +46,21 @@ nvmlReturn_t open_machine() {
   return library.machine == nullptr ? NVML_ERROR_UNKNOWN : NVML_SUCCESS;
 }
 
-// A handle is the device's number and one. `look` runs under both locks.
+// A handle is the address of the device's sample. `look` runs under both locks.
+nvmlDevice_t handle_of(unsigned index) {
+  return index < kDevices ? reinterpret_cast<nvmlDevice_t>(&library.samples[index]) : nullptr;
+}
 template <typename F>
 nvmlReturn_t with_device(nvmlDevice_t handle, const void* out, F&& look) {
   const std::scoped_lock lock(library.mutex);
   if (library.machine == nullptr) return NVML_ERROR_UNINITIALIZED;
-  const auto index = reinterpret_cast<std::uintptr_t>(handle) - 1;
-  if (out == nullptr || index >= library.machine->spec().devices)
+  std::uint32_t index = 0;
+  while (index < library.machine->spec().devices && handle_of(index) != handle) ++index;
+  if (out == nullptr || index == library.machine->spec().devices)
     return NVML_ERROR_INVALID_ARGUMENT;
   Machine::Lock state(*library.machine);
   reap(*state, library.machine->memory_file());
-  return look(*state, static_cast<std::uint32_t>(index));
+  return look(*state, index);
 }
 
 nvmlReturn_t write(const std::string& text, char* to, unsigned size) {
@@ -124,7 +128,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device) {
-  const auto handle = reinterpret_cast<nvmlDevice_t>(std::uintptr_t{index} + 1);
+  const nvmlDevice_t handle = handle_of(index);
   return with_device(handle, device, [&](const MachineState&, std::uint32_t) {
     *device = handle;
     return NVML_SUCCESS;

@@ -7,6 +7,11 @@
 
 namespace sluice::emulator {
 
+// A device's address is a number to CUDA; here it is this process's as well.
+inline char* pointer_to(std::uint64_t address) {
+  return reinterpret_cast<char*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 // Charged to this process; if the device is full, once more without those that have ended.
 CUresult take_memory(Call& call, CUdevice device, std::uint64_t bytes, std::uint32_t& allocation);
 void give_back_memory(Call& call, std::uint32_t allocation);
