@@ -13,8 +13,9 @@
 //     so that the last in it may miss one operator of each member in a window, where `planned`
 //     misses one; it gets them in the windows after.
 //   - Idle time is lent up to the limits, and nobody exceeds its limit.
-//   - In a lane, no member under its request waits for one with a later deadline longer than one
-//     operator, while a phase of the lane lasts.
+//   - While a phase of a lane lasts, no member that is under its request and has had less of the
+//     lane's phases than its own is long waits longer than one operator for one with a later
+//     deadline, unless that one was robbed.
 // What it does not: that a deadline is met, whatever is needed beyond the request; and between
 // lanes and clients of different widths the plan decides, not the deadline. Not thread-safe.
 #pragma once

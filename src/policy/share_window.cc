@@ -1,6 +1,7 @@
 #include "policy/share_window.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <tuple>
 
@@ -55,25 +56,28 @@ void WindowArbiter::remove(ClientId id, Time) {
 
 // Sorts the clients into lanes; each lane's turn stays with whose it was.
 void WindowArbiter::arrange() {
-  std::vector<const ShareClient*> clients;
-  for (const Account& a : accounts_.all()) clients.push_back(&a.client);
-  std::sort(clients.begin(), clients.end(), [](const ShareClient* a, const ShareClient* b) {
-    return std::tie(a->position, a->id) < std::tie(b->position, b->id);
+  const auto accounts = accounts_.all();
+  std::vector<size_t> places(accounts.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::sort(places.begin(), places.end(), [&](size_t a, size_t b) {
+    return std::tie(accounts[a].client.position, a) < std::tie(accounts[b].client.position, b);
   });
   std::vector<Lane> lanes;
-  for (const ShareClient* c : clients) {
-    if (lanes.empty() || lanes.back().sm_begin != c->position.sm_begin) {
-      lanes.push_back({.sm_begin = c->position.sm_begin});
-    }
-    lanes.back().order.push_back(c->id);
+  for (const size_t place : places) {
+    const Share begin = accounts[place].client.position.sm_begin;
+    if (lanes.empty() || lanes.back().sm_begin != begin) lanes.push_back({.sm_begin = begin});
+    lanes.back().order.push_back(place);
   }
   for (Lane& lane : lanes) {
     const auto old = std::find_if(lanes_.begin(), lanes_.end(),
                                   [&](const Lane& l) { return l.sm_begin == lane.sm_begin; });
     if (old == lanes_.end()) continue;
-    const auto at = std::find(lane.order.begin(), lane.order.end(), old->order[old->turn]);
+    const auto at = std::find_if(lane.order.begin(), lane.order.end(), [&](size_t place) {
+      return accounts[place].client.id == old->last;
+    });
     if (at == lane.order.end()) continue;
     lane.turn = at - lane.order.begin();
+    lane.last = old->last;
     lane.turn_end = old->turn_end;
   }
   lanes_ = std::move(lanes);
@@ -131,6 +135,7 @@ void WindowArbiter::decide(Lane& lane, Time now, Permits& permits) {
   const bool new_turn = next != 0 || now >= lane.turn_end;
   if (new_turn) {
     lane.turn = (lane.turn + next) % size;
+    lane.last = a.client.id;
     lane.turn_end = now + (owed ? a.owed_left(now) : accounts_.config().window / kTurnsPerWindow);
   }
 

@@ -30,14 +30,15 @@ class WindowArbiter : public Arbiter {
  private:
   struct Lane {
     Share sm_begin;
-    std::vector<ClientId> order;  // of turns
-    size_t turn = 0;              // whose turn it is, or was last
+    std::vector<size_t> order;  // of turns: places among the accounts
+    size_t turn = 0;            // whose turn it is, or was last
+    ClientId last = 0;          // the same, by id
     Time turn_end{};
   };
 
   void arrange();
   Account& member(const Lane& lane, size_t place) {
-    return *accounts_.find(lane.order[(lane.turn + place) % lane.order.size()]);
+    return accounts_.all()[lane.order[(lane.turn + place) % lane.order.size()]];
   }
   // The place, counted from the present turn, of whoever holds next; the lane's size: nobody.
   size_t next_holder(const Lane& lane, Time now);
