@@ -3,7 +3,8 @@
 // request has the least time left runs, as long as it is under its request; who gave its phase away
 // gets another's later in the window. Deadlines also come first among those under their request
 // outside the plan, and among borrowers while they can still be met: a request that is late anyway
-// borrows as those without. No deadline is the latest of all; with none at all this is `planned`.
+// borrows as those without. No deadline is the latest of all; with none in a lane each phase is its
+// owner's, as under `planned`.
 //
 // What it guarantees, whatever clients say of their deadlines:
 //   - Whoever has work throughout a window gets its request in it, as under `planned`: a trade only
