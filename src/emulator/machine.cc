@@ -1,6 +1,7 @@
 #include "emulator/machine.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -13,6 +14,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include "emulator/device_memory.h"
@@ -66,6 +70,27 @@ void make(MachineState& state, const MachineSpec& spec) {
   state.magic = kMagic;
 }
 
+// Sleeps for short: a wake-up may go to one who was stopped while it waited.
+int lock_mutex(pthread_mutex_t& mutex) {
+  for (;;) {
+    const Ns until = monotonic() + kLook;
+    const timespec deadline{until / 1'000'000'000, until % 1'000'000'000};
+    const int result = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &deadline);
+    if (result != ETIMEDOUT) return result;
+  }
+}
+
+bool is_stopped(std::int32_t pid) {
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    std::ifstream file(task.path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t name_end = text.rfind(')');
+    if (name_end == std::string::npos || text.compare(name_end, 3, ") T") != 0) return false;
+  }
+  return true;
+}
+
 // The whole state, made where the file is new. The file's lock keeps two from making it at once.
 MachineState* map(int file, const MachineSpec& spec) {
   if (flock(file, LOCK_EX) != 0) return nullptr;
@@ -112,7 +137,7 @@ Ns Machine::now() const {
 
 Machine::Lock::Lock(Machine& machine) : machine_(machine) {
   MachineState& state = *machine.state_;
-  if (pthread_mutex_lock(&state.mutex) == EOWNERDEAD) {
+  if (lock_mutex(state.mutex) == EOWNERDEAD) {
     machine.repair();
     pthread_mutex_consistent(&state.mutex);
   }
@@ -197,6 +222,13 @@ void leave(MachineState& state, std::uint32_t process, int memory_file) {
 void reap(MachineState& state, int memory_file) {
   for (std::uint32_t i = 0; i < kProcesses; ++i)
     if (state.processes[i].used && !lives(state.processes[i])) leave(state, i, memory_file);
+}
+
+bool stop(Machine& machine, std::int32_t pid) {
+  const Machine::Lock lock(machine);
+  if (kill(pid, SIGSTOP) != 0) return false;
+  while (!is_stopped(pid)) sched_yield();
+  return true;
 }
 
 bool inject(MachineState& state, const char* function, int result, std::uint32_t skip,

@@ -1,6 +1,7 @@
 // The emulated machine as one process has it: the mapped state, the lock around it, the clock, and
 // the processes that use it.
 //
+// A process that is stopped inside the lock holds up all others; stop() stops one outside of it.
 // Any thread may call. There is no server: whoever takes the lock first lets the devices run until
 // now. A process that died holding it is noticed by the next (a robust mutex); one that died is
 // noticed by whoever looks for room (reap): its memory is free, what it has queued runs on.
@@ -63,6 +64,9 @@ class Machine {
 void reap(MachineState& state, int memory_file);
 // Under the lock: what a process holds is given back; its queues run out.
 void leave(MachineState& state, std::uint32_t process, int memory_file);
+
+// Stops a process, all its threads, while it is outside the lock. False: there is no such process.
+bool stop(Machine& machine, std::int32_t pid);
 
 // Under the lock: from its `skip`-th call on, `times` calls of a function fail; in every process,
 // or in one. False: too many already wait.

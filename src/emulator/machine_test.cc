@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "emulator/device_memory.h"
@@ -41,6 +42,22 @@ class MachineTest : public testing::Test {
       _exit(0);
     }
     return pid;
+  }
+  // A client that keeps its queue full.
+  [[noreturn]] static void submit_for_ever(Machine& machine) {
+    const std::uint32_t me = machine.join(1000);
+    std::uint32_t stream = 0;
+    {
+      Machine::Lock lock(machine);
+      DeviceModel& device = lock->devices[0];
+      lock->processes[me].client[0] = device.add_client(static_cast<std::uint32_t>(getpid()), 1000);
+      stream = device.open_stream(lock->processes[me].client[0], 0, StreamKind::kNonBlocking);
+    }
+    for (;;) {
+      Machine::Lock lock(machine);
+      DeviceModel& device = lock->devices[0];
+      if (device.queued(stream) < 100) device.launch(stream, {.blocks = 3, .wave_ns = 100});
+    }
   }
   static void ended(pid_t pid) { EXPECT_EQ(waitpid(pid, nullptr, 0), pid); }
 
@@ -136,26 +153,43 @@ TEST_F(MachineTest, WhatAnotherHoldsOutlivesItsOwner) {
   EXPECT_EQ(memory_used(*lock, 0), 0U);
 }
 
+// Clients that launch as fast as they can are stopped, one of three at a time: the others go on.
+TEST_F(MachineTest, StoppedOutsideTheLockNobodyElseIsHeldUp) {
+  auto machine = open("sms=8 shared=1");
+  const pid_t clients[] = {child([&] { submit_for_ever(*machine); }),
+                           child([&] { submit_for_ever(*machine); }),
+                           child([&] { submit_for_ever(*machine); })};
+  const auto runs = [&](pid_t client) {
+    const std::uint64_t from = (Machine::Lock(*machine))->devices[0].log_end();
+    return machine->wait([&](MachineState& state) {
+      const DeviceModel& device = state.devices[0];
+      std::uint64_t i =
+          std::max(from, device.log_end() - std::min(device.log_end(), DeviceModel::kLog));
+      for (; i < device.log_end(); ++i)
+        if (device.stretch(i).process == static_cast<std::uint32_t>(client)) return true;
+      return false;
+    });
+  };
+  for (int round = 0; round < 30; ++round) {
+    const pid_t stopped = clients[round % 3];
+    ASSERT_TRUE(runs(stopped));
+    ASSERT_TRUE(stop(*machine, stopped));
+    EXPECT_TRUE(runs(clients[(round + 1) % 3]));
+    EXPECT_TRUE(runs(clients[(round + 2) % 3]));
+    kill(stopped, SIGCONT);
+  }
+  for (const pid_t client : clients) {
+    kill(client, SIGKILL);
+    ended(client);
+  }
+}
+
 // Clients that launch as fast as they can are killed wherever they happen to be.
 TEST_F(MachineTest, KilledAnywhereTheDeviceGoesOn) {
   auto machine = open("sms=8 shared=1");
-  const auto submit_for_ever = [&] {
-    const auto me = machine->join(1000);
-    std::uint32_t stream = 0;
-    {
-      Machine::Lock lock(*machine);
-      DeviceModel& device = lock->devices[0];
-      lock->processes[me].client[0] = device.add_client(me, 1000);
-      stream = device.open_stream(lock->processes[me].client[0], 0, StreamKind::kNonBlocking);
-    }
-    for (;;) {
-      Machine::Lock lock(*machine);
-      DeviceModel& device = lock->devices[0];
-      if (device.queued(stream) < 100) device.launch(stream, {.blocks = 3, .wave_ns = 100});
-    }
-  };
   for (int round = 0; round < 60; ++round) {
-    const pid_t a = child(submit_for_ever), b = child(submit_for_ever);
+    const pid_t a = child([&] { submit_for_ever(*machine); }),
+                b = child([&] { submit_for_ever(*machine); });
     const std::uint64_t seen = (Machine::Lock(*machine))->devices[0].log_end();
     ASSERT_TRUE(machine->wait(
         [&](MachineState& s) { return s.devices[0].log_end() > seen + 200 + 7 * round; }));
