@@ -148,6 +148,7 @@ CUresult Call::submit(Stream& stream, std::uint32_t operations,
                       const std::function<void(DeviceModel&)>& work) {
   Context* context = stream.context;
   const std::uint32_t queue = stream.model;
+  if (operations > DeviceModel::kOps) return CUDA_ERROR_OUT_OF_MEMORY;  // never is there such room
   for (;;) {
     {
       Machine::Lock lock(*driver_->machine);
