@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -44,6 +45,7 @@ Error system_error(const std::string& what) {
     fcntl(socket, F_SETFD, 0);
   else
     dup2(socket, kZygoteSocket);
+  setpriority(PRIO_PROCESS, 0, 0);  // the daemon's reserve is not for models
   if (CPU_COUNT(&cores) > 0) sched_setaffinity(0, sizeof cores, &cores);
   execl(path, path, "zygote", "--control-fd", "3", nullptr);
   _exit(127);
