@@ -79,7 +79,14 @@ struct sluice_usage_page {
   uint64_t busy_ns; /* cumulative, and so are the next; never needed, for people to look at */
   uint64_t units;
   uint64_t longest_ns;
-  uint8_t reserved2[3944];
+  uint8_t reserved2[40];
+  /* What the client's meter says of a device that is not a CPU, a cache line of its own; all zeros
+   * where it has none. What was submitted is in one of the first and the third. */
+  uint64_t device_busy_ns;      /* the device worked for it, merged over streams; cumulative */
+  uint64_t device_seen_ns;      /* when the other three were written; the daemon's clock */
+  uint64_t device_in_flight_ns; /* expected of what is submitted and not seen finished */
+  uint64_t device_longest_ns;   /* the longest single unit seen: kernel, graph, copy or set */
+  uint8_t reserved3[3872];
 };
 
 #define SLUICE_AT(type, field, offset) \
@@ -108,6 +115,10 @@ SLUICE_AT(sluice_usage_page, ack_seq, 72);
 SLUICE_AT(sluice_usage_page, busy_ns, 128);
 SLUICE_AT(sluice_usage_page, units, 136);
 SLUICE_AT(sluice_usage_page, longest_ns, 144);
+SLUICE_AT(sluice_usage_page, device_busy_ns, 192);
+SLUICE_AT(sluice_usage_page, device_seen_ns, 200);
+SLUICE_AT(sluice_usage_page, device_in_flight_ns, 208);
+SLUICE_AT(sluice_usage_page, device_longest_ns, 216);
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_permit_page) == SLUICE_PAGE_SIZE, "permit page");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_usage_page) == SLUICE_PAGE_SIZE, "usage page");
 
@@ -241,6 +252,31 @@ static inline int sluice_permit_read(const struct sluice_permit_page* p, struct 
     if (__atomic_load_n(&p->seq, __ATOMIC_RELAXED) == g->seq) return 1;
   }
   return 0; /* overtaken sixteen times: as good as none, the caller looks again */
+}
+
+/* The device's words, each side in the order that keeps them together: what leaves `in_flight_ns`
+ * has come into `busy_ns` before, so that a reader may count a unit twice for a moment and never
+ * misses one; and all are at least as new as `seen_ns` says. Values of a client: clamp them. */
+struct sluice_device_report {
+  uint64_t busy_ns, seen_ns, in_flight_ns, longest_ns;
+};
+
+static inline void sluice_device_report_write(struct sluice_usage_page* u,
+                                              const struct sluice_device_report* r) {
+  __atomic_store_n(&u->device_longest_ns, r->longest_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&u->device_busy_ns, r->busy_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&u->device_in_flight_ns, r->in_flight_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&u->device_seen_ns, r->seen_ns, __ATOMIC_RELEASE);
+}
+
+static inline struct sluice_device_report sluice_device_report_read(
+    const struct sluice_usage_page* u) {
+  struct sluice_device_report r;
+  r.seen_ns = __atomic_load_n(&u->device_seen_ns, __ATOMIC_ACQUIRE);
+  r.in_flight_ns = __atomic_load_n(&u->device_in_flight_ns, __ATOMIC_ACQUIRE);
+  r.busy_ns = __atomic_load_n(&u->device_busy_ns, __ATOMIC_RELAXED);
+  r.longest_ns = __atomic_load_n(&u->device_longest_ns, __ATOMIC_RELAXED);
+  return r;
 }
 
 #endif /* SLUICE_WIRE_PERMIT_PAGE_H_ */

@@ -159,6 +159,29 @@ TEST(PermitPage, ReadersNeverMixTwoGrants) {
   daemon.join();
 }
 
+// Each round submits a unit of 3 and finishes one: what is charged may run ahead for a moment.
+TEST(PermitPage, NoUnitIsMissingWhileItMovesFromInFlightToBusy) {
+  Daemon daemon;
+  std::atomic<bool> over{false};
+  std::thread client([&] {
+    sluice_device_report r{0, 0, 3, 3};
+    for (int i = 0; i < 200'000; ++i) {
+      r.seen_ns += 1;
+      r.busy_ns += 3;
+      r.in_flight_ns = 0;
+      sluice_device_report_write(daemon.usage, &r);
+      r.in_flight_ns = 3;
+      sluice_device_report_write(daemon.usage, &r);
+    }
+    over = true;
+  });
+  while (!over) {
+    const sluice_device_report r = sluice_device_report_read(daemon.usage);
+    ASSERT_GE(r.busy_ns + r.in_flight_ns, 3 * r.seen_ns);
+  }
+  client.join();
+}
+
 TEST(PermitPage, SeqSkipsZeroWhenItWraps) {
   sluice_permit_page page{};
   page.seq = UINT32_MAX - 1;
