@@ -71,6 +71,12 @@ void ArbiterHost::watch(const Fd& fd, uint64_t tag) {
   SLUICE_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0, "epoll_ctl");
 }
 
+// Closing is not enough: the client holds the bell too, and who gave the pidfd may hold that. Epoll
+// would go on telling of a descriptor that nobody can name any more, and the thread would spin.
+void ArbiterHost::unwatch(const Fd& fd) {
+  SLUICE_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr) == 0, "epoll_ctl");
+}
+
 void ArbiterHost::post(std::function<void()> command) {
   {
     const std::lock_guard lock(mutex_);
@@ -431,6 +437,8 @@ void ArbiterHost::drop_process(ProcessNumber number, Time now) {
   const auto at = processes_.find(number);
   if (at == processes_.end()) return;
   Process& process = at->second;
+  unwatch(process.pidfd);
+  unwatch(process.bell);
   close_pages(process);
   Client& client = *find(process.client);
   client.meter->remove_process(process.id);

@@ -151,6 +151,7 @@ class ArbiterHost {
   void drop_process(ProcessNumber number, Time now);
   Client* find(ClientRef ref);
   void watch(const Fd& fd, uint64_t tag);
+  void unwatch(const Fd& fd);
 
   const Clock& clock_;
   const HostConfig config_;

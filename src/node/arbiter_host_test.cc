@@ -10,6 +10,9 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -208,6 +211,30 @@ TEST_F(ArbiterHostTest, ADeathIsNoticedWithoutAWord) {
 
 // Whatever a client writes into its page and however often it rings, its neighbour is served: that
 // it has stopped, the kernel's counter says.
+// How many descriptors the epolls of this process watch.
+int watched() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream info(entry.path());
+    for (std::string line; std::getline(info, line);) count += line.starts_with("tfd:") ? 1 : 0;
+  }
+  return count;
+}
+
+// Others hold what the host watched: the client its bell, the daemon the pidfd. Epoll would tell of
+// them for ever, and the thread, which runs before all others, would spin.
+TEST_F(ArbiterHostTest, NothingOfADroppedProcessIsWatched) {
+  admit(1);
+  const int before = watched();
+  const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  const auto attached =
+      host->attach({device, 1}, {getpid(), 1}, Fd(fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 0)));
+  ASSERT_TRUE(attached.ok());
+  EXPECT_EQ(watched(), before + 2);
+  host->detach(attached->number);
+  EXPECT_EQ(watched(), before);
+}
+
 TEST_F(ArbiterHostTest, AHostileUsagePageHarmsNobody) {
   admit(1);
   ASSERT_TRUE(host->admit(device, share(2), std::make_unique<IdleMeter>()).ok());
