@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kRealtimePriority = 10;      // above every SCHED_OTHER, below the kernel's own
 constexpr Nanos kLeastPause = Micros(20);  // whatever an arbiter asks, the thread does not spin
+constexpr Nanos kLeastLook = Micros(100);  // between looks at what a client has left of its budget
 constexpr size_t kMaxProcessesPerClient = 256;
 
 // What an epoll event is about: the kind in the highest byte, a process number below.
@@ -295,7 +296,7 @@ void ArbiterHost::step(Device& device, Time now) {
   constexpr int kMostRounds = 4;
   for (int round = 0; round < kMostRounds && decide(device, now); ++round) {
   }
-  for (const auto& [id, client] : device.clients) look_again_for_silence(device, client, now);
+  for (const auto& [id, client] : device.clients) look_again(device, client, now);
   show_contention(device, now);
   device.next = std::max(device.next, now + kLeastPause);
 }
@@ -316,6 +317,7 @@ bool ArbiterHost::decide(Device& device, Time now) {
 
 void ArbiterHost::observe(Device& device, Client& client, Time now) {
   const Claims c = claims(client);
+  if (device.millicores == 0) pass_reports_on(client, now);
   meter(device, client, c.resting, now);
   const bool active = now - client.meter->last_active() < client.meter->lag();
   // Who waits, is given a permit and does nothing with it was stopped, whatever its page goes on to
@@ -343,6 +345,13 @@ ArbiterHost::Claims ArbiterHost::claims(const Client& client) const {
   return c;
 }
 
+void ArbiterHost::pass_reports_on(Client& client, Time now) {
+  for (const ProcessNumber number : client.processes) {
+    const Process& process = processes_.at(number);
+    client.meter->report(process.id, process.pages.device_report(), now);
+  }
+}
+
 void ArbiterHost::meter(Device& device, Client& client, bool resting, Time now) {
   while (const std::optional<Reading> reading = client.meter->poll(now, resting)) {
     client.used += reading->busy;
@@ -353,30 +362,36 @@ void ArbiterHost::meter(Device& device, Client& client, bool resting, Time now) 
   if (client.spent >= client.grant->budget || now >= client.grant->valid_until) revoke(client, now);
 }
 
-// Tells the arbiter that nothing is in flight any more: acknowledged, or silent in the kernel's
-// counter for longer than that lags. (The arbiter keeps the bound for those that are neither.)
+// Tells the arbiter that nothing is in flight any more, as the meter sees it. (The arbiter keeps
+// the bound for those of whom it cannot tell.)
 bool ArbiterHost::notice_drained(Device& device, Client& client, const Claims& c, Time now) {
   if (client.grant && c.waiting && c.resting) revoke(client, now);  // spent, by its own count
   if (!client.draining) return false;
-  const Time quiet_since = std::max(client.revoked_at, client.meter->last_active());
-  if (!c.resting && now - quiet_since < client.meter->lag()) return false;
+  if (!client.meter->drained(now, client.revoked_at, c.resting)) return false;
   client.draining = false;
   device.arbiter->drained(client.share.id, now);
   return true;
 }
 
-void ArbiterHost::look_again_for_silence(Device& device, const Client& client, Time now) {
-  if (!client.draining && !(client.grant && client.wanting)) return;
-  const Time since = std::max(client.meter->last_active(),
-                              client.draining ? client.revoked_at : client.expected_since);
-  const Time silent = since + client.meter->lag();
-  if (silent > now) device.next = std::min(device.next, silent);
+// When something is to be seen that nobody will ring for: a drain that ends, a client that has
+// fallen silent, a budget that is used up by who does not count it.
+void ArbiterHost::look_again(Device& device, const Client& client, Time now) {
+  const auto look_at = [&](Time t) {
+    if (t > now) device.next = std::min(device.next, t);
+  };
+  if (client.draining) return look_at(client.meter->look_again(now, client.revoked_at));
+  if (!client.grant) return;
+  if (client.wanting)
+    look_at(std::max(client.meter->last_active(), client.expected_since) + client.meter->lag());
+  if (device.millicores == 0)
+    look_at(now + std::max(client.grant->budget - client.spent, kLeastLook));
 }
 
 void ArbiterHost::revoke(Client& client, Time now) {
   client.grant.reset();
   client.draining = true;
   client.revoked_at = now;
+  client.meter->revoked(now);
   for (const ProcessNumber p : client.processes)
     sluice_permit_revoke(&processes_.at(p).pages.permit());
 }
@@ -386,6 +401,7 @@ void ArbiterHost::grant(Client& client, const policy::Grant& grant, Time now) {
   client.grant = grant;
   client.spent = Nanos(0);
   client.draining = false;
+  client.meter->granted(now);
   for (const ProcessNumber p : client.processes) write_grant(client, processes_.at(p), now);
 }
 

@@ -136,9 +136,10 @@ class ArbiterHost {
   bool decide(Device& device, Time now);
   void observe(Device& device, Client& client, Time now);
   Claims claims(const Client& client) const;
+  void pass_reports_on(Client& client, Time now);
   void meter(Device& device, Client& client, bool resting, Time now);
   bool notice_drained(Device& device, Client& client, const Claims& claims, Time now);
-  void look_again_for_silence(Device& device, const Client& client, Time now);
+  void look_again(Device& device, const Client& client, Time now);
   void revoke(Client& client, Time now);
   void grant(Client& client, const policy::Grant& grant, Time now);
   void show_contention(Device& device, Time now);

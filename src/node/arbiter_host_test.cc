@@ -19,6 +19,7 @@
 #include "base/eventually_for_test.h"
 #include "base/random.h"
 #include "node/meter_cpu.h"
+#include "node/meter_cuda.h"
 #include "node/peer.h"
 #include "node/turns_for_test.h"
 #include "wire/permit.h"
@@ -71,10 +72,10 @@ class ArbiterHostTest : public testing::Test {
     EXPECT_TRUE(sluice_attach_pages(&gate, sluice_process_of(&gate), fds, -1));
     return a.number;
   }
-  Attachment attach_raw(policy::ClientId id) {
+  Attachment attach_raw(policy::ClientId id, DeviceNumber on = 0) {
     const ProcessIdentity self{getpid(), ++fake_start_time};
-    auto attached = host->attach({device, id}, self,
-                                 Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
+    auto attached =
+        host->attach({on, id}, self, Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
     EXPECT_TRUE(attached.ok()) << attached.error().message;
     return std::move(*attached);
   }
@@ -275,6 +276,24 @@ TEST_F(ArbiterHostTest, WhoDoesNothingWithItsPermitWantsNothingUntilItRings) {
     const auto over = [&] { return log->wishes == wishes && !host->state({device, 1})->wanting; };
     EXPECT_TRUE(eventually("the wish to be taken for over", over));
   }
+  munmap(page, SLUICE_PAGE_SIZE);
+}
+
+// On a device that is not a CPU, and that keeps no account.
+TEST_F(ArbiterHostTest, WhoReportsNothingOfADeviceIsStoppedWhenItsLeaseIsAsLongAsItsBudget) {
+  const DeviceNumber gpu = host->add_device(std::make_unique<TurnsForTest>(), {}, 0);
+  ASSERT_TRUE(host->admit(gpu, share(1), std::make_unique<CudaMeter>(nullptr, clock.now())).ok());
+  Attachment silent = attach_raw(1, gpu);
+  auto* page = static_cast<sluice_usage_page*>(mmap(
+      nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, silent.pages.usage.get(), 0));
+  __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&page->waiting, 1u, __ATOMIC_SEQ_CST);
+  eventfd_write(silent.bell.get(), 1);
+  const auto spent = [&] {
+    const auto state = host->state({gpu, 1});
+    return state->used >= TurnsForTest::kTurn && !state->granted;
+  };
+  EXPECT_TRUE(eventually("the permit to end", spent));
   munmap(page, SLUICE_PAGE_SIZE);
 }
 

@@ -40,6 +40,7 @@ class Pages {
   sluice_permit_page& permit() { return *permit_; }
   uint32_t seq() const { return __atomic_load_n(&permit_->seq, __ATOMIC_RELAXED); }
   UsageView usage() const;
+  sluice_device_report device_report() const { return sluice_device_report_read(usage_); }
   void wake() { sluice_permit_wake(permit_, usage_); }
 
  private:

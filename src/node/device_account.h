@@ -1,0 +1,29 @@
+// What a device itself says that processes used of it: late and coarse, but not theirs to write.
+// Against it a client's own report is checked (meter_cuda.h).
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+
+#include "base/clock.h"
+
+namespace sluice::node {
+
+// A process kept the device busy for so long between two moments, give or take `resolution`.
+struct DeviceUse {
+  Time from{}, until{};
+  Nanos busy{0};
+  Nanos resolution{0};
+};
+
+class DeviceAccount {
+ public:
+  virtual ~DeviceAccount() = default;
+
+  // The newest of which the device tells; nothing where it does not know the process, as with all
+  // clients of MPS. Does not block; any thread may ask.
+  virtual std::optional<DeviceUse> latest(pid_t pid) const = 0;
+};
+
+}  // namespace sluice::node

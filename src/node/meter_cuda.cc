@@ -1,0 +1,184 @@
+#include "node/meter_cuda.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::node {
+
+CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now)
+    : account_(std::move(account)), start_(now), now_(now), rested_at_(now), last_active_(now) {
+  leases_.add(now_, Nanos(0));
+  charges_.add(now_, Nanos(0));
+}
+
+// --- what the host tells -------------------------------------------------------------------------
+
+void CudaMeter::add_process(const ProcessIdentity& process) {
+  Process& p = processes_.emplace_back(Process{.id = process, .use = ClaimedUse(now_), .said = {}});
+  p.said.add(now_, Nanos(0));
+}
+
+// What it has queued may run on without it.
+void CudaMeter::remove_process(const ProcessIdentity& process) {
+  for (Process& p : processes_) p.gone |= p.id == process;
+}
+
+void CudaMeter::forget_gone() {
+  std::erase_if(processes_, [&](const Process& p) {
+    if (!p.gone || now_ < p.use.quiet_by(Time{})) return false;
+    forgotten_ += p.use.busy(now_);
+    return true;
+  });
+}
+
+void CudaMeter::report(const ProcessIdentity& process, const sluice_device_report& report,
+                       Time now) {
+  pass(now);
+  for (Process& p : processes_)
+    if (p.id == process && !p.gone) p.use.hear(report, now_);
+}
+
+void CudaMeter::granted(Time now) {
+  pass(now);
+  if (hold_ == Hold::kGranted) return;
+  rebase();
+  hold_ = Hold::kGranted;
+}
+
+void CudaMeter::revoked(Time now) {
+  pass(now);
+  rebase();
+  hold_ = Hold::kDraining;
+  revoked_at_ = now_;
+}
+
+void CudaMeter::pass(Time now) {
+  if (now <= now_) return;
+  if (hold_ != Hold::kNone) lease_ += now - now_;
+  now_ = now;
+}
+
+// --- what is charged -----------------------------------------------------------------------------
+
+Nanos CudaMeter::said() const {
+  Nanos sum = forgotten_;
+  for (const Process& p : processes_) sum += p.use.busy(now_);
+  return std::min(sum, now_ - start_);
+}
+
+// Cumulative, and never more than has passed. A client that is believed pays for a drain all the
+// same when it is not over at once.
+Nanos CudaMeter::due() const {
+  const Nanos used = std::max(said() - base_.said, Nanos(0));
+  const Nanos held = lease_ - base_.lease;
+  Nanos since = used;
+  if (!believed_)
+    since = std::max(used, held);
+  else if (hold_ == Hold::kDraining)
+    since = std::max(used, held - kNews);
+  return std::min(base_.charged + since, now_ - start_);
+}
+
+void CudaMeter::rebase() {
+  base_ = {.charged = due(), .lease = lease_, .said = said()};
+}
+
+std::optional<Reading> CudaMeter::poll(Time now, bool resting) {
+  if (now <= last_poll_) return std::nullopt;
+  last_poll_ = now;
+  pass(now);
+  const Nanos said = this->said();
+  const bool passed_the_gate = resting_ && !resting;
+  if (resting && !resting_) rested_at_ = now_;
+  resting_ = resting;
+  if (said > std::exchange(last_said_, said) || passed_the_gate) last_active_ = now_;
+
+  forget_gone();
+  leases_.add(now_, lease_);
+  for (Process& p : processes_) {
+    p.said.add(now_, p.use.busy(now_));
+    judge(p);
+  }
+  if (believed_ && lease_ - confirmed_lease_ > kConfirmed) {
+    rebase();
+    believed_ = false;
+  }
+
+  const Nanos busy = std::max(due() - charged_, Nanos(0));
+  charged_ += busy;
+  charges_.add(now_, charged_);
+  return Reading{busy, seen_until()};
+}
+
+// A client that is believed has used nothing more until its last news; nor, unless it is about to
+// tell, after that.
+Time CudaMeter::seen_until() const {
+  Time until = now_;
+  if (!believed_ || resting_) return until;
+  for (const Process& p : processes_)
+    if (!p.gone && p.use.in_flight() == Nanos(0))
+      until = std::min(until, std::max(p.use.seen(), now_ - kNews));
+  return until;
+}
+
+// --- whom to believe -----------------------------------------------------------------------------
+
+void CudaMeter::judge(Process& process) {
+  if (account_ == nullptr) return;
+  const std::optional<DeviceUse> truth = account_->latest(process.id.pid);
+  if (!truth || truth->until <= process.judged_until || truth->until > now_) return;
+  if (!process.said.reaches(truth->from)) return;
+  process.judged_until = truth->until;
+  const Nanos unsaid = truth->busy - process.said.over(truth->from, truth->until);
+  process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));
+  const bool silent = !process.use.ever() && truth->busy > Nanos(0);
+  if (silent || process.shortfall > kSkew) {
+    process.shortfall = Nanos(0);
+    contradict(*truth);
+  } else if (believed_ || truth->busy > 2 * (truth->resolution + kSkew)) {
+    confirm();
+  }
+}
+
+void CudaMeter::confirm() {
+  confirmed_lease_ = lease_;
+  if (believed_ || now_ < distrusted_until_) return;
+  rebase();
+  believed_ = true;
+}
+
+void CudaMeter::contradict(const DeviceUse& truth) {
+  rebase();
+  believed_ = false;
+  distrusted_until_ = now_ + kDistrust;
+  const Nanos should = std::max(truth.busy, leases_.over(truth.from, truth.until));
+  base_.charged += std::max(should - charges_.over(truth.from, truth.until), Nanos(0));
+}
+
+// --- draining ------------------------------------------------------------------------------------
+
+// Of a client that starts nothing since `stopped`.
+bool CudaMeter::quiet(const Process& process, Time stopped, bool resting) const {
+  const ClaimedUse& use = process.use;
+  const Nanos since = now_ - stopped;
+  if (process.gone) return now_ >= use.quiet_by(Time{});
+  if (!use.ever()) return since >= (resting ? kUnmetered : kLag);
+  if (use.in_flight() > Nanos(0)) return now_ >= use.quiet_by(stopped) + kNews;
+  return use.seen() >= stopped || since >= kNews;
+}
+
+bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {
+  pass(now);
+  const Time stopped = resting && resting_ ? std::min(revoked_at, rested_at_) : revoked_at;
+  for (const Process& p : processes_)
+    if (!quiet(p, stopped, resting)) return false;
+  rebase();
+  hold_ = Hold::kNone;
+  return true;
+}
+
+Time CudaMeter::look_again(Time now, Time /*revoked_at*/) const {
+  return now + kLook;
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,108 @@
+// The meter of a device whose work goes on without the processor, a GPU: nobody is believed whom
+// the device has not confirmed.
+//
+//   Lease     the time from a permit's beginning until it has ended and nothing can be in flight
+//             any more. In it the client could have used the device, so by default it is charged:
+//             who reports nothing, or nothing true, or stands where the device keeps no account,
+//             pays for what it held.
+//   Report    what the client's processes say (ClaimedUse): exact and at hand, and worth nothing
+//             by itself.
+//   Account   what the device says of each process (DeviceAccount): true, late and coarse.
+//
+// A client is believed from the first stretch of time in which the device was busy for it and its
+// report agrees. From then on the report is charged. Where the account shows more than its
+// resolution explains, the difference to the larger of account and lease is charged at once, and
+// the client is not believed for a minute. Without fresh confirmation belief ends too.
+//
+// Drained is who says so and whose last report leaves nothing in flight; else when the work in
+// flight must have run. A client whose device is kept for it pays for that time, whoever it is.
+//
+// Pure; the arbiter's thread owns it, as every meter.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "node/claimed_use.h"
+#include "node/course.h"
+#include "node/device_account.h"
+#include "node/meter.h"
+
+namespace sluice::node {
+
+class CudaMeter : public Meter {
+ public:
+  static constexpr Nanos kLag = Millis(12);        // whoever was silent for so long has stopped
+  static constexpr Nanos kNews = Millis(1);        // a process that lives reports within
+  static constexpr Nanos kUnmetered = Millis(2);   // may be in flight of who reports nothing
+  static constexpr Nanos kLook = Micros(100);      // between looks at a page while it drains
+  static constexpr Nanos kDistrust = Seconds(60);  // after an untrue report
+  static constexpr Nanos kConfirmed = Seconds(5);  // of lease; belief ends without an account of it
+  static constexpr Nanos kSkew = Millis(5);        // between the clocks of account and report
+
+  // No account: nobody is ever believed.
+  CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now);
+
+  std::optional<Reading> poll(Time now, bool resting) override;
+  Time last_active() const override { return last_active_; }
+  Nanos lag() const override { return kLag; }
+  void add_process(const ProcessIdentity& process) override;
+  void remove_process(const ProcessIdentity& process) override;
+  void report(const ProcessIdentity& process, const sluice_device_report& report,
+              Time now) override;
+  void granted(Time now) override;
+  void revoked(Time now) override;
+  bool drained(Time now, Time revoked_at, bool resting) override;
+  Time look_again(Time now, Time revoked_at) const override;
+
+  bool believed() const { return believed_; }
+
+ private:
+  struct Process {
+    ProcessIdentity id;
+    ClaimedUse use;
+    Course said;
+    bool gone = false;    // and forgotten when its work has run
+    Time judged_until{};  // by the account
+    Nanos shortfall{0};   // of what it said, beyond what the account's resolution explains
+  };
+  enum class Hold { kNone, kGranted, kDraining };
+
+  void pass(Time now);
+  void forget_gone();
+  bool quiet(const Process& process, Time stopped, bool resting) const;
+  Nanos said() const;
+  Nanos due() const;
+  void rebase();
+  void judge(Process& process);
+  void confirm();
+  void contradict(const DeviceUse& truth);
+  Time seen_until() const;
+
+  const std::shared_ptr<const DeviceAccount> account_;
+  const Time start_;
+  std::vector<Process> processes_;
+  Nanos forgotten_{0};  // said by processes that have gone
+
+  Hold hold_ = Hold::kNone;
+  Time revoked_at_{};
+  Nanos lease_{0};  // cumulative, up to now_
+  Time now_;
+
+  bool believed_ = false;
+  Time distrusted_until_{};
+  Nanos confirmed_lease_{0};  // up to there the account agreed
+  // Since belief or hold changed: charged then, and from where lease and report count on.
+  struct {
+    Nanos charged{0}, lease{0}, said{0};
+  } base_;
+  Nanos charged_{0};
+  Course leases_, charges_;
+
+  bool resting_ = true;
+  Time rested_at_;
+  Nanos last_said_{0};
+  Time last_active_, last_poll_{};
+};
+
+}  // namespace sluice::node

@@ -1,0 +1,291 @@
+#include "node/meter_cuda.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "base/random.h"
+
+namespace sluice::node {
+namespace {
+
+using testing::AllOf;
+using testing::Ge;
+using testing::Le;
+
+const Time kStart{std::chrono::hours(1)};
+constexpr ProcessIdentity kProcess{.pid = 7, .start_time = 1}, kOther{.pid = 8, .start_time = 1};
+
+Time at(Nanos t) {
+  return kStart + t;
+}
+
+sluice_device_report words(Nanos busy, Nanos seen, Nanos in_flight) {
+  return {.busy_ns = static_cast<uint64_t>(busy.count()),
+          .seen_ns = static_cast<uint64_t>(at(seen).time_since_epoch().count()),
+          .in_flight_ns = static_cast<uint64_t>(in_flight.count()),
+          .longest_ns = 0};
+}
+
+// What was reported, and what is believed of it then.
+TEST(ClaimedUse, CountsNoFasterThanTimePasses) {
+  ClaimedUse use(kStart);
+  const struct {
+    const char* what;
+    sluice_device_report says;
+    Nanos now, busy, in_flight;
+  } kTable[] = {
+      {"nothing yet", {}, Millis(1), Millis(0), Millis(0)},
+      {"as it is", words(Millis(1), Millis(2), Millis(0)), Millis(2), Millis(1), Millis(0)},
+      {"older news", words(Millis(9), Millis(1), Millis(9)), Millis(2), Millis(1), Millis(0)},
+      {"no newer than now", words(Millis(2), Millis(99), Millis(0)), Millis(3), Millis(2),
+       Millis(0)},
+      {"a kernel begins", words(Millis(2), Millis(4), Millis(20)), Millis(4), Millis(2),
+       Millis(20)},
+      {"and runs", words(Millis(2), Millis(14), Millis(20)), Millis(14), Millis(12), Millis(20)},
+      {"and ends", words(Millis(22), Millis(24), Millis(0)), Millis(24), Millis(22), Millis(0)},
+      {"more than passed", words(Seconds(9), Millis(30), Millis(0)), Millis(30), Millis(30),
+       Millis(0)},
+      {"less than before", words(Millis(3), Millis(40), Millis(0)), Millis(40), Millis(31),
+       Millis(0)},
+      {"all ones",
+       {.busy_ns = ~0ull, .seen_ns = ~0ull, .in_flight_ns = ~0ull, .longest_ns = ~0ull},
+       Millis(50),
+       Millis(50),
+       ClaimedUse::kMostInFlight},
+  };
+  for (const auto& row : kTable) {
+    use.hear(row.says, at(row.now));
+    EXPECT_EQ(use.busy(at(row.now)), row.busy) << row.what;
+    EXPECT_EQ(use.in_flight(), row.in_flight) << row.what;
+  }
+}
+
+// The device's account, in the hand of a test.
+class ScriptedAccount : public DeviceAccount {
+ public:
+  std::optional<DeviceUse> latest(pid_t pid) const override {
+    const auto found = uses_.find(pid);
+    return found == uses_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void tell(pid_t pid, Nanos from, Nanos until, Nanos busy) {
+    uses_[pid] = {at(from), at(until), busy, (until - from) / 100};
+  }
+
+ private:
+  std::map<pid_t, DeviceUse> uses_;
+};
+
+// A client that holds its permit for the first part of each window of 20 ms, drains at once, and
+// reports as it likes.
+class CudaMeterTest : public testing::Test {
+ protected:
+  CudaMeterTest() : account(std::make_shared<ScriptedAccount>()), meter(account, kStart) {
+    meter.add_process(kProcess);
+  }
+
+  // One window; returns what it was charged.
+  Nanos window(Nanos held, Nanos reported, bool reports = true) {
+    Nanos charged{0};
+    meter.granted(at(now));
+    charged += step(held, reports ? reported : Nanos(0), reports);
+    meter.revoked(at(now));
+    charged += step(Millis(2), Nanos(0), reports);
+    EXPECT_TRUE(meter.drained(at(now), at(now) - Millis(2), true));
+    charged += step(Millis(18) - held, Nanos(0), reports);
+    return charged;
+  }
+  Nanos windows(int n, Nanos held, Nanos reported, bool reports = true) {
+    Nanos charged{0};
+    for (int i = 0; i < n; ++i) charged += window(held, reported, reports);
+    return charged;
+  }
+  Nanos step(Nanos by, Nanos busy, bool reports) {
+    now += by;
+    total += busy;
+    if (reports) meter.report(kProcess, words(total, now, Nanos(0)), at(now));
+    const auto reading = meter.poll(at(now), true);
+    return reading ? reading->busy : Nanos(0);
+  }
+  // The device's account of the last second.
+  void account_for(Nanos busy) { account->tell(kProcess.pid, now - Seconds(1), now, busy); }
+
+  std::shared_ptr<ScriptedAccount> account;
+  CudaMeter meter;
+  Nanos now{0}, total{0};
+};
+
+constexpr Nanos kHeld = Millis(4), kUsed = Millis(3), kDrain = Millis(2);
+constexpr int kSecond = 50;  // windows
+
+TEST_F(CudaMeterTest, WhoIsNotConfirmedPaysForItsLease) {
+  EXPECT_EQ(windows(kSecond, kHeld, kUsed), kSecond * (kHeld + kDrain));
+}
+TEST_F(CudaMeterTest, WhoReportsMoreThanItHeldPaysForThat) {
+  EXPECT_GE(windows(kSecond, kHeld, Millis(9)), kSecond * Millis(9));
+}
+TEST_F(CudaMeterTest, WhoNeverReportsPaysForItsLease) {
+  EXPECT_EQ(windows(kSecond, kHeld, kUsed, false), kSecond * (kHeld + kDrain));
+  account_for(kSecond * kUsed);
+  EXPECT_EQ(windows(kSecond, kHeld, kUsed, false), kSecond * (kHeld + kDrain));
+}
+TEST_F(CudaMeterTest, WhomTheDeviceConfirmsPaysForItsReport) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  EXPECT_TRUE(meter.believed());
+  EXPECT_EQ(windows(kSecond, kHeld, kUsed), kSecond * (kUsed + kDrain - CudaMeter::kNews));
+}
+TEST_F(CudaMeterTest, AnIdleDeviceConfirmsNobody) {
+  windows(kSecond, kHeld, Nanos(0));
+  account_for(Nanos(0));
+  window(kHeld, Nanos(0));
+  EXPECT_FALSE(meter.believed());
+}
+
+// Confirmed, it goes on to report nothing: the device tells, and it gets nothing for it.
+TEST_F(CudaMeterTest, WhoLiesLaterPaysForAllOfIt) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  ASSERT_TRUE(meter.believed());
+  Nanos charged = windows(kSecond, kHeld, Nanos(0));
+  EXPECT_LE(charged, kSecond * (kDrain - CudaMeter::kNews));
+  account_for(Millis(900));
+  charged += window(kHeld, Nanos(0));
+  EXPECT_FALSE(meter.believed());
+  EXPECT_GE(charged, Millis(900));
+
+  account_for(Millis(0));  // what it says agrees again; not yet
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  EXPECT_FALSE(meter.believed());
+  windows(60 * kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  EXPECT_TRUE(meter.believed());
+}
+TEST_F(CudaMeterTest, WithoutFreshConfirmationBeliefEnds) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  ASSERT_TRUE(meter.believed());
+  windows(30 * kSecond, kHeld, kUsed);
+  EXPECT_FALSE(meter.believed());
+}
+TEST_F(CudaMeterTest, WhatTheDeviceRoundsIsNoLie) {
+  for (int i = 0; i < 30; ++i) {
+    windows(kSecond, kHeld, kUsed);
+    account_for(kSecond * kUsed + Millis(i % 2 == 0 ? 9 : -9));
+  }
+  window(kHeld, kUsed);
+  EXPECT_TRUE(meter.believed());
+}
+
+// Stopped with 10 ms in its queue: that runs on, is charged as it does, and the device is the
+// client's until then.
+TEST_F(CudaMeterTest, AStoppedClientIsChargedForWhatItHasInFlight) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  ASSERT_TRUE(meter.believed());
+  meter.granted(at(now));
+  now += Millis(1);
+  meter.report(kProcess, words(total, now, Millis(10)), at(now));
+  EXPECT_EQ(meter.poll(at(now), false)->busy, Nanos(0));
+  meter.revoked(at(now));
+  now += Millis(5);
+  EXPECT_EQ(meter.poll(at(now), false)->busy, Millis(5));
+  EXPECT_FALSE(meter.drained(at(now), at(now) - Millis(5), false));
+  now += Millis(20);
+  EXPECT_EQ(meter.poll(at(now), false)->busy, Millis(25) - CudaMeter::kNews - Millis(5));
+  EXPECT_TRUE(meter.drained(at(now), at(now) - Millis(25), false));
+}
+TEST_F(CudaMeterTest, SoIsOneThatWasKilled) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  meter.granted(at(now));
+  now += Millis(1);
+  meter.report(kProcess, words(total, now, Millis(10)), at(now));
+  meter.poll(at(now), false);
+  meter.remove_process(kProcess);
+  meter.revoked(at(now));
+  EXPECT_FALSE(meter.drained(at(now) + Millis(9), at(now), true));
+  EXPECT_TRUE(meter.drained(at(now) + Millis(10), at(now), true));
+  EXPECT_EQ(meter.poll(at(now) + Millis(10), true)->busy, Millis(10));
+}
+TEST_F(CudaMeterTest, DrainedIsWhoSaysSoSinceItsPermitEnded) {
+  meter.granted(at(Millis(0)));
+  meter.report(kProcess, words(Millis(1), Millis(1), Millis(3)), at(Millis(1)));
+  meter.revoked(at(Millis(1)));
+  EXPECT_FALSE(meter.drained(at(Millis(2)), at(Millis(1)), true));
+  meter.report(kProcess, words(Millis(2), Millis(2), Millis(0)), at(Millis(2)));
+  EXPECT_TRUE(meter.drained(at(Millis(2)), at(Millis(1)), false));
+}
+
+// Whatever stands on the pages, whenever: a client pays at least for its lease while it is not
+// believed, never for more than has passed, and is drained in the end.
+TEST(CudaMeterProperty, HostilePagesGainNothingAndDoNoHarm) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    CudaMeter meter(nullptr, kStart);
+    meter.add_process(kProcess);
+    if (random.chance(0.5)) meter.add_process(kOther);
+    Nanos now{0}, lease{0}, charged{0};
+    bool held = false, draining = false;
+    Nanos revoked{0};
+    const auto word = [&]() -> uint64_t {
+      switch (random.below(4)) {
+        case 0:
+          return random.next();
+        case 1:
+          return random.below(1'000'000'000);
+        case 2:
+          return static_cast<uint64_t>(at(now).time_since_epoch().count()) -
+                 random.below(10'000'000);
+        default:
+          return 0;
+      }
+    };
+    for (int i = 0; i < 300; ++i) {
+      const Nanos by(random.between(-10'000, 3'000'000));
+      now = std::max(now, now + by);
+      if (held || draining) lease += std::max(by, Nanos(0));
+      meter.report(
+          random.chance(0.5) ? kProcess : kOther,
+          {.busy_ns = word(), .seen_ns = word(), .in_flight_ns = word(), .longest_ns = word()},
+          at(now));
+      if (const auto reading = meter.poll(at(now), random.chance(0.5))) {
+        EXPECT_GE(reading->busy, Nanos(0));
+        EXPECT_THAT(reading->seen_until, AllOf(Ge(kStart), Le(at(now))));
+        charged += reading->busy;
+        EXPECT_GE(charged, lease);
+        EXPECT_LE(charged, now);
+      }
+      switch (random.below(4)) {
+        case 0:
+          meter.granted(at(now));
+          held = true;
+          draining = false;
+          break;
+        case 1:
+          meter.revoked(at(now));
+          held = false;
+          draining = true;
+          revoked = now;
+          break;
+        default:
+          if (draining && meter.drained(at(now), at(revoked), random.chance(0.5))) draining = false;
+          break;
+      }
+    }
+    meter.revoked(at(now));
+    EXPECT_TRUE(meter.drained(at(now) + Seconds(1), at(now), false));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::node
