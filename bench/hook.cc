@@ -14,10 +14,8 @@
 #include <string>
 #include <thread>
 
-#include "bench/blind_meter.h"
 #include "bench/report.h"
-#include "node/arbiter_host.h"
-#include "node/permit_server.h"
+#include "bench/whole_device.h"
 #include "wire/cuda_abi.h"
 #include "wire/permit.h"
 
@@ -44,33 +42,6 @@ Function function(void* library, const char* name) {
   SLUICE_CHECK(address != nullptr, name);
   return address;
 }
-
-// A device of which this process holds all, and the socket where its hook finds that out.
-class Device {
- public:
-  Device() : host_(clock_, {}) {
-    host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
-    const policy::ShareClient all{
-        .id = 1, .sm = kWhole, .quota = {kWhole, kWhole}, .position = {{0}, {0}}};
-    SLUICE_CHECK(host_.admit(0, all, std::make_unique<BlindMeter>()).ok(), "admit");
-    auto server = node::PermitServer::start(
-        {.path = path_}, clock_, [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
-          return node::Placement{&host_, {0, 1}};
-        });
-    SLUICE_CHECK(server.ok(), "permit server");
-    server_ = std::move(*server);
-    setenv("SLUICE_PERMIT_SOCKET", path_.c_str(), 1);
-  }
-  ~Device() { unlink(path_.c_str()); }
-
-  bool attached() { return host_.state({0, 1})->processes == 1; }
-
- private:
-  const std::string path_ = "/tmp/sluice-bench-hook." + std::to_string(getpid());
-  SteadyClock clock_;
-  node::ArbiterHost host_;
-  std::unique_ptr<node::PermitServer> server_;
-};
 
 // One way to launch, and what it took: ns per launch, of each thread and round.
 struct Way {
@@ -192,11 +163,11 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("hook", argc, argv);
   setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
-  Device device;
+  WholeDevice device;
   void* driver = open(SLUICE_HOOK_DRIVER);
   void* hook = open(SLUICE_HOOK_LIBRARY);
   for (const int threads : {1, 4}) added_per_launch(report, threads, hook, driver);
   launch_bound(report, hook, driver);
-  if (!device.attached()) report.fail("the hook did not attach");
+  if (device.processes() != 1) report.fail("the hook did not attach");
   return report.finish();
 }

@@ -1,0 +1,40 @@
+// The first GPU of the machine, for the programs of this folder: its primary context, and kernels
+// of one block that take a known time. Driver API alone, from cuda.h; on the emulated driver the
+// same programs run, which shows that they run and measures nothing.
+//
+// A call that fails ends the program, with the call and the driver's word for it. Not thread-safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string>
+
+namespace sluice::bench {
+
+#define GPU_CHECK(call) ::sluice::bench::check((call), #call)
+void check(CUresult result, const char* call);
+std::string word_for(CUresult result);
+
+class Gpu {
+ public:
+  Gpu();
+  CUdevice device() const { return device_; }
+  std::string name() const;
+  int attribute(CUdevice_attribute which) const;
+
+  // A kernel that reads the device's clock until so much has passed; 0: returns at once.
+  CUfunction kernel(uint64_t ns);
+  void launch(CUfunction kernel, CUstream stream = nullptr) const;
+  static CUstream stream();
+  static CUevent event(unsigned flags = CU_EVENT_DEFAULT);
+
+ private:
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+};
+
+// The processor's monotonic clock.
+uint64_t now_ns();
+
+}  // namespace sluice::bench

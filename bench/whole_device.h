@@ -1,0 +1,48 @@
+// A device of which this process and its children hold all, in this process: an arbiter, its pages,
+// and the socket where their hook finds that out. For benchmarks of what a permit costs that is
+// always there.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "bench/blind_meter.h"
+#include "node/arbiter_host.h"
+#include "node/permit_server.h"
+
+namespace sluice::bench {
+
+class WholeDevice {
+ public:
+  WholeDevice() : host_(clock_, {}) {
+    host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
+    const policy::ShareClient all{
+        .id = 1, .sm = kWhole, .quota = {kWhole, kWhole}, .position = {{0}, {0}}};
+    SLUICE_CHECK(host_.admit(0, all, std::make_unique<BlindMeter>()).ok(), "admit");
+    auto server = node::PermitServer::start(
+        {.path = path_}, clock_, [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
+          ++processes_;
+          return node::Placement{&host_, {0, 1}};
+        });
+    SLUICE_CHECK(server.ok(), "permit server");
+    server_ = std::move(*server);
+    setenv("SLUICE_PERMIT_SOCKET", path_.c_str(), 1);
+  }
+  ~WholeDevice() { unlink(path_.c_str()); }
+
+  // How many processes have come for their pages so far.
+  int processes() const { return processes_; }
+
+ private:
+  const std::string path_ = "/tmp/sluice-bench-device." + std::to_string(getpid());
+  SteadyClock clock_;
+  std::atomic<int> processes_ = 0;
+  node::ArbiterHost host_;
+  std::unique_ptr<node::PermitServer> server_;
+};
+
+}  // namespace sluice::bench
