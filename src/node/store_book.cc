@@ -148,7 +148,8 @@ StoreOutcome StoreBook::commit(StoreClient client, TensorNumber number) {
   StoreOutcome outcome;
   Tensor& tensor = tensors_.at(number);
   tensor.filled = true;
-  outcome.answers.push_back({.to = client, .what = What::kDone, .tensor = number});
+  outcome.answers.push_back(
+      {.to = client, .what = What::kCommitted, .tensor = number, .bytes = tensor.bytes});
   for (const Waiter& waiter : std::exchange(tensor.waiting, {})) {
     clients_.at(waiter.client).waits_for = 0;
     share(number, waiter.client, outcome);
@@ -157,7 +158,7 @@ StoreOutcome StoreBook::commit(StoreClient client, TensorNumber number) {
 }
 
 StoreOutcome StoreBook::fail(StoreClient client, TensorNumber number, Error why) {
-  SLUICE_CHECK(fills(client, number), "only what is being filled can lack memory");
+  SLUICE_CHECK(has(client, number), "a reference to what cannot be had");
   StoreOutcome outcome;
   outcome.answers.push_back({.to = client, .tensor = number, .error = std::move(why)});
   let_go(number, client, 1, outcome);
@@ -165,12 +166,11 @@ StoreOutcome StoreBook::fail(StoreClient client, TensorNumber number, Error why)
 }
 
 StoreOutcome StoreBook::release(StoreClient client, TensorNumber number) {
-  const auto found = tensors_.find(number);
-  if (found == tensors_.end() || !found->second.references.contains(client))
+  if (!has(client, number))
     return refused(client, ErrorKind::kNotFound,
                    "tensor " + std::to_string(number) + " is not this connection's");
   StoreOutcome outcome;
-  outcome.answers.push_back({.to = client, .what = What::kDone, .tensor = number});
+  outcome.answers.push_back({.to = client, .what = What::kReleased, .tensor = number});
   let_go(number, client, 1, outcome);
   return outcome;
 }
@@ -228,10 +228,13 @@ void StoreBook::pass_on(Tensor abandoned, StoreOutcome& outcome) {
   }
 }
 
-bool StoreBook::fills(StoreClient client, TensorNumber number) const {
+bool StoreBook::has(StoreClient client, TensorNumber number) const {
   const auto found = tensors_.find(number);
-  return found != tensors_.end() && !found->second.filled &&
-         found->second.references.contains(client);
+  return found != tensors_.end() && found->second.references.contains(client);
+}
+
+bool StoreBook::fills(StoreClient client, TensorNumber number) const {
+  return has(client, number) && !tensors_.at(number).filled;
 }
 
 bool StoreBook::waits(StoreClient client) const {

@@ -32,9 +32,10 @@ struct StoreLimits {
 // What a client is told.
 struct StoreAnswer {
   enum class What {
-    kFill,     // it is the client's alone, until it commits
-    kShare,    // it is filled; whose it is nobody asks
-    kDone,     // what was asked for is done
+    kFill,       // it is the client's alone, until it commits
+    kShare,      // it is filled, and the client has a reference
+    kCommitted,  // it is filled, and shared by who filled it as by all others
+    kReleased,
     kRefused,  // `error`
   };
   StoreClient to = 0;
@@ -65,8 +66,8 @@ class StoreBook {
 
   // It waits no more: kTimeout. Nothing happens if it did not wait.
   StoreOutcome cancel(StoreClient client);
-  // There is no memory for the tensor that it was told to fill: it is told so instead.
-  // REQUIRES: fills(client, tensor)
+  // Its memory cannot be had: the client, which was to fill or share it, is told so instead.
+  // REQUIRES: it has a reference
   StoreOutcome fail(StoreClient client, TensorNumber tensor, Error why);
   // The tensor is filled. kNotFound: this client does not fill it.
   StoreOutcome commit(StoreClient client, TensorNumber tensor);
@@ -75,6 +76,7 @@ class StoreBook {
   // The client is gone.
   StoreOutcome leave(StoreClient client);
 
+  bool has(StoreClient client, TensorNumber tensor) const;
   bool fills(StoreClient client, TensorNumber tensor) const;
   bool waits(StoreClient client) const;
   uint64_t used() const { return used_; }

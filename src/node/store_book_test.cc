@@ -29,7 +29,8 @@ std::string told(const StoreOutcome& outcome) {
       case What::kShare:
         out << "share " << a.tensor;
         break;
-      case What::kDone:
+      case What::kCommitted:
+      case What::kReleased:
         out << "done";
         break;
       case What::kRefused:

@@ -1,0 +1,83 @@
+#include "wire/store_mapping.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <string>
+
+#include "base/system_error.h"
+
+namespace sluice::wire {
+namespace {
+
+// Shared memory of the CPU. Its address is kept while there is nothing behind it.
+class HostMapping : public StoreMapping {
+ public:
+  static Result<std::unique_ptr<StoreMapping>> map(uint64_t bytes, Fd file, bool writable) {
+    SLUICE_TRY(check(file, bytes));
+    auto mapping = std::unique_ptr<HostMapping>(new HostMapping(bytes));
+    if (mapping->at_ == nullptr) return system_error("addresses of a tensor");
+    SLUICE_TRY(mapping->put(file, writable ? PROT_READ | PROT_WRITE : PROT_READ));
+    if (writable) mapping->writable_ = std::move(file);
+    return std::unique_ptr<StoreMapping>(std::move(mapping));
+  }
+  ~HostMapping() override {
+    if (at_ != nullptr) ::munmap(at_, bytes_);
+  }
+
+  void* data() const override { return at_; }
+  Result<void> stop_writing() override {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    if (::mmap(at_, bytes_, PROT_NONE, flags, -1, 0) == MAP_FAILED)
+      return system_error("unmapping a tensor");
+    return {};
+  }
+  Result<void> resume() override { return put(writable_, PROT_READ | PROT_WRITE); }
+  Result<void> read_only(Fd file) override {
+    SLUICE_TRY(check(file, bytes_));
+    writable_.reset();
+    return put(file, PROT_READ);
+  }
+
+ private:
+  explicit HostMapping(uint64_t bytes) : bytes_(bytes) {
+    void* at =
+        ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) at_ = at;
+  }
+
+  // A file that can shrink would kill whoever reads it.
+  static Result<void> check(const Fd& file, uint64_t bytes) {
+    struct stat s {};
+    if (!file.valid() || ::fstat(file.get(), &s) != 0 || static_cast<uint64_t>(s.st_size) < bytes ||
+        (::fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+      return Error{ErrorKind::kInternal, "the store sent something that is not sealed memory of " +
+                                             std::to_string(bytes) + " bytes"};
+    return {};
+  }
+  Result<void> put(const Fd& file, int protection) {
+    if (::mmap(at_, bytes_, protection, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED)
+      return system_error("mapping a tensor");
+    return {};
+  }
+
+  const uint64_t bytes_;
+  void* at_ = nullptr;
+  Fd writable_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StoreMapping>> StoreMapping::map(const sluice_store_answer& answer,
+                                                        Fd handle) {
+  const bool writable = answer.head.type == SLUICE_TOLD_FILL;
+  if (answer.mapped < answer.bytes || answer.bytes == 0)
+    return Error{ErrorKind::kInternal, "the store sent a tensor without a size"};
+  if (answer.memory == SLUICE_MEMORY_HOST)
+    return HostMapping::map(answer.mapped, std::move(handle), writable);
+  return Error{ErrorKind::kInternal,
+               "the store has memory of a kind unknown here: " + std::to_string(answer.memory)};
+}
+
+}  // namespace sluice::wire

@@ -1,0 +1,30 @@
+// A tensor's memory in this process: taken by the handle that the store sent, made read-only, given
+// back. Not thread-safe; moves nothing: the address is the tensor's for good.
+#pragma once
+
+#include <memory>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "wire/store_message.h"
+
+namespace sluice::wire {
+
+class StoreMapping {
+ public:
+  // By an answer of type FILL or SHARE and its descriptor (none: invalid).
+  static Result<std::unique_ptr<StoreMapping>> map(const sluice_store_answer& answer, Fd handle);
+  virtual ~StoreMapping() = default;  // unmaps
+
+  virtual void* data() const = 0;
+  virtual bool on_cuda() const { return false; }
+
+  // Before the commit: nothing of this process writes any more. After an error, or resume(), it
+  // may.
+  virtual Result<void> stop_writing() = 0;
+  virtual Result<void> resume() = 0;
+  // After the commit, by its answer.
+  virtual Result<void> read_only(Fd handle) = 0;
+};
+
+}  // namespace sluice::wire

@@ -1,0 +1,85 @@
+/* What a process and the model store say to each other (docs/design/model-store.md), over a
+ * SOCK_SEQPACKET connection, one message a datagram. The process asks one thing at a time; each
+ * question has one answer, which comes when the store has it. Only CANCEL may be sent while a
+ * question is open: that one is then answered with TIMEOUT, unless its answer is on its way
+ * already. Anything else ends the connection, and with its end all that it had is given back.
+ *
+ * One machine, host byte order, append-only, every offset asserted. C11 and C++20; plain values. */
+#ifndef SLUICE_WIRE_STORE_MESSAGE_H_
+#define SLUICE_WIRE_STORE_MESSAGE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define SLUICE_STORE_ASSERT static_assert
+#else
+#define SLUICE_STORE_ASSERT _Static_assert
+#endif
+
+#define SLUICE_STORE_MAGIC 0x5453454349554c53ull /* "SLUICEST" */
+#define SLUICE_STORE_VERSION 1u
+#define SLUICE_STORE_NAME 256u /* bytes of a name, the 0 at its end included */
+
+enum sluice_store_type {
+  SLUICE_ASK_STORE = 1,  /* name, bytes: to fill it, or to share it if another has */
+  SLUICE_ASK_GET = 2,    /* name: to share it */
+  SLUICE_ASK_COMMIT = 3, /* tensor: it is filled */
+  SLUICE_ASK_RELEASE = 4,
+  SLUICE_ASK_CANCEL = 5,
+  SLUICE_TOLD_FILL = 16,  /* memory, with its handle, to write to */
+  SLUICE_TOLD_SHARE = 17, /* the same, to read; also what answers COMMIT */
+  SLUICE_TOLD_DONE = 18,
+  SLUICE_TOLD_REFUSED = 19 /* error, text */
+};
+
+/* Where the memory is, and what its handle is. */
+enum sluice_memory {
+  SLUICE_MEMORY_HOST = 1,        /* a descriptor: a memfd, for those who share it read-only */
+  SLUICE_MEMORY_CUDA = 2,        /* a descriptor: of cuMemExportToShareableHandle */
+  SLUICE_MEMORY_CUDA_LEGACY = 3, /* `handle`: a CUipcMemHandle */
+  SLUICE_MEMORY_KINDS = 4
+};
+
+struct sluice_store_head {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t type;
+};
+
+struct sluice_store_request {
+  struct sluice_store_head head;
+  uint64_t bytes;
+  uint64_t tensor;
+  char name[SLUICE_STORE_NAME]; /* printable ASCII without spaces, ends in 0 */
+};
+
+struct sluice_store_answer {
+  struct sluice_store_head head;
+  uint64_t tensor;
+  uint64_t bytes;     /* as it was stored */
+  uint64_t mapped;    /* what is to be mapped of it: `bytes`, rounded up */
+  uint32_t memory;    /* enum sluice_memory */
+  uint32_t error;     /* enum sluice_error, of REFUSED */
+  uint8_t device[16]; /* the GPU's UUID */
+  uint8_t handle[64];
+  char text[256]; /* of REFUSED, for people; ends in 0 */
+};
+
+#define SLUICE_STORE_AT(type, field, offset) \
+  SLUICE_STORE_ASSERT(offsetof(struct type, field) == (offset), #type "." #field)
+SLUICE_STORE_AT(sluice_store_request, bytes, 16);
+SLUICE_STORE_AT(sluice_store_request, tensor, 24);
+SLUICE_STORE_AT(sluice_store_request, name, 32);
+SLUICE_STORE_AT(sluice_store_answer, tensor, 16);
+SLUICE_STORE_AT(sluice_store_answer, bytes, 24);
+SLUICE_STORE_AT(sluice_store_answer, mapped, 32);
+SLUICE_STORE_AT(sluice_store_answer, memory, 40);
+SLUICE_STORE_AT(sluice_store_answer, error, 44);
+SLUICE_STORE_AT(sluice_store_answer, device, 48);
+SLUICE_STORE_AT(sluice_store_answer, handle, 64);
+SLUICE_STORE_AT(sluice_store_answer, text, 128);
+SLUICE_STORE_ASSERT(sizeof(struct sluice_store_request) == 288, "sluice_store_request");
+SLUICE_STORE_ASSERT(sizeof(struct sluice_store_answer) == 384, "sluice_store_answer");
+
+#endif /* SLUICE_WIRE_STORE_MESSAGE_H_ */
