@@ -17,6 +17,8 @@
 #include "base/eventually_for_test.h"
 #include "wire/model_store.h"
 
+extern "C" int sluice_test_store_from_c(int socket);
+
 namespace sluice::node {
 namespace {
 
@@ -149,6 +151,10 @@ TEST_F(StoreServerTest, WhatOneFillsOthersReadWithoutACopy) {
   EXPECT_TRUE(holds(0, 0));
   EXPECT_EQ(sluice_get_tensor(b, "w", 0, &shared), SLUICE_NOT_FOUND);
   EXPECT_EQ(shared, nullptr);
+}
+
+TEST_F(StoreServerTest, TheSameFromC) {
+  EXPECT_EQ(sluice_test_store_from_c(connect().release()), 0);
 }
 
 TEST_F(StoreServerTest, WhatIsCommittedNobodyCanWrite) {
