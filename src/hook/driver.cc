@@ -1,11 +1,12 @@
 #include "hook/driver.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "hook/loader.h"
 
 // Tells a hook, this one or a copy of it, from a driver.
 extern "C" __attribute__((visibility("default"))) const int sluice_cuda_hook = 1;
@@ -34,9 +35,9 @@ void* opened;  // the driver, once found
 
 // A path may lead back here, or to a copy of this library, where it was mounted over the driver.
 void* open_driver_at(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr || dlsym(library, "sluice_cuda_hook") == nullptr) return library;
-  dlclose(library);
+  void* library = sluice_dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr || sluice_dlsym(library, "sluice_cuda_hook") == nullptr) return library;
+  sluice_dlclose(library);
   return nullptr;
 }
 
@@ -51,13 +52,13 @@ void* open_driver_where_the_loader_looks() {
   Dl_info self;
   void* map = nullptr;
   Dl_serinfo size;
-  if (dladdr1(&sluice_cuda_hook, &self, &map, RTLD_DL_LINKMAP) == 0) return nullptr;
-  if (dlinfo(map, RTLD_DI_SERINFOSIZE, &size) != 0) return nullptr;
+  if (sluice_dladdr1(&sluice_cuda_hook, &self, &map, RTLD_DL_LINKMAP) == 0) return nullptr;
+  if (sluice_dlinfo(map, RTLD_DI_SERINFOSIZE, &size) != 0) return nullptr;
   auto* folders = static_cast<Dl_serinfo*>(malloc(size.dls_size));
   void* found = nullptr;
   if (folders == nullptr) return nullptr;
   *folders = size;
-  if (dlinfo(map, RTLD_DI_SERINFO, folders) == 0)
+  if (sluice_dlinfo(map, RTLD_DI_SERINFO, folders) == 0)
     for (unsigned i = 0; i < folders->dls_cnt && found == nullptr; ++i)
       found = open_driver_in(folders->dls_serpath[i].dls_name);
   free(folders);
@@ -66,6 +67,7 @@ void* open_driver_where_the_loader_looks() {
 
 // What the program would have got without us.
 void* open_driver() {
+  if (!has_loader()) return nullptr;
   const char* chosen = secure_getenv("SLUICE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
   if (chosen != nullptr) return open_driver_at(chosen);
   void* found = open_driver_in(kBehindMount);
@@ -128,7 +130,7 @@ void* without_driver(Entry entry) {
 
 void* driver_function(const char* name) {
   void* library = driver();
-  return library != nullptr ? dlsym(library, name) : nullptr;
+  return library != nullptr ? sluice_dlsym(library, name) : nullptr;
 }
 
 }  // namespace sluice::hook

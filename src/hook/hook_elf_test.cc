@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -57,6 +58,23 @@ class Elf {
     return all;
   }
 
+  // The versions of other libraries' names: records chained by the distance to the next.
+  std::vector<std::string> versions_needed() const {
+    std::vector<std::string> all;
+    const std::vector<char> records = section<char>(SHT_GNU_verneed);
+    for (size_t at = 0; at < records.size();) {
+      const auto* library = reinterpret_cast<const Elf64_Verneed*>(&records[at]);
+      for (size_t i = 0, v = at + library->vn_aux; i < library->vn_cnt; ++i) {
+        const auto* version = reinterpret_cast<const Elf64_Vernaux*>(&records[v]);
+        all.push_back(text(version->vna_name));
+        v += version->vna_next;
+      }
+      if (library->vn_next == 0) break;
+      at += library->vn_next;
+    }
+    return all;
+  }
+
   size_t thread_local_bytes() const {
     const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes_.data());
     const auto* segments = reinterpret_cast<const Elf64_Phdr*>(bytes_.data() + header->e_phoff);
@@ -87,6 +105,17 @@ TEST(HookElfTest, StandsInTheDriversPlaceAndNeedsLibcAlone) {
   const Elf hook(kHook);
   EXPECT_THAT(hook.strings(DT_SONAME), ElementsAre("libcuda.so.1"));
   EXPECT_THAT(hook.strings(DT_NEEDED), ElementsAre(StartsWith("libc.so")));
+}
+
+// A newer one would keep every program of an older container from starting.
+TEST(HookElfTest, LoadsWithAnyGlibcSince217) {
+  const std::vector<std::string> versions = Elf(kHook).versions_needed();
+  ASSERT_FALSE(versions.empty());
+  for (const std::string& version : versions) {
+    int major = 0, minor = 0;
+    ASSERT_EQ(std::sscanf(version.c_str(), "GLIBC_%d.%d", &major, &minor), 2) << version;
+    EXPECT_TRUE(major == 2 && minor <= 17) << version;
+  }
 }
 
 TEST(HookElfTest, ExportsTheDriversNamesAlone) {
