@@ -29,7 +29,7 @@ Result<void> write_file(const std::string& path, const std::string& value) {
   if (fd.valid() &&
       ::write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size()))
     return {};
-  return Error{ErrorKind::kUnavailable,
+  return Error{errno == EBUSY ? ErrorKind::kConflict : ErrorKind::kUnavailable,
                path + ": cannot write \"" + value + "\": " + std::system_category().message(errno)};
 }
 
@@ -119,6 +119,33 @@ Result<void> inherit_cpuset(const std::string& folder) {
   return {};
 }
 
+// v2: where the processes go that were in the group below which ours are made.
+constexpr char kLeaf[] = "host";
+
+std::vector<pid_t> processes_in(const std::string& folder) {
+  std::vector<pid_t> found;
+  std::istringstream in(read_file(folder + "/cgroup.procs"));
+  for (pid_t pid; in >> pid;) found.push_back(pid);
+  return found;
+}
+
+// v2: a group's children have the controllers that it passes on, which it can (unless it is the
+// machine's root) only while no process is in it. Those in ours, this one among them, move into a
+// leaf. A process that is born meanwhile is found in the next round.
+Result<void> pass_on(const std::string& folder, const std::string& controller) {
+  const std::string file = folder + "/cgroup.subtree_control";
+  constexpr int kMostRounds = 10;
+  Result<void> done = write_file(file, "+" + controller);
+  for (int round = 0; round < kMostRounds && !done.ok(); ++round) {
+    if (done.error().kind != ErrorKind::kConflict) break;
+    SLUICE_TRY(make_folder(folder + "/" + kLeaf));
+    for (const pid_t pid : processes_in(folder))
+      (void)write_file(folder + "/" + kLeaf + "/cgroup.procs", std::to_string(pid));
+    done = write_file(file, "+" + controller);
+  }
+  return done;
+}
+
 std::string micros(double value) {
   return std::to_string(static_cast<int64_t>(value));
 }
@@ -141,7 +168,9 @@ bool Cgroups::detect_v1(const std::string& mountinfo, const std::string& own) {
 bool Cgroups::detect_v2(const std::string& mountinfo, const std::string& own) {
   for (const Mount& mount : cgroup_mounts(mountinfo)) {
     if (mount.type != "cgroup2") continue;
-    const std::string base = own_folder(mount, group_of(own, ""));
+    std::string base = own_folder(mount, group_of(own, ""));
+    const std::string leaf = std::string("/") + kLeaf;  // a daemon before this one may have made it
+    if (base.ends_with(leaf)) base.resize(base.size() - leaf.size());
     std::string controllers = read_file(base + "/cgroup.controllers");
     while (!controllers.empty() && controllers.back() == '\n') controllers.pop_back();
     if (!contains(controllers, "cpu", ' ')) continue;
@@ -242,10 +271,8 @@ Result<Cgroup> Cgroups::open(const std::string& path) const {
     std::string folder = base;
     std::istringstream parts(group.name_);
     for (std::string part; std::getline(parts, part, '/');) {
-      // v2: children have the controllers that their parent passes on.
-      if (v2_) SLUICE_TRY(write_file(folder + "/cgroup.subtree_control", "+cpu"));
-      if (v2_)
-        (void)write_file(folder + "/cgroup.subtree_control", "+cpuset");  // where there is one
+      if (v2_) SLUICE_TRY(pass_on(folder, "cpu"));
+      if (v2_) (void)pass_on(folder, "cpuset");  // where there is one
       folder += "/" + part;
       SLUICE_TRY(make_folder(folder));
       if (!v2_ && base == base_[kCpuset]) SLUICE_TRY(inherit_cpuset(folder));
@@ -300,10 +327,7 @@ Result<void> Cgroup::set_quota(double millicores, Nanos period) {
 }
 
 std::vector<pid_t> Cgroup::processes() const {
-  std::vector<pid_t> found;
-  std::istringstream in(folders_.empty() ? "" : read_file(folders_.front() + "/cgroup.procs"));
-  for (pid_t pid; in >> pid;) found.push_back(pid);
-  return found;
+  return folders_.empty() ? std::vector<pid_t>{} : processes_in(folders_.front());
 }
 
 Result<void> Cgroup::remove() {

@@ -1,6 +1,7 @@
 #include "node/cgroup.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -58,6 +59,16 @@ TEST(Cgroups, SaysWhyTheyCannotBeWritten) {
   EXPECT_THAT(cgroups.describe(), HasSubstr("permits alone"));
 }
 
+// A daemon before this one moved itself into a leaf, and this one was born there.
+TEST(Cgroups, AreMadeWhereAnEarlierDaemonMadeThem) {
+  FakeMachine machine;
+  machine.mounts("1 0 0:1 / " + machine.root() + "/cg rw - cgroup2 cgroup2 rw\n");
+  machine.own("0::/system.slice/sluice.service/host\n");
+  machine.write("/cg/system.slice/sluice.service/cgroup.controllers", "cpuset cpu io\n");
+  EXPECT_THAT(machine.detect().describe(),
+              HasSubstr("/cg/system.slice/sluice.service/cgroup.subtree_control"));
+}
+
 TEST(Backstop, StandsAboveTheLimit) {
   const Slice slice{.sm = {500}, .quota = {{200}, {400}}};
   EXPECT_NEAR(backstop_millicores(slice, 2000, {.margin = 1.2, .period = Millis(500)}), 480, 0.01);
@@ -96,6 +107,30 @@ TEST_F(RealCgroups, HoldAProcessAndCountWhatItUses) {
   EXPECT_TRUE(group->set_quota(0, Millis(100)).ok());
   EXPECT_TRUE(group->remove().ok());
   EXPECT_TRUE(cgroups.open("cpu0")->remove().ok());
+}
+
+// As in a unit that systemd delegates, or a privileged container: v2 passes controllers on only
+// from a group without processes, and this process is in it.
+TEST_F(RealCgroups, AGroupWithProcessesInItIsMadeFitForOurs) {
+  if (cgroups.describe().find("v2") == std::string::npos) GTEST_SKIP() << "no cgroup v2 here";
+  Result<Cgroup> unit = cgroups.open("unit");
+  ASSERT_TRUE(unit.ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!unit->add(getpid()).ok()) _exit(1);
+    const Cgroups within = Cgroups::detect("within");
+    if (!within.writable() || !within.open("cpu0")->set_quota(500, Millis(100)).ok()) _exit(2);
+    const Cgroups again = Cgroups::detect("within");  // from the leaf
+    if (again.open("cpu0")->usage_file() != within.open("cpu0")->usage_file()) _exit(3);
+    for (const char* path : {"cpu0", ""})
+      if (!within.open(path)->remove().ok()) _exit(4);
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "step " << WEXITSTATUS(status);
+  EXPECT_TRUE(cgroups.open("unit/host")->remove().ok());
+  EXPECT_TRUE(unit->remove().ok());
 }
 
 // Platforms that were killed whole: their groups stay, and nobody has marked them as in use.
