@@ -327,6 +327,26 @@ TEST_F(Contract, EveryRequestHasAnIdentityAndATrace) {
   EXPECT_EQ(value(receive(c, "}"), "X-Request-Id"), "mine") << "our own answers too";
 }
 
+TEST_F(Contract, InstancesHearHowMuchTimeIsLeft) {
+  instance("i");
+  RoutingTable t = table_of({"i"});
+  t.functions["f"].slo = Seconds(20);
+  put(t);
+  const auto time_left = [](const std::string& answer) {
+    const size_t at = answer.find("Seen-Time-Left: ");
+    return Micros(at != answer.npos ? std::atoll(answer.c_str() + at + 16) : -1);
+  };
+  const int c = connect();
+  const Micros said = time_left(ask(c, "x", "Sluice-Time-Left: 99000000\r\n"));
+  EXPECT_LE(said, Seconds(20)) << "clients have no say in it";
+  EXPECT_GT(said, Seconds(0));
+  t.functions["f"].slo = Nanos(1);
+  put(t);
+  EXPECT_EQ(time_left(ask(c, "y")), Micros(0)) << "late already";
+  send(c, "GET /v2/models/f HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(receive(c, "Seen-Id"), HasSubstr("Seen-Time-Left: \r\n")) << "a question is no load";
+}
+
 TEST_F(Contract, AFunctionsTokenIsAskedForAndStaysHere) {
   instance("i");
   RoutingTable t = table_of({"i"});

@@ -51,6 +51,7 @@ class Waiter {
   const std::shared_ptr<Upstream>& granted() const { return upstream_; }
   int more() const { return more_; }  // requests granted with it to the same instance, after it
   int revision() const { return revision_; }
+  Time deadline() const { return deadline_; }  // by its function's objective, else its time-out
 
  private:
   friend class Dispatcher;

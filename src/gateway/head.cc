@@ -1,5 +1,6 @@
 #include "gateway/head.h"
 
+#include <algorithm>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/rfc7230.hpp>
 #include <boost/beast/http/status.hpp>
@@ -170,12 +171,15 @@ void put_request_head(std::string& out, const Head& head, const Forwarded& with)
     const auto [id, name, value] = head[i];
     if (hop_by_hop(id) || id == http::field::host || here.contains(name)) continue;
     if (id == http::field::authorization && with.token_is_ours) continue;
-    if (iequals(name, "Sluice-More")) continue;  // ours to say
+    if (iequals(name, "Sluice-More") || iequals(name, "Sluice-Time-Left")) continue;  // ours to say
     add(out, name, value);
   }
   if (!with.request_id.empty()) add(out, "X-Request-Id", with.request_id);
   if (!with.traceparent.empty()) add(out, "traceparent", with.traceparent);
   if (with.more > 0) add(out, "Sluice-More", static_cast<uint64_t>(with.more));
+  if (with.time_left)
+    add(out, "Sluice-Time-Left",
+        static_cast<uint64_t>(std::max<int64_t>(*with.time_left / Micros(1), 0)));
   add(out, with.framing);
   out += "\r\n";
 }

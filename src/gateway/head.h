@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "gateway/message.h"
 
@@ -47,8 +48,9 @@ struct Framing {
 struct Forwarded {
   std::string_view request_id;  // set when the client sent none
   std::string_view traceparent;
-  int more = 0;               // Sluice-More; 0: none
-  bool token_is_ours = true;  // the token was for the gateway: the instance must not see it
+  int more = 0;                    // Sluice-More; 0: none
+  std::optional<Nanos> time_left;  // Sluice-Time-Left; none: it is no inference
+  bool token_is_ours = true;       // the token was for the gateway: the instance must not see it
   Framing framing;
 };
 // Appends the head as the instance gets it.

@@ -238,6 +238,7 @@ Forwarded Session::forwarded() {
   return {.request_id = client_.own_request_id(),
           .traceparent = traceparent_,
           .more = more(),
+          .time_left = is_inference ? std::optional(deadline() - loop_.now()) : std::nullopt,
           .token_is_ours = token_is_ours_,
           .framing = client_.framing()};
 }

@@ -47,6 +47,7 @@ class SessionFixture : public testing::Test {
     r.set("Seen-Secret", request["X-Secret"]);
     r.set("Seen-Token", request["Authorization"]);
     r.set("Seen-Trace", request["traceparent"]);
+    r.set("Seen-Time-Left", request["Sluice-Time-Left"]);
     r.set("Seen-Id", request["X-Request-Id"]);
     co_return r;
   }

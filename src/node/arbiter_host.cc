@@ -192,10 +192,10 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
     return Error{ErrorKind::kExhausted, "the daemon is out of descriptors"};
 
   const ProcessNumber number = ++last_process_;
-  Process& process =
-      processes_
-          .emplace(number, Process{ref, id, std::move(pidfd), std::move(bell), std::move(pages)})
-          .first->second;
+  Process& process = processes_
+                         .emplace(number, Process{ref, id, std::move(pidfd), std::move(bell),
+                                                  std::move(pages), Hints(now)})
+                         .first->second;
   watch(process.bell, kBell | number);
   watch(process.pidfd, kDeath | number);
   client->processes.push_back(number);
@@ -330,7 +330,20 @@ void ArbiterHost::observe(Device& device, Client& client, Time now) {
   const bool wanting = (c.waiting && !client.unmoved) || (c.want && active);
   if (wanting != client.wanting) device.arbiter->want(client.share.id, wanting, now);
   client.wanting = wanting;
+  hear_hints(device, client, now);
   notice_drained(device, client, c, now);
+}
+
+void ArbiterHost::hear_hints(Device& device, Client& client, Time now) {
+  Time due = Time::max();
+  for (const ProcessNumber number : client.processes) {
+    Process& process = processes_.at(number);
+    const Hints::Told told = process.hints.hear(process.pages.hints(), now);
+    due = std::min(due, told.due);
+    if (told.cycle > Nanos(0)) device.arbiter->iteration(client.share.id, told.cycle, now);
+  }
+  if (due != client.due) device.arbiter->deadline(client.share.id, due, now);
+  client.due = due;
 }
 
 ArbiterHost::Claims ArbiterHost::claims(const Client& client) const {

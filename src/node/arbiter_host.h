@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "node/hints.h"
 #include "node/meter.h"
 #include "node/page.h"
 #include "node/process_identity.h"
@@ -87,6 +88,7 @@ class ArbiterHost {
     Fd pidfd;
     Fd bell;
     Pages pages;
+    Hints hints;
     int bells = 0;  // since the last heartbeat
   };
   struct Client {
@@ -99,7 +101,8 @@ class ArbiterHost {
     bool draining = false;               // revoked, and perhaps not yet stopped
     Time revoked_at{};
     bool wanting = false;
-    bool unmoved = false;  // did nothing with its permit, and has not rung since
+    bool unmoved = false;    // did nothing with its permit, and has not rung since
+    Time due = Time::max();  // of its oldest waiting request, as far as is believed
     Nanos used{0};
   };
   // What the client's processes say together.
@@ -137,6 +140,7 @@ class ArbiterHost {
   void observe(Device& device, Client& client, Time now);
   Claims claims(const Client& client) const;
   void pass_reports_on(Client& client, Time now);
+  void hear_hints(Device& device, Client& client, Time now);
   void meter(Device& device, Client& client, bool resting, Time now);
   bool notice_drained(Device& device, Client& client, const Claims& claims, Time now);
   void look_again(Device& device, const Client& client, Time now);

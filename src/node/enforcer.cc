@@ -61,7 +61,8 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
   log::info("{}", e->cgroups_.describe());
   e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
   for (const CpuDevice& d : devices) {
-    const policy::ArbiterConfig config{.pace = pace_on(d.device.millicores)};
+    const policy::ArbiterConfig config{.window = policy::window_of(settings.arbiter),
+                                       .pace = pace_on(d.device.millicores)};
     SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));
     const DeviceNumber number =
         e->host_->add_device(std::move(arbiter), config, d.device.millicores);

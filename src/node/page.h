@@ -24,6 +24,14 @@ struct UsageView {
   uint32_t ack_seq;
 };
 
+// What it says beyond that, read once; not to be believed before node/hints.h has looked at it.
+struct HintWords {
+  uint64_t due_ns = 0;
+  uint64_t cycle_ns = 0;
+  uint32_t iterations = 0;
+  bool operator==(const HintWords&) const = default;
+};
+
 class Pages {
  public:
   static Result<std::pair<Pages, PageFds>> make(uint32_t generation);
@@ -41,6 +49,7 @@ class Pages {
   uint32_t seq() const { return __atomic_load_n(&permit_->seq, __ATOMIC_RELAXED); }
   UsageView usage() const;
   sluice_device_report device_report() const { return sluice_device_report_read(usage_); }
+  HintWords hints() const;
   void wake() { sluice_permit_wake(permit_, usage_); }
 
  private:

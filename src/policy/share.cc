@@ -29,12 +29,13 @@ std::unique_ptr<Arbiter> make_fixed(const ArbiterConfig& config) {
 constexpr struct {
   std::string_view name;
   Make make;
+  Nanos window = ArbiterConfig().window;
 } kArbiters[] = {
     {"planned", make<PlannedArbiter>},
     {"deadline", make<DeadlineArbiter>},
     {"window", make<WindowArbiter>},
     {"multi_token", make<MultiTokenArbiter>},
-    {"introspective", make<IntrospectiveArbiter>},
+    {"introspective", make<IntrospectiveArbiter>, IntrospectiveArbiter::kWindow},
     {"share_fixed_limit", make_fixed<FixedArbiter::Kind::kLimit>},
     {"share_fixed_request", make_fixed<FixedArbiter::Kind::kRequest>},
     {"tgs", make<TgsArbiter>},
@@ -44,8 +45,14 @@ constexpr struct {
 
 std::vector<std::string> arbiter_names() {
   std::vector<std::string> names;
-  for (const auto& [name, make] : kArbiters) names.emplace_back(name);
+  for (const auto& arbiter : kArbiters) names.emplace_back(arbiter.name);
   return names;
+}
+
+Nanos window_of(std::string_view name) {
+  for (const auto& arbiter : kArbiters)
+    if (arbiter.name == name) return arbiter.window;
+  return ArbiterConfig().window;
 }
 
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config) {
@@ -57,9 +64,9 @@ Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const Arbit
   }
   SLUICE_CHECK(config.pace >= 1000, "nobody is slower than the device that it holds");
   std::string names;
-  for (const auto& [known, make] : kArbiters) {
-    if (known == name) return make(config);
-    names += (names.empty() ? "" : ", ") + std::string(known);
+  for (const auto& arbiter : kArbiters) {
+    if (arbiter.name == name) return arbiter.make(config);
+    names += (names.empty() ? "" : ", ") + std::string(arbiter.name);
   }
   return Error{ErrorKind::kInvalid, "arbiter: \"" + std::string(name) + "\" is none of " + names};
 }

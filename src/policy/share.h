@@ -108,6 +108,8 @@ struct ArbiterConfig {
 // "share_fixed_request" (MPS-l, MPS-r), "tgs" (TGS).
 inline constexpr std::string_view kDefaultArbiter = "planned";
 std::vector<std::string> arbiter_names();
+// The window that an arbiter is meant to be run with: 20 ms, unless it says otherwise.
+Nanos window_of(std::string_view arbiter);
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config);
 
 }  // namespace sluice::policy

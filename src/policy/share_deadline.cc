@@ -5,7 +5,9 @@
 namespace sluice::policy {
 namespace {
 
-// Orders of those without a deadline come after every deadline: later than the clock will ever be.
+// Added to a missed deadline: it comes after every one that can still be met, for the clock will
+// never be as late. Those without any come after both.
+constexpr int64_t kMissed = INT64_MAX / 4;
 constexpr int64_t kNoDeadline = INT64_MAX / 2;
 
 }  // namespace
@@ -61,9 +63,15 @@ void DeadlineArbiter::find_phases(Time now) {
 // Turns are for those without a deadline; and among them a phase is its owner's, as in the plan.
 void DeadlineArbiter::order(Candidate& c, Time now) {
   const Account& a = *c.account;
-  const bool urgent = a.due != Time::max() && (c.claim != kBorrower || a.due > now);
+  bool urgent = a.due != Time::max();
+  if (urgent && c.claim == kBorrower) {
+    const Nanos borrowed = a.limit - a.room_left(now) - a.request;
+    c.budget = a.request - borrowed;
+    urgent = a.due > now && c.budget >= kLeastGrant;
+    if (!urgent) c.budget = Nanos::max();
+  }
   if (urgent) {
-    c.order = a.due.time_since_epoch().count();
+    c.order = a.due.time_since_epoch().count() + (a.due > now ? 0 : kMissed);
     c.turn_over = false;
   } else if (c.claim == kInPhase) {
     c.order = kNoDeadline;

@@ -1,10 +1,12 @@
 // The `deadline` arbiter, ours: `planned`, with the phases of a lane (clients at the same sm_begin
 // and sm) traded among its members. While any member's phase lasts, the one whose oldest waiting
-// request has the least time left runs, as long as it is under its request; who gave its phase away
-// gets another's later in the window. Deadlines also come first among those under their request
-// outside the plan, and among borrowers while they can still be met: a request that is late anyway
-// borrows as those without. No deadline is the latest of all; with none in a lane each phase is its
-// owner's, as under `planned`.
+// request has the least time left runs, as long as it is under its request (one that is late
+// already goes behind those that can be in time, or it would make these late too); who gave its
+// phase away gets another's later in the window. Deadlines also come first among those under their
+// request outside the plan, and among borrowers while they can still be met: a request that is late
+// anyway borrows as those without, and so does who has borrowed as much again as its request in
+// this window. No deadline is the latest of all; with none in a lane each phase is its owner's, as
+// under `planned`.
 //
 // What it guarantees, whatever clients say of their deadlines:
 //   - Whoever has work throughout a window gets its request in it, as under `planned`: a trade only
@@ -13,10 +15,11 @@
 //     differ: operators that run over the end of their client's permit add up along a lane's order,
 //     so that the last in it may miss one operator of each member in a window, where `planned`
 //     misses one; it gets them in the windows after.
-//   - Idle time is lent up to the limits, and nobody exceeds its limit.
+//   - Idle time is lent up to the limits, and nobody exceeds its limit. Of it nobody gets ahead of
+//     others, by what it says, to more than one more request in a window.
 //   - While a phase of a lane lasts, no member that is under its request and has had less of the
 //     lane's phases than its own is long waits longer than one operator for one with a later
-//     deadline, unless that one was robbed.
+//     deadline, unless that one was robbed or it is late itself.
 // What it does not: that a deadline is met, whatever is needed beyond the request; and between
 // lanes and clients of different widths the plan decides, not the deadline. Not thread-safe.
 #pragma once

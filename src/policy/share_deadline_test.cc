@@ -10,8 +10,10 @@
 namespace sluice::policy {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 
 constexpr Time kStart{std::chrono::hours(1)};  // at a turn of the window
 constexpr Nanos kOp = Micros(500);
@@ -79,6 +81,17 @@ TEST_F(DeadlineTest, AMoreUrgentRequestInterrupts) {
   EXPECT_THAT(granted(3), ElementsAre(2));
 }
 
+TEST_F(DeadlineTest, WhoIsLateAlreadyGoesBehindWhoCanBeInTime) {
+  want(1, 0);
+  want(2, 0);
+  due(1, -5, 0);
+  due(2, 30, 0);
+  EXPECT_THAT(granted(0), ElementsAre(2)) << "in the phase of 1";
+  used(2, 10, 10);
+  arbiter_->drained(2, ms(10));
+  EXPECT_THAT(granted(10), ElementsAre(1)) << "which has its request all the same";
+}
+
 TEST_F(DeadlineTest, ServedInTimeItGivesWay) {
   want(1, 0);
   want(2, 0);
@@ -106,15 +119,32 @@ TEST_F(DeadlineTest, BorrowersWhoCanBeInTimeComeBeforeThoseWhoCannot) {
   add(client(1, 1000, 100, 1000));
   add(client(2, 1000, 100, 1000, {{0}, {500}}));
   want(1, 0);
-  used(1, 4, 0);  // both are over their request
-  used(2, 4, 0);
+  used(1, 3, 0);  // both are over their request
+  used(2, 3, 0);
   want(2, 0);
   due(1, 1, 2);
   due(2, 15, 2);
   EXPECT_THAT(granted(2), ElementsAre(2));
-  due(1, 10, 3);
+  due(1, 10, 2.5);
+  used(2, 0.5, 2.5);
+  EXPECT_THAT(granted(2.5), ElementsAre(1));
+}
+
+TEST_F(DeadlineTest, ADeadlineBorrowsAsMuchAgainAsTheRequestAndThenAsOthersDo) {
+  add(client(1, 1000, 100, 1000));
+  add(client(2, 1000, 100, 1000, {{0}, {500}}));
+  want(1, 0);
+  want(2, 0);
+  used(1, 2, 0);  // its request
+  used(2, 3, 0);  // and half of it once more
+  due(2, 15, 2);
+  EXPECT_THAT(granted(2), ElementsAre(2));
   used(2, 1, 3);
+  arbiter_->drained(2, ms(3));
   EXPECT_THAT(granted(3), ElementsAre(1));
+  used(1, 1.5, 5);
+  due(2, 20, 5);
+  EXPECT_THAT(granted(5), Not(Contains(2))) << "it has had its turn, whatever it says";
 }
 
 // Requests of 4 ms with an objective of 10 ms beside a neighbour that has work all the time: the
@@ -154,6 +184,25 @@ TEST(Deadline, ALiarCostsItsNeighboursNothing) {
     EXPECT_GE(seconds(device.used(1, Seconds(1), Seconds(11))), 0.495 * 10);
     EXPECT_GE(seconds(device.used(3, Seconds(1), Seconds(11))), 0.195 * 10);
   }
+}
+
+// Three that could use all of the device, two fifths of which are to be borrowed; the last one says
+// in every millisecond that it has to answer within the next.
+TEST(Deadline, WhatADueTimeGainsIsOneMoreRequest) {
+  Simulation device("deadline");
+  for (const int id : {1, 2, 3}) {
+    const ShareClient c =
+        client(static_cast<ClientId>(id), 1000, 200, 1000, {{0}, {200 * (id - 1)}});
+    ASSERT_TRUE(device.add(c, greedy(Micros(200))).ok());
+  }
+  for (Nanos t{0}; t < Seconds(11); t += Millis(1))
+    device.at(t, [&device] { device.say_deadline(3, Millis(1)); });
+  device.run(Seconds(11));
+  const auto share = [&](ClientId id) {
+    return seconds(device.used(id, Seconds(1), Seconds(11))) / 10;
+  };
+  EXPECT_LE(share(3), 0.2 + 0.2 + 0.01) << "and an operator a window";
+  EXPECT_GE(share(1) + share(2), 0.59);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The `introspective` arbiter: Dilu's Algorithm 2 (specs/dilu.md, D3, readings a to h), as a
 // baseline. Tokens move between request and limit in every window, by how long the iterations of
 // the instances with an objective take against the shortest seen (`ratio`; the paper's ΔT is
-// ratio − 1). Dilu's windows are of 5 ms: ArbiterConfig::window.
+// ratio − 1).
 //
 // An instance with an objective is in one of these states; the device's state is the most severe of
 // its living instances' (b), and what the others are issued follows from it:
@@ -44,6 +44,8 @@ namespace sluice::policy {
 
 class IntrospectiveArbiter : public Arbiter {
  public:
+  static constexpr Nanos kWindow = Millis(5);  // Dilu's
+
   explicit IntrospectiveArbiter(const ArbiterConfig& config) : turns_(config) {}
 
   Result<void> admit(const ShareClient& client, Time now) override;

@@ -227,5 +227,12 @@ TEST(Admit, TakesRequestsThatFillTheDeviceExactly) {
   }
 }
 
+TEST(Windows, AreThoseThatAnArbiterIsMeantFor) {
+  EXPECT_EQ(window_of("introspective"), Millis(5));
+  EXPECT_EQ(window_of("planned"), Millis(20));
+  for (const std::string& name : arbiter_names())
+    EXPECT_TRUE(make_arbiter(name, {.window = window_of(name)}).ok()) << name;
+}
+
 }  // namespace
 }  // namespace sluice::policy

@@ -1,12 +1,14 @@
 // The gate inside our model server: the thread that runs the model passes it before every unit of
 // work, and says when it has none. Without pages and without a daemon it is open.
 //
-// Threads: pass() and rest() belong to the thread that runs; adopt() comes before it starts.
+// Threads: pass(), rest() and hint_iteration() belong to the thread that runs; adopt() comes before
+// it starts.
 #pragma once
 
 #include <span>
 #include <string>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
 #include "wire/permit.h"
@@ -28,6 +30,17 @@ class Gate {
 
   void pass() { sluice_gate_pass(&gate_, &thread_); }
   void rest() { sluice_gate_idle_begin(thread_); }
+
+  // Hints for the arbiter (wire/permit_hints.h). The oldest waiting request should be answered by
+  // then; Time::max(): none waits. From any thread, one at a time.
+  void hint_due(Time due) {
+    const bool none = due == Time::max();
+    sluice_hint_due(&gate_, none ? 0 : static_cast<uint64_t>(due.time_since_epoch().count()));
+  }
+  // An iteration has ended that took `cycle`.
+  void hint_iteration(Nanos cycle) {
+    sluice_hint_iteration(&gate_, static_cast<uint64_t>(cycle.count()));
+  }
 
   // Cores of the slice, rounded up, as the page last said; 0: not known.
   int cores() const {

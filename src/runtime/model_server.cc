@@ -44,12 +44,13 @@ std::optional<std::string_view> header(const HttpRequest& request, const char* n
 }
 
 // A hint: what cannot be read is no hint.
-std::optional<int> more_of(const HttpRequest& request) {
-  const std::optional<std::string_view> text = header(request, "Sluice-More");
-  int more = 0;
-  if (!text || std::from_chars(text->data(), text->data() + text->size(), more).ec != std::errc())
+template <class Number>
+std::optional<Number> hint(const HttpRequest& request, const char* name) {
+  const std::optional<std::string_view> text = header(request, name);
+  Number number = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), number).ec != std::errc())
     return std::nullopt;
-  return more;
+  return number;
 }
 
 // Keeps the outputs that were asked for, in that order.
@@ -203,8 +204,10 @@ asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
   const auto inferences = inferences_of(*parsed, model_.file.spec, model_.batching.max_size);
   if (!inferences.ok()) co_return error_response(inferences.error());
 
-  Work work{
-      .inputs = std::move(parsed->inputs), .inferences = *inferences, .more = more_of(request)};
+  Work work{.inputs = std::move(parsed->inputs),
+            .inferences = *inferences,
+            .more = hint<int>(request, "Sluice-More")};
+  if (const auto left = hint<uint32_t>(request, "Sluice-Time-Left")) work.time_left = Micros(*left);
   work.key = batch_key(work.inputs, parsed->parameters);
   Outcome outcome = co_await run(runner_, io_, std::move(work));
   if (!outcome.ok()) co_return error_response(outcome.error());

@@ -32,10 +32,18 @@ void Runner::submit(Work work) {
     const std::lock_guard lock(mutex_);
     const Time now = clock_.now();
     const uint64_t ticket = ++last_ticket_;
+    const Time due = work.time_left ? now + *work.time_left : Time::max();
     batcher_.add({ticket, work.inferences, work.key, work.more, now});
-    pending_.emplace(ticket, Pending{std::move(work), now});
+    pending_.emplace(ticket, Pending{std::move(work), now, due});
+    due_.insert(due);
+    tell_due();
   }
   changed_.notify_one();
+}
+
+// The arbiter hears of the one that is due first, be it waiting or in the batch that runs.
+void Runner::tell_due() {
+  gate_.hint_due(due_.empty() ? Time::max() : *due_.begin());
 }
 
 void Runner::set_threads(int threads) {
@@ -113,6 +121,9 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
   auto outputs = model_.run(batch.size() > 1 ? joined : batch[0].work.inputs, &gate_);
   const Time ran = clock_.now();
   if (!outputs.ok()) return outputs.error();
+  const int inferences = std::accumulate(rows.begin(), rows.end(), 0);
+  // Of one inference, so that batches of different sizes compare.
+  gate_.hint_iteration((ran - ready) / inferences);
 
   std::vector<std::vector<Tensor>> answers;
   if (batch.size() == 1) {
@@ -122,14 +133,18 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
     answers = std::move(cut);
   }
   statistics_.executed(
-      {static_cast<int>(batch.size()), std::accumulate(rows.begin(), rows.end(), 0), ready - begin,
-       ran - ready, clock_.now() - ran},
+      {static_cast<int>(batch.size()), inferences, ready - begin, ran - ready, clock_.now() - ran},
       unix_now());
   return answers;
 }
 
 void Runner::answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began) {
   statistics_.answered(outcome.ok(), began - pending.arrived, clock_.now() - pending.arrived);
+  {
+    const std::lock_guard lock(mutex_);
+    due_.erase(due_.find(pending.due));
+    tell_due();
+  }
   pending.work.done(std::move(outcome));
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,7 @@ struct Work {
   int inferences = 1;
   std::string key;
   std::optional<int> more;
+  std::optional<Nanos> time_left;  // it should be answered within
   // Called once, on the runner's thread; must not block.
   std::function<void(Result<std::vector<Tensor>>)> done;
 };
@@ -44,6 +46,7 @@ class Runner {
   struct Pending {
     Work work;
     Time arrived{};
+    Time due = Time::max();
   };
 
   void loop();
@@ -52,6 +55,7 @@ class Runner {
   void run(std::vector<Pending> batch);
   Result<std::vector<std::vector<Tensor>>> execute(const std::vector<Pending>& batch);
   void answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began);
+  void tell_due();
 
   Model& model_;
   Gate& gate_;
@@ -62,6 +66,7 @@ class Runner {
   std::condition_variable changed_;
   Batcher batcher_;
   std::map<uint64_t, Pending> pending_;
+  std::multiset<Time> due_;  // of all that is not answered yet
   uint64_t last_ticket_ = 0;
   int threads_;
   int used_threads_ = 0;  // the runner's thread alone

@@ -86,7 +86,12 @@ struct sluice_usage_page {
   uint64_t device_seen_ns;      /* when the other three were written; the daemon's clock */
   uint64_t device_in_flight_ns; /* expected of what is submitted and not seen finished */
   uint64_t device_longest_ns;   /* the longest single unit seen: kernel, graph, copy or set */
-  uint8_t reserved3[3872];
+  uint8_t reserved3[32];
+  /* Hints for arbiters (wire/permit_hints.h), not needed either; zeros say nothing. */
+  uint64_t due_ns;     /* of the oldest waiting request, by the daemon's clock; 0: none waits */
+  uint64_t cycle_ns;   /* how long the last iteration took */
+  uint32_t iterations; /* that have ended, modulo 2^32; stored after cycle_ns */
+  uint8_t reserved4[3820];
 };
 
 #define SLUICE_AT(type, field, offset) \
@@ -119,6 +124,9 @@ SLUICE_AT(sluice_usage_page, device_busy_ns, 192);
 SLUICE_AT(sluice_usage_page, device_seen_ns, 200);
 SLUICE_AT(sluice_usage_page, device_in_flight_ns, 208);
 SLUICE_AT(sluice_usage_page, device_longest_ns, 216);
+SLUICE_AT(sluice_usage_page, due_ns, 256);
+SLUICE_AT(sluice_usage_page, cycle_ns, 264);
+SLUICE_AT(sluice_usage_page, iterations, 272);
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_permit_page) == SLUICE_PAGE_SIZE, "permit page");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_usage_page) == SLUICE_PAGE_SIZE, "usage page");
 

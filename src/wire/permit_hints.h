@@ -1,0 +1,47 @@
+/* What a client may tell the arbiters of its own accord, and nobody needs: by when its oldest
+ * waiting request should be answered, and how long its iterations take. The daemon reads the words
+ * once a decision and clamps them (node/hints.h).
+ *
+ * Any thread; but one at a time says due times, and one at a time iterations. A process that has no
+ * pages yet says nothing; new pages know nothing until the next word. */
+/* NOLINTBEGIN(modernize-use-nullptr): this is C */
+#ifndef SLUICE_WIRE_PERMIT_HINTS_H_
+#define SLUICE_WIRE_PERMIT_HINTS_H_
+
+#include "wire/permit_gate.h"
+
+static inline struct sluice_attachment* sluice_attached(struct sluice_gate* g) {
+  struct sluice_process* p = __atomic_load_n(&g->process, __ATOMIC_ACQUIRE);
+  return p != NULL ? __atomic_load_n(&p->current, __ATOMIC_ACQUIRE) : NULL;
+}
+
+/* The oldest waiting request is due at `due_ns` of our CLOCK_MONOTONIC; 0: none waits. Rings where
+ * somebody else waits for the device and this is sooner than what was said before. */
+static inline void sluice_hint_due(struct sluice_gate* g, uint64_t due_ns) {
+  struct sluice_attachment* at = sluice_attached(g);
+  uint64_t before;
+  if (at == NULL) return;
+  if (due_ns != 0) {
+    sluice_alive(at, sluice_clock(CLOCK_MONOTONIC)); /* how far our clock is ahead */
+    due_ns -= (uint64_t)__atomic_load_n(&at->skew_ns, __ATOMIC_RELAXED);
+    if ((int64_t)due_ns <= 0) due_ns = 1; /* long past there */
+  }
+  before = __atomic_exchange_n(&at->usage->due_ns, due_ns, __ATOMIC_SEQ_CST);
+  if (due_ns != 0 && (before == 0 || due_ns < before) &&
+      (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CONTENDED)) {
+    const int saved_errno = errno;
+    sluice_bell(at);
+    errno = saved_errno;
+  }
+}
+
+/* An iteration (a batch, a training step) has ended that took `cycle_ns`. */
+static inline void sluice_hint_iteration(struct sluice_gate* g, uint64_t cycle_ns) {
+  struct sluice_attachment* at = sluice_attached(g);
+  if (at == NULL) return;
+  __atomic_store_n(&at->usage->cycle_ns, cycle_ns, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&at->usage->iterations, 1u, __ATOMIC_RELEASE);
+}
+
+#endif /* SLUICE_WIRE_PERMIT_HINTS_H_ */
+/* NOLINTEND(modernize-use-nullptr) */
