@@ -29,7 +29,7 @@ Result<void> write_file(const std::string& path, const std::string& value) {
   if (fd.valid() &&
       ::write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size()))
     return {};
-  return Error{errno == EBUSY ? ErrorKind::kConflict : ErrorKind::kUnavailable,
+  return Error{ErrorKind::kUnavailable,
                path + ": cannot write \"" + value + "\": " + std::system_category().message(errno)};
 }
 
@@ -129,21 +129,21 @@ std::vector<pid_t> processes_in(const std::string& folder) {
   return found;
 }
 
-// v2: a group's children have the controllers that it passes on, which it can (unless it is the
-// machine's root) only while no process is in it. Those in ours, this one among them, move into a
-// leaf. A process that is born meanwhile is found in the next round.
+// v2: a group's children have the controllers that it passes on. While a process is in it (unless
+// it is the machine's root, which has no type), passing on one for threads, as these are, would
+// leave its children unfit for processes. Those in ours, this one among them, move into a leaf
+// first; one that is born meanwhile is found in the next round.
 Result<void> pass_on(const std::string& folder, const std::string& controller) {
-  const std::string file = folder + "/cgroup.subtree_control";
   constexpr int kMostRounds = 10;
-  Result<void> done = write_file(file, "+" + controller);
-  for (int round = 0; round < kMostRounds && !done.ok(); ++round) {
-    if (done.error().kind != ErrorKind::kConflict) break;
+  const bool root = access((folder + "/cgroup.type").c_str(), F_OK) != 0;
+  for (int round = 0; round < kMostRounds && !root; ++round) {
+    const std::vector<pid_t> here = processes_in(folder);
+    if (here.empty()) break;
     SLUICE_TRY(make_folder(folder + "/" + kLeaf));
-    for (const pid_t pid : processes_in(folder))
+    for (const pid_t pid : here)
       (void)write_file(folder + "/" + kLeaf + "/cgroup.procs", std::to_string(pid));
-    done = write_file(file, "+" + controller);
   }
-  return done;
+  return write_file(folder + "/cgroup.subtree_control", "+" + controller);
 }
 
 std::string micros(double value) {
