@@ -37,8 +37,4 @@ Nanos ClaimedUse::busy(Time now) const {
   return busy_ + std::clamp(now - progress_, Nanos(0), in_flight_);
 }
 
-Time ClaimedUse::quiet_by(Time revoked_at) const {
-  return in_flight_ == Nanos(0) ? progress_ : std::max(progress_, revoked_at) + in_flight_;
-}
-
 }  // namespace sluice::node

@@ -23,11 +23,11 @@ class ClaimedUse {
   bool ever() const { return ever_; }  // it has reported
   Time seen() const { return seen_; }  // what it said is at least as new
   Nanos in_flight() const { return in_flight_; }
-  // Cumulative, with the part of the work in flight that will have run by then. Not more than has
-  // passed; less than before where work ended sooner than was expected of it.
+  // Cumulative, with the part of the work in flight that will have run by then; less than before
+  // where work ended sooner than was expected of it.
   Nanos busy(Time now) const;
-  // By then the work in flight has run, if its permit ended at `revoked_at` and it told no more.
-  Time quiet_by(Time revoked_at) const;
+  // The work in flight has run then.
+  Time quiet_by() const { return progress_ + in_flight_; }
 
  private:
   Time since_;

@@ -25,7 +25,7 @@ void CudaMeter::remove_process(const ProcessIdentity& process) {
 
 void CudaMeter::forget_gone() {
   std::erase_if(processes_, [&](const Process& p) {
-    if (!p.gone || now_ < p.use.quiet_by(Time{})) return false;
+    if (!p.gone || now_ < p.use.quiet_by()) return false;
     forgotten_ += p.use.busy(now_);
     return true;
   });
@@ -67,9 +67,10 @@ Nanos CudaMeter::said() const {
 }
 
 // Cumulative, and never more than has passed. A client that is believed pays for a drain all the
-// same when it is not over at once.
+// same when it is not over at once; and what was expected of its work in flight is set right when
+// that has run.
 Nanos CudaMeter::due() const {
-  const Nanos used = std::max(said() - base_.said, Nanos(0));
+  const Nanos used = said() - base_.said;
   const Nanos held = lease_ - base_.lease;
   Nanos since = used;
   if (!believed_)
@@ -133,11 +134,12 @@ void CudaMeter::judge(Process& process) {
   process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));
   const bool silent = !process.use.ever() && truth->busy > Nanos(0);
   if (silent || process.shortfall > kSkew) {
-    process.shortfall = Nanos(0);
+    process.shortfall = process.agreed = Nanos(0);
     contradict(*truth);
-  } else if (believed_ || truth->busy > 2 * (truth->resolution + kSkew)) {
-    confirm();
+    return;
   }
+  process.agreed += truth->busy;
+  if (process.agreed > 2 * (truth->resolution + kSkew)) confirm();
 }
 
 void CudaMeter::confirm() {
@@ -161,10 +163,9 @@ void CudaMeter::contradict(const DeviceUse& truth) {
 bool CudaMeter::quiet(const Process& process, Time stopped, bool resting) const {
   const ClaimedUse& use = process.use;
   const Nanos since = now_ - stopped;
-  if (process.gone) return now_ >= use.quiet_by(Time{});
+  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= use.quiet_by();
   if (!use.ever()) return since >= (resting ? kUnmetered : kLag);
-  if (use.in_flight() > Nanos(0)) return now_ >= use.quiet_by(stopped) + kNews;
-  return use.seen() >= stopped || since >= kNews;
+  return resting || use.seen() >= stopped || since >= kNews;
 }
 
 bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {
@@ -178,7 +179,10 @@ bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {
 }
 
 Time CudaMeter::look_again(Time now, Time /*revoked_at*/) const {
-  return now + kLook;
+  Time at = now + kLook;
+  for (const Process& p : processes_)
+    if (p.use.quiet_by() > now) at = std::min(at, p.use.quiet_by());
+  return at;
 }
 
 }  // namespace sluice::node

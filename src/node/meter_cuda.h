@@ -64,6 +64,7 @@ class CudaMeter : public Meter {
     Course said;
     bool gone = false;    // and forgotten when its work has run
     Time judged_until{};  // by the account
+    Nanos agreed{0};      // busy time of which account and report are of one mind, so far
     Nanos shortfall{0};   // of what it said, beyond what the account's resolution explains
   };
   enum class Hold { kNone, kGranted, kDraining };

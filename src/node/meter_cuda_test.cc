@@ -136,6 +136,14 @@ TEST_F(CudaMeterTest, WhomTheDeviceConfirmsPaysForItsReport) {
   EXPECT_TRUE(meter.believed());
   EXPECT_EQ(windows(kSecond, kHeld, kUsed), kSecond * (kUsed + kDrain - CudaMeter::kNews));
 }
+TEST_F(CudaMeterTest, WhoUsesLittleIsConfirmedInTheEnd) {
+  for (int i = 0; i < 5; ++i) {
+    windows(kSecond, kHeld, Micros(200));
+    account_for(kSecond * Micros(200));
+  }
+  window(kHeld, Micros(200));
+  EXPECT_TRUE(meter.believed());
+}
 TEST_F(CudaMeterTest, AnIdleDeviceConfirmsNobody) {
   windows(kSecond, kHeld, Nanos(0));
   account_for(Nanos(0));
@@ -201,6 +209,21 @@ TEST_F(CudaMeterTest, AStoppedClientIsChargedForWhatItHasInFlight) {
   now += Millis(20);
   EXPECT_EQ(meter.poll(at(now), false)->busy, Millis(25) - CudaMeter::kNews - Millis(5));
   EXPECT_TRUE(meter.drained(at(now), at(now) - Millis(25), false));
+}
+// 10 ms were expected, of which 1 ms came true.
+TEST_F(CudaMeterTest, WhatWasExpectedIsSetRight) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  ASSERT_TRUE(meter.believed());
+  meter.granted(at(now));
+  meter.report(kProcess, words(total, now + Micros(1), Millis(10)), at(now += Micros(1)));
+  meter.poll(at(now), false);
+  now += Millis(5);
+  EXPECT_EQ(meter.poll(at(now), false)->busy, Millis(5));
+  EXPECT_EQ(step(Millis(1), Millis(1), true), Nanos(0));
+  EXPECT_EQ(step(Millis(4), Millis(4), true), Nanos(0));
+  EXPECT_EQ(step(Millis(1), Millis(1), true), Millis(1));
 }
 TEST_F(CudaMeterTest, SoIsOneThatWasKilled) {
   windows(kSecond, kHeld, kUsed);
