@@ -26,6 +26,13 @@ bool of_device(const Call& call, const void* at, std::size_t bytes) {
          found->second.accessible && address + bytes <= found->first + found->second.bytes;
 }
 
+// Mapped to be read alone. (A kernel that wrote there would fault; emulated ones write nothing.)
+bool read_only(const Call& call, const void* at) {
+  Ranges& ranges = call.driver().ranges;
+  const auto found = range_with(ranges, reinterpret_cast<std::uint64_t>(at));
+  return found != ranges.end() && !found->second.writable;
+}
+
 template <typename F>
 CUresult pass(Call& call, CUstream handle, DefaultStream which, Wait wait, CUgraphNodeType type,
               Engine engine, std::uint64_t bytes, F&& move) {
@@ -57,7 +64,8 @@ CUresult copy(const char* function, const Copy& asked, CUstream stream, DefaultS
   if (bytes == 0) return CUDA_SUCCESS;
   const bool to = of_device(call, asked.to, asked.width);
   const bool from = of_device(call, asked.from, asked.width);
-  if (asked.to == nullptr || asked.from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (asked.to == nullptr || asked.from == nullptr || read_only(call, asked.to))
+    return CUDA_ERROR_INVALID_VALUE;
   const Engine engine = to && from ? Engine::kWithin : to ? Engine::kToDevice : Engine::kFromDevice;
   return pass(call, stream, which, wait, CU_GRAPH_NODE_TYPE_MEMCPY, engine, bytes, [&] {
     for (std::size_t row = 0; row < asked.height; ++row)
@@ -84,7 +92,7 @@ CUresult set(const char* function, CUdeviceptr to, T value, std::size_t count, C
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   auto* at = reinterpret_cast<T*>(pointer_to(to));
   if (count == 0) return CUDA_SUCCESS;
-  if (to % sizeof(T) != 0 || !of_device(call, at, count * sizeof(T)))
+  if (to % sizeof(T) != 0 || !of_device(call, at, count * sizeof(T)) || read_only(call, at))
     return CUDA_ERROR_INVALID_VALUE;
   return pass(call, stream, which, wait, CU_GRAPH_NODE_TYPE_MEMSET, Engine::kWithin,
               count * sizeof(T), [&] { std::fill_n(at, count, value); });

@@ -173,9 +173,17 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
   const auto end = ranges.lower_bound(pointer + bytes);
   if (begin == ranges.end() || begin->second.kind != RangeKind::kMapped)
     return CUDA_ERROR_INVALID_VALUE;
-  const bool may = access[count - 1].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  mprotect(pointer_to(pointer), bytes, may ? PROT_READ | PROT_WRITE : PROT_NONE);
-  for (auto it = begin; it != end; ++it) it->second.accessible = may;
+  const auto flags = access[count - 1].flags;
+  const bool may = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  const bool may_write = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  mprotect(pointer_to(pointer), bytes,
+           may_write ? PROT_READ | PROT_WRITE
+           : may     ? PROT_READ
+                     : PROT_NONE);
+  for (auto it = begin; it != end; ++it) {
+    it->second.accessible = may;
+    it->second.writable = may_write;
+  }
   return CUDA_SUCCESS;
 }
 

@@ -124,6 +124,7 @@ struct Range {
   Context* context = nullptr;
   Pool* pool = nullptr;
   bool accessible = true;
+  bool writable = true;
 };
 using Ranges = std::map<std::uint64_t, Range>;  // by address
 

@@ -5,16 +5,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <cstring>
-#include <functional>
 
 #include "base/eventually_for_test.h"
+#include "node/store_client_for_test.h"
 #include "wire/model_store.h"
 
 extern "C" int sluice_test_store_from_c(int socket);
@@ -27,58 +24,6 @@ using testing::HasSubstr;
 constexpr uint64_t kMib = 1 << 20;
 constexpr StoreServerSettings kSettings{.capacity = 64 * kMib, .max_connections = 8};
 
-struct Pair {
-  Fd ours, theirs;
-};
-Pair socket_pair() {
-  int fds[2];
-  SLUICE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0, "socketpair");
-  return {Fd(fds[0]), Fd(fds[1])};
-}
-
-// A process's own descriptors: its connection, and where it says how far it is.
-constexpr int kSocket = 1000, kSteps = 1001;
-
-// A process with a connection of its own and nothing else open. It says how far it has come; at the
-// end it stays as it is until it is killed.
-class Process {
- public:
-  using Body = std::function<void(sluice_store* store, const std::function<void(char)>& say)>;
-
-  Process(Fd socket, const Body& body) {
-    int ends[2];
-    SLUICE_CHECK(pipe2(ends, O_CLOEXEC) == 0, "pipe2");
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(socket.get(), kSocket);
-      dup2(ends[1], kSteps);
-      syscall(SYS_close_range, 3u, static_cast<unsigned>(kSocket) - 1, 0);
-      syscall(SYS_close_range, static_cast<unsigned>(kSteps) + 1, ~0u, 0);
-      sluice_store* store = nullptr;
-      sluice_store_adopt(kSocket, &store);
-      body(store, [](char step) { (void)!write(kSteps, &step, 1); });
-      for (;;) pause();
-    }
-    close(ends[1]);
-    steps_ = Fd(ends[0]);
-  }
-  ~Process() { kill(); }
-
-  char next_step() {
-    char step = 0;
-    return read(steps_.get(), &step, 1) == 1 ? step : 'x';
-  }
-  void kill() {
-    if (pid_ == 0) return;
-    ::kill(pid_, SIGKILL);
-    waitpid(std::exchange(pid_, 0), nullptr, 0);
-  }
-
- private:
-  pid_t pid_ = 0;
-  Fd steps_;
-};
-
 class StoreServerTest : public testing::Test {
  protected:
   StoreServerTest() : server(std::in_place, host_memory(), kSettings) {}
@@ -87,7 +32,7 @@ class StoreServerTest : public testing::Test {
   }
 
   Fd connect(const std::string& owner = "f") {
-    Pair pair = socket_pair();
+    SocketEnds pair = socket_pair();
     EXPECT_TRUE(server->adopt(std::move(pair.ours), owner).ok());
     return std::move(pair.theirs);
   }
@@ -108,7 +53,7 @@ class StoreServerTest : public testing::Test {
 };
 
 // Stores "w" and fills it with `value`, if it is to; 'f' then, 's' if it shares.
-sluice_tensor* store_w(sluice_store* store, char value, const std::function<void(char)>& say) {
+sluice_tensor* store_w(sluice_store* store, char value, const StoreUser::Say& say) {
   sluice_tensor* w = nullptr;
   if (sluice_store_tensor(store, "w", kMib, -1, &w) != SLUICE_OK) return nullptr;
   if (w->fill == 1) {
@@ -216,7 +161,7 @@ TEST_F(StoreServerTest, AnotherOwnerReachesNothing) {
 TEST_F(StoreServerTest, TwoProcessesThatRaceStoreItOnce) {
   for (int round = 0; round < 20; ++round) {
     const auto body = [](sluice_store* store, const auto& say) { store_w(store, 'a', say); };
-    Process a(connect(), body), b(connect(), body);
+    StoreUser a(connect(), body), b(connect(), body);
     const char first = a.next_step(), second = b.next_step();
     EXPECT_NE(first, second) << "one fills it, one shares it";
     EXPECT_TRUE(holds(1, kMib));
@@ -229,14 +174,15 @@ TEST_F(StoreServerTest, TwoProcessesThatRaceStoreItOnce) {
 // ---- killed ------------------------------------------------------------------------------------
 
 TEST_F(StoreServerTest, AStorerKilledBeforeTheCommitLeavesNothingAndAnotherFillsIt) {
-  std::optional<Process> storer(std::in_place, connect(), [](sluice_store* store, const auto& say) {
-    sluice_tensor* w = nullptr;
-    sluice_store_tensor(store, "w", kMib, -1, &w);
-    std::memset(w->data, 'a', kMib / 2);
-    say('h');
-  });
+  std::optional<StoreUser> storer(std::in_place, connect(),
+                                  [](sluice_store* store, const auto& say) {
+                                    sluice_tensor* w = nullptr;
+                                    sluice_store_tensor(store, "w", kMib, -1, &w);
+                                    std::memset(w->data, 'a', kMib / 2);
+                                    say('h');
+                                  });
   ASSERT_EQ(storer->next_step(), 'h');
-  Process next(connect(), [](sluice_store* store, const auto& say) {
+  StoreUser next(connect(), [](sluice_store* store, const auto& say) {
     sluice_tensor* w = nullptr;
     say('w');
     if (sluice_store_tensor(store, "w", kMib, -1, &w) != SLUICE_OK || w->fill != 1) return;
@@ -246,7 +192,7 @@ TEST_F(StoreServerTest, AStorerKilledBeforeTheCommitLeavesNothingAndAnotherFills
     say('c');
   });
   ASSERT_EQ(next.next_step(), 'w');
-  Process getter(connect(), [](sluice_store* store, const auto& say) {
+  StoreUser getter(connect(), [](sluice_store* store, const auto& say) {
     sluice_tensor* w = nullptr;
     say('w');
     if (sluice_get_tensor(store, "w", -1, &w) == SLUICE_OK) say(*static_cast<char*>(w->data));
@@ -264,10 +210,11 @@ TEST_F(StoreServerTest, AStorerKilledBeforeTheCommitLeavesNothingAndAnotherFills
 }
 
 TEST_F(StoreServerTest, AStorerKilledAfterTheCommitIsMissedByNobody) {
-  Process storer(connect(), [](sluice_store* store, const auto& say) { store_w(store, 'a', say); });
+  StoreUser storer(connect(),
+                   [](sluice_store* store, const auto& say) { store_w(store, 'a', say); });
   ASSERT_EQ(storer.next_step(), 'f');
   ASSERT_EQ(storer.next_step(), 'c');
-  Process getter(connect(), [](sluice_store* store, const auto& say) {
+  StoreUser getter(connect(), [](sluice_store* store, const auto& say) {
     sluice_tensor* w = nullptr;
     if (sluice_get_tensor(store, "w", -1, &w) == SLUICE_OK) say(*static_cast<char*>(w->data));
   });
@@ -287,7 +234,7 @@ TEST_F(StoreServerTest, AGetterKilledWhileItWaitsIsForgotten) {
   sluice_tensor* w = nullptr;
   ASSERT_EQ(sluice_store_tensor(a, "w", kMib, 0, &w), SLUICE_OK);
   {
-    Process getter(connect(), [](sluice_store* store, const auto& say) {
+    StoreUser getter(connect(), [](sluice_store* store, const auto& say) {
       sluice_tensor* mine = nullptr;
       say('w');
       sluice_get_tensor(store, "w", -1, &mine);
@@ -301,13 +248,13 @@ TEST_F(StoreServerTest, AGetterKilledWhileItWaitsIsForgotten) {
 }
 
 TEST_F(StoreServerTest, AChildKeepsWhatItsParentHad) {
-  Process parent(connect(), [](sluice_store* store, const auto& say) {
+  StoreUser parent(connect(), [](sluice_store* store, const auto& say) {
     const sluice_tensor* w = store_w(store, 'a', [](char) {});
     if (fork() != 0) _exit(0);
     sluice_tensor* other = nullptr;
     if (sluice_get_tensor(store, "w", 0, &other) != SLUICE_DENIED) return;
     say(*static_cast<char*>(w->data));
-    pollfd store_ends{kSocket, 0, 0};
+    pollfd store_ends{StoreUser::kSocket, 0, 0};
     poll(&store_ends, 1, -1);
     _exit(0);
   });
@@ -441,7 +388,7 @@ TEST_F(StoreServerTest, WhoAsksAndNeverListensIsDropped) {
 TEST_F(StoreServerTest, ConnectionsAreBounded) {
   std::vector<Fd> connections;
   for (size_t i = 0; i < kSettings.max_connections; ++i) connections.push_back(connect());
-  Pair pair = socket_pair();
+  SocketEnds pair = socket_pair();
   EXPECT_EQ(server->adopt(std::move(pair.ours), "f").error().kind, ErrorKind::kExhausted);
   connections.pop_back();
   EXPECT_TRUE(eventually("room for one", [&] { return server->use().connections == 7; }));

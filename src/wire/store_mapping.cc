@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/system_error.h"
+#include "wire/store_mapping_cuda.h"
 
 namespace sluice::wire {
 namespace {
@@ -76,6 +77,8 @@ Result<std::unique_ptr<StoreMapping>> StoreMapping::map(const sluice_store_answe
     return Error{ErrorKind::kInternal, "the store sent a tensor without a size"};
   if (answer.memory == SLUICE_MEMORY_HOST)
     return HostMapping::map(answer.mapped, std::move(handle), writable);
+  if (answer.memory == SLUICE_MEMORY_CUDA) return map_cuda(answer, std::move(handle));
+  if (answer.memory == SLUICE_MEMORY_CUDA_LEGACY) return map_cuda_legacy(answer);
   return Error{ErrorKind::kInternal,
                "the store has memory of a kind unknown here: " + std::to_string(answer.memory)};
 }
