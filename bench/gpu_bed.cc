@@ -1,0 +1,226 @@
+#include "bench/gpu_bed.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/check.h"
+#include "node/meter_cuda.h"
+
+namespace sluice::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What NVML says of processes, without NVML: whole percents of half a second.
+class HalfSeconds : public node::DeviceAccount {
+ public:
+  explicit HalfSeconds(emulator::Machine& machine) : machine_(machine) {
+    sampler_ = std::jthread([this](const std::stop_token& stop) { sample_until(stop); });
+  }
+
+  std::optional<node::DeviceUse> latest(pid_t pid) const override {
+    const std::lock_guard lock(mutex_);
+    const auto at = uses_.find(pid);
+    return at == uses_.end() ? std::nullopt : std::optional(at->second);
+  }
+
+ private:
+  static constexpr Nanos kSpan = Millis(500);
+
+  void sample_until(const std::stop_token& stop) {
+    std::map<pid_t, Nanos> before;
+    Time last{};
+    while (!stop.stop_requested()) {
+      nap(kSpan);
+      std::map<pid_t, Nanos> now;
+      Time at;
+      {
+        const emulator::Machine::Lock state(machine_);
+        at = Time(Nanos(state->devices[0].now()));
+        for (const emulator::Process& p : state->processes)
+          if (p.used && p.client[0] != emulator::DeviceModel::kNone)
+            now[p.pid] = Nanos(state->devices[0].usage(p.client[0]).busy_ns);
+      }
+      const std::lock_guard lock(mutex_);
+      for (const auto& [pid, busy] : now) {
+        const auto then = before.find(pid);
+        if (then == before.end()) continue;
+        const Nanos percent = (at - last) / 100;
+        uses_[pid] = {last, at, (busy - then->second) / percent * percent, percent};
+      }
+      before = std::move(now);
+      last = at;
+    }
+  }
+
+  emulator::Machine& machine_;
+  mutable std::mutex mutex_;
+  std::map<pid_t, node::DeviceUse> uses_;
+  std::jthread sampler_;
+};
+
+const char* name_of(HeldBy held_by) {
+  switch (held_by) {
+    case HeldBy::kHook:
+      return "driver";
+    case HeldBy::kSilent:
+      return "silent";
+    case HeldBy::kTokens:
+      return "tokens";
+    case HeldBy::kFeedback:
+      return "feedback";
+  }
+  return "";
+}
+
+}  // namespace
+
+void nap(Nanos t) {
+  const timespec span{.tv_sec = t / Seconds(1), .tv_nsec = t % Seconds(1) / Nanos(1)};
+  nanosleep(&span, nullptr);
+}
+
+GpuBed::GpuBed(std::string_view arbiter)
+    : GpuBed([arbiter] {
+        auto made = policy::make_arbiter(arbiter, {});
+        SLUICE_CHECK(made.ok(), made.error().message);
+        return std::move(*made);
+      }()) {}
+
+GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter)
+    : folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())) {
+  fs::remove_all(folder_);
+  fs::create_directories(folder_);
+  machine_ = emulator::Machine::open(folder_ + "/gpu", {});
+  SLUICE_CHECK(machine_ != nullptr, "the emulated machine");
+  account_ = std::make_shared<HalfSeconds>(*machine_);
+  host_ = std::make_unique<node::ArbiterHost>(clock_, node::HostConfig{});
+  host_->add_device(std::move(arbiter), {}, 0);
+  auto lookup = [this](const node::Peer& peer, uint32_t) -> Result<node::Placement> {
+    const std::lock_guard lock(mutex_);
+    const auto at = known_.find(peer.process.pid);
+    if (at == known_.end()) return Error{ErrorKind::kNotFound, "this process holds no slice here"};
+    return node::Placement{host_.get(), {0, at->second}};
+  };
+  auto server = node::PermitServer::start({.path = folder_ + "/permit.sock"}, clock_, lookup);
+  SLUICE_CHECK(server.ok(), server.error().message);
+  server_ = std::move(*server);
+}
+
+GpuBed::~GpuBed() {
+  while (!tenants_.empty()) stop(tenants_.begin()->first);
+  server_.reset();
+  host_.reset();
+  account_.reset();
+  fs::remove_all(folder_);
+}
+
+void GpuBed::run_program(const GpuProgram& program, int percent, HeldBy held_by) const {
+  setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
+  setenv("SLUICE_PERMIT_SOCKET", (folder_ + "/permit.sock").c_str(), 1);
+  setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
+  if (held_by == HeldBy::kHook) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
+  const std::string kernel_ns = std::to_string(program.kernel.count());
+  const std::string share = std::to_string(percent);
+  execl(SLUICE_GPU_TENANT, SLUICE_GPU_TENANT, program.load.c_str(), program.shape.c_str(),
+        kernel_ns.c_str(), name_of(held_by), share.c_str(), nullptr);
+  _exit(127);
+}
+
+Share GpuBed::end_of_others() const {
+  Share end;
+  for (const auto& [id, t] : tenants_)
+    end = std::max(end, t.share.position.time_begin + t.share.quota.request);
+  return end;
+}
+
+policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit, HeldBy held_by) {
+  const policy::ClientId id = ++last_id_;
+  Tenant tenant{.share = {.id = id,
+                          .sm = kWhole,
+                          .quota = {{request}, {limit}},
+                          .position = {kNone, end_of_others()}}};
+  const Result<void> admitted =
+      host_->admit(0, tenant.share, std::make_unique<node::CudaMeter>(account_, clock_.now()));
+  SLUICE_CHECK(admitted.ok(), admitted.error().message);
+  const std::lock_guard lock(mutex_);  // it asks for its pages when it is known
+  tenant.pid = fork();
+  if (tenant.pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    run_program(program, request / 10, held_by);
+  }
+  known_[tenant.pid] = id;
+  tenants_.emplace(id, tenant);
+  return id;
+}
+
+void GpuBed::stop(policy::ClientId id) {
+  const Tenant& tenant = tenants_.at(id);
+  kill(tenant.pid, SIGKILL);
+  waitpid(tenant.pid, nullptr, 0);
+  host_->remove({0, id});
+  {
+    const std::lock_guard lock(mutex_);
+    known_.erase(tenant.pid);
+  }
+  tenants_.erase(id);
+}
+
+void GpuBed::resize(policy::ClientId id, int request, int limit) {
+  policy::ShareClient& share = tenants_.at(id).share;
+  share.quota = {{request}, {limit}};
+  const Result<void> resized = host_->resize(0, share);
+  SLUICE_CHECK(resized.ok(), resized.error().message);
+}
+
+// From the newest on, until `look` has seen enough.
+template <typename F>
+void GpuBed::for_log(policy::ClientId id, F&& look) {
+  const emulator::Machine::Lock state(*machine_);
+  const emulator::DeviceModel& device = state->devices[0];
+  const uint64_t end = device.log_end();
+  const uint64_t begin = end - std::min<uint64_t>(end, emulator::DeviceModel::kLog);
+  for (uint64_t i = end; i > begin; --i) {
+    const emulator::Stretch& stretch = device.stretch(i - 1);
+    if (stretch.process != static_cast<uint32_t>(pid(id))) continue;
+    if (!look(Time(Nanos(stretch.begin_ns)), Time(Nanos(stretch.end_ns)))) return;
+  }
+}
+
+std::optional<Time> GpuBed::began_after(policy::ClientId id, Time moment) {
+  std::optional<Time> first;
+  for_log(id, [&](Time begin, Time) {
+    if (begin >= moment) first = begin;
+    return begin >= moment;
+  });
+  return first;
+}
+
+std::optional<Time> GpuBed::last_end(policy::ClientId id) {
+  std::optional<Time> last;
+  for_log(id, [&](Time, Time end) {
+    last = end;
+    return false;
+  });
+  return last;
+}
+
+Nanos GpuBed::used(policy::ClientId id) {
+  const emulator::Machine::Lock state(*machine_);
+  for (const emulator::Process& p : state->processes)
+    if (p.used && p.pid == pid(id) && p.client[0] != emulator::DeviceModel::kNone)
+      return Nanos(state->devices[0].usage(p.client[0]).busy_ns);
+  return Nanos(0);
+}
+
+Nanos GpuBed::used_by_all() {
+  const emulator::Machine::Lock state(*machine_);
+  return Nanos(state->devices[0].device_busy_ns());
+}
+
+}  // namespace sluice::bench

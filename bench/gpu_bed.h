@@ -1,0 +1,81 @@
+// One emulated GPU with its part of the node daemon, and programs on it that are processes: under
+// the preloaded hook, or held by themselves as others do it. The device judges, from outside. For
+// benchmarks alone; not thread-safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "emulator/machine.h"
+#include "node/arbiter_host.h"
+#include "node/device_account.h"
+#include "node/permit_server.h"
+
+namespace sluice::bench {
+
+// As gpu_tenant.cc has them.
+struct GpuProgram {
+  std::string load = "greedy", shape = "eager";
+  Nanos kernel = Micros(10);
+};
+
+enum class HeldBy { kHook, kSilent, kTokens, kFeedback };
+
+class GpuBed {
+ public:
+  explicit GpuBed(std::string_view arbiter = policy::kDefaultArbiter);
+  explicit GpuBed(std::unique_ptr<policy::Arbiter> arbiter);
+  ~GpuBed();
+  GpuBed(const GpuBed&) = delete;
+
+  // Starts a program; its place is behind those before it. request, limit: permille.
+  policy::ClientId start(const GpuProgram& program, int request, int limit,
+                         HeldBy held_by = HeldBy::kHook);
+  void stop(policy::ClientId tenant);
+  // What it may use from now on.
+  void resize(policy::ClientId tenant, int request, int limit);
+
+  node::ArbiterHost& host() { return *host_; }
+  node::ClientState state(policy::ClientId tenant) { return *host_->state({0, tenant}); }
+  bool attached(policy::ClientId tenant) { return state(tenant).processes > 0; }
+  pid_t pid(policy::ClientId tenant) const { return tenants_.at(tenant).pid; }
+
+  // By the device: it worked for the program, in all; for anybody.
+  Nanos used(policy::ClientId tenant);
+  Nanos used_by_all();
+  // The first of the program's work that began after a moment; the end of its last. In the device's
+  // log, which remembers the last half million stretches of work.
+  std::optional<Time> began_after(policy::ClientId tenant, Time moment);
+  std::optional<Time> last_end(policy::ClientId tenant);
+
+ private:
+  struct Tenant {
+    policy::ShareClient share;
+    pid_t pid = 0;
+  };
+  Share end_of_others() const;
+  template <typename F>
+  void for_log(policy::ClientId tenant, F&& look);
+  void run_program(const GpuProgram& program, int percent, HeldBy held_by) const;
+
+  const std::string folder_;
+  SteadyClock clock_;
+  std::unique_ptr<emulator::Machine> machine_;
+  std::shared_ptr<node::DeviceAccount> account_;
+  std::map<policy::ClientId, Tenant> tenants_;
+  std::mutex mutex_;                         // guards known_
+  std::map<pid_t, policy::ClientId> known_;  // for the server's lookup
+  policy::ClientId last_id_ = 0;
+  std::unique_ptr<node::ArbiterHost> host_;
+  std::unique_ptr<node::PermitServer> server_;
+};
+
+void nap(Nanos t);
+
+}  // namespace sluice::bench

@@ -1,0 +1,183 @@
+// gpuquota: the share of an emulated GPU that a program uses against the share it was given, judged
+// by the device itself, over windows of a second. Programs are unmodified and run under the
+// preloaded hook; each launches kernels of its own kind as fast as it may.
+//
+//   bench_gpuquota [--quick] [--windows N] [--only TEXT] [--json FILE]
+//
+// Beside each case, in the same run: FaST-GShare's arbiter in place of ours (multi_token), and the
+// same programs held as others do it, by tokens for blocks, and by these under utilisation feedback
+// (gpu_rivals.h).
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bench/gpu_bed.h"
+#include "bench/report.h"
+#include "wire/permit.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr Nanos kWindow = Seconds(1);
+constexpr Nanos kSettle = Seconds(2);  // the device has confirmed what the programs report
+
+struct TenantSpec {
+  int request, limit;  // permille; measured where they are the same
+  GpuProgram program;
+  HeldBy held_by = HeldBy::kHook;
+};
+
+struct Case {
+  std::string name;
+  std::vector<TenantSpec> tenants;
+  bool quick = false;
+};
+
+// Of those tenants that may use what they request and no more: the worst of them.
+struct Error {
+  double mean = 0, worst = 0;  // in percent of the device, absolute
+  bool worked = true;
+  std::string shares;
+};
+
+GpuProgram program(const char* load, const char* shape, Nanos kernel) {
+  return {.load = load, .shape = shape, .kernel = kernel};
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const struct {
+    const char* name;
+    const char* shape;
+    Nanos kernel;
+  } kKinds[] = {{"10 us kernels", "eager", Micros(10)},
+                {"10 us kernels in 4 streams", "streams", Micros(10)},
+                {"graphs of 20 x 10 us", "graph", Micros(10)},
+                {"20 ms kernels", "eager", Millis(20)}};
+  for (const auto& kind : kKinds) {
+    const GpuProgram greedy = program("greedy", kind.shape, kind.kernel);
+    for (const int quota : {50, 200, 500, 950})
+      all.push_back({std::to_string(quota / 10) + " % alone, " + kind.name,
+                     {{quota, quota, greedy}},
+                     quota == 200});
+    all.push_back(
+        {std::string("5 + 95 % greedy, ") + kind.name, {{50, 50, greedy}, {950, 950, greedy}}});
+    all.push_back({std::string("8 greedy, 5 to 20 %, ") + kind.name,
+                   {{50, 50, greedy},
+                    {50, 50, greedy},
+                    {100, 100, greedy},
+                    {100, 100, greedy},
+                    {150, 150, greedy},
+                    {150, 150, greedy},
+                    {200, 200, greedy},
+                    {200, 200, greedy}},
+                   true});
+  }
+  const GpuProgram greedy = program("greedy", "eager", Micros(10));
+  for (const char* load : {"idle", "bursty"}) {
+    const GpuProgram other = program(load, "eager", Micros(10));
+    all.push_back({std::string("40 % beside 3 ") + load,
+                   {{400, 400, greedy}, {200, 1000, other}, {200, 1000, other}, {200, 1000, other}},
+                   true});
+  }
+  all.push_back({"40 % beside 3 silent",
+                 {{400, 400, greedy},
+                  {200, 200, greedy, HeldBy::kSilent},
+                  {200, 200, greedy, HeldBy::kSilent},
+                  {200, 200, greedy, HeldBy::kSilent}},
+                 true});
+  return all;
+}
+
+bool is_measured(const TenantSpec& t) {
+  return t.request == t.limit && t.held_by != HeldBy::kSilent;
+}
+
+double share_of(Nanos used, uint64_t passed_ns) {
+  return 100 * seconds(used) / seconds(Nanos(passed_ns));
+}
+
+Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windows) {
+  GpuBed bed(arbiter);
+  std::vector<policy::ClientId> ids;
+  for (const TenantSpec& t : c.tenants)
+    ids.push_back(bed.start(t.program, t.request, t.limit, is_measured(t) ? held_by : t.held_by));
+  nap(kSettle);
+  std::vector<std::vector<double>> shares(ids.size());
+  std::vector<Nanos> used(ids.size());
+  for (int w = -1; w < windows; ++w) {
+    static uint64_t then;
+    const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const Nanos before = std::exchange(used[i], bed.used(ids[i]));
+      if (w >= 0) shares[i].push_back(share_of(used[i] - before, now - then));
+    }
+    then = now;
+    if (w + 1 < windows) nap(kWindow);
+  }
+  Error error;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Samples s = summarise(shares[i]);
+    const double wanted = c.tenants[i].request / 10.0;
+    char text[64];
+    std::snprintf(text, sizeof text, " %.2f", s.mean);
+    error.shares += text;
+    error.worked &= s.max > 0 || c.tenants[i].program.load == "idle";
+    if (held_by == HeldBy::kHook && c.tenants[i].held_by == HeldBy::kHook)
+      error.worked &= bed.attached(ids[i]);
+    if (!is_measured(c.tenants[i])) continue;
+    error.mean = std::max(error.mean, std::abs(s.mean - wanted));
+    for (const double share : shares[i])
+      error.worst = std::max(error.worst, std::abs(share - wanted));
+  }
+  return error;
+}
+
+void run(Report& report, const Case& c, int windows) {
+  const Error ours = measure(c, policy::kDefaultArbiter, HeldBy::kHook, windows);
+  std::printf("%s: used%s; mean error %.2f, worst window %.2f\n", c.name.c_str(),
+              ours.shares.c_str(), ours.mean, ours.worst);
+  if (!ours.worked) report.fail(c.name + ": a program did no work, or was not held");
+  const double longest = 100 * seconds(c.tenants[0].program.kernel) / seconds(kWindow);
+  const struct {
+    const char* name;
+    std::string_view arbiter;
+    HeldBy held_by;
+  } kOthers[] = {{"multi_token", "multi_token", HeldBy::kHook},
+                 {"block tokens", policy::kDefaultArbiter, HeldBy::kTokens},
+                 {"utilisation feedback", policy::kDefaultArbiter, HeldBy::kFeedback}};
+  for (const auto& other : kOthers) {
+    const Error theirs = measure(c, other.arbiter, other.held_by, std::max(windows / 4, 3));
+    std::printf("  %s: used%s; mean error %.2f, worst window %.2f\n", other.name,
+                theirs.shares.c_str(), theirs.mean, theirs.worst);
+    std::fflush(stdout);
+    if (!theirs.worked) report.fail(c.name + ": " + other.name + " did no work");
+    Row mean(c.name + ": mean error", ours.mean, "%");
+    Row worst(c.name + ": worst window", ours.worst, "%");
+    mean.n = worst.n = windows;
+    report.add(mean.beside(other.name, theirs.mean).at_most(1));
+    report.add(worst.beside(other.name, theirs.worst).at_most(std::max(1.0, longest)));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  using namespace sluice::bench;
+  Report report("gpuquota", argc, argv);
+  bool quick = false;
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--quick")) quick = true;
+    if (!std::strcmp(argv[i], "--only") && i + 1 < argc) only = argv[i + 1];
+  }
+  const int windows = std::max(int_argument(argc, argv, "--windows", quick ? 5 : 60), 1);
+  for (const Case& c : cases())
+    if ((c.quick || !quick) && c.name.find(only) != std::string::npos) run(report, c, windows);
+  report.note("emulated device of 132 SMs, by turns; windows of 1 s; the worst of the tenants");
+  return report.finish();
+}
