@@ -50,9 +50,17 @@ struct PidfdInfo {
   uint32_t other_ids[10] = {};
   int32_t exit_status = 0;
 };
-constexpr uint64_t kInfoPid = 1 << 0, kInfoExit = 1 << 3;
+constexpr uint64_t kInfoExit = 1 << 3;
 constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 static_assert(sizeof(PidfdInfo) == 64);
+
+// -1 once it is reaped.
+pid_t pid_behind(int pidfd) {
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(pidfd));
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("Pid:")) return std::atoi(line.c_str() + 4);
+  return -1;
+}
 
 std::string in_words(int status) {
   if (WIFSIGNALED(status))
@@ -120,10 +128,9 @@ std::string how_it_ended(int pidfd) {
   // Somebody else's child: still a corpse, which /proc shows, or reaped, which the pidfd remembers.
   for (int look = 0; look < 2; ++look) {
     PidfdInfo known{.mask = kInfoExit};
-    if (ioctl(pidfd, kGetInfo, &known) != 0) break;
-    if ((known.mask & kInfoExit) != 0) return in_words(known.exit_status);
-    if ((known.mask & kInfoPid) == 0) break;
-    const std::optional<Stat> corpse = read_stat(static_cast<pid_t>(known.pid));
+    if (ioctl(pidfd, kGetInfo, &known) == 0 && (known.mask & kInfoExit) != 0)
+      return in_words(known.exit_status);
+    const std::optional<Stat> corpse = read_stat(pid_behind(pidfd));
     if (corpse && corpse->state == 'Z') return in_words(corpse->exit_status);
   }
   return "ended; its parent alone knows how";

@@ -30,8 +30,13 @@ void close_all_but(std::vector<int> keep) {
 void Children::serve(int control, const std::function<void(wire::Packet)>& handle) {
   for (;;) {
     std::vector<pollfd> polled{{control, POLLIN, 0}};
-    for (const Fd& fd : pidfds_) polled.push_back({fd.get(), POLLIN, 0});
-    if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
+    bool corpses = false;
+    for (const Child& child : children_) {
+      if (!child.died) polled.push_back({child.pidfd.get(), POLLIN, 0});
+      corpses |= child.died.has_value();
+    }
+    const int patience_ms = corpses ? static_cast<int>(kCorpseStays / Millis(1)) : -1;
+    if (::poll(polled.data(), polled.size(), patience_ms) < 0 && errno != EINTR) return;
     reap();
     if (polled[0].revents == 0) continue;
     auto packet = wire::receive_packet(control);
@@ -65,14 +70,20 @@ void Children::start(int control, std::vector<int> keep, const std::function<int
   started.pid = pid;
   const int fds[] = {pidfd.get()};
   (void)wire::send_message(control, started, fds);
-  pidfds_.push_back(std::move(pidfd));
+  children_.push_back({std::move(pidfd), std::nullopt});
 }
 
 void Children::reap() {
-  std::erase_if(pidfds_, [](const Fd& fd) {
+  const Time now = SteadyClock().now();
+  std::erase_if(children_, [now](Child& child) {
+    const auto id = static_cast<id_t>(child.pidfd.get());
     siginfo_t info{};
-    return ::waitid(P_PIDFD, static_cast<id_t>(fd.get()), &info, WEXITED | WNOHANG) != 0 ||
-           info.si_pid != 0;
+    const bool over = ::waitid(P_PIDFD, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0;
+    if (!over && info.si_pid == 0) return false;
+    if (!child.died) child.died = now;
+    if (!over && now < *child.died + kCorpseStays) return false;
+    (void)::waitid(P_PIDFD, id, &info, WEXITED | WNOHANG);
+    return true;
   });
 }
 

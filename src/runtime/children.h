@@ -5,8 +5,10 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
 #include "wire/packet.h"
@@ -24,9 +26,18 @@ class Children {
   void start(int control, std::vector<int> keep, const std::function<int()>& body);
 
  private:
+  // How a child ended stands in /proc until it is reaped, and before Linux 6.15 nowhere else that
+  // the daemon, which is not its parent, can see.
+  static constexpr Nanos kCorpseStays = Seconds(1);
+
+  struct Child {
+    Fd pidfd;
+    std::optional<Time> died;
+  };
+
   void reap();
 
-  std::vector<Fd> pidfds_;
+  std::vector<Child> children_;
 };
 
 }  // namespace sluice::runtime
