@@ -133,7 +133,15 @@ SLUICE_STATIC_ASSERT(sizeof(struct sluice_usage_page) == SLUICE_PAGE_SIZE, "usag
 /* Socket messages, one per SEQPACKET datagram: HELLO from the client; WELCOME with the descriptors
  * permit, usage, bell in this order, or REFUSED, from the daemon. Who the client is, the kernel
  * says; HELLO only says which of its devices it means. */
-enum sluice_message_type { SLUICE_HELLO = 1, SLUICE_WELCOME = 2, SLUICE_REFUSED = 3 };
+enum sluice_message_type {
+  SLUICE_HELLO = 1,
+  SLUICE_WELCOME = 2,
+  SLUICE_REFUSED = 3,
+  SLUICE_MEMORY_HELLO = 4, /* this and the next: permit_memory.h */
+  SLUICE_MEMORY_WELCOME = 5,
+  SLUICE_HOLD = 6,
+  SLUICE_HELD = 7,
+};
 
 enum sluice_refusal {
   SLUICE_REFUSED_MALFORMED = 1, /* not a message of ours */

@@ -1,0 +1,78 @@
+/* Device memory between the node daemon and its clients (docs/design/cuda.md, memory): a page that
+ * says what a slice has, and the conversation by which a process holds a part of it.
+ *
+ * The page is one per slice and device, written by the daemon alone, and read by all processes of
+ * the slice. The conversation goes over a connection to permit.sock of its own: MEMORY_HELLO is
+ * answered by MEMORY_WELCOME with the page's descriptor, or by REFUSED; then every HOLD by a HELD.
+ * HOLD speaks of totals, never of differences, so that a lost or repeated message does no harm.
+ *
+ * What a process holds ends with the process, not with its connection: one that is lost is made
+ * anew, and the daemon says what it has written down. Little-endian, append-only, every offset
+ * asserted. C11 and C++20. */
+#ifndef SLUICE_WIRE_PERMIT_MEMORY_H_
+#define SLUICE_WIRE_PERMIT_MEMORY_H_
+
+#include "wire/permit_page.h"
+
+#define SLUICE_MEMORY_MAGIC 0x4d4d454349554c53ull /* "SLUICEMM" */
+
+/* A process keeps at most so much ready for its next allocations, and no more than its part of this
+ * share of the limit. */
+#define SLUICE_HEADROOM_BYTES (64ull << 20)
+#define SLUICE_HEADROOM_SHARE 16u
+
+struct sluice_memory_page {
+  struct sluice_page_header header;
+  uint8_t reserved0[40];
+  uint64_t limit; /* bytes that all processes of the slice may hold together */
+  uint64_t held;  /* bytes that they do hold, contexts included; above the limit after it fell */
+  uint32_t holders;
+  uint8_t reserved1[4012];
+};
+
+struct sluice_memory_hello {
+  struct sluice_message head;
+  uint32_t device; /* which of the process's devices, from 0 */
+  uint32_t features;
+  uint64_t used; /* bytes that it has already */
+};
+
+struct sluice_memory_welcome {
+  struct sluice_message head;
+  uint32_t generation;
+  uint32_t features;
+  uint64_t held; /* by this process, its context not counted */
+};
+
+struct sluice_hold {
+  struct sluice_message head;
+  uint64_t request; /* comes back in the answer */
+  uint64_t least;   /* to hold so much in all, or nothing changes */
+  uint64_t most;    /* what is above it is given back */
+};
+
+struct sluice_held {
+  struct sluice_message head;
+  uint64_t request;
+  uint64_t held;
+};
+SLUICE_AT(sluice_memory_page, header, 0);
+SLUICE_AT(sluice_memory_page, limit, 64);
+SLUICE_AT(sluice_memory_page, held, 72);
+SLUICE_AT(sluice_memory_page, holders, 80);
+SLUICE_AT(sluice_memory_hello, device, 16);
+SLUICE_AT(sluice_memory_hello, used, 24);
+SLUICE_AT(sluice_memory_welcome, generation, 16);
+SLUICE_AT(sluice_memory_welcome, held, 24);
+SLUICE_AT(sluice_hold, request, 16);
+SLUICE_AT(sluice_hold, least, 24);
+SLUICE_AT(sluice_hold, most, 32);
+SLUICE_AT(sluice_held, request, 16);
+SLUICE_AT(sluice_held, held, 24);
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_page) == SLUICE_PAGE_SIZE, "memory page");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_hello) == 32, "memory hello");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_welcome) == 32, "memory welcome");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_hold) == 40, "hold");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_held) == 32, "held");
+
+#endif /* SLUICE_WIRE_PERMIT_MEMORY_H_ */
