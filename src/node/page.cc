@@ -16,8 +16,12 @@ Error system_error(const char* what) {
           std::string("permit pages: ") + what + ": " + std::system_category().message(errno)};
 }
 
-// A memfd of one page that begins with `header`, and our writable map of it.
-Result<void*> map_new(const char* name, const sluice_page_header& header, Fd& fd) {
+// SEAL last: with a descriptor re-opened for writing a client could add seals of its own.
+constexpr int kSized = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+}  // namespace
+
+Result<void*> map_new_page(const char* name, const sluice_page_header& header, Fd& fd) {
   fd.reset(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return system_error("memfd_create");
   if (ftruncate(fd.get(), SLUICE_PAGE_SIZE) != 0) return system_error("ftruncate");
@@ -27,28 +31,28 @@ Result<void*> map_new(const char* name, const sluice_page_header& header, Fd& fd
   return page;
 }
 
-}  // namespace
+Result<Fd> seal_for_readers(const Fd& fd) {
+  if (fcntl(fd.get(), F_ADD_SEALS, kSized | F_SEAL_FUTURE_WRITE) != 0)
+    return system_error("F_ADD_SEALS");
+  const std::string self = "/proc/self/fd/" + std::to_string(fd.get());
+  Fd read_only(open(self.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!read_only.valid()) return system_error("re-opening read-only");
+  return read_only;
+}
 
 Result<std::pair<Pages, PageFds>> Pages::make(uint32_t generation) {
   Fd permit_fd, usage_fd;
   sluice_page_header header{SLUICE_PERMIT_MAGIC, SLUICE_WIRE_VERSION, SLUICE_PAGE_SIZE, generation,
                             0};
-  SLUICE_ASSIGN(permit, map_new("sluice-permit", header, permit_fd));
+  SLUICE_ASSIGN(permit, map_new_page("sluice-permit", header, permit_fd));
   Pages pages(static_cast<sluice_permit_page*>(permit), nullptr);
   pages.permit_->seq = 1;
   header.magic = SLUICE_USAGE_MAGIC;
-  SLUICE_ASSIGN(usage, map_new("sluice-usage", header, usage_fd));
+  SLUICE_ASSIGN(usage, map_new_page("sluice-usage", header, usage_fd));
   pages.usage_ = static_cast<sluice_usage_page*>(usage);
 
-  // SEAL last: with a descriptor re-opened for writing a client could add seals of its own.
-  const int sized = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  if (fcntl(permit_fd.get(), F_ADD_SEALS, sized | F_SEAL_FUTURE_WRITE) != 0 ||
-      fcntl(usage_fd.get(), F_ADD_SEALS, sized) != 0) {
-    return system_error("F_ADD_SEALS");
-  }
-  const std::string self = "/proc/self/fd/" + std::to_string(permit_fd.get());
-  Fd read_only(open(self.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!read_only.valid()) return system_error("re-opening read-only");
+  SLUICE_ASSIGN(read_only, seal_for_readers(permit_fd));
+  if (fcntl(usage_fd.get(), F_ADD_SEALS, kSized) != 0) return system_error("F_ADD_SEALS");
   return std::pair(std::move(pages), PageFds{std::move(read_only), std::move(usage_fd)});
 }
 

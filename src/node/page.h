@@ -11,6 +11,12 @@
 
 namespace sluice::node {
 
+// A new page of shared memory that begins with `header`, and our writable map of it.
+Result<void*> map_new_page(const char* name, const sluice_page_header& header, Fd& fd);
+
+// From here on nobody maps it writable any more; the descriptor to hand out, for reading alone.
+Result<Fd> seal_for_readers(const Fd& fd);
+
 // What a client is sent: the permit page read-only, the usage page read-write.
 struct PageFds {
   Fd permit;

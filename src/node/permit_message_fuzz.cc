@@ -11,11 +11,15 @@
 namespace {
 
 void daemon_hears(std::span<const std::byte> bytes) {
-  const auto message = sluice::node::parse_hello(bytes);
-  if (const auto* hello = std::get_if<sluice_hello>(&message)) {
-    if (hello->head.magic != SLUICE_HELLO_MAGIC) std::abort();
-    if (hello->head.version != SLUICE_WIRE_VERSION) std::abort();
-  }
+  const sluice::node::ClientMessage message = sluice::node::parse_message(bytes);
+  std::visit(
+      [](const auto& known) {
+        if constexpr (requires { known.head; }) {
+          if (known.head.magic != SLUICE_HELLO_MAGIC) std::abort();
+          if (known.head.version != SLUICE_WIRE_VERSION) std::abort();
+        }
+      },
+      message);
 }
 
 void gate_hears(std::span<const std::byte> bytes) {

@@ -15,7 +15,7 @@
 namespace sluice::node {
 namespace {
 
-constexpr uint64_t kListener = 0, kStop = 1;  // connections are numbered from 2
+constexpr uint64_t kListener = 0, kStop = 1, kDeaths = 2;  // connections are numbered from 3
 constexpr Nanos kHelloWithin = Seconds(1);
 constexpr uint32_t kRetryUnknownMs = 1000;  // no slice yet: perhaps it is being registered
 
@@ -39,13 +39,15 @@ void send_message(int socket, const M& message, std::span<const int> fds = {}) {
   (void)!sendmsg(socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void refuse(int socket, sluice_refusal reason, const std::string& text, uint32_t retry_ms = 1000) {
+// False: the connection ends with it.
+bool refuse(int socket, sluice_refusal reason, const std::string& text, uint32_t retry_ms = 1000) {
   sluice_refused answer{};
   answer.head = {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, SLUICE_REFUSED};
   answer.reason = reason;
   answer.retry_ms = retry_ms;
   std::strncpy(answer.text, text.c_str(), sizeof answer.text - 1);
   send_message(socket, answer);
+  return false;
 }
 
 sluice_refusal reason_for(ErrorKind kind) {
@@ -59,6 +61,19 @@ sluice_refusal reason_for(ErrorKind kind) {
     default:
       return SLUICE_REFUSED_BUSY;
   }
+}
+
+// Longer ones are a newer client's: what is known of them is enough.
+template <class M>
+ClientMessage whole(std::span<const std::byte> bytes) {
+  M message{};
+  if (bytes.size() < sizeof message) return SLUICE_REFUSED_MALFORMED;
+  std::memcpy(&message, bytes.data(), sizeof message);
+  return message;
+}
+
+Bytes amount(uint64_t claim) {
+  return static_cast<Bytes>(std::min<uint64_t>(claim, kMostMemory));
 }
 
 Result<Fd> listen_at(const std::string& path) {
@@ -80,35 +95,50 @@ Result<Fd> listen_at(const std::string& path) {
 
 }  // namespace
 
-std::variant<sluice_hello, sluice_refusal> parse_hello(std::span<const std::byte> bytes) {
-  sluice_hello hello{};
-  if (bytes.size() < sizeof hello) return SLUICE_REFUSED_MALFORMED;  // longer: a newer client's
-  std::memcpy(&hello, bytes.data(), sizeof hello);
-  if (hello.head.magic != SLUICE_HELLO_MAGIC || hello.head.type != SLUICE_HELLO)
-    return SLUICE_REFUSED_MALFORMED;
-  if (hello.head.version < SLUICE_WIRE_VERSION_MIN || hello.head.version > SLUICE_WIRE_VERSION)
+ClientMessage parse_message(std::span<const std::byte> bytes) {
+  sluice_message head{};
+  if (bytes.size() < sizeof head) return SLUICE_REFUSED_MALFORMED;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.magic != SLUICE_HELLO_MAGIC) return SLUICE_REFUSED_MALFORMED;
+  const ClientMessage message = [&]() -> ClientMessage {
+    switch (head.type) {
+      case SLUICE_HELLO:
+        return whole<sluice_hello>(bytes);
+      case SLUICE_MEMORY_HELLO:
+        return whole<sluice_memory_hello>(bytes);
+      case SLUICE_HOLD:
+        return whole<sluice_hold>(bytes);
+      default:
+        return SLUICE_REFUSED_MALFORMED;
+    }
+  }();
+  if (std::holds_alternative<sluice_refusal>(message)) return message;
+  if (head.version < SLUICE_WIRE_VERSION_MIN || head.version > SLUICE_WIRE_VERSION)
     return SLUICE_REFUSED_VERSION;
-  return hello;
+  return message;
 }
 
 Result<std::unique_ptr<PermitServer>> PermitServer::start(const PermitServerConfig& config,
-                                                          const Clock& clock, Lookup lookup) {
+                                                          const Clock& clock, Lookup lookup,
+                                                          MemoryDesk* memory) {
   SLUICE_ASSIGN(listener, listen_at(config.path));
   return std::unique_ptr<PermitServer>(
-      new PermitServer(config, clock, std::move(lookup), std::move(listener)));
+      new PermitServer(config, clock, std::move(lookup), memory, std::move(listener)));
 }
 
 PermitServer::PermitServer(const PermitServerConfig& config, const Clock& clock, Lookup lookup,
-                           Fd listener)
+                           MemoryDesk* memory, Fd listener)
     : config_(config),
       clock_(clock),
       lookup_(std::move(lookup)),
+      memory_(memory),
       listener_(std::move(listener)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       stop_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   SLUICE_CHECK(epoll_.valid() && stop_.valid(), "out of descriptors");
   watch(listener_.get(), kListener);
   watch(stop_.get(), kStop);
+  if (memory_ != nullptr) watch(memory_->deaths(), kDeaths);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -132,6 +162,8 @@ void PermitServer::run() {
       if (id == kStop) return;
       if (id == kListener) {
         accept_all();
+      } else if (id == kDeaths) {
+        memory_->bury();
       } else {
         on_message(id);
       }
@@ -162,7 +194,6 @@ bool PermitServer::has_room_for(pid_t peer) const {
              config_.max_connections_per_process;
 }
 
-// One HELLO, then nothing: whatever else arrives, the end included, ends the connection.
 void PermitServer::on_message(uint64_t id) {
   const auto at = connections_.find(id);
   if (at == connections_.end()) return;
@@ -170,18 +201,37 @@ void PermitServer::on_message(uint64_t id) {
   std::array<std::byte, 256> bytes;
   const ssize_t n = recv(connection.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0 || connection.host != nullptr) return close(id);
-  const auto message = parse_hello(std::span(bytes).first(static_cast<size_t>(n)));
-  if (const auto* refusal = std::get_if<sluice_refusal>(&message)) {
-    refuse(connection.socket.get(), *refusal,
-           *refusal == SLUICE_REFUSED_VERSION ? "this daemon serves other versions" : "malformed");
-    return close(id);
-  }
-  greet(connection, std::get<sluice_hello>(message));
-  if (connection.host == nullptr) close(id);
+  if (n <= 0 || !answer(connection, std::span(bytes).first(static_cast<size_t>(n)))) close(id);
 }
 
-void PermitServer::greet(Connection& connection, const sluice_hello& hello) {
+// One HELLO, then nothing; or one MEMORY_HELLO, then HOLDs. Whether the connection stays.
+bool PermitServer::answer(Connection& connection, std::span<const std::byte> bytes) {
+  if (connection.host != nullptr) return false;
+  const int socket = connection.socket.get();
+  const ClientMessage message = parse_message(bytes);
+  if (const auto* hold = std::get_if<sluice_hold>(&message)) {
+    if (connection.holder == 0) return false;
+    const std::optional<Bytes> now =
+        memory_->hold(connection.holder, amount(hold->least), amount(hold->most));
+    if (!now) return false;
+    sluice_held held{};
+    held.head = {SLUICE_HELLO_MAGIC, hold->head.version, SLUICE_HELD};
+    held.request = hold->request;
+    held.held = static_cast<uint64_t>(*now);
+    send_message(socket, held);
+    return true;
+  }
+  if (connection.holder != 0) return false;
+  if (const auto* hello = std::get_if<sluice_hello>(&message)) return greet(connection, *hello);
+  if (const auto* hello = std::get_if<sluice_memory_hello>(&message))
+    return greet(connection, *hello);
+  const sluice_refusal refusal = std::get<sluice_refusal>(message);
+  refuse(socket, refusal,
+         refusal == SLUICE_REFUSED_VERSION ? "this daemon serves other versions" : "malformed");
+  return false;
+}
+
+bool PermitServer::greet(Connection& connection, const sluice_hello& hello) {
   const int socket = connection.socket.get();
   Result<Peer> peer = identify_peer(socket);
   if (!peer) return refuse(socket, SLUICE_REFUSED_IDENTITY, peer.error().message);
@@ -200,6 +250,30 @@ void PermitServer::greet(Connection& connection, const sluice_hello& hello) {
   const std::array fds{attached->pages.permit.get(), attached->pages.usage.get(),
                        attached->bell.get()};
   send_message(socket, welcome, fds);
+  return true;
+}
+
+bool PermitServer::greet(Connection& connection, const sluice_memory_hello& hello) {
+  const int socket = connection.socket.get();
+  Result<Peer> peer = identify_peer(socket);
+  if (!peer) return refuse(socket, SLUICE_REFUSED_IDENTITY, peer.error().message);
+  const Result<Placement> place = lookup_(*peer, hello.device);
+  if (!place)
+    return refuse(socket, reason_for(place.error().kind), place.error().message, kRetryUnknownMs);
+  if (memory_ == nullptr || place->memory == 0)
+    return refuse(socket, SLUICE_REFUSED_UNKNOWN, "its memory is not counted here");
+  const Result<MemoryDesk::Joined> joined =
+      memory_->join(place->memory, peer->process, std::move(peer->pidfd), amount(hello.used));
+  if (!joined) return refuse(socket, reason_for(joined.error().kind), joined.error().message);
+  connection.holder = joined->holder;
+
+  sluice_memory_welcome welcome{};
+  welcome.head = {SLUICE_HELLO_MAGIC, hello.head.version, SLUICE_MEMORY_WELCOME};
+  welcome.generation = config_.generation;
+  welcome.held = static_cast<uint64_t>(joined->held);
+  const std::array fds{joined->page.get()};
+  send_message(socket, welcome, fds);
+  return true;
 }
 
 void PermitServer::close(uint64_t id) {
@@ -210,7 +284,8 @@ void PermitServer::close(uint64_t id) {
 
 void PermitServer::close_silent(Time now) {
   std::erase_if(connections_, [&](const auto& entry) {
-    return entry.second.host == nullptr && now - entry.second.opened > kHelloWithin;
+    return entry.second.host == nullptr && entry.second.holder == 0 &&
+           now - entry.second.opened > kHelloWithin;
   });
 }
 

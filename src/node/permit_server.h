@@ -1,7 +1,8 @@
-// permit.sock: hands pages to gates. Identity comes from the kernel alone (peer.h); which client a
-// process belongs to says the caller's lookup. What a process sends is one HELLO; anything else, or
-// nothing within a second, ends the connection. A thread of its own, so that connections, however
-// many, never cost the arbiters time. Thread-safe; ends with its owner.
+// permit.sock: hands pages to gates, and memory to those who allocate. Identity comes from the
+// kernel alone (peer.h); which client a process belongs to says the caller's lookup. What a process
+// sends is one HELLO, or a MEMORY_HELLO and then HOLDs; anything else, or nothing within a second,
+// ends the connection. A thread of its own, so that connections, however many, never cost the
+// arbiters time. Thread-safe; ends with its owner.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@
 #include <variant>
 
 #include "node/arbiter_host.h"
+#include "node/memory_desk.h"
 #include "node/peer.h"
 
 namespace sluice::node {
@@ -20,6 +22,7 @@ namespace sluice::node {
 struct Placement {
   ArbiterHost* host = nullptr;
   ClientRef client;
+  MemoryAccount memory = 0;  // 0: its memory is not counted
 };
 
 // `device`: which of the process's devices, from 0. kNotFound: it holds no slice here.
@@ -27,19 +30,22 @@ struct Placement {
 using Lookup = std::function<Result<Placement>(const Peer& peer, uint32_t device)>;
 
 // The only parser of what clients send. Pure.
-std::variant<sluice_hello, sluice_refusal> parse_hello(std::span<const std::byte> bytes);
+using ClientMessage = std::variant<sluice_refusal, sluice_hello, sluice_memory_hello, sluice_hold>;
+ClientMessage parse_message(std::span<const std::byte> bytes);
 
 struct PermitServerConfig {
   std::string path;  // made anew; mode 0666
   uint32_t generation = 1;
   int max_connections = 4096;
-  int max_connections_per_process = 16;  // one per device is what a process needs
+  int max_connections_per_process = 16;  // two per device are what a process needs
 };
 
 class PermitServer {
  public:
+  // The desk, which may be missing, outlives the server.
   static Result<std::unique_ptr<PermitServer>> start(const PermitServerConfig& config,
-                                                     const Clock& clock, Lookup lookup);
+                                                     const Clock& clock, Lookup lookup,
+                                                     MemoryDesk* memory = nullptr);
   ~PermitServer();
   PermitServer(const PermitServer&) = delete;
 
@@ -50,14 +56,18 @@ class PermitServer {
     Time opened{};
     ArbiterHost* host = nullptr;  // attached there …
     ProcessNumber process = 0;    // … as this
+    MemoryHolder holder = 0;      // or asks for memory as this
   };
 
-  PermitServer(const PermitServerConfig& config, const Clock& clock, Lookup lookup, Fd listener);
+  PermitServer(const PermitServerConfig& config, const Clock& clock, Lookup lookup,
+               MemoryDesk* memory, Fd listener);
 
   void run();
   void accept_all();
   void on_message(uint64_t id);
-  void greet(Connection& connection, const sluice_hello& hello);
+  bool answer(Connection& connection, std::span<const std::byte> bytes);
+  bool greet(Connection& connection, const sluice_hello& hello);
+  bool greet(Connection& connection, const sluice_memory_hello& hello);
   void close(uint64_t id);
   void close_silent(Time now);
   bool has_room_for(pid_t peer) const;
@@ -66,9 +76,10 @@ class PermitServer {
   const PermitServerConfig config_;
   const Clock& clock_;
   const Lookup lookup_;
+  MemoryDesk* const memory_;
   Fd listener_, epoll_, stop_;
   std::map<uint64_t, Connection> connections_;  // the thread's own, as the next
-  uint64_t last_id_ = 1;
+  uint64_t last_id_ = 2;
   std::thread thread_;
 };
 

@@ -193,29 +193,33 @@ static inline int sluice_attach_pages(struct sluice_gate* g, struct sluice_proce
   return 1;
 }
 
-static inline int sluice_say_hello(const struct sluice_gate* g) {
+/* A connection to the daemon on which the first message is sent; -1: there is none. */
+static inline int sluice_call_daemon(const char* path, const void* hello, size_t size) {
   struct sockaddr_un to;
-  struct sluice_hello hello;
-  const size_t length = g->socket_path != NULL ? strlen(g->socket_path) : 0;
+  const size_t length = path != NULL ? strlen(path) : 0;
   int sock;
   memset(&to, 0, sizeof to);
   to.sun_family = AF_UNIX;
   if (length == 0 || length >= sizeof to.sun_path) return -1;
-  memcpy(to.sun_path, g->socket_path, length);
+  memcpy(to.sun_path, path, length);
+  sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (sock < 0) return -1;
+  sock = sluice_high_fd(sock);
+  if (syscall(SYS_connect, sock, &to, sizeof to) == 0 &&
+      syscall(SYS_sendto, sock, hello, size, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0) == (long)size)
+    return sock;
+  close(sock);
+  return -1;
+}
+
+static inline int sluice_say_hello(const struct sluice_gate* g) {
+  struct sluice_hello hello;
   memset(&hello, 0, sizeof hello);
   hello.head.magic = SLUICE_HELLO_MAGIC;
   hello.head.version = SLUICE_WIRE_VERSION;
   hello.head.type = SLUICE_HELLO;
   hello.device = g->device;
-  sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (sock < 0) return -1;
-  sock = sluice_high_fd(sock);
-  if (syscall(SYS_connect, sock, &to, sizeof to) == 0 &&
-      syscall(SYS_sendto, sock, &hello, sizeof hello, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0) ==
-          (long)sizeof hello)
-    return sock;
-  close(sock);
-  return -1;
+  return sluice_call_daemon(g->socket_path, &hello, sizeof hello);
 }
 
 /* Receives one message and up to three descriptors (missing ones are -1); its size, or as recvmsg.

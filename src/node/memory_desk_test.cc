@@ -1,0 +1,196 @@
+// Memory over permit.sock, asked for by processes that reconnect, misbehave and are killed.
+#include "node/memory_desk.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <cstring>
+#include <optional>
+
+#include "base/eventually_for_test.h"
+#include "node/permit_server.h"
+#include "wire/permit_attach.h"
+
+namespace sluice::node {
+namespace {
+
+// A connection to permit.sock, in the test's hand.
+class MemoryClient {
+ public:
+  explicit MemoryClient(const std::string& path)
+      : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un to{.sun_family = AF_UNIX};
+    path.copy(to.sun_path, sizeof to.sun_path - 1);
+    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  }
+
+  template <class M>
+  void send(const M& message) {
+    EXPECT_EQ(::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL),
+              static_cast<ssize_t>(sizeof message));
+  }
+  // The answer's bytes; none: the connection was closed.
+  template <class M>
+  std::optional<M> receive(int fds[3] = nullptr) {
+    pollfd readable{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(poll(&readable, 1, 60'000), 1);
+    M message{};
+    int spare[3];
+    const long n = sluice_receive(socket_.get(), &message, sizeof message, fds ? fds : spare);
+    if (n != static_cast<long>(sizeof message)) return std::nullopt;
+    return message;
+  }
+
+  std::optional<Bytes> join(Bytes used = 0) {
+    sluice_memory_hello hello{};
+    hello.head = {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, SLUICE_MEMORY_HELLO};
+    hello.used = static_cast<uint64_t>(used);
+    send(hello);
+    int fds[3];
+    const auto welcome = receive<sluice_memory_welcome>(fds);
+    if (!welcome || welcome->head.type != SLUICE_MEMORY_WELCOME) return std::nullopt;
+    page_.reset(fds[0]);
+    return static_cast<Bytes>(welcome->held);
+  }
+  std::optional<Bytes> hold(uint64_t least, uint64_t most) {
+    sluice_hold hold{};
+    hold.head = {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, SLUICE_HOLD};
+    hold.request = ++request_;
+    hold.least = least;
+    hold.most = most;
+    send(hold);
+    const auto held = receive<sluice_held>();
+    if (!held || held->request != request_) return std::nullopt;
+    return static_cast<Bytes>(held->held);
+  }
+  int page() const { return page_.get(); }
+
+ private:
+  Fd socket_, page_;
+  uint64_t request_ = 0;
+};
+
+class MemoryDeskTest : public testing::Test {
+ protected:
+  MemoryDeskTest() {
+    account = *desk.open(kLimit, 0);
+    auto started = PermitServer::start(
+        {.path = path, .generation = 1}, clock,
+        [this](const Peer&, uint32_t device) -> Result<Placement> {
+          return Placement{.memory = device == 0 ? account : 0};
+        },
+        &desk);
+    EXPECT_TRUE(started.ok());
+    server = std::move(*started);
+  }
+  ~MemoryDeskTest() override {
+    server.reset();
+    unlink(path.c_str());
+  }
+
+  static constexpr Bytes kLimit = 1000;
+  const std::string path = testing::TempDir() + "/memory-" + std::to_string(getpid());
+  SteadyClock clock;
+  MemoryDesk desk{1};
+  MemoryAccount account = 0;
+  std::unique_ptr<PermitServer> server;
+};
+
+TEST_F(MemoryDeskTest, AProcessHoldsMemoryAndThePageShowsIt) {
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(), 0);
+  const auto* page = static_cast<const sluice_memory_page*>(
+      mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ, MAP_SHARED, client.page(), 0));
+  ASSERT_NE(page, MAP_FAILED);
+  EXPECT_TRUE(sluice_header_ok(&page->header, SLUICE_MEMORY_MAGIC));
+  EXPECT_EQ(page->limit, 1000u);
+  EXPECT_EQ(client.hold(300, 300), 300);
+  EXPECT_EQ(page->held, 300u);
+  EXPECT_EQ(page->holders, 1u);
+  EXPECT_EQ(client.hold(1001, 1001), 300);
+  desk.set_limit(account, 200);
+  EXPECT_EQ(page->limit, 200u);
+  EXPECT_EQ(client.hold(301, 301), 300);
+  EXPECT_EQ(client.hold(100, 100), 100);
+  EXPECT_EQ(mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, client.page(), 0),
+            MAP_FAILED);
+}
+
+TEST_F(MemoryDeskTest, ALostConnectionKeepsWhatTheProcessHas) {
+  std::optional<MemoryClient> client(path);
+  EXPECT_EQ(client->join(), 0);
+  EXPECT_EQ(client->hold(300, 300), 300);
+  client.emplace(path);
+  EXPECT_EQ(client->join(100), 300);
+  client.emplace(path);
+  EXPECT_EQ(client->join(400), 400);  // more than was written down: it exists
+  EXPECT_EQ(desk.look(account).holders, 1);
+}
+
+TEST_F(MemoryDeskTest, AKilledProcessHoldsNothing) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    MemoryClient client(path);
+    const bool good = client.join() == 0 && client.hold(1000, 1000) == 1000;
+    (void)!write(ready[1], &good, sizeof good);
+    for (;;) pause();
+  }
+  bool good = false;
+  EXPECT_EQ(read(ready[0], &good, sizeof good), static_cast<ssize_t>(sizeof good));
+  EXPECT_TRUE(good);
+  MemoryClient other(path);
+  EXPECT_EQ(other.join(), 0);
+  EXPECT_EQ(other.hold(1, 1), 0);
+  kill(child, SIGKILL);
+  EXPECT_TRUE(eventually("its memory to be free", [&] { return desk.look(account).held == 0; }));
+  EXPECT_EQ(other.hold(1000, 1000), 1000);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST_F(MemoryDeskTest, WhatIsOutOfTurnEndsTheConnection) {
+  const auto head = [](uint32_t type) {
+    return sluice_message{SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, type};
+  };
+  EXPECT_EQ(MemoryClient(path).hold(1, 1), std::nullopt);
+  for (const uint32_t type : {SLUICE_HELLO, SLUICE_MEMORY_HELLO}) {
+    MemoryClient client(path);
+    EXPECT_EQ(client.join(), 0);
+    sluice_memory_hello again{.head = head(type)};
+    client.send(again);
+    EXPECT_EQ(client.receive<sluice_held>(), std::nullopt);
+  }
+  MemoryClient uncounted(path);
+  uncounted.send(sluice_memory_hello{.head = head(SLUICE_MEMORY_HELLO), .device = 1});
+  const auto refused = uncounted.receive<sluice_refused>();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->reason, static_cast<uint32_t>(SLUICE_REFUSED_UNKNOWN));
+}
+
+TEST_F(MemoryDeskTest, HugeNumbersAreCut) {
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(-1), kMostMemory);  // as an unsigned number
+  EXPECT_EQ(client.hold(~0ull, ~0ull), kMostMemory);
+  EXPECT_EQ(client.hold(0, 0), 0);
+  EXPECT_EQ(client.hold(~0ull, ~0ull), 0);
+  EXPECT_EQ(desk.look(account).held, 0);
+}
+
+TEST_F(MemoryDeskTest, AClosedAccountEndsItsConnections) {
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(), 0);
+  desk.close(account);
+  EXPECT_EQ(client.hold(1, 1), std::nullopt);
+  EXPECT_EQ(MemoryClient(path).join(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace sluice::node
