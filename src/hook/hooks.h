@@ -7,6 +7,13 @@
 #define SLUICE_EXPORT __attribute__((visibility("default")))
 
 extern "C" {
+CUresult cuDeviceTotalMem(unsigned* total, CUdevice device);
+CUresult cuMemAlloc(unsigned* pointer, unsigned bytes);
+CUresult cuMemAllocPitch(unsigned* pointer, unsigned* pitch, unsigned width, unsigned height,
+                         unsigned element);
+CUresult cuMemFree(unsigned pointer);
+CUresult cuMemGetInfo(unsigned* available, unsigned* total);
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address);
 CUresult cuStreamBeginCapture(CUstream stream);
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                      const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
@@ -16,6 +23,9 @@ SLUICE_CUDA_VARIANT(cuGraphLaunch, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchCooperativeKernel, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchKernel, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchKernelEx, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemAllocAsync, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemAllocFromPoolAsync, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemFreeAsync, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCapture, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCaptureToGraph, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCapture_v2, _ptsz);

@@ -53,7 +53,7 @@ class AddressMap {
     const void* driver;
     void* ours;
   };
-  static constexpr unsigned kBits = 8;
+  static constexpr unsigned kBits = 10;
   static_assert(2 * (sizeof kHooks / sizeof *kHooks) <= (1u << kBits) / 2, "at most half full");
 
   Slot* find(const void* driver) {

@@ -1,0 +1,87 @@
+// What this process has charged for its memory: an account for each device, and for each address
+// what it cost, so that freeing it gives back as much. All of it lies in memory that a fork wipes:
+// a child, which cannot use what its parent allocated, begins with nothing. Any thread at any time.
+#pragma once
+
+#include <stdint.h>
+
+#include "hook/address_table.h"
+#include "hook/launch_gate.h"
+#include "hook/lock.h"
+#include "hook/memory_account.h"
+
+namespace sluice::hook {
+
+// Null: nothing is counted in this process, or of such a device.
+MemoryAccount* account_of(int device);
+
+// What an allocation is charged. The driver takes whole granules for large ones, and cuts granules
+// up for small ones, at this alignment.
+constexpr uint64_t kGranule = uint64_t{2} << 20;
+constexpr uint64_t kSmall = uint64_t{1} << 20;
+constexpr uint64_t kAlignment = 512;
+constexpr uint64_t charged_for(uint64_t bytes) {
+  const uint64_t step = bytes < kSmall ? kAlignment : kGranule;
+  return bytes <= UINT64_MAX - step ? (bytes + step - 1) / step * step : UINT64_MAX;
+}
+constexpr uint64_t product(uint64_t a, uint64_t b) {
+  uint64_t result = 0;
+  return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
+}
+
+// A T of this process, zeros at first and again in every forked child; null: there is no memory.
+template <class T>
+T* wiped_once(T** place) {
+  T* known = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+  if (known != nullptr) return known;
+  T* made = static_cast<T*>(sluice_wiped_memory(sizeof(T)));
+  if (made == nullptr) return nullptr;
+  if (__atomic_compare_exchange_n(place, &known, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    return made;
+  munmap(made, sizeof(T));
+  return known;
+}
+
+struct Charge {
+  uint64_t bytes;
+  int device;
+};
+
+// What was charged for what: written down once it is allocated, taken out before it is freed (from
+// then on the driver may hand out the same address), and put back when that fails.
+bool note_charge(uint64_t address, const Charge& charge);
+bool take_out_charge(uint64_t address, Charge& charge);
+
+// Charges `bytes` to the device of the context, allocates, and notes what it cost by the address
+// that `allocate` left in `address`; `release` undoes what cannot be noted.
+template <class Address, class Allocate, class Release>
+CUresult allocate_charged(const Address* address, uint64_t bytes, Allocate allocate,
+                          Release release) {
+  const int device = device_of_context();
+  MemoryAccount* account = account_of(device);
+  if (account == nullptr) return allocate();
+  if (!account->take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = allocate();
+  if (result == CUDA_SUCCESS && !note_charge((uint64_t)*address, {bytes, device})) {
+    release(*address);
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result != CUDA_SUCCESS) account->give_back(bytes);
+  return result;
+}
+
+// Frees, and gives back what it had cost. `known`: it had.
+template <class Release>
+CUresult free_charged(uint64_t address, Release release, bool& known) {
+  Charge charge{};
+  known = take_out_charge(address, charge);
+  const CUresult result = release();
+  if (!known) return result;
+  if (result == CUDA_SUCCESS)
+    account_of(charge.device)->give_back(charge.bytes);
+  else
+    note_charge(address, charge);
+  return result;
+}
+
+}  // namespace sluice::hook

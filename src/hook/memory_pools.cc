@@ -1,0 +1,243 @@
+#include "hook/memory_pools.h"
+
+#include "hook/memory.h"
+
+SLUICE_DRIVER(cuCtxPopCurrent_v2);
+SLUICE_DRIVER(cuCtxPushCurrent_v2);
+SLUICE_DRIVER(cuDeviceGetMemPool);
+SLUICE_DRIVER(cuMemAllocAsync);
+SLUICE_DRIVER(cuMemAllocAsync_ptsz);
+SLUICE_DRIVER(cuMemAllocFromPoolAsync);
+SLUICE_DRIVER(cuMemAllocFromPoolAsync_ptsz);
+SLUICE_DRIVER(cuMemFreeAsync);
+SLUICE_DRIVER(cuMemFreeAsync_ptsz);
+SLUICE_DRIVER(cuMemPoolCreate);
+SLUICE_DRIVER(cuMemPoolDestroy);
+SLUICE_DRIVER(cuMemPoolGetAttribute);
+SLUICE_DRIVER(cuMemPoolTrimTo);
+SLUICE_DRIVER(cuStreamGetCtx);
+
+namespace sluice::hook {
+namespace {
+
+struct Pools {
+  pthread_mutex_t lock;  // of the table
+  AddressTable<Charge> charges;
+};
+Pools* process_pools;
+
+uint64_t key_of(CUmemoryPool pool) {
+  return reinterpret_cast<uint64_t>(pool);
+}
+
+uint64_t attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute) {
+  uint64_t value = 0;
+  return driver_cuMemPoolGetAttribute(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+// How much more the pool has reserved than it was charged for when somebody last looked; that is
+// charged, or given back, from now on. Under the lock: who looks at once would count it twice.
+int64_t growth_of(Pools& pools, CUmemoryPool pool, int device) {
+  const Lock lock(pools.lock);
+  Charge charge{0, device};
+  if (const Charge* known = pools.charges.find(key_of(pool))) charge = *known;
+  const uint64_t reserved = attribute_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  const auto growth = static_cast<int64_t>(reserved - charge.bytes);
+  charge.bytes = reserved;
+  pools.charges.insert(key_of(pool), charge);
+  return growth;
+}
+
+// `taken` bytes were charged already for what the pool may have grown by.
+bool charge_growth(MemoryAccount& account, int64_t growth, int64_t taken) {
+  const int64_t more = growth - taken;
+  if (more <= 0) account.give_back(static_cast<uint64_t>(-more));
+  if (more <= 0 || account.take(static_cast<uint64_t>(more))) return true;
+  account.add(static_cast<uint64_t>(more));
+  return false;
+}
+
+template <class Visit>
+void for_each_pool(Pools& pools, Visit visit) {
+  constexpr int kAtOnce = 64;
+  struct {
+    CUmemoryPool pool;
+    int device;
+  } known[kAtOnce];
+  int count = 0;
+  {
+    const Lock lock(pools.lock);
+    pools.charges.for_each([&](uint64_t key, const Charge& charge) {
+      if (count < kAtOnce) known[count++] = {reinterpret_cast<CUmemoryPool>(key), charge.device};
+    });
+  }
+  for (int i = 0; i < count; ++i) visit(known[i].pool, known[i].device);
+}
+
+void settle(Pools& pools, CUmemoryPool pool, int device) {
+  if (MemoryAccount* account = account_of(device))
+    charge_growth(*account, growth_of(pools, pool, device), 0);
+}
+
+// Asks for what the pool may have to grow by; if need be, after all pools have given back what they
+// keep for later. False: the pool cannot grow so much.
+bool take_for(Pools& pools, MemoryAccount& account, uint64_t bytes) {
+  if (account.take(bytes)) return true;
+  settle_pools();
+  if (account.take(bytes)) return true;
+  for_each_pool(pools, [&](CUmemoryPool pool, int device) {
+    driver_cuMemPoolTrimTo(pool, 0);
+    settle(pools, pool, device);
+  });
+  return account.take(bytes);
+}
+
+bool has_room(CUmemoryPool pool, uint64_t bytes) {
+  return attribute_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >=
+         attribute_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) + bytes;
+}
+
+// What a pool grows by is known when it has. So as much as is asked of it is charged before, and
+// put right after. A pool that grew by more than the slice has left is charged all the same, and
+// the allocation undone.
+template <class Allocate, class Release>
+CUresult allocate_from(CUmemoryPool pool, int device, uint64_t bytes, Allocate allocate,
+                       Release release) {
+  MemoryAccount* account = account_of(device);
+  Pools* pools = account != nullptr ? wiped_once(&process_pools) : nullptr;
+  if (pools == nullptr) return allocate();
+  uint64_t taken = charged_for(bytes);
+  if (!take_for(*pools, *account, taken)) {
+    if (!has_room(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    taken = 0;
+  }
+  const CUresult result = allocate();
+  const int64_t growth = growth_of(*pools, pool, device);
+  const bool fits = charge_growth(*account, growth, static_cast<int64_t>(taken));
+  if (result != CUDA_SUCCESS || fits) return result;
+  release();
+  settle_pools();
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Of one whose device nobody told, the context's is as good as any.
+int device_of_pool(CUmemoryPool pool) {
+  Pools* pools = wiped_once(&process_pools);
+  if (pools == nullptr) return -1;
+  {
+    const Lock lock(pools->lock);
+    if (const Charge* known = pools->charges.find(key_of(pool))) return known->device;
+  }
+  return device_of_context();
+}
+
+int device_of_stream(CUstream stream) {
+  if (__atomic_load_n(&devices_seen, __ATOMIC_ACQUIRE) == 1) return 0;
+  CUcontext context = nullptr;
+  const bool there = driver_cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
+                     driver_cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+  const int device = device_of_context();
+  if (there) driver_cuCtxPopCurrent_v2(&context);
+  return device;
+}
+
+template <auto allocate, auto release, auto is_capturing>
+CUresult allocate_async(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
+  const auto now = [&] { return allocate(pointer, bytes, stream); };
+  CUmemoryPool pool = nullptr;
+  const int device = captures<is_capturing>(stream) ? -1 : device_of_stream(stream);
+  if (device < 0 || driver_cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS) return now();
+  return allocate_from(pool, device, bytes, now, [&] { release(*pointer, stream); });
+}
+
+template <auto allocate, auto release, auto is_capturing>
+CUresult allocate_from_pool(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool,
+                            CUstream stream) {
+  const auto now = [&] { return allocate(pointer, bytes, pool, stream); };
+  if (captures<is_capturing>(stream)) return now();
+  return allocate_from(pool, device_of_pool(pool), bytes, now, [&] { release(*pointer, stream); });
+}
+
+CUresult settled(CUresult result) {
+  settle_pools();
+  return result;
+}
+
+}  // namespace
+
+void settle_pools() {
+  Pools* pools = __atomic_load_n(&process_pools, __ATOMIC_ACQUIRE);
+  if (pools == nullptr) return;
+  for_each_pool(*pools, [&](CUmemoryPool pool, int device) { settle(*pools, pool, device); });
+}
+
+}  // namespace sluice::hook
+
+using namespace sluice::hook;
+
+extern "C" {
+
+SLUICE_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
+  return allocate_async<driver_cuMemAllocAsync, driver_cuMemFreeAsync, driver_cuStreamIsCapturing>(
+      pointer, bytes, stream);
+}
+SLUICE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
+  return allocate_async<driver_cuMemAllocAsync_ptsz, driver_cuMemFreeAsync_ptsz,
+                        driver_cuStreamIsCapturing_ptsz>(pointer, bytes, stream);
+}
+
+SLUICE_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes,
+                                               CUmemoryPool pool, CUstream stream) {
+  return allocate_from_pool<driver_cuMemAllocFromPoolAsync, driver_cuMemFreeAsync,
+                            driver_cuStreamIsCapturing>(pointer, bytes, pool, stream);
+}
+SLUICE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t bytes,
+                                                    CUmemoryPool pool, CUstream stream) {
+  return allocate_from_pool<driver_cuMemAllocFromPoolAsync_ptsz, driver_cuMemFreeAsync_ptsz,
+                            driver_cuStreamIsCapturing_ptsz>(pointer, bytes, pool, stream);
+}
+
+SLUICE_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return settled(driver_cuMemFreeAsync(pointer, stream));
+}
+SLUICE_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
+  return settled(driver_cuMemFreeAsync_ptsz(pointer, stream));
+}
+
+SLUICE_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep) {
+  return settled(driver_cuMemPoolTrimTo(pool, bytes_to_keep));
+}
+
+// A pool knows its device by being noted; the host's are not counted.
+SLUICE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+  const CUresult result = driver_cuMemPoolCreate(pool, properties);
+  if (result != CUDA_SUCCESS) return result;
+  const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const int device = on_device ? properties->location.id : -1;
+  Pools* pools = device < 0 || account_of(device) != nullptr ? wiped_once(&process_pools) : nullptr;
+  if (pools == nullptr) return result;
+  const Lock lock(pools->lock);
+  pools->charges.insert(key_of(*pool), {0, device});
+  return result;
+}
+
+SLUICE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  Pools* pools = __atomic_load_n(&process_pools, __ATOMIC_ACQUIRE);
+  Charge charge{0, -1};
+  if (pools != nullptr) {
+    const Lock lock(pools->lock);
+    if (const Charge* known = pools->charges.find(key_of(pool))) charge = *known;
+    pools->charges.remove(key_of(pool));  // its number may be another's as soon as it is gone
+  }
+  const CUresult result = driver_cuMemPoolDestroy(pool);
+  if (charge.device < 0) return result;
+  if (result == CUDA_SUCCESS) {
+    account_of(charge.device)->give_back(charge.bytes);
+  } else {
+    const Lock lock(pools->lock);
+    pools->charges.insert(key_of(pool), charge);
+  }
+  return result;
+}
+
+}  // extern "C"

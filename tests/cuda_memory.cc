@@ -1,0 +1,151 @@
+// A CUDA program that knows nothing of Sluice and allocates what it is told to, a line at a time;
+// answers each with the driver's result and what else was asked for.
+//
+//   plain|pitched|managed|pooled|virtual|array MIB   allocates; the answer's second word: which it
+//   is free WHICH                                       frees export WHICH · import HANDLE by CUDA
+//   IPC; an import is a memory as well info                                             free, total
+//   and the device's total memory, in MIB fork                                             a child
+//   that lives as long as this reset                                            destroys the
+//   context, and makes it anew
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "wire/cuda_abi.h"
+
+namespace {
+
+constexpr size_t kMib = size_t{1} << 20;
+
+struct Memory {
+  CUresult result = CUDA_SUCCESS;
+  std::function<CUresult()> free;
+  CUdeviceptr pointer = 0;
+};
+
+Memory plain(size_t bytes) {
+  CUdeviceptr p = 0;
+  const CUresult result = cuMemAlloc_v2(&p, bytes);
+  return {result, [p] { return cuMemFree_v2(p); }, p};
+}
+
+Memory pitched(size_t bytes) {
+  CUdeviceptr p = 0;
+  size_t pitch = 0;
+  const CUresult result = cuMemAllocPitch_v2(&p, &pitch, 4096, bytes / 4096, 4);
+  return {result, [p] { return cuMemFree_v2(p); }, p};
+}
+
+Memory managed(size_t bytes) {
+  CUdeviceptr p = 0;
+  const CUresult result = cuMemAllocManaged(&p, bytes, CU_MEM_ATTACH_GLOBAL);
+  return {result, [p] { return cuMemFree_v2(p); }, p};
+}
+
+Memory pooled(size_t bytes) {
+  CUdeviceptr p = 0;
+  const CUresult result = cuMemAllocAsync(&p, bytes, nullptr);
+  return {result, [p] { return cuMemFreeAsync(p, nullptr); }, p};
+}
+
+// The usual way: the handle is let go as soon as the memory is mapped.
+Memory mapped(size_t bytes) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr p = 0;
+  CUresult result = cuMemCreate(&handle, bytes, &properties, 0);
+  if (result == CUDA_SUCCESS) result = cuMemAddressReserve(&p, bytes, 0, 0, 0);
+  if (result == CUDA_SUCCESS) result = cuMemMap(p, bytes, 0, handle, 0);
+  if (result == CUDA_SUCCESS) result = cuMemRelease(handle);
+  return {result, [p, bytes] { return cuMemUnmap(p, bytes); }, p};
+}
+
+Memory imported(const std::string& text) {
+  CUipcMemHandle handle{};
+  for (size_t i = 0; i < sizeof handle.reserved; ++i)
+    handle.reserved[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  CUdeviceptr p = 0;
+  const CUresult result = cuIpcOpenMemHandle_v2(&p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  return {result, [p] { return cuIpcCloseMemHandle(p); }, p};
+}
+
+void answer(CUresult result, const std::string& more) {
+  std::cout << static_cast<int>(result) << ' ' << more << std::endl;
+}
+
+void say_exported(CUdeviceptr pointer) {
+  CUipcMemHandle handle{};
+  const CUresult result = cuIpcGetMemHandle(&handle, pointer);
+  std::string text;
+  for (const char byte : handle.reserved) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", static_cast<unsigned char>(byte));
+    text += two;
+  }
+  answer(result, text);
+}
+
+void say_info() {
+  size_t available = 0, total = 0, device = 0;
+  CUresult result = cuMemGetInfo_v2(&available, &total);
+  if (result == CUDA_SUCCESS) result = cuDeviceTotalMem_v2(&device, 0);
+  std::ostringstream text;
+  text << available / kMib << ' ' << total / kMib << ' ' << device / kMib;
+  answer(result, text.str());
+}
+
+CUresult make_context() {
+  CUcontext context = nullptr;
+  const CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
+  return result == CUDA_SUCCESS ? cuCtxSetCurrent(context) : result;
+}
+
+}  // namespace
+
+int main() {
+  const std::map<std::string, Memory (*)(size_t)> kinds = {{"plain", plain},
+                                                           {"pitched", pitched},
+                                                           {"managed", managed},
+                                                           {"pooled", pooled},
+                                                           {"virtual", mapped}};
+  std::vector<Memory> memories;
+  CUresult ready = cuInit(0);
+  if (ready == CUDA_SUCCESS) ready = make_context();
+  answer(ready, "");
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string what, which;
+    words >> what >> which;
+    if (const auto kind = kinds.find(what); kind != kinds.end() || what == "import") {
+      memories.push_back(what == "import" ? imported(which)
+                                          : kind->second(std::stoul(which) * kMib));
+      answer(memories.back().result, std::to_string(memories.size() - 1));
+    } else if (what == "free") {
+      answer(memories.at(std::stoul(which)).free(), "");
+    } else if (what == "export") {
+      say_exported(memories.at(std::stoul(which)).pointer);
+    } else if (what == "info") {
+      say_info();
+    } else if (what == "fork") {
+      const pid_t child = fork();
+      if (child == 0) {
+        for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(fd);
+        alarm(60);  // should nobody end it
+        pause();
+        _exit(0);
+      }
+      answer(CUDA_SUCCESS, std::to_string(child));
+    } else if (what == "reset") {
+      cuDevicePrimaryCtxReset_v2(0);
+      answer(make_context(), "");
+    }
+  }
+}

@@ -1,0 +1,309 @@
+// Unmodified CUDA programs under the preloaded hook, on the emulated device, with a slice of its
+// memory: each allocates what the test tells it to. What the daemon has written down is compared
+// with what the device itself says.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "base/eventually_for_test.h"
+#include "base/random.h"
+#include "emulator/device_memory.h"
+#include "emulator/machine.h"
+#include "node/permit_server.h"
+#include "wire/cuda_abi.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Bytes kMib = Bytes{1} << 20;
+constexpr Bytes kContext = 16;  // MiB
+constexpr Bytes kDevice = 4096;
+
+// What a program answers.
+struct Answer {
+  int result = -1;
+  std::string word;       // the first of what follows
+  Bytes numbers[3] = {};  // of it, where they are numbers
+};
+
+// One program, led by the hand.
+class Program {
+ public:
+  explicit Program(const fs::path& folder, bool hooked = true) {
+    int in[2], out[2];
+    EXPECT_EQ(pipe(in), 0);
+    EXPECT_EQ(pipe(out), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(in[0], STDIN_FILENO);
+      dup2(out[1], STDOUT_FILENO);
+      for (const int fd : {in[0], in[1], out[0], out[1]}) close(fd);
+      setenv("SLUICE_EMULATED_GPU", (folder / "gpu").c_str(), 1);
+      setenv("SLUICE_PERMIT_SOCKET", (folder / "permit.sock").c_str(), 1);
+      setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
+      if (hooked) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
+      execl(SLUICE_CUDA_MEMORY, SLUICE_CUDA_MEMORY, nullptr);
+      _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    to_ = fdopen(in[1], "w");
+    from_ = fdopen(out[0], "r");
+    EXPECT_EQ(next().result, CUDA_SUCCESS);
+  }
+  ~Program() {
+    kill();
+    fclose(to_);
+    fclose(from_);
+  }
+  Program(const Program&) = delete;
+
+  Answer ask(const std::string& line) {
+    fprintf(to_, "%s\n", line.c_str());
+    fflush(to_);
+    return next();
+  }
+  int allocate(const std::string& kind, Bytes mib) {
+    return ask(kind + " " + std::to_string(mib)).result;
+  }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  Answer next() {
+    char line[512] = "";
+    Answer a;
+    if (fgets(line, sizeof line, from_) == nullptr) return a;
+    std::istringstream words(line);
+    words >> a.result >> a.word;
+    std::istringstream numbers(line);
+    for (numbers >> a.result; Bytes & n : a.numbers) numbers >> n;
+    return a;
+  }
+
+  pid_t pid_ = -1;
+  FILE* to_ = nullptr;
+  FILE* from_ = nullptr;
+};
+
+class CudaMemory : public testing::Test {
+ protected:
+  CudaMemory() {
+    fs::create_directories(folder_);
+    emulator::MachineSpec spec;
+    spec.memory = kDevice * kMib;
+    spec.context_memory = kContext * kMib;
+    machine_ = emulator::Machine::open(folder_ / "gpu", spec);
+    start_daemon();
+  }
+  ~CudaMemory() override {
+    server_.reset();
+    fs::remove_all(folder_);
+  }
+
+  void start_daemon() {
+    desk_ = std::make_unique<node::MemoryDesk>(++generation_);
+    account_ = *desk_->open(limit_ * kMib, kContext * kMib);
+    auto server = node::PermitServer::start(
+        {.path = folder_ / "permit.sock", .generation = generation_}, clock_,
+        [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
+          return node::Placement{.memory = account_};
+        },
+        desk_.get());
+    EXPECT_TRUE(server.ok());
+    server_ = std::move(*server);
+  }
+  void stop_daemon() {
+    server_.reset();
+    desk_.reset();
+  }
+  void set_limit(Bytes mib) { desk_->set_limit(account_, mib * kMib); }
+
+  // In MiB: as the daemon has it, and as the device.
+  Bytes held() { return desk_->look(account_).held / kMib; }
+  Bytes on_device() {
+    const emulator::Machine::Lock lock(*machine_);
+    return static_cast<Bytes>(emulator::memory_used(*lock, 0)) / kMib;
+  }
+
+  const fs::path folder_ = testing::TempDir() + "cuda_memory" + std::to_string(getpid());
+  SteadyClock clock_;
+  std::unique_ptr<emulator::Machine> machine_;
+  Bytes limit_ = 256;
+  uint32_t generation_ = 0;
+  node::MemoryAccount account_ = 0;
+  std::unique_ptr<node::MemoryDesk> desk_;
+  std::unique_ptr<node::PermitServer> server_;
+};
+
+class EveryKind : public CudaMemory, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EveryKind, UpToTheLimitAndNotBeyondAndTheProgramLives) {
+  Program program(folder_);
+  const std::string kind = GetParam();
+  const Bytes room = limit_ - kContext;
+  for (Bytes mib = 0; mib < room; mib += 16)
+    ASSERT_EQ(program.allocate(kind, 16), CUDA_SUCCESS) << mib;
+  EXPECT_EQ(held(), limit_);
+  EXPECT_EQ(on_device(), limit_);
+  EXPECT_EQ(program.allocate(kind, 2), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(on_device(), limit_);
+  EXPECT_EQ(program.ask("free 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate(kind, 18), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(program.allocate(kind, 16), CUDA_SUCCESS);
+}
+
+INSTANTIATE_TEST_SUITE_P(CudaMemory, EveryKind,
+                         testing::Values("plain", "pitched", "managed", "pooled", "virtual"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Pre-granted, so that a program need not ask for each; never so much that others are kept from it.
+TEST_F(CudaMemory, HeadroomIsHeldAndGivenBack) {
+  Program program(folder_);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_SUCCESS);
+  EXPECT_GT(held(), kContext + 2);
+  EXPECT_LE(held(), kContext + 2 + limit_ / 16);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(program.allocate("plain", 8), CUDA_SUCCESS);
+  for (int i = 1; i <= 20; ++i)
+    EXPECT_EQ(program.ask("free " + std::to_string(i)).result, CUDA_SUCCESS);
+  EXPECT_LE(held(), kContext + 2 + 2 * limit_ / 16);
+}
+
+TEST_F(CudaMemory, ALowerLimitRefusesNewMemoryAndKillsNobody) {
+  Program program(folder_);
+  EXPECT_EQ(program.allocate("plain", 128), CUDA_SUCCESS);
+  set_limit(64);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(program.allocate("pooled", 2), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(on_device(), kContext + 128);
+  EXPECT_EQ(program.ask("info").numbers[0], 0);
+  EXPECT_EQ(program.ask("free 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 64 - kContext), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_ERROR_OUT_OF_MEMORY);
+  set_limit(128);
+  EXPECT_EQ(program.allocate("plain", 64), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_F(CudaMemory, ProgramsAreToldOfTheSlice) {
+  Program program(folder_), other(folder_);
+  Answer info = program.ask("info");
+  EXPECT_EQ(info.numbers[0], limit_ - kContext);
+  EXPECT_EQ(info.numbers[1], limit_);
+  EXPECT_EQ(info.numbers[2], limit_);
+  EXPECT_EQ(program.allocate("plain", 32), CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext - 32);
+  EXPECT_EQ(other.allocate("virtual", 32), CUDA_SUCCESS);
+  EXPECT_LE(program.ask("info").numbers[0], limit_ - 2 * kContext - 64);
+  set_limit(2 * kDevice);  // never more than the device has
+  info = program.ask("info");
+  EXPECT_EQ(info.numbers[0], kDevice - on_device());
+  EXPECT_EQ(info.numbers[1], kDevice);
+}
+
+TEST_F(CudaMemory, WhatAProcessImportsItsOwnerPays) {
+  Program owner(folder_), other(folder_);
+  EXPECT_EQ(owner.allocate("plain", 64), CUDA_SUCCESS);
+  EXPECT_EQ(other.allocate("plain", 2), CUDA_SUCCESS);
+  const Answer exported = owner.ask("export 0");
+  const Bytes before = held();
+  EXPECT_EQ(other.ask("import " + exported.word).result, CUDA_SUCCESS);
+  EXPECT_EQ(other.ask("free 1").result, CUDA_SUCCESS);
+  EXPECT_EQ(other.ask("import " + exported.word).result, CUDA_SUCCESS);
+  EXPECT_EQ(held(), before);
+}
+
+TEST_F(CudaMemory, AKilledProcessLeavesItsMemoryToOthers) {
+  Program other(folder_);
+  EXPECT_EQ(other.allocate("plain", 2), CUDA_SUCCESS);
+  Program victim(folder_);
+  const Bytes rest = limit_ - 2 * kContext - 16 - 2;
+  EXPECT_EQ(victim.allocate("plain", rest), CUDA_SUCCESS);
+  const Answer child = victim.ask("fork");  // keeps its descriptors open
+  EXPECT_EQ(child.result, CUDA_SUCCESS);
+  EXPECT_EQ(other.allocate("plain", rest), CUDA_ERROR_OUT_OF_MEMORY);
+  victim.kill();
+  EXPECT_TRUE(eventually("its memory to be free", [&] { return held() < rest; }));
+  EXPECT_EQ(other.allocate("plain", rest), CUDA_SUCCESS);
+  kill(static_cast<pid_t>(child.numbers[0]), SIGKILL);
+}
+
+TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
+  constexpr int kPrograms = 4;
+  std::vector<std::unique_ptr<Program>> programs;
+  std::vector<std::vector<int>> has(kPrograms);
+  std::vector<int> next(kPrograms, 0);
+  for (int i = 0; i < kPrograms; ++i) programs.push_back(std::make_unique<Program>(folder_));
+  constexpr uint64_t kSeed = 7;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Random random(kSeed);
+  const char* const kinds[] = {"plain", "pitched", "managed", "pooled", "virtual"};
+  int refused = 0;
+  for (int i = 0; i < 600; ++i) {
+    const auto which = static_cast<size_t>(random.below(kPrograms));
+    if (!has[which].empty() && random.chance(0.4)) {
+      const size_t victim = random.below(has[which].size());
+      EXPECT_EQ(programs[which]->ask("free " + std::to_string(has[which][victim])).result, 0);
+      has[which].erase(has[which].begin() + static_cast<std::ptrdiff_t>(victim));
+    } else {
+      const Bytes mib = 2 * random.between(1, 16);
+      const int result = programs[which]->allocate(kinds[random.below(5)], mib);
+      if (result == CUDA_SUCCESS) has[which].push_back(next[which]);
+      ASSERT_TRUE(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) << result;
+      refused += result == CUDA_SUCCESS ? 0 : 1;
+      ++next[which];
+    }
+    ASSERT_LE(on_device(), limit_);
+    ASSERT_LE(held(), limit_);
+  }
+  EXPECT_GT(refused, 10);
+  for (const auto& program : programs) program->kill();
+  EXPECT_TRUE(eventually("nothing to be held", [&] { return held() == 0; }));
+}
+
+TEST_F(CudaMemory, WithoutADaemonAProcessHasItsPartOfTheRest) {
+  Program program(folder_), other(folder_);
+  EXPECT_EQ(program.allocate("plain", 64), CUDA_SUCCESS);
+  EXPECT_EQ(other.allocate("plain", 64), CUDA_SUCCESS);
+  stop_daemon();
+  for (Program* p : {&program, &other})
+    while (p->allocate("plain", 2) == CUDA_SUCCESS) ASSERT_LE(on_device(), limit_);
+  EXPECT_GT(on_device(), 2 * kContext + 2 * 64 + 32);
+  const Bytes before = on_device();
+  start_daemon();
+  for (Program* p : {&program, &other})
+    EXPECT_TRUE(eventually("the daemon to be found", [&] {
+      p->allocate("plain", 256);
+      return desk_->look(account_).holders == (p == &program ? 1 : 2);
+    }));
+  EXPECT_EQ(held(), before);
+  EXPECT_EQ(program.ask("free 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(other.allocate("plain", 48), CUDA_SUCCESS);
+  EXPECT_LE(on_device(), limit_);
+}
+
+TEST_F(CudaMemory, AProgramWhoseMemoryNobodyCountsHasTheDevices) {
+  account_ = 0;
+  Program program(folder_);
+  EXPECT_EQ(program.allocate("plain", 2 * limit_), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("pooled", 64), CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("info").numbers[1], kDevice);
+}
+
+}  // namespace
+}  // namespace sluice
