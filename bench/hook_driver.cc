@@ -1,5 +1,5 @@
-// The driver under bench_hook: its launches do nothing but count, so that what stands before them
-// is all there is to measure.
+// The driver under bench_hook and bench_memory: its launches do nothing but count, its allocations
+// hand out numbers, so that what stands before them is all there is to measure.
 #include "wire/cuda_abi.h"
 
 extern "C" {
@@ -18,6 +18,17 @@ CUresult cuDeviceGetCount(int* count) {
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                         unsigned, CUstream, void**, void**) {
   ++launched;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
+  static CUdeviceptr next = 1u << 21;
+  *pointer = next;
+  next += bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr) {
   return CUDA_SUCCESS;
 }
 

@@ -20,9 +20,13 @@ SLUICE_DRIVER(cuStreamGetCtx);
 namespace sluice::hook {
 namespace {
 
+struct Pool {
+  CUmemoryPool handle;
+  Charge charge;
+};
 struct Pools {
   pthread_mutex_t lock;  // of the table
-  AddressTable<Charge> charges;
+  AddressTable<Pool> known;
 };
 Pools* process_pools;
 
@@ -39,12 +43,12 @@ uint64_t attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute) {
 // charged, or given back, from now on. Under the lock: who looks at once would count it twice.
 int64_t growth_of(Pools& pools, CUmemoryPool pool, int device) {
   const Lock lock(pools.lock);
-  Charge charge{0, device};
-  if (const Charge* known = pools.charges.find(key_of(pool))) charge = *known;
+  Pool entry{pool, {0, device}};
+  if (const Pool* known = pools.known.find(key_of(pool))) entry = *known;
   const uint64_t reserved = attribute_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-  const auto growth = static_cast<int64_t>(reserved - charge.bytes);
-  charge.bytes = reserved;
-  pools.charges.insert(key_of(pool), charge);
+  const auto growth = static_cast<int64_t>(reserved - entry.charge.bytes);
+  entry.charge.bytes = reserved;
+  pools.known.insert(key_of(pool), entry);
   return growth;
 }
 
@@ -57,21 +61,19 @@ bool charge_growth(MemoryAccount& account, int64_t growth, int64_t taken) {
   return false;
 }
 
+// Of a copy, for visitors ask the driver and change the table.
 template <class Visit>
 void for_each_pool(Pools& pools, Visit visit) {
   constexpr int kAtOnce = 64;
-  struct {
-    CUmemoryPool pool;
-    int device;
-  } known[kAtOnce];
+  Pool copy[kAtOnce];
   int count = 0;
   {
     const Lock lock(pools.lock);
-    pools.charges.for_each([&](uint64_t key, const Charge& charge) {
-      if (count < kAtOnce) known[count++] = {reinterpret_cast<CUmemoryPool>(key), charge.device};
+    pools.known.for_each([&](uint64_t, const Pool& pool) {
+      if (count < kAtOnce) copy[count++] = pool;
     });
   }
-  for (int i = 0; i < count; ++i) visit(known[i].pool, known[i].device);
+  for (int i = 0; i < count; ++i) visit(copy[i].handle, copy[i].charge.device);
 }
 
 void settle(Pools& pools, CUmemoryPool pool, int device) {
@@ -126,7 +128,7 @@ int device_of_pool(CUmemoryPool pool) {
   if (pools == nullptr) return -1;
   {
     const Lock lock(pools->lock);
-    if (const Charge* known = pools->charges.find(key_of(pool))) return known->device;
+    if (const Pool* known = pools->known.find(key_of(pool))) return known->charge.device;
   }
   return device_of_context();
 }
@@ -217,25 +219,25 @@ SLUICE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps*
   Pools* pools = device < 0 || account_of(device) != nullptr ? wiped_once(&process_pools) : nullptr;
   if (pools == nullptr) return result;
   const Lock lock(pools->lock);
-  pools->charges.insert(key_of(*pool), {0, device});
+  pools->known.insert(key_of(*pool), {*pool, {0, device}});
   return result;
 }
 
 SLUICE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   Pools* pools = __atomic_load_n(&process_pools, __ATOMIC_ACQUIRE);
-  Charge charge{0, -1};
+  Pool entry{pool, {0, -1}};
   if (pools != nullptr) {
     const Lock lock(pools->lock);
-    if (const Charge* known = pools->charges.find(key_of(pool))) charge = *known;
-    pools->charges.remove(key_of(pool));  // its number may be another's as soon as it is gone
+    if (const Pool* known = pools->known.find(key_of(pool))) entry = *known;
+    pools->known.remove(key_of(pool));  // its number may be another's as soon as it is gone
   }
   const CUresult result = driver_cuMemPoolDestroy(pool);
-  if (charge.device < 0) return result;
+  if (entry.charge.device < 0) return result;
   if (result == CUDA_SUCCESS) {
-    account_of(charge.device)->give_back(charge.bytes);
+    account_of(entry.charge.device)->give_back(entry.charge.bytes);
   } else {
     const Lock lock(pools->lock);
-    pools->charges.insert(key_of(pool), charge);
+    pools->known.insert(key_of(pool), entry);
   }
   return result;
 }

@@ -17,6 +17,9 @@
 namespace sluice::node {
 namespace {
 
+// What a process's first context takes of a device's memory: not known before a device was asked.
+constexpr Bytes kContextMemory = 0;
+
 // Whether a process stands in the group of that name, in any hierarchy.
 bool in_group(pid_t pid, const std::string& name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
@@ -68,11 +71,12 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
         e->host_->add_device(std::move(arbiter), config, d.device.millicores);
     e->devices_.emplace(d.device.id, HostedDevice{number, d});
   }
-  SLUICE_ASSIGN(server, PermitServer::start(
-                            {.path = settings.permit_socket, .generation = settings.generation},
-                            clock, [e = e.get()](const Peer& peer, uint32_t device) {
-                              return e->look_up(peer, device);
-                            }));
+  SLUICE_ASSIGN(
+      server,
+      PermitServer::start(
+          {.path = settings.permit_socket, .generation = settings.generation}, clock,
+          [e = e.get()](const Peer& peer, uint32_t device) { return e->look_up(peer, device); },
+          &e->desk_));
   e->server_ = std::move(server);
   return e;
 }
@@ -80,7 +84,8 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
 Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings)
     : clock_(clock),
       cgroups_(Cgroups::detect(settings.cgroup)),
-      host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})) {
+      host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
+      desk_(settings.generation) {
   if (Result<Cgroup> all = cgroups_.open(""); all.ok())
     if (const auto weighs = all->set_weight(kDevicesWeight); !weighs.ok())
       log::warn("{}", weighs.error().message);
@@ -129,6 +134,14 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   SLUICE_TRY(host_->admit(
       hosted.number, share_of(c.ref.client, r),
       std::make_unique<CpuMeter>(std::move(counter), std::max(millicores, 1), clock_.now())));
+  if (i.slice.memory > 0) {
+    const Result<MemoryAccount> memory = desk_.open(i.slice.memory, kContextMemory);
+    if (!memory.ok()) {
+      host_->remove(c.ref);
+      return memory.error();
+    }
+    c.memory = *memory;
+  }
   const std::lock_guard lock(mutex_);
   clients_.insert_or_assign(i.id, std::move(c));
   return {};
@@ -154,6 +167,7 @@ Result<Attachment> Enforcer::attach(const InstanceRecord& r, int pidfd) {
 Result<void> Enforcer::resize(const InstanceRecord& r) {
   const Client& c = clients_.at(r.instance.id);
   SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r)));
+  desk_.set_limit(c.memory, r.instance.slice.memory);
   return limit(c, r);
 }
 
@@ -166,6 +180,7 @@ void Enforcer::release(const InstanceRecord& r) {
     clients_.erase(found);
   }
   host_->remove(c.ref);
+  desk_.close(c.memory);
   if (c.cgroup) empty(std::move(*c.cgroup), r.foreign);
 }
 
@@ -214,11 +229,11 @@ Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
   for (const auto& [id, c] : clients_)
     if (c.process == peer.process || (c.uid != 0 && c.uid == peer.uid) ||
         (c.cgroup && in_group(peer.process.pid, c.cgroup->name())))
-      return Placement{host_.get(), c.ref};
+      return Placement{host_.get(), c.ref, c.memory};
   if (!cgroups_.writable())
     for (const ProcessIdentity& ancestor : ancestors_of(peer.process.pid))
       for (const auto& [id, c] : clients_)
-        if (c.process == ancestor) return Placement{host_.get(), c.ref};
+        if (c.process == ancestor) return Placement{host_.get(), c.ref, c.memory};
   return Error{ErrorKind::kNotFound, "the process holds no slice here"};
 }
 

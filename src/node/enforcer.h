@@ -1,5 +1,6 @@
-// Slices made true on this machine: the arbiters' host, permit.sock, and a cgroup per slice as the
-// hard backstop. What the ledger promised comes in; nothing here decides.
+// Slices made true on this machine: the arbiters' host, the desk that lends device memory,
+// permit.sock, and a cgroup per slice as the hard backstop. What the ledger promised comes in;
+// nothing here decides.
 //
 // Belongs to the daemon's loop, but for the lookups, which come from permit.sock's thread.
 #pragma once
@@ -67,6 +68,7 @@ class Enforcer {
   };
   struct Client {
     ClientRef ref;
+    MemoryAccount memory = 0;
     std::optional<Cgroup> cgroup;  // none: they cannot be written here
     ProcessIdentity process;
     uid_t uid = 0;
@@ -89,7 +91,8 @@ class Enforcer {
   std::mutex mutex_;
   std::map<InstanceId, Client> clients_;
   std::unique_ptr<ArbiterHost> host_;
-  std::unique_ptr<PermitServer> server_;  // ends before the host that it points to
+  MemoryDesk desk_;
+  std::unique_ptr<PermitServer> server_;  // ends before host and desk, which it points to
 };
 
 }  // namespace sluice::node

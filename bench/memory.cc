@@ -1,0 +1,111 @@
+// memory: what the library in the driver's place adds to an allocation and its free, within the
+// headroom that the process holds, and where it has to ask the daemon. Beside it what a ledger
+// costs that asks for each. The driver under it allocates nothing.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "bench/report.h"
+#include "node/permit_server.h"
+#include "wire/cuda_abi.h"
+#include "wire/permit_attach.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kRounds = 200;
+constexpr Bytes kLimit = Bytes{8} << 30;
+
+template <class Function>
+Function function(void* library, const char* name) {
+  auto* address = reinterpret_cast<Function>(dlsym(library, name));
+  SLUICE_CHECK(address != nullptr, name);
+  return address;
+}
+
+void* open(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  SLUICE_CHECK(library != nullptr, path);
+  return library;
+}
+
+// The node's side: a slice of memory, and the socket where this process's hook finds it.
+class Desk {
+ public:
+  Desk() : account_(*desk_.open(kLimit, 0)) {
+    auto server = node::PermitServer::start(
+        {.path = path_}, clock_,
+        [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
+          return node::Placement{.memory = account_};
+        },
+        &desk_);
+    SLUICE_CHECK(server.ok(), "permit server");
+    server_ = std::move(*server);
+    setenv("SLUICE_PERMIT_SOCKET", path_.c_str(), 1);
+  }
+  ~Desk() { unlink(path_.c_str()); }
+
+  Bytes held() const { return desk_.look(account_).held; }
+
+ private:
+  const std::string path_ = "/tmp/sluice-bench-memory." + std::to_string(getpid());
+  SteadyClock clock_;
+  node::MemoryDesk desk_{1};
+  node::MemoryAccount account_;
+  std::unique_ptr<node::PermitServer> server_;
+};
+
+struct Driver {
+  explicit Driver(void* library)
+      : allocate(function<decltype(&cuMemAlloc_v2)>(library, "cuMemAlloc_v2")),
+        free(function<decltype(&cuMemFree_v2)>(library, "cuMemFree_v2")) {}
+
+  // ns for each allocation with its free.
+  double time(int pairs, size_t bytes) const {
+    const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
+    for (int i = 0; i < pairs; ++i) {
+      CUdeviceptr pointer = 0;
+      SLUICE_CHECK(allocate(&pointer, bytes) == CUDA_SUCCESS, "an allocation failed");
+      SLUICE_CHECK(free(pointer) == CUDA_SUCCESS, "a free failed");
+    }
+    return static_cast<double>(sluice_clock(CLOCK_MONOTONIC) - start) / pairs;
+  }
+
+  decltype(&cuMemAlloc_v2) allocate;
+  decltype(&cuMemFree_v2) free;
+};
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  using namespace sluice::bench;
+  constexpr size_t kSmall = size_t{2} << 20, kLarge = size_t{1} << 30;
+  Report report("memory", argc, argv);
+  setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
+  const Desk desk;
+  const Driver direct(open(SLUICE_HOOK_DRIVER)), hooked(open(SLUICE_HOOK_LIBRARY));
+  CUdeviceptr kept = 0;  // so that there is headroom
+  if (hooked.allocate(&kept, kSmall) != CUDA_SUCCESS) report.fail("the first allocation failed");
+
+  std::vector<double> within, asking;
+  for (int round = 0; round < kRounds; ++round) {
+    const double bare = direct.time(1000, kSmall);
+    within.push_back(hooked.time(1000, kSmall) - bare);
+    asking.push_back(hooked.time(10, kLarge) - bare);  // beyond any headroom: asked, and given back
+  }
+  if (desk.held() == 0) report.fail("the hook did not ask the daemon");
+  CUdeviceptr beyond = 0;
+  if (hooked.allocate(&beyond, kLimit) != CUDA_ERROR_OUT_OF_MEMORY)
+    report.fail("more than the slice has was allocated");
+
+  const Samples w = summarise(within), a = summarise(asking);
+  report.add(Row("added per allocation and free, within headroom, p50", w.p50, "ns")
+                 .beside("asking the daemon each time", a.p50)
+                 .of(w)
+                 .at_most(100));
+  report.add(
+      Row("added per allocation and free, asking the daemon, p50", a.p50 / 1000, "us").of(a));
+  return report.finish();
+}
