@@ -67,6 +67,7 @@ class HalfSeconds : public node::DeviceAccount {
 const char* name_of(HeldBy held_by) {
   switch (held_by) {
     case HeldBy::kHook:
+    case HeldBy::kNobody:
       return "driver";
     case HeldBy::kSilent:
       return "silent";

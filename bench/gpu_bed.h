@@ -25,7 +25,7 @@ struct GpuProgram {
   Nanos kernel = Micros(10);
 };
 
-enum class HeldBy { kHook, kSilent, kTokens, kFeedback };
+enum class HeldBy { kHook, kSilent, kTokens, kFeedback, kNobody };
 
 class GpuBed {
  public:
