@@ -54,8 +54,19 @@ void CudaMeter::revoked(Time now) {
 
 void CudaMeter::pass(Time now) {
   if (now <= now_) return;
-  if (hold_ != Hold::kNone) lease_ += now - now_;
+  if (counts()) lease_ += now - now_;
   now_ = now;
+}
+
+// Whether the lease runs.
+bool CudaMeter::counts() const {
+  if (hold_ != Hold::kGranted) return hold_ == Hold::kDraining;
+  return !resting_ || account_ == nullptr || now_ < distrusted_until_ || silent();
+}
+
+bool CudaMeter::silent() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const Process& p) { return !p.use.ever(); });
 }
 
 // --- what is charged -----------------------------------------------------------------------------

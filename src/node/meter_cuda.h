@@ -4,7 +4,9 @@
 //   Lease     the time from a permit's beginning until it has ended and nothing can be in flight
 //             any more. In it the client could have used the device, so by default it is charged:
 //             who reports nothing, or nothing true, or stands where the device keeps no account,
-//             pays for what it held.
+//             pays for what it held. Of who reports, and of whom the account knows nothing untrue,
+//             only the time counts in which it stands behind the gate: on a busy machine it may
+//             wake long after its grant.
 //   Report    what the client's processes say (ClaimedUse): exact and at hand, and worth nothing
 //             by itself.
 //   Account   what the device says of each process (DeviceAccount): true, late and coarse.
@@ -70,6 +72,8 @@ class CudaMeter : public Meter {
   enum class Hold { kNone, kGranted, kDraining };
 
   void pass(Time now);
+  bool counts() const;
+  bool silent() const;
   void forget_gone();
   bool quiet(const Process& process, Time stopped, bool resting) const;
   Nanos said() const;
