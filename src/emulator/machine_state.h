@@ -14,13 +14,14 @@
 namespace sluice::emulator {
 
 inline constexpr std::uint32_t kDevices = 4, kProcesses = 512, kAllocations = 16384,
-                               kHoldings = 32768, kInjections = 16;
+                               kHoldings = 32768, kInjections = 16, kHealthEvents = 64;
 
 struct MachineSpec {
   std::uint32_t devices = 1;
   DeviceSpec device;
   std::uint64_t memory = std::uint64_t{80} << 30;
   std::uint64_t context_memory = std::uint64_t{256} << 20;  // each context costs so much
+  std::uint32_t nvlinks = 0;                                // between each two devices
   bool virtual_clock = false;
 };
 
@@ -54,6 +55,16 @@ struct Injection {
   char function[48];
 };
 
+// What went wrong with a device, as NVML tells it: events in NVML's words, the newest of them kept.
+struct Health {
+  bool lost;
+  std::uint64_t uncorrected_errors;
+};
+struct HealthEvent {
+  std::uint32_t device;
+  std::uint64_t type, data;
+};
+
 struct MachineState {
   std::uint64_t magic, size;
   MachineSpec spec;
@@ -61,6 +72,9 @@ struct MachineState {
   Ns virtual_now;
   std::uint32_t injections_waiting;
   std::array<Injection, kInjections> injections;
+  std::uint32_t events_happened;  // a futex word
+  std::array<HealthEvent, kHealthEvents> events;
+  std::array<Health, kDevices> health;
   std::array<Process, kProcesses> processes;
   std::array<Allocation, kAllocations> allocations;
   std::array<Holding, kHoldings> holdings;

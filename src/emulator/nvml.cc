@@ -1,38 +1,28 @@
 // The emulated libnvidia-ml.so.1: what NVML says about the machine that the emulated driver's
 // clients use. It looks on and is no client. Any thread may call.
-#pragma GCC visibility push(default)
-#include "wire/nvml_abi.h"
-#pragma GCC visibility pop
-
-#include <array>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <mutex>
 #include <string>
 
 #include "emulator/device_memory.h"
 #include "emulator/identity.h"
-#include "emulator/machine.h"
+#include "emulator/nvml_library.h"
 #include "emulator/settings.h"
+
+namespace sluice::emulator {
+NvmlLibrary& nvml_library() {
+  static NvmlLibrary library;
+  return library;
+}
+}  // namespace sluice::emulator
 
 using namespace sluice::emulator;
 
 namespace {
-constexpr Ns kSample = 100'000'000;  // utilisation is of periods no shorter than that
+constexpr Ns kSample = 100'000'000;   // utilisation is of periods no shorter than that
+constexpr unsigned kCoresInSm = 128;  // as the architecture that it claims to be has
 
-struct Sample {
-  Ns at = -1, busy = 0;
-  unsigned percent = 0;
-};
-
-// The process's; between nvmlInit and as many nvmlShutdown.
-struct {
-  std::mutex mutex;
-  unsigned users = 0;
-  std::unique_ptr<Machine> machine;
-  std::array<Sample, kDevices> samples;
-} library;
+NvmlLibrary& library = nvml_library();
 
 nvmlReturn_t open_machine() {
   const char* path = std::getenv("SLUICE_EMULATED_GPU");
@@ -44,23 +34,6 @@ nvmlReturn_t open_machine() {
   library.machine = Machine::open(path, spec);
   library.samples.fill({});
   return library.machine == nullptr ? NVML_ERROR_UNKNOWN : NVML_SUCCESS;
-}
-
-// A handle is the address of the device's sample. `look` runs under both locks.
-nvmlDevice_t handle_of(unsigned index) {
-  return index < kDevices ? reinterpret_cast<nvmlDevice_t>(&library.samples[index]) : nullptr;
-}
-template <typename F>
-nvmlReturn_t with_device(nvmlDevice_t handle, const void* out, F&& look) {
-  const std::scoped_lock lock(library.mutex);
-  if (library.machine == nullptr) return NVML_ERROR_UNINITIALIZED;
-  std::uint32_t index = 0;
-  while (index < library.machine->spec().devices && handle_of(index) != handle) ++index;
-  if (out == nullptr || index == library.machine->spec().devices)
-    return NVML_ERROR_INVALID_ARGUMENT;
-  Machine::Lock state(*library.machine);
-  reap(*state, library.machine->memory_file());
-  return look(*state, index);
 }
 
 nvmlReturn_t write(const std::string& text, char* to, unsigned size) {
@@ -173,6 +146,18 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
   });
 }
 
+nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned* count) {
+  return with_device(device, count, [&](const MachineState& state, std::uint32_t) {
+    *count = state.spec.device.sms * kCoresInSm;
+    return NVML_SUCCESS;
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsigned*) {
+  return with_device(device, current,
+                     [](const MachineState&, std::uint32_t) { return NVML_ERROR_NOT_SUPPORTED; });
+}
+
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
   return with_device(device, memory, [&](const MachineState& state, std::uint32_t number) {
     const std::uint64_t used = memory_used(state, number);
@@ -193,7 +178,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* me
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization) {
   return with_device(device, utilization, [&](const MachineState& state, std::uint32_t number) {
     const DeviceModel& model = state.devices[number];
-    Sample& sample = library.samples[number];
+    NvmlSample& sample = library.samples[number];
     const Ns passed = model.now() - sample.at;
     if (sample.at < 0 || passed >= kSample) {
       const Ns busy = model.device_busy_ns() - sample.busy;

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "emulator/device_memory.h"
+#include "emulator/health.h"
 #include "emulator/identity.h"
 #include "emulator/machine.h"
 #include "emulator/settings.h"
@@ -119,6 +121,72 @@ TEST_F(NvmlTest, UtilizationIsOfTheLastPeriod) {
   machine_->sleep_until(200'000'000);
   EXPECT_EQ(nvmlDeviceGetUtilizationRates(device(0), &busy), NVML_SUCCESS);
   EXPECT_EQ(busy.gpu, 25U);
+}
+
+TEST_F(NvmlTest, LinksAreOfTheMachinesMaking) {
+  start("devices=3 nvlinks=2 clock=virtual");
+  nvmlGpuTopologyLevel_t level{};
+  EXPECT_EQ(nvmlDeviceGetTopologyCommonAncestor(device(0), device(1), &level), NVML_SUCCESS);
+  EXPECT_EQ(level, NVML_TOPOLOGY_SINGLE);
+  EXPECT_EQ(nvmlDeviceGetTopologyCommonAncestor(device(0), device(2), &level), NVML_SUCCESS);
+  EXPECT_EQ(level, NVML_TOPOLOGY_HOSTBRIDGE);
+  EXPECT_EQ(nvmlDeviceGetTopologyCommonAncestor(device(1), device(1), &level),
+            NVML_ERROR_INVALID_ARGUMENT);
+
+  std::vector<std::string> ends;
+  for (unsigned link = 0; link < NVML_NVLINK_MAX_LINKS; ++link) {
+    nvmlPciInfo_t pci{};
+    if (nvmlDeviceGetNvLinkRemotePciInfo_v2(device(1), link, &pci) == NVML_SUCCESS)
+      ends.emplace_back(pci.busId);
+  }
+  const std::string first = "00000000:01:00.0", third = "00000000:03:00.0";
+  EXPECT_EQ(ends, (std::vector<std::string>{first, first, third, third}));
+  nvmlPciInfo_t pci{};
+  EXPECT_EQ(nvmlDeviceGetPciInfo_v3(device(0), &pci), NVML_SUCCESS);
+  EXPECT_EQ(pci.busId, first) << "as others have it";
+  nvmlEnableState_t state{};
+  EXPECT_EQ(nvmlDeviceGetNvLinkState(device(1), NVML_NVLINK_MAX_LINKS, &state),
+            NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvmlDeviceGetNvLinkState(device(1), 4, &state), NVML_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(NvmlTest, EventsComeToThoseWhoAskedForThem) {
+  start("devices=2 clock=virtual");
+  nvmlEventSet_t set = nullptr;
+  nvmlEventData_t data{};
+  ASSERT_EQ(nvmlEventSetCreate(&set), NVML_SUCCESS);
+  EXPECT_EQ(nvmlDeviceRegisterEvents(device(1), nvmlEventTypeXidCriticalError, set), NVML_SUCCESS);
+  EXPECT_EQ(nvmlEventSetWait_v2(set, &data, 1), NVML_ERROR_TIMEOUT);
+  {
+    Machine::Lock lock(*machine_);
+    raise_xid(*lock, 0, 79);
+    raise_ecc_error(*lock, 1);
+    raise_xid(*lock, 1, 48);
+  }
+  EXPECT_EQ(nvmlEventSetWait_v2(set, &data, 0), NVML_SUCCESS);
+  EXPECT_EQ(data.device, device(1));
+  EXPECT_EQ(data.eventType, nvmlEventTypeXidCriticalError);
+  EXPECT_EQ(data.eventData, 48U);
+  EXPECT_EQ(nvmlEventSetWait_v2(set, &data, 0), NVML_ERROR_TIMEOUT);
+  EXPECT_EQ(nvmlEventSetFree(set), NVML_SUCCESS);
+
+  unsigned long long errors = 0;
+  EXPECT_EQ(nvmlDeviceGetTotalEccErrors(device(1), NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                                        NVML_VOLATILE_ECC, &errors),
+            NVML_SUCCESS);
+  EXPECT_EQ(errors, 1U);
+}
+
+TEST_F(NvmlTest, ALostDeviceSaysNothingElse) {
+  start("devices=2 clock=virtual");
+  const nvmlDevice_t lost = device(0);
+  {
+    Machine::Lock lock(*machine_);
+    lose(*lock, 0);
+  }
+  nvmlMemory_t memory{};
+  EXPECT_EQ(nvmlDeviceGetMemoryInfo(lost, &memory), NVML_ERROR_GPU_IS_LOST);
+  EXPECT_EQ(nvmlDeviceGetMemoryInfo(device(1), &memory), NVML_SUCCESS);
 }
 
 }  // namespace

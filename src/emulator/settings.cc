@@ -24,6 +24,8 @@ bool read_settings(std::string_view text, MachineSpec& spec, std::string& why) {
       spec.memory = *number << 20;
     else if (key == "context_mib" && *number <= (1U << 20))
       spec.context_memory = *number << 20;
+    else if (key == "nvlinks" && *number <= 6)  // three other devices, 18 links
+      spec.nvlinks = static_cast<std::uint32_t>(*number);
     else if (key == "shared" && *number <= 1)
       spec.device.shared = *number == 1;
     else if (key == "slice_us" && *number > 0)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "model/slice.h"
 
@@ -9,19 +10,37 @@ namespace sluice {
 
 enum class DeviceKind { kCpu, kCuda };
 
-using DeviceId = std::string;  // unique in the cluster: "cpu0", or a GPU's UUID
+using DeviceId = std::string;  // unique on its node: "cpu0", "cuda0"
+
+// The nearest that two GPUs have in common on PCIe, from near to far.
+enum class PciePath { kBoard, kSwitch, kSwitches, kHostBridge, kNumaNode, kSystem };
+
+// From a GPU to another of its machine.
+struct DeviceLink {
+  DeviceId to;
+  int nvlinks = 0;  // that join the two, through a switch or not
+  PciePath path = PciePath::kSystem;
+
+  bool operator==(const DeviceLink&) const = default;
+};
 
 struct Device {
   DeviceId id;
   DeviceKind kind = DeviceKind::kCpu;
-  std::string node;    // the machine it belongs to
-  std::string model;   // what it calls itself, for people
-  int sms = 0;         // CUDA: streaming multiprocessors
-  int millicores = 0;  // CPU: thousandths of a core; below 1000 it is a share of one
+  std::string node;               // the machine it belongs to
+  std::string model;              // what it calls itself, for people
+  std::string uuid;               // CUDA: its name everywhere and for ever
+  std::string bus;                // CUDA: its PCI address
+  int compute_capability = 0;     // CUDA: ten times the major number, and the minor; 0: not known
+  int sms = 0;                    // CUDA: streaming multiprocessors; 0: not known
+  bool mps = false;               // CUDA: can confine each client of MPS to some of its SMs
+  std::vector<DeviceLink> links;  // CUDA: by `to`
+  int millicores = 0;             // CPU: thousandths of a core; below 1000 it is a share of one
   Bytes memory = 0;
   Share sm_quantum = kWhole;   // the finest spatial share it can hold
   bool can_resize_sm = false;  // may a running instance's sm change? Only on a CPU (not under MPS)
   bool drained = false;        // takes no new instance
+  std::string fault;           // why its node has drained it; empty: the node has not
   double price_per_hour = 0;   // of the whole device; the unit is the user's
 
   bool operator==(const Device&) const = default;

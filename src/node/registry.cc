@@ -73,20 +73,6 @@ Result<InstanceRecord> record_from(const json& object) {
   return f.finish(r);
 }
 
-template <class T>
-std::vector<T> list_from(wire::Fields& f, std::string_view key, Result<T> (*read)(const json&)) {
-  std::vector<T> out;
-  for (const json& item : f.list(key)) {
-    Result<T> one = read(item);
-    if (!one.ok()) {
-      f.fail(key, one.error().message);
-      break;
-    }
-    out.push_back(std::move(*one));
-  }
-  return out;
-}
-
 Result<std::string> read_file(const std::string& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {
@@ -123,8 +109,8 @@ Result<NodeState> state_from_json(std::string_view text) {
   NodeState s;
   s.boot_id = f.text("boot_id");
   s.generation = static_cast<uint32_t>(f.integer("generation", 0, 0, UINT32_MAX));
-  s.devices = list_from<CpuDevice>(f, "devices", device_from);
-  s.instances = list_from<InstanceRecord>(f, "instances", record_from);
+  s.devices = f.parts("devices", device_from);
+  s.instances = f.parts("instances", record_from);
   if (version != kVersion)
     f.fail("version", std::to_string(version) + " is not " + std::to_string(kVersion) +
                           ", the one that this sluice can read");

@@ -1,5 +1,6 @@
 #include "wire/json.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -12,6 +13,8 @@ namespace {
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kInt = std::numeric_limits<int>::max();
 constexpr std::array<std::string_view, 4> kStates{"starting", "ready", "draining", "gone"};
+// As `nvidia-smi topo` has them; two GPUs of one board are one step nearer than its words go.
+constexpr std::array<std::string_view, 6> kPaths{"BOARD", "PIX", "PXB", "PHB", "NODE", "SYS"};
 
 template <class T>
 json list_of(const std::vector<T>& values) {
@@ -22,19 +25,6 @@ json list_of(const std::vector<T>& values) {
 
 Share share(Fields& f, std::string_view key, int otherwise) {
   return {static_cast<int>(f.integer(key, otherwise, 0, 1000))};
-}
-
-std::vector<TensorSpec> tensors(Fields& f, std::string_view key) {
-  std::vector<TensorSpec> out;
-  for (const json& item : f.list(key)) {
-    Result<TensorSpec> t = tensor_spec_from(item);
-    if (!t.ok()) {
-      f.fail(key, t.error().message);
-      break;
-    }
-    out.push_back(std::move(*t));
-  }
-  return out;
 }
 
 }  // namespace
@@ -52,17 +42,27 @@ json to_json(const Position& p) {
   return {{"sm_begin", p.sm_begin.permille}, {"time_begin", p.time_begin.permille}};
 }
 
+json to_json(const DeviceLink& l) {
+  return {{"to", l.to}, {"nvlinks", l.nvlinks}, {"path", kPaths[static_cast<size_t>(l.path)]}};
+}
+
 json to_json(const Device& d) {
   return {{"id", d.id},
           {"kind", d.kind == DeviceKind::kCpu ? "cpu" : "cuda"},
           {"node", d.node},
           {"model", d.model},
+          {"uuid", d.uuid},
+          {"bus", d.bus},
+          {"compute_capability", d.compute_capability},
           {"sms", d.sms},
+          {"mps", d.mps},
+          {"links", list_of(d.links)},
           {"millicores", d.millicores},
           {"memory", d.memory},
           {"sm_quantum", d.sm_quantum.permille},
           {"can_resize_sm", d.can_resize_sm},
           {"drained", d.drained},
+          {"fault", d.fault},
           {"price_per_hour", d.price_per_hour}};
 }
 
@@ -188,6 +188,19 @@ Result<Position> position_from(const json& j) {
   return f.finish(Position{share(f, "sm_begin", 0), share(f, "time_begin", 0)});
 }
 
+Result<DeviceLink> device_link_from(const json& j) {
+  Fields f(j, "link");
+  DeviceLink l{.to = f.text("to")};
+  l.nvlinks = static_cast<int>(f.integer("nvlinks", 0, 0, kInt));
+  const std::string path = f.text("path", "SYS");
+  const auto known = std::ranges::find(kPaths, path);
+  if (known == kPaths.end())
+    f.fail("path", "'" + path + "' is none of BOARD, PIX, PXB, PHB, NODE, SYS");
+  else
+    l.path = static_cast<PciePath>(known - kPaths.begin());
+  return f.finish(l);
+}
+
 Result<Device> device_from(const json& j) {
   Fields f(j, "device");
   Device d;
@@ -195,12 +208,18 @@ Result<Device> device_from(const json& j) {
   d.kind = f.text("kind", "cpu") == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
   d.node = f.text("node");
   d.model = f.text("model");
+  d.uuid = f.text("uuid");
+  d.bus = f.text("bus");
+  d.compute_capability = static_cast<int>(f.integer("compute_capability", 0, 0, kInt));
   d.sms = static_cast<int>(f.integer("sms", 0, 0, kInt));
+  d.mps = f.boolean("mps", false);
+  d.links = f.parts("links", device_link_from);
   d.millicores = static_cast<int>(f.integer("millicores", 0, 0, kInt));
   d.memory = f.integer("memory", 0, 0, kMost);
   d.sm_quantum = {static_cast<int>(f.integer("sm_quantum", 1000, 1, 1000))};
   d.can_resize_sm = f.boolean("can_resize_sm", false);
   d.drained = f.boolean("drained", false);
+  d.fault = f.text("fault");
   d.price_per_hour = f.number("price_per_hour", 0, 0, 1e9);
   if (d.id.empty()) f.fail("id", "must not be empty");
   return f.finish(d);
@@ -224,8 +243,8 @@ Result<ModelSpec> model_spec_from(const json& j) {
   ModelSpec m;
   m.path = f.text("path");
   m.format = f.text("format", m.format);
-  m.inputs = tensors(f, "inputs");
-  m.outputs = tensors(f, "outputs");
+  m.inputs = f.parts("inputs", tensor_spec_from);
+  m.outputs = f.parts("outputs", tensor_spec_from);
   return f.finish(m);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/result.h"
 #include "model/action.h"
@@ -18,6 +19,7 @@ Result<nlohmann::json> parse_json(std::string_view text);
 
 nlohmann::json to_json(const Slice&);
 nlohmann::json to_json(const Position&);
+nlohmann::json to_json(const DeviceLink&);
 nlohmann::json to_json(const Device&);
 nlohmann::json to_json(const TensorSpec&);
 nlohmann::json to_json(const ModelSpec&);
@@ -29,6 +31,7 @@ nlohmann::json to_json(const Action&);
 
 Result<Slice> slice_from(const nlohmann::json&);
 Result<Position> position_from(const nlohmann::json&);
+Result<DeviceLink> device_link_from(const nlohmann::json&);
 Result<Device> device_from(const nlohmann::json&);
 Result<TensorSpec> tensor_spec_from(const nlohmann::json&);
 Result<ModelSpec> model_spec_from(const nlohmann::json&);
@@ -62,6 +65,17 @@ class Fields {
     Result<T> r = read(*c);
     if (!r.ok()) return fail(key, r.error().message), otherwise;
     return std::move(*r);
+  }
+  // The same of each item of a list.
+  template <class T>
+  std::vector<T> parts(std::string_view key, Result<T> (*read)(const nlohmann::json&)) {
+    std::vector<T> out;
+    for (const nlohmann::json& item : list(key)) {
+      Result<T> one = read(item);
+      if (!one.ok()) return fail(key, one.error().message), out;
+      out.push_back(std::move(*one));
+    }
+    return out;
   }
 
   void fail(std::string_view key, std::string_view why);

@@ -20,6 +20,19 @@ TEST(Json, NounsReadWhatTheyWrite) {
                       .can_resize_sm = true,
                       .price_per_hour = 0.25};
   EXPECT_EQ(*device_from(to_json(device)), device);
+  const Device gpu{.id = "cuda0",
+                   .kind = DeviceKind::kCuda,
+                   .uuid = "GPU-1",
+                   .bus = "00000000:01:00.0",
+                   .compute_capability = 90,
+                   .sms = 132,
+                   .mps = true,
+                   .links = {{"cuda1", 18, PciePath::kNumaNode}},
+                   .drained = true,
+                   .fault = "Xid 79"};
+  EXPECT_EQ(*device_from(to_json(gpu)), gpu);
+  EXPECT_EQ(to_json(gpu)["links"][0]["path"], "NODE");
+  EXPECT_FALSE(device_link_from({{"to", "cuda1"}, {"path", "far"}}).ok());
 
   FunctionSpec f;
   f.name = {"vision", "resnet"};

@@ -1,6 +1,7 @@
-/* NVML's binary interface, as far as Sluice meets it: devices, their memory, how busy they are and
- * who uses them. Names, values and layouts as nvml.h has them, in our own words; sizes are
- * asserted, for that header is rarely at hand. C and C++; nothing here is defined. */
+/* NVML's binary interface, as far as Sluice meets it: devices and how they are
+ * linked, their memory, their health, how busy they are and who uses them. Names, values and
+ * layouts as nvml.h has them, in our own words; sizes are asserted, for that header is rarely at
+ * hand. C and C++; nothing here is defined. */
 #ifndef SLUICE_WIRE_NVML_ABI_H_
 #define SLUICE_WIRE_NVML_ABI_H_
 
@@ -19,6 +20,7 @@ typedef enum {
   NVML_ERROR_NOT_FOUND = 6,
   NVML_ERROR_INSUFFICIENT_SIZE = 7,
   NVML_ERROR_DRIVER_NOT_LOADED = 9,
+  NVML_ERROR_TIMEOUT = 10,
   NVML_ERROR_GPU_IS_LOST = 15,
   NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
   NVML_ERROR_UNKNOWN = 999
@@ -47,14 +49,61 @@ typedef struct {
   unsigned gpuInstanceId, computeInstanceId; /* ~0: no MIG */
 } nvmlProcessInfo_t;
 
+#define NVML_DEVICE_UUID_BUFFER_SIZE 80
+#define NVML_DEVICE_NAME_BUFFER_SIZE 64
+#define NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE 32
+#define NVML_NVLINK_MAX_LINKS 18
+
+typedef struct {
+  char busIdLegacy[16];
+  unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
+  char busId[NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE]; /* eight digits of domain */
+} nvmlPciInfo_t;
+
+/* The nearest that two devices have in common. */
+typedef enum {
+  NVML_TOPOLOGY_INTERNAL = 0,    /* a board */
+  NVML_TOPOLOGY_SINGLE = 10,     /* a PCIe switch */
+  NVML_TOPOLOGY_MULTIPLE = 20,   /* several of them, without a host bridge between */
+  NVML_TOPOLOGY_HOSTBRIDGE = 30, /* a host bridge */
+  NVML_TOPOLOGY_NODE = 40,       /* a NUMA node */
+  NVML_TOPOLOGY_SYSTEM = 50
+} nvmlGpuTopologyLevel_t;
+
+typedef enum { NVML_FEATURE_DISABLED = 0, NVML_FEATURE_ENABLED = 1 } nvmlEnableState_t;
+
+typedef enum {
+  NVML_NVLINK_DEVICE_TYPE_GPU = 0,
+  NVML_NVLINK_DEVICE_TYPE_IBMNPU = 1,
+  NVML_NVLINK_DEVICE_TYPE_SWITCH = 2,
+  NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 255
+} nvmlIntNvLinkDeviceType_t;
+
+typedef enum {
+  NVML_MEMORY_ERROR_TYPE_CORRECTED = 0,
+  NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+} nvmlMemoryErrorType_t;
+
+typedef enum { NVML_VOLATILE_ECC = 0, NVML_AGGREGATE_ECC = 1 } nvmlEccCounterType_t;
+
+typedef struct nvmlEventSet_st* nvmlEventSet_t;
+
+#define nvmlEventTypeDoubleBitEccError 0x2ULL
+#define nvmlEventTypeXidCriticalError 0x8ULL
+
+typedef struct {
+  nvmlDevice_t device;
+  unsigned long long eventType;
+  unsigned long long eventData; /* of an Xid: its number */
+  unsigned gpuInstanceId, computeInstanceId;
+} nvmlEventData_t;
+
 #ifdef __cplusplus
 static_assert(sizeof(nvmlMemory_t) == 24 && sizeof(nvmlMemory_v2_t) == 40, "as in nvml.h");
 static_assert(sizeof(nvmlUtilization_t) == 8 && sizeof(nvmlProcessInfo_t) == 24, "as in nvml.h");
 static_assert(offsetof(nvmlProcessInfo_t, gpuInstanceId) == 16, "as in nvml.h");
+static_assert(sizeof(nvmlPciInfo_t) == 68 && sizeof(nvmlEventData_t) == 32, "as in nvml.h");
 #endif
-
-#define NVML_DEVICE_UUID_BUFFER_SIZE 80
-#define NVML_DEVICE_NAME_BUFFER_SIZE 64
 
 nvmlReturn_t nvmlInit_v2(void);
 nvmlReturn_t nvmlShutdown(void);
@@ -68,6 +117,26 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index);
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned size);
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned size);
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor);
+/* CUDA cores: a device's SMs times what its architecture has in one. */
+nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned* count);
+/* NOT_SUPPORTED where the device has no MIG. */
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsigned* pending);
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci);
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other,
+                                                 nvmlGpuTopologyLevel_t* level);
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, nvmlEnableState_t* state);
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link,
+                                                 nvmlIntNvLinkDeviceType_t* type);
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned link,
+                                                 nvmlPciInfo_t* pci);
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                                         nvmlEccCounterType_t counter, unsigned long long* count);
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set);
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set);
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
+                                      nvmlEventSet_t set);
+/* TIMEOUT where nothing happened meanwhile. */
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t* data, unsigned timeout_ms);
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory);
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory);
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization);
