@@ -68,6 +68,18 @@ Memory mapped(size_t bytes) {
   return {result, [p, bytes] { return cuMemUnmap(p, bytes); }, p};
 }
 
+Memory array(size_t bytes) {
+  CUDA_ARRAY3D_DESCRIPTOR_v2 shape{};
+  shape.Width = 1024;
+  shape.Height = 256;
+  shape.Depth = bytes / kMib;
+  shape.Format = CU_AD_FORMAT_HALF;
+  shape.NumChannels = 2;
+  CUarray a = nullptr;
+  const CUresult result = cuArray3DCreate_v2(&a, &shape);
+  return {result, [a] { return cuArrayDestroy(a); }};
+}
+
 Memory imported(const std::string& text) {
   CUipcMemHandle handle{};
   for (size_t i = 0; i < sizeof handle.reserved; ++i)
@@ -111,11 +123,9 @@ CUresult make_context() {
 }  // namespace
 
 int main() {
-  const std::map<std::string, Memory (*)(size_t)> kinds = {{"plain", plain},
-                                                           {"pitched", pitched},
-                                                           {"managed", managed},
-                                                           {"pooled", pooled},
-                                                           {"virtual", mapped}};
+  const std::map<std::string, Memory (*)(size_t)> kinds = {
+      {"plain", plain},   {"pitched", pitched}, {"managed", managed},
+      {"pooled", pooled}, {"virtual", mapped},  {"array", array}};
   std::vector<Memory> memories;
   CUresult ready = cuInit(0);
   if (ready == CUDA_SUCCESS) ready = make_context();

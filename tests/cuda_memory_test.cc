@@ -169,7 +169,8 @@ TEST_P(EveryKind, UpToTheLimitAndNotBeyondAndTheProgramLives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(CudaMemory, EveryKind,
-                         testing::Values("plain", "pitched", "managed", "pooled", "virtual"),
+                         testing::Values("plain", "pitched", "managed", "pooled", "virtual",
+                                         "array"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Pre-granted, so that a program need not ask for each; never so much that others are kept from it.
@@ -216,6 +217,18 @@ TEST_F(CudaMemory, ProgramsAreToldOfTheSlice) {
   EXPECT_EQ(info.numbers[1], kDevice);
 }
 
+TEST_F(CudaMemory, WhatAContextHadGoesWithIt) {
+  Program program(folder_);
+  for (const char* kind : {"plain", "managed", "array"})
+    EXPECT_EQ(program.allocate(kind, 64), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 64), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(program.ask("reset").result, CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), kContext);
+  for (const char* kind : {"plain", "managed", "array"})
+    EXPECT_EQ(program.allocate(kind, 64), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 64), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 TEST_F(CudaMemory, WhatAProcessImportsItsOwnerPays) {
   Program owner(folder_), other(folder_);
   EXPECT_EQ(owner.allocate("plain", 64), CUDA_SUCCESS);
@@ -252,7 +265,7 @@ TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
   constexpr uint64_t kSeed = 7;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   Random random(kSeed);
-  const char* const kinds[] = {"plain", "pitched", "managed", "pooled", "virtual"};
+  const char* const kinds[] = {"plain", "pitched", "managed", "pooled", "virtual", "array"};
   int refused = 0;
   for (int i = 0; i < 600; ++i) {
     const auto which = static_cast<size_t>(random.below(kPrograms));
@@ -262,7 +275,7 @@ TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
       has[which].erase(has[which].begin() + static_cast<std::ptrdiff_t>(victim));
     } else {
       const Bytes mib = 2 * random.between(1, 16);
-      const int result = programs[which]->allocate(kinds[random.below(5)], mib);
+      const int result = programs[which]->allocate(kinds[random.below(std::size(kinds))], mib);
       if (result == CUDA_SUCCESS) has[which].push_back(next[which]);
       ASSERT_TRUE(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) << result;
       refused += result == CUDA_SUCCESS ? 0 : 1;

@@ -50,15 +50,6 @@ Ranges::iterator range_with(Ranges& ranges, std::uint64_t address) {
                                                                                   : ranges.end();
 }
 
-}  // namespace sluice::emulator
-
-namespace {
-struct IpcHandle {
-  std::uint32_t allocation, generation;
-  std::int32_t pid;
-  std::uint64_t bytes;
-};
-
 CUresult allocate_range(const char* function, RangeKind kind, CUdeviceptr* pointer, size_t bytes) {
   Call call(function);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
@@ -88,6 +79,15 @@ CUresult free_range(Call& call, std::uint64_t at, RangeKind kind, RangeKind or_k
   driver.ranges.erase(found);
   return CUDA_SUCCESS;
 }
+
+}  // namespace sluice::emulator
+
+namespace {
+struct IpcHandle {
+  std::uint32_t allocation, generation;
+  std::int32_t pid;
+  std::uint64_t bytes;
+};
 }  // namespace
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {

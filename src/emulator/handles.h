@@ -114,7 +114,7 @@ struct Event {
 };
 
 // Addresses behind which there is, or may be, memory.
-enum class RangeKind { kDevice, kManaged, kHost, kPooled, kImported, kMapped };
+enum class RangeKind { kDevice, kManaged, kHost, kPooled, kImported, kMapped, kArray };
 struct Pool;
 struct Range {
   RangeKind kind = RangeKind::kDevice;

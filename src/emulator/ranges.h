@@ -17,6 +17,9 @@ CUresult take_memory(Call& call, CUdevice device, std::uint64_t bytes, std::uint
 void give_back_memory(Call& call, std::uint32_t allocation);
 // Its address here, and how much is mapped; 0: there is no room.
 std::uint64_t map_memory(Call& call, std::uint32_t allocation, std::uint64_t& mapped);
+// New memory of the current context, and its end. An entry point each: `function`.
+CUresult allocate_range(const char* function, RangeKind kind, CUdeviceptr* pointer, size_t bytes);
+CUresult free_range(Call& call, std::uint64_t at, RangeKind kind, RangeKind or_kind);
 // The range that an address lies in, or end().
 Ranges::iterator range_with(Ranges& ranges, std::uint64_t address);
 

@@ -21,6 +21,17 @@ constexpr unsigned kEntries = static_cast<unsigned>(Entry::kCount);
 
 // The hooked ones have a signature: how many words it has. All others are jumps.
 const std::map<std::string, int> kParameters = {
+    {"cuArray3DCreate", 2},
+    {"cuArray3DCreate_v2", 2},
+    {"cuArrayCreate", 2},
+    {"cuArrayCreate_v2", 2},
+    {"cuArrayDestroy", 1},
+    {"cuCtxDestroy", 1},
+    {"cuCtxDestroy_v2", 1},
+    {"cuDevicePrimaryCtxRelease", 1},
+    {"cuDevicePrimaryCtxRelease_v2", 1},
+    {"cuDevicePrimaryCtxReset", 1},
+    {"cuDevicePrimaryCtxReset_v2", 1},
     {"cuDeviceTotalMem", 2},
     {"cuDeviceTotalMem_v2", 2},
     {"cuGraphLaunch", 2},
@@ -59,6 +70,8 @@ const std::map<std::string, int> kParameters = {
     {"cuMemRelease", 1},
     {"cuMemRetainAllocationHandle", 2},
     {"cuMemUnmap", 2},
+    {"cuMipmappedArrayCreate", 3},
+    {"cuMipmappedArrayDestroy", 1},
     {"cuStreamBeginCapture", 1},
     {"cuStreamBeginCaptureToGraph", 6},
     {"cuStreamBeginCaptureToGraph_ptsz", 6},
@@ -92,8 +105,8 @@ std::string fault_of_call(const Hooked& cuda, unsigned entry) {
   if (result != returned_by(entry)) return name + " returned " + std::to_string(result);
   if (seen.entry != entry) return name + " reached " + kNames[seen.entry];
   for (int i = 0; i < (jump ? kWords : hooked->second); ++i) {
-    // A pointer, but for the address that CUDA 2 had in 32 bits.
-    const bool whole = jump || (i == 0 && name != "cuMemFree");
+    // A pointer, but for the address that CUDA 2 had in 32 bits, and devices.
+    const bool whole = jump || (i == 0 && name != "cuMemFree" && !name.starts_with("cuDevicePr"));
     const unsigned long kept = whole ? ~0ul : 0xffffffff;
     if ((seen.words[i] & kept) != (words[i] & kept)) return name + ": word " + std::to_string(i);
   }

@@ -6,7 +6,25 @@
 
 #define SLUICE_EXPORT __attribute__((visibility("default")))
 
+// Arrays' shapes as they were before CUDA 3.2.
+struct CudaArrayDescriptorV1 {
+  unsigned Width, Height;
+  CUarray_format Format;
+  unsigned NumChannels;
+};
+struct CudaArray3dDescriptorV1 {
+  unsigned Width, Height, Depth;
+  CUarray_format Format;
+  unsigned NumChannels;
+  unsigned Flags;
+};
+
 extern "C" {
+CUresult cuArrayCreate(CUarray* array, const CudaArrayDescriptorV1* shape);
+CUresult cuArray3DCreate(CUarray* array, const CudaArray3dDescriptorV1* shape);
+CUresult cuCtxDestroy(CUcontext context);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
+CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuDeviceTotalMem(unsigned* total, CUdevice device);
 CUresult cuMemAlloc(unsigned* pointer, unsigned bytes);
 CUresult cuMemAllocPitch(unsigned* pointer, unsigned* pitch, unsigned width, unsigned height,

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+SLUICE_DRIVER(cuCtxGetCurrent);
+
 namespace sluice::hook {
 namespace {
 
@@ -25,9 +27,16 @@ MemoryAccount* account_of(int device) {
   return &memory->accounts[device];
 }
 
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  return driver_cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
 bool note_charge(uint64_t address, const Charge& charge) {
   ProcessMemory* memory = wiped_once(&process_memory);
   if (memory == nullptr) return false;
+  Charge unseen{};
+  if (take_out_charge(address, unseen)) account_of(unseen.device)->give_back(unseen.bytes);
   const Lock lock(memory->lock);
   return memory->charges.insert(address, charge);
 }
@@ -40,6 +49,26 @@ bool take_out_charge(uint64_t address, Charge& charge) {
   if (found == nullptr) return false;
   charge = *found;
   return memory->charges.remove(address);
+}
+
+void give_back_charges_of(CUcontext context) {
+  constexpr int kAtOnce = 64;
+  ProcessMemory* memory = __atomic_load_n(&process_memory, __ATOMIC_ACQUIRE);
+  if (memory == nullptr || context == nullptr) return;
+  for (int count = kAtOnce; count == kAtOnce;) {
+    uint64_t gone[kAtOnce];
+    count = 0;
+    {
+      const Lock lock(memory->lock);
+      memory->charges.for_each([&](uint64_t address, const Charge& charge) {
+        if (charge.context == context && count < kAtOnce) gone[count++] = address;
+      });
+    }
+    for (int i = 0; i < count; ++i) {
+      Charge charge{};
+      if (take_out_charge(gone[i], charge)) account_of(charge.device)->give_back(charge.bytes);
+    }
+  }
 }
 
 }  // namespace sluice::hook

@@ -20,9 +20,15 @@ MemoryAccount* account_of(int device);
 constexpr uint64_t kGranule = uint64_t{2} << 20;
 constexpr uint64_t kSmall = uint64_t{1} << 20;
 constexpr uint64_t kAlignment = 512;
-constexpr uint64_t charged_for(uint64_t bytes) {
-  const uint64_t step = bytes < kSmall ? kAlignment : kGranule;
+// Sums and products that do not fit are as large as can be.
+constexpr uint64_t rounded_up(uint64_t bytes, uint64_t step) {
   return bytes <= UINT64_MAX - step ? (bytes + step - 1) / step * step : UINT64_MAX;
+}
+constexpr uint64_t charged_for(uint64_t bytes) {
+  return rounded_up(bytes, bytes < kSmall ? kAlignment : kGranule);
+}
+constexpr uint64_t sum(uint64_t a, uint64_t b) {
+  return a <= UINT64_MAX - b ? a + b : UINT64_MAX;
 }
 constexpr uint64_t product(uint64_t a, uint64_t b) {
   uint64_t result = 0;
@@ -45,12 +51,18 @@ T* wiped_once(T** place) {
 struct Charge {
   uint64_t bytes;
   int device;
+  CUcontext context;  // what was allocated in one ends with it; null: in none
 };
 
 // What was charged for what: written down once it is allocated, taken out before it is freed (from
-// then on the driver may hand out the same address), and put back when that fails.
+// then on the driver may hand out the same address), and put back when that fails. An address that
+// is handed out again all the same was freed unseen, and is given back.
 bool note_charge(uint64_t address, const Charge& charge);
 bool take_out_charge(uint64_t address, Charge& charge);
+// A context is gone, and all that was allocated in it.
+void give_back_charges_of(CUcontext context);
+// The calling thread's.
+CUcontext current_context();
 
 // Charges `bytes` to the device of the context, allocates, and notes what it cost by the address
 // that `allocate` left in `address`; `release` undoes what cannot be noted.
@@ -62,7 +74,8 @@ CUresult allocate_charged(const Address* address, uint64_t bytes, Allocate alloc
   if (account == nullptr) return allocate();
   if (!account->take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate();
-  if (result == CUDA_SUCCESS && !note_charge((uint64_t)*address, {bytes, device})) {
+  if (result == CUDA_SUCCESS &&
+      !note_charge((uint64_t)*address, {bytes, device, current_context()})) {
     release(*address);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }

@@ -17,7 +17,7 @@ namespace {
 
 // Rows as drivers pad them.
 constexpr uint64_t pitched(uint64_t width, uint64_t height) {
-  return charged_for(product((width + kAlignment - 1) / kAlignment * kAlignment, height));
+  return charged_for(product(rounded_up(width, kAlignment), height));
 }
 
 // Memory from a pool may be freed so, too.

@@ -43,7 +43,7 @@ uint64_t attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute) {
 // charged, or given back, from now on. Under the lock: who looks at once would count it twice.
 int64_t growth_of(Pools& pools, CUmemoryPool pool, int device) {
   const Lock lock(pools.lock);
-  Pool entry{pool, {0, device}};
+  Pool entry{pool, {0, device, nullptr}};
   if (const Pool* known = pools.known.find(key_of(pool))) entry = *known;
   const uint64_t reserved = attribute_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   const auto growth = static_cast<int64_t>(reserved - entry.charge.bytes);
@@ -219,13 +219,13 @@ SLUICE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps*
   Pools* pools = device < 0 || account_of(device) != nullptr ? wiped_once(&process_pools) : nullptr;
   if (pools == nullptr) return result;
   const Lock lock(pools->lock);
-  pools->known.insert(key_of(*pool), {*pool, {0, device}});
+  pools->known.insert(key_of(*pool), {*pool, {0, device, nullptr}});
   return result;
 }
 
 SLUICE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   Pools* pools = __atomic_load_n(&process_pools, __ATOMIC_ACQUIRE);
-  Pool entry{pool, {0, -1}};
+  Pool entry{pool, {0, -1, nullptr}};
   if (pools != nullptr) {
     const Lock lock(pools->lock);
     if (const Pool* known = pools->known.find(key_of(pool))) entry = *known;

@@ -109,7 +109,7 @@ SLUICE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
   if (account_of(0) == nullptr || properties == nullptr ||
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return make();
-  const Charge charge{charged_for(bytes), properties->location.id};
+  const Charge charge{charged_for(bytes), properties->location.id, nullptr};
   MemoryAccount* account = account_of(charge.device);
   if (account == nullptr) return make();
   if (!account->take(charge.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,0 +1,78 @@
+// What was allocated in a context is freed with it.
+#include "hook/memory.h"
+#include "hook/memory_pools.h"
+
+SLUICE_DRIVER(cuCtxDestroy);
+SLUICE_DRIVER(cuCtxDestroy_v2);
+SLUICE_DRIVER(cuDevicePrimaryCtxGetState);
+SLUICE_DRIVER(cuDevicePrimaryCtxRelease);
+SLUICE_DRIVER(cuDevicePrimaryCtxRelease_v2);
+SLUICE_DRIVER(cuDevicePrimaryCtxReset);
+SLUICE_DRIVER(cuDevicePrimaryCtxReset_v2);
+SLUICE_DRIVER(cuDevicePrimaryCtxRetain);
+
+namespace sluice::hook {
+namespace {
+
+template <auto destroy>
+CUresult destroy_context(CUcontext context) {
+  const CUresult result = destroy(context);
+  if (result == CUDA_SUCCESS) give_back_charges_of(context);
+  return result;
+}
+
+bool primary_is_active(CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  return driver_cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+// CUDA's runtime makes the primary context without us, so the driver is asked which it is.
+CUcontext primary_of(CUdevice device) {
+  CUcontext context = nullptr;
+  if (!primary_is_active(device) ||
+      driver_cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+    return nullptr;
+  driver_cuDevicePrimaryCtxRelease_v2(device);
+  return context;
+}
+
+// The last release ends it, a reset does so at once.
+template <auto end>
+CUresult end_primary(CUdevice device) {
+  const CUcontext context = account_of(device) != nullptr ? primary_of(device) : nullptr;
+  const CUresult result = end(device);
+  if (result != CUDA_SUCCESS || context == nullptr || primary_is_active(device)) return result;
+  give_back_charges_of(context);
+  settle_pools();
+  return result;
+}
+
+}  // namespace
+}  // namespace sluice::hook
+
+using namespace sluice::hook;
+
+extern "C" {
+
+SLUICE_EXPORT CUresult cuCtxDestroy(CUcontext context) {
+  return destroy_context<driver_cuCtxDestroy>(context);
+}
+SLUICE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
+  return destroy_context<driver_cuCtxDestroy_v2>(context);
+}
+
+SLUICE_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  return end_primary<driver_cuDevicePrimaryCtxRelease>(device);
+}
+SLUICE_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  return end_primary<driver_cuDevicePrimaryCtxRelease_v2>(device);
+}
+SLUICE_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  return end_primary<driver_cuDevicePrimaryCtxReset>(device);
+}
+SLUICE_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return end_primary<driver_cuDevicePrimaryCtxReset_v2>(device);
+}
+
+}  // extern "C"
