@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "base/check.h"
 #include "node/meter_cuda.h"
@@ -15,54 +14,6 @@ namespace sluice::bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What NVML says of processes, without NVML: whole percents of half a second.
-class HalfSeconds : public node::DeviceAccount {
- public:
-  explicit HalfSeconds(emulator::Machine& machine) : machine_(machine) {
-    sampler_ = std::jthread([this](const std::stop_token& stop) { sample_until(stop); });
-  }
-
-  std::optional<node::DeviceUse> latest(pid_t pid) const override {
-    const std::lock_guard lock(mutex_);
-    const auto at = uses_.find(pid);
-    return at == uses_.end() ? std::nullopt : std::optional(at->second);
-  }
-
- private:
-  static constexpr Nanos kSpan = Millis(500);
-
-  void sample_until(const std::stop_token& stop) {
-    std::map<pid_t, Nanos> before;
-    Time last{};
-    while (!stop.stop_requested()) {
-      nap(kSpan);
-      std::map<pid_t, Nanos> now;
-      Time at;
-      {
-        const emulator::Machine::Lock state(machine_);
-        at = Time(Nanos(state->devices[0].now()));
-        for (const emulator::Process& p : state->processes)
-          if (p.used && p.client[0] != emulator::DeviceModel::kNone)
-            now[p.pid] = Nanos(state->devices[0].usage(p.client[0]).busy_ns);
-      }
-      const std::lock_guard lock(mutex_);
-      for (const auto& [pid, busy] : now) {
-        const auto then = before.find(pid);
-        if (then == before.end()) continue;
-        const Nanos percent = (at - last) / 100;
-        uses_[pid] = {last, at, (busy - then->second) / percent * percent, percent};
-      }
-      before = std::move(now);
-      last = at;
-    }
-  }
-
-  emulator::Machine& machine_;
-  mutable std::mutex mutex_;
-  std::map<pid_t, node::DeviceUse> uses_;
-  std::jthread sampler_;
-};
 
 const char* name_of(HeldBy held_by) {
   switch (held_by) {
@@ -99,7 +50,9 @@ GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter)
   fs::create_directories(folder_);
   machine_ = emulator::Machine::open(folder_ + "/gpu", {});
   SLUICE_CHECK(machine_ != nullptr, "the emulated machine");
-  account_ = std::make_shared<HalfSeconds>(*machine_);
+  setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
+  watch_ = node::GpuWatch::start(SLUICE_EMULATED_NVML);
+  SLUICE_CHECK(!watch_->gpus().empty(), watch_->describe());
   host_ = std::make_unique<node::ArbiterHost>(clock_, node::HostConfig{});
   host_->add_device(std::move(arbiter), {}, 0);
   auto lookup = [this](const node::Peer& peer, uint32_t) -> Result<node::Placement> {
@@ -117,12 +70,10 @@ GpuBed::~GpuBed() {
   while (!tenants_.empty()) stop(tenants_.begin()->first);
   server_.reset();
   host_.reset();
-  account_.reset();
   fs::remove_all(folder_);
 }
 
 void GpuBed::run_program(const GpuProgram& program, int percent, HeldBy held_by) const {
-  setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
   setenv("SLUICE_PERMIT_SOCKET", (folder_ + "/permit.sock").c_str(), 1);
   setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
   if (held_by == HeldBy::kHook) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
@@ -146,8 +97,9 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
                           .sm = kWhole,
                           .quota = {{request}, {limit}},
                           .position = {kNone, end_of_others()}}};
-  const Result<void> admitted =
-      host_->admit(0, tenant.share, std::make_unique<node::CudaMeter>(account_, clock_.now()));
+  const Result<void> admitted = host_->admit(
+      0, tenant.share,
+      std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus()[0].uuid), clock_.now()));
   SLUICE_CHECK(admitted.ok(), admitted.error().message);
   const std::lock_guard lock(mutex_);  // it asks for its pages when it is known
   tenant.pid = fork();

@@ -14,7 +14,7 @@
 
 #include "emulator/machine.h"
 #include "node/arbiter_host.h"
-#include "node/device_account.h"
+#include "node/gpu_watch.h"
 #include "node/permit_server.h"
 
 namespace sluice::bench {
@@ -67,7 +67,7 @@ class GpuBed {
   const std::string folder_;
   SteadyClock clock_;
   std::unique_ptr<emulator::Machine> machine_;
-  std::shared_ptr<node::DeviceAccount> account_;
+  std::unique_ptr<node::GpuWatch> watch_;
   std::map<policy::ClientId, Tenant> tenants_;
   std::mutex mutex_;                         // guards known_
   std::map<pid_t, policy::ClientId> known_;  // for the server's lookup

@@ -54,6 +54,31 @@ TEST_F(Watch, FindsTheGpusAndTheirLoad) {
                          [&] { return watch_->loads()[uuid_text(1)].memory_used == 100 << 20; }));
 }
 
+TEST_F(Watch, KeepsTheAccountOfAProcess) {
+  start("devices=1");
+  const uint32_t me = machine_->join(1000);
+  {
+    const Machine::Lock lock(*machine_);
+    emulator::DeviceModel& model = lock->devices[0];
+    const uint32_t client = model.add_client(static_cast<uint32_t>(getpid()), 1000);
+    lock->processes[me].client[0] = client;
+    model.launch(model.open_stream(client, 0, emulator::StreamKind::kNonBlocking),
+                 {.wave_ns = 600'000'000'000});
+  }
+  const auto account = watch_->account(uuid_text(0));
+  const auto all_of_it = [&] {
+    const auto use = account->latest(getpid());
+    return use && use->busy + use->resolution >= use->until - use->from;
+  };
+  EXPECT_TRUE(eventually("an account of a busy time", all_of_it));
+  const auto use = account->latest(getpid());
+  ASSERT_TRUE(use);
+  EXPECT_GE(use->until - use->from, Millis(100));
+  EXPECT_LE(use->until, SteadyClock().now());
+  EXPECT_FALSE(account->latest(getpid() + 1));
+  EXPECT_FALSE(watch_->account("another")->latest(getpid()));
+}
+
 TEST_F(Watch, TellsAnXidOnceAndNotThoseOfPrograms) {
   start("devices=2");
   {

@@ -33,6 +33,7 @@ nvmlReturn_t open_machine() {
   if (settings != nullptr && !read_settings(settings, spec, why)) return NVML_ERROR_UNKNOWN;
   library.machine = Machine::open(path, spec);
   library.samples.fill({});
+  library.processes.fill({});
   return library.machine == nullptr ? NVML_ERROR_UNKNOWN : NVML_SUCCESS;
 }
 

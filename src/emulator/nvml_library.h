@@ -8,6 +8,8 @@
 #pragma GCC visibility pop
 
 #include <array>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -21,12 +23,19 @@ struct NvmlSample {
   unsigned percent = 0;
 };
 
+// How long the device had worked for each process.
+struct NvmlProcessSample {
+  Ns at = 0;
+  std::map<std::int32_t, Ns> busy;
+};
+
 // There between nvmlInit and as many nvmlShutdown.
 struct NvmlLibrary {
   std::mutex mutex;
   unsigned users = 0;
   std::unique_ptr<Machine> machine;
   std::array<NvmlSample, kDevices> samples;
+  std::array<std::deque<NvmlProcessSample>, kDevices> processes;
 };
 NvmlLibrary& nvml_library();
 

@@ -123,6 +123,46 @@ TEST_F(NvmlTest, UtilizationIsOfTheLastPeriod) {
   EXPECT_EQ(busy.gpu, 25U);
 }
 
+TEST_F(NvmlTest, ProcessesAreAccountedForSinceTheLastSample) {
+  start("sms=8 clock=virtual");
+  join();
+  nvmlProcessUtilizationSample_t sample{};
+  unsigned count = 0;
+  EXPECT_EQ(nvmlDeviceGetProcessUtilization(device(0), nullptr, &count, 0), NVML_ERROR_NOT_FOUND);
+  {
+    Machine::Lock lock(*machine_);
+    DeviceModel& model = lock->devices[0];
+    model.launch(model.open_stream(0, 0, StreamKind::kNonBlocking),
+                 {.blocks = 8, .wave_ns = 150'000'000});
+  }
+  machine_->sleep_until(200'000'000);
+  EXPECT_EQ(nvmlDeviceGetProcessUtilization(device(0), nullptr, &count, 0),
+            NVML_ERROR_INSUFFICIENT_SIZE);
+  ASSERT_EQ(count, 1U);
+  ASSERT_EQ(nvmlDeviceGetProcessUtilization(device(0), &sample, &count, 0), NVML_SUCCESS);
+  EXPECT_EQ(sample.pid, static_cast<unsigned>(getpid()));
+  EXPECT_EQ(sample.smUtil, 75U);
+  EXPECT_EQ(sample.timeStamp, 200'000U);
+  machine_->sleep_until(400'000'000);
+  EXPECT_EQ(nvmlDeviceGetProcessUtilization(device(0), nullptr, &count, sample.timeStamp),
+            NVML_ERROR_NOT_FOUND);
+}
+
+TEST_F(NvmlTest, ClientsOfMpsAreNotAccountedFor) {
+  start("sms=8 clock=virtual shared=1");
+  join();
+  {
+    Machine::Lock lock(*machine_);
+    DeviceModel& model = lock->devices[0];
+    model.launch(model.open_stream(0, 0, StreamKind::kNonBlocking),
+                 {.blocks = 8, .wave_ns = 150'000'000});
+  }
+  unsigned count = 0;
+  EXPECT_EQ(nvmlDeviceGetProcessUtilization(device(0), nullptr, &count, 0), NVML_ERROR_NOT_FOUND);
+  machine_->sleep_until(200'000'000);
+  EXPECT_EQ(nvmlDeviceGetProcessUtilization(device(0), nullptr, &count, 0), NVML_ERROR_NOT_FOUND);
+}
+
 TEST_F(NvmlTest, LinksAreOfTheMachinesMaking) {
   start("devices=3 nvlinks=2 clock=virtual");
   nvmlGpuTopologyLevel_t level{};

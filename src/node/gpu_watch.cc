@@ -11,12 +11,19 @@ namespace sluice::node {
 namespace {
 
 constexpr Nanos kLookEvery = Millis(250);        // for loads; events are heard at once
+constexpr Nanos kUsesEvery = Millis(500);        // what processes use: whole percents of as much
+constexpr Nanos kForgotten = Seconds(10);        // what a process used then, if no more since
 constexpr Nanos kPatienceAtTheEnd = Seconds(2);  // longer than the thread sleeps
 
 struct Found {
   std::vector<Device> gpus;
   std::string description;
 };
+
+int64_t unix_micros() {
+  return std::chrono::duration_cast<Micros>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 std::string in_words(const std::vector<Device>& gpus, const std::string& driver) {
   return std::to_string(gpus.size()) + (gpus.size() == 1 ? " GPU" : " GPUs") + ", driver " + driver;
@@ -32,17 +39,20 @@ struct GpuWatch::Shared {
   std::function<void(const GpuFault&)> call;
   std::deque<GpuFault> untold;  // while there is nobody to call
   std::map<std::string, GpuLoad> loads;
+  std::map<std::pair<std::string, pid_t>, DeviceUse> uses;
 
   // The thread's.
   void run(const std::string& library);
   void answer(Found what);
   void watch(Nvml& nvml, const std::vector<Device>& gpus);
   void look(Nvml& nvml, const Device& gpu);
+  void look_at_processes(Nvml& nvml, const Device& gpu);
   void tell(const GpuFault& fault);
   bool sleep(Nanos time);  // false: it is over
 
   std::set<std::string> faulty;                     // told of
   std::map<std::string, uint64_t> errors_at_start;  // of ECC
+  std::map<std::string, uint64_t> uses_until_us;    // by NVML's clock
 };
 
 void GpuWatch::Shared::run(const std::string& library) {
@@ -67,7 +77,10 @@ void GpuWatch::Shared::answer(Found what) {
 void GpuWatch::Shared::watch(Nvml& nvml, const std::vector<Device>& gpus) {
   for (const Device& gpu : gpus) errors_at_start[gpu.uuid] = nvml.uncorrected_errors(gpu.uuid);
   for (bool going_on = true; going_on;) {
-    for (const Device& gpu : gpus) look(nvml, gpu);
+    for (const Device& gpu : gpus) {
+      look(nvml, gpu);
+      look_at_processes(nvml, gpu);
+    }
     const auto event = nvml.wait_for_event(kLookEvery);
     if (event.ok() && *event && (*event)->failing) tell({(*event)->uuid, (*event)->what});
     going_on = sleep(event.ok() ? Nanos(0) : kLookEvery);
@@ -81,6 +94,25 @@ void GpuWatch::Shared::look(Nvml& nvml, const Device& gpu) {
     tell({gpu.uuid, std::string(kUncorrected)});
   const std::lock_guard lock(mutex);
   loads[gpu.uuid] = *load;
+}
+
+void GpuWatch::Shared::look_at_processes(Nvml& nvml, const Device& gpu) {
+  const uint64_t now_us = static_cast<uint64_t>(unix_micros());
+  uint64_t& since_us = uses_until_us[gpu.uuid];
+  if (since_us + static_cast<uint64_t>(kUsesEvery / Micros(1)) > now_us) return;
+  const std::vector<GpuProcessUse> found = nvml.process_uses(gpu.uuid, since_us);
+  const uint64_t from_us = since_us;
+  const Time now = SteadyClock().now();
+  const auto moment = [&](uint64_t us) { return now - Micros(now_us - us); };
+  const std::lock_guard lock(mutex);
+  std::erase_if(uses, [&](const auto& use) { return use.second.until < now - kForgotten; });
+  for (const GpuProcessUse& use : found) {
+    since_us = std::max(since_us, use.until_us);
+    if (from_us == 0) continue;  // of how long, it does not say
+    const Nanos span = Micros(use.until_us - from_us);
+    uses[{gpu.uuid, use.pid}] = {moment(from_us), moment(use.until_us),
+                                 span * use.busy_percent / 100, span / 100};
+  }
 }
 
 void GpuWatch::Shared::tell(const GpuFault& fault) {
@@ -130,6 +162,26 @@ void GpuWatch::on_fault(std::function<void(const GpuFault&)> call) {
 std::map<std::string, GpuLoad> GpuWatch::loads() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->loads;
+}
+
+class GpuWatch::Account : public DeviceAccount {
+ public:
+  Account(std::shared_ptr<Shared> shared, std::string uuid)
+      : shared_(std::move(shared)), uuid_(std::move(uuid)) {}
+
+  std::optional<DeviceUse> latest(pid_t pid) const override {
+    const std::lock_guard lock(shared_->mutex);
+    const auto found = shared_->uses.find({uuid_, pid});
+    return found == shared_->uses.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  const std::shared_ptr<Shared> shared_;
+  const std::string uuid_;
+};
+
+std::shared_ptr<const DeviceAccount> GpuWatch::account(const std::string& uuid) const {
+  return std::make_shared<Account>(shared_, uuid);
 }
 
 }  // namespace sluice::node

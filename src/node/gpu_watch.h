@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "node/device_account.h"
 #include "node/nvml.h"
 
 namespace sluice::node {
@@ -40,8 +41,11 @@ class GpuWatch {
   void on_fault(std::function<void(const GpuFault&)> call);
   // The newest that is known of each, by UUID.
   std::map<std::string, GpuLoad> loads() const;
+  // What a GPU says of the processes on it; good for as long as anybody has it.
+  std::shared_ptr<const DeviceAccount> account(const std::string& uuid) const;
 
  private:
+  class Account;
   struct Shared;  // with the thread, which may outlive us when it hangs in NVML
 
   explicit GpuWatch(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 namespace sluice::node {
@@ -18,9 +19,9 @@ namespace sluice::node {
           use(nvmlDeviceGetPciInfo_v3) use(nvmlDeviceGetTopologyCommonAncestor)               \
               use(nvmlDeviceGetNvLinkState) use(nvmlDeviceGetNvLinkRemoteDeviceType)          \
                   use(nvmlDeviceGetNvLinkRemotePciInfo_v2) use(nvmlDeviceGetUtilizationRates) \
-                      use(nvmlDeviceGetTotalEccErrors) use(nvmlEventSetCreate)                \
-                          use(nvmlEventSetFree) use(nvmlDeviceRegisterEvents)                 \
-                              use(nvmlEventSetWait_v2)
+                      use(nvmlDeviceGetProcessUtilization) use(nvmlDeviceGetTotalEccErrors)   \
+                          use(nvmlEventSetCreate) use(nvmlEventSetFree)                       \
+                              use(nvmlDeviceRegisterEvents) use(nvmlEventSetWait_v2)
 
 struct NvmlFunctions {
 #define SLUICE_DECLARE(name) decltype(&::name) name = nullptr;
@@ -218,6 +219,26 @@ Result<GpuLoad> Nvml::load(const std::string& uuid) const {
     return Error{ErrorKind::kUnavailable, "it is lost: " + in_words(*call_, result)};
   (void)ask(call_->nvmlDeviceGetUtilizationRates, gpu->handle, &busy);
   return GpuLoad{static_cast<int>(busy.gpu), static_cast<Bytes>(memory.used)};
+}
+
+// Between the two calls others may come.
+std::vector<GpuProcessUse> Nvml::process_uses(const std::string& uuid, uint64_t since_us) const {
+  constexpr unsigned kNewcomers = 16;
+  const Gpu* gpu = find(uuid);
+  if (gpu == nullptr) return {};
+  unsigned count = 0;
+  const auto samples_into = [&](nvmlProcessUtilizationSample_t* to) {
+    return ask(call_->nvmlDeviceGetProcessUtilization, gpu->handle, to, &count,
+               static_cast<unsigned long long>(since_us));
+  };
+  if (samples_into(nullptr) != NVML_ERROR_INSUFFICIENT_SIZE) return {};
+  std::vector<nvmlProcessUtilizationSample_t> samples(count += kNewcomers);
+  if (samples_into(samples.data()) != NVML_SUCCESS) return {};
+  std::vector<GpuProcessUse> uses;
+  for (const auto& s : std::span(samples).first(std::min<size_t>(count, samples.size())))
+    if (s.timeStamp > since_us)
+      uses.push_back({static_cast<pid_t>(s.pid), static_cast<int>(s.smUtil), s.timeStamp});
+  return uses;
 }
 
 uint64_t Nvml::uncorrected_errors(const std::string& uuid) const {

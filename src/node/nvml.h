@@ -32,6 +32,15 @@ struct GpuLoad {
   bool operator==(const GpuLoad&) const = default;
 };
 
+// What a process used of a GPU by its own word.
+struct GpuProcessUse {
+  pid_t pid = 0;
+  int busy_percent = 0;   // of the time since then, in which some kernel of it ran
+  uint64_t until_us = 0;  // of CLOCK_REALTIME
+
+  bool operator==(const GpuProcessUse&) const = default;
+};
+
 // What happened to a GPU by its own word.
 struct GpuEvent {
   std::string uuid;
@@ -53,6 +62,8 @@ class Nvml {
 
   // An error says what is wrong with the GPU.
   Result<GpuLoad> load(const std::string& uuid) const;
+  // Of each process that used something since then; none of MPS's clients.
+  std::vector<GpuProcessUse> process_uses(const std::string& uuid, uint64_t since_us) const;
   // Errors in its memory that ECC could not correct, since the driver was loaded.
   uint64_t uncorrected_errors(const std::string& uuid) const;
   // The next event; nothing where there was none within `patience`. An error: it cannot wait, since

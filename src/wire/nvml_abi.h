@@ -98,7 +98,14 @@ typedef struct {
   unsigned gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
 
+typedef struct {
+  unsigned pid;
+  unsigned long long timeStamp;               /* of the sample, in us of the CPU's clock */
+  unsigned smUtil, memUtil, encUtil, decUtil; /* percent */
+} nvmlProcessUtilizationSample_t;
+
 #ifdef __cplusplus
+static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "as in nvml.h");
 static_assert(sizeof(nvmlMemory_t) == 24 && sizeof(nvmlMemory_v2_t) == 40, "as in nvml.h");
 static_assert(sizeof(nvmlUtilization_t) == 8 && sizeof(nvmlProcessInfo_t) == 24, "as in nvml.h");
 static_assert(offsetof(nvmlProcessInfo_t, gpuInstanceId) == 16, "as in nvml.h");
@@ -145,6 +152,11 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
                                                      nvmlProcessInfo_t* processes);
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count,
                                                         nvmlProcessInfo_t* processes);
+/* One of each process that used something since `last_seen` (a timeStamp, or 0), on average since
+ * then. NOT_FOUND: there are none. Blind to clients of MPS, whose work is the server's. */
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                             nvmlProcessUtilizationSample_t* samples,
+                                             unsigned* count, unsigned long long last_seen);
 
 #ifdef __cplusplus
 }
