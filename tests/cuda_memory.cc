@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <future>
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -114,6 +115,39 @@ void say_info() {
   answer(result, text.str());
 }
 
+// Allocates and frees, a few at a time, until it has done so often; CUDA_ERROR_OUT_OF_MEMORY is to
+// be expected. The first other result, else success.
+CUresult churn(CUcontext context, const std::vector<Memory (*)(size_t)>& kinds, size_t seed) {
+  constexpr size_t kRounds = 200, kAtOnce = 4;
+  std::vector<Memory> mine;
+  CUresult worst = cuCtxSetCurrent(context);
+  const auto note = [&](CUresult result) {
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) worst = result;
+    return result == CUDA_SUCCESS;
+  };
+  for (size_t i = seed; i < seed + kRounds; ++i) {
+    Memory memory = kinds[i % kinds.size()]((2 + i % 7 * 2) * kMib);
+    if (note(memory.result)) mine.push_back(std::move(memory));
+    if (mine.size() < kAtOnce) continue;
+    note(mine.front().free());
+    mine.erase(mine.begin());
+  }
+  for (const Memory& memory : mine) note(memory.free());
+  return worst;
+}
+
+CUresult churn_in_threads(int count, const std::vector<Memory (*)(size_t)>& kinds) {
+  CUcontext context = nullptr;
+  cuCtxGetCurrent(&context);
+  std::vector<std::future<CUresult>> threads;
+  for (int i = 0; i < count; ++i)
+    threads.push_back(std::async(std::launch::async, churn, context, kinds, i));
+  CUresult worst = CUDA_SUCCESS;
+  for (auto& thread : threads)
+    if (const CUresult result = thread.get(); result != CUDA_SUCCESS) worst = result;
+  return worst;
+}
+
 CUresult make_context() {
   CUcontext context = nullptr;
   const CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
@@ -153,6 +187,10 @@ int main() {
         _exit(0);
       }
       answer(CUDA_SUCCESS, std::to_string(child));
+    } else if (what == "threads") {
+      std::vector<Memory (*)(size_t)> all;
+      for (const auto& [name, kind] : kinds) all.push_back(kind);
+      answer(churn_in_threads(std::stoi(which), all), "");
     } else if (what == "reset") {
       cuDevicePrimaryCtxReset_v2(0);
       answer(make_context(), "");

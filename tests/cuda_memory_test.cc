@@ -2,6 +2,7 @@
 // memory: each allocates what the test tells it to. What the daemon has written down is compared
 // with what the device itself says.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,9 +70,27 @@ class Program {
   Program(const Program&) = delete;
 
   Answer ask(const std::string& line) {
+    tell(line);
+    return next();
+  }
+  // Without waiting for the answer, which next() is.
+  void tell(const std::string& line) {
     fprintf(to_, "%s\n", line.c_str());
     fflush(to_);
-    return next();
+  }
+  bool has_answered() const {
+    pollfd answer{.fd = fileno(from_), .events = POLLIN, .revents = 0};
+    return poll(&answer, 1, 0) != 0;
+  }
+  Answer next() {
+    char line[512] = "";
+    Answer a;
+    if (fgets(line, sizeof line, from_) == nullptr) return a;
+    std::istringstream words(line);
+    words >> a.result >> a.word;
+    std::istringstream numbers(line);
+    for (numbers >> a.result; Bytes & n : a.numbers) numbers >> n;
+    return a;
   }
   int allocate(const std::string& kind, Bytes mib) {
     return ask(kind + " " + std::to_string(mib)).result;
@@ -85,17 +104,6 @@ class Program {
   pid_t pid() const { return pid_; }
 
  private:
-  Answer next() {
-    char line[512] = "";
-    Answer a;
-    if (fgets(line, sizeof line, from_) == nullptr) return a;
-    std::istringstream words(line);
-    words >> a.result >> a.word;
-    std::istringstream numbers(line);
-    for (numbers >> a.result; Bytes & n : a.numbers) numbers >> n;
-    return a;
-  }
-
   pid_t pid_ = -1;
   FILE* to_ = nullptr;
   FILE* from_ = nullptr;
@@ -287,6 +295,16 @@ TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
   EXPECT_GT(refused, 10);
   for (const auto& program : programs) program->kill();
   EXPECT_TRUE(eventually("nothing to be held", [&] { return held() == 0; }));
+}
+
+TEST_F(CudaMemory, ThreadsThatComeAtOnceKeepToTheLimitAndLeaveNothingCharged) {
+  Program program(folder_);
+  program.tell("threads 8");
+  while (!program.has_answered()) ASSERT_LE(on_device(), limit_);
+  EXPECT_EQ(program.next().result, CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), kContext);
+  EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext);
+  EXPECT_EQ(program.allocate("plain", limit_ - kContext), CUDA_SUCCESS);
 }
 
 TEST_F(CudaMemory, WithoutADaemonAProcessHasItsPartOfTheRest) {
