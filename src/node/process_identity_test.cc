@@ -63,27 +63,29 @@ TEST(ProcessIdentity, AnExitCodeIsTold) {
 // The parent of an instance is its template, and after a restart of the daemon whoever takes
 // orphans.
 TEST(ProcessIdentity, SomebodyElsesChildSaysHowToo) {
-  int pipes[2];
-  ASSERT_EQ(pipe(pipes), 0);
+  int tells[2], may_reap[2];
+  ASSERT_EQ(pipe(tells) | pipe(may_reap), 0);
   const pid_t parent = fork();
   if (parent == 0) {
     const pid_t child = fork();
     if (child == 0)
       for (;;) pause();
-    (void)!write(pipes[1], &child, sizeof child);
+    (void)!write(tells[1], &child, sizeof child);
+    char word = 0;
+    (void)!read(may_reap[0], &word, 1);
     waitpid(child, nullptr, 0);
     _exit(0);
   }
   pid_t child = 0;
-  ASSERT_EQ(read(pipes[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  ASSERT_EQ(read(tells[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
   const Fd fd = *open_process(*identity_of(child));
   kill(child, SIGKILL);
   wait_for_end(fd.get());
   const std::string at_once = how_it_ended(fd.get());
+  (void)!write(may_reap[1], "", 1);
   waitpid(parent, nullptr, 0);  // it has reaped the child
   const std::string later = how_it_ended(fd.get());
-  close(pipes[0]);
-  close(pipes[1]);
+  for (const int end : {tells[0], tells[1], may_reap[0], may_reap[1]}) close(end);
   EXPECT_EQ(at_once, "signal 9 (Killed)");
   EXPECT_THAT(later, testing::AnyOf("signal 9 (Killed)", "ended; its parent alone knows how"));
 }
