@@ -1,12 +1,15 @@
-// Litmus test of the wake-up between two processes and two pages: the client publishes `waiting`
-// and then looks at `seq`, the daemon publishes `seq` and then looks at `waiting`. A wake-up is
-// lost when a client sleeps to its time-out although the daemon had long finished granting and
-// waking; noise cannot look like that.
+// Litmus test of the wake-up between two processes over two pages: the client publishes `waiting`
+// and then looks at `seq`, the daemon publishes `seq` and then looks at `waiting`. The pages are
+// two memfds, as in life: the permit page sealed against writers to come, the client's map of it
+// read-only and, like the other's, at an address of its own. A wake-up is lost when a client sleeps
+// to its time-out although the daemon had long finished granting and waking; noise cannot look like
+// that.
 //
 //   permit_litmus [SECONDS]
 //
 // permit_litmus_weak is the same with release and acquire in place of sequential consistency. It
 // loses wake-ups, which shows that this test can fail; it is no part of ctest.
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -29,13 +32,12 @@ struct alignas(64) Round {
   std::atomic<uint64_t> number{0};
 };
 
+// How the two keep in step, apart from what is tested.
 struct Shared {
-  sluice_permit_page permit;
-  sluice_usage_page usage;
   Round asked, blocked, granted;     // by the daemon, by the client, by the daemon
   std::atomic<uint64_t> granted_at;  // when store and wake of the last grant were over
   std::atomic<uint64_t> sleeps, lost;
-  std::atomic<bool> stop;
+  std::atomic<bool> sealed, stop;
 };
 
 void spin_until(const Shared& s, const Round& round, uint64_t number) {
@@ -62,21 +64,41 @@ uint64_t clock_ns() {
   return sluice_clock(CLOCK_MONOTONIC);
 }
 
+// One page, which whoever maps it after it is sealed may only read.
+class Page {
+ public:
+  Page() : fd_(memfd_create("litmus", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    if (fd_ < 0 || ftruncate(fd_, SLUICE_PAGE_SIZE) != 0) std::exit(2);
+  }
+  void* map(int protection) const {
+    void* page = mmap(nullptr, SLUICE_PAGE_SIZE, protection, MAP_SHARED, fd_, 0);
+    if (page == MAP_FAILED) std::exit(2);
+    return page;
+  }
+  void seal() const {
+    if (fcntl(fd_, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+      std::exit(2);
+  }
+
+ private:
+  const int fd_;
+};
+
 // Blocks as the gate does: counts itself, looks again, sleeps.
-void client(Shared& s) {
+void client(Shared& s, const sluice_permit_page& permit, sluice_usage_page& usage) {
   sluice::Random random(2);
   for (uint64_t i = 1; !s.stop; ++i) {
     spin_until(s, s.asked, i);
-    const uint32_t seen = sluice_seq(&s.permit);
+    const uint32_t seen = sluice_seq(&permit);
     s.blocked.number.store(i, std::memory_order_release);
     spin(random.below(6000));
-    while (sluice_seq(&s.permit) == seen && !s.stop) {
-      __atomic_add_fetch(&s.usage.waiting, 1u, SLUICE_WAKE_STORE);
+    while (sluice_seq(&permit) == seen && !s.stop) {
+      __atomic_add_fetch(&usage.waiting, 1u, SLUICE_WAKE_STORE);
       const uint64_t start = clock_ns();
-      const int woken = sluice_permit_wait(&s.permit, seen, kTimeout);
+      const int woken = sluice_permit_wait(&permit, seen, kTimeout);
       s.sleeps += clock_ns() - start > 2000;
       if (!woken && s.granted.number == i && clock_ns() - s.granted_at > kLong) ++s.lost;
-      __atomic_sub_fetch(&s.usage.waiting, 1u, __ATOMIC_SEQ_CST);
+      __atomic_sub_fetch(&usage.waiting, 1u, __ATOMIC_SEQ_CST);
     }
   }
 }
@@ -93,20 +115,21 @@ class ColdStores {
   std::vector<int> words_ = std::vector<int>(16 << 20);
 };
 
-uint64_t daemon(Shared& s, uint64_t seconds) {
+uint64_t daemon(Shared& s, sluice_permit_page& permit, const sluice_usage_page& usage,
+                uint64_t seconds) {
   sluice::Random random(1);
   ColdStores cold;
   const uint64_t end = clock_ns() + seconds * 1'000'000'000;
   uint64_t i = 0;
   while (clock_ns() < end) {
     ++i;
-    sluice_permit_revoke(&s.permit);
+    sluice_permit_revoke(&permit);
     s.asked.number.store(i, std::memory_order_release);
     spin_until(s, s.blocked, i);
     spin(random.below(300));
     cold.fill(random);
-    sluice_permit_grant(&s.permit, i, i, i);
-    sluice_permit_wake(&s.permit, &s.usage);
+    sluice_permit_grant(&permit, i, i, i);
+    sluice_permit_wake(&permit, &usage);
     s.granted_at = clock_ns();
     s.granted.number.store(i, std::memory_order_release);
   }
@@ -121,17 +144,25 @@ int main(int argc, char** argv) {
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 2;
   Shared& s = *new (memory) Shared{};
+  const Page permit_page, usage_page;
   const pid_t child = fork();
+  if (child < 0) return 2;
   if (child == 0) {
+    while (!s.sealed && getppid() != 1) usleep(100);
     move_to_core(1);
-    client(s);
+    client(s, *static_cast<const sluice_permit_page*>(permit_page.map(PROT_READ)),
+           *static_cast<sluice_usage_page*>(usage_page.map(PROT_READ | PROT_WRITE)));
     _exit(0);
   }
   move_to_core(0);
-  const uint64_t iterations = daemon(s, seconds);
+  auto* permit = static_cast<sluice_permit_page*>(permit_page.map(PROT_READ | PROT_WRITE));
+  permit_page.seal();
+  s.sealed = true;
+  const auto* usage = static_cast<const sluice_usage_page*>(usage_page.map(PROT_READ));
+  const uint64_t iterations = daemon(s, *permit, *usage, seconds);
   s.stop = true;
-  sluice_permit_revoke(&s.permit);
-  sluice_futex(&s.permit.seq, FUTEX_WAKE, INT_MAX, nullptr);
+  sluice_permit_revoke(permit);
+  sluice_futex(&permit->seq, FUTEX_WAKE, INT_MAX, nullptr);
   waitpid(child, nullptr, 0);
   std::printf("%llu grants, %llu sleeps, %llu wake-ups lost\n",
               static_cast<unsigned long long>(iterations),
