@@ -1,14 +1,16 @@
 // permit: what a permit costs. The very inline function that both gates call, within budget, all in
 // (checkpoints included), beside the two usual ways: a token asked over a Unix socket, and a bucket
 // behind a mutex. Then how long from a grant until a blocked client runs, and from asking, over the
-// daemon, until running.
+// daemon, until running; and what it takes 256 processes to attach at once.
 #include "wire/permit.h"
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <mutex>
 #include <new>
@@ -19,6 +21,7 @@
 #include "node/arbiter_host.h"
 #include "node/page.h"
 #include "node/peer.h"
+#include "node/permit_server.h"
 
 namespace sluice::bench {
 namespace {
@@ -218,6 +221,60 @@ void ask_grant_run(Report& report) {
   report.add(Row("ask -> grant -> run p99", s.p99, "us").of(s));
 }
 
+// 256 processes that attach in the same moment, each until it has its pages: what the whole crowd
+// takes, by head, and what the slowest waits.
+void attach_at_once(Report& report) {
+  constexpr int kProcesses = 256;
+  struct Crowd {
+    std::atomic<bool> go;
+    std::atomic<int> born, attached;
+    std::atomic<uint64_t> attached_ns[kProcesses];
+  };
+  auto* crowd =
+      new (mmap(nullptr, sizeof(Crowd), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          Crowd{};
+  const std::string path = "/tmp/sluice-crowd-" + std::to_string(getpid());
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    sluice_gate gate{.socket_path = path.c_str()};
+    ++crowd->born;
+    while (!crowd->go) usleep(200);
+    sluice_process* process = sluice_process_of(&gate);
+    while (process->current == nullptr) sluice_attach_first(&gate, process);
+    crowd->attached_ns[i] = mono();
+    ++crowd->attached;
+    for (;;) pause();
+  }
+  SteadyClock clock;
+  node::ArbiterHost host(clock, {});
+  host.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
+  const policy::ShareClient share{.id = 0, .sm = kWhole, .quota = {kWhole, kWhole}, .position = {}};
+  SLUICE_CHECK(host.admit(0, share, std::make_unique<BlindMeter>()).ok(), "admit");
+  const auto server =
+      node::PermitServer::start({.path = path}, clock, [&](const node::Peer&, uint32_t) {
+        return Result<node::Placement>(node::Placement{&host, {0, 0}});
+      });
+  SLUICE_CHECK(server.ok(), server.error().message);
+  while (crowd->born < kProcesses) usleep(1000);
+  const uint64_t begin = mono();
+  crowd->go = true;
+  for (int looks = 0; crowd->attached < kProcesses && looks < 10'000; ++looks) usleep(1000);
+  if (crowd->attached < kProcesses) report.fail("not all of them were attached");
+  std::vector<double> ms;
+  for (const auto& at : crowd->attached_ns) ms.push_back(static_cast<double>(at - begin) / 1e6);
+  for (const pid_t child : children) kill(child, SIGKILL);
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  unlink(path.c_str());
+  const Samples s = summarise(ms);
+  report.add(Row("256 attach at once, by head", s.max / kProcesses, "ms").of(s).at_most(5));
+  report.add(Row("256 attach at once, the slowest", s.max, "ms").of(s));
+}
+
 }  // namespace
 }  // namespace sluice::bench
 
@@ -226,5 +283,6 @@ int main(int argc, char** argv) {
   sluice::bench::fast_path(report);
   sluice::bench::blocked_to_running(report);
   sluice::bench::ask_grant_run(report);
+  sluice::bench::attach_at_once(report);
   return report.finish();
 }

@@ -2,6 +2,7 @@
 // and SIGINT end it, and its instances go on.
 #include "cli/node.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -26,8 +27,17 @@ struct NodeFlags {
   bool share_uid = false;
 };
 
+// A process under a slice costs the daemon three descriptors: as many as we may have.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) log::warn("descriptors stay at {}", limit.rlim_cur);
+}
+
 Result<void> run_node(NodeFlags flags) {
   log::start("node");
+  raise_descriptor_limit();
   boost::asio::io_context io{1};
   const SteadyClock clock;
   flags.settings.own_uids = geteuid() == 0 && !flags.share_uid;

@@ -198,6 +198,7 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
                          .first->second;
   watch(process.bell, kBell | number);
   watch(process.pidfd, kDeath | number);
+  SLUICE_STEP("serve: entered");
   client->processes.push_back(number);
   client->meter->add_process(id);
   write_slice(devices_[ref.device], *client, process);
@@ -405,6 +406,7 @@ void ArbiterHost::revoke(Client& client, Time now) {
   client.draining = true;
   client.revoked_at = now;
   client.meter->revoked(now);
+  SLUICE_STEP("decide: revoked");
   for (const ProcessNumber p : client.processes)
     sluice_permit_revoke(&processes_.at(p).pages.permit());
 }
@@ -415,6 +417,7 @@ void ArbiterHost::grant(Client& client, const policy::Grant& grant, Time now) {
   client.spent = Nanos(0);
   client.draining = false;
   client.meter->granted(now);
+  SLUICE_STEP("decide: granted");
   for (const ProcessNumber p : client.processes) write_grant(client, processes_.at(p), now);
 }
 
@@ -469,12 +472,14 @@ void ArbiterHost::drop_process(ProcessNumber number, Time now) {
   unwatch(process.pidfd);
   unwatch(process.bell);
   close_pages(process);
+  SLUICE_STEP("drop: closed");
   Client& client = *find(process.client);
   client.meter->remove_process(process.id);
   std::erase(client.processes, number);
   if (client.processes.empty()) revoke(client, now);  // nothing is in flight: the next look says so
   devices_[process.client.device].next = now;
   processes_.erase(at);
+  SLUICE_STEP("drop: forgotten");
 }
 
 }  // namespace sluice::node

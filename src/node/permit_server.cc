@@ -17,6 +17,8 @@ namespace {
 
 constexpr uint64_t kListener = 0, kStop = 1, kDeaths = 2;  // connections are numbered from 3
 constexpr Nanos kHelloWithin = Seconds(1);
+constexpr Nanos kLookUp = Millis(500);      // at least as often
+constexpr int kBacklog = 1024;              // as many may come at once and be served in turn
 constexpr uint32_t kRetryUnknownMs = 1000;  // no slice yet: perhaps it is being registered
 
 template <class M>
@@ -86,7 +88,7 @@ Result<Fd> listen_at(const std::string& path) {
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   unlink(path.c_str());
   if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
-      chmod(path.c_str(), 0666) != 0 || listen(fd.get(), 128) != 0) {
+      chmod(path.c_str(), 0666) != 0 || listen(fd.get(), kBacklog) != 0) {
     return Error{ErrorKind::kInternal,
                  "permit socket: " + path + ": " + std::system_category().message(errno)};
   }
@@ -153,10 +155,9 @@ void PermitServer::watch(int fd, uint64_t id) {
 }
 
 void PermitServer::run() {
-  constexpr int kLookUpMs = 500;
   for (;;) {
     std::array<epoll_event, 64> events;
-    const int n = epoll_wait(epoll_.get(), events.data(), events.size(), kLookUpMs);
+    const int n = epoll_wait(epoll_.get(), events.data(), events.size(), kLookUp / Millis(1));
     for (int i = 0; i < n; ++i) {
       const uint64_t id = events[i].data.u64;
       if (id == kStop) return;
@@ -168,14 +169,19 @@ void PermitServer::run() {
         on_message(id);
       }
     }
-    close_silent(clock_.now());
+    const Time now = clock_.now();
+    close_silent(now);
+    if (now >= hear_again_) hear_listener(true);
   }
 }
 
 void PermitServer::accept_all() {
   for (;;) {
     Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.valid()) return;
+    if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE) hear_listener(false);
+      return;
+    }
     const pid_t peer = peer_pid(socket.get());
     if (!has_room_for(peer)) {
       refuse(socket.get(), SLUICE_REFUSED_BUSY, "too many connections");
@@ -185,6 +191,13 @@ void PermitServer::accept_all() {
     watch(socket.get(), id);
     connections_[id] = {.socket = std::move(socket), .peer = peer, .opened = clock_.now()};
   }
+}
+
+// Out of descriptors who waits to be accepted would wake us for ever: they wait for the next look.
+void PermitServer::hear_listener(bool hear) {
+  epoll_event event{.events = hear ? EPOLLIN : 0u, .data = {.u64 = kListener}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+  hear_again_ = hear ? Time::max() : clock_.now() + kLookUp;
 }
 
 bool PermitServer::has_room_for(pid_t peer) const {
@@ -241,6 +254,7 @@ bool PermitServer::greet(Connection& connection, const sluice_hello& hello) {
   Result<Attachment> attached =
       place->host->attach(place->client, peer->process, std::move(peer->pidfd));
   if (!attached) return refuse(socket, reason_for(attached.error().kind), attached.error().message);
+  SLUICE_STEP("serve: attached");
   connection.host = place->host;
   connection.process = attached->number;
 
@@ -250,6 +264,7 @@ bool PermitServer::greet(Connection& connection, const sluice_hello& hello) {
   const std::array fds{attached->pages.permit.get(), attached->pages.usage.get(),
                        attached->bell.get()};
   send_message(socket, welcome, fds);
+  SLUICE_STEP("serve: welcomed");
   return true;
 }
 

@@ -70,6 +70,7 @@ class PermitServer {
   bool greet(Connection& connection, const sluice_memory_hello& hello);
   void close(uint64_t id);
   void close_silent(Time now);
+  void hear_listener(bool hear);
   bool has_room_for(pid_t peer) const;
   void watch(int fd, uint64_t id);
 
@@ -80,6 +81,7 @@ class PermitServer {
   Fd listener_, epoll_, stop_;
   std::map<uint64_t, Connection> connections_;  // the thread's own, as the next
   uint64_t last_id_ = 2;
+  Time hear_again_ = Time::max();  // the listener; max: it is heard
   std::thread thread_;
 };
 

@@ -170,6 +170,7 @@ static inline int sluice_attach_pages(struct sluice_gate* g, struct sluice_proce
       (struct sluice_attachment*)sluice_wiped_memory(sizeof(struct sluice_attachment));
   void *permit, *usage;
   if (at == NULL) return 0;
+  SLUICE_STEP("attach: answered");
   permit = sluice_map(fds[0], PROT_READ, SLUICE_PERMIT_MAGIC);
   usage = sluice_map(fds[1], PROT_READ | PROT_WRITE, SLUICE_USAGE_MAGIC);
   if (permit == NULL || usage == NULL) {
@@ -185,7 +186,9 @@ static inline int sluice_attach_pages(struct sluice_gate* g, struct sluice_proce
   close(fds[0]);
   close(fds[1]);
   sluice_remember(g, at->permit);
+  SLUICE_STEP("attach: mapped");
   __atomic_store_n(&p->current, at, __ATOMIC_RELEASE);
+  SLUICE_STEP("attach: attached");
   if (old != NULL) {
     close(old->bell);
     close(old->sock);
@@ -286,6 +289,7 @@ static inline int sluice_attach_step(struct sluice_gate* g, struct sluice_proces
     sluice_hear_answer(g, p, now);
   } else if (now >= p->next_ns) {
     p->sock = sluice_say_hello(g);
+    SLUICE_STEP("attach: asked");
     p->talking = p->sock >= 0;
     p->next_ns = now + (p->talking ? SLUICE_ANSWER_NS : SLUICE_RETRY_NS);
   }
@@ -298,10 +302,12 @@ static inline int sluice_attach_step(struct sluice_gate* g, struct sluice_proces
 static inline void sluice_attach_first(struct sluice_gate* g, struct sluice_process* p) {
   const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
   uint64_t now = start;
+  struct timespec nap = {0, 100000};
   while (now - start < SLUICE_ATTACH_WAIT_NS && sluice_attach_step(g, p, now)) {
-    const struct timespec nap = {0, 100000};
     syscall(SYS_nanosleep, &nap, NULL);
     now = sluice_clock(CLOCK_MONOTONIC);
+    /* Many that wait at once must not keep the daemon from the processor. */
+    if (nap.tv_nsec < 3000000) nap.tv_nsec *= 2;
   }
   __atomic_store_n(&p->waited, 1u, __ATOMIC_RELEASE);
 }

@@ -156,6 +156,7 @@ static inline void sluice_stop_running(struct sluice_thread* t) {
   if (t->running) {
     t->running = 0;
     __atomic_sub_fetch(&t->at->running, 1u, __ATOMIC_SEQ_CST);
+    SLUICE_STEP("stop: uncounted");
   }
   if (__atomic_load_n(&t->at->running, __ATOMIC_SEQ_CST) == 0)
     __atomic_store_n(&t->at->usage->ack_seq, t->seen | 1u, __ATOMIC_SEQ_CST);
@@ -171,7 +172,9 @@ static inline void sluice_bell(const struct sluice_attachment* at) {
 static inline void sluice_leave(struct sluice_thread* t) {
   if (t->at == NULL) return;
   sluice_stop_running(t);
+  SLUICE_STEP("leave: acknowledged");
   __atomic_sub_fetch(&t->at->usage->want, 1u, __ATOMIC_SEQ_CST);
+  SLUICE_STEP("leave: left");
   t->at = NULL;
 }
 static inline void sluice_join(struct sluice_thread* t, struct sluice_attachment* at) {
@@ -181,6 +184,7 @@ static inline void sluice_join(struct sluice_thread* t, struct sluice_attachment
   t->checked_ns = 0;
   if (at == NULL) return;
   __atomic_add_fetch(&at->usage->want, 1u, __ATOMIC_SEQ_CST);
+  SLUICE_STEP("join: counted");
 }
 
 /* This thread's state: the slot it has (`mine`, unless a fork wiped it), a free one, or one whose
@@ -211,9 +215,12 @@ static inline struct sluice_thread* sluice_claim(struct sluice_process* p,
 static inline void sluice_block(struct sluice_attachment* at, struct sluice_thread* t, int spin,
                                 uint64_t sleep_ns) {
   sluice_stop_running(t);
+  SLUICE_STEP("block: acknowledged");
   __atomic_add_fetch(&at->usage->waiting, 1u, SLUICE_WAKE_STORE);
+  SLUICE_STEP("block: waiting");
   if (sluice_seq(at->permit) == t->seen) {
     sluice_bell(at);
+    SLUICE_STEP("block: rung");
     if (spin) {
       const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
       while (sluice_seq(at->permit) == t->seen &&
@@ -221,6 +228,7 @@ static inline void sluice_block(struct sluice_attachment* at, struct sluice_thre
       }
     }
     sluice_permit_wait(at->permit, t->seen, sleep_ns);
+    SLUICE_STEP("block: woken");
   }
   __atomic_sub_fetch(&at->usage->waiting, 1u, __ATOMIC_SEQ_CST);
 }
@@ -292,13 +300,17 @@ static inline struct sluice_attachment* sluice_wait_permit(struct sluice_gate* g
       if (wait < sleep_ns) sleep_ns = wait;
     }
     if (go && !t->running) {
+      SLUICE_STEP("pass: granted");
       t->running = 1;
       if (__atomic_add_fetch(&at->running, 1u, __ATOMIC_SEQ_CST) == 1)
         __atomic_store_n(&at->usage->ack_seq, t->seen, __ATOMIC_SEQ_CST);
       /* Revoked in between, and perhaps said to be stopped: look again. */
       if (__atomic_load_n(&at->permit->seq, __ATOMIC_SEQ_CST) != t->seen) continue;
     }
-    if (go) return at;
+    if (go) {
+      SLUICE_STEP("pass: through");
+      return at;
+    }
     sluice_block(at, t, spin, sleep_ns);
     t->checked_ns = 0;
     spin = 0;
@@ -371,6 +383,7 @@ static inline void sluice_gate_idle_begin(struct sluice_thread* t) {
   if (__atomic_load_n(&at->usage->want, __ATOMIC_RELAXED) == 0 &&
       (__atomic_load_n(&at->permit->flags, __ATOMIC_SEQ_CST) & SLUICE_CONTENDED))
     sluice_bell(at);
+  SLUICE_STEP("idle: said");
   errno = saved_errno;
 }
 

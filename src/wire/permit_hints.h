@@ -40,6 +40,7 @@ static inline void sluice_hint_iteration(struct sluice_gate* g, uint64_t cycle_n
   struct sluice_attachment* at = sluice_attached(g);
   if (at == NULL) return;
   __atomic_store_n(&at->usage->cycle_ns, cycle_ns, __ATOMIC_RELAXED);
+  SLUICE_STEP("hint: half said");
   __atomic_add_fetch(&at->usage->iterations, 1u, __ATOMIC_RELEASE);
 }
 

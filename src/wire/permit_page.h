@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/permit_steps.h"
+
 #ifdef __cplusplus
 #define SLUICE_STATIC_ASSERT static_assert
 #else
@@ -226,6 +228,7 @@ static inline int sluice_permit_wait(const struct sluice_permit_page* p, uint32_
 
 static inline void sluice_permit_wake(struct sluice_permit_page* p,
                                       const struct sluice_usage_page* u) {
+  SLUICE_STEP("wake: to come");
   if (__atomic_load_n(&u->waiting, SLUICE_WAKE_LOAD) != 0)
     sluice_futex(&p->seq, FUTEX_WAKE, INT_MAX, NULL);
 }
@@ -245,15 +248,18 @@ static inline void sluice_permit_grant(struct sluice_permit_page* p, uint64_t bu
   const uint32_t odd = __atomic_load_n(&p->seq, __ATOMIC_RELAXED) | 1u;
   const uint32_t next = odd + 1u != 0 ? odd + 1u : 2u; /* 0 is never a grant */
   __atomic_store_n(&p->seq, odd, __ATOMIC_RELAXED);
+  SLUICE_STEP("grant: closed");
   __atomic_store_n(&p->valid_until_ns, valid_until_ns, __ATOMIC_RELEASE);
   __atomic_store_n(&p->budget_ns, budget_ns, __ATOMIC_RELEASE);
   __atomic_store_n(&p->now_ns, now_ns, __ATOMIC_RELEASE);
+  SLUICE_STEP("grant: written");
   __atomic_store_n(&p->seq, next, SLUICE_WAKE_STORE);
 }
 
 /* Revocation is this one store. */
 static inline void sluice_permit_revoke(struct sluice_permit_page* p) {
   __atomic_store_n(&p->seq, __atomic_load_n(&p->seq, __ATOMIC_RELAXED) | 1u, SLUICE_WAKE_STORE);
+  SLUICE_STEP("revoke: closed");
 }
 
 /* Reads the grant in force; 0 when there is none (`seq` then says which number was not). */

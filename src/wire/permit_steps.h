@@ -1,0 +1,18 @@
+/* Labelled steps: places in the protocol's code where a test kills or stops the process that has
+ * come there (tests/death_test.cc). Nothing but in a test build: release objects hold no trace of
+ * them, which is tested too. */
+#ifndef SLUICE_WIRE_PERMIT_STEPS_H_
+#define SLUICE_WIRE_PERMIT_STEPS_H_
+
+#if !defined(SLUICE_STEPS)
+#define SLUICE_STEP(label) ((void)0)
+#else
+#define SLUICE_STEP(label) sluice_step(label)
+#ifdef __cplusplus
+extern "C" void sluice_step(const char* label);
+#else
+void sluice_step(const char* label);
+#endif
+#endif
+
+#endif /* SLUICE_WIRE_PERMIT_STEPS_H_ */
