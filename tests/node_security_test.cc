@@ -14,6 +14,7 @@
 
 #include <functional>
 
+#include "base/child_for_test.h"
 #include "tests/node_harness.h"
 #include "wire/permit.h"  // first, as it says
 
@@ -22,25 +23,14 @@ namespace {
 
 // Runs `attempt` in a process with that uid and no rights; what it returned.
 std::string as(uid_t uid, const std::function<std::string()>& attempt) {
-  int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
-  const pid_t pid = fork();
-  if (pid == 0) {
-    std::string said = "cannot change its uid";
-    if (setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
-        setresuid(uid, uid, uid) == 0)
-      said = attempt();
-    (void)!write(ends[1], said.data(), said.size());
-    _exit(0);
-  }
-  close(ends[1]);
-  std::string said;
-  char part[4096];
-  for (ssize_t n; (n = read(ends[0], part, sizeof part)) > 0;)
-    said.append(part, static_cast<size_t>(n));
-  close(ends[0]);
-  waitpid(pid, nullptr, 0);
-  return said;
+  return in_child([&](int out) {
+           std::string said = "cannot change its uid";
+           if (setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
+               setresuid(uid, uid, uid) == 0)
+             said = attempt();
+           (void)!write(out, said.data(), said.size());
+         })
+      .said;
 }
 
 // The error of a system call, "allowed" when there was none.

@@ -8,17 +8,14 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/folder_for_test.h"
+
 namespace sluice {
 namespace {
 
 struct LockFile : testing::Test {
-  LockFile() {
-    char name[] = "/tmp/sluice-lock-XXXXXX";
-    folder = mkdtemp(name);
-    path = folder + "/up.lock";
-  }
-  ~LockFile() override { std::filesystem::remove_all(folder); }
-  std::string folder, path;
+  const FolderForTest folder;
+  const std::string path = folder.path + "/up.lock";
 };
 
 // A process that runs `body`, and then waits for its end. Returns when the body has run.
@@ -87,9 +84,9 @@ TEST_F(LockFile, AForkedChildDoesNotKeepIt) {
 }
 
 TEST_F(LockFile, WhatCannotBeOpenedSaysWhy) {
-  EXPECT_EQ(take_lock(folder + "/no/such").error().message,
-            folder + "/no/such: No such file or directory");
-  EXPECT_EQ(take_lock(folder).error().message, folder + ": Is a directory");
+  EXPECT_EQ(take_lock(folder.path + "/no/such").error().message,
+            folder.path + "/no/such: No such file or directory");
+  EXPECT_EQ(take_lock(folder.path).error().message, folder.path + ": Is a directory");
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/folder_for_test.h"
+
 namespace sluice {
 namespace {
 
@@ -14,17 +16,8 @@ std::string text_of(const std::string& path) {
   return (std::ostringstream() << std::ifstream(path).rdbuf()).str();
 }
 
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/sluice-replace-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string path;
-};
-
 TEST(ReplaceFile, IsWholeAndHasItsMode) {
-  const Folder folder;
+  const FolderForTest folder;
   const std::string path = folder.path + "/token";
   std::ofstream(path + ".new") << "half of what a dead wri";
   ASSERT_TRUE(replace_file(path, "one\n").ok());
@@ -37,13 +30,13 @@ TEST(ReplaceFile, IsWholeAndHasItsMode) {
 }
 
 TEST(ReplaceFile, AFlushedOneIsThereAsWell) {
-  const Folder folder;
+  const FolderForTest folder;
   ASSERT_TRUE(replace_file(folder.path + "/boot", "one", 0600, Flush::kYes).ok());
   EXPECT_EQ(text_of(folder.path + "/boot"), "one");
 }
 
 TEST(ReplaceFile, AFailureNamesThePathAndLeavesWhatWasThere) {
-  const Folder folder;
+  const FolderForTest folder;
   const std::string taken = folder.path + "/taken";
   std::filesystem::create_directories(taken + "/by-a-folder");
   const Result<void> outcome = replace_file(taken, "text");

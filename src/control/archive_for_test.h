@@ -1,6 +1,8 @@
 // The smallest archive that passes for a TorchScript model until it is loaded: one stored file.
+// For tests only.
 #pragma once
 
+#include <fstream>
 #include <string>
 
 namespace sluice::control {
@@ -20,6 +22,13 @@ inline std::string archive_for_test(const std::string& content,
                                 sizes + std::string(14, '\0') + name;
   return file + directory + "PK\5\6" + std::string(4, '\0') + number(1, 2) + number(1, 2) +
          number(directory.size(), 4) + number(file.size(), 4) + number(0, 2);
+}
+
+// Such a model, PATH.pt, of two numbers to two numbers, as PATH.json says.
+inline void write_model_for_test(const std::string& path) {
+  std::ofstream(path + ".pt") << archive_for_test("weights");
+  std::ofstream(path + ".json") << R"({"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],)"
+                                << R"("outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]})";
 }
 
 }  // namespace sluice::control

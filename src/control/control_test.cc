@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
+#include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
 #include "control/cluster_fake.h"
 
@@ -16,14 +16,9 @@ namespace {
 class ControlTest : public testing::Test {
  protected:
   ControlTest() {
-    char folder[] = "/tmp/sluice-control-XXXXXX";
-    dir = mkdtemp(folder);
-    std::ofstream(dir + "/m.pt") << archive_for_test("weights");
-    std::ofstream(dir + "/m.json")
-        << R"({"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]})";
+    write_model_for_test(dir + "/m");
     open();
   }
-  ~ControlTest() override { std::filesystem::remove_all(dir); }
 
   void open() {
     control.reset();
@@ -55,7 +50,8 @@ class ControlTest : public testing::Test {
     return out;
   }
 
-  std::string dir;
+  const FolderForTest folder;
+  const std::string& dir = folder.path;
   ManualClock clock;
   UnixMillis wall = 1'000'000'000'000;
   FakeCluster cluster{clock};

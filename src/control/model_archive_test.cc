@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
 
 namespace sluice::control {
@@ -12,13 +12,6 @@ namespace {
 
 class ModelArchive : public testing::Test {
  protected:
-  ModelArchive() {
-    char folder[] = "/tmp/sluice-archive-XXXXXX";
-    dir = mkdtemp(folder);
-    path = dir + "/m.pt";
-  }
-  ~ModelArchive() override { std::filesystem::remove_all(dir); }
-
   // What is said of a file with these bytes; empty: it is one.
   std::string said(const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
@@ -26,7 +19,8 @@ class ModelArchive : public testing::Test {
     return checked.ok() ? "" : checked.error().message.substr(path.size() + 2);
   }
 
-  std::string dir, path;
+  const FolderForTest folder;
+  const std::string path = folder.path + "/m.pt";
 };
 
 TEST_F(ModelArchive, ListsItsConstants) {
@@ -49,10 +43,10 @@ TEST_F(ModelArchive, IsWhole) {
 TEST_F(ModelArchive, IsNoOtherFile) {
   for (const char* text : {"", "PK", "I am no model"})
     EXPECT_EQ(said(text), "is no TorchScript model (it is no zip archive)");
-  EXPECT_EQ(check_model_archive(dir).error().message,
-            dir + ": is a directory, a TorchScript file is wanted");
-  EXPECT_EQ(check_model_archive(dir + "/none").error().message,
-            dir + "/none: no such file, or not readable");
+  EXPECT_EQ(check_model_archive(folder.path).error().message,
+            folder.path + ": is a directory, a TorchScript file is wanted");
+  EXPECT_EQ(check_model_archive(folder.path + "/none").error().message,
+            folder.path + "/none: no such file, or not readable");
 }
 
 // Beyond 4 GiB the directory's place stands in a record of its own.

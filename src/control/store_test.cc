@@ -4,9 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "base/folder_for_test.h"
 #include "control/function_file.h"
 
 namespace sluice::control {
@@ -14,19 +14,14 @@ namespace {
 
 class StoreTest : public testing::Test {
  protected:
-  StoreTest() {
-    char folder[] = "/tmp/sluice-store-XXXXXX";
-    dir = mkdtemp(folder);
-  }
-  ~StoreTest() override { std::filesystem::remove_all(dir); }
-  std::string path() const { return dir + "/control.db"; }
+  std::string path() const { return folder.path + "/control.db"; }
   static Revision revision(int n) {
     FunctionSpec s;
     s.name.name = "f";
     s.model.path = "/m.pt";
     return {s.name, n, s, n * 10};
   }
-  std::string dir;
+  const FolderForTest folder;
 };
 
 TEST_F(StoreTest, KeepsWhatItWasGiven) {
@@ -65,9 +60,9 @@ TEST_F(StoreTest, RefusesANewerSchemaAndWhatIsNoStore) {
     ASSERT_TRUE(db.run("PRAGMA user_version = 99").ok());
   }
   EXPECT_NE(Store::open(path()).error().message.find("version 99"), std::string::npos);
-  std::ofstream(dir + "/text.db") << std::string(5000, 'x');
-  EXPECT_FALSE(Store::open(dir + "/text.db").ok());
-  EXPECT_FALSE(Store::open(dir + "/no/such/folder/x.db").ok());
+  std::ofstream(folder.path + "/text.db") << std::string(5000, 'x');
+  EXPECT_FALSE(Store::open(folder.path + "/text.db").ok());
+  EXPECT_FALSE(Store::open(folder.path + "/no/such/folder/x.db").ok());
 }
 
 // kill -9 at any moment: what was acknowledged is there.

@@ -15,10 +15,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
 #include "control/cluster_fake.h"
 #include "control/control.h"
@@ -29,16 +29,11 @@ namespace {
 class Timeline : public testing::Test {
  protected:
   Timeline() {
-    char folder[] = "/tmp/sluice-timeline-XXXXXX";
-    dir_ = mkdtemp(folder);
-    std::ofstream(dir_ + "/m.pt") << archive_for_test("weights");
-    std::ofstream(dir_ + "/m.json")
-        << R"({"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]})";
+    write_model_for_test(folder_.path + "/m");
     cluster_.start_takes = Seconds(2);
     cluster_.drain_takes = Seconds(3);
     open();
   }
-  ~Timeline() override { std::filesystem::remove_all(dir_); }
 
   void play(const std::string& script) {
     std::istringstream lines(script);
@@ -56,7 +51,7 @@ class Timeline : public testing::Test {
 
   void open() {
     control_.reset();
-    store_.emplace(std::move(*Store::open(dir_ + "/control.db")));
+    store_.emplace(std::move(*Store::open(folder_.path + "/control.db")));
     control_ = std::move(*Control::open(*store_, cluster_, clock_, {.bundle = "fixed"}));
   }
 
@@ -130,7 +125,7 @@ class Timeline : public testing::Test {
     const int permille = std::stoi(share) * 10;
     FunctionSpec spec;
     spec.name.name = name;
-    spec.model.path = dir_ + "/m.pt";
+    spec.model.path = folder_.path + "/m.pt";
     spec.slice = Slice{.sm = kWhole, .quota = {{permille}, {permille}}};
     if (words >> word && word == "canary") words >> spec.canary_traffic_percent;
     const auto done = control_->apply({spec}, false, wall_);
@@ -207,7 +202,7 @@ class Timeline : public testing::Test {
   }
 
   static constexpr UnixMillis kStart = 1'000'000'000'000;
-  std::string dir_;
+  const FolderForTest folder_;
   ManualClock clock_;
   UnixMillis wall_ = kStart;
   int second_ = 0;

@@ -9,8 +9,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <deque>
-#include <filesystem>
 
+#include "base/folder_for_test.h"
 #include "gateway/session.h"
 #include "wire/http.h"
 
@@ -22,8 +22,6 @@ using wire::HttpResponse;
 class SessionFixture : public testing::Test {
  protected:
   explicit SessionFixture(std::string platform_token = {}) : dispatcher(std::move(platform_token)) {
-    char dir[] = "/tmp/sluice-gw-XXXXXX";
-    dir_ = mkdtemp(dir);
     asio::co_spawn(loop.io, loop.sweep_all(), asio::detached);
   }
   ~SessionFixture() override {
@@ -32,7 +30,6 @@ class SessionFixture : public testing::Test {
     instances.clear();
     until([&] { return loop.sessions.empty(); });
     loop.io.stop();
-    std::filesystem::remove_all(dir_);
   }
 
   // ---- instances -------------------------------------------------------------------------------
@@ -53,11 +50,11 @@ class SessionFixture : public testing::Test {
   }
   void instance(const std::string& id, Answer answer = echo) {
     instances[id] = std::make_unique<wire::HttpServer>(
-        loop.io, std::move(*wire::listen_on({.path = dir_ + "/" + id})), std::move(answer));
+        loop.io, std::move(*wire::listen_on({.path = folder_.path + "/" + id})), std::move(answer));
   }
   // Listens and does nothing by itself: accepted() takes its next connection.
   void raw_instance(const std::string& id) {
-    raw[id] = std::move(*wire::listen_on({.path = dir_ + "/" + id}));
+    raw[id] = std::move(*wire::listen_on({.path = folder_.path + "/" + id}));
     ::fcntl(raw[id].get(), F_SETFL, O_NONBLOCK);
   }
   Fd accepted(const std::string& id) {
@@ -81,7 +78,7 @@ class SessionFixture : public testing::Test {
       InstanceRoute i;
       i.id = id;
       i.revision = 1;
-      i.socket = dir_ + "/" + id;
+      i.socket = folder_.path + "/" + id;
       i.capability = 1;
       i.ready = true;
       f.instances.push_back(std::move(i));
@@ -162,7 +159,7 @@ class SessionFixture : public testing::Test {
   std::map<std::string, std::unique_ptr<wire::HttpServer>> instances;
   std::map<std::string, Fd> raw;
   std::deque<Fd> clients;
-  std::string dir_;
+  const FolderForTest folder_;
 };
 
 }  // namespace sluice::gateway

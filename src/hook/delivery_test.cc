@@ -2,13 +2,13 @@
 // that those without CUDA do not notice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 
+#include "base/child_for_test.h"
 #include "hook/hooked_process_for_test.h"
 
 namespace sluice::hook {
@@ -21,30 +21,19 @@ using Environment = std::map<std::string, std::string>;
 
 // What a program prints, errors included, in this environment alone.
 std::string output_of(const std::vector<std::string>& command, const Environment& environment) {
-  int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], 1);
-    dup2(ends[1], 2);
-    close(ends[0]);
-    close(ends[1]);
-    clearenv();
-    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    std::vector<char*> words;
-    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    execv(words[0], words.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  std::string all;
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
-    all.append(buffer, static_cast<size_t>(n));
-  close(ends[0]);
-  waitpid(child, nullptr, 0);
-  return all;
+  return in_child([&](int out) {
+           dup2(out, 1);
+           dup2(out, 2);
+           close(out);
+           clearenv();
+           for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+           std::vector<char*> words;
+           for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+           words.push_back(nullptr);
+           execv(words[0], words.data());
+           _exit(127);
+         })
+      .said;
 }
 
 // What the probe prints when its calls reach the driver for tests, and the hook's launch is what it

@@ -1,9 +1,10 @@
 #include "hook/hooked_process_for_test.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+
+#include "base/child_for_test.h"
 
 namespace sluice::hook {
 
@@ -12,23 +13,11 @@ const char* const kDriverForTest = SLUICE_DRIVER_FOR_TEST;
 const char* const kProbe = SLUICE_PROBE_FOR_TEST;
 
 std::string in_process(const std::function<std::string()>& body) {
-  int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    const std::string fault = body();
-    const auto size = static_cast<ssize_t>(fault.size());
-    _exit(write(ends[1], fault.data(), fault.size()) == size ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string fault;
-  char buffer[512];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
-    fault.append(buffer, static_cast<size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
+  const auto [fault, status] = in_child([&](int out) {
+    const std::string said = body();
+    const auto size = static_cast<ssize_t>(said.size());
+    if (write(out, said.data(), said.size()) != size) _exit(1);
+  });
   return status == 0 ? fault : fault + " (ended with status " + std::to_string(status) + ")";
 }
 
