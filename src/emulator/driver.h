@@ -64,6 +64,11 @@ class Call {
   explicit Call(const char* function, Needs needs = kContext);
 
   CUresult refused() const { return refused_; }
+  // The same, of a call that is about a device.
+  CUresult refused(CUdevice device) const {
+    if (refused_ != CUDA_SUCCESS) return refused_;
+    return driver_->has(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  }
   Driver& driver() const { return *driver_; }
   Context* context() const { return context_; }
   DeviceModel& model(const Machine::Lock& lock, CUdevice device) const {

@@ -67,16 +67,11 @@ void destroy_context(Call& call, Context* context) {
   std::erase_if(driver.per_thread, [&](const auto& s) { return s.first.first == context; });
   driver.contexts.remove(context);
 }
-
-CUresult refused(const Call& call, CUdevice device) {
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  return call.driver().has(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
 }  // namespace
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Driver::Primary& primary = call.driver().primaries[device];
   if (primary.uses == 0) {
@@ -90,7 +85,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   Driver::Primary& primary = call.driver().primaries[device];
   if (primary.uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--primary.uses == 0) destroy_context(call, primary.context);
@@ -99,7 +94,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   Driver::Primary& primary = call.driver().primaries[device];
   if (primary.uses > 0) destroy_context(call, primary.context);
   primary = {};
@@ -108,7 +103,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
   Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (flags > kFlags) return CUDA_ERROR_INVALID_VALUE;
   Driver::Primary& primary = call.driver().primaries[device];
   primary.flags = flags;
@@ -118,7 +113,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Driver::Primary& primary = call.driver().primaries[device];
   *flags = primary.flags;
@@ -128,7 +123,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* activ
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (context == nullptr || flags > kFlags) return CUDA_ERROR_INVALID_VALUE;
   Context* made = nullptr;
   const CUresult result = make_context(call, device, flags, false, &made);

@@ -8,12 +8,6 @@
 using namespace sluice::emulator;
 
 namespace {
-// What is asked of a device that must be there.
-CUresult refused(const Call& call, CUdevice device) {
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  return call.driver().has(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 CUresult write(char* to, int size, const std::string& text) {
   if (to == nullptr || size <= 0) return CUDA_ERROR_INVALID_VALUE;
   std::strncpy(to, text.c_str(), static_cast<std::size_t>(size));
@@ -81,7 +75,7 @@ CUresult cuDeviceGetCount(int* count) {
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, ordinal); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(ordinal); result != CUDA_SUCCESS) return result;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *device = ordinal;
   return CUDA_SUCCESS;
@@ -89,13 +83,13 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 
 CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   return write(name, size, kDeviceName);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto bytes = uuid_of(call.driver().in_machine(device));
   std::memcpy(uuid->bytes, bytes.data(), bytes.size());
@@ -107,7 +101,7 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = call.driver().machine->spec().memory;
   return CUDA_SUCCESS;
@@ -115,7 +109,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   const Driver& driver = call.driver();
   const int found = attribute_of(driver.machine->spec(), driver.in_machine(device), attribute);
   if (value == nullptr || attribute <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -125,7 +119,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *major = 9;
   *minor = 0;
@@ -134,7 +128,7 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
 
 CUresult cuDeviceGetPCIBusId(char* id, int size, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   return write(id, size, bus_text(call.driver().in_machine(device)));
 }
 

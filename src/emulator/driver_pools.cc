@@ -74,11 +74,6 @@ CUresult allocate_from(const char* function, CUdeviceptr* pointer, size_t bytes,
   return CUDA_SUCCESS;
 }
 
-CUresult refused(const Call& call, CUdevice device) {
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  return call.driver().has(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 // The counter behind an attribute; null: it is none.
 std::uint64_t* counter_of(Pool& pool, CUmemPool_attribute attribute) {
   switch (attribute) {
@@ -200,21 +195,21 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pool = reinterpret_cast<CUmemoryPool>(call.driver().default_pools[device]);
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pool = reinterpret_cast<CUmemoryPool>(call.driver().current_pools[device]);
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   const Call call(__func__, Call::kDriver);
-  if (const CUresult result = refused(call, device); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   Pool* pool = call.driver().pools.find(handle);
   if (pool == nullptr || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
   call.driver().current_pools[device] = pool;

@@ -45,6 +45,18 @@ CUresult find(Call& call, CUstream handle, DefaultStream which, Stream** stream)
   return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
+// What `of` says of a stream.
+template <typename T, typename F>
+CUresult tell(const char* function, CUstream handle, DefaultStream which, T* answer, F&& of) {
+  Call call(function);
+  Stream* stream = nullptr;
+  if (const CUresult result = find(call, handle, which, &stream); result != CUDA_SUCCESS)
+    return result;
+  if (answer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *answer = of(*stream);
+  return CUDA_SUCCESS;
+}
+
 CUresult get_capture_info(const char* function, CUstream handle, DefaultStream which,
                           CUstreamCaptureStatus* status, uint64_t* id, CUgraph* graph,
                           const CUgraphNode** dependencies, size_t* count) {
@@ -99,33 +111,16 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
 }
 
 SLUICE_BOTH(cuStreamGetFlags, _ptsz, (CUstream handle, unsigned* flags), {
-  Call call(__func__);
-  Stream* stream = nullptr;
-  if (const CUresult result = find(call, handle, which, &stream); result != CUDA_SUCCESS)
-    return result;
-  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = stream->flags;
-  return CUDA_SUCCESS;
+  return tell(__func__, handle, which, flags, [](const Stream& s) { return s.flags; });
 })
 
 SLUICE_BOTH(cuStreamGetPriority, _ptsz, (CUstream handle, int* priority), {
-  Call call(__func__);
-  Stream* stream = nullptr;
-  if (const CUresult result = find(call, handle, which, &stream); result != CUDA_SUCCESS)
-    return result;
-  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *priority = stream->priority;
-  return CUDA_SUCCESS;
+  return tell(__func__, handle, which, priority, [](const Stream& s) { return s.priority; });
 })
 
 SLUICE_BOTH(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext* context), {
-  Call call(__func__);
-  Stream* stream = nullptr;
-  if (const CUresult result = find(call, handle, which, &stream); result != CUDA_SUCCESS)
-    return result;
-  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = reinterpret_cast<CUcontext>(stream->context);
-  return CUDA_SUCCESS;
+  return tell(__func__, handle, which, context,
+              [](const Stream& s) { return reinterpret_cast<CUcontext>(s.context); });
 })
 
 SLUICE_BOTH(cuStreamQuery, _ptsz, (CUstream handle), {

@@ -13,14 +13,11 @@
 
 #include "emulator/device_memory.h"
 #include "emulator/identity.h"
-#include "emulator/machine.h"
-#include "emulator/settings.h"
+#include "emulator/machine_fixture.h"
 #include "wire/cuda_abi.h"
 
 namespace sluice::emulator {
 namespace {
-constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
-
 // What a client needs in every test; a step that fails ends it with its line's number.
 #define NEED(condition) \
   if (!(condition)) _exit(__LINE__ % 200 + 1)
@@ -41,34 +38,16 @@ struct Client {
   CUfunction work = nullptr;
 };
 
-class DriverTest : public testing::Test {
+class DriverTest : public MachineFixture {
  protected:
-  DriverTest() {
-    char name[] = "/tmp/sluice-driver-XXXXXX";
-    folder_ = mkdtemp(name);
-    setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
-  }
   ~DriverTest() override {
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    std::filesystem::remove_all(folder_);
   }
 
   void start(const char* settings) {
-    MachineSpec spec;
-    std::string why;
-    ASSERT_TRUE(read_settings(settings, spec, why)) << why;
-    machine_ = Machine::open(folder_ + "/gpu", spec);
+    machine_ = open(settings);
     ASSERT_NE(machine_, nullptr);
-  }
-  template <typename F>
-  static pid_t child(F&& body) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      body();
-      _exit(0);
-    }
-    return pid;
   }
   static void ended_well(pid_t pid) {
     int status = -1;
@@ -94,7 +73,6 @@ class DriverTest : public testing::Test {
     return sum;
   }
 
-  std::string folder_;
   std::unique_ptr<Machine> machine_;
 };
 

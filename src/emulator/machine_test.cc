@@ -11,38 +11,12 @@
 #include <filesystem>
 
 #include "emulator/device_memory.h"
-#include "emulator/settings.h"
+#include "emulator/machine_fixture.h"
 
 namespace sluice::emulator {
 namespace {
-constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
-
-class MachineTest : public testing::Test {
+class MachineTest : public MachineFixture {
  protected:
-  MachineTest() {
-    char name[] = "/tmp/sluice-emulator-XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  ~MachineTest() override { std::filesystem::remove_all(folder_); }
-
-  std::unique_ptr<Machine> open(const char* settings) {
-    MachineSpec spec;
-    std::string why;
-    EXPECT_TRUE(read_settings(settings, spec, why)) << why;
-    auto machine = Machine::open(folder_ + "/gpu", spec);
-    EXPECT_NE(machine, nullptr);
-    return machine;
-  }
-  // A child that runs `body` and ends; its pid.
-  template <typename F>
-  pid_t child(F&& body) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      body();
-      _exit(0);
-    }
-    return pid;
-  }
   // A client that keeps its queue full.
   [[noreturn]] static void submit_for_ever(Machine& machine) {
     const std::uint32_t me = machine.join(1000);
@@ -60,8 +34,6 @@ class MachineTest : public testing::Test {
     }
   }
   static void ended(pid_t pid) { EXPECT_EQ(waitpid(pid, nullptr, 0), pid); }
-
-  std::string folder_;
 };
 
 TEST_F(MachineTest, TheFirstMakesItAndTheOthersSeeTheSame) {

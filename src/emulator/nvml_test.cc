@@ -10,30 +10,16 @@
 #include "emulator/device_memory.h"
 #include "emulator/health.h"
 #include "emulator/identity.h"
-#include "emulator/machine.h"
-#include "emulator/settings.h"
+#include "emulator/machine_fixture.h"
 #include "wire/nvml_abi.h"
 
 namespace sluice::emulator {
 namespace {
-constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
-
-class NvmlTest : public testing::Test {
+class NvmlTest : public MachineFixture {
  protected:
-  NvmlTest() {
-    char name[] = "/tmp/sluice-nvml-XXXXXX";
-    folder_ = mkdtemp(name);
-    setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
-  }
-  ~NvmlTest() override {
-    nvmlShutdown();
-    std::filesystem::remove_all(folder_);
-  }
+  ~NvmlTest() override { nvmlShutdown(); }
   void start(const char* settings) {
-    MachineSpec spec;
-    std::string why;
-    ASSERT_TRUE(read_settings(settings, spec, why)) << why;
-    machine_ = Machine::open(folder_ + "/gpu", spec);
+    machine_ = open(settings);
     ASSERT_NE(machine_, nullptr);
     ASSERT_EQ(nvmlInit_v2(), NVML_SUCCESS);
   }
@@ -51,7 +37,6 @@ class NvmlTest : public testing::Test {
     return device;
   }
 
-  std::string folder_;
   std::unique_ptr<Machine> machine_;
 };
 
