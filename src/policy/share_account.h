@@ -1,6 +1,6 @@
 // What every arbiter keeps about a client: its quota in this window, debt, what others robbed it
 // of, its permit, and what the meter has not shown yet. Accounts is the table of them with the
-// clock of windows; an arbiter owns one and only decides who holds. Plain bookkeeping, no
+// clock of windows; an AccountedArbiter owns one and only decides who holds. Plain bookkeeping, no
 // decisions.
 //
 // Two buckets of busy time, refilled at each turn of the window, negative in debt:
@@ -161,6 +161,22 @@ class Accounts {
   Nanos device_left_{0};       // of this window, in busy time of the whole device
   Time now_{};
   Time window_start_{};
+};
+
+// An arbiter that keeps accounts: the events go to them.
+class AccountedArbiter : public Arbiter {
+ public:
+  void remove(ClientId id, Time) override { accounts_.remove(id); }
+  void want(ClientId id, bool wanting, Time now) override { accounts_.want(id, wanting, now); }
+  void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
+    accounts_.charge(id, busy, seen_until, now);
+  }
+  void drained(ClientId id, Time now) override { accounts_.drained(id, now); }
+
+ protected:
+  explicit AccountedArbiter(const ArbiterConfig& config) : accounts_(config) {}
+
+  Accounts accounts_;
 };
 
 // kInvalid, with field, value and what is allowed, where no device could hold the client.

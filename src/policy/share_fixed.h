@@ -15,20 +15,14 @@
 
 namespace sluice::policy {
 
-class FixedArbiter : public Arbiter {
+class FixedArbiter : public AccountedArbiter {
  public:
   enum class Kind { kLimit, kRequest };
-  FixedArbiter(Kind kind, const ArbiterConfig& config) : kind_(kind), accounts_(config) {}
+  FixedArbiter(Kind kind, const ArbiterConfig& config) : AccountedArbiter(config), kind_(kind) {}
 
   // Refuses requests whose areas add up to more than the device; limits may (Dilu's γ = 1.5), that
   // is what tells the two kinds apart.
   Result<void> admit(const ShareClient& client, Time now) override;
-  void remove(ClientId id, Time) override { accounts_.remove(id); }
-  void want(ClientId id, bool wanting, Time now) override { accounts_.want(id, wanting, now); }
-  void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
-    accounts_.charge(id, busy, seen_until, now);
-  }
-  void drained(ClientId id, Time now) override { accounts_.drained(id, now); }
   Permits step(Time now) override;
   std::string_view name() const override {
     return kind_ == Kind::kLimit ? "share_fixed_limit" : "share_fixed_request";
@@ -36,7 +30,6 @@ class FixedArbiter : public Arbiter {
 
  private:
   Kind kind_;
-  Accounts accounts_;
 };
 
 }  // namespace sluice::policy

@@ -31,18 +31,18 @@ double floor_of(const Account& a) {
 }  // namespace
 
 Result<void> IntrospectiveArbiter::admit(const ShareClient& client, Time now) {
-  const Account* before = turns_.accounts().find(client.id);
+  const Account* before = accounts_.find(client.id);
   const bool same_quota = before != nullptr && before->client.quota == client.quota;
-  SLUICE_TRY(turns_.admit(client, now));
+  SLUICE_TRY(TokenArbiter::admit(client, now));
   Instance& instance = instances_[client.id];
-  const Account& account = *turns_.accounts().find(client.id);
+  const Account& account = *accounts_.find(client.id);
   if (!same_quota) instance.last = std::max(request_of(account), floor_of(account));
   changed_ = true;
   return {};
 }
 
-void IntrospectiveArbiter::remove(ClientId id, Time) {
-  turns_.accounts().remove(id);
+void IntrospectiveArbiter::remove(ClientId id, Time now) {
+  TokenArbiter::remove(id, now);
   instances_.erase(id);
   changed_ = true;
 }
@@ -62,11 +62,11 @@ void IntrospectiveArbiter::iteration(ClientId id, Nanos cycle, Time now) {
 
 // Nothing was seen of it for a whole window of rates; wanting alone is a claim.
 bool IntrospectiveArbiter::idle(const Account& a) {
-  return turns_.now() - a.busy_at >= kIdleWindows * turns_.accounts().config().window;
+  return accounts_.now() - a.busy_at >= kIdleWindows * accounts_.config().window;
 }
 
 void IntrospectiveArbiter::assess(Instance& i, const Account& a, bool others_idle) {
-  const bool known = turns_.now() - i.iterated_at < kCycleKnown;
+  const bool known = accounts_.now() - i.iterated_at < kCycleKnown;
   const bool slow = i.ratio > kViolated || (i.state == State::kEmergency && i.ratio >= kRecovered);
   if (idle(a)) {
     i.iterated_at = Time{};
@@ -104,7 +104,7 @@ double IntrospectiveArbiter::share_of(const Instance& i, const Account& a, bool 
 }
 
 void IntrospectiveArbiter::issue(bool new_window) {
-  const auto accounts = turns_.accounts().all();
+  const auto accounts = accounts_.all();
   const auto busy = std::count_if(accounts.begin(), accounts.end(),
                                   [this](const Account& a) { return !idle(a); });
   const auto others_idle = [&](const Account& a) { return busy == (idle(a) ? 0 : 1); };
@@ -121,15 +121,15 @@ void IntrospectiveArbiter::issue(bool new_window) {
     Instance& i = instances_.at(a.client.id);
     i.last = std::min(share_of(i, a, others_idle(a), new_window), limit_of(a));
     if (new_window && i.calm >= kCalmIterations) i.calm = 0;
-    turns_.issue(a, i.last);
+    give(a, i.last);
   }
   changed_ = false;
 }
 
 Permits IntrospectiveArbiter::step(Time now) {
-  const bool new_window = turns_.begin_step(now);
+  const bool new_window = begin_step(now);
   if (new_window || changed_) issue(new_window);
-  return turns_.decide();
+  return decide();
 }
 
 }  // namespace sluice::policy

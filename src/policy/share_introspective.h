@@ -42,21 +42,14 @@
 
 namespace sluice::policy {
 
-class IntrospectiveArbiter : public Arbiter {
+class IntrospectiveArbiter : public TokenArbiter {
  public:
   static constexpr Nanos kWindow = Millis(5);  // Dilu's
 
-  explicit IntrospectiveArbiter(const ArbiterConfig& config) : turns_(config) {}
+  explicit IntrospectiveArbiter(const ArbiterConfig& config) : TokenArbiter(config) {}
 
   Result<void> admit(const ShareClient& client, Time now) override;
   void remove(ClientId id, Time now) override;
-  void want(ClientId id, bool wanting, Time now) override {
-    turns_.accounts().want(id, wanting, now);
-  }
-  void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
-    turns_.accounts().charge(id, busy, seen_until, now);
-  }
-  void drained(ClientId id, Time now) override { turns_.accounts().drained(id, now); }
   void iteration(ClientId id, Nanos cycle, Time now) override;
   Permits step(Time now) override;
   std::string_view name() const override { return "introspective"; }
@@ -78,7 +71,6 @@ class IntrospectiveArbiter : public Arbiter {
                   bool new_window);
   bool idle(const Account& account);
 
-  TokenTurns turns_;
   std::map<ClientId, Instance> instances_;
   State state_ = State::kNone;  // the device's
   double ratio_ = 1;            // the worst of those in an emergency

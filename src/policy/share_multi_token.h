@@ -10,23 +10,16 @@
 
 namespace sluice::policy {
 
-class MultiTokenArbiter : public Arbiter {
+class MultiTokenArbiter : public AccountedArbiter {
  public:
-  explicit MultiTokenArbiter(const ArbiterConfig& config) : accounts_(config) {}
+  explicit MultiTokenArbiter(const ArbiterConfig& config) : AccountedArbiter(config) {}
 
   // Refuses requests whose areas (sm × request) add up to more than the device.
   Result<void> admit(const ShareClient& client, Time now) override;
-  void remove(ClientId id, Time) override { accounts_.remove(id); }
-  void want(ClientId id, bool wanting, Time now) override { accounts_.want(id, wanting, now); }
-  void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
-    accounts_.charge(id, busy, seen_until, now);
-  }
-  void drained(ClientId id, Time now) override { accounts_.drained(id, now); }
   Permits step(Time now) override;
   std::string_view name() const override { return "multi_token"; }
 
  private:
-  Accounts accounts_;
   std::vector<Account*> queue_;  // of this step; kept for its memory
 };
 

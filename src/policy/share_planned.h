@@ -17,18 +17,12 @@
 
 namespace sluice::policy {
 
-class PlannedArbiter : public Arbiter {
+class PlannedArbiter : public AccountedArbiter {
  public:
-  explicit PlannedArbiter(const ArbiterConfig& config) : accounts_(config) {}
+  explicit PlannedArbiter(const ArbiterConfig& config) : AccountedArbiter(config) {}
 
   // Refuses a rectangle that overlaps an accepted one, or does not lie within the device.
   Result<void> admit(const ShareClient& client, Time now) override;
-  void remove(ClientId id, Time) override { accounts_.remove(id); }
-  void want(ClientId id, bool wanting, Time now) override { accounts_.want(id, wanting, now); }
-  void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
-    accounts_.charge(id, busy, seen_until, now);
-  }
-  void drained(ClientId id, Time now) override { accounts_.drained(id, now); }
   Permits step(Time now) override;
   std::string_view name() const override { return "planned"; }
 
@@ -50,7 +44,6 @@ class PlannedArbiter : public Arbiter {
   // When the next phase that matters to somebody begins or ends.
   virtual Time next_phase(Time now) const;
 
-  Accounts accounts_;
   Choice choice_{accounts_};
 
  private:

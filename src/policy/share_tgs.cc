@@ -23,15 +23,15 @@ constexpr double kLeastRate = 0.001;
 }  // namespace
 
 Result<void> TgsArbiter::admit(const ShareClient& client, Time now) {
-  SLUICE_TRY(turns_.admit(client, now));
+  SLUICE_TRY(TokenArbiter::admit(client, now));
   changed_ = true;
   return {};
 }
 
-void TgsArbiter::remove(ClientId id, Time) {
-  turns_.accounts().remove(id);
+void TgsArbiter::remove(ClientId id, Time now) {
+  TokenArbiter::remove(id, now);
   changed_ = true;
-  const auto left = turns_.accounts().all();
+  const auto left = accounts_.all();
   if (std::none_of(left.begin(), left.end(), [](const Account& a) { return a.client.has_slo; })) {
     phase_ = Phase::kAlone;
     rate_ = 1;
@@ -41,9 +41,9 @@ void TgsArbiter::remove(ClientId id, Time) {
 }
 
 void TgsArbiter::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
-  const Account* account = turns_.accounts().find(id);
+  const Account* account = accounts_.find(id);
   if (account != nullptr && account->client.has_slo) used_ += std::max(busy, Nanos(0));
-  turns_.accounts().charge(id, busy, seen_until, now);
+  TokenArbiter::charge(id, busy, seen_until, now);
 }
 
 // The mean of two samples that follow each other, where it is highest.
@@ -55,7 +55,7 @@ double TgsArbiter::best_of_samples() const {
 
 // All that have ended since the last step; a device at rest takes no steps.
 void TgsArbiter::take_samples() {
-  const Time now = turns_.now();
+  const Time now = accounts_.now();
   if (sample_end_ == Time{}) sample_end_ = now + kSample;
   for (int i = 0; i < kSamples && sample_end_ <= now; ++i, sample_end_ += kSample)
     probe(seconds(std::exchange(used_, Nanos(0))));
@@ -119,18 +119,18 @@ void TgsArbiter::compare(double used) {
 }
 
 void TgsArbiter::issue() {
-  for (Account& a : turns_.accounts().all()) {
+  for (Account& a : accounts_.all()) {
     const double limit = a.client.quota.limit.fraction();
-    turns_.issue(a, a.client.has_slo ? limit : rate_ * limit);
+    give(a, a.client.has_slo ? limit : rate_ * limit);
   }
   changed_ = false;
 }
 
 Permits TgsArbiter::step(Time now) {
-  const bool new_window = turns_.begin_step(now);
+  const bool new_window = begin_step(now);
   take_samples();
   if (new_window || changed_) issue();
-  return turns_.decide();
+  return decide();
 }
 
 }  // namespace sluice::policy

@@ -22,17 +22,13 @@
 
 namespace sluice::policy {
 
-class TgsArbiter : public Arbiter {
+class TgsArbiter : public TokenArbiter {
  public:
-  explicit TgsArbiter(const ArbiterConfig& config) : turns_(config) {}
+  explicit TgsArbiter(const ArbiterConfig& config) : TokenArbiter(config) {}
 
   Result<void> admit(const ShareClient& client, Time now) override;
   void remove(ClientId id, Time now) override;
-  void want(ClientId id, bool wanting, Time now) override {
-    turns_.accounts().want(id, wanting, now);
-  }
   void charge(ClientId id, Nanos busy, Time seen_until, Time now) override;
-  void drained(ClientId id, Time now) override { turns_.accounts().drained(id, now); }
   Permits step(Time now) override;
   std::string_view name() const override { return "tgs"; }
 
@@ -46,7 +42,6 @@ class TgsArbiter : public Arbiter {
   double best_of_samples() const;
   void issue();
 
-  TokenTurns turns_;
   bool changed_ = false;  // somebody came, went or was resized
   Phase phase_ = Phase::kAlone;
   double rate_ = 1;                         // of the opportunistic clients' limits

@@ -15,25 +15,25 @@ int64_t used_part(const Account& a, Time now) {
 
 }  // namespace
 
-Result<void> TokenTurns::admit(const ShareClient& client, Time now) {
+Result<void> TokenArbiter::admit(const ShareClient& client, Time now) {
   SLUICE_TRY(check_shares(client));
   SLUICE_TRY(check_area(accounts_, client));
   accounts_.put(client, now);
   return {};
 }
 
-bool TokenTurns::begin_step(Time now) {
+bool TokenArbiter::begin_step(Time now) {
   accounts_.advance(now);
   return std::exchange(window_, accounts_.window_start()) != accounts_.window_start();
 }
 
-void TokenTurns::issue(Account& account, double share) {
+void TokenArbiter::give(Account& account, double share) {
   accounts_.set_limit(
       account,
       Nanos(static_cast<int64_t>(share * static_cast<double>(accounts_.config().window.count()))));
 }
 
-Permits TokenTurns::decide() {
+Permits TokenArbiter::decide() {
   const Time now = accounts_.now();
   Permits permits;
   accounts_.withdraw_excess(permits);

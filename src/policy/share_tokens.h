@@ -1,32 +1,29 @@
 // What arbiters have in common that issue tokens: so much busy time to each client for each window,
 // spent in turns, least used part of its tokens first. What is issued is their decision; here is
-// who spends it when. Not thread-safe; owned by an arbiter.
+// who spends it when. Not thread-safe.
 #pragma once
 
 #include "policy/share_choice.h"
 
 namespace sluice::policy {
 
-class TokenTurns {
+class TokenArbiter : public AccountedArbiter {
  public:
-  explicit TokenTurns(const ArbiterConfig& config) : accounts_(config) {}
-
   // Refuses requests whose areas (sm × request) add up to more than the device. Until tokens are
   // issued a client has its limit.
-  Result<void> admit(const ShareClient& client, Time now);
+  Result<void> admit(const ShareClient& client, Time now) override;
+
+ protected:
+  explicit TokenArbiter(const ArbiterConfig& config) : AccountedArbiter(config) {}
 
   // First in a step: whether another window has begun since the last one.
   bool begin_step(Time now);
   // A share of the window, from this one on.
-  void issue(Account& account, double share);
+  void give(Account& account, double share);
   // Last in a step.
   Permits decide();
 
-  Accounts& accounts() { return accounts_; }
-  Time now() const { return accounts_.now(); }
-
  private:
-  Accounts accounts_;
   Choice choice_{accounts_};
   Time window_{};  // the start of that of the last step
 };

@@ -49,8 +49,8 @@ Result<void> WindowArbiter::admit(const ShareClient& client, Time now) {
   return {};
 }
 
-void WindowArbiter::remove(ClientId id, Time) {
-  accounts_.remove(id);
+void WindowArbiter::remove(ClientId id, Time now) {
+  AccountedArbiter::remove(id, now);
   arrange();
 }
 

@@ -11,19 +11,14 @@
 
 namespace sluice::policy {
 
-class WindowArbiter : public Arbiter {
+class WindowArbiter : public AccountedArbiter {
  public:
-  explicit WindowArbiter(const ArbiterConfig& config) : accounts_(config) {}
+  explicit WindowArbiter(const ArbiterConfig& config) : AccountedArbiter(config) {}
 
   // Refuses a lane that overlaps another, a width that is not its lane's, and requests in a lane
   // that add up to more than the whole window. time_begin is only the order of turns.
   Result<void> admit(const ShareClient& client, Time now) override;
   void remove(ClientId id, Time now) override;
-  void want(ClientId id, bool wanting, Time now) override { accounts_.want(id, wanting, now); }
-  void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
-    accounts_.charge(id, busy, seen_until, now);
-  }
-  void drained(ClientId id, Time now) override { accounts_.drained(id, now); }
   Permits step(Time now) override;
   std::string_view name() const override { return "window"; }
 
@@ -45,7 +40,6 @@ class WindowArbiter : public Arbiter {
   void wait_for_turn(Account& account, bool draining, Time now);
   void decide(Lane& lane, Time now, Permits& permits);
 
-  Accounts accounts_;
   std::vector<Lane> lanes_;
 };
 
