@@ -157,6 +157,15 @@ ErrorKind error_kind(int status) {
 
 // ---- server ----------------------------------------------------------------------------------
 
+namespace {
+
+bool has_arrived(Stream& stream) {
+  error_code gone;
+  return stream.socket().available(gone) > 0 && !gone;
+}
+
+}  // namespace
+
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   State(asio::io_context& context, Fd fd, HttpHandler h, HttpLimits l)
       : io(context), listening(context, fd.release()), handler(std::move(h)), limits(l) {}
@@ -165,9 +174,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   bool accept_waiting();
   asio::awaitable<void> serve(Socket socket);
   asio::awaitable<bool> serve_one(Stream& stream, beast::flat_buffer& buffer);
-  asio::awaitable<void> last_call();
-  void close();
-  void answered();
+  void refuse_connections();
+  void close_idle();
   void say_when_idle();
 
   asio::io_context& io;
@@ -175,9 +183,9 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   const HttpHandler handler;
   const HttpLimits limits;
   std::unordered_set<Stream*> idle_streams;  // waiting for their next request
-  int in_flight = 0;
-  bool stopping = false;  // no new connections, and no request after the next one
-  bool closed = false;    // no request at all
+  int connections = 0;
+  bool stopping = false;  // no new connections, and no request that has not arrived
+  bool closed = false;    // the server is gone: no request at all
   std::function<void()> on_idle;
 };
 
@@ -202,6 +210,7 @@ bool HttpServer::State::accept_waiting() {
                              SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return errno != EMFILE && errno != ENFILE;
     Socket socket(io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
+    ++connections;
     asio::co_spawn(
         io,
         [self = shared_from_this(), s = std::move(socket)]() mutable {
@@ -213,12 +222,16 @@ bool HttpServer::State::accept_waiting() {
 
 asio::awaitable<void> HttpServer::State::serve(Socket socket) {
   const auto self = shared_from_this();
+  const auto ended = std::shared_ptr<void>(nullptr, [this](void*) {
+    --connections;
+    say_when_idle();
+  });
   Stream stream(std::move(socket));
   beast::flat_buffer buffer;
   buffer.reserve(64 * 1024);  // the default grows from 512 bytes: a thousand reads for a large body
   try {
-    while (!closed && co_await serve_one(stream, buffer)) {
-    }
+    while (!stopping || buffer.size() > 0 || has_arrived(stream))
+      if (!co_await serve_one(stream, buffer)) break;
   } catch (const std::exception&) {
     // A peer that broke off, or memory that ran out for this connection: close it.
   }
@@ -235,8 +248,7 @@ asio::awaitable<bool> HttpServer::State::serve_one(Stream& stream, beast::flat_b
   stream.expires_after(limits.idle);
   auto [fault, read] = co_await http::async_read_header(stream, buffer, parser, kAwait);
   idle_streams.erase(&stream);
-  ++in_flight;
-  const auto done = std::shared_ptr<void>(nullptr, [this](void*) { answered(); });
+  if (closed) co_return false;
 
   if (!fault && beast::iequals(parser.get()[http::field::expect], "100-continue")) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -284,18 +296,13 @@ asio::awaitable<bool> HttpServer::State::serve_one(Stream& stream, beast::flat_b
   co_return keep && !write_fault;
 }
 
-void HttpServer::State::answered() {
-  --in_flight;
-  say_when_idle();
-}
-
 void HttpServer::State::say_when_idle() {
-  if (closed && in_flight == 0 && on_idle) asio::post(io, std::exchange(on_idle, nullptr));
+  if (stopping && connections == 0 && on_idle) asio::post(io, std::exchange(on_idle, nullptr));
 }
 
 // A unix socket that is shut down refuses new connections and hands out those that wait; one of TCP
 // forgets them.
-asio::awaitable<void> HttpServer::State::last_call() {
+void HttpServer::State::refuse_connections() {
   int domain = 0;
   socklen_t size = sizeof(domain);
   ::getsockopt(listening.native_handle(), SOL_SOCKET, SO_DOMAIN, &domain, &size);
@@ -303,15 +310,11 @@ asio::awaitable<void> HttpServer::State::last_call() {
   accept_waiting();
   error_code ignored;
   listening.close(ignored);
-  asio::steady_timer time(io, limits.last_call);
-  co_await time.async_wait(kAwait);
-  close();
 }
 
-void HttpServer::State::close() {
-  closed = true;
-  for (Stream* stream : idle_streams) stream->cancel();
-  say_when_idle();
+void HttpServer::State::close_idle() {
+  for (Stream* stream : idle_streams)
+    if (closed || !has_arrived(*stream)) stream->cancel();
 }
 
 HttpServer::HttpServer(asio::io_context& io, Fd listening, HttpHandler handler, HttpLimits limits) {
@@ -327,18 +330,18 @@ HttpServer::~HttpServer() {
   error_code ignored;
   state_->listening.close(ignored);
   state_->on_idle = nullptr;
-  state_->close();
+  state_->closed = true;
+  state_->close_idle();
 }
 
 void HttpServer::drain(std::function<void()> idle) {
   if (std::exchange(state_->stopping, true)) return;
   state_->on_idle = std::move(idle);
-  asio::co_spawn(
-      state_->io, [s = state_] { return s->last_call(); }, asio::detached);
-}
-
-int HttpServer::in_flight() const {
-  return state_->in_flight;
+  asio::post(state_->io, [s = state_] {
+    s->refuse_connections();
+    s->close_idle();
+    s->say_when_idle();
+  });
 }
 
 // ---- client ----------------------------------------------------------------------------------

@@ -56,8 +56,6 @@ struct HttpLimits {
   size_t body_bytes = 64 * 1024 * 1024;
   Nanos idle = Seconds(75);     // between requests
   Nanos request = Seconds(60);  // from the first byte of a request to its last
-  Nanos last_call =
-      Millis(200);  // how long a request that was sent before drain() may be on its way
 };
 
 // May suspend; a thrown exception becomes a 500 and a log line is the handler's own affair.
@@ -71,11 +69,10 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Refuses new connections. Requests in hand are finished, and so are those on their way: of
-  // connections that wait to be accepted, and of open ones within `last_call`. Then `idle` is
-  // called on the io_context.
+  // Refuses new connections and closes those without a request. Requests in hand are finished, and
+  // so are those that have arrived and nobody has read yet, be it (of a unix socket) on connections
+  // that wait to be accepted. Then `idle` is called on the io_context.
   void drain(std::function<void()> idle);
-  int in_flight() const;
 
  private:
   struct State;

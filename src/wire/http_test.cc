@@ -5,11 +5,12 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <optional>
 #include <thread>
+
+#include "base/folder_for_test.h"
 
 namespace sluice::wire {
 namespace {
@@ -18,9 +19,7 @@ namespace {
 class Serving {
  public:
   explicit Serving(HttpHandler handler, HttpLimits limits = {}) {
-    char dir[] = "/tmp/sluice-http-XXXXXX";
-    dir_ = mkdtemp(dir);
-    endpoint.path = dir_ + "/s";
+    endpoint.path = folder_.path + "/s";
     Fd fd = std::move(*listen_on(endpoint));
     server_ = std::make_unique<HttpServer>(io_, std::move(fd), std::move(handler), limits);
     thread_ = std::thread([this] { io_.run(); });
@@ -31,7 +30,6 @@ class Serving {
       io_.stop();
     });
     thread_.join();
-    std::filesystem::remove_all(dir_);
   }
 
   // Drains while `meanwhile` has happened but the server has seen nothing of it; returns when it is
@@ -52,7 +50,7 @@ class Serving {
   Endpoint endpoint;
 
  private:
-  std::string dir_;
+  const FolderForTest folder_;
   asio::io_context io_;
   std::unique_ptr<HttpServer> server_;
   std::thread thread_;
