@@ -118,6 +118,18 @@ TEST(PlatformFaults, AKilledSupervisorLosesNothingAndTheNextUpTakesOver) {
   for (const pid_t pid : instances) EXPECT_TRUE(is_dead(pid));
 }
 
+TEST(PlatformFaults, WhatIsAdoptedGoesOnAsItWasStartedAndTheNextUpSaysWhere) {
+  Platform p;
+  p.stop(SIGKILL);
+  p.launch({"--policy", "exclusive", "--threads", "2"});
+  EXPECT_TRUE(eventually("the warning of the last process", [&] {
+    return p.said().find("gateway: goes on as it was started: --threads 0 (not 2);") !=
+           std::string::npos;
+  })) << p.said();
+  EXPECT_THAT(p.said(),
+              HasSubstr("control: goes on as it was started: --policy has-gpu (not exclusive);"));
+}
+
 TEST(PlatformFaults, WhatDiedWhileNobodyLookedIsStartedByTheNextUp) {
   Platform p;
   p.deploy({});

@@ -117,7 +117,7 @@ std::string Platform::own_program(const std::string& name) const {
   return user_ == geteuid() ? program(name) : data + "/" + name;
 }
 
-void Platform::launch() {
+void Platform::launch(const std::vector<std::string>& more) {
   std::vector<std::string> words{own_program("sluice"),
                                  "--data",
                                  data,
@@ -131,6 +131,7 @@ void Platform::launch() {
                                  "--devices",
                                  "4"};
   words.insert(words.end(), flags_.begin(), flags_.end());
+  words.insert(words.end(), more.begin(), more.end());
   pid_ = spawn(std::move(words), "/dev/null", data + "/up.out", data + "/up.err", user_);
 }
 

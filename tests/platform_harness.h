@@ -61,8 +61,8 @@ class Platform {
   ~Platform();  // ends it, whatever state it is in
   bool prepared() const { return prepared_; }
 
-  void launch();             // `sluice up`; not waited for
-  void wait_until_serves();  // node, control and gateway answer
+  void launch(const std::vector<std::string>& more = {});  // `sluice up`; not waited for
+  void wait_until_serves();                                // node, control and gateway answer
   // Ends the supervisor alone; its exit code, 128 + signal where one ended it.
   int stop(int signal = SIGTERM);
   pid_t supervisor() const { return pid_; }

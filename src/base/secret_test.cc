@@ -13,5 +13,12 @@ TEST(Secret, IsTheSameOrNot) {
   EXPECT_FALSE(same_secret("secret", ""));
 }
 
+TEST(Secret, IsAnotherEachTime) {
+  const std::string one = make_secret(), other = make_secret();
+  EXPECT_EQ(one.size(), 48u);
+  EXPECT_EQ(one.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_NE(one, other);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/replace_file.h"
 #include "base/system_error.h"
+#include "cli/flags_differ.h"
 #include "node/cgroup.h"
 #include "node/process_identity.h"
 
@@ -80,6 +81,19 @@ std::string last_words(const std::string& log, int status) {
   const bool full = std::filesystem::space(log, fault).available == 0 && !fault;
   return how_it_ended(status) +
          (full ? ", " + log + ": No space left on device" : ", without a word");
+}
+
+std::vector<std::string> command_of(int pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
+  return words;
+}
+
+// Whether whoever asked for `wanted` is content with `at`.
+bool serves(const wire::Endpoint& at, const wire::Endpoint& wanted) {
+  return at.path == wanted.path && at.host == wanted.host &&
+         (wanted.port == 0 || at.port == wanted.port);
 }
 
 }  // namespace
@@ -164,6 +178,23 @@ bool Supervisor::take_sockets(Child& child, int pidfd) {
     child.listening.push_back(std::move(taken));
   }
   return true;
+}
+
+void Supervisor::warn_of_differences() const {
+  for (const Child& child : children_) {
+    if (!child.pidfd.valid()) continue;
+    std::string said = flags_that_differ(command_of(child.pid), child.spec.command);
+    for (size_t i = 0; i < child.listening.size(); ++i) {
+      const auto at = wire::bound_to(child.listening[i]);
+      const auto wanted = wire::parse_endpoint(child.spec.listen[i]);
+      if (at.ok() && wanted.ok() && !serves(*at, *wanted))
+        said += (said.empty() ? "" : ", ") + wire::to_string(*at) + " (not " +
+                child.spec.listen[i] + ")";
+    }
+    if (!said.empty())
+      log::warn("{}: goes on as it was started: {}; `sluice down --keep` first changes that",
+                child.spec.name, said);
+  }
 }
 
 bool Supervisor::has_children() const {

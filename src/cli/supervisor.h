@@ -36,8 +36,10 @@ class Supervisor {
   // Who holds it; 0: nobody.
   static Result<int> holder(const std::string& data);
 
-  // Takes over what lives of these from a supervisor that died.
+  // Takes over what lives of these from a supervisor that died; they go on as they were started.
   Result<void> adopt(const std::vector<ChildSpec>& children);
+  // Logs where that differs from what is wanted now: flags, and addresses.
+  void warn_of_differences() const;
   bool has_children() const;
   // Makes the listening sockets of the others. kConflict: somebody listens there.
   Result<void> listen();

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/replace_file.h"
+#include "base/secret.h"
 #include "cli/limits.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
@@ -38,14 +39,7 @@ struct UpFlags {
 // Made once, readable by its owner alone.
 Result<void> make_token(const std::string& path) {
   if (std::filesystem::exists(path)) return {};
-  std::ifstream random("/dev/urandom", std::ios::binary);
-  std::string text;
-  for (int i = 0; i < 24; ++i) {
-    char hex[3];
-    std::snprintf(hex, sizeof(hex), "%02x", random.get() & 0xff);
-    text += hex;
-  }
-  return replace_file(path, text + "\n");
+  return replace_file(path, make_secret() + "\n");
 }
 
 // The platform ends: instances too. The loop that would start them anew has stopped by now.
@@ -125,6 +119,7 @@ Result<void> up(const Session& session, const UpFlags& f) {
   SLUICE_ASSIGN(supervisor, Supervisor::open(data));
   SLUICE_TRY(make_token(data + "/token"));
   SLUICE_TRY(supervisor.adopt(processes(data, f)));
+  supervisor.warn_of_differences();
   SLUICE_TRY(supervisor.listen());
   SLUICE_ASSIGN(functions, publish(supervisor, "gateway", data + "/run/gateway.address"));
   SLUICE_ASSIGN(api, publish(supervisor, "control", data + "/run/api.address"));
