@@ -1,5 +1,6 @@
 // Function files that cannot be: one error that names the field, the value and what is allowed, the
 // exit code for wrong input, and nothing half-deployed.
+#include <filesystem>
 #include <fstream>
 
 #include "control/archive_for_test.h"
@@ -108,6 +109,20 @@ TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
   std::string other = file_with("  policy: fixed", model);
   other.replace(other.find("name: f"), 7, "name: g");
   expect_refused(p, one + "---\n" + other, "default/g: slice: is missing");
+}
+
+TEST(PlatformApply, OfSeveralFilesNoneIsAppliedWhenOneIsWrong) {
+  Platform p;
+  const std::string folder = p.data + "/files";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/1.yaml") << file_with("", p.model(""));
+  std::ofstream(folder + "/2.yaml") << file_with("  minReplica: 2", p.model(""));
+  const Ended wrong = p.cli({"apply", "-f", folder});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr(folder + "/2.yaml:6 spec.minReplica: unknown field"));
+  EXPECT_EQ(p.get("/v1/functions"), json::array());
+  std::filesystem::remove(folder + "/2.yaml");
+  EXPECT_EQ(p.cli({"apply", "-f", folder}).out, "default/f revision 1 created\n");
 }
 
 TEST(PlatformApply, AModelThatIsNoneIsNamed) {
