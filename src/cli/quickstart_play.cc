@@ -55,7 +55,10 @@ class Platform {
     ::waitpid(pid_, nullptr, 0);
     pid_ = 0;
   }
-  bool lives() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
+  bool lives() {
+    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) != 0) pid_ = 0;
+    return pid_ > 0;
+  }
   void leave() { pid_ = 0; }
 
  private:
@@ -175,6 +178,20 @@ std::vector<LoadTarget> targets_of(const std::vector<Plan>& plans, const RatePla
   return targets;
 }
 
+// The loop counts the last answers at one of its next turns. What never reached the gateway it does
+// not count at all.
+void wait_until_counted(const Session& session, const std::vector<LoadResult>& results) {
+  const auto counted = [&]() -> Result<bool> {
+    SLUICE_ASSIGN(report, session.api(verb::get, "/v1/report"));
+    return std::ranges::all_of(results, [&](const LoadResult& r) {
+      return std::ranges::any_of(report["functions"], [&](const json& f) {
+        return f["name"] == r.name && f["ok"].get<uint64_t>() >= r.ok;
+      });
+    });
+  };
+  (void)wait_for(counted, Seconds(5), "the last answers to be counted");
+}
+
 // The load's own view of requests, the platform's of slices and cost.
 json joined(const Session& session, const std::vector<LoadResult>& results,
             const std::vector<Plan>& plans, const QuickstartFlags& f) {
@@ -205,7 +222,7 @@ json joined(const Session& session, const std::vector<LoadResult>& results,
 }
 
 // The platform is up when it has devices and its gateway answers.
-Result<size_t> devices_of(const Session& session, const Platform& platform) {
+Result<size_t> devices_of(const Session& session, Platform& platform) {
   size_t devices = 0;
   SLUICE_TRY(wait_for(
       [&]() -> Result<bool> {
@@ -276,7 +293,7 @@ Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<
   SLUICE_ASSIGN(server, session.gateway());
   const auto results =
       run_load(targets_of(plans, *trace, f), {.server = server}, live_view(session));
-  std::this_thread::sleep_for(Millis(1500));  // the loop's next turn counts the last answers
+  wait_until_counted(session, results);
   const json report = joined(session, results, plans, f);
   print_last_decisions(session);
   if (f.keep) platform.leave();
