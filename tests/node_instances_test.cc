@@ -62,6 +62,44 @@ TEST(NodeInstances, ADrainedDeviceTakesNothingNewAlsoAfterARestart) {
   node.ready("b", 100);
 }
 
+TEST(NodeInstances, WhatWasStartedForAProcessEndsWithIt) {
+  Node node;
+  const auto start_for = [&](const std::string& id, pid_t owner) {
+    return node.call(verb::post, "/v1/instances",
+                     {{"id", id},
+                      {"function", "default/f"},
+                      {"device", "cpu0"},
+                      {"slice", Node::slice(400)},
+                      {"owner", owner},
+                      {"model", {{"path", node.model("")}}}});
+  };
+  const auto child = [] {
+    const pid_t pid = fork();
+    if (pid == 0)
+      for (;;) pause();
+    return pid;
+  };
+  const auto kill_it = [](pid_t pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  };
+  const pid_t one = child(), other = child();
+  EXPECT_EQ(start_for("a", one)["status"], 202);
+  EXPECT_EQ(start_for("b", other)["status"], 202);
+  node.wait("a", "ready");
+  node.wait("b", "ready");
+  kill_it(one);
+  node.wait("a", "gone");
+  EXPECT_EQ(node.get("/v1/instances/b")["state"], "ready");
+  node.restart();  // which forgets nothing
+  EXPECT_EQ(node.get("/v1/instances/b")["state"], "ready");
+  kill_it(other);
+  node.wait("b", "gone");
+  const json nobodys = start_for("c", one);
+  EXPECT_EQ(nobodys["status"], 400);
+  EXPECT_EQ(nobodys["error"], "owner: " + std::to_string(one) + " is no process here");
+}
+
 struct Failing {
   std::string words, error;
 };

@@ -104,6 +104,7 @@ Result<predict::Profile> profile_model(
                                   {"device", device.id},
                                   {"slice", wire::to_json(slice)},
                                   {"batch", most},
+                                  {"owner", getpid()},
                                   {"model", wire::to_json(spec.model)},
                                   {"batching", {{"max_size", most}, {"max_delay_us", 0}}}});
   if (!started.ok()) return started.error();

@@ -165,6 +165,7 @@ Result<void> Daemon::adopt() {
     }
     live_[i.id].pidfd = std::move(*pidfd);
     asio::co_spawn(io_, watch(i.id), asio::detached);
+    if (r.owner.pid != 0) asio::co_spawn(io_, stop_with_owner(i.id, r.owner), asio::detached);
     if (i.state == InstanceState::kDraining)
       asio::co_spawn(io_, kill_later(i.id, Seconds(30)), asio::detached);
     log::info("adopted {}: pid {}, {} ‰ of {}", i.id, r.process.pid, i.slice.quota.request.permille,
@@ -210,6 +211,9 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   }
   if (access(q.model.path.c_str(), R_OK) != 0)
     return Error{ErrorKind::kInvalid, "model.path: " + q.model.path + ": " + std::strerror(errno)};
+  const std::optional<ProcessIdentity> owner = identity_of(q.owner);
+  if (q.owner != 0 && !owner)
+    return Error{ErrorKind::kInvalid, "owner: " + std::to_string(q.owner) + " is no process here"};
   InstanceRecord r;
   r.instance = {.id = q.id,
                 .function = q.function,
@@ -221,9 +225,11 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   r.batching = q.batching;
   r.socket = settings_.paths.socket_of(q.id);
   r.log = q.log.empty() ? settings_.paths.log_of(q.id) : q.log;
+  r.owner = owner.value_or(ProcessIdentity{});
   SLUICE_TRY(enter(std::move(r), q.position));
   forget_old();
   asio::co_spawn(io_, launch(q.id), asio::detached);
+  if (owner) asio::co_spawn(io_, stop_with_owner(q.id, *owner), asio::detached);
   return find(q.id);
 }
 
@@ -383,6 +389,16 @@ asio::awaitable<void> Daemon::kill_later(InstanceId id, Nanos patience) {
   if (live_.count(id) == 0) co_return;
   log::warn("{}: still there after {} ms, killed", id, patience / Millis(1));
   kill_now(id);
+}
+
+// Nobody else would stop what was started for one who was killed.
+asio::awaitable<void> Daemon::stop_with_owner(InstanceId id, ProcessIdentity owner) {
+  if (const Result<Fd> pidfd = open_process(owner); pidfd.ok())
+    co_await wait_for_end(io_, pidfd->get());
+  const InstanceRecord* r = find(id);
+  if (r == nullptr || !alive(*r) || r->owner != owner) co_return;
+  log::info("{}: pid {}, which it was started for, has ended", id, owner.pid);
+  log_failure(stop(id, Nanos(0)));
 }
 
 // The next process of a foreign slice whose first one has ended.

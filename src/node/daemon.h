@@ -43,6 +43,7 @@ struct StartRequest {
   ModelSpec model;
   Batching batching;
   std::string log;  // absent: DATA/logs/ID.log
+  pid_t owner = 0;  // it ends when this process does; 0: nobody's
 };
 
 // What POST /v1/processes asks for.
@@ -112,6 +113,7 @@ class Daemon {
   asio::awaitable<Result<void>> raise(InstanceId id, Birth birth);
   asio::awaitable<void> watch(InstanceId id);
   asio::awaitable<void> kill_later(InstanceId id, Nanos patience);
+  asio::awaitable<void> stop_with_owner(InstanceId id, ProcessIdentity owner);
   bool follow_family(InstanceRecord& r);
   void kill_now(const InstanceId& id);
   void end(const InstanceId& id, const std::string& why);

@@ -153,6 +153,7 @@ Result<StartRequest> start_request_from(const json& body) {
   q.model = f.part<ModelSpec>("model", wire::model_spec_from);
   q.batching = f.part<Batching>("batching", wire::batching_from);
   q.log = f.text("log");
+  q.owner = static_cast<pid_t>(f.integer("owner", 0, 0, INT32_MAX));
   if (q.function.name.empty() || q.function.name.size() > 255)
     f.fail("function", "must be NAMESPACE/NAME, NAME of 1 to 255 characters");
   return f.finish(std::move(q));

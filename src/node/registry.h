@@ -28,6 +28,7 @@ struct InstanceRecord {
   std::string log;             // its output
   uid_t uid = 0;               // its own; 0: the daemon's
   ProcessIdentity process;     // pid 0: not born yet
+  ProcessIdentity owner;       // it ends when this one does; pid 0: nobody's
   int64_t ready_after_ms = 0;  // from the request to start it; 0: not yet
   UnixMillis ended = 0;
   std::string error;  // why it is gone
