@@ -146,5 +146,23 @@ TEST(NodeInstances, ManyStartsAtOnceShareOneTemplate) {
   EXPECT_EQ(log.find("template"), log.rfind("template"));
 }
 
+TEST(NodeInstances, AModelOrDescriptionThatChangedIsLoadedAnew) {
+  Node node;
+  const std::filesystem::path model = node.model("m");
+  auto loaded = [&, started = 0]() mutable {
+    node.ready("i" + std::to_string(started++), 100, "m");
+    const std::string log = node.log();
+    int times = 0;
+    for (size_t at = 0; (at = log.find(" warm after", at)) != log.npos; ++at) ++times;
+    return times;
+  };
+  EXPECT_EQ(loaded(), 1);
+  EXPECT_EQ(loaded(), 1);
+  std::ofstream(std::filesystem::path(model).replace_extension(".json")) << "{}";
+  EXPECT_EQ(loaded(), 2);
+  std::ofstream(model, std::ios::app) << " ";
+  EXPECT_EQ(loaded(), 3);
+}
+
 }  // namespace
 }  // namespace sluice

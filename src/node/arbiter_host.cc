@@ -188,7 +188,7 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
                                             " processes; no more are served"};
   Fd bell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   Fd clients_bell(fcntl(bell.get(), F_DUPFD_CLOEXEC, 0));
-  if (!clients_bell.valid())
+  if (!clients_bell.valid() || !pidfd.valid())
     return Error{ErrorKind::kExhausted, "the daemon is out of descriptors"};
 
   const ProcessNumber number = ++last_process_;

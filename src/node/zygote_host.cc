@@ -16,6 +16,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "base/log.h"
 #include "node/process_identity.h"
@@ -51,15 +52,24 @@ Error system_error(const std::string& what) {
   _exit(127);
 }
 
-// What tells a model file from another: a new file under an old name is another model.
-Result<std::string> key_of(const ModelSpec& model) {
+// What tells a file from another of its name; errno says why it is empty.
+std::string version_of(const std::string& path) {
   struct stat s {};
+  if (stat(path.c_str(), &s) != 0) return "";
+  return std::to_string(s.st_ino) + ' ' + std::to_string(s.st_size) + ' ' +
+         std::to_string(s.st_mtim.tv_sec) + '.' + std::to_string(s.st_mtim.tv_nsec);
+}
+
+// What tells a model from another: under an old name, a new file, or a new description beside it.
+Result<std::string> key_of(const ModelSpec& model) {
   if (model.path.size() >= sizeof(wire::StartTemplate::model_path))
     return Error{ErrorKind::kInvalid, "model.path: is longer than 4095 bytes"};
-  if (stat(model.path.c_str(), &s) != 0)
+  const std::string file = version_of(model.path);
+  if (file.empty())
     return Error{ErrorKind::kInvalid, "model.path: " + model.path + ": " + std::strerror(errno)};
-  return model.path + '\n' + std::to_string(s.st_ino) + ' ' + std::to_string(s.st_size) + ' ' +
-         std::to_string(s.st_mtim.tv_sec) + '.' + std::to_string(s.st_mtim.tv_nsec);
+  const std::filesystem::path description =
+      std::filesystem::path(model.path).replace_extension(".json");
+  return model.path + '\n' + file + '\n' + version_of(description);
 }
 
 }  // namespace
