@@ -1,9 +1,11 @@
 // The command line as users and their scripts meet it: help, exit codes, JSON, tables, completion,
 // load, and the metrics endpoint.
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "base/folder_for_test.h"
 #include "tests/platform_harness.h"
 
 namespace sluice {
@@ -92,6 +94,27 @@ TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
   p.launch();
 }
 
+TEST(PlatformCli, WhatIsAnotherUsersIsSaidToBe) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone can be another user";
+  Platform p;
+  const FolderForTest folder;
+  std::filesystem::permissions(folder.path, std::filesystem::perms{0755});
+  std::filesystem::copy(program("sluice"), folder.path + "/sluice");
+  const std::string hidden = p.data + "/logs/f.yaml";
+  constexpr uid_t kAnother = 54321;
+  for (const Wrong& w : std::vector<Wrong>{
+           {{"get", "functions"}, 6, "the platform on " + p.data + " is another user's"},
+           {{"logs"}, 6, p.data + "/logs: Permission denied"},
+           {{"logs", "node"}, 6, p.data + "/logs/node.log: Permission denied"},
+           {{"apply", "-f", hidden}, 6, hidden + ": Permission denied"}}) {
+    std::vector<std::string> words{folder.path + "/sluice", "--data", p.data};
+    words.insert(words.end(), w.words.begin(), w.words.end());
+    const Ended e = run(words, "", kAnother);
+    EXPECT_EQ(e.code, w.code) << testing::PrintToString(w.words) << e.err;
+    EXPECT_THAT(e.err, HasSubstr(w.err)) << testing::PrintToString(w.words);
+  }
+}
+
 // Every number has a range: the error names the option, what it was told and what is allowed.
 TEST(PlatformCli, ANumberOutOfItsRangeIsNamedAndNothingIsDone) {
   struct OutOfRange {
@@ -114,6 +137,7 @@ TEST(PlatformCli, ANumberOutOfItsRangeIsNamedAndNothingIsDone) {
       {{"logs", "node"}, "--lines", "0", "1 to 1000000"},
       {{"invoke", "f"}, "--batch", "0", "1 to 1024"},
       {{"load", "f"}, "--rate", "-1", "0.000000 to 1000000.000000"},
+      {{"load", "f"}, "--rate", "nan", "0.000000 to 1000000.000000"},
       {{"load", "f"}, "--cv", "0", "0.010000 to 20.000000"},
       {{"load", "f"}, "--scale", "-2", "0.000000 to 1000000.000000"},
       {{"load", "f"}, "--batch", "1025", "1 to 1024"},

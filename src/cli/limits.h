@@ -1,6 +1,9 @@
-// What numeric options of more than one command allow: `sluice up` refuses what the process that it
-// hands the option to would refuse.
+// What numeric options allow, where more than one command takes them: `sluice up` refuses what the
+// process that it hands the option to would refuse.
 #pragma once
+
+#include <CLI/Validators.hpp>
+#include <string>
 
 namespace sluice::cli {
 
@@ -8,5 +11,16 @@ inline constexpr int kMostDevices = 1024;
 inline constexpr int kMostThreads = 1024;        // of the gateway
 inline constexpr double kHighestPrice = 1e6;     // of a core and hour
 inline constexpr int kHighestDescriptor = 1023;  // of an inherited socket
+
+// CLI::Range of numbers, which takes nan for one within.
+inline CLI::Validator number_from(double least, double most) {
+  const auto check = [least, most](std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) return {};
+    return "Value " + text + " not in range " + std::to_string(least) + " to " +
+           std::to_string(most);
+  };
+  return {check, CLI::Range(least, most).get_description()};
+}
 
 }  // namespace sluice::cli

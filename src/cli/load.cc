@@ -4,6 +4,7 @@
 #include <csignal>
 #include <iostream>
 
+#include "cli/limits.h"
 #include "cli/load_report.h"
 #include "cli/load_run.h"
 #include "cli/payload.h"
@@ -82,18 +83,18 @@ void add_load(CLI::App& app, Session& session, Outcome& outcome) {
                          "Exit code 1 when a function answered no request with 200");
   command->add_option("functions", f->functions)->required();
   command->add_option("--rate", f->rate, "requests per second")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0, 1e6))
       ->capture_default_str();
   command->add_option("--duration", f->duration)->capture_default_str();
   command->add_option("--arrivals", f->arrivals)
       ->check(CLI::IsMember({"constant", "poisson", "gamma"}))
       ->capture_default_str();
   command->add_option("--cv", f->cv, "of gamma arrivals")
-      ->check(CLI::Range(0.01, 20.0))
+      ->check(number_from(0.01, 20.0))
       ->capture_default_str();
   command->add_option("--rates", f->rates, "a rate file (docs/rate-file.md) instead of --rate");
   command->add_option("--scale", f->scale, "multiplies the file's rates")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0, 1e6))
       ->capture_default_str();
   command->add_option("--step", f->step, "of the file's lines without a duration")
       ->capture_default_str();

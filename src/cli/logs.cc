@@ -5,6 +5,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "base/system_error.h"
 #include "cli/session.h"
 
 namespace sluice::cli {
@@ -17,6 +18,8 @@ Result<void> list(const Session& session) {
   std::error_code fault;
   for (const auto& entry : std::filesystem::directory_iterator(session.data + "/logs", fault))
     names.push_back(entry.path().stem().string());
+  if (fault && fault != std::errc::no_such_file_or_directory)
+    return system_error(session.data + "/logs", fault.value());
   std::ranges::sort(names);
   if (session.json()) {
     print(names);
@@ -36,7 +39,10 @@ std::vector<std::string> last_lines(const std::string& text, size_t count) {
 
 Result<void> logs(const Session& session, const std::string& name, size_t count) {
   const std::string path = session.data + "/logs/" + name + ".log";
-  if (name.find('/') != name.npos || !std::filesystem::exists(path))
+  std::error_code fault;
+  const bool there = std::filesystem::exists(path, fault);
+  if (fault) return system_error(path, fault.value());
+  if (name.find('/') != name.npos || !there)
     return Error{ErrorKind::kNotFound,
                  "there is no log of '" + name + "' (sluice logs lists what there is)"};
   SLUICE_ASSIGN(text, read_file(path));

@@ -51,6 +51,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
     return code == 0 ? 0 : 2;
+  } catch (const std::exception& e) {
+    outcome = Error{ErrorKind::kInternal, e.what()};
   }
   if (app.get_subcommands().empty()) {
     std::cerr << "sluice: a command is wanted; sluice --help lists them\n";

@@ -70,7 +70,7 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--devices", s.cpu.devices, "CPU devices to make; 0: at least four")
       ->check(CLI::Range(0, kMostDevices));
   node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)
-      ->check(CLI::Range(0.0, kHighestPrice))
+      ->check(number_from(0, kHighestPrice))
       ->capture_default_str();
   node->add_option("--arbiter", s.arbiter, "who may run now, on each device")
       ->check(CLI::IsMember(policy::arbiter_names()))

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "cli/limits.h"
 #include "cli/profile_run.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -75,7 +76,7 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   command->add_option("--seconds", f->seconds, "at each point, at least")
-      ->check(CLI::Range(0.05, 600.0))
+      ->check(number_from(0.05, 600.0))
       ->capture_default_str();
   command->callback([=, &session, &outcome] { outcome = profile(session, *f); });
 }

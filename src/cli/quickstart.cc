@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "cli/limits.h"
 #include "cli/table.h"
 #include "policy/bundle.h"
 
@@ -186,7 +187,7 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
   CLI::App* command = app.add_subcommand(
       "quickstart", "the main job: three models under a bursty load (what ./quickstart runs)");
   command->add_option("--seconds", f->seconds, "of load")
-      ->check(CLI::Range(1.0, 86'400.0))
+      ->check(number_from(1, 86'400.0))
       ->capture_default_str();
   std::vector<std::string> policies;
   for (const policy::Bundle& b : policy::bundles()) policies.emplace_back(b.name);
@@ -211,7 +212,7 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--trace", f->trace, "rate file, relative rates")->capture_default_str();
   command->add_option("--seed", f->seed)->capture_default_str();
   command->add_option("--level", f->level, "mean load, as a part of all devices")
-      ->check(CLI::Range(0.01, 2.0))
+      ->check(number_from(0.01, 2.0))
       ->capture_default_str();
   auto slices = std::make_shared<std::vector<std::string>>();
   command->add_option("--fixed-slice", *slices,

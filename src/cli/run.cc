@@ -33,9 +33,11 @@ Result<void> run(const Session& session, const RunFlags& f) {
       wire::http::verb::post, "/v1/processes",
       {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
   if (!taken.ok()) return taken.error();
-  ::setenv("LD_PRELOAD", gate.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
-  ::setenv("SLUICE_PERMIT_SOCKET", session.run("permit.sock").c_str(),
-           1);  // NOLINT(concurrency-mt-unsafe)
+  const char* others = ::getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe): one thread
+  const std::string preloaded = others == nullptr ? gate : gate + ":" + others;
+  const std::string socket = std::filesystem::absolute(session.run("permit.sock"));
+  ::setenv("LD_PRELOAD", preloaded.c_str(), 1);         // NOLINT(concurrency-mt-unsafe)
+  ::setenv("SLUICE_PERMIT_SOCKET", socket.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   std::vector<char*> argv;
   for (const std::string& word : f.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 
+#include "base/system_error.h"
 #include "model/function.h"
 
 namespace sluice::cli {
@@ -26,6 +28,8 @@ std::string default_data() {
 }
 
 Error Session::nobody(const std::string& why) const {
+  if (access(run("api.sock").c_str(), W_OK) != 0 && errno == EACCES)
+    return {ErrorKind::kDenied, "the platform on " + data + " is another user's (" + why + ")"};
   return {ErrorKind::kUnavailable,
           "no platform runs on " + data + " (" + why + "); start one: sluice up"};
 }
@@ -78,8 +82,10 @@ std::string function_path(const std::string& name) {
 
 Result<std::string> read_file(const std::string& path) {
   if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
-  if (std::filesystem::is_directory(path))
+  std::error_code fault;
+  if (std::filesystem::is_directory(path, fault))
     return Error{ErrorKind::kInvalid, path + ": is a folder, not a file"};
+  if (fault.value() == EACCES) return system_error(path, fault.value());
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error{ErrorKind::kNotFound, path + ": cannot be read"};
   return std::string{std::istreambuf_iterator<char>(in), {}};

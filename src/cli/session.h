@@ -17,7 +17,7 @@ struct Session {
 
   bool json() const { return output == "json"; }
   std::string run(const std::string& socket) const { return data + "/run/" + socket; }
-  // kUnavailable, with how to start the platform.
+  // kUnavailable, with how to start the platform; kDenied, where it is not ours.
   Error nobody(const std::string& why) const;
   // The user's API.
   Result<nlohmann::json> api(wire::http::verb method, const std::string& target,

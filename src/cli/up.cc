@@ -182,7 +182,7 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
       ->add_option("--devices", f->devices, "CPU devices to make of this machine; 0: at least four")
       ->check(CLI::Range(0, kMostDevices));
   up_command->add_option("--price-per-core-hour", f->price, "what costs are counted with")
-      ->check(CLI::Range(0.0, kHighestPrice));
+      ->check(number_from(0, kHighestPrice));
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command
