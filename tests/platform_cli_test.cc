@@ -115,6 +115,27 @@ TEST(PlatformCli, WhatIsAnotherUsersIsSaidToBe) {
   }
 }
 
+TEST(PlatformCli, QuickstartEmptiesNothingThatIsNotItsOwn) {
+  const FolderForTest folder, other;
+  std::ofstream(folder.path + "/precious") << "words";
+  const std::string trace = other.path + "/trace";
+  std::ofstream(trace) << "1\n";
+  const std::vector<std::string> quickstart{"quickstart", "--trace", trace};
+  std::vector<std::string> words{program("sluice"), "--data", folder.path};
+  words.insert(words.end(), quickstart.begin(), quickstart.end());
+  const Ended e = run(words);
+  EXPECT_EQ(e.code, 5) << e.err;
+  EXPECT_THAT(e.err, HasSubstr(folder.path + ": is not of quickstart's making"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path + "/precious"));
+
+  Platform p;
+  std::ofstream(p.data + "/up.log") << "of an earlier play that was kept\n";
+  const Ended running = p.cli(quickstart);
+  EXPECT_EQ(running.code, 5) << running.err;
+  EXPECT_THAT(running.err, HasSubstr("a platform runs on " + p.data + "; end it first"));
+  EXPECT_EQ(p.cli({"get", "functions"}).code, 0);
+}
+
 // Every number has a range: the error names the option, what it was told and what is allowed.
 TEST(PlatformCli, ANumberOutOfItsRangeIsNamedAndNothingIsDone) {
   struct OutOfRange {

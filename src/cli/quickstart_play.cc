@@ -11,6 +11,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/system_error.h"
 #include "cli/functions_table.h"
 #include "cli/load_report.h"
 #include "cli/payload.h"
@@ -18,6 +19,7 @@
 #include "cli/quickstart.h"
 #include "cli/rate_file.h"
 #include "cli/slices_view.h"
+#include "cli/supervisor.h"
 #include "cli/table.h"
 #include "control/function_file.h"
 #include "control/store.h"
@@ -28,6 +30,27 @@ namespace {
 
 using nlohmann::json;
 using wire::http::verb;
+
+constexpr const char* kLog = "/up.log";  // which tells a folder of ours
+
+// Empties the folder: only where an earlier play made it, and nothing runs there.
+Result<void> begin_anew(const std::string& data) {
+  namespace fs = std::filesystem;
+  std::error_code fault;
+  if (fs::exists(data, fault) && !fs::is_empty(data, fault) && !fs::exists(data + kLog, fault))
+    return Error{ErrorKind::kConflict,
+                 data + ": is not of quickstart's making, which would empty it; name another"};
+  if (fs::exists(data + "/up.lock", fault)) {
+    SLUICE_ASSIGN(holder, Supervisor::holder(data));
+    if (holder != 0)
+      return Error{ErrorKind::kConflict, "a platform runs on " + data + "; end it first: sluice " +
+                                             "--data " + data + " down"};
+  }
+  fs::remove_all(data, fault);
+  if (!fault) fs::create_directories(data, fault);
+  if (fault) return system_error(data, fault.value());
+  return {};
+}
 
 // The platform, for as long as this lives.
 class Platform {
@@ -227,7 +250,7 @@ Result<size_t> devices_of(const Session& session, Platform& platform) {
   SLUICE_TRY(wait_for(
       [&]() -> Result<bool> {
         if (!platform.lives())
-          return Error{ErrorKind::kInternal, "the platform ended; see " + session.data + "/up.log"};
+          return Error{ErrorKind::kInternal, "the platform ended; see " + session.data + kLog};
         const auto list = session.api(verb::get, "/v1/devices");
         if (list.ok()) devices = list->size();
         const auto status = session.api(verb::get, "/v1/status");
@@ -273,12 +296,10 @@ Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<
   SLUICE_ASSIGN(trace_text, read_file(f.trace));
   const auto trace = parse_rates(trace_text);
   if (!trace.ok()) return within(f.trace, trace.error());
-  std::error_code ignored;
-  std::filesystem::remove_all(session.data, ignored);
-  std::filesystem::create_directories(session.data, ignored);
+  SLUICE_TRY(begin_anew(session.data));
   std::cout << "starting the platform (policy " << f.policy << ", data in " << session.data
             << ")\n";
-  Platform platform(session.data, f.policy, session.data + "/up.log");
+  Platform platform(session.data, f.policy, session.data + kLog);
   SLUICE_ASSIGN(devices, devices_of(session, platform));
   if (plans.empty()) {
     std::cout << devices << " CPU devices; measuring the models (batch x quota):\n";

@@ -1,9 +1,9 @@
 #include "gateway/admin.h"
 
-#include <filesystem>
 #include <fstream>
 
 #include "base/log.h"
+#include "base/replace_file.h"
 
 namespace sluice::gateway {
 namespace {
@@ -46,24 +46,6 @@ json to_json(const FunctionStats& s) {
           {"instances", instances}};
 }
 
-// Aside, then renamed: a reader finds the old table or the new one. It holds tokens: 0600.
-Result<void> save(const std::string& file, const std::string& text) {
-  const std::string aside = file + ".new";
-  std::error_code fault;
-  std::filesystem::remove(aside, fault);
-  {
-    std::ofstream out(aside);
-    std::filesystem::permissions(
-        aside, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, fault);
-    out << text;
-    out.flush();
-    if (!out) return Error{ErrorKind::kInternal, aside + ": cannot be written"};
-  }
-  std::filesystem::rename(aside, file, fault);
-  if (fault) return Error{ErrorKind::kInternal, file + ": " + fault.message()};
-  return {};
-}
-
 }  // namespace
 
 AdminApi::AdminApi(Dispatcher& dispatcher, const Clock& clock, std::string routes_file)
@@ -88,9 +70,10 @@ wire::HttpResponse AdminApi::put_routes(const std::string& body) {
   if (!parsed.ok()) return wire::error_response(parsed.error());
   auto table = table_from(*parsed);
   if (!table.ok()) return wire::error_response(table.error());
-  // A table that cannot be kept still rules: serving comes before surviving a restart.
+  // A table that cannot be kept still rules: serving comes before surviving a restart. It holds
+  // tokens: 0600.
   if (!routes_file_.empty())
-    if (const auto saved = save(routes_file_, gateway::to_json(*table).dump()); !saved.ok())
+    if (const auto saved = replace_file(routes_file_, gateway::to_json(*table).dump()); !saved.ok())
       log::warn("routes: {}", saved.error().message);
   const int64_t version = table->version;
   dispatcher_.set_table(std::move(*table), clock_.now());
