@@ -43,10 +43,12 @@ struct sluice_attachment {
   struct sluice_usage_page* usage;
   int bell, sock;
   uint32_t running; /* threads past the gate */
+  uint32_t metered; /* as of the gate */
 
-  /* The grant being spent: the process's CPU clock when it was first seen; the one used up. */
+  /* The grant being spent: what the clock that it is spent by said when it was first seen; the one
+   * used up. */
   uint32_t base_seq, spent_seq;
-  uint64_t base_cpu_ns;
+  uint64_t base_ns;
 
   /* The daemon's pulse: the last heartbeat seen, when it changed by our clock, and how far our
    * clock is ahead of the daemon's (another time namespace). */
@@ -70,9 +72,9 @@ struct __attribute__((aligned(64))) sluice_thread {
 
 /* At the request without a daemon: refilled per window, overrun kept as debt. */
 struct sluice_refill {
-  uint32_t lock;
+  uint32_t lock, started;
   int64_t left_ns;
-  uint64_t cpu_ns, window_end_ns;
+  uint64_t spent_ns, window_end_ns;
   uint64_t beat_ns; /* the daemon's last heartbeat: another one, and the count starts anew */
 };
 
@@ -98,6 +100,8 @@ struct sluice_gate {
   struct sluice_process* process;
   uint32_t request, millicores; /* as last seen on a page; 0: never attached */
   uint64_t window_ns;
+  uint32_t metered; /* busy time of a device that is not a CPU stands on the usage page: who passes
+                       the gate also meters */
 };
 
 static inline uint64_t sluice_clock(clockid_t id) {
@@ -181,6 +185,7 @@ static inline int sluice_attach_pages(struct sluice_gate* g, struct sluice_proce
   }
   at->permit = (const struct sluice_permit_page*)permit;
   at->usage = (struct sluice_usage_page*)usage;
+  at->metered = g->metered;
   at->bell = sluice_high_fd(fds[2]);
   at->sock = sock;
   close(fds[0]);

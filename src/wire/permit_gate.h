@@ -57,33 +57,51 @@ static inline int sluice_alive(struct sluice_attachment* at, uint64_t now) {
 /* --- budgets -----------------------------------------------------------------------------------
  */
 
-/* CPU time of the process → busy time of its slice, and the wall time in which so much may pass at
- * the earliest, with all its cores at work. millicores 0: not a CPU, both are wall time. */
-static inline uint64_t sluice_busy(uint64_t cpu_ns, uint32_t millicores) {
-  return millicores != 0 ? cpu_ns * 1000 / millicores : cpu_ns;
+/* What a grant is spent by: the CPU time of the process; on a device that is not a CPU (millicores
+ * 0) its busy time where that is metered, else wall time. `at` may be NULL. */
+static inline uint64_t sluice_spent_clock(const struct sluice_attachment* at, uint32_t millicores) {
+  if (millicores != 0) return sluice_clock(CLOCK_PROCESS_CPUTIME_ID);
+  if (at != NULL && at->metered)
+    return __atomic_load_n(&at->usage->device_busy_ns, __ATOMIC_RELAXED);
+  return sluice_clock(CLOCK_MONOTONIC);
+}
+
+/* That → busy time of the slice, and the wall time in which so much may pass at the earliest, with
+ * all its cores at work. A device is never busy for longer than time passes. */
+static inline uint64_t sluice_busy(uint64_t spent_ns, uint32_t millicores) {
+  return millicores != 0 ? spent_ns * 1000 / millicores : spent_ns;
 }
 static inline uint64_t sluice_soonest(uint64_t busy_ns, uint32_t millicores) {
   const uint64_t cores = (millicores + 999u) / 1000u;
   return millicores != 0 ? busy_ns / 1000 * millicores / cores : busy_ns;
 }
 
-static inline uint64_t sluice_spent_clock(uint32_t millicores) {
-  return sluice_clock(millicores != 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC);
-}
-
 /* What is left of a grant. The count starts when the first thread of the process sees it. */
 static inline uint64_t sluice_grant_left(struct sluice_attachment* at, const struct sluice_grant* g,
                                          uint32_t millicores) {
-  const uint64_t cpu = sluice_spent_clock(millicores);
+  const uint64_t spent = sluice_spent_clock(at, millicores);
   uint64_t busy;
-  __atomic_store_n(&at->usage->busy_ns, sluice_busy(cpu, millicores), __ATOMIC_RELAXED);
+  __atomic_store_n(&at->usage->busy_ns, sluice_busy(spent, millicores), __ATOMIC_RELAXED);
   if (__atomic_load_n(&at->base_seq, __ATOMIC_ACQUIRE) != g->seq) {
-    __atomic_store_n(&at->base_cpu_ns, cpu, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->base_ns, spent, __ATOMIC_RELAXED);
     __atomic_store_n(&at->base_seq, g->seq, __ATOMIC_RELEASE);
     return g->budget_ns;
   }
-  busy = sluice_busy(cpu - __atomic_load_n(&at->base_cpu_ns, __ATOMIC_RELAXED), millicores);
+  busy = sluice_busy(spent - __atomic_load_n(&at->base_ns, __ATOMIC_RELAXED), millicores);
   return busy < g->budget_ns ? g->budget_ns - busy : 0;
+}
+
+/* What work in flight may amount to on a device that is metered: it is spent already, but a grant
+ * is used up only when it was busy for so long. No bound where no grant is being spent, for there
+ * the gate holds. */
+static inline uint64_t sluice_grant_rest(struct sluice_attachment* at) {
+  struct sluice_grant g;
+  uint64_t busy;
+  if (!sluice_permit_read(at->permit, &g) ||
+      __atomic_load_n(&at->base_seq, __ATOMIC_ACQUIRE) != g.seq)
+    return UINT64_MAX;
+  busy = sluice_spent_clock(at, 0) - __atomic_load_n(&at->base_ns, __ATOMIC_RELAXED);
+  return busy < g.budget_ns ? g.budget_ns - busy : 0;
 }
 
 /* Whether the grant in force lets this thread go on; then until when it need not ask again. */
@@ -119,19 +137,20 @@ static inline uint64_t sluice_refill_wait(const struct sluice_gate* g, struct sl
   const uint32_t millicores = __atomic_load_n(&g->millicores, __ATOMIC_RELAXED);
   const uint64_t window = __atomic_load_n(&g->window_ns, __ATOMIC_RELAXED);
   const int64_t per_window = (int64_t)(window / 1000 * request);
-  uint64_t cpu, wait = 0;
+  uint64_t spent, wait = 0;
   t->go_until_ns = now + SLUICE_CHECK_NS;
   if (request == 0 || window == 0) return 0; /* never attached: nothing is known to keep to */
   if (!sluice_try_lock(&r->lock)) return 0;  /* another thread is counting; the next look is soon */
-  cpu = sluice_spent_clock(millicores);
-  if (r->cpu_ns == 0 || r->beat_ns != beat_ns) {
+  spent = sluice_spent_clock(__atomic_load_n(&p->current, __ATOMIC_ACQUIRE), millicores);
+  if (r->started == 0 || r->beat_ns != beat_ns) {
+    r->started = 1;
     r->beat_ns = beat_ns;
     r->left_ns = per_window;
     r->window_end_ns = now + window;
   } else {
-    r->left_ns -= (int64_t)sluice_busy(cpu - r->cpu_ns, millicores);
+    r->left_ns -= (int64_t)sluice_busy(spent - r->spent_ns, millicores);
   }
-  r->cpu_ns = cpu;
+  r->spent_ns = spent;
   if ((int64_t)(now - r->window_end_ns) >= 0) {
     const uint64_t windows = 1 + (now - r->window_end_ns) / window;
     const int64_t worst = -(int64_t)(SLUICE_REFILL_DEBT_NS / 1000 * request);
