@@ -1,10 +1,27 @@
 // The driver under bench_hook and bench_memory: its launches do nothing but count, its allocations
-// hand out numbers, so that what stands before them is all there is to measure.
+// hand out numbers, so that what stands before them is all there is to measure. Its device has done
+// what was launched at once: events are reached when they are recorded. Slow launches come with
+// slow events.
+#include <time.h>
+
 #include "wire/cuda_abi.h"
 
-extern "C" {
+struct CUevent_st {
+  timespec when;
+};
 
-static __thread unsigned long launched;  // by this thread
+namespace {
+
+__thread unsigned long launched;  // by this thread
+__thread bool slow;               // it launches slowly
+
+void keep_the_processor(int turns) {
+  for (int i = 0; i < turns; ++i) asm volatile("");
+}
+
+}  // namespace
+
+extern "C" {
 
 unsigned long hook_driver_launched() {
   return launched;
@@ -12,6 +29,11 @@ unsigned long hook_driver_launched() {
 
 CUresult cuDeviceGetCount(int* count) {
   *count = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(1);
   return CUDA_SUCCESS;
 }
 
@@ -32,10 +54,40 @@ CUresult cuMemFree_v2(CUdeviceptr) {
   return CUDA_SUCCESS;
 }
 
-// Keeps the processor for about as long as the fastest of real launches, which take 1.3 to 3 µs.
+// About as long as the fastest of real launches, which take 1.3 to 3 us; events a microsecond.
 CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
-  for (int i = 0; i < 5000; ++i) asm volatile("");
+  slow = true;
+  keep_the_processor(5000);
   ++launched;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent* event, unsigned) {
+  *event = new CUevent_st{};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  delete event;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream) {
+  if (slow) keep_the_processor(2500);
+  clock_gettime(CLOCK_MONOTONIC, &event->when);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventQuery(CUevent) {
+  if (slow) keep_the_processor(500);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  if (slow) keep_the_processor(500);
+  *milliseconds =
+      static_cast<float>(1e3 * difftime(end->when.tv_sec, begin->when.tv_sec) +
+                         1e-6 * static_cast<double>(end->when.tv_nsec - begin->when.tv_nsec));
   return CUDA_SUCCESS;
 }
 

@@ -1,45 +1,105 @@
-// A CUDA program that knows nothing of Sluice: kernels of a millisecond, one after the other, each
-// waited for. With the argument "graph" each is the launch of a graph.
-#include <cstring>
+// A CUDA program that knows nothing of Sluice and does one thing for ever, as fast as it may:
+//
+//   cuda_greedy kernel   launches a kernel of a millisecond and waits for it
+//   cuda_greedy graph    launches a graph of such a kernel and waits for it
+//   cuda_greedy queue    launches kernels of 10 us and never waits
+//   cuda_greedy streams  launches kernels of 100 us into 16 streams in turn and never waits
+//   cuda_greedy legacy   launches kernels of 200 us into the legacy stream, beside one that waits
+//   for
+//                        it, and never waits
+//   cuda_greedy lengths  launches kernels of 5 us to 3 ms by turns and never waits
+#include <array>
+#include <string_view>
 
 #include "wire/cuda_abi.h"
 
 namespace {
 
+constexpr char kModule[] =
+    "kernel tiny ns=5000\nkernel small ns=10000\nkernel tenth ns=100000\nkernel fifth ns=200000\n"
+    "kernel work ns=1000000\nkernel large ns=3000000\n";
+
+CUmodule module = nullptr;
+
 void need(CUresult result) {
   if (result != CUDA_SUCCESS) __builtin_trap();
 }
 
-CUgraphExec graph_of(CUfunction work) {
+CUfunction function(const char* name) {
+  CUfunction found = nullptr;
+  need(cuModuleGetFunction(&found, module, name));
+  return found;
+}
+
+CUstream new_stream(unsigned flags) {
   CUstream stream = nullptr;
+  need(cuStreamCreate(&stream, flags));
+  return stream;
+}
+
+// On all of the device, so that no two run at once.
+void launch(CUfunction kernel, CUstream stream) {
+  need(cuLaunchKernel(kernel, 132, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+}
+
+CUgraphExec graph_of(CUfunction work) {
+  CUstream stream = new_stream(CU_STREAM_DEFAULT);
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
-  need(cuStreamCreate(&stream, 0));
   need(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  need(cuLaunchKernel(work, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+  launch(work, stream);
   need(cuStreamEndCapture(stream, &graph));
   need(cuGraphInstantiateWithFlags(&exec, graph, 0));
   return exec;
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
-  CUcontext context = nullptr;
-  CUmodule module = nullptr;
-  CUfunction work = nullptr;
-  need(cuInit(0));
-  need(cuDevicePrimaryCtxRetain(&context, 0));
-  need(cuCtxSetCurrent(context));
-  need(cuModuleLoadData(&module, "kernel work ns=1000000"));
-  need(cuModuleGetFunction(&work, module, "work"));
-  const bool graphs = count > 1 && std::strcmp(arguments[1], "graph") == 0;
+[[noreturn]] void wait_for_each(bool graphs) {
+  CUfunction work = function("work");
   CUgraphExec graph = graphs ? graph_of(work) : nullptr;
   for (;;) {
     if (graphs)
       need(cuGraphLaunch(graph, nullptr));
     else
-      need(cuLaunchKernel(work, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+      launch(work, nullptr);
     need(cuStreamSynchronize(nullptr));
   }
+}
+
+[[noreturn]] void queue(CUfunction kernel, CUstream stream) {
+  for (;;) launch(kernel, stream);
+}
+
+[[noreturn]] void queue_in_turn(CUfunction kernel) {
+  std::array<CUstream, 16> streams;
+  for (CUstream& stream : streams) stream = new_stream(CU_STREAM_NON_BLOCKING);
+  for (;;)
+    for (CUstream stream : streams) launch(kernel, stream);
+}
+
+[[noreturn]] void queue_by_turns(CUstream stream) {
+  const std::array kernels = {function("tiny"),  function("work"), function("small"),
+                              function("large"), function("tiny"), function("tenth")};
+  for (;;)
+    for (CUfunction kernel : kernels) launch(kernel, stream);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string_view kind = count > 1 ? arguments[1] : "";
+  CUcontext context = nullptr;
+  need(cuInit(0));
+  need(cuDevicePrimaryCtxRetain(&context, 0));
+  need(cuCtxSetCurrent(context));
+  need(cuModuleLoadData(&module, kModule));
+  if (kind == "kernel") wait_for_each(false);
+  if (kind == "graph") wait_for_each(true);
+  if (kind == "queue") queue(function("small"), new_stream(CU_STREAM_NON_BLOCKING));
+  if (kind == "streams") queue_in_turn(function("tenth"));
+  if (kind == "lengths") queue_by_turns(new_stream(CU_STREAM_NON_BLOCKING));
+  if (kind == "legacy") {
+    new_stream(CU_STREAM_DEFAULT);
+    queue(function("fifth"), nullptr);
+  }
+  return 2;
 }

@@ -15,6 +15,10 @@ namespace sluice::hook {
 // only makes launches ask the driver.
 extern unsigned open_captures;
 
+inline bool captures_open() {
+  return __builtin_expect(__atomic_load_n(&open_captures, __ATOMIC_RELAXED) != 0, 0);
+}
+
 // The one question about a stream that no capture forbids. It fails for the legacy stream while
 // another stream captures: so will the launch.
 template <auto is_capturing>
@@ -25,8 +29,7 @@ bool asks_captured(CUstream stream) {
 
 template <auto is_capturing>
 bool captures(CUstream stream) {
-  return __builtin_expect(__atomic_load_n(&open_captures, __ATOMIC_RELAXED) != 0, 0) &&
-         asks_captured<is_capturing>(stream);
+  return captures_open() && asks_captured<is_capturing>(stream);
 }
 
 }  // namespace sluice::hook

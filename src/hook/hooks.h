@@ -32,6 +32,28 @@ CUresult cuMemAllocPitch(unsigned* pointer, unsigned* pitch, unsigned width, uns
 CUresult cuMemFree(unsigned pointer);
 CUresult cuMemGetInfo(unsigned* available, unsigned* total);
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address);
+CUresult cuCtxDestroy(CUcontext context);
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id);
+CUresult cuCtxSynchronize_v2(CUcontext context);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
+CUresult cuDevicePrimaryCtxReset(CUdevice device);
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy);
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here,
+                      size_t bytes);
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here,
+                           size_t bytes, CUstream stream);
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                         size_t height);
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                          size_t height);
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                          size_t height);
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                           size_t height, CUstream stream);
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                            size_t height, CUstream stream);
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                            size_t height, CUstream stream);
 CUresult cuStreamBeginCapture(CUstream stream);
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                      const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
@@ -44,9 +66,37 @@ SLUICE_CUDA_VARIANT(cuLaunchKernelEx, _ptsz);
 SLUICE_CUDA_VARIANT(cuMemAllocAsync, _ptsz);
 SLUICE_CUDA_VARIANT(cuMemAllocFromPoolAsync, _ptsz);
 SLUICE_CUDA_VARIANT(cuMemFreeAsync, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpy2DAsync_v2, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpy2DUnaligned_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemcpy2D_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemcpy3DAsync_v2, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpy3D_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemcpyAsync, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpyDtoDAsync_v2, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpyDtoD_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemcpyDtoHAsync_v2, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpyDtoH_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemcpyHtoDAsync_v2, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpyHtoD_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemcpyPeerAsync, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemcpyPeer, _ptds);
+SLUICE_CUDA_VARIANT(cuMemcpy, _ptds);
+SLUICE_CUDA_VARIANT(cuMemsetD16Async, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemsetD16_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemsetD2D16Async, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemsetD2D16_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemsetD2D32Async, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemsetD2D32_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemsetD2D8Async, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemsetD2D8_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemsetD32Async, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemsetD32_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuMemsetD8Async, _ptsz);
+SLUICE_CUDA_VARIANT(cuMemsetD8_v2, _ptds);
 SLUICE_CUDA_VARIANT(cuStreamBeginCapture, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCaptureToGraph, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCapture_v2, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamEndCapture, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamIsCapturing, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamSynchronize, _ptsz);
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "hook/blocking_streams.h"
+
 SLUICE_DRIVER(cuCtxGetDevice);
 SLUICE_DRIVER(cuDeviceGetCount);
 
@@ -10,6 +12,8 @@ namespace sluice::hook {
 sluice_gate gates[kDevices];
 int devices_seen;
 __thread ThreadGate thread_gate;
+Meter* meters[kDevices];
+bool blocking_stream_seen;
 
 namespace {
 
@@ -21,12 +25,56 @@ int see_devices() {
   for (int device = 0; device < kDevices; ++device) {
     __atomic_store_n(&gates[device].device, static_cast<uint32_t>(device), __ATOMIC_RELAXED);
     __atomic_store_n(&gates[device].socket_path, path, __ATOMIC_RELAXED);
+    __atomic_store_n(&gates[device].metered, 1u, __ATOMIC_RELAXED);
   }
   __atomic_store_n(&devices_seen, count, __ATOMIC_RELEASE);
   return count;
 }
 
+// A fork's child finds it empty.
+Meter* meter_of(int device) {
+  Meter* known = __atomic_load_n(&meters[device], __ATOMIC_ACQUIRE);
+  if (known != nullptr) return known;
+  auto* made = static_cast<Meter*>(sluice_wiped_memory(sizeof(Meter)));
+  if (made == nullptr) return nullptr;
+  if (__atomic_compare_exchange_n(&meters[device], &known, made, false, __ATOMIC_ACQ_REL,
+                                  __ATOMIC_ACQUIRE))
+    return made;
+  munmap(made, sizeof(Meter));
+  return known;
+}
+
 }  // namespace
+
+Metering metering(int device) {
+  if (device < 0) return {};
+  const sluice_process* process = __atomic_load_n(&gates[device].process, __ATOMIC_ACQUIRE);
+  if (process == nullptr) return {};
+  sluice_attachment* at = __atomic_load_n(&process->current, __ATOMIC_ACQUIRE);
+  if (at == nullptr) return {};
+  const sluice_thread* state = thread_gate.device == device ? thread_gate.state : nullptr;
+  uint32_t thread = state != nullptr ? __atomic_load_n(&state->owner, __ATOMIC_RELAXED) : 0;
+  if (thread == 0) thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  return {meter_of(device), at, thread};
+}
+
+namespace {
+template <typename F>
+void for_each_meter(F&& visit) {
+  for (int device = 0; device < kDevices; ++device)
+    if (is_metered(device)) visit(*meters[device]);
+}
+}  // namespace
+
+void forget_context(CUcontext context) {
+  for_each_meter([&](Meter& meter) { meter.forget_context(context); });
+}
+void forget_contexts_of(CUdevice device) {
+  if (is_metered(device)) meters[device]->forget_all_contexts();
+}
+void forget_graph(CUgraphExec exec) {
+  for_each_meter([&](Meter& meter) { meter.forget_unit(graph_key(exec)); });
+}
 
 int device_of_context() {
   int count = __atomic_load_n(&devices_seen, __ATOMIC_ACQUIRE);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "hook/captures.h"
+#include "hook/meter.h"
 #include "wire/permit.h"
 
 namespace sluice::hook {
@@ -16,28 +17,55 @@ constexpr int kDevices = 32;  // no more than the kernel's driver serves
 extern sluice_gate gates[kDevices];
 extern int devices_seen;  // 0: not yet asked
 
-// The gate where this thread was last, and its state there. One and not an array of all: a library
-// that is opened late gets little of this kind of memory. Whoever changes devices finds its state
-// again in the gate's slow path, in some hundred nanoseconds.
+// The gate where this thread was last, its state there, and the lane of its last launch. One and
+// not an array of all: a library that is opened late gets little of this kind of memory. Whoever
+// changes devices finds its state again in the gate's slow path, in some hundred nanoseconds.
 struct ThreadGate {
   int device;
   sluice_thread* state;
+  Lane* lane;
 };
 extern __thread ThreadGate thread_gate;
 
 // The device of the calling thread's context; negative: it has none, so nothing will run.
 int device_of_context();
-
-// Returns when one more launch into `stream` may run. Only launches.cc calls it: the slow path is
-// compiled with it.
-template <auto is_capturing>
-inline void pass_gate(CUstream stream) {
-  if (captures<is_capturing>(stream)) return;
+inline int device_of_thread() {
   const bool one = __builtin_expect(__atomic_load_n(&devices_seen, __ATOMIC_ACQUIRE) == 1, 1);
   const int device = one ? 0 : device_of_context();
-  if (device < 0) return;
-  if (__builtin_expect(thread_gate.device != device, 0)) thread_gate = {device, nullptr};
-  sluice_gate_pass(&gates[device], &thread_gate.state);
+  if (__builtin_expect(thread_gate.device != device, 0)) thread_gate = {device, nullptr, nullptr};
+  return device;
+}
+
+// Null until there is a permit to meter for.
+extern Meter* meters[kDevices];
+
+// A device's meter, and the pages that it reports to. Nothing is metered where nothing is enforced.
+struct Metering {
+  Meter* meter;  // null: none
+  sluice_attachment* at;
+  uint32_t thread;
+};
+Metering metering(int device);
+
+// What goes away: for all meters, or that of one device.
+void forget_context(CUcontext context);
+void forget_contexts_of(CUdevice device);
+void forget_graph(CUgraphExec exec);
+inline bool is_metered(CUdevice device) {
+  return device >= 0 && device < kDevices &&
+         __atomic_load_n(&meters[device], __ATOMIC_ACQUIRE) != nullptr;
+}
+
+// A thread with nothing in flight has no work, until its next launch.
+inline void idle_if(bool idle) {
+  if (idle && thread_gate.state != nullptr) sluice_gate_idle_begin(thread_gate.state);
+}
+
+// A default stream by its own handle.
+template <auto is_capturing>
+inline CUstream stream_itself(CUstream stream) {
+  if (__builtin_expect(stream != nullptr, 1)) return stream;
+  return is_capturing == driver_cuStreamIsCapturing ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
 }
 
 }  // namespace sluice::hook

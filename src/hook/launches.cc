@@ -1,5 +1,6 @@
 // What starts work on a device passes the gate first, on the caller's thread, and then goes to the
 // driver's function of the same version and variant, unchanged.
+#include "hook/blocking_streams.h"
 #include "hook/launch_gate.h"
 
 SLUICE_DRIVER(cuCtxPopCurrent_v2);
@@ -24,31 +25,84 @@ namespace {
 constexpr auto kLegacy = driver_cuStreamIsCapturing;
 constexpr auto kPerThread = driver_cuStreamIsCapturing_ptsz;
 
+__attribute__((noinline, cold)) void drain(int device, CUstream stream) {
+  const Metering m = metering(device);
+  if (m.meter != nullptr) m.meter->drain(m.at, m.thread, stream);
+}
+
+inline void pass_gate(int device, CUstream stream) {
+  const sluice_thread* t = thread_gate.state;
+  const bool known = t != nullptr && t->seq != nullptr;  // after a fork, there are only zeros
+  if (__builtin_expect(known && __atomic_load_n(t->seq, __ATOMIC_RELAXED) != t->seen, 0))
+    drain(device, stream);
+  sluice_gate_pass(&gates[device], &thread_gate.state);
+}
+
+// Another stream than last time, or no leave.
+__attribute__((noinline)) bool passes_elsewhere(Meter& meter, CUstream stream, uint64_t key) {
+  const sluice_thread* t = thread_gate.state;
+  if (t == nullptr || (thread_gate.lane != nullptr && thread_gate.lane->stream == stream))
+    return false;
+  thread_gate.lane = meter.lane_of(__atomic_load_n(&t->owner, __ATOMIC_RELAXED), stream);
+  return meter.passes(thread_gate.lane, stream, key);
+}
+
+template <typename Launch>
+CUresult metered(int device, const Work& work, Launch&& launch) {
+  const Metering m = metering(device);
+  if (m.meter == nullptr) return launch();
+  m.meter->make_room(m.at, m.thread, work);
+  if (thread_gate.state != nullptr) thread_gate.state->left = 0;  // has it look at the budget
+  pass_gate(device, work.stream);
+  const Unit unit = m.meter->begin(m.at, m.thread, work);
+  thread_gate.lane = unit.lane;
+  const CUresult result = launch();
+  m.meter->end(m.at, work, unit, result == CUDA_SUCCESS);
+  return result;
+}
+
+// Launches when that may run.
+template <auto is_capturing, typename Launch>
+inline CUresult gated(CUstream stream, uint64_t key, Launch&& launch) {
+  if (captures<is_capturing>(stream)) return launch();
+  const int device = device_of_thread();
+  if (device < 0) return launch();
+  stream = stream_itself<is_capturing>(stream);
+  pass_gate(device, stream);
+  Meter* meter = __atomic_load_n(&meters[device], __ATOMIC_ACQUIRE);
+  if (__builtin_expect(meter != nullptr && meter->passes(thread_gate.lane, stream, key), 1))
+    return launch();
+  if (meter != nullptr && passes_elsewhere(*meter, stream, key)) return launch();
+  if (stream == CU_STREAM_PER_THREAD) see_blocking_stream();
+  return metered(device, {stream, key, 0}, launch);
+}
+
 // One of several launches at once, each on the device of its stream.
 void pass_gate_of_stream(CUstream stream) {
   CUcontext context = nullptr;
   const bool there = driver_cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
                      driver_cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
-  pass_gate<kLegacy>(stream);
+  if (const int device = device_of_thread(); device >= 0) pass_gate(device, stream);
   if (there) driver_cuCtxPopCurrent_v2(&context);
 }
 
 }  // namespace
 }  // namespace sluice::hook
 
+using sluice::hook::gated;
+using sluice::hook::graph_key;
+using sluice::hook::kernel_key;
 using sluice::hook::kLegacy;
 using sluice::hook::kPerThread;
-using sluice::hook::pass_gate;
 
-// A hook for each default stream: the name, its parameters, the same as arguments, the stream.
-#define SLUICE_GATED(name, parameters, arguments, stream) \
-  SLUICE_EXPORT CUresult name parameters {                \
-    pass_gate<kLegacy>(stream);                           \
-    return driver_##name arguments;                       \
-  }                                                       \
-  SLUICE_EXPORT CUresult name##_ptsz parameters {         \
-    pass_gate<kPerThread>(stream);                        \
-    return driver_##name##_ptsz arguments;                \
+// A hook for each default stream: the name, its parameters, the same as arguments, the stream, what
+// it is known by.
+#define SLUICE_GATED(name, parameters, arguments, stream, key)                             \
+  SLUICE_EXPORT CUresult name parameters {                                                 \
+    return gated<kLegacy>(stream, key, [&] { return driver_##name arguments; });           \
+  }                                                                                        \
+  SLUICE_EXPORT CUresult name##_ptsz parameters {                                          \
+    return gated<kPerThread>(stream, key, [&] { return driver_##name##_ptsz arguments; }); \
   }
 
 extern "C" {
@@ -59,11 +113,14 @@ SLUICE_GATED(cuLaunchKernel,
               CUstream stream, void** parameters, void** extra),
              (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
               parameters, extra),
-             stream)
+             stream, kernel_key(function, grid_x, grid_y, grid_z))
 
 SLUICE_GATED(cuLaunchKernelEx,
              (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra),
-             (config, function, parameters, extra), config != nullptr ? config->hStream : nullptr)
+             (config, function, parameters, extra), config != nullptr ? config->hStream : nullptr,
+             config != nullptr
+                 ? kernel_key(function, config->gridDimX, config->gridDimY, config->gridDimZ)
+                 : kernel_key(function, 0, 0, 0))
 
 SLUICE_GATED(cuLaunchCooperativeKernel,
              (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -71,9 +128,10 @@ SLUICE_GATED(cuLaunchCooperativeKernel,
               CUstream stream, void** parameters),
              (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
               parameters),
-             stream)
+             stream, kernel_key(function, grid_x, grid_y, grid_z))
 
-SLUICE_GATED(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream), stream)
+SLUICE_GATED(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream), stream,
+             graph_key(exec))
 
 SLUICE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches,
                                                             unsigned count, unsigned flags) {
@@ -83,19 +141,22 @@ SLUICE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* 
 }
 
 SLUICE_EXPORT CUresult cuLaunch(CUfunction function) {
-  pass_gate<kLegacy>(nullptr);
-  return driver_cuLaunch(function);
+  return gated<kLegacy>(nullptr, kernel_key(function, 1, 1, 1),
+                        [&] { return driver_cuLaunch(function); });
 }
 
 SLUICE_EXPORT CUresult cuLaunchGrid(CUfunction function, int width, int height) {
-  pass_gate<kLegacy>(nullptr);
-  return driver_cuLaunchGrid(function, width, height);
+  const uint64_t key =
+      kernel_key(function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
+  return gated<kLegacy>(nullptr, key, [&] { return driver_cuLaunchGrid(function, width, height); });
 }
 
 SLUICE_EXPORT CUresult cuLaunchGridAsync(CUfunction function, int width, int height,
                                          CUstream stream) {
-  pass_gate<kLegacy>(stream);
-  return driver_cuLaunchGridAsync(function, width, height, stream);
+  const uint64_t key =
+      kernel_key(function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
+  return gated<kLegacy>(stream, key,
+                        [&] { return driver_cuLaunchGridAsync(function, width, height, stream); });
 }
 
 }  // extern "C"

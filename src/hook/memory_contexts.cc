@@ -1,4 +1,5 @@
-// What was allocated in a context is freed with it.
+// What was allocated in a context is freed with it, and so are the events that the meter has there.
+#include "hook/launch_gate.h"
 #include "hook/memory.h"
 #include "hook/memory_pools.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 template <auto destroy>
 CUresult destroy_context(CUcontext context) {
+  forget_context(context);
   const CUresult result = destroy(context);
   if (result == CUDA_SUCCESS) give_back_charges_of(context);
   return result;
@@ -42,9 +44,13 @@ template <auto end>
 CUresult end_primary(CUdevice device) {
   const CUcontext context = account_of(device) != nullptr ? primary_of(device) : nullptr;
   const CUresult result = end(device);
-  if (result != CUDA_SUCCESS || context == nullptr || primary_is_active(device)) return result;
-  give_back_charges_of(context);
-  settle_pools();
+  if (result != CUDA_SUCCESS || (context == nullptr && !is_metered(device))) return result;
+  if (primary_is_active(device)) return result;
+  forget_contexts_of(device);
+  if (context != nullptr) {
+    give_back_charges_of(context);
+    settle_pools();
+  }
   return result;
 }
 

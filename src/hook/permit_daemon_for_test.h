@@ -16,12 +16,15 @@ class PermitDaemon {
   ~PermitDaemon();
   PermitDaemon(const PermitDaemon&) = delete;
 
-  void grant();
+  static constexpr uint64_t kHour = 3600ull * 1000 * SLUICE_MS_NS;
+  void grant(uint64_t budget_ns = kHour);
   void revoke();
 
   // Somebody has work; somebody sleeps at the gate.
   bool wanted() const { return __atomic_load_n(&usage_->want, __ATOMIC_SEQ_CST) != 0; }
   bool waited_for() const { return __atomic_load_n(&usage_->waiting, __ATOMIC_SEQ_CST) != 0; }
+  // What the client says of its device.
+  sluice_device_report report() const { return sluice_device_report_read(usage_); }
   // Its heart has paused since revoke() for so long that a gate may have taken it for dead, as on a
   // machine with other things to do.
   bool heart_paused() const;

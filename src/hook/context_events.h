@@ -1,0 +1,50 @@
+// The timing events of one context, and the line of time that they stand on: the host's
+// CLOCK_MONOTONIC, as far as the host has seen. All calls go to the driver's own functions, from a
+// thread whose current context it is, under the meter's lock, and never while anything captures.
+//
+// An error of the driver's is ours alone. From an event that cannot be made or looked at, or
+// several streams that take none, this context has no events.
+#pragma once
+
+#include <stdint.h>
+
+#include "wire/cuda_types.h"
+
+namespace sluice::hook {
+
+class ContextEvents {
+ public:
+  enum class State { kPending, kReached, kLost };
+
+  // The context that is current, unless it is this one already; another's events are forgotten
+  // (they went with it).
+  bool is(CUcontext context, uint64_t id) const { return context_ == context && id_ == id; }
+  void become(CUcontext context, uint64_t id);
+  CUcontext context() const { return context_; }
+
+  bool works() const { return context_ != nullptr && refusals_ < kRefusals; }
+
+  // Records an event in `stream`; null where that is not possible.
+  CUevent record(CUstream stream);
+  // Whether an event is reached; then when, and the event is ours again.
+  State look(CUevent event, uint64_t recorded, uint64_t* when);
+  bool pending(CUevent event);
+
+ private:
+  static constexpr unsigned kSpare = 128, kRefusals = 8;
+  uint64_t when_reached(CUevent event, uint64_t recorded, uint64_t now);
+  void keep(CUevent event);
+
+  CUcontext context_;
+  uint64_t id_;
+  unsigned refusals_;  // one after the other
+  CUevent reference_;  // reached at reference_ns_
+  uint64_t reference_ns_;
+  unsigned spares_;
+  CUevent spare_[kSpare];
+};
+
+// The driver's number of the current context, which no other ever has; 0 where it cannot say.
+uint64_t id_of_current_context();
+
+}  // namespace sluice::hook

@@ -1,0 +1,37 @@
+// What the meter has to hear of besides work: graphs that go, whose address another may get, and
+// streams that come, for a blocking one is not seen later.
+#include "hook/blocking_streams.h"
+#include "hook/launch_gate.h"
+
+SLUICE_DRIVER(cuGraphExecDestroy);
+SLUICE_DRIVER(cuStreamCreate);
+SLUICE_DRIVER(cuStreamCreateWithPriority);
+
+namespace sluice::hook {
+namespace {
+
+CUresult seen(unsigned flags, CUresult result) {
+  if (result == CUDA_SUCCESS && (flags & CU_STREAM_NON_BLOCKING) == 0) see_blocking_stream();
+  return result;
+}
+
+}  // namespace
+}  // namespace sluice::hook
+
+using sluice::hook::seen;
+
+extern "C" {
+
+SLUICE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  sluice::hook::forget_graph(exec);
+  return driver_cuGraphExecDestroy(exec);
+}
+
+SLUICE_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  return seen(flags, driver_cuStreamCreate(stream, flags));
+}
+SLUICE_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  return seen(flags, driver_cuStreamCreateWithPriority(stream, flags, priority));
+}
+
+}  // extern "C"

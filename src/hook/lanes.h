@@ -1,0 +1,106 @@
+// The account of work in flight: what each thread has submitted to each stream (a lane), in
+// nanoseconds that it is expected to take, and how much of that is seen finished.
+//
+// A lane's thread writes `submitted`, and may submit up to `limit` without looking further; all
+// else is under the meter's lock. Pure, but for asking the kernel whether a thread lives. Zeroed
+// memory is an empty account; what a fork wiped is one.
+#pragma once
+
+#include <stdint.h>
+
+#include "wire/cuda_types.h"
+
+namespace sluice::hook {
+
+// A place in a lane: an event recorded in its stream. What stands before it is finished when the
+// event is reached.
+struct Mark {
+  CUevent event;
+  uint64_t position;
+  uint64_t recorded_ns;
+  uint64_t unit;    // the key of the one unit since the mark before; 0: several
+  uint64_t gap_ns;  // in which the stream may have waited for that unit
+  uint64_t bytes;   // of the unit, if it is a copy
+  bool exact;       // but for the gap the stream was at work since the mark before
+};
+
+struct alignas(64) Lane {
+  static constexpr unsigned kMarks = 8;
+
+  CUstream stream;
+  uint64_t submitted, limit;
+  uint32_t owner;    // the thread; 0: nobody had it yet
+  uint32_t context;  // whose events its marks are
+
+  uint64_t finished, marked;  // up to here; `marked` by events that are recorded
+  uint64_t reached_ns;        // when `finished` was
+  uint64_t touched_ns;        // its thread last looked up
+  uint64_t quantum_ns;        // most of its leave
+  uint64_t unit, unit_end;    // the key of the first unit since the last mark, and its position
+  unsigned oldest, marks;
+  Mark ring[kMarks];
+
+  uint64_t done() const { return __atomic_load_n(&submitted, __ATOMIC_RELAXED); }
+  uint64_t open_ns() const { return done() > marked ? done() - marked : 0; }
+  uint64_t unfinished_ns() const { return done() > finished ? done() - finished : 0; }
+  // The unit that is all there is since the last mark; 0: there are none, or several.
+  uint64_t only_unit() const { return open_ns() != 0 && done() == unit_end ? unit : 0; }
+  // With what its thread may submit without looking.
+  uint64_t in_flight_ns() const {
+    const uint64_t up_to = __atomic_load_n(&limit, __ATOMIC_RELAXED);
+    return up_to > done() ? up_to - finished : unfinished_ns();
+  }
+
+  void submit(uint64_t ns) { __atomic_store_n(&submitted, submitted + ns, __ATOMIC_RELAXED); }
+  void allow(uint64_t more_ns) { __atomic_store_n(&limit, done() + more_ns, __ATOMIC_RELAXED); }
+
+  void push(const Mark& mark) {
+    ring[(oldest + marks++) % kMarks] = mark;
+    marked = mark.position;
+  }
+  const Mark& first() const { return ring[oldest]; }
+  const Mark& last() const { return ring[(oldest + marks - 1) % kMarks]; }
+  void pop() {
+    oldest = (oldest + 1) % kMarks;
+    --marks;
+  }
+};
+
+class Lanes {
+ public:
+  static constexpr unsigned kBits = 11, kSize = 1u << kBits;
+
+  // The lane of the calling thread and a stream; null: none yet. Needs no lock.
+  Lane* find(uint32_t thread, CUstream stream) {
+    for (unsigned i = 0; i < kNear; ++i) {
+      Lane& lane = lanes_[(home(thread, stream) + i) % kSize];
+      if (lane.owner == thread && lane.stream == stream) return &lane;
+      if (lane.owner == 0) break;
+    }
+    return nullptr;
+  }
+
+  // The same, or one that becomes it: a new one, or one in which nothing is in flight and that
+  // nobody but this thread looks for. Null: all are taken.
+  Lane* claim(uint32_t thread, CUstream stream);
+
+  uint64_t in_flight_ns() const;
+
+  template <typename F>
+  void for_each(F&& visit) {
+    for (unsigned i = 0; i < count_; ++i) visit(lanes_[used_[i]]);
+  }
+
+ private:
+  static constexpr unsigned kNear = 16;
+  static unsigned home(uint32_t thread, CUstream stream) {
+    const uint64_t key = reinterpret_cast<uintptr_t>(stream) ^ static_cast<uint64_t>(thread) << 40;
+    return static_cast<unsigned>((key * 0x9e3779b97f4a7c15u) >> (64 - kBits));  // Fibonacci
+  }
+
+  unsigned count_;
+  uint16_t used_[kSize];
+  Lane lanes_[kSize];
+};
+
+}  // namespace sluice::hook

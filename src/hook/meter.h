@@ -1,0 +1,129 @@
+// What one device does for this process: metered, and bounded in what is in flight.
+//
+// Every launch adds what it is expected to take to its lane, and most go no further: a lane has
+// leave to submit some more without looking. The others come to make_room(), begin() and end(),
+// which record and poll timing events, learn what units take, and tell the daemon (the device's
+// words of the usage page). Nothing here waits for the device but make_room(), in short sleeps,
+// while too much is in flight; no thread, and no lock beyond this process.
+//
+// Busy time is, for each stretch between two events in a stream,
+//   - what lies between them on the device's clock, where the stream cannot have run dry or where
+//     they stand around a single unit: *exact*;
+//   - else what its units are expected to take, as far as there is room between them.
+// All stretches are united (busy_time.h). Where no event may be recorded (a legacy default stream
+// beside streams that it waits for; a capture that is open; a context without events) a stretch
+// ends when the stream is seen empty, or twice the expected time has passed.
+//
+// In flight may be kInFlightNs, and no more than is left of the grant; or one unit, however long.
+// Why so little: what is in flight when a permit is revoked runs on, and revocation has to be over
+// after a millisecond. Why so much: who sleeps wakes a tenth of a millisecond late, and the device
+// should not run dry. A unit that nothing is known of is taken to fill the bound: it runs alone.
+#pragma once
+
+#include "hook/busy_time.h"
+#include "hook/context_events.h"
+#include "hook/lanes.h"
+#include "hook/unit_costs.h"
+#include "wire/permit.h"
+
+namespace sluice::hook {
+
+constexpr uint64_t kInFlightNs = 750'000;
+constexpr uint64_t kNearlyDoneNs = 200'000;  // with so little left to run, the next unit may follow
+constexpr uint64_t kPatienceNs = 1'000'000'000;  // without any progress nobody waits longer
+
+// A unit of work, as its caller describes it.
+struct Work {
+  CUstream stream;  // never null: a default stream goes by its own handle
+  uint64_t key;     // unit_costs.h
+  uint64_t bytes;   // of a copy, whose key's cost is that of a MiB; 0: not a copy
+};
+
+// A unit between begin() and end().
+struct Unit {
+  Lane* lane;  // null: not metered
+  uint64_t cost_ns, begun_ns;
+  bool timed;     // alone between two events
+  bool followed;  // an event is to be recorded behind it
+  bool dense;     // the stream had work up to it
+};
+
+class Meter {
+ public:
+  // Leave to submit, which the lane's thread may use without looking: the fast path.
+  bool passes(Lane* lane, CUstream stream, uint64_t key) const {
+    if (lane == nullptr || lane->stream != stream) return false;
+    const uint64_t cost = costs_.expected(key);
+    if (cost == 0 || lane->submitted + cost > __atomic_load_n(&lane->limit, __ATOMIC_RELAXED))
+      return false;
+    lane->submit(cost);
+    return true;
+  }
+  Lane* lane_of(uint32_t thread, CUstream stream) { return lanes_.find(thread, stream); }
+
+  // Every other unit: returns when there is room for it; is called right before and behind it.
+  void make_room(sluice_attachment* at, uint32_t thread, const Work& work);
+  Unit begin(sluice_attachment* at, uint32_t thread, const Work& work);
+  void end(sluice_attachment* at, const Work& work, const Unit& unit, bool launched);
+
+  // The thread has waited for one of its streams, or (null) for all of its context. Whether nothing
+  // that it submitted is in flight any more.
+  bool waited(sluice_attachment* at, uint32_t thread, CUstream stream);
+  // A copy into its own default stream, begun then, is over, and so is that stream.
+  bool copied(sluice_attachment* at, uint32_t thread, const Work& work, uint64_t begun_ns);
+  // It waits, or has waited, for something else: looks what is finished.
+  bool looked(sluice_attachment* at, uint32_t thread);
+
+  // It is about to launch into a stream and finds its permit revoked: looks on, and says what is
+  // left, until nothing is. The permit can go to somebody else that much sooner.
+  void drain(sluice_attachment* at, uint32_t thread, CUstream stream);
+
+  // A context goes, with its events and whatever runs in it.
+  void forget_context(CUcontext context);
+  void forget_all_contexts();
+  void forget_unit(uint64_t key);
+
+ private:
+  static constexpr uint32_t kContexts = 16;
+
+  bool lock();
+  void unlock() { sluice_unlock(&lock_); }
+  void report(sluice_attachment* at, uint64_t now);
+
+  Lane* lane_for(uint32_t thread, CUstream stream, uint32_t context, uint64_t now);
+  // Where its events are; kContexts: nowhere, or they may not be touched now.
+  uint32_t context_of_thread();
+  bool takes_events(const Lane& lane, uint32_t context) const;
+  void learn(uint64_t key, uint64_t bytes, uint64_t ns);
+  uint64_t cost_of(const Work& work, uint32_t context) const;
+  void learn_by_waiting(const Lane& lane, uint64_t now);
+
+  uint64_t too_early_ns(const Lane& lane, uint64_t cost, uint64_t rest, uint64_t now) const;
+  uint64_t wait_for(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context,
+                    uint64_t now);
+  void give_leave(sluice_attachment* at, Lane& lane);
+
+  void poll(uint32_t context, uint64_t now);
+  void poll_lane(Lane& lane, uint64_t now);
+  void reach(Lane& lane, const Mark& mark, uint64_t at);
+  void settle(Lane& lane, uint64_t now);
+  bool follow(Lane& lane, const Mark& mark);
+  uint64_t unfinished_of(uint32_t thread);
+  void watch(Lane& lane, uint32_t context, uint64_t now);
+  template <typename Which>
+  void forget_contexts(Which&& which);
+
+  uint32_t lock_;
+  uint64_t busy_ns_, longest_ns_;
+  uint64_t progress_ns_;     // something was last seen finished, or begun where there was nothing
+  uint64_t given_up_ns_;     // nobody waits while nothing has been, since then
+  uint64_t next_timing_ns_;  // what is known is timed again no sooner
+  const sluice_attachment* told_;
+  uint64_t told_from_ns_;  // busy_ns_ when its page was new
+  BusyTime busy_time_;
+  UnitCosts costs_;
+  ContextEvents events_[kContexts];
+  Lanes lanes_;
+};
+
+}  // namespace sluice::hook

@@ -1,0 +1,66 @@
+// Calls that wait for the device: afterwards what was waited for is finished, and a thread with
+// nothing in flight has no work, so that its permit may go to somebody else meanwhile.
+#include "hook/launch_gate.h"
+
+SLUICE_DRIVER(cuCtxSynchronize);
+SLUICE_DRIVER(cuCtxSynchronize_v2);
+SLUICE_DRIVER(cuEventQuery);
+SLUICE_DRIVER(cuEventSynchronize);
+SLUICE_DRIVER(cuStreamSynchronize);
+SLUICE_DRIVER(cuStreamSynchronize_ptsz);
+
+namespace sluice::hook {
+namespace {
+
+// Of a stream, or (null) of all of the context.
+template <typename Wait>
+CUresult waited_for(CUstream stream, Wait&& wait) {
+  const Metering m = metering(device_of_thread());
+  if (m.meter == nullptr) return wait();
+  const CUresult result = wait();
+  idle_if(result == CUDA_SUCCESS && m.meter->waited(m.at, m.thread, stream));
+  return result;
+}
+
+}  // namespace
+}  // namespace sluice::hook
+
+using sluice::hook::waited_for;
+
+extern "C" {
+
+SLUICE_EXPORT CUresult cuCtxSynchronize() {
+  return waited_for(nullptr, [] { return driver_cuCtxSynchronize(); });
+}
+SLUICE_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
+  using namespace sluice::hook;
+  const CUresult result = driver_cuCtxSynchronize_v2(context);
+  const Metering m = metering(device_of_thread());
+  idle_if(m.meter != nullptr && result == CUDA_SUCCESS && m.meter->looked(m.at, m.thread));
+  return result;
+}
+
+SLUICE_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  using namespace sluice::hook;
+  return waited_for(stream_itself<driver_cuStreamIsCapturing>(stream),
+                    [&] { return driver_cuStreamSynchronize(stream); });
+}
+SLUICE_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+  using namespace sluice::hook;
+  return waited_for(stream_itself<driver_cuStreamIsCapturing_ptsz>(stream),
+                    [&] { return driver_cuStreamSynchronize_ptsz(stream); });
+}
+
+// What it stands behind is not known: whoever really waited for it looks.
+SLUICE_EXPORT CUresult cuEventSynchronize(CUevent event) {
+  using namespace sluice::hook;
+  const Metering m = metering(device_of_thread());
+  if (m.meter == nullptr || captures_open()) return driver_cuEventSynchronize(event);
+  if (driver_cuEventQuery(event) != CUDA_ERROR_NOT_READY) return driver_cuEventSynchronize(event);
+  idle_if(m.meter->looked(m.at, m.thread));
+  const CUresult result = driver_cuEventSynchronize(event);
+  idle_if(result == CUDA_SUCCESS && m.meter->looked(m.at, m.thread));
+  return result;
+}
+
+}  // extern "C"

@@ -1,0 +1,443 @@
+// What the hook says of the emulated device, and what it keeps to, judged by the device itself. In
+// real time, so everything is one-sided: who is off the processor uses the device less, and never
+// more.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/eventually_for_test.h"
+#include "emulator/machine.h"
+#include "hook/hooked_process_for_test.h"
+#include "hook/meter.h"
+#include "hook/permit_daemon_for_test.h"
+
+namespace sluice::hook {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kUs = 1000, kMs = 1'000'000;
+
+// A test's daemon was off the processor for so long that the gate may have taken it for dead.
+constexpr char kAgain[] = "again";
+
+// Kernels take one SM, so that several run at once; launched with 132 blocks, all of the device.
+constexpr char kModule[] =
+    "kernel us10 ns=10000\nkernel us100 ns=100000\nkernel ms1 ns=1000000\nkernel ms2 ns=2000000\n"
+    "kernel faulty ns=100000 fault=719\n";
+
+// A program under the hook, on an emulated device of its own. What fails is written down and said
+// at the end.
+struct Program {
+  Program()
+      : folder(prepared()),
+        daemon(folder / "permit.sock"),
+        machine(emulator::Machine::open(folder / "gpu", {.memory = 4ull << 30})),
+        cuda(SLUICE_EMULATED_DRIVER) {
+    need(init(0), "cuInit");
+    need(retain(&context, 0), "cuDevicePrimaryCtxRetain");
+    need(set_current(context), "cuCtxSetCurrent");
+    need(load(&module, kModule), "cuModuleLoadData");
+    daemon.grant();
+    // A first launch does not wait for ever for its pages; the next ones find them.
+    expect(bool(eventually("pages",
+                           [&] {
+                             launch(function("us10"), nullptr);
+                             need(synchronize(), "cuCtxSynchronize");
+                             return daemon.report().seen_ns != 0;
+                           })),
+           "pages");
+  }
+  ~Program() { fs::remove_all(folder); }
+
+  static fs::path prepared() {
+    fs::path folder = testing::TempDir() + "meter" + std::to_string(getpid());
+    fs::create_directories(folder);
+    setenv("SLUICE_EMULATED_GPU", (folder / "gpu").c_str(), 1);
+    setenv("SLUICE_PERMIT_SOCKET", (folder / "permit.sock").c_str(), 1);
+    return folder;
+  }
+
+  void need(CUresult result, const std::string& what) {
+    if (result != CUDA_SUCCESS && fault.empty()) fault = what + ": " + std::to_string(result);
+  }
+  void expect(bool holds, const std::string& what) {
+    if (!holds && fault.empty()) fault = what;
+  }
+
+  CUfunction function(const char* name) {
+    CUfunction found = nullptr;
+    need(get_function(&found, module, name), name);
+    return found;
+  }
+  CUstream stream(unsigned flags = CU_STREAM_NON_BLOCKING) {
+    CUstream made = nullptr;
+    need(stream_create(&made, flags), "cuStreamCreate");
+    return made;
+  }
+  void launch(CUfunction kernel, CUstream stream, unsigned blocks = 1) {
+    need(launch_kernel(kernel, blocks, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr), "launch");
+  }
+  // The next calls of a function of the driver's fail, whoever makes them.
+  void fail(const char* call, uint32_t times) {
+    const emulator::Machine::Lock lock(*machine);
+    expect(emulator::inject(*lock, call, CUDA_ERROR_OUT_OF_MEMORY, 0, times, 0), call);
+  }
+  uint64_t device_busy() {
+    const emulator::Machine::Lock lock(*machine);
+    return static_cast<uint64_t>(lock->devices[0].device_busy_ns());
+  }
+  // What the device did since then, and what was said of it.
+  struct Use {
+    uint64_t device, said;
+  };
+  Use use() { return {device_busy(), daemon.report().busy_ns}; }
+  // Never too little. By a tenth, for what is expected of a unit is a mean.
+  void expect_charged(const Use& before, const std::string& what) {
+    need(synchronize(), "cuCtxSynchronize");
+    const Use now = use();
+    const uint64_t device = now.device - before.device, said = now.said - before.said;
+    expect(10 * said >= 9 * device,
+           what + ": said " + std::to_string(said) + " of " + std::to_string(device));
+    expect(daemon.report().in_flight_ns == 0, what + ": something is in flight at the end");
+  }
+
+  template <typename F>
+  F* of(const char* name) {
+    return reinterpret_cast<F*>(cuda.function(name));
+  }
+#define SLUICE_CALL(variable, name) __typeof__(name)* variable = of<__typeof__(name)>(#name)
+
+  const fs::path folder;
+  PermitDaemon daemon;
+  const std::unique_ptr<emulator::Machine> machine;
+  const Hooked cuda;
+  std::string fault;
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  SLUICE_CALL(init, cuInit);
+  SLUICE_CALL(retain, cuDevicePrimaryCtxRetain);
+  SLUICE_CALL(release, cuDevicePrimaryCtxRelease_v2);
+  SLUICE_CALL(context_create, cuCtxCreate_v2);
+  SLUICE_CALL(context_destroy, cuCtxDestroy_v2);
+  SLUICE_CALL(set_current, cuCtxSetCurrent);
+  SLUICE_CALL(load, cuModuleLoadData);
+  SLUICE_CALL(get_function, cuModuleGetFunction);
+  SLUICE_CALL(stream_create, cuStreamCreate);
+  SLUICE_CALL(stream_destroy, cuStreamDestroy_v2);
+  SLUICE_CALL(stream_synchronize, cuStreamSynchronize);
+  SLUICE_CALL(synchronize, cuCtxSynchronize);
+  SLUICE_CALL(launch_kernel, cuLaunchKernel);
+  SLUICE_CALL(begin_capture, cuStreamBeginCapture_v2);
+  SLUICE_CALL(end_capture, cuStreamEndCapture);
+  SLUICE_CALL(instantiate, cuGraphInstantiateWithFlags);
+  SLUICE_CALL(graph_nodes, cuGraphGetNodes);
+  SLUICE_CALL(graph_launch, cuGraphLaunch);
+  SLUICE_CALL(allocate, cuMemAlloc_v2);
+  SLUICE_CALL(copy_to_device, cuMemcpyHtoD_v2);
+  SLUICE_CALL(copy_from_device, cuMemcpyDtoH_v2);
+  SLUICE_CALL(copy_within, cuMemcpyDtoDAsync_v2);
+  SLUICE_CALL(set_bytes, cuMemsetD8Async);
+  SLUICE_CALL(event_create, cuEventCreate);
+  SLUICE_CALL(event_record, cuEventRecord);
+  SLUICE_CALL(event_synchronize, cuEventSynchronize);
+};
+
+// What goes wrong in a program, which has a process of its own.
+std::string fault_of(const std::function<void(Program&)>& body) {
+  return in_process([&]() -> std::string {
+    Program p;
+    body(p);
+    return p.fault;
+  });
+}
+
+// ---- what is charged ----------------------------------------------------------------------------
+
+TEST(MeterTest, ChargesKernelsThatAreWaitedFor) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us100");
+              const auto before = p.use();
+              for (int i = 0; i < 200; ++i) {
+                p.launch(kernel, nullptr);
+                p.need(p.stream_synchronize(nullptr), "cuStreamSynchronize");
+              }
+              p.expect_charged(before, "200 kernels");
+            }),
+            "");
+}
+
+TEST(MeterTest, ChargesKernelsThatAreQueued) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us10");
+              CUstream stream = p.stream();
+              const auto before = p.use();
+              for (int i = 0; i < 5000; ++i) p.launch(kernel, stream);
+              p.expect_charged(before, "5000 kernels");
+            }),
+            "");
+}
+
+// A thread that is kept from the processor makes units look longer for a while, not for ever.
+TEST(MeterTest, ChargesWhatOverlapsOnce) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us100");
+              CUstream one = p.stream(), two = p.stream();
+              double most = 2;
+              for (int round = 0; round < 50 && most > 1.2; ++round) {
+                const auto before = p.use();
+                for (int i = 0; i < 100; ++i) p.launch(kernel, i % 2 == 0 ? one : two);
+                p.expect_charged(before, "two streams");
+                const auto now = p.use();
+                most = static_cast<double>(now.said - before.said) /
+                       static_cast<double>(now.device - before.device);
+              }
+              p.expect(most <= 1.2,
+                       "charged " + std::to_string(most) + " times what the device was busy");
+            }),
+            "");
+}
+
+TEST(MeterTest, ChargesGraphsByWhatTheyTake) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUstream stream = p.stream();
+              CUgraph graph = nullptr;
+              CUgraphExec exec = nullptr;
+              p.need(p.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "begin");
+              for (int i = 0; i < 5; ++i) p.launch(p.function("us100"), stream);
+              p.need(p.end_capture(stream, &graph), "end");
+              p.need(p.instantiate(&exec, graph, 0), "instantiate");
+              const auto before = p.use();
+              for (int i = 0; i < 100; ++i) p.need(p.graph_launch(exec, stream), "cuGraphLaunch");
+              p.expect_charged(before, "100 graphs");
+              p.expect(p.daemon.report().longest_ns >= 500 * kUs, "a graph is a unit");
+            }),
+            "");
+}
+
+TEST(MeterTest, ChargesTheLegacyStreamWithoutAnEventInIt) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUstream blocking = p.stream(CU_STREAM_DEFAULT);
+              CUfunction kernel = p.function("us100");
+              p.fail("cuEventRecord", 1);
+              const auto before = p.use();
+              for (int i = 0; i < 100; ++i) p.launch(kernel, nullptr);
+              p.expect_charged(before, "100 kernels");
+              p.expect(p.machine->injections_waiting(), "an event was recorded");
+              p.launch(kernel, blocking);
+              p.expect(!p.machine->injections_waiting(), "no event was recorded");
+            }),
+            "");
+}
+
+// The device's own account is of kernels alone.
+TEST(MeterTest, ChargesCopiesAndSets) {
+  EXPECT_EQ(
+      fault_of([](Program& p) {
+        constexpr size_t kBytes = 16 << 20;
+        std::vector<char> host(kBytes);
+        CUdeviceptr here = 0, there = 0;
+        CUstream stream = p.stream();
+        p.need(p.allocate(&here, kBytes), "cuMemAlloc");
+        p.need(p.allocate(&there, kBytes), "cuMemAlloc");
+        const auto charged = [&](const char* what, double gbps, auto&& copy) {
+          const uint64_t before = p.daemon.report().busy_ns;
+          for (int i = 0; i < 20; ++i) copy();
+          p.need(p.synchronize(), "cuCtxSynchronize");
+          const auto took = static_cast<double>(p.daemon.report().busy_ns - before);
+          const double at_least = 0.8 * 20 * static_cast<double>(kBytes) / gbps;
+          p.expect(took >= at_least, std::string(what) + " " + std::to_string(took));
+        };
+        charged("to the device", 50,
+                [&] { p.need(p.copy_to_device(here, host.data(), kBytes), "h"); });
+        charged("from it", 50, [&] { p.need(p.copy_from_device(host.data(), here, kBytes), "d"); });
+        charged("within", 3000, [&] { p.need(p.copy_within(there, here, kBytes, stream), "w"); });
+        charged("set", 3000, [&] { p.need(p.set_bytes(here, 1, kBytes, stream), "s"); });
+      }),
+      "");
+}
+
+// ---- what is in flight --------------------------------------------------------------------------
+
+// What runs counts with what is left of it by the host's clock, which may be early by that part.
+TEST(MeterTest, AProgramThatNeverWaitsHasLittleInFlight) {
+  constexpr uint64_t at_most = kInFlightNs + kInFlightNs / 2 + 200 * kUs;
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us100");
+              CUstream stream = p.stream();
+              const uint64_t before = p.device_busy();
+              for (uint64_t i = 1; i <= 500; ++i) {
+                p.launch(kernel, stream);
+                const uint64_t in_flight = i * 100 * kUs - (p.device_busy() - before);
+                p.expect(in_flight <= at_most,
+                         std::to_string(in_flight) + " ns after " + std::to_string(i));
+              }
+            }),
+            "");
+}
+
+// A program that never waits has a grant of 5 ms.
+std::string fault_of_a_grant(const char* kernel_name) {
+  return fault_of([=](Program& p) {
+    CUfunction kernel = p.function(kernel_name);
+    CUstream stream = p.stream();
+    for (int i = 0; i < 100; ++i) p.launch(kernel, stream);
+    p.need(p.synchronize(), "cuCtxSynchronize");
+    p.daemon.revoke();
+    const uint64_t before = p.device_busy();
+    std::atomic<bool> over{false};
+    std::thread program([&] {
+      p.need(p.set_current(p.context), "cuCtxSetCurrent");
+      while (!over) p.launch(kernel, stream);
+    });
+    const auto waits = [&] { return p.daemon.waited_for() || p.daemon.heart_paused(); };
+    p.expect(bool(eventually("it waits", waits)), "it does not wait");
+    p.daemon.grant(5 * kMs);
+    const auto used = [&] { return p.device_busy() - before; };
+    p.expect(bool(eventually("a kernel", [&] { return used() > 0; })), "it does not run");
+    p.expect(bool(eventually("it waits", waits)), "it does not stop");
+    p.expect(used() <= 5 * kMs + 2 * kMs + 500 * kUs, "used " + std::to_string(used()));
+    if (p.daemon.heart_paused()) p.fault = kAgain;
+    over = true;
+    p.daemon.grant();
+    program.join();
+  });
+}
+
+TEST(MeterTest, NothingIsSubmittedBeyondAGrantButOneKernel) {
+  for (const char* kernel : {"us10", "us100", "ms2"}) {
+    std::string fault;
+    do {
+      fault = fault_of_a_grant(kernel);
+    } while (fault == kAgain);
+    EXPECT_EQ(fault, "") << kernel;
+  }
+}
+
+// ---- who waits has no work ----------------------------------------------------------------------
+
+TEST(MeterTest, WhoHasWaitedForAllOfItsWorkIsIdle) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us100");
+              CUstream stream = p.stream();
+              CUevent event = nullptr;
+              CUdeviceptr memory = 0;
+              int word = 0;
+              p.need(p.event_create(&event, 0), "cuEventCreate");
+              p.need(p.allocate(&memory, sizeof word), "cuMemAlloc");
+              const auto idles = [&](const char* what, CUstream where, auto&& wait) {
+                p.launch(kernel, where);
+                p.expect(p.daemon.wanted(), std::string(what) + ": no work");
+                wait();
+                p.expect(!p.daemon.wanted(), std::string(what) + ": work");
+              };
+              idles("context", stream, [&] { p.need(p.synchronize(), "c"); });
+              idles("stream", stream, [&] { p.need(p.stream_synchronize(stream), "s"); });
+              idles("copy", nullptr,
+                    [&] { p.need(p.copy_from_device(&word, memory, sizeof word), "d"); });
+              idles("event", stream, [&] {
+                p.need(p.event_record(event, stream), "r");
+                p.need(p.event_synchronize(event), "e");
+              });
+              p.launch(kernel, stream);
+              p.launch(kernel, nullptr);
+              p.need(p.stream_synchronize(stream), "s");
+              p.launch(kernel, stream);
+              p.expect(p.daemon.wanted(), "another stream has work");
+            }),
+            "");
+}
+
+// ---- harmless -----------------------------------------------------------------------------------
+
+TEST(MeterTest, NothingOfOursIsCaptured) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUstream stream = p.stream(), other = p.stream();
+              CUfunction kernel = p.function("us10");
+              for (int round = 0; round < 20; ++round) {
+                CUgraph graph = nullptr;
+                size_t nodes = 0;
+                for (int i = 0; i < 50; ++i) p.launch(kernel, stream);
+                p.need(p.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "begin");
+                for (int i = 0; i < 100; ++i) {
+                  p.launch(kernel, stream);
+                  p.launch(kernel, other);  // metered meanwhile
+                }
+                p.need(p.end_capture(stream, &graph), "end");
+                p.need(p.graph_nodes(graph, nullptr, &nodes), "cuGraphGetNodes");
+                p.expect(nodes == 100, std::to_string(nodes) + " nodes");
+              }
+              p.need(p.synchronize(), "cuCtxSynchronize");
+            }),
+            "");
+}
+
+TEST(MeterTest, AContextMayGoWithItsEvents) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              for (int round = 0; round < 40; ++round) {
+                CUcontext context = nullptr;
+                CUmodule module = nullptr;
+                CUfunction kernel = nullptr;
+                p.need(p.context_create(&context, 0, 0), "cuCtxCreate");
+                p.need(p.load(&module, kModule), "cuModuleLoadData");
+                p.need(p.get_function(&kernel, module, "us100"), "cuModuleGetFunction");
+                CUstream stream = p.stream();
+                for (int i = 0; i < 20; ++i) p.launch(kernel, stream);
+                p.need(p.context_destroy(context), "cuCtxDestroy");
+                p.need(p.set_current(p.context), "cuCtxSetCurrent");
+                p.launch(p.function("us10"), nullptr);
+              }
+              p.need(p.synchronize(), "cuCtxSynchronize");
+              p.need(p.release(0), "cuDevicePrimaryCtxRelease");
+              p.need(p.retain(&p.context, 0), "cuDevicePrimaryCtxRetain");
+              p.need(p.set_current(p.context), "cuCtxSetCurrent");
+              p.need(p.load(&p.module, kModule), "cuModuleLoadData");
+              const auto before = p.use();
+              for (int i = 0; i < 50; ++i) p.launch(p.function("us100"), nullptr);
+              p.expect_charged(before, "the next primary context");
+            }),
+            "");
+}
+
+TEST(MeterTest, WithoutEventsItGoesOn) {
+  for (const char* call :
+       {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime"}) {
+    EXPECT_EQ(fault_of([=](Program& p) {
+                p.fail(call, ~0u);
+                CUstream stream = p.stream();
+                CUfunction kernel = p.function("us100");
+                const uint64_t before = p.daemon.report().busy_ns;
+                for (int i = 0; i < 100; ++i) p.launch(kernel, stream);
+                p.need(p.synchronize(), "cuCtxSynchronize");
+                p.expect(p.daemon.report().busy_ns > before, "nothing was charged");
+              }),
+              "")
+        << call;
+  }
+}
+
+TEST(MeterTest, AFaultIsTheProgramsAlone) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUstream stream = p.stream();
+              p.launch(p.function("faulty"), stream);
+              const CUresult result = p.synchronize();
+              p.expect(result == CUDA_ERROR_LAUNCH_FAILED,
+                       "synchronised: " + std::to_string(result));
+              CUfunction kernel = nullptr;
+              for (int i = 0; i < 3; ++i) {
+                const CUresult next =
+                    p.launch_kernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+                p.expect(next == CUDA_ERROR_LAUNCH_FAILED, "launched: " + std::to_string(next));
+              }
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace sluice::hook
