@@ -2,7 +2,7 @@
 // process that it hands the option to would refuse.
 #pragma once
 
-#include <CLI/Validators.hpp>
+#include <CLI/CLI.hpp>
 #include <string>
 
 namespace sluice::cli {
