@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -73,6 +74,9 @@ class Node {
     std::vector<std::string> words{
         program("node_main"),    "node",        "--data", data, "--runtime",
         program("fake_runtime"), "--listen-fd", "3"};
+    // This machine's GPUs, if it has any, are none of a test's.
+    if (std::ranges::find(flags_, "--nvml") == flags_.end())
+      words.insert(words.end(), {"--nvml", "none"});
     words.insert(words.end(), flags_.begin(), flags_.end());
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());

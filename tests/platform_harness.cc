@@ -130,6 +130,9 @@ void Platform::launch(const std::vector<std::string>& more) {
                                  "127.0.0.1:0",
                                  "--devices",
                                  "4"};
+  // This machine's GPUs, if it has any, are none of a test's.
+  if (std::ranges::find(flags_, "--nvml") == flags_.end())
+    words.insert(words.end(), {"--nvml", "none"});
   words.insert(words.end(), flags_.begin(), flags_.end());
   words.insert(words.end(), more.begin(), more.end());
   pid_ = spawn(std::move(words), "/dev/null", data + "/up.out", data + "/up.err", user_);

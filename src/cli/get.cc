@@ -1,5 +1,6 @@
 // `sluice get …` and `sluice describe`: what there is, a line each or in full.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <ctime>
 #include <iostream>
 
@@ -54,6 +55,22 @@ std::string short_name(const json& function) {
   return (space == "default" ? "" : space + "/") + function["name"].get<std::string>();
 }
 
+std::string cores_of(const json& device) {
+  if (device["kind"] == "cuda") return std::to_string(device["sms"].get<int>()) + " SM";
+  return fixed(device["millicores"].get<double>() / 1000, 2);
+}
+
+std::string state_of(const json& device) {
+  const std::string fault = device.value("fault", "");
+  if (!fault.empty()) return "failing: " + fault;
+  return device["drained"].get<bool>() ? "drained" : "ready";
+}
+
+std::string busy_of(const json& device) {
+  if (!device.contains("busy_percent")) return "-";
+  return std::to_string(device["busy_percent"].get<int>()) + "%";
+}
+
 std::string rows(const std::string& what, const json& list) {
   const auto share = [](const json& row, const char* key) {
     return percent(row["slice"].value(key, 0));
@@ -80,14 +97,13 @@ std::string rows(const std::string& what, const json& list) {
     return t.text();
   }
   if (what == "devices") {
-    Table t({"DEVICE", "KIND", "CORES", "MEM", "SM-QUANTUM", "INSTANCES", "RESERVED", "PRICE/H",
-             "BACKSTOP", "STATE"});
+    Table t({"DEVICE", "KIND", "CORES", "MEM", "SM-QUANTUM", "INSTANCES", "RESERVED", "BUSY",
+             "PRICE/H", "BACKSTOP", "STATE"});
     for (const json& r : list)
-      t.add({r["id"], r["kind"], fixed(r["millicores"].get<double>() / 1000, 2), bytes(r["memory"]),
-             percent(r["sm_quantum"]), std::to_string(r["instances"].get<int>()),
-             percent(r["reserved"]), fixed(r["price_per_hour"], 3),
-             r["backstop"].get<bool>() ? "kernel" : "none",
-             r["drained"].get<bool>() ? "drained" : "ready"});
+      t.add({r["id"], r["kind"], cores_of(r), bytes(r["memory"]), percent(r["sm_quantum"]),
+             std::to_string(r["instances"].get<int>()), percent(r["reserved"]), busy_of(r),
+             fixed(r["price_per_hour"], 3), r["backstop"].get<bool>() ? "kernel" : "none",
+             state_of(r)});
     return t.text();
   }
   Table t({"TIME", "FUNCTION", "ACTION", "SUBJECT", "RULE", "WHY"});
@@ -142,7 +158,46 @@ Result<void> get(const Session& session, const GetFlags& f) {
   return {};
 }
 
-Result<void> describe(const Session& session, const std::string& name) {
+std::string links_of(const json& device) {
+  Table t({"LINK-TO", "NVLINKS", "PCIE"});
+  for (const json& l : device["links"])
+    t.add({l["to"], std::to_string(l["nvlinks"].get<int>()), l["path"]});
+  return device["links"].empty() ? "" : "\n" + t.text();
+}
+
+std::string identity_of(const json& gpu) {
+  const int capability = gpu["compute_capability"];
+  std::string text = gpu["uuid"].get<std::string>() + " at " + gpu["bus"].get<std::string>() +
+                     ", compute capability " + std::to_string(capability / 10) + "." +
+                     std::to_string(capability % 10);
+  if (gpu.contains("memory_used")) text += ", " + bytes(gpu["memory_used"]) + " of memory in use";
+  return text + (gpu["mps"].get<bool>() ? ", SMs can be confined by MPS\n" : "\n");
+}
+
+// By its id or its UUID.
+Result<void> describe_device(const Session& session, const std::string& name) {
+  SLUICE_ASSIGN(devices, session.api(verb::get, "/v1/devices"));
+  SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
+  const auto found = std::ranges::find_if(
+      devices, [&](const json& d) { return d["id"] == name || d["uuid"] == name; });
+  if (found == devices.end()) return Error{ErrorKind::kNotFound, "device '" + name + "' not found"};
+  json device = *found, held = json::array();
+  for (const json& i : instances)
+    if (i["device"] == device["id"] && i["state"] != "gone") held.push_back(i);
+  if (session.json()) {
+    device["instances"] = held;
+    print(device);
+    return {};
+  }
+  std::cout << rows("devices", json::array({device})) << "\n"
+            << device["model"].get<std::string>() << " of " << device["node"].get<std::string>()
+            << "\n"
+            << (device["kind"] == "cuda" ? identity_of(device) : "") << links_of(device) << "\n"
+            << rows("instances", held);
+  return {};
+}
+
+Result<void> describe_function(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(f, session.api(verb::get, function_path(name)));
   SLUICE_ASSIGN(decisions,
                 session.api(verb::get, "/v1/decisions?limit=15&function=" + escaped(name)));
@@ -169,6 +224,17 @@ Result<void> describe(const Session& session, const std::string& name) {
     std::cout << "rollout: " << f["rollout_failed"].get<std::string>() << "\n";
   std::cout << "\n" << rows("instances", own) << "\n" << rows("decisions", decisions);
   return {};
+}
+
+// "NAME" of a function, or "device NAME".
+Result<void> describe(const Session& session, const std::vector<std::string>& words) {
+  if (words.size() == 1) return describe_function(session, words[0]);
+  std::string what = words[0];
+  if (const std::string fault = noun()(what); !fault.empty())
+    return Error{ErrorKind::kInvalid, fault};
+  if (what == "functions") return describe_function(session, words[1]);
+  if (what == "devices") return describe_device(session, words[1]);
+  return Error{ErrorKind::kInvalid, what + ": functions and devices can be described"};
 }
 
 }  // namespace
@@ -210,11 +276,13 @@ void add_get(CLI::App& app, Session& session, Outcome& outcome) {
       ->capture_default_str();
   command->add_flag("--names", f->names, "of functions, instances or devices: a line each");
   command->callback([=, &session, &outcome] { outcome = get(session, *f); });
-  auto name = std::make_shared<std::string>();
+  auto words = std::make_shared<std::vector<std::string>>();
   CLI::App* describe_command =
-      app.add_subcommand("describe", "everything about a function, and why");
-  describe_command->add_option("function", *name)->required();
-  describe_command->callback([=, &session, &outcome] { outcome = describe(session, *name); });
+      app.add_subcommand("describe", "everything about a function, and why; or about a device");
+  describe_command->add_option("function", *words, "its name; or: device DEVICE")
+      ->required()
+      ->expected(1, 2);
+  describe_command->callback([=, &session, &outcome] { outcome = describe(session, *words); });
 }
 
 }  // namespace sluice::cli

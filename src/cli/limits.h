@@ -9,7 +9,7 @@ namespace sluice::cli {
 
 inline constexpr int kMostDevices = 1024;
 inline constexpr int kMostThreads = 1024;        // of the gateway
-inline constexpr double kHighestPrice = 1e6;     // of a core and hour
+inline constexpr double kHighestPrice = 1e6;     // of a core or GPU and hour
 inline constexpr int kHighestDescriptor = 1023;  // of an inherited socket
 
 // CLI::Range of numbers, which takes nan for one within.

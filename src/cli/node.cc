@@ -40,6 +40,7 @@ Result<void> run_node(NodeFlags flags) {
   raise_descriptor_limit();
   boost::asio::io_context io{1};
   const SteadyClock clock;
+  if (flags.settings.gpu.library == "none") flags.settings.gpu.library.clear();
   flags.settings.own_uids = geteuid() == 0 && !flags.share_uid;
   Fd listening(flags.listen_fd);
   const std::string socket = flags.settings.paths.node_socket();
@@ -70,6 +71,12 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--devices", s.cpu.devices, "CPU devices to make; 0: at least four")
       ->check(CLI::Range(0, kMostDevices));
   node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)
+      ->check(number_from(0, kHighestPrice))
+      ->capture_default_str();
+  node->add_option("--nvml", s.gpu.library,
+                   "NVIDIA's management library, which tells the GPUs; none: no GPUs")
+      ->capture_default_str();
+  node->add_option("--price-per-gpu-hour", s.gpu.price_per_hour)
       ->check(number_from(0, kHighestPrice))
       ->capture_default_str();
   node->add_option("--arbiter", s.arbiter, "who may run now, on each device")

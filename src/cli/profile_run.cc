@@ -52,7 +52,8 @@ Result<Device> free_device(wire::HttpClient& node) {
     const bool taken = std::ranges::any_of(state["instances"], [&](const json& i) {
       return i.value("device", "") == d.value("id", "") && i.value("state", "gone") != "gone";
     });
-    if (!taken && !d.value("drained", false)) return wire::device_from(d);
+    if (!taken && !d.value("drained", false) && d.value("kind", "cpu") == "cpu")
+      return wire::device_from(d);
   }
   return Error{ErrorKind::kExhausted,
                "no device is wholly free to measure on: profile before functions are deployed, or "

@@ -1,6 +1,7 @@
 // `sluice run -- PROGRAM…`: runs an unmodified program under a slice. We put ourselves under it,
-// then become the program: it and all its descendants are in the slice's cgroup, and the preloaded
-// gate holds libtorch programs to it operator by operator.
+// then become the program: it and all its descendants are in the slice's cgroup, and a preloaded
+// gate holds libtorch programs to it operator by operator; on a GPU any CUDA program, launch by
+// launch.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +14,8 @@
 namespace sluice::cli {
 namespace {
 
+using nlohmann::json;
+
 struct RunFlags {
   std::string device = "cpu0", id;
   int quota = 20, limit = 0, sm = 100;
@@ -20,11 +23,6 @@ struct RunFlags {
 };
 
 Result<void> run(const Session& session, const RunFlags& f) {
-  const std::string gate =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libsluice_gate.so";
-  if (!std::filesystem::exists(gate))
-    return Error{ErrorKind::kInternal,
-                 gate + ": missing: without the gate a program is not held to its slice"};
   wire::HttpClient node({.path = session.run("node.sock")}, Seconds(10));
   const Slice slice{.sm = {f.sm * 10},
                     .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
@@ -33,11 +31,17 @@ Result<void> run(const Session& session, const RunFlags& f) {
       wire::http::verb::post, "/v1/processes",
       {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
   if (!taken.ok()) return taken.error();
+  const std::string gate = std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+                           taken->value("gate", "libsluice_gate.so");
+  if (!std::filesystem::exists(gate))
+    return Error{ErrorKind::kInternal,
+                 gate + ": missing: without it a program is not held to its slice"};
+  const json variables = taken->value("environment", json::object());
+  for (const auto& [name, value] : variables.items())
+    ::setenv(name.c_str(), value.get<std::string>().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   const char* others = ::getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe): one thread
   const std::string preloaded = others == nullptr ? gate : gate + ":" + others;
-  const std::string socket = std::filesystem::absolute(session.run("permit.sock"));
-  ::setenv("LD_PRELOAD", preloaded.c_str(), 1);         // NOLINT(concurrency-mt-unsafe)
-  ::setenv("SLUICE_PERMIT_SOCKET", socket.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  ::setenv("LD_PRELOAD", preloaded.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   std::vector<char*> argv;
   for (const std::string& word : f.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -56,7 +60,7 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
       ->capture_default_str();
   command->add_option("--limit", f->limit, "may use this much when others are idle, per cent")
       ->check(CLI::Range(0, 100));
-  command->add_option("--sm", f->sm, "share of the device's cores, per cent")
+  command->add_option("--sm", f->sm, "share of the device's cores or SMs, per cent")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   command->add_option("--id", f->id, "how it is listed");

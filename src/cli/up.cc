@@ -30,10 +30,10 @@ constexpr Nanos kPatience = Seconds(45);  // for a process to finish what it has
 
 struct UpFlags {
   std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
-              arbiter;
+              arbiter, nvml;
   std::string tls_cert, tls_key, gateway_token_file;
   int devices = 0, threads = 0;
-  std::optional<double> price;  // without: as the node daemon has it
+  std::optional<double> price, gpu_price;  // without: as the node daemon has it
 };
 
 // Made once, readable by its owner alone.
@@ -72,6 +72,8 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   std::vector<std::string> node{self, "node", "--data", data, "--listen-fd", first};
   if (f.devices > 0) node.insert(node.end(), {"--devices", std::to_string(f.devices)});
   if (f.price) node.insert(node.end(), {"--price-per-core-hour", std::to_string(*f.price)});
+  if (f.gpu_price) node.insert(node.end(), {"--price-per-gpu-hour", std::to_string(*f.gpu_price)});
+  if (!f.nvml.empty()) node.insert(node.end(), {"--nvml", f.nvml});
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
   const policy::Bundle* bundle = policy::find_bundle(f.policy);
   const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
@@ -183,6 +185,11 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
       ->check(CLI::Range(0, kMostDevices));
   up_command->add_option("--price-per-core-hour", f->price, "what costs are counted with")
       ->check(number_from(0, kHighestPrice));
+  up_command->add_option("--price-per-gpu-hour", f->gpu_price, "the same of a GPU")
+      ->check(number_from(0, kHighestPrice));
+  up_command->add_option("--nvml", f->nvml,
+                         "NVIDIA's management library, where not where the loader looks; none: "
+                         "this machine's GPUs are left alone");
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command

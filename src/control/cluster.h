@@ -5,6 +5,7 @@
 // the next observe() would not show.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -55,12 +56,24 @@ struct ObservedTraffic {
   Histogram latency;
 };
 
+// Whether functions can run on it: the model server computes on CPUs.
+inline bool serves(const Device& d) {
+  return d.kind == DeviceKind::kCpu;
+}
+
+// What a device says of itself at the moment.
+struct DeviceLoad {
+  int busy_percent = 0;
+  Bytes memory_used = 0;
+};
+
 struct Observation {
   bool node_there = false;  // false: devices and instances are unknown now, not empty
   std::string boot_id;
   bool backstop = true;                     // the kernel holds programs that never ask for a permit
   std::string enforcement;                  // what else holds the slices, or what is missing
   std::vector<Device> devices;              // by id
+  std::map<DeviceId, DeviceLoad> loads;     // of GPUs that answer
   std::vector<ObservedInstance> instances;  // by id
   bool gateway_there = false;
   UnixMillis gateway_started = 0;

@@ -25,7 +25,8 @@ Observation FakeCluster::observe() {
     seen.devices.push_back({.id = id,
                             .millicores = 1000,
                             .memory = 1 << 30,
-                            .drained = drained_[id],
+                            .drained = drained_[id] || faults.contains(id),
+                            .fault = faults.contains(id) ? faults[id] : "",
                             .price_per_hour = 3600});
   Observation answer = seen;
   if (!node_there) answer.instances.clear(), answer.devices.clear();

@@ -43,6 +43,7 @@ class FakeCluster : public Cluster {
   Observation seen;
   nlohmann::json routes;
   int starts = 0, stops = 0, resizes = 0;  // asked for
+  std::map<DeviceId, std::string> faults;  // of devices that their node has drained
 
  private:
   void carry_on();

@@ -98,10 +98,15 @@ Observation LocalCluster::observe() {
     o.enforcement = f.text("enforcement");
     for (const json& item : f.list("devices")) {
       const auto device = wire::device_from(item);
-      if (device.ok())
-        o.devices.push_back(*device);
-      else
+      if (!device.ok()) {
         log::warn("node: {}", device.error().message);
+        continue;
+      }
+      o.devices.push_back(*device);
+      if (!item.contains("busy_percent")) continue;
+      Fields load(item, "device");
+      o.loads[device->id] = {static_cast<int>(load.integer("busy_percent", 0, 0, 100)),
+                             load.integer("memory_used", 0, 0, kMost)};
     }
     for (const json& item : f.list("instances")) {
       const auto instance = instance_from(item);

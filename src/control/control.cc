@@ -30,7 +30,7 @@ const StoredFunction* Control::find(const FunctionName& f) const {
 
 void Control::step(UnixMillis wall) {
   const Time now = clock_.now();
-  observe();           // 1. what is
+  observe(wall);       // 1. what is
   count(now, wall);    // 2. what was asked for
   account(now, wall);  // 3. what was held and used
   if (seen_.node_there) {
@@ -55,7 +55,7 @@ Nanos Control::next_step() const {
   return soon ? kSoon : later;
 }
 
-void Control::observe() {
+void Control::observe(UnixMillis wall) {
   Observation o = cluster_.observe();
   if (!o.node_there && seen_.node_there)
     log::warn("the node daemon does not answer: slices stay as they are");
@@ -65,7 +65,22 @@ void Control::observe() {
     o.instances = seen_.instances;
     o.boot_id = seen_.boot_id;
   }
+  tell_faults(o.devices, wall);
   seen_ = std::move(o);
+}
+
+// A device that has begun to fail; policies leave it like one that somebody drains.
+void Control::tell_faults(const std::vector<Device>& now, UnixMillis wall) {
+  for (const Device& d : now) {
+    const auto before = std::ranges::find(seen_.devices, d.id, &Device::id);
+    if (d.fault.empty() || (before != seen_.devices.end() && before->fault == d.fault)) continue;
+    record({.at = wall,
+            .action = "drain",
+            .subject = d.id,
+            .reason = {"fault",
+                       "Device " + d.id + " fails: " + d.fault + ". It takes no more instances.",
+                       {}}});
+  }
 }
 
 // The first after a restart is the time since what the loop before left in the store.
@@ -132,14 +147,19 @@ Snapshot Control::snapshot(Time now) const {
     v.last_scale_down = r.last_scale_down;
     s.functions.push_back(std::move(v));
   }
+  for (const Device& d : seen_.devices)
+    if (serves(d)) s.devices.push_back(d);
+  const auto elsewhere = [this](const ObservedInstance& o) {
+    const auto d = std::ranges::find(seen_.devices, o.instance.device, &Device::id);
+    return d != seen_.devices.end() && !serves(*d);
+  };
   for (const ObservedInstance& o : seen_.instances)
-    if (alive(o)) {
+    if (alive(o) && !elsewhere(o)) {
       s.instances.push_back(o.instance);
       if (stopping_.contains(o.instance.id)) s.instances.back().state = InstanceState::kDraining;
     }
   for (const auto& [id, order] : ordered_) s.instances.push_back(order.first);
   std::ranges::sort(s.instances, {}, &Instance::id);
-  s.devices = seen_.devices;
   return s;
 }
 

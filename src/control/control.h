@@ -95,7 +95,8 @@ class Control {
 
   void restore_predictor();
   void restore_counts(const std::map<std::string, nlohmann::json>& accounts);
-  void observe();
+  void observe(UnixMillis wall);
+  void tell_faults(const std::vector<Device>& now, UnixMillis wall);
   void count(Time now, UnixMillis wall);
   void account(Time now, UnixMillis wall);
   void forecast(Time now);

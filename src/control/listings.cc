@@ -171,7 +171,10 @@ json device_rows(const Control& control) {
   json out = json::array();
   for (const Device& d : control.seen().devices) {
     json row = wire::to_json(d);
-    row["backstop"] = control.seen().backstop;
+    row["backstop"] = control.seen().backstop && serves(d);
+    if (const auto load = control.seen().loads.find(d.id); load != control.seen().loads.end())
+      row.update(
+          {{"busy_percent", load->second.busy_percent}, {"memory_used", load->second.memory_used}});
     int64_t reserved = 0;
     Bytes memory = 0;
     int instances = 0;

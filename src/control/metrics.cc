@@ -141,6 +141,18 @@ void add_devices(std::string& out, const Control& control) {
   MetricFamily drained(out, "sluice_device_drained", Type::kGauge,
                        "1 when it takes no more instances.");
   for (const Device& d : control.seen().devices) drained.add({{"device", d.id}}, d.drained);
+  MetricFamily failing(out, "sluice_device_failing", Type::kGauge,
+                       "1 when its node has drained it because it fails.");
+  for (const Device& d : control.seen().devices)
+    failing.add({{"device", d.id}}, d.fault.empty() ? 0 : 1);
+  MetricFamily busy(out, "sluice_device_busy_ratio", Type::kGauge,
+                    "Share of NVML's last period in which some kernel ran on the GPU.");
+  for (const auto& [id, load] : control.seen().loads)
+    busy.add({{"device", id}}, load.busy_percent / 100.0);
+  MetricFamily used(out, "sluice_device_memory_used_bytes", Type::kGauge,
+                    "Memory of the GPU that is in use, by whomever.");
+  for (const auto& [id, load] : control.seen().loads)
+    used.add({{"device", id}}, static_cast<double>(load.memory_used));
 }
 
 }  // namespace

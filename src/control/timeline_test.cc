@@ -3,7 +3,7 @@
 // expectations are looked at after it.
 //
 //   apply F SHARE [canary N]   a revision that wants SHARE of a device     (fixed slices)
-//   rollback F · delete F · drain DEVICE
+//   rollback F · delete F · drain DEVICE · fault DEVICE
 //   load F RATE                requests a second from now on
 //   hold F · release F         its instances have a request in hand that does not end; it ends
 //   lose starts|stops|resizes N · repeat starts · start-takes SECONDS · break REVISION · mend
@@ -77,6 +77,9 @@ class Timeline : public testing::Test {
     } else if (verb == "drain") {
       words >> a;
       EXPECT_TRUE(control_->set_drained(a, true, wall_).ok());
+    } else if (verb == "fault") {
+      words >> a;
+      cluster_.faults[a] = "Xid 79";
     } else if (verb == "load") {
       double rate = 0;
       words >> a >> rate;
@@ -410,6 +413,24 @@ TEST_F(Timeline, ADrainedDeviceIsLeftWithoutAGap) {
    14 expect f r1:ready
   )");
   EXPECT_EQ(cluster_.seen.instances.at(0).instance.device, "cpu1");
+}
+
+TEST_F(Timeline, ADeviceThatFailsIsLeftWithoutAGapAndItIsSaidOnce) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 fault cpu0
+    7 expect f r1:ready r1:starting
+   14 expect f r1:ready
+  )");
+  EXPECT_EQ(cluster_.seen.instances.at(0).instance.device, "cpu1");
+  std::vector<std::string> said;
+  const std::vector<Decision> decisions = *store_->decisions(std::nullopt, 100);
+  for (const Decision& d : decisions)
+    if (d.reason.rule == "fault") said.push_back(d.subject + ": " + d.reason.text);
+  EXPECT_EQ(
+      said,
+      (std::vector<std::string>{"cpu0: Device cpu0 fails: Xid 79. It takes no more instances."}));
 }
 
 TEST_F(Timeline, ACanaryIsPromotedWithoutStartingAgain) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "control/cluster.h"
 #include "control/model_archive.h"
 #include "control/quantity.h"
 #include "policy/bundle.h"
@@ -61,8 +62,10 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
   }
   if (spec.policy == "fixed" && !spec.slice)
     return invalid("slice", "is missing: policy fixed holds the slice that the file states");
-  if (!devices.empty()) {
-    const Bytes largest = std::ranges::max(devices, {}, &Device::memory).memory;
+  Bytes largest = 0;
+  for (const Device& d : devices)
+    if (serves(d)) largest = std::max(largest, d.memory);
+  if (largest > 0) {
     const Bytes wanted = std::max(spec.memory, spec.slice ? spec.slice->memory : 0);
     if (wanted > largest)
       return invalid("memory", format_bytes(wanted) + " is more than any device has (at most " +

@@ -76,7 +76,7 @@ Result<CpuSplit> split_cpu(const Machine& machine, const CpuSettings& settings) 
   return split;
 }
 
-std::vector<int> cores_of(const CpuDevice& device, Share sm_begin, Share sm) {
+std::vector<int> cores_of(const LocalDevice& device, Share sm_begin, Share sm) {
   const int cores = static_cast<int>(device.cores.size());
   const auto first = device.cores.begin() + sm_begin.permille * cores / 1000;
   return {first, device.cores.begin() + (sm_begin + sm).permille * cores / 1000};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/device.h"
+#include "node/local_device.h"
 
 namespace sluice::node {
 
@@ -23,15 +23,8 @@ struct CpuSettings {
   double price_per_core_hour = 0.04;  // about a cloud's vCPU; the unit is the user's
 };
 
-struct CpuDevice {
-  Device device;
-  std::vector<int> cores;  // its cpuset; empty: a share of a core, floating over the pool
-
-  bool operator==(const CpuDevice&) const = default;
-};
-
 struct CpuSplit {
-  std::vector<CpuDevice> devices;
+  std::vector<LocalDevice> devices;
   std::vector<int> reserve;    // cores of no device; empty: the reserve is a share of time
   int reserve_millicores = 0;  // never below max(400, a fifth of the machine)
 
@@ -45,7 +38,7 @@ Result<CpuSplit> split_cpu(const Machine& machine, const CpuSettings& settings);
 
 // The cores of a slice on a device with cores of its own: sm_begin and sm are multiples of its
 // quantum.
-std::vector<int> cores_of(const CpuDevice& device, Share sm_begin, Share sm);
+std::vector<int> cores_of(const LocalDevice& device, Share sm_begin, Share sm);
 
 // Threads that can run at once on `sm` of the device: its cores, rounded up.
 int threads_of(const Device& device, Share sm);

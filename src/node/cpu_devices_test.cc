@@ -61,7 +61,7 @@ TEST(CpuDevices, EveryMachineKeepsItsReserveAndSharesNoCore) {
       int total = s.reserve_millicores;
       std::set<int> seen(s.reserve.begin(), s.reserve.end());
       size_t listed = s.reserve.size();
-      for (const CpuDevice& d : s.devices) {
+      for (const LocalDevice& d : s.devices) {
         total += d.device.millicores;
         EXPECT_EQ(1000 % d.device.sm_quantum.permille, 0);
         EXPECT_EQ(d.cores.size(), static_cast<size_t>(d.device.millicores / 1000));
@@ -75,7 +75,7 @@ TEST(CpuDevices, EveryMachineKeepsItsReserveAndSharesNoCore) {
 
 TEST(CpuDevices, MemoryAndPriceAreSplitToo) {
   const CpuSplit s = *split_cpu(machine_of(8, 10 * kGiB), {.price_per_core_hour = 0.5});
-  for (const CpuDevice& d : s.devices) {
+  for (const LocalDevice& d : s.devices) {
     EXPECT_EQ(d.device.memory, 8 * kGiB / 6 / (1 << 20) * (1 << 20));
     EXPECT_DOUBLE_EQ(d.device.price_per_hour, 0.5);
   }

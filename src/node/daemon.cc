@@ -1,7 +1,6 @@
 #include "node/daemon.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/lock_file.h"
 #include "base/log.h"
 #include "node/machine.h"
 
@@ -26,24 +24,6 @@ constexpr size_t kKeptDead = 200;  // records of instances that are gone, for th
 
 void send_signal(int pidfd, int number) {
   syscall(SYS_pidfd_send_signal, pidfd, number, nullptr, 0);
-}
-
-// Others may pass through to permit.sock, and see nothing on the way.
-Result<void> make_folders(const DataPaths& paths) {
-  const std::pair<std::string, mode_t> folders[] = {
-      {paths.data, 0711}, {paths.logs(), 0700}, {paths.run(), 0711}, {paths.instances(), 0700}};
-  for (const auto& [path, mode] : folders) {
-    std::error_code fault;
-    std::filesystem::create_directories(path, fault);
-    if (fault) return Error{ErrorKind::kInternal, path + ": " + fault.message()};
-    if (chmod(path.c_str(), mode) != 0)
-      return Error{ErrorKind::kInternal, path + ": " + std::strerror(errno)};
-  }
-  return {};
-}
-
-bool alive(const InstanceRecord& r) {
-  return r.instance.state != InstanceState::kGone;
 }
 
 void log_failure(const Result<void>& outcome) {
@@ -58,121 +38,6 @@ bool same_start(const InstanceRecord& r, const StartRequest& q) {
 }
 
 }  // namespace
-
-// ---- opening, adopting -------------------------------------------------------------------------
-
-Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& clock,
-                                             DaemonSettings settings) {
-  SLUICE_TRY(make_folders(settings.paths));
-  Result<Fd> lock = take_lock(settings.paths.lock());
-  if (!lock.ok() && lock.error().kind == ErrorKind::kConflict)
-    return Error{ErrorKind::kConflict,
-                 settings.paths.data + ": another node daemon runs on this data directory"};
-  if (!lock.ok()) return lock.error();
-  SLUICE_ASSIGN(boot, boot_id());
-  SLUICE_ASSIGN(stored, Registry(settings.paths.state(), boot).load());
-  SLUICE_ASSIGN(machine, this_machine());
-  SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
-
-  NodeState state = stored.value_or(NodeState{});
-  const bool same_boot = state.boot_id == boot;
-  const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
-  state.boot_id = boot;
-  ++state.generation;
-  // Instances that live hold parts of the devices as they were.
-  if (std::ranges::none_of(state.instances, alive))
-    state.devices = split.devices;
-  else if (state.devices.size() != split.devices.size())
-    log::warn("devices stay {} while instances live on them", state.devices.size());
-
-  const EnforcerSettings enforcement{
-      .arbiter = settings.arbiter,
-      .permit_socket = settings.paths.permit_socket(),
-      .generation = state.generation,
-      .cgroup = std::string(kCgroupPrefix) +
-                std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
-  SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, enforcement));
-  if (same_boot)
-    for (const InstanceRecord& r : died) enforcer->bury(r);
-  std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),
-                                            std::move(state), std::move(enforcer), split.reserve));
-  SLUICE_TRY(daemon->adopt());
-  SLUICE_TRY(daemon->save());
-  SLUICE_TRY(daemon->zygote_.start());
-  return daemon;
-}
-
-Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
-               NodeState state, std::unique_ptr<Enforcer> enforcer, std::vector<int> zygote_cores)
-    : io_(io),
-      clock_(clock),
-      settings_(std::move(settings)),
-      lock_(std::move(lock)),
-      registry_(settings_.paths.state(), state.boot_id),
-      state_(std::move(state)),
-      ledger_([this] {
-        std::vector<Device> devices;
-        for (const CpuDevice& d : state_.devices) devices.push_back(d.device);
-        return devices;
-      }()),
-      uids_(settings_.first_uid, settings_.uids),
-      enforcer_(std::move(enforcer)),
-      zygote_(io, {.path = settings_.runtime,
-                   .log = settings_.paths.logs() + "/zygote.log",
-                   .cores = std::move(zygote_cores)}),
-      launcher_(io, zygote_, settings_.paths) {}
-
-// Finds out who died while no daemon looked, and returns them.
-std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records, bool same_boot) {
-  std::vector<InstanceRecord> died;
-  for (InstanceRecord& r : records) {
-    if (!alive(r)) continue;
-    const bool lives = same_boot && r.process.pid != 0 && identity_of(r.process.pid) == r.process;
-    const bool was_starting = r.instance.state == InstanceState::kStarting;
-    if (lives && !was_starting) continue;
-    // One that was starting waits for a Go that nobody will send.
-    if (lives) kill(r.process.pid, SIGKILL);
-    r.instance.state = InstanceState::kGone;
-    r.ended = unix_now();
-    r.error = !same_boot     ? "the machine was restarted"
-              : was_starting ? "the node daemon was restarted while it started"
-                             : "died while no node daemon ran";
-    log::info("{}: gone, {}", r.instance.id, r.error);
-    died.push_back(r);
-  }
-  return died;
-}
-
-Result<void> Daemon::adopt() {
-  for (InstanceRecord& r : state_.instances) {
-    if (!alive(r)) continue;
-    const Instance& i = r.instance;
-    // Its device may be drained by now; what it holds is still its own.
-    const Device* device = ledger_.find(i.device);
-    const bool drained = device != nullptr && device->drained;
-    if (drained) (void)ledger_.set_drained(i.device, false);
-    const Result<Promise> kept = ledger_.reserve(i.id, i.device, i.slice, i.position);
-    if (drained) (void)ledger_.set_drained(i.device, true);
-    if (!kept.ok()) return within(settings_.paths.state() + ": " + i.id, kept.error());
-    if (r.uid != 0) uids_.keep(r.uid);
-    SLUICE_TRY(enforcer_->admit(r));
-    if (const Result<void> placed = enforcer_->place(r, r.process.pid); !placed.ok())
-      log::warn("{}: {}", i.id, placed.error().message);
-    Result<Fd> pidfd = open_process(r.process);
-    if (!pidfd.ok()) {
-      end(i.id, "died while the node daemon started");
-      continue;
-    }
-    live_[i.id].pidfd = std::move(*pidfd);
-    asio::co_spawn(io_, watch(i.id), asio::detached);
-    if (r.owner.pid != 0) asio::co_spawn(io_, stop_with_owner(i.id, r.owner), asio::detached);
-    if (i.state == InstanceState::kDraining)
-      asio::co_spawn(io_, kill_later(i.id, Seconds(30)), asio::detached);
-    log::info("adopted {}: pid {}, {} ‰ of {}", i.id, r.process.pid, i.slice.quota.request.permille,
-              i.device);
-  }
-  return {};
-}
 
 // ---- what is asked of us -----------------------------------------------------------------------
 
@@ -209,6 +74,10 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
     if (same_start(*known, q)) return known;
     return Error{ErrorKind::kConflict, "id: '" + q.id + "' is another instance"};
   }
+  if (const Device* d = ledger_.find(q.device); d != nullptr && d->kind == DeviceKind::kCuda)
+    return Error{ErrorKind::kInvalid, "device: " + q.device +
+                                          " is a GPU, and the model server computes on CPUs; "
+                                          "`sluice run` puts a program of your own on it"};
   if (access(q.model.path.c_str(), R_OK) != 0)
     return Error{ErrorKind::kInvalid, "model.path: " + q.model.path + ": " + std::strerror(errno)};
   const std::optional<ProcessIdentity> owner = identity_of(q.owner);
@@ -315,11 +184,32 @@ Result<void> Daemon::stop(const InstanceId& id, Nanos drain) {
   return save();
 }
 
+// Who drains a device that fails does not mend it.
 Result<void> Daemon::set_drained(const DeviceId& device, bool drained) {
-  SLUICE_TRY(ledger_.set_drained(device, drained));
-  for (CpuDevice& d : state_.devices)
-    if (d.device.id == device) d.device.drained = drained;
+  const Device* d = ledger_.find(device);
+  return drain(device, drained, d != nullptr && drained ? d->fault : "");
+}
+
+Result<void> Daemon::drain(const DeviceId& device, bool drained, const std::string& fault) {
+  SLUICE_TRY(ledger_.set_drained(device, drained, fault));
+  for (LocalDevice& d : state_.devices)
+    if (d.device.id == device) {
+      d.device.drained = drained;
+      d.device.fault = fault;
+    }
   return save();
+}
+
+void Daemon::fail(const GpuFault& fault) {
+  const auto d = std::ranges::find(ledger_.devices(), fault.uuid, &Device::uuid);
+  if (d == ledger_.devices().end()) return;
+  log::error("{} ({}) fails: {}; it takes no new instances", d->id, d->uuid, fault.why);
+  log_failure(drain(d->id, true, fault.why));
+}
+
+ProgramEnvironment Daemon::environment(const InstanceRecord& r) const {
+  return environment_on(*ledger_.find(r.instance.device),
+                        std::filesystem::absolute(settings_.paths.permit_socket()));
 }
 
 // ---- an instance's life ------------------------------------------------------------------------
@@ -481,6 +371,9 @@ DaemonView Daemon::view() const {
                .enforcement = enforcer_->describe(),
                .devices = ledger_.devices()};
   if (!settings_.own_uids) v.enforcement += "; instances share this user's uid";
+  const std::map<std::string, GpuLoad> loads = gpus_->loads();
+  for (const Device& d : v.devices)
+    if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;
   for (const InstanceRecord& r : state_.instances)
     v.instances.push_back({r, alive(r) ? enforcer_->used(r.instance.id) : Nanos(0),
                            alive(r) ? peak_memory(r.process.pid) : 0});

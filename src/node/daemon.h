@@ -13,8 +13,11 @@
 
 #include "base/clock.h"
 #include "node/enforcer.h"
+#include "node/gpu_devices.h"
+#include "node/gpu_watch.h"
 #include "node/instance_launcher.h"
 #include "node/ledger.h"
+#include "node/program_environment.h"
 #include "node/registry.h"
 #include "node/zygote_host.h"
 
@@ -24,6 +27,7 @@ struct DaemonSettings {
   DataPaths paths;
   std::string runtime;  // path of sluice-runtime
   CpuSettings cpu;
+  GpuSettings gpu;
   std::string arbiter = "planned";
   bool own_uids = true;  // as root, every instance runs under its own
   uid_t first_uid = 61000;
@@ -68,6 +72,7 @@ struct DaemonView {
   bool backstop = false;    // the kernel holds programs that never ask for a permit
   std::string enforcement;  // what else holds the slices, or what is missing: for people
   std::vector<Device> devices;
+  std::map<DeviceId, GpuLoad> loads;  // of GPUs that answer
   std::vector<Row> instances;
 };
 
@@ -86,7 +91,10 @@ class Daemon {
   // No new work; what it has it finishes, for at most `drain`. A foreign process goes on, free of
   // its slice. One that is gone is forgotten.
   Result<void> stop(const InstanceId& id, Nanos drain);
+  // A GPU that failed takes instances again once somebody says so.
   Result<void> set_drained(const DeviceId& device, bool drained);
+  // What a process that it has put under a slice is to be started with.
+  ProgramEnvironment environment(const InstanceRecord& r) const;
 
   DaemonView view() const;
   // Returns when there has been a change after `version` (DaemonView's), or after `patience`.
@@ -104,10 +112,14 @@ class Daemon {
   };
 
   Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
-         NodeState state, std::unique_ptr<Enforcer> enforcer, std::vector<int> zygote_cores);
+         NodeState state, std::unique_ptr<Enforcer> enforcer, std::unique_ptr<GpuWatch> gpus,
+         std::vector<int> zygote_cores);
 
   static std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool same_boot);
   Result<void> adopt();
+  void listen_for_faults();
+  void fail(const GpuFault& fault);
+  Result<void> drain(const DeviceId& device, bool drained, const std::string& fault);
   Result<void> enter(InstanceRecord record, const std::optional<Position>& position);
   asio::awaitable<void> launch(InstanceId id);
   asio::awaitable<Result<void>> raise(InstanceId id, Birth birth);
@@ -136,6 +148,7 @@ class Daemon {
   std::map<InstanceId, Live> live_;
   uint64_t version_ = 0;
   std::set<asio::steady_timer*> waiting_;  // each a change_after(), woken by cancelling
+  std::unique_ptr<GpuWatch> gpus_;         // ends first: it calls us
 };
 
 }  // namespace sluice::node

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "node/meter_cpu.h"
+#include "node/meter_cuda.h"
 
 namespace sluice::node {
 namespace {
@@ -58,14 +59,15 @@ policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r) {
 }  // namespace
 
 Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
-                                                  const std::vector<CpuDevice>& devices,
+                                                  const std::vector<LocalDevice>& devices,
                                                   const EnforcerSettings& settings) {
   std::unique_ptr<Enforcer> e(new Enforcer(clock, settings));
   log::info("{}", e->cgroups_.describe());
   e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
-  for (const CpuDevice& d : devices) {
+  for (const LocalDevice& d : devices) {
+    const bool is_cpu = d.device.kind == DeviceKind::kCpu;
     const policy::ArbiterConfig config{.window = policy::window_of(settings.arbiter),
-                                       .pace = pace_on(d.device.millicores)};
+                                       .pace = is_cpu ? pace_on(d.device.millicores) : 1000};
     SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));
     const DeviceNumber number =
         e->host_->add_device(std::move(arbiter), config, d.device.millicores);
@@ -102,7 +104,8 @@ Enforcer::~Enforcer() {
 }
 
 Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
-  const CpuDevice& device = devices_.at(r.instance.device).device;
+  const LocalDevice& device = devices_.at(r.instance.device).device;
+  if (device.device.kind != DeviceKind::kCpu) return {};
   const Slice& slice = r.instance.slice;
   const std::vector<int> cores = cores_of(device, r.instance.position.sm_begin, slice.sm);
   if (!c.cgroup) {
@@ -122,18 +125,13 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   const HostedDevice& hosted = devices_.at(i.device);
   remove_empty_groups();
   Client c{.ref = {hosted.number, ++last_client_}, .process = r.process, .uid = r.uid};
-  std::unique_ptr<CpuCounter> counter = std::make_unique<ProcessCounter>();
   if (cgroups_.writable()) {
     SLUICE_ASSIGN(group, cgroups_.open(i.device + "/" + i.id));
     c.cgroup = group;
     SLUICE_TRY(limit(c, r));
-    SLUICE_ASSIGN(counted, CgroupCounter::open(group.usage_file()));
-    counter = std::move(counted);
   }
-  const int millicores = hosted.device.device.millicores * i.slice.sm.permille / 1000;
-  SLUICE_TRY(host_->admit(
-      hosted.number, share_of(c.ref.client, r),
-      std::make_unique<CpuMeter>(std::move(counter), std::max(millicores, 1), clock_.now())));
+  SLUICE_ASSIGN(meter, make_meter(hosted.device.device, i.slice.sm, c));
+  SLUICE_TRY(host_->admit(hosted.number, share_of(c.ref.client, r), std::move(meter)));
   if (i.slice.memory > 0) {
     const Result<MemoryAccount> memory = desk_.open(i.slice.memory, kContextMemory);
     if (!memory.ok()) {
@@ -147,6 +145,21 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   return {};
 }
 
+// On a CPU the kernel counts; on a GPU the lease is charged.
+Result<std::unique_ptr<Meter>> Enforcer::make_meter(const Device& device, Share sm,
+                                                    const Client& c) const {
+  if (device.kind == DeviceKind::kCuda)
+    return std::unique_ptr<Meter>(std::make_unique<CudaMeter>(nullptr, clock_.now()));
+  std::unique_ptr<CpuCounter> counter = std::make_unique<ProcessCounter>();
+  if (c.cgroup) {
+    SLUICE_ASSIGN(counted, CgroupCounter::open(c.cgroup->usage_file()));
+    counter = std::move(counted);
+  }
+  const int millicores = std::max(device.millicores * sm.permille / 1000, 1);
+  return std::unique_ptr<Meter>(
+      std::make_unique<CpuMeter>(std::move(counter), millicores, clock_.now()));
+}
+
 Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
   {
     const std::lock_guard lock(mutex_);
@@ -154,7 +167,7 @@ Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
     if (pid == r.process.pid) c.process = r.process;
     if (c.cgroup) return c.cgroup->add(pid);
   }
-  const CpuDevice& device = devices_.at(r.instance.device).device;
+  const LocalDevice& device = devices_.at(r.instance.device).device;
   if (device.cores.empty()) return {};
   return set_affinity(pid, cores_of(device, r.instance.position.sm_begin, r.instance.slice.sm));
 }

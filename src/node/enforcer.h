@@ -16,6 +16,7 @@
 #include "node/arbiter_host.h"
 #include "node/cgroup.h"
 #include "node/cpu_devices.h"
+#include "node/meter.h"
 #include "node/permit_server.h"
 #include "node/registry.h"
 
@@ -34,7 +35,7 @@ struct EnforcerSettings {
 class Enforcer {
  public:
   static Result<std::unique_ptr<Enforcer>> start(const Clock& clock,
-                                                 const std::vector<CpuDevice>& devices,
+                                                 const std::vector<LocalDevice>& devices,
                                                  const EnforcerSettings& settings);
 
   ~Enforcer();  // what still runs stays in its group
@@ -64,7 +65,7 @@ class Enforcer {
  private:
   struct HostedDevice {
     DeviceNumber number = 0;
-    CpuDevice device;
+    LocalDevice device;
   };
   struct Client {
     ClientRef ref;
@@ -76,6 +77,7 @@ class Enforcer {
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings);
   Result<void> limit(const Client& client, const InstanceRecord& r);
+  Result<std::unique_ptr<Meter>> make_meter(const Device& device, Share sm, const Client& c) const;
   void empty(Cgroup group, bool foreign);
   void remove_empty_groups();
   Result<Placement> look_up(const Peer& peer, uint32_t device);

@@ -25,8 +25,8 @@ struct GpuFault {
 
 class GpuWatch {
  public:
-  // Opens `library` and finds what there is. Where NVML does not answer within `patience`, there
-  // is nothing.
+  // Opens `library` and finds what there is; an empty name stands for no GPUs. Where NVML does not
+  // answer within `patience`, there is nothing.
   static std::unique_ptr<GpuWatch> start(const std::string& library, Nanos patience = Seconds(10));
   ~GpuWatch();  // on_fault is called no more
   GpuWatch(const GpuWatch&) = delete;

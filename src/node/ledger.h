@@ -39,8 +39,9 @@ class Ledger {
 
   void release(const InstanceId& id);  // unknown: nothing happens
 
-  // A drained device takes no new slice; what it holds stays and may change. kNotFound.
-  Result<void> set_drained(const DeviceId& device, bool drained);
+  // A drained device takes no new slice; what it holds stays and may change. `fault`: why the node
+  // has drained it; empty where it was asked for. kNotFound.
+  Result<void> set_drained(const DeviceId& device, bool drained, const std::string& fault = "");
 
   const std::vector<Device>& devices() const { return devices_; }
   const Device* find(const DeviceId& id) const;

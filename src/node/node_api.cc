@@ -27,6 +27,14 @@ HttpResponse answer(const Result<const InstanceRecord*>& r, int status) {
   return r.ok() ? wire::json_response(to_json(**r), status) : wire::error_response(r.error());
 }
 
+HttpResponse answer_program(const Daemon& daemon, const Result<const InstanceRecord*>& r) {
+  if (!r.ok()) return wire::error_response(r.error());
+  const ProgramEnvironment e = daemon.environment(**r);
+  json out = to_json(**r);
+  out.update({{"gate", e.gate}, {"environment", e.variables}});
+  return wire::json_response(out);
+}
+
 HttpResponse answer(const Result<void>& r, int status) {
   return r.ok() ? wire::json_response(json::object(), status) : wire::error_response(r.error());
 }
@@ -97,7 +105,7 @@ HttpResponse route(Daemon& daemon, const HttpRequest& request, const wire::Targe
     });
   if (path == std::vector<std::string>{"v1", "processes"} && method == verb::post)
     return with_body<ProcessRequest>(request, process_request_from, [&](const ProcessRequest& q) {
-      return answer(daemon.take_process(q), 200);
+      return answer_program(daemon, daemon.take_process(q));
     });
   if (path.size() == 3 && path[0] == "v1" && (path[1] == "instances" || path[1] == "processes"))
     return on_instance(daemon, request, path[2]);
@@ -130,7 +138,13 @@ json to_json(const DaemonView& view) {
               {"version", view.version},         {"backstop", view.backstop},
               {"enforcement", view.enforcement}, {"devices", json::array()},
               {"instances", json::array()}};
-  for (const Device& d : view.devices) out["devices"].push_back(wire::to_json(d));
+  for (const Device& d : view.devices) {
+    json one = wire::to_json(d);
+    if (const auto load = view.loads.find(d.id); load != view.loads.end())
+      one.update(
+          {{"busy_percent", load->second.busy_percent}, {"memory_used", load->second.memory_used}});
+    out["devices"].push_back(std::move(one));
+  }
   for (const DaemonView::Row& row : view.instances) {
     json one = to_json(row.record);
     one["used_ns"] = row.used.count();

@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr int kVersion = 1;
 constexpr int64_t kMost = INT64_MAX;
 
-json to_json(const CpuDevice& d) {
+json to_json(const LocalDevice& d) {
   return {{"device", wire::to_json(d.device)}, {"cores", d.cores}};
 }
 
@@ -40,9 +40,9 @@ json to_json(const InstanceRecord& r) {
   return out;
 }
 
-Result<CpuDevice> device_from(const json& object) {
+Result<LocalDevice> device_from(const json& object) {
   wire::Fields f(object, "device");
-  CpuDevice d{.device = f.part<Device>("device", wire::device_from)};
+  LocalDevice d{.device = f.part<Device>("device", wire::device_from)};
   for (const json& core : f.list("cores")) {
     if (!core.is_number_integer())
       f.fail("cores", "holds something that is not a number");
@@ -101,7 +101,7 @@ std::string state_to_json(const NodeState& state) {
               {"generation", state.generation},
               {"devices", json::array()},
               {"instances", json::array()}};
-  for (const CpuDevice& d : state.devices) out["devices"].push_back(to_json(d));
+  for (const LocalDevice& d : state.devices) out["devices"].push_back(to_json(d));
   for (const InstanceRecord& r : state.instances) out["instances"].push_back(to_json(r));
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -11,9 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "model/device.h"
 #include "model/instance.h"
-#include "node/cpu_devices.h"
+#include "node/local_device.h"
 #include "node/process_identity.h"
 
 namespace sluice::node {
@@ -36,10 +35,14 @@ struct InstanceRecord {
   bool operator==(const InstanceRecord&) const = default;
 };
 
+inline bool alive(const InstanceRecord& r) {
+  return r.instance.state != InstanceState::kGone;
+}
+
 struct NodeState {
   std::string boot_id;
   uint32_t generation = 0;  // of the daemon's pages: one more at every start
-  std::vector<CpuDevice> devices;
+  std::vector<LocalDevice> devices;
   std::vector<InstanceRecord> instances;  // in the order they were started
 
   bool operator==(const NodeState&) const = default;

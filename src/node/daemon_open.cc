@@ -1,0 +1,180 @@
+// How a node daemon begins: what it finds of the one before it, and what the machine has by now.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/lock_file.h"
+#include "base/log.h"
+#include "node/daemon.h"
+#include "node/machine.h"
+
+namespace sluice::node {
+namespace {
+
+// Others may pass through to permit.sock, and see nothing on the way.
+Result<void> make_folders(const DataPaths& paths) {
+  const std::pair<std::string, mode_t> folders[] = {
+      {paths.data, 0711}, {paths.logs(), 0700}, {paths.run(), 0711}, {paths.instances(), 0700}};
+  for (const auto& [path, mode] : folders) {
+    std::error_code fault;
+    std::filesystem::create_directories(path, fault);
+    if (fault) return Error{ErrorKind::kInternal, path + ": " + fault.message()};
+    if (chmod(path.c_str(), mode) != 0)
+      return Error{ErrorKind::kInternal, path + ": " + std::strerror(errno)};
+  }
+  return {};
+}
+
+// The machine's, as far as what lives holds no part of what they were.
+std::vector<LocalDevice> devices_now(const NodeState& before, bool same_boot, const CpuSplit& split,
+                                     const std::vector<Device>& gpus, const std::string& node,
+                                     const GpuSettings& gpu_settings) {
+  std::vector<LocalDevice> devices;
+  std::set<DeviceId> held;
+  for (const InstanceRecord& r : before.instances)
+    if (alive(r)) held.insert(r.instance.device);
+  for (const LocalDevice& d : before.devices)
+    if (!held.empty() && d.device.kind == DeviceKind::kCpu) devices.push_back(d);
+  if (devices.empty())
+    devices = split.devices;
+  else if (devices.size() != split.devices.size())
+    log::warn("CPU devices stay {} while instances live", devices.size());
+  const std::vector<LocalDevice> known = same_boot ? before.devices : std::vector<LocalDevice>();
+  for (LocalDevice& gpu : merge_gpus(known, gpus, held, node, gpu_settings))
+    devices.push_back(std::move(gpu));
+  return devices;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& clock,
+                                             DaemonSettings settings) {
+  SLUICE_TRY(make_folders(settings.paths));
+  Result<Fd> lock = take_lock(settings.paths.lock());
+  if (!lock.ok() && lock.error().kind == ErrorKind::kConflict)
+    return Error{ErrorKind::kConflict,
+                 settings.paths.data + ": another node daemon runs on this data directory"};
+  if (!lock.ok()) return lock.error();
+  SLUICE_ASSIGN(boot, boot_id());
+  SLUICE_ASSIGN(stored, Registry(settings.paths.state(), boot).load());
+  SLUICE_ASSIGN(machine, this_machine());
+  SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
+  std::unique_ptr<GpuWatch> gpus = GpuWatch::start(settings.gpu.library);
+  log::info("{}", gpus->describe());
+
+  NodeState state = stored.value_or(NodeState{});
+  const bool same_boot = state.boot_id == boot;
+  const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
+  state.boot_id = boot;
+  ++state.generation;
+  state.devices = devices_now(state, same_boot, split, gpus->gpus(), machine.node, settings.gpu);
+
+  const EnforcerSettings enforcement{
+      .arbiter = settings.arbiter,
+      .permit_socket = settings.paths.permit_socket(),
+      .generation = state.generation,
+      .cgroup = std::string(kCgroupPrefix) +
+                std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
+  SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, enforcement));
+  if (same_boot)
+    for (const InstanceRecord& r : died) enforcer->bury(r);
+  std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),
+                                            std::move(state), std::move(enforcer), std::move(gpus),
+                                            split.reserve));
+  SLUICE_TRY(daemon->adopt());
+  SLUICE_TRY(daemon->save());
+  SLUICE_TRY(daemon->zygote_.start());
+  daemon->listen_for_faults();
+  return daemon;
+}
+
+Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
+               NodeState state, std::unique_ptr<Enforcer> enforcer, std::unique_ptr<GpuWatch> gpus,
+               std::vector<int> zygote_cores)
+    : io_(io),
+      clock_(clock),
+      settings_(std::move(settings)),
+      lock_(std::move(lock)),
+      registry_(settings_.paths.state(), state.boot_id),
+      state_(std::move(state)),
+      ledger_([this] {
+        std::vector<Device> devices;
+        for (const LocalDevice& d : state_.devices) devices.push_back(d.device);
+        return devices;
+      }()),
+      uids_(settings_.first_uid, settings_.uids),
+      enforcer_(std::move(enforcer)),
+      zygote_(io, {.path = settings_.runtime,
+                   .log = settings_.paths.logs() + "/zygote.log",
+                   .cores = std::move(zygote_cores)}),
+      launcher_(io, zygote_, settings_.paths),
+      gpus_(std::move(gpus)) {}
+
+// A fault comes on the watch's thread, which ends before we do; what it has posted by then runs
+// only while the loop does.
+void Daemon::listen_for_faults() {
+  gpus_->on_fault(
+      [this](const GpuFault& fault) { asio::post(io_, [this, fault] { fail(fault); }); });
+}
+
+// Finds out who died while no daemon looked, and returns them.
+std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records, bool same_boot) {
+  std::vector<InstanceRecord> died;
+  for (InstanceRecord& r : records) {
+    if (!alive(r)) continue;
+    const bool lives = same_boot && r.process.pid != 0 && identity_of(r.process.pid) == r.process;
+    const bool was_starting = r.instance.state == InstanceState::kStarting;
+    if (lives && !was_starting) continue;
+    // One that was starting waits for a Go that nobody will send.
+    if (lives) kill(r.process.pid, SIGKILL);
+    r.instance.state = InstanceState::kGone;
+    r.ended = unix_now();
+    r.error = !same_boot     ? "the machine was restarted"
+              : was_starting ? "the node daemon was restarted while it started"
+                             : "died while no node daemon ran";
+    log::info("{}: gone, {}", r.instance.id, r.error);
+    died.push_back(r);
+  }
+  return died;
+}
+
+Result<void> Daemon::adopt() {
+  for (InstanceRecord& r : state_.instances) {
+    if (!alive(r)) continue;
+    const Instance& i = r.instance;
+    // Its device may be drained by now; what it holds is still its own.
+    const Device* device = ledger_.find(i.device);
+    const bool drained = device != nullptr && device->drained;
+    const std::string fault = drained ? device->fault : "";
+    if (drained) (void)ledger_.set_drained(i.device, false);
+    const Result<Promise> kept = ledger_.reserve(i.id, i.device, i.slice, i.position);
+    if (drained) (void)ledger_.set_drained(i.device, true, fault);
+    if (!kept.ok()) return within(settings_.paths.state() + ": " + i.id, kept.error());
+    if (r.uid != 0) uids_.keep(r.uid);
+    SLUICE_TRY(enforcer_->admit(r));
+    if (const Result<void> placed = enforcer_->place(r, r.process.pid); !placed.ok())
+      log::warn("{}: {}", i.id, placed.error().message);
+    Result<Fd> pidfd = open_process(r.process);
+    if (!pidfd.ok()) {
+      end(i.id, "died while the node daemon started");
+      continue;
+    }
+    live_[i.id].pidfd = std::move(*pidfd);
+    asio::co_spawn(io_, watch(i.id), asio::detached);
+    if (r.owner.pid != 0) asio::co_spawn(io_, stop_with_owner(i.id, r.owner), asio::detached);
+    if (i.state == InstanceState::kDraining)
+      asio::co_spawn(io_, kill_later(i.id, Seconds(30)), asio::detached);
+    log::info("adopted {}: pid {}, {} ‰ of {}", i.id, r.process.pid, i.slice.quota.request.permille,
+              i.device);
+  }
+  return {};
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,65 @@
+#include "node/gpu_devices.h"
+
+#include <algorithm>
+#include <map>
+
+namespace sluice::node {
+namespace {
+
+constexpr char kAbsent[] = "NVML does not find it any more";
+
+// The first "cuda…" that is not taken, and takes it.
+DeviceId free_id(std::set<DeviceId>& taken) {
+  for (int i = 0;; ++i)
+    if (const auto [id, fresh] = taken.insert("cuda" + std::to_string(i)); fresh) return *id;
+}
+
+void keep_drained(Device& found, const Device& known) {
+  if (known.fault == kAbsent) return;  // it is back
+  found.drained |= known.drained;
+  if (found.fault.empty()) found.fault = known.fault;
+}
+
+}  // namespace
+
+std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
+                                    const std::vector<Device>& found,
+                                    const std::set<DeviceId>& held, const std::string& node,
+                                    const GpuSettings& settings) {
+  std::map<std::string, Device> absent;  // by UUID
+  std::set<DeviceId> taken;
+  for (const LocalDevice& d : known)
+    if (d.device.kind == DeviceKind::kCuda) {
+      absent.emplace(d.device.uuid, d.device);
+      taken.insert(d.device.id);
+    }
+
+  std::vector<LocalDevice> devices;
+  std::map<std::string, DeviceId> ids;  // by UUID
+  for (Device gpu : found) {
+    const auto before = absent.find(gpu.uuid);
+    gpu.id = before == absent.end() ? free_id(taken) : before->second.id;
+    gpu.node = node;
+    gpu.price_per_hour = settings.price_per_hour;
+    if (before != absent.end()) {
+      keep_drained(gpu, before->second);
+      absent.erase(before);
+    }
+    ids[gpu.uuid] = gpu.id;
+    devices.push_back({std::move(gpu), {}});
+  }
+  for (LocalDevice& d : devices) {
+    for (DeviceLink& link : d.device.links) link.to = ids.at(link.to);
+    std::ranges::sort(d.device.links, {}, &DeviceLink::to);
+  }
+  for (auto& [uuid, gpu] : absent) {
+    if (!held.contains(gpu.id)) continue;
+    gpu.drained = true;
+    gpu.fault = kAbsent;
+    gpu.links.clear();
+    devices.push_back({std::move(gpu), {}});
+  }
+  return devices;
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,26 @@
+// How the GPUs that were found become this node's devices: which of them is "cuda0" stays so as
+// long as the machine runs, whatever order NVML tells them in. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "node/local_device.h"
+
+namespace sluice::node {
+
+struct GpuSettings {
+  std::string library = "libnvidia-ml.so.1";  // a path, or what the loader finds; empty: no GPUs
+  double price_per_hour = 2.5;                // about a cloud's; the unit is the user's
+};
+
+// `known`: the node's devices so far, of this boot; `found`: as NVML told them, ids are UUIDs;
+// `held`: devices that somebody holds a part of. A known GPU keeps its id, and stays drained; one
+// that is not there any more stays as long as it is held, drained.
+std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
+                                    const std::vector<Device>& found,
+                                    const std::set<DeviceId>& held, const std::string& node,
+                                    const GpuSettings& settings);
+
+}  // namespace sluice::node

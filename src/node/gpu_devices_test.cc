@@ -1,0 +1,73 @@
+// Which GPU has which id, and which stays drained, over restarts of the daemon.
+#include "node/gpu_devices.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::node {
+namespace {
+
+Device gpu(const std::string& uuid, std::vector<DeviceLink> links = {}) {
+  return {.id = uuid, .kind = DeviceKind::kCuda, .uuid = uuid, .links = std::move(links)};
+}
+
+std::vector<LocalDevice> merge(const std::vector<LocalDevice>& known,
+                               const std::vector<Device>& found,
+                               const std::set<DeviceId>& held = {}) {
+  return merge_gpus(known, found, held, "n", {.price_per_hour = 3});
+}
+
+// "cuda0=GPU-a cuda1=GPU-b!drained: why"
+std::string text(const std::vector<LocalDevice>& devices) {
+  std::string out;
+  for (const auto& [d, cores] : devices) {
+    out += (out.empty() ? "" : " ") + d.id + "=" + d.uuid;
+    if (d.drained) out += "!drained";
+    if (!d.fault.empty()) out += ": " + d.fault;
+  }
+  return out;
+}
+
+TEST(GpuDevices, AreNumberedAsTheyAreFound) {
+  const auto devices = merge({}, {gpu("GPU-b"), gpu("GPU-a")});
+  EXPECT_EQ(text(devices), "cuda0=GPU-b cuda1=GPU-a");
+  EXPECT_EQ(devices[0].device.node, "n");
+  EXPECT_EQ(devices[0].device.price_per_hour, 3);
+}
+
+TEST(GpuDevices, KeepTheirIdsInAnyOrder) {
+  const auto before = merge({}, {gpu("GPU-a"), gpu("GPU-b")});
+  EXPECT_EQ(text(merge(before, {gpu("GPU-c"), gpu("GPU-b"), gpu("GPU-a")})),
+            "cuda2=GPU-c cuda1=GPU-b cuda0=GPU-a");
+}
+
+TEST(GpuDevices, CpusAmongTheKnownAreNoneOfTheirs) {
+  EXPECT_EQ(text(merge({{{.id = "cpu0"}, {0}}}, {gpu("GPU-a")})), "cuda0=GPU-a");
+}
+
+TEST(GpuDevices, LinksLeadToIds) {
+  const auto devices = merge({}, {gpu("GPU-b", {{"GPU-a", 4}}), gpu("GPU-a", {{"GPU-b", 4}})});
+  EXPECT_EQ(devices[0].device.links, (std::vector<DeviceLink>{{"cuda1", 4}}));
+  EXPECT_EQ(devices[1].device.links, (std::vector<DeviceLink>{{"cuda0", 4}}));
+}
+
+TEST(GpuDevices, StayDrainedWithTheReason) {
+  auto known = merge({}, {gpu("GPU-a"), gpu("GPU-b")});
+  known[0].device.drained = true;
+  known[1].device.drained = true;
+  known[1].device.fault = "Xid 79";
+  EXPECT_EQ(text(merge(known, {gpu("GPU-a"), gpu("GPU-b")})),
+            "cuda0=GPU-a!drained cuda1=GPU-b!drained: Xid 79");
+}
+
+TEST(GpuDevices, OneThatIsGoneStaysWhileItIsHeld) {
+  const auto before = merge({}, {gpu("GPU-a"), gpu("GPU-b")});
+  const auto without = merge(before, {gpu("GPU-b")}, {"cuda0"});
+  EXPECT_EQ(text(without), "cuda1=GPU-b cuda0=GPU-a!drained: NVML does not find it any more");
+  EXPECT_EQ(text(merge(without, {gpu("GPU-a"), gpu("GPU-b")}, {"cuda0"})),
+            "cuda0=GPU-a cuda1=GPU-b")
+      << "it is back";
+  EXPECT_EQ(text(merge(before, {gpu("GPU-b")})), "cuda1=GPU-b");
+}
+
+}  // namespace
+}  // namespace sluice::node
