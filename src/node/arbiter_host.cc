@@ -271,6 +271,7 @@ void ArbiterHost::on_bell(ProcessNumber number, Time now) {
   clear(process.bell);
   Client& client = *find(process.client);
   client.unmoved = false;
+  client.unused = Nanos(0);
   client.expected_since = now;
   devices_[process.client.device].next = now;
   if (++process.bells < config_.bells_per_heartbeat) return;
@@ -402,6 +403,9 @@ void ArbiterHost::look_again(Device& device, const Client& client, Time now) {
 }
 
 void ArbiterHost::revoke(Client& client, Time now) {
+  if (client.grant)
+    client.unused =
+        std::max(now - std::max(client.expected_since, client.meter->last_active()), Nanos(0));
   client.grant.reset();
   client.draining = true;
   client.revoked_at = now;
@@ -412,7 +416,7 @@ void ArbiterHost::revoke(Client& client, Time now) {
 }
 
 void ArbiterHost::grant(Client& client, const policy::Grant& grant, Time now) {
-  if (!client.grant) client.expected_since = now;
+  if (!client.grant) client.expected_since = now - client.unused;
   client.grant = grant;
   client.spent = Nanos(0);
   client.draining = false;

@@ -96,7 +96,8 @@ class ArbiterHost {
     std::unique_ptr<Meter> meter;
     std::vector<ProcessNumber> processes;
     std::optional<policy::Grant> grant;  // in force
-    Time expected_since{};               // to use it: since it came, or the client rang
+    Time expected_since{};               // to use it: since it came, or the client rang,
+    Nanos unused{0};                     // and so long earlier: permits that it did nothing with
     Nanos spent{0};                      // of the grant, as the meter shows
     bool draining = false;               // revoked, and perhaps not yet stopped
     Time revoked_at{};

@@ -297,6 +297,42 @@ TEST_F(ArbiterHostTest, WhoReportsNothingOfADeviceIsStoppedWhenItsLeaseIsAsLongA
   munmap(page, SLUICE_PAGE_SIZE);
 }
 
+// Neither is one whose turns are shorter than the time after which silence means something.
+TEST_F(ArbiterHostTest, ShortTurnsThatItDoesNothingWithAddUp) {
+  class SlowMeter : public IdleMeter {
+   public:
+    Nanos lag() const override { return TurnsForTest::kLease + Millis(10); }
+  };
+  class BusyMeter : public SlowMeter {  // uses what it gets and stops at once
+   public:
+    std::optional<Reading> poll(Time now, bool resting) override {
+      active_ = now;
+      return SlowMeter::poll(now, resting);
+    }
+    Time last_active() const override { return active_; }
+    bool drained(Time, Time, bool) override { return true; }
+
+   private:
+    Time active_{};
+  };
+  ASSERT_TRUE(host->admit(device, share(1), std::make_unique<SlowMeter>()).ok());
+  ASSERT_TRUE(host->admit(device, share(2), std::make_unique<BusyMeter>()).ok());
+  const Attachment stopped = attach_raw(1), busy = attach_raw(2);
+  for (const Attachment* a : {&stopped, &busy}) {
+    auto* page = static_cast<sluice_usage_page*>(mmap(
+        nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, a->pages.usage.get(), 0));
+    __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&page->waiting, 1u, __ATOMIC_SEQ_CST);
+    munmap(page, SLUICE_PAGE_SIZE);
+    eventfd_write(a->bell.get(), 1);
+  }
+  const auto wished = [&] { return log->wishes >= 2; };
+  ASSERT_TRUE(eventually("both to want the device", wished));
+  const auto over = [&] { return !host->state({device, 1})->wanting; };
+  EXPECT_TRUE(eventually("the wish of the stopped one to be taken for over", over));
+  EXPECT_TRUE(host->state({device, 2})->wanting);
+}
+
 TEST_F(ArbiterHostTest, ChargesWhatTheKernelCounts) {
   auto counter = std::make_unique<ProcessCounter>();
   ASSERT_TRUE(host->admit(device, share(1),

@@ -13,7 +13,8 @@ namespace sluice::node {
 
 class TurnsForTest : public policy::Arbiter {
  public:
-  static constexpr Nanos kTurn = Millis(2);
+  static constexpr Nanos kTurn = Millis(2);    // of use
+  static constexpr Nanos kLease = Millis(20);  // a permit ends then, used or not
 
   // What the host has told, for tests to look at (the lists on its thread, or when it has gone).
   struct Log {
@@ -86,7 +87,7 @@ class TurnsForTest : public policy::Arbiter {
     std::rotate(next, next + 1, clients_.end());
     holder_ = clients_.back().id;
     left_ = kTurn;
-    until_ = now + Millis(20);
+    until_ = now + kLease;
     revoked_ = false;
     permits.grant.push_back({holder_, left_, until_});
   }
