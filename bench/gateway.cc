@@ -1,9 +1,11 @@
 // bench_gateway: our gateway beside nginx and haproxy: same upstream, same cores, as many workers.
-// Load from wrk, rounds interleaved; a figure is the median over rounds, a ratio the median of the
-// rounds' ratios. Beside requests a second and p99 stands the CPU time per request, which a busy
-// machine disturbs least.
+// Load from wrk, one contender after the other; a figure is the median over rounds, a ratio the
+// median of the rounds' ratios. Every round starts all processes anew: one program started twice
+// can run a third apart for as long as it lives, so that rounds on one start would repeat one
+// throw of the dice. Beside requests a second and p99 stands the CPU time per request, which a
+// busy machine disturbs least.
 //
-//   bench_gateway [--rounds 5] [--seconds 3] [--workers 1] [--json FILE]
+//   bench_gateway [--rounds 7] [--seconds 3] [--workers 1] [--json FILE]
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -56,9 +58,19 @@ struct Round {
   double rps = 0, p99 = 0, cpu_us = 0;
 };
 
-class Bench {
+struct Load {
+  const char* name;
+  int body_bytes, connections;
+};
+constexpr Load kLoads[] = {{"1 KiB", 1024, 64}, {"600 KiB", 600 * 1024, 16}};
+
+// What a load gave each contender, round by round.
+using Seen = std::map<std::string, std::vector<Round>>;
+
+// All processes of one round.
+class Bed {
  public:
-  Bench(Report& report, int workers)
+  Bed(Report& report, int workers)
       : report_(report), workers_(workers), cores_(cores_for(workers)) {
     char dir[] = "/tmp/sluice-bench-gateway-XXXXXX";
     SLUICE_CHECK(::mkdtemp(dir) != nullptr, "no folder under /tmp");
@@ -68,7 +80,7 @@ class Bench {
     start_proxies();
   }
 
-  ~Bench() {
+  ~Bed() {
     contenders_.clear();
     ::kill(upstream_, SIGKILL);
     ::waitpid(upstream_, nullptr, 0);
@@ -78,22 +90,13 @@ class Bench {
   // Every contender passes a body on unchanged and the answer back, or figures mean nothing.
   bool verify() {
     for (Contender& c : contenders_)
-      for (const size_t size : {size_t{1024}, size_t{600 * 1024}})
-        if (!verify(c, size)) return false;
+      for (const Load& load : kLoads)
+        if (!verify(c, static_cast<size_t>(load.body_bytes))) return false;
     return true;
   }
 
-  void measure(const std::string& what, int body_bytes, int connections, int rounds, int seconds) {
-    std::map<std::string, std::vector<Round>> seen;
-    for (int round = 0; round < rounds; ++round)
-      for (Contender& c : contenders_)
-        seen[c.name].push_back(one_round(c, body_bytes, connections, seconds));
-    for (const char* reference : {"nginx", "haproxy"}) {
-      const bool judged = reference == std::string("nginx");
-      add(what + " requests/s", "1/s", &Round::rps, seen, reference, judged ? 1.0 : 0, 0);
-      add(what + " p99", "us", &Round::p99, seen, reference, 0, judged ? 1.2 : 0);
-      add(what + " CPU a request", "us", &Round::cpu_us, seen, reference, 0, 0);
-    }
+  void measure(const Load& load, int seconds, Seen& seen) {
+    for (Contender& c : contenders_) seen[c.name].push_back(one_round(c, load, seconds));
   }
 
  private:
@@ -191,40 +194,21 @@ class Bench {
     return false;
   }
 
-  Round one_round(Contender& c, int body_bytes, int connections, int seconds) {
+  Round one_round(Contender& c, const Load& load, int seconds) {
     const uint64_t before = answered_->load();
     const Nanos cpu = c.process->cpu();
-    const LoadResult load =
+    const LoadResult result =
         run_wrk(kSources + "/load.lua", "http://127.0.0.1:" + std::to_string(c.port), cores_.load,
-                connections, body_bytes, seconds);
+                load.connections, load.body_bytes, seconds);
     const Nanos used = c.process->cpu() - cpu;
     const uint64_t worked = answered_->load() - before;
-    if (load.requests == 0 || worked < load.requests) report_.fail(c.name + " did no work");
-    if (load.errors > 0)
-      report_.fail(c.name + ": " + std::to_string(load.errors) + " wrong answers");
-    return {.rps = load.requests_per_second,
-            .p99 = load.p99_us,
+    if (result.requests == 0 || worked < result.requests) report_.fail(c.name + " did no work");
+    if (result.errors > 0)
+      report_.fail(c.name + ": " + std::to_string(result.errors) + " wrong answers");
+    return {.rps = result.requests_per_second,
+            .p99 = result.p99_us,
             .cpu_us = static_cast<double>(used.count()) / 1e3 /
                       static_cast<double>(std::max<uint64_t>(worked, 1))};
-  }
-
-  void add(const std::string& what, const char* unit, double Round::*figure,
-           const std::map<std::string, std::vector<Round>>& seen, const char* reference,
-           double at_least, double at_most) {
-    const std::vector<Round>&ours = seen.at("sluice"), &theirs = seen.at(reference);
-    std::vector<double> values, references, ratios;
-    for (size_t i = 0; i < ours.size(); ++i) {
-      values.push_back(ours[i].*figure);
-      references.push_back(theirs[i].*figure);
-      ratios.push_back(ours[i].*figure / (theirs[i].*figure));
-    }
-    const Samples v = summarise(values);
-    Row row(what, v.p50, unit);
-    row.beside(reference, summarise(references).p50).of(v);
-    row.ratio = summarise(ratios).p50;
-    if (at_least > 0) row.ratio_at_least(at_least);
-    if (at_most > 0) row.ratio_at_most(at_most);
-    report_.add(row);
   }
 
   Report& report_;
@@ -236,19 +220,46 @@ class Bench {
   std::vector<Contender> contenders_;
 };
 
+void add(Report& report, const std::string& what, const char* unit, double Round::*figure,
+         const Seen& seen, const char* reference, double at_least, double at_most) {
+  const std::vector<Round>&ours = seen.at("sluice"), &theirs = seen.at(reference);
+  std::vector<double> values, references, ratios;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    values.push_back(ours[i].*figure);
+    references.push_back(theirs[i].*figure);
+    ratios.push_back(ours[i].*figure / (theirs[i].*figure));
+  }
+  const Samples v = summarise(values);
+  Row row(what, v.p50, unit);
+  row.beside(reference, summarise(references).p50).of(v);
+  row.ratio = summarise(ratios).p50;
+  if (at_least > 0) row.ratio_at_least(at_least);
+  if (at_most > 0) row.ratio_at_most(at_most);
+  report.add(row);
+}
+
+void add(Report& report, const std::string& what, const Seen& seen) {
+  for (const char* reference : {"nginx", "haproxy"}) {
+    const bool judged = reference == std::string("nginx");
+    add(report, what + " requests/s", "1/s", &Round::rps, seen, reference, judged ? 1.0 : 0, 0);
+    add(report, what + " p99", "us", &Round::p99, seen, reference, 0, judged ? 1.2 : 0);
+    add(report, what + " CPU a request", "us", &Round::cpu_us, seen, reference, 0, 0);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Report report("gateway", argc, argv);
-  const int rounds = int_argument(argc, argv, "--rounds", 5);
+  const int rounds = int_argument(argc, argv, "--rounds", 7);
   const int seconds = int_argument(argc, argv, "--seconds", 3);
   const int workers = int_argument(argc, argv, "--workers", 1);
-  {
-    Bench bench(report, workers);
-    if (bench.verify()) {
-      bench.measure("1 KiB", 1024, 64, rounds, seconds);
-      bench.measure("600 KiB", 600 * 1024, 16, rounds, seconds);
-    }
+  std::map<std::string, Seen> seen;
+  for (int round = 0; round < rounds; ++round) {
+    Bed bed(report, workers);
+    if (!bed.verify()) return report.finish();
+    for (const Load& load : kLoads) bed.measure(load, seconds, seen[load.name]);
   }
+  for (const Load& load : kLoads) add(report, load.name, seen[load.name]);
   return report.finish();
 }
