@@ -1,14 +1,17 @@
 // `sluice run -- PROGRAM…`: runs an unmodified program under a slice. We put ourselves under it,
 // then become the program: it and all its descendants are in the slice's cgroup, and a preloaded
 // gate holds libtorch programs to it operator by operator; on a GPU any CUDA program, launch by
-// launch.
+// launch. `sluice resize ID`: changes the slice while the program runs.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
+#include <optional>
 
 #include "cli/session.h"
+#include "control/quantity.h"
 #include "wire/json.h"
 
 namespace sluice::cli {
@@ -16,19 +19,39 @@ namespace {
 
 using nlohmann::json;
 
+using wire::http::verb;
+
 struct RunFlags {
-  std::string device = "cpu0", id;
+  std::string device = "cpu0", id, memory;
   int quota = 20, limit = 0, sm = 100;
   std::vector<std::string> command;
 };
 
+struct ResizeFlags {
+  std::string id, memory;
+  std::optional<int> quota, limit;
+};
+
+wire::HttpClient node_of(const Session& session) {
+  return wire::HttpClient({.path = session.run("node.sock")}, Seconds(10));
+}
+
+Result<Bytes> memory_of(const std::string& text) {
+  Result<Bytes> parsed = control::parse_bytes(text);
+  if (!parsed.ok()) parsed = Error{ErrorKind::kInvalid, "--memory: " + parsed.error().message};
+  return parsed;
+}
+
 Result<void> run(const Session& session, const RunFlags& f) {
-  wire::HttpClient node({.path = session.run("node.sock")}, Seconds(10));
-  const Slice slice{.sm = {f.sm * 10},
-                    .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
+  wire::HttpClient node = node_of(session);
+  Slice slice{.sm = {f.sm * 10}, .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
+  if (!f.memory.empty()) {
+    SLUICE_ASSIGN(memory, memory_of(f.memory));
+    slice.memory = memory;
+  }
   const std::string id = f.id.empty() ? "run-" + std::to_string(getpid()) : f.id;
   const auto taken = node.json(
-      wire::http::verb::post, "/v1/processes",
+      verb::post, "/v1/processes",
       {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
   if (!taken.ok()) return taken.error();
   const std::string gate = std::filesystem::read_symlink("/proc/self/exe").parent_path() /
@@ -49,6 +72,38 @@ Result<void> run(const Session& session, const RunFlags& f) {
   return Error{ErrorKind::kNotFound, f.command[0] + ": cannot be run"};
 }
 
+// What a flag does not say stays as it is. The request may not pass the limit: it takes it along.
+Result<void> resize(const Session& session, const ResizeFlags& f) {
+  if (!f.quota && !f.limit && f.memory.empty())
+    return Error{ErrorKind::kInvalid, "say what to change: --quota, --limit or --memory"};
+  wire::HttpClient node = node_of(session);
+  const std::string target = "/v1/processes/" + escaped(f.id);
+  SLUICE_ASSIGN(record, node.json(verb::get, target));
+  if (!record.value("foreign", false))
+    return Error{ErrorKind::kInvalid,
+                 f.id + " is an instance of a function: its slice is the policy's to change"};
+  SLUICE_ASSIGN(slice, wire::slice_from(record.value("slice", json::object())));
+  if (f.quota) slice.quota.request = {*f.quota * 10};
+  if (f.limit) slice.quota.limit = {*f.limit * 10};
+  if (!f.limit) slice.quota.limit = std::max(slice.quota.limit, slice.quota.request);
+  if (!f.memory.empty()) {
+    if (slice.memory == 0)
+      return Error{ErrorKind::kInvalid,
+                   "--memory: " + f.id + " was started without one; it cannot be given it now"};
+    SLUICE_ASSIGN(memory, memory_of(f.memory));
+    slice.memory = memory;
+  }
+  SLUICE_ASSIGN(changed, node.json(verb::patch, target, {{"slice", wire::to_json(slice)}}));
+  if (session.json())
+    print(changed);
+  else
+    std::cout << f.id << ": quota " << control::format_share(slice.quota.request) << ", limit "
+              << control::format_share(slice.quota.limit)
+              << (slice.memory > 0 ? ", memory " + control::format_bytes(slice.memory) : "")
+              << "\n";
+  return {};
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Session& session, Outcome& outcome) {
@@ -63,9 +118,22 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--sm", f->sm, "share of the device's cores or SMs, per cent")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
+  command->add_option("--memory", f->memory,
+                      "GPU memory it may hold, as 512Mi or 4G; without: all there is");
   command->add_option("--id", f->id, "how it is listed");
   command->add_option("command", f->command, "after --")->required();
   command->callback([=, &session, &outcome] { outcome = run(session, *f); });
+
+  auto r = std::make_shared<ResizeFlags>();
+  CLI::App* again =
+      app.add_subcommand("resize", "change the slice of a program that `sluice run` started");
+  again->add_option("id", r->id, "as `sluice get instances` lists it")->required();
+  again->add_option("--quota", r->quota, "share of time, per cent")->check(CLI::Range(1, 100));
+  again->add_option("--limit", r->limit, "may use this much when others are idle, per cent")
+      ->check(CLI::Range(1, 100));
+  again->add_option("--memory", r->memory,
+                    "GPU memory it may hold; what it holds already it keeps");
+  again->callback([=, &session, &outcome] { outcome = resize(session, *r); });
 }
 
 }  // namespace sluice::cli

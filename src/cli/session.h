@@ -53,7 +53,7 @@ void add_logs(CLI::App& app, Session& session, Outcome& outcome);
 void add_profile(CLI::App& app, Session& session, Outcome& outcome);
 void add_load(CLI::App& app, Session& session, Outcome& outcome);
 void add_top(CLI::App& app, Session& session, Outcome& outcome);
-void add_run(CLI::App& app, Session& session, Outcome& outcome);
+void add_run(CLI::App& app, Session& session, Outcome& outcome);  // run, resize
 void add_quickstart(CLI::App& app, Session& session, Outcome& outcome);
 void add_completion(CLI::App& app, Outcome& outcome);
 

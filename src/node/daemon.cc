@@ -115,6 +115,11 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
     if (alive(r) && r.process == *process)
       return Error{ErrorKind::kConflict,
                    "pid: " + std::to_string(q.pid) + " is under the slice " + r.instance.id};
+  const Device* device = ledger_.find(q.device);
+  if (device != nullptr && device->kind != DeviceKind::kCuda && q.slice.memory > 0)
+    return Error{ErrorKind::kInvalid, "slice.memory: " + q.device +
+                                          " is no GPU: a program's memory there is not held to a "
+                                          "limit; 0 is allowed"};
   SLUICE_ASSIGN(pidfd, open_process(*process));
   InstanceRecord r;
   r.instance = {.id = q.id,

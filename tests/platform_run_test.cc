@@ -1,0 +1,98 @@
+// Programs of the user's own under slices: `sluice run` and `sluice resize` on a whole platform.
+#include <sys/wait.h>
+
+#include "tests/platform_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// `sluice run` of a program that ends when it is killed.
+class Running {
+ public:
+  Running(const Platform& p, const std::string& id, const std::string& device) : pid_(fork()) {
+    if (pid_ != 0) return;
+    const std::string sluice = program("sluice");
+    execl(sluice.c_str(), sluice.c_str(), "--data", p.data.c_str(), "run", "--device",
+          device.c_str(), "--quota", "20", "--id", id.c_str(), "--", "/bin/sleep", "3600", nullptr);
+    _exit(127);
+  }
+  ~Running() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Running(const Running&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+// The living one of that name, as soon as there is one.
+json listed(const Platform& p, const std::string& id) {
+  const auto find = [&](const json& all) {
+    for (const json& i : all)
+      if (i["id"] == id && i["state"] != "gone") return i;
+    return json();
+  };
+  return find(p.until("/v1/instances", [&](const json& all) { return !find(all).is_null(); }));
+}
+
+TEST(PlatformRun, AProgramIsUnderItsSliceAndResizedWhileItRuns) {
+  Platform p;
+  {
+    const Running sleeper(p, "mine", "cpu1");
+    const json before = listed(p, "mine");
+    EXPECT_EQ(before["pid"], sleeper.pid());
+    EXPECT_EQ(before["device"], "cpu1");
+    EXPECT_EQ(before["slice"]["request"], 200);
+    EXPECT_EQ(before["foreign"], true);
+
+    EXPECT_EQ(p.cli({"resize", "mine", "--limit", "60"}).out, "mine: quota 20%, limit 60%\n");
+    EXPECT_EQ(p.cli({"resize", "mine", "--quota", "70"}).out, "mine: quota 70%, limit 70%\n");
+    const json slice = p.cli_json({"resize", "mine", "--quota", "30", "--limit", "40"})["slice"];
+    EXPECT_EQ(slice["request"], 300);
+    EXPECT_EQ(slice["limit"], 400);
+    EXPECT_EQ(slice["sm"], 1000);
+    p.until("/v1/instances", [](const json& all) { return all[0]["slice"]["request"] == 300; });
+  }
+  p.until("/v1/instances",
+          [](const json& all) { return all.empty() || all[0]["state"] == "gone"; });
+}
+
+struct Refusal {
+  std::vector<std::string> words;
+  int code;
+  std::string why;
+};
+
+TEST(PlatformRun, WhatCannotBeIsRefusedWithItsReason) {
+  Platform p;
+  p.deploy({.name = "f"});
+  const Running sleeper(p, "mine", "cpu3");
+  listed(p, "mine");
+  const std::string instance = p.instances()[0]["id"];
+  const std::vector<Refusal> all = {
+      {{"resize", "mine"}, 2, "say what to change: --quota, --limit or --memory"},
+      {{"resize", "mine", "--quota", "50", "--limit", "40"}, 2, "400 is below the request of 500"},
+      {{"resize", "mine", "--memory", "1G"}, 2, "mine was started without one"},
+      {{"resize", "nobody", "--quota", "50"}, 3, "there is no instance 'nobody'"},
+      {{"resize", instance, "--quota", "50"}, 2, "is an instance of a function"},
+      {{"run", "--memory", "much", "--", "/bin/true"}, 2, "--memory: "},
+      {{"run", "--memory", "1G", "--", "/bin/true"}, 2, "slice.memory: cpu0 is no GPU"},
+      {{"run", "--device", "cpu9", "--", "/bin/true"}, 2, "there is no 'cpu9' on this node"},
+      {{"run", "--id", "mine", "--", "/bin/true"}, 5, "'mine' is another instance"},
+      {{"run", "--", "/bin/nothing"}, 3, "/bin/nothing: cannot be run"}};
+  for (const Refusal& r : all) {
+    const Ended e = p.cli(r.words);
+    EXPECT_EQ(e.code, r.code) << r.why << ": " << e.err;
+    EXPECT_THAT(e.err, HasSubstr(r.why));
+    EXPECT_THAT(e.out, IsEmpty());
+  }
+  EXPECT_EQ(listed(p, "mine")["slice"]["request"], 200);
+}
+
+}  // namespace
+}  // namespace sluice
