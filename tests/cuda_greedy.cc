@@ -1,13 +1,14 @@
-// A CUDA program that knows nothing of Sluice and does one thing for ever, as fast as it may:
+// A CUDA program that knows nothing of Sluice and does one thing for ever:
 //
 //   cuda_greedy kernel   launches a kernel of a millisecond and waits for it
 //   cuda_greedy graph    launches a graph of such a kernel and waits for it
 //   cuda_greedy queue    launches kernels of 10 us and never waits
 //   cuda_greedy streams  launches kernels of 100 us into 16 streams in turn and never waits
-//   cuda_greedy legacy   launches kernels of 200 us into the legacy stream, beside one that waits
-//   for
-//                        it, and never waits
+//   cuda_greedy legacy   launches kernels of 200 us into the legacy stream, which others wait for
 //   cuda_greedy lengths  launches kernels of 5 us to 3 ms by turns and never waits
+//   cuda_greedy sparse   launches a kernel of a millisecond every 5 ms and never waits
+#include <unistd.h>
+
 #include <array>
 #include <string_view>
 
@@ -69,6 +70,13 @@ CUgraphExec graph_of(CUfunction work) {
   for (;;) launch(kernel, stream);
 }
 
+[[noreturn]] void queue_sparsely(CUfunction kernel, CUstream stream) {
+  for (;;) {
+    launch(kernel, stream);
+    usleep(5000);
+  }
+}
+
 [[noreturn]] void queue_in_turn(CUfunction kernel) {
   std::array<CUstream, 16> streams;
   for (CUstream& stream : streams) stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -97,6 +105,7 @@ int main(int count, char** arguments) {
   if (kind == "queue") queue(function("small"), new_stream(CU_STREAM_NON_BLOCKING));
   if (kind == "streams") queue_in_turn(function("tenth"));
   if (kind == "lengths") queue_by_turns(new_stream(CU_STREAM_NON_BLOCKING));
+  if (kind == "sparse") queue_sparsely(function("work"), new_stream(CU_STREAM_NON_BLOCKING));
   if (kind == "legacy") {
     new_stream(CU_STREAM_DEFAULT);
     queue(function("fifth"), nullptr);

@@ -66,13 +66,12 @@ TEST_F(Watch, KeepsTheAccountOfAProcess) {
                  {.wave_ns = 600'000'000'000});
   }
   const auto account = watch_->account(uuid_text(0));
+  std::optional<DeviceUse> use;
   const auto all_of_it = [&] {
-    const auto use = account->latest(getpid());
+    use = account->latest(getpid());
     return use && use->busy + use->resolution >= use->until - use->from;
   };
-  EXPECT_TRUE(eventually("an account of a busy time", all_of_it));
-  const auto use = account->latest(getpid());
-  ASSERT_TRUE(use);
+  ASSERT_TRUE(eventually("an account of a busy time", all_of_it));
   EXPECT_GE(use->until - use->from, Millis(100));
   EXPECT_LE(use->until, SteadyClock().now());
   EXPECT_FALSE(account->latest(getpid() + 1));

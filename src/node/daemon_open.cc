@@ -82,7 +82,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
       .generation = state.generation,
       .cgroup = std::string(kCgroupPrefix) +
                 std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
-  SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, enforcement));
+  SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, *gpus, enforcement));
   if (same_boot)
     for (const InstanceRecord& r : died) enforcer->bury(r);
   std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),

@@ -22,7 +22,8 @@ class DeviceAccount {
   virtual ~DeviceAccount() = default;
 
   // The newest of which the device tells; nothing where it does not know the process, as with all
-  // clients of MPS. Does not block; any thread may ask.
+  // clients of MPS, or where it is being written down: ask again. Waits for nobody, a lock
+  // included; any thread may ask.
   virtual std::optional<DeviceUse> latest(pid_t pid) const = 0;
 };
 

@@ -60,6 +60,7 @@ policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r) {
 
 Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
                                                   const std::vector<LocalDevice>& devices,
+                                                  const GpuWatch& gpus,
                                                   const EnforcerSettings& settings) {
   std::unique_ptr<Enforcer> e(new Enforcer(clock, settings));
   log::info("{}", e->cgroups_.describe());
@@ -71,7 +72,8 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
     SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));
     const DeviceNumber number =
         e->host_->add_device(std::move(arbiter), config, d.device.millicores);
-    e->devices_.emplace(d.device.id, HostedDevice{number, d});
+    e->devices_.emplace(d.device.id,
+                        HostedDevice{number, d, is_cpu ? nullptr : gpus.account(d.device.uuid)});
   }
   SLUICE_ASSIGN(
       server,
@@ -130,7 +132,7 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
     c.cgroup = group;
     SLUICE_TRY(limit(c, r));
   }
-  SLUICE_ASSIGN(meter, make_meter(hosted.device.device, i.slice.sm, c));
+  SLUICE_ASSIGN(meter, make_meter(hosted, i.slice.sm, c));
   SLUICE_TRY(host_->admit(hosted.number, share_of(c.ref.client, r), std::move(meter)));
   if (i.slice.memory > 0) {
     const Result<MemoryAccount> memory = desk_.open(i.slice.memory, kContextMemory);
@@ -145,11 +147,12 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   return {};
 }
 
-// On a CPU the kernel counts; on a GPU the lease is charged.
-Result<std::unique_ptr<Meter>> Enforcer::make_meter(const Device& device, Share sm,
+// On a CPU the kernel counts; on a GPU its account has to confirm what clients say.
+Result<std::unique_ptr<Meter>> Enforcer::make_meter(const HostedDevice& hosted, Share sm,
                                                     const Client& c) const {
+  const Device& device = hosted.device.device;
   if (device.kind == DeviceKind::kCuda)
-    return std::unique_ptr<Meter>(std::make_unique<CudaMeter>(nullptr, clock_.now()));
+    return std::unique_ptr<Meter>(std::make_unique<CudaMeter>(hosted.account, clock_.now()));
   std::unique_ptr<CpuCounter> counter = std::make_unique<ProcessCounter>();
   if (c.cgroup) {
     SLUICE_ASSIGN(counted, CgroupCounter::open(c.cgroup->usage_file()));

@@ -16,6 +16,7 @@
 #include "node/arbiter_host.h"
 #include "node/cgroup.h"
 #include "node/cpu_devices.h"
+#include "node/gpu_watch.h"
 #include "node/meter.h"
 #include "node/permit_server.h"
 #include "node/registry.h"
@@ -34,8 +35,10 @@ struct EnforcerSettings {
 
 class Enforcer {
  public:
+  // `gpus`: whose accounts say what was used of them.
   static Result<std::unique_ptr<Enforcer>> start(const Clock& clock,
                                                  const std::vector<LocalDevice>& devices,
+                                                 const GpuWatch& gpus,
                                                  const EnforcerSettings& settings);
 
   ~Enforcer();  // what still runs stays in its group
@@ -66,6 +69,7 @@ class Enforcer {
   struct HostedDevice {
     DeviceNumber number = 0;
     LocalDevice device;
+    std::shared_ptr<const DeviceAccount> account;  // a GPU's
   };
   struct Client {
     ClientRef ref;
@@ -77,7 +81,8 @@ class Enforcer {
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings);
   Result<void> limit(const Client& client, const InstanceRecord& r);
-  Result<std::unique_ptr<Meter>> make_meter(const Device& device, Share sm, const Client& c) const;
+  Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
+                                            const Client& c) const;
   void empty(Cgroup group, bool foreign);
   void remove_empty_groups();
   Result<Placement> look_up(const Peer& peer, uint32_t device);

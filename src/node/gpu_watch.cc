@@ -39,7 +39,7 @@ struct GpuWatch::Shared {
   std::function<void(const GpuFault&)> call;
   std::deque<GpuFault> untold;  // while there is nobody to call
   std::map<std::string, GpuLoad> loads;
-  std::map<std::pair<std::string, pid_t>, DeviceUse> uses;
+  std::map<std::string, std::map<pid_t, DeviceUse>> uses;
 
   // The thread's.
   void run(const std::string& library);
@@ -105,13 +105,14 @@ void GpuWatch::Shared::look_at_processes(Nvml& nvml, const Device& gpu) {
   const Time now = SteadyClock().now();
   const auto moment = [&](uint64_t us) { return now - Micros(now_us - us); };
   const std::lock_guard lock(mutex);
-  std::erase_if(uses, [&](const auto& use) { return use.second.until < now - kForgotten; });
+  std::map<pid_t, DeviceUse>& known = uses[gpu.uuid];
+  std::erase_if(known, [&](const auto& use) { return use.second.until < now - kForgotten; });
   for (const GpuProcessUse& use : found) {
     since_us = std::max(since_us, use.until_us);
     if (from_us == 0) continue;  // of how long, it does not say
     const Nanos span = Micros(use.until_us - from_us);
-    uses[{gpu.uuid, use.pid}] = {moment(from_us), moment(use.until_us),
-                                 span * use.busy_percent / 100, span / 100};
+    known[use.pid] = {moment(from_us), moment(use.until_us), span * use.busy_percent / 100,
+                      span / 100};
   }
 }
 
@@ -175,10 +176,14 @@ class GpuWatch::Account : public DeviceAccount {
   Account(std::shared_ptr<Shared> shared, std::string uuid)
       : shared_(std::move(shared)), uuid_(std::move(uuid)) {}
 
+  // An arbiter's thread asks, before which the watch's may not run: it would wait for ever.
   std::optional<DeviceUse> latest(pid_t pid) const override {
-    const std::lock_guard lock(shared_->mutex);
-    const auto found = shared_->uses.find({uuid_, pid});
-    return found == shared_->uses.end() ? std::nullopt : std::optional(found->second);
+    const std::unique_lock lock(shared_->mutex, std::try_to_lock);
+    if (!lock) return std::nullopt;
+    const auto known = shared_->uses.find(uuid_);
+    if (known == shared_->uses.end()) return std::nullopt;
+    const auto use = known->second.find(pid);
+    return use == known->second.end() ? std::nullopt : std::optional(use->second);
   }
 
  private:

@@ -61,12 +61,13 @@ void CudaMeter::pass(Time now) {
 // Whether the lease runs.
 bool CudaMeter::counts() const {
   if (hold_ != Hold::kGranted) return hold_ == Hold::kDraining;
-  return !resting_ || account_ == nullptr || now_ < distrusted_until_ || silent();
+  return !resting_ || now_ < distrusted_until_ || !watched();
 }
 
-bool CudaMeter::silent() const {
-  return std::any_of(processes_.begin(), processes_.end(),
-                     [](const Process& p) { return !p.use.ever(); });
+// Whether a use that is not reported would be found out.
+bool CudaMeter::watched() const {
+  return std::all_of(processes_.begin(), processes_.end(),
+                     [](const Process& p) { return p.known && p.use.ever(); });
 }
 
 // --- what is charged -----------------------------------------------------------------------------
@@ -140,6 +141,7 @@ void CudaMeter::judge(Process& process) {
   const std::optional<DeviceUse> truth = account_->latest(process.id.pid);
   if (!truth || truth->until <= process.judged_until || truth->until > now_) return;
   if (!process.said.reaches(truth->from)) return;
+  process.known = true;
   process.judged_until = truth->until;
   const Nanos unsaid = truth->busy - process.said.over(truth->from, truth->until);
   process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));

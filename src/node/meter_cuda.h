@@ -4,9 +4,9 @@
 //   Lease     the time from a permit's beginning until it has ended and nothing can be in flight
 //             any more. In it the client could have used the device, so by default it is charged:
 //             who reports nothing, or nothing true, or stands where the device keeps no account,
-//             pays for what it held. Of who reports, and of whom the account knows nothing untrue,
-//             only the time counts in which it stands behind the gate: on a busy machine it may
-//             wake long after its grant.
+//             pays for what it held. Of who reports, and whom the account knows, but nothing untrue
+//             of it, only the time counts in which it stands behind the gate: on a busy machine it
+//             may wake long after its grant.
 //   Report    what the client's processes say (ClaimedUse): exact and at hand, and worth nothing
 //             by itself.
 //   Account   what the device says of each process (DeviceAccount): true, late and coarse.
@@ -65,6 +65,7 @@ class CudaMeter : public Meter {
     ClaimedUse use;
     Course said;
     bool gone = false;    // and forgotten when its work has run
+    bool known = false;   // to the account
     Time judged_until{};  // by the account
     Nanos agreed{0};      // busy time of which account and report are of one mind, so far
     Nanos shortfall{0};   // of what it said, beyond what the account's resolution explains
@@ -73,7 +74,7 @@ class CudaMeter : public Meter {
 
   void pass(Time now);
   bool counts() const;
-  bool silent() const;
+  bool watched() const;
   void forget_gone();
   bool quiet(const Process& process, Time stopped, bool resting) const;
   Nanos said() const;

@@ -1,0 +1,47 @@
+// A hostile CUDA program: passes a gate of its own, says on its page that it rests and that the
+// device does nothing for it, and keeps it busy a fifth of the time, for ever.
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "wire/cuda_abi.h"
+#include "wire/permit.h"
+
+namespace {
+
+constexpr useconds_t kRestUs = 4000;
+
+void need(CUresult result) {
+  if (result != CUDA_SUCCESS) __builtin_trap();
+}
+
+void lie(const sluice_gate& gate) {
+  const sluice_attachment* at = __atomic_load_n(&gate.process->current, __ATOMIC_ACQUIRE);
+  if (at == nullptr) return;
+  const sluice_device_report nothing{
+      .busy_ns = 0, .seen_ns = sluice_clock(CLOCK_MONOTONIC), .in_flight_ns = 0, .longest_ns = 0};
+  sluice_device_report_write(at->usage, &nothing);
+}
+
+}  // namespace
+
+int main() {
+  static sluice_gate gate = {.socket_path = getenv("SLUICE_PERMIT_SOCKET")};
+  sluice_thread* mine = nullptr;
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction work = nullptr;
+  need(cuInit(0));
+  need(cuDevicePrimaryCtxRetain(&context, 0));
+  need(cuCtxSetCurrent(context));
+  need(cuModuleLoadData(&module, "kernel work ns=1000000"));
+  need(cuModuleGetFunction(&work, module, "work"));
+  for (;;) {
+    sluice_gate_pass(&gate, &mine);
+    sluice_gate_idle_begin(mine);
+    lie(gate);
+    need(cuLaunchKernel(work, 132, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+    need(cuStreamSynchronize(nullptr));
+    usleep(kRestUs);
+  }
+}
