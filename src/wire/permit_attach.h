@@ -230,8 +230,8 @@ static inline int sluice_say_hello(const struct sluice_gate* g) {
   return sluice_call_daemon(g->socket_path, &hello, sizeof hello);
 }
 
-/* Receives one message and up to three descriptors (missing ones are -1); its size, or as recvmsg.
- */
+/* Receives one message and up to three descriptors (missing ones are -1, the kernel closes others);
+ * its size, or as recvmsg. */
 static inline long sluice_receive(int sock, void* buffer, size_t size, int fds[3]) {
   union {
     char bytes[CMSG_SPACE(3 * sizeof(int))];
@@ -248,7 +248,7 @@ static inline long sluice_receive(int sock, void* buffer, size_t size, int fds[3
   m.msg_iov = &data;
   m.msg_iovlen = 1;
   m.msg_control = control.bytes;
-  m.msg_controllen = sizeof control.bytes;
+  m.msg_controllen = CMSG_LEN(3 * sizeof(int)); /* aligned, there would be room for a fourth */
   n = syscall(SYS_recvmsg, sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0) return n;
   c = CMSG_FIRSTHDR(&m);

@@ -3,8 +3,8 @@
  *   static struct sluice_gate gate = {"/run/sluice/permit.sock", 0};
  *   static __thread struct sluice_thread *mine;
  *   sluice_gate_pass(&gate, &mine);        // before each unit; returns when it may run
- *   sluice_gate_idle_begin(&gate, mine);   // no more work for now
- *   sluice_gate_idle_end(&gate, &mine);    // work is coming; optional, the next pass says it too
+ *   sluice_gate_idle_begin(mine);          // no more work for now
+ *   sluice_gate_idle_end(&gate, mine);     // work is coming; optional, the next pass says it too
  *
  * Any thread may call at any time but in a signal handler. The fast path costs one decrement and
  * one load; every SLUICE_CHECK_NS or 64 launches, whichever comes first, a *checkpoint* reads the

@@ -357,6 +357,34 @@ TEST(Gate, RunsUnderAClockThatIsShifted) {
   }
 }
 
+// A daemon that is newer than this gate may send more of them than there is room for.
+TEST(Attach, TakesThreeDescriptorsAndNoFourth) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const int sent[4] = {0, 0, 0, 0};
+  char byte = 1;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof sent)] = {};
+  msghdr message{.msg_iov = &data, .msg_iovlen = 1};
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof sent);
+  memcpy(CMSG_DATA(head), sent, sizeof sent);
+  ASSERT_EQ(sendmsg(ends[0], &message, MSG_NOSIGNAL), 1);
+
+  struct {
+    int fds[3];
+    int behind;
+  } taken = {{}, 42};
+  EXPECT_EQ(sluice_receive(ends[1], &byte, 1, taken.fds), 1);
+  EXPECT_EQ(taken.behind, 42);
+  for (const int fd : taken.fds) EXPECT_EQ(close(fd), 0);
+  for (const int end : ends) close(end);
+}
+
 TEST(Gate, MovesToNewPagesAtItsNextCheckpoint) {
   sluice_gate gate{};
   Daemon first, second;
