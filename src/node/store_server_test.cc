@@ -13,6 +13,7 @@
 #include "base/eventually_for_test.h"
 #include "node/store_client_for_test.h"
 #include "wire/model_store.h"
+#include "wire/packet.h"
 
 extern "C" int sluice_test_store_from_c(int socket);
 
@@ -359,6 +360,31 @@ TEST_F(StoreServerTest, WhatIsNoRequestEndsTheConnection) {
     const sluice_store_answer answer = hear(socket);
     EXPECT_EQ(answer.error, static_cast<uint32_t>(SLUICE_INVALID)) << c.what;
     EXPECT_EQ(hear(socket).head.type, 0u) << c.what << ": the connection goes on";
+  }
+}
+
+// An ordinary file has no seals at all: whoever can truncate it would kill its readers.
+TEST(StoreClient, MapsNothingThatCanShrink) {
+  const Fd memory(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(memory.get(), 4096), 0);
+  const Fd file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  for (const Fd* unsealed : {&memory, &file}) {
+    SocketEnds pair = socket_pair();
+    sluice_store_answer answer{};
+    answer.head = {SLUICE_STORE_MAGIC, SLUICE_STORE_VERSION, SLUICE_TOLD_SHARE};
+    answer.bytes = answer.mapped = 4096;
+    answer.memory = SLUICE_MEMORY_HOST;
+    const int fd = unsealed->get();
+    ASSERT_TRUE(wire::send_packet(pair.theirs.get(), std::as_bytes(std::span(&answer, 1)),
+                                  std::span(&fd, 1))
+                    .ok());
+    shutdown(pair.theirs.get(), SHUT_WR);  // no answer to its release
+    sluice_store* store = nullptr;
+    sluice_tensor* tensor = nullptr;
+    sluice_store_adopt(pair.ours.release(), &store);
+    EXPECT_EQ(sluice_get_tensor(store, "w", -1, &tensor), SLUICE_FAULT);
+    EXPECT_THAT(sluice_store_why(store), HasSubstr("not sealed memory"));
+    sluice_store_close(store);
   }
 }
 

@@ -51,8 +51,9 @@ class HostMapping : public StoreMapping {
   // A file that can shrink would kill whoever reads it.
   static Result<void> check(const Fd& file, uint64_t bytes) {
     struct stat s {};
-    if (!file.valid() || ::fstat(file.get(), &s) != 0 || static_cast<uint64_t>(s.st_size) < bytes ||
-        (::fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+    const int seals = ::fcntl(file.get(), F_GET_SEALS);  // -1: of a kind that has none
+    if (::fstat(file.get(), &s) != 0 || static_cast<uint64_t>(s.st_size) < bytes || seals < 0 ||
+        (seals & F_SEAL_SHRINK) == 0)
       return Error{ErrorKind::kInternal, "the store sent something that is not sealed memory of " +
                                              std::to_string(bytes) + " bytes"};
     return {};
