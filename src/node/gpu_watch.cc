@@ -97,12 +97,12 @@ void GpuWatch::Shared::look(Nvml& nvml, const Device& gpu) {
 }
 
 void GpuWatch::Shared::look_at_processes(Nvml& nvml, const Device& gpu) {
+  const Time now = SteadyClock().now();  // both clocks at once: the call below may take long
   const uint64_t now_us = static_cast<uint64_t>(unix_micros());
   uint64_t& since_us = uses_until_us[gpu.uuid];
   if (since_us + static_cast<uint64_t>(kUsesEvery / Micros(1)) > now_us) return;
   const std::vector<GpuProcessUse> found = nvml.process_uses(gpu.uuid, since_us);
   const uint64_t from_us = since_us;
-  const Time now = SteadyClock().now();
   const auto moment = [&](uint64_t us) { return now - Micros(now_us - us); };
   const std::lock_guard lock(mutex);
   std::map<pid_t, DeviceUse>& known = uses[gpu.uuid];

@@ -257,7 +257,8 @@ Result<std::optional<GpuEvent>> Nvml::wait_for_event(Nanos patience) {
   if (result == NVML_ERROR_TIMEOUT) return std::optional<GpuEvent>();
   if (result != NVML_SUCCESS) return Error{ErrorKind::kUnavailable, in_words(*call_, result)};
   const auto gpu = std::ranges::find(gpus_, event.device, &Gpu::handle);
-  GpuEvent told{gpu == gpus_.end() ? "" : gpu->uuid, std::string(kUncorrected), true};
+  if (gpu == gpus_.end()) return std::optional<GpuEvent>();  // of one that it has not named
+  GpuEvent told{gpu->uuid, std::string(kUncorrected), true};
   if (event.eventType == nvmlEventTypeXidCriticalError) {
     told.what = "Xid " + std::to_string(event.eventData);
     told.failing = is_fault(event.eventData);
