@@ -33,7 +33,7 @@ void* open(const char* path) {
 // The node's side: a slice of memory, and the socket where this process's hook finds it.
 class Desk {
  public:
-  Desk() : account_(*desk_.open(kLimit, 0)) {
+  Desk() : account_(*desk_.open(kLimit, nullptr)) {
     auto server = node::PermitServer::start(
         {.path = path_}, clock_,
         [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
@@ -51,7 +51,7 @@ class Desk {
  private:
   const std::string path_ = "/tmp/sluice-bench-memory." + std::to_string(getpid());
   SteadyClock clock_;
-  node::MemoryDesk desk_{1};
+  node::MemoryDesk desk_{clock_, 1};
   node::MemoryAccount account_;
   std::unique_ptr<node::PermitServer> server_;
 };

@@ -109,6 +109,28 @@ class Program {
   FILE* from_ = nullptr;
 };
 
+// What the emulated device says, at once.
+class EmulatedAccount : public node::DeviceAccount {
+ public:
+  EmulatedAccount(const Clock& clock, emulator::Machine& machine)
+      : clock_(clock), machine_(machine) {}
+
+  std::optional<node::DeviceUse> latest(pid_t) const override { return std::nullopt; }
+  std::optional<node::DeviceMemory> memory(pid_t pid) const override {
+    const Time now = clock_.now();
+    const emulator::Machine::Lock lock(machine_);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < emulator::kProcesses; ++i)
+      if (lock->processes[i].used && lock->processes[i].pid == pid)
+        bytes = emulator::memory_used_by(*lock, 0, i);
+    return node::DeviceMemory{now, static_cast<Bytes>(bytes)};
+  }
+
+ private:
+  const Clock& clock_;
+  emulator::Machine& machine_;
+};
+
 class CudaMemory : public testing::Test {
  protected:
   CudaMemory() {
@@ -125,8 +147,8 @@ class CudaMemory : public testing::Test {
   }
 
   void start_daemon() {
-    desk_ = std::make_unique<node::MemoryDesk>(++generation_);
-    account_ = *desk_->open(limit_ * kMib, kContext * kMib);
+    desk_ = std::make_unique<node::MemoryDesk>(clock_, ++generation_);
+    account_ = *desk_->open(limit_ * kMib, std::make_shared<EmulatedAccount>(clock_, *machine_));
     auto server = node::PermitServer::start(
         {.path = folder_ / "permit.sock", .generation = generation_}, clock_,
         [this](const node::Peer&, uint32_t) -> Result<node::Placement> {

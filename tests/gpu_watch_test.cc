@@ -78,6 +78,31 @@ TEST_F(Watch, KeepsTheAccountOfAProcess) {
   EXPECT_FALSE(watch_->account("another")->latest(getpid()));
 }
 
+TEST_F(Watch, TellsTheMemoryOfAProcess) {
+  for (const char* settings : {"devices=2 memory_mib=1024", "memory_mib=1024 shared=1"}) {
+    start(settings);
+    const uint32_t me = machine_->join(1000);
+    {
+      const Machine::Lock lock(*machine_);
+      emulator::DeviceModel& model = lock->devices[0];
+      lock->processes[me].client[0] = model.add_client(static_cast<uint32_t>(getpid()), 1000);
+      emulator::allocate(*lock, 0, me, 100 << 20);
+    }
+    const auto account = watch_->account(uuid_text(0));
+    std::optional<DeviceMemory> memory;
+    EXPECT_TRUE(eventually("100 MiB of mine", [&] {
+      memory = account->memory(getpid());
+      return memory && memory->bytes == 100 << 20;
+    })) << settings;
+    EXPECT_LE(memory->at, SteadyClock().now());
+    EXPECT_EQ(account->memory(getpid() + 1)->bytes, 0);
+    EXPECT_FALSE(watch_->account("another")->memory(getpid()));
+    watch_.reset();
+    machine_.reset();
+    std::filesystem::remove(folder_ + "/gpu");
+  }
+}
+
 TEST_F(Watch, TellsAnXidOnceAndNotThoseOfPrograms) {
   start("devices=2");
   {

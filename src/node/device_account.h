@@ -1,5 +1,5 @@
-// What a device itself says that processes used of it: late and coarse, but not theirs to write.
-// Against it a client's own report is checked (meter_cuda.h).
+// What a device itself says that processes use of it: late and coarse, but not theirs to write.
+// Against it a client's own words are checked (meter_cuda.h, memory_ledger.h).
 #pragma once
 
 #include <sys/types.h>
@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "model/slice.h"
 
 namespace sluice::node {
 
@@ -17,6 +18,12 @@ struct DeviceUse {
   Nanos resolution{0};
 };
 
+// A process had so much of the device's memory, at that moment or after it.
+struct DeviceMemory {
+  Time at{};
+  Bytes bytes = 0;
+};
+
 class DeviceAccount {
  public:
   virtual ~DeviceAccount() = default;
@@ -25,6 +32,10 @@ class DeviceAccount {
   // clients of MPS, or where it is being written down: ask again. Waits for nobody, a lock
   // included; any thread may ask.
   virtual std::optional<DeviceUse> latest(pid_t pid) const = 0;
+
+  // Nothing where the device does not say. Does not ask the device; any thread that may wait for a
+  // lock.
+  virtual std::optional<DeviceMemory> memory(pid_t pid) const = 0;
 };
 
 }  // namespace sluice::node

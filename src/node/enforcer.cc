@@ -18,9 +18,6 @@
 namespace sluice::node {
 namespace {
 
-// What a process's first context takes of a device's memory: not known before a device was asked.
-constexpr Bytes kContextMemory = 0;
-
 // Whether a process stands in the group of that name, in any hierarchy.
 bool in_group(pid_t pid, const std::string& name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
@@ -89,7 +86,7 @@ Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings)
     : clock_(clock),
       cgroups_(Cgroups::detect(settings.cgroup)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
-      desk_(settings.generation) {
+      desk_(clock, settings.generation) {
   if (Result<Cgroup> all = cgroups_.open(""); all.ok())
     if (const auto weighs = all->set_weight(kDevicesWeight); !weighs.ok())
       log::warn("{}", weighs.error().message);
@@ -135,7 +132,7 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   SLUICE_ASSIGN(meter, make_meter(hosted, i.slice.sm, c));
   SLUICE_TRY(host_->admit(hosted.number, share_of(c.ref.client, r), std::move(meter)));
   if (i.slice.memory > 0) {
-    const Result<MemoryAccount> memory = desk_.open(i.slice.memory, kContextMemory);
+    const Result<MemoryAccount> memory = desk_.open(i.slice.memory, hosted.account);
     if (!memory.ok()) {
       host_->remove(c.ref);
       return memory.error();

@@ -39,7 +39,12 @@ struct GpuWatch::Shared {
   std::function<void(const GpuFault&)> call;
   std::deque<GpuFault> untold;  // while there is nobody to call
   std::map<std::string, GpuLoad> loads;
+  struct Memory {
+    Time at{};
+    std::map<pid_t, Bytes> of;
+  };
   std::map<std::string, std::map<pid_t, DeviceUse>> uses;
+  std::map<std::string, Memory> memories;  // of GPUs that say
 
   // The thread's.
   void run(const std::string& library);
@@ -92,8 +97,14 @@ void GpuWatch::Shared::look(Nvml& nvml, const Device& gpu) {
   if (!load.ok()) return tell({gpu.uuid, load.error().message});
   if (nvml.uncorrected_errors(gpu.uuid) > errors_at_start[gpu.uuid])
     tell({gpu.uuid, std::string(kUncorrected)});
+  const Time now = SteadyClock().now();
+  std::optional<std::map<pid_t, Bytes>> memory = nvml.process_memory(gpu.uuid);
   const std::lock_guard lock(mutex);
   loads[gpu.uuid] = *load;
+  if (memory)
+    memories[gpu.uuid] = {now, std::move(*memory)};
+  else
+    memories.erase(gpu.uuid);
 }
 
 void GpuWatch::Shared::look_at_processes(Nvml& nvml, const Device& gpu) {
@@ -184,6 +195,14 @@ class GpuWatch::Account : public DeviceAccount {
     if (known == shared_->uses.end()) return std::nullopt;
     const auto use = known->second.find(pid);
     return use == known->second.end() ? std::nullopt : std::optional(use->second);
+  }
+
+  std::optional<DeviceMemory> memory(pid_t pid) const override {
+    const std::lock_guard lock(shared_->mutex);
+    const auto known = shared_->memories.find(uuid_);
+    if (known == shared_->memories.end()) return std::nullopt;
+    const auto bytes = known->second.of.find(pid);
+    return DeviceMemory{known->second.at, bytes != known->second.of.end() ? bytes->second : 0};
   }
 
  private:

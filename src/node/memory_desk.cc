@@ -13,17 +13,18 @@ constexpr int kMaxHolders = 256;  // of one account: each costs a descriptor
 
 }  // namespace
 
-MemoryDesk::MemoryDesk(uint32_t generation)
-    : generation_(generation), deaths_(epoll_create1(EPOLL_CLOEXEC)) {
+MemoryDesk::MemoryDesk(const Clock& clock, uint32_t generation)
+    : clock_(clock), generation_(generation), deaths_(epoll_create1(EPOLL_CLOEXEC)) {
   SLUICE_CHECK(deaths_.valid(), "out of descriptors");
 }
 
-Result<MemoryAccount> MemoryDesk::open(Bytes limit, Bytes context) {
+Result<MemoryAccount> MemoryDesk::open(Bytes limit, Device device) {
   SLUICE_ASSIGN(page, MemoryPage::make(generation_));
   const std::lock_guard lock(mutex_);
   const MemoryAccount account = ++last_;
-  ledger_.open(account, limit, context);
+  ledger_.open(account, limit);
   pages_.emplace(account, std::move(page));
+  devices_.emplace(account, std::move(device));
   show(account);
   return account;
 }
@@ -38,6 +39,7 @@ void MemoryDesk::close(MemoryAccount account) {
   const std::lock_guard lock(mutex_);
   ledger_.close(account);
   pages_.erase(account);
+  devices_.erase(account);
   std::erase_if(holders_, [&](const auto& h) { return std::get<0>(h.first) == account; });
   std::erase_if(lives_, [&](const auto& l) { return std::get<0>(l.second.process) == account; });
 }
@@ -64,11 +66,14 @@ Result<MemoryDesk::Joined> MemoryDesk::join(MemoryAccount account, const Process
     if (ledger_.find(account)->holders >= kMaxHolders)
       return Error{ErrorKind::kExhausted, "this slice has " + std::to_string(kMaxHolders) +
                                               " processes with memory; no more are served"};
-    holder = ledger_.join(account, used);
+    const auto context = contexts_.find(devices_.at(account));
+    holder = ledger_.join(account, used, context != contexts_.end() ? context->second : 0);
     epoll_event death{.events = EPOLLIN, .data = {.u64 = holder}};
     SLUICE_CHECK(epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, pidfd.get(), &death) == 0, "epoll_ctl");
     holders_.emplace(key, holder);
-    lives_.emplace(holder, Life{key, std::move(pidfd)});
+    Life life{key, std::move(pidfd), clock_.now()};
+    hear_device(holder, life);
+    lives_.emplace(holder, std::move(life));
   }
   show(account);
   return Joined{holder, ledger_.held_by(holder), std::move(reader)};
@@ -96,6 +101,35 @@ void MemoryDesk::bury() {
     lives_.erase(life);
     show(std::get<0>(process));
   }
+}
+
+void MemoryDesk::hear_devices() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [holder, life] : lives_) hear_device(holder, life);
+  learn_contexts();
+  for (const auto& [account, page] : pages_) show(account);
+}
+
+// Figures of before the process was last heard of say nothing about what it holds since.
+void MemoryDesk::hear_device(MemoryHolder holder, Life& life) {
+  const Device& device = devices_.at(std::get<0>(life.process));
+  if (device == nullptr) return;
+  const std::optional<DeviceMemory> memory = device->memory(std::get<1>(life.process));
+  if (!memory || memory->at < life.heard_of) return;
+  ledger_.device_says(holder, memory->bytes);
+  life.heard_of = clock_.now();
+}
+
+// The least: who uses memory that nobody counts must not make others pay for as much.
+void MemoryDesk::learn_contexts() {
+  std::map<Device, Bytes> learned;
+  for (const auto& [holder, life] : lives_)
+    if (const std::optional<Bytes> context = ledger_.context_of(holder)) {
+      const auto [at, is_first] =
+          learned.try_emplace(devices_.at(std::get<0>(life.process)), *context);
+      if (!is_first) at->second = std::min(at->second, *context);
+    }
+  for (const auto& [device, context] : learned) contexts_.insert_or_assign(device, context);
 }
 
 void MemoryDesk::show(MemoryAccount account) {

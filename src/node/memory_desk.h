@@ -1,15 +1,21 @@
 // The ledger of device memory at work: accounts for slices, pages that show them, holders that are
 // processes and end with them. permit.sock's thread asks for processes, the daemon's loop opens,
 // changes and closes accounts. Thread-safe; every call is short.
+//
+// What a process's context takes says its device. Until it has, it is taken for as much as the
+// least that any process on the device was found to take beside what it holds.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <tuple>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "node/device_account.h"
 #include "node/memory_ledger.h"
 #include "node/memory_page.h"
 #include "node/process_identity.h"
@@ -18,11 +24,11 @@ namespace sluice::node {
 
 class MemoryDesk {
  public:
-  explicit MemoryDesk(uint32_t generation);
+  MemoryDesk(const Clock& clock, uint32_t generation);
   MemoryDesk(const MemoryDesk&) = delete;
 
-  // `context`: what each of its processes takes beside what it allocates.
-  Result<MemoryAccount> open(Bytes limit, Bytes context);
+  // All accounts on one device have its account, where it keeps one.
+  Result<MemoryAccount> open(Bytes limit, std::shared_ptr<const DeviceAccount> device);
   void set_limit(MemoryAccount account, Bytes limit);
   void close(MemoryAccount account);
   MemoryLedger::Account look(MemoryAccount account) const;  // all zero: there is none
@@ -40,15 +46,22 @@ class MemoryDesk {
   // Readable when a holder's process has ended: then bury() gives back what it held.
   int deaths() const { return deaths_.get(); }
   void bury();
+  // Hears what devices say of the holders; worth the while a few times a second.
+  void hear_devices();
 
  private:
+  using Device = std::shared_ptr<const DeviceAccount>;
   using Process = std::tuple<MemoryAccount, pid_t, uint64_t>;  // … and its start time
   struct Life {
     Process process;
     Fd pidfd;
+    Time heard_of{};  // what its device says is news from then on
   };
+  void hear_device(MemoryHolder holder, Life& life);
+  void learn_contexts();
   void show(MemoryAccount account);
 
+  const Clock& clock_;
   const uint32_t generation_;
   const Fd deaths_;  // an epoll of pidfds
 
@@ -56,6 +69,8 @@ class MemoryDesk {
   MemoryLedger ledger_;
   MemoryAccount last_ = 0;
   std::map<MemoryAccount, MemoryPage> pages_;
+  std::map<MemoryAccount, Device> devices_;
+  std::map<Device, Bytes> contexts_;  // of who comes
   std::map<Process, MemoryHolder> holders_;
   std::map<MemoryHolder, Life> lives_;
 };

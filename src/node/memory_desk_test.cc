@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include "base/eventually_for_test.h"
@@ -75,10 +76,28 @@ class MemoryClient {
   uint64_t request_ = 0;
 };
 
+// The device's account, in the hand of a test.
+class ScriptedDevice : public DeviceAccount {
+ public:
+  std::optional<DeviceUse> latest(pid_t) const override { return std::nullopt; }
+  std::optional<DeviceMemory> memory(pid_t) const override {
+    const std::lock_guard lock(mutex_);
+    return says_;
+  }
+  void say(DeviceMemory what) {
+    const std::lock_guard lock(mutex_);
+    says_ = what;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<DeviceMemory> says_;
+};
+
 class MemoryDeskTest : public testing::Test {
  protected:
   MemoryDeskTest() {
-    account = *desk.open(kLimit, 0);
+    account = *desk.open(kLimit, device);
     auto started = PermitServer::start(
         {.path = path, .generation = 1}, clock,
         [this](const Peer&, uint32_t device) -> Result<Placement> {
@@ -93,10 +112,13 @@ class MemoryDeskTest : public testing::Test {
     unlink(path.c_str());
   }
 
+  static Fd self() { return std::move(*open_process(*identity_of(getpid()))); }
+
   static constexpr Bytes kLimit = 1000;
   const std::string path = testing::TempDir() + "/memory-" + std::to_string(getpid());
   SteadyClock clock;
-  MemoryDesk desk{1};
+  const std::shared_ptr<ScriptedDevice> device = std::make_shared<ScriptedDevice>();
+  MemoryDesk desk{clock, 1};
   MemoryAccount account = 0;
   std::unique_ptr<PermitServer> server;
 };
@@ -154,6 +176,37 @@ TEST_F(MemoryDeskTest, AKilledProcessHoldsNothing) {
   waitpid(child, nullptr, 0);
   close(ready[0]);
   close(ready[1]);
+}
+
+TEST_F(MemoryDeskTest, AContextIsWhatTheDeviceSaysBesideWhatIsHeld) {
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(), 0);
+  EXPECT_EQ(client.hold(300, 300), 300);
+  const Time before = clock.now();
+  device->say({before, 350});
+  desk.hear_devices();
+  device->say({before, 900});  // older than what was heard
+  desk.hear_devices();
+  EXPECT_EQ(desk.look(account).held, 350);
+  EXPECT_EQ(client.hold(951, 951), 300);
+  EXPECT_EQ(client.hold(950, 950), 950);
+}
+
+TEST_F(MemoryDeskTest, WhoComesIsTakenForTheLeastThatWasLearned) {
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(), 0);
+  device->say({clock.now(), 50});
+  desk.hear_devices();
+  const MemoryAccount next = *desk.open(kLimit, device), other = *desk.open(kLimit, nullptr);
+  const auto come = [&](MemoryAccount where) {
+    EXPECT_TRUE(desk.join(where, *identity_of(getpid()), self(), 0).ok());
+    return desk.look(where).held;
+  };
+  EXPECT_EQ(come(next), 50);
+  EXPECT_EQ(come(other), 0);
+  desk.close(account);
+  desk.close(next);
+  EXPECT_EQ(come(*desk.open(kLimit, device)), 50);
 }
 
 TEST_F(MemoryDeskTest, WhatIsOutOfTurnEndsTheConnection) {

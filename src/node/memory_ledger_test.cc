@@ -39,9 +39,9 @@ TEST(MemoryLedger, AHolderGetsWhatFitsAndARefusalChangesNothing) {
   };
   for (const auto& row : kTable) {
     MemoryLedger ledger;
-    ledger.open(kAccount, row.limit, 0);
-    const MemoryHolder other = ledger.join(kAccount, row.others);
-    const MemoryHolder holder = ledger.join(kAccount, row.had);
+    ledger.open(kAccount, row.limit);
+    const MemoryHolder other = ledger.join(kAccount, row.others, 0);
+    const MemoryHolder holder = ledger.join(kAccount, row.had, 0);
     EXPECT_EQ(ledger.hold(holder, row.least, row.most), row.gets) << row.what;
     EXPECT_EQ(ledger.held_by(holder), row.gets) << row.what;
     EXPECT_EQ(ledger.held_by(other), row.others) << row.what;
@@ -51,8 +51,8 @@ TEST(MemoryLedger, AHolderGetsWhatFitsAndARefusalChangesNothing) {
 
 TEST(MemoryLedger, ALowerLimitTakesNothingAndGivesNothing) {
   MemoryLedger ledger;
-  ledger.open(kAccount, 100, 0);
-  const MemoryHolder holder = ledger.join(kAccount, 0);
+  ledger.open(kAccount, 100);
+  const MemoryHolder holder = ledger.join(kAccount, 0, 0);
   EXPECT_EQ(ledger.hold(holder, 80, 80), 80);
   ledger.set_limit(kAccount, 50);
   EXPECT_EQ(ledger.hold(holder, 81, 81), 80);
@@ -63,18 +63,73 @@ TEST(MemoryLedger, ALowerLimitTakesNothingAndGivesNothing) {
 
 TEST(MemoryLedger, WhoComesHasAContext) {
   MemoryLedger ledger;
-  ledger.open(kAccount, 100, 30);
-  const MemoryHolder a = ledger.join(kAccount, 0), b = ledger.join(kAccount, 0);
+  ledger.open(kAccount, 100);
+  const MemoryHolder a = ledger.join(kAccount, 0, 30), b = ledger.join(kAccount, 0, 30);
   EXPECT_EQ(ledger.hold(a, 41, 41), 0);
   EXPECT_EQ(ledger.hold(a, 40, 40), 40);
   ledger.leave(b);
   EXPECT_EQ(ledger.hold(a, 70, 70), 70);
 }
 
+// A process holds so much, then so much, then the device says what it has. Its headroom is 20 at
+// most.
+TEST(MemoryLedger, AContextIsWhatTheDeviceSaysBesideWhatIsHeld) {
+  const struct {
+    const char* what;
+    Bytes guess, held_before, held, says, context;
+  } kTable[] = {
+      {"nothing was known of it", 0, 100, 100, 130, 30},
+      {"as was thought", 30, 100, 100, 130, 30},
+      {"more than was thought", 10, 100, 100, 130, 30},
+      {"a part of the headroom may not be used", 45, 100, 100, 130, 45},
+      {"not more of it", 60, 100, 100, 130, 50},
+      {"freed meanwhile, but not yet then", 30, 100, 0, 130, 30},
+      {"allocated meanwhile, but not yet then", 30, 0, 100, 30, 30},
+      {"it holds more than it uses, and pays for that", 30, 120, 120, 60, 0},
+      {"it has no context", 30, 10, 10, 0, 0},
+      {"more than can be", 0, 0, 0, std::numeric_limits<Bytes>::max(), kMostMemory},
+      {"less than nothing", 30, 0, 0, -1, 0},
+  };
+  for (const auto& row : kTable) {
+    MemoryLedger ledger;
+    ledger.open(kAccount, 160);
+    const MemoryHolder holder = ledger.join(kAccount, row.held_before, row.guess);
+    EXPECT_EQ(ledger.context_of(holder), std::nullopt) << row.what;
+    ledger.hold(holder, row.held, row.held);
+    ledger.device_says(holder, row.says);
+    EXPECT_EQ(ledger.context_of(holder), row.context) << row.what;
+    EXPECT_EQ(ledger.find(kAccount)->held, row.held + row.context) << row.what;
+  }
+}
+
+TEST(MemoryLedger, OfWhatTheDeviceSaysTwoFiguresInARowCount) {
+  MemoryLedger ledger;
+  ledger.open(kAccount, 1600);
+  const MemoryHolder holder = ledger.join(kAccount, 100, 0);
+  const Bytes said[] = {130, 190, 130, 150, 150, 30, 130};
+  const Bytes context[] = {30, 30, 30, 30, 50, 50, 50};
+  for (size_t i = 0; i < std::size(said); ++i) {
+    ledger.device_says(holder, said[i]);
+    EXPECT_EQ(ledger.context_of(holder), context[i]) << i;
+  }
+}
+
+TEST(MemoryLedger, WhoComesBackHadInItsContextWhatItHadNotSaid) {
+  MemoryLedger ledger;
+  ledger.open(kAccount, 1600);
+  const MemoryHolder holder = ledger.join(kAccount, 100, 30);
+  ledger.device_says(holder, 170);
+  EXPECT_EQ(ledger.context_of(holder), 70);
+  EXPECT_EQ(ledger.rejoin(holder, 140), 140);
+  EXPECT_EQ(ledger.context_of(holder), 30);
+  EXPECT_EQ(ledger.rejoin(holder, 500), 500);
+  EXPECT_EQ(ledger.context_of(holder), 0);
+}
+
 TEST(MemoryLedger, WhatExistsIsWrittenDownWhateverTheLimit) {
   MemoryLedger ledger;
-  ledger.open(kAccount, 100, 0);
-  const MemoryHolder holder = ledger.join(kAccount, 120);
+  ledger.open(kAccount, 100);
+  const MemoryHolder holder = ledger.join(kAccount, 120, 0);
   EXPECT_EQ(ledger.find(kAccount)->held, 120);
   EXPECT_EQ(ledger.rejoin(holder, 90), 120);  // as it was written
   EXPECT_EQ(ledger.rejoin(holder, 130), 130);
@@ -83,10 +138,10 @@ TEST(MemoryLedger, WhatExistsIsWrittenDownWhateverTheLimit) {
 
 TEST(MemoryLedger, AccountsAndHoldersThatAreGoneHoldNothing) {
   MemoryLedger ledger;
-  EXPECT_EQ(ledger.join(kAccount, 5), 0u);
-  ledger.open(kAccount, 100, 0);
-  ledger.open(kOther, 10, 0);
-  const MemoryHolder a = ledger.join(kAccount, 5), b = ledger.join(kOther, 5);
+  EXPECT_EQ(ledger.join(kAccount, 5, 0), 0u);
+  ledger.open(kAccount, 100);
+  ledger.open(kOther, 10);
+  const MemoryHolder a = ledger.join(kAccount, 5, 0), b = ledger.join(kOther, 5, 0);
   ledger.leave(a);
   ledger.leave(a);
   EXPECT_EQ(ledger.find(kAccount)->held, 0);
@@ -101,12 +156,12 @@ TEST(MemoryLedger, AccountsAndHoldersThatAreGoneHoldNothing) {
 // Processes that come, ask for anything, and die; limits that move. Beside it plain sums.
 class RandomLedger {
  public:
-  explicit RandomLedger(uint64_t seed) : random_(seed) { ledger_.open(kAccount, limit_, kContext); }
+  explicit RandomLedger(uint64_t seed) : random_(seed) { ledger_.open(kAccount, limit_); }
 
   void step() {
     switch (below(8)) {
       case 0:
-        processes_.push_back({.number = ledger_.join(kAccount, 0)});
+        processes_.push_back({.number = ledger_.join(kAccount, 0, kContext)});
         break;
       case 1:
         if (!processes_.empty()) die();

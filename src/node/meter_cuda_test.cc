@@ -68,6 +68,7 @@ class ScriptedAccount : public DeviceAccount {
     const auto found = uses_.find(pid);
     return found == uses_.end() ? std::nullopt : std::optional(found->second);
   }
+  std::optional<DeviceMemory> memory(pid_t) const override { return std::nullopt; }
   void tell(pid_t pid, Nanos from, Nanos until, Nanos busy) {
     uses_[pid] = {at(from), at(until), busy, (until - from) / 100};
   }

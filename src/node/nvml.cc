@@ -21,7 +21,9 @@ namespace sluice::node {
                   use(nvmlDeviceGetNvLinkRemotePciInfo_v2) use(nvmlDeviceGetUtilizationRates) \
                       use(nvmlDeviceGetProcessUtilization) use(nvmlDeviceGetTotalEccErrors)   \
                           use(nvmlEventSetCreate) use(nvmlEventSetFree)                       \
-                              use(nvmlDeviceRegisterEvents) use(nvmlEventSetWait_v2)
+                              use(nvmlDeviceRegisterEvents) use(nvmlEventSetWait_v2)          \
+                                  use(nvmlDeviceGetComputeRunningProcesses_v3)                \
+                                      use(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 struct NvmlFunctions {
 #define SLUICE_DECLARE(name) decltype(&::name) name = nullptr;
@@ -221,9 +223,43 @@ Result<GpuLoad> Nvml::load(const std::string& uuid) const {
   return GpuLoad{static_cast<int>(busy.gpu), static_cast<Bytes>(memory.used)};
 }
 
-// Between the two calls others may come.
+namespace {
+
+constexpr unsigned kNewcomers = 16;  // may come between the call that counts and the one that tells
+
+// Writes down what each process has. False: this is not said here.
+bool list_memory(nvmlReturn_t (*list)(nvmlDevice_t, unsigned*, nvmlProcessInfo_t*),
+                 nvmlDevice_t gpu, std::map<pid_t, Bytes>& all) {
+  constexpr unsigned long long kNotSaid = ~0ull;
+  unsigned count = 0;
+  const nvmlReturn_t counted = ask(list, gpu, &count, static_cast<nvmlProcessInfo_t*>(nullptr));
+  if (counted == NVML_SUCCESS) return true;
+  if (counted != NVML_ERROR_INSUFFICIENT_SIZE) return false;
+  std::vector<nvmlProcessInfo_t> processes(count += kNewcomers);
+  if (ask(list, gpu, &count, processes.data()) != NVML_SUCCESS) return false;
+  for (const auto& p : std::span(processes).first(std::min<size_t>(count, processes.size()))) {
+    if (p.usedGpuMemory == kNotSaid) return false;
+    Bytes& bytes = all[static_cast<pid_t>(p.pid)];  // it may be on both lists
+    bytes = std::max(bytes, static_cast<Bytes>(p.usedGpuMemory));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::map<pid_t, Bytes>> Nvml::process_memory(const std::string& uuid) const {
+  const Gpu* gpu = find(uuid);
+  std::map<pid_t, Bytes> all;
+  if (gpu == nullptr ||
+      !list_memory(call_->nvmlDeviceGetComputeRunningProcesses_v3, gpu->handle, all))
+    return std::nullopt;
+  if (call_->nvmlDeviceGetMPSComputeRunningProcesses_v3 != nullptr &&
+      !list_memory(call_->nvmlDeviceGetMPSComputeRunningProcesses_v3, gpu->handle, all))
+    return std::nullopt;
+  return all;
+}
+
 std::vector<GpuProcessUse> Nvml::process_uses(const std::string& uuid, uint64_t since_us) const {
-  constexpr unsigned kNewcomers = 16;
   const Gpu* gpu = find(uuid);
   if (gpu == nullptr) return {};
   unsigned count = 0;

@@ -6,6 +6,7 @@
 // (gpu_watch.h). Any thread may call.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,6 +65,8 @@ class Nvml {
   Result<GpuLoad> load(const std::string& uuid) const;
   // Of each process that used something since then; none of MPS's clients.
   std::vector<GpuProcessUse> process_uses(const std::string& uuid, uint64_t since_us) const;
+  // What each process on it has of its memory, clients of MPS too. Nothing: it does not say.
+  std::optional<std::map<pid_t, Bytes>> process_memory(const std::string& uuid) const;
   // Errors in its memory that ECC could not correct, since the driver was loaded.
   uint64_t uncorrected_errors(const std::string& uuid) const;
   // The next event; nothing where there was none within `patience`. An error: it cannot wait, since

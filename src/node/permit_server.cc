@@ -172,6 +172,10 @@ void PermitServer::run() {
     const Time now = clock_.now();
     close_silent(now);
     if (now >= hear_again_) hear_listener(true);
+    if (memory_ != nullptr && now >= hear_devices_) {
+      memory_->hear_devices();
+      hear_devices_ = now + kLookUp;
+    }
   }
 }
 

@@ -82,6 +82,7 @@ class PermitServer {
   std::map<uint64_t, Connection> connections_;  // the thread's own, as the next
   uint64_t last_id_ = 2;
   Time hear_again_ = Time::max();  // the listener; max: it is heard
+  Time hear_devices_{};
   std::thread thread_;
 };
 
