@@ -127,6 +127,20 @@ TEST(NodeInstances, AStubbornOneIsKilledAfterItsTime) {
   EXPECT_EQ(node.wait("a", "gone")["error"], "signal 9 (Killed)");
 }
 
+TEST(NodeInstances, ATimeToDrainEndsWithTheProcessThatHadIt) {
+  constexpr int kDrainMs = 2000;
+  Node node;
+  node.ready("timer", 200, "stubborn");
+  node.ready("a", 200);
+  node.remove("a", kDrainMs);
+  node.wait("a", "gone");
+  node.remove("a");  // its name is free
+  const json another = node.ready("a", 200);
+  node.remove("timer", kDrainMs);
+  node.wait("timer", "gone");  // its time began last, so the first a's is over, too
+  EXPECT_EQ(node.ask("a")["pid"], another["pid"]);
+}
+
 TEST(NodeInstances, OneThatIsStoppedWhileItStartsNeverServes) {
   Node node;
   node.start("a", 500, "deaf");

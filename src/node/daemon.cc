@@ -184,7 +184,7 @@ Result<void> Daemon::stop(const InstanceId& id, Nanos drain) {
   live.unwanted = true;
   if (serves && !live.control.send(wire::Drain{}).ok()) send_signal(live.pidfd.get(), SIGTERM);
   if (!serves && live.pidfd.valid()) kill_now(id);
-  if (serves) asio::co_spawn(io_, kill_later(id, drain), asio::detached);
+  if (serves) asio::co_spawn(io_, kill_later(id, r->process, drain), asio::detached);
   log::info("{}: drains for at most {} ms", id, drain / Millis(1));
   return save();
 }
@@ -207,7 +207,7 @@ Result<void> Daemon::drain(const DeviceId& device, bool drained, const std::stri
 
 void Daemon::fail(const GpuFault& fault) {
   const auto d = std::ranges::find(ledger_.devices(), fault.uuid, &Device::uuid);
-  if (d == ledger_.devices().end()) return;
+  if (fault.uuid.empty() || d == ledger_.devices().end()) return;  // a CPU's is empty
   log::error("{} ({}) fails: {}; it takes no new instances", d->id, d->uuid, fault.why);
   log_failure(drain(d->id, true, fault.why));
 }
@@ -278,10 +278,12 @@ asio::awaitable<void> Daemon::watch(InstanceId id) {
   }
 }
 
-asio::awaitable<void> Daemon::kill_later(InstanceId id, Nanos patience) {
+// The process that was there then: another instance may have the name by now.
+asio::awaitable<void> Daemon::kill_later(InstanceId id, ProcessIdentity process, Nanos patience) {
   asio::steady_timer timer(io_, patience);
   co_await timer.async_wait(kAwait);
-  if (live_.count(id) == 0) co_return;
+  const InstanceRecord* r = find(id);
+  if (r == nullptr || !alive(*r) || r->process != process) co_return;
   log::warn("{}: still there after {} ms, killed", id, patience / Millis(1));
   kill_now(id);
 }

@@ -124,7 +124,7 @@ class Daemon {
   asio::awaitable<void> launch(InstanceId id);
   asio::awaitable<Result<void>> raise(InstanceId id, Birth birth);
   asio::awaitable<void> watch(InstanceId id);
-  asio::awaitable<void> kill_later(InstanceId id, Nanos patience);
+  asio::awaitable<void> kill_later(InstanceId id, ProcessIdentity process, Nanos patience);
   asio::awaitable<void> stop_with_owner(InstanceId id, ProcessIdentity owner);
   bool follow_family(InstanceRecord& r);
   void kill_now(const InstanceId& id);

@@ -170,7 +170,7 @@ Result<void> Daemon::adopt() {
     asio::co_spawn(io_, watch(i.id), asio::detached);
     if (r.owner.pid != 0) asio::co_spawn(io_, stop_with_owner(i.id, r.owner), asio::detached);
     if (i.state == InstanceState::kDraining)
-      asio::co_spawn(io_, kill_later(i.id, Seconds(30)), asio::detached);
+      asio::co_spawn(io_, kill_later(i.id, r.process, Seconds(30)), asio::detached);
     log::info("adopted {}: pid {}, {} ‰ of {}", i.id, r.process.pid, i.slice.quota.request.permille,
               i.device);
   }

@@ -54,8 +54,8 @@ std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
   }
   for (auto& [uuid, gpu] : absent) {
     if (!held.contains(gpu.id)) continue;
+    if (!gpu.drained) gpu.fault = kAbsent;  // else it stays drained when it is back
     gpu.drained = true;
-    gpu.fault = kAbsent;
     gpu.links.clear();
     devices.push_back({std::move(gpu), {}});
   }

@@ -69,5 +69,14 @@ TEST(GpuDevices, OneThatIsGoneStaysWhileItIsHeld) {
   EXPECT_EQ(text(merge(before, {gpu("GPU-b")})), "cuda1=GPU-b");
 }
 
+TEST(GpuDevices, OneThatWasDrainedBeforeItWasGoneIsDrainedWhenItIsBack) {
+  auto known = merge({}, {gpu("GPU-a"), gpu("GPU-b")});
+  known[0].device.drained = known[1].device.drained = true;
+  known[1].device.fault = "Xid 79";
+  const auto without = merge(known, {}, {"cuda0", "cuda1"});
+  EXPECT_EQ(text(without), "cuda0=GPU-a!drained cuda1=GPU-b!drained: Xid 79");
+  EXPECT_EQ(text(merge(without, {gpu("GPU-a"), gpu("GPU-b")}, {"cuda0", "cuda1"})), text(without));
+}
+
 }  // namespace
 }  // namespace sluice::node
