@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include <cstring>
-#include <filesystem>
 
 #include "base/eventually_for_test.h"
+#include "base/folder_for_test.h"
 #include "emulator/device_memory.h"
 #include "emulator/machine.h"
 #include "node/store_client_for_test.h"
@@ -57,17 +57,14 @@ void get_w(sluice_store* store, const StoreUser::Say& say) {
 class StoreProcess : public testing::TestWithParam<const char*> {
  protected:
   StoreProcess() {
-    char name[] = "/tmp/sluice-store-XXXXXX";
-    folder_ = mkdtemp(name);
-    setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
+    setenv("SLUICE_EMULATED_GPU", (folder_.path + "/gpu").c_str(), 1);
     machine_ = emulator::Machine::open(
-        folder_ + "/gpu", {.devices = 2, .memory = 4096 * kMib, .virtual_clock = true});
+        folder_.path + "/gpu", {.devices = 2, .memory = 4096 * kMib, .virtual_clock = true});
     start(4096 * kMib);
   }
   ~StoreProcess() override {
     if (store_ > 0) kill_store();
     unsetenv("CUDA_VISIBLE_DEVICES");
-    std::filesystem::remove_all(folder_);
   }
 
   void start(uint64_t capacity) {
@@ -105,7 +102,7 @@ class StoreProcess : public testing::TestWithParam<const char*> {
   }
   static bool legacy() { return std::string_view(GetParam()).starts_with("cuda-legacy"); }
 
-  std::string folder_;
+  const FolderForTest folder_;
   std::unique_ptr<emulator::Machine> machine_;
   Fd control_;
   pid_t store_ = -1;

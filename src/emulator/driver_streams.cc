@@ -45,6 +45,14 @@ CUresult find(Call& call, CUstream handle, DefaultStream which, Stream** stream)
   return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
+// To ask what it has done: refused of one that captures, and of any while a capture forbids such
+// calls.
+CUresult find_to_look_at(Call& call, CUstream handle, DefaultStream which, Stream** stream) {
+  CUresult result = find(call, handle, which, stream);
+  if (result == CUDA_SUCCESS) result = refuse_if_capturing(**stream);
+  return result == CUDA_SUCCESS ? unsafe_call(call.driver()) : result;
+}
+
 // What `of` says of a stream.
 template <typename T, typename F>
 CUresult tell(const char* function, CUstream handle, DefaultStream which, T* answer, F&& of) {
@@ -126,10 +134,8 @@ SLUICE_BOTH(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext* context), {
 SLUICE_BOTH(cuStreamQuery, _ptsz, (CUstream handle), {
   Call call(__func__);
   Stream* stream = nullptr;
-  if (const CUresult result = find(call, handle, which, &stream); result != CUDA_SUCCESS)
-    return result;
-  if (const CUresult result = refuse_if_capturing(*stream); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = unsafe_call(call.driver()); result != CUDA_SUCCESS) return result;
+  const CUresult result = find_to_look_at(call, handle, which, &stream);
+  if (result != CUDA_SUCCESS) return result;
   Machine::Lock lock(*call.driver().machine);
   return call.model(lock, stream->context->device).queued(stream->model) == 0
              ? CUDA_SUCCESS
@@ -139,10 +145,8 @@ SLUICE_BOTH(cuStreamQuery, _ptsz, (CUstream handle), {
 SLUICE_BOTH(cuStreamSynchronize, _ptsz, (CUstream handle), {
   Call call(__func__);
   Stream* stream = nullptr;
-  if (const CUresult result = find(call, handle, which, &stream); result != CUDA_SUCCESS)
-    return result;
-  if (const CUresult result = refuse_if_capturing(*stream); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = unsafe_call(call.driver()); result != CUDA_SUCCESS) return result;
+  const CUresult result = find_to_look_at(call, handle, which, &stream);
+  if (result != CUDA_SUCCESS) return result;
   Ticket end;
   {
     Machine::Lock lock(*call.driver().machine);

@@ -2,12 +2,13 @@
 // the emulated one. A text of a line a thing; kernels, graphs and streams are numbered from 0 in
 // the order in which they appear:
 //
-//   trace sms=132                           the device it was recorded on, first of all
-//   kernel blocks=512 ns=41200 NAME…        how long it took there; the name is the rest of the
-//   line graph 0 0 1 0                           the kernels of a graph, one after the other launch
-//   kernel=0 stream=0 gap=2100       `gap`: ns of the host since its last call returned launch
-//   graph=0 stream=0 gap=900 copy to bytes=602112 stream=1 gap=300   also: from, within (the
-//   device), set sync gap=50                             waits for everything
+//   trace sms=132                            the device it was recorded on, first of all
+//   kernel blocks=512 ns=41200 NAME…         how long it took there; a name may have blanks
+//   graph 0 0 1 0                            the kernels of a graph, one after the other
+//   launch kernel=0 stream=0 gap=2100        `gap`: ns of the host since its last call returned
+//   launch graph=0 stream=0 gap=900
+//   copy to bytes=602112 stream=1 gap=300    also: from, within (the device), set
+//   sync gap=50                              waits for everything
 //
 // '#' begins a comment line. Pure.
 #pragma once

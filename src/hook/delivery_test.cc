@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/child_for_test.h"
+#include "base/folder_for_test.h"
 #include "hook/hooked_process_for_test.h"
 
 namespace sluice::hook {
@@ -47,18 +48,15 @@ std::string reached() {
 
 class DeliveryTest : public testing::Test {
  protected:
-  DeliveryTest() { fs::create_directories(folder_); }
-  ~DeliveryTest() override { fs::remove_all(folder_); }
-
   // A folder that has this file as libcuda.so.1.
   std::string folder_with(const std::string& name, const char* file) const {
-    const fs::path folder = folder_ / name;
+    const fs::path folder = fs::path(folder_.path) / name;
     fs::create_directories(folder);
     fs::copy_file(file, folder / "libcuda.so.1");
     return folder.string();
   }
 
-  const fs::path folder_ = testing::TempDir() + "delivery" + std::to_string(getpid());
+  const FolderForTest folder_;
 };
 
 TEST_F(DeliveryTest, PreloadedItIsTheDriverThatProgramsOpen) {

@@ -210,8 +210,6 @@ TEST_F(ArbiterHostTest, ADeathIsNoticedWithoutAWord) {
   waitpid(child, nullptr, 0);
 }
 
-// Whatever a client writes into its page and however often it rings, its neighbour is served: that
-// it has stopped, the kernel's counter says.
 // How many descriptors the epolls of this process watch.
 int watched() {
   int count = 0;
@@ -236,6 +234,8 @@ TEST_F(ArbiterHostTest, NothingOfADroppedProcessIsWatched) {
   EXPECT_EQ(watched(), before);
 }
 
+// Whatever a client writes into its page and however often it rings, its neighbour is served: that
+// it has stopped, the kernel's counter says.
 TEST_F(ArbiterHostTest, AHostileUsagePageHarmsNobody) {
   admit(1);
   ASSERT_TRUE(host->admit(device, share(2), std::make_unique<IdleMeter>()).ok());

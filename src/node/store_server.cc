@@ -11,6 +11,8 @@
 #include <deque>
 #include <utility>
 
+#include "wire/store_error.h"
+
 namespace sluice::node {
 namespace {
 
@@ -24,14 +26,6 @@ StoreLimits limits_of(const StoreServerSettings& s, uint64_t granule) {
           .granule = granule};
 }
 
-// As the C API's enum sluice_error has it.
-uint32_t code_of(ErrorKind kind) {
-  constexpr ErrorKind kOrder[] = {
-      ErrorKind::kInvalid,   ErrorKind::kDenied,      ErrorKind::kNotFound, ErrorKind::kConflict,
-      ErrorKind::kExhausted, ErrorKind::kUnavailable, ErrorKind::kTimeout,  ErrorKind::kInternal};
-  return static_cast<uint32_t>(std::ranges::find(kOrder, kind) - kOrder) + 1;
-}
-
 sluice_store_answer message(sluice_store_type type, const StoreAnswer& answer) {
   sluice_store_answer m{};
   m.head = {SLUICE_STORE_MAGIC, SLUICE_STORE_VERSION, static_cast<uint32_t>(type)};
@@ -42,7 +36,7 @@ sluice_store_answer message(sluice_store_type type, const StoreAnswer& answer) {
 
 sluice_store_answer refusal(const StoreAnswer& answer) {
   sluice_store_answer m = message(SLUICE_TOLD_REFUSED, answer);
-  m.error = code_of(answer.error.kind);
+  m.error = wire::store_error_of(answer.error.kind);
   std::strncpy(m.text, answer.error.message.c_str(), sizeof m.text - 1);
   return m;
 }

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "wire/store_error.h"
+
 namespace sluice::runtime {
 namespace {
 
@@ -53,10 +55,7 @@ bool same(const sluice_tensor& stored, const std::vector<Place>& places) {
 }
 
 Error error_of(enum sluice_error code, const sluice_store* store) {
-  constexpr ErrorKind kKinds[] = {
-      ErrorKind::kInvalid,   ErrorKind::kDenied,      ErrorKind::kNotFound, ErrorKind::kConflict,
-      ErrorKind::kExhausted, ErrorKind::kUnavailable, ErrorKind::kTimeout,  ErrorKind::kInternal};
-  return {kKinds[code - SLUICE_INVALID], sluice_store_why(store)};
+  return {wire::error_kind_of(code), sluice_store_why(store)};
 }
 
 }  // namespace

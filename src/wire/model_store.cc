@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/system_error.h"
 #include "wire/packet.h"
+#include "wire/store_error.h"
 #include "wire/store_mapping.h"
 
 using sluice::Error;
@@ -30,36 +31,6 @@ struct Tensor : sluice_tensor {
   uint64_t number = 0;
   std::unique_ptr<sluice::wire::StoreMapping> mapping;
 };
-
-enum sluice_error code_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kInvalid:
-      return SLUICE_INVALID;
-    case ErrorKind::kDenied:
-      return SLUICE_DENIED;
-    case ErrorKind::kNotFound:
-      return SLUICE_NOT_FOUND;
-    case ErrorKind::kConflict:
-      return SLUICE_CONFLICT;
-    case ErrorKind::kExhausted:
-      return SLUICE_EXHAUSTED;
-    case ErrorKind::kUnavailable:
-      return SLUICE_UNAVAILABLE;
-    case ErrorKind::kTimeout:
-      return SLUICE_TIMEOUT;
-    case ErrorKind::kInternal:
-      return SLUICE_FAULT;
-  }
-  return SLUICE_FAULT;
-}
-
-ErrorKind kind_of(uint32_t code) {
-  for (const ErrorKind kind :
-       {ErrorKind::kInvalid, ErrorKind::kDenied, ErrorKind::kNotFound, ErrorKind::kConflict,
-        ErrorKind::kExhausted, ErrorKind::kUnavailable, ErrorKind::kTimeout})
-    if (static_cast<uint32_t>(code_of(kind)) == code) return kind;
-  return ErrorKind::kInternal;
-}
 
 struct Answer {
   sluice_store_answer message;
@@ -77,7 +48,8 @@ Result<Answer> parse(sluice::wire::Packet packet) {
     return Error{ErrorKind::kUnavailable, "what answers is not a model store"};
   m.text[sizeof m.text - 1] = 0;
   if (m.head.type == SLUICE_TOLD_REFUSED)
-    return Error{kind_of(m.error), m.text[0] != 0 ? m.text : "the store refused without a word"};
+    return Error{sluice::wire::error_kind_of(m.error),
+                 m.text[0] != 0 ? m.text : "the store refused without a word"};
   if (!packet.fds.empty()) answer.handle = std::move(packet.fds[0]);
   return answer;
 }
@@ -117,7 +89,7 @@ struct sluice_store {
   template <class T>
   enum sluice_error tell(const Result<T>& outcome) {
     why = outcome.ok() ? "" : outcome.error().message;
-    return outcome.ok() ? SLUICE_OK : code_of(outcome.error().kind);
+    return outcome.ok() ? SLUICE_OK : sluice::wire::store_error_of(outcome.error().kind);
   }
 
   const Fd socket;

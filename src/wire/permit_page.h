@@ -20,13 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/layout.h"
 #include "wire/permit_steps.h"
-
-#ifdef __cplusplus
-#define SLUICE_STATIC_ASSERT static_assert
-#else
-#define SLUICE_STATIC_ASSERT _Static_assert
-#endif
 
 #define SLUICE_PERMIT_MAGIC 0x4d50454349554c53ull /* "SLUICEPM" */
 #define SLUICE_USAGE_MAGIC 0x5355454349554c53ull  /* "SLUICEUS" */
@@ -96,8 +91,6 @@ struct sluice_usage_page {
   uint8_t reserved4[3820];
 };
 
-#define SLUICE_AT(type, field, offset) \
-  SLUICE_STATIC_ASSERT(offsetof(struct type, field) == (offset), #type "." #field)
 SLUICE_AT(sluice_page_header, magic, 0);
 SLUICE_AT(sluice_page_header, version, 8);
 SLUICE_AT(sluice_page_header, size, 12);

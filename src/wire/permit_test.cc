@@ -189,6 +189,14 @@ TEST(PermitPage, SeqSkipsZeroWhenItWraps) {
   EXPECT_EQ(page.seq, 2u);
 }
 
+class AttachedGate : public testing::Test {
+ protected:
+  AttachedGate() { EXPECT_TRUE(daemon.attach(gate)); }
+
+  sluice_gate gate{};
+  Daemon daemon;
+};
+
 TEST(Gate, IsOpenWhereThereIsNoDaemonAtAll) {
   sluice_gate gate{"/nonexistent/permit.sock"};
   Client client(gate);
@@ -198,18 +206,12 @@ TEST(Gate, IsOpenWhereThereIsNoDaemonAtAll) {
   EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_OPEN);
 }
 
-TEST(Gate, WorksFromC) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, WorksFromC) {
   daemon.grant();
   EXPECT_EQ(sluice_test_from_c(&gate), SLUICE_GATE_ATTACHED);
 }
 
-TEST(Gate, BlocksUntilGrantedAndRingsTheBell) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, BlocksUntilGrantedAndRingsTheBell) {
   Worker worker(gate);
   daemon.await_waiting(1);
   EXPECT_FALSE(worker.done());
@@ -220,10 +222,7 @@ TEST(Gate, BlocksUntilGrantedAndRingsTheBell) {
   EXPECT_EQ(daemon.waiting(), 0u);
 }
 
-TEST(Gate, StopsAtTheNextUnitWhenRevokedAndSaysSo) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, StopsAtTheNextUnitWhenRevokedAndSaysSo) {
   daemon.grant();
   std::atomic<bool> stop{false};
   std::thread worker([&] {
@@ -239,10 +238,7 @@ TEST(Gate, StopsAtTheNextUnitWhenRevokedAndSaysSo) {
   worker.join();
 }
 
-TEST(Gate, IsAcknowledgedOnlyWhenTheLastThreadHasStopped) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, IsAcknowledgedOnlyWhenTheLastThreadHasStopped) {
   daemon.grant();
   Client busy(gate);
   busy.pass();  // this thread now runs a long operator
@@ -255,10 +251,7 @@ TEST(Gate, IsAcknowledgedOnlyWhenTheLastThreadHasStopped) {
   daemon.grant();
 }
 
-TEST(Gate, StopsWhenItsBudgetIsSpent) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, StopsWhenItsBudgetIsSpent) {
   daemon.grant(3'000'000);
   const uint64_t cpu = sluice_clock(CLOCK_PROCESS_CPUTIME_ID);
   std::atomic<bool> stop{false};
@@ -274,20 +267,14 @@ TEST(Gate, StopsWhenItsBudgetIsSpent) {
   worker.join();
 }
 
-TEST(Gate, StopsAtTheDeadlineWithItsBudgetUnspent) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, StopsAtTheDeadlineWithItsBudgetUnspent) {
   daemon.grant(kSecond, 0);
   Worker worker(gate);
   daemon.await_waiting(1);
   daemon.grant();
 }
 
-TEST(Gate, WantsWhileAnyThreadHasWork) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, WantsWhileAnyThreadHasWork) {
   daemon.grant();
   Client client(gate);
   client.pass();
@@ -304,10 +291,7 @@ TEST(Gate, WantsWhileAnyThreadHasWork) {
   EXPECT_EQ(daemon.want(), 2u);
 }
 
-TEST(Gate, RingsWhenIdleOnlyIfSomebodyElseWaits) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, RingsWhenIdleOnlyIfSomebodyElseWaits) {
   daemon.grant();
   Client client(gate);
   client.pass();
@@ -319,19 +303,13 @@ TEST(Gate, RingsWhenIdleOnlyIfSomebodyElseWaits) {
   EXPECT_TRUE(daemon.rang());
 }
 
-TEST(Gate, GoesOnAtItsRequestWhenTheDaemonFallsSilent) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, GoesOnAtItsRequestWhenTheDaemonFallsSilent) {
   Worker worker(gate, 10'000);  // never granted anything
   worker.join();
   EXPECT_EQ(sluice_gate_state(&gate), SLUICE_GATE_ALONE);
 }
 
-TEST(Gate, AloneIsNoFasterThanTheRequest) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, AloneIsNoFasterThanTheRequest) {
   __atomic_store_n(&daemon.permit->flags, SLUICE_CLOSED, __ATOMIC_RELAXED);
   Client client(gate);
   client.pass();
@@ -399,10 +377,7 @@ TEST(Gate, MovesToNewPagesAtItsNextCheckpoint) {
   EXPECT_EQ(second.want(), 1u);
 }
 
-TEST(Gate, AForkedChildFindsNothingOfItsParents) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, AForkedChildFindsNothingOfItsParents) {
   daemon.grant();
   Client client(gate);
   client.pass();
@@ -419,10 +394,7 @@ TEST(Gate, AForkedChildFindsNothingOfItsParents) {
   client.pass();
 }
 
-TEST(Gate, ManyThreadsManyGrants) {
-  sluice_gate gate{};
-  Daemon daemon;
-  ASSERT_TRUE(daemon.attach(gate));
+TEST_F(AttachedGate, ManyThreadsManyGrants) {
   std::atomic<int> left{4};
   std::thread workers[4];
   for (std::thread& w : workers)

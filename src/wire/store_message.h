@@ -8,14 +8,9 @@
 #ifndef SLUICE_WIRE_STORE_MESSAGE_H_
 #define SLUICE_WIRE_STORE_MESSAGE_H_
 
-#include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-#define SLUICE_STORE_ASSERT static_assert
-#else
-#define SLUICE_STORE_ASSERT _Static_assert
-#endif
+#include "wire/layout.h"
 
 #define SLUICE_STORE_MAGIC 0x5453454349554c53ull /* "SLUICEST" */
 #define SLUICE_STORE_VERSION 1u
@@ -66,20 +61,18 @@ struct sluice_store_answer {
   char text[256]; /* of REFUSED, for people; ends in 0 */
 };
 
-#define SLUICE_STORE_AT(type, field, offset) \
-  SLUICE_STORE_ASSERT(offsetof(struct type, field) == (offset), #type "." #field)
-SLUICE_STORE_AT(sluice_store_request, bytes, 16);
-SLUICE_STORE_AT(sluice_store_request, tensor, 24);
-SLUICE_STORE_AT(sluice_store_request, name, 32);
-SLUICE_STORE_AT(sluice_store_answer, tensor, 16);
-SLUICE_STORE_AT(sluice_store_answer, bytes, 24);
-SLUICE_STORE_AT(sluice_store_answer, mapped, 32);
-SLUICE_STORE_AT(sluice_store_answer, memory, 40);
-SLUICE_STORE_AT(sluice_store_answer, error, 44);
-SLUICE_STORE_AT(sluice_store_answer, device, 48);
-SLUICE_STORE_AT(sluice_store_answer, handle, 64);
-SLUICE_STORE_AT(sluice_store_answer, text, 128);
-SLUICE_STORE_ASSERT(sizeof(struct sluice_store_request) == 288, "sluice_store_request");
-SLUICE_STORE_ASSERT(sizeof(struct sluice_store_answer) == 384, "sluice_store_answer");
+SLUICE_AT(sluice_store_request, bytes, 16);
+SLUICE_AT(sluice_store_request, tensor, 24);
+SLUICE_AT(sluice_store_request, name, 32);
+SLUICE_AT(sluice_store_answer, tensor, 16);
+SLUICE_AT(sluice_store_answer, bytes, 24);
+SLUICE_AT(sluice_store_answer, mapped, 32);
+SLUICE_AT(sluice_store_answer, memory, 40);
+SLUICE_AT(sluice_store_answer, error, 44);
+SLUICE_AT(sluice_store_answer, device, 48);
+SLUICE_AT(sluice_store_answer, handle, 64);
+SLUICE_AT(sluice_store_answer, text, 128);
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_store_request) == 288, "sluice_store_request");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_store_answer) == 384, "sluice_store_answer");
 
 #endif /* SLUICE_WIRE_STORE_MESSAGE_H_ */
