@@ -22,6 +22,9 @@ class BusyTime {
   // the latest first. How much there was.
   uint64_t place(uint64_t begin, uint64_t end, uint64_t ns);
 
+  // The end of the latest stretch.
+  uint64_t known_until() const { return count_ != 0 ? kept_[count_ - 1].end : 0; }
+
  private:
   struct Stretch {
     uint64_t begin, end;

@@ -67,6 +67,14 @@ TEST(BusyTimeTest, RandomSchedulesAgreeWithABitmap) {
 }
 
 // What comes too late for the memory counts in full: never too little.
+TEST(BusyTimeTest, KnowsUntilWhen) {
+  BusyTime time{};
+  EXPECT_EQ(time.known_until(), 0u);
+  time.cover(20, 30);
+  time.cover(5, 10);
+  EXPECT_EQ(time.known_until(), 30u);
+}
+
 TEST(BusyTimeTest, ForgetsTheOldest) {
   BusyTime time{};
   const uint64_t many = BusyTime::kKept + 10;

@@ -18,10 +18,11 @@ struct Mark {
   CUevent event;
   uint64_t position;
   uint64_t recorded_ns;
-  uint64_t unit;    // the key of the one unit since the mark before; 0: several
-  uint64_t gap_ns;  // in which the stream may have waited for that unit
-  uint64_t bytes;   // of the unit, if it is a copy
-  bool exact;       // but for the gap the stream was at work since the mark before
+  uint64_t unit;       // the key of the one unit since the mark before; 0: several
+  uint64_t gap_ns;     // in which the stream may have waited for that unit
+  uint64_t bytes;      // of the unit, if it is a copy
+  uint64_t beside_ns;  // that other lanes had in flight then: it ran before the unit, or beside it
+  bool exact;          // but for the gap the stream was at work since the mark before
 };
 
 struct alignas(64) Lane {

@@ -66,6 +66,7 @@ Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
           .followed = timeable,
           .dense = lane->marks != 0};
   if (lanes_.in_flight_ns() == 0) progress_ns_ = now;
+  if (lane->unfinished_ns() == 0) lane->reached_ns = now;
   if (unit.timed && (lane->open_ns() != 0 || lane->marks == 0))
     unit.timed = follow(*lane, several(unit.dense));
   if (unit.timed) unit.begun_ns = sluice_clock(CLOCK_MONOTONIC);
@@ -106,6 +107,7 @@ void Meter::end(sluice_attachment* at, const Work& work, const Unit& unit, bool 
       mark.unit = lane.only_unit();
       mark.exact = true;
       mark.gap_ns = dry ? smaller(now - unit.begun_ns, kLaunchNs) : 0;
+      mark.beside_ns = unfinished_beside(lane);
     }
     follow(lane, mark);
     if (unit.timed) {
@@ -309,6 +311,12 @@ uint64_t Meter::cost_of(const Work& work, uint32_t context) const {
   return known != 0 ? known : context != kContexts ? kInFlightNs : kGuessNs;
 }
 
+uint64_t Meter::unfinished_beside(const Lane& lane) {
+  uint64_t sum = 0;
+  lanes_.for_each([&](const Lane& other) { sum += &other != &lane ? other.unfinished_ns() : 0; });
+  return sum;
+}
+
 // Takes back its leave, too.
 uint64_t Meter::unfinished_of(uint32_t thread) {
   uint64_t sum = 0;
@@ -322,15 +330,21 @@ uint64_t Meter::unfinished_of(uint32_t thread) {
 
 // ---- what is finished ---------------------------------------------------------------------------
 
+// The end of a lane without a mark is taken for over after a while. Where work that came later, in
+// other streams, is known to have run, the lane's ran before its end: in time that is counted
+// already, as far as there is no other.
 void Meter::poll(uint32_t context, uint64_t now) {
   lanes_.for_each([&](Lane& lane) {
     const bool lookable = lane.context == context && context != kContexts;
     if (lookable) poll_lane(lane, now);
     const uint64_t left = lane.in_flight_ns();
-    const uint64_t patience = lane.marks == 0 ? kDrySlackNs : 100 * kDrySlackNs;
+    const uint64_t later = busy_time_.known_until();
+    const bool passed = lane.marks == 0 && takes_events(lane, context) &&
+                        later > larger(lane.touched_ns, lane.reached_ns);
+    const uint64_t patience = passed ? 0 : lane.marks == 0 ? kDrySlackNs : 100 * kDrySlackNs;
     if (left != 0 && (lane.marks == 0 || !lookable) && now > lane.touched_ns &&
         now - lane.touched_ns > 2 * left + patience)
-      settle(lane, now);
+      settle(lane, passed ? later : now);
   });
 }
 
@@ -355,7 +369,10 @@ void Meter::reach(Lane& lane, const Mark& mark, uint64_t at) {
                          : busy_time_.place(lane.reached_ns, at, expected);
   if (mark.exact && mark.unit != 0) {
     longest_ns_ = larger(longest_ns_, took);
-    learn(mark.unit, mark.bytes, took);
+    if (mark.bytes != 0)
+      learn(mark.unit, mark.bytes, took);
+    else
+      costs_.learn_beside(mark.unit, larger(took, kLeastNs), mark.beside_ns);
   }
   lane.finished = mark.position;
   lane.reached_ns = at;

@@ -108,6 +108,7 @@ class Meter {
   void reach(Lane& lane, const Mark& mark, uint64_t at);
   void settle(Lane& lane, uint64_t now);
   bool follow(Lane& lane, const Mark& mark);
+  uint64_t unfinished_beside(const Lane& lane);
   uint64_t unfinished_of(uint32_t thread);
   void watch(Lane& lane, uint32_t context, uint64_t now);
   template <typename Which>

@@ -13,6 +13,14 @@ void UnitCosts::learn(uint64_t key, uint64_t ns) {
   if (e.timings >= kYoung) __atomic_store_n(&e.relied_ns, e.mean_ns, __ATOMIC_RELAXED);
 }
 
+void UnitCosts::learn_beside(uint64_t key, uint64_t ns, uint64_t others_ns) {
+  const uint64_t known = guess(key), all = known + others_ns;
+  if (others_ns == 0 || known == 0 || ns < known)
+    learn(key, ns);
+  else if (ns / 2 > all)
+    learn(key, known * (ns / all));
+}
+
 void UnitCosts::forget(uint64_t key) {
   if (find(key) == nullptr) return;
   Entry& e = find_or_make(key);

@@ -27,6 +27,10 @@ class UnitCosts {
   // A timing: the mean of the first eight, then a moving one. A single timing counts for at most
   // four times what was expected: its thread may have been off the processor in the middle of it.
   void learn(uint64_t key, uint64_t ns);
+  // A timing of a unit beside which, or before which, the device may have run others that are
+  // expected to take so long. It says little: the unit took no longer; and where all of them took
+  // more than twice what was expected, so did it.
+  void learn_beside(uint64_t key, uint64_t ns, uint64_t others_ns);
   void forget(uint64_t key);
 
  private:

@@ -44,6 +44,25 @@ TEST_F(UnitCostsTest, IsTheMeanOfWhatVaries) {
   EXPECT_NEAR(sum / 3900, 2000, 60);
 }
 
+// In the middle of three other streams' work, on a device that runs one after the other.
+TEST_F(UnitCostsTest, WhatOthersTookIsNotLearned) {
+  learn(7, {1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000});
+  for (int i = 0; i < 100; ++i) costs->learn_beside(7, 4000, 3000);
+  EXPECT_EQ(costs->expected(7), 1000u);
+  for (int i = 0; i < 100; ++i) costs->learn_beside(7, 500, 3000);  // it can be no more
+  EXPECT_NEAR(static_cast<double>(costs->expected(7)), 500, 10);
+}
+TEST_F(UnitCostsTest, WhatHasGrownIsLearnedBesideOthers) {
+  learn(7, {1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000});
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t others = 3 * costs->expected(7);
+    costs->learn_beside(7, 40'000, others);  // four of 10 us
+  }
+  EXPECT_NEAR(static_cast<double>(costs->expected(7)), 10'000, 5000);
+  costs->learn_beside(8, 700, 3000);
+  EXPECT_EQ(costs->guess(8), 700u);  // there is nothing better
+}
+
 TEST_F(UnitCostsTest, ForgetsAndLearnsAnew) {
   learn(7, {1000, 1000, 1000});
   costs->forget(7);
