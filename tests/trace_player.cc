@@ -67,6 +67,7 @@ CUresult TracePlayer::take(const TraceStep& step) {
 }
 
 CUresult TracePlayer::play(Gaps gaps) {
+  if (result_ != CUDA_SUCCESS) return result_;
   Time returned = clock_.now();
   for (const TraceStep& step : trace_.steps) {
     if (gaps == Gaps::kKept)

@@ -77,6 +77,11 @@ TEST_F(TracePlayerTest, SaysWhatTheDriverRefused) {
   const auto machine = open("sms=4 clock=virtual memory_mib=512");
   EXPECT_EQ(played("trace sms=4\ncopy to bytes=1000000000 stream=0 gap=0\n", 1),
             CUDA_ERROR_OUT_OF_MEMORY);
+  {
+    Machine::Lock lock(*machine);
+    inject(*lock, "cuModuleLoadData", CUDA_ERROR_INVALID_IMAGE);
+  }
+  EXPECT_EQ(played(kTrace, 1), CUDA_ERROR_INVALID_IMAGE) << "and is not played";
 }
 
 }  // namespace

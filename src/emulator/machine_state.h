@@ -31,8 +31,8 @@ struct Process {
   std::int32_t pid;
   std::uint64_t start_ticks;
   std::uint32_t sm_permille;
-  std::array<std::uint32_t, kDevices>
-      client;  // in each device's model; kNone before its first context
+  // In each device's model; kNone before its first context there.
+  std::array<std::uint32_t, kDevices> client;
 };
 
 // A piece of a device's memory, as a range of the memory file; there as long as somebody holds it.

@@ -83,9 +83,8 @@ struct sluice_process {
   uint32_t lock;   /* of the conversation below */
   uint32_t waited; /* the first launch has waited */
   int sock;
-  uint32_t
-      talking; /* HELLO is sent, the answer due until next_ns; else next_ns: the next attempt */
-  uint64_t next_ns;
+  uint32_t talking;  /* HELLO is sent */
+  uint64_t next_ns;  /* until then the answer is due; else: when to try again */
   uint32_t open_seq; /* what threads look at while there is nothing to enforce */
   uint32_t refusal;  /* the last REFUSED's reason */
   struct sluice_refill refill;

@@ -21,15 +21,13 @@
 #define SLUICE_CHECK_LAUNCHES 64u
 #define SLUICE_SPIN_NS 5000u                 /* a grant that was just asked for comes this soon */
 #define SLUICE_SLEEP_NS (100 * SLUICE_MS_NS) /* the longest sleep without looking up */
-#define SLUICE_STUCK_NS                                                     \
-  (30000 * SLUICE_MS_NS) /* nobody is kept waiting longer, whatever happens \
-                          */
-#define SLUICE_REFILL_DEBT_NS \
-  (5000 * SLUICE_MS_NS)       /* the longest wait for a refill, without daemon */
+/* Nobody is kept waiting longer, whatever happens. */
+#define SLUICE_STUCK_NS (30000 * SLUICE_MS_NS)
+/* The longest wait for a refill, without daemon. */
+#define SLUICE_REFILL_DEBT_NS (5000 * SLUICE_MS_NS)
 #define SLUICE_STEP_NS 10000u /* between looks at the process's CPU clock, at least */
 
-/* --- the daemon's pulse ------------------------------------------------------------------------
- */
+/* --- the daemon's pulse ---------------------------------------------------------------- */
 
 /* Whether the daemon lives: its heartbeat changed during the last 250 ms of our own clock. A
  * heartbeat that changed is fresh; where it does not look so, our clock is shifted (a time
@@ -54,8 +52,7 @@ static inline int sluice_alive(struct sluice_attachment* at, uint64_t now) {
          (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CLOSED) == 0;
 }
 
-/* --- budgets -----------------------------------------------------------------------------------
- */
+/* --- budgets --------------------------------------------------------------------------- */
 
 /* What a grant is spent by: the CPU time of the process; on a device that is not a CPU (millicores
  * 0) its busy time where that is metered, else wall time. `at` may be NULL. */
@@ -167,8 +164,7 @@ static inline uint64_t sluice_refill_wait(const struct sluice_gate* g, struct sl
   return wait;
 }
 
-/* --- counting threads --------------------------------------------------------------------------
- */
+/* --- counting threads ------------------------------------------------------------------ */
 
 /* Once no thread runs under the grant `seen` any more, says so. */
 static inline void sluice_stop_running(struct sluice_thread* t) {
@@ -227,8 +223,7 @@ static inline struct sluice_thread* sluice_claim(struct sluice_process* p,
   return NULL;
 }
 
-/* --- the gate ----------------------------------------------------------------------------------
- */
+/* --- the gate -------------------------------------------------------------------------- */
 
 /* Blocks until `seq` changes, a refill is due, or it is time to look up. */
 static inline void sluice_block(struct sluice_attachment* at, struct sluice_thread* t, int spin,
