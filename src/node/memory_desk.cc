@@ -9,7 +9,7 @@
 namespace sluice::node {
 namespace {
 
-constexpr int kMaxHolders = 256;  // of one account: each costs a descriptor
+constexpr int kMaxHolders = SLUICE_MEMORY_PROCESSES;  // of one account: each costs a descriptor
 
 }  // namespace
 
@@ -48,6 +48,15 @@ MemoryLedger::Account MemoryDesk::look(MemoryAccount account) const {
   const std::lock_guard lock(mutex_);
   const MemoryLedger::Account* found = ledger_.find(account);
   return found != nullptr ? *found : MemoryLedger::Account{};
+}
+
+std::vector<pid_t> MemoryDesk::processes(MemoryAccount account) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<pid_t> pids;
+  for (auto h = holders_.lower_bound({account, 0, 0});
+       h != holders_.end() && std::get<0>(h->first) == account; ++h)
+    pids.push_back(std::get<1>(h->first));
+  return pids;
 }
 
 Result<MemoryDesk::Joined> MemoryDesk::join(MemoryAccount account, const ProcessIdentity& process,

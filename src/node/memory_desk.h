@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -31,7 +32,8 @@ class MemoryDesk {
   Result<MemoryAccount> open(Bytes limit, std::shared_ptr<const DeviceAccount> device);
   void set_limit(MemoryAccount account, Bytes limit);
   void close(MemoryAccount account);
-  MemoryLedger::Account look(MemoryAccount account) const;  // all zero: there is none
+  MemoryLedger::Account look(MemoryAccount account) const;    // all zero: there is none
+  std::vector<pid_t> processes(MemoryAccount account) const;  // its holders
 
   struct Joined {
     MemoryHolder holder = 0;

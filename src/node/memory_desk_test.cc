@@ -70,6 +70,11 @@ class MemoryClient {
     return static_cast<Bytes>(held->held);
   }
   int page() const { return page_.get(); }
+  std::optional<sluice_memory_seen> look(uint32_t device = 0) {
+    send(sluice_memory_look{.head = {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, SLUICE_MEMORY_LOOK},
+                            .device = device});
+    return receive<sluice_memory_seen>();
+  }
 
  private:
   Fd socket_, page_;
@@ -226,6 +231,23 @@ TEST_F(MemoryDeskTest, WhatIsOutOfTurnEndsTheConnection) {
   const auto refused = uncounted.receive<sluice_refused>();
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->reason, static_cast<uint32_t>(SLUICE_REFUSED_UNKNOWN));
+}
+
+TEST_F(MemoryDeskTest, WhoOnlyLooksSeesTheSliceAndHoldsNothing) {
+  EXPECT_EQ(MemoryClient(path).look()->processes, 0u);
+  EXPECT_EQ(desk.look(account).holders, 0);
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(), 0);
+  EXPECT_EQ(client.hold(300, 300), 300);
+  desk.set_limit(account, 200);
+  const auto seen = MemoryClient(path).look();
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->limit, 200u);
+  EXPECT_EQ(seen->held, 300u);
+  ASSERT_EQ(seen->processes, 1u);
+  EXPECT_EQ(seen->pids[0], static_cast<uint32_t>(getpid()));
+  EXPECT_EQ(MemoryClient(path).look(1), std::nullopt) << "not counted";
+  EXPECT_EQ(client.look(), std::nullopt) << "out of turn";
 }
 
 TEST_F(MemoryDeskTest, HugeNumbersAreCut) {

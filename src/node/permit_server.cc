@@ -20,6 +20,7 @@ constexpr Nanos kHelloWithin = Seconds(1);
 constexpr Nanos kLookUp = Millis(500);      // at least as often
 constexpr int kBacklog = 1024;              // as many may come at once and be served in turn
 constexpr uint32_t kRetryUnknownMs = 1000;  // no slice yet: perhaps it is being registered
+constexpr char kUncounted[] = "its memory is not counted here";
 
 template <class M>
 void send_message(int socket, const M& message, std::span<const int> fds = {}) {
@@ -110,6 +111,8 @@ ClientMessage parse_message(std::span<const std::byte> bytes) {
         return whole<sluice_memory_hello>(bytes);
       case SLUICE_HOLD:
         return whole<sluice_hold>(bytes);
+      case SLUICE_MEMORY_LOOK:
+        return whole<sluice_memory_look>(bytes);
       default:
         return SLUICE_REFUSED_MALFORMED;
     }
@@ -221,7 +224,8 @@ void PermitServer::on_message(uint64_t id) {
   if (n <= 0 || !answer(connection, std::span(bytes).first(static_cast<size_t>(n)))) close(id);
 }
 
-// One HELLO, then nothing; or one MEMORY_HELLO, then HOLDs. Whether the connection stays.
+// One HELLO, then nothing; or one MEMORY_HELLO, then HOLDs; or one LOOK. Whether the connection
+// stays.
 bool PermitServer::answer(Connection& connection, std::span<const std::byte> bytes) {
   if (connection.host != nullptr) return false;
   const int socket = connection.socket.get();
@@ -242,24 +246,39 @@ bool PermitServer::answer(Connection& connection, std::span<const std::byte> byt
   if (const auto* hello = std::get_if<sluice_hello>(&message)) return greet(connection, *hello);
   if (const auto* hello = std::get_if<sluice_memory_hello>(&message))
     return greet(connection, *hello);
+  if (const auto* look = std::get_if<sluice_memory_look>(&message)) return greet(connection, *look);
   const sluice_refusal refusal = std::get<sluice_refusal>(message);
   refuse(socket, refusal,
          refusal == SLUICE_REFUSED_VERSION ? "this daemon serves other versions" : "malformed");
   return false;
 }
 
-bool PermitServer::greet(Connection& connection, const sluice_hello& hello) {
+// Who is at the other end, and where it belongs; nothing: it was told why it belongs nowhere.
+std::optional<PermitServer::Caller> PermitServer::identify(const Connection& connection,
+                                                           uint32_t device) {
   const int socket = connection.socket.get();
   Result<Peer> peer = identify_peer(socket);
-  if (!peer) return refuse(socket, SLUICE_REFUSED_IDENTITY, peer.error().message);
-  const Result<Placement> place = lookup_(*peer, hello.device);
-  if (!place)
-    return refuse(socket, reason_for(place.error().kind), place.error().message, kRetryUnknownMs);
-  Result<Attachment> attached =
-      place->host->attach(place->client, peer->process, std::move(peer->pidfd));
+  if (!peer) {
+    refuse(socket, SLUICE_REFUSED_IDENTITY, peer.error().message);
+    return std::nullopt;
+  }
+  const Result<Placement> place = lookup_(*peer, device);
+  if (!place) {
+    refuse(socket, reason_for(place.error().kind), place.error().message, kRetryUnknownMs);
+    return std::nullopt;
+  }
+  return Caller{std::move(*peer), *place};
+}
+
+bool PermitServer::greet(Connection& connection, const sluice_hello& hello) {
+  const int socket = connection.socket.get();
+  std::optional<Caller> caller = identify(connection, hello.device);
+  if (!caller) return false;
+  Result<Attachment> attached = caller->place.host->attach(
+      caller->place.client, caller->peer.process, std::move(caller->peer.pidfd));
   if (!attached) return refuse(socket, reason_for(attached.error().kind), attached.error().message);
   SLUICE_STEP("serve: attached");
-  connection.host = place->host;
+  connection.host = caller->place.host;
   connection.process = attached->number;
 
   sluice_welcome welcome{};
@@ -274,15 +293,13 @@ bool PermitServer::greet(Connection& connection, const sluice_hello& hello) {
 
 bool PermitServer::greet(Connection& connection, const sluice_memory_hello& hello) {
   const int socket = connection.socket.get();
-  Result<Peer> peer = identify_peer(socket);
-  if (!peer) return refuse(socket, SLUICE_REFUSED_IDENTITY, peer.error().message);
-  const Result<Placement> place = lookup_(*peer, hello.device);
-  if (!place)
-    return refuse(socket, reason_for(place.error().kind), place.error().message, kRetryUnknownMs);
-  if (memory_ == nullptr || place->memory == 0)
-    return refuse(socket, SLUICE_REFUSED_UNKNOWN, "its memory is not counted here");
+  std::optional<Caller> caller = identify(connection, hello.device);
+  if (!caller) return false;
+  if (memory_ == nullptr || caller->place.memory == 0)
+    return refuse(socket, SLUICE_REFUSED_UNKNOWN, kUncounted);
   const Result<MemoryDesk::Joined> joined =
-      memory_->join(place->memory, peer->process, std::move(peer->pidfd), amount(hello.used));
+      memory_->join(caller->place.memory, caller->peer.process, std::move(caller->peer.pidfd),
+                    amount(hello.used));
   if (!joined) return refuse(socket, reason_for(joined.error().kind), joined.error().message);
   connection.holder = joined->holder;
 
@@ -293,6 +310,25 @@ bool PermitServer::greet(Connection& connection, const sluice_memory_hello& hell
   const std::array fds{joined->page.get()};
   send_message(socket, welcome, fds);
   return true;
+}
+
+bool PermitServer::greet(Connection& connection, const sluice_memory_look& look) {
+  const std::optional<Caller> caller = identify(connection, look.device);
+  if (!caller) return false;
+  const MemoryAccount account = caller->place.memory;
+  if (memory_ == nullptr || account == 0)
+    return refuse(connection.socket.get(), SLUICE_REFUSED_UNKNOWN, kUncounted);
+  const MemoryLedger::Account has = memory_->look(account);
+  const std::vector<pid_t> holders = memory_->processes(account);
+  sluice_memory_seen seen{};
+  seen.head = {SLUICE_HELLO_MAGIC, look.head.version, SLUICE_MEMORY_SEEN};
+  seen.generation = config_.generation;
+  seen.limit = static_cast<uint64_t>(has.limit);
+  seen.held = static_cast<uint64_t>(has.held);
+  seen.processes = static_cast<uint32_t>(std::min(holders.size(), std::size(seen.pids)));
+  std::copy_n(holders.begin(), seen.processes, seen.pids);
+  send_message(connection.socket.get(), seen);
+  return false;  // all is said
 }
 
 void PermitServer::close(uint64_t id) {

@@ -1,12 +1,13 @@
 // permit.sock: hands pages to gates, and memory to those who allocate. Identity comes from the
 // kernel alone (peer.h); which client a process belongs to says the caller's lookup. What a process
-// sends is one HELLO, or a MEMORY_HELLO and then HOLDs; anything else, or nothing within a second,
-// ends the connection. A thread of its own, so that connections, however many, never cost the
-// arbiters time. Thread-safe; ends with its owner.
+// sends is one HELLO, or a MEMORY_HELLO and then HOLDs, or a LOOK; anything else, or nothing within
+// a second, ends the connection. A thread of its own, so that connections, however many, never cost
+// the arbiters time. Thread-safe; ends with its owner.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -30,7 +31,8 @@ struct Placement {
 using Lookup = std::function<Result<Placement>(const Peer& peer, uint32_t device)>;
 
 // The only parser of what clients send. Pure.
-using ClientMessage = std::variant<sluice_refusal, sluice_hello, sluice_memory_hello, sluice_hold>;
+using ClientMessage = std::variant<sluice_refusal, sluice_hello, sluice_memory_hello, sluice_hold,
+                                   sluice_memory_look>;
 ClientMessage parse_message(std::span<const std::byte> bytes);
 
 struct PermitServerConfig {
@@ -62,12 +64,19 @@ class PermitServer {
   PermitServer(const PermitServerConfig& config, const Clock& clock, Lookup lookup,
                MemoryDesk* memory, Fd listener);
 
+  struct Caller {
+    Peer peer;
+    Placement place;
+  };
+  std::optional<Caller> identify(const Connection& connection, uint32_t device);
+
   void run();
   void accept_all();
   void on_message(uint64_t id);
   bool answer(Connection& connection, std::span<const std::byte> bytes);
   bool greet(Connection& connection, const sluice_hello& hello);
   bool greet(Connection& connection, const sluice_memory_hello& hello);
+  bool greet(Connection& connection, const sluice_memory_look& look);
   void close(uint64_t id);
   void close_silent(Time now);
   void hear_listener(bool hear);

@@ -6,6 +6,9 @@
  * answered by MEMORY_WELCOME with the page's descriptor, or by REFUSED; then every HOLD by a HELD.
  * HOLD speaks of totals, never of differences, so that a lost or repeated message does no harm.
  *
+ * Who only wants to know what the slice has sends LOOK instead, which makes nobody a holder; SEEN
+ * answers it, or REFUSED, and the connection ends.
+ *
  * What a process holds ends with the process, not with its connection: one that is lost is made
  * anew, and the daemon says what it has written down. Little-endian, append-only, every offset
  * asserted. C11 and C++20. */
@@ -20,6 +23,9 @@
  * share of the limit. */
 #define SLUICE_HEADROOM_BYTES (64ull << 20)
 #define SLUICE_HEADROOM_SHARE 16u
+
+/* No more processes of a slice may hold memory. */
+#define SLUICE_MEMORY_PROCESSES 256
 
 struct sluice_memory_page {
   struct sluice_page_header header;
@@ -56,6 +62,21 @@ struct sluice_held {
   uint64_t request;
   uint64_t held;
 };
+
+struct sluice_memory_look {
+  struct sluice_message head;
+  uint32_t device; /* which of the process's devices, from 0 */
+  uint32_t features;
+};
+
+struct sluice_memory_seen {
+  struct sluice_message head;
+  uint32_t generation;
+  uint32_t processes; /* how many there are of `pids` */
+  uint64_t limit;     /* this and the next as on the page */
+  uint64_t held;
+  uint32_t pids[SLUICE_MEMORY_PROCESSES]; /* of those that hold memory, as the daemon sees them */
+};
 SLUICE_AT(sluice_memory_page, header, 0);
 SLUICE_AT(sluice_memory_page, limit, 64);
 SLUICE_AT(sluice_memory_page, held, 72);
@@ -69,10 +90,18 @@ SLUICE_AT(sluice_hold, least, 24);
 SLUICE_AT(sluice_hold, most, 32);
 SLUICE_AT(sluice_held, request, 16);
 SLUICE_AT(sluice_held, held, 24);
+SLUICE_AT(sluice_memory_look, device, 16);
+SLUICE_AT(sluice_memory_seen, generation, 16);
+SLUICE_AT(sluice_memory_seen, processes, 20);
+SLUICE_AT(sluice_memory_seen, limit, 24);
+SLUICE_AT(sluice_memory_seen, held, 32);
+SLUICE_AT(sluice_memory_seen, pids, 40);
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_page) == SLUICE_PAGE_SIZE, "memory page");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_hello) == 32, "memory hello");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_welcome) == 32, "memory welcome");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_hold) == 40, "hold");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_held) == 32, "held");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_look) == 24, "memory look");
+SLUICE_STATIC_ASSERT(sizeof(struct sluice_memory_seen) == 1064, "memory seen");
 
 #endif /* SLUICE_WIRE_PERMIT_MEMORY_H_ */

@@ -136,6 +136,8 @@ enum sluice_message_type {
   SLUICE_MEMORY_WELCOME = 5,
   SLUICE_HOLD = 6,
   SLUICE_HELD = 7,
+  SLUICE_MEMORY_LOOK = 8,
+  SLUICE_MEMORY_SEEN = 9,
 };
 
 enum sluice_refusal {
