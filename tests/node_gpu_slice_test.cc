@@ -6,6 +6,7 @@
 #include "base/eventually_for_test.h"
 #include "emulator/health.h"
 #include "emulator/identity.h"
+#include "tests/led_program.h"
 #include "tests/node_with_gpus.h"
 
 namespace sluice {
@@ -56,6 +57,26 @@ TEST_F(GpuSlice, AnUnmodifiedProgramAt20PercentUsesThatAndAKernelAWindow) {
 
 TEST_F(GpuSlice, SoDoesOneThatLaunchesGraphs) {
   expect_held("graph");
+}
+
+// We put ourselves under a slice, and what we start is under it.
+TEST_F(GpuSlice, NvmlShowsAProgramItsSliceAlone) {
+  constexpr Bytes kMib = Bytes{1} << 20;
+  const json taken = take(getpid(), "cuda1", Node::slice(200, 0, 256 * kMib));
+  ASSERT_EQ(taken["status"], 200) << taken;
+  auto environment = taken["environment"].get<std::map<std::string, std::string>>();
+  environment["LD_PRELOAD"] = SLUICE_NVML_HOOK;
+  environment["LD_LIBRARY_PATH"] = SLUICE_EMULATED_DRIVER_FOLDER;
+  LedProgram program({SLUICE_NVML_READER, emulator::uuid_text(0), emulator::bus_text(0)},
+                     environment);
+  const auto devices = [&] { return json::parse(program.ask("look"))["devices"]; };
+  ASSERT_EQ(devices().size(), 1u);
+  EXPECT_EQ(devices()[0]["uuid"], emulator::uuid_text(1));
+  EXPECT_EQ(devices()[0]["memory"], json({256, 0, 256}));
+  EXPECT_EQ(node_->call(verb::patch, "/v1/instances/program",
+                        {{"slice", Node::slice(200, 0, 128 * kMib)}})["status"],
+            200);
+  EXPECT_EQ(devices()[0]["memory"], json({128, 0, 128}));
 }
 
 TEST_F(GpuSlice, TheModelServerIsNotPutOnOne) {

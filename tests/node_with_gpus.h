@@ -49,7 +49,7 @@ class NodeWithGpus : public EmulatedGpus {
     close(lines[0]);
     const json taken = take(program_, on, slice);
     EXPECT_EQ(taken["status"], 200) << taken;
-    EXPECT_EQ(taken["gate"], "libsluice_cuda.so");
+    EXPECT_EQ(taken["preload"], json({"libsluice_cuda.so", "libsluice_nvml.so"}));
     std::string text = "LD_LIBRARY_PATH=" SLUICE_EMULATED_DRIVER_FOLDER "\n";
     if (what.hooked) text += "LD_PRELOAD=" SLUICE_CUDA_HOOK "\n";
     for (const auto& [name, value] : taken["environment"].items())

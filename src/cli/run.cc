@@ -42,6 +42,23 @@ Result<Bytes> memory_of(const std::string& text) {
   return parsed;
 }
 
+// The libraries that lie beside us, in front of what is preloaded already.
+Result<void> preload(const std::vector<std::string>& files) {
+  const std::filesystem::path folder =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const char* others = ::getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe): one thread
+  std::string all = others == nullptr ? "" : others;
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {
+    const std::string library = folder / *file;
+    if (!std::filesystem::exists(library))
+      return Error{ErrorKind::kInternal,
+                   library + ": missing: without it a program is not held to its slice"};
+    all = all.empty() ? library : library + ":" + all;
+  }
+  ::setenv("LD_PRELOAD", all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  return {};
+}
+
 Result<void> run(const Session& session, const RunFlags& f) {
   wire::HttpClient node = node_of(session);
   Slice slice{.sm = {f.sm * 10}, .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
@@ -54,17 +71,10 @@ Result<void> run(const Session& session, const RunFlags& f) {
       verb::post, "/v1/processes",
       {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
   if (!taken.ok()) return taken.error();
-  const std::string gate = std::filesystem::read_symlink("/proc/self/exe").parent_path() /
-                           taken->value("gate", "libsluice_gate.so");
-  if (!std::filesystem::exists(gate))
-    return Error{ErrorKind::kInternal,
-                 gate + ": missing: without it a program is not held to its slice"};
+  SLUICE_TRY(preload(taken->value("preload", std::vector<std::string>{"libsluice_gate.so"})));
   const json variables = taken->value("environment", json::object());
   for (const auto& [name, value] : variables.items())
     ::setenv(name.c_str(), value.get<std::string>().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
-  const char* others = ::getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe): one thread
-  const std::string preloaded = others == nullptr ? gate : gate + ":" + others;
-  ::setenv("LD_PRELOAD", preloaded.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   std::vector<char*> argv;
   for (const std::string& word : f.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

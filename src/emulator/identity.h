@@ -29,7 +29,7 @@ inline std::string uuid_text(std::uint32_t device) {
 }
 
 inline std::string bus_text(std::uint32_t device) {
-  char text[16];
+  char text[24];
   std::snprintf(text, sizeof text, "0000:%02X:00.0", device + 1);
   return text;
 }

@@ -43,9 +43,16 @@ nvmlReturn_t write(const std::string& text, char* to, unsigned size) {
   return NVML_SUCCESS;
 }
 
+void fill(nvmlProcessInfo_v1_t& to, unsigned pid, std::uint64_t memory) {
+  to = {pid, memory};
+}
+void fill(nvmlProcessInfo_t& to, unsigned pid, std::uint64_t memory) {
+  to = {pid, memory, ~0U, ~0U};
+}
+
 // Clients of the one kind of device are listed there, and nowhere else.
-nvmlReturn_t list_processes(nvmlDevice_t device, unsigned* count, nvmlProcessInfo_t* processes,
-                            bool shared) {
+template <typename Row>
+nvmlReturn_t list_processes(nvmlDevice_t device, unsigned* count, Row* processes, bool shared) {
   return with_device(device, count, [&](const MachineState& state, std::uint32_t index) {
     unsigned found = 0;
     for (std::uint32_t i = 0; i < kProcesses; ++i) {
@@ -53,8 +60,7 @@ nvmlReturn_t list_processes(nvmlDevice_t device, unsigned* count, nvmlProcessInf
       if (!process.used || process.client[index] == DeviceModel::kNone) continue;
       if (state.devices[index].spec().shared != shared) continue;
       if (processes != nullptr && found < *count)
-        processes[found] = {static_cast<unsigned>(process.pid), memory_used_by(state, index, i),
-                            ~0U, ~0U};
+        fill(processes[found], static_cast<unsigned>(process.pid), memory_used_by(state, index, i));
       ++found;
     }
     const bool fits = found == 0 || (processes != nullptr && found <= *count);
@@ -191,6 +197,10 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
   });
 }
 
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned* count,
+                                                  nvmlProcessInfo_v1_t* processes) {
+  return list_processes(device, count, processes, false);
+}
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count,
                                                      nvmlProcessInfo_t* processes) {
   return list_processes(device, count, processes, false);

@@ -44,6 +44,16 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {
   });
 }
 
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* bus, nvmlDevice_t* device) {
+  if (bus == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  unsigned count = 0;
+  if (const nvmlReturn_t result = nvmlDeviceGetCount_v2(&count); result != NVML_SUCCESS)
+    return result;
+  for (unsigned i = 0; i < count; ++i)
+    if (bus_text(i) == bus) return nvmlDeviceGetHandleByIndex_v2(i, device);
+  return NVML_ERROR_NOT_FOUND;
+}
+
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other,
                                                  nvmlGpuTopologyLevel_t* level) {
   return with_device(one, level, [&](const MachineState&, std::uint32_t first) {

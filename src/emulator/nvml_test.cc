@@ -55,6 +55,9 @@ TEST_F(NvmlTest, DevicesAreFoundByNumberAndUuid) {
   EXPECT_EQ(nvmlDeviceGetUUID(device(1), uuid, sizeof uuid), NVML_SUCCESS);
   EXPECT_EQ(uuid, uuid_text(1)) << "as the driver has it";
   nvmlDevice_t found = nullptr;
+  EXPECT_EQ(nvmlDeviceGetHandleByPciBusId_v2("0000:02:00.0", &found), NVML_SUCCESS);
+  EXPECT_EQ(found, device(1));
+  EXPECT_EQ(nvmlDeviceGetHandleByPciBusId_v2("0000:03:00.0", &found), NVML_ERROR_NOT_FOUND);
   EXPECT_EQ(nvmlDeviceGetHandleByUUID(uuid, &found), NVML_SUCCESS);
   EXPECT_EQ(nvmlDeviceGetIndex(found, &index), NVML_SUCCESS);
   EXPECT_EQ(index, 1U);
@@ -88,6 +91,9 @@ TEST_F(NvmlTest, MemoryAndProcesses) {
   EXPECT_EQ(nvmlDeviceGetComputeRunningProcesses_v3(device(0), &count, &process), NVML_SUCCESS);
   EXPECT_EQ(process.pid, static_cast<unsigned>(getpid()));
   EXPECT_EQ(process.usedGpuMemory, 100 * kMib);
+  nvmlProcessInfo_v1_t older{};
+  EXPECT_EQ(nvmlDeviceGetComputeRunningProcesses(device(0), &count, &older), NVML_SUCCESS);
+  EXPECT_EQ(older.pid, process.pid);
   EXPECT_EQ(nvmlDeviceGetMPSComputeRunningProcesses_v3(device(0), &count, nullptr), NVML_SUCCESS);
   EXPECT_EQ(count, 0U);
 }

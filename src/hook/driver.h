@@ -1,6 +1,5 @@
-// The real driver, behind the library that stands in its place. Opened at the first call of any
-// entry point and kept; no lock is held over the dynamic loader, so threads that come first at once
-// may each open it, and find the same. Any thread at any time.
+// The real driver, behind the library that stands in its place: opened at the first call of any
+// entry point (real_library.h). Any thread at any time.
 #pragma once
 
 #include "hook/entry_points.h"

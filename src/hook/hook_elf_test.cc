@@ -1,12 +1,12 @@
-// What kind of library it is: nothing runs when it is loaded or unloaded, it needs libc alone, and
-// exports the driver's names alone.
+// What kind of library a hook is, that of the driver and that of NVML: nothing runs when it is
+// loaded or unloaded, it needs libc alone, and exports the names alone of what it stands in front
+// of.
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -93,23 +93,53 @@ class Elf {
   std::vector<char> bytes_;
 };
 
-TEST(HookElfTest, NothingRunsAtLoadOrExit) {
-  const Elf hook(kHook);
-  const std::set<int64_t> tags = hook.tags();
+struct Library {
+  const char *path, *soname;
+  std::set<std::string> exports;
+};
+
+// The last name is that by which one hook knows another.
+std::vector<Library> libraries() {
+  return {
+#define SLUICE_PASSED(name) #name,
+#define SLUICE_HOOKED(name, ...) #name,
+      {kHook,
+       "libcuda.so.1",
+       {
+#include "hook/entry_points.inc"
+           "sluice_cuda_hook"}},
+      {SLUICE_NVML_HOOK,
+       "libnvidia-ml.so.1",
+       {
+#include "hook/nvml/entry_points.inc"
+           "sluice_nvml_hook"}},
+#undef SLUICE_PASSED
+#undef SLUICE_HOOKED
+  };
+}
+
+class HookElfTest : public testing::TestWithParam<Library> {
+ protected:
+  const Elf hook_{GetParam().path};
+};
+INSTANTIATE_TEST_SUITE_P(, HookElfTest, testing::ValuesIn(libraries()),
+                         [](const auto& i) { return i.index == 0 ? "Driver" : "Nvml"; });
+
+TEST_P(HookElfTest, NothingRunsAtLoadOrExit) {
+  const std::set<int64_t> tags = hook_.tags();
   ASSERT_TRUE(tags.contains(DT_SONAME));
   for (const int64_t tag : {DT_INIT, DT_INIT_ARRAY, DT_FINI, DT_FINI_ARRAY, DT_PREINIT_ARRAY})
     EXPECT_FALSE(tags.contains(tag)) << "tag " << tag;
 }
 
-TEST(HookElfTest, StandsInTheDriversPlaceAndNeedsLibcAlone) {
-  const Elf hook(kHook);
-  EXPECT_THAT(hook.strings(DT_SONAME), ElementsAre("libcuda.so.1"));
-  EXPECT_THAT(hook.strings(DT_NEEDED), ElementsAre(StartsWith("libc.so")));
+TEST_P(HookElfTest, StandsInTheOthersPlaceAndNeedsLibcAlone) {
+  EXPECT_THAT(hook_.strings(DT_SONAME), ElementsAre(GetParam().soname));
+  EXPECT_THAT(hook_.strings(DT_NEEDED), ElementsAre(StartsWith("libc.so")));
 }
 
 // A newer one would keep every program of an older container from starting.
-TEST(HookElfTest, LoadsWithAnyGlibcSince217) {
-  const std::vector<std::string> versions = Elf(kHook).versions_needed();
+TEST_P(HookElfTest, LoadsWithAnyGlibcSince217) {
+  const std::vector<std::string> versions = hook_.versions_needed();
   ASSERT_FALSE(versions.empty());
   for (const std::string& version : versions) {
     int major = 0, minor = 0;
@@ -118,15 +148,13 @@ TEST(HookElfTest, LoadsWithAnyGlibcSince217) {
   }
 }
 
-TEST(HookElfTest, ExportsTheDriversNamesAlone) {
-  std::set<std::string> names(std::begin(kNames), std::end(kNames));
-  names.insert("sluice_cuda_hook");  // by which one hook knows another
-  EXPECT_EQ(Elf(kHook).exports(), names);
+TEST_P(HookElfTest, ExportsTheOthersNamesAlone) {
+  EXPECT_EQ(hook_.exports(), GetParam().exports);
 }
 
 // A library that is opened late shares 512 bytes of static thread-local memory with all others.
-TEST(HookElfTest, NeedsNextToNoThreadLocalMemory) {
-  EXPECT_LE(Elf(kHook).thread_local_bytes(), 32u);
+TEST_P(HookElfTest, NeedsNextToNoThreadLocalMemory) {
+  EXPECT_LE(hook_.thread_local_bytes(), 32u);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "hook/memory_account.h"
 
-#include <poll.h>
-
 #include "hook/lock.h"
+#include "hook/readable.h"
 #include "wire/permit_attach.h"
 
 namespace sluice::hook {
@@ -18,15 +17,6 @@ int64_t cut(uint64_t bytes) {
 
 sluice_message head_of(uint32_t type) {
   return {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, type};
-}
-
-// Whether something can be read, or the other side is gone, before so long has passed. Not libc's
-// poll(), at which a thread could be cancelled.
-bool readable(int socket, uint64_t ns) {
-  pollfd waiting{.fd = socket, .events = POLLIN, .revents = 0};
-  const timespec patience{.tv_sec = static_cast<time_t>(ns / 1000000000),
-                          .tv_nsec = static_cast<long>(ns % 1000000000)};
-  return syscall(SYS_ppoll, &waiting, 1, &patience, nullptr, 0) == 1;
 }
 
 // The kernel's number of a socket, never given again; 0: it is none.

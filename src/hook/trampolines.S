@@ -1,8 +1,8 @@
-/* Every entry point of the driver: one jump through its slot of a table. A slot first leads to
- * `resolve`, which has the address looked up and the slot patched (driver.cc) and then jumps there,
- * with all that the caller passed in place: argument registers, vector ones included, and the stack,
- * which is as the caller left it. So any signature passes. No function of the driver takes a vector
- * wider than 128 bits by value.
+/* Every entry point of the driver, or of the library whose list SLUICE_ENTRY_POINTS is: one jump
+ * through its slot of a table. A slot first leads to `resolve`, which has the address looked up and
+ * the slot patched (sluice_resolve_entry) and then jumps there, with all that the caller passed in
+ * place: argument registers, vector ones included, and the stack, which is as the caller left it. So
+ * any signature passes. No function of these takes a vector wider than 128 bits by value.
  *
  * `name` is exported where the entry point is passed on; `driver_name`, hidden, is for the hooks. Any
  * thread may come at any time: a slot is one aligned word, and all write the same. */
@@ -62,9 +62,12 @@ slot_\name:
 #error "the hook knows x86-64 and aarch64"
 #endif
 
+#ifndef SLUICE_ENTRY_POINTS
+#define SLUICE_ENTRY_POINTS "hook/entry_points.inc"
+#endif
 #define SLUICE_PASSED(name) passed name
-#define SLUICE_HOOKED(name, symbol, version, flags) hooked name
-#include "hook/entry_points.inc"
+#define SLUICE_HOOKED(name, ...) hooked name
+#include SLUICE_ENTRY_POINTS
         .cfi_endproc
 
 /* From a slot's first use, with the entry's number in r11d or w17. */

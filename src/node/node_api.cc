@@ -31,7 +31,7 @@ HttpResponse answer_program(const Daemon& daemon, const Result<const InstanceRec
   if (!r.ok()) return wire::error_response(r.error());
   const ProgramEnvironment e = daemon.environment(**r);
   json out = to_json(**r);
-  out.update({{"gate", e.gate}, {"environment", e.variables}});
+  out.update({{"preload", e.preload}, {"environment", e.variables}});
   return wire::json_response(out);
 }
 

@@ -21,7 +21,10 @@ typedef enum {
   NVML_ERROR_INSUFFICIENT_SIZE = 7,
   NVML_ERROR_DRIVER_NOT_LOADED = 9,
   NVML_ERROR_TIMEOUT = 10,
+  NVML_ERROR_LIBRARY_NOT_FOUND = 12,
+  NVML_ERROR_FUNCTION_NOT_FOUND = 13,
   NVML_ERROR_GPU_IS_LOST = 15,
+  NVML_ERROR_MEMORY = 20,
   NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
   NVML_ERROR_UNKNOWN = 999
 } nvmlReturn_t;
@@ -47,9 +50,28 @@ typedef struct {
   unsigned pid;
   unsigned long long usedGpuMemory;
   unsigned gpuInstanceId, computeInstanceId; /* ~0: no MIG */
-} nvmlProcessInfo_t;
+} nvmlProcessInfo_t; /* since _v2 of the functions that list them; before: */
+typedef struct {
+  unsigned pid;
+  unsigned long long usedGpuMemory;
+} nvmlProcessInfo_v1_t;
+
+typedef struct {
+  unsigned pid;
+  unsigned long long usedGpuMemory;
+  unsigned gpuInstanceId, computeInstanceId;
+  unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessDetail_v1_t;
+typedef struct {
+  unsigned version;
+  unsigned mode; /* compute, graphics, MPS */
+  unsigned numProcArrayEntries;
+  nvmlProcessDetail_v1_t* procArray;
+} nvmlProcessDetailList_t;
+#define nvmlProcessDetailList_v1 ((unsigned)(sizeof(nvmlProcessDetailList_t) | 1u << 24))
 
 #define NVML_DEVICE_UUID_BUFFER_SIZE 80
+#define NVML_DEVICE_UUID_V2_BUFFER_SIZE 96 /* MIG devices' too */
 #define NVML_DEVICE_NAME_BUFFER_SIZE 64
 #define NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE 32
 #define NVML_NVLINK_MAX_LINKS 18
@@ -104,11 +126,30 @@ typedef struct {
   unsigned smUtil, memUtil, encUtil, decUtil; /* percent */
 } nvmlProcessUtilizationSample_t;
 
+typedef struct {
+  unsigned long long timeStamp;
+  unsigned pid, smUtil, memUtil, encUtil, decUtil, jpgUtil, ofaUtil;
+} nvmlProcessUtilizationInfo_v1_t;
+typedef struct {
+  unsigned version;
+  unsigned processSamplesCount;
+  unsigned long long lastSeenTimeStamp;
+  nvmlProcessUtilizationInfo_v1_t* procUtilArray;
+} nvmlProcessesUtilizationInfo_t;
+#define nvmlProcessesUtilizationInfo_v1 \
+  ((unsigned)(sizeof(nvmlProcessesUtilizationInfo_t) | 1u << 24))
+
 #ifdef __cplusplus
 static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "as in nvml.h");
 static_assert(sizeof(nvmlMemory_t) == 24 && sizeof(nvmlMemory_v2_t) == 40, "as in nvml.h");
 static_assert(sizeof(nvmlUtilization_t) == 8 && sizeof(nvmlProcessInfo_t) == 24, "as in nvml.h");
 static_assert(offsetof(nvmlProcessInfo_t, gpuInstanceId) == 16, "as in nvml.h");
+static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessDetail_v1_t) == 32 &&
+                  sizeof(nvmlProcessDetailList_t) == 24,
+              "as in nvml.h");
+static_assert(sizeof(nvmlProcessUtilizationInfo_v1_t) == 40 &&
+                  sizeof(nvmlProcessesUtilizationInfo_t) == 24,
+              "as in nvml.h");
 static_assert(sizeof(nvmlPciInfo_t) == 68 && sizeof(nvmlEventData_t) == 32, "as in nvml.h");
 #endif
 
@@ -120,6 +161,9 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version);
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count);
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device);
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device);
+nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const struct nvmlUUID_st* uuid, nvmlDevice_t* device);
+nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device);
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* bus, nvmlDevice_t* device);
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index);
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned size);
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned size);
@@ -131,6 +175,11 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsign
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci);
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other,
                                                  nvmlGpuTopologyLevel_t* level);
+/* `count` as of processes, below. */
+nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level,
+                                              unsigned* count, nvmlDevice_t* devices);
+nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* count, nvmlDevice_t* devices);
+nvmlReturn_t nvmlUnitGetDevices(struct nvmlUnit_st* unit, unsigned* count, nvmlDevice_t* devices);
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, nvmlEnableState_t* state);
 nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link,
                                                  nvmlIntNvLinkDeviceType_t* type);
@@ -152,11 +201,37 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
                                                      nvmlProcessInfo_t* processes);
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count,
                                                         nvmlProcessInfo_t* processes);
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned* count,
+                                                      nvmlProcessInfo_t* processes);
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+                                                   nvmlProcessDetailList_t* list);
+nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned* count, unsigned* pids);
+nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid,
+                                          struct nvmlAccountingStats_st* stats);
 /* One of each process that used something since `last_seen` (a timeStamp, or 0), on average since
  * then. NOT_FOUND: there are none. Blind to clients of MPS, whose work is the server's. */
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                              nvmlProcessUtilizationSample_t* samples,
                                              unsigned* count, unsigned long long last_seen);
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+                                                   nvmlProcessesUtilizationInfo_t* samples);
+
+/* Older forms, which programs built long ago ask for. */
+nvmlReturn_t nvmlDeviceGetCount(unsigned* count);
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t* device);
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* bus, nvmlDevice_t* device);
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned* count,
+                                                  nvmlProcessInfo_v1_t* processes);
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned* count,
+                                                     nvmlProcessInfo_t* processes);
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned* count,
+                                                   nvmlProcessInfo_v1_t* processes);
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned* count,
+                                                      nvmlProcessInfo_t* processes);
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned* count,
+                                                     nvmlProcessInfo_v1_t* processes);
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned* count,
+                                                        nvmlProcessInfo_t* processes);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,14 @@
+// NVML itself, behind the library that stands in its place (libnvidia-ml.so.1, preloaded or mounted
+// over the driver's): opened at the first call of any entry point (hook/real_library.h). Any thread
+// at any time.
+#pragma once
+
+#include "wire/nvml_abi.h"
+
+#define SLUICE_EXPORT __attribute__((visibility("default")))
+
+// NVML's own function, for hooks: jumps through its slot. Without NVML it returns
+// NVML_ERROR_LIBRARY_NOT_FOUND, and where the driver is too old to have it,
+// NVML_ERROR_FUNCTION_NOT_FOUND.
+#define SLUICE_NVML(name) \
+  extern "C" __attribute__((visibility("hidden"))) __typeof__(name) driver_##name

@@ -1,0 +1,133 @@
+#include "hook/nvml/slice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hook/readable.h"
+#include "wire/permit_attach.h"
+
+SLUICE_NVML(nvmlDeviceGetHandleByUUID);
+SLUICE_NVML(nvmlDeviceGetUUID);
+
+namespace sluice::hook::nvml {
+namespace {
+
+constexpr int kDevices = 32;  // no more than the kernel's driver serves
+constexpr uint64_t kAnswerNs = 100 * SLUICE_MS_NS;
+
+// What the daemon said last. A reader may see one word of before and one of after.
+SliceMemory last_seen[kDevices];
+
+// A variable of the environment as it was at the first look: a program may change it later.
+struct Variable {
+  const char* name;
+  const char* value;
+
+  const char* get() {
+    const char* known = __atomic_load_n(&value, __ATOMIC_RELAXED);
+    if (known != nullptr) return known;
+    known = getenv(name);  // NOLINT(concurrency-mt-unsafe)
+    __atomic_store_n(&value, known, __ATOMIC_RELAXED);
+    return known;
+  }
+};
+Variable visible_devices{"SLUICE_VISIBLE_DEVICES", nullptr};  // UUIDs, a comma between two
+Variable permit_socket{"SLUICE_PERMIT_SOCKET", nullptr};
+
+// Calls visit(n, uuid, its length) until it returns true; which n that was, or -1.
+template <class Visit>
+int find_device(Visit&& visit) {
+  const char* at = visible_devices.get();
+  for (int n = 0; at != nullptr && *at != 0 && n < kDevices; ++n) {
+    const size_t length = strcspn(at, ",");
+    if (visit(n, at, length)) return n;
+    at += length + (at[length] == ',' ? 1 : 0);
+  }
+  return -1;
+}
+
+// What the daemon says of the slice's memory there. False: nothing; `refused`, if it said so.
+bool look(int device, sluice_memory_seen& seen, bool& refused) {
+  sluice_memory_look question{};
+  question.head = {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, SLUICE_MEMORY_LOOK};
+  question.device = static_cast<uint32_t>(device);
+  const int socket = sluice_call_daemon(permit_socket.get(), &question, sizeof question);
+  refused = false;
+  if (socket < 0) return false;
+  const uint64_t begin = sluice_clock(CLOCK_MONOTONIC);
+  uint64_t now = begin;
+  while (now - begin < kAnswerNs && !readable(socket, begin + kAnswerNs - now))
+    now = sluice_clock(CLOCK_MONOTONIC);
+  int fds[3];
+  const long size = sluice_receive(socket, &seen, sizeof seen, fds);
+  for (const int fd : fds)
+    if (fd >= 0) close(fd);
+  close(socket);
+  if (size < static_cast<long>(sizeof seen.head)) return false;
+  refused = seen.head.type == SLUICE_REFUSED;
+  return size == sizeof seen && seen.head.type == SLUICE_MEMORY_SEEN &&
+         seen.processes <= SLUICE_MEMORY_PROCESSES;
+}
+
+bool look_and_remember(int device, sluice_memory_seen& seen) {
+  bool refused = false;
+  const int saved_errno = errno;
+  const bool known = look(device, seen, refused);
+  errno = saved_errno;
+  if (!known && !refused) return false;
+  __atomic_store_n(&last_seen[device].limit, known ? seen.limit : 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&last_seen[device].held, known ? seen.held : 0, __ATOMIC_RELAXED);
+  return known;
+}
+
+}  // namespace
+
+int device_count() {
+  int count = 0;
+  find_device([&](int n, const char*, size_t) {
+    count = n + 1;
+    return false;
+  });
+  return count;
+}
+
+nvmlReturn_t handle_of(unsigned device, nvmlDevice_t* handle) {
+  char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+  const int found = find_device([&](int n, const char* text, size_t length) {
+    if (static_cast<unsigned>(n) != device || length >= sizeof uuid) return false;
+    memcpy(uuid, text, length);
+    uuid[length] = 0;
+    return true;
+  });
+  return found < 0 ? NVML_ERROR_INVALID_ARGUMENT : driver_nvmlDeviceGetHandleByUUID(uuid, handle);
+}
+
+int device_of(nvmlDevice_t handle) {
+  char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+  if (!in_slice() || driver_nvmlDeviceGetUUID(handle, uuid, sizeof uuid) != NVML_SUCCESS) return -1;
+  return find_device([&](int, const char* text, size_t length) {
+    return strlen(uuid) == length && memcmp(uuid, text, length) == 0;
+  });
+}
+
+SliceMemory memory_of(int device) {
+  sluice_memory_seen seen;
+  look_and_remember(device, seen);
+  return {__atomic_load_n(&last_seen[device].limit, __ATOMIC_RELAXED),
+          __atomic_load_n(&last_seen[device].held, __ATOMIC_RELAXED)};
+}
+
+OwnProcesses::OwnProcesses(int device) : self_(static_cast<uint32_t>(getpid())), count_(0) {
+  sluice_memory_seen seen;
+  if (!look_and_remember(device, seen)) return;
+  count_ = seen.processes;
+  memcpy(pids_, seen.pids, sizeof pids_);
+}
+
+bool OwnProcesses::has(unsigned pid) const {
+  for (uint32_t i = 0; i < count_; ++i)
+    if (pids_[i] == pid) return true;
+  return pid == self_;
+}
+
+}  // namespace sluice::hook::nvml
