@@ -85,6 +85,21 @@ TEST_F(GpuSlice, TheModelServerIsNotPutOnOne) {
   EXPECT_THAT(refused["error"].get<std::string>(), HasSubstr("cuda0 is a GPU"));
 }
 
+TEST_F(GpuSlice, AMemoryLimitChangesButNeitherComesNorGoesWhileTheProgramRuns) {
+  constexpr Bytes kNone = 0, kSome = 100 << 20, kMore = 200 << 20;
+  const auto change = [&](Bytes memory) {
+    return node_->call(verb::patch, "/v1/processes/program",
+                       {{"slice", Node::slice(200, 0, memory)}});
+  };
+  EXPECT_EQ(take(getpid(), "cuda0", Node::slice(200, 0, kSome))["status"], 200);
+  EXPECT_EQ(change(kMore)["status"], 200);
+  EXPECT_THAT(change(kNone)["error"].get<std::string>(), HasSubstr("slice.memory: 0: "));
+  node_->call(verb::delete_, "/v1/processes/program", json::object());
+  node_->call(verb::delete_, "/v1/processes/program", json::object());  // its name is free
+  EXPECT_EQ(take(getpid(), "cuda0", Node::slice(200, 0, kNone))["status"], 200);
+  EXPECT_EQ(change(kSome)["status"], 400);
+}
+
 TEST_F(GpuSlice, OneThatFailsTakesNothingNewUntilSomebodySaysSo) {
   ASSERT_EQ(device("cuda1")["fault"], "");  // the daemon listens from now on
   {

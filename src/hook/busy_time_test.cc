@@ -66,7 +66,6 @@ TEST(BusyTimeTest, RandomSchedulesAgreeWithABitmap) {
   }
 }
 
-// What comes too late for the memory counts in full: never too little.
 TEST(BusyTimeTest, KnowsUntilWhen) {
   BusyTime time{};
   EXPECT_EQ(time.known_until(), 0u);
@@ -75,6 +74,7 @@ TEST(BusyTimeTest, KnowsUntilWhen) {
   EXPECT_EQ(time.known_until(), 30u);
 }
 
+// What comes too late for the memory counts in full: never too little.
 TEST(BusyTimeTest, ForgetsTheOldest) {
   BusyTime time{};
   const uint64_t many = BusyTime::kKept + 10;

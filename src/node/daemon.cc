@@ -147,6 +147,12 @@ Result<const InstanceRecord*> Daemon::resize(const InstanceId& id, const Slice& 
   if (r == nullptr || !alive(*r))
     return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
   const Instance before = r->instance;
+  const bool on_gpu = ledger_.find(before.device)->kind == DeviceKind::kCuda;
+  if (on_gpu && (slice.memory > 0) != (before.slice.memory > 0))
+    return Error{ErrorKind::kInvalid,
+                 "slice.memory: " + std::to_string(slice.memory) +
+                     ": whether a program's memory is counted (0: it is not) is settled " +
+                     "when it comes; this one came with " + std::to_string(before.slice.memory)};
   SLUICE_ASSIGN(promise, ledger_.change(id, slice, position));
   r->instance.slice = promise.slice;
   r->instance.position = promise.position;
