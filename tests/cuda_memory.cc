@@ -1,12 +1,14 @@
 // A CUDA program that knows nothing of Sluice and allocates what it is told to, a line at a time;
 // answers each with the driver's result and what else was asked for.
 //
-//   plain|pitched|managed|pooled|virtual|array MIB   allocates; the answer's second word: which it
-//   is free WHICH                                       frees export WHICH · import HANDLE by CUDA
-//   IPC; an import is a memory as well info                                             free, total
-//   and the device's total memory, in MIB fork                                             a child
-//   that lives as long as this reset                                            destroys the
-//   context, and makes it anew
+//   plain|pitched|managed|pooled|virtual|array MIB   allocates; answers which memory it is
+//   free WHICH
+//   keep                                             its pool keeps what is freed for later
+//   export WHICH, import HANDLE                      by CUDA IPC; an import is a memory as well
+//   info                                             free, total and the device's total, in MIB
+//   fork                                             a child that lives as long as this
+//   threads COUNT                                    as many allocate and free at once
+//   reset                                            destroys the context, and makes it anew
 #include <unistd.h>
 
 #include <cstdio>
@@ -148,6 +150,15 @@ CUresult churn_in_threads(int count, const std::vector<Memory (*)(size_t)>& kind
   return worst;
 }
 
+CUresult keep_what_is_freed() {
+  CUmemoryPool pool = nullptr;
+  uint64_t all = ~uint64_t{0};
+  const CUresult result = cuDeviceGetDefaultMemPool(&pool, 0);
+  return result == CUDA_SUCCESS
+             ? cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all)
+             : result;
+}
+
 CUresult make_context() {
   CUcontext context = nullptr;
   const CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
@@ -174,6 +185,8 @@ int main() {
       answer(memories.back().result, std::to_string(memories.size() - 1));
     } else if (what == "free") {
       answer(memories.at(std::stoul(which)).free(), "");
+    } else if (what == "keep") {
+      answer(keep_what_is_freed(), "");
     } else if (what == "export") {
       say_exported(memories.at(std::stoul(which)).pointer);
     } else if (what == "info") {

@@ -259,6 +259,19 @@ TEST_F(CudaMemory, WhatAContextHadGoesWithIt) {
   EXPECT_EQ(program.allocate("plain", 64), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+TEST_F(CudaMemory, WhatPoolsKeepForLaterIsForAllKinds) {
+  Program program(folder_);
+  EXPECT_EQ(program.ask("keep").result, CUDA_SUCCESS);
+  int which = 0;
+  for (const char* kind : {"plain", "pitched", "managed", "virtual", "array", "pooled"}) {
+    EXPECT_EQ(program.allocate("pooled", 128), CUDA_SUCCESS);
+    EXPECT_EQ(program.ask("free " + std::to_string(which++)).result, CUDA_SUCCESS);
+    EXPECT_EQ(on_device(), kContext + 128) << "it is kept";
+    EXPECT_EQ(program.allocate(kind, 192), CUDA_SUCCESS) << kind;
+    EXPECT_EQ(program.ask("free " + std::to_string(which++)).result, CUDA_SUCCESS);
+  }
+}
+
 TEST_F(CudaMemory, WhatAProcessImportsItsOwnerPays) {
   Program owner(folder_), other(folder_);
   EXPECT_EQ(owner.allocate("plain", 64), CUDA_SUCCESS);

@@ -9,6 +9,7 @@
 #include "hook/launch_gate.h"
 #include "hook/lock.h"
 #include "hook/memory_account.h"
+#include "hook/memory_pools.h"
 
 namespace sluice::hook {
 
@@ -72,7 +73,7 @@ CUresult allocate_charged(const Address* address, uint64_t bytes, Allocate alloc
   const int device = device_of_context();
   MemoryAccount* account = account_of(device);
   if (account == nullptr) return allocate();
-  if (!account->take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!take_from_all(*account, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate();
   if (result == CUDA_SUCCESS &&
       !note_charge((uint64_t)*address, {bytes, device, current_context()})) {

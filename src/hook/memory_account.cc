@@ -88,9 +88,10 @@ bool MemoryAccount::over_limit() const {
                                 __atomic_load_n(&page->limit, __ATOMIC_RELAXED);
 }
 
-// The headroom that is worth keeping.
+// The headroom that is worth keeping. Another thread may just have been told that nobody counts.
 int64_t MemoryAccount::keep() const {
   const sluice_memory_page* page = __atomic_load_n(&page_, __ATOMIC_ACQUIRE);
+  if (page == nullptr) return 0;
   const uint64_t holders = __atomic_load_n(&page->holders, __ATOMIC_RELAXED);
   const uint64_t part = __atomic_load_n(&page->limit, __ATOMIC_RELAXED) / SLUICE_HEADROOM_SHARE /
                         (holders != 0 ? holders : 1);

@@ -40,11 +40,14 @@ uint64_t attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute) {
 }
 
 // How much more the pool has reserved than it was charged for when somebody last looked; that is
-// charged, or given back, from now on. Under the lock: who looks at once would count it twice.
-int64_t growth_of(Pools& pools, CUmemoryPool pool, int device) {
+// charged, or given back, from now on. Under the lock: who looks at once would count it twice, and
+// one that is not in the table may be gone by now, unless its user is asking.
+enum class Asked { kByItsUser, kByOthers };
+int64_t growth_of(Pools& pools, CUmemoryPool pool, int device, Asked asked) {
   const Lock lock(pools.lock);
-  Pool entry{pool, {0, device, nullptr}};
-  if (const Pool* known = pools.known.find(key_of(pool))) entry = *known;
+  const Pool* known = pools.known.find(key_of(pool));
+  if (known == nullptr && asked == Asked::kByOthers) return 0;
+  Pool entry = known != nullptr ? *known : Pool{pool, {0, device, nullptr}};
   const uint64_t reserved = attribute_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   const auto growth = static_cast<int64_t>(reserved - entry.charge.bytes);
   entry.charge.bytes = reserved;
@@ -61,7 +64,8 @@ bool charge_growth(MemoryAccount& account, int64_t growth, int64_t taken) {
   return false;
 }
 
-// Of a copy, for visitors ask the driver and change the table.
+// Of a copy, for visitors change the table. Before they ask the driver, they see whether it is
+// still there.
 template <class Visit>
 void for_each_pool(Pools& pools, Visit visit) {
   constexpr int kAtOnce = 64;
@@ -78,20 +82,12 @@ void for_each_pool(Pools& pools, Visit visit) {
 
 void settle(Pools& pools, CUmemoryPool pool, int device) {
   if (MemoryAccount* account = account_of(device))
-    charge_growth(*account, growth_of(pools, pool, device), 0);
+    charge_growth(*account, growth_of(pools, pool, device, Asked::kByOthers), 0);
 }
 
-// Asks for what the pool may have to grow by; if need be, after all pools have given back what they
-// keep for later. False: the pool cannot grow so much.
-bool take_for(Pools& pools, MemoryAccount& account, uint64_t bytes) {
-  if (account.take(bytes)) return true;
-  settle_pools();
-  if (account.take(bytes)) return true;
-  for_each_pool(pools, [&](CUmemoryPool pool, int device) {
-    driver_cuMemPoolTrimTo(pool, 0);
-    settle(pools, pool, device);
-  });
-  return account.take(bytes);
+void trim(Pools& pools, CUmemoryPool pool) {
+  const Lock lock(pools.lock);
+  if (pools.known.find(key_of(pool)) != nullptr) driver_cuMemPoolTrimTo(pool, 0);
 }
 
 bool has_room(CUmemoryPool pool, uint64_t bytes) {
@@ -109,12 +105,12 @@ CUresult allocate_from(CUmemoryPool pool, int device, uint64_t bytes, Allocate a
   Pools* pools = account != nullptr ? wiped_once(&process_pools) : nullptr;
   if (pools == nullptr) return allocate();
   uint64_t taken = charged_for(bytes);
-  if (!take_for(*pools, *account, taken)) {
+  if (!take_from_all(*account, taken)) {
     if (!has_room(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     taken = 0;
   }
   const CUresult result = allocate();
-  const int64_t growth = growth_of(*pools, pool, device);
+  const int64_t growth = growth_of(*pools, pool, device, Asked::kByItsUser);
   const bool fits = charge_growth(*account, growth, static_cast<int64_t>(taken));
   if (result != CUDA_SUCCESS || fits) return result;
   release();
@@ -171,6 +167,19 @@ void settle_pools() {
   Pools* pools = __atomic_load_n(&process_pools, __ATOMIC_ACQUIRE);
   if (pools == nullptr) return;
   for_each_pool(*pools, [&](CUmemoryPool pool, int device) { settle(*pools, pool, device); });
+}
+
+bool take_from_all(MemoryAccount& account, uint64_t bytes) {
+  if (account.take(bytes)) return true;
+  Pools* pools = __atomic_load_n(&process_pools, __ATOMIC_ACQUIRE);
+  if (pools == nullptr) return false;
+  settle_pools();
+  if (account.take(bytes)) return true;
+  for_each_pool(*pools, [&](CUmemoryPool pool, int device) {
+    trim(*pools, pool);
+    settle(*pools, pool, device);
+  });
+  return account.take(bytes);
 }
 
 }  // namespace sluice::hook

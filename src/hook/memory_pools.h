@@ -2,9 +2,15 @@
 // moments of their own. Any thread at any time.
 #pragma once
 
+#include "hook/memory_account.h"
+
 namespace sluice::hook {
 
 // Looks at all pools of this process, and gives back what they have.
 void settle_pools();
+
+// As account.take(); if need be, after all pools have given back what they have, and then what they
+// keep for later, as a driver does that has no memory left.
+bool take_from_all(MemoryAccount& account, uint64_t bytes);
 
 }  // namespace sluice::hook

@@ -48,10 +48,13 @@ Physical* unless_used(Physical* physical) {
 bool note_handle(CUmemGenericAllocationHandle handle, const Charge& charge) {
   VirtualMemory* memory = wiped_once(&process_virtual);
   auto* physical = static_cast<Physical*>(malloc(sizeof(Physical)));
-  if (memory == nullptr || physical == nullptr) return false;
-  *physical = {.charge = charge, .handles = 1, .maps = 0};
-  const Lock lock(memory->lock);
-  return memory->handles.insert(handle, physical);
+  if (memory != nullptr && physical != nullptr) {
+    *physical = {.charge = charge, .handles = 1, .maps = 0};
+    const Lock lock(memory->lock);
+    if (memory->handles.insert(handle, physical)) return true;
+  }
+  free(physical);
+  return false;
 }
 
 // The same memory by a handle once more: as many releases make it free.
@@ -112,7 +115,7 @@ SLUICE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
   const Charge charge{charged_for(bytes), properties->location.id, nullptr};
   MemoryAccount* account = account_of(charge.device);
   if (account == nullptr) return make();
-  if (!account->take(charge.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!take_from_all(*account, charge.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = make();
   if (result == CUDA_SUCCESS && !note_handle(*handle, charge)) {
     driver_cuMemRelease(*handle);
