@@ -1,5 +1,5 @@
-// A node daemon on two emulated GPUs, and a CUDA program that knows nothing of Sluice, started as
-// the node says.
+// A node daemon on emulated GPUs, and CUDA programs that know nothing of Sluice, started as the
+// node says.
 #pragma once
 
 #include "emulator/machine.h"
@@ -10,15 +10,16 @@ namespace sluice {
 
 class NodeWithGpus : public EmulatedGpus {
  protected:
-  NodeWithGpus() {
-    make("devices=2 memory_mib=1024 nvlinks=4");
-    node_ = std::make_unique<Node>(
-        std::vector<std::string>{"--nvml", SLUICE_EMULATED_NVML, "--price-per-gpu-hour", "2"});
+  explicit NodeWithGpus(const char* gpus = "devices=2 memory_mib=1024 nvlinks=4",
+                        std::vector<std::string> flags = {"--price-per-gpu-hour", "2"}) {
+    make(gpus);
+    flags.insert(flags.end(), {"--nvml", SLUICE_EMULATED_NVML});
+    node_ = std::make_unique<Node>(std::move(flags));
   }
   ~NodeWithGpus() override {
-    if (program_ > 0) {
-      kill(program_, SIGKILL);
-      waitpid(program_, nullptr, 0);
+    for (const pid_t program : programs_) {
+      kill(program, SIGKILL);
+      waitpid(program, nullptr, 0);
     }
     node_.reset();
   }
@@ -29,9 +30,10 @@ class NodeWithGpus : public EmulatedGpus {
       if (d["id"] == id) return d;
     return nullptr;
   }
-  json take(pid_t pid, const std::string& on, const json& slice = Node::slice(200)) {
+  json take(pid_t pid, const std::string& on, const json& slice = Node::slice(200),
+            const char* id = "program") {
     return node_->call(verb::post, "/v1/processes",
-                       {{"id", "program"}, {"pid", pid}, {"device", on}, {"slice", slice}});
+                       {{"id", id}, {"pid", pid}, {"device", on}, {"slice", slice}});
   }
 
   // What a program is: its path, its word, and whether the hook is loaded before it.
@@ -41,13 +43,15 @@ class NodeWithGpus : public EmulatedGpus {
     bool hooked = true;
   };
   // Puts a child under a slice, and lets it become the program, as `sluice run` does itself.
-  void start_program(const std::string& on, const Start& what, const json& slice) {
+  pid_t start_program(const std::string& on, const Start& what, const json& slice,
+                      const char* id = "program") {
     int lines[2];
-    ASSERT_EQ(pipe(lines), 0);
-    program_ = fork();
-    if (program_ == 0) become_program(lines, what);
+    EXPECT_EQ(pipe(lines), 0);
+    const pid_t program = fork();
+    if (program == 0) become_program(lines, what);
+    programs_.push_back(program);
     close(lines[0]);
-    const json taken = take(program_, on, slice);
+    const json taken = take(program, on, slice, id);
     EXPECT_EQ(taken["status"], 200) << taken;
     EXPECT_EQ(taken["preload"], json({"libsluice_cuda.so", "libsluice_nvml.so"}));
     std::string text = "LD_LIBRARY_PATH=" SLUICE_EMULATED_DRIVER_FOLDER "\n";
@@ -56,6 +60,7 @@ class NodeWithGpus : public EmulatedGpus {
       text += name + "=" + value.get<std::string>() + "\n";
     EXPECT_EQ(write(lines[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
     close(lines[1]);
+    return program;
   }
   [[noreturn]] static void become_program(const int (&lines)[2], const Start& what) {
     close(lines[1]);
@@ -73,8 +78,9 @@ class NodeWithGpus : public EmulatedGpus {
     const emulator::Machine::Lock lock(*machine_);
     return Nanos(lock->devices[device].device_busy_ns());
   }
+
   std::unique_ptr<Node> node_;
-  pid_t program_ = 0;
+  std::vector<pid_t> programs_;
 };
 
 }  // namespace sluice

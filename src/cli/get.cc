@@ -171,7 +171,8 @@ std::string identity_of(const json& gpu) {
                      ", compute capability " + std::to_string(capability / 10) + "." +
                      std::to_string(capability % 10);
   if (gpu.contains("memory_used")) text += ", " + bytes(gpu["memory_used"]) + " of memory in use";
-  return text + (gpu["mps"].get<bool>() ? ", SMs can be confined by MPS\n" : "\n");
+  const std::string mps = gpu.value("mps_status", "");
+  return text + (mps.empty() ? "" : "\nMPS: " + mps) + "\n";
 }
 
 // By its id or its UUID.

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <filesystem>
 
 #include "base/log.h"
@@ -17,6 +19,8 @@
 
 namespace sluice::cli {
 namespace {
+
+constexpr Nanos kLeaving = Seconds(10);  // for what ends with us
 
 // Instances take uids from there on: some are left below the largest.
 constexpr int kHighestUid = 2'000'000'000;
@@ -51,7 +55,12 @@ Result<void> run_node(NodeFlags flags) {
   }
   wire::HttpServer server(io, std::move(listening), node::node_api(*daemon));
   boost::asio::signal_set signals(io, SIGTERM, SIGINT);
-  signals.async_wait([&](const boost::system::error_code&, int) { io.stop(); });
+  boost::asio::steady_timer patience(io);
+  signals.async_wait([&](const boost::system::error_code&, int) {
+    patience.expires_after(kLeaving);
+    patience.async_wait([&](const boost::system::error_code&) { io.stop(); });
+    boost::asio::co_spawn(io, daemon->leave(), [&](const std::exception_ptr&) { io.stop(); });
+  });
   log::info("serves on {}", socket);
   io.run();
   log::info("ends; instances go on");
@@ -76,6 +85,9 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--nvml", s.gpu.library,
                    "NVIDIA's management library, which tells the GPUs; none: no GPUs")
       ->capture_default_str();
+  node->add_option("--mps", s.gpu.mps,
+                   "NVIDIA's MPS control program (nvidia-cuda-mps-control): GPUs have slices of "
+                   "their SMs; without, a slice is of the whole GPU's time");
   node->add_option("--price-per-gpu-hour", s.gpu.price_per_hour)
       ->check(number_from(0, kHighestPrice))
       ->capture_default_str();

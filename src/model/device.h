@@ -34,6 +34,7 @@ struct Device {
   int compute_capability = 0;     // CUDA: ten times the major number, and the minor; 0: not known
   int sms = 0;                    // CUDA: streaming multiprocessors; 0: not known
   bool mps = false;               // CUDA: can confine each client of MPS to some of its SMs
+  std::string mps_status;         // CUDA: whether MPS serves it now; for people
   std::vector<DeviceLink> links;  // CUDA: by `to`
   int millicores = 0;             // CPU: thousandths of a core; below 1000 it is a share of one
   Bytes memory = 0;

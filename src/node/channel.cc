@@ -141,4 +141,20 @@ asio::awaitable<void> wait_for_end(asio::io_context& io, int pidfd) {
   }
 }
 
+asio::awaitable<bool> ends_within(asio::io_context& io, int pidfd, Nanos patience) {
+  const auto watched =
+      std::make_shared<asio::posix::stream_descriptor>(io, fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
+  const auto late = std::make_shared<bool>(false);
+  asio::steady_timer limit(io, patience);
+  limit.async_wait([watched, late](const boost::system::error_code& cancelled) {
+    if (cancelled) return;
+    *late = true;
+    watched->cancel();
+  });
+  pollfd ended{watched->native_handle(), POLLIN, 0};
+  while (::poll(&ended, 1, 0) == 0 && !*late)
+    co_await watched->async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
+  co_return ended.revents != 0;
+}
+
 }  // namespace sluice::node

@@ -66,4 +66,7 @@ Result<SocketPair> make_socket_pair();
 // Returns when the process behind the pidfd has ended.
 asio::awaitable<void> wait_for_end(asio::io_context& io, int pidfd);
 
+// The same, but after `patience` at the latest. Whether it has ended.
+asio::awaitable<bool> ends_within(asio::io_context& io, int pidfd, Nanos patience);
+
 }  // namespace sluice::node

@@ -121,6 +121,8 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
                                           " is no GPU: a program's memory there is not held to a "
                                           "limit; 0 is allowed"};
   SLUICE_ASSIGN(pidfd, open_process(*process));
+  if (const Device* d = ledger_.find(q.device); d != nullptr && d->kind == DeviceKind::kCuda)
+    SLUICE_TRY(mps_.pipes_for(*d, q.slice, q.pid));
   InstanceRecord r;
   r.instance = {.id = q.id,
                 .function = {.name = q.id},
@@ -195,6 +197,13 @@ Result<void> Daemon::stop(const InstanceId& id, Nanos drain) {
   return save();
 }
 
+Result<void> Daemon::end_program(const InstanceId& id, Nanos drain) {
+  const InstanceRecord* r = find(id);
+  if (r == nullptr || !alive(*r) || !r->foreign) return stop(id, drain);
+  asio::co_spawn(io_, end_processes(r->instance, drain), asio::detached);
+  return {};
+}
+
 // Who drains a device that fails does not mend it.
 Result<void> Daemon::set_drained(const DeviceId& device, bool drained) {
   const Device* d = ledger_.find(device);
@@ -219,8 +228,14 @@ void Daemon::fail(const GpuFault& fault) {
 }
 
 ProgramEnvironment Daemon::environment(const InstanceRecord& r) const {
-  return environment_on(*ledger_.find(r.instance.device),
-                        std::filesystem::absolute(settings_.paths.permit_socket()));
+  const Device& device = *ledger_.find(r.instance.device);
+  return environment_on(device, r.instance.slice,
+                        std::filesystem::absolute(settings_.paths.permit_socket()),
+                        mps_.pipes_for(device, r.instance.slice, r.process.pid).value_or({}));
+}
+
+asio::awaitable<void> Daemon::leave() {
+  return mps_.quit();
 }
 
 // ---- an instance's life ------------------------------------------------------------------------
@@ -319,6 +334,36 @@ bool Daemon::follow_family(InstanceRecord& r) {
   return false;
 }
 
+// One that is killed while it works on a GPU may take the other clients of its server along; one
+// whose work MPS has ended does not.
+asio::awaitable<void> Daemon::end_processes(Instance i, Nanos drain) {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    std::vector<Fd> signalled;
+    for (const ProcessIdentity& process : processes_of(i)) {
+      co_await mps_.terminate(i.device, process);
+      Result<Fd> pidfd = open_process(process);
+      if (!pidfd.ok()) continue;
+      send_signal(pidfd->get(), signal);
+      signalled.push_back(std::move(*pidfd));
+    }
+    const Time give_up = clock_.now() + drain;
+    for (const Fd& pidfd : signalled)
+      co_await ends_within(io_, pidfd.get(), give_up - clock_.now());
+  }
+}
+
+// None once it is gone: another may have its name by now.
+std::vector<ProcessIdentity> Daemon::processes_of(const Instance& i) const {
+  const InstanceRecord* r = find(i.id);
+  if (r == nullptr || !alive(*r) || r->instance.started != i.started) return {};
+  std::vector<pid_t> pids = enforcer_->processes(i.id);
+  if (pids.empty()) pids = family_of(r->process.pid);
+  std::vector<ProcessIdentity> processes;
+  for (const pid_t pid : pids)
+    if (const auto process = identity_of(pid)) processes.push_back(*process);
+  return processes;
+}
+
 void Daemon::kill_now(const InstanceId& id) {
   for (const pid_t pid : enforcer_->processes(id)) kill(pid, SIGKILL);  // what it forked, too
   send_signal(live_[id].pidfd.get(), SIGKILL);
@@ -363,9 +408,13 @@ const InstanceRecord* Daemon::find(const InstanceId& id) const {
 }
 
 Result<void> Daemon::save() {
+  tell_change();
+  return registry_.save(state_);
+}
+
+void Daemon::tell_change() {
   ++version_;
   for (asio::steady_timer* waiter : waiting_) waiter->cancel();
-  return registry_.save(state_);
 }
 
 asio::awaitable<void> Daemon::change_after(uint64_t version, Nanos patience) {
@@ -385,8 +434,10 @@ DaemonView Daemon::view() const {
                .devices = ledger_.devices()};
   if (!settings_.own_uids) v.enforcement += "; instances share this user's uid";
   const std::map<std::string, GpuLoad> loads = gpus_->loads();
-  for (const Device& d : v.devices)
+  for (Device& d : v.devices) {
     if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;
+    if (d.kind == DeviceKind::kCuda) d.mps_status = mps_.describe(d);
+  }
   for (const InstanceRecord& r : state_.instances)
     v.instances.push_back({r, alive(r) ? enforcer_->used(r.instance.id) : Nanos(0),
                            alive(r) ? peak_memory(r.process.pid) : 0});

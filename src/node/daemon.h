@@ -17,6 +17,7 @@
 #include "node/gpu_watch.h"
 #include "node/instance_launcher.h"
 #include "node/ledger.h"
+#include "node/mps_controls.h"
 #include "node/program_environment.h"
 #include "node/registry.h"
 #include "node/zygote_host.h"
@@ -91,10 +92,15 @@ class Daemon {
   // No new work; what it has it finishes, for at most `drain`. A foreign process goes on, free of
   // its slice. One that is gone is forgotten.
   Result<void> stop(const InstanceId& id, Nanos drain);
+  // Ends a foreign slice's processes as well: SIGTERM, and after `drain` SIGKILL, each when MPS has
+  // let them go.
+  Result<void> end_program(const InstanceId& id, Nanos drain);
   // A GPU that failed takes instances again once somebody says so.
   Result<void> set_drained(const DeviceId& device, bool drained);
   // What a process that it has put under a slice is to be started with.
   ProgramEnvironment environment(const InstanceRecord& r) const;
+  // What has nothing to do without us ends; to be awaited before the loop ends.
+  asio::awaitable<void> leave();
 
   DaemonView view() const;
   // Returns when there has been a change after `version` (DaemonView's), or after `patience`.
@@ -113,7 +119,7 @@ class Daemon {
 
   Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
          NodeState state, std::unique_ptr<Enforcer> enforcer, std::unique_ptr<GpuWatch> gpus,
-         std::vector<int> zygote_cores);
+         std::string mps_absent, std::vector<int> zygote_cores);
 
   static std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool same_boot);
   Result<void> adopt();
@@ -126,13 +132,16 @@ class Daemon {
   asio::awaitable<void> watch(InstanceId id);
   asio::awaitable<void> kill_later(InstanceId id, ProcessIdentity process, Nanos patience);
   asio::awaitable<void> stop_with_owner(InstanceId id, ProcessIdentity owner);
+  asio::awaitable<void> end_processes(Instance i, Nanos drain);
+  std::vector<ProcessIdentity> processes_of(const Instance& i) const;
   bool follow_family(InstanceRecord& r);
   void kill_now(const InstanceId& id);
   void end(const InstanceId& id, const std::string& why);
   void forget_old();
 
   InstanceRecord* find_record(const InstanceId& id);
-  Result<void> save();  // after every change; tells who waits for one
+  Result<void> save();  // after every change of the state
+  void tell_change();   // who waits for one
 
   asio::io_context& io_;
   const Clock& clock_;
@@ -145,6 +154,7 @@ class Daemon {
   std::unique_ptr<Enforcer> enforcer_;
   ZygoteHost zygote_;
   InstanceLauncher launcher_;
+  MpsControls mps_;
   std::map<InstanceId, Live> live_;
   uint64_t version_ = 0;
   std::set<asio::steady_timer*> waiting_;  // each a change_after(), woken by cancelling

@@ -52,6 +52,14 @@ std::vector<LocalDevice> devices_now(const NodeState& before, bool same_boot, co
   return devices;
 }
 
+// Why GPUs are not shared by MPS; empty: they are, by the program that `gpu` names then.
+std::string find_mps(GpuSettings& gpu) {
+  if (gpu.mps.empty()) return "not asked for";
+  Result<std::string> program = find_mps_program(gpu.mps);
+  gpu.mps = program.ok() ? *program : "";
+  return program.ok() ? "" : program.error().message;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& clock,
@@ -68,6 +76,10 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
   std::unique_ptr<GpuWatch> gpus = GpuWatch::start(settings.gpu.library);
   log::info("{}", gpus->describe());
+  const bool wants_mps = !settings.gpu.mps.empty();
+  std::string mps_absent = find_mps(settings.gpu);
+  if (wants_mps && !mps_absent.empty())
+    log::warn("GPUs are shared by turns, without MPS: {}", mps_absent);
 
   NodeState state = stored.value_or(NodeState{});
   const bool same_boot = state.boot_id == boot;
@@ -87,7 +99,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
     for (const InstanceRecord& r : died) enforcer->bury(r);
   std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),
                                             std::move(state), std::move(enforcer), std::move(gpus),
-                                            split.reserve));
+                                            std::move(mps_absent), split.reserve));
   SLUICE_TRY(daemon->adopt());
   SLUICE_TRY(daemon->save());
   SLUICE_TRY(daemon->zygote_.start());
@@ -97,7 +109,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
 
 Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
                NodeState state, std::unique_ptr<Enforcer> enforcer, std::unique_ptr<GpuWatch> gpus,
-               std::vector<int> zygote_cores)
+               std::string mps_absent, std::vector<int> zygote_cores)
     : io_(io),
       clock_(clock),
       settings_(std::move(settings)),
@@ -115,6 +127,8 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
                    .log = settings_.paths.logs() + "/zygote.log",
                    .cores = std::move(zygote_cores)}),
       launcher_(io, zygote_, settings_.paths),
+      mps_(io, clock, settings_.gpu.mps, std::move(mps_absent), settings_.paths, state_.devices,
+           [this] { tell_change(); }),
       gpus_(std::move(gpus)) {}
 
 // A fault comes on the watch's thread, which ends before we do; what it has posted by then runs

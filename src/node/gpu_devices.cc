@@ -41,7 +41,10 @@ std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
     gpu.id = before == absent.end() ? free_id(taken) : before->second.id;
     gpu.node = node;
     gpu.price_per_hour = settings.price_per_hour;
+    if (gpu.mps && !settings.mps.empty()) gpu.sm_quantum = kMpsQuantum;
     if (before != absent.end()) {
+      if (held.contains(gpu.id))
+        gpu.sm_quantum = std::min(gpu.sm_quantum, before->second.sm_quantum);
       keep_drained(gpu, before->second);
       absent.erase(before);
     }

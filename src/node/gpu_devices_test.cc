@@ -78,5 +78,23 @@ TEST(GpuDevices, OneThatWasDrainedBeforeItWasGoneIsDrainedWhenItIsBack) {
   EXPECT_EQ(text(merge(without, {gpu("GPU-a"), gpu("GPU-b")}, {"cuda0", "cuda1"})), text(without));
 }
 
+TEST(GpuDevices, UnderMpsTheyHoldPartsOfTheirSms) {
+  Device able = gpu("GPU-a");
+  able.mps = true;
+  const GpuSettings with_mps{.mps = "/usr/bin/nvidia-cuda-mps-control"};
+  const auto devices = merge_gpus({}, {able, gpu("GPU-old")}, {}, "n", with_mps);
+  EXPECT_EQ(devices[0].device.sm_quantum, kMpsQuantum);
+  EXPECT_EQ(devices[1].device.sm_quantum, kWhole);
+  EXPECT_EQ(merge({}, {able})[0].device.sm_quantum, kWhole) << "nobody has asked for it";
+}
+
+TEST(GpuDevices, APartThatIsHeldStaysPossibleWithoutMps) {
+  Device able = gpu("GPU-a");
+  able.mps = true;
+  const auto before = merge_gpus({}, {able}, {}, "n", {.mps = "/usr/bin/nvidia-cuda-mps-control"});
+  EXPECT_EQ(merge(before, {able}, {"cuda0"})[0].device.sm_quantum, kMpsQuantum);
+  EXPECT_EQ(merge(before, {able})[0].device.sm_quantum, kWhole);
+}
+
 }  // namespace
 }  // namespace sluice::node

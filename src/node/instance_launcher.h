@@ -22,6 +22,9 @@ struct DataPaths {
   std::string permit_socket() const { return run() + "/permit.sock"; }
   std::string instances() const { return run() + "/i"; }
   std::string socket_of(const InstanceId& id) const { return instances() + "/" + id + ".sock"; }
+  std::string mps_pipes(const DeviceId& gpu) const { return run() + "/mps/" + gpu; }
+  std::string mps_logs(const DeviceId& gpu) const { return data + "/mps/" + gpu; }
+  std::string mps_output(const DeviceId& gpu) const { return log_of("mps-" + gpu); }
   std::string log_of(const InstanceId& id) const { return logs() + "/" + id + ".log"; }
 };
 

@@ -34,18 +34,6 @@ std::optional<pid_t> pid_of(std::string_view word) {
   return pid;
 }
 
-// In one line, without what a terminal would obey.
-Error not_understood(std::string_view answer) {
-  std::string quoted;
-  for (std::string_view word = next_word(answer); !word.empty() && quoted.size() < kQuoted;
-       word = next_word(answer))
-    quoted += (quoted.empty() ? "" : " ") + std::string(word.substr(0, kQuoted));
-  quoted.resize(std::min(quoted.size(), kQuoted));
-  std::ranges::replace_if(
-      quoted, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return {ErrorKind::kInternal, quoted.empty() ? "MPS says nothing" : "MPS says '" + quoted + "'"};
-}
-
 struct Line {
   std::string operator()(MpsListServers) const { return "get_server_list"; }
   std::string operator()(MpsStartServer c) const {
@@ -69,12 +57,23 @@ std::string line_of(const MpsCommand& command) {
   return std::visit(Line(), command) + "\n";
 }
 
+Error refusal_in(std::string_view answer) {
+  std::string quoted;
+  for (std::string_view word = next_word(answer); !word.empty() && quoted.size() < kQuoted;
+       word = next_word(answer))
+    quoted += (quoted.empty() ? "" : " ") + std::string(word.substr(0, kQuoted));
+  quoted.resize(std::min(quoted.size(), kQuoted));
+  std::ranges::replace_if(
+      quoted, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return {ErrorKind::kInternal, quoted.empty() ? "MPS says nothing" : "MPS says '" + quoted + "'"};
+}
+
 Result<std::vector<pid_t>> pids_in(std::string_view answer) {
   std::vector<pid_t> pids;
   std::string_view left = answer;
   for (std::string_view word = next_word(left); !word.empty(); word = next_word(left)) {
     const std::optional<pid_t> pid = pid_of(word);
-    if (!pid) return not_understood(answer);
+    if (!pid) return refusal_in(answer);
     pids.push_back(*pid);
   }
   return pids;
@@ -84,12 +83,12 @@ Result<MpsServerState> server_state_in(std::string_view answer) {
   if (says(answer, "FAULT")) return MpsServerState::kFault;
   if (says(answer, "INITIALIZING")) return MpsServerState::kInitializing;
   if (says(answer, "ACTIVE")) return MpsServerState::kActive;
-  return not_understood(answer);
+  return refusal_in(answer);
 }
 
 Result<void> termination_in(std::string_view answer) {
   if (says(answer, "CUDA_SUCCESS")) return {};
-  return not_understood(answer);
+  return refusal_in(answer);
 }
 
 }  // namespace sluice::node

@@ -43,7 +43,8 @@ std::string line_of(const MpsCommand& command);
 
 enum class MpsServerState { kInitializing, kActive, kFault };
 
-// The answers. An Error says what was printed instead.
+// The answers. An Error says what was printed instead, shortened to one printable line.
+Error refusal_in(std::string_view answer);
 Result<std::vector<pid_t>> pids_in(std::string_view answer);
 Result<MpsServerState> server_state_in(std::string_view answer);
 Result<void> termination_in(std::string_view answer);

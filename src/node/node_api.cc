@@ -58,9 +58,14 @@ Result<Resizing> resizing_from(const json& body) {
   return f.finish(Resizing{required_slice(f), optional_position(f)});
 }
 
-Result<Nanos> drain_from(const json& body) {
+struct Stopping {
+  Nanos drain{0};
+  bool program = false;  // a foreign one as well
+};
+Result<Stopping> stopping_from(const json& body) {
   wire::Fields f(body, "stop");
-  return f.finish(Nanos(Millis(f.integer("drain_ms", 30'000, 0, kLongestDrainMs))));
+  const Nanos drain = Millis(f.integer("drain_ms", 30'000, 0, kLongestDrainMs));
+  return f.finish(Stopping{drain, f.boolean("program", false)});
 }
 
 Result<bool> drained_from(const json& body) {
@@ -81,8 +86,9 @@ HttpResponse on_instance(Daemon& daemon, const HttpRequest& request, const std::
         return answer(daemon.resize(id, to.slice, to.position), 200);
       });
     case verb::delete_:
-      return with_body<Nanos>(request, drain_from,
-                              [&](Nanos drain) { return answer(daemon.stop(id, drain), 202); });
+      return with_body<Stopping>(request, stopping_from, [&](const Stopping& s) {
+        return answer(s.program ? daemon.end_program(id, s.drain) : daemon.stop(id, s.drain), 202);
+      });
     default:
       return wire::error_response(405, "an instance knows GET, PATCH and DELETE");
   }

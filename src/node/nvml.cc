@@ -165,6 +165,7 @@ Device Nvml::describe(const Gpu& gpu) const {
   if (ask(call_->nvmlDeviceGetMigMode, gpu.handle, &mig, &mig_to_be) == NVML_SUCCESS && mig != 0) {
     d.drained = true;
     d.fault = "it is split by MIG, and only whole GPUs are given out";
+    d.mps = false;
   }
   return d;
 }

@@ -1,14 +1,33 @@
 #include "node/program_environment.h"
 
 namespace sluice::node {
+namespace {
 
-ProgramEnvironment environment_on(const Device& device, const std::string& permit_socket) {
+constexpr Bytes kMebibyte = Bytes{1} << 20;
+
+// A client's limits are read once, when its first context is made. The memory's is each process's
+// own and counts what the driver takes for itself; the slice's is the ledger's, through the hook.
+void confine_by_mps(const Slice& slice, const std::string& pipes,
+                    std::map<std::string, std::string>& variables) {
+  variables["CUDA_MPS_PIPE_DIRECTORY"] = pipes;
+  variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(slice.sm.permille / 10);
+  if (slice.memory > 0)
+    variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] =
+        "0=" + std::to_string((slice.memory + kMebibyte - 1) / kMebibyte) + "M";
+}
+
+}  // namespace
+
+ProgramEnvironment environment_on(const Device& device, const Slice& slice,
+                                  const std::string& permit_socket,
+                                  const std::optional<std::string>& mps_pipes) {
   ProgramEnvironment e{.preload = {"libsluice_gate.so"},
                        .variables = {{"SLUICE_PERMIT_SOCKET", permit_socket}}};
   if (device.kind == DeviceKind::kCuda) {
     e.preload = {"libsluice_cuda.so", "libsluice_nvml.so"};
     e.variables["CUDA_VISIBLE_DEVICES"] = device.uuid;
     e.variables["SLUICE_VISIBLE_DEVICES"] = device.uuid;  // NVML does not go by CUDA's
+    if (mps_pipes) confine_by_mps(slice, *mps_pipes, e.variables);
   }
   return e;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct ProgramEnvironment {
   std::map<std::string, std::string> variables;
 };
 
-ProgramEnvironment environment_on(const Device& device, const std::string& permit_socket);
+// `mps_pipes`: where a client of the GPU's MPS server finds it; absent: it is none.
+ProgramEnvironment environment_on(const Device& device, const Slice& slice,
+                                  const std::string& permit_socket,
+                                  const std::optional<std::string>& mps_pipes);
 
 }  // namespace sluice::node

@@ -56,6 +56,7 @@ json to_json(const Device& d) {
           {"compute_capability", d.compute_capability},
           {"sms", d.sms},
           {"mps", d.mps},
+          {"mps_status", d.mps_status},
           {"links", list_of(d.links)},
           {"millicores", d.millicores},
           {"memory", d.memory},
@@ -213,6 +214,7 @@ Result<Device> device_from(const json& j) {
   d.compute_capability = static_cast<int>(f.integer("compute_capability", 0, 0, kInt));
   d.sms = static_cast<int>(f.integer("sms", 0, 0, kInt));
   d.mps = f.boolean("mps", false);
+  d.mps_status = f.text("mps_status");
   d.links = f.parts("links", device_link_from);
   d.millicores = static_cast<int>(f.integer("millicores", 0, 0, kInt));
   d.memory = f.integer("memory", 0, 0, kMost);

@@ -27,6 +27,7 @@ TEST(Json, NounsReadWhatTheyWrite) {
                    .compute_capability = 90,
                    .sms = 132,
                    .mps = true,
+                   .mps_status = "control daemon 7",
                    .links = {{"cuda1", 18, PciePath::kNumaNode}},
                    .drained = true,
                    .fault = "Xid 79"};

@@ -1,0 +1,47 @@
+// What a program under a slice is started with.
+#include "node/program_environment.h"
+
+#include <gmock/gmock.h>
+
+namespace sluice::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+constexpr char kSocket[] = "/run/permit.sock";
+const Device kGpu{.id = "cuda0", .kind = DeviceKind::kCuda, .uuid = "GPU-a"};
+
+TEST(ProgramEnvironment, OnACpuTheGateAndItsSocket) {
+  const auto e = environment_on({.id = "cpu0"}, {.sm = kWhole}, kSocket, std::nullopt);
+  EXPECT_THAT(e.preload, ElementsAre("libsluice_gate.so"));
+  EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket)));
+}
+
+TEST(ProgramEnvironment, OnAGpuTheHookAndThatGpuAlone) {
+  const auto e = environment_on(kGpu, {.sm = kWhole}, kSocket, std::nullopt);
+  EXPECT_THAT(e.preload, ElementsAre("libsluice_cuda.so", "libsluice_nvml.so"));
+  EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket),
+                                                Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
+                                                Pair("SLUICE_VISIBLE_DEVICES", "GPU-a")));
+}
+
+TEST(ProgramEnvironment, AsAClientOfMpsItsShareOfSmsAndItsMemory) {
+  const Slice slice{.sm = {120}, .memory = (Bytes{3} << 30) + 1};
+  EXPECT_THAT(environment_on(kGpu, slice, kSocket, "/run/mps/cuda0").variables,
+              UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket),
+                                   Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
+                                   Pair("SLUICE_VISIBLE_DEVICES", "GPU-a"),
+                                   Pair("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/cuda0"),
+                                   Pair("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "12"),
+                                   Pair("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=3073M")));
+}
+
+TEST(ProgramEnvironment, WithoutAMemorySizeMpsHoldsNone) {
+  EXPECT_FALSE(environment_on(kGpu, {.sm = kWhole}, kSocket, "/p")
+                   .variables.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
+}
+
+}  // namespace
+}  // namespace sluice::node
