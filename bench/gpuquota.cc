@@ -2,11 +2,11 @@
 // by the device itself, over windows of a second. Programs are unmodified and run under the
 // preloaded hook; each launches kernels of its own kind as fast as it may.
 //
-//   bench_gpuquota [--quick] [--windows N] [--only TEXT] [--json FILE]
+//   bench_gpuquota [--quick] [--windows N] [--only TEXT] [--ours] [--json FILE]
 //
-// Beside each case, in the same run: FaST-GShare's arbiter in place of ours (multi_token), and the
-// same programs held as others do it, by tokens for blocks, and by these under utilisation feedback
-// (gpu_rivals.h).
+// Beside each case, in the same run (but with --ours): FaST-GShare's arbiter in place of ours
+// (multi_token), and the same programs held as others do it, by tokens for blocks, and by these
+// under utilisation feedback (gpu_rivals.h).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -136,12 +136,22 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
   return error;
 }
 
-void run(Report& report, const Case& c, int windows) {
+void run(Report& report, const Case& c, int windows, bool ours_alone) {
   const Error ours = measure(c, policy::kDefaultArbiter, HeldBy::kHook, windows);
   std::printf("%s: used%s; mean error %.2f, worst window %.2f\n", c.name.c_str(),
               ours.shares.c_str(), ours.mean, ours.worst);
   if (!ours.worked) report.fail(c.name + ": a program did no work, or was not held");
   const double longest = 100 * seconds(c.tenants[0].program.kernel) / seconds(kWindow);
+  Row mean(c.name + ": mean error", ours.mean, "%");
+  Row worst(c.name + ": worst window", ours.worst, "%");
+  mean.n = worst.n = windows;
+  mean.at_most(1);
+  worst.at_most(std::max(1.0, longest));
+  if (ours_alone) {
+    report.add(mean);
+    report.add(worst);
+    return;
+  }
   const struct {
     const char* name;
     std::string_view arbiter;
@@ -155,11 +165,8 @@ void run(Report& report, const Case& c, int windows) {
                 theirs.shares.c_str(), theirs.mean, theirs.worst);
     std::fflush(stdout);
     if (!theirs.worked) report.fail(c.name + ": " + other.name + " did no work");
-    Row mean(c.name + ": mean error", ours.mean, "%");
-    Row worst(c.name + ": worst window", ours.worst, "%");
-    mean.n = worst.n = windows;
-    report.add(mean.beside(other.name, theirs.mean).at_most(1));
-    report.add(worst.beside(other.name, theirs.worst).at_most(std::max(1.0, longest)));
+    report.add(mean.beside(other.name, theirs.mean));
+    report.add(worst.beside(other.name, theirs.worst));
   }
 }
 
@@ -169,15 +176,17 @@ void run(Report& report, const Case& c, int windows) {
 int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("gpuquota", argc, argv);
-  bool quick = false;
+  bool quick = false, ours_alone = false;
   std::string only;
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--quick")) quick = true;
+    if (!std::strcmp(argv[i], "--ours")) ours_alone = true;
     if (!std::strcmp(argv[i], "--only") && i + 1 < argc) only = argv[i + 1];
   }
   const int windows = std::max(int_argument(argc, argv, "--windows", quick ? 5 : 60), 1);
   for (const Case& c : cases())
-    if ((c.quick || !quick) && c.name.find(only) != std::string::npos) run(report, c, windows);
+    if ((c.quick || !quick) && c.name.find(only) != std::string::npos)
+      run(report, c, windows, ours_alone);
   report.note("emulated device of 132 SMs, by turns; windows of 1 s; the worst of the tenants");
   return report.finish();
 }

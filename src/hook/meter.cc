@@ -56,6 +56,8 @@ Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
     unlock();
     return unit;
   }
+  // It may have stood at the gate since the last look, and its stream run dry.
+  if (lane->context == context && context != kContexts) poll_lane(*lane, now);
   const bool timeable = takes_events(*lane, context);
   const uint64_t cost = cost_of(work, context);
   unit = {.lane = lane,
@@ -104,9 +106,13 @@ void Meter::end(sluice_attachment* at, const Work& work, const Unit& unit, bool 
     mark.bytes = work.bytes;
     if (lane.only_unit() != 0 && lane.marks != 0 && (unit.timed || unit.dense)) {
       const bool dry = unit.timed && !events_[lane.context].pending(lane.last().event);
-      mark.unit = lane.only_unit();
-      mark.exact = true;
-      mark.gap_ns = dry ? smaller(now - unit.begun_ns, kLaunchNs) : 0;
+      const uint64_t gap = dry ? now - unit.begun_ns : 0;
+      // Its thread was off the processor in the middle of it: when the device heard of the unit,
+      // and how long that took, nobody knows.
+      const bool interrupted = gap > 2 * kLaunchNs && costs_.expected(lane.only_unit()) != 0;
+      mark.unit = interrupted ? 0 : lane.only_unit();
+      mark.exact = !interrupted;
+      mark.gap_ns = smaller(gap, kLaunchNs);
       mark.beside_ns = unfinished_beside(lane);
     }
     follow(lane, mark);
