@@ -68,6 +68,7 @@ struct __attribute__((aligned(64))) sluice_thread {
   uint32_t batch;               /* launches between checkpoints */
   uint32_t running;
   uint32_t owner; /* its tid; 0: free */
+  uint32_t units; /* passed, and not yet reported */
 };
 
 /* At the request without a daemon: refilled per window, overrun kept as debt. */

@@ -10,7 +10,8 @@
  * one load; every SLUICE_CHECK_NS or 64 launches, whichever comes first, a *checkpoint* reads the
  * clock (so after a sudden change from very short to very long units the budget is looked at up to
  * 64 units late; revocation is seen by every launch all the same, and the daemon's meter charges
- * what ran). */
+ * what ran). Where who passes also meters, what may be submitted is bounded by that, and
+ * checkpoints are SLUICE_CHECK_METERED times as far apart. */
 /* NOLINTBEGIN(modernize-use-nullptr): this is C */
 #ifndef SLUICE_WIRE_PERMIT_GATE_H_
 #define SLUICE_WIRE_PERMIT_GATE_H_
@@ -19,6 +20,8 @@
 
 #define SLUICE_CHECK_NS 50000u
 #define SLUICE_CHECK_LAUNCHES 64u
+#define SLUICE_CHECK_METERED 4u
+#define SLUICE_REPORT_UNITS 1024u            /* passed fast, they are reported so many at once */
 #define SLUICE_SPIN_NS 5000u                 /* a grant that was just asked for comes this soon */
 #define SLUICE_SLEEP_NS (100 * SLUICE_MS_NS) /* the longest sleep without looking up */
 /* Nobody is kept waiting longer, whatever happens. */
@@ -166,6 +169,21 @@ static inline uint64_t sluice_refill_wait(const struct sluice_gate* g, struct sl
 
 /* --- counting threads ------------------------------------------------------------------ */
 
+/* What has passed: for people to look at, nobody needs or believes it. All threads write the same
+ * words, so they do it seldom. */
+static inline void sluice_report_units(struct sluice_thread* t) {
+  __atomic_add_fetch(&t->at->usage->units, t->units, __ATOMIC_RELAXED);
+  t->units = 0;
+}
+static inline void sluice_report(struct sluice_thread* t, uint64_t passed_ns, uint32_t at_most) {
+  struct sluice_usage_page* u = t->at->usage;
+  const uint64_t each = passed_ns / t->batch;
+  if (each > __atomic_load_n(&u->longest_ns, __ATOMIC_RELAXED))
+    __atomic_store_n(&u->longest_ns, each, __ATOMIC_RELAXED);
+  t->units += t->batch;
+  if (t->batch < at_most || t->units >= SLUICE_REPORT_UNITS) sluice_report_units(t);
+}
+
 /* Once no thread runs under the grant `seen` any more, says so. */
 static inline void sluice_stop_running(struct sluice_thread* t) {
   if (t->running) {
@@ -186,6 +204,7 @@ static inline void sluice_bell(const struct sluice_attachment* at) {
  * `want`, either sees the thread here or is seen by the thread's next look at `seq`. */
 static inline void sluice_leave(struct sluice_thread* t) {
   if (t->at == NULL) return;
+  sluice_report_units(t);
   sluice_stop_running(t);
   SLUICE_STEP("leave: acknowledged");
   __atomic_sub_fetch(&t->at->usage->want, 1u, __ATOMIC_SEQ_CST);
@@ -247,26 +266,20 @@ static inline void sluice_block(struct sluice_attachment* at, struct sluice_thre
   __atomic_sub_fetch(&at->usage->waiting, 1u, __ATOMIC_SEQ_CST);
 }
 
-/* For people to look at: nobody needs or believes it. */
-static inline void sluice_report(struct sluice_usage_page* u, uint32_t units, uint64_t passed_ns) {
-  const uint64_t each = passed_ns / units;
-  __atomic_add_fetch(&u->units, units, __ATOMIC_RELAXED);
-  if (each > __atomic_load_n(&u->longest_ns, __ATOMIC_RELAXED))
-    __atomic_store_n(&u->longest_ns, each, __ATOMIC_RELAXED);
-}
-
 /* Sets the thread off until its next checkpoint: so many launches that at most SLUICE_CHECK_NS pass
  * at the pace of the last ones. */
 static inline void sluice_set_off(struct sluice_thread* t, uint64_t now) {
+  const uint32_t times = t->at != NULL && t->at->metered ? SLUICE_CHECK_METERED : 1;
+  const uint32_t at_most = times * SLUICE_CHECK_LAUNCHES;
   if (t->checked_ns != 0 && t->batch != 0) {
     const uint64_t passed = now - t->checked_ns;
-    const uint64_t fit = (uint64_t)t->batch * SLUICE_CHECK_NS / (passed != 0 ? passed : 1);
+    const uint64_t fit = (uint64_t)t->batch * times * SLUICE_CHECK_NS / (passed != 0 ? passed : 1);
     const uint32_t twice = 2 * t->batch;
-    if (t->at != NULL) sluice_report(t->at->usage, t->batch, passed);
+    if (t->at != NULL) sluice_report(t, passed, at_most);
     t->batch = fit < twice ? (uint32_t)fit : twice;
   }
   if (t->batch < 1) t->batch = 1;
-  if (t->batch > SLUICE_CHECK_LAUNCHES) t->batch = SLUICE_CHECK_LAUNCHES;
+  if (t->batch > at_most) t->batch = at_most;
   t->checked_ns = now;
   t->left = (int32_t)t->batch;
 }
@@ -378,13 +391,22 @@ __attribute__((noinline, cold, unused)) static struct sluice_thread* sluice_gate
   return t;
 }
 
+/* The fast path alone: whether one more unit of work may run, as far as can be told from here. */
+static inline int sluice_gate_open(struct sluice_thread* t) {
+  return __builtin_expect(t != NULL && --t->left > 0, 1) &&
+         __builtin_expect(__atomic_load_n(t->seq, __ATOMIC_ACQUIRE) == t->seen, 1);
+}
+
 /* Returns when one more unit of work may run. */
 static inline void sluice_gate_pass(struct sluice_gate* g, struct sluice_thread** mine) {
-  struct sluice_thread* t = *mine;
-  if (__builtin_expect(t != NULL && --t->left > 0, 1) &&
-      __builtin_expect(__atomic_load_n(t->seq, __ATOMIC_ACQUIRE) == t->seen, 1))
-    return;
-  *mine = sluice_gate_slow(g, t);
+  if (!sluice_gate_open(*mine)) *mine = sluice_gate_slow(g, *mine);
+}
+
+/* More was used than the thread knows of: its next pass looks at the budget. */
+static inline void sluice_gate_look(struct sluice_thread* t) {
+  if (t == NULL) return;
+  t->left = 0;
+  t->go_until_ns = 0;
 }
 
 /* The thread has no work. A permit may stay parked with the process until somebody wants it. */
