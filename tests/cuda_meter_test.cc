@@ -282,6 +282,32 @@ TEST(MeterTest, AProgramThatNeverWaitsHasLittleInFlight) {
             "");
 }
 
+// Nor does one that was so slow that its stream ran dry all the time, and then is not any more.
+TEST(MeterTest, AProgramThatTurnsFastHasLittleInFlight) {
+  constexpr uint64_t at_most = kInFlightNs + kInFlightNs / 2 + 200 * kUs;
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us10");
+              CUstream stream = p.stream();
+              const uint64_t before = p.device_busy();
+              uint64_t launched = 0;
+              for (int round = 0; round < 4; ++round) {
+                for (int i = 0; i < 500; ++i) {
+                  p.launch(kernel, stream);
+                  launched += 10 * kUs;
+                  while (p.device_busy() - before < launched) {
+                  }
+                }
+                for (int i = 0; i < 500; ++i) {
+                  p.launch(kernel, stream);
+                  launched += 10 * kUs;
+                  const uint64_t in_flight = launched - (p.device_busy() - before);
+                  p.expect(in_flight <= at_most, std::to_string(in_flight) + " ns");
+                }
+              }
+            }),
+            "");
+}
+
 // A program that never waits has a grant of 5 ms.
 std::string fault_of_a_grant(const char* kernel_name) {
   return fault_of([=](Program& p) {

@@ -13,9 +13,10 @@
 namespace sluice::hook {
 
 // A place in a lane: an event recorded in its stream. What stands before it is finished when the
-// event is reached.
+// event is reached. Without an event the clock stands for it: in a stream that runs dry again and
+// again, what is in flight has run when so much time has passed.
 struct Mark {
-  CUevent event;
+  CUevent event;  // null: by the clock
   uint64_t position;
   uint64_t recorded_ns;
   uint64_t unit;       // the key of the one unit since the mark before; 0: several
@@ -35,9 +36,12 @@ struct alignas(64) Lane {
 
   uint64_t finished, marked;  // up to here; `marked` by events that are recorded
   uint64_t reached_ns;        // when `finished` was
+  uint64_t marked_at_ns;      // the time at the last mark
   uint64_t touched_ns;        // its thread last looked up
   uint64_t quantum_ns;        // most of its leave
   uint64_t unit, unit_end;    // the key of the first unit since the last mark, and its position
+  uint64_t unseen_ns;         // by the clock alone, since the last event
+  bool dry;                   // it had next to nothing to do when that was recorded
   unsigned oldest, marks;
   Mark ring[kMarks];
 
@@ -52,12 +56,32 @@ struct alignas(64) Lane {
     return up_to > done() ? up_to - finished : unfinished_ns();
   }
 
+  // An event stands in its stream that was not reached yet, when last looked.
+  bool at_work() const { return marks != 0 && last().event != nullptr; }
+  // When all before the first mark has run, if units take what is expected of them and a stream
+  // that has work does it.
+  uint64_t due_ns() const {
+    const uint64_t from = first().recorded_ns > reached_ns ? first().recorded_ns : reached_ns;
+    return from + (first().position - finished);
+  }
+
+  // By its thread, of its leave; a unit that takes 0 is not known.
+  bool takes(uint64_t ns) {
+    const uint64_t then = submitted + ns;
+    if (ns == 0 || then > __atomic_load_n(&limit, __ATOMIC_RELAXED)) return false;
+    __atomic_store_n(&submitted, then, __ATOMIC_RELAXED);
+    return true;
+  }
   void submit(uint64_t ns) { __atomic_store_n(&submitted, submitted + ns, __ATOMIC_RELAXED); }
   void allow(uint64_t more_ns) { __atomic_store_n(&limit, done() + more_ns, __ATOMIC_RELAXED); }
 
+  // An event takes the place of the clock.
   void push(const Mark& mark) {
+    unseen_ns = mark.event != nullptr ? 0 : unseen_ns + mark.position - marked;
+    while (mark.event != nullptr && marks != 0 && last().event == nullptr) --marks;
     ring[(oldest + marks++) % kMarks] = mark;
     marked = mark.position;
+    marked_at_ns = mark.recorded_ns;
   }
   const Mark& first() const { return ring[oldest]; }
   const Mark& last() const { return ring[(oldest + marks - 1) % kMarks]; }

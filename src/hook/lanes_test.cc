@@ -5,7 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
+#include <random>
+#include <string>
 #include <thread>
 
 namespace sluice::hook {
@@ -13,6 +16,7 @@ namespace {
 
 const CUstream kStream = reinterpret_cast<CUstream>(0x1000);
 const CUstream kOther = reinterpret_cast<CUstream>(0x2000);
+const CUevent kEvent = reinterpret_cast<CUevent>(0x3000);
 
 uint32_t this_thread() {
   return static_cast<uint32_t>(syscall(SYS_gettid));
@@ -81,13 +85,79 @@ TEST_F(LanesTest, MarksAreReachedInTheirOrder) {
   for (uint64_t round = 1; round <= 3 * Lane::kMarks; ++round) {
     lane->submit(10);
     EXPECT_EQ(lane->open_ns(), 10u);
-    lane->push({nullptr, lane->done(), 0, round, 0, 0, true});
+    lane->push({kEvent, lane->done(), 0, round, 0, 0, true});
     EXPECT_EQ(lane->open_ns(), 0u);
     EXPECT_EQ(lane->last().unit, round);
     if (lane->marks < Lane::kMarks) continue;
     EXPECT_EQ(lane->first().unit, round - Lane::kMarks + 1);
     lane->pop();
   }
+}
+
+Mark by_the_clock(uint64_t position, uint64_t now) {
+  Mark mark{};
+  mark.position = position;
+  mark.recorded_ns = now;
+  return mark;
+}
+
+// Whatever the pace: a stream that has work does it, and units take what is expected of them.
+TEST_F(LanesTest, TheClockTakesNothingForFinishedThatMayStillRun) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    Lane lane{};
+    uint64_t now = 0, idle_at = 0;  // by then the device has done what was submitted
+    for (int step = 0; step < 500; ++step) {
+      now += random() % 200;
+      for (uint64_t burst = random() % 4; burst > 0; --burst) {
+        const uint64_t cost = 1 + random() % 100;
+        lane.submit(cost);
+        idle_at = std::max(idle_at, now) + cost;
+      }
+      if (random() % 2 == 0 && lane.marks < Lane::kMarks && lane.open_ns() != 0)
+        lane.push(by_the_clock(lane.done(), now));
+      while (lane.marks != 0 && lane.due_ns() <= now) {
+        lane.reached_ns = lane.due_ns();
+        lane.finished = lane.first().position;
+        lane.pop();
+      }
+      const uint64_t left = idle_at > now ? idle_at - now : 0;
+      ASSERT_LE(left, lane.unfinished_ns()) << "step " << step;
+    }
+  }
+}
+
+TEST_F(LanesTest, WhatTheClockStandsForIsKnownUntilAnEventDoes) {
+  Lane* lane = lanes->claim(me, kStream);
+  for (unsigned i = 1; i <= 3; ++i) {
+    lane->submit(10);
+    lane->push(by_the_clock(lane->done(), 100 * i));
+    EXPECT_EQ(lane->unseen_ns, 10 * i);
+    EXPECT_EQ(lane->marks, i);
+    EXPECT_EQ(lane->marked_at_ns, 100 * i);
+    EXPECT_FALSE(lane->at_work());
+  }
+  lane->submit(10);
+  Mark mark = by_the_clock(lane->done(), 400);
+  mark.event = kEvent;
+  lane->push(mark);
+  EXPECT_TRUE(lane->at_work());
+  EXPECT_EQ(lane->unseen_ns, 0u);
+  EXPECT_EQ(lane->marks, 1u);
+  EXPECT_EQ(lane->first().event, kEvent);
+  EXPECT_EQ(lane->first().position, 40u);
+}
+
+TEST_F(LanesTest, LeaveIsTakenWhileThereIsEnough) {
+  Lane* lane = lanes->claim(me, kStream);
+  EXPECT_FALSE(lane->takes(1));
+  lane->allow(25);
+  EXPECT_FALSE(lane->takes(0));  // not known
+  EXPECT_TRUE(lane->takes(10));
+  EXPECT_FALSE(lane->takes(20));
+  EXPECT_TRUE(lane->takes(15));
+  EXPECT_EQ(lane->done(), 25u);
 }
 
 TEST_F(LanesTest, TheOnlyUnitSinceAMarkIsKnown) {

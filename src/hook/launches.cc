@@ -30,29 +30,37 @@ __attribute__((noinline, cold)) void drain(int device, CUstream stream) {
   if (m.meter != nullptr) m.meter->drain(m.at, m.thread, stream);
 }
 
-inline void pass_gate(int device, CUstream stream) {
+void pass_gate(int device, CUstream stream) {
   const sluice_thread* t = thread_gate.state;
   const bool known = t != nullptr && t->seq != nullptr;  // after a fork, there are only zeros
-  if (__builtin_expect(known && __atomic_load_n(t->seq, __ATOMIC_RELAXED) != t->seen, 0))
-    drain(device, stream);
+  if (known && __atomic_load_n(t->seq, __ATOMIC_RELAXED) != t->seen) drain(device, stream);
   sluice_gate_pass(&gates[device], &thread_gate.state);
 }
 
-// Another stream than last time, or no leave.
-__attribute__((noinline)) bool passes_elsewhere(Meter& meter, CUstream stream, uint64_t key) {
+// The fast path: the only device, the permit as this thread saw it last, the lane of its last
+// launch, and leave. Nothing that a capture is told of, nothing shared is written.
+template <auto is_capturing>
+inline bool goes_at_once(CUstream stream, uint64_t key) {
+  if (captures_open() || __atomic_load_n(&devices_seen, __ATOMIC_RELAXED) != 1) return false;
+  Lane* lane = thread_gate.lane;
+  return lane != nullptr && sluice_gate_open(thread_gate.state) &&
+         meters[0]->passes_at_once(lane, stream_itself<is_capturing>(stream), key);
+}
+
+// The same with all its lanes and all that is known of units.
+bool has_leave(Meter& meter, CUstream stream, uint64_t key) {
   const sluice_thread* t = thread_gate.state;
-  if (t == nullptr || (thread_gate.lane != nullptr && thread_gate.lane->stream == stream))
-    return false;
-  thread_gate.lane = meter.lane_of(__atomic_load_n(&t->owner, __ATOMIC_RELAXED), stream);
-  return meter.passes(thread_gate.lane, stream, key);
+  if (t == nullptr) return false;
+  if (thread_gate.lane == nullptr || thread_gate.lane->stream != stream)
+    thread_gate.lane = meter.lane_of(__atomic_load_n(&t->owner, __ATOMIC_RELAXED), stream);
+  return thread_gate.lane != nullptr && meter.passes(thread_gate.lane, key);
 }
 
 template <typename Launch>
 CUresult metered(int device, const Work& work, Launch&& launch) {
   const Metering m = metering(device);
   if (m.meter == nullptr) return launch();
-  m.meter->make_room(m.at, m.thread, work);
-  if (thread_gate.state != nullptr) thread_gate.state->left = 0;  // has it look at the budget
+  if (!m.meter->make_room(m.at, m.thread, work)) sluice_gate_look(thread_gate.state);
   pass_gate(device, work.stream);
   const Unit unit = m.meter->begin(m.at, m.thread, work);
   thread_gate.lane = unit.lane;
@@ -61,18 +69,16 @@ CUresult metered(int device, const Work& work, Launch&& launch) {
   return result;
 }
 
-// Launches when that may run.
+// Every other launch: when it may run.
 template <auto is_capturing, typename Launch>
-inline CUresult gated(CUstream stream, uint64_t key, Launch&& launch) {
+CUresult gated(CUstream stream, uint64_t key, Launch&& launch) {
   if (captures<is_capturing>(stream)) return launch();
   const int device = device_of_thread();
   if (device < 0) return launch();
   stream = stream_itself<is_capturing>(stream);
   pass_gate(device, stream);
   Meter* meter = __atomic_load_n(&meters[device], __ATOMIC_ACQUIRE);
-  if (__builtin_expect(meter != nullptr && meter->passes(thread_gate.lane, stream, key), 1))
-    return launch();
-  if (meter != nullptr && passes_elsewhere(*meter, stream, key)) return launch();
+  if (meter != nullptr && has_leave(*meter, stream, key)) return launch();
   if (stream == CU_STREAM_PER_THREAD) see_blocking_stream();
   return metered(device, {stream, key, 0}, launch);
 }
@@ -90,6 +96,7 @@ void pass_gate_of_stream(CUstream stream) {
 }  // namespace sluice::hook
 
 using sluice::hook::gated;
+using sluice::hook::goes_at_once;
 using sluice::hook::graph_key;
 using sluice::hook::kernel_key;
 using sluice::hook::kLegacy;
@@ -97,13 +104,17 @@ using sluice::hook::kPerThread;
 
 // A hook for each default stream: the name, its parameters, the same as arguments, the stream, what
 // it is known by.
-#define SLUICE_GATED(name, parameters, arguments, stream, key)                             \
-  SLUICE_EXPORT CUresult name parameters {                                                 \
-    return gated<kLegacy>(stream, key, [&] { return driver_##name arguments; });           \
-  }                                                                                        \
-  SLUICE_EXPORT CUresult name##_ptsz parameters {                                          \
-    return gated<kPerThread>(stream, key, [&] { return driver_##name##_ptsz arguments; }); \
+#define SLUICE_GATED_VARIANT(name, is_capturing, parameters, arguments, stream, key)  \
+  __attribute__((noinline)) static CUresult held_##name parameters {                  \
+    return gated<is_capturing>(stream, key, [&] { return driver_##name arguments; }); \
+  }                                                                                   \
+  SLUICE_EXPORT CUresult name parameters {                                            \
+    return goes_at_once<is_capturing>(stream, key) ? driver_##name arguments          \
+                                                   : held_##name arguments;           \
   }
+#define SLUICE_GATED(name, parameters, arguments, stream, key)            \
+  SLUICE_GATED_VARIANT(name, kLegacy, parameters, arguments, stream, key) \
+  SLUICE_GATED_VARIANT(name##_ptsz, kPerThread, parameters, arguments, stream, key)
 
 extern "C" {
 

@@ -17,7 +17,8 @@ constexpr uint64_t kUnknownMiB = 100'000;   // 10 GB/s, until a copy was timed
 constexpr uint64_t kLeastNs = 1;
 constexpr uint64_t kNapNs = 25'000, kLongNapNs = 500'000;
 constexpr uint64_t kLaunchNs = 3'000;  // no launch takes the device longer to hear of
-constexpr uint64_t kRarely = 2000;     // timings may take one part in so many of a thread's time
+constexpr uint64_t kRarely = 4000;     // timings may take one part in so many of a thread's time
+constexpr uint64_t kMostSpentNs = 10'000;    // on one; more, and the thread was off the processor
 constexpr uint64_t kDrySlackNs = 1'000'000;  // what cannot be looked at has run by then
 
 uint64_t smaller(uint64_t a, uint64_t b) {
@@ -31,6 +32,13 @@ uint64_t larger(uint64_t a, uint64_t b) {
 Mark several(bool exact) {
   Mark mark{};
   mark.exact = exact;
+  return mark;
+}
+
+Mark by_the_clock(uint64_t position, uint64_t now) {
+  Mark mark{};
+  mark.position = position;
+  mark.recorded_ns = now;
   return mark;
 }
 
@@ -63,15 +71,19 @@ Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
   unit = {.lane = lane,
           .cost_ns = cost,
           .begun_ns = now,
+          .spent_ns = 0,
           .timed = timeable && (work.bytes == 0 || work.bytes >= kLeastBytes) &&
                    (costs_.expected(work.key) == 0 || now >= next_timing_ns_),
           .followed = timeable,
-          .dense = lane->marks != 0};
+          .dense = lane->at_work()};
   if (lanes_.in_flight_ns() == 0) progress_ns_ = now;
   if (lane->unfinished_ns() == 0) lane->reached_ns = now;
-  if (unit.timed && (lane->open_ns() != 0 || lane->marks == 0))
-    unit.timed = follow(*lane, several(unit.dense));
-  if (unit.timed) unit.begun_ns = sluice_clock(CLOCK_MONOTONIC);
+  if (unit.timed && (lane->open_ns() != 0 || !lane->at_work()))
+    unit.timed = follow(*lane, several(unit.dense), now);
+  if (unit.timed) {
+    unit.begun_ns = sluice_clock(CLOCK_MONOTONIC);
+    unit.spent_ns = unit.begun_ns - now;
+  }
   if (lane->open_ns() == 0) {
     lane->unit = work.key;
     lane->unit_end = lane->done() + cost;
@@ -89,7 +101,7 @@ Lane* Meter::lane_for(uint32_t thread, CUstream stream, uint32_t context, uint64
   if (lane == nullptr) return nullptr;
   if (lane->touched_ns == 0 || (lane->context != context && lane->unfinished_ns() == 0)) {
     lane->context = context;
-    lane->reached_ns = lane->touched_ns = now;
+    lane->reached_ns = lane->marked_at_ns = lane->touched_ns = now;
   }
   return lane;
 }
@@ -99,31 +111,48 @@ void Meter::end(sluice_attachment* at, const Work& work, const Unit& unit, bool 
   Lane& lane = *unit.lane;
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   lane.touched_ns = now;
-  if (!launched) {
+  if (!launched)
     lane.submit(-unit.cost_ns);
-  } else if (unit.followed && takes_events(lane, lane.context)) {
-    Mark mark = several(unit.dense);
-    mark.bytes = work.bytes;
-    if (lane.only_unit() != 0 && lane.marks != 0 && (unit.timed || unit.dense)) {
-      const bool dry = unit.timed && !events_[lane.context].pending(lane.last().event);
-      const uint64_t gap = dry ? now - unit.begun_ns : 0;
-      // Its thread was off the processor in the middle of it: when the device heard of the unit,
-      // and how long that took, nobody knows.
-      const bool interrupted = gap > 2 * kLaunchNs && costs_.expected(lane.only_unit()) != 0;
-      mark.unit = interrupted ? 0 : lane.only_unit();
-      mark.exact = !interrupted;
-      mark.gap_ns = smaller(gap, kLaunchNs);
-      mark.beside_ns = unfinished_beside(lane);
-    }
-    follow(lane, mark);
-    if (unit.timed) {
-      const uint64_t spent = sluice_clock(CLOCK_MONOTONIC) - now;
-      next_timing_ns_ = now + kRarely * spent;
-    }
-  }
+  else if (unit.followed && !unit.timed && clock_will_do(at, lane, now))
+    lane.push(by_the_clock(lane.done(), now));
+  else if (unit.followed && takes_events(lane, lane.context))
+    follow_unit(lane, work, unit, now);
   give_leave(at, lane);
   report(at, now);
   unlock();
+}
+
+// An event behind the unit, which may say what it took.
+void Meter::follow_unit(Lane& lane, const Work& work, const Unit& unit, uint64_t now) {
+  Mark mark = several(unit.dense);
+  mark.bytes = work.bytes;
+  if (lane.only_unit() != 0 && lane.at_work() && (unit.timed || unit.dense)) {
+    const bool dry = unit.timed && !events_[lane.context].pending(lane.last().event);
+    const uint64_t gap = dry ? now - unit.begun_ns : 0;
+    // Its thread was off the processor in the middle of it: when the device heard of the unit, and
+    // how long that took, nobody knows.
+    const bool interrupted = gap > 2 * kLaunchNs && costs_.expected(lane.only_unit()) != 0;
+    mark.unit = interrupted ? 0 : lane.only_unit();
+    mark.exact = !interrupted;
+    mark.gap_ns = smaller(gap, kLaunchNs);
+    mark.beside_ns = unfinished_beside(lane);
+  }
+  follow(lane, mark, now);
+  if (!unit.timed) return;
+  const uint64_t then = sluice_clock(CLOCK_MONOTONIC);
+  const uint64_t spent = smaller(unit.spent_ns + then - now, kMostSpentNs);
+  next_timing_ns_ = then + kRarely * 2 * spent;  // looking at them takes as long again
+}
+
+// It stands for several units, of a stream whose work has been done as it came and comes slower
+// than it is done; and nobody keeps the device from it.
+bool Meter::clock_will_do(const sluice_attachment* at, const Lane& lane, uint64_t now) const {
+  const bool contended =
+      (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CONTENDED) != 0;
+  return lane.dry && !lane.at_work() && lane.only_unit() == 0 && lane.marks < Lane::kMarks &&
+         !contended && lane.marked_at_ns + lane.open_ns() <= now &&
+         lane.unseen_ns + lane.open_ns() <= kUnseenNs &&
+         lanes_.in_flight_ns() == lane.in_flight_ns();
 }
 
 bool Meter::waited(sluice_attachment* at, uint32_t thread, CUstream stream) {
@@ -219,7 +248,7 @@ uint64_t Meter::too_early_ns(const Lane& lane, uint64_t cost, uint64_t rest, uin
   return larger(granted && left > enough ? left - enough : left, 1);
 }
 
-void Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) {
+bool Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) {
   const uint64_t since = sluice_clock(CLOCK_MONOTONIC);
   while (lock()) {
     const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
@@ -230,10 +259,12 @@ void Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) 
     const bool long_since = now - larger(since, smaller(progress_ns_, now)) > kPatienceNs;
     if (wait != 0 && patient && long_since) given_up_ns_ = progress_ns_ = now;
     report(at, now);
+    const bool spent = sluice_grant_rest(at) == 0;
     unlock();
-    if (wait == 0 || !patient || long_since) return;
+    if (wait == 0 || !patient || long_since) return !spent;
     sleep_ns(larger(kNapNs, smaller(wait / 2, kLongNapNs)));
   }
+  return true;
 }
 
 // Looks what is finished, and how long until the unit fits. Takes back what leave others have
@@ -261,7 +292,7 @@ uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, ui
 // stream is one that a call is just being made for: others may have been destroyed.
 void Meter::watch(Lane& lane, uint32_t context, uint64_t now) {
   if (takes_events(lane, context)) {
-    if (lane.open_ns() != 0) follow(lane, several(lane.marks != 0));
+    if (lane.open_ns() != 0 || !lane.at_work()) follow(lane, several(lane.at_work()), now);
   } else if (context != kContexts && driver_cuStreamQuery(lane.stream) != CUDA_ERROR_NOT_READY) {
     learn_by_waiting(lane, now);
     settle(lane, now);
@@ -357,10 +388,15 @@ void Meter::poll(uint32_t context, uint64_t now) {
 void Meter::poll_lane(Lane& lane, uint64_t now) {
   while (lane.marks != 0) {
     const Mark mark = lane.first();
-    uint64_t at = now;
-    const auto state = events_[lane.context].look(mark.event, mark.recorded_ns, &at);
-    if (state == ContextEvents::State::kPending) return;
-    if (state == ContextEvents::State::kLost) return settle(lane, now);
+    uint64_t at = lane.due_ns();
+    if (mark.event != nullptr) {
+      const auto state = events_[lane.context].look(mark.event, mark.recorded_ns, &at);
+      if (state == ContextEvents::State::kPending) return;
+      if (state == ContextEvents::State::kLost) return settle(lane, now);
+      lane.dry = at < mark.recorded_ns + kDryNs;
+    } else if (at > now) {
+      return;
+    }
     lane.pop();
     reach(lane, mark, at);
     progress_ns_ = now;
@@ -398,7 +434,7 @@ void Meter::settle(Lane& lane, uint64_t now) {
   busy_ns_ += busy_time_.place(lane.reached_ns, now, lane.unfinished_ns());
   lane.allow(0);
   lane.finished = lane.marked = lane.done();
-  lane.reached_ns = lane.touched_ns = now;
+  lane.reached_ns = lane.marked_at_ns = lane.touched_ns = now;
   lane.marks = 0;
 }
 
@@ -431,11 +467,11 @@ bool Meter::takes_events(const Lane& lane, uint32_t context) const {
 }
 
 // An event behind what the lane has submitted.
-bool Meter::follow(Lane& lane, const Mark& mark) {
-  if (lane.marks == Lane::kMarks) return false;
+bool Meter::follow(Lane& lane, const Mark& mark, uint64_t now) {
+  if (lane.marks == Lane::kMarks && lane.at_work()) return false;
   Mark made = mark;
   made.position = lane.done();
-  made.recorded_ns = sluice_clock(CLOCK_MONOTONIC);
+  made.recorded_ns = now;
   made.event = events_[lane.context].record(lane.stream);
   if (made.event == nullptr) return false;
   lane.push(made);

@@ -10,6 +10,10 @@
 //   - what lies between them on the device's clock, where the stream cannot have run dry or where
 //     they stand around a single unit: *exact*;
 //   - else what its units are expected to take, as far as there is room between them.
+// An event costs as much as a launch. So a stream that has run dry before the last one gets one
+// only every kUnseenNs of expected work, and for the others the clock stands: what was submitted
+// has run when as much time has passed. Not where others want the device, or other streams of the
+// process have work, for both make units take longer.
 // All stretches are united (busy_time.h). Where no event may be recorded (a legacy default stream
 // beside streams that it waits for; a capture that is open; a context without events) a stretch
 // ends when the stream is seen empty, or twice the expected time has passed.
@@ -30,6 +34,8 @@ namespace sluice::hook {
 
 constexpr uint64_t kInFlightNs = 750'000;
 constexpr uint64_t kNearlyDoneNs = 200'000;  // with so little left to run, the next unit may follow
+constexpr uint64_t kUnseenNs = 3'000'000;    // of work, without an event
+constexpr uint64_t kDryNs = 100'000;         // of work left: a stream that is nearly dry
 constexpr uint64_t kPatienceNs = 1'000'000'000;  // without any progress nobody waits longer
 
 // A unit of work, as its caller describes it.
@@ -43,26 +49,24 @@ struct Work {
 struct Unit {
   Lane* lane;  // null: not metered
   uint64_t cost_ns, begun_ns;
-  bool timed;     // alone between two events
-  bool followed;  // an event is to be recorded behind it
-  bool dense;     // the stream had work up to it
+  uint64_t spent_ns;  // with the event before it
+  bool timed;         // alone between two events
+  bool followed;      // an event is to be recorded behind it
+  bool dense;         // the stream had work up to it
 };
 
 class Meter {
  public:
   // Leave to submit, which the lane's thread may use without looking: the fast path.
-  bool passes(Lane* lane, CUstream stream, uint64_t key) const {
-    if (lane == nullptr || lane->stream != stream) return false;
-    const uint64_t cost = costs_.expected(key);
-    if (cost == 0 || lane->submitted + cost > __atomic_load_n(&lane->limit, __ATOMIC_RELAXED))
-      return false;
-    lane->submit(cost);
-    return true;
+  bool passes_at_once(Lane* lane, CUstream stream, uint64_t key) const {
+    return lane->stream == stream && lane->takes(costs_.expected_at_first_glance(key));
   }
+  bool passes(Lane* lane, uint64_t key) const { return lane->takes(costs_.expected(key)); }
   Lane* lane_of(uint32_t thread, CUstream stream) { return lanes_.find(thread, stream); }
 
-  // Every other unit: returns when there is room for it; is called right before and behind it.
-  void make_room(sluice_attachment* at, uint32_t thread, const Work& work);
+  // Every other unit: returns when there is room for it (false: and nothing left of the grant, so
+  // that the gate has to look at it); is called right before and behind it.
+  bool make_room(sluice_attachment* at, uint32_t thread, const Work& work);
   Unit begin(sluice_attachment* at, uint32_t thread, const Work& work);
   void end(sluice_attachment* at, const Work& work, const Unit& unit, bool launched);
 
@@ -107,7 +111,9 @@ class Meter {
   void poll_lane(Lane& lane, uint64_t now);
   void reach(Lane& lane, const Mark& mark, uint64_t at);
   void settle(Lane& lane, uint64_t now);
-  bool follow(Lane& lane, const Mark& mark);
+  bool follow(Lane& lane, const Mark& mark, uint64_t now);
+  void follow_unit(Lane& lane, const Work& work, const Unit& unit, uint64_t now);
+  bool clock_will_do(const sluice_attachment* at, const Lane& lane, uint64_t now) const;
   uint64_t unfinished_beside(const Lane& lane);
   uint64_t unfinished_of(uint32_t thread);
   void watch(Lane& lane, uint32_t context, uint64_t now);

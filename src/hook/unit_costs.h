@@ -14,7 +14,14 @@ class UnitCosts {
   static constexpr unsigned kBits = 12;
   static constexpr unsigned kYoung = 3;  // timings until a cost is relied on
 
-  // 0: not known well enough; `guess` then says what there is, 0 again where there is nothing.
+  // 0: not known well enough, or (at a first glance) not where it is looked for first. `guess` then
+  // says what there is, 0 again where there is nothing.
+  uint64_t expected_at_first_glance(uint64_t key) const {
+    const Entry& e = entries_[home(key)];
+    return __atomic_load_n(&e.key, __ATOMIC_RELAXED) == key
+               ? __atomic_load_n(&e.relied_ns, __ATOMIC_RELAXED)
+               : 0;
+  }
   uint64_t expected(uint64_t key) const {
     const Entry* e = find(key);
     return e != nullptr ? __atomic_load_n(&e->relied_ns, __ATOMIC_RELAXED) : 0;
