@@ -122,5 +122,22 @@ TEST_F(GpuSlice, OneThatFailsTakesNothingNewUntilSomebodySaysSo) {
   EXPECT_EQ(take(getpid(), "cuda1")["status"], 200);
 }
 
+TEST_F(NodeWithGpus, AProgramOnOneThatWasLostWhileNoDaemonRanIsEndedByTheNext) {
+  const pid_t program = start_program("cuda1", {SLUICE_CUDA_GREEDY, "kernel"}, Node::slice(200));
+  ASSERT_TRUE(eventually("32 ms of work", [&] { return busy(1) >= Millis(32); }));
+  node_->stop(SIGKILL);
+  {
+    const Machine::Lock lock(*machine_);
+    lose(*lock, 1);
+  }
+  node_->launch();
+  siginfo_t end{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(program), &end, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(end.si_status, SIGTERM);
+  const json gone = node_->wait("program", "gone");
+  EXPECT_THAT(gone["error"].get<std::string>(), HasSubstr("cuda1 failed: "));
+  EXPECT_EQ(gone["device_fault"], device("cuda1")["fault"]);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -5,6 +5,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <fstream>
+
 #include "emulator/health.h"
 #include "emulator/identity.h"
 #include "tests/emulated_gpus.h"
@@ -26,24 +28,57 @@ class GpuPlatform : public EmulatedGpus {
         std::vector<std::string>{"--nvml", SLUICE_EMULATED_NVML, "--price-per-gpu-hour", "2"});
   }
   ~GpuPlatform() override {
-    if (program_ > 0) {
-      kill(program_, SIGKILL);
-      waitpid(program_, nullptr, 0);
-    }
+    kill_program();
     platform_.reset();
   }
 
-  // `sluice run …` of a program that never ends.
-  void start_program(const std::string& device) {
+  // `sluice run …` of a program that never ends, on cuda1; what it says goes to said().
+  void start_program(std::vector<std::string> flags = {},
+                     std::vector<std::string> command = {SLUICE_CUDA_GREEDY, "kernel"}) {
+    std::vector<std::string> words{
+        program("sluice"), "--data", platform_->data, "run",   "--device", "cuda1",
+        "--quota",         "20",     "--id",          "greedy"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.emplace_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    std::vector<char*> argv;
+    for (std::string& w : words) argv.push_back(w.data());
+    argv.push_back(nullptr);
     program_ = fork();
     if (program_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (freopen((folder_ + "/said").c_str(), "w", stderr) == nullptr) _exit(126);
     setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
-    const std::string sluice = program("sluice");
-    execl(sluice.c_str(), sluice.c_str(), "--data", platform_->data.c_str(), "run", "--device",
-          device.c_str(), "--quota", "20", "--id", "greedy", "--", SLUICE_CUDA_GREEDY, "kernel",
-          nullptr);
+    execv(argv[0], argv.data());
     _exit(127);
+  }
+  int exit_code_of_program() {
+    int status = 0;
+    waitpid(std::exchange(program_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  void kill_program() {
+    if (program_ <= 0) return;
+    kill(program_, SIGKILL);
+    exit_code_of_program();
+  }
+  std::string said() const {
+    std::ifstream file(folder_ + "/said");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  testing::AssertionResult works(unsigned device) {
+    const Nanos before = busy(device);
+    return eventually("32 ms of work", [&] { return busy(device) >= before + Millis(32); });
+  }
+  void fail_device(unsigned number) {
+    const Machine::Lock lock(*machine_);
+    raise_xid(*lock, number, 79);
+  }
+  json instance(const std::string& id) const {
+    for (const json& i : platform_->get("/v1/instances"))
+      if (i["id"] == id) return i;
+    return {};
   }
 
   Nanos busy(unsigned device) {
@@ -80,8 +115,8 @@ TEST_F(GpuPlatform, FunctionsStayOnCpus) {
 }
 
 TEST_F(GpuPlatform, AnUnmodifiedProgramAt20PercentUsesThatAndAKernelAWindow) {
-  start_program("cuda1");
-  ASSERT_TRUE(eventually("32 ms of work", [&] { return busy(1) >= Millis(32); }));
+  start_program();
+  ASSERT_TRUE(works(1));
   const SteadyClock clock;
   const Time begin = clock.now();
   const Nanos before = busy(1);
@@ -98,11 +133,7 @@ TEST_F(GpuPlatform, AnUnmodifiedProgramAt20PercentUsesThatAndAKernelAWindow) {
 
 TEST_F(GpuPlatform, OneThatFailsIsSaidEverywhereAndTakesNothingNew) {
   ASSERT_EQ(device("cuda1")["fault"], "");  // the daemon listens from now on
-  {
-    const Machine::Lock lock(*machine_);
-    raise_xid(*lock, 0, 13);  // a program's own
-    raise_xid(*lock, 1, 79);
-  }
+  fail_device(1);
   platform_->until("/v1/devices", [](const json& devices) {
     return std::ranges::any_of(devices, [](const json& d) { return d["fault"] == "Xid 79"; });
   });
@@ -121,6 +152,41 @@ TEST_F(GpuPlatform, OneThatFailsIsSaidEverywhereAndTakesNothingNew) {
   EXPECT_THAT(refused.err, HasSubstr("cuda1 is drained (Xid 79)"));
   EXPECT_EQ(platform_->cli({"undrain", "cuda1"}).code, 0);
   EXPECT_EQ(platform_->cli(run).code, 0);
+}
+
+TEST_F(GpuPlatform, AProgramOnAGpuThatFailsIsEndedAndTheReasonIsSaid) {
+  start_program();
+  ASSERT_TRUE(works(1));
+  fail_device(1);
+  EXPECT_EQ(exit_code_of_program(), 75);
+  EXPECT_THAT(said(), HasSubstr("greedy was ended: cuda1 failed: Xid 79"));
+  platform_->until("/v1/instances", [](const json& all) {
+    return std::ranges::any_of(
+        all, [](const json& i) { return i["id"] == "greedy" && i["state"] == "gone"; });
+  });
+  EXPECT_THAT(platform_->cli({"get", "instances"}).out, HasSubstr("cuda1 failed: Xid 79"));
+  EXPECT_THAT(platform_->cli({"get", "decisions"}).out, HasSubstr("Program greedy is ended"));
+}
+
+TEST_F(GpuPlatform, OneThatWishesItGoesOnElsewhereAsLongAsThereIsAnother) {
+  // A shell that stays: all that its slice holds is ended, not the first process alone.
+  start_program({"--restart"}, {"/bin/sh", "-c", SLUICE_CUDA_GREEDY " kernel; true"});
+  ASSERT_TRUE(works(1));
+  fail_device(1);
+  ASSERT_TRUE(works(0)) << said();
+  EXPECT_THAT(said(), HasSubstr("greedy was ended: cuda1 failed: Xid 79"));
+  fail_device(0);
+  EXPECT_EQ(exit_code_of_program(), 75);
+  EXPECT_THAT(said(), HasSubstr("greedy-2 was ended: cuda0 failed: Xid 79"));
+  EXPECT_THAT(said(), HasSubstr("there is no other GPU"));
+}
+
+TEST_F(GpuPlatform, ASignalForSluiceRunIsItsPrograms) {
+  start_program();
+  ASSERT_TRUE(works(1));
+  kill(program_, SIGTERM);
+  EXPECT_EQ(exit_code_of_program(), 128 + SIGTERM);
+  EXPECT_EQ(platform_->cli({"run", "--device", "cuda1", "--", "/bin/sh", "-c", "exit 3"}).code, 3);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Sluice serves deep-learning models in enforced slices of shared devices.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no platform runs,\n"
-      "            5 refused for now, 6 not allowed, 7 timed out"};
+      "            5 refused for now, 6 not allowed, 7 timed out, 75 run: the program's GPU "
+      "failed"};
   app.name("sluice");
   app.require_subcommand(0, 1);  // none is told below, a wrong one as what it is
   app.fallthrough();             // --data and -o also after the command

@@ -1,7 +1,9 @@
 // `sluice run -- PROGRAM…`: runs an unmodified program under a slice. We put ourselves under it,
 // then become the program: it and all its descendants are in the slice's cgroup, and a preloaded
 // gate holds libtorch programs to it operator by operator; on a GPU any CUDA program, launch by
-// launch. `sluice resize ID`: changes the slice while the program runs.
+// launch. A GPU may fail, and its node then ends the program: there a child of ours becomes it, and
+// we stay to say so, and to start it again on another if that is wished. `sluice resize ID`:
+// changes the slice while the program runs.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +12,7 @@
 #include <iostream>
 #include <optional>
 
+#include "cli/companion.h"
 #include "cli/session.h"
 #include "control/quantity.h"
 #include "wire/json.h"
@@ -18,12 +21,14 @@ namespace sluice::cli {
 namespace {
 
 using nlohmann::json;
-
 using wire::http::verb;
+
+constexpr int kDeviceFailed = 75;  // EX_TEMPFAIL of sysexits.h: another try may succeed
 
 struct RunFlags {
   std::string device = "cpu0", id, memory;
   int quota = 20, limit = 0, sm = 100;
+  bool restart = false;
   std::vector<std::string> command;
 };
 
@@ -59,17 +64,22 @@ Result<void> preload(const std::vector<std::string>& files) {
   return {};
 }
 
-Result<void> run(const Session& session, const RunFlags& f) {
+// Under a slice of the first of `devices` that has room; returns only where it cannot.
+Error become_program(const Session& session, const RunFlags& f, const std::string& id,
+                     const std::vector<DeviceId>& devices) {
   wire::HttpClient node = node_of(session);
   Slice slice{.sm = {f.sm * 10}, .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
   if (!f.memory.empty()) {
     SLUICE_ASSIGN(memory, memory_of(f.memory));
     slice.memory = memory;
   }
-  const std::string id = f.id.empty() ? "run-" + std::to_string(getpid()) : f.id;
-  const auto taken = node.json(
-      verb::post, "/v1/processes",
-      {{"id", id}, {"pid", getpid()}, {"device", f.device}, {"slice", wire::to_json(slice)}});
+  Result<json> taken = Error{ErrorKind::kExhausted, "there is no other GPU"};
+  for (const DeviceId& device : devices) {
+    taken = node.json(
+        verb::post, "/v1/processes",
+        {{"id", id}, {"pid", getpid()}, {"device", device}, {"slice", wire::to_json(slice)}});
+    if (taken.ok() || taken.error().kind != ErrorKind::kExhausted) break;
+  }
   if (!taken.ok()) return taken.error();
   SLUICE_TRY(preload(taken->value("preload", std::vector<std::string>{"libsluice_gate.so"})));
   const json variables = taken->value("environment", json::object());
@@ -80,6 +90,49 @@ Result<void> run(const Session& session, const RunFlags& f) {
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
   return Error{ErrorKind::kNotFound, f.command[0] + ": cannot be run"};
+}
+
+// GPUs that take something new.
+std::vector<DeviceId> sound_gpus(const json& state) {
+  std::vector<DeviceId> ids;
+  for (const json& d : state["devices"])
+    if (d["kind"] == "cuda" && !d["drained"].get<bool>()) ids.push_back(d["id"]);
+  return ids;
+}
+
+// Why the node has ended the program; empty: it has not.
+std::string fault_that_ended(wire::HttpClient node, const std::string& id) {
+  const Result<json> record = node.json(verb::get, "/v1/processes/" + escaped(id));
+  if (!record.ok() || record->value("device_fault", "").empty()) return "";
+  return record->value("device", "") + " failed: " + record->value("device_fault", "");
+}
+
+Result<void> run(const Session& session, const RunFlags& f) {
+  const std::string id = f.id.empty() ? "run-" + std::to_string(getpid()) : f.id;
+  SLUICE_ASSIGN(state, node_of(session).json(verb::get, "/v1/state"));
+  const auto& all = state["devices"];
+  const bool can_fail = std::ranges::any_of(
+      all, [&](const json& d) { return d["id"] == f.device && d["kind"] == "cuda"; });
+  if (!can_fail) return become_program(session, f, id, {f.device});
+
+  std::vector<DeviceId> devices{f.device};
+  for (int life = 1;; ++life) {
+    const std::string name = life == 1 ? id : id + "-" + std::to_string(life);
+    Companion program;
+    if (program.in_child()) {
+      const Error why = become_program(session, f, name, devices);
+      program.could_not();
+      return why;
+    }
+    const Companion::End end = program.wait();
+    if (!end.was_program) std::exit(life == 1 ? end.status : kDeviceFailed);
+    const std::string fault = fault_that_ended(node_of(session), name);
+    if (fault.empty()) std::exit(end.status);
+    std::cerr << "sluice: " << name << " was ended: " << fault << "\n";
+    if (!f.restart) std::exit(kDeviceFailed);
+    SLUICE_ASSIGN(now, node_of(session).json(verb::get, "/v1/state"));
+    devices = sound_gpus(now);
+  }
 }
 
 // What a flag does not say stays as it is. The request may not pass the limit: it takes it along.
@@ -131,6 +184,8 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--memory", f->memory,
                       "GPU memory it may hold, as 512Mi or 4G; without: all there is");
   command->add_option("--id", f->id, "how it is listed");
+  command->add_flag("--restart", f->restart,
+                    "where its GPU fails, start it again on another; else it ends with code 75");
   command->add_option("command", f->command, "after --")->required();
   command->callback([=, &session, &outcome] { outcome = run(session, *f); });
 

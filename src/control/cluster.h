@@ -29,7 +29,8 @@ struct ObservedInstance {
   int64_t ready_after_ms = 0;
   Nanos used{0};  // busy time so far, at its own sm
   Bytes peak_memory = 0;
-  std::string error;  // why it is gone
+  std::string device_fault;  // of its device, for which its node ends it
+  std::string error;         // why it is gone
 };
 
 inline bool alive(const ObservedInstance& o) {

@@ -66,6 +66,7 @@ void Control::observe(UnixMillis wall) {
     o.boot_id = seen_.boot_id;
   }
   tell_faults(o.devices, wall);
+  tell_ended(o.instances, wall);
   seen_ = std::move(o);
 }
 
@@ -79,6 +80,26 @@ void Control::tell_faults(const std::vector<Device>& now, UnixMillis wall) {
             .subject = d.id,
             .reason = {"fault",
                        "Device " + d.id + " fails: " + d.fault + ". It takes no more instances.",
+                       {}}});
+  }
+}
+
+// A program that its node ends with its device. At our first look, whoever is gone was told of by
+// the loop before.
+void Control::tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wall) {
+  const bool first = seen_.boot_id.empty();
+  for (const ObservedInstance& o : now) {
+    const auto before = std::ranges::find(seen_.instances, o.instance.id,
+                                          [](const auto& i) { return i.instance.id; });
+    const bool told =
+        before != seen_.instances.end() ? !before->device_fault.empty() : first && !alive(o);
+    if (o.device_fault.empty() || told) continue;
+    record({.at = wall,
+            .action = "stop",
+            .subject = o.instance.id,
+            .reason = {"fault",
+                       "Program " + o.instance.id + " is ended: its device " + o.instance.device +
+                           " fails: " + o.device_fault + ".",
                        {}}});
   }
 }

@@ -160,6 +160,7 @@ json instance_rows(const Control& control) {
               {"used_ms", o.used.count() / 1'000'000},
               {"used", control.accounting().used_share(o.instance.id).permille},
               {"peak_memory", o.peak_memory},
+              {"device_fault", o.device_fault},
               {"error", o.error},
               {"foreign", o.foreign}});
     out.push_back(std::move(i));

@@ -204,29 +204,6 @@ Result<void> Daemon::end_program(const InstanceId& id, Nanos drain) {
   return {};
 }
 
-// Who drains a device that fails does not mend it.
-Result<void> Daemon::set_drained(const DeviceId& device, bool drained) {
-  const Device* d = ledger_.find(device);
-  return drain(device, drained, d != nullptr && drained ? d->fault : "");
-}
-
-Result<void> Daemon::drain(const DeviceId& device, bool drained, const std::string& fault) {
-  SLUICE_TRY(ledger_.set_drained(device, drained, fault));
-  for (LocalDevice& d : state_.devices)
-    if (d.device.id == device) {
-      d.device.drained = drained;
-      d.device.fault = fault;
-    }
-  return save();
-}
-
-void Daemon::fail(const GpuFault& fault) {
-  const auto d = std::ranges::find(ledger_.devices(), fault.uuid, &Device::uuid);
-  if (fault.uuid.empty() || d == ledger_.devices().end()) return;  // a CPU's is empty
-  log::error("{} ({}) fails: {}; it takes no new instances", d->id, d->uuid, fault.why);
-  log_failure(drain(d->id, true, fault.why));
-}
-
 ProgramEnvironment Daemon::environment(const InstanceRecord& r) const {
   const Device& device = *ledger_.find(r.instance.device);
   return environment_on(device, r.instance.slice,
@@ -294,6 +271,8 @@ asio::awaitable<void> Daemon::watch(InstanceId id) {
     if (r == nullptr || !alive(*r)) co_return;
     // A foreign slice lasts as long as any of its processes.
     if (r->foreign && follow_family(*r)) continue;
+    if (!r->device_fault.empty())
+      co_return end(id, r->instance.device + " failed: " + r->device_fault);
     const std::string fault = live_[id].fault;
     co_return end(id, fault.empty() ? how_it_ended(live_[id].pidfd.get()) : fault);
   }

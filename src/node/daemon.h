@@ -24,6 +24,9 @@
 
 namespace sluice::node {
 
+// From being asked to end to being killed, where nobody says how long.
+inline constexpr Nanos kGrace = Seconds(30);
+
 struct DaemonSettings {
   DataPaths paths;
   std::string runtime;  // path of sluice-runtime
@@ -95,7 +98,8 @@ class Daemon {
   // Ends a foreign slice's processes as well: SIGTERM, and after `drain` SIGKILL, each when MPS has
   // let them go.
   Result<void> end_program(const InstanceId& id, Nanos drain);
-  // A GPU that failed takes instances again once somebody says so.
+  // A GPU that failed takes instances again once somebody says so; the programs that were on it
+  // have been ended.
   Result<void> set_drained(const DeviceId& device, bool drained);
   // What a process that it has put under a slice is to be started with.
   ProgramEnvironment environment(const InstanceRecord& r) const;
@@ -125,6 +129,7 @@ class Daemon {
   Result<void> adopt();
   void listen_for_faults();
   void fail(const GpuFault& fault);
+  void end_programs_on(const Device& device);
   Result<void> drain(const DeviceId& device, bool drained, const std::string& fault);
   Result<void> enter(InstanceRecord record, const std::optional<Position>& position);
   asio::awaitable<void> launch(InstanceId id);

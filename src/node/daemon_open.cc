@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -131,13 +130,6 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
            [this] { tell_change(); }),
       gpus_(std::move(gpus)) {}
 
-// A fault comes on the watch's thread, which ends before we do; what it has posted by then runs
-// only while the loop does.
-void Daemon::listen_for_faults() {
-  gpus_->on_fault(
-      [this](const GpuFault& fault) { asio::post(io_, [this, fault] { fail(fault); }); });
-}
-
 // Finds out who died while no daemon looked, and returns them.
 std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records, bool same_boot) {
   std::vector<InstanceRecord> died;
@@ -184,7 +176,7 @@ Result<void> Daemon::adopt() {
     asio::co_spawn(io_, watch(i.id), asio::detached);
     if (r.owner.pid != 0) asio::co_spawn(io_, stop_with_owner(i.id, r.owner), asio::detached);
     if (i.state == InstanceState::kDraining)
-      asio::co_spawn(io_, kill_later(i.id, r.process, Seconds(30)), asio::detached);
+      asio::co_spawn(io_, kill_later(i.id, r.process, kGrace), asio::detached);
     log::info("adopted {}: pid {}, {} ‰ of {}", i.id, r.process.pid, i.slice.quota.request.permille,
               i.device);
   }

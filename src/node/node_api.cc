@@ -135,6 +135,7 @@ json to_json(const InstanceRecord& r) {
               {"log", r.log},
               {"ready_after_ms", r.ready_after_ms},
               {"ended", r.ended},
+              {"device_fault", r.device_fault},
               {"error", r.error}});
   return out;
 }

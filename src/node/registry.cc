@@ -36,6 +36,7 @@ json to_json(const InstanceRecord& r) {
               {"owner_start_time", r.owner.start_time},
               {"ready_after_ms", r.ready_after_ms},
               {"ended", r.ended},
+              {"device_fault", r.device_fault},
               {"error", r.error}});
   return out;
 }
@@ -73,6 +74,7 @@ Result<InstanceRecord> record_from(const json& object) {
   r.owner.start_time = static_cast<uint64_t>(f.integer("owner_start_time", 0, 0, kMost));
   r.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);
   r.ended = f.integer("ended", 0, 0, kMost);
+  r.device_fault = f.text("device_fault");
   r.error = f.text("error");
   return f.finish(r);
 }

@@ -30,7 +30,8 @@ struct InstanceRecord {
   ProcessIdentity owner;       // it ends when this one does; pid 0: nobody's
   int64_t ready_after_ms = 0;  // from the request to start it; 0: not yet
   UnixMillis ended = 0;
-  std::string error;  // why it is gone
+  std::string device_fault;  // of its device, for which it is ended; empty: it is not
+  std::string error;         // why it is gone
 
   bool operator==(const InstanceRecord&) const = default;
 };

@@ -42,6 +42,7 @@ NodeState example() {
   r.foreign = true;
   r.instance.state = InstanceState::kGone;
   r.ended = 1'700'000'000'000;
+  r.device_fault = "Xid 79";
   r.error = "signal 9 (Killed)";
   s.instances.push_back(r);
   return s;
