@@ -1,12 +1,14 @@
 // Many processes at once: 256 that attach in the same moment, and an instance that forks without
 // end. Whatever comes beyond what one client may have is refused, and nobody else notices.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <climits>
 #include <functional>
 
 #include "base/eventually_for_test.h"
@@ -28,7 +30,7 @@ struct Board {
     std::atomic<uint32_t> refusal;
     std::atomic<uint64_t> units;
   };
-  std::atomic<bool> go;
+  uint32_t go;  // a futex: 1 lets those who wait begin
   std::atomic<int> born;
   Process processes[kMost];
 };
@@ -79,13 +81,19 @@ class Crowd : public testing::Test {
     life(take_place());
     _exit(0);
   }
+  // Until there is an answer, or another question is due.
+  static void wait_for_turn(const sluice_process& p) {
+    const auto left = static_cast<int64_t>(p.next_ns - sluice_clock(CLOCK_MONOTONIC));
+    pollfd answer{p.talking != 0 ? p.sock : -1, POLLIN, 0};
+    poll(&answer, 1, static_cast<int>(std::max<int64_t>(left, 0) / 1'000'000) + 1);
+  }
   // Asks for pages until it has them or is refused, says so, and stays.
   void attach_and_stay(Board::Process& mine, policy::ClientId client) {
     sluice_gate gate{.socket_path = socket_.c_str(), .device = client};
     sluice_process* process = sluice_process_of(&gate);
     while (sluice_gate_state(&gate) != SLUICE_GATE_ATTACHED && process->refusal == 0) {
       sluice_attach_first(&gate, process);
-      usleep(1000);
+      wait_for_turn(*process);
     }
     mine.refusal = process->refusal;
     mine.gate = sluice_gate_state(&gate);
@@ -130,11 +138,13 @@ TEST_F(Crowd, TwoHundredAndFiftySixAttachAtOnce) {
   constexpr int kProcesses = 256;
   for (int i = 0; i < kProcesses; ++i)
     start([this, i](Board::Process& mine) {
-      while (!board_->go) usleep(200);
+      while (__atomic_load_n(&board_->go, __ATOMIC_ACQUIRE) == 0)
+        sluice_futex(&board_->go, FUTEX_WAIT, 0, nullptr);
       attach_and_stay(mine, static_cast<policy::ClientId>(i) % kClients);
     });
   ASSERT_TRUE(eventually("all to be born", [&] { return board_->born == kProcesses; }));
-  board_->go = true;
+  __atomic_store_n(&board_->go, 1, __ATOMIC_RELEASE);
+  sluice_futex(&board_->go, FUTEX_WAKE, INT_MAX, nullptr);
   EXPECT_TRUE(eventually("all to be attached", [&] { return count(attached) == kProcesses; }));
   for (policy::ClientId id = 0; id < kClients; ++id)
     EXPECT_EQ(served(id), kProcesses / static_cast<int>(kClients));
