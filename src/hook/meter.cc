@@ -2,38 +2,14 @@
 
 #include <sched.h>
 
-#include "hook/blocking_streams.h"
-#include "hook/captures.h"
-
-SLUICE_DRIVER(cuCtxGetCurrent);
-SLUICE_DRIVER(cuStreamQuery);
+#include "hook/meter_parts.h"
 
 namespace sluice::hook {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kLeastBytes = 64 << 10;  // a smaller copy says nothing about bandwidth
-constexpr uint64_t kUnknownMiB = 100'000;   // 10 GB/s, until a copy was timed
-constexpr uint64_t kLeastNs = 1;
-constexpr uint64_t kNapNs = 25'000, kLongNapNs = 500'000;
 constexpr uint64_t kLaunchNs = 3'000;  // no launch takes the device longer to hear of
 constexpr uint64_t kRarely = 4000;     // timings may take one part in so many of a thread's time
-constexpr uint64_t kMostSpentNs = 10'000;    // on one; more, and the thread was off the processor
-constexpr uint64_t kDrySlackNs = 1'000'000;  // what cannot be looked at has run by then
-
-uint64_t smaller(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-uint64_t larger(uint64_t a, uint64_t b) {
-  return a > b ? a : b;
-}
-
-// Behind several units: exact where the stream had work all the time.
-Mark several(bool exact) {
-  Mark mark{};
-  mark.exact = exact;
-  return mark;
-}
+constexpr uint64_t kMostSpentNs = 10'000;  // on one; more, and the thread was off the processor
 
 Mark by_the_clock(uint64_t position, uint64_t now) {
   Mark mark{};
@@ -42,21 +18,11 @@ Mark by_the_clock(uint64_t position, uint64_t now) {
   return mark;
 }
 
-// The caller's errno stays.
-void sleep_ns(uint64_t ns) {
-  const int saved_errno = errno;
-  const timespec nap{0, static_cast<long>(ns)};
-  syscall(SYS_nanosleep, &nap, nullptr);
-  errno = saved_errno;
-}
-
 }  // namespace
-
-// ---- begin and end ------------------------------------------------------------------------------
 
 Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
   Unit unit{};
-  if (!lock()) return unit;
+  if (!lock_patiently()) return unit;
   const uint32_t context = context_of_thread();
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   Lane* lane = lane_for(thread, work.stream, context, now);
@@ -231,252 +197,7 @@ void Meter::forget_unit(uint64_t key) {
   unlock();
 }
 
-// ---- in flight ----------------------------------------------------------------------------------
-
-// How long until the unit fits, as far as can be told; 0: it does. What runs counts with what is
-// left of it by its expected time, but against the grant as a whole: it will be charged. Units
-// longer than the bound follow one that is nearly done.
-uint64_t Meter::too_early_ns(const Lane& lane, uint64_t cost, uint64_t rest, uint64_t now) const {
-  const uint64_t all = lanes_.in_flight_ns();
-  if (all == 0) return 0;
-  const uint64_t head = lane.marks != 0 ? lane.first().position - lane.finished : 0;
-  const uint64_t run = smaller(all, smaller(head, now - smaller(progress_ns_, now)));
-  const uint64_t left = all - run;
-  const bool granted = all + cost <= rest || (left <= kNearlyDoneNs && all < rest);
-  if (granted && (left + cost <= kInFlightNs || left <= kNearlyDoneNs)) return 0;
-  const uint64_t enough = larger(kNearlyDoneNs, kInFlightNs - smaller(kInFlightNs, cost));
-  return larger(granted && left > enough ? left - enough : left, 1);
-}
-
-bool Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) {
-  const uint64_t since = sluice_clock(CLOCK_MONOTONIC);
-  while (lock()) {
-    const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
-    const uint32_t context = context_of_thread();
-    Lane* lane = lane_for(thread, work.stream, context, now);
-    const uint64_t wait = lane != nullptr ? wait_for(at, *lane, work, context, now) : 0;
-    const bool patient = given_up_ns_ == 0 || given_up_ns_ != progress_ns_;
-    const bool long_since = now - larger(since, smaller(progress_ns_, now)) > kPatienceNs;
-    if (wait != 0 && patient && long_since) given_up_ns_ = progress_ns_ = now;
-    report(at, now);
-    const bool spent = sluice_grant_rest(at) == 0;
-    unlock();
-    if (wait == 0 || !patient || long_since) return !spent;
-    sleep_ns(larger(kNapNs, smaller(wait / 2, kLongNapNs)));
-  }
-  return true;
-}
-
-// Looks what is finished, and how long until the unit fits. Takes back what leave others have
-// before it has anybody wait, and sees to it that the lane's end will be seen.
-uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context,
-                         uint64_t now) {
-  const bool had_marks = lane.marks != 0;
-  poll(context, now);
-  if (lane.marks != 0 || lane.quantum_ns == 0)
-    lane.quantum_ns = kInFlightNs / 4;
-  else if (had_marks)  // it ran dry: the thread is the slower one
-    lane.quantum_ns = smaller(2 * lane.quantum_ns, kInFlightNs / 2);
-  lane.allow(0);
-  const uint64_t cost = cost_of(work, context);
-  const uint64_t rest = sluice_grant_rest(at);
-  if (too_early_ns(lane, cost, rest, now) == 0) return 0;
-  lanes_.for_each([](Lane& other) { other.allow(0); });
-  const uint64_t wait = too_early_ns(lane, cost, rest, now);
-  if (wait == 0) return 0;
-  watch(lane, context, now);
-  return wait;
-}
-
-// Sees to it that the end of what the lane has submitted is seen, as one of the next looks. Its
-// stream is one that a call is just being made for: others may have been destroyed.
-void Meter::watch(Lane& lane, uint32_t context, uint64_t now) {
-  if (takes_events(lane, context)) {
-    if (lane.open_ns() != 0 || !lane.at_work()) follow(lane, several(lane.at_work()), now);
-  } else if (context != kContexts && driver_cuStreamQuery(lane.stream) != CUDA_ERROR_NOT_READY) {
-    learn_by_waiting(lane, now);
-    settle(lane, now);
-  }
-}
-
-// Where nothing times a unit, how long it was waited for says at most how long it took.
-void Meter::learn_by_waiting(const Lane& lane, uint64_t now) {
-  if (lane.only_unit() != 0)
-    costs_.learn(lane.only_unit(), smaller(now - lane.touched_ns, kInFlightNs));
-}
-
-void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
-  const uint64_t since = sluice_clock(CLOCK_MONOTONIC);
-  uint64_t first = 0;
-  while (lock()) {
-    const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
-    const uint32_t context = context_of_thread();
-    poll(context, now);
-    if (Lane* lane = lane_for(thread, stream, context, now))
-      if (lane->unfinished_ns() != 0) watch(*lane, context, now);
-    const uint64_t left = unfinished_of(thread);
-    report(at, now);
-    unlock();
-    if (first == 0) first = 2 * left + kDrySlackNs;
-    if (left == 0 || now - since > first || (sluice_seq(at->permit) & 1u) == 0) return;
-    sleep_ns(larger(kNapNs, smaller(left / 2, kLongNapNs)));
-  }
-}
-
-void Meter::give_leave(sluice_attachment* at, Lane& lane) {
-  uint64_t others = 0;
-  lanes_.for_each([&](const Lane& other) {
-    if (other.owner != lane.owner) others += other.in_flight_ns();
-  });
-  lane.allow(0);
-  const uint64_t all = lanes_.in_flight_ns();
-  const uint64_t bound = smaller(kInFlightNs, sluice_grant_rest(at));
-  const uint64_t room = bound > all ? bound - all : 0;
-  lane.allow(smaller(lane.quantum_ns, others == 0 ? room : room / 2));
-}
-
-// Copies cost by the byte. A kernel or graph that nothing is known of fills the bound, where its
-// end will be seen.
-uint64_t Meter::cost_of(const Work& work, uint32_t context) const {
-  constexpr uint64_t kGuessNs = 100'000;
-  const uint64_t known = costs_.guess(work.key);
-  if (work.bytes != 0) {
-    const uint64_t per_mib = known != 0 ? known : kUnknownMiB;
-    return larger(kLeastNs, static_cast<uint64_t>(static_cast<double>(work.bytes) *
-                                                  static_cast<double>(per_mib) / kMiB));
-  }
-  return known != 0 ? known : context != kContexts ? kInFlightNs : kGuessNs;
-}
-
-uint64_t Meter::unfinished_beside(const Lane& lane) {
-  uint64_t sum = 0;
-  lanes_.for_each([&](const Lane& other) { sum += &other != &lane ? other.unfinished_ns() : 0; });
-  return sum;
-}
-
-// Takes back its leave, too.
-uint64_t Meter::unfinished_of(uint32_t thread) {
-  uint64_t sum = 0;
-  lanes_.for_each([&](Lane& lane) {
-    if (lane.owner != thread) return;
-    lane.allow(0);
-    sum += lane.unfinished_ns();
-  });
-  return sum;
-}
-
-// ---- what is finished ---------------------------------------------------------------------------
-
-// The end of a lane without a mark is taken for over after a while. Where work that came later, in
-// other streams, is known to have run, the lane's ran before its end: in time that is counted
-// already, as far as there is no other.
-void Meter::poll(uint32_t context, uint64_t now) {
-  lanes_.for_each([&](Lane& lane) {
-    const bool lookable = lane.context == context && context != kContexts;
-    if (lookable) poll_lane(lane, now);
-    const uint64_t left = lane.in_flight_ns();
-    const uint64_t later = busy_time_.known_until();
-    const bool passed = lane.marks == 0 && takes_events(lane, context) &&
-                        later > larger(lane.touched_ns, lane.reached_ns);
-    const uint64_t patience = passed ? 0 : lane.marks == 0 ? kDrySlackNs : 100 * kDrySlackNs;
-    if (left != 0 && (lane.marks == 0 || !lookable) && now > lane.touched_ns &&
-        now - lane.touched_ns > 2 * left + patience)
-      settle(lane, passed ? later : now);
-  });
-}
-
-void Meter::poll_lane(Lane& lane, uint64_t now) {
-  while (lane.marks != 0) {
-    const Mark mark = lane.first();
-    uint64_t at = lane.due_ns();
-    if (mark.event != nullptr) {
-      const auto state = events_[lane.context].look(mark.event, mark.recorded_ns, &at);
-      if (state == ContextEvents::State::kPending) return;
-      if (state == ContextEvents::State::kLost) return settle(lane, now);
-      lane.dry = at < mark.recorded_ns + kDryNs;
-    } else if (at > now) {
-      return;
-    }
-    lane.pop();
-    reach(lane, mark, at);
-    progress_ns_ = now;
-  }
-}
-
-void Meter::reach(Lane& lane, const Mark& mark, uint64_t at) {
-  const uint64_t expected = mark.position - lane.finished;
-  const uint64_t span = at > lane.reached_ns ? at - lane.reached_ns : 0;
-  const uint64_t took = span > mark.gap_ns ? span - mark.gap_ns : 0;
-  busy_ns_ += mark.exact ? busy_time_.cover(at - took, at)
-                         : busy_time_.place(lane.reached_ns, at, expected);
-  if (mark.exact && mark.unit != 0) {
-    longest_ns_ = larger(longest_ns_, took);
-    if (mark.bytes != 0)
-      learn(mark.unit, mark.bytes, took);
-    else
-      costs_.learn_beside(mark.unit, larger(took, kLeastNs), mark.beside_ns);
-  }
-  lane.finished = mark.position;
-  lane.reached_ns = at;
-}
-
-void Meter::learn(uint64_t key, uint64_t bytes, uint64_t ns) {
-  if (bytes == 0)
-    costs_.learn(key, larger(ns, kLeastNs));
-  else if (bytes >= kLeastBytes)
-    costs_.learn(
-        key, static_cast<uint64_t>(static_cast<double>(ns) * kMiB / static_cast<double>(bytes)));
-}
-
-// All that the lane has submitted is over.
-void Meter::settle(Lane& lane, uint64_t now) {
-  if (lane.unfinished_ns() != 0) progress_ns_ = now;
-  busy_ns_ += busy_time_.place(lane.reached_ns, now, lane.unfinished_ns());
-  lane.allow(0);
-  lane.finished = lane.marked = lane.done();
-  lane.reached_ns = lane.marked_at_ns = lane.touched_ns = now;
-  lane.marks = 0;
-}
-
-// ---- events, and the lock -----------------------------------------------------------------------
-
-uint32_t Meter::context_of_thread() {
-  CUcontext context = nullptr;
-  if (captures_open()) return kContexts;
-  if (driver_cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return kContexts;
-  const uint64_t id = id_of_current_context();
-  uint32_t free = kContexts;
-  for (uint32_t i = kContexts; i-- > 0;) {
-    if (events_[i].is(context, id)) return i;
-    if (events_[i].context() == nullptr || events_[i].context() == context) free = i;
-  }
-  if (free == kContexts) return free;
-  const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
-  lanes_.for_each([&](Lane& lane) {
-    if (lane.context == free && lane.unfinished_ns() != 0) settle(lane, now);
-  });
-  events_[free].become(context, id);
-  return free;
-}
-
-// The legacy default stream waits for others, and they for it: an event there would make them wait
-// for more than they do.
-bool Meter::takes_events(const Lane& lane, uint32_t context) const {
-  return context != kContexts && lane.context == context && events_[context].works() &&
-         !captures_open() && !(lane.stream == CU_STREAM_LEGACY && blocking_streams());
-}
-
-// An event behind what the lane has submitted.
-bool Meter::follow(Lane& lane, const Mark& mark, uint64_t now) {
-  if (lane.marks == Lane::kMarks && lane.at_work()) return false;
-  Mark made = mark;
-  made.position = lane.done();
-  made.recorded_ns = now;
-  made.event = events_[lane.context].record(lane.stream);
-  if (made.event == nullptr) return false;
-  lane.push(made);
-  return true;
-}
+// ---- the page, and the lock ---------------------------------------------------------------------
 
 void Meter::report(sluice_attachment* at, uint64_t now) {
   if (told_ != at) {
@@ -491,13 +212,24 @@ void Meter::report(sluice_attachment* at, uint64_t now) {
   sluice_device_report_write(at->usage, &words);
 }
 
-// Its holder calls the driver, which takes microseconds. One that holds it for longer (the driver
-// has it wait) keeps no launch from going on: that one is not metered.
+// Its holder calls the driver, which takes microseconds.
 bool Meter::lock() {
   constexpr int kTries = 1000;
   for (int i = 0; i < kTries; ++i) {
     if (sluice_try_lock(&lock_)) return true;
     if (i % 16 == 15) sched_yield();
+  }
+  return false;
+}
+
+// For what is about to be launched: were it to go on because the holder lost its processor, it
+// would be neither bounded nor charged, and a program with more threads than processors often at
+// that. A holder whom the driver has wait for longer keeps nobody from going on.
+bool Meter::lock_patiently() {
+  constexpr int kNaps = 200;  // 5 ms and more
+  for (int i = 0; i < kNaps; ++i) {
+    if (lock()) return true;
+    nap(kNapNs);
   }
   return false;
 }

@@ -22,6 +22,9 @@
 // Why so little: what is in flight when a permit is revoked runs on, and revocation has to be over
 // after a millisecond. Why so much: who sleeps wakes a tenth of a millisecond late, and the device
 // should not run dry. A unit that nothing is known of is taken to fill the bound: it runs alone.
+//
+// Three sources: units as they come and go (meter.cc), what is in flight and who waits for it
+// (meter_room.cc), what is finished and how that is seen (meter_finished.cc).
 #pragma once
 
 #include "hook/busy_time.h"
@@ -91,6 +94,7 @@ class Meter {
   static constexpr uint32_t kContexts = 16;
 
   bool lock();
+  bool lock_patiently();
   void unlock() { sluice_unlock(&lock_); }
   void report(sluice_attachment* at, uint64_t now);
 

@@ -1,0 +1,122 @@
+// What the meter finds finished, and the events that tell it (meter.h).
+#include "hook/blocking_streams.h"
+#include "hook/captures.h"
+#include "hook/meter.h"
+#include "hook/meter_parts.h"
+
+SLUICE_DRIVER(cuCtxGetCurrent);
+
+namespace sluice::hook {
+
+// The end of a lane without a mark is taken for over after a while. Where work that came later, in
+// other streams, is known to have run, the lane's ran before its end: in time that is counted
+// already, as far as there is no other.
+void Meter::poll(uint32_t context, uint64_t now) {
+  lanes_.for_each([&](Lane& lane) {
+    const bool lookable = lane.context == context && context != kContexts;
+    if (lookable) poll_lane(lane, now);
+    const uint64_t left = lane.in_flight_ns();
+    const uint64_t later = busy_time_.known_until();
+    const bool passed = lane.marks == 0 && takes_events(lane, context) &&
+                        later > larger(lane.touched_ns, lane.reached_ns);
+    const uint64_t patience = passed ? 0 : lane.marks == 0 ? kDrySlackNs : 100 * kDrySlackNs;
+    if (left != 0 && (lane.marks == 0 || !lookable) && now > lane.touched_ns &&
+        now - lane.touched_ns > 2 * left + patience)
+      settle(lane, passed ? later : now);
+  });
+}
+
+void Meter::poll_lane(Lane& lane, uint64_t now) {
+  while (lane.marks != 0) {
+    const Mark mark = lane.first();
+    uint64_t at = lane.due_ns();
+    if (mark.event != nullptr) {
+      const auto state = events_[lane.context].look(mark.event, mark.recorded_ns, &at);
+      if (state == ContextEvents::State::kPending) return;
+      if (state == ContextEvents::State::kLost) return settle(lane, now);
+      lane.dry = at < mark.recorded_ns + kDryNs;
+    } else if (at > now) {
+      return;
+    }
+    lane.pop();
+    reach(lane, mark, at);
+    progress_ns_ = now;
+  }
+}
+
+void Meter::reach(Lane& lane, const Mark& mark, uint64_t at) {
+  const uint64_t expected = mark.position - lane.finished;
+  const uint64_t span = at > lane.reached_ns ? at - lane.reached_ns : 0;
+  const uint64_t took = span > mark.gap_ns ? span - mark.gap_ns : 0;
+  busy_ns_ += mark.exact ? busy_time_.cover(at - took, at)
+                         : busy_time_.place(lane.reached_ns, at, expected);
+  if (mark.exact && mark.unit != 0) {
+    longest_ns_ = larger(longest_ns_, took);
+    if (mark.bytes != 0)
+      learn(mark.unit, mark.bytes, took);
+    else
+      costs_.learn_beside(mark.unit, larger(took, kLeastNs), mark.beside_ns);
+  }
+  lane.finished = mark.position;
+  lane.reached_ns = at;
+}
+
+void Meter::learn(uint64_t key, uint64_t bytes, uint64_t ns) {
+  if (bytes == 0)
+    costs_.learn(key, larger(ns, kLeastNs));
+  else if (bytes >= kLeastBytes)
+    costs_.learn(
+        key, static_cast<uint64_t>(static_cast<double>(ns) * kMiB / static_cast<double>(bytes)));
+}
+
+// All that the lane has submitted is over.
+void Meter::settle(Lane& lane, uint64_t now) {
+  if (lane.unfinished_ns() != 0) progress_ns_ = now;
+  busy_ns_ += busy_time_.place(lane.reached_ns, now, lane.unfinished_ns());
+  lane.allow(0);
+  lane.finished = lane.marked = lane.done();
+  lane.reached_ns = lane.marked_at_ns = lane.touched_ns = now;
+  lane.marks = 0;
+}
+
+// ---- events -------------------------------------------------------------------------------------
+
+uint32_t Meter::context_of_thread() {
+  CUcontext context = nullptr;
+  if (captures_open()) return kContexts;
+  if (driver_cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return kContexts;
+  const uint64_t id = id_of_current_context();
+  uint32_t free = kContexts;
+  for (uint32_t i = kContexts; i-- > 0;) {
+    if (events_[i].is(context, id)) return i;
+    if (events_[i].context() == nullptr || events_[i].context() == context) free = i;
+  }
+  if (free == kContexts) return free;
+  const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
+  lanes_.for_each([&](Lane& lane) {
+    if (lane.context == free && lane.unfinished_ns() != 0) settle(lane, now);
+  });
+  events_[free].become(context, id);
+  return free;
+}
+
+// The legacy default stream waits for others, and they for it: an event there would make them wait
+// for more than they do.
+bool Meter::takes_events(const Lane& lane, uint32_t context) const {
+  return context != kContexts && lane.context == context && events_[context].works() &&
+         !captures_open() && !(lane.stream == CU_STREAM_LEGACY && blocking_streams());
+}
+
+// An event behind what the lane has submitted.
+bool Meter::follow(Lane& lane, const Mark& mark, uint64_t now) {
+  if (lane.marks == Lane::kMarks && lane.at_work()) return false;
+  Mark made = mark;
+  made.position = lane.done();
+  made.recorded_ns = now;
+  made.event = events_[lane.context].record(lane.stream);
+  if (made.event == nullptr) return false;
+  lane.push(made);
+  return true;
+}
+
+}  // namespace sluice::hook
