@@ -111,7 +111,7 @@ std::vector<Library> libraries() {
       {SLUICE_NVML_HOOK,
        "libnvidia-ml.so.1",
        {
-#include "hook/nvml/entry_points.inc"
+#include "nvml/entry_points.inc"
            "sluice_nvml_hook"}},
 #undef SLUICE_PASSED
 #undef SLUICE_HOOKED

@@ -1,6 +1,6 @@
 // An NVML of one's own, for the hook's tests: has every entry point, does nothing, and writes down
 // what it was called with. What it knows lies in `library_for_test`, which a test finds by dlsym.
-#include "hook/nvml/library_for_test.h"
+#include "nvml/library_for_test.h"
 
 using sluice::hook::nvml::Call;
 
@@ -11,7 +11,7 @@ Call library_for_test;
 enum class Entry : unsigned {
 #define SLUICE_PASSED(name) name,
 #define SLUICE_HOOKED(name) name,
-#include "hook/nvml/entry_points.inc"
+#include "nvml/entry_points.inc"
 #undef SLUICE_PASSED
 };
 
@@ -23,6 +23,6 @@ using Word = unsigned long;
   }
 #undef SLUICE_HOOKED
 #define SLUICE_HOOKED(name) SLUICE_PASSED(name)
-#include "hook/nvml/entry_points.inc"
+#include "nvml/entry_points.inc"
 
 }  // extern "C"

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "hook/nvml/library.h"
+#include "nvml/library.h"
 #include "wire/permit_memory.h"
 
 namespace sluice::hook::nvml {

@@ -1,7 +1,7 @@
 // How much memory a device has: under a slice, as much as the slice, or the device's where that is
 // less. What of it is used is what the slice's processes hold, their headroom too (wire/
 // permit_memory.h).
-#include "hook/nvml/slice.h"
+#include "nvml/slice.h"
 
 SLUICE_NVML(nvmlDeviceGetMemoryInfo);
 SLUICE_NVML(nvmlDeviceGetMemoryInfo_v2);

@@ -3,7 +3,7 @@
 // see.
 #include <stdlib.h>
 
-#include "hook/nvml/slice.h"
+#include "nvml/slice.h"
 
 SLUICE_NVML(nvmlDeviceGetAccountingPids);
 SLUICE_NVML(nvmlDeviceGetAccountingStats);

@@ -1,4 +1,4 @@
-#include "hook/nvml/library.h"
+#include "nvml/library.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@ constinit RealLibrary library("libnvidia-ml.so.1", "sluice_nvml_hook", &sluice_n
 constexpr char kNames[] =
 #define SLUICE_PASSED(name) #name "\0"
 #define SLUICE_HOOKED(name) #name "\0"
-#include "hook/nvml/entry_points.inc"
+#include "nvml/entry_points.inc"
 #undef SLUICE_PASSED
 #undef SLUICE_HOOKED
     ;

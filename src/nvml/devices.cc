@@ -1,6 +1,6 @@
 // Which devices there are: under a slice, its own, numbered from 0 in their order. By whatever else
 // a device is asked for, another's is not found.
-#include "hook/nvml/slice.h"
+#include "nvml/slice.h"
 
 SLUICE_NVML(nvmlDeviceGetCount);
 SLUICE_NVML(nvmlDeviceGetCount_v2);

@@ -1,4 +1,4 @@
-#include "hook/nvml/slice.h"
+#include "nvml/slice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ namespace sluice::hook::nvml {
 namespace {
 
 constexpr int kDevices = 32;  // no more than the kernel's driver serves
-constexpr uint64_t kAnswerNs = 100 * SLUICE_MS_NS;
+constexpr uint64_t kAnswerNs = 1000 * SLUICE_MS_NS;
 
 // What the daemon said last. A reader may see one word of before and one of after.
 SliceMemory last_seen[kDevices];

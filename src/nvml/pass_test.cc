@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/child_for_test.h"
-#include "hook/nvml/library_for_test.h"
+#include "nvml/library_for_test.h"
 
 namespace sluice::hook::nvml {
 namespace {
@@ -18,7 +18,7 @@ constexpr struct {
 } kEntries[] = {
 #define SLUICE_PASSED(name) {#name, 6},
 #define SLUICE_HOOKED(name) {#name, 1},
-#include "hook/nvml/entry_points.inc"
+#include "nvml/entry_points.inc"
 #undef SLUICE_PASSED
 #undef SLUICE_HOOKED
 };
