@@ -33,7 +33,7 @@ void* open(const char* path) {
 // The node's side: a slice of memory, and the socket where this process's hook finds it.
 class Desk {
  public:
-  Desk() : account_(*desk_.open(kLimit, nullptr)) {
+  Desk() : account_(*desk_.open("bench", kLimit, nullptr)) {
     auto server = node::PermitServer::start(
         {.path = path_}, clock_,
         [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
@@ -44,14 +44,17 @@ class Desk {
     server_ = std::move(*server);
     setenv("SLUICE_PERMIT_SOCKET", path_.c_str(), 1);
   }
-  ~Desk() { unlink(path_.c_str()); }
+  ~Desk() {
+    unlink(path_.c_str());
+    unlink((path_ + ".record").c_str());
+  }
 
   Bytes held() const { return desk_.look(account_).held; }
 
  private:
   const std::string path_ = "/tmp/sluice-bench-memory." + std::to_string(getpid());
   SteadyClock clock_;
-  node::MemoryDesk desk_{clock_, 1};
+  node::MemoryDesk desk_{clock_, 1, *node::MemoryRecord::open(path_ + ".record")};
   node::MemoryAccount account_;
   std::unique_ptr<node::PermitServer> server_;
 };

@@ -147,8 +147,11 @@ class CudaMemory : public testing::Test {
   }
 
   void start_daemon() {
-    desk_ = std::make_unique<node::MemoryDesk>(clock_, ++generation_);
-    account_ = *desk_->open(limit_ * kMib, std::make_shared<EmulatedAccount>(clock_, *machine_));
+    desk_ = std::make_unique<node::MemoryDesk>(clock_, ++generation_,
+                                               *node::MemoryRecord::open(folder_ / "record"));
+    account_ =
+        *desk_->open("slice", limit_ * kMib,
+                     device_says_ ? std::make_shared<EmulatedAccount>(clock_, *machine_) : nullptr);
     auto server = node::PermitServer::start(
         {.path = folder_ / "permit.sock", .generation = generation_}, clock_,
         [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
@@ -158,6 +161,7 @@ class CudaMemory : public testing::Test {
     EXPECT_TRUE(server.ok());
     server_ = std::move(*server);
   }
+  // As a kill does: without a farewell.
   void stop_daemon() {
     server_.reset();
     desk_.reset();
@@ -175,6 +179,7 @@ class CudaMemory : public testing::Test {
   SteadyClock clock_;
   std::unique_ptr<emulator::Machine> machine_;
   Bytes limit_ = 256;
+  bool device_says_ = true;
   uint32_t generation_ = 0;
   node::MemoryAccount account_ = 0;
   std::unique_ptr<node::MemoryDesk> desk_;
@@ -354,17 +359,31 @@ TEST_F(CudaMemory, WithoutADaemonAProcessHasItsPartOfTheRest) {
   for (Program* p : {&program, &other})
     while (p->allocate("plain", 2) == CUDA_SUCCESS) ASSERT_LE(on_device(), limit_);
   EXPECT_GT(on_device(), 2 * kContext + 2 * 64 + 32);
-  const Bytes before = on_device();
   start_daemon();
-  for (Program* p : {&program, &other})
-    EXPECT_TRUE(eventually("the daemon to be found", [&] {
-      p->allocate("plain", 256);
-      return desk_->look(account_).holders == (p == &program ? 1 : 2);
-    }));
-  EXPECT_EQ(held(), before);
   EXPECT_EQ(program.ask("free 0").result, CUDA_SUCCESS);
-  EXPECT_EQ(other.allocate("plain", 48), CUDA_SUCCESS);
+  EXPECT_TRUE(eventually("what it freed to be lent", [&] {
+    program.allocate("plain", 256);  // refused; it comes back
+    return other.allocate("plain", 48) == CUDA_SUCCESS;
+  }));
   EXPECT_LE(on_device(), limit_);
+  EXPECT_LE(held(), limit_);
+}
+
+// Whether or not the device says what they have.
+TEST_F(CudaMemory, TheNextDaemonLendsNobodyWhatAnotherHas) {
+  for (const bool device_says : {true, false}) {
+    Program program(folder_), other(folder_);
+    EXPECT_EQ(program.allocate("plain", 64), CUDA_SUCCESS);
+    EXPECT_EQ(other.allocate("plain", 64), CUDA_SUCCESS);
+    stop_daemon();
+    EXPECT_EQ(other.allocate("plain", 16), CUDA_SUCCESS);
+    device_says_ = device_says;
+    start_daemon();
+    while (program.allocate("plain", 2) == CUDA_SUCCESS) ASSERT_LE(on_device(), limit_);
+    EXPECT_GT(on_device(), 2 * kContext + 64 + 64 + 16);
+    while (other.allocate("plain", 2) == CUDA_SUCCESS) ASSERT_LE(on_device(), limit_);
+    EXPECT_EQ(desk_->look(account_).holders, 2);
+  }
 }
 
 TEST_F(CudaMemory, AProgramWhoseMemoryNobodyCountsHasTheDevices) {

@@ -34,8 +34,9 @@ class NvmlSlice : public EmulatedGpus {
   ~NvmlSlice() override { server_.reset(); }
 
   void start_daemon() {
-    desk_ = std::make_unique<node::MemoryDesk>(clock_, ++generation_);
-    account_ = counted_ ? *desk_->open(kLimit * kMib, nullptr) : 0;
+    desk_ = std::make_unique<node::MemoryDesk>(clock_, ++generation_,
+                                               *node::MemoryRecord::open(folder_ + "/record"));
+    account_ = counted_ ? *desk_->open("slice", kLimit * kMib, nullptr) : 0;
     auto server = node::PermitServer::start(
         {.path = socket_, .generation = generation_}, clock_,
         [this](const node::Peer&, uint32_t) -> Result<node::Placement> {

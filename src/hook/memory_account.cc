@@ -133,7 +133,10 @@ bool MemoryAccount::is_ours(int socket) const {
   return cookie_of(socket) == socket_cookie_;
 }
 
+// The daemon says nothing unasked: what can be read then is its end. One that has been started
+// again hears of us before we take anything alone.
 void MemoryAccount::join_when_due() {
+  if (connected_ && (!is_ours(socket_) || readable(socket_, 0))) go_alone();
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   if (connected_ || now < next_ns_) return;
   next_ns_ = now + kRetryNs;
@@ -154,7 +157,7 @@ void MemoryAccount::join_when_due() {
   hear_welcome(size, answer.welcome, fds[0]);
   for (const int fd : fds)
     if (fd >= 0) close(fd);
-  if (connected_) return;
+  if (connected_) return shed(keep());  // what was written down for us and is not used any more
   close(socket_);
   if (size != sizeof answer.refused || answer.refused.head.type != SLUICE_REFUSED) return;
   // Nobody counts here: not this daemon, or not this process.
@@ -211,6 +214,7 @@ bool MemoryAccount::exchange(const sluice_hold& ask, sluice_held& answer) {
 void MemoryAccount::go_alone() {
   if (is_ours(socket_)) close(socket_);
   connected_ = false;
+  next_ns_ = 0;
   const auto limit = static_cast<int64_t>(__atomic_load_n(&page_->limit, __ATOMIC_RELAXED));
   const auto held = static_cast<int64_t>(__atomic_load_n(&page_->held, __ATOMIC_RELAXED));
   const int64_t holders = __atomic_load_n(&page_->holders, __ATOMIC_RELAXED);

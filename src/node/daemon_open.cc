@@ -90,6 +90,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   const EnforcerSettings enforcement{
       .arbiter = settings.arbiter,
       .permit_socket = settings.paths.permit_socket(),
+      .memory_record = settings.paths.memory(),
       .generation = state.generation,
       .cgroup = std::string(kCgroupPrefix) +
                 std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
@@ -100,6 +101,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
                                             std::move(state), std::move(enforcer), std::move(gpus),
                                             std::move(mps_absent), split.reserve));
   SLUICE_TRY(daemon->adopt());
+  SLUICE_TRY(daemon->enforcer_->serve());
   SLUICE_TRY(daemon->save());
   SLUICE_TRY(daemon->zygote_.start());
   daemon->listen_for_faults();

@@ -59,7 +59,8 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
                                                   const std::vector<LocalDevice>& devices,
                                                   const GpuWatch& gpus,
                                                   const EnforcerSettings& settings) {
-  std::unique_ptr<Enforcer> e(new Enforcer(clock, settings));
+  SLUICE_ASSIGN(record, MemoryRecord::open(settings.memory_record));
+  std::unique_ptr<Enforcer> e(new Enforcer(clock, settings, std::move(record)));
   log::info("{}", e->cgroups_.describe());
   e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
   for (const LocalDevice& d : devices) {
@@ -72,21 +73,25 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
     e->devices_.emplace(d.device.id,
                         HostedDevice{number, d, is_cpu ? nullptr : gpus.account(d.device.uuid)});
   }
-  SLUICE_ASSIGN(
-      server,
-      PermitServer::start(
-          {.path = settings.permit_socket, .generation = settings.generation}, clock,
-          [e = e.get()](const Peer& peer, uint32_t device) { return e->look_up(peer, device); },
-          &e->desk_));
-  e->server_ = std::move(server);
   return e;
 }
 
-Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings)
+Result<void> Enforcer::serve() {
+  SLUICE_ASSIGN(
+      server,
+      PermitServer::start(
+          serving_, clock_,
+          [this](const Peer& peer, uint32_t device) { return look_up(peer, device); }, &desk_));
+  server_ = std::move(server);
+  return {};
+}
+
+Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record)
     : clock_(clock),
+      serving_{.path = settings.permit_socket, .generation = settings.generation},
       cgroups_(Cgroups::detect(settings.cgroup)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
-      desk_(clock, settings.generation) {
+      desk_(clock, settings.generation, std::move(record)) {
   if (Result<Cgroup> all = cgroups_.open(""); all.ok())
     if (const auto weighs = all->set_weight(kDevicesWeight); !weighs.ok())
       log::warn("{}", weighs.error().message);
@@ -132,7 +137,7 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   SLUICE_ASSIGN(meter, make_meter(hosted, i.slice.sm, c));
   SLUICE_TRY(host_->admit(hosted.number, share_of(c.ref.client, r), std::move(meter)));
   if (i.slice.memory > 0) {
-    const Result<MemoryAccount> memory = desk_.open(i.slice.memory, hosted.account);
+    const Result<MemoryAccount> memory = desk_.open(i.id, i.slice.memory, hosted.account);
     if (!memory.ok()) {
       host_->remove(c.ref);
       return memory.error();

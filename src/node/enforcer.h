@@ -29,6 +29,7 @@ inline constexpr std::string_view kCgroupPrefix = "sluice-node-";
 struct EnforcerSettings {
   std::string arbiter;  // policy::make_arbiter's name
   std::string permit_socket;
+  std::string memory_record;  // the file in which a daemon finds what the one before it has lent
   uint32_t generation = 1;
   std::string cgroup;  // the name of the group that holds all of this daemon's
 };
@@ -40,6 +41,10 @@ class Enforcer {
                                                  const std::vector<LocalDevice>& devices,
                                                  const GpuWatch& gpus,
                                                  const EnforcerSettings& settings);
+
+  // From now on processes are heard. What a daemon before us has admitted should be by then: one
+  // that is not known runs free.
+  Result<void> serve();
 
   ~Enforcer();  // what still runs stays in its group
   Enforcer(const Enforcer&) = delete;
@@ -79,7 +84,7 @@ class Enforcer {
     uid_t uid = 0;
   };
 
-  Enforcer(const Clock& clock, const EnforcerSettings& settings);
+  Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record);
   Result<void> limit(const Client& client, const InstanceRecord& r);
   Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
                                             const Client& c) const;
@@ -88,6 +93,7 @@ class Enforcer {
   Result<Placement> look_up(const Peer& peer, uint32_t device);
 
   const Clock& clock_;
+  const PermitServerConfig serving_;
   const Backstop backstop_;
   const Cgroups cgroups_;
   std::map<DeviceId, HostedDevice> devices_;

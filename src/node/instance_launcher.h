@@ -15,6 +15,7 @@ struct DataPaths {
   std::string data;
 
   std::string state() const { return data + "/node.json"; }
+  std::string memory() const { return data + "/node.memory"; }
   std::string lock() const { return data + "/node.lock"; }
   std::string logs() const { return data + "/logs"; }
   std::string run() const { return data + "/run"; }

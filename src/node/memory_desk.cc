@@ -13,20 +13,44 @@ constexpr int kMaxHolders = SLUICE_MEMORY_PROCESSES;  // of one account: each co
 
 }  // namespace
 
-MemoryDesk::MemoryDesk(const Clock& clock, uint32_t generation)
-    : clock_(clock), generation_(generation), deaths_(epoll_create1(EPOLL_CLOEXEC)) {
+MemoryDesk::MemoryDesk(const Clock& clock, uint32_t generation, MemoryRecord record)
+    : clock_(clock),
+      generation_(generation),
+      deaths_(epoll_create1(EPOLL_CLOEXEC)),
+      record_(std::move(record)) {
   SLUICE_CHECK(deaths_.valid(), "out of descriptors");
 }
 
-Result<MemoryAccount> MemoryDesk::open(Bytes limit, Device device) {
+Result<MemoryAccount> MemoryDesk::open(const std::string& slice, Bytes limit, Device device) {
   SLUICE_ASSIGN(page, MemoryPage::make(generation_));
   const std::lock_guard lock(mutex_);
   const MemoryAccount account = ++last_;
   ledger_.open(account, limit);
-  pages_.emplace(account, std::move(page));
-  devices_.emplace(account, std::move(device));
+  slices_.emplace(account, Slice{slice, std::move(device), std::move(page)});
+  SLUICE_TRY(restore(account, limit));
   show(account);
   return account;
+}
+
+// Each of the processes may have taken its part of what was left (MemoryAccount::go_alone).
+Result<void> MemoryDesk::restore(MemoryAccount account, Bytes limit) {
+  const std::map<MemoryRecord::Slot, Holding> before = record_.take(slices_.at(account).name);
+  Bytes left = limit;
+  for (const auto& [slot, h] : before) left -= h.held + h.context;
+  for (const auto& [slot, h] : before) {
+    Result<Fd> pidfd = open_process(h.process);
+    if (!pidfd.ok() && pidfd.error().kind != ErrorKind::kNotFound) return pidfd.error();
+    if (!pidfd.ok()) {
+      record_.remove(slot);
+      continue;
+    }
+    const MemoryHolder holder = ledger_.join(account, h.held, h.context);
+    ledger_.expect(holder, left / static_cast<Bytes>(before.size()));
+    keep(holder, {.process = {account, h.process.pid, h.process.start_time},
+                  .pidfd = std::move(*pidfd),
+                  .slot = slot});
+  }
+  return {};
 }
 
 void MemoryDesk::set_limit(MemoryAccount account, Bytes limit) {
@@ -38,10 +62,14 @@ void MemoryDesk::set_limit(MemoryAccount account, Bytes limit) {
 void MemoryDesk::close(MemoryAccount account) {
   const std::lock_guard lock(mutex_);
   ledger_.close(account);
-  pages_.erase(account);
-  devices_.erase(account);
+  slices_.erase(account);
   std::erase_if(holders_, [&](const auto& h) { return std::get<0>(h.first) == account; });
-  std::erase_if(lives_, [&](const auto& l) { return std::get<0>(l.second.process) == account; });
+  std::erase_if(lives_, [&](const auto& entry) {
+    const Life& life = entry.second;
+    if (std::get<0>(life.process) != account) return false;
+    record_.remove(life.slot);
+    return true;
+  });
 }
 
 MemoryLedger::Account MemoryDesk::look(MemoryAccount account) const {
@@ -62,37 +90,72 @@ std::vector<pid_t> MemoryDesk::processes(MemoryAccount account) const {
 Result<MemoryDesk::Joined> MemoryDesk::join(MemoryAccount account, const ProcessIdentity& process,
                                             Fd pidfd, Bytes used) {
   const std::lock_guard lock(mutex_);
-  const auto page = pages_.find(account);
-  if (page == pages_.end())
+  const auto slice = slices_.find(account);
+  if (slice == slices_.end())
     return Error{ErrorKind::kNotFound, "the process holds no slice of memory here"};
-  SLUICE_ASSIGN(reader, page->second.reader());
+  SLUICE_ASSIGN(reader, slice->second.page.reader());
   const Process key{account, process.pid, process.start_time};
   const auto known = holders_.find(key);
   MemoryHolder holder = known != holders_.end() ? known->second : 0;
   if (holder != 0) {
     ledger_.rejoin(holder, used);
+    (void)write_down(holder, lives_.at(holder));  // what is there is there
   } else {
-    if (ledger_.find(account)->holders >= kMaxHolders)
-      return Error{ErrorKind::kExhausted, "this slice has " + std::to_string(kMaxHolders) +
-                                              " processes with memory; no more are served"};
-    const auto context = contexts_.find(devices_.at(account));
-    holder = ledger_.join(account, used, context != contexts_.end() ? context->second : 0);
-    epoll_event death{.events = EPOLLIN, .data = {.u64 = holder}};
-    SLUICE_CHECK(epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, pidfd.get(), &death) == 0, "epoll_ctl");
-    holders_.emplace(key, holder);
-    Life life{key, std::move(pidfd), clock_.now()};
-    hear_device(holder, life);
-    lives_.emplace(holder, std::move(life));
+    SLUICE_ASSIGN(entered, enter(key, std::move(pidfd), used));
+    holder = entered;
   }
   show(account);
   return Joined{holder, ledger_.held_by(holder), std::move(reader)};
 }
 
+Result<MemoryHolder> MemoryDesk::enter(const Process& process, Fd pidfd, Bytes used) {
+  const MemoryAccount account = std::get<0>(process);
+  if (ledger_.find(account)->holders >= kMaxHolders)
+    return Error{ErrorKind::kExhausted, "this slice has " + std::to_string(kMaxHolders) +
+                                            " processes with memory; no more are served"};
+  const auto context = contexts_.find(slices_.at(account).device);
+  const MemoryHolder holder =
+      ledger_.join(account, used, context != contexts_.end() ? context->second : 0);
+  Life life{.process = process, .pidfd = std::move(pidfd), .heard_of = clock_.now()};
+  hear_device(holder, life);
+  const Result<MemoryRecord::Slot> slot = record_.add(holding(holder, life));
+  if (!slot.ok()) {
+    ledger_.leave(holder);
+    return slot.error();
+  }
+  life.slot = *slot;
+  keep(holder, std::move(life));
+  return holder;
+}
+
+void MemoryDesk::keep(MemoryHolder holder, Life life) {
+  epoll_event death{.events = EPOLLIN, .data = {.u64 = holder}};
+  SLUICE_CHECK(epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, life.pidfd.get(), &death) == 0, "epoll_ctl");
+  holders_.emplace(life.process, holder);
+  lives_.emplace(holder, std::move(life));
+}
+
+Holding MemoryDesk::holding(MemoryHolder holder, const Life& life) const {
+  const auto& [account, pid, start_time] = life.process;
+  return {.slice = slices_.at(account).name,
+          .process = {.pid = pid, .start_time = start_time},
+          .held = ledger_.held_by(holder),
+          .context = ledger_.context_of(holder)};
+}
+
+Result<void> MemoryDesk::write_down(MemoryHolder holder, const Life& life) {
+  return record_.write(life.slot, holding(holder, life));
+}
+
+// More is not lent before it is written down.
 std::optional<Bytes> MemoryDesk::hold(MemoryHolder holder, Bytes least, Bytes most) {
   const std::lock_guard lock(mutex_);
   const MemoryAccount account = ledger_.account_of(holder);
   if (account == 0) return std::nullopt;
-  const Bytes held = ledger_.hold(holder, least, most);
+  const Bytes before = ledger_.held_by(holder);
+  Bytes held = ledger_.hold(holder, least, most);
+  if (held != before && !write_down(holder, lives_.at(holder)).ok() && held > before)
+    held = ledger_.hold(holder, 0, before);
   show(account);
   return held;
 }
@@ -106,6 +169,7 @@ void MemoryDesk::bury() {
     if (life == lives_.end()) continue;  // closed with its account, meanwhile
     const Process process = life->second.process;
     ledger_.leave(life->first);
+    record_.remove(life->second.slot);
     holders_.erase(process);
     lives_.erase(life);
     show(std::get<0>(process));
@@ -114,36 +178,42 @@ void MemoryDesk::bury() {
 
 void MemoryDesk::hear_devices() {
   const std::lock_guard lock(mutex_);
-  for (auto& [holder, life] : lives_) hear_device(holder, life);
+  for (auto& [holder, life] : lives_) {
+    const Bytes before = ledger_.context_of(holder);
+    hear_device(holder, life);
+    if (ledger_.context_of(holder) != before) (void)write_down(holder, life);
+  }
   learn_contexts();
-  for (const auto& [account, page] : pages_) show(account);
+  for (const auto& [account, slice] : slices_) show(account);
 }
 
-// Figures of before the process was last heard of say nothing about what it holds since.
+// Figures of before the process was last heard of say nothing about what it holds since; nor do
+// those of before it could reach us say what it took alone.
 void MemoryDesk::hear_device(MemoryHolder holder, Life& life) {
-  const Device& device = devices_.at(std::get<0>(life.process));
+  const Device& device = slices_.at(std::get<0>(life.process)).device;
   if (device == nullptr) return;
   const std::optional<DeviceMemory> memory = device->memory(std::get<1>(life.process));
-  if (!memory || memory->at < life.heard_of) return;
-  ledger_.device_says(holder, memory->bytes);
-  life.heard_of = clock_.now();
+  const bool is_news = memory && life.heard_of && memory->at >= *life.heard_of;
+  if (is_news) ledger_.device_says(holder, memory->bytes);
+  if (is_news || !life.heard_of) life.heard_of = clock_.now();
 }
 
 // The least: who uses memory that nobody counts must not make others pay for as much.
 void MemoryDesk::learn_contexts() {
   std::map<Device, Bytes> learned;
-  for (const auto& [holder, life] : lives_)
-    if (const std::optional<Bytes> context = ledger_.context_of(holder)) {
-      const auto [at, is_first] =
-          learned.try_emplace(devices_.at(std::get<0>(life.process)), *context);
-      if (!is_first) at->second = std::min(at->second, *context);
-    }
+  for (const auto& [holder, life] : lives_) {
+    if (!ledger_.is_judged(holder)) continue;
+    const Bytes context = ledger_.context_of(holder);
+    const auto [at, is_first] =
+        learned.try_emplace(slices_.at(std::get<0>(life.process)).device, context);
+    if (!is_first) at->second = std::min(at->second, context);
+  }
   for (const auto& [device, context] : learned) contexts_.insert_or_assign(device, context);
 }
 
 void MemoryDesk::show(MemoryAccount account) {
-  const auto page = pages_.find(account);
-  if (page != pages_.end()) page->second.show(*ledger_.find(account));
+  const auto slice = slices_.find(account);
+  if (slice != slices_.end()) slice->second.page.show(*ledger_.find(account));
 }
 
 }  // namespace sluice::node

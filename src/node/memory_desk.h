@@ -4,6 +4,10 @@
 //
 // What a process's context takes says its device. Until it has, it is taken for as much as the
 // least that any process on the device was found to take beside what it holds.
+//
+// A desk that comes after another finds in the record what processes hold, before they say so. What
+// they may have taken while there was no desk (wire/permit_memory.h) is kept for them until they
+// come again, or the device says what they have.
 #pragma once
 
 #include <map>
@@ -19,17 +23,20 @@
 #include "node/device_account.h"
 #include "node/memory_ledger.h"
 #include "node/memory_page.h"
+#include "node/memory_record.h"
 #include "node/process_identity.h"
 
 namespace sluice::node {
 
 class MemoryDesk {
  public:
-  MemoryDesk(const Clock& clock, uint32_t generation);
+  MemoryDesk(const Clock& clock, uint32_t generation, MemoryRecord record);
   MemoryDesk(const MemoryDesk&) = delete;
 
-  // All accounts on one device have its account, where it keeps one.
-  Result<MemoryAccount> open(Bytes limit, std::shared_ptr<const DeviceAccount> device);
+  // A slice has a name that outlives the daemon. All on one device have its account, where it keeps
+  // one.
+  Result<MemoryAccount> open(const std::string& slice, Bytes limit,
+                             std::shared_ptr<const DeviceAccount> device);
   void set_limit(MemoryAccount account, Bytes limit);
   void close(MemoryAccount account);
   MemoryLedger::Account look(MemoryAccount account) const;    // all zero: there is none
@@ -54,11 +61,22 @@ class MemoryDesk {
  private:
   using Device = std::shared_ptr<const DeviceAccount>;
   using Process = std::tuple<MemoryAccount, pid_t, uint64_t>;  // … and its start time
+  struct Slice {
+    std::string name;
+    Device device;
+    MemoryPage page;
+  };
   struct Life {
     Process process;
     Fd pidfd;
-    Time heard_of{};  // what its device says is news from then on
+    MemoryRecord::Slot slot = 0;
+    std::optional<Time> heard_of;  // what its device says is news from then on
   };
+  Result<void> restore(MemoryAccount account, Bytes limit);
+  Result<MemoryHolder> enter(const Process& process, Fd pidfd, Bytes used);
+  void keep(MemoryHolder holder, Life life);
+  Result<void> write_down(MemoryHolder holder, const Life& life);
+  Holding holding(MemoryHolder holder, const Life& life) const;
   void hear_device(MemoryHolder holder, Life& life);
   void learn_contexts();
   void show(MemoryAccount account);
@@ -70,8 +88,8 @@ class MemoryDesk {
   mutable std::mutex mutex_;  // of all below
   MemoryLedger ledger_;
   MemoryAccount last_ = 0;
-  std::map<MemoryAccount, MemoryPage> pages_;
-  std::map<MemoryAccount, Device> devices_;
+  MemoryRecord record_;
+  std::map<MemoryAccount, Slice> slices_;
   std::map<Device, Bytes> contexts_;  // of who comes
   std::map<Process, MemoryHolder> holders_;
   std::map<MemoryHolder, Life> lives_;

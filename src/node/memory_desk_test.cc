@@ -12,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/eventually_for_test.h"
 #include "node/permit_server.h"
@@ -101,31 +102,72 @@ class ScriptedDevice : public DeviceAccount {
 
 class MemoryDeskTest : public testing::Test {
  protected:
-  MemoryDeskTest() {
-    account = *desk.open(kLimit, device);
-    auto started = PermitServer::start(
-        {.path = path, .generation = 1}, clock,
-        [this](const Peer&, uint32_t device) -> Result<Placement> {
-          return Placement{.memory = device == 0 ? account : 0};
-        },
-        &desk);
-    EXPECT_TRUE(started.ok());
-    server = std::move(*started);
-  }
+  MemoryDeskTest() { begin(); }
   ~MemoryDeskTest() override {
     server.reset();
     unlink(path.c_str());
+    unlink(record.c_str());
   }
+
+  // A daemon, after another that has said no farewell.
+  void begin() {
+    server.reset();
+    desk = std::make_unique<MemoryDesk>(clock, 1, *MemoryRecord::open(record));
+    account = *desk->open("slice", kLimit, device);
+    auto started = PermitServer::start(
+        {.path = path, .generation = 1}, clock,
+        [this](const Peer&, uint32_t which) -> Result<Placement> {
+          return Placement{.memory = which == 0 ? account : 0};
+        },
+        desk.get());
+    EXPECT_TRUE(started.ok());
+    server = std::move(*started);
+  }
+  Bytes held() const { return desk->look(account).held; }
 
   static Fd self() { return std::move(*open_process(*identity_of(getpid()))); }
 
   static constexpr Bytes kLimit = 1000;
   const std::string path = testing::TempDir() + "/memory-" + std::to_string(getpid());
+  const std::string record = path + ".record";
   SteadyClock clock;
   const std::shared_ptr<ScriptedDevice> device = std::make_shared<ScriptedDevice>();
-  MemoryDesk desk{clock, 1};
+  std::unique_ptr<MemoryDesk> desk;
   MemoryAccount account = 0;
   std::unique_ptr<PermitServer> server;
+};
+
+// Another process, which holds so much and says nothing more.
+class Holder {
+ public:
+  Holder(const std::string& path, uint64_t bytes) {
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      MemoryClient client(path);
+      const bool good =
+          client.join() == 0 && client.hold(bytes, bytes) == static_cast<Bytes>(bytes);
+      (void)!write(ready[1], &good, sizeof good);
+      for (;;) pause();
+    }
+    bool good = false;
+    EXPECT_EQ(read(ready[0], &good, sizeof good), static_cast<ssize_t>(sizeof good));
+    EXPECT_TRUE(good);
+    close(ready[0]);
+    close(ready[1]);
+  }
+  ~Holder() { kill(); }
+  Holder(const Holder&) = delete;
+
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+
+ private:
+  pid_t pid_ = 0;
 };
 
 TEST_F(MemoryDeskTest, AProcessHoldsMemoryAndThePageShowsIt) {
@@ -140,7 +182,7 @@ TEST_F(MemoryDeskTest, AProcessHoldsMemoryAndThePageShowsIt) {
   EXPECT_EQ(page->held, 300u);
   EXPECT_EQ(page->holders, 1u);
   EXPECT_EQ(client.hold(1001, 1001), 300);
-  desk.set_limit(account, 200);
+  desk->set_limit(account, 200);
   EXPECT_EQ(page->limit, 200u);
   EXPECT_EQ(client.hold(301, 301), 300);
   EXPECT_EQ(client.hold(100, 100), 100);
@@ -156,31 +198,66 @@ TEST_F(MemoryDeskTest, ALostConnectionKeepsWhatTheProcessHas) {
   EXPECT_EQ(client->join(100), 300);
   client.emplace(path);
   EXPECT_EQ(client->join(400), 400);  // more than was written down: it exists
-  EXPECT_EQ(desk.look(account).holders, 1);
+  EXPECT_EQ(desk->look(account).holders, 1);
 }
 
 TEST_F(MemoryDeskTest, AKilledProcessHoldsNothing) {
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    MemoryClient client(path);
-    const bool good = client.join() == 0 && client.hold(1000, 1000) == 1000;
-    (void)!write(ready[1], &good, sizeof good);
-    for (;;) pause();
-  }
-  bool good = false;
-  EXPECT_EQ(read(ready[0], &good, sizeof good), static_cast<ssize_t>(sizeof good));
-  EXPECT_TRUE(good);
+  Holder victim(path, 1000);
   MemoryClient other(path);
   EXPECT_EQ(other.join(), 0);
   EXPECT_EQ(other.hold(1, 1), 0);
-  kill(child, SIGKILL);
-  EXPECT_TRUE(eventually("its memory to be free", [&] { return desk.look(account).held == 0; }));
+  victim.kill();
+  EXPECT_TRUE(eventually("its memory to be free", [&] { return held() == 0; }));
   EXPECT_EQ(other.hold(1000, 1000), 1000);
-  waitpid(child, nullptr, 0);
-  close(ready[0]);
-  close(ready[1]);
+}
+
+TEST_F(MemoryDeskTest, TheNextDaemonKnowsWhatIsHeldBeforeAnybodySaysSo) {
+  Holder silent(path, 600);
+  {
+    MemoryClient client(path);
+    EXPECT_EQ(client.join(), 0);
+    EXPECT_EQ(client.hold(200, 200), 200);
+  }
+  begin();
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(0), 200);  // as was written down
+  EXPECT_EQ(desk->look(account).holders, 2);
+  // Of the 200 that were left each may have taken a half while there was no daemon.
+  EXPECT_EQ(client.hold(301, 301), 200);
+  EXPECT_EQ(client.hold(300, 300), 300);
+  begin();
+  begin();
+  client = MemoryClient(path);
+  EXPECT_EQ(client.join(0), 300);
+  silent.kill();
+  EXPECT_TRUE(eventually("its memory to be free", [&] { return held() == 300; }));
+  EXPECT_EQ(client.hold(1000, 1000), 1000);
+}
+
+TEST_F(MemoryDeskTest, OfWhatASilentProcessMayHaveTakenTheDeviceSaysHowMuchItIs) {
+  Holder silent(path, 600);
+  begin();
+  EXPECT_EQ(held(), 1000);
+  device->say({clock.now(), 600});  // it may take more before it could come back
+  desk->hear_devices();
+  EXPECT_EQ(held(), 1000);
+  device->say({clock.now(), 650});
+  desk->hear_devices();
+  EXPECT_EQ(held(), 650);
+}
+
+TEST_F(MemoryDeskTest, WhoDiedMeanwhileHoldsNothingAndAClosedSliceLeavesNothing) {
+  {
+    Holder victim(path, 600);
+    server.reset();
+    desk.reset();
+  }
+  begin();
+  EXPECT_EQ(held(), 0);
+  Holder other(path, 500);
+  desk->close(account);
+  begin();
+  EXPECT_EQ(held(), 0);
 }
 
 TEST_F(MemoryDeskTest, AContextIsWhatTheDeviceSaysBesideWhatIsHeld) {
@@ -189,10 +266,10 @@ TEST_F(MemoryDeskTest, AContextIsWhatTheDeviceSaysBesideWhatIsHeld) {
   EXPECT_EQ(client.hold(300, 300), 300);
   const Time before = clock.now();
   device->say({before, 350});
-  desk.hear_devices();
+  desk->hear_devices();
   device->say({before, 900});  // older than what was heard
-  desk.hear_devices();
-  EXPECT_EQ(desk.look(account).held, 350);
+  desk->hear_devices();
+  EXPECT_EQ(held(), 350);
   EXPECT_EQ(client.hold(951, 951), 300);
   EXPECT_EQ(client.hold(950, 950), 950);
 }
@@ -201,17 +278,18 @@ TEST_F(MemoryDeskTest, WhoComesIsTakenForTheLeastThatWasLearned) {
   MemoryClient client(path);
   EXPECT_EQ(client.join(), 0);
   device->say({clock.now(), 50});
-  desk.hear_devices();
-  const MemoryAccount next = *desk.open(kLimit, device), other = *desk.open(kLimit, nullptr);
+  desk->hear_devices();
+  const MemoryAccount next = *desk->open("next", kLimit, device),
+                      other = *desk->open("other", kLimit, nullptr);
   const auto come = [&](MemoryAccount where) {
-    EXPECT_TRUE(desk.join(where, *identity_of(getpid()), self(), 0).ok());
-    return desk.look(where).held;
+    EXPECT_TRUE(desk->join(where, *identity_of(getpid()), self(), 0).ok());
+    return desk->look(where).held;
   };
   EXPECT_EQ(come(next), 50);
   EXPECT_EQ(come(other), 0);
-  desk.close(account);
-  desk.close(next);
-  EXPECT_EQ(come(*desk.open(kLimit, device)), 50);
+  desk->close(account);
+  desk->close(next);
+  EXPECT_EQ(come(*desk->open("another", kLimit, device)), 50);
 }
 
 TEST_F(MemoryDeskTest, WhatIsOutOfTurnEndsTheConnection) {
@@ -235,11 +313,11 @@ TEST_F(MemoryDeskTest, WhatIsOutOfTurnEndsTheConnection) {
 
 TEST_F(MemoryDeskTest, WhoOnlyLooksSeesTheSliceAndHoldsNothing) {
   EXPECT_EQ(MemoryClient(path).look()->processes, 0u);
-  EXPECT_EQ(desk.look(account).holders, 0);
+  EXPECT_EQ(desk->look(account).holders, 0);
   MemoryClient client(path);
   EXPECT_EQ(client.join(), 0);
   EXPECT_EQ(client.hold(300, 300), 300);
-  desk.set_limit(account, 200);
+  desk->set_limit(account, 200);
   const auto seen = MemoryClient(path).look();
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->limit, 200u);
@@ -256,13 +334,13 @@ TEST_F(MemoryDeskTest, HugeNumbersAreCut) {
   EXPECT_EQ(client.hold(~0ull, ~0ull), kMostMemory);
   EXPECT_EQ(client.hold(0, 0), 0);
   EXPECT_EQ(client.hold(~0ull, ~0ull), 0);
-  EXPECT_EQ(desk.look(account).held, 0);
+  EXPECT_EQ(held(), 0);
 }
 
 TEST_F(MemoryDeskTest, AClosedAccountEndsItsConnections) {
   MemoryClient client(path);
   EXPECT_EQ(client.join(), 0);
-  desk.close(account);
+  desk->close(account);
   EXPECT_EQ(client.hold(1, 1), std::nullopt);
   EXPECT_EQ(MemoryClient(path).join(), std::nullopt);
 }

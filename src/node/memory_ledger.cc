@@ -39,9 +39,15 @@ MemoryHolder MemoryLedger::join(MemoryAccount number, Bytes used, Bytes context)
   Holder& holder = holders_[++last_];
   holder.account = number;
   holder.lately = {cut(used), cut(used)};
-  set_held(holder, cut(used));
-  set_context(holder, cut(context));
+  holder.guess = cut(context);
+  change(holder, &Holder::held, cut(used));
+  change(holder, &Holder::context, cut(context));
   return last_;
+}
+
+void MemoryLedger::expect(MemoryHolder number, Bytes unsaid) {
+  const auto at = holders_.find(number);
+  if (at != holders_.end()) change(at->second, &Holder::unsaid, cut(unsaid));
 }
 
 Bytes MemoryLedger::rejoin(MemoryHolder number, Bytes used) {
@@ -49,8 +55,10 @@ Bytes MemoryLedger::rejoin(MemoryHolder number, Bytes used) {
   if (at == holders_.end()) return 0;
   Holder& holder = at->second;
   const Bytes more = std::max<Bytes>(cut(used) - holder.held, 0);
-  set_held(holder, holder.held + more);
-  set_context(holder, std::max<Bytes>(holder.context - more, 0));
+  change(holder, &Holder::held, holder.held + more);
+  change(holder, &Holder::context,
+         std::max(holder.context - more, std::min(holder.context, holder.guess)));
+  change(holder, &Holder::unsaid, 0);
   return holder.held;
 }
 
@@ -66,9 +74,10 @@ Bytes MemoryLedger::hold(MemoryHolder number, Bytes least, Bytes most) {
   const Bytes room = std::max<Bytes>(account.limit - account.held, 0);
   const Bytes need = least - holder.held;
   if (most < holder.held)
-    set_held(holder, most);
+    change(holder, &Holder::held, most);
   else if (need > 0 && need <= room)
-    set_held(holder, least + std::min(most - least, (room - need) / (1 + account.holders)));
+    change(holder, &Holder::held,
+           least + std::min(most - least, (room - need) / (1 + account.holders)));
   return holder.held;
 }
 
@@ -83,8 +92,10 @@ void MemoryLedger::device_says(MemoryHolder number, Bytes bytes) {
   const Range now{std::max<Bytes>(bytes - holder.lately.most, 0),
                   std::max<Bytes>(bytes - std::max<Bytes>(holder.lately.least - unused, 0), 0)};
   const Range before = holder.judged.value_or(now);
-  set_context(holder, std::clamp(holder.context, std::min(now.least, before.least),
-                                 std::max(now.most, before.most)));
+  change(holder, &Holder::context,
+         std::clamp(holder.context, std::min(now.least, before.least),
+                    std::max(now.most, before.most)));
+  change(holder, &Holder::unsaid, 0);
   holder.judged = now;
   holder.lately = {holder.held, holder.held};
 }
@@ -93,8 +104,9 @@ void MemoryLedger::leave(MemoryHolder number) {
   const auto at = holders_.find(number);
   if (at == holders_.end()) return;
   Holder& holder = at->second;
-  set_held(holder, 0);
-  set_context(holder, 0);
+  change(holder, &Holder::held, 0);
+  change(holder, &Holder::context, 0);
+  change(holder, &Holder::unsaid, 0);
   --accounts_.at(holder.account).holders;
   holders_.erase(at);
 }
@@ -114,21 +126,20 @@ MemoryAccount MemoryLedger::account_of(MemoryHolder holder) const {
   return at != holders_.end() ? at->second.account : 0;
 }
 
-std::optional<Bytes> MemoryLedger::context_of(MemoryHolder holder) const {
+Bytes MemoryLedger::context_of(MemoryHolder holder) const {
   const auto at = holders_.find(holder);
-  if (at == holders_.end() || !at->second.judged) return std::nullopt;
-  return at->second.context;
+  return at != holders_.end() ? at->second.context : 0;
 }
 
-void MemoryLedger::set_held(Holder& holder, Bytes held) {
-  accounts_.at(holder.account).held += held - holder.held;
-  holder.held = held;
-  holder.lately.widen(held);
+bool MemoryLedger::is_judged(MemoryHolder holder) const {
+  const auto at = holders_.find(holder);
+  return at != holders_.end() && at->second.judged.has_value();
 }
 
-void MemoryLedger::set_context(Holder& holder, Bytes context) {
-  accounts_.at(holder.account).held += context - holder.context;
-  holder.context = context;
+void MemoryLedger::change(Holder& holder, Bytes Holder::*part, Bytes to) {
+  accounts_.at(holder.account).held += to - holder.*part;
+  holder.*part = to;
+  holder.lately.widen(holder.held);
 }
 
 }  // namespace sluice::node

@@ -43,8 +43,11 @@ class MemoryLedger {
   // A process comes, and has used so much already; `context` is a guess, until the device says. 0:
   // there is no such account.
   MemoryHolder join(MemoryAccount account, Bytes used, Bytes context);
-  // One that is known says so again: it has what is written here, or more. What was taken for its
-  // context may be of that.
+  // Of one that came before this ledger: up to `unsaid` more it may have, until it comes again, or
+  // the device says what it has.
+  void expect(MemoryHolder holder, Bytes unsaid);
+  // One that is known says so again: it has what is written here, or more. What the device has
+  // shown of that was taken for its context.
   Bytes rejoin(MemoryHolder holder, Bytes used);
   // Wants to hold `least` at least and would like up to `most`; gives back what is above that.
   // Returns what it holds now: less than `least` is a refusal, and nothing has changed.
@@ -58,8 +61,8 @@ class MemoryLedger {
   const Account* find(MemoryAccount account) const;  // null: there is none
   Bytes held_by(MemoryHolder holder) const;          // 0 for one that is gone
   MemoryAccount account_of(MemoryHolder holder) const;
-  // As the device says; nothing until it has.
-  std::optional<Bytes> context_of(MemoryHolder holder) const;
+  Bytes context_of(MemoryHolder holder) const;
+  bool is_judged(MemoryHolder holder) const;  // by the device
 
  private:
   struct Range {
@@ -69,12 +72,12 @@ class MemoryLedger {
   };
   struct Holder {
     MemoryAccount account = 0;
-    Bytes held = 0, context = 0;
+    Bytes held = 0, context = 0, unsaid = 0;
+    Bytes guess = 0;              // the context, as it came
     Range lately;                 // held since the device said something
     std::optional<Range> judged;  // the context, when it did
   };
-  void set_held(Holder& holder, Bytes held);
-  void set_context(Holder& holder, Bytes context);
+  void change(Holder& holder, Bytes Holder::*part, Bytes to);
 
   std::map<MemoryAccount, Account> accounts_;
   std::map<MemoryHolder, Holder> holders_;

@@ -94,7 +94,7 @@ TEST(MemoryLedger, AContextIsWhatTheDeviceSaysBesideWhatIsHeld) {
     MemoryLedger ledger;
     ledger.open(kAccount, 160);
     const MemoryHolder holder = ledger.join(kAccount, row.held_before, row.guess);
-    EXPECT_EQ(ledger.context_of(holder), std::nullopt) << row.what;
+    EXPECT_FALSE(ledger.is_judged(holder)) << row.what;
     ledger.hold(holder, row.held, row.held);
     ledger.device_says(holder, row.says);
     EXPECT_EQ(ledger.context_of(holder), row.context) << row.what;
@@ -123,7 +123,7 @@ TEST(MemoryLedger, WhoComesBackHadInItsContextWhatItHadNotSaid) {
   EXPECT_EQ(ledger.rejoin(holder, 140), 140);
   EXPECT_EQ(ledger.context_of(holder), 30);
   EXPECT_EQ(ledger.rejoin(holder, 500), 500);
-  EXPECT_EQ(ledger.context_of(holder), 0);
+  EXPECT_EQ(ledger.context_of(holder), 30);  // as before anything was shown
 }
 
 TEST(MemoryLedger, WhatExistsIsWrittenDownWhateverTheLimit) {
@@ -151,6 +151,29 @@ TEST(MemoryLedger, AccountsAndHoldersThatAreGoneHoldNothing) {
   EXPECT_EQ(ledger.hold(b, 5, 5), 0);
   EXPECT_EQ(ledger.rejoin(b, 5), 0);
   ledger.leave(b);
+}
+
+TEST(MemoryLedger, WhatSomebodyMayHaveIsKeptForItUntilItIsHeardOf) {
+  for (const bool device : {false, true}) {
+    MemoryLedger ledger;
+    ledger.open(kAccount, 100);
+    const MemoryHolder a = ledger.join(kAccount, 20, 5), b = ledger.join(kAccount, 20, 5);
+    ledger.expect(a, 25);
+    ledger.expect(b, 25);
+    EXPECT_EQ(ledger.hold(a, 21, 21), 20);
+    EXPECT_EQ(ledger.rejoin(a, 30), 30);
+    EXPECT_EQ(ledger.hold(a, 46, 46), 30);
+    EXPECT_EQ(ledger.hold(a, 45, 45), 45);
+    if (device)
+      ledger.device_says(b, 25);
+    else
+      ledger.rejoin(b, 20);
+    EXPECT_EQ(ledger.hold(a, 70, 70), 70);
+    ledger.expect(b, 25);
+    ledger.leave(b);
+    ledger.leave(a);
+    EXPECT_EQ(ledger.find(kAccount)->held, 0);
+  }
 }
 
 // Processes that come, ask for anything, and die; limits that move. Beside it plain sums.
