@@ -1,6 +1,7 @@
 #include "gateway/exchange.h"
 
 #include <array>
+#include <boost/asio/post.hpp>
 
 namespace sluice::gateway {
 
@@ -19,6 +20,9 @@ Awaitable<Exchange::Step> Exchange::ask(const std::string& socket, Client& clien
       if (co_await loop_.connect(*connection_, socket_))
         co_return again ? Step::kDied : Step::kRefused;
     }
+    // Behind all that can be read now, so that requests go out in bursts, which find the other end
+    // awake: one of 1 KiB costs a seventh less (bench_gateway).
+    co_await asio::post(loop_.io.get_executor(), kAwait);
     error_code fault = co_await send(client, answer_by);
     if (client.body_fault() != Client::Body::kWhole) co_return Step::kNotSent;
     // Even if sending broke off: an instance that refuses a body answers before it closes.
