@@ -2,10 +2,14 @@
 // that those without CUDA do not notice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <map>
 
 #include "base/child_for_test.h"
@@ -74,6 +78,53 @@ TEST_F(DeliveryTest, TwiceInFrontOfTheDriverItStillFindsIt) {
   const std::string ours = folder_with("ours", kHook),
                     theirs = folder_with("theirs", kDriverForTest);
   EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"LD_LIBRARY_PATH", ours + ":" + theirs}}),
+            reached());
+}
+
+// The same, where the test may lay out a file system as a container's runtime does.
+class MountedDeliveryTest : public DeliveryTest {
+ protected:
+  void SetUp() override {
+    if (in_child([](int) { _exit(see_own_mounts() ? 0 : 1); }).status != 0)
+      GTEST_SKIP() << "this test may not mount";
+  }
+  static bool see_own_mounts() {
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") == 0;
+  }
+  static bool bind(const std::string& what, const std::string& where) {
+    return mount(what.c_str(), where.c_str(), nullptr, MS_BIND, nullptr) == 0;
+  }
+  static bool empty(const char* place) { return mount("none", place, "tmpfs", 0, nullptr) == 0; }
+  // What the probe prints where `lay_out` has made the file system.
+  static std::string output_where(const std::function<bool()>& lay_out,
+                                  const Environment& environment) {
+    return in_child([&](int out) {
+             if (!see_own_mounts() || !lay_out()) _exit(1);
+             const std::string said = output_of({kProbe}, environment);
+             if (write(out, said.data(), said.size()) < 0) _exit(1);
+           })
+        .said;
+  }
+};
+
+TEST_F(MountedDeliveryTest, MountedOverTheDriverItFindsTheDriverWhereThatWasPutAside) {
+  const std::string place = folder_with("driver", kDriverForTest);
+  EXPECT_EQ(output_where(
+                [&] {
+                  return empty("/run") && fs::create_directories("/run/sluice/driver") &&
+                         bind(place, "/run/sluice/driver") && bind(kHook, place + "/libcuda.so.1");
+                },
+                {{"LD_LIBRARY_PATH", place}}),
+            reached());
+}
+
+TEST_F(MountedDeliveryTest, PreloadedForAllProgramsItIsTheDriverThatTheyOpen) {
+  EXPECT_EQ(output_where(
+                [] {
+                  return empty("/etc") &&
+                         bool(std::ofstream("/etc/ld.so.preload") << kHook << "\n");
+                },
+                {{"SLUICE_CUDA_DRIVER", kDriverForTest}}),
             reached());
 }
 

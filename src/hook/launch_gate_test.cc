@@ -2,7 +2,9 @@
 // does a launch into a stream that captures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -153,19 +155,28 @@ TEST(LaunchGateTest, ALaunchGoesThroughTheGateOfItsContextsDevice) {
             "");
 }
 
-TEST(LaunchGateTest, AForkedChildHasPagesOfItsOwn) {
-  EXPECT_EQ(in_process([]() -> std::string {
-              Gated program;
-              const int before = program.daemon.hellos(0);
-              const pid_t child = fork();
-              while (child == 0) program.cuda.call("cuLaunchKernel");
-              const bool said =
-                  bool(eventually("a HELLO", [&] { return program.daemon.hellos(0) > before; }));
-              kill(child, SIGKILL);
-              waitpid(child, nullptr, 0);
-              return said ? "" : "the child said no HELLO";
-            }),
-            "");
+// As fork() does it, and as programs do that go past libc's handlers.
+pid_t fork_of_libc() {
+  return fork();
+}
+pid_t raw_clone() {
+  return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+}
+
+TEST(LaunchGateTest, AChildHasPagesOfItsOwnHoweverItWasMade) {
+  for (const auto make_child : {fork_of_libc, raw_clone})
+    EXPECT_EQ(in_process([make_child]() -> std::string {
+                Gated program;
+                const int before = program.daemon.hellos(0);
+                const pid_t child = make_child();
+                while (child == 0) program.cuda.call("cuLaunchKernel");
+                const bool said =
+                    bool(eventually("a HELLO", [&] { return program.daemon.hellos(0) > before; }));
+                kill(child, SIGKILL);
+                waitpid(child, nullptr, 0);
+                return said ? "" : "the child said no HELLO";
+              }),
+              "");
 }
 
 TEST(LaunchGateTest, WithoutADaemonNothingIsHeld) {
