@@ -169,7 +169,8 @@ TEST(LaunchGateTest, AChildHasPagesOfItsOwnHoweverItWasMade) {
                 Gated program;
                 const int before = program.daemon.hellos(0);
                 const pid_t child = make_child();
-                while (child == 0) program.cuda.call("cuLaunchKernel");
+                if (child == 0)
+                  for (;;) program.cuda.call("cuLaunchKernel");
                 const bool said =
                     bool(eventually("a HELLO", [&] { return program.daemon.hellos(0) > before; }));
                 kill(child, SIGKILL);
