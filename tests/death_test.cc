@@ -9,9 +9,11 @@
 // Every label that stands in the sources must have been come to.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <fstream>
@@ -27,6 +29,7 @@ namespace sluice {
 namespace {
 
 constexpr int kMillicores = 1000;
+constexpr Nanos kPatience = Seconds(60);
 constexpr policy::ClientId kVictim = 1, kNeighbour = 2;
 constexpr int kClients = 3;  // places, by id
 const std::string kSources = SLUICE_SOURCES;
@@ -45,14 +48,19 @@ struct Board {
     std::atomic<bool> granted, wanting;
   };
   Client clients[kClients];
-  Book books[kClients];
-  std::atomic<uint32_t> daemon;  // the generation that has written the books
+  Book books[kClients];  // as the daemon has written them at the last question
 };
 
 void burn(Nanos cpu) {
   const uint64_t start = sluice_clock(CLOCK_THREAD_CPUTIME_ID);
   while (Nanos(sluice_clock(CLOCK_THREAD_CPUTIME_ID) - start) < cpu) {
   }
+}
+
+// Part of a client's life, as burning is: it wants nothing meanwhile.
+void rest(Nanos time) {
+  const timespec span{0, static_cast<long>(time.count())};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &span, nullptr);
 }
 
 class DeathMatrix : public testing::Test {
@@ -94,12 +102,23 @@ class DeathMatrix : public testing::Test {
 
   void start_daemon() {
     ++generation_;
-    daemon_ = fork_as(Part::kDaemon, [this] { run_daemon(); });
-    const uint32_t mine = generation_;
-    EXPECT_TRUE(eventually("a daemon, or its end",
-                           [&] { return board_->daemon == mine || plan_.hit() == daemon_; }));
+    int ends[2];
+    SLUICE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
+    line_ = Fd(ends[0]);
+    Fd daemons(ends[1]);
+    daemon_ = fork_as(Part::kDaemon, [&] { run_daemon(std::move(daemons)); });
+    daemons.reset();
+    EXPECT_TRUE(heard()) << "no daemon";
   }
-  [[noreturn]] void run_daemon() {
+  // The daemon has said something; it did not end instead.
+  bool heard() {
+    pollfd answer{line_.get(), POLLIN, 0};
+    char word;
+    return poll(&answer, 1, static_cast<int>(kPatience / Millis(1))) == 1 &&
+           read(line_.get(), &word, 1) == 1;
+  }
+  bool ask_for_books() { return send(line_.get(), "", 1, MSG_NOSIGNAL) == 1 && heard(); }
+  [[noreturn]] void run_daemon(const Fd& line) {
     SteadyClock clock;
     node::ArbiterHost host(clock, {.generation = generation_});
     host.add_device(*policy::make_arbiter("planned", {}), {}, kMillicores);
@@ -123,15 +142,15 @@ class DeathMatrix : public testing::Test {
                                     return Error{ErrorKind::kNotFound, "no slice"};
                                   });
     if (!server.ok()) _exit(1);
-    for (;; usleep(2000)) {
+    for (char word = 0; write(line.get(), &word, 1) == 1 && read(line.get(), &word, 1) == 1;) {
       for (policy::ClientId id = 1; id < kClients; ++id) {
         const auto state = host.state({0, id});
         board_->books[id].processes = state->processes;
         board_->books[id].granted = state->granted;
         board_->books[id].wanting = state->wanting;
       }
-      board_->daemon = generation_;
     }
+    _exit(0);
   }
 
   // Works, and rests for a moment now and then.
@@ -140,7 +159,7 @@ class DeathMatrix : public testing::Test {
     mine.units = 0;
     mine.gate = SLUICE_GATE_OPEN;
     const pid_t pid = fork_as(id == kVictim ? Part::kClient : Part::kNone, [this, id, &mine] {
-      while (mine.pid != getpid()) usleep(100);
+      mine.pid = getpid();  // by which the daemon knows it; our parent may be later
       sluice_gate gate{.socket_path = socket_.c_str()};
       sluice_thread* thread = nullptr;
       for (;;) {
@@ -157,7 +176,7 @@ class DeathMatrix : public testing::Test {
         if (id != kVictim) continue;
         sluice_hint_iteration(&gate, 1);
         sluice_gate_idle_begin(thread);
-        usleep(500);
+        rest(Micros(500));
       }
     });
     ASSERT_GT(pid, 0);
@@ -193,6 +212,7 @@ class DeathMatrix : public testing::Test {
   }
   testing::AssertionResult book_of_victim(int processes) {
     return eventually("the daemon's books to be right", [&] {
+      if (!ask_for_books()) return false;
       const Board::Book& book = board_->books[kVictim];
       return book.processes == processes && (processes > 0 || (!book.granted && !book.wanting));
     });
@@ -203,7 +223,7 @@ class DeathMatrix : public testing::Test {
   void kill_client_at(const std::string& label) {
     plan_.arm(Part::kClient, label, SIGKILL);
     start_client(kVictim);
-    ASSERT_TRUE(eventually("the step", [&] { return plan_.hit() != 0; }));
+    ASSERT_TRUE(plan_.wait_for_hit(kPatience)) << "nobody came to this step";
     waitpid(victim().pid.exchange(0), nullptr, 0);
     EXPECT_TRUE(works(neighbour()));
     EXPECT_TRUE(book_of_victim(0));
@@ -219,7 +239,7 @@ class DeathMatrix : public testing::Test {
   void stop_client_at(const std::string& label) {
     plan_.arm(Part::kClient, label, SIGSTOP);
     start_client(kVictim);
-    ASSERT_TRUE(eventually("the step", [&] { return plan_.hit() != 0; }));
+    ASSERT_TRUE(plan_.wait_for_hit(kPatience)) << "nobody came to this step";
     waitpid(victim().pid, nullptr, WUNTRACED);
     EXPECT_TRUE(works(neighbour()));
     EXPECT_TRUE(neighbour_has_all());
@@ -238,7 +258,7 @@ class DeathMatrix : public testing::Test {
     for (int attempt = 0; attempt < 100 && plan_.hit() == 0; ++attempt) {
       end_client(kVictim);
       start_client(kVictim);
-      for (int look = 0; look < 200 && plan_.hit() == 0; ++look) usleep(1000);
+      (void)plan_.wait_for_hit(Millis(200));
     }
     ASSERT_EQ(plan_.hit(), daemon_) << "nobody came to this step";
   }
@@ -291,6 +311,7 @@ class DeathMatrix : public testing::Test {
   Board* board_ = nullptr;
   uint32_t generation_ = 0;
   pid_t daemon_ = 0;
+  Fd line_;  // to the daemon, which answers each word when it has written its books
 };
 
 TEST_F(DeathMatrix, AClientKilledAtAnyStep) {

@@ -1,6 +1,8 @@
 #include "tests/steps.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@ struct Plan::State {
   int signal;
   char label[kLength];
   std::atomic<pid_t> hit;
+  int happened;  // an eventfd that all inherit: `hit` is set
   Seen seen[kLabels];
 };
 
@@ -43,11 +46,14 @@ Plan::Plan() {
       mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   SLUICE_CHECK(memory != MAP_FAILED && current == nullptr, "one plan at a time");
   state_ = new (memory) State{};
+  state_->happened = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  SLUICE_CHECK(state_->happened >= 0, "no descriptors left");
   current = state_;
 }
 
 Plan::~Plan() {
   current = nullptr;
+  close(state_->happened);
   munmap(state_, sizeof(State));
 }
 
@@ -57,11 +63,18 @@ void Plan::arm(Part of, const std::string& label, int signal) {
   state_->signal = signal;
   std::strcpy(state_->label, label.c_str());
   state_->hit = 0;
+  eventfd_t before = 0;
+  (void)eventfd_read(state_->happened, &before);
   state_->armed = true;
 }
 
 pid_t Plan::hit() const {
   return state_->hit;
+}
+
+bool Plan::wait_for_hit(Nanos patience) const {
+  pollfd happened{state_->happened, POLLIN, 0};
+  return poll(&happened, 1, static_cast<int>(patience / Millis(1))) == 1;
 }
 
 std::set<std::string> Plan::reached() const {
@@ -89,6 +102,7 @@ void Plan::come_to(const char* label) {
   }
   if (part != s->part || std::strcmp(s->label, label) != 0 || !s->armed.exchange(false)) return;
   s->hit = getpid();
+  (void)eventfd_write(s->happened, 1);
   kill(getpid(), s->signal);
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace sluice {
 
 enum class Part { kNone, kClient, kDaemon };
@@ -23,7 +25,8 @@ class Plan {
 
   // The next process of that part that comes to `label` gets `signal`.
   void arm(Part part, const std::string& label, int signal);
-  pid_t hit() const;                      // who got it; 0: nobody yet
+  pid_t hit() const;  // who got it; 0: nobody yet
+  bool wait_for_hit(Nanos patience) const;
   std::set<std::string> reached() const;  // by any process of a part
 
   static void play(Part part);  // what this process is from now on
