@@ -91,11 +91,13 @@ Call::Call(const char* function, Needs needs) : driver_(the_driver) {
   refused_ = injected(function);
   if (refused_ != CUDA_SUCCESS) return;
   const auto& stack = context_stack();
-  context_ = stack.empty() ? nullptr : stack.back();
+  current_ = context_ = stack.empty() ? nullptr : stack.back();
+  const bool lives = driver_->contexts.find(current_) != nullptr;
+  if (lives && current_->primary != nullptr) context_ = current_->primary;
   if (needs == kDriver) return;
   if (context_ == nullptr)
     refused_ = CUDA_ERROR_INVALID_CONTEXT;
-  else if (driver_->contexts.find(context_) == nullptr)
+  else if (!lives)
     refused_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else
     refused_ = look_at(*context_);

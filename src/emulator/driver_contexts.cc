@@ -17,11 +17,12 @@ CUresult make_context(Call& call, CUdevice device, unsigned flags, bool primary,
   auto context = std::make_unique<Context>();
   context->device = device;
   context->flags = flags;
-  context->primary = primary;
+  context->is_primary = primary;
   context->group = driver.groups++;
   {
     Machine::Lock lock(*driver.machine);
     reap(*lock, driver.machine->memory_file());
+    context->sms = lock->devices[index].all_sms();
     context->cost = allocate(*lock, index, driver.process, lock->spec.context_memory);
     if (context->cost == DeviceModel::kNone) return CUDA_ERROR_OUT_OF_MEMORY;
     Process& process = lock->processes[driver.process];
@@ -63,32 +64,50 @@ void destroy_context(Call& call, Context* context) {
   driver.functions.remove_if([&](const Function& f) { return f.module->context == context; });
   driver.modules.remove_if([&](const Module& m) { return m.context == context; });
   driver.execs.remove_if([&](const GraphExec& e) { return e.context == context; });
-  driver.legacy.erase(context);
+  std::erase_if(driver.legacy,
+                [&](const auto& s) { return s.first == context || s.first->primary == context; });
   std::erase_if(driver.per_thread, [&](const auto& s) { return s.first.first == context; });
+  driver.greens.remove_if([&](const GreenContext& g) { return g.context->primary == context; });
+  driver.contexts.remove_if([&](const Context& c) { return c.primary == context; });
   driver.contexts.remove(context);
 }
 }  // namespace
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  Call call(__func__, Call::kDriver);
-  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
-  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+namespace sluice::emulator {
+
+CUresult retain_primary(Call& call, CUdevice device, Context** context) {
   Driver::Primary& primary = call.driver().primaries[device];
   if (primary.uses == 0) {
     const CUresult result = make_context(call, device, primary.flags, true, &primary.context);
     if (result != CUDA_SUCCESS) return result;
   }
   ++primary.uses;
-  *context = reinterpret_cast<CUcontext>(primary.context);
+  *context = primary.context;
   return CUDA_SUCCESS;
+}
+
+void release_primary(Call& call, CUdevice device) {
+  Driver::Primary& primary = call.driver().primaries[device];
+  if (--primary.uses == 0) destroy_context(call, primary.context);
+}
+
+}  // namespace sluice::emulator
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  Call call(__func__, Call::kDriver);
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* primary = nullptr;
+  const CUresult result = retain_primary(call, device, &primary);
+  if (result == CUDA_SUCCESS) *context = reinterpret_cast<CUcontext>(primary);
+  return result;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   Call call(__func__, Call::kDriver);
   if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
-  Driver::Primary& primary = call.driver().primaries[device];
-  if (primary.uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--primary.uses == 0) destroy_context(call, primary.context);
+  if (call.driver().primaries[device].uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  release_primary(call, device);
   return CUDA_SUCCESS;
 }
 
@@ -137,7 +156,8 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
   Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Context* context = call.driver().contexts.find(handle);
-  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || context->is_primary || context->primary != nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = context_stack();
   if (!stack.empty() && stack.back() == context) stack.pop_back();
   destroy_context(call, context);
@@ -179,7 +199,7 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = reinterpret_cast<CUcontext>(call.context());
+  *context = reinterpret_cast<CUcontext>(call.current());
   return CUDA_SUCCESS;
 }
 

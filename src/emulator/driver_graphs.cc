@@ -61,7 +61,8 @@ CUresult launch(const char* name, CUgraphExec handle, CUstream stream_handle, De
   Driver& driver = call.driver();
   GraphExec* exec = driver.execs.find(handle);
   Stream* stream = stream_of(call, stream_handle, which);
-  if (exec == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return no_stream(call, stream_handle);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = CUDA_SUCCESS;
   if (stream->capture != nullptr) {  // a graph within a graph: its nodes
     for (const Node& node : exec->graph.nodes)

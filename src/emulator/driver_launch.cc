@@ -43,10 +43,11 @@ CUresult launch(const char* name, const Launch& asked, DefaultStream which) {
   Driver& driver = call.driver();
   Function* function = driver.functions.find(asked.what.func);
   Stream* stream = stream_of(call, asked.stream, which);
-  if (function == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return no_stream(call, asked.stream);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Kernel kernel;
-  CUresult result =
-      kernel_of(*function, asked.what, driver.machine->spec().device.sms, asked.together, kernel);
+  const auto sms = static_cast<std::uint32_t>(stream->made_in->sms.count());
+  CUresult result = kernel_of(*function, asked.what, sms, asked.together, kernel);
   if (result != CUDA_SUCCESS) return result;
   Node node;
   node.type = CU_GRAPH_NODE_TYPE_KERNEL;

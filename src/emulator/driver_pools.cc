@@ -50,7 +50,7 @@ CUresult allocate_from(const char* function, CUdeviceptr* pointer, size_t bytes,
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Driver& driver = call.driver();
   Stream* stream = stream_of(call, stream_handle, which);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return no_stream(call, stream_handle);
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture != nullptr) {
     stream->capture->invalid = true;
@@ -106,7 +106,7 @@ SLUICE_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream_handle)
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Driver& driver = call.driver();
   const auto found = driver.ranges.find(pointer);
-  if (stream_of(call, stream_handle, which) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream_of(call, stream_handle, which) == nullptr) return no_stream(call, stream_handle);
   if (found == driver.ranges.end() || found->second.kind != RangeKind::kPooled)
     return CUDA_ERROR_INVALID_VALUE;
   Pool& pool = *found->second.pool;

@@ -44,11 +44,14 @@ class Table {
   std::unordered_map<T*, std::unique_ptr<T>> objects_;
 };
 
+// A green context is a view of its device's primary one: all but its streams is the primary's.
 struct Context {
   CUdevice device = 0;
-  std::uint32_t group = 0;  // of its streams, in the device's model
+  std::uint32_t group = 0;     // of its streams, in the device's model
+  Context* primary = nullptr;  // of a green one
+  SmSet sms;                   // where kernels in its streams may run
   unsigned flags = 0;
-  bool primary = false;
+  bool is_primary = false;
   std::uint32_t cost = DeviceModel::kNone;  // the allocation that it takes for itself
   CUresult error = CUDA_SUCCESS;            // sticky: from then on every call fails with it
   struct Fault {
@@ -94,8 +97,18 @@ struct Capture {
   bool invalid = false;
 };
 
-struct Stream {
+// SMs that a green context may be made of, and the context as the handle that names it alone.
+struct ResourceDescriptor {
+  CUdevice device = 0;
+  SmSet sms;
+};
+struct GreenContext {
   Context* context = nullptr;
+};
+
+struct Stream {
+  Context* context = nullptr;  // never a green one
+  Context* made_in = nullptr;  // may be; null: it is gone, and the stream of no use any more
   std::uint32_t model = 0;
   unsigned flags = 0;
   int priority = 0;

@@ -18,7 +18,7 @@ bool read_settings(std::string_view text, MachineSpec& spec, std::string& why) {
     if (!number) return false;
     if (key == "devices" && *number <= kDevices)
       spec.devices = static_cast<std::uint32_t>(*number);
-    else if (key == "sms" && *number > 0 && *number <= 1024)
+    else if (key == "sms" && *number > 0 && *number <= kMostSms)
       spec.device.sms = static_cast<std::uint32_t>(*number);
     else if (key == "memory_mib" && *number <= (1U << 20))
       spec.memory = *number << 20;

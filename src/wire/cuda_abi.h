@@ -202,6 +202,22 @@ CUresult cuGraphExecDestroy(CUgraphExec exec);
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream);
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
 
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type);
+CUresult cuCtxGetDevResource(CUcontext context, CUdevResource* resource, CUdevResourceType type);
+CUresult cuDevSmResourceSplitByCount(CUdevResource* groups, unsigned* count,
+                                     const CUdevResource* from, CUdevResource* rest, unsigned flags,
+                                     unsigned least);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* descriptor, CUdevResource* resources,
+                                   unsigned count);
+CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc descriptor, CUdevice device,
+                          unsigned flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx green);
+CUresult cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource* resource,
+                                  CUdevResourceType type);
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned flags, int priority);
+CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green);
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx* green);
+
 #ifdef __cplusplus
 }
 #endif

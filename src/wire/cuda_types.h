@@ -14,61 +14,63 @@ extern "C" {
 /* --- results -----------------------------------------------------------------------------------
  */
 
-#define SLUICE_CUDA_RESULTS(X)                    \
-  X(CUDA_SUCCESS, 0)                              \
-  X(CUDA_ERROR_INVALID_VALUE, 1)                  \
-  X(CUDA_ERROR_OUT_OF_MEMORY, 2)                  \
-  X(CUDA_ERROR_NOT_INITIALIZED, 3)                \
-  X(CUDA_ERROR_DEINITIALIZED, 4)                  \
-  X(CUDA_ERROR_STUB_LIBRARY, 34)                  \
-  X(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, 36)    \
-  X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)            \
-  X(CUDA_ERROR_NO_DEVICE, 100)                    \
-  X(CUDA_ERROR_INVALID_DEVICE, 101)               \
-  X(CUDA_ERROR_INVALID_IMAGE, 200)                \
-  X(CUDA_ERROR_INVALID_CONTEXT, 201)              \
-  X(CUDA_ERROR_MAP_FAILED, 205)                   \
-  X(CUDA_ERROR_UNMAP_FAILED, 206)                 \
-  X(CUDA_ERROR_ALREADY_MAPPED, 208)               \
-  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)            \
-  X(CUDA_ERROR_NOT_MAPPED, 211)                   \
-  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)            \
-  X(CUDA_ERROR_INVALID_SOURCE, 300)               \
-  X(CUDA_ERROR_FILE_NOT_FOUND, 301)               \
-  X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303)    \
-  X(CUDA_ERROR_OPERATING_SYSTEM, 304)             \
-  X(CUDA_ERROR_INVALID_HANDLE, 400)               \
-  X(CUDA_ERROR_ILLEGAL_STATE, 401)                \
-  X(CUDA_ERROR_NOT_FOUND, 500)                    \
-  X(CUDA_ERROR_NOT_READY, 600)                    \
-  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)              \
-  X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)      \
-  X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)               \
-  X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708)       \
-  X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)         \
-  X(CUDA_ERROR_ASSERT, 710)                       \
-  X(CUDA_ERROR_LAUNCH_FAILED, 719)                \
-  X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720) \
-  X(CUDA_ERROR_NOT_PERMITTED, 800)                \
-  X(CUDA_ERROR_NOT_SUPPORTED, 801)                \
-  X(CUDA_ERROR_SYSTEM_NOT_READY, 802)             \
-  X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)       \
-  X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805)        \
-  X(CUDA_ERROR_MPS_RPC_FAILURE, 806)              \
-  X(CUDA_ERROR_MPS_SERVER_NOT_READY, 807)         \
-  X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808)      \
-  X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810)        \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)   \
-  X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)   \
-  X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902)         \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903)     \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)      \
-  X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905)     \
-  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)      \
-  X(CUDA_ERROR_CAPTURED_EVENT, 907)               \
-  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)  \
-  X(CUDA_ERROR_TIMEOUT, 909)                      \
-  X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910)    \
+#define SLUICE_CUDA_RESULTS(X)                      \
+  X(CUDA_SUCCESS, 0)                                \
+  X(CUDA_ERROR_INVALID_VALUE, 1)                    \
+  X(CUDA_ERROR_OUT_OF_MEMORY, 2)                    \
+  X(CUDA_ERROR_NOT_INITIALIZED, 3)                  \
+  X(CUDA_ERROR_DEINITIALIZED, 4)                    \
+  X(CUDA_ERROR_STUB_LIBRARY, 34)                    \
+  X(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, 36)      \
+  X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)              \
+  X(CUDA_ERROR_NO_DEVICE, 100)                      \
+  X(CUDA_ERROR_INVALID_DEVICE, 101)                 \
+  X(CUDA_ERROR_INVALID_IMAGE, 200)                  \
+  X(CUDA_ERROR_INVALID_CONTEXT, 201)                \
+  X(CUDA_ERROR_MAP_FAILED, 205)                     \
+  X(CUDA_ERROR_UNMAP_FAILED, 206)                   \
+  X(CUDA_ERROR_ALREADY_MAPPED, 208)                 \
+  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)              \
+  X(CUDA_ERROR_NOT_MAPPED, 211)                     \
+  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)              \
+  X(CUDA_ERROR_INVALID_SOURCE, 300)                 \
+  X(CUDA_ERROR_FILE_NOT_FOUND, 301)                 \
+  X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303)      \
+  X(CUDA_ERROR_OPERATING_SYSTEM, 304)               \
+  X(CUDA_ERROR_INVALID_HANDLE, 400)                 \
+  X(CUDA_ERROR_ILLEGAL_STATE, 401)                  \
+  X(CUDA_ERROR_NOT_FOUND, 500)                      \
+  X(CUDA_ERROR_NOT_READY, 600)                      \
+  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                \
+  X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)        \
+  X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                 \
+  X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708)         \
+  X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)           \
+  X(CUDA_ERROR_ASSERT, 710)                         \
+  X(CUDA_ERROR_LAUNCH_FAILED, 719)                  \
+  X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720)   \
+  X(CUDA_ERROR_NOT_PERMITTED, 800)                  \
+  X(CUDA_ERROR_NOT_SUPPORTED, 801)                  \
+  X(CUDA_ERROR_SYSTEM_NOT_READY, 802)               \
+  X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)         \
+  X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805)          \
+  X(CUDA_ERROR_MPS_RPC_FAILURE, 806)                \
+  X(CUDA_ERROR_MPS_SERVER_NOT_READY, 807)           \
+  X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808)        \
+  X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810)          \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)     \
+  X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)     \
+  X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902)           \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903)       \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)        \
+  X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905)       \
+  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)        \
+  X(CUDA_ERROR_CAPTURED_EVENT, 907)                 \
+  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)    \
+  X(CUDA_ERROR_TIMEOUT, 909)                        \
+  X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910)      \
+  X(CUDA_ERROR_INVALID_RESOURCE_TYPE, 914)          \
+  X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, 915) \
   X(CUDA_ERROR_UNKNOWN, 999)
 
 #define SLUICE_CUDA_ENUMERATOR(name, value) name = value,
@@ -93,6 +95,8 @@ typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphNode_st* CUgraphNode;
 typedef struct CUgraphExec_st* CUgraphExec;
 typedef struct CUmemPoolHandle_st* CUmemoryPool;
+typedef struct CUgreenCtx_st* CUgreenCtx;
+typedef struct CUdevResourceDesc_st* CUdevResourceDesc;
 
 #define CU_STREAM_LEGACY ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
@@ -160,8 +164,14 @@ enum { /* flags, by what they are passed to */
        CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
        CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
        CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4,
-       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8
+       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8,
+       CU_GREEN_CTX_DEFAULT_STREAM = 1,
+       CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING = 1,
+       CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE = 2
 };
+
+typedef int CUdevResourceType;
+enum { CU_DEV_RESOURCE_TYPE_INVALID = 0, CU_DEV_RESOURCE_TYPE_SM = 1 };
 
 typedef int CUdriverProcAddressQueryResult;
 enum {
@@ -441,6 +451,22 @@ typedef struct {
   unsigned char from_port, to_port, type;
   unsigned char reserved[5];
 } CUgraphEdgeData;
+
+/* Some of a device's SMs. Which ones, the driver writes into what is not named here. */
+typedef struct {
+  unsigned smCount;
+  unsigned minSmPartitionSize;
+  unsigned smCoscheduledAlignment;
+} CUdevSmResource;
+
+typedef struct {
+  CUdevResourceType type;
+  unsigned char _internal_padding[92];
+  union {
+    CUdevSmResource sm;
+    unsigned char _oversize[48];
+  };
+} CUdevResource;
 
 typedef void (*CUhostFn)(void* user);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void* user);
