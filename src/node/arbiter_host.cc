@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/epoll.h"
 
 namespace sluice::node {
 namespace {
@@ -54,8 +55,9 @@ ArbiterHost::ArbiterHost(const Clock& clock, const HostConfig& config)
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       command_bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   SLUICE_CHECK(epoll_.valid() && timer_.valid() && command_bell_.valid(), "out of descriptors");
-  watch(timer_, kTimer);
-  watch(command_bell_, kCommand);
+  SLUICE_CHECK(epoll_hear(epoll_, timer_.get(), kTimer).ok() &&
+                   epoll_hear(epoll_, command_bell_.get(), kCommand).ok(),
+               "out of watches");
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "sluice-arbiter");
   realtime_ = config.realtime && start_realtime(thread_);
@@ -65,11 +67,6 @@ ArbiterHost::~ArbiterHost() {
   post([this] { stopping_ = true; });
   thread_.join();
   for (auto& [number, process] : processes_) close_pages(process);
-}
-
-void ArbiterHost::watch(const Fd& fd, uint64_t tag) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = tag}};
-  SLUICE_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0, "epoll_ctl");
 }
 
 // Closing is not enough: the client holds the bell too, and who gave the pidfd may hold that. Epoll
@@ -192,12 +189,12 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
     return Error{ErrorKind::kExhausted, "the daemon is out of descriptors"};
 
   const ProcessNumber number = ++last_process_;
+  SLUICE_TRY(epoll_hear(epoll_, bell.get(), kBell | number));
+  SLUICE_TRY(epoll_hear(epoll_, pidfd.get(), kDeath | number));
   Process& process = processes_
                          .emplace(number, Process{ref, id, std::move(pidfd), std::move(bell),
                                                   std::move(pages), Hints(now)})
                          .first->second;
-  watch(process.bell, kBell | number);
-  watch(process.pidfd, kDeath | number);
   SLUICE_STEP("serve: entered");
   client->processes.push_back(number);
   client->meter->add_process(id);

@@ -156,7 +156,6 @@ class ArbiterHost {
   void close_pages(Process& process);
   void drop_process(ProcessNumber number, Time now);
   Client* find(ClientRef ref);
-  void watch(const Fd& fd, uint64_t tag);
   void unwatch(const Fd& fd);
 
   const Clock& clock_;

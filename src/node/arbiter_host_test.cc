@@ -165,6 +165,18 @@ TEST_F(ArbiterHostTest, AProcessThatAttachesAgainLosesItsOldPages) {
   EXPECT_EQ(host->state({device, 1})->processes, 1);
 }
 
+TEST_F(ArbiterHostTest, WhoseEndCannotBeHeardOfIsRefused) {
+  admit(1);
+  const auto attached =
+      host->attach({device, 1}, {getpid(), 1}, Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)));
+  ASSERT_FALSE(attached.ok());
+  EXPECT_EQ(attached.error().kind, ErrorKind::kExhausted);
+  EXPECT_EQ(host->state({device, 1})->processes, 0);
+  sluice_gate gate{};
+  attach(1, gate);
+  work(gate, 1000);
+}
+
 TEST_F(ArbiterHostTest, ARemovedClientIsNotServedAnyMore) {
   admit(1);
   sluice_gate gate{};

@@ -207,7 +207,7 @@ Result<void> Daemon::end_program(const InstanceId& id, Nanos drain) {
 ProgramEnvironment Daemon::environment(const InstanceRecord& r) const {
   const Device& device = *ledger_.find(r.instance.device);
   return environment_on(device, r.instance.slice,
-                        std::filesystem::absolute(settings_.paths.permit_socket()),
+                        std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
                         mps_.pipes_for(device, r.instance.slice, r.process.pid).value_or({}));
 }
 
@@ -246,7 +246,7 @@ asio::awaitable<Result<void>> Daemon::raise(InstanceId id, Birth birth) {
 
   wire::Go go{.threads = static_cast<uint32_t>(
                   threads_of(*ledger_.find(r->instance.device), r->instance.slice.sm))};
-  wire::set_text(go.permit_socket, settings_.paths.permit_socket());
+  wire::set_text(go.permit_socket, settings_.paths.permit_socket_of(id));
   const std::array fds{pages->pages.permit.get(), pages->pages.usage.get(), pages->bell.get()};
   if (const auto sent = live.control.send(go, fds); !sent.ok()) co_return sent;
 

@@ -17,10 +17,13 @@
 namespace sluice::node {
 namespace {
 
-// Others may pass through to permit.sock, and see nothing on the way.
+// Others may pass through to permit.sock and to their own slice's, and see nothing on the way.
 Result<void> make_folders(const DataPaths& paths) {
-  const std::pair<std::string, mode_t> folders[] = {
-      {paths.data, 0711}, {paths.logs(), 0700}, {paths.run(), 0711}, {paths.instances(), 0700}};
+  const std::pair<std::string, mode_t> folders[] = {{paths.data, 0711},
+                                                    {paths.logs(), 0700},
+                                                    {paths.run(), 0711},
+                                                    {paths.permit_sockets(), 0711},
+                                                    {paths.instances(), 0700}};
   for (const auto& [path, mode] : folders) {
     std::error_code fault;
     std::filesystem::create_directories(path, fault);
@@ -29,6 +32,21 @@ Result<void> make_folders(const DataPaths& paths) {
       return Error{ErrorKind::kInternal, path + ": " + std::strerror(errno)};
   }
   return {};
+}
+
+// Sockets of slices that ended while no daemon looked. The folders of those that live stay as they
+// are, for they may be mounted elsewhere.
+void remove_old_sockets(const DataPaths& paths, const std::vector<InstanceRecord>& records) {
+  std::set<std::string> kept;
+  for (const InstanceRecord& r : records)
+    if (alive(r)) kept.insert(r.instance.id);
+  std::error_code fault;
+  std::filesystem::directory_iterator folder(paths.permit_sockets(), fault), end;
+  for (; !fault && folder != end; folder.increment(fault))
+    if (!kept.contains(folder->path().filename())) {
+      std::error_code gone;
+      std::filesystem::remove_all(folder->path(), gone);
+    }
 }
 
 // The machine's, as far as what lives holds no part of what they were.
@@ -83,6 +101,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   NodeState state = stored.value_or(NodeState{});
   const bool same_boot = state.boot_id == boot;
   const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
+  remove_old_sockets(settings.paths, state.instances);
   state.boot_id = boot;
   ++state.generation;
   state.devices = devices_now(state, same_boot, split, gpus->gpus(), machine.node, settings.gpu);
@@ -90,6 +109,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   const EnforcerSettings enforcement{
       .arbiter = settings.arbiter,
       .permit_socket = settings.paths.permit_socket(),
+      .permit_sockets = settings.paths.permit_sockets(),
       .memory_record = settings.paths.memory(),
       .generation = state.generation,
       .cgroup = std::string(kCgroupPrefix) +

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +14,7 @@
 #include <fstream>
 
 #include "base/log.h"
+#include "base/system_error.h"
 #include "node/meter_cpu.h"
 #include "node/meter_cuda.h"
 
@@ -83,12 +86,14 @@ Result<void> Enforcer::serve() {
           serving_, clock_,
           [this](const Peer& peer, uint32_t device) { return look_up(peer, device); }, &desk_));
   server_ = std::move(server);
+  for (const auto& [id, client] : clients_) SLUICE_TRY(open_socket(id));
   return {};
 }
 
 Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record)
     : clock_(clock),
       serving_{.path = settings.permit_socket, .generation = settings.generation},
+      permit_sockets_(settings.permit_sockets),
       cgroups_(Cgroups::detect(settings.cgroup)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
       desk_(clock, settings.generation, std::move(record)) {
@@ -128,7 +133,11 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   const Instance& i = r.instance;
   const HostedDevice& hosted = devices_.at(i.device);
   remove_empty_groups();
-  Client c{.ref = {hosted.number, ++last_client_}, .process = r.process, .uid = r.uid};
+  Client c{.ref = {hosted.number, ++last_client_},
+           .process = r.process,
+           .uid = r.uid,
+           .owner = r.uid != 0 ? r.uid : uid_of(r.process.pid).value_or(geteuid()),
+           .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu};
   if (cgroups_.writable()) {
     SLUICE_ASSIGN(group, cgroups_.open(i.device + "/" + i.id));
     c.cgroup = group;
@@ -144,9 +153,24 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
     }
     c.memory = *memory;
   }
+  if (server_ != nullptr)
+    if (Result<void> opened = open_socket(i.id); !opened.ok()) {
+      host_->remove(c.ref);
+      desk_.close(c.memory);
+      return opened;
+    }
   const std::lock_guard lock(mutex_);
   clients_.insert_or_assign(i.id, std::move(c));
   return {};
+}
+
+// In a folder of its own, which can be mounted into a container and stays the same while the slice
+// lives, whatever becomes of daemons and their sockets.
+Result<void> Enforcer::open_socket(const InstanceId& id) {
+  const std::string folder = permit_sockets_ + "/" + id;
+  if ((mkdir(folder.c_str(), 0711) != 0 && errno != EEXIST) || chmod(folder.c_str(), 0711) != 0)
+    return system_error(folder);
+  return server_->open_for(id, folder + "/sock");
 }
 
 // On a CPU the kernel counts; on a GPU its account has to confirm what clients say.
@@ -192,6 +216,8 @@ Result<void> Enforcer::resize(const InstanceRecord& r) {
 void Enforcer::release(const InstanceRecord& r) {
   const auto found = clients_.find(r.instance.id);
   if (found == clients_.end()) return;
+  server_->close_for(r.instance.id);
+  rmdir((permit_sockets_ + "/" + r.instance.id).c_str());
   Client c = std::move(found->second);
   {
     const std::lock_guard lock(mutex_);
@@ -238,20 +264,34 @@ std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {
   return found->second.cgroup->processes();
 }
 
+bool Enforcer::is_under(const Client& c, const Peer& peer) const {
+  return c.process == peer.process || (c.uid != 0 && c.uid == peer.uid) ||
+         (c.cgroup && in_group(peer.process.pid, c.cgroup->name()));
+}
+
 // Whose slice a process is under: its own, that of its uid (no two instances share one), that of
-// the group which it was born into; where there are no groups, that of its nearest ancestor.
+// the group which it was born into; where there are no groups, that of its nearest ancestor. At a
+// slice's own socket it is that one, or none, and its owner's processes (and root's) belong to it
+// wherever they are. But where the kernel counts what is used they have to be under it all the
+// same, or what they use would be nobody's.
 Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
   if (device != 0)
     return Error{ErrorKind::kInvalid, "device: a slice here is on one device, number 0"};
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, c] : clients_)
-    if (c.process == peer.process || (c.uid != 0 && c.uid == peer.uid) ||
-        (c.cgroup && in_group(peer.process.pid, c.cgroup->name())))
+  const auto may_be = [&](const InstanceId& id) {
+    return peer.slice.empty() || (peer.slice == id && peer.process.pid != 0);
+  };
+  if (const auto own = clients_.find(peer.slice); own != clients_.end()) {
+    const Client& c = own->second;
+    if (!c.counted_by_kernel && (peer.uid == c.owner || peer.uid == 0))
       return Placement{host_.get(), c.ref, c.memory};
+  }
+  for (const auto& [id, c] : clients_)
+    if (may_be(id) && is_under(c, peer)) return Placement{host_.get(), c.ref, c.memory};
   if (!cgroups_.writable())
     for (const ProcessIdentity& ancestor : ancestors_of(peer.process.pid))
       for (const auto& [id, c] : clients_)
-        if (c.process == ancestor) return Placement{host_.get(), c.ref, c.memory};
+        if (may_be(id) && c.process == ancestor) return Placement{host_.get(), c.ref, c.memory};
   return Error{ErrorKind::kNotFound, "the process holds no slice here"};
 }
 

@@ -1,6 +1,6 @@
 // Slices made true on this machine: the arbiters' host, the desk that lends device memory,
-// permit.sock, and a cgroup per slice as the hard backstop. What the ledger promised comes in;
-// nothing here decides.
+// permit.sock and one for each slice, and a cgroup per slice as the hard backstop. What the ledger
+// promised comes in; nothing here decides.
 //
 // Belongs to the daemon's loop, but for the lookups, which come from permit.sock's thread.
 #pragma once
@@ -29,7 +29,8 @@ inline constexpr std::string_view kCgroupPrefix = "sluice-node-";
 struct EnforcerSettings {
   std::string arbiter;  // policy::make_arbiter's name
   std::string permit_socket;
-  std::string memory_record;  // the file in which a daemon finds what the one before it has lent
+  std::string permit_sockets;  // the folder of slices' own, ID/sock
+  std::string memory_record;   // the file in which a daemon finds what the one before it has lent
   uint32_t generation = 1;
   std::string cgroup;  // the name of the group that holds all of this daemon's
 };
@@ -81,20 +82,25 @@ class Enforcer {
     MemoryAccount memory = 0;
     std::optional<Cgroup> cgroup;  // none: they cannot be written here
     ProcessIdentity process;
-    uid_t uid = 0;
+    uid_t uid = 0;                  // its own, of what we started
+    uid_t owner = 0;                // whose processes belong to it when they come to its socket
+    bool counted_by_kernel = true;  // what it uses, in its cgroup or by its processes' clocks
   };
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record);
   Result<void> limit(const Client& client, const InstanceRecord& r);
   Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
                                             const Client& c) const;
+  Result<void> open_socket(const InstanceId& id);
   void empty(Cgroup group, bool foreign);
   void remove_empty_groups();
   Result<Placement> look_up(const Peer& peer, uint32_t device);
+  bool is_under(const Client& c, const Peer& peer) const;
 
   const Clock& clock_;
   const PermitServerConfig serving_;
   const Backstop backstop_;
+  const std::string permit_sockets_;
   const Cgroups cgroups_;
   std::map<DeviceId, HostedDevice> devices_;
   policy::ClientId last_client_ = 0;

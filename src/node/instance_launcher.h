@@ -21,6 +21,10 @@ struct DataPaths {
   std::string run() const { return data + "/run"; }
   std::string node_socket() const { return run() + "/node.sock"; }
   std::string permit_socket() const { return run() + "/permit.sock"; }
+  std::string permit_sockets() const { return run() + "/p"; }
+  std::string permit_socket_of(const InstanceId& id) const {
+    return permit_sockets() + "/" + id + "/sock";
+  }
   std::string instances() const { return run() + "/i"; }
   std::string socket_of(const InstanceId& id) const { return instances() + "/" + id + ".sock"; }
   std::string mps_pipes(const DeviceId& gpu) const { return run() + "/mps/" + gpu; }

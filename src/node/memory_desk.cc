@@ -1,10 +1,9 @@
 #include "node/memory_desk.h"
 
-#include <sys/epoll.h>
-
 #include <array>
 
 #include "base/check.h"
+#include "base/epoll.h"
 
 namespace sluice::node {
 namespace {
@@ -38,7 +37,7 @@ Result<void> MemoryDesk::restore(MemoryAccount account, Bytes limit) {
   Bytes left = limit;
   for (const auto& [slot, h] : before) left -= h.held + h.context;
   for (const auto& [slot, h] : before) {
-    Result<Fd> pidfd = open_process(h.process);
+    Result<Fd> pidfd = h.process.pid != 0 ? open_process(h.process) : Fd();
     if (!pidfd.ok() && pidfd.error().kind != ErrorKind::kNotFound) return pidfd.error();
     if (!pidfd.ok()) {
       record_.remove(slot);
@@ -46,6 +45,7 @@ Result<void> MemoryDesk::restore(MemoryAccount account, Bytes limit) {
     }
     const MemoryHolder holder = ledger_.join(account, h.held, h.context);
     ledger_.expect(holder, left / static_cast<Bytes>(before.size()));
+    if (pidfd->valid()) SLUICE_TRY(epoll_hear(deaths_, pidfd->get(), holder));
     keep(holder, {.process = {account, h.process.pid, h.process.start_time},
                   .pidfd = std::move(*pidfd),
                   .slot = slot});
@@ -98,8 +98,13 @@ Result<MemoryDesk::Joined> MemoryDesk::join(MemoryAccount account, const Process
   const auto known = holders_.find(key);
   MemoryHolder holder = known != holders_.end() ? known->second : 0;
   if (holder != 0) {
+    Life& life = lives_.at(holder);
+    if (!life.pidfd.valid()) {
+      SLUICE_TRY(epoll_hear(deaths_, pidfd.get(), holder));
+      life.pidfd = std::move(pidfd);
+    }
     ledger_.rejoin(holder, used);
-    (void)write_down(holder, lives_.at(holder));  // what is there is there
+    (void)write_down(holder, life);  // what is there is there
   } else {
     SLUICE_ASSIGN(entered, enter(key, std::move(pidfd), used));
     holder = entered;
@@ -118,7 +123,9 @@ Result<MemoryHolder> MemoryDesk::enter(const Process& process, Fd pidfd, Bytes u
       ledger_.join(account, used, context != contexts_.end() ? context->second : 0);
   Life life{.process = process, .pidfd = std::move(pidfd), .heard_of = clock_.now()};
   hear_device(holder, life);
-  const Result<MemoryRecord::Slot> slot = record_.add(holding(holder, life));
+  const Result<void> heard = epoll_hear(deaths_, life.pidfd.get(), holder);
+  const Result<MemoryRecord::Slot> slot =
+      heard.ok() ? record_.add(holding(holder, life)) : Result<MemoryRecord::Slot>(heard.error());
   if (!slot.ok()) {
     ledger_.leave(holder);
     return slot.error();
@@ -129,8 +136,6 @@ Result<MemoryHolder> MemoryDesk::enter(const Process& process, Fd pidfd, Bytes u
 }
 
 void MemoryDesk::keep(MemoryHolder holder, Life life) {
-  epoll_event death{.events = EPOLLIN, .data = {.u64 = holder}};
-  SLUICE_CHECK(epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, life.pidfd.get(), &death) == 0, "epoll_ctl");
   holders_.emplace(life.process, holder);
   lives_.emplace(holder, std::move(life));
 }
@@ -190,9 +195,10 @@ void MemoryDesk::hear_devices() {
 // Figures of before the process was last heard of say nothing about what it holds since; nor do
 // those of before it could reach us say what it took alone.
 void MemoryDesk::hear_device(MemoryHolder holder, Life& life) {
-  const Device& device = slices_.at(std::get<0>(life.process)).device;
-  if (device == nullptr) return;
-  const std::optional<DeviceMemory> memory = device->memory(std::get<1>(life.process));
+  const auto& [account, pid, start_time] = life.process;
+  const Device& device = slices_.at(account).device;
+  if (device == nullptr || pid == 0) return;
+  const std::optional<DeviceMemory> memory = device->memory(pid);
   const bool is_news = memory && life.heard_of && memory->at >= *life.heard_of;
   if (is_news) ledger_.device_says(holder, memory->bytes);
   if (is_news || !life.heard_of) life.heard_of = clock_.now();

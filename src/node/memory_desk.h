@@ -7,7 +7,8 @@
 //
 // A desk that comes after another finds in the record what processes hold, before they say so. What
 // they may have taken while there was no desk (wire/permit_memory.h) is kept for them until they
-// come again, or the device says what they have.
+// come again, or the device says what they have. Of those that cannot be seen from here (peer.h) it
+// hears nothing before they come again, or their slice ends.
 #pragma once
 
 #include <map>
@@ -68,7 +69,7 @@ class MemoryDesk {
   };
   struct Life {
     Process process;
-    Fd pidfd;
+    Fd pidfd;  // none: not seen from here, and not come yet
     MemoryRecord::Slot slot = 0;
     std::optional<Time> heard_of;  // what its device says is news from then on
   };

@@ -246,6 +246,40 @@ TEST_F(MemoryDeskTest, OfWhatASilentProcessMayHaveTakenTheDeviceSaysHowMuchItIs)
   EXPECT_EQ(held(), 650);
 }
 
+// One that has no number here, and is known by something else (peer.h).
+TEST_F(MemoryDeskTest, WhoCannotBeSeenKeepsWhatItHasUntilItComesAgain) {
+  const ProcessIdentity unseen{.pid = 0, .start_time = 7};
+  const pid_t victim = fork();
+  if (victim == 0) {
+    for (;;) pause();
+  }
+  const auto come = [&] {
+    return desk->join(account, unseen, std::move(*open_process(*identity_of(victim))), 200);
+  };
+  EXPECT_EQ(come()->held, 200);
+  begin();
+  EXPECT_EQ(held(), kLimit) << "and what it may have taken alone";
+  device->say({clock.now(), 0});  // of no process that it names
+  desk->hear_devices();
+  EXPECT_EQ(held(), kLimit);
+  EXPECT_EQ(come()->held, 200);
+  EXPECT_EQ(held(), 200);
+  EXPECT_EQ(desk->look(account).holders, 1);
+  kill(victim, SIGKILL);
+  waitpid(victim, nullptr, 0);
+  EXPECT_TRUE(eventually("its memory to be free", [&] { return held() == 0; }));
+}
+
+TEST_F(MemoryDeskTest, WhoseEndCannotBeHeardOfIsRefused) {
+  Fd deaf(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto joined = desk->join(account, *identity_of(getpid()), std::move(deaf), 200);
+  ASSERT_FALSE(joined.ok());
+  EXPECT_EQ(joined.error().kind, ErrorKind::kExhausted);
+  EXPECT_EQ(desk->look(account).holders, 0);
+  begin();
+  EXPECT_EQ(held(), 0) << "nothing of it is written down";
+}
+
 TEST_F(MemoryDeskTest, WhoDiedMeanwhileHoldsNothingAndAClosedSliceLeavesNothing) {
   {
     Holder victim(path, 600);

@@ -21,7 +21,7 @@ struct Head {
 struct Written {
   int64_t held = 0, context = 0;
   uint64_t start_time = 0;
-  int32_t pid = 0;  // 0: the slot is free
+  int32_t pid = 0;  // 0, as the start time: the slot is free
   uint32_t reserved = 0;
   char slice[kNameRoom] = {};
 };
@@ -84,7 +84,7 @@ Result<void> MemoryRecord::load() {
   for (;; ++end_) {
     SLUICE_ASSIGN(found, read_at<Written>(file_.get(), end_));
     if (!found) return {};
-    if (found->pid <= 0) {
+    if (found->pid == 0 && found->start_time == 0) {
       free_.insert(end_);
       continue;
     }

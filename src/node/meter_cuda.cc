@@ -137,7 +137,7 @@ Time CudaMeter::seen_until() const {
 // --- whom to believe -----------------------------------------------------------------------------
 
 void CudaMeter::judge(Process& process) {
-  if (account_ == nullptr) return;
+  if (account_ == nullptr || process.id.pid == 0) return;  // 0: not seen from here
   const std::optional<DeviceUse> truth = account_->latest(process.id.pid);
   if (!truth || truth->until <= process.judged_until || truth->until > now_) return;
   if (!process.said.reaches(truth->from)) return;

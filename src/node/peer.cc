@@ -2,7 +2,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,7 +12,9 @@
 namespace sluice::node {
 namespace {
 
-constexpr int kSoPeerPidfd = 77;  // <asm-generic/socket.h> of Linux 6.5; not in Debian 12's headers
+// Not in Debian 12's headers: of Linux 6.5 and 6.9.
+constexpr int kSoPeerPidfd = 77;
+constexpr auto kPidFilesystem = 0x50494446;
 
 Fd peer_pidfd(int socket, pid_t pid) {
   int fd = -1;
@@ -40,7 +44,21 @@ Result<Peer> identify_peer(int socket) {
   // Alive after its start time was read: then that was its own.
   if (!pidfd.valid() || !process || has_ended(pidfd.get()))
     return Error{ErrorKind::kDenied, "the process has ended"};
-  return Peer{*process, who.uid, std::move(pidfd)};
+  return Peer{*process, who.uid, std::move(pidfd), ""};
+}
+
+Result<Peer> identify_unseen_peer(int socket) {
+  int fd = -1;
+  socklen_t size = sizeof fd;
+  struct statfs kind {};
+  struct stat file {};
+  if (getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &size) != 0)
+    return Error{ErrorKind::kDenied, "the process cannot be seen from here"};
+  Fd pidfd(fd);
+  if (fstatfs(fd, &kind) != 0 || kind.f_type != kPidFilesystem || fstat(fd, &file) != 0)
+    return Error{ErrorKind::kDenied, "this kernel tells no processes apart that cannot be seen"};
+  if (has_ended(fd)) return Error{ErrorKind::kDenied, "the process has ended"};
+  return Peer{{.pid = 0, .start_time = file.st_ino}, credentials(socket).uid, std::move(pidfd), ""};
 }
 
 bool has_ended(int pidfd) {

@@ -5,12 +5,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+
+#include "base/check.h"
+#include "base/epoll.h"
+#include "base/system_error.h"
 
 namespace sluice::node {
 namespace {
@@ -79,6 +83,7 @@ Bytes amount(uint64_t claim) {
   return static_cast<Bytes>(std::min<uint64_t>(claim, kMostMemory));
 }
 
+// All may connect: whom to serve is said by who they are.
 Result<Fd> listen_at(const std::string& path) {
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
@@ -89,10 +94,8 @@ Result<Fd> listen_at(const std::string& path) {
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   unlink(path.c_str());
   if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
-      chmod(path.c_str(), 0666) != 0 || listen(fd.get(), kBacklog) != 0) {
-    return Error{ErrorKind::kInternal,
-                 "permit socket: " + path + ": " + std::system_category().message(errno)};
-  }
+      chmod(path.c_str(), 0666) != 0 || listen(fd.get(), kBacklog) != 0)
+    return system_error("permit socket: " + path);
   return fd;
 }
 
@@ -137,13 +140,14 @@ PermitServer::PermitServer(const PermitServerConfig& config, const Clock& clock,
       clock_(clock),
       lookup_(std::move(lookup)),
       memory_(memory),
-      listener_(std::move(listener)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       stop_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   SLUICE_CHECK(epoll_.valid() && stop_.valid(), "out of descriptors");
-  watch(listener_.get(), kListener);
-  watch(stop_.get(), kStop);
-  if (memory_ != nullptr) watch(memory_->deaths(), kDeaths);
+  SLUICE_CHECK(epoll_hear(epoll_, listener.get(), kListener).ok() &&
+                   epoll_hear(epoll_, stop_.get(), kStop).ok() &&
+                   (memory_ == nullptr || epoll_hear(epoll_, memory_->deaths(), kDeaths).ok()),
+               "out of watches");
+  listeners_[kListener] = {.socket = std::move(listener), .slice = "", .path = config_.path};
   thread_ = std::thread([this] { run(); });
 }
 
@@ -152,9 +156,21 @@ PermitServer::~PermitServer() {
   thread_.join();
 }
 
-void PermitServer::watch(int fd, uint64_t id) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-  SLUICE_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
+Result<void> PermitServer::open_for(const std::string& slice, const std::string& path) {
+  SLUICE_ASSIGN(socket, listen_at(path));
+  const std::lock_guard lock(mutex_);
+  const uint64_t id = ++last_listener_;
+  SLUICE_TRY(epoll_hear(epoll_, socket.get(), id));
+  listeners_[id] = {.socket = std::move(socket), .slice = slice, .path = path};
+  return {};
+}
+
+void PermitServer::close_for(const std::string& slice) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(listeners_, [&](const auto& entry) {
+    const Listener& listener = entry.second;
+    return listener.slice == slice && (unlink(listener.path.c_str()), true);
+  });
 }
 
 void PermitServer::run() {
@@ -164,8 +180,8 @@ void PermitServer::run() {
     for (int i = 0; i < n; ++i) {
       const uint64_t id = events[i].data.u64;
       if (id == kStop) return;
-      if (id == kListener) {
-        accept_all();
+      if (id == kListener || id >= kFirstListener) {
+        accept_at(id);
       } else if (id == kDeaths) {
         memory_->bury();
       } else {
@@ -174,7 +190,7 @@ void PermitServer::run() {
     }
     const Time now = clock_.now();
     close_silent(now);
-    if (now >= hear_again_) hear_listener(true);
+    if (now >= hear_again_) hear_listeners(true);
     if (memory_ != nullptr && now >= hear_devices_) {
       memory_->hear_devices();
       hear_devices_ = now + kLookUp;
@@ -182,36 +198,54 @@ void PermitServer::run() {
   }
 }
 
-void PermitServer::accept_all() {
+// Those who wait at one listener.
+void PermitServer::accept_at(uint64_t id) {
+  bool accepted = true;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto listener = listeners_.find(id);
+    if (listener != listeners_.end()) accepted = accept_all(listener->second);
+  }
+  if (!accepted) hear_listeners(false);
+}
+
+// False: who waits cannot be taken in now, for want of descriptors or memory.
+bool PermitServer::accept_all(const Listener& listener) {
   for (;;) {
-    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.valid()) {
-      if (errno == EMFILE || errno == ENFILE) hear_listener(false);
-      return;
-    }
+    Fd socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket.valid()) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
     const pid_t peer = peer_pid(socket.get());
-    if (!has_room_for(peer)) {
+    if (!has_room_for(peer, listener.slice)) {
       refuse(socket.get(), SLUICE_REFUSED_BUSY, "too many connections");
       continue;
     }
     const uint64_t id = ++last_id_;
-    watch(socket.get(), id);
-    connections_[id] = {.socket = std::move(socket), .peer = peer, .opened = clock_.now()};
+    if (const Result<void> heard = epoll_hear(epoll_, socket.get(), id); !heard.ok()) {
+      refuse(socket.get(), SLUICE_REFUSED_BUSY, heard.error().message);
+      continue;
+    }
+    connections_[id] = {
+        .socket = std::move(socket), .slice = listener.slice, .peer = peer, .opened = clock_.now()};
   }
 }
 
-// Out of descriptors who waits to be accepted would wake us for ever: they wait for the next look.
-void PermitServer::hear_listener(bool hear) {
-  epoll_event event{.events = hear ? EPOLLIN : 0u, .data = {.u64 = kListener}};
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+// Who waits and cannot be accepted would wake us for ever: they wait for the next look.
+void PermitServer::hear_listeners(bool hear) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, listener] : listeners_) {
+    epoll_event event{.events = hear ? EPOLLIN : 0u, .data = {.u64 = id}};
+    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener.socket.get(), &event);
+  }
   hear_again_ = hear ? Time::max() : clock_.now() + kLookUp;
 }
 
-bool PermitServer::has_room_for(pid_t peer) const {
-  const auto same = [peer](const auto& entry) { return entry.second.peer == peer; };
+bool PermitServer::has_room_for(pid_t peer, const std::string& slice) const {
+  const auto same = [&](const auto& entry) {
+    return entry.second.peer == peer && (peer != 0 || entry.second.slice == slice);
+  };
+  const int most = peer != 0 ? config_.max_connections_per_process : config_.max_unseen_connections;
   return static_cast<int>(connections_.size()) < config_.max_connections &&
-         std::count_if(connections_.begin(), connections_.end(), same) <
-             config_.max_connections_per_process;
+         std::count_if(connections_.begin(), connections_.end(), same) < most;
 }
 
 void PermitServer::on_message(uint64_t id) {
@@ -258,10 +292,12 @@ std::optional<PermitServer::Caller> PermitServer::identify(const Connection& con
                                                            uint32_t device) {
   const int socket = connection.socket.get();
   Result<Peer> peer = identify_peer(socket);
+  if (connection.peer == 0 && !connection.slice.empty()) peer = identify_unseen_peer(socket);
   if (!peer) {
     refuse(socket, SLUICE_REFUSED_IDENTITY, peer.error().message);
     return std::nullopt;
   }
+  peer->slice = connection.slice;
   const Result<Placement> place = lookup_(*peer, device);
   if (!place) {
     refuse(socket, reason_for(place.error().kind), place.error().message, kRetryUnknownMs);
@@ -326,7 +362,7 @@ bool PermitServer::greet(Connection& connection, const sluice_memory_look& look)
   seen.limit = static_cast<uint64_t>(has.limit);
   seen.held = static_cast<uint64_t>(has.held);
   seen.processes = static_cast<uint32_t>(std::min(holders.size(), std::size(seen.pids)));
-  std::copy_n(holders.begin(), seen.processes, seen.pids);
+  std::copy_n(holders.begin(), seen.processes, seen.pids);  // 0: has none here
   send_message(connection.socket.get(), seen);
   return false;  // all is said
 }

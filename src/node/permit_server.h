@@ -1,12 +1,19 @@
-// permit.sock: hands pages to gates, and memory to those who allocate. Identity comes from the
-// kernel alone (peer.h); which client a process belongs to says the caller's lookup. What a process
-// sends is one HELLO, or a MEMORY_HELLO and then HOLDs, or a LOOK; anything else, or nothing within
-// a second, ends the connection. A thread of its own, so that connections, however many, never cost
-// the arbiters time. Thread-safe; ends with its owner.
+// permit.sock, and a socket for each slice: hands pages to gates, and memory to those who allocate.
+// Identity comes from the kernel alone (peer.h); which client a process belongs to says the
+// caller's lookup. What a process sends is one HELLO, or a MEMORY_HELLO and then HOLDs, or a LOOK;
+// anything else, or nothing within a second, ends the connection.
+//
+// A slice's own socket says by itself which slice is meant: it can be mounted into a container,
+// whose processes are in no group of ours, and may have no number here. Whether who comes there
+// belongs to it, the lookup says.
+//
+// A thread of its own, so that connections, however many, never cost the arbiters time.
+// Thread-safe; ends with its owner.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,10 +43,11 @@ using ClientMessage = std::variant<sluice_refusal, sluice_hello, sluice_memory_h
 ClientMessage parse_message(std::span<const std::byte> bytes);
 
 struct PermitServerConfig {
-  std::string path;  // made anew; mode 0666
+  std::string path;  // everybody's; made anew; mode 0666
   uint32_t generation = 1;
   int max_connections = 4096;
   int max_connections_per_process = 16;  // two per device are what a process needs
+  int max_unseen_connections = 512;      // of all processes of a slice that have no number here
 };
 
 class PermitServer {
@@ -51,9 +59,19 @@ class PermitServer {
   ~PermitServer();
   PermitServer(const PermitServer&) = delete;
 
+  // A slice's own socket, made anew; mode 0666. From any thread, as the next.
+  Result<void> open_for(const std::string& slice, const std::string& path);
+  // Nobody can connect there when it returns. Who has, stays.
+  void close_for(const std::string& slice);
+
  private:
+  struct Listener {
+    Fd socket;
+    std::string slice, path;
+  };
   struct Connection {
     Fd socket;
+    std::string slice;
     pid_t peer = 0;
     Time opened{};
     ArbiterHost* host = nullptr;  // attached there …
@@ -64,6 +82,7 @@ class PermitServer {
   PermitServer(const PermitServerConfig& config, const Clock& clock, Lookup lookup,
                MemoryDesk* memory, Fd listener);
 
+  static constexpr uint64_t kFirstListener = uint64_t{1} << 63;
   struct Caller {
     Peer peer;
     Placement place;
@@ -71,7 +90,8 @@ class PermitServer {
   std::optional<Caller> identify(const Connection& connection, uint32_t device);
 
   void run();
-  void accept_all();
+  void accept_at(uint64_t listener);
+  bool accept_all(const Listener& listener);
   void on_message(uint64_t id);
   bool answer(Connection& connection, std::span<const std::byte> bytes);
   bool greet(Connection& connection, const sluice_hello& hello);
@@ -79,19 +99,22 @@ class PermitServer {
   bool greet(Connection& connection, const sluice_memory_look& look);
   void close(uint64_t id);
   void close_silent(Time now);
-  void hear_listener(bool hear);
-  bool has_room_for(pid_t peer) const;
-  void watch(int fd, uint64_t id);
+  void hear_listeners(bool hear);
+  bool has_room_for(pid_t peer, const std::string& slice) const;
 
   const PermitServerConfig config_;
   const Clock& clock_;
   const Lookup lookup_;
   MemoryDesk* const memory_;
-  Fd listener_, epoll_, stop_;
+  Fd epoll_, stop_;
   std::map<uint64_t, Connection> connections_;  // the thread's own, as the next
   uint64_t last_id_ = 2;
-  Time hear_again_ = Time::max();  // the listener; max: it is heard
+  Time hear_again_ = Time::max();  // the listeners; max: they are heard
   Time hear_devices_{};
+
+  std::mutex mutex_;  // of the next two
+  std::map<uint64_t, Listener> listeners_;
+  uint64_t last_listener_ = kFirstListener;
   std::thread thread_;
 };
 

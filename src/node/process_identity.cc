@@ -1,6 +1,7 @@
 #include "node/process_identity.h"
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -109,6 +110,12 @@ std::vector<pid_t> family_of(pid_t pid) {
     for (auto child = first; child != last; ++child) family.push_back(child->second);
   }
   return family;
+}
+
+std::optional<uid_t> uid_of(pid_t pid) {
+  struct stat s {};
+  if (pid <= 0 || stat(("/proc/" + std::to_string(pid)).c_str(), &s) != 0) return std::nullopt;
+  return s.st_uid;
 }
 
 std::vector<ProcessIdentity> ancestors_of(pid_t pid) {

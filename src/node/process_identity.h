@@ -34,6 +34,9 @@ Result<Fd> open_process(const ProcessIdentity& process);
 // The process and all its living descendants.
 std::vector<pid_t> family_of(pid_t pid);
 
+// Whose it is; nothing when there is no such process.
+std::optional<uid_t> uid_of(pid_t pid);
+
 // Its parent, that one's parent, and so on: the nearest first.
 std::vector<ProcessIdentity> ancestors_of(pid_t pid);
 

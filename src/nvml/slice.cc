@@ -126,7 +126,7 @@ OwnProcesses::OwnProcesses(int device) : self_(static_cast<uint32_t>(getpid())),
 
 bool OwnProcesses::has(unsigned pid) const {
   for (uint32_t i = 0; i < count_; ++i)
-    if (pids_[i] == pid) return true;
+    if (pids_[i] == pid && pid != 0) return true;
   return pid == self_;
 }
 
