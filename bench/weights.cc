@@ -18,6 +18,7 @@
 #include "bench/demo_models.h"
 #include "bench/image_request.h"
 #include "bench/report.h"
+#include "node/store_server.h"
 #include "wire/http.h"
 #include "wire/zygote.h"
 
@@ -116,8 +117,9 @@ Result<M> hear(const Fd& from) {
   return wire::message_of<M>(packet);
 }
 
-// The daemon's part, without daemon: a template of the model.
+// The daemon's part, without daemon: a template of the model, and the store that it shares by.
 struct Template {
+  node::StoreServer store{node::host_memory(), {.capacity = uint64_t{4} << 30}};
   SocketPair zygote, model;
   pid_t zygote_pid = 0, pid = 0;
 };
@@ -128,7 +130,9 @@ Result<void> start(Template& t, const std::string& runtime, const std::string& m
   t.zygote.theirs.reset();
   wire::StartTemplate message;
   wire::set_text(message.model_path, model);
-  const int fds[] = {t.model.theirs.get()};
+  SocketPair weights;
+  SLUICE_TRY(t.store.adopt(std::move(weights.ours), "templates"));
+  const int fds[] = {t.model.theirs.get(), weights.theirs.get()};
   SLUICE_TRY(wire::send_message(t.zygote.ours.get(), message, fds));
   SLUICE_ASSIGN(started, hear<wire::Started>(t.zygote.ours));
   t.pid = started.pid;

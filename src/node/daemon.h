@@ -37,6 +37,7 @@ struct DaemonSettings {
   uid_t first_uid = 61000;
   uid_t uids = 4000;
   Nanos ready_patience = Seconds(120);  // from Go to Ready
+  Bytes weights = 0;                    // that templates may share; 0: half of the machine's memory
 };
 
 // What POST /v1/instances asks for.

@@ -91,6 +91,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_ASSIGN(stored, Registry(settings.paths.state(), boot).load());
   SLUICE_ASSIGN(machine, this_machine());
   SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
+  if (settings.weights == 0) settings.weights = machine.memory / 2;
   std::unique_ptr<GpuWatch> gpus = GpuWatch::start(settings.gpu.library);
   log::info("{}", gpus->describe());
   const bool wants_mps = !settings.gpu.mps.empty();
@@ -146,7 +147,8 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       enforcer_(std::move(enforcer)),
       zygote_(io, {.path = settings_.runtime,
                    .log = settings_.paths.logs() + "/zygote.log",
-                   .cores = std::move(zygote_cores)}),
+                   .cores = std::move(zygote_cores),
+                   .weights = settings_.weights}),
       launcher_(io, zygote_, settings_.paths),
       mps_(io, clock, settings_.gpu.mps, std::move(mps_absent), settings_.paths, state_.devices,
            [this] { tell_change(); }),

@@ -91,7 +91,11 @@ struct ZygoteHost::Template {
 };
 
 ZygoteHost::ZygoteHost(asio::io_context& io, RuntimeSettings settings)
-    : io_(io), settings_(std::move(settings)) {}
+    : io_(io), settings_(std::move(settings)) {
+  if (settings_.weights > 0)
+    weights_.emplace(host_memory(),
+                     StoreServerSettings{.capacity = static_cast<uint64_t>(settings_.weights)});
+}
 ZygoteHost::~ZygoteHost() = default;
 
 pid_t ZygoteHost::zygote_pid() const {
@@ -138,6 +142,15 @@ asio::awaitable<void> ZygoteHost::mind(std::shared_ptr<Process> zygote) {
   if (const Result<void> again = start(); !again.ok()) log::error("{}", again.error().message);
 }
 
+// A template's, with its model as the owner: no instance reaches another model's weights by it.
+// None: it keeps its weights to itself.
+Fd ZygoteHost::store_connection(const std::string& model) {
+  if (!weights_) return Fd();
+  Result<SocketPair> pair = make_socket_pair();
+  if (!pair.ok() || !weights_->adopt(std::move(pair->ours), model).ok()) return Fd();
+  return std::move(pair->theirs);
+}
+
 asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std::string path,
                                                int warm_batch) {
   if (const Result<void> started = start(); !started.ok()) co_return started;
@@ -146,7 +159,9 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   wire::StartTemplate message{.warm_batch = static_cast<uint32_t>(warm_batch)};
   wire::set_text(message.model_path, path);
   t->channel = Channel(io_, std::move(pair->ours));
-  const std::array fds{pair->theirs.get()};
+  const Fd weights = store_connection(t->key);
+  std::vector<int> fds{pair->theirs.get()};
+  if (weights.valid()) fds.push_back(weights.get());
   if (const Result<void> sent = zygote_->channel.send(message, fds); !sent.ok()) co_return sent;
   pair->theirs.reset();
 

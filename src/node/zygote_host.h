@@ -1,6 +1,7 @@
 // The zygote and its templates: the framework loaded once, each model loaded and warmed once, so
 // that an instance is a fork (docs/design/processes.md). Starts the runtime, starts it again when
-// it dies, keeps the templates that were used last.
+// it dies, keeps the templates that were used last. Templates share their weights over a model
+// store, so that a template made anew reads what the instances of the old one still have.
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines.
 #pragma once
@@ -9,11 +10,13 @@
 #include <boost/asio/io_context.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/function.h"
 #include "node/channel.h"
+#include "node/store_server.h"
 
 namespace sluice::node {
 
@@ -24,6 +27,7 @@ struct RuntimeSettings {
   size_t max_templates = 8;                // kept warm; the one unused for longest goes first
   Nanos template_patience = Seconds(300);  // for loading and warming a model
   Nanos answer_patience = Seconds(20);     // for a fork
+  Bytes weights = 0;  // what templates may put into the model store; 0: nothing
 };
 
 // A process that waits for Go on its control socket.
@@ -59,8 +63,11 @@ class ZygoteHost {
   void forget(const std::shared_ptr<Template>&);
   void make_room();
 
+  Fd store_connection(const std::string& model);
+
   asio::io_context& io_;
   const RuntimeSettings settings_;
+  std::optional<StoreServer> weights_;
   std::shared_ptr<Process> zygote_;
   std::map<std::string, std::shared_ptr<Template>> templates_;  // by file, as it is now
   uint64_t uses_ = 0;

@@ -16,6 +16,7 @@
 #include "model/function.h"
 #include "runtime/gate.h"
 #include "runtime/tensor.h"
+#include "wire/model_store.h"
 
 namespace sluice::runtime {
 
@@ -36,6 +37,15 @@ class Model {
   // unless there is none, before every unit of work. kInvalid: the values are the caller's fault
   // (an index out of range).
   virtual Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) = 0;
+
+  // Its weights are the store's from now on, under `name`: shared with whoever has stored the same.
+  // Before any fork. After an error they are its own as before. What the engine keeps in a layout
+  // of its own stays, and so does all of an engine that shares nothing.
+  virtual Result<void> share_weights(sluice_store* store, const std::string& name) {
+    (void)store;
+    (void)name;
+    return {};
+  }
 
   // How many threads run() uses from now on. Called by the thread that runs.
   virtual void set_threads(int threads) = 0;

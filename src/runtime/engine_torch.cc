@@ -11,9 +11,12 @@
 #include <optional>
 
 #include "runtime/executor_torch.h"
+#include "runtime/stored_tensors.h"
 
 namespace sluice::runtime {
 namespace {
+
+constexpr int64_t kStoreWaitMs = 60'000;  // for another that loads the same model
 
 struct TypePair {
   Datatype ours;
@@ -91,12 +94,27 @@ void flatten(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
   }
 }
 
+// The constants of a frozen graph. Those in oneDNN's layout are of another kind of node.
+std::vector<at::Tensor> weights_of(const torch::jit::Block& block) {
+  std::vector<at::Tensor> weights;
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (node->kind() == c10::prim::Constant && node->hasAttribute(c10::attr::value) &&
+        node->kindOf(c10::attr::value) == torch::jit::AttributeKind::t)
+      weights.push_back(node->t(c10::attr::value));
+    for (const torch::jit::Block* inner : node->blocks())
+      for (at::Tensor& weight : weights_of(*inner)) weights.push_back(std::move(weight));
+  }
+  return weights;
+}
+
 class TorchModel : public Model {
  public:
-  TorchModel(ModelSpec spec, GraphExecutor executor)
-      : spec_(std::move(spec)), executor_(std::move(executor)) {}
-  TorchModel(ModelSpec spec, GatedInterpreter interpreter)
-      : spec_(std::move(spec)), interpreter_(std::move(interpreter)) {}
+  TorchModel(ModelSpec spec, GraphExecutor executor, std::vector<at::Tensor> weights)
+      : spec_(std::move(spec)), executor_(std::move(executor)), weights_(std::move(weights)) {}
+  TorchModel(ModelSpec spec, GatedInterpreter interpreter, std::vector<at::Tensor> weights)
+      : spec_(std::move(spec)),
+        interpreter_(std::move(interpreter)),
+        weights_(std::move(weights)) {}
 
   Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) override {
     try {
@@ -110,6 +128,14 @@ class TorchModel : public Model {
                                             : interpreter_->run(std::move(values), gate))
         flatten(v, tensors);
       return answer(tensors);
+    } catch (const std::exception& e) {
+      return torch_error(e, ErrorKind::kInternal);
+    }
+  }
+
+  Result<void> share_weights(sluice_store* store, const std::string& name) override {
+    try {
+      return share_tensors(store, name, weights_, kStoreWaitMs);
     } catch (const std::exception& e) {
       return torch_error(e, ErrorKind::kInternal);
     }
@@ -150,6 +176,7 @@ class TorchModel : public Model {
   const ModelSpec spec_;
   std::optional<GraphExecutor> executor_;
   std::optional<GatedInterpreter> interpreter_;
+  const std::vector<at::Tensor> weights_;  // the graph's own, in torch's layout
 };
 
 Result<void> types_exist(const ModelSpec& spec) {
@@ -169,9 +196,11 @@ std::unique_ptr<Model> optimised(torch::jit::Module module, const ModelSpec& spe
   torch::jit::Inline(*graph);
   // Optimising leaves constants that nobody uses: a linear layer's weights before transposition.
   torch::jit::EliminateDeadCode(graph);
+  std::vector<at::Tensor> weights = weights_of(*graph->block());
   if (auto executor = GraphExecutor::compile(graph))
-    return std::make_unique<TorchModel>(spec, std::move(*executor));
-  return std::make_unique<TorchModel>(spec, GatedInterpreter(std::move(frozen)));
+    return std::make_unique<TorchModel>(spec, std::move(*executor), std::move(weights));
+  return std::make_unique<TorchModel>(spec, GatedInterpreter(std::move(frozen)),
+                                      std::move(weights));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "runtime/children.h"
 #include "runtime/engine.h"
 #include "runtime/instance.h"
@@ -16,19 +17,28 @@ struct WarmModel {
   std::unique_ptr<Model> model;
 };
 
-Result<WarmModel> load_warm(const wire::StartTemplate& start) {
+Result<WarmModel> load_warm(const wire::StartTemplate& start, sluice_store* store) {
   SLUICE_ASSIGN(file, read_model_file(start.model_path));
   SLUICE_ASSIGN(model, load_model(file));
+  if (store != nullptr)
+    if (const auto shared = model->share_weights(store, "weights"); !shared.ok())
+      log::warn("{}: weights are not shared with other templates: {}", start.model_path,
+                shared.error().message);
   SLUICE_TRY(warm_up(*model, file.spec, static_cast<int>(std::max(1u, start.warm_batch))));
   return WarmModel{std::move(file), std::move(model)};
 }
 
-int run_template(const wire::StartTemplate& start, Fd control) {
+// `weights`: its connection to the model store, if it has one. Instances keep it open, and so the
+// weights that they read in the store's books.
+int run_template(const wire::StartTemplate& start, Fd control, Fd weights) {
   set_process_title("sluice-template",
                     std::string("sluice-runtime: template of ") + start.model_path);
   const SteadyClock clock;
   const Time begin = clock.now();
-  auto warm = load_warm(start);
+  const int weights_fd = weights.get();
+  sluice_store* store = nullptr;
+  if (weights.valid()) sluice_store_adopt(weights.release(), &store);
+  auto warm = load_warm(start, store);
   if (!warm.ok()) {
     (void)wire::send_message(control.get(), wire::failed(warm.error()));
     return 1;
@@ -45,8 +55,9 @@ int run_template(const wire::StartTemplate& start, Fd control) {
       return;
     }
     InstanceFds fds{std::move(packet.fds[0]), std::move(packet.fds[1]), std::move(packet.fds[2])};
-    const std::vector<int> keep{fds.listening.get(), fds.control.get(), fds.log.get()};
-    children.start(control.get(), keep, [&] {
+    std::vector<int> keep{fds.listening.get(), fds.control.get(), fds.log.get()};
+    if (store != nullptr) keep.push_back(weights_fd);
+    children.start(control.get(), std::move(keep), [&] {
       return run_instance(*message, std::move(fds), warm->file, *warm->model);
     });
   });
@@ -65,8 +76,11 @@ int run_zygote(Fd control) {
       return;
     }
     Fd own = std::move(packet.fds[0]);
-    const int keep = own.get();
-    children.start(control.get(), {keep}, [&] { return run_template(*message, std::move(own)); });
+    Fd weights = packet.fds.size() > 1 ? std::move(packet.fds[1]) : Fd();
+    std::vector<int> keep{own.get()};
+    if (weights.valid()) keep.push_back(weights.get());
+    children.start(control.get(), std::move(keep),
+                   [&] { return run_template(*message, std::move(own), std::move(weights)); });
   });
   return 0;
 }

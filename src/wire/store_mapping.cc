@@ -12,6 +12,23 @@
 namespace sluice::wire {
 namespace {
 
+constexpr uint64_t kHugePage = 2 << 20;
+constexpr int kMadvCollapse = 25;  // MADV_COLLAPSE of Linux 6.1; not in Debian 12's headers
+
+// Addresses with nothing behind them, aligned so that huge pages fit; null: there are none.
+char* reserve(uint64_t bytes) {
+  const uint64_t more = bytes >= kHugePage ? kHugePage : 0;
+  void* at =
+      ::mmap(nullptr, bytes + more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(at);
+  if (more == 0) return begin;
+  const uint64_t before = kHugePage - reinterpret_cast<uintptr_t>(at) % kHugePage;
+  ::munmap(begin, before);
+  if (before < more) ::munmap(begin + before + bytes, more - before);
+  return begin + before;
+}
+
 // Shared memory of the CPU. Its address is kept while there is nothing behind it.
 class HostMapping : public StoreMapping {
  public:
@@ -28,7 +45,10 @@ class HostMapping : public StoreMapping {
   }
 
   void* data() const override { return at_; }
+  // Weights are read from end to end: small pages would cost the misses that private memory is
+  // spared where it has huge ones. Where the kernel cannot put them together they stay small.
   Result<void> stop_writing() override {
+    (void)::madvise(at_, bytes_, kMadvCollapse);
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     if (::mmap(at_, bytes_, PROT_NONE, flags, -1, 0) == MAP_FAILED)
       return system_error("unmapping a tensor");
@@ -42,11 +62,7 @@ class HostMapping : public StoreMapping {
   }
 
  private:
-  explicit HostMapping(uint64_t bytes) : bytes_(bytes) {
-    void* at =
-        ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at != MAP_FAILED) at_ = at;
-  }
+  explicit HostMapping(uint64_t bytes) : bytes_(bytes), at_(reserve(bytes)) {}
 
   // A file that can shrink would kill whoever reads it.
   static Result<void> check(const Fd& file, uint64_t bytes) {
@@ -65,7 +81,7 @@ class HostMapping : public StoreMapping {
   }
 
   const uint64_t bytes_;
-  void* at_ = nullptr;
+  char* const at_;
   Fd writable_;
 };
 

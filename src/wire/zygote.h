@@ -1,7 +1,7 @@
 // What the node daemon, the zygote, templates and instances say to each other (docs/design/
 // processes.md). Three kinds of SOCK_SEQPACKET socket pairs, all made by the daemon:
 //
-//   daemon ⇄ zygote     StartTemplate + [template's socket]          → Started + [pidfd] | Failed
+//   daemon ⇄ zygote     StartTemplate + [template's socket, store]   → Started + [pidfd] | Failed
 //   daemon ⇄ template   (by itself, once the model is warm)          → Ready | Failed
 //                       StartInstance + [listening, control, log]    → Started + [pidfd] | Failed
 //   daemon ⇄ instance   Go + [permit page, usage page, bell]         → Ready | Failed
@@ -46,8 +46,8 @@ struct ZygoteHead {
   ZygoteKind kind;
 };
 
-// Loads a model and keeps it warm for instances to be forked from. One descriptor: the template's
-// end of its socket pair.
+// Loads a model and keeps it warm for instances to be forked from. The template's end of its socket
+// pair; and, where weights are to be shared with other templates, a connection to the model store.
 struct StartTemplate {
   ZygoteHead head{.kind = ZygoteKind::kStartTemplate};
   uint32_t warm_batch = 1;  // batch size of the warming inference
