@@ -36,11 +36,11 @@ std::string padded(std::string text, size_t width, bool right = false) {
   return right ? pad + text : text + pad;
 }
 
-std::string line(const json& i, size_t width) {
+std::string line(const json& i, const char* parts, size_t width) {
   const json& slice = i["slice"];
   const int request = slice["request"], limit = slice["limit"], used = i.value("used", 0);
   std::string text = padded(i["id"], width) + "  " + padded(percent(request), 5, true);
-  if (slice["sm"] != 1000) text += " on " + percent(slice["sm"]) + " of the cores";
+  if (slice["sm"] != 1000) text += " on " + percent(slice["sm"]) + " of the " + parts;
   text += padded(limit > request ? " of at most " + percent(limit) : "", 16) + "  uses " +
           padded(std::to_string((used + 5) / 10) + "%", 4, true) + "  " + bar(request, limit, used);
   const std::string state = i["state"];
@@ -60,10 +60,11 @@ std::string slices_view(const json& devices, const json& instances) {
     std::string head = padded(d["id"], device_width) + "  " +
                        padded(percent(d["reserved"]), 5, true) + " reserved" +
                        (d.value("drained", false) ? ", drained" : "") + "  ";
+    const char* parts = d.value("kind", "cpu") == "cpu" ? "cores" : "SMs";
     bool empty = true;
     for (const json& i : instances) {
       if (i["device"] != d["id"] || i["state"] == "gone") continue;
-      out += head + line(i, width) + "\n";
+      out += head + line(i, parts, width) + "\n";
       head = std::string(head.size(), ' ');
       empty = false;
     }

@@ -39,6 +39,14 @@ TEST(SlicesView, NothingIsTooSmallToBeSeenAndNothingLeavesTheBar) {
   EXPECT_NE(large.find("140%  ████████████████████\n"), std::string::npos) << large;
 }
 
+TEST(SlicesView, PartsOfAGpuAreItsSms) {
+  json half = instance("a", "cuda0", 300, 300, 0);
+  half["slice"]["sm"] = 500;
+  json gpu = device("cuda0", 150);
+  gpu["kind"] = "cuda";
+  EXPECT_NE(view({gpu}, {half}).find("30% on 50% of the SMs"), std::string::npos);
+}
+
 TEST(SlicesView, SaysWhatIsNotReadyAndLeavesOutWhatIsGone) {
   const std::string text = view({device("d", 500)}, {instance("a", "d", 500, 500, 0, "starting"),
                                                      instance("b", "d", 500, 500, 0, "gone")});

@@ -11,15 +11,15 @@ void Accounting::step(const std::vector<ObservedInstance>& instances,
   shares_.clear();
   for (const ObservedInstance& o : instances) {
     const Instance& i = o.instance;
-    if (i.state == InstanceState::kGone || o.foreign) continue;
-    const auto device = std::ranges::find(devices, i.device, &Device::id);
-    if (device == devices.end()) continue;
+    if (i.state == InstanceState::kGone) continue;
     const auto before = used_.find(i.id);
     // One that is new has used what it has used since it was born.
     const Nanos used =
         std::max(Nanos(0), o.used - (before == used_.end() ? Nanos(0) : before->second));
     used_now[i.id] = o.used;
     shares_[i.id] = {static_cast<int>(std::lround(1000 * seconds(used) / seconds(elapsed)))};
+    const auto device = std::ranges::find(devices, i.device, &Device::id);
+    if (o.foreign || device == devices.end()) continue;
     Account& a = accounts_[i.function];
     const double held = i.slice.sm.fraction() * i.slice.quota.request.fraction() * seconds(elapsed);
     const double used_seconds = i.slice.sm.fraction() * seconds(used);

@@ -25,7 +25,8 @@ Account account_from(const nlohmann::json& j);
 
 class Accounting {
  public:
-  // Charges every living instance for the time since the last step.
+  // Charges functions for their living instances and the time since the last step. A program of
+  // somebody's own costs no function anything; its share is known all the same.
   void step(const std::vector<ObservedInstance>& instances, const std::vector<Device>& devices,
             Nanos elapsed);
   Account& of(const FunctionName& f) { return accounts_[f]; }

@@ -232,5 +232,21 @@ TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {
   EXPECT_NEAR(after - before, 0.5, 1e-9) << "0.3 held, 0.2 above, at 1 a second";
 }
 
+TEST_F(ControlTest, AProgramOfSomebodysOwnHasItsShareAndCostsNoFunctionAnything) {
+  ObservedInstance program;
+  program.foreign = true;
+  program.instance = {.id = "train",
+                      .function = {.name = "f"},
+                      .state = InstanceState::kReady,
+                      .device = "cpu0",
+                      .slice = {.sm = kWhole, .quota = {kWhole, kWhole}}};
+  cluster.seen.instances = {program};
+  step(1);
+  cluster.seen.instances[0].used += Millis(400);
+  step(1);
+  EXPECT_EQ(control->accounting().used_share("train"), Share{400});
+  EXPECT_EQ(control->accounting().of({.name = "f"}).cost, 0);
+}
+
 }  // namespace
 }  // namespace sluice::control
