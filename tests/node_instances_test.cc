@@ -1,4 +1,6 @@
 // Instances' lives under a real daemon: start, serve, resize, drain, and every way to fail.
+#include <map>
+
 #include "tests/node_harness.h"
 
 namespace sluice {
@@ -62,6 +64,45 @@ TEST(NodeInstances, ADrainedDeviceTakesNothingNewAlsoAfterARestart) {
   node.ready("b", 100);
 }
 
+pid_t idle_child() {
+  const pid_t pid = fork();
+  if (pid == 0)
+    for (;;) pause();
+  return pid;
+}
+void kill_it(pid_t pid) {
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+// What is free of their lane lies in pieces, before, between and after them.
+TEST(NodeInstances, ProgramsAreShiftedInTimeWhereOneNeedsTheRoom) {
+  Node node;
+  std::map<std::string, pid_t> programs;
+  const auto take = [&](const std::string& id, int request) {
+    programs[id] = idle_child();
+    return node.call(verb::post, "/v1/processes",
+                     {{"id", id},
+                      {"pid", programs[id]},
+                      {"device", "cpu0"},
+                      {"slice", Node::slice(request)}})["status"];
+  };
+  EXPECT_EQ(take("a", 300), 200);
+  EXPECT_EQ(take("b", 300), 200);
+  EXPECT_EQ(take("c", 400), 200);
+  EXPECT_EQ(node.resize("a", 200)["status"], 200);
+  EXPECT_EQ(node.resize("b", 100)["status"], 200);
+  EXPECT_EQ(node.resize("c", 600)["status"], 200);
+  EXPECT_EQ(node.resize("c", 701)["status"], 429);
+  EXPECT_EQ(node.resize("b", 50)["status"], 200);
+  EXPECT_EQ(take("d", 150), 200);
+  EXPECT_EQ(take("e", 1), 429);
+  node.restart();
+  for (const char* id : {"a", "b", "c", "d"})
+    EXPECT_EQ(node.get("/v1/instances/" + std::string(id))["state"], "ready");
+  for (const auto& [id, pid] : programs) kill_it(pid);
+}
+
 TEST(NodeInstances, WhatWasStartedForAProcessEndsWithIt) {
   Node node;
   const auto start_for = [&](const std::string& id, pid_t owner) {
@@ -73,17 +114,7 @@ TEST(NodeInstances, WhatWasStartedForAProcessEndsWithIt) {
                       {"owner", owner},
                       {"model", {{"path", node.model("")}}}});
   };
-  const auto child = [] {
-    const pid_t pid = fork();
-    if (pid == 0)
-      for (;;) pause();
-    return pid;
-  };
-  const auto kill_it = [](pid_t pid) {
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-  };
-  const pid_t one = child(), other = child();
+  const pid_t one = idle_child(), other = idle_child();
   EXPECT_EQ(start_for("a", one)["status"], 202);
   EXPECT_EQ(start_for("b", other)["status"], 202);
   node.wait("a", "ready");

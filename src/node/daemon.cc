@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "node/machine.h"
+#include "node/shift_room.h"
 
 namespace sluice::node {
 namespace {
@@ -41,11 +42,30 @@ bool same_start(const InstanceRecord& r, const StartRequest& q) {
 
 // ---- what is asked of us -----------------------------------------------------------------------
 
+// A slice, new or changed, in the ledger. Where it may lie anywhere in its lane and the lane has no
+// such room in one piece, programs that lie in the way are shifted; functions' instances are not,
+// for the control loop has chosen their places.
+Result<Promise> Daemon::promise(const InstanceId& id, const DeviceId& device, const Slice& slice,
+                                const std::optional<Position>& position) {
+  const bool held = ledger_.promises().contains(id);
+  const auto ask = [&](const std::optional<Position>& at) {
+    return held ? ledger_.change(id, slice, at) : ledger_.reserve(id, device, slice, at);
+  };
+  Result<Promise> promised = ask(position);
+  if (promised.ok() || promised.error().kind != ErrorKind::kExhausted || position) return promised;
+  for (const Shift& s : shifts_for(ledger_, id, device, slice,
+                                   [&](const InstanceId& other) { return find(other)->foreign; })) {
+    if (s.id == id) return ask(s.to);
+    SLUICE_TRY(resize(s.id, find(s.id)->instance.slice, s.to));
+  }
+  return promised;
+}
+
 // Reserves, admits and records; undoes all of it when a step fails.
 Result<void> Daemon::enter(InstanceRecord record, const std::optional<Position>& position) {
   Instance& i = record.instance;
-  SLUICE_ASSIGN(promise, ledger_.reserve(i.id, i.device, i.slice, position));
-  i.position = promise.position;
+  SLUICE_ASSIGN(promised, promise(i.id, i.device, i.slice, position));
+  i.position = promised.position;
   i.started = clock_.now();
   Result<void> outcome;
   if (settings_.own_uids && !record.foreign) {
@@ -155,9 +175,9 @@ Result<const InstanceRecord*> Daemon::resize(const InstanceId& id, const Slice& 
                  "slice.memory: " + std::to_string(slice.memory) +
                      ": whether a program's memory is counted (0: it is not) is settled " +
                      "when it comes; this one came with " + std::to_string(before.slice.memory)};
-  SLUICE_ASSIGN(promise, ledger_.change(id, slice, position));
-  r->instance.slice = promise.slice;
-  r->instance.position = promise.position;
+  SLUICE_ASSIGN(promised, promise(id, before.device, slice, position));
+  r->instance.slice = promised.slice;
+  r->instance.position = promised.position;
   Result<void> outcome = save();
   if (outcome.ok()) outcome = enforcer_->resize(*r);
   if (!outcome.ok()) {

@@ -132,6 +132,8 @@ class Daemon {
   void fail(const GpuFault& fault);
   void end_programs_on(const Device& device);
   Result<void> drain(const DeviceId& device, bool drained, const std::string& fault);
+  Result<Promise> promise(const InstanceId& id, const DeviceId& device, const Slice& slice,
+                          const std::optional<Position>& position);
   Result<void> enter(InstanceRecord record, const std::optional<Position>& position);
   asio::awaitable<void> launch(InstanceId id);
   asio::awaitable<Result<void>> raise(InstanceId id, Birth birth);
