@@ -33,12 +33,12 @@ uint64_t BusyTime::cover(uint64_t begin, uint64_t end) {
 uint64_t BusyTime::place(uint64_t begin, uint64_t end, uint64_t ns) {
   uint64_t placed = 0;
   while (begin < end && placed < ns) {
-    unsigned i = count_;
-    while (i > 0 && kept_[i - 1].begin >= end) --i;  // the last that begins before `end`
-    const uint64_t free = i > 0 ? later(begin, kept_[i - 1].end) : begin;
-    const uint64_t next = i > 0 ? kept_[i - 1].begin : begin;
-    if (free < end) placed += cover(later(free, end - earlier(end, ns - placed)), end);
-    end = next;
+    unsigned i = 0;
+    while (i < count_ && kept_[i].end <= begin) ++i;  // the first that ends after `begin`
+    const bool any = i < count_ && kept_[i].begin < end;
+    const uint64_t taken = any ? kept_[i].begin : end, next = any ? kept_[i].end : end;
+    if (begin < taken) placed += cover(begin, earlier(taken, begin + ns - placed));
+    begin = next;
   }
   return placed;
 }

@@ -19,11 +19,8 @@ class BusyTime {
   uint64_t cover(uint64_t begin, uint64_t end);
 
   // It worked for `ns` somewhere between, nobody knows when: takes time that is not covered yet,
-  // the latest first. How much there was.
+  // the earliest first, for what comes to be known later is later as a rule. How much there was.
   uint64_t place(uint64_t begin, uint64_t end, uint64_t ns);
-
-  // The end of the latest stretch.
-  uint64_t known_until() const { return count_ != 0 ? kept_[count_ - 1].end : 0; }
 
  private:
   struct Stretch {

@@ -24,6 +24,7 @@ struct Mark {
   uint64_t bytes;      // of the unit, if it is a copy
   uint64_t beside_ns;  // that other lanes had in flight then: it ran before the unit, or beside it
   bool exact;          // but for the gap the stream was at work since the mark before
+  bool follows;        // right behind a unit: what others had submitted by then came before that
 };
 
 struct alignas(64) Lane {
@@ -41,6 +42,9 @@ struct alignas(64) Lane {
   uint64_t quantum_ns;        // most of its leave
   uint64_t unit, unit_end;    // the key of the first unit since the last mark, and its position
   uint64_t unseen_ns;         // by the clock alone, since the last event
+  uint64_t noted, noted_ns;   // submitted up to here when another's unit was last followed by an
+                              // event, and when that was first so
+  uint64_t still, still_ns;   // submitted up to here, and no further since then
   bool dry;                   // it had next to nothing to do when that was recorded
   unsigned oldest, marks;
   Mark ring[kMarks];
@@ -63,6 +67,19 @@ struct alignas(64) Lane {
   uint64_t due_ns() const {
     const uint64_t from = first().recorded_ns > reached_ns ? first().recorded_ns : reached_ns;
     return from + (first().position - finished);
+  }
+
+  // An event is being recorded behind another lane's unit.
+  void note(uint64_t now) {
+    if (noted == done()) return;
+    noted = done();
+    noted_ns = now;
+  }
+  // Since when nothing was submitted, and its thread did not look up.
+  uint64_t still_since(uint64_t now) {
+    if (still != done()) still_ns = now;
+    still = done();
+    return still_ns > touched_ns ? still_ns : touched_ns;
   }
 
   // By its thread, of its leave; a unit that takes 0 is not known.

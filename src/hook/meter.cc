@@ -55,7 +55,9 @@ Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
     lane->unit_end = lane->done() + cost;
   }
   lane->submit(cost);
-  if (!unit.timed && lane->open_ns() < lane->quantum_ns / 2) unit.followed = false;
+  // Behind it there is room for no more: its end is to be seen.
+  const bool last = smaller(kInFlightNs, sluice_grant_rest(at)) < lanes_.in_flight_ns() + cost;
+  if (!unit.timed && !last && lane->open_ns() < lane->quantum_ns / 2) unit.followed = false;
   report(at, now);
   unlock();
   return unit;
@@ -91,6 +93,7 @@ void Meter::end(sluice_attachment* at, const Work& work, const Unit& unit, bool 
 // An event behind the unit, which may say what it took.
 void Meter::follow_unit(Lane& lane, const Work& work, const Unit& unit, uint64_t now) {
   Mark mark = several(unit.dense);
+  mark.follows = true;
   mark.bytes = work.bytes;
   if (lane.only_unit() != 0 && lane.at_work() && (unit.timed || unit.dense)) {
     const bool dry = unit.timed && !events_[lane.context].pending(lane.last().event);

@@ -113,6 +113,11 @@ class Meter {
 
   void poll(uint32_t context, uint64_t now);
   void poll_lane(Lane& lane, uint64_t now);
+  uint64_t patience_with(const Lane& lane, uint32_t context, bool pending) const;
+  bool passed(const Lane& lane) const {
+    return lane.noted > lane.finished && passed_ns_ >= lane.noted_ns;
+  }
+  void pass(Lane& lane, uint64_t now);
   void reach(Lane& lane, const Mark& mark, uint64_t at);
   void settle(Lane& lane, uint64_t now);
   bool follow(Lane& lane, const Mark& mark, uint64_t now);
@@ -129,6 +134,8 @@ class Meter {
   uint64_t progress_ns_;     // something was last seen finished, or begun where there was nothing
   uint64_t given_up_ns_;     // nobody waits while nothing has been, since then
   uint64_t next_timing_ns_;  // what is known is timed again no sooner
+  // The last event right behind a unit that had to wait: when it was recorded, and reached.
+  uint64_t passed_ns_, passed_at_ns_;
   const sluice_attachment* told_;
   uint64_t told_from_ns_;  // busy_ns_ when its page was new
   BusyTime busy_time_;

@@ -8,22 +8,33 @@ SLUICE_DRIVER(cuCtxGetCurrent);
 
 namespace sluice::hook {
 
-// The end of a lane without a mark is taken for over after a while. Where work that came later, in
-// other streams, is known to have run, the lane's ran before its end: in time that is counted
-// already, as far as there is no other.
+// The end of a lane without a mark is taken for over after a while: what was submitted before
+// another lane's unit when that has run (pass()); the rest when there is no event to wait for and
+// all that is in flight has had its time twice.
 void Meter::poll(uint32_t context, uint64_t now) {
+  bool pending = false;
   lanes_.for_each([&](Lane& lane) {
-    const bool lookable = lane.context == context && context != kContexts;
-    if (lookable) poll_lane(lane, now);
-    const uint64_t left = lane.in_flight_ns();
-    const uint64_t later = busy_time_.known_until();
-    const bool passed = lane.marks == 0 && takes_events(lane, context) &&
-                        later > larger(lane.touched_ns, lane.reached_ns);
-    const uint64_t patience = passed ? 0 : lane.marks == 0 ? kDrySlackNs : 100 * kDrySlackNs;
-    if (left != 0 && (lane.marks == 0 || !lookable) && now > lane.touched_ns &&
-        now - lane.touched_ns > 2 * left + patience)
-      settle(lane, passed ? later : now);
+    if (lane.context != context || context == kContexts) return;
+    poll_lane(lane, now);
+    pending |= lane.at_work();
   });
+  lanes_.for_each([&](Lane& lane) {
+    const uint64_t still_ns = now - smaller(lane.still_since(now), now);
+    if (lane.marks == 0 && takes_events(lane, context) && passed(lane) &&
+        now - lane.noted_ns > 2 * (lane.noted - lane.finished))
+      pass(lane, now);
+    if (lane.in_flight_ns() != 0 && still_ns > patience_with(lane, context, pending))
+      settle(lane, now);
+  });
+}
+
+// With the end of a lane in which nothing was submitted for so long.
+uint64_t Meter::patience_with(const Lane& lane, uint32_t context, bool pending) const {
+  if (lane.marks == 0 && takes_events(lane, context) && !pending)
+    return 2 * lanes_.in_flight_ns() + kNapNs;
+  const bool lookable = lane.context == context && context != kContexts;
+  if (lane.marks != 0 && lookable) return UINT64_MAX;
+  return 2 * lane.in_flight_ns() + (lane.marks == 0 ? 1 : 100) * kDrySlackNs;
 }
 
 void Meter::poll_lane(Lane& lane, uint64_t now) {
@@ -35,6 +46,10 @@ void Meter::poll_lane(Lane& lane, uint64_t now) {
       if (state == ContextEvents::State::kPending) return;
       if (state == ContextEvents::State::kLost) return settle(lane, now);
       lane.dry = at < mark.recorded_ns + kDryNs;
+      if (mark.follows && at > mark.recorded_ns + kQueuedNs && mark.recorded_ns > passed_ns_) {
+        passed_ns_ = mark.recorded_ns;
+        passed_at_ns_ = at;
+      }
     } else if (at > now) {
       return;
     }
@@ -69,9 +84,22 @@ void Meter::learn(uint64_t key, uint64_t bytes, uint64_t ns) {
         key, static_cast<uint64_t>(static_cast<double>(ns) * kMiB / static_cast<double>(bytes)));
 }
 
+// What the lane had submitted before a unit of another that has run: it has run before the end of
+// that, in time that is counted already as far as there is no other. (A device takes up work in the
+// order in which it comes.) But a stream takes no less time than its units.
+void Meter::pass(Lane& lane, uint64_t now) {
+  const uint64_t ns = lane.noted - lane.finished;
+  const uint64_t at = smaller(larger(passed_at_ns_, lane.reached_ns + ns), now);
+  busy_ns_ += busy_time_.place(lane.reached_ns, at, ns);
+  lane.finished = lane.noted;
+  lane.marked = larger(lane.marked, lane.noted);
+  lane.reached_ns = at;
+}
+
 // All that the lane has submitted is over.
 void Meter::settle(Lane& lane, uint64_t now) {
   if (lane.unfinished_ns() != 0) progress_ns_ = now;
+  if (lane.marks == 0 && passed(lane)) pass(lane, now);
   busy_ns_ += busy_time_.place(lane.reached_ns, now, lane.unfinished_ns());
   lane.allow(0);
   lane.finished = lane.marked = lane.done();
@@ -116,6 +144,10 @@ bool Meter::follow(Lane& lane, const Mark& mark, uint64_t now) {
   made.event = events_[lane.context].record(lane.stream);
   if (made.event == nullptr) return false;
   lane.push(made);
+  if (!mark.follows) return true;
+  lanes_.for_each([&](Lane& other) {
+    if (&other != &lane) other.note(now);
+  });
   return true;
 }
 

@@ -15,6 +15,8 @@ constexpr uint64_t kLeastBytes = 64 << 10;  // a smaller copy says nothing about
 constexpr uint64_t kLeastNs = 1;
 constexpr uint64_t kDrySlackNs = 1'000'000;  // what cannot be looked at has run by then
 
+constexpr uint64_t kQueuedNs = 5'000;  // an event that is reached so much later stood behind work
+
 constexpr uint64_t kNapNs = 25'000;
 
 // The caller's errno stays.

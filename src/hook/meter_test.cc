@@ -1,0 +1,246 @@
+// The meter in virtual time, over a device of a few lines: what it says that the device did, and
+// how soon it finds that nothing is in flight any more. (On the emulated device and in real time:
+// tests/cuda_meter_test.cc.)
+#include "hook/meter.h"
+
+#include <gtest/gtest.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "hook/blocking_streams.h"
+#include "hook/captures.h"
+
+namespace sluice::hook {
+
+unsigned open_captures;
+bool blocking_stream_seen;
+
+namespace {
+
+constexpr uint64_t kUs = 1000, kMs = 1'000'000;
+constexpr uint64_t kCallNs = 1 * kUs;   // a call of the driver's
+constexpr uint64_t kLateNs = 60 * kUs;  // who sleeps wakes so much later
+
+// The machine: time, and a device that works off each stream in order; several at once where they
+// fit on it.
+struct Machine {
+  uint64_t now = 3'600'000 * kMs;
+  bool side_by_side = false;
+  uint64_t free_at = 0;                // one by one: when the device is
+  std::map<CUstream, uint64_t> ends;   // of what is queued
+  std::map<CUevent, uint64_t> events;  // when they are reached
+  uintptr_t last_event = 0;
+  struct Stretch {
+    uint64_t begin, end;
+  };
+  std::vector<Stretch> worked;
+
+  void pass(uint64_t ns) { now += ns; }
+  uint64_t end_of(CUstream stream) { return std::max(ends[stream], now); }
+  void launch(CUstream stream, uint64_t ns) {
+    pass(kCallNs);
+    const uint64_t begin = std::max(end_of(stream), side_by_side ? 0 : free_at);
+    ends[stream] = free_at = begin + ns;
+    worked.push_back({begin, begin + ns});
+  }
+  // Until now; what overlaps counts once.
+  uint64_t busy() {
+    std::sort(worked.begin(), worked.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
+    uint64_t sum = 0, until = 0;
+    for (const Stretch& s : worked) {
+      const uint64_t end = std::min(s.end, now);
+      if (end > until) sum += end - std::max(until, s.begin);
+      until = std::max(until, end);
+    }
+    return sum;
+  }
+  uint64_t quiet_at() const {
+    uint64_t last = 0;
+    for (const auto& [stream, end] : ends) last = std::max(last, end);
+    return last;
+  }
+};
+
+Machine* machine;  // null: none is being played
+
+}  // namespace
+}  // namespace sluice::hook
+
+using sluice::hook::machine;
+
+// ---- what the meter asks of the system and of the driver ----------------------------------------
+
+extern "C" {
+
+int __real_clock_gettime(clockid_t clock, timespec* time);
+int __wrap_clock_gettime(clockid_t clock, timespec* time) {
+  if (machine == nullptr) return __real_clock_gettime(clock, time);
+  *time = {static_cast<time_t>(machine->now / 1'000'000'000),
+           static_cast<long>(machine->now % 1'000'000'000)};
+  return 0;
+}
+
+// The meter naps, and asks whether threads live.
+long __wrap_syscall(long number, ...) {
+  if (number != SYS_nanosleep) return 0;
+  va_list arguments;
+  va_start(arguments, number);
+  const auto* time = va_arg(arguments, const timespec*);
+  va_end(arguments);
+  machine->pass(static_cast<uint64_t>(time->tv_nsec) + sluice::hook::kLateNs);
+  return 0;
+}
+
+CUresult driver_cuCtxGetCurrent(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(0x10);
+  return CUDA_SUCCESS;
+}
+CUresult driver_cuCtxGetId(CUcontext, unsigned long long* id) {
+  *id = 1;
+  return CUDA_SUCCESS;
+}
+CUresult driver_cuEventCreate(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(++machine->last_event);
+  return CUDA_SUCCESS;
+}
+CUresult driver_cuEventDestroy_v2(CUevent) {
+  return CUDA_SUCCESS;
+}
+CUresult driver_cuEventRecord(CUevent event, CUstream stream) {
+  machine->pass(sluice::hook::kCallNs);
+  machine->events[event] = machine->end_of(stream);
+  return CUDA_SUCCESS;
+}
+CUresult driver_cuEventQuery(CUevent event) {
+  machine->pass(sluice::hook::kCallNs);
+  return machine->events[event] <= machine->now ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+CUresult driver_cuEventElapsedTime(float* ms, CUevent from, CUevent to) {
+  const auto ns = static_cast<int64_t>(machine->events[to] - machine->events[from]);
+  *ms = static_cast<float>(static_cast<double>(ns) / 1e6);
+  return CUDA_SUCCESS;
+}
+CUresult driver_cuStreamQuery(CUstream stream) {
+  return machine->ends[stream] <= machine->now ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+}  // extern "C"
+
+namespace sluice::hook {
+namespace {
+
+// A program's thread under permits: the hook's launches and the gate, in the order in which they
+// come.
+class MeterInTime : public testing::Test {
+ protected:
+  MeterInTime()
+      : meter(new Meter()), permit(new sluice_permit_page()), usage(new sluice_usage_page()) {
+    machine = &device;
+    at.permit = permit.get();
+    at.usage = usage.get();
+    at.metered = 1;
+  }
+  ~MeterInTime() override { machine = nullptr; }
+
+  static CUstream stream(int i) { return reinterpret_cast<CUstream>(0x1000 + 0x100L * i); }
+  uint64_t said() const { return usage->device_busy_ns; }
+  uint64_t in_flight() const { return usage->device_in_flight_ns; }
+
+  void grant(uint64_t budget) {
+    sluice_permit_grant(permit.get(), budget, SLUICE_PARKED, device.now);
+    at.base_seq = permit->seq;
+    at.base_ns = said();
+  }
+  void revoke(CUstream next) {
+    sluice_permit_revoke(permit.get());
+    meter->drain(&at, kThread, next);
+  }
+  // False: the grant is used up.
+  bool launch(CUstream stream, uint64_t ns) {
+    device.pass(kCallNs);
+    const uint64_t key = ns;
+    Lane* lane = meter->lane_of(kThread, stream);
+    if (lane != nullptr && meter->passes(lane, key)) {
+      device.launch(stream, ns);
+      return true;
+    }
+    const Work work{stream, key, 0};
+    if (!meter->make_room(&at, kThread, work)) return false;
+    const Unit unit = meter->begin(&at, kThread, work);
+    device.launch(stream, ns);
+    meter->end(&at, work, unit, true);
+    return true;
+  }
+  void wait_for(CUstream stream) {
+    device.pass(device.end_of(stream) - device.now + kLateNs);
+    meter->waited(&at, kThread, stream);
+  }
+
+  static constexpr uint32_t kThread = 7;
+  Machine device;
+  const std::unique_ptr<Meter> meter;
+  const std::unique_ptr<sluice_permit_page> permit;
+  const std::unique_ptr<sluice_usage_page> usage;
+  sluice_attachment at{};
+};
+
+struct Streams {
+  int streams;
+  uint64_t kernel_ns;
+  bool side_by_side;
+};
+std::ostream& operator<<(std::ostream& out, const Streams& s) {
+  return out << s.streams << " streams, kernels of " << s.kernel_ns << " ns"
+             << (s.side_by_side ? ", side by side" : "");
+}
+
+class ManyStreams : public MeterInTime, public testing::WithParamInterface<Streams> {};
+INSTANTIATE_TEST_SUITE_P(, ManyStreams,
+                         testing::Values(Streams{1, 10 * kUs, false}, Streams{4, 10 * kUs, false},
+                                         Streams{4, 50 * kUs, false}, Streams{16, 10 * kUs, false},
+                                         Streams{4, 50 * kUs, true}, Streams{4, 10 * kUs, true}));
+
+// Launches into its streams in turn, 10 ms of work at a time, and waits for them; 4 ms in every
+// window of 20 ms are its own.
+TEST_P(ManyStreams, WhatIsSaidOfTheDeviceIsWhatItDid) {
+  const auto [streams, kernel_ns, side_by_side] = GetParam();
+  device.side_by_side = side_by_side;
+  uint64_t launched = 0, late = 0;
+  uint64_t device_before = 0, said_before = 0;
+  constexpr int kWindows = 60, kSettle = 10;
+  for (int w = 0; w < kWindows; ++w) {
+    if (w == kSettle) device_before = device.busy(), said_before = said();
+    const uint64_t next_window = device.now + 20 * kMs;
+    grant(4 * kMs);
+    for (;;) {
+      const CUstream next = stream(static_cast<int>(launched) % streams);
+      if (!launch(next, kernel_ns)) {
+        revoke(next);
+        break;
+      }
+      if (++launched * kernel_ns % (10 * kMs) != 0) continue;
+      for (int i = 0; i < streams; ++i) wait_for(stream(i));
+    }
+    late = std::max(late, device.now - std::min(device.now, device.quiet_at()));
+    EXPECT_LE(device.quiet_at(), device.now) << "said to be drained and is not";
+    EXPECT_EQ(in_flight(), 0u);
+    device.now = std::max(device.now, next_window);
+  }
+  const double windows = kWindows - kSettle;
+  const double did = static_cast<double>(device.busy() - device_before) / windows;
+  const double told = static_cast<double>(said() - said_before) / windows;
+  EXPECT_GE(told, did - 20.0 * kUs);
+  // Side by side it is not known what overlapped, where streams ran dry.
+  EXPECT_LE(told, side_by_side ? 1.1 * did : did + 20.0 * kUs);
+  EXPECT_LE(late, 300 * kUs);
+}
+
+}  // namespace
+}  // namespace sluice::hook
