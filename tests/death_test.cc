@@ -174,7 +174,7 @@ class DeathMatrix : public testing::Test {
           }
         }
         if (id != kVictim) continue;
-        sluice_hint_iteration(&gate, 1);
+        sluice_hint_iteration(&gate, 1, 0);
         sluice_gate_idle_begin(thread);
         rest(Micros(500));
       }

@@ -153,7 +153,7 @@ class IntrospectiveAcrossProcesses : public testing::Test {
         self.pass();
         burn(Micros(100));
       }
-      sluice_hint_iteration(&self.gate, *slow_ ? UINT64_MAX : 100'000);
+      sluice_hint_iteration(&self.gate, *slow_ ? UINT64_MAX : 100'000, 0);
     }
   }
 

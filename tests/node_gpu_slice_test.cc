@@ -100,6 +100,24 @@ TEST_F(GpuSlice, AMemoryLimitChangesButNeitherComesNorGoesWhileTheProgramRuns) {
   EXPECT_EQ(change(kSome)["status"], 400);
 }
 
+TEST_F(GpuSlice, AProgramsObjectiveIsKeptAndChangesWhileItRuns) {
+  json slice = Node::slice(200);
+  slice.update({{"slo_us", 50'000}, {"tolerance", 1300}});
+  ASSERT_EQ(take(getpid(), "cuda0", slice)["status"], 200);
+  node_->stop(SIGKILL);
+  node_->launch();
+  json kept = node_->get("/v1/processes/program")["slice"];
+  EXPECT_EQ(kept["slo_us"], 50'000);
+  EXPECT_EQ(kept["tolerance"], 1300);
+  slice["slo_us"] = 90;
+  const json refused = node_->call(verb::patch, "/v1/processes/program", {{"slice", slice}});
+  EXPECT_EQ(refused["status"], 400);
+  EXPECT_THAT(refused["error"].get<std::string>(), HasSubstr("slice.slo_us: 90 is below 100"));
+  const json none =
+      node_->call(verb::patch, "/v1/processes/program", {{"slice", Node::slice(200)}});
+  EXPECT_EQ(none["slice"]["slo_us"], 0);
+}
+
 TEST_F(GpuSlice, OneThatFailsTakesNothingNewUntilSomebodySaysSo) {
   ASSERT_EQ(device("cuda1")["fault"], "");  // the daemon listens from now on
   {

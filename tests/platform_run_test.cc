@@ -56,7 +56,13 @@ TEST(PlatformRun, AProgramIsUnderItsSliceAndResizedWhileItRuns) {
     EXPECT_EQ(slice["request"], 300);
     EXPECT_EQ(slice["limit"], 400);
     EXPECT_EQ(slice["sm"], 1000);
-    p.until("/v1/instances", [](const json& all) { return all[0]["slice"]["request"] == 300; });
+    EXPECT_EQ(p.cli({"resize", "mine", "--slo", "50ms", "--tolerance", "1.3"}).out,
+              "mine: quota 30%, limit 40%, slo 50ms\n");
+    p.until("/v1/instances", [](const json& all) {
+      return all[0]["slice"]["slo_us"] == 50'000 && all[0]["slice"]["tolerance"] == 1300;
+    });
+    EXPECT_THAT(p.cli({"get", "instances"}).out, HasSubstr("50ms"));
+    EXPECT_EQ(p.cli({"resize", "mine", "--slo", "none"}).out, "mine: quota 30%, limit 40%\n");
   }
   p.until("/v1/instances",
           [](const json& all) { return all.empty() || all[0]["state"] == "gone"; });
@@ -75,7 +81,10 @@ TEST(PlatformRun, WhatCannotBeIsRefusedWithItsReason) {
   listed(p, "mine");
   const std::string instance = p.instances()[0]["id"];
   const std::vector<Refusal> all = {
-      {{"resize", "mine"}, 2, "say what to change: --quota, --limit or --memory"},
+      {{"resize", "mine"}, 2, "say what to change: --quota, --limit, --memory, --slo"},
+      {{"resize", "mine", "--slo", "soon"}, 2, "--slo: "},
+      {{"run", "--tolerance", "1.3", "--", "/bin/true"}, 2, "slice.tolerance: 1300 means nothing"},
+      {{"run", "--slo", "5us", "--", "/bin/true"}, 2, "slice.slo_us: 5 is below 100"},
       {{"resize", "mine", "--quota", "50", "--limit", "40"}, 2, "400 is below the request of 500"},
       {{"resize", "mine", "--memory", "1G"}, 2, "mine was started without one"},
       {{"resize", "nobody", "--quota", "50"}, 3, "there is no instance 'nobody'"},

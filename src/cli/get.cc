@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/functions_table.h"
 #include "cli/session.h"
+#include "control/quantity.h"
 
 namespace sluice::cli {
 namespace {
@@ -71,6 +72,12 @@ std::string busy_of(const json& device) {
   return std::to_string(device["busy_percent"].get<int>()) + "%";
 }
 
+// Of a program's own; that of an instance is its function's.
+std::string slo_of(const json& slice) {
+  const int64_t us = slice.value("slo_us", 0);
+  return us == 0 ? "-" : control::format_duration(Micros(us));
+}
+
 std::string rows(const std::string& what, const json& list) {
   const auto share = [](const json& row, const char* key) {
     return percent(row["slice"].value(key, 0));
@@ -85,14 +92,14 @@ std::string rows(const std::string& what, const json& list) {
     return t.text();
   }
   if (what == "instances") {
-    Table t({"INSTANCE", "FUNCTION", "REVISION", "STATE", "DEVICE", "SM", "REQUEST", "LIMIT",
+    Table t({"INSTANCE", "FUNCTION", "REVISION", "STATE", "DEVICE", "SM", "REQUEST", "LIMIT", "SLO",
              "BATCH", "PID", "USED-S", "MEM", "READY-AFTER", "WHY"});
     for (const json& r : list)
       t.add({r["id"], r["function"], std::to_string(r["revision"].get<int>()), r["state"],
              r["device"], share(r, "sm"), share(r, "request"), share(r, "limit"),
-             std::to_string(r["batch"].get<int>()), std::to_string(r["pid"].get<int64_t>()),
-             fixed(r["used_ms"].get<double>() / 1000, 1), bytes(r["peak_memory"]),
-             std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms",
+             slo_of(r["slice"]), std::to_string(r["batch"].get<int>()),
+             std::to_string(r["pid"].get<int64_t>()), fixed(r["used_ms"].get<double>() / 1000, 1),
+             bytes(r["peak_memory"]), std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms",
              r["error"].get<std::string>().substr(0, 60)});
     return t.text();
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -26,15 +27,17 @@ using wire::http::verb;
 constexpr int kDeviceFailed = 75;  // EX_TEMPFAIL of sysexits.h: another try may succeed
 
 struct RunFlags {
-  std::string device = "cpu0", id, memory;
+  std::string device = "cpu0", id, memory, slo;
   int quota = 20, limit = 0, sm = 100;
+  double tolerance = 0;
   bool restart = false;
   std::vector<std::string> command;
 };
 
 struct ResizeFlags {
-  std::string id, memory;
+  std::string id, memory, slo;
   std::optional<int> quota, limit;
+  std::optional<double> tolerance;
 };
 
 wire::HttpClient node_of(const Session& session) {
@@ -45,6 +48,17 @@ Result<Bytes> memory_of(const std::string& text) {
   Result<Bytes> parsed = control::parse_bytes(text);
   if (!parsed.ok()) parsed = Error{ErrorKind::kInvalid, "--memory: " + parsed.error().message};
   return parsed;
+}
+
+// "none", too.
+Result<Nanos> slo_of(const std::string& text) {
+  if (text == "none") return Nanos(0);
+  Result<Nanos> parsed = control::parse_duration(text);
+  if (!parsed.ok()) parsed = Error{ErrorKind::kInvalid, "--slo: " + parsed.error().message};
+  return parsed;
+}
+int permille(double tolerance) {
+  return static_cast<int>(std::lround(1000 * tolerance));
 }
 
 // The libraries that lie beside us, in front of what is preloaded already.
@@ -73,6 +87,11 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
     SLUICE_ASSIGN(memory, memory_of(f.memory));
     slice.memory = memory;
   }
+  if (!f.slo.empty()) {
+    SLUICE_ASSIGN(slo, slo_of(f.slo));
+    slice.slo = slo;
+  }
+  slice.tolerance = permille(f.tolerance);
   Result<json> taken = Error{ErrorKind::kExhausted, "there is no other GPU"};
   for (const DeviceId& device : devices) {
     taken = node.json(
@@ -137,8 +156,9 @@ Result<void> run(const Session& session, const RunFlags& f) {
 
 // What a flag does not say stays as it is. The request may not pass the limit: it takes it along.
 Result<void> resize(const Session& session, const ResizeFlags& f) {
-  if (!f.quota && !f.limit && f.memory.empty())
-    return Error{ErrorKind::kInvalid, "say what to change: --quota, --limit or --memory"};
+  if (!f.quota && !f.limit && f.memory.empty() && f.slo.empty() && !f.tolerance)
+    return Error{ErrorKind::kInvalid,
+                 "say what to change: --quota, --limit, --memory, --slo or --tolerance"};
   wire::HttpClient node = node_of(session);
   const std::string target = "/v1/processes/" + escaped(f.id);
   SLUICE_ASSIGN(record, node.json(verb::get, target));
@@ -156,6 +176,12 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
     SLUICE_ASSIGN(memory, memory_of(f.memory));
     slice.memory = memory;
   }
+  if (!f.slo.empty()) {
+    SLUICE_ASSIGN(slo, slo_of(f.slo));
+    slice.slo = slo;
+    if (slo == Nanos(0)) slice.tolerance = 0;
+  }
+  if (f.tolerance) slice.tolerance = permille(*f.tolerance);
   SLUICE_ASSIGN(changed, node.json(verb::patch, target, {{"slice", wire::to_json(slice)}}));
   if (session.json())
     print(changed);
@@ -163,6 +189,7 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
     std::cout << f.id << ": quota " << control::format_share(slice.quota.request) << ", limit "
               << control::format_share(slice.quota.limit)
               << (slice.memory > 0 ? ", memory " + control::format_bytes(slice.memory) : "")
+              << (slice.slo > Nanos(0) ? ", slo " + control::format_duration(slice.slo) : "")
               << "\n";
   return {};
 }
@@ -183,6 +210,11 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
       ->capture_default_str();
   command->add_option("--memory", f->memory,
                       "GPU memory it may hold, as 512Mi or 4G; without: all there is");
+  command->add_option("--slo", f->slo,
+                      "somebody waits for its iterations, each at most so long: 80ms");
+  command->add_option("--tolerance", f->tolerance,
+                      "with --slo: an iteration is slow beyond so many times the shortest "
+                      "(arbiter introspective; 1.6)");
   command->add_option("--id", f->id, "how it is listed");
   command->add_flag("--restart", f->restart,
                     "where its GPU fails, start it again on another; else it ends with code 75");
@@ -198,6 +230,8 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
       ->check(CLI::Range(1, 100));
   again->add_option("--memory", r->memory,
                     "GPU memory it may hold; what it holds already it keeps");
+  again->add_option("--slo", r->slo, "each of its iterations takes at most so long, or none");
+  again->add_option("--tolerance", r->tolerance, "slow beyond so many times the shortest");
   again->callback([=, &session, &outcome] { outcome = resize(session, *r); });
 }
 

@@ -28,7 +28,7 @@ CUresult waited(CopyKind kind, size_t bytes, Copy&& copy) {
   const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
   const CUresult result = copy();
   const Work work{stream_itself<is_capturing>(nullptr), copy_key(kind), bytes};
-  if (result == CUDA_SUCCESS) idle_if(m.meter->copied(m.at, m.thread, work, begun));
+  if (result == CUDA_SUCCESS) has_waited(m.meter->copied(m.at, m.thread, work, begun));
   return result;
 }
 

@@ -58,6 +58,21 @@ Metering metering(int device) {
   return {meter_of(device), at, thread};
 }
 
+void begin_stretch(int device) {
+  const sluice_attachment* at = sluice_attached(&gates[device]);
+  if (at == nullptr || sluice_slo(at) == 0) return;
+  const Metering m = metering(device);
+  if (m.meter != nullptr) thread_gate.stretch = m.meter->begin_stretch(m.at, m.thread);
+}
+
+// The thread's next launch has to look, and begins another.
+void end_stretch() {
+  const Metering m = metering(thread_gate.device);
+  if (m.meter != nullptr) m.meter->end_stretch(m.at, m.thread, thread_gate.stretch);
+  thread_gate.stretch = {};
+  sluice_gate_look(thread_gate.state);
+}
+
 namespace {
 template <typename F>
 void for_each_meter(F&& visit) {

@@ -17,13 +17,15 @@ constexpr int kDevices = 32;  // no more than the kernel's driver serves
 extern sluice_gate gates[kDevices];
 extern int devices_seen;  // 0: not yet asked
 
-// The gate where this thread was last, its state there, and the lane of its last launch. One and
-// not an array of all: a library that is opened late gets little of this kind of memory. Whoever
-// changes devices finds its state again in the gate's slow path, in some hundred nanoseconds.
+// The gate where this thread was last, its state there, the lane of its last launch, and its
+// stretch of work, if anybody asks for iterations. One and not an array of all: a library that is
+// opened late gets little of this kind of memory. Whoever changes devices finds its state again in
+// the gate's slow path, in some hundred nanoseconds.
 struct ThreadGate {
   int device;
   sluice_thread* state;
   Lane* lane;
+  Stretch stretch;
 };
 extern __thread ThreadGate thread_gate;
 
@@ -32,7 +34,8 @@ int device_of_context();
 inline int device_of_thread() {
   const bool one = __builtin_expect(__atomic_load_n(&devices_seen, __ATOMIC_ACQUIRE) == 1, 1);
   const int device = one ? 0 : device_of_context();
-  if (__builtin_expect(thread_gate.device != device, 0)) thread_gate = {device, nullptr, nullptr};
+  if (__builtin_expect(thread_gate.device != device, 0))
+    thread_gate = {device, nullptr, nullptr, {}};
   return device;
 }
 
@@ -59,6 +62,15 @@ inline bool is_metered(CUdevice device) {
 // A thread with nothing in flight has no work, until its next launch.
 inline void idle_if(bool idle) {
   if (idle && thread_gate.state != nullptr) sluice_gate_idle_begin(thread_gate.state);
+}
+
+// Its stretch of work (iterations.h) begins and ends where the slice asks for iterations; elsewhere
+// a launch that has to look anyway loads one word more, and a call that waits compares one.
+void begin_stretch(int device);
+void end_stretch();
+inline void has_waited(bool idle) {
+  if (thread_gate.stretch.begun_ns != 0) end_stretch();
+  idle_if(idle);
 }
 
 // A default stream by its own handle.

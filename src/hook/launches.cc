@@ -31,6 +31,7 @@ __attribute__((noinline, cold)) void drain(int device, CUstream stream) {
 }
 
 void pass_gate(int device, CUstream stream) {
+  if (thread_gate.stretch.begun_ns == 0) begin_stretch(device);
   const sluice_thread* t = thread_gate.state;
   const bool known = t != nullptr && t->seq != nullptr;  // after a fork, there are only zeros
   if (known && __atomic_load_n(t->seq, __ATOMIC_RELAXED) != t->seen) drain(device, stream);

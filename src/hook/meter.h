@@ -23,12 +23,14 @@
 // after a millisecond. Why so much: who sleeps wakes a tenth of a millisecond late, and the device
 // should not run dry. A unit that nothing is known of is taken to fill the bound: it runs alone.
 //
-// Three sources: units as they come and go (meter.cc), what is in flight and who waits for it
-// (meter_room.cc), what is finished and how that is seen (meter_finished.cc).
+// Four sources: units as they come and go (meter.cc), what is in flight and who waits for it
+// (meter_room.cc), what is finished and how that is seen (meter_finished.cc), and what is said of
+// iterations (meter_stretches.cc).
 #pragma once
 
 #include "hook/busy_time.h"
 #include "hook/context_events.h"
+#include "hook/iterations.h"
 #include "hook/lanes.h"
 #include "hook/unit_costs.h"
 #include "wire/permit.h"
@@ -85,6 +87,11 @@ class Meter {
   // left, until nothing is. The permit can go to somebody else that much sooner.
   void drain(sluice_attachment* at, uint32_t thread, CUstream stream);
 
+  // A stretch of the thread's work (iterations.h), of a slice that asks for iterations: it is about
+  // to launch, and has waited since its last launch before; it has waited again.
+  Stretch begin_stretch(sluice_attachment* at, uint32_t thread);
+  void end_stretch(sluice_attachment* at, uint32_t thread, const Stretch& stretch);
+
   // A context goes, with its events and whatever runs in it.
   void forget_context(CUcontext context);
   void forget_all_contexts();
@@ -125,6 +132,8 @@ class Meter {
   bool clock_will_do(const sluice_attachment* at, const Lane& lane, uint64_t now) const;
   uint64_t unfinished_beside(const Lane& lane);
   uint64_t unfinished_of(uint32_t thread);
+  // All that it has submitted, by what that was expected to take.
+  uint64_t submitted_by(uint32_t thread);
   void watch(Lane& lane, uint32_t context, uint64_t now);
   template <typename Which>
   void forget_contexts(Which&& which);
@@ -139,6 +148,7 @@ class Meter {
   const sluice_attachment* told_;
   uint64_t told_from_ns_;  // busy_ns_ when its page was new
   BusyTime busy_time_;
+  Iterations iterations_;
   UnitCosts costs_;
   ContextEvents events_[kContexts];
   Lanes lanes_;

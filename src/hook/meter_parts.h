@@ -1,4 +1,4 @@
-// What the three sources of the meter (meter.h) share.
+// What the sources of the meter (meter.h) share.
 #pragma once
 
 #include <errno.h>

@@ -25,6 +25,17 @@ class PermitDaemon {
   bool waited_for() const { return __atomic_load_n(&usage_->waiting, __ATOMIC_SEQ_CST) != 0; }
   // What the client says of its device.
   sluice_device_report report() const { return sluice_device_report_read(usage_); }
+  // Asks for iterations that take at most so long; what is said of them.
+  void ask_for_iterations(uint64_t slo_ns) {
+    __atomic_store_n(&permit_->slo_ns, slo_ns, __ATOMIC_RELAXED);
+  }
+  struct Hints {
+    uint64_t due_ns, cycle_ns;
+    uint32_t iterations, kind;
+  };
+  Hints hints() const {
+    return {usage_->due_ns, usage_->cycle_ns, usage_->iterations, usage_->kind};
+  }
   // Its heart has paused since revoke() for so long that a gate may have taken it for dead, as on a
   // machine with other things to do.
   bool heart_paused() const;

@@ -1,5 +1,6 @@
-// Calls that wait for the device: afterwards what was waited for is finished, and a thread with
-// nothing in flight has no work, so that its permit may go to somebody else meanwhile.
+// Calls that wait for the device: afterwards what was waited for is finished, the thread's stretch
+// of work (iterations.h) has ended, and a thread with nothing in flight has no work, so that its
+// permit may go to somebody else meanwhile.
 #include "hook/launch_gate.h"
 
 SLUICE_DRIVER(cuCtxSynchronize);
@@ -18,7 +19,7 @@ CUresult waited_for(CUstream stream, Wait&& wait) {
   const Metering m = metering(device_of_thread());
   if (m.meter == nullptr) return wait();
   const CUresult result = wait();
-  idle_if(result == CUDA_SUCCESS && m.meter->waited(m.at, m.thread, stream));
+  if (result == CUDA_SUCCESS) has_waited(m.meter->waited(m.at, m.thread, stream));
   return result;
 }
 
@@ -36,7 +37,7 @@ SLUICE_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
   using namespace sluice::hook;
   const CUresult result = driver_cuCtxSynchronize_v2(context);
   const Metering m = metering(device_of_thread());
-  idle_if(m.meter != nullptr && result == CUDA_SUCCESS && m.meter->looked(m.at, m.thread));
+  if (m.meter != nullptr && result == CUDA_SUCCESS) has_waited(m.meter->looked(m.at, m.thread));
   return result;
 }
 
@@ -56,10 +57,10 @@ SLUICE_EXPORT CUresult cuEventSynchronize(CUevent event) {
   using namespace sluice::hook;
   const Metering m = metering(device_of_thread());
   if (m.meter == nullptr || captures_open()) return driver_cuEventSynchronize(event);
-  if (driver_cuEventQuery(event) != CUDA_ERROR_NOT_READY) return driver_cuEventSynchronize(event);
-  idle_if(m.meter->looked(m.at, m.thread));
+  const bool reached = driver_cuEventQuery(event) != CUDA_ERROR_NOT_READY;
+  if (!reached) idle_if(m.meter->looked(m.at, m.thread));
   const CUresult result = driver_cuEventSynchronize(event);
-  idle_if(result == CUDA_SUCCESS && m.meter->looked(m.at, m.thread));
+  if (result == CUDA_SUCCESS) has_waited(!reached && m.meter->looked(m.at, m.thread));
   return result;
 }
 

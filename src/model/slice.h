@@ -5,6 +5,8 @@
 #include <compare>
 #include <cstdint>
 
+#include "base/clock.h"
+
 namespace sluice {
 
 using Bytes = int64_t;
@@ -44,6 +46,11 @@ struct Slice {
   Share sm;     // share of the device's SMs or cores, a multiple of its sm_quantum
   Quota quota;  // share of time on them
   Bytes memory = 0;
+  // Of a program that Sluice does not serve itself. Somebody waits for its iterations (a batch, a
+  // request), each of which should take at most so long; 0: it runs for its throughput.
+  Nanos slo{0};
+  // Beyond so many ‰ of the shortest, an iteration is slow; 0: as the arbiter has it (1600).
+  int tolerance = 0;
 
   constexpr auto operator<=>(const Slice&) const = default;
 };

@@ -339,7 +339,7 @@ void ArbiterHost::hear_hints(Device& device, Client& client, Time now) {
     Process& process = processes_.at(number);
     const Hints::Told told = process.hints.hear(process.pages.hints(), now);
     due = std::min(due, told.due);
-    if (told.cycle > Nanos(0)) device.arbiter->iteration(client.share.id, told.cycle, now);
+    if (told.cycle > Nanos(0)) device.arbiter->iteration(client.share.id, told.cycle, told.kind, now);
   }
   if (due != client.due) device.arbiter->deadline(client.share.id, due, now);
   client.due = due;
@@ -449,6 +449,7 @@ void ArbiterHost::write_slice(const Device& device, const Client& client, Proces
   set(page.sm, client.share.sm.permille);
   set(page.request, client.share.quota.request.permille);
   set(page.limit, client.share.quota.limit.permille);
+  __atomic_store_n(&page.slo_ns, client.share.slo.count(), __ATOMIC_RELAXED);
   set(page.millicores, millicores_of(device.millicores, client.share));
 }
 

@@ -45,15 +45,17 @@ Result<void> set_affinity(pid_t pid, const std::vector<int>& cores) {
   return {};
 }
 
-// What Sluice starts serves requests; a foreign program runs for its throughput, as far as is
-// known.
+// What Sluice starts serves requests, and says itself how they fare; a foreign program runs for its
+// throughput, unless its slice says otherwise.
 policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r) {
   const Instance& i = r.instance;
   return {.id = id,
           .sm = i.slice.sm,
           .quota = i.slice.quota,
           .position = i.position,
-          .has_slo = !r.foreign};
+          .has_slo = !r.foreign || i.slice.slo > Nanos(0),
+          .slo = i.slice.slo,
+          .tolerance = i.slice.tolerance};
 }
 
 }  // namespace

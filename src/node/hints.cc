@@ -26,6 +26,7 @@ Hints::Told Hints::hear(const HintWords& words, Time now) {
   told.due = due_;
   if (words.iterations != last_.iterations) {
     told.cycle = believable_cycle(words.cycle_ns, now - ended_after_);
+    told.kind = words.kind;
     ended_after_ = looked_;
   }
   last_ = words;

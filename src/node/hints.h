@@ -1,6 +1,6 @@
 // What a client's page says beyond its claims, made harmless before an arbiter hears of it: the due
-// time of its oldest waiting request, and how long its iterations take. A page is hostile until
-// shown otherwise; whatever stands there,
+// time of its oldest waiting request, and how long its iterations take, by kind. A page is hostile
+// until shown otherwise; whatever stands there,
 //   - a due time lies between the moment when it was first heard and an hour later, so that nobody
 //     is late since before it said so; none lies farther: that says nothing;
 //   - an iteration began after the one before it was seen to end, so that long cycles take as long
@@ -21,6 +21,7 @@ class Hints {
   struct Told {
     Time due = Time::max();  // max: nothing waits
     Nanos cycle{0};          // of the last iteration that ended since the last look; 0: none did
+    uint32_t kind = 0;       // … whatever it says
   };
   // Once a decision; `now` does not go back.
   Told hear(const HintWords& words, Time now);

@@ -67,11 +67,12 @@ UsageView Pages::usage() const {
           .ack_seq = __atomic_load_n(&usage_->ack_seq, __ATOMIC_SEQ_CST)};
 }
 
-// The count first: its cycle was stored before it.
+// The count first: its cycle and kind were stored before it.
 HintWords Pages::hints() const {
   HintWords words;
   words.iterations = __atomic_load_n(&usage_->iterations, __ATOMIC_ACQUIRE);
   words.cycle_ns = __atomic_load_n(&usage_->cycle_ns, __ATOMIC_RELAXED);
+  words.kind = __atomic_load_n(&usage_->kind, __ATOMIC_RELAXED);
   words.due_ns = __atomic_load_n(&usage_->due_ns, __ATOMIC_RELAXED);
   return words;
 }

@@ -35,6 +35,7 @@ struct HintWords {
   uint64_t due_ns = 0;
   uint64_t cycle_ns = 0;
   uint32_t iterations = 0;
+  uint32_t kind = 0;
   bool operator==(const HintWords&) const = default;
 };
 

@@ -38,6 +38,8 @@ struct ShareClient {
   Position position;  // where its rectangle lies; `window`, `planned` and `deadline` keep to it
   // Somebody waits for its answers (inference with an objective); else it runs for its throughput.
   bool has_slo = false;
+  Nanos slo{0};       // of one iteration, where the client is to mark them itself
+  int tolerance = 0;  // beyond so many ‰ of the shortest an iteration is slow; 0: the arbiter's own
   bool operator==(const ShareClient&) const = default;
 };
 
@@ -85,9 +87,10 @@ class Arbiter {
   // The oldest request that waits at the client should be answered by `due`; Time::max(): none
   // waits.
   virtual void deadline(ClientId /*client*/, Time /*due*/, Time /*now*/) {}
-  // One iteration (a batch, a training step) ended: `cycle` passed from its first launch to its
-  // last. Marked by the model server, else seen by the host: by a synchronising call, or by a gap.
-  virtual void iteration(ClientId /*client*/, Nanos /*cycle*/, Time /*now*/) {}
+  // One iteration (a batch, a training step) ended: `cycle` passed from its first launch until all
+  // was done. Marked by the model server, else by the hook, which sees a program wait for its work.
+  // Cycles compare with those of their kind (as many requests, as much work), a number of theirs.
+  virtual void iteration(ClientId /*client*/, Nanos /*cycle*/, uint32_t /*kind*/, Time /*now*/) {}
 
   // Decides. Tolerates a `now` before the last one (time stands still then).
   virtual Permits step(Time now) = 0;

@@ -47,15 +47,27 @@ void IntrospectiveArbiter::remove(ClientId id, Time now) {
   changed_ = true;
 }
 
-void IntrospectiveArbiter::iteration(ClientId id, Nanos cycle, Time now) {
+// A new one takes the place of the one that was not seen for longest.
+IntrospectiveArbiter::Kind& IntrospectiveArbiter::Instance::kind(uint32_t number) {
+  const auto known = std::ranges::find_if(
+      kinds, [&](const Kind& k) { return k.shortest > 0 && k.number == number; });
+  if (known != kinds.end()) return *known;
+  Kind& oldest = *std::ranges::min_element(kinds, {}, &Kind::seen_at);
+  return oldest = {.number = number};
+}
+
+void IntrospectiveArbiter::iteration(ClientId id, Nanos cycle, uint32_t number, Time now) {
   const auto at = instances_.find(id);
   if (at == instances_.end() || cycle <= Nanos(0)) return;
   Instance& i = at->second;
+  Kind& kind = i.kind(number);
   const double took = static_cast<double>(cycle.count());
-  if (i.shortest == 0) i.shortest = took;
-  const double forgotten = kForgottenPerSecond * std::max(seconds(now - i.iterated_at), 0.0);
-  i.shortest = std::min(i.shortest * (1 + forgotten), took);
-  i.ratio = std::min(took / i.shortest, kWorstRatio);
+  const bool first = kind.shortest == 0;
+  const double forgotten = kForgottenPerSecond * std::max(seconds(now - kind.seen_at), 0.0);
+  kind.shortest = first ? took : std::min(kind.shortest * (1 + forgotten), took);
+  kind.seen_at = std::max(kind.seen_at, now);
+  if (first) return;  // there is nothing to compare it with
+  i.ratio = std::min(took / kind.shortest, kWorstRatio);
   i.calm = i.ratio < kRecovered ? i.calm + 1 : 0;
   i.iterated_at = std::max(i.iterated_at, now);
 }
@@ -67,7 +79,8 @@ bool IntrospectiveArbiter::idle(const Account& a) {
 
 void IntrospectiveArbiter::assess(Instance& i, const Account& a, bool others_idle) {
   const bool known = accounts_.now() - i.iterated_at < kCycleKnown;
-  const bool slow = i.ratio > kViolated || (i.state == State::kEmergency && i.ratio >= kRecovered);
+  const double bearable = a.client.tolerance > 0 ? a.client.tolerance / 1000.0 : kViolated;
+  const bool slow = i.ratio > bearable || (i.state == State::kEmergency && i.ratio >= kRecovered);
   if (idle(a)) {
     i.iterated_at = Time{};
     i.calm = 0;

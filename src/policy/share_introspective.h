@@ -15,6 +15,10 @@
 //   emergency    ratio > 1.6, and on until it is < 1.2  limit                  min(request, last) ÷
 //                                                                              ratio
 //
+// A slice may say another ratio than 1.6 (`tolerance`; Dilu has 1.3 for language models). The ratio
+// is that to the shortest cycle of the iteration's kind, for what does more work is not slower; the
+// first of a kind says nothing.
+//
 // Readings: the paper's ÷ ΔT would raise the tokens below ΔT = 1, so ÷ (1 + ΔT) (a). `last` starts
 // at the request (c). Ratios above 4, which the published code takes for noise, are the worst
 // starvation of all: clamped, not ignored. A cycle that is a second old is unknown and raises
@@ -26,7 +30,9 @@
 // The unit is busy nanoseconds, not the paper's kernel blocks: a block may last a microsecond or a
 // second, so that a share of a maximum of blocks is a share of nothing in particular, and that
 // maximum (`Max`; published: the same ten million for every GPU) would have to be measured per
-// device and again per program. Of busy time the most that a window can hold is known: the window.
+// device and again per program. Of busy time, which is measured on each device as it passes, the
+// most that a window can hold is known: the window, whatever the device's size and the program's
+// blocks.
 // For the same reason holders exclude each other in space here, as under every other arbiter: at
 // sm = 1000, where Dilu's quotas are profiled, instances take turns, and a cycle grows by the turns
 // that it waits for.
@@ -36,6 +42,7 @@
 // the others what lies above 1 % of theirs: requests are no guarantee here. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <map>
 
 #include "policy/share_tokens.h"
@@ -50,17 +57,24 @@ class IntrospectiveArbiter : public TokenArbiter {
 
   Result<void> admit(const ShareClient& client, Time now) override;
   void remove(ClientId id, Time now) override;
-  void iteration(ClientId id, Nanos cycle, Time now) override;
+  void iteration(ClientId id, Nanos cycle, uint32_t kind, Time now) override;
   Permits step(Time now) override;
   std::string_view name() const override { return "introspective"; }
 
  private:
   enum class State { kNone, kRecovery, kContention, kEmergency };  // by severity
+  struct Kind {                                                    // of iterations
+    uint32_t number = 0;
+    double shortest = 0;  // cycle, in ns; 0: none was seen
+    Time seen_at{};
+  };
   struct Instance {
+    Kind& kind(uint32_t number);
+
     double last = 0;  // issued, as a share of the window
     State state = State::kNone;
-    double shortest = 0;  // cycle, in ns; 0: none was seen
-    double ratio = 1;     // of the last cycle to it
+    std::array<Kind, 16> kinds;
+    double ratio = 1;  // of the last cycle to the shortest of its kind
     Time iterated_at{};
     int calm = 0;  // iterations in a row below the mark of recovery
   };

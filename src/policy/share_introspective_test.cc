@@ -39,8 +39,8 @@ class Introspective : public testing::Test {
     works_.erase(id);
   }
   // The server's iterations end now.
-  void iterate(double cycle_ms, int times = 1) {
-    for (int i = 0; i < times; ++i) arbiter_->iteration(kServer, from_millis(cycle_ms), now_);
+  void iterate(double cycle_ms, int times = 1, uint32_t kind = 0) {
+    for (int i = 0; i < times; ++i) arbiter_->iteration(kServer, from_millis(cycle_ms), kind, now_);
   }
   // Plays a window to its end; what was issued for it, as a share.
   std::map<ClientId, double> window() {
@@ -192,11 +192,74 @@ TEST_F(Introspective, OneOddIterationDoesNotRuleForEver) {
   EXPECT_NEAR(window()[kServer], kServersRequest, kAbout);
 }
 
+// Dilu's for language models.
+TEST_F(Introspective, ASliceMaySayWhatItBears) {
+  settle();
+  iterate(14);
+  EXPECT_NEAR(window()[kServer], kServersRequest, kAbout);
+  ShareClient language_model = client(kServer, 500, kServersRequest, kServersLimit, true);
+  language_model.tolerance = 1300;
+  admit(language_model);
+  EXPECT_NEAR(window()[kServer], kServersLimit, kAbout);
+}
+
+TEST_F(Introspective, ACycleComparesWithThoseOfItsKindAlone) {
+  constexpr uint32_t kOneRequest = 1, kEight = 8;
+  settle();
+  iterate(10, 1, kOneRequest);
+  iterate(60, 1, kEight);
+  EXPECT_NEAR(window()[kServer], kServersRequest, kAbout) << "the first of its kind says nothing";
+  iterate(61, 1, kEight);
+  iterate(10, 1, kOneRequest);
+  EXPECT_NEAR(window()[kServer], kServersRequest, kAbout);
+  iterate(20, 1, kOneRequest);
+  EXPECT_NEAR(window()[kServer], kServersLimit, kAbout);
+}
+
+TEST_F(Introspective, OfManyKindsTheLastAreKnown) {
+  settle();
+  for (uint32_t kind = 0; kind < 40; ++kind) {
+    iterate(10, 1, kind);
+    now_ += Millis(1);
+  }
+  iterate(20, 1, 3);
+  EXPECT_NEAR(window()[kServer], kServersRequest, kAbout) << "forgotten, and so the first";
+  iterate(20, 1, 39);
+  EXPECT_NEAR(window()[kServer], kServersLimit, kAbout);
+}
+
 TEST_F(Introspective, AResizedClientStartsAtItsNewRequest) {
   settle();
   window();
   admit(client(kTrainer, 500, 0.6, 0.9, false));
   EXPECT_NEAR(window()[kTrainer], 0.6, kAbout);
+}
+
+// Dilu's `Max`, the most tokens that a period can hold: there a number of blocks, the same for all
+// GPUs and programs. Measured in what the device does, it is the period on each of them, so that a
+// share of it is that share of the device, whatever a program's kernels are.
+TEST(IntrospectiveDevice, ATokensShareIsThatShareOfTheDeviceWhateverRunsOnIt) {
+  for (const Nanos kernel : {Micros(20), Micros(300), Micros(4000)}) {
+    Simulation device("introspective", 1, kDilu);
+    ASSERT_TRUE(device.add(client(kServer, 1000, 0.2, 0.35, false), greedy(kernel)).ok());
+    ASSERT_TRUE(device.add(client(kTrainer, 1000, 0.3, 0.5, false), greedy(kernel)).ok());
+    device.run(Seconds(21));
+    const auto share = [&](ClientId id) {
+      return seconds(device.used(id, Seconds(1), Seconds(21))) / 20;
+    };
+    EXPECT_NEAR(share(kServer), 0.35, 0.01) << kernel.count();
+    EXPECT_NEAR(share(kTrainer), 0.5, 0.01) << kernel.count();
+  }
+}
+
+// And on a device that is a share of a core, whose holder runs faster than the window passes.
+TEST(IntrospectiveDevice, ATokensShareIsThatOfTheDeviceAlsoWhereItIsAShareOfACore) {
+  ArbiterConfig share_of_a_core = kDilu;
+  share_of_a_core.pace = 1250;
+  Simulation device("introspective", 1, share_of_a_core);
+  ASSERT_TRUE(device.add(client(kTrainer, 1000, 0.3, 0.5, false), greedy(Micros(300))).ok());
+  device.run(Seconds(21));
+  EXPECT_NEAR(seconds(device.used(kTrainer, Seconds(1), Seconds(21))) / 20, 0.5, 0.01);
 }
 
 // On one device in time: an emergency hands the server what the trainer had. At sm = 1000, in

@@ -65,7 +65,8 @@ void say_anything(Simulation& device, const std::vector<ShareClient>& clients, N
       device.at(t, [&device, id, due] { device.say_deadline(id, due); });
     } else {
       const Nanos cycle = Micros(random.between(0, 100'000));
-      device.at(t, [&device, id, cycle] { device.say_iteration(id, cycle); });
+      const auto kind = static_cast<uint32_t>(random.below(20));
+      device.at(t, [&device, id, cycle, kind] { device.say_iteration(id, cycle, kind); });
     }
   }
 }

@@ -119,8 +119,8 @@ void Simulation::say_deadline(ClientId id, Nanos from_now) {
   step_due_ = true;
 }
 
-void Simulation::say_iteration(ClientId id, Nanos cycle) {
-  arbiter_->iteration(id, cycle, host_clock());
+void Simulation::say_iteration(ClientId id, Nanos cycle, uint32_t kind) {
+  arbiter_->iteration(id, cycle, kind, host_clock());
 }
 
 void Simulation::at(Nanos when, std::function<void()> what) {
@@ -178,7 +178,7 @@ void Simulation::take_requests() {
 void Simulation::finish_iteration(Client& c) {
   c.ops_done = 0;
   ++c.iterations;
-  arbiter_->iteration(c.share.id, now_ - c.iteration_began, host_clock());
+  arbiter_->iteration(c.share.id, now_ - c.iteration_began, 0, host_clock());
   if (c.behaviour.request_every == Nanos(0)) return;
   c.latencies.push_back(now_ - c.requests.front());
   c.requests.pop_front();

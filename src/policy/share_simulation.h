@@ -74,7 +74,7 @@ class Simulation {
   void remove(ClientId id);
   // Hints beside those that a client's behaviour gives.
   void say_deadline(ClientId id, Nanos from_now);
-  void say_iteration(ClientId id, Nanos cycle);
+  void say_iteration(ClientId id, Nanos cycle, uint32_t kind);
   void at(Nanos when, std::function<void()> what);  // script
   void run(Nanos until);
 

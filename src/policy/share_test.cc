@@ -138,11 +138,11 @@ TEST_P(EveryArbiter, TimeStandsStillWhileTheClockIsBehind) {
 
 TEST_P(EveryArbiter, TakesHintsOfAnybodyAndOfNobody) {
   add(client(1, 1000, 200, 200));
-  arbiter_->iteration(1, Millis(3), ms(-5));
-  arbiter_->iteration(1, Nanos(-1), ms(0));
+  arbiter_->iteration(1, Millis(3), 0, ms(-5));
+  arbiter_->iteration(1, Nanos(-1), 0, ms(0));
   arbiter_->deadline(1, Time::max(), ms(0));
   arbiter_->deadline(1, Time{}, ms(-5));
-  arbiter_->iteration(9, Millis(3), ms(0));
+  arbiter_->iteration(9, Millis(3), 0, ms(0));
   arbiter_->deadline(9, ms(1), ms(0));
   EXPECT_THAT(granted(want(1, 0)), ElementsAre(1));
 }

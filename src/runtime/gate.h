@@ -37,9 +37,10 @@ class Gate {
     const bool none = due == Time::max();
     sluice_hint_due(&gate_, none ? 0 : static_cast<uint64_t>(due.time_since_epoch().count()));
   }
-  // An iteration has ended that took `cycle`.
-  void hint_iteration(Nanos cycle) {
-    sluice_hint_iteration(&gate_, static_cast<uint64_t>(cycle.count()));
+  // An iteration of so many inferences has ended that took `cycle`.
+  void hint_iteration(Nanos cycle, int inferences) {
+    sluice_hint_iteration(&gate_, static_cast<uint64_t>(cycle.count()),
+                          static_cast<uint32_t>(inferences));
   }
 
   // Cores of the slice, rounded up, as the page last said; 0: not known.

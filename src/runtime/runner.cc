@@ -122,8 +122,7 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
   const Time ran = clock_.now();
   if (!outputs.ok()) return outputs.error();
   const int inferences = std::accumulate(rows.begin(), rows.end(), 0);
-  // Of one inference, so that batches of different sizes compare.
-  gate_.hint_iteration((ran - ready) / inferences);
+  gate_.hint_iteration(ran - ready, inferences);
 
   std::vector<std::vector<Tensor>> answers;
   if (batch.size() == 1) {

@@ -106,6 +106,7 @@ TEST_F(RunnerHints, EachBatchIsAnIteration) {
   first.get();
   EXPECT_EQ(usage_->iterations, 1u);
   EXPECT_EQ(usage_->cycle_ns, 7'000'000u);
+  EXPECT_EQ(usage_->kind, 1u) << "one request, compared with such alone";
 }
 
 }  // namespace

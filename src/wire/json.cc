@@ -11,6 +11,8 @@ using nlohmann::json;
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr Micros kLeastSlo{100};
+constexpr int kLeastTolerance = 1200, kMostTolerance = 4000;  // what `introspective` can tell apart
 constexpr int64_t kInt = std::numeric_limits<int>::max();
 constexpr std::array<std::string_view, 4> kStates{"starting", "ready", "draining", "gone"};
 // As `nvidia-smi topo` has them; two GPUs of one board are one step nearer than its words go.
@@ -35,7 +37,9 @@ json to_json(const Slice& s) {
   return {{"sm", s.sm.permille},
           {"request", s.quota.request.permille},
           {"limit", s.quota.limit.permille},
-          {"memory", s.memory}};
+          {"memory", s.memory},
+          {"slo_us", s.slo / Micros(1)},
+          {"tolerance", s.tolerance}};
 }
 
 json to_json(const Position& p) {
@@ -178,6 +182,17 @@ Result<Slice> slice_from(const json& j) {
   s.quota.request = share(f, "request", 1000);
   s.quota.limit = share(f, "limit", s.quota.request.permille);
   s.memory = f.integer("memory", 0, 0, kMost);
+  s.slo = Micros(f.integer("slo_us", 0, 0, Micros(std::chrono::hours(1)).count()));
+  s.tolerance = static_cast<int>(f.integer("tolerance", 0, 0, kMostTolerance));
+  if (s.slo > Nanos(0) && s.slo < kLeastSlo)
+    f.fail("slo_us", std::to_string(s.slo / Micros(1)) + " is below " +
+                         std::to_string(kLeastSlo / Micros(1)) + "; 0: it has none");
+  if (s.tolerance != 0 && s.tolerance < kLeastTolerance)
+    f.fail("tolerance", std::to_string(s.tolerance) + " is not between " +
+                            std::to_string(kLeastTolerance) + " and " +
+                            std::to_string(kMostTolerance) + "; 0: as the arbiter has it");
+  if (s.tolerance != 0 && s.slo == Nanos(0))
+    f.fail("tolerance", std::to_string(s.tolerance) + " means nothing without slo_us");
   if (s.quota.limit < s.quota.request)
     f.fail("limit", std::to_string(s.quota.limit.permille) + " is below the request of " +
                         std::to_string(s.quota.request.permille));

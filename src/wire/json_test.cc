@@ -8,7 +8,11 @@ namespace {
 using nlohmann::json;
 
 TEST(Json, NounsReadWhatTheyWrite) {
-  const Slice slice{.sm = {500}, .quota = {{200}, {400}}, .memory = 1 << 20};
+  const Slice slice{.sm = {500},
+                    .quota = {{200}, {400}},
+                    .memory = 1 << 20,
+                    .slo = Millis(80),
+                    .tolerance = 1300};
   EXPECT_EQ(*slice_from(to_json(slice)), slice);
 
   const Device device{.id = "cpu0",
@@ -66,6 +70,11 @@ TEST(Json, FaultsNameFieldValueAndWhatIsAllowed) {
             "slice.limit: 200 is below the request of 300");
   EXPECT_EQ(fault(R"({"memory":18446744073709551615})"),
             "slice.memory: 18446744073709551615 is no integer from 0 to 9223372036854775807");
+  EXPECT_EQ(fault(R"({"slo_us":-5})"), "slice.slo_us: -5 is no integer from 0 to 3600000000");
+  EXPECT_EQ(fault(R"({"slo_us":99})"), "slice.slo_us: 99 is below 100; 0: it has none");
+  EXPECT_EQ(fault(R"({"slo_us":5000,"tolerance":1100})"),
+            "slice.tolerance: 1100 is not between 1200 and 4000; 0: as the arbiter has it");
+  EXPECT_EQ(fault(R"({"tolerance":1300})"), "slice.tolerance: 1300 means nothing without slo_us");
   EXPECT_EQ(fault("[]"), "slice: [] is no object");
   EXPECT_EQ(instance_from(json{{"id", "a"}, {"slice", {{"sm", -1}}}}).error().message,
             "instance.slice: slice.sm: -1 is no integer from 0 to 1000");

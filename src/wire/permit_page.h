@@ -63,7 +63,8 @@ struct sluice_permit_page {
   uint32_t request;
   uint32_t limit;
   uint32_t millicores; /* of the client's sm; 0 where the device is not a CPU */
-  uint8_t reserved2[3936];
+  uint64_t slo_ns; /* of an iteration: somebody wants to hear of them (permit_hints.h); else 0 */
+  uint8_t reserved2[3928];
 };
 
 struct sluice_usage_page {
@@ -87,8 +88,9 @@ struct sluice_usage_page {
   /* Hints for arbiters (wire/permit_hints.h), not needed either; zeros say nothing. */
   uint64_t due_ns;     /* of the oldest waiting request, by the daemon's clock; 0: none waits */
   uint64_t cycle_ns;   /* how long the last iteration took */
-  uint32_t iterations; /* that have ended, modulo 2^32; stored after cycle_ns */
-  uint8_t reserved4[3820];
+  uint32_t iterations; /* that have ended, modulo 2^32; stored after the words beside it */
+  uint32_t kind;       /* of the last iteration: cycles compare with those of their kind */
+  uint8_t reserved4[3816];
 };
 
 SLUICE_AT(sluice_page_header, magic, 0);
@@ -108,6 +110,7 @@ SLUICE_AT(sluice_permit_page, sm, 144);
 SLUICE_AT(sluice_permit_page, request, 148);
 SLUICE_AT(sluice_permit_page, limit, 152);
 SLUICE_AT(sluice_permit_page, millicores, 156);
+SLUICE_AT(sluice_permit_page, slo_ns, 160);
 SLUICE_AT(sluice_usage_page, header, 0);
 SLUICE_AT(sluice_usage_page, waiting, 64);
 SLUICE_AT(sluice_usage_page, want, 68);
@@ -122,6 +125,7 @@ SLUICE_AT(sluice_usage_page, device_longest_ns, 216);
 SLUICE_AT(sluice_usage_page, due_ns, 256);
 SLUICE_AT(sluice_usage_page, cycle_ns, 264);
 SLUICE_AT(sluice_usage_page, iterations, 272);
+SLUICE_AT(sluice_usage_page, kind, 276);
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_permit_page) == SLUICE_PAGE_SIZE, "permit page");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_usage_page) == SLUICE_PAGE_SIZE, "usage page");
 
