@@ -339,7 +339,8 @@ void ArbiterHost::hear_hints(Device& device, Client& client, Time now) {
     Process& process = processes_.at(number);
     const Hints::Told told = process.hints.hear(process.pages.hints(), now);
     due = std::min(due, told.due);
-    if (told.cycle > Nanos(0)) device.arbiter->iteration(client.share.id, told.cycle, told.kind, now);
+    if (told.cycle > Nanos(0))
+      device.arbiter->iteration(client.share.id, told.cycle, told.kind, now);
   }
   if (due != client.due) device.arbiter->deadline(client.share.id, due, now);
   client.due = due;
