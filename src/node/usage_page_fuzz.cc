@@ -82,7 +82,7 @@ class Life {
  private:
   static constexpr Time kBorn{std::chrono::hours(1)};
   static constexpr node::ProcessIdentity kSelf{.pid = 1, .start_time = 1};
-  static constexpr uint16_t kRead[] = {64, 68, 72, 192, 200, 208, 216, 256, 264, 272};
+  static constexpr uint16_t kRead[] = {64, 68, 72, 192, 200, 208, 216, 256, 264, 272, 276};
 
   template <class T>
   T take() {

@@ -147,8 +147,9 @@ void Accounts::end_permit(Account& a, Time at) {
   a.ended_at = at;
 }
 
+// How long it had the room matters only to what it was robbed of.
 void Accounts::leave(Account& a, Time at) {
-  settle_occupied(a, at);
+  if (a.robbed > Nanos(0)) settle_occupied(a, at);
   a.hold = Account::Hold::kNone;
 }
 
@@ -244,10 +245,11 @@ void Accounts::grant(Account& a, Nanos budget, Time valid_until, Permits& permit
 }
 
 void Accounts::renew(Account& a, Nanos budget, Permits& permits) {
-  const Nanos left = a.budget_left(now_);
-  const bool as_wished = a.granted() && a.held_sm == a.client.sm && a.valid_until >= window_end() &&
-                         left + kLeastGrant >= budget && left <= budget + kLeastGrant;
-  if (!as_wished) grant(a, budget, window_end() + config_.window, permits);
+  if (a.granted() && a.held_sm == a.client.sm && a.valid_until >= window_end()) {
+    const Nanos left = a.budget_left(now_);
+    if (left + kLeastGrant >= budget && left <= budget + kLeastGrant) return;
+  }
+  grant(a, budget, window_end() + config_.window, permits);
 }
 
 void Accounts::revoke(Account& a, Permits& permits) {

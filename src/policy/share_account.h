@@ -72,7 +72,7 @@ struct Account {
   bool granted() const { return hold == Hold::kGranted; }
 
   // Busy time that may pass in a time, and the time in which so much may pass at the earliest.
-  Nanos busy_in(Nanos time) const { return time * pace / 1000; }
+  Nanos busy_in(Nanos time) const { return pace == 1000 ? time : time * pace / 1000; }
   Nanos soonest(Nanos busy) const { return pace == 1000 ? busy : busy * 1000 / pace; }
 
   // What it may have used and the meter has not shown: it is taken for busy ever since.
