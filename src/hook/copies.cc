@@ -15,7 +15,9 @@ CUresult charged(CUstream stream, CopyKind kind, size_t bytes, Copy&& copy) {
   if (m.meter == nullptr || bytes == 0) return copy();
   const Work work{stream_itself<is_capturing>(stream), copy_key(kind), bytes};
   const Unit unit = m.meter->begin(m.at, m.thread, work);
+  SLUICE_STEP("copy: begun");
   const CUresult result = copy();
+  SLUICE_STEP("copy: queued");
   m.meter->end(m.at, work, unit, result == CUDA_SUCCESS);
   return result;
 }

@@ -65,8 +65,11 @@ CUresult metered(int device, const Work& work, Launch&& launch) {
   pass_gate(device, work.stream);
   const Unit unit = m.meter->begin(m.at, m.thread, work);
   thread_gate.lane = unit.lane;
+  SLUICE_STEP("launch: begun");
   const CUresult result = launch();
+  SLUICE_STEP("launch: launched");
   m.meter->end(m.at, work, unit, result == CUDA_SUCCESS);
+  SLUICE_STEP("launch: reported");
   return result;
 }
 
@@ -80,6 +83,7 @@ CUresult gated(CUstream stream, uint64_t key, Launch&& launch) {
   pass_gate(device, stream);
   Meter* meter = __atomic_load_n(&meters[device], __ATOMIC_ACQUIRE);
   if (meter != nullptr && has_leave(*meter, stream, key)) return launch();
+  SLUICE_STEP("launch: to look");
   if (stream == CU_STREAM_PER_THREAD) see_blocking_stream();
   return metered(device, {stream, key, 0}, launch);
 }

@@ -74,7 +74,9 @@ CUresult allocate_charged(const Address* address, uint64_t bytes, Allocate alloc
   MemoryAccount* account = account_of(device);
   if (account == nullptr) return allocate();
   if (!take_from_all(*account, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  SLUICE_STEP("allocate: taken");
   CUresult result = allocate();
+  SLUICE_STEP("allocate: allocated");
   if (result == CUDA_SUCCESS &&
       !note_charge((uint64_t)*address, {bytes, device, current_context()})) {
     release(*address);
@@ -89,7 +91,9 @@ template <class Release>
 CUresult free_charged(uint64_t address, Release release, bool& known) {
   Charge charge{};
   known = take_out_charge(address, charge);
+  SLUICE_STEP("free: taken out");
   const CUresult result = release();
+  SLUICE_STEP("free: freed");
   if (!known) return result;
   if (result == CUDA_SUCCESS)
     account_of(charge.device)->give_back(charge.bytes);

@@ -123,6 +123,7 @@ void MemoryAccount::shed(int64_t keep) {
   } while (!__atomic_compare_exchange_n(&headroom_, &left, keep, true, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED));
   held_ -= left - keep;
+  SLUICE_STEP("shed: taken out");
   hold(0, held_);
 }
 
@@ -146,6 +147,7 @@ void MemoryAccount::join_when_due() {
   hello.used = static_cast<uint64_t>(used());
   socket_ = sluice_call_daemon(socket_path_, &hello, sizeof hello);
   if (socket_ < 0) return;
+  SLUICE_STEP("join: asked");
   socket_cookie_ = cookie_of(socket_);
   union {
     sluice_memory_welcome welcome;
@@ -172,6 +174,7 @@ void MemoryAccount::hear_welcome(long size, const sluice_memory_welcome& welcome
       static_cast<const sluice_memory_page*>(sluice_map(page, PROT_READ, SLUICE_MEMORY_MAGIC));
   if (mapped == nullptr) return;
   set_held(cut(welcome.held));
+  SLUICE_STEP("join: welcomed");
   connected_ = true;
   refused_ = false;
   __atomic_store_n(&page_, mapped, __ATOMIC_RELEASE);  // the one before stays: somebody may look
@@ -186,6 +189,7 @@ bool MemoryAccount::hold(int64_t least, int64_t most) {
   ask.most = static_cast<uint64_t>(most);
   sluice_held answer{};
   if (exchange(ask, answer)) {
+    SLUICE_STEP("hold: answered");
     set_held(cut(answer.held));
     return true;
   }
@@ -198,6 +202,7 @@ bool MemoryAccount::exchange(const sluice_hold& ask, sluice_held& answer) {
   if (syscall(SYS_sendto, socket_, &ask, sizeof ask, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) !=
       static_cast<long>(sizeof ask))
     return false;
+  SLUICE_STEP("hold: asked");
   const uint64_t until = sluice_clock(CLOCK_MONOTONIC) + kAnswerNs;
   for (uint64_t now = until - kAnswerNs; now < until; now = sluice_clock(CLOCK_MONOTONIC)) {
     if (!readable(socket_, until - now)) continue;

@@ -109,7 +109,9 @@ CUresult allocate_from(CUmemoryPool pool, int device, uint64_t bytes, Allocate a
     if (!has_room(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     taken = 0;
   }
+  SLUICE_STEP("pool: taken");
   const CUresult result = allocate();
+  SLUICE_STEP("pool: allocated");
   const int64_t growth = growth_of(*pools, pool, device, Asked::kByItsUser);
   const bool fits = charge_growth(*account, growth, static_cast<int64_t>(taken));
   if (result != CUDA_SUCCESS || fits) return result;
@@ -157,6 +159,7 @@ CUresult allocate_from_pool(CUdeviceptr* pointer, size_t bytes, CUmemoryPool poo
 }
 
 CUresult settled(CUresult result) {
+  SLUICE_STEP("pool: freed");
   settle_pools();
   return result;
 }

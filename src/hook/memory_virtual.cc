@@ -116,7 +116,9 @@ SLUICE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
   MemoryAccount* account = account_of(charge.device);
   if (account == nullptr) return make();
   if (!take_from_all(*account, charge.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  SLUICE_STEP("create: taken");
   CUresult result = make();
+  SLUICE_STEP("create: made");
   if (result == CUDA_SUCCESS && !note_handle(*handle, charge)) {
     driver_cuMemRelease(*handle);
     result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -128,7 +130,9 @@ SLUICE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
 SLUICE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   VirtualMemory* memory = virtual_memory();
   Physical* physical = memory != nullptr ? forget_handle(*memory, handle) : nullptr;
+  SLUICE_STEP("release: taken out");
   const CUresult result = driver_cuMemRelease(handle);
+  SLUICE_STEP("release: released");
   if (physical == nullptr) return result;
   Physical* unused = nullptr;
   {

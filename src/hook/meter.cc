@@ -85,6 +85,7 @@ void Meter::end(sluice_attachment* at, const Work& work, const Unit& unit, bool 
     lane.push(by_the_clock(lane.done(), now));
   else if (unit.followed && takes_events(lane, lane.context))
     follow_unit(lane, work, unit, now);
+  SLUICE_STEP("end: followed");
   give_leave(at, lane);
   report(at, now);
   unlock();

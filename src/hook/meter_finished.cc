@@ -143,6 +143,7 @@ bool Meter::follow(Lane& lane, const Mark& mark, uint64_t now) {
   made.recorded_ns = now;
   made.event = events_[lane.context].record(lane.stream);
   if (made.event == nullptr) return false;
+  SLUICE_STEP("follow: recorded");
   lane.push(made);
   if (!mark.follows) return true;
   lanes_.for_each([&](Lane& other) {

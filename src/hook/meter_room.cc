@@ -42,6 +42,7 @@ bool Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) 
     const bool spent = sluice_grant_rest(at) == 0;
     unlock();
     if (wait == 0 || !patient || long_since) return !spent;
+    SLUICE_STEP("room: full");
     nap(larger(kNapNs, smaller(wait / 2, kLongNapNs)));
   }
   return true;
@@ -97,6 +98,7 @@ void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
     const uint64_t left = unfinished_of(thread);
     report(at, now);
     unlock();
+    SLUICE_STEP("drain: looked");
     if (first == 0) first = 2 * left + kDrySlackNs;
     if (left == 0 || now - since > first || (sluice_seq(at->permit) & 1u) == 0) return;
     nap(larger(kNapNs, smaller(left / 2, kLongNapNs)));

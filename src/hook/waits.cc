@@ -19,6 +19,7 @@ CUresult waited_for(CUstream stream, Wait&& wait) {
   const Metering m = metering(device_of_thread());
   if (m.meter == nullptr) return wait();
   const CUresult result = wait();
+  SLUICE_STEP("wait: over");
   if (result == CUDA_SUCCESS) has_waited(m.meter->waited(m.at, m.thread, stream));
   return result;
 }
