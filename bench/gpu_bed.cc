@@ -37,18 +37,22 @@ void nap(Nanos t) {
   nanosleep(&span, nullptr);
 }
 
-GpuBed::GpuBed(std::string_view arbiter)
-    : GpuBed([arbiter] {
-        auto made = policy::make_arbiter(arbiter, {});
-        SLUICE_CHECK(made.ok(), made.error().message);
-        return std::move(*made);
-      }()) {}
+GpuBed::GpuBed(std::string_view arbiter, bool side_by_side)
+    : GpuBed(
+          [arbiter] {
+            auto made = policy::make_arbiter(arbiter, {});
+            SLUICE_CHECK(made.ok(), made.error().message);
+            return std::move(*made);
+          }(),
+          side_by_side) {}
 
-GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter)
+GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side)
     : folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())) {
   fs::remove_all(folder_);
   fs::create_directories(folder_);
-  machine_ = emulator::Machine::open(folder_ + "/gpu", {});
+  emulator::MachineSpec spec;
+  spec.device.shared = side_by_side;
+  machine_ = emulator::Machine::open(folder_ + "/gpu", spec);
   SLUICE_CHECK(machine_ != nullptr, "the emulated machine");
   setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
   watch_ = node::GpuWatch::start(SLUICE_EMULATED_NVML);
@@ -73,7 +77,9 @@ GpuBed::~GpuBed() {
   fs::remove_all(folder_);
 }
 
-void GpuBed::run_program(const GpuProgram& program, int percent, HeldBy held_by) const {
+void GpuBed::run_program(const GpuProgram& program, int percent, HeldBy held_by, Share sm) const {
+  if (sm < kWhole)
+    setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(sm.permille / 10).c_str(), 1);
   setenv("SLUICE_PERMIT_SOCKET", (folder_ + "/permit.sock").c_str(), 1);
   setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
   if (held_by == HeldBy::kHook) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
@@ -84,19 +90,21 @@ void GpuBed::run_program(const GpuProgram& program, int percent, HeldBy held_by)
   _exit(127);
 }
 
-Share GpuBed::end_of_others() const {
+Share GpuBed::end_of_others(SmShare part) const {
   Share end;
   for (const auto& [id, t] : tenants_)
-    end = std::max(end, t.share.position.time_begin + t.share.quota.request);
+    if (t.share.position.sm_begin == part.begin)
+      end = std::max(end, t.share.position.time_begin + t.share.quota.request);
   return end;
 }
 
-policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit, HeldBy held_by) {
+policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit, HeldBy held_by,
+                               SmShare part) {
   const policy::ClientId id = ++last_id_;
   Tenant tenant{.share = {.id = id,
-                          .sm = kWhole,
+                          .sm = part.sm,
                           .quota = {{request}, {limit}},
-                          .position = {kNone, end_of_others()}}};
+                          .position = {part.begin, end_of_others(part)}}};
   const Result<void> admitted = host_->admit(
       0, tenant.share,
       std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus()[0].uuid), clock_.now()));
@@ -105,7 +113,7 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
   tenant.pid = fork();
   if (tenant.pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    run_program(program, request / 10, held_by);
+    run_program(program, request / 10, held_by, part.sm);
   }
   known_[tenant.pid] = id;
   tenants_.emplace(id, tenant);

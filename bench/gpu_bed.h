@@ -25,18 +25,25 @@ struct GpuProgram {
   Nanos kernel = Micros(10);
 };
 
+// Part of the SMs, where programs run side by side (MPS).
+struct SmShare {
+  Share begin = kNone, sm = kWhole;
+};
+
 enum class HeldBy { kHook, kSilent, kTokens, kFeedback, kNobody };
 
 class GpuBed {
  public:
-  explicit GpuBed(std::string_view arbiter = policy::kDefaultArbiter);
-  explicit GpuBed(std::unique_ptr<policy::Arbiter> arbiter);
+  // side_by_side: programs share the device as clients of MPS do; else they run by turns.
+  explicit GpuBed(std::string_view arbiter = policy::kDefaultArbiter, bool side_by_side = false);
+  explicit GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side = false);
   ~GpuBed();
   GpuBed(const GpuBed&) = delete;
 
-  // Starts a program; its place is behind those before it. request, limit: permille.
+  // Starts a program; its place is behind those before it in the same part of the SMs. request,
+  // limit: permille.
   policy::ClientId start(const GpuProgram& program, int request, int limit,
-                         HeldBy held_by = HeldBy::kHook);
+                         HeldBy held_by = HeldBy::kHook, SmShare part = {});
   void stop(policy::ClientId tenant);
   // What it may use from now on.
   void resize(policy::ClientId tenant, int request, int limit);
@@ -59,10 +66,10 @@ class GpuBed {
     policy::ShareClient share;
     pid_t pid = 0;
   };
-  Share end_of_others() const;
+  Share end_of_others(SmShare part) const;
   template <typename F>
   void for_log(policy::ClientId tenant, F&& look);
-  void run_program(const GpuProgram& program, int percent, HeldBy held_by) const;
+  void run_program(const GpuProgram& program, int percent, HeldBy held_by, Share sm) const;
 
   const std::string folder_;
   SteadyClock clock_;

@@ -28,12 +28,14 @@ struct TenantSpec {
   int request, limit;  // permille; measured where they are the same
   GpuProgram program;
   HeldBy held_by = HeldBy::kHook;
+  SmShare part = {};
 };
 
 struct Case {
   std::string name;
   std::vector<TenantSpec> tenants;
   bool quick = false;
+  bool side_by_side = false;  // as clients of MPS; a share is one of the time in its SMs
 };
 
 // Of those tenants that may use what they request and no more: the worst of them.
@@ -89,6 +91,23 @@ std::vector<Case> cases() {
                   {200, 200, greedy, HeldBy::kSilent},
                   {200, 200, greedy, HeldBy::kSilent}},
                  true});
+  const SmShare left{kNone, {500}}, right{{500}, {500}}, all_of_it{};
+  const auto hook = HeldBy::kHook;
+  all.push_back({"MPS, 5 and 40 % in halves of the SMs",
+                 {{50, 50, greedy, hook, left}, {400, 400, greedy, hook, right}},
+                 true,
+                 true});
+  all.push_back({"MPS, 30 + 60 % and 45 + 50 % in halves of the SMs",
+                 {{300, 300, greedy, hook, left},
+                  {600, 600, greedy, hook, left},
+                  {450, 450, greedy, hook, right},
+                  {500, 500, greedy, hook, right}},
+                 true,
+                 true});
+  all.push_back({"MPS, 20 + 40 % in all of the SMs",
+                 {{200, 200, greedy, hook, all_of_it}, {400, 400, greedy, hook, all_of_it}},
+                 false,
+                 true});
   return all;
 }
 
@@ -101,10 +120,11 @@ double share_of(Nanos used, uint64_t passed_ns) {
 }
 
 Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windows) {
-  GpuBed bed(arbiter);
+  GpuBed bed(arbiter, c.side_by_side);
   std::vector<policy::ClientId> ids;
   for (const TenantSpec& t : c.tenants)
-    ids.push_back(bed.start(t.program, t.request, t.limit, is_measured(t) ? held_by : t.held_by));
+    ids.push_back(
+        bed.start(t.program, t.request, t.limit, is_measured(t) ? held_by : t.held_by, t.part));
   nap(kSettle);
   std::vector<std::vector<double>> shares(ids.size());
   std::vector<Nanos> used(ids.size());
@@ -187,6 +207,8 @@ int main(int argc, char** argv) {
   for (const Case& c : cases())
     if ((c.quick || !quick) && c.name.find(only) != std::string::npos)
       run(report, c, windows, ours_alone);
-  report.note("emulated device of 132 SMs, by turns; windows of 1 s; the worst of the tenants");
+  report.note(
+      "emulated device of 132 SMs, by turns but under MPS; windows of 1 s; the worst of the "
+      "tenants");
   return report.finish();
 }
