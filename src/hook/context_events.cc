@@ -59,6 +59,10 @@ bool ContextEvents::pending(CUevent event) {
   return driver_cuEventQuery(event) == CUDA_ERROR_NOT_READY;
 }
 
+void ContextEvents::give_back(CUevent event) {
+  if (spares_ < kSpare) spare_[spares_++] = event;
+}
+
 // An event says how long after another it was reached, in a float of milliseconds: exact to a tenth
 // of a microsecond within a second, so the other is a recent one. The first is taken to have been
 // reached when it was recorded, as it was in an idle stream; whenever one turns out to be earlier

@@ -29,6 +29,8 @@ class ContextEvents {
   // Whether an event is reached; then when, and the event is ours again.
   State look(CUevent event, uint64_t recorded, uint64_t* when);
   bool pending(CUevent event);
+  // One that nobody looks at any more is ours again. Asks the driver nothing.
+  void give_back(CUevent event);
 
  private:
   static constexpr unsigned kSpare = 128, kRefusals = 8;

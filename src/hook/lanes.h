@@ -2,7 +2,9 @@
 // nanoseconds that it is expected to take, and how much of that is seen finished.
 //
 // A lane's thread writes `submitted`, and may submit up to `limit` without looking further; all
-// else is under the meter's lock. Pure, but for asking the kernel whether a thread lives. Zeroed
+// else is under the meter's lock. What is written at every launch has a cache line of its own, and
+// what is in flight can be told without a look at it: a thread that reads another's line makes that
+// one's next launch wait for it. Pure, but for asking the kernel whether a thread lives. Zeroed
 // memory is an empty account; what a fork wiped is one.
 #pragma once
 
@@ -31,9 +33,11 @@ struct alignas(64) Lane {
   static constexpr unsigned kMarks = 8;
 
   CUstream stream;
-  uint64_t submitted, limit;
-  uint32_t owner;    // the thread; 0: nobody had it yet
-  uint32_t context;  // whose events its marks are
+  uint64_t submitted;
+
+  alignas(64) uint64_t limit;  // no less than what is submitted, but for a unit that slipped by
+  uint32_t owner;              // the thread; 0: nobody had it yet
+  uint32_t context;            // whose events its marks are
 
   uint64_t finished, marked;  // up to here; `marked` by events that are recorded
   uint64_t reached_ns;        // when `finished` was
@@ -57,7 +61,7 @@ struct alignas(64) Lane {
   // With what its thread may submit without looking.
   uint64_t in_flight_ns() const {
     const uint64_t up_to = __atomic_load_n(&limit, __ATOMIC_RELAXED);
-    return up_to > done() ? up_to - finished : unfinished_ns();
+    return up_to > finished ? up_to - finished : unfinished_ns();
   }
 
   // An event stands in its stream that was not reached yet, when last looked.
@@ -89,7 +93,16 @@ struct alignas(64) Lane {
     __atomic_store_n(&submitted, then, __ATOMIC_RELAXED);
     return true;
   }
-  void submit(uint64_t ns) { __atomic_store_n(&submitted, submitted + ns, __ATOMIC_RELAXED); }
+  void submit(uint64_t ns) {
+    __atomic_store_n(&submitted, submitted + ns, __ATOMIC_RELAXED);
+    if (limit < submitted) allow(0);
+  }
+  // A unit that was not launched after all. It may have been taken for finished meanwhile.
+  void take_back(uint64_t ns) {
+    __atomic_store_n(&submitted, submitted - ns, __ATOMIC_RELAXED);
+    if (finished > submitted) finished = submitted;
+    if (marked > submitted) marked = submitted;
+  }
   void allow(uint64_t more_ns) { __atomic_store_n(&limit, done() + more_ns, __ATOMIC_RELAXED); }
 
   // An event takes the place of the clock.

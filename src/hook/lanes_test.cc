@@ -59,6 +59,21 @@ TEST_F(LanesTest, InFlightIsWhatIsNotFinishedAndWhatThereIsLeaveFor) {
   EXPECT_EQ(one->in_flight_ns(), 0u);
 }
 
+TEST_F(LanesTest, AUnitThatWasNotLaunchedIsTakenBackFinishedOrNot) {
+  Lane* lane = lanes->claim(me, kStream);
+  lane->submit(100);
+  lane->submit(40);
+  lane->take_back(40);
+  EXPECT_EQ(lane->unfinished_ns(), 100u);
+  lane->submit(40);
+  lane->finished = lane->marked = lane->done();  // somebody settled it meanwhile
+  lane->take_back(40);
+  EXPECT_EQ(lane->unfinished_ns(), 0u);
+  lane->submit(30);
+  EXPECT_EQ(lane->unfinished_ns(), 30u);
+  EXPECT_EQ(lane->open_ns(), 30u);
+}
+
 TEST_F(LanesTest, OnlyOnesThatNobodyUsesAreTaken) {
   Lane* mine = lanes->claim(me, kStream);
   mine->submit(1);

@@ -61,9 +61,14 @@ template <typename Launch>
 CUresult metered(int device, const Work& work, Launch&& launch) {
   const Metering m = metering(device);
   if (m.meter == nullptr) return launch();
-  if (!m.meter->make_room(m.at, m.thread, work)) sluice_gate_look(thread_gate.state);
-  pass_gate(device, work.stream);
-  const Unit unit = m.meter->begin(m.at, m.thread, work);
+  Unit unit{};
+  const Start start = m.meter->start(m.at, m.thread, work, &unit);
+  if (start == Start::kOnLeave) return launch();
+  if (start == Start::kLater) {
+    if (!m.meter->make_room(m.at, m.thread, work)) sluice_gate_look(thread_gate.state);
+    pass_gate(device, work.stream);
+    unit = m.meter->begin(m.at, m.thread, work);
+  }
   thread_gate.lane = unit.lane;
   SLUICE_STEP("launch: begun");
   const CUresult result = launch();

@@ -20,47 +20,89 @@ Mark by_the_clock(uint64_t position, uint64_t now) {
 
 }  // namespace
 
+Start Meter::start(sluice_attachment* at, uint32_t thread, const Work& work, Unit* unit) {
+  if (!lock_patiently()) return Start::kLater;
+  Start start = Start::kLater;
+  const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
+  Lane* lane = lanes_.find(thread, work.stream);
+  if (lane != nullptr && renew(at, *lane, work, now)) {
+    start = Start::kOnLeave;
+  } else {
+    const uint32_t context = context_of_thread();
+    lane = lane_for(thread, work.stream, context, now);
+    if (lane != nullptr && wait_for(at, *lane, work, context, now) == 0 &&
+        sluice_grant_rest(at) != 0) {
+      *unit = begin_in(at, *lane, work, context);
+      start = Start::kBegun;
+    }
+  }
+  unlock();
+  return start;
+}
+
 Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
   Unit unit{};
   if (!lock_patiently()) return unit;
   const uint32_t context = context_of_thread();
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
-  Lane* lane = lane_for(thread, work.stream, context, now);
-  if (lane == nullptr) {
-    unlock();
-    return unit;
+  if (Lane* lane = lane_for(thread, work.stream, context, now)) {
+    // It may have stood at the gate since the last look, and its stream run dry.
+    if (lane->context == context && context != kContexts) poll_lane(*lane, now);
+    unit = begin_in(at, *lane, work, context);
   }
-  // It may have stood at the gate since the last look, and its stream run dry.
-  if (lane->context == context && context != kContexts) poll_lane(*lane, now);
-  const bool timeable = takes_events(*lane, context);
+  unlock();
+  return unit;
+}
+
+// Right after a look at the device, which took its time.
+Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context) {
+  const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
+  const bool timeable = takes_events(lane, context);
   const uint64_t cost = cost_of(work, context);
-  unit = {.lane = lane,
-          .cost_ns = cost,
-          .begun_ns = now,
-          .spent_ns = 0,
-          .timed = timeable && (work.bytes == 0 || work.bytes >= kLeastBytes) &&
-                   (costs_.expected(work.key) == 0 || now >= next_timing_ns_),
-          .followed = timeable,
-          .dense = lane->at_work()};
+  Unit unit{.lane = &lane,
+            .cost_ns = cost,
+            .begun_ns = now,
+            .spent_ns = 0,
+            .timed = timeable && (work.bytes == 0 || work.bytes >= kLeastBytes) &&
+                     (costs_.expected(work.key) == 0 || now >= next_timing_ns_),
+            .followed = timeable,
+            .dense = lane.at_work()};
   if (lanes_.in_flight_ns() == 0) progress_ns_ = now;
-  if (lane->unfinished_ns() == 0) lane->reached_ns = now;
-  if (unit.timed && (lane->open_ns() != 0 || !lane->at_work()))
-    unit.timed = follow(*lane, several(unit.dense), now);
+  if (lane.unfinished_ns() == 0) lane.reached_ns = now;
+  if (unit.timed && (lane.open_ns() != 0 || !lane.at_work()))
+    unit.timed = follow(lane, several(unit.dense), now);
   if (unit.timed) {
     unit.begun_ns = sluice_clock(CLOCK_MONOTONIC);
     unit.spent_ns = unit.begun_ns - now;
   }
-  if (lane->open_ns() == 0) {
-    lane->unit = work.key;
-    lane->unit_end = lane->done() + cost;
+  if (lane.open_ns() == 0) {
+    lane.unit = work.key;
+    lane.unit_end = lane.done() + cost;
   }
-  lane->submit(cost);
+  lane.submit(cost);
   // Behind it there is room for no more: its end is to be seen.
   const bool last = smaller(kInFlightNs, sluice_grant_rest(at)) < lanes_.in_flight_ns() + cost;
-  if (!unit.timed && !last && lane->open_ns() < lane->quantum_ns / 2) unit.followed = false;
+  if (!unit.timed && !last && lane.open_ns() < lane.quantum_ns / 2) unit.followed = false;
   report(at, now);
-  unlock();
   return unit;
+}
+
+// More leave without a look at the device, where the clock stands for that. Not to a lane that may
+// belong to another context since it ran empty.
+bool Meter::renew(sluice_attachment* at, Lane& lane, const Work& work, uint64_t now) {
+  if (costs_.expected(work.key) == 0 || now >= next_timing_ns_) return false;
+  if (lane.unfinished_ns() == 0 || lane.at_work() || !takes_events(lane, lane.context))
+    return false;
+  const bool had_marks = lane.marks != 0;
+  poll_lane(lane, now);
+  if (!clock_will_do(at, lane, now)) return false;
+  size_leave(lane, had_marks);
+  lane.push(by_the_clock(lane.done(), now));
+  lane.touched_ns = now;
+  give_leave(at, lane);
+  const bool taken = passes(&lane, work.key);
+  if (taken) report(at, now);
+  return taken;
 }
 
 // Null: all are taken. One that is new, or empty and in another context now, begins here.
@@ -80,7 +122,7 @@ void Meter::end(sluice_attachment* at, const Work& work, const Unit& unit, bool 
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   lane.touched_ns = now;
   if (!launched)
-    lane.submit(-unit.cost_ns);
+    lane.take_back(unit.cost_ns);
   else if (unit.followed && !unit.timed && clock_will_do(at, lane, now))
     lane.push(by_the_clock(lane.done(), now));
   else if (unit.followed && takes_events(lane, lane.context))
@@ -216,12 +258,14 @@ void Meter::report(sluice_attachment* at, uint64_t now) {
   sluice_device_report_write(at->usage, &words);
 }
 
-// Its holder calls the driver, which takes microseconds.
+// Its holder calls the driver, which takes microseconds; whoever waits leaves the lock's cache line
+// alone meanwhile.
 bool Meter::lock() {
-  constexpr int kTries = 1000;
-  for (int i = 0; i < kTries; ++i) {
-    if (sluice_try_lock(&lock_)) return true;
-    if (i % 16 == 15) sched_yield();
+  constexpr int kLooks = 4000, kLooksInARow = 64;
+  for (int i = 0; i < kLooks; ++i) {
+    if (__atomic_load_n(&lock_, __ATOMIC_RELAXED) == 0 && sluice_try_lock(&lock_)) return true;
+    pause_processor();
+    if (i % kLooksInARow == kLooksInARow - 1) sched_yield();
   }
   return false;
 }

@@ -60,6 +60,13 @@ struct Unit {
   bool dense;         // the stream had work up to it
 };
 
+// How a unit that has no leave may go on.
+enum class Start {
+  kBegun,    // it is, and end() comes behind it
+  kOnLeave,  // its lane has leave again, of which it was taken: no end()
+  kLater,    // make_room() has to wait, or the gate to look
+};
+
 class Meter {
  public:
   // Leave to submit, which the lane's thread may use without looking: the fast path.
@@ -69,8 +76,10 @@ class Meter {
   bool passes(Lane* lane, uint64_t key) const { return lane->takes(costs_.expected(key)); }
   Lane* lane_of(uint32_t thread, CUstream stream) { return lanes_.find(thread, stream); }
 
-  // Every other unit: returns when there is room for it (false: and nothing left of the grant, so
-  // that the gate has to look at it); is called right before and behind it.
+  // Every other unit: at once, if that is possible.
+  Start start(sluice_attachment* at, uint32_t thread, const Work& work, Unit* unit);
+  // Else: returns when there is room for it (false: and nothing left of the grant, so that the gate
+  // has to look at it); is called right before and behind it.
   bool make_room(sluice_attachment* at, uint32_t thread, const Work& work);
   Unit begin(sluice_attachment* at, uint32_t thread, const Work& work);
   void end(sluice_attachment* at, const Work& work, const Unit& unit, bool launched);
@@ -105,6 +114,8 @@ class Meter {
   void unlock() { sluice_unlock(&lock_); }
   void report(sluice_attachment* at, uint64_t now);
 
+  Unit begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context);
+  bool renew(sluice_attachment* at, Lane& lane, const Work& work, uint64_t now);
   Lane* lane_for(uint32_t thread, CUstream stream, uint32_t context, uint64_t now);
   // Where its events are; kContexts: nowhere, or they may not be touched now.
   uint32_t context_of_thread();
@@ -117,6 +128,7 @@ class Meter {
   uint64_t wait_for(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context,
                     uint64_t now);
   void give_leave(sluice_attachment* at, Lane& lane);
+  static void size_leave(Lane& lane, bool had_marks);
 
   void poll(uint32_t context, uint64_t now);
   void poll_lane(Lane& lane, uint64_t now);
@@ -138,8 +150,8 @@ class Meter {
   template <typename Which>
   void forget_contexts(Which&& which);
 
-  uint32_t lock_;
-  uint64_t busy_ns_, longest_ns_;
+  uint32_t lock_;  // alone: whoever waits for it reads it all the time
+  alignas(64) uint64_t busy_ns_, longest_ns_;
   uint64_t progress_ns_;     // something was last seen finished, or begun where there was nothing
   uint64_t given_up_ns_;     // nobody waits while nothing has been, since then
   uint64_t next_timing_ns_;  // what is known is timed again no sooner

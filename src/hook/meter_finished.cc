@@ -31,7 +31,7 @@ void Meter::poll(uint32_t context, uint64_t now) {
 // With the end of a lane in which nothing was submitted for so long.
 uint64_t Meter::patience_with(const Lane& lane, uint32_t context, bool pending) const {
   if (lane.marks == 0 && takes_events(lane, context) && !pending)
-    return 2 * lanes_.in_flight_ns() + kNapNs;
+    return 2 * lanes_.in_flight_ns() + 2 * kNapNs;
   const bool lookable = lane.context == context && context != kContexts;
   if (lane.marks != 0 && lookable) return UINT64_MAX;
   return 2 * lane.in_flight_ns() + (lane.marks == 0 ? 1 : 100) * kDrySlackNs;
@@ -104,7 +104,8 @@ void Meter::settle(Lane& lane, uint64_t now) {
   lane.allow(0);
   lane.finished = lane.marked = lane.done();
   lane.reached_ns = lane.marked_at_ns = lane.touched_ns = now;
-  lane.marks = 0;
+  for (; lane.marks != 0; lane.pop())
+    if (lane.first().event != nullptr) events_[lane.context].give_back(lane.first().event);
 }
 
 // ---- events -------------------------------------------------------------------------------------

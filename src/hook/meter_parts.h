@@ -27,6 +27,15 @@ inline void nap(uint64_t ns) {
   errno = saved_errno;
 }
 
+// Between two looks at a word that another processor is about to write.
+inline void pause_processor() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 inline uint64_t smaller(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }

@@ -54,10 +54,7 @@ uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, ui
                          uint64_t now) {
   const bool had_marks = lane.marks != 0;
   poll(context, now);
-  if (lane.marks != 0 || lane.quantum_ns == 0)
-    lane.quantum_ns = kInFlightNs / 4;
-  else if (had_marks)  // it ran dry: the thread is the slower one
-    lane.quantum_ns = smaller(2 * lane.quantum_ns, kInFlightNs / 2);
+  size_leave(lane, had_marks);
   lane.allow(0);
   const uint64_t cost = cost_of(work, context);
   const uint64_t rest = sluice_grant_rest(at);
@@ -103,6 +100,14 @@ void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
     if (left == 0 || now - since > first || (sluice_seq(at->permit) & 1u) == 0) return;
     nap(larger(kNapNs, smaller(left / 2, kLongNapNs)));
   }
+}
+
+// After a look at the lane, which had marks then.
+void Meter::size_leave(Lane& lane, bool had_marks) {
+  if (lane.marks != 0 || lane.quantum_ns == 0)
+    lane.quantum_ns = kInFlightNs / 4;
+  else if (had_marks)  // it ran dry: the thread is the slower one
+    lane.quantum_ns = smaller(2 * lane.quantum_ns, kInFlightNs / 2);
 }
 
 void Meter::give_leave(sluice_attachment* at, Lane& lane) {

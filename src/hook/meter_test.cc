@@ -37,6 +37,7 @@ struct Machine {
   std::map<CUstream, uint64_t> ends;   // of what is queued
   std::map<CUevent, uint64_t> events;  // when they are reached
   uintptr_t last_event = 0;
+  int asked = 0;  // which context is current, as at every look at the device
   struct Stretch {
     uint64_t begin, end;
   };
@@ -99,6 +100,7 @@ long __wrap_syscall(long number, ...) {
 }
 
 CUresult driver_cuCtxGetCurrent(CUcontext* context) {
+  ++machine->asked;
   *context = reinterpret_cast<CUcontext>(0x10);
   return CUDA_SUCCESS;
 }
@@ -172,9 +174,14 @@ class MeterInTime : public testing::Test {
       return true;
     }
     const Work work{stream, key, 0};
-    if (!meter->make_room(&at, kThread, work)) return false;
-    const Unit unit = meter->begin(&at, kThread, work);
+    Unit unit{};
+    const Start start = meter->start(&at, kThread, work, &unit);
+    if (start == Start::kLater) {
+      if (!meter->make_room(&at, kThread, work)) return false;
+      unit = meter->begin(&at, kThread, work);
+    }
     device.launch(stream, ns);
+    if (start == Start::kOnLeave) return true;
     meter->end(&at, work, unit, true);
     return true;
   }
@@ -240,6 +247,27 @@ TEST_P(ManyStreams, WhatIsSaidOfTheDeviceIsWhatItDid) {
   // Side by side it is not known what overlapped, where streams ran dry.
   EXPECT_LE(told, side_by_side ? 1.1 * did : did + 20.0 * kUs);
   EXPECT_LE(late, 300 * kUs);
+}
+
+// The device is done before the next kernel comes, and the clock stands for most events: a look at
+// the device for every 3 ms of work, and some to time kernels.
+TEST_F(MeterInTime, AProgramThatLaunchesSlowlyIsSeldomLookedAt) {
+  constexpr uint64_t kKernelNs = 10 * kUs, kPaceNs = 15 * kUs;
+  uint64_t device_before = 0, said_before = 0;
+  int asked_before = 0;
+  constexpr int kLaunches = 20'000, kSettle = 2000;
+  grant(1000 * kMs);
+  for (int i = 0; i < kLaunches; ++i) {
+    if (i == kSettle) device_before = device.busy(), said_before = said();
+    if (i == kSettle) asked_before = device.asked;
+    const uint64_t next = device.now + kPaceNs;
+    ASSERT_TRUE(launch(stream(0), kKernelNs));
+    device.now = std::max(device.now, next);
+    EXPECT_LE(in_flight(), kInFlightNs);
+  }
+  const uint64_t did = device.busy() - device_before, told = said() - said_before;
+  EXPECT_NEAR(static_cast<double>(told), static_cast<double>(did), 0.1 * static_cast<double>(did));
+  EXPECT_LE(device.asked - asked_before, static_cast<int>(did / kUnseenNs) * 2);
 }
 
 }  // namespace
