@@ -143,9 +143,10 @@ void MemoryAccount::join_when_due() {
   next_ns_ = now + kRetryNs;
   sluice_memory_hello hello{};
   hello.head = head_of(SLUICE_MEMORY_HELLO);
-  hello.device = device_;
+  hello.device = __atomic_load_n(&device_, __ATOMIC_RELAXED);
   hello.used = static_cast<uint64_t>(used());
-  socket_ = sluice_call_daemon(socket_path_, &hello, sizeof hello);
+  socket_ =
+      sluice_call_daemon(__atomic_load_n(&socket_path_, __ATOMIC_RELAXED), &hello, sizeof hello);
   if (socket_ < 0) return;
   SLUICE_STEP("join: asked");
   socket_cookie_ = cookie_of(socket_);

@@ -17,10 +17,12 @@ namespace sluice::hook {
 
 class MemoryAccount {
  public:
-  // `socket_path` stays as long as the process; `device`: which of the process's, from 0.
+  // `socket_path` stays as long as the process; `device`: which of the process's, from 0. Before
+  // each use; threads that come first at once all write the same.
   void open(const char* socket_path, uint32_t device) {
-    socket_path_ = socket_path;
-    device_ = device;
+    if (__atomic_load_n(&socket_path_, __ATOMIC_ACQUIRE) == socket_path) return;
+    __atomic_store_n(&device_, device, __ATOMIC_RELAXED);
+    __atomic_store_n(&socket_path_, socket_path, __ATOMIC_RELEASE);
   }
 
   // So many bytes are about to be allocated. False: they would go over the limit.
@@ -53,11 +55,12 @@ class MemoryAccount {
   int64_t headroom_;  // held and not used; below 0: used and not (yet) held
   const sluice_memory_page* page_;
 
-  pthread_mutex_t lock_;  // of all below: zeros are an unlocked one
   const char* socket_path_;
   uint32_t device_;
-  int64_t held_;        // as the daemon has it written down, where there is one
-  int64_t alone_most_;  // what may be held without a daemon
+
+  pthread_mutex_t lock_;  // of all below: zeros are an unlocked one
+  int64_t held_;          // as the daemon has it written down, where there is one
+  int64_t alone_most_;    // what may be held without a daemon
   uint64_t request_, next_ns_;
   uint64_t socket_cookie_;
   int socket_;

@@ -64,20 +64,25 @@ bool charge_growth(MemoryAccount& account, int64_t growth, int64_t taken) {
   return false;
 }
 
-// Of a copy, for visitors change the table. Before they ask the driver, they see whether it is
-// still there.
+// Of copies, for visitors change the table. Before they ask the driver, they see whether it is
+// still there. One that comes or goes meanwhile may have another be visited twice, or not.
 template <class Visit>
 void for_each_pool(Pools& pools, Visit visit) {
   constexpr int kAtOnce = 64;
   Pool copy[kAtOnce];
-  int count = 0;
-  {
-    const Lock lock(pools.lock);
-    pools.known.for_each([&](uint64_t, const Pool& pool) {
-      if (count < kAtOnce) copy[count++] = pool;
-    });
-  }
-  for (int i = 0; i < count; ++i) visit(copy[i].handle, copy[i].charge.device);
+  int visited = 0, count = 0;
+  do {
+    int skip = visited;
+    count = 0;
+    {
+      const Lock lock(pools.lock);
+      pools.known.for_each([&](uint64_t, const Pool& pool) {
+        if (--skip < 0 && count < kAtOnce) copy[count++] = pool;
+      });
+    }
+    for (int i = 0; i < count; ++i) visit(copy[i].handle, copy[i].charge.device);
+    visited += count;
+  } while (count == kAtOnce);
 }
 
 void settle(Pools& pools, CUmemoryPool pool, int device) {

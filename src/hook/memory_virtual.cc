@@ -21,12 +21,14 @@ struct Physical {
 };
 struct Map {
   Physical* physical;
+  CUdeviceptr address;
   uint64_t bytes;
+  Map* next;  // of those that are being unmapped
 };
 struct VirtualMemory {
   pthread_mutex_t lock;  // of all that is reached from here
   AddressTable<Physical*> handles;
-  AddressTable<Map> maps;  // by the address where they begin
+  AddressTable<Map*> maps;  // by the address where they begin
 };
 VirtualMemory* process_virtual;
 
@@ -77,25 +79,58 @@ Physical* forget_handle(VirtualMemory& memory, CUmemGenericAllocationHandle hand
   return physical;
 }
 
+// The maps in a range, which lie one behind the other. What they map stays used.
+Map* take_out_maps(VirtualMemory& memory, CUdeviceptr address, CUdeviceptr end) {
+  Map* taken = nullptr;
+  const Lock lock(memory.lock);
+  while (address < end) {
+    Map** known = memory.maps.find(address);
+    if (known == nullptr) break;
+    Map* map = *known;
+    memory.maps.remove(address);
+    map->next = taken;
+    taken = map;
+    address += map->bytes;
+  }
+  return taken;
+}
+
+void put_back(VirtualMemory& memory, Map* maps) {
+  const Lock lock(memory.lock);
+  for (; maps != nullptr; maps = maps->next) memory.maps.insert(maps->address, maps);
+}
+
+void forget(VirtualMemory& memory, Map* maps) {
+  while (maps != nullptr) {
+    Map* gone = maps;
+    Physical* unused = nullptr;
+    maps = gone->next;
+    {
+      const Lock lock(memory.lock);
+      --gone->physical->maps;
+      unused = unless_used(gone->physical);
+    }
+    give_back(unused);
+    free(gone);
+  }
+}
+
+// What was mapped there before was unmapped unseen.
 void note_map(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle) {
   VirtualMemory* memory = virtual_memory();
   if (memory == nullptr) return;
+  forget(*memory, take_out_maps(*memory, address, address + 1));
+  auto* map = static_cast<Map*>(malloc(sizeof(Map)));
   const Lock lock(memory->lock);
   Physical** known = memory->handles.find(handle);
-  if (known != nullptr && memory->maps.insert(address, {*known, bytes})) ++(*known)->maps;
-}
-
-// The first of the maps in a range, which lie one behind the other; null: there is none left.
-Physical* forget_map(VirtualMemory& memory, CUdeviceptr& address, CUdeviceptr end, bool& more) {
-  const Lock lock(memory.lock);
-  const Map* map = address < end ? memory.maps.find(address) : nullptr;
-  more = map != nullptr;
-  if (!more) return nullptr;
-  const Map gone = *map;
-  memory.maps.remove(address);
-  address += gone.bytes;
-  --gone.physical->maps;
-  return unless_used(gone.physical);
+  if (map != nullptr && known != nullptr) {
+    *map = {*known, address, bytes, nullptr};
+    if (memory->maps.insert(address, map)) {
+      ++(*known)->maps;
+      return;
+    }
+  }
+  free(map);
 }
 
 }  // namespace
@@ -167,11 +202,14 @@ SLUICE_EXPORT CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset
 }
 
 SLUICE_EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
-  const CUresult result = driver_cuMemUnmap(pointer, bytes);
   VirtualMemory* memory = virtual_memory();
-  if (result != CUDA_SUCCESS || memory == nullptr) return result;
-  CUdeviceptr at = pointer;
-  for (bool more = true; more;) give_back(forget_map(*memory, at, pointer + bytes, more));
+  if (memory == nullptr) return driver_cuMemUnmap(pointer, bytes);
+  Map* maps = take_out_maps(*memory, pointer, pointer + bytes);
+  const CUresult result = driver_cuMemUnmap(pointer, bytes);
+  if (result == CUDA_SUCCESS)
+    forget(*memory, maps);
+  else
+    put_back(*memory, maps);
   return result;
 }
 
