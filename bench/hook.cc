@@ -68,8 +68,8 @@ void keep_to_core(int nth) {
   SLUICE_CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
 }
 
-// The ways in turn, `batch` launches a timing, on so many threads at once. Whether every launch
-// reached the driver.
+// The ways in turn, in every other round the other way round, `batch` launches a timing, on so many
+// threads at once. Whether every launch reached the driver.
 bool measure(int threads, int batch, const std::vector<Way*>& ways, unsigned long (*launched)()) {
   std::barrier together(threads);
   std::mutex results;
@@ -79,7 +79,8 @@ bool measure(int threads, int batch, const std::vector<Way*>& ways, unsigned lon
     std::vector<std::vector<double>> mine(ways.size());
     const unsigned long before = launched();
     for (int round = 0; round < kRounds; ++round)
-      for (size_t i = 0; i < ways.size(); ++i) {
+      for (size_t nth_way = 0; nth_way < ways.size(); ++nth_way) {
+        const size_t i = round % 2 == 0 ? nth_way : ways.size() - 1 - nth_way;
         together.arrive_and_wait();
         const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
         ways[i]->run(batch);
@@ -138,15 +139,20 @@ void added_per_launch(Report& report, int threads, void* hook, void* driver) {
   report.add(Row("added per launch, p99" + on, o.p99, "ns").of(o));
 }
 
-// A program that does nothing but launch, as fast as a real driver lets it.
+// A program that does nothing but launch, as fast as a real driver lets it. A timing is long enough
+// to have in it whatever the hook does now and then.
 void launch_bound(Report& report, void* hook, void* driver) {
   using LaunchEx = decltype(&cuLaunchKernelEx);
   const auto direct = function<LaunchEx>(driver, "cuLaunchKernelEx");
   const auto hooked = function<LaunchEx>(hook, "cuLaunchKernelEx");
-  Way bare{repeat([&] { direct(nullptr, nullptr, nullptr, nullptr); })};
-  Way ours{repeat([&] { hooked(nullptr, nullptr, nullptr, nullptr); })};
+  constexpr int kBatch = 8000;
+  const CUlaunchConfig config{
+      .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+  Way bare{repeat([&] { direct(&config, nullptr, nullptr, nullptr); })};
+  Way ours{repeat([&] { hooked(&config, nullptr, nullptr, nullptr); })};
   const auto launched = function<unsigned long (*)()>(driver, "hook_driver_launched");
-  if (!measure(1, 2000, {&bare, &ours}, launched)) report.fail("a launch did not reach the driver");
+  if (!measure(1, kBatch, {&bare, &ours}, launched))
+    report.fail("a launch did not reach the driver");
   std::vector<double> lost;
   for (size_t i = 0; i < ours.ns.size(); ++i) lost.push_back(100 * (1 - bare.ns[i] / ours.ns[i]));
   const Samples l = summarise(lost);
