@@ -22,7 +22,12 @@ class ContextEvents {
   void become(CUcontext context, uint64_t id);
   CUcontext context() const { return context_; }
 
-  bool works() const { return context_ != nullptr && refusals_ < kRefusals; }
+  bool works() const { return context_ != nullptr && refusals_ < kRefusals && ending_ == 0; }
+
+  // Somebody may be ending the context: its events are left alone until that has failed.
+  void leave_alone() { ++ending_; }
+  void use_again() { ending_ -= ending_ != 0 ? 1 : 0; }
+  bool left_alone() const { return ending_ != 0; }
 
   // Records an event in `stream`; null where that is not possible.
   CUevent record(CUstream stream);
@@ -40,6 +45,7 @@ class ContextEvents {
   CUcontext context_;
   uint64_t id_;
   unsigned refusals_;  // one after the other
+  unsigned ending_;    // so many calls
   CUevent reference_;  // reached at reference_ns_
   uint64_t reference_ns_;
   unsigned spares_;

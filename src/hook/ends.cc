@@ -1,9 +1,11 @@
-// What the meter has to hear of besides work: graphs that go, whose address another may get, and
-// streams that come, for a blocking one is not seen later.
+// What the meter has to hear of besides work: graphs and modules that go, whose addresses others
+// may get, and streams that come, for a blocking one is not seen later.
 #include "hook/blocking_streams.h"
 #include "hook/launch_gate.h"
 
 SLUICE_DRIVER(cuGraphExecDestroy);
+SLUICE_DRIVER(cuLibraryUnload);
+SLUICE_DRIVER(cuModuleUnload);
 SLUICE_DRIVER(cuStreamCreate);
 SLUICE_DRIVER(cuStreamCreateWithPriority);
 
@@ -15,16 +17,29 @@ CUresult seen(unsigned flags, CUresult result) {
   return result;
 }
 
+CUresult unloaded(CUresult result) {
+  if (result == CUDA_SUCCESS) doubt_kernels();
+  return result;
+}
+
 }  // namespace
 }  // namespace sluice::hook
 
 using sluice::hook::seen;
+using sluice::hook::unloaded;
 
 extern "C" {
 
 SLUICE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
   sluice::hook::forget_graph(exec);
   return driver_cuGraphExecDestroy(exec);
+}
+
+SLUICE_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
+  return unloaded(driver_cuLibraryUnload(library));
+}
+SLUICE_EXPORT CUresult cuModuleUnload(CUmodule module) {
+  return unloaded(driver_cuModuleUnload(module));
 }
 
 SLUICE_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {

@@ -38,6 +38,8 @@ const std::map<std::string, int> kParameters = {
     {"cuDeviceTotalMem_v2", 2},
     {"cuEventSynchronize", 1},
     {"cuGraphExecDestroy", 1},
+    {"cuLibraryUnload", 1},
+    {"cuModuleUnload", 1},
     {"cuGraphLaunch", 2},
     {"cuGraphLaunch_ptsz", 2},
     {"cuLaunch", 1},

@@ -26,6 +26,7 @@ CUresult cuCtxDestroy(CUcontext context);
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuDeviceTotalMem(unsigned* total, CUdevice device);
+CUresult cuLibraryUnload(CUlibrary library);
 CUresult cuMemAlloc(unsigned* pointer, unsigned bytes);
 CUresult cuMemAllocPitch(unsigned* pointer, unsigned* pitch, unsigned width, unsigned height,
                          unsigned element);

@@ -102,6 +102,7 @@ struct alignas(64) Lane {
     __atomic_store_n(&submitted, submitted - ns, __ATOMIC_RELAXED);
     if (finished > submitted) finished = submitted;
     if (marked > submitted) marked = submitted;
+    if (noted > submitted) noted = submitted;
   }
   void allow(uint64_t more_ns) { __atomic_store_n(&limit, done() + more_ns, __ATOMIC_RELAXED); }
 

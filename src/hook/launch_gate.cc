@@ -81,14 +81,20 @@ void for_each_meter(F&& visit) {
 }
 }  // namespace
 
+void leave_context_alone(CUcontext context) {
+  for_each_meter([&](Meter& meter) { meter.leave_alone(context); });
+}
+void use_context_again(CUcontext context) {
+  for_each_meter([&](Meter& meter) { meter.use_again(context); });
+}
 void forget_context(CUcontext context) {
   for_each_meter([&](Meter& meter) { meter.forget_context(context); });
 }
-void forget_contexts_of(CUdevice device) {
-  if (is_metered(device)) meters[device]->forget_all_contexts();
-}
 void forget_graph(CUgraphExec exec) {
   for_each_meter([&](Meter& meter) { meter.forget_unit(graph_key(exec)); });
+}
+void doubt_kernels() {
+  for_each_meter([](Meter& meter) { meter.doubt_kernels(); });
 }
 
 int device_of_context() {

@@ -50,10 +50,13 @@ struct Metering {
 };
 Metering metering(int device);
 
-// What goes away: for all meters, or that of one device.
+// What goes away, for all meters; a context that may be about to is left alone until it has, or is
+// used again.
+void leave_context_alone(CUcontext context);
+void use_context_again(CUcontext context);
 void forget_context(CUcontext context);
-void forget_contexts_of(CUdevice device);
 void forget_graph(CUgraphExec exec);
+void doubt_kernels();
 inline bool is_metered(CUdevice device) {
   return device >= 0 && device < kDevices &&
          __atomic_load_n(&meters[device], __ATOMIC_ACQUIRE) != nullptr;

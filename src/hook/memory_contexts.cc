@@ -39,18 +39,21 @@ CUcontext primary_of(CUdevice device) {
   return context;
 }
 
-// The last release ends it, a reset does so at once.
+// The last release ends it, a reset does so at once; which it is, is seen afterwards.
 template <auto end>
 CUresult end_primary(CUdevice device) {
-  const CUcontext context = account_of(device) != nullptr ? primary_of(device) : nullptr;
+  const bool known = account_of(device) != nullptr || is_metered(device);
+  const CUcontext context = known ? primary_of(device) : nullptr;
+  if (context == nullptr) return end(device);
+  leave_context_alone(context);
   const CUresult result = end(device);
-  if (result != CUDA_SUCCESS || (context == nullptr && !is_metered(device))) return result;
-  if (primary_is_active(device)) return result;
-  forget_contexts_of(device);
-  if (context != nullptr) {
-    give_back_charges_of(context);
-    settle_pools();
+  if (result != CUDA_SUCCESS || primary_is_active(device)) {
+    use_context_again(context);
+    return result;
   }
+  forget_context(context);
+  give_back_charges_of(context);
+  settle_pools();
   return result;
 }
 

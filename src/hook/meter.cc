@@ -216,30 +216,39 @@ bool Meter::looked(sluice_attachment* at, uint32_t thread) {
   return none;
 }
 
-void Meter::forget_context(CUcontext context) {
-  forget_contexts([=](const ContextEvents& events) { return events.context() == context; });
-}
-void Meter::forget_all_contexts() {
-  forget_contexts([](const ContextEvents&) { return true; });
+template <typename Visit>
+void Meter::for_each_of(CUcontext context, Visit&& visit) {
+  if (context == nullptr || !lock()) return;
+  for (uint32_t i = 0; i < kContexts; ++i)
+    if (events_[i].context() == context) visit(i);
+  unlock();
 }
 
-template <typename Which>
-void Meter::forget_contexts(Which&& which) {
-  if (!lock()) return;
+void Meter::leave_alone(CUcontext context) {
+  for_each_of(context, [&](uint32_t i) { events_[i].leave_alone(); });
+}
+void Meter::use_again(CUcontext context) {
+  for_each_of(context, [&](uint32_t i) { events_[i].use_again(); });
+}
+void Meter::forget_context(CUcontext context) {
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
-  for (uint32_t i = 0; i < kContexts; ++i) {
-    if (!which(events_[i])) continue;
+  for_each_of(context, [&](uint32_t i) {
     lanes_.for_each([&](Lane& lane) {
       if (lane.context == i && lane.unfinished_ns() != 0) settle(lane, now);
     });
     events_[i].become(nullptr, 0);
-  }
-  unlock();
+  });
 }
 
 void Meter::forget_unit(uint64_t key) {
   if (!lock()) return;
   costs_.forget(key);
+  unlock();
+}
+
+void Meter::doubt_kernels() {
+  if (!lock()) return;
+  costs_.doubt_kernels();
   unlock();
 }
 

@@ -101,10 +101,13 @@ class Meter {
   Stretch begin_stretch(sluice_attachment* at, uint32_t thread);
   void end_stretch(sluice_attachment* at, uint32_t thread, const Stretch& stretch);
 
-  // A context goes, with its events and whatever runs in it.
+  // A context may be about to go: its events are left alone. Then it has gone, with them and
+  // whatever ran in it, or not.
+  void leave_alone(CUcontext context);
+  void use_again(CUcontext context);
   void forget_context(CUcontext context);
-  void forget_all_contexts();
   void forget_unit(uint64_t key);
+  void doubt_kernels();
 
  private:
   static constexpr uint32_t kContexts = 16;
@@ -147,8 +150,8 @@ class Meter {
   // All that it has submitted, by what that was expected to take.
   uint64_t submitted_by(uint32_t thread);
   void watch(Lane& lane, uint32_t context, uint64_t now);
-  template <typename Which>
-  void forget_contexts(Which&& which);
+  template <typename Visit>
+  void for_each_of(CUcontext context, Visit&& visit);
 
   uint32_t lock_;  // alone: whoever waits for it reads it all the time
   alignas(64) uint64_t busy_ns_, longest_ns_;

@@ -117,7 +117,7 @@ uint32_t Meter::context_of_thread() {
   const uint64_t id = id_of_current_context();
   uint32_t free = kContexts;
   for (uint32_t i = kContexts; i-- > 0;) {
-    if (events_[i].is(context, id)) return i;
+    if (events_[i].is(context, id)) return events_[i].left_alone() ? kContexts : i;
     if (events_[i].context() == nullptr || events_[i].context() == context) free = i;
   }
   if (free == kContexts) return free;

@@ -22,11 +22,15 @@ void UnitCosts::learn_beside(uint64_t key, uint64_t ns, uint64_t others_ns) {
 }
 
 void UnitCosts::forget(uint64_t key) {
-  if (find(key) == nullptr) return;
-  Entry& e = find_or_make(key);
-  __atomic_store_n(&e.relied_ns, 0, __ATOMIC_RELAXED);
-  e.mean_ns = 0;
-  e.timings = 0;
+  if (find(key) != nullptr) forget(find_or_make(key));
+}
+
+void UnitCosts::doubt_kernels() {
+  for (Entry& e : entries_) {
+    if (!is_kernel(e.key)) continue;
+    __atomic_store_n(&e.relied_ns, 0, __ATOMIC_RELAXED);
+    e.timings = 0;
+  }
 }
 
 // Where all places are taken, the first is: whoever reads meanwhile may get the other's cost, once.
@@ -40,9 +44,7 @@ UnitCosts::Entry& UnitCosts::find_or_make(uint64_t key) {
     break;
   }
   Entry& e = entries_[at % (1u << kBits)];
-  __atomic_store_n(&e.relied_ns, 0, __ATOMIC_RELAXED);
-  e.mean_ns = 0;
-  e.timings = 0;
+  forget(e);
   __atomic_store_n(&e.key, key, __ATOMIC_RELAXED);
   return e;
 }

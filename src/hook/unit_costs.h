@@ -39,6 +39,9 @@ class UnitCosts {
   // more than twice what was expected, so did it.
   void learn_beside(uint64_t key, uint64_t ns, uint64_t others_ns);
   void forget(uint64_t key);
+  // A module has gone, and the driver does not say which kernels were its: none is relied on until
+  // it was timed again.
+  void doubt_kernels();
 
  private:
   struct Entry {
@@ -59,6 +62,11 @@ class UnitCosts {
     }
     return nullptr;
   }
+  static void forget(Entry& e) {
+    __atomic_store_n(&e.relied_ns, 0, __ATOMIC_RELAXED);
+    e.mean_ns = 0;
+    e.timings = 0;
+  }
   Entry& find_or_make(uint64_t key);
 
   Entry entries_[1u << kBits];
@@ -72,8 +80,12 @@ inline uint64_t kernel_key(const void* function, unsigned x, unsigned y, unsigne
   const auto size = 64 - static_cast<unsigned>(__builtin_clzll(blocks | 1));  // never 0
   return reinterpret_cast<uintptr_t>(function) << 7 | size;
 }
+constexpr uint64_t kGraph = 127;  // in the place of the grid's size
 inline uint64_t graph_key(const void* graph) {
-  return reinterpret_cast<uintptr_t>(graph) << 7 | 127;
+  return reinterpret_cast<uintptr_t>(graph) << 7 | kGraph;
+}
+inline bool is_kernel(uint64_t key) {
+  return key >> 7 != 0 && (key & kGraph) != kGraph;
 }
 
 inline uint64_t copy_key(CopyKind kind) {

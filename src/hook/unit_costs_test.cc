@@ -71,6 +71,20 @@ TEST_F(UnitCostsTest, ForgetsAndLearnsAnew) {
   EXPECT_EQ(costs->guess(7), 50u);
 }
 
+TEST_F(UnitCostsTest, AKernelWhoseModuleMayHaveGoneIsTimedAgain) {
+  const int a = 0;
+  const uint64_t kernel = kernel_key(&a, 1, 1, 1), graph = graph_key(&a);
+  const uint64_t copy = copy_key(CopyKind::kSet);
+  for (const uint64_t key : {kernel, graph, copy}) learn(key, {1000, 1000, 1000});
+  costs->doubt_kernels();
+  EXPECT_EQ(costs->expected(kernel), 0u);
+  EXPECT_EQ(costs->guess(kernel), 1000u);
+  EXPECT_EQ(costs->expected(graph), 1000u);
+  EXPECT_EQ(costs->expected(copy), 1000u);
+  learn(kernel, {50});
+  EXPECT_EQ(costs->guess(kernel), 50u);
+}
+
 // More units than there is room for: some are forgotten, none has another's cost.
 TEST_F(UnitCostsTest, AFullTableMixesNothingUp) {
   constexpr uint64_t kUnits = 4u << UnitCosts::kBits;
