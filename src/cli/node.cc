@@ -71,8 +71,9 @@ Result<void> run_node(NodeFlags flags) {
 
 void add_node_command(CLI::App& app, Result<void>& outcome) {
   auto flags = std::make_shared<NodeFlags>();
-  flags->settings.runtime =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
+  const auto beside_us = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  flags->settings.runtime = beside_us / "sluice-runtime";
+  flags->settings.gpu.store_program = beside_us / "sluice-store";
   CLI::App* node = app.add_subcommand("node", "the node daemon (started by `sluice up`)");
   node::DaemonSettings& s = flags->settings;
   node->add_option("--data", s.paths.data, "data directory")->required();
@@ -88,6 +89,9 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--mps", s.gpu.mps,
                    "NVIDIA's MPS control program (nvidia-cuda-mps-control): GPUs have slices of "
                    "their SMs; without, a slice is of the whole GPU's time");
+  node->add_option("--gpu-store", s.gpu.store,
+                   "of each GPU's memory, as 4GiB, set aside for models that programs share")
+      ->transform(CLI::AsSizeValue(false));
   node->add_option("--price-per-gpu-hour", s.gpu.price_per_hour)
       ->check(number_from(0, kHighestPrice))
       ->capture_default_str();

@@ -27,7 +27,7 @@ using wire::http::verb;
 constexpr int kDeviceFailed = 75;  // EX_TEMPFAIL of sysexits.h: another try may succeed
 
 struct RunFlags {
-  std::string device = "cpu0", id, memory, slo;
+  std::string device = "cpu0", id, memory, slo, function;
   int quota = 20, limit = 0, sm = 100;
   double tolerance = 0;
   bool restart = false;
@@ -94,9 +94,12 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
   slice.tolerance = permille(f.tolerance);
   Result<json> taken = Error{ErrorKind::kExhausted, "there is no other GPU"};
   for (const DeviceId& device : devices) {
-    taken = node.json(
-        verb::post, "/v1/processes",
-        {{"id", id}, {"pid", getpid()}, {"device", device}, {"slice", wire::to_json(slice)}});
+    taken = node.json(verb::post, "/v1/processes",
+                      {{"id", id},
+                       {"pid", getpid()},
+                       {"function", f.function},
+                       {"device", device},
+                       {"slice", wire::to_json(slice)}});
     if (taken.ok() || taken.error().kind != ErrorKind::kExhausted) break;
   }
   if (!taken.ok()) return taken.error();
@@ -216,6 +219,8 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
                       "with --slo: an iteration is slow beyond so many times the shortest "
                       "(arbiter introspective; 1.6)");
   command->add_option("--id", f->id, "how it is listed");
+  command->add_option("--function", f->function,
+                      "programs of one function share models on a GPU; without: its id");
   command->add_flag("--restart", f->restart,
                     "where its GPU fails, start it again on another; else it ends with code 75");
   command->add_option("command", f->command, "after --")->required();

@@ -30,7 +30,7 @@ constexpr Nanos kPatience = Seconds(45);  // for a process to finish what it has
 
 struct UpFlags {
   std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
-              arbiter, nvml, mps;
+              arbiter, nvml, mps, gpu_store;
   std::string tls_cert, tls_key, gateway_token_file;
   int devices = 0, threads = 0;
   std::optional<double> price, gpu_price;  // without: as the node daemon has it
@@ -75,6 +75,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   if (f.gpu_price) node.insert(node.end(), {"--price-per-gpu-hour", std::to_string(*f.gpu_price)});
   if (!f.nvml.empty()) node.insert(node.end(), {"--nvml", f.nvml});
   if (!f.mps.empty()) node.insert(node.end(), {"--mps", f.mps});
+  if (!f.gpu_store.empty()) node.insert(node.end(), {"--gpu-store", f.gpu_store});
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
   const policy::Bundle* bundle = policy::find_bundle(f.policy);
   const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
@@ -194,6 +195,10 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--mps", f->mps,
                          "NVIDIA's MPS control program (nvidia-cuda-mps-control): GPUs have slices "
                          "of their SMs; without, a slice is of the whole GPU's time");
+  up_command
+      ->add_option("--gpu-store", f->gpu_store,
+                   "of each GPU's memory, as 4GiB, set aside for models that programs share")
+      ->transform(CLI::AsSizeValue(false));
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command

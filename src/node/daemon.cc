@@ -145,7 +145,7 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
     SLUICE_TRY(mps_.pipes_for(*d, q.slice, q.pid));
   InstanceRecord r;
   r.instance = {.id = q.id,
-                .function = {.name = q.id},
+                .function = q.function.name.empty() ? FunctionName{.name = q.id} : q.function,
                 .state = InstanceState::kReady,
                 .device = q.device,
                 .slice = q.slice};
@@ -226,9 +226,21 @@ Result<void> Daemon::end_program(const InstanceId& id, Nanos drain) {
 
 ProgramEnvironment Daemon::environment(const InstanceRecord& r) const {
   const Device& device = *ledger_.find(r.instance.device);
-  return environment_on(device, r.instance.slice,
-                        std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
-                        mps_.pipes_for(device, r.instance.slice, r.process.pid).value_or({}));
+  return environment_on(
+      device, r.instance.slice,
+      std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
+      {.mps_pipes = mps_.pipes_for(device, r.instance.slice, r.process.pid).value_or({}),
+       .model_store = stores_.socket_of(device.id)});
+}
+
+// Programs of one function, on the GPU whose store it is.
+Result<std::string> Daemon::owner_on(const DeviceId& gpu, const Peer& peer) const {
+  const std::optional<InstanceId> id = enforcer_->slice_of(peer);
+  const InstanceRecord* r = id ? find(*id) : nullptr;
+  if (r == nullptr || r->instance.device != gpu)
+    return Error{ErrorKind::kNotFound,
+                 "process " + std::to_string(peer.process.pid) + " has no slice of it"};
+  return to_string(r->instance.function);
 }
 
 asio::awaitable<void> Daemon::leave() {

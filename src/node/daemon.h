@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "node/enforcer.h"
 #include "node/gpu_devices.h"
+#include "node/gpu_stores.h"
 #include "node/gpu_watch.h"
 #include "node/instance_launcher.h"
 #include "node/ledger.h"
@@ -59,6 +60,7 @@ struct StartRequest {
 struct ProcessRequest {
   InstanceId id;
   pid_t pid = 0;
+  FunctionName function;  // with whose other programs it shares models; no name: it is called by id
   DeviceId device;
   Slice slice;
   std::optional<Position> position;
@@ -142,6 +144,7 @@ class Daemon {
   asio::awaitable<void> stop_with_owner(InstanceId id, ProcessIdentity owner);
   asio::awaitable<void> end_processes(Instance i, Nanos drain);
   std::vector<ProcessIdentity> processes_of(const Instance& i) const;
+  Result<std::string> owner_on(const DeviceId& gpu, const Peer& peer) const;
   bool follow_family(InstanceRecord& r);
   void kill_now(const InstanceId& id);
   void end(const InstanceId& id, const std::string& why);
@@ -163,6 +166,7 @@ class Daemon {
   ZygoteHost zygote_;
   InstanceLauncher launcher_;
   MpsControls mps_;
+  GpuStores stores_;
   std::map<InstanceId, Live> live_;
   uint64_t version_ = 0;
   std::set<asio::steady_timer*> waiting_;  // each a change_after(), woken by cancelling

@@ -19,11 +19,10 @@ namespace {
 
 // Others may pass through to permit.sock and to their own slice's, and see nothing on the way.
 Result<void> make_folders(const DataPaths& paths) {
-  const std::pair<std::string, mode_t> folders[] = {{paths.data, 0711},
-                                                    {paths.logs(), 0700},
-                                                    {paths.run(), 0711},
-                                                    {paths.permit_sockets(), 0711},
-                                                    {paths.instances(), 0700}};
+  const std::pair<std::string, mode_t> folders[] = {
+      {paths.data, 0711},     {paths.logs(), 0700},
+      {paths.run(), 0711},    {paths.permit_sockets(), 0711},
+      {paths.stores(), 0711}, {paths.instances(), 0700}};
   for (const auto& [path, mode] : folders) {
     std::error_code fault;
     std::filesystem::create_directories(path, fault);
@@ -124,6 +123,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_TRY(daemon->adopt());
   SLUICE_TRY(daemon->enforcer_->serve());
   SLUICE_TRY(daemon->save());
+  SLUICE_TRY(daemon->stores_.start());
   SLUICE_TRY(daemon->zygote_.start());
   daemon->listen_for_faults();
   return daemon;
@@ -152,6 +152,8 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       launcher_(io, zygote_, settings_.paths),
       mps_(io, clock, settings_.gpu.mps, std::move(mps_absent), settings_.paths, state_.devices,
            [this] { tell_change(); }),
+      stores_(io, clock, settings_.gpu, settings_.paths, state_.devices,
+              [this](const Peer& peer, const DeviceId& gpu) { return owner_on(gpu, peer); }),
       gpus_(std::move(gpus)) {}
 
 // Finds out who died while no daemon looked, and returns them.

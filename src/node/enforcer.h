@@ -70,6 +70,8 @@ class Enforcer {
 
   Nanos used(const InstanceId& id);                          // busy time, cumulative
   std::vector<pid_t> processes(const InstanceId& id) const;  // of its cgroup, where it has one
+  // Whose slice a process is under; none: it is under none.
+  std::optional<InstanceId> slice_of(const Peer& peer) const;
 
  private:
   struct HostedDevice {

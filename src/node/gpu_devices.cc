@@ -42,9 +42,12 @@ std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
     gpu.node = node;
     gpu.price_per_hour = settings.price_per_hour;
     if (gpu.mps && !settings.mps.empty()) gpu.sm_quantum = kMpsQuantum;
+    gpu.memory = std::max(gpu.memory - settings.store, Bytes{0});
     if (before != absent.end()) {
-      if (held.contains(gpu.id))
+      if (held.contains(gpu.id)) {
         gpu.sm_quantum = std::min(gpu.sm_quantum, before->second.sm_quantum);
+        gpu.memory = std::max(gpu.memory, before->second.memory);
+      }
       keep_drained(gpu, before->second);
       absent.erase(before);
     }

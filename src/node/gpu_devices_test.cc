@@ -78,6 +78,20 @@ TEST(GpuDevices, OneThatWasDrainedBeforeItWasGoneIsDrainedWhenItIsBack) {
   EXPECT_EQ(text(merge(without, {gpu("GPU-a"), gpu("GPU-b")}, {"cuda0", "cuda1"})), text(without));
 }
 
+TEST(GpuDevices, GiveOutWhatTheModelStoreLeavesOfTheirMemory) {
+  Device large = gpu("GPU-a");
+  large.memory = 100;
+  const auto memory = [&](Bytes store, const std::vector<LocalDevice>& known,
+                          const std::set<DeviceId>& held = {}) {
+    return merge_gpus(known, {large}, held, "n", {.store = store})[0].device.memory;
+  };
+  EXPECT_EQ(memory(30, {}), 70);
+  EXPECT_EQ(memory(300, {}), 0);
+  const auto before = merge({}, {large});
+  EXPECT_EQ(memory(30, before), 70);
+  EXPECT_EQ(memory(30, before, {"cuda0"}), 100) << "that much may be promised already";
+}
+
 TEST(GpuDevices, UnderMpsTheyHoldPartsOfTheirSms) {
   Device able = gpu("GPU-a");
   able.mps = true;

@@ -30,6 +30,8 @@ struct DataPaths {
   std::string mps_pipes(const DeviceId& gpu) const { return run() + "/mps/" + gpu; }
   std::string mps_logs(const DeviceId& gpu) const { return data + "/mps/" + gpu; }
   std::string mps_output(const DeviceId& gpu) const { return log_of("mps-" + gpu); }
+  std::string stores() const { return run() + "/store"; }
+  std::string store_socket(const DeviceId& gpu) const { return stores() + "/" + gpu + ".sock"; }
   std::string log_of(const InstanceId& id) const { return logs() + "/" + id + ".log"; }
 };
 

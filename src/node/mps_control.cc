@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "node/channel.h"
+#include "node/growing_pause.h"
 #include "node/instance_launcher.h"
 
 namespace sluice::node {
@@ -24,22 +25,6 @@ std::string in_words(Nanos time) {
 }
 
 }  // namespace
-
-// Longer each time, until there was reason to begin anew.
-struct MpsControl::Pause {
-  explicit Pause(const MpsPatience& patience)
-      : shortest(patience.shortest_pause), longest(patience.longest_pause) {}
-
-  Nanos next() {
-    const Nanos now = following;
-    following = std::min(2 * following, longest);
-    return now;
-  }
-  void begin_anew() { following = shortest; }
-
-  const Nanos shortest, longest;
-  Nanos following = shortest;
-};
 
 MpsControl::MpsControl(asio::io_context& io, const Clock& clock, MpsPlace place,
                        std::function<void()> changed, const MpsPatience& patience)
@@ -54,7 +39,7 @@ void MpsControl::start() {
 }
 
 asio::awaitable<void> MpsControl::live() {
-  for (Pause pause(patience_);;) {
+  for (GrowingPause pause(patience_.shortest_pause, patience_.longest_pause);;) {
     const Time begin = clock_.now();
     const Result<void> runs = co_await find_or_start();
     std::string why = runs.ok() ? "" : runs.error().message;
@@ -91,7 +76,7 @@ asio::awaitable<Result<void>> MpsControl::find_or_start() {
     syscall(SYS_pidfd_send_signal, process_.pidfd.get(), SIGKILL, nullptr, 0);
     co_await wait_for_end(io_, process_.pidfd.get());
   }
-  Result<MpsProcess> started = start_control_daemon(place_);
+  Result<SpawnedProcess> started = start_control_daemon(place_);
   if (!started.ok()) co_return started.error();
   process_ = std::move(*started);
   co_return Result<void>();
@@ -100,7 +85,7 @@ asio::awaitable<Result<void>> MpsControl::find_or_start() {
 // Until it has ended.
 asio::awaitable<void> MpsControl::watch() {
   const std::string who = "control daemon " + std::to_string(process_.pid);
-  Pause pause(patience_);
+  GrowingPause pause(patience_.shortest_pause, patience_.longest_pause);
   for (Nanos rest = pause.next(); !co_await ends_within(io_, process_.pidfd.get(), rest);) {
     const Result<void> well = co_await look();
     if (well.ok()) pause.begin_anew();

@@ -44,8 +44,6 @@ class MpsControl {
   asio::awaitable<void> quit();
 
  private:
-  struct Pause;
-
   asio::awaitable<void> live();
   asio::awaitable<void> watch();
   asio::awaitable<Result<void>> find_or_start();
@@ -61,7 +59,7 @@ class MpsControl {
   const MpsPlace place_;
   const std::function<void()> changed_;
   const MpsPatience patience_;
-  MpsProcess process_;  // pid 0: none
+  SpawnedProcess process_;  // pid 0: none
   bool quitting_ = false;
   bool ready_ = false;
   std::string description_ = "starts";

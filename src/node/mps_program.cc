@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -35,68 +33,19 @@ std::string gpu_variable(const MpsPlace& place) {
 
 // Ours, without what was meant for another MPS: its limits would hold all clients.
 std::vector<std::string> environment_of(const MpsPlace& place) {
-  std::vector<std::string> variables{pipes_variable(place), gpu_variable(place),
-                                     "CUDA_MPS_LOG_DIRECTORY=" + place.logs};
-  for (char** v = environ; *v != nullptr; ++v) {
-    const std::string_view variable(*v);
-    if (!variable.starts_with("CUDA_MPS_") && !variable.starts_with("CUDA_VISIBLE_DEVICES="))
-      variables.emplace_back(variable);
-  }
+  std::vector<std::string> variables = environment_without({"CUDA_MPS_", "CUDA_VISIBLE_DEVICES="});
+  variables.insert(variables.end(), {pipes_variable(place), gpu_variable(place),
+                                     "CUDA_MPS_LOG_DIRECTORY=" + place.logs});
   return variables;
 }
 
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// What posix_spawn is told: standard input and output, no signal blocked, a session of its own.
-class SpawnPlan {
- public:
-  SpawnPlan(int input, int output) {
-    posix_spawn_file_actions_init(&files_);
-    posix_spawn_file_actions_adddup2(&files_, input, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files_, output, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files_, output, STDERR_FILENO);
-    posix_spawnattr_init(&attributes_);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-  }
-  ~SpawnPlan() {
-    posix_spawn_file_actions_destroy(&files_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-
-  const posix_spawn_file_actions_t* files() const { return &files_; }
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t files_;
-  posix_spawnattr_t attributes_;
-};
-
-Result<MpsProcess> spawn(const MpsPlace& place, std::vector<std::string> words, int input,
-                         int output) {
-  words.insert(words.begin(), place.program);
-  std::vector<std::string> variables = environment_of(place);
-  const SpawnPlan plan(input, output);
-  MpsProcess process;
-  if (const int fault =
-          posix_spawn(&process.pid, place.program.c_str(), plan.files(), plan.attributes(),
-                      pointers_to(words).data(), pointers_to(variables).data());
-      fault != 0)
-    return system_error(place.program, fault);
-  process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
-  if (process.pidfd.valid()) return process;
-  const Error error = system_error("pidfd_open");
-  kill(process.pid, SIGKILL);
-  waitpid(process.pid, nullptr, 0);
-  return error;
+Result<SpawnedProcess> start(const MpsPlace& place, std::vector<std::string> words, int input,
+                             int output) {
+  return spawn(
+      {.program = place.program,
+       .words = std::move(words),
+       .variables = environment_of(place),
+       .files = {{input, STDIN_FILENO}, {output, STDOUT_FILENO}, {output, STDERR_FILENO}}});
 }
 
 // The strings of a file of /proc, which end with zeros.
@@ -155,11 +104,11 @@ Result<void> prepare(const MpsPlace& place) {
   return {};
 }
 
-Result<MpsProcess> start_control_daemon(const MpsPlace& place) {
+Result<SpawnedProcess> start_control_daemon(const MpsPlace& place) {
   const Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Fd output(open(place.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!input.valid() || !output.valid()) return system_error(place.output);
-  return spawn(place, {"-f"}, input.get(), output.get());
+  return start(place, {"-f"}, input.get(), output.get());
 }
 
 std::optional<ProcessIdentity> running_control_daemon(const MpsPlace& place) {
@@ -185,7 +134,7 @@ asio::awaitable<Result<std::string>> ask_control_daemon(asio::io_context& io, Mp
   if (!question.valid() || !answer.valid() ||
       pwrite(question.get(), line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()))
     co_return system_error("memfd");
-  const Result<MpsProcess> asker = spawn(place, {}, question.get(), answer.get());
+  const Result<SpawnedProcess> asker = start(place, {}, question.get(), answer.get());
   if (!asker.ok()) co_return asker.error();
   const Fd& pidfd = asker->pidfd;
   const bool answered = co_await ends_within(io, pidfd.get(), patience);

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "node/mps_protocol.h"
 #include "node/process_identity.h"
+#include "node/spawn.h"
 
 namespace sluice::node {
 
@@ -27,11 +27,6 @@ struct MpsPlace {
   std::string output;  // a file: what it prints
 };
 
-struct MpsProcess {
-  pid_t pid = 0;
-  Fd pidfd;
-};
-
 // `name` as it is where it holds a slash, else where PATH finds it; kNotFound.
 Result<std::string> find_mps_program(const std::string& name);
 
@@ -39,7 +34,7 @@ Result<std::string> find_mps_program(const std::string& name);
 Result<void> prepare(const MpsPlace& place);
 
 // A control daemon of the place, in a session of its own: it outlives us.
-Result<MpsProcess> start_control_daemon(const MpsPlace& place);
+Result<SpawnedProcess> start_control_daemon(const MpsPlace& place);
 
 // The place's control daemon that runs already, if any: the one that wrote its pid there, and whose
 // command line and environment say that it is meant.

@@ -1,5 +1,6 @@
 #include "node/node_api.h"
 
+#include "node/store_process.h"
 #include "wire/json.h"
 
 namespace sluice::node {
@@ -185,6 +186,10 @@ Result<ProcessRequest> process_request_from(const json& body) {
   ProcessRequest q;
   q.id = f.text("id");
   q.pid = static_cast<pid_t>(f.integer("pid", 0, 1, INT32_MAX));
+  if (const std::string function = f.text("function"); !function.empty())
+    q.function = function_name(function);
+  if (to_string(q.function).size() > kLongestOwner)
+    f.fail("function", "is longer than " + std::to_string(kLongestOwner) + " bytes");
   q.device = f.text("device");
   q.slice = required_slice(f);
   q.position = optional_position(f);

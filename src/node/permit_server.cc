@@ -3,8 +3,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/epoll.h"
-#include "base/system_error.h"
+#include "node/local_socket.h"
 
 namespace sluice::node {
 namespace {
@@ -22,7 +20,6 @@ namespace {
 constexpr uint64_t kListener = 0, kStop = 1, kDeaths = 2;  // connections are numbered from 3
 constexpr Nanos kHelloWithin = Seconds(1);
 constexpr Nanos kLookUp = Millis(500);      // at least as often
-constexpr int kBacklog = 1024;              // as many may come at once and be served in turn
 constexpr uint32_t kRetryUnknownMs = 1000;  // no slice yet: perhaps it is being registered
 constexpr char kUncounted[] = "its memory is not counted here";
 
@@ -83,22 +80,6 @@ Bytes amount(uint64_t claim) {
   return static_cast<Bytes>(std::min<uint64_t>(claim, kMostMemory));
 }
 
-// All may connect: whom to serve is said by who they are.
-Result<Fd> listen_at(const std::string& path) {
-  sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof at.sun_path)
-    return Error{ErrorKind::kInvalid, "permit socket: path \"" + path + "\" must have 1 … " +
-                                          std::to_string(sizeof at.sun_path - 1) + " bytes"};
-  path.copy(at.sun_path, path.size());
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  unlink(path.c_str());
-  if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
-      chmod(path.c_str(), 0666) != 0 || listen(fd.get(), kBacklog) != 0)
-    return system_error("permit socket: " + path);
-  return fd;
-}
-
 }  // namespace
 
 ClientMessage parse_message(std::span<const std::byte> bytes) {
@@ -129,7 +110,7 @@ ClientMessage parse_message(std::span<const std::byte> bytes) {
 Result<std::unique_ptr<PermitServer>> PermitServer::start(const PermitServerConfig& config,
                                                           const Clock& clock, Lookup lookup,
                                                           MemoryDesk* memory) {
-  SLUICE_ASSIGN(listener, listen_at(config.path));
+  SLUICE_ASSIGN(listener, listen_at(config.path, "permit socket"));
   return std::unique_ptr<PermitServer>(
       new PermitServer(config, clock, std::move(lookup), memory, std::move(listener)));
 }
@@ -157,7 +138,7 @@ PermitServer::~PermitServer() {
 }
 
 Result<void> PermitServer::open_for(const std::string& slice, const std::string& path) {
-  SLUICE_ASSIGN(socket, listen_at(path));
+  SLUICE_ASSIGN(socket, listen_at(path, "permit socket"));
   const std::lock_guard lock(mutex_);
   const uint64_t id = ++last_listener_;
   SLUICE_TRY(epoll_hear(epoll_, socket.get(), id));

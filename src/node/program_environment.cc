@@ -20,14 +20,15 @@ void confine_by_mps(const Slice& slice, const std::string& pipes,
 
 ProgramEnvironment environment_on(const Device& device, const Slice& slice,
                                   const std::string& permit_socket,
-                                  const std::optional<std::string>& mps_pipes) {
+                                  const DeviceServices& services) {
   ProgramEnvironment e{.preload = {"libsluice_gate.so"},
                        .variables = {{"SLUICE_PERMIT_SOCKET", permit_socket}}};
   if (device.kind == DeviceKind::kCuda) {
     e.preload = {"libsluice_cuda.so", "libsluice_nvml.so"};
     e.variables["CUDA_VISIBLE_DEVICES"] = device.uuid;
     e.variables["SLUICE_VISIBLE_DEVICES"] = device.uuid;  // NVML does not go by CUDA's
-    if (mps_pipes) confine_by_mps(slice, *mps_pipes, e.variables);
+    if (services.mps_pipes) confine_by_mps(slice, *services.mps_pipes, e.variables);
+    if (services.model_store) e.variables["SLUICE_MODEL_STORE"] = *services.model_store;
   }
   return e;
 }

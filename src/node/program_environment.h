@@ -16,9 +16,13 @@ struct ProgramEnvironment {
   std::map<std::string, std::string> variables;
 };
 
-// `mps_pipes`: where a client of the GPU's MPS server finds it; absent: it is none.
+// Where a program finds what serves its device. Absent: it is not served so.
+struct DeviceServices {
+  std::optional<std::string> mps_pipes;    // the GPU's MPS server, for a client of it
+  std::optional<std::string> model_store;  // the socket of the GPU's model store
+};
+
 ProgramEnvironment environment_on(const Device& device, const Slice& slice,
-                                  const std::string& permit_socket,
-                                  const std::optional<std::string>& mps_pipes);
+                                  const std::string& permit_socket, const DeviceServices& services);
 
 }  // namespace sluice::node

@@ -14,13 +14,13 @@ constexpr char kSocket[] = "/run/permit.sock";
 const Device kGpu{.id = "cuda0", .kind = DeviceKind::kCuda, .uuid = "GPU-a"};
 
 TEST(ProgramEnvironment, OnACpuTheGateAndItsSocket) {
-  const auto e = environment_on({.id = "cpu0"}, {.sm = kWhole}, kSocket, std::nullopt);
+  const auto e = environment_on({.id = "cpu0"}, {.sm = kWhole}, kSocket, {});
   EXPECT_THAT(e.preload, ElementsAre("libsluice_gate.so"));
   EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket)));
 }
 
 TEST(ProgramEnvironment, OnAGpuTheHookAndThatGpuAlone) {
-  const auto e = environment_on(kGpu, {.sm = kWhole}, kSocket, std::nullopt);
+  const auto e = environment_on(kGpu, {.sm = kWhole}, kSocket, {});
   EXPECT_THAT(e.preload, ElementsAre("libsluice_cuda.so", "libsluice_nvml.so"));
   EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket),
                                                 Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
@@ -29,7 +29,7 @@ TEST(ProgramEnvironment, OnAGpuTheHookAndThatGpuAlone) {
 
 TEST(ProgramEnvironment, AsAClientOfMpsItsShareOfSmsAndItsMemory) {
   const Slice slice{.sm = {120}, .memory = (Bytes{3} << 30) + 1};
-  EXPECT_THAT(environment_on(kGpu, slice, kSocket, "/run/mps/cuda0").variables,
+  EXPECT_THAT(environment_on(kGpu, slice, kSocket, {.mps_pipes = "/run/mps/cuda0"}).variables,
               UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket),
                                    Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
                                    Pair("SLUICE_VISIBLE_DEVICES", "GPU-a"),
@@ -38,8 +38,14 @@ TEST(ProgramEnvironment, AsAClientOfMpsItsShareOfSmsAndItsMemory) {
                                    Pair("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=3073M")));
 }
 
+TEST(ProgramEnvironment, WhereItsGpusModelsAreShared) {
+  EXPECT_THAT(
+      environment_on(kGpu, {.sm = kWhole}, kSocket, {.model_store = "/run/store.sock"}).variables,
+      testing::Contains(Pair("SLUICE_MODEL_STORE", "/run/store.sock")));
+}
+
 TEST(ProgramEnvironment, WithoutAMemorySizeMpsHoldsNone) {
-  EXPECT_FALSE(environment_on(kGpu, {.sm = kWhole}, kSocket, "/p")
+  EXPECT_FALSE(environment_on(kGpu, {.sm = kWhole}, kSocket, {.mps_pipes = "/p"})
                    .variables.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
 }
 
