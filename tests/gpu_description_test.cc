@@ -29,7 +29,21 @@ TEST_F(NvmlLoader, TellsWhatTheGpusAre) {
   EXPECT_EQ(gpu.memory, Bytes{1} << 30);
   EXPECT_TRUE(gpu.mps);
   EXPECT_FALSE(gpu.can_resize_sm);
+  EXPECT_EQ(gpu.mig, MigMode::kOff);
+  EXPECT_FALSE(gpu.drained);
   EXPECT_EQ(gpu.fault, "");
+}
+
+TEST_F(NvmlLoader, OneThatIsSplitIsSetApartAndSound) {
+  make("devices=1 mig=1");
+  const auto nvml = Nvml::open(SLUICE_EMULATED_NVML);
+  ASSERT_TRUE(nvml.ok()) << nvml.error().message;
+  const Device gpu = (*nvml)->gpus().at(0);
+  EXPECT_EQ(gpu.mig, MigMode::kOn);
+  EXPECT_TRUE(gpu.drained);
+  EXPECT_FALSE(gpu.mps);
+  EXPECT_EQ(gpu.fault, "");
+  EXPECT_EQ(gpu.set_apart, "it is split by MIG, and only whole GPUs are given out");
 }
 
 TEST_F(NvmlLoader, TellsHowTheyAreJoined) {

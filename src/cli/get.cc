@@ -57,14 +57,17 @@ std::string short_name(const json& function) {
 }
 
 std::string cores_of(const json& device) {
-  if (device["kind"] == "cuda") return std::to_string(device["sms"].get<int>()) + " SM";
+  const int sms = device["sms"];
+  if (device["kind"] == "cuda") return sms > 0 ? std::to_string(sms) + " SM" : "-";
   return fixed(device["millicores"].get<double>() / 1000, 2);
 }
 
 std::string state_of(const json& device) {
   const std::string fault = device.value("fault", "");
   if (!fault.empty()) return "failing: " + fault;
-  return device["drained"].get<bool>() ? "drained" : "ready";
+  if (!device["drained"].get<bool>()) return "ready";
+  const std::string why = device.value("set_apart", "");
+  return why.empty() ? "drained" : "drained: " + why;
 }
 
 std::string busy_of(const json& device) {
@@ -172,6 +175,12 @@ std::string links_of(const json& device) {
   return device["links"].empty() ? "" : "\n" + t.text();
 }
 
+std::string nics_of(const json& device) {
+  Table t({"NIC", "PCIE"});
+  for (const json& l : device["nics"]) t.add({l["nic"], l["path"]});
+  return device["nics"].empty() ? "" : "\n" + t.text();
+}
+
 std::string identity_of(const json& gpu) {
   const int capability = gpu["compute_capability"];
   std::string text = gpu["uuid"].get<std::string>() + " at " + gpu["bus"].get<std::string>() +
@@ -179,7 +188,10 @@ std::string identity_of(const json& gpu) {
                      std::to_string(capability % 10);
   if (gpu.contains("memory_used")) text += ", " + bytes(gpu["memory_used"]) + " of memory in use";
   const std::string mps = gpu.value("mps_status", "");
-  return text + (mps.empty() ? "" : "\nMPS: " + mps) + "\n";
+  if (!mps.empty()) text += "\nMPS: " + mps;
+  const std::string mig = gpu.value("mig", "none");
+  if (mig != "none") text += "\nMIG: " + mig;
+  return text + "\n";
 }
 
 // By its id or its UUID.
@@ -200,7 +212,8 @@ Result<void> describe_device(const Session& session, const std::string& name) {
   std::cout << rows("devices", json::array({device})) << "\n"
             << device["model"].get<std::string>() << " of " << device["node"].get<std::string>()
             << "\n"
-            << (device["kind"] == "cuda" ? identity_of(device) : "") << links_of(device) << "\n"
+            << (device["kind"] == "cuda" ? identity_of(device) : "") << links_of(device)
+            << nics_of(device) << "\n"
             << rows("instances", held);
   return {};
 }

@@ -23,6 +23,7 @@ struct MachineSpec {
   std::uint64_t context_memory = std::uint64_t{256} << 20;  // each context costs so much
   std::uint32_t nvlinks = 0;                                // between each two devices
   bool virtual_clock = false;
+  bool mig = false;  // NVML says so; the devices stay whole
 };
 
 // Identified by pid and start time, so that a pid that is used again is another process.

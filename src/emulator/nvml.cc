@@ -160,9 +160,11 @@ nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned* count) {
   });
 }
 
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsigned*) {
-  return with_device(device, current,
-                     [](const MachineState&, std::uint32_t) { return NVML_ERROR_NOT_SUPPORTED; });
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsigned* pending) {
+  return with_device(device, current, [&](const MachineState& state, std::uint32_t) {
+    *current = *pending = state.spec.mig ? 1 : 0;
+    return NVML_SUCCESS;
+  });
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {

@@ -26,6 +26,8 @@ bool read_settings(std::string_view text, MachineSpec& spec, std::string& why) {
       spec.context_memory = *number << 20;
     else if (key == "nvlinks" && *number <= 6)  // three other devices, 18 links
       spec.nvlinks = static_cast<std::uint32_t>(*number);
+    else if (key == "mig" && *number <= 1)
+      spec.mig = *number == 1;
     else if (key == "shared" && *number <= 1)
       spec.device.shared = *number == 1;
     else if (key == "slice_us" && *number > 0)

@@ -24,6 +24,17 @@ struct DeviceLink {
   bool operator==(const DeviceLink&) const = default;
 };
 
+// From a GPU to a network card of its machine.
+struct NicLink {
+  std::string nic;  // as the kernel calls it: "mlx5_0", "eth0"
+  PciePath path = PciePath::kSystem;
+
+  bool operator==(const NicLink&) const = default;
+};
+
+// Whether a GPU can be split into instances by its hardware (NVIDIA's MIG), and is.
+enum class MigMode { kNone, kOff, kOn };
+
 struct Device {
   DeviceId id;
   DeviceKind kind = DeviceKind::kCpu;
@@ -35,14 +46,17 @@ struct Device {
   int sms = 0;                    // CUDA: streaming multiprocessors; 0: not known
   bool mps = false;               // CUDA: can confine each client of MPS to some of its SMs
   std::string mps_status;         // CUDA: whether MPS serves it now; for people
+  MigMode mig = MigMode::kNone;   // CUDA
   std::vector<DeviceLink> links;  // CUDA: by `to`
+  std::vector<NicLink> nics;      // CUDA: by `nic`
   int millicores = 0;             // CPU: thousandths of a core; below 1000 it is a share of one
   Bytes memory = 0;
   Share sm_quantum = kWhole;   // the finest spatial share it can hold
   bool can_resize_sm = false;  // may a running instance's sm change? Only on a CPU (not under MPS)
   bool drained = false;        // takes no new instance
-  std::string fault;           // why its node has drained it; empty: the node has not
-  double price_per_hour = 0;   // of the whole device; the unit is the user's
+  std::string fault;           // it fails, for which its node has drained it; empty: it does not
+  std::string set_apart;  // why its node gives none of it out, though it is sound; empty: it does
+  double price_per_hour = 0;  // of the whole device; the unit is the user's
 
   bool operator==(const Device&) const = default;
 };

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "node/daemon.h"
 #include "node/machine.h"
+#include "node/nics.h"
 
 namespace sluice::node {
 namespace {
@@ -68,6 +69,14 @@ std::vector<LocalDevice> devices_now(const NodeState& before, bool same_boot, co
   return devices;
 }
 
+// As NVML tells them, with what the kernel shows of the machine around them.
+std::vector<Device> with_nics(std::vector<Device> gpus) {
+  if (gpus.empty()) return gpus;
+  const NicTopology nics("/sys");
+  for (Device& gpu : gpus) gpu.nics = nics.near(gpu.bus);
+  return gpus;
+}
+
 // Why GPUs are not shared by MPS; empty: they are, by the program that `gpu` names then.
 std::string find_mps(GpuSettings& gpu) {
   if (gpu.mps.empty()) return "not asked for";
@@ -104,7 +113,8 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   remove_old_sockets(settings.paths, state.instances);
   state.boot_id = boot;
   ++state.generation;
-  state.devices = devices_now(state, same_boot, split, gpus->gpus(), machine.node, settings.gpu);
+  state.devices =
+      devices_now(state, same_boot, split, with_nics(gpus->gpus()), machine.node, settings.gpu);
 
   const EnforcerSettings enforcement{
       .arbiter = settings.arbiter,

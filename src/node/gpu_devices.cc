@@ -16,7 +16,8 @@ DeviceId free_id(std::set<DeviceId>& taken) {
 
 void keep_drained(Device& found, const Device& known) {
   if (known.fault == kAbsent) return;  // it is back
-  found.drained |= known.drained;
+  // What was set apart may have been drained for that alone.
+  found.drained |= known.drained && known.set_apart.empty();
   if (found.fault.empty()) found.fault = known.fault;
 }
 

@@ -59,6 +59,15 @@ TEST(GpuDevices, StayDrainedWithTheReason) {
             "cuda0=GPU-a!drained cuda1=GPU-b!drained: Xid 79");
 }
 
+TEST(GpuDevices, OneThatIsSetApartNoLongerIsNotDrainedNoLonger) {
+  Device split = gpu("GPU-a");
+  split.drained = true;
+  split.set_apart = "it is split";
+  const auto before = merge({}, {split});
+  EXPECT_EQ(text(before), "cuda0=GPU-a!drained");
+  EXPECT_EQ(text(merge(before, {gpu("GPU-a")})), "cuda0=GPU-a");
+}
+
 TEST(GpuDevices, OneThatIsGoneStaysWhileItIsHeld) {
   const auto before = merge({}, {gpu("GPU-a"), gpu("GPU-b")});
   const auto without = merge(before, {gpu("GPU-b")}, {"cuda0"});

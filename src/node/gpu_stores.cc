@@ -8,7 +8,7 @@ GpuStores::GpuStores(asio::io_context& io, const Clock& clock, const GpuSettings
                      const DataPaths& paths, const std::vector<LocalDevice>& devices,
                      const OwnerOf& owner_of) {
   for (const auto& [d, cores] : devices) {
-    if (d.kind != DeviceKind::kCuda || settings.store <= 0) continue;
+    if (d.kind != DeviceKind::kCuda || !d.set_apart.empty() || settings.store <= 0) continue;
     stores_[d.id] = std::make_unique<GpuStore>(
         io, clock,
         GpuStorePlace{.program = settings.store_program,

@@ -117,10 +117,12 @@ Result<Promise> Ledger::reserve(const InstanceId& id, const DeviceId& device, co
   if (promises_.contains(id)) return Error{ErrorKind::kConflict, id + " holds a slice already"};
   SLUICE_TRY(check_shape(*d, slice));
   if (position) SLUICE_TRY(check_position(*d, slice, *position));
-  if (d->drained)
-    return Error{ErrorKind::kExhausted, device + " is drained" +
-                                            (d->fault.empty() ? "" : " (" + d->fault + ")") +
-                                            ": it takes nothing new"};
+  if (d->drained) {
+    const std::string& why = d->fault.empty() ? d->set_apart : d->fault;
+    return Error{
+        ErrorKind::kExhausted,
+        device + " is drained" + (why.empty() ? "" : " (" + why + ")") + ": it takes nothing new"};
+  }
   Promise p{device, slice, position.value_or(Position{})};
   if (!position) {
     const auto free = first_free(p, id, std::nullopt);
@@ -167,6 +169,8 @@ Result<void> Ledger::set_drained(const DeviceId& device, bool drained, const std
   const auto found = std::ranges::find(devices_, device, &Device::id);
   if (found == devices_.end())
     return Error{ErrorKind::kNotFound, "there is no device '" + device + "' on this node"};
+  if (!drained && !found->set_apart.empty())
+    return Error{ErrorKind::kInvalid, device + " stays drained: " + found->set_apart};
   found->drained = drained;
   found->fault = fault;
   return {};

@@ -39,8 +39,8 @@ class Ledger {
 
   void release(const InstanceId& id);  // unknown: nothing happens
 
-  // A drained device takes no new slice; what it holds stays and may change. `fault`: why the node
-  // has drained it; empty where it was asked for. kNotFound.
+  // A drained device takes no new slice; what it holds stays and may change. `fault`: it fails, and
+  // so; empty where it was asked for. kNotFound; kInvalid: it is set apart, and stays drained.
   Result<void> set_drained(const DeviceId& device, bool drained, const std::string& fault = "");
 
   const std::vector<Device>& devices() const { return devices_; }

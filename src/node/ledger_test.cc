@@ -119,6 +119,18 @@ TEST_F(LedgerTest, ADrainedDeviceTakesNothingNew) {
   EXPECT_FALSE(ledger.set_drained("gpu", true).ok());
 }
 
+TEST_F(LedgerTest, ADeviceThatIsSetApartStaysDrained) {
+  Device split = device("gpu");
+  split.drained = true;
+  split.set_apart = "it is split by MIG";
+  Ledger apart({split});
+  EXPECT_EQ(apart.reserve("a", "gpu", slice(100, 100), {}).error().message,
+            "gpu is drained (it is split by MIG): it takes nothing new");
+  EXPECT_EQ(apart.set_drained("gpu", false).error().message,
+            "gpu stays drained: it is split by MIG");
+  EXPECT_TRUE(apart.find("gpu")->drained);
+}
+
 // Whatever is asked in whatever order: no point of space and time, and no byte, belongs to two.
 TEST(LedgerProperty, NeverPromisesAThingTwice) {
   const uint64_t seed = std::random_device{}();

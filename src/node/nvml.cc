@@ -81,11 +81,13 @@ bool is_fault(uint64_t xid) {
   return std::ranges::find(kOfPrograms, xid) == kOfPrograms.end();
 }
 
-// CUDA C++ Programming Guide, "Compute Capabilities": arithmetic cores of an SM.
+// CUDA C++ Programming Guide, "Compute Capabilities": arithmetic cores of an SM. NVML says how many
+// SMs an instance of MIG has, not a whole GPU; the driver would, to a client of the GPU alone.
 int sms_of(int cores, int compute_capability) {
+  constexpr int kOldest = 50, kNewest = 121;
   const bool small =
       compute_capability == 60 || compute_capability / 10 == 7 || compute_capability == 80;
-  if (compute_capability < 50 || cores <= 0) return 0;
+  if (compute_capability < kOldest || compute_capability > kNewest || cores <= 0) return 0;
   return cores / (small ? 64 : 128);
 }
 
@@ -162,9 +164,11 @@ Device Nvml::describe(const Gpu& gpu) const {
   if (ask(call_->nvmlDeviceGetNumGpuCores, gpu.handle, &cores) == NVML_SUCCESS)
     d.sms = sms_of(static_cast<int>(cores), d.compute_capability);
   d.mps = d.compute_capability >= 70;  // MPS limits a client's SMs from Volta on
-  if (ask(call_->nvmlDeviceGetMigMode, gpu.handle, &mig, &mig_to_be) == NVML_SUCCESS && mig != 0) {
+  if (ask(call_->nvmlDeviceGetMigMode, gpu.handle, &mig, &mig_to_be) == NVML_SUCCESS)
+    d.mig = mig != 0 ? MigMode::kOn : MigMode::kOff;
+  if (d.mig == MigMode::kOn) {
     d.drained = true;
-    d.fault = "it is split by MIG, and only whole GPUs are given out";
+    d.set_apart = "it is split by MIG, and only whole GPUs are given out";
     d.mps = false;
   }
   return d;

@@ -27,7 +27,9 @@ TEST(NvmlFacts, SmsFollowFromCoresAndArchitecture) {
   EXPECT_EQ(sms_of(2560, 75), 40);    // T4
   EXPECT_EQ(sms_of(3584, 60), 56);    // P100
   EXPECT_EQ(sms_of(0, 90), 0);
+  EXPECT_EQ(sms_of(21760, 120), 170);  // RTX 5090
   EXPECT_EQ(sms_of(2880, 35), 0) << "not known, and not guessed";
+  EXPECT_EQ(sms_of(21760, 200), 0);
 }
 
 TEST(NvmlFacts, AProgramsOwnXidIsNoFault) {

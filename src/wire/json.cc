@@ -17,6 +17,7 @@ constexpr int64_t kInt = std::numeric_limits<int>::max();
 constexpr std::array<std::string_view, 4> kStates{"starting", "ready", "draining", "gone"};
 // As `nvidia-smi topo` has them; two GPUs of one board are one step nearer than its words go.
 constexpr std::array<std::string_view, 6> kPaths{"BOARD", "PIX", "PXB", "PHB", "NODE", "SYS"};
+constexpr std::array<std::string_view, 3> kMigModes{"none", "off", "on"};  // by MigMode
 
 template <class T>
 json list_of(const std::vector<T>& values) {
@@ -27,6 +28,22 @@ json list_of(const std::vector<T>& values) {
 
 Share share(Fields& f, std::string_view key, int otherwise) {
   return {static_cast<int>(f.integer(key, otherwise, 0, 1000))};
+}
+
+PciePath path_from(Fields& f) {
+  const std::string path = f.text("path", "SYS");
+  const auto known = std::ranges::find(kPaths, path);
+  if (known != kPaths.end()) return static_cast<PciePath>(known - kPaths.begin());
+  f.fail("path", "'" + path + "' is none of BOARD, PIX, PXB, PHB, NODE, SYS");
+  return PciePath::kSystem;
+}
+
+MigMode mig_mode_from(Fields& f) {
+  const std::string mode = f.text("mig", "none");
+  const auto known = std::ranges::find(kMigModes, mode);
+  if (known != kMigModes.end()) return static_cast<MigMode>(known - kMigModes.begin());
+  f.fail("mig", "'" + mode + "' is none of none, off, on");
+  return MigMode::kNone;
 }
 
 }  // namespace
@@ -50,6 +67,10 @@ json to_json(const DeviceLink& l) {
   return {{"to", l.to}, {"nvlinks", l.nvlinks}, {"path", kPaths[static_cast<size_t>(l.path)]}};
 }
 
+json to_json(const NicLink& l) {
+  return {{"nic", l.nic}, {"path", kPaths[static_cast<size_t>(l.path)]}};
+}
+
 json to_json(const Device& d) {
   return {{"id", d.id},
           {"kind", d.kind == DeviceKind::kCpu ? "cpu" : "cuda"},
@@ -61,13 +82,16 @@ json to_json(const Device& d) {
           {"sms", d.sms},
           {"mps", d.mps},
           {"mps_status", d.mps_status},
+          {"mig", kMigModes[static_cast<size_t>(d.mig)]},
           {"links", list_of(d.links)},
+          {"nics", list_of(d.nics)},
           {"millicores", d.millicores},
           {"memory", d.memory},
           {"sm_quantum", d.sm_quantum.permille},
           {"can_resize_sm", d.can_resize_sm},
           {"drained", d.drained},
           {"fault", d.fault},
+          {"set_apart", d.set_apart},
           {"price_per_hour", d.price_per_hour}};
 }
 
@@ -208,12 +232,14 @@ Result<DeviceLink> device_link_from(const json& j) {
   Fields f(j, "link");
   DeviceLink l{.to = f.text("to")};
   l.nvlinks = static_cast<int>(f.integer("nvlinks", 0, 0, kInt));
-  const std::string path = f.text("path", "SYS");
-  const auto known = std::ranges::find(kPaths, path);
-  if (known == kPaths.end())
-    f.fail("path", "'" + path + "' is none of BOARD, PIX, PXB, PHB, NODE, SYS");
-  else
-    l.path = static_cast<PciePath>(known - kPaths.begin());
+  l.path = path_from(f);
+  return f.finish(l);
+}
+
+Result<NicLink> nic_link_from(const json& j) {
+  Fields f(j, "nic");
+  NicLink l{.nic = f.text("nic")};
+  l.path = path_from(f);
   return f.finish(l);
 }
 
@@ -230,13 +256,16 @@ Result<Device> device_from(const json& j) {
   d.sms = static_cast<int>(f.integer("sms", 0, 0, kInt));
   d.mps = f.boolean("mps", false);
   d.mps_status = f.text("mps_status");
+  d.mig = mig_mode_from(f);
   d.links = f.parts("links", device_link_from);
+  d.nics = f.parts("nics", nic_link_from);
   d.millicores = static_cast<int>(f.integer("millicores", 0, 0, kInt));
   d.memory = f.integer("memory", 0, 0, kMost);
   d.sm_quantum = {static_cast<int>(f.integer("sm_quantum", 1000, 1, 1000))};
   d.can_resize_sm = f.boolean("can_resize_sm", false);
   d.drained = f.boolean("drained", false);
   d.fault = f.text("fault");
+  d.set_apart = f.text("set_apart");
   d.price_per_hour = f.number("price_per_hour", 0, 0, 1e9);
   if (d.id.empty()) f.fail("id", "must not be empty");
   return f.finish(d);

@@ -32,12 +32,19 @@ TEST(Json, NounsReadWhatTheyWrite) {
                    .sms = 132,
                    .mps = true,
                    .mps_status = "control daemon 7",
+                   .mig = MigMode::kOn,
                    .links = {{"cuda1", 18, PciePath::kNumaNode}},
+                   .nics = {{"mlx5_0", PciePath::kSwitch}},
                    .drained = true,
-                   .fault = "Xid 79"};
+                   .fault = "Xid 79",
+                   .set_apart = "it is split by MIG"};
   EXPECT_EQ(*device_from(to_json(gpu)), gpu);
   EXPECT_EQ(to_json(gpu)["links"][0]["path"], "NODE");
+  EXPECT_EQ(to_json(gpu)["nics"], json::parse(R"([{"nic": "mlx5_0", "path": "PIX"}])"));
+  EXPECT_EQ(to_json(gpu)["mig"], "on");
   EXPECT_FALSE(device_link_from({{"to", "cuda1"}, {"path", "far"}}).ok());
+  EXPECT_FALSE(nic_link_from({{"nic", "eth0"}, {"path", "far"}}).ok());
+  EXPECT_FALSE(device_from({{"id", "cuda0"}, {"mig", "half"}}).ok());
 
   FunctionSpec f;
   f.name = {"vision", "resnet"};
