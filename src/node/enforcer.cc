@@ -276,25 +276,31 @@ bool Enforcer::is_under(const Client& c, const Peer& peer) const {
 // slice's own socket it is that one, or none, and its owner's processes (and root's) belong to it
 // wherever they are. But where the kernel counts what is used they have to be under it all the
 // same, or what they use would be nobody's.
-Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
-  if (device != 0)
-    return Error{ErrorKind::kInvalid, "device: a slice here is on one device, number 0"};
-  const std::lock_guard lock(mutex_);
+std::optional<InstanceId> Enforcer::slice_of(const Peer& peer) const {
   const auto may_be = [&](const InstanceId& id) {
     return peer.slice.empty() || (peer.slice == id && peer.process.pid != 0);
   };
   if (const auto own = clients_.find(peer.slice); own != clients_.end()) {
     const Client& c = own->second;
-    if (!c.counted_by_kernel && (peer.uid == c.owner || peer.uid == 0))
-      return Placement{host_.get(), c.ref, c.memory};
+    if (!c.counted_by_kernel && (peer.uid == c.owner || peer.uid == 0)) return own->first;
   }
   for (const auto& [id, c] : clients_)
-    if (may_be(id) && is_under(c, peer)) return Placement{host_.get(), c.ref, c.memory};
+    if (may_be(id) && is_under(c, peer)) return id;
   if (!cgroups_.writable())
     for (const ProcessIdentity& ancestor : ancestors_of(peer.process.pid))
       for (const auto& [id, c] : clients_)
-        if (may_be(id) && c.process == ancestor) return Placement{host_.get(), c.ref, c.memory};
-  return Error{ErrorKind::kNotFound, "the process holds no slice here"};
+        if (may_be(id) && c.process == ancestor) return id;
+  return std::nullopt;
+}
+
+Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
+  if (device != 0)
+    return Error{ErrorKind::kInvalid, "device: a slice here is on one device, number 0"};
+  const std::lock_guard lock(mutex_);
+  const std::optional<InstanceId> id = slice_of(peer);
+  if (!id) return Error{ErrorKind::kNotFound, "the process holds no slice here"};
+  const Client& c = clients_.at(*id);
+  return Placement{host_.get(), c.ref, c.memory};
 }
 
 }  // namespace sluice::node
