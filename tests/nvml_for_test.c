@@ -1,5 +1,6 @@
 /* An NVML of one GPU that does what the emulated one does not: it takes its time over what
- * processes use, and its first event is of a GPU that it has not named. For tests only. */
+ * processes use, says the memory once, and its first event is of a GPU that it has not named. For
+ * tests only. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>
@@ -14,11 +15,12 @@ struct nvmlDevice_st {
 };
 static struct nvmlDevice_st named = {"GPU-named"}, unnamed = {"GPU-unnamed"};
 
-/* When it was last asked of processes, and had stamped its answer, by CLOCK_MONOTONIC. */
-uint64_t nvml_for_test_asked_ns;
+/* When it was asked of processes first, and when it had last stamped an answer, by
+ * CLOCK_MONOTONIC. */
+uint64_t nvml_for_test_first_ns, nvml_for_test_asked_ns;
 
-/* Told since it was begun. */
-static int answers, events;
+/* Asked and told since it was begun. */
+static int questions, answers, events, memories;
 
 static uint64_t now_ns(clockid_t clock) {
   struct timespec t;
@@ -27,7 +29,7 @@ static uint64_t now_ns(clockid_t clock) {
 }
 
 nvmlReturn_t nvmlInit_v2(void) {
-  answers = events = 0;
+  questions = answers = events = memories = 0;
   return NVML_SUCCESS;
 }
 nvmlReturn_t nvmlShutdown(void) {
@@ -50,16 +52,20 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned size) {
 }
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
   (void)device;
-  *memory = (nvmlMemory_t){1 << 30, 1 << 30, 0};
-  return NVML_SUCCESS;
+  *memory = (nvmlMemory_t){1 << 30, 1 << 29, 1 << 29};
+  return memories++ == 0 ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
-/* Twice; from then on nobody has used anything. */
+/* Not at the first question, and then twice; else nobody has used anything. */
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                              nvmlProcessUtilizationSample_t* samples,
                                              unsigned* count, unsigned long long since) {
   (void)device, (void)since;
   *count = 1;
+  if (questions++ == 0) {
+    nvml_for_test_first_ns = now_ns(CLOCK_MONOTONIC);
+    return NVML_ERROR_NOT_FOUND;
+  }
   if (answers == 2) return NVML_ERROR_NOT_FOUND;
   if (samples == NULL) return NVML_ERROR_INSUFFICIENT_SIZE;
   *samples = (nvmlProcessUtilizationSample_t){

@@ -10,6 +10,8 @@
 namespace sluice::node {
 namespace {
 
+constexpr Nanos kStamp = Micros(1);  // by which NVML tells moments
+
 class OddNvml : public testing::Test {
  protected:
   OddNvml() : watch_(GpuWatch::start(SLUICE_NVML_FOR_TEST, Seconds(100))) {
@@ -19,11 +21,18 @@ class OddNvml : public testing::Test {
       faults_.push_back(fault);
     });
   }
+  // A moment that the library has written down.
+  static Time moment(const char* name) {
+    void* library = dlopen(SLUICE_NVML_FOR_TEST, RTLD_NOW | RTLD_NOLOAD);
+    SLUICE_CHECK(library != nullptr, "the watch has opened it");
+    return Time(Nanos(*static_cast<const uint64_t*>(dlsym(library, name))));
+  }
   std::vector<GpuFault> faults() {
     const std::lock_guard lock(mutex_);
     return faults_;
   }
 
+  const Time began_ = SteadyClock().now();
   std::mutex mutex_;
   std::vector<GpuFault> faults_;
   std::unique_ptr<GpuWatch> watch_;  // ends first: it calls back
@@ -37,10 +46,28 @@ TEST_F(OddNvml, UseIsOfTheMomentInWhichItWasStamped) {
     return use.has_value();
   }));
   ASSERT_TRUE(use);
-  void* library = dlopen(SLUICE_NVML_FOR_TEST, RTLD_NOW | RTLD_NOLOAD);
-  ASSERT_NE(library, nullptr);
-  const auto* asked = static_cast<const uint64_t*>(dlsym(library, "nvml_for_test_asked_ns"));
-  EXPECT_LE(use->until, Time(Nanos(*asked)) + Micros(1)) << "stamps are in microseconds";
+  EXPECT_LE(use->until, moment("nvml_for_test_asked_ns") + kStamp);
+}
+
+// The first that is told after a while in which nobody used anything is of the time since then, but
+// for a second, in which what was used may not have been told yet.
+TEST_F(OddNvml, UseBeginsWhenNobodyHadUsedAny) {
+  std::optional<DeviceUse> use;
+  EXPECT_TRUE(eventually("an account of this process", [&] {
+    use = watch_->account("GPU-named")->latest(getpid());
+    return use.has_value();
+  }));
+  ASSERT_TRUE(use);
+  EXPECT_LE(use->from, moment("nvml_for_test_first_ns") + kStamp);
+  EXPECT_GT(use->from, began_ - Seconds(1));
+}
+
+TEST_F(OddNvml, MemoryThatItDoesNotKnowIsNotToldAndNoFault) {
+  EXPECT_EQ(watch_->gpus()[0].memory, 1 << 30);
+  EXPECT_TRUE(eventually(
+      "a second look", [&] { return watch_->account("GPU-named")->latest(getpid()).has_value(); }));
+  EXPECT_TRUE(watch_->loads().empty());
+  for (const GpuFault& fault : faults()) EXPECT_EQ(fault.why, "Xid 79");
 }
 
 TEST_F(OddNvml, AGpuThatItHasNotNamedDoesNotFail) {

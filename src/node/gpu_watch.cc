@@ -12,6 +12,7 @@ namespace {
 
 constexpr Nanos kLookEvery = Millis(250);        // for loads; events are heard at once
 constexpr Nanos kUsesEvery = Millis(500);        // what processes use: whole percents of as much
+constexpr Nanos kLate = Seconds(1);              // and are told within
 constexpr Nanos kForgotten = Seconds(10);        // what a process used then, if no more since
 constexpr Nanos kPatienceAtTheEnd = Seconds(2);  // longer than the thread sleeps
 
@@ -94,13 +95,17 @@ void GpuWatch::Shared::watch(Nvml& nvml, const std::vector<Device>& gpus) {
 
 void GpuWatch::Shared::look(Nvml& nvml, const Device& gpu) {
   const Result<GpuLoad> load = nvml.load(gpu.uuid);
-  if (!load.ok()) return tell({gpu.uuid, load.error().message});
+  if (!load.ok() && load.error().kind == ErrorKind::kUnavailable)
+    return tell({gpu.uuid, load.error().message});
   if (nvml.uncorrected_errors(gpu.uuid) > errors_at_start[gpu.uuid])
     tell({gpu.uuid, std::string(kUncorrected)});
   const Time now = SteadyClock().now();
   std::optional<std::map<pid_t, Bytes>> memory = nvml.process_memory(gpu.uuid);
   const std::lock_guard lock(mutex);
-  loads[gpu.uuid] = *load;
+  if (load.ok())
+    loads[gpu.uuid] = *load;
+  else
+    loads.erase(gpu.uuid);
   if (memory)
     memories[gpu.uuid] = {now, std::move(*memory)};
   else
@@ -118,6 +123,8 @@ void GpuWatch::Shared::look_at_processes(Nvml& nvml, const Device& gpu) {
   const std::lock_guard lock(mutex);
   std::map<pid_t, DeviceUse>& known = uses[gpu.uuid];
   std::erase_if(known, [&](const auto& use) { return use.second.until < now - kForgotten; });
+  if (found.empty())
+    since_us = std::max(since_us, now_us - static_cast<uint64_t>(kLate / Micros(1)));
   for (const GpuProcessUse& use : found) {
     since_us = std::max(since_us, use.until_us);
     if (from_us == 0) continue;  // of how long, it does not say

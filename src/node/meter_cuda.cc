@@ -136,14 +136,30 @@ Time CudaMeter::seen_until() const {
 
 // --- whom to believe -----------------------------------------------------------------------------
 
+// One that attached again (after an exec, say) is two here until what it had queued has run, and
+// one to the account.
+bool CudaMeter::is_succeeded(const Process& process) const {
+  return process.gone && std::any_of(processes_.begin(), processes_.end(), [&](const Process& p) {
+           return p.id == process.id && !p.gone;
+         });
+}
+
+Nanos CudaMeter::said_of(const ProcessIdentity& process, Time from, Time until) const {
+  Nanos sum{0};
+  for (const Process& p : processes_)
+    if (p.id == process) sum += p.said.over(from, until);
+  return sum;
+}
+
 void CudaMeter::judge(Process& process) {
   if (account_ == nullptr || process.id.pid == 0) return;  // 0: not seen from here
+  if (is_succeeded(process)) return;
   const std::optional<DeviceUse> truth = account_->latest(process.id.pid);
   if (!truth || truth->until <= process.judged_until || truth->until > now_) return;
   if (!process.said.reaches(truth->from)) return;
   process.known = true;
   process.judged_until = truth->until;
-  const Nanos unsaid = truth->busy - process.said.over(truth->from, truth->until);
+  const Nanos unsaid = truth->busy - said_of(process.id, truth->from, truth->until);
   process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));
   const bool silent = !process.use.ever() && truth->busy > Nanos(0);
   if (silent || process.shortfall > kSkew) {

@@ -81,6 +81,8 @@ class CudaMeter : public Meter {
   Nanos due() const;
   void rebase();
   void judge(Process& process);
+  bool is_succeeded(const Process& process) const;
+  Nanos said_of(const ProcessIdentity& process, Time from, Time until) const;
   void confirm();
   void contradict(const DeviceUse& truth);
   Time seen_until() const;

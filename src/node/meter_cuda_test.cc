@@ -192,6 +192,29 @@ TEST_F(CudaMeterTest, WhoLiesLaterPaysForAllOfIt) {
   window(kHeld, kUsed);
   EXPECT_TRUE(meter.believed());
 }
+
+// As an exec of a program that has used the device: to the account it is the same process.
+TEST_F(CudaMeterTest, WhoAttachesAgainIsJudgedAsOne) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  ASSERT_TRUE(meter.believed());
+  now += Micros(1);
+  meter.report(kProcess, words(total, now, Millis(100)), at(now));
+  meter.remove_process(kProcess);
+  meter.add_process(kProcess);
+  const Nanos again = now;
+  total = Nanos(0);
+  meter.granted(at(now));
+  for (int i = 0; i < 8; ++i) step(Millis(10), Millis(7), true, false);
+  const Nanos since = Millis(80) + 8 * Millis(7);  // what was left ran on beside
+  account_for(46 * kUsed + since);
+  step(Millis(1), Nanos(0), true, false);
+  EXPECT_TRUE(meter.believed());
+  account->tell(kProcess.pid, again, now, since);
+  step(Millis(1), Nanos(0), true, false);
+  EXPECT_TRUE(meter.believed());
+}
 TEST_F(CudaMeterTest, WithoutFreshConfirmationBeliefEnds) {
   windows(kSecond, kHeld, kUsed);
   account_for(kSecond * kUsed);

@@ -224,6 +224,8 @@ Result<GpuLoad> Nvml::load(const std::string& uuid) const {
   const nvmlReturn_t result = call_->nvmlDeviceGetMemoryInfo(gpu->handle, &memory);
   if (result == NVML_ERROR_GPU_IS_LOST)
     return Error{ErrorKind::kUnavailable, "it is lost: " + in_words(*call_, result)};
+  if (result != NVML_SUCCESS)
+    return Error{ErrorKind::kInternal, "its memory: " + in_words(*call_, result)};
   (void)ask(call_->nvmlDeviceGetUtilizationRates, gpu->handle, &busy);
   return GpuLoad{static_cast<int>(busy.gpu), static_cast<Bytes>(memory.used)};
 }
