@@ -82,6 +82,7 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
 }
 
 Result<void> Enforcer::serve() {
+  desk_.forget_others();
   SLUICE_ASSIGN(
       server,
       PermitServer::start(

@@ -53,6 +53,11 @@ Result<void> MemoryDesk::restore(MemoryAccount account, Bytes limit) {
   return {};
 }
 
+void MemoryDesk::forget_others() {
+  const std::lock_guard lock(mutex_);
+  record_.forget_others();
+}
+
 void MemoryDesk::set_limit(MemoryAccount account, Bytes limit) {
   const std::lock_guard lock(mutex_);
   ledger_.set_limit(account, limit);

@@ -38,6 +38,8 @@ class MemoryDesk {
   // one.
   Result<MemoryAccount> open(const std::string& slice, Bytes limit,
                              std::shared_ptr<const DeviceAccount> device);
+  // All slices of before that live are open: of the others nothing is kept.
+  void forget_others();
   void set_limit(MemoryAccount account, Bytes limit);
   void close(MemoryAccount account);
   MemoryLedger::Account look(MemoryAccount account) const;    // all zero: there is none

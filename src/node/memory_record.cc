@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/system_error.h"
 
@@ -99,6 +100,11 @@ Result<void> MemoryRecord::load() {
 std::map<MemoryRecord::Slot, Holding> MemoryRecord::take(const std::string& slice) {
   const auto found = before_.extract(slice);
   return found ? std::move(found.mapped()) : std::map<Slot, Holding>();
+}
+
+void MemoryRecord::forget_others() {
+  for (const auto& [slice, slots] : std::exchange(before_, {}))
+    for (const auto& [slot, holding] : slots) remove(slot);
 }
 
 Result<MemoryRecord::Slot> MemoryRecord::add(const Holding& holding) {

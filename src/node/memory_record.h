@@ -35,6 +35,8 @@ class MemoryRecord {
 
   // What was written of a slice before this daemon, once. The slots stay as they are.
   std::map<Slot, Holding> take(const std::string& slice);
+  // Frees the slots of all slices that were not taken.
+  void forget_others();
 
   Result<Slot> add(const Holding& holding);
   Result<void> write(Slot slot, const Holding& holding);

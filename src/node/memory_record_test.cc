@@ -44,6 +44,22 @@ TEST_F(MemoryRecordTest, WhatWasWrittenIsThereForTheNext) {
   }
 }
 
+TEST_F(MemoryRecordTest, WhatNobodyTakesIsForgotten) {
+  EXPECT_TRUE(open().add(holding("ended", 1, 10)).ok());
+  {
+    MemoryRecord record = open();
+    EXPECT_TRUE(record.add(holding("a", 2, 20)).ok());
+  }
+  MemoryRecord record = open();
+  EXPECT_EQ(record.take("a").size(), 1u);
+  record.forget_others();
+  EXPECT_EQ(*record.add(holding("b", 3, 30)), 1) << "in the place of the one that ended";
+  record = open();
+  EXPECT_EQ(record.take("ended"), Slots{});
+  EXPECT_EQ(record.take("a").size(), 1u);
+  EXPECT_EQ(record.take("b").size(), 1u);
+}
+
 TEST_F(MemoryRecordTest, ASlotThatIsFreeIsUsedAgain) {
   for (int again = 0; again < 3; ++again) {
     MemoryRecord record = open();
