@@ -64,6 +64,11 @@ class GpuMemory : public NodeWithGpus {
     const emulator::Machine::Lock lock(*machine_);
     return static_cast<Bytes>(emulator::memory_used(*lock, 1)) / kMib;
   }
+  // As the daemon lists it, in MiB.
+  Bytes held() {
+    const json state = node_->get("/v1/state");
+    return state["instances"][0].value("memory_held", Bytes{0}) / kMib;
+  }
   Bytes available(int program) {
     Bytes left = 0;
     EXPECT_EQ(ask(program, "info", &left), 0);
@@ -80,6 +85,8 @@ TEST_F(GpuMemory, OneProgramIsNotLentWhatAnotherHasWhenTheDaemonIsKilled) {
   EXPECT_TRUE(eventually("contexts to be charged",
                          [&] { return available(0) <= left + kPrograms * kHeadroom; }));
   EXPECT_EQ(ask(1, "plain 64"), 0);
+  EXPECT_GE(held(), kPrograms * (kContext + 2 - kHeadroom) + 64);
+  EXPECT_LE(held(), kSlice);
 
   node_->restart();
   EXPECT_EQ(node_->get("/v1/state")["status"], 200);

@@ -3,6 +3,7 @@
 // account. One-sided: noise makes a program use less, never more. What is the node daemon's alone
 // stands in node_gpu_slice_test.cc.
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <fstream>
@@ -129,6 +130,23 @@ TEST_F(GpuPlatform, AnUnmodifiedProgramAt20PercentUsesThatAndAKernelAWindow) {
   EXPECT_EQ(listed[0]["id"], "greedy");
   EXPECT_EQ(listed[0]["device"], "cuda1");
   EXPECT_EQ(listed[0]["slice"]["request"], 200);
+}
+
+TEST_F(GpuPlatform, WhatAProgramHoldsOfTheMemoryItMayHoldIsListed) {
+  const std::string in = folder_ + "/in";
+  ASSERT_EQ(mkfifo(in.c_str(), 0600), 0);
+  std::fstream tell(in);
+  start_program({"--memory", "512Mi"}, {"/bin/sh", "-c", "exec " SLUICE_CUDA_MEMORY " <" + in});
+  tell << "plain 2" << std::endl;
+  platform_->until("/v1/instances", [](const json& all) {
+    return std::ranges::any_of(all, [](const json& i) { return i.value("memory_held", 0) > 0; });
+  });
+  EXPECT_THAT(platform_->cli({"get", "instances"}).out, HasSubstr("of 512Mi"));
+  wire::HttpClient client({.path = platform_->data + "/run/api.sock"}, kPatience);
+  const auto metrics = client.call(verb::get, "/metrics");
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_THAT(metrics->body(), HasSubstr("sluice_instance_device_memory_limit_bytes{instance="
+                                         "\"greedy\",device=\"cuda1\"} 536870912"));
 }
 
 TEST_F(GpuPlatform, OneThatFailsIsSaidEverywhereAndTakesNothingNew) {

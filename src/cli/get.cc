@@ -62,6 +62,12 @@ std::string cores_of(const json& device) {
   return fixed(device["millicores"].get<double>() / 1000, 2);
 }
 
+// Held, of what it may hold.
+std::string device_memory(const json& instance) {
+  if (!instance.contains("memory_held")) return "-";
+  return bytes(instance["memory_held"]) + " of " + bytes(instance["slice"]["memory"]);
+}
+
 std::string state_of(const json& device) {
   const std::string fault = device.value("fault", "");
   if (!fault.empty()) return "failing: " + fault;
@@ -96,13 +102,14 @@ std::string rows(const std::string& what, const json& list) {
   }
   if (what == "instances") {
     Table t({"INSTANCE", "FUNCTION", "REVISION", "STATE", "DEVICE", "SM", "REQUEST", "LIMIT", "SLO",
-             "BATCH", "PID", "USED-S", "MEM", "READY-AFTER", "WHY"});
+             "BATCH", "PID", "USED-S", "MEM", "GPU-MEM", "READY-AFTER", "WHY"});
     for (const json& r : list)
       t.add({r["id"], r["function"], std::to_string(r["revision"].get<int>()), r["state"],
              r["device"], share(r, "sm"), share(r, "request"), share(r, "limit"),
              slo_of(r["slice"]), std::to_string(r["batch"].get<int>()),
              std::to_string(r["pid"].get<int64_t>()), fixed(r["used_ms"].get<double>() / 1000, 1),
-             bytes(r["peak_memory"]), std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms",
+             bytes(r["peak_memory"]), device_memory(r),
+             std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms",
              r["error"].get<std::string>().substr(0, 60)});
     return t.text();
   }

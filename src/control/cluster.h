@@ -7,6 +7,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,8 +30,9 @@ struct ObservedInstance {
   int64_t ready_after_ms = 0;
   Nanos used{0};  // busy time so far, at its own sm
   Bytes peak_memory = 0;
-  std::string device_fault;  // of its device, for which its node ends it
-  std::string error;         // why it is gone
+  std::optional<Bytes> memory_held;  // of a GPU, where it is counted
+  std::string device_fault;          // of its device, for which its node ends it
+  std::string error;                 // why it is gone
 };
 
 inline bool alive(const ObservedInstance& o) {

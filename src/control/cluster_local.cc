@@ -25,6 +25,7 @@ Result<ObservedInstance> instance_from(const json& j) {
   o.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);
   o.used = Nanos(f.integer("used_ns", 0, 0, kMost));
   o.peak_memory = f.integer("peak_memory", 0, 0, kMost);
+  if (f.child("memory_held") != nullptr) o.memory_held = f.integer("memory_held", 0, 0, kMost);
   o.device_fault = f.text("device_fault");
   o.error = f.text("error");
   return f.finish(o);

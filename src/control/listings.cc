@@ -163,6 +163,7 @@ json instance_rows(const Control& control) {
               {"device_fault", o.device_fault},
               {"error", o.error},
               {"foreign", o.foreign}});
+    if (o.memory_held) i["memory_held"] = *o.memory_held;
     out.push_back(std::move(i));
   }
   return out;

@@ -123,6 +123,19 @@ void add_instances(std::string& out, const Control& control) {
          "Busy time at its own share of cores.", [](const O& o) { return seconds(o.used); });
   family("sluice_instance_peak_memory_bytes", Type::kGauge, "The most memory it had.",
          [](const O& o) { return o.peak_memory; });
+  const auto of_gpus = [&](const char* name, const char* help, auto value) {
+    MetricFamily f(out, name, Type::kGauge, help);
+    for (const O& o : control.seen().instances)
+      if (alive(o) && o.memory_held)
+        f.add({{"instance", o.instance.id}, {"device", o.instance.device}},
+              static_cast<double>(value(o)));
+  };
+  of_gpus("sluice_instance_device_memory_held_bytes",
+          "Memory of the GPU that its processes hold, contexts and headroom included.",
+          [](const O& o) { return *o.memory_held; });
+  of_gpus("sluice_instance_device_memory_limit_bytes",
+          "Memory of the GPU that they may hold together.",
+          [](const O& o) { return o.instance.slice.memory; });
 }
 
 void add_devices(std::string& out, const Control& control) {

@@ -451,7 +451,8 @@ DaemonView Daemon::view() const {
   }
   for (const InstanceRecord& r : state_.instances)
     v.instances.push_back({r, alive(r) ? enforcer_->used(r.instance.id) : Nanos(0),
-                           alive(r) ? peak_memory(r.process.pid) : 0});
+                           alive(r) ? peak_memory(r.process.pid) : 0,
+                           enforcer_->memory_held(r.instance.id)});
   return v;
 }
 

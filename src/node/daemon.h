@@ -72,6 +72,7 @@ struct DaemonView {
     const InstanceRecord& record;
     Nanos used{0};  // busy time, cumulative within this generation
     Bytes peak_memory = 0;
+    std::optional<Bytes> memory_held;  // of a GPU, where it is counted
   };
   std::string boot_id;
   uint32_t generation = 0;

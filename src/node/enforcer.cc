@@ -261,6 +261,14 @@ Nanos Enforcer::used(const InstanceId& id) {
   return state.ok() ? state->used : Nanos(0);
 }
 
+std::optional<Bytes> Enforcer::memory_held(const InstanceId& id) const {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return std::nullopt;
+  const Client& c = found->second;
+  if (c.counted_by_kernel || c.memory == 0) return std::nullopt;
+  return desk_.look(c.memory).held;
+}
+
 std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {
   const auto found = clients_.find(id);
   if (found == clients_.end() || !found->second.cgroup) return {};

@@ -157,6 +157,7 @@ json to_json(const DaemonView& view) {
     json one = to_json(row.record);
     one["used_ns"] = row.used.count();
     one["peak_memory"] = row.peak_memory;
+    if (row.memory_held) one["memory_held"] = *row.memory_held;
     out["instances"].push_back(std::move(one));
   }
   return out;
