@@ -70,17 +70,18 @@ void Control::observe(UnixMillis wall) {
   seen_ = std::move(o);
 }
 
-// A device that has begun to fail; policies leave it like one that somebody drains.
+// A device that has begun to fail; policies leave it like one that somebody drains. What the loop
+// before us has told is in the store.
 void Control::tell_faults(const std::vector<Device>& now, UnixMillis wall) {
   for (const Device& d : now) {
     const auto before = std::ranges::find(seen_.devices, d.id, &Device::id);
     if (d.fault.empty() || (before != seen_.devices.end() && before->fault == d.fault)) continue;
-    record({.at = wall,
-            .action = "drain",
-            .subject = d.id,
-            .reason = {"fault",
-                       "Device " + d.id + " fails: " + d.fault + ". It takes no more instances.",
-                       {}}});
+    const Reason why{
+        "fault", "Device " + d.id + " fails: " + d.fault + ". It takes no more instances.", {}};
+    if (const auto told = store_.last_reason(d.id);
+        before == seen_.devices.end() && told.ok() && told->text == why.text)
+      continue;
+    record({.at = wall, .action = "drain", .subject = d.id, .reason = why});
   }
 }
 

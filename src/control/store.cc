@@ -170,6 +170,16 @@ Result<std::vector<Decision>> Store::decisions(const std::optional<FunctionName>
   return out;
 }
 
+Result<Reason> Store::last_reason(const std::string& subject) {
+  Reason last;
+  SLUICE_TRY(db_.each("SELECT reason FROM decisions WHERE subject = ? ORDER BY number DESC LIMIT 1",
+                      {subject}, [&](const Row& r) {
+                        if (auto reason = wire::reason_from(parsed(r.text(0))); reason.ok())
+                          last = *reason;
+                      }));
+  return last;
+}
+
 Result<void> Store::save_profile(const std::string& model_path, const predict::Profile& profile) {
   return db_.run("INSERT OR REPLACE INTO profiles VALUES (?,?)",
                  {model_path, to_json(profile).dump()});

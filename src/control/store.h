@@ -65,6 +65,8 @@ class Store {
 
   Result<int64_t> add_decision(const Decision& d);
   Result<std::vector<Decision>> decisions(const std::optional<FunctionName>& f, int limit);
+  // Of the newest decision about it; empty: there is none.
+  Result<Reason> last_reason(const std::string& subject);
 
   Result<void> save_profile(const std::string& model_path, const predict::Profile& profile);
   Result<std::map<std::string, predict::Profile>> profiles();  // by model path

@@ -422,6 +422,8 @@ TEST_F(Timeline, ADeviceThatFailsIsLeftWithoutAGapAndItIsSaidOnce) {
     6 fault cpu0
     7 expect f r1:ready r1:starting
    14 expect f r1:ready
+   15 control restarts
+   17 expect f r1:ready
   )");
   EXPECT_EQ(cluster_.seen.instances.at(0).instance.device, "cpu1");
   std::vector<std::string> said;
