@@ -1,8 +1,7 @@
 #include "hook/launch_gate.h"
 
-#include <stdlib.h>
-
 #include "hook/blocking_streams.h"
+#include "wire/permit_socket.h"
 
 SLUICE_DRIVER(cuCtxGetDevice);
 SLUICE_DRIVER(cuDeviceGetCount);
@@ -21,7 +20,7 @@ namespace {
 int see_devices() {
   int count = 0;
   if (driver_cuDeviceGetCount(&count) != CUDA_SUCCESS || count <= 0) return 0;
-  const char* path = getenv("SLUICE_PERMIT_SOCKET");  // NOLINT(concurrency-mt-unsafe)
+  const char* path = sluice_permit_socket();
   for (int device = 0; device < kDevices; ++device) {
     __atomic_store_n(&gates[device].device, static_cast<uint32_t>(device), __ATOMIC_RELAXED);
     __atomic_store_n(&gates[device].socket_path, path, __ATOMIC_RELAXED);

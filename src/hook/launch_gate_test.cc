@@ -2,6 +2,8 @@
 // does a launch into a stream that captures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,11 +11,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "base/eventually_for_test.h"
 #include "hook/hooked_process_for_test.h"
 #include "hook/permit_daemon_for_test.h"
+#include "wire/permit_socket.h"
 
 namespace sluice::hook {
 namespace {
@@ -178,6 +182,29 @@ TEST(LaunchGateTest, AChildHasPagesOfItsOwnHoweverItWasMade) {
                 return said ? "" : "the child said no HELLO";
               }),
               "");
+}
+
+// As a container has it, to which nobody has told anything.
+TEST(LaunchGateTest, WithoutAnEnvironmentTheSocketIsWhereItIsMounted) {
+  const std::string none = "this test may not mount";
+  const std::string said = in_process([&]() -> std::string {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") != 0 ||
+        mount("none", "/run", "tmpfs", 0, nullptr) != 0)
+      return none;
+    std::filesystem::create_directories("/run/sluice/permit");
+    PermitDaemon daemon(SLUICE_MOUNTED_PERMIT_SOCKET);
+    const Hooked cuda;
+    cuda.state->devices = 1;
+    unsetenv("SLUICE_PERMIT_SOCKET");
+    daemon.grant();
+    const bool asked = bool(eventually("a caller", [&] {
+      cuda.call("cuLaunchKernel");
+      return daemon.wanted();
+    }));
+    return asked ? "" : "nobody asked there";
+  });
+  if (said == none) GTEST_SKIP() << none;
+  EXPECT_EQ(said, "");
 }
 
 TEST(LaunchGateTest, WithoutADaemonNothingIsHeld) {

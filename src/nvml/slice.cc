@@ -5,6 +5,7 @@
 
 #include "hook/readable.h"
 #include "wire/permit_attach.h"
+#include "wire/permit_socket.h"
 
 SLUICE_NVML(nvmlDeviceGetHandleByUUID);
 SLUICE_NVML(nvmlDeviceGetUUID);
@@ -18,21 +19,24 @@ constexpr uint64_t kAnswerNs = 1000 * SLUICE_MS_NS;
 // What the daemon said last. A reader may see one word of before and one of after.
 SliceMemory last_seen[kDevices];
 
-// A variable of the environment as it was at the first look: a program may change it later.
-struct Variable {
-  const char* name;
+// What the environment says, as it was at the first look: a program may change it later.
+struct Remembered {
+  const char* (*ask)();
   const char* value;
 
   const char* get() {
     const char* known = __atomic_load_n(&value, __ATOMIC_RELAXED);
     if (known != nullptr) return known;
-    known = getenv(name);  // NOLINT(concurrency-mt-unsafe)
+    known = ask();
     __atomic_store_n(&value, known, __ATOMIC_RELAXED);
     return known;
   }
 };
-Variable visible_devices{"SLUICE_VISIBLE_DEVICES", nullptr};  // UUIDs, a comma between two
-Variable permit_socket{"SLUICE_PERMIT_SOCKET", nullptr};
+const char* named_devices() {
+  return getenv("SLUICE_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
+}
+Remembered visible_devices{named_devices, nullptr};  // UUIDs, a comma between two
+Remembered permit_socket{sluice_permit_socket, nullptr};
 
 // Calls visit(n, uuid, its length) until it returns true; which n that was, or -1.
 template <class Visit>
