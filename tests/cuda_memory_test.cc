@@ -2,14 +2,9 @@
 // memory: each allocates what the test tells it to. What the daemon has written down is compared
 // with what the device itself says.
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -18,7 +13,8 @@
 #include "base/random.h"
 #include "emulator/device_memory.h"
 #include "emulator/machine.h"
-#include "node/permit_server.h"
+#include "tests/led_program.h"
+#include "tests/memory_daemon.h"
 #include "wire/cuda_abi.h"
 
 namespace sluice {
@@ -37,55 +33,20 @@ struct Answer {
   Bytes numbers[3] = {};  // of it, where they are numbers
 };
 
-// One program, led by the hand.
-class Program {
+class Program : public LedProgram {
  public:
-  explicit Program(const fs::path& folder, bool hooked = true) {
-    int in[2], out[2];
-    EXPECT_EQ(pipe(in), 0);
-    EXPECT_EQ(pipe(out), 0);
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(in[0], STDIN_FILENO);
-      dup2(out[1], STDOUT_FILENO);
-      for (const int fd : {in[0], in[1], out[0], out[1]}) close(fd);
-      setenv("SLUICE_EMULATED_GPU", (folder / "gpu").c_str(), 1);
-      setenv("SLUICE_PERMIT_SOCKET", (folder / "permit.sock").c_str(), 1);
-      setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
-      if (hooked) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
-      execl(SLUICE_CUDA_MEMORY, SLUICE_CUDA_MEMORY, nullptr);
-      _exit(127);
-    }
-    close(in[0]);
-    close(out[1]);
-    to_ = fdopen(in[1], "w");
-    from_ = fdopen(out[0], "r");
+  explicit Program(const fs::path& folder, bool hooked = true)
+      : LedProgram({SLUICE_CUDA_MEMORY}, environment(folder, hooked)) {
     EXPECT_EQ(next().result, CUDA_SUCCESS);
   }
-  ~Program() {
-    kill();
-    fclose(to_);
-    fclose(from_);
-  }
-  Program(const Program&) = delete;
 
   Answer ask(const std::string& line) {
     tell(line);
     return next();
   }
-  // Without waiting for the answer, which next() is.
-  void tell(const std::string& line) {
-    fprintf(to_, "%s\n", line.c_str());
-    fflush(to_);
-  }
-  bool has_answered() const {
-    pollfd answer{.fd = fileno(from_), .events = POLLIN, .revents = 0};
-    return poll(&answer, 1, 0) != 0;
-  }
   Answer next() {
-    char line[512] = "";
+    const std::string line = LedProgram::next();
     Answer a;
-    if (fgets(line, sizeof line, from_) == nullptr) return a;
     std::istringstream words(line);
     words >> a.result >> a.word;
     std::istringstream numbers(line);
@@ -95,18 +56,15 @@ class Program {
   int allocate(const std::string& kind, Bytes mib) {
     return ask(kind + " " + std::to_string(mib)).result;
   }
-  void kill() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-  pid_t pid() const { return pid_; }
 
  private:
-  pid_t pid_ = -1;
-  FILE* to_ = nullptr;
-  FILE* from_ = nullptr;
+  static std::map<std::string, std::string> environment(const fs::path& folder, bool hooked) {
+    std::map<std::string, std::string> e{{"SLUICE_EMULATED_GPU", folder / "gpu"},
+                                         {"SLUICE_PERMIT_SOCKET", folder / "permit.sock"},
+                                         {"LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER}};
+    if (hooked) e["LD_PRELOAD"] = SLUICE_CUDA_HOOK;
+    return e;
+  }
 };
 
 // What the emulated device says, at once.
@@ -142,34 +100,18 @@ class CudaMemory : public testing::Test {
     start_daemon();
   }
   ~CudaMemory() override {
-    server_.reset();
+    daemon_.stop();
     fs::remove_all(folder_);
   }
 
   void start_daemon() {
-    desk_ = std::make_unique<node::MemoryDesk>(clock_, ++generation_,
-                                               *node::MemoryRecord::open(folder_ / "record"));
-    account_ =
-        *desk_->open("slice", limit_ * kMib,
-                     device_says_ ? std::make_shared<EmulatedAccount>(clock_, *machine_) : nullptr);
-    auto server = node::PermitServer::start(
-        {.path = folder_ / "permit.sock", .generation = generation_}, clock_,
-        [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
-          return node::Placement{.memory = account_};
-        },
-        desk_.get());
-    EXPECT_TRUE(server.ok());
-    server_ = std::move(*server);
+    daemon_.start(limit_ * kMib,
+                  device_says_ ? std::make_shared<EmulatedAccount>(clock_, *machine_) : nullptr);
   }
-  // As a kill does: without a farewell.
-  void stop_daemon() {
-    server_.reset();
-    desk_.reset();
-  }
-  void set_limit(Bytes mib) { desk_->set_limit(account_, mib * kMib); }
+  void set_limit(Bytes mib) { daemon_.set_limit(mib * kMib); }
 
   // In MiB: as the daemon has it, and as the device.
-  Bytes held() { return desk_->look(account_).held / kMib; }
+  Bytes held() { return daemon_.look().held / kMib; }
   Bytes on_device() {
     const emulator::Machine::Lock lock(*machine_);
     return static_cast<Bytes>(emulator::memory_used(*lock, 0)) / kMib;
@@ -180,10 +122,7 @@ class CudaMemory : public testing::Test {
   std::unique_ptr<emulator::Machine> machine_;
   Bytes limit_ = 256;
   bool device_says_ = true;
-  uint32_t generation_ = 0;
-  node::MemoryAccount account_ = 0;
-  std::unique_ptr<node::MemoryDesk> desk_;
-  std::unique_ptr<node::PermitServer> server_;
+  MemoryDaemon daemon_{folder_};
 };
 
 class EveryKind : public CudaMemory, public testing::WithParamInterface<const char*> {};
@@ -298,7 +237,7 @@ TEST_F(CudaMemory, AKilledProcessLeavesItsMemoryToOthers) {
   const Answer child = victim.ask("fork");  // keeps its descriptors open
   EXPECT_EQ(child.result, CUDA_SUCCESS);
   EXPECT_EQ(other.allocate("plain", rest), CUDA_ERROR_OUT_OF_MEMORY);
-  victim.kill();
+  victim.end();
   EXPECT_TRUE(eventually("its memory to be free", [&] { return held() < rest; }));
   EXPECT_EQ(other.allocate("plain", rest), CUDA_SUCCESS);
   kill(static_cast<pid_t>(child.numbers[0]), SIGKILL);
@@ -333,7 +272,7 @@ TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
     ASSERT_LE(held(), limit_);
   }
   EXPECT_GT(refused, 10);
-  for (const auto& program : programs) program->kill();
+  for (const auto& program : programs) program->end();
   EXPECT_TRUE(eventually("nothing to be held", [&] { return held() == 0; }));
 }
 
@@ -355,7 +294,7 @@ TEST_F(CudaMemory, WithoutADaemonAProcessHasItsPartOfTheRest) {
   Program program(folder_), other(folder_);
   EXPECT_EQ(program.allocate("plain", 64), CUDA_SUCCESS);
   EXPECT_EQ(other.allocate("plain", 64), CUDA_SUCCESS);
-  stop_daemon();
+  daemon_.stop();
   for (Program* p : {&program, &other})
     while (p->allocate("plain", 2) == CUDA_SUCCESS) ASSERT_LE(on_device(), limit_);
   EXPECT_GT(on_device(), 2 * kContext + 2 * 64 + 32);
@@ -375,19 +314,19 @@ TEST_F(CudaMemory, TheNextDaemonLendsNobodyWhatAnotherHas) {
     Program program(folder_), other(folder_);
     EXPECT_EQ(program.allocate("plain", 64), CUDA_SUCCESS);
     EXPECT_EQ(other.allocate("plain", 64), CUDA_SUCCESS);
-    stop_daemon();
+    daemon_.stop();
     EXPECT_EQ(other.allocate("plain", 16), CUDA_SUCCESS);
     device_says_ = device_says;
     start_daemon();
     while (program.allocate("plain", 2) == CUDA_SUCCESS) ASSERT_LE(on_device(), limit_);
     EXPECT_GT(on_device(), 2 * kContext + 64 + 64 + 16);
     while (other.allocate("plain", 2) == CUDA_SUCCESS) ASSERT_LE(on_device(), limit_);
-    EXPECT_EQ(desk_->look(account_).holders, 2);
+    EXPECT_EQ(daemon_.look().holders, 2);
   }
 }
 
 TEST_F(CudaMemory, AProgramWhoseMemoryNobodyCountsHasTheDevices) {
-  account_ = 0;
+  daemon_.start(0);
   Program program(folder_);
   EXPECT_EQ(program.allocate("plain", 2 * limit_), CUDA_SUCCESS);
   EXPECT_EQ(program.allocate("pooled", 64), CUDA_SUCCESS);

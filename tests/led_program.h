@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -39,21 +40,35 @@ class LedProgram {
     from_ = fdopen(out[0], "r");
   }
   ~LedProgram() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    end();
     fclose(to_);
     fclose(from_);
   }
   LedProgram(const LedProgram&) = delete;
 
   std::string ask(const std::string& line) {
+    tell(line);
+    return next();
+  }
+  // Without waiting for the answer, which next() is.
+  void tell(const std::string& line) {
     fprintf(to_, "%s\n", line.c_str());
     fflush(to_);
-    return next();
+  }
+  bool has_answered() const {
+    pollfd answer{.fd = fileno(from_), .events = POLLIN, .revents = 0};
+    return poll(&answer, 1, 0) != 0;
   }
   std::string next() {
     char line[4096] = "";
     return fgets(line, sizeof line, from_) != nullptr ? line : "";
+  }
+  // By a kill.
+  void end() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
   }
   pid_t pid() const { return pid_; }
 

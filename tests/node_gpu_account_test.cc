@@ -18,7 +18,7 @@ class GpuAccount : public NodeWithGpus {
   }
   Use use_over(Nanos span) {
     const Use before = use();
-    usleep(static_cast<useconds_t>(span / Micros(1)));
+    let_programs_work(span);
     const Use now = use();
     return {now.charged - before.charged, now.device - before.device};
   }

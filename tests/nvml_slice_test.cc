@@ -6,9 +6,9 @@
 
 #include "base/eventually_for_test.h"
 #include "emulator/identity.h"
-#include "node/permit_server.h"
 #include "tests/emulated_gpus.h"
 #include "tests/led_program.h"
+#include "tests/memory_daemon.h"
 #include "wire/nvml_abi.h"
 
 namespace sluice {
@@ -23,7 +23,7 @@ class NvmlSlice : public EmulatedGpus {
  protected:
   NvmlSlice() {
     make("devices=2 memory_mib=1024");
-    start_daemon();
+    daemon_.start(kLimit * kMib);
     // We are another tenant, of all devices.
     const uint32_t me = machine_->join(1000);
     const emulator::Machine::Lock lock(*machine_);
@@ -31,33 +31,13 @@ class NvmlSlice : public EmulatedGpus {
       lock->processes[me].client[d] =
           lock->devices[d].add_client(static_cast<uint32_t>(getpid()), 1000);
   }
-  ~NvmlSlice() override { server_.reset(); }
-
-  void start_daemon() {
-    desk_ = std::make_unique<node::MemoryDesk>(clock_, ++generation_,
-                                               *node::MemoryRecord::open(folder_ + "/record"));
-    account_ = counted_ ? *desk_->open("slice", kLimit * kMib, nullptr) : 0;
-    auto server = node::PermitServer::start(
-        {.path = socket_, .generation = generation_}, clock_,
-        [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
-          return node::Placement{.memory = account_};
-        },
-        desk_.get());
-    EXPECT_TRUE(server.ok());
-    server_ = std::move(*server);
-  }
-  void stop_daemon() {
-    server_.reset();
-    desk_.reset();
-  }
-
   std::map<std::string, std::string> environment(const std::string& preloaded,
                                                  bool in_slice = true) const {
     std::map<std::string, std::string> e{{"LD_PRELOAD", preloaded},
                                          {"LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER},
                                          {"SLUICE_EMULATED_GPU", folder_ + "/gpu"}};
     if (in_slice) {
-      e["SLUICE_PERMIT_SOCKET"] = socket_;
+      e["SLUICE_PERMIT_SOCKET"] = daemon_.socket();
       e["SLUICE_VISIBLE_DEVICES"] = e["CUDA_VISIBLE_DEVICES"] = emulator::uuid_text(1);
     }
     return e;
@@ -69,13 +49,7 @@ class NvmlSlice : public EmulatedGpus {
   static json look(LedProgram& program) { return json::parse(program.ask("look")); }
   static json memory(int used, int limit = kLimit) { return {limit, used, limit - used}; }
 
-  const std::string socket_ = folder_ + "/permit.sock";
-  SteadyClock clock_;
-  bool counted_ = true;
-  uint32_t generation_ = 0;
-  node::MemoryAccount account_ = 0;
-  std::unique_ptr<node::MemoryDesk> desk_;
-  std::unique_ptr<node::PermitServer> server_;
+  MemoryDaemon daemon_{folder_};
 };
 
 TEST_F(NvmlSlice, AProgramSeesTheSlicesDeviceAloneAndItsPart) {
@@ -91,7 +65,7 @@ TEST_F(NvmlSlice, AProgramSeesTheSlicesDeviceAloneAndItsPart) {
   EXPECT_EQ(seen["beyond"], NVML_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(seen["by_uuid"], NVML_ERROR_NOT_FOUND);
   EXPECT_EQ(seen["by_bus"], NVML_ERROR_NOT_FOUND);
-  EXPECT_EQ(desk_->look(account_).holders, 0) << "who looks holds nothing";
+  EXPECT_EQ(daemon_.look().holders, 0) << "who looks holds nothing";
 }
 
 TEST_F(NvmlSlice, ItSeesWhatItsSlicesProcessesHoldAndNoOther) {
@@ -103,16 +77,16 @@ TEST_F(NvmlSlice, ItSeesWhatItsSlicesProcessesHoldAndNoOther) {
   EXPECT_EQ(device["processes"], json{cuda.pid()});
   EXPECT_EQ(device["older"], json{cuda.pid()});
   EXPECT_EQ(device["samples"], json::array());
-  EXPECT_EQ(device["memory"], memory(static_cast<int>(desk_->look(account_).held / kMib)));
+  EXPECT_EQ(device["memory"], memory(static_cast<int>(daemon_.look().held / kMib)));
   EXPECT_GE(device["memory"][1], 64);
 }
 
 TEST_F(NvmlSlice, AChangedLimitIsSeenAtOnce) {
   LedProgram program(reader(), environment(SLUICE_NVML_HOOK));
   EXPECT_EQ(look(program)["devices"][0]["memory"], memory(0));
-  desk_->set_limit(account_, 512 * kMib);
+  daemon_.set_limit(512 * kMib);
   EXPECT_EQ(look(program)["devices"][0]["memory"], memory(0, 512));
-  desk_->set_limit(account_, 4096 * kMib);
+  daemon_.set_limit(4096 * kMib);
   EXPECT_EQ(look(program)["devices"][0]["memory"], memory(0, kDevice)) << "the device is smaller";
 }
 
@@ -121,7 +95,7 @@ TEST_F(NvmlSlice, NoMoreIsUsedThanThereIs) {
   LedProgram cuda({SLUICE_CUDA_MEMORY}, environment(SLUICE_CUDA_HOOK));
   cuda.next();
   EXPECT_EQ(cuda.ask("plain 64"), "0 0\n");
-  desk_->set_limit(account_, 32 * kMib);
+  daemon_.set_limit(32 * kMib);
   LedProgram program(reader(), environment(SLUICE_NVML_HOOK));
   EXPECT_EQ(look(program)["devices"][0]["memory"], memory(32, 32));
 }
@@ -129,20 +103,18 @@ TEST_F(NvmlSlice, NoMoreIsUsedThanThereIs) {
 TEST_F(NvmlSlice, WhileThereIsNoDaemonItSeesWhatItSawLast) {
   LedProgram program(reader(), environment(SLUICE_NVML_HOOK));
   EXPECT_EQ(look(program)["devices"][0]["memory"], memory(0));
-  stop_daemon();
+  daemon_.stop();
   const json alone = look(program);
   ASSERT_EQ(alone["devices"].size(), 1u);
   EXPECT_EQ(alone["devices"][0]["memory"], memory(0));
   EXPECT_EQ(alone["devices"][0]["processes"], json::array());
-  start_daemon();
-  desk_->set_limit(account_, 128 * kMib);
+  daemon_.start(kLimit * kMib);
+  daemon_.set_limit(128 * kMib);
   EXPECT_EQ(look(program)["devices"][0]["memory"], memory(0, 128));
 }
 
 TEST_F(NvmlSlice, WhereMemoryIsNotCountedItSeesTheDevices) {
-  stop_daemon();
-  counted_ = false;
-  start_daemon();
+  daemon_.start(0);
   LedProgram program(reader(), environment(SLUICE_NVML_HOOK));
   const json seen = look(program);
   ASSERT_EQ(seen["devices"].size(), 1u);
