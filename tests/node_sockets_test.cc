@@ -2,7 +2,10 @@
 // daemon is, gone with the slice; and who belongs to it.
 #include <gmock/gmock.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+
+#include <filesystem>
 
 #include "base/child_for_test.h"
 #include "node/permit_caller_for_test.h"
@@ -11,6 +14,7 @@
 namespace sluice {
 namespace {
 
+namespace fs = std::filesystem;
 using node::answer_at;
 using node::PermitCaller;
 
@@ -69,17 +73,25 @@ TEST_F(NodeSockets, AnotherUsersProcessDoesNot) {
   EXPECT_EQ(s.st_mode & 07777, 0711u) << "whose slices there are is not for all to see";
 }
 
-TEST_F(NodeSockets, AlsoFromAPidNamespaceOfItsOwn) {
-  const std::string own = put_on("cuda1");
+// As a container has it: numbers of its own, and the socket's folder mounted where it likes.
+TEST_F(NodeSockets, AlsoFromAContainer) {
+  const fs::path own = put_on("cuda1"), there = node_->data + "/there";
+  fs::create_directory(there);
+  const auto enter = [&] {
+    return unshare(CLONE_NEWPID | CLONE_NEWNS) == 0 &&
+           mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") == 0 &&
+           mount(own.parent_path().c_str(), there.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+           mount("none", there.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  };
   const std::string said = in_child([&](int out) {
-                             const bool may = unshare(CLONE_NEWPID) == 0;
+                             const bool may = enter();
                              const pid_t inner = may ? fork() : -1;
-                             const std::string word =
-                                 inner == 0 ? answer_at(own) : std::string(may ? "" : "no");
+                             const std::string word = inner == 0 ? answer_at(there / own.filename())
+                                                                 : std::string(may ? "" : "no");
                              if (write(out, word.data(), word.size()) < 0) _exit(1);
                              if (inner > 0) waitpid(inner, nullptr, 0);
                            }).said;
-  if (said == "no") GTEST_SKIP() << "no pid namespaces without root";
+  if (said == "no") GTEST_SKIP() << "no namespaces without root";
   EXPECT_EQ(said, "welcome");
 }
 
