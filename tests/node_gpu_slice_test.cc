@@ -157,5 +157,25 @@ TEST_F(NodeWithGpus, AProgramOnOneThatWasLostWhileNoDaemonRanIsEndedByTheNext) {
   EXPECT_EQ(gone["device_fault"], device("cuda1")["fault"]);
 }
 
+class ImpatientNode : public NodeWithGpus {
+ protected:
+  ImpatientNode() : NodeWithGpus(kTwoGpus, {"--grace-ms", "100"}) {}
+};
+
+TEST_F(ImpatientNode, AProgramThatDoesNotHearIsKilledWhenItsTimeIsUp) {
+  const std::string script = folder_ + "/deaf";
+  std::ofstream(script) << "trap '' TERM; exec " SLUICE_CUDA_GREEDY " kernel";
+  const pid_t program = start_program("cuda1", {"/bin/sh", script.c_str()}, Node::slice(200));
+  ASSERT_TRUE(eventually("32 ms of work", [&] { return busy(1) >= Millis(32); }));
+  {
+    const Machine::Lock lock(*machine_);
+    raise_xid(*lock, 1, 79);
+  }
+  siginfo_t end{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(program), &end, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(end.si_status, SIGKILL);
+  EXPECT_EQ(node_->wait("program", "gone")["error"], "cuda1 failed: Xid 79");
+}
+
 }  // namespace
 }  // namespace sluice

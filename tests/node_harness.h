@@ -53,8 +53,9 @@ class Node {
  public:
   // `prepare` sees the new data directory first; where it returns false nothing starts.
   explicit Node(std::vector<std::string> flags = {},
-                const std::function<bool(const std::string&)>& prepare = {})
-      : flags_(std::move(flags)) {
+                const std::function<bool(const std::string&)>& prepare = {},
+                std::string main = "node_main")
+      : flags_(std::move(flags)), main_(std::move(main)) {
     char folder[] = "/tmp/sluice-node-XXXXXX";
     data = mkdtemp(folder);
     prepared_ = !prepare || prepare(data);
@@ -71,9 +72,9 @@ class Node {
   bool prepared() const { return prepared_; }
 
   void launch() {
-    std::vector<std::string> words{
-        program("node_main"),    "node",        "--data", data, "--runtime",
-        program("fake_runtime"), "--listen-fd", "3"};
+    std::vector<std::string> words{program(main_), "node",      "--data",
+                                   data,           "--runtime", program("fake_runtime"),
+                                   "--listen-fd",  "3"};
     // This machine's GPUs, if it has any, are none of a test's.
     if (std::ranges::find(flags_, "--nvml") == flags_.end())
       words.insert(words.end(), {"--nvml", "none"});
@@ -96,6 +97,9 @@ class Node {
   // Returns its exit status.
   int stop(int signal) {
     kill(pid_, signal);
+    return wait_for_end();
+  }
+  int wait_for_end() {
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = 0;
@@ -117,6 +121,15 @@ class Node {
     return out;
   }
   json get(const std::string& target) { return call(verb::get, target); }
+  // The same until there is an answer: a daemon that dies closes its connections, and those that it
+  // has not taken wait for the next.
+  json insist(verb method, const std::string& target, const json& body = nullptr) {
+    const SteadyClock clock;
+    const Time give_up = clock.now() + Seconds(100);
+    json answer = call(method, target, body);
+    while (answer["status"] == 0 && clock.now() < give_up) answer = call(method, target, body);
+    return answer;
+  }
 
   // Words for fake_runtime; a model of its own for each list.
   std::string model(const std::string& words) {
@@ -202,7 +215,8 @@ class Node {
     return alive;
   }
 
-  std::vector<std::string> flags_;
+  const std::vector<std::string> flags_;
+  const std::string main_;
   Fd listening_;
   bool prepared_ = false;
   pid_t pid_ = 0;

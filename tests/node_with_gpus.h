@@ -10,11 +10,13 @@ namespace sluice {
 
 class NodeWithGpus : public EmulatedGpus {
  protected:
-  explicit NodeWithGpus(const char* gpus = "devices=2 memory_mib=1024 nvlinks=4",
-                        std::vector<std::string> flags = {"--price-per-gpu-hour", "2"}) {
+  static constexpr const char* kTwoGpus = "devices=2 memory_mib=1024 nvlinks=4";
+  explicit NodeWithGpus(const char* gpus = kTwoGpus,
+                        std::vector<std::string> flags = {"--price-per-gpu-hour", "2"},
+                        const char* main = "node_main") {
     make(gpus);
     flags.insert(flags.end(), {"--nvml", SLUICE_EMULATED_NVML});
-    node_ = std::make_unique<Node>(std::move(flags));
+    node_ = std::make_unique<Node>(std::move(flags), nullptr, main);
   }
   ~NodeWithGpus() override {
     for (const pid_t program : programs_) {
@@ -32,8 +34,8 @@ class NodeWithGpus : public EmulatedGpus {
   }
   json take(pid_t pid, const std::string& on, const json& slice = Node::slice(200),
             const char* id = "program") {
-    return node_->call(verb::post, "/v1/processes",
-                       {{"id", id}, {"pid", pid}, {"device", on}, {"slice", slice}});
+    return node_->insist(verb::post, "/v1/processes",
+                         {{"id", id}, {"pid", pid}, {"device", on}, {"slice", slice}});
   }
 
   // What a program is: its path, its word, and whether the hook is loaded before it.
@@ -46,7 +48,7 @@ class NodeWithGpus : public EmulatedGpus {
   pid_t start_program(const std::string& on, const Start& what, const json& slice,
                       const char* id = "program") {
     int lines[2];
-    EXPECT_EQ(pipe(lines), 0);
+    EXPECT_EQ(pipe2(lines, O_CLOEXEC), 0);  // a daemon that is started meanwhile has no end of it
     const pid_t program = fork();
     if (program == 0) become_program(lines, what);
     programs_.push_back(program);

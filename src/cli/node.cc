@@ -24,10 +24,12 @@ constexpr Nanos kLeaving = Seconds(10);  // for what ends with us
 
 // Instances take uids from there on: some are left below the largest.
 constexpr int kHighestUid = 2'000'000'000;
+constexpr int kLongestGraceMs = 3'600'000;
 
 struct NodeFlags {
   node::DaemonSettings settings;
   int listen_fd = -1;
+  int grace_ms = 30'000;
   bool share_uid = false;
 };
 
@@ -45,6 +47,7 @@ Result<void> run_node(NodeFlags flags) {
   boost::asio::io_context io{1};
   const SteadyClock clock;
   if (flags.settings.gpu.library == "none") flags.settings.gpu.library.clear();
+  flags.settings.grace = Millis(flags.grace_ms);
   flags.settings.own_uids = geteuid() == 0 && !flags.share_uid;
   Fd listening(flags.listen_fd);
   const std::string socket = flags.settings.paths.node_socket();
@@ -100,6 +103,10 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
       ->capture_default_str();
   node->add_option("--first-uid", s.first_uid, "uids of instances begin here (as root)")
       ->check(CLI::Range(1, kHighestUid))
+      ->capture_default_str();
+  node->add_option("--grace-ms", flags->grace_ms,
+                   "from being asked to end to being killed, where nobody says how long")
+      ->check(CLI::Range(0, kLongestGraceMs))
       ->capture_default_str();
   node->add_flag("--share-uid", flags->share_uid, "instances keep the daemon's uid");
   node->add_option("--listen-fd", flags->listen_fd, "inherited listening socket for the API")

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "node/machine.h"
 #include "node/shift_room.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
@@ -65,6 +66,7 @@ Result<Promise> Daemon::promise(const InstanceId& id, const DeviceId& device, co
 Result<void> Daemon::enter(InstanceRecord record, const std::optional<Position>& position) {
   Instance& i = record.instance;
   SLUICE_ASSIGN(promised, promise(i.id, i.device, i.slice, position));
+  SLUICE_STEP("enter: reserved");
   i.position = promised.position;
   i.started = clock_.now();
   Result<void> outcome;
@@ -76,9 +78,11 @@ Result<void> Daemon::enter(InstanceRecord record, const std::optional<Position>&
       outcome = uid.error();
   }
   if (outcome.ok()) outcome = enforcer_->admit(record);
+  SLUICE_STEP("enter: admitted");
   if (outcome.ok()) {
     state_.instances.push_back(record);
     outcome = save();
+    SLUICE_STEP("enter: saved");
     if (outcome.ok()) return {};
     state_.instances.pop_back();
     enforcer_->release(record);
@@ -156,6 +160,7 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
     const Result<void> placed = enforcer_->place(*find(q.id), pid);
     if (!placed.ok() && pid == q.pid) log::warn("{}: {}", q.id, placed.error().message);
   }
+  SLUICE_STEP("take: placed");
   live_[q.id].pidfd = std::move(pidfd);
   asio::co_spawn(io_, watch(q.id), asio::detached);
   log::info("{}: process {} is under a slice of {} ‰ of {}", q.id, q.pid,
@@ -178,8 +183,11 @@ Result<const InstanceRecord*> Daemon::resize(const InstanceId& id, const Slice& 
   SLUICE_ASSIGN(promised, promise(id, before.device, slice, position));
   r->instance.slice = promised.slice;
   r->instance.position = promised.position;
+  SLUICE_STEP("resize: changed");
   Result<void> outcome = save();
+  SLUICE_STEP("resize: saved");
   if (outcome.ok()) outcome = enforcer_->resize(*r);
+  SLUICE_STEP("resize: in force");
   if (!outcome.ok()) {
     r->instance = before;
     SLUICE_CHECK(ledger_.change(id, before.slice, before.position).ok(), "what was held fits");
@@ -214,6 +222,7 @@ Result<void> Daemon::stop(const InstanceId& id, Nanos drain) {
   if (!serves && live.pidfd.valid()) kill_now(id);
   if (serves) asio::co_spawn(io_, kill_later(id, r->process, drain), asio::detached);
   log::info("{}: drains for at most {} ms", id, drain / Millis(1));
+  SLUICE_STEP("stop: told");
   return save();
 }
 
@@ -271,22 +280,27 @@ asio::awaitable<Result<void>> Daemon::raise(InstanceId id, Birth birth) {
   live.control = std::move(birth.control);
   asio::co_spawn(io_, watch(id), asio::detached);
   if (live.unwanted) co_return Error{ErrorKind::kUnavailable, "stopped while it started"};
+  SLUICE_STEP("raise: born");
   if (const auto saved = save(); !saved.ok()) co_return saved;
+  SLUICE_STEP("raise: saved");
   if (const auto placed = enforcer_->place(*r, r->process.pid); !placed.ok()) co_return placed;
   Result<Attachment> pages = enforcer_->attach(*r, live.pidfd.get());
   if (!pages.ok()) co_return pages.error();
+  SLUICE_STEP("raise: has pages");
 
   wire::Go go{.threads = static_cast<uint32_t>(
                   threads_of(*ledger_.find(r->instance.device), r->instance.slice.sm))};
   wire::set_text(go.permit_socket, settings_.paths.permit_socket_of(id));
   const std::array fds{pages->pages.permit.get(), pages->pages.usage.get(), pages->bell.get()};
   if (const auto sent = live.control.send(go, fds); !sent.ok()) co_return sent;
+  SLUICE_STEP("raise: told to go");
 
   const Result<wire::Packet> packet = co_await live.control.receive(settings_.ready_patience);
   const Result<wire::Ready> ready = answer_as<wire::Ready>(packet);
   r = find_record(id);
   if (!ready.ok()) co_return ready.error();
   if (r == nullptr || r->instance.state != InstanceState::kStarting) co_return Result<void>();
+  SLUICE_STEP("raise: ready");
   r->instance.state = InstanceState::kReady;
   r->ready_after_ms = (clock_.now() - r->instance.started) / Millis(1);
   log::info("{}: ready after {} ms, pid {}, {} ‰ of {}", id, r->ready_after_ms, r->process.pid,
@@ -389,6 +403,7 @@ void Daemon::end(const InstanceId& id, const std::string& why) {
   ledger_.release(id);
   uids_.give_back(r->uid);
   live_.erase(id);
+  SLUICE_STEP("end: released");
   if (!r->socket.empty()) unlink(r->socket.c_str());
   r->instance.state = InstanceState::kGone;
   r->ended = unix_now();
@@ -396,6 +411,7 @@ void Daemon::end(const InstanceId& id, const std::string& why) {
   if (const std::string said = r->foreign || wished ? "" : last_lines(r->log); !said.empty())
     r->error += "; its log ends: " + said;
   log_failure(save());
+  SLUICE_STEP("end: saved");
   log::info("{}: gone, {}", id, r->error);
 }
 

@@ -25,9 +25,6 @@
 
 namespace sluice::node {
 
-// From being asked to end to being killed, where nobody says how long.
-inline constexpr Nanos kGrace = Seconds(30);
-
 struct DaemonSettings {
   DataPaths paths;
   std::string runtime;  // path of sluice-runtime
@@ -39,6 +36,7 @@ struct DaemonSettings {
   uid_t uids = 4000;
   Nanos ready_patience = Seconds(120);  // from Go to Ready
   Bytes weights = 0;                    // that templates may share; 0: half of the machine's memory
+  Nanos grace = Seconds(30);  // from being asked to end to being killed, where nobody says how long
 };
 
 // What POST /v1/instances asks for.

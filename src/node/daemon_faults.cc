@@ -1,7 +1,7 @@
 // Devices that take nothing new, and what becomes of who is on one that fails. The loop moves its
 // functions' instances, as from any drained device. A program of `sluice run` is nobody's to move,
-// and what it computes there is worth nothing: it is asked to end, and ended after kGrace; who
-// started it learns why from its record.
+// and what it computes there is worth nothing: it is asked to end, and killed where that does not
+// help in time; who started it learns why from its record.
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "node/daemon.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 
@@ -44,6 +45,7 @@ void Daemon::fail(const GpuFault& fault) {
   log::error("{} ({}) fails: {}; it takes no new instances", d->id, d->uuid, fault.why);
   if (const auto drained = drain(d->id, true, fault.why); !drained.ok())
     log::error("{}", drained.error().message);
+  SLUICE_STEP("fail: drained");
   end_programs_on(*ledger_.find(d->id));
 }
 
@@ -57,10 +59,12 @@ void Daemon::end_programs_on(const Device& device) {
     programs.push_back(r.instance.id);
   }
   if (programs.empty()) return;
+  SLUICE_STEP("fail: marked");
   if (const Result<void> saved = save(); !saved.ok()) log::error("{}", saved.error().message);
+  SLUICE_STEP("fail: saved");
   for (const InstanceId& id : programs) {
     log::warn("{}: ended, {} fails: {}", id, device.id, device.fault);
-    asio::co_spawn(io_, end_processes(find(id)->instance, kGrace), asio::detached);
+    asio::co_spawn(io_, end_processes(find(id)->instance, settings_.grace), asio::detached);
   }
 }
 

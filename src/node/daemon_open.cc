@@ -14,6 +14,7 @@
 #include "node/daemon.h"
 #include "node/machine.h"
 #include "node/nics.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
@@ -110,6 +111,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   NodeState state = stored.value_or(NodeState{});
   const bool same_boot = state.boot_id == boot;
   const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
+  SLUICE_STEP("open: settled");
   remove_old_sockets(settings.paths, state.instances);
   state.boot_id = boot;
   ++state.generation;
@@ -131,10 +133,14 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
                                             std::move(state), std::move(enforcer), std::move(gpus),
                                             std::move(mps_absent), split.reserve));
   SLUICE_TRY(daemon->adopt());
+  SLUICE_STEP("open: adopted");
   SLUICE_TRY(daemon->enforcer_->serve());
+  SLUICE_STEP("open: serves");
   SLUICE_TRY(daemon->save());
+  SLUICE_STEP("open: saved");
   SLUICE_TRY(daemon->stores_.start());
   SLUICE_TRY(daemon->zygote_.start());
+  SLUICE_STEP("open: has a zygote");
   daemon->listen_for_faults();
   return daemon;
 }
@@ -199,8 +205,10 @@ Result<void> Daemon::adopt() {
     const Result<Promise> kept = ledger_.reserve(i.id, i.device, i.slice, i.position);
     if (drained) (void)ledger_.set_drained(i.device, true, fault);
     if (!kept.ok()) return within(settings_.paths.state() + ": " + i.id, kept.error());
+    SLUICE_STEP("adopt: reserved");
     if (r.uid != 0) uids_.keep(r.uid);
     SLUICE_TRY(enforcer_->admit(r));
+    SLUICE_STEP("adopt: admitted");
     if (const Result<void> placed = enforcer_->place(r, r.process.pid); !placed.ok())
       log::warn("{}: {}", i.id, placed.error().message);
     Result<Fd> pidfd = open_process(r.process);
@@ -212,7 +220,7 @@ Result<void> Daemon::adopt() {
     asio::co_spawn(io_, watch(i.id), asio::detached);
     if (r.owner.pid != 0) asio::co_spawn(io_, stop_with_owner(i.id, r.owner), asio::detached);
     if (i.state == InstanceState::kDraining)
-      asio::co_spawn(io_, kill_later(i.id, r.process, kGrace), asio::detached);
+      asio::co_spawn(io_, kill_later(i.id, r.process, settings_.grace), asio::detached);
     log::info("adopted {}: pid {}, {} ‰ of {}", i.id, r.process.pid, i.slice.quota.request.permille,
               i.device);
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "wire/http.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 
@@ -28,6 +29,7 @@ InstanceLauncher::InstanceLauncher(asio::io_context& io, ZygoteHost& zygote, Dat
 asio::awaitable<Result<Birth>> InstanceLauncher::bear(const InstanceRecord& r) {
   Result<Fd> listening = wire::listen_on({.path = r.socket});
   if (!listening.ok()) co_return listening.error();
+  SLUICE_STEP("bear: listens");
   const Fd log(open(r.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log.valid()) co_return Error{ErrorKind::kInternal, r.log + ": " + std::strerror(errno)};
   Result<SocketPair> control = make_socket_pair();
@@ -43,6 +45,7 @@ asio::awaitable<Result<Birth>> InstanceLauncher::bear(const InstanceRecord& r) {
   const std::array fds{listening->get(), control->theirs.get(), log.get()};
   Result<Newborn> born = co_await zygote_.fork_instance(r.model, r.instance.batch, what, fds);
   if (!born.ok()) co_return born.error();
+  SLUICE_STEP("bear: born");
   const auto process = identity_of(born->pid);
   if (!process)
     co_return Error{ErrorKind::kUnavailable,

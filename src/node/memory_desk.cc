@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/epoll.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
@@ -44,6 +45,7 @@ Result<void> MemoryDesk::restore(MemoryAccount account, Bytes limit) {
       continue;
     }
     const MemoryHolder holder = ledger_.join(account, h.held, h.context);
+    SLUICE_STEP("memory: restored");
     ledger_.expect(holder, left / static_cast<Bytes>(before.size()));
     if (pidfd->valid()) SLUICE_TRY(epoll_hear(deaths_, pidfd->get(), holder));
     keep(holder, {.process = {account, h.process.pid, h.process.start_time},
@@ -128,9 +130,11 @@ Result<MemoryHolder> MemoryDesk::enter(const Process& process, Fd pidfd, Bytes u
       ledger_.join(account, used, context != contexts_.end() ? context->second : 0);
   Life life{.process = process, .pidfd = std::move(pidfd), .heard_of = clock_.now()};
   hear_device(holder, life);
+  SLUICE_STEP("memory: joined");
   const Result<void> heard = epoll_hear(deaths_, life.pidfd.get(), holder);
   const Result<MemoryRecord::Slot> slot =
       heard.ok() ? record_.add(holding(holder, life)) : Result<MemoryRecord::Slot>(heard.error());
+  SLUICE_STEP("memory: written");
   if (!slot.ok()) {
     ledger_.leave(holder);
     return slot.error();
@@ -164,8 +168,10 @@ std::optional<Bytes> MemoryDesk::hold(MemoryHolder holder, Bytes least, Bytes mo
   if (account == 0) return std::nullopt;
   const Bytes before = ledger_.held_by(holder);
   Bytes held = ledger_.hold(holder, least, most);
+  SLUICE_STEP("memory: lent");
   if (held != before && !write_down(holder, lives_.at(holder)).ok() && held > before)
     held = ledger_.hold(holder, 0, before);
+  SLUICE_STEP("memory: lent and written");
   show(account);
   return held;
 }
@@ -179,6 +185,7 @@ void MemoryDesk::bury() {
     if (life == lives_.end()) continue;  // closed with its account, meanwhile
     const Process process = life->second.process;
     ledger_.leave(life->first);
+    SLUICE_STEP("memory: left");
     record_.remove(life->second.slot);
     holders_.erase(process);
     lives_.erase(life);

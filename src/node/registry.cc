@@ -8,6 +8,7 @@
 #include "base/replace_file.h"
 #include "base/system_error.h"
 #include "wire/json.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
@@ -141,7 +142,9 @@ Result<std::optional<NodeState>> Registry::load() const {
 }
 
 Result<void> Registry::save(const NodeState& state) {
+  SLUICE_STEP("save: to come");
   SLUICE_TRY(replace_file(path_, state_to_json(state)));
+  SLUICE_STEP("save: written");
   if (!boot_noted_) SLUICE_TRY(replace_file(boot_path(), boot_id_, 0600, Flush::kYes));
   boot_noted_ = true;
   return {};

@@ -20,6 +20,7 @@
 
 #include "base/log.h"
 #include "node/process_identity.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
@@ -163,6 +164,7 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   std::vector<int> fds{pair->theirs.get()};
   if (weights.valid()) fds.push_back(weights.get());
   if (const Result<void> sent = zygote_->channel.send(message, fds); !sent.ok()) co_return sent;
+  SLUICE_STEP("template: asked for");
   pair->theirs.reset();
 
   const auto zygote = zygote_;
@@ -227,6 +229,7 @@ asio::awaitable<Result<Newborn>> ZygoteHost::fork_instance(const ModelSpec& mode
     if (found.ok()) {
       const std::shared_ptr<Template>& t = *found;
       Result<void> sent = t->channel.send(what, fds);
+      SLUICE_STEP("instance: asked for");
       Result<wire::Packet> packet = Error{};
       if (sent.ok())
         packet = co_await t->channel.receive(settings_.answer_patience);

@@ -1,0 +1,122 @@
+// The death matrix of the node daemon, on GPUs: it is killed within each step of lending memory,
+// and of dealing with a device that fails. Programs know nothing of Sluice and go on meanwhile.
+//   - no more of the device is ever in use than the slice has: what was lent is written down;
+//   - what a program held that has ended is free;
+//   - a program on a failing device is ended, and the record says why.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "base/eventually_for_test.h"
+#include "emulator/health.h"
+#include "tests/node_with_led_programs.h"
+#include "tests/steps.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+// Before the node is started.
+struct PlanOfTheDaemon {
+  PlanOfTheDaemon() { setenv(kStepsVariable, plan_.environment(Part::kDaemon).c_str(), 1); }
+  ~PlanOfTheDaemon() { unsetenv(kStepsVariable); }
+  Plan plan_;
+};
+
+class NodeGpuDeath : PlanOfTheDaemon, public NodeWithLedPrograms {
+ protected:
+  NodeGpuDeath() : NodeWithLedPrograms("node_main_with_steps") {}
+
+  // The daemon starts, dies at the step, and another comes; `life` brings it there.
+  template <class Life>
+  void live_through(const std::string& label, Life life) {
+    node_->stop(SIGKILL);
+    plan_.arm(Part::kDaemon, label, SIGKILL);
+    node_->launch();
+    const pid_t doomed = node_->pid();
+    std::thread programs([&] {
+      life();
+      if (!plan_.wait_for_hit(Seconds(60))) kill(doomed, SIGTERM);
+    });
+    node_->wait_for_end();
+    node_->launch();
+    programs.join();
+    ASSERT_EQ(plan_.hit(), doomed) << "it did not come to this step";
+  }
+  std::set<std::string> reached() const { return plan_.reached(); }
+
+  // Takes and frees in a slice that it shares with another, as long as the step wants.
+  void take_and_free(int program) {
+    Bytes which = 0;
+    for (int round = 0; round < 3; ++round) {
+      if (ask(program, "plain 64", &which) == 0) ask(program, "free " + std::to_string(which));
+      EXPECT_LE(on_device(), kSlice + kPrograms * kHeadroom);
+    }
+  }
+  // Takes what it can get; then gives it back.
+  void fill(int program) {
+    std::vector<Bytes> taken;
+    for (Bytes which = 0; ask(program, "plain 16", &which) == 0; taken.push_back(which))
+      ASSERT_LE(on_device(), kSlice + kPrograms * kHeadroom);
+    for (const Bytes which : taken) EXPECT_EQ(ask(program, "free " + std::to_string(which)), 0);
+  }
+};
+
+TEST_F(NodeGpuDeath, KilledWithinAnyStepOfLendingMemory) {
+  start();
+  for (int i = 0; i < kPrograms; ++i) EXPECT_EQ(ask(i, "plain 16"), 0);
+  const Bytes left = kSlice - kPrograms * (kContext + 16);
+  ASSERT_TRUE(eventually("contexts to be charged",
+                         [&] { return available(0) <= left + kPrograms * kHeadroom; }));
+  const std::string script = folder_ + "/short";
+  std::ofstream(script) << "echo plain 16 | " SLUICE_CUDA_MEMORY " >" << folder_ << "/said\n"
+                        << "exec tail -f /dev/null";
+  const std::vector<std::string> labels = labels_in({"node/memory_desk.cc"});
+  ASSERT_FALSE(labels.empty());
+  int born = 0;
+  for (const std::string& label : labels) {
+    SCOPED_TRACE(label);
+    const std::string id = "short" + std::to_string(++born);
+    // One comes, holds memory and ends, on the other device, where its slice stays; two go on
+    // meanwhile.
+    pid_t rest = 0;
+    live_through(label, [&] {
+      rest = start_program("cuda0", {"/bin/sh", script.c_str()},
+                           Node::slice(100, 0, (kContext + 64) * kMib), id.c_str());
+      take_and_free(0);
+    });
+    if (HasFailure()) FAIL() << node_->log();
+    fill(1);
+    kill(rest, SIGKILL);
+    node_->wait(id, "gone");
+  }
+  EXPECT_THAT(reached(), testing::IsSupersetOf(labels));
+}
+
+TEST_F(NodeGpuDeath, KilledWithinAnyStepOfEndingProgramsOnADeviceThatFails) {
+  const std::vector<std::string> labels = labels_in({"node/daemon_faults.cc"});
+  ASSERT_FALSE(labels.empty());
+  for (const std::string& label : labels) {
+    SCOPED_TRACE(label);
+    const pid_t program = start_program("cuda1", {SLUICE_CUDA_GREEDY, "kernel"}, Node::slice(200));
+    ASSERT_TRUE(eventually("work", [&] { return busy(1) >= Millis(1); }));
+    live_through(label, [&] {
+      ASSERT_EQ(device("cuda1")["fault"], "");  // the daemon listens from now on
+      const emulator::Machine::Lock lock(*machine_);
+      raise_xid(*lock, 1, 79);
+    });
+    siginfo_t end{};
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(program), &end, WEXITED | WNOWAIT), 0);
+    EXPECT_EQ(end.si_status, SIGTERM);
+    EXPECT_EQ(node_->wait("program", "gone")["error"], "cuda1 failed: Xid 79");
+    EXPECT_EQ(device("cuda1")["fault"], "Xid 79");
+    (void)node_->call(verb::delete_, "/v1/processes/program");  // its name is free
+    EXPECT_EQ(node_->call(verb::patch, "/v1/devices/cuda1", {{"drained", false}})["status"], 200);
+    if (HasFailure()) FAIL() << node_->log();
+  }
+  EXPECT_THAT(reached(), testing::IsSupersetOf(labels));
+}
+
+}  // namespace
+}  // namespace sluice
