@@ -8,6 +8,7 @@
 //   info                                             free, total and the device's total, in MIB
 //   fork                                             a child that lives as long as this
 //   threads COUNT                                    as many allocate and free at once
+//   pools COUNT                                      as many make pools of their own, and end them
 //   reset                                            destroys the context, and makes it anew
 #include <unistd.h>
 
@@ -138,15 +139,40 @@ CUresult churn(CUcontext context, const std::vector<Memory (*)(size_t)>& kinds, 
   return worst;
 }
 
-CUresult churn_in_threads(int count, const std::vector<Memory (*)(size_t)>& kinds) {
+CUresult in_threads(int count, const std::function<CUresult(CUcontext, size_t)>& life) {
   CUcontext context = nullptr;
   cuCtxGetCurrent(&context);
   std::vector<std::future<CUresult>> threads;
   for (int i = 0; i < count; ++i)
-    threads.push_back(std::async(std::launch::async, churn, context, kinds, i));
+    threads.push_back(std::async(std::launch::async, life, context, static_cast<size_t>(i)));
   CUresult worst = CUDA_SUCCESS;
   for (auto& thread : threads)
     if (const CUresult result = thread.get(); result != CUDA_SUCCESS) worst = result;
+  return worst;
+}
+
+// A pool of one's own: made, allocated from, and destroyed with what it keeps; the other kinds
+// meanwhile make others look at it.
+CUresult churn_pools(CUcontext context, size_t seed) {
+  constexpr size_t kRounds = 100;
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUresult worst = cuCtxSetCurrent(context);
+  const auto note = [&](CUresult result) {
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) worst = result;
+    return result == CUDA_SUCCESS;
+  };
+  for (size_t i = seed; i < seed + kRounds; ++i) {
+    CUmemoryPool pool = nullptr;
+    if (!note(cuMemPoolCreate(&pool, &properties))) return worst;
+    CUdeviceptr p = 0;
+    if (note(cuMemAllocFromPoolAsync(&p, (2 + i % 5 * 2) * kMib, pool, nullptr)))
+      note(cuMemFreeAsync(p, nullptr));
+    Memory other = plain((2 + i % 3 * 2) * kMib);
+    if (note(other.result)) note(other.free());
+    note(cuMemPoolDestroy(pool));
+  }
   return worst;
 }
 
@@ -203,7 +229,11 @@ int main() {
     } else if (what == "threads") {
       std::vector<Memory (*)(size_t)> all;
       for (const auto& [name, kind] : kinds) all.push_back(kind);
-      answer(churn_in_threads(std::stoi(which), all), "");
+      answer(in_threads(std::stoi(which),
+                        [&](CUcontext context, size_t seed) { return churn(context, all, seed); }),
+             "");
+    } else if (what == "pools") {
+      answer(in_threads(std::stoi(which), churn_pools), "");
     } else if (what == "reset") {
       cuDevicePrimaryCtxReset_v2(0);
       answer(make_context(), "");

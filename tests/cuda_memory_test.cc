@@ -290,6 +290,26 @@ TEST_F(CudaMemory, ThreadsThatComeAtOnceKeepToTheLimitAndLeaveNothingCharged) {
   EXPECT_EQ(program.allocate("plain", limit_ - kContext), CUDA_SUCCESS);
 }
 
+// One thread looks at all pools whenever another frees or is short of memory.
+TEST_F(CudaMemory, APoolThatGoesWhileOthersLookAtItLeavesNothingCharged) {
+  Program program(folder_);
+  EXPECT_EQ(program.ask("pools 8").result, CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), kContext);
+  EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext);
+  EXPECT_EQ(program.allocate("plain", limit_ - kContext), CUDA_SUCCESS);
+}
+
+// The page goes away under threads that look at it.
+TEST_F(CudaMemory, ADaemonThatCountsNoMoreHarmsNoThread) {
+  Program program(folder_);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_SUCCESS);
+  program.tell("threads 8");
+  for (int round = 0; !program.has_answered(); ++round)
+    daemon_.start(round % 2 == 0 ? 0 : limit_ * kMib);
+  EXPECT_EQ(program.next().result, CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("free 0").result, CUDA_SUCCESS);
+}
+
 TEST_F(CudaMemory, WithoutADaemonAProcessHasItsPartOfTheRest) {
   Program program(folder_), other(folder_);
   EXPECT_EQ(program.allocate("plain", 64), CUDA_SUCCESS);

@@ -207,6 +207,32 @@ TEST(LaunchGateTest, WithoutAnEnvironmentTheSocketIsWhereItIsMounted) {
   EXPECT_EQ(said, "");
 }
 
+// As after an upgrade of the node, where a program has kept its hook; it goes on ungated, and is
+// held as soon as there is a daemon again whose pages it understands.
+TEST(LaunchGateTest, UnderADaemonOfALaterVersionProgramsGoOnUntilThereIsOneThatTheyUnderstand) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              setenv("SLUICE_PERMIT_SOCKET", Gated::socket_path().c_str(), 1);
+              const Hooked cuda;
+              PermitDaemon daemon(Gated::socket_path());
+              daemon.become(SLUICE_WIRE_VERSION + 1);
+              cuda.state->devices = 1;
+              const auto launch_until = [&](std::string_view what, auto holds) {
+                return bool(eventually(what, [&] {
+                  cuda.call("cuLaunchKernel");
+                  return holds();
+                }));
+              };
+              if (!launch_until("two HELLOs", [&] { return daemon.hellos(0) >= 2; }))
+                return "it does not ask again";
+              if (daemon.wanted()) return "it has pages that it cannot understand";
+              daemon.become(SLUICE_WIRE_VERSION);
+              daemon.grant();
+              if (!launch_until("pages", [&] { return daemon.wanted(); })) return "it has no pages";
+              return "";
+            }),
+            "");
+}
+
 TEST(LaunchGateTest, WithoutADaemonNothingIsHeld) {
   EXPECT_EQ(in_process([]() -> std::string {
               const Hooked cuda;

@@ -53,6 +53,11 @@ void PermitDaemon::revoke() {
   sluice_permit_revoke(permit_);
 }
 
+void PermitDaemon::become(uint32_t version) {
+  for (sluice_page_header* header : {&permit_->header, &usage_->header})
+    __atomic_store_n(&header->version, version, __ATOMIC_RELEASE);
+}
+
 bool PermitDaemon::heart_paused() const {
   const uint64_t pause = sluice_clock(CLOCK_MONOTONIC) - beat_ns_;
   return std::max<uint64_t>(pause, longest_pause_ns_) > SLUICE_DEAD_NS / 2;

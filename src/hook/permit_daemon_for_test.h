@@ -19,6 +19,8 @@ class PermitDaemon {
   static constexpr uint64_t kHour = 3600ull * 1000 * SLUICE_MS_NS;
   void grant(uint64_t budget_ns = kHour);
   void revoke();
+  // As a daemon of that version: who comes from now on gets pages that say so.
+  void become(uint32_t version);
 
   // Somebody has work; somebody sleeps at the gate.
   bool wanted() const { return __atomic_load_n(&usage_->want, __ATOMIC_SEQ_CST) != 0; }
