@@ -23,10 +23,11 @@ constexpr double kAtMost = 0.25;  // 20 %, and one kernel of a millisecond in ea
 
 class GpuPlatform : public EmulatedGpus {
  protected:
-  GpuPlatform() {
-    make("devices=2 memory_mib=1024 nvlinks=4");
-    platform_ = std::make_unique<Platform>(
-        std::vector<std::string>{"--nvml", SLUICE_EMULATED_NVML, "--price-per-gpu-hour", "2"});
+  explicit GpuPlatform(const char* gpus = "devices=2 memory_mib=1024 nvlinks=4",
+                       std::vector<std::string> flags = {"--price-per-gpu-hour", "2"}) {
+    make(gpus);
+    flags.insert(flags.end(), {"--nvml", SLUICE_EMULATED_NVML});
+    platform_ = std::make_unique<Platform>(flags);
   }
   ~GpuPlatform() override {
     kill_program();
@@ -170,6 +171,41 @@ TEST_F(GpuPlatform, OneThatFailsIsSaidEverywhereAndTakesNothingNew) {
   EXPECT_THAT(refused.err, HasSubstr("cuda1 is drained (Xid 79)"));
   EXPECT_EQ(platform_->cli({"undrain", "cuda1"}).code, 0);
   EXPECT_EQ(platform_->cli(run).code, 0);
+}
+
+class SplitGpu : public GpuPlatform {
+ protected:
+  SplitGpu() : GpuPlatform("devices=1 mig=1", {}) {}
+};
+
+TEST_F(SplitGpu, IsDrainedForAReasonAndDoesNotFail) {
+  EXPECT_THAT(platform_->cli({"get", "devices"}).out,
+              HasSubstr("drained: it is split by MIG, and only whole GPUs are given out"));
+  EXPECT_THAT(platform_->cli({"describe", "device", "cuda0"}).out, HasSubstr("MIG: on"));
+  EXPECT_THAT(platform_->cli({"get", "decisions"}).out, testing::Not(HasSubstr("fails")));
+  wire::HttpClient client({.path = platform_->data + "/run/api.sock"}, kPatience);
+  const auto metrics = client.call(verb::get, "/metrics");
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_THAT(metrics->body(), HasSubstr("sluice_device_failing{device=\"cuda0\"} 0"));
+  EXPECT_THAT(metrics->body(), HasSubstr("sluice_device_drained{device=\"cuda0\"} 1"));
+  EXPECT_THAT(platform_->cli({"undrain", "cuda0"}).err, HasSubstr("cuda0 stays drained"));
+}
+
+class GpuWithStore : public GpuPlatform {
+ protected:
+  GpuWithStore() : GpuPlatform("devices=1 memory_mib=1024", {"--gpu-store", "256MiB"}) {}
+};
+
+TEST_F(GpuWithStore, SetsMemoryAsideAndTellsProgramsWhereTheStoreIs) {
+  EXPECT_EQ(device("cuda0")["memory"], Bytes{768} << 20);
+  const Ended ran = platform_->cli(
+      {"run", "--device", "cuda0", "--function", "vision/vit", "--", "/usr/bin/env"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out,
+              HasSubstr("SLUICE_MODEL_STORE=" + platform_->data + "/run/store/cuda0.sock"));
+  platform_->until("/v1/instances", [](const json& all) {
+    return std::ranges::any_of(all, [](const json& i) { return i["function"] == "vision/vit"; });
+  });
 }
 
 TEST_F(GpuPlatform, AProgramOnAGpuThatFailsIsEndedAndTheReasonIsSaid) {
