@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -138,11 +139,19 @@ struct Program {
   SLUICE_CALL(event_create, cuEventCreate);
   SLUICE_CALL(event_record, cuEventRecord);
   SLUICE_CALL(event_synchronize, cuEventSynchronize);
+  SLUICE_CALL(stream_wait_event, cuStreamWaitEvent);
+  SLUICE_CALL(stream_query, cuStreamQuery);
+  SLUICE_CALL(launch_cooperative, cuLaunchCooperativeKernel);
+  SLUICE_CALL(launch_kernel_ex, cuLaunchKernelEx);
+  SLUICE_CALL(launch_per_thread, cuLaunchKernel_ptsz);
 };
 
-// What goes wrong in a program, which has a process of its own.
-inline std::string fault_of(const std::function<void(Program&)>& body) {
+// What goes wrong in a program, which has a process of its own, with these variables in its
+// environment.
+inline std::string fault_of(const std::function<void(Program&)>& body,
+                            const std::map<std::string, std::string>& variables = {}) {
   return in_process([&]() -> std::string {
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
     Program p;
     body(p);
     return p.fault;

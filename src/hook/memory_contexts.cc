@@ -1,16 +1,15 @@
 // What was allocated in a context is freed with it, and so are the events that the meter has there.
+#include "hook/green_streams.h"
 #include "hook/launch_gate.h"
 #include "hook/memory.h"
 #include "hook/memory_pools.h"
+#include "hook/primary_context.h"
 
 SLUICE_DRIVER(cuCtxDestroy);
 SLUICE_DRIVER(cuCtxDestroy_v2);
-SLUICE_DRIVER(cuDevicePrimaryCtxGetState);
 SLUICE_DRIVER(cuDevicePrimaryCtxRelease);
-SLUICE_DRIVER(cuDevicePrimaryCtxRelease_v2);
 SLUICE_DRIVER(cuDevicePrimaryCtxReset);
 SLUICE_DRIVER(cuDevicePrimaryCtxReset_v2);
-SLUICE_DRIVER(cuDevicePrimaryCtxRetain);
 
 namespace sluice::hook {
 namespace {
@@ -23,25 +22,10 @@ CUresult destroy_context(CUcontext context) {
   return result;
 }
 
-bool primary_is_active(CUdevice device) {
-  unsigned flags = 0;
-  int active = 0;
-  return driver_cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
-}
-
-// CUDA's runtime makes the primary context without us, so the driver is asked which it is.
-CUcontext primary_of(CUdevice device) {
-  CUcontext context = nullptr;
-  if (!primary_is_active(device) ||
-      driver_cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-    return nullptr;
-  driver_cuDevicePrimaryCtxRelease_v2(device);
-  return context;
-}
-
 // The last release ends it, a reset does so at once; which it is, is seen afterwards.
 template <auto end>
 CUresult end_primary(CUdevice device) {
+  end_green_streams(device);
   const bool known = account_of(device) != nullptr || is_metered(device);
   const CUcontext context = known ? primary_of(device) : nullptr;
   if (context == nullptr) return end(device);

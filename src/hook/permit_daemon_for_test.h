@@ -21,6 +21,11 @@ class PermitDaemon {
   void revoke();
   // As a daemon of that version: who comes from now on gets pages that say so.
   void become(uint32_t version);
+  // Which of the device's SMs the client is to keep to, in permille; what its driver said to that.
+  void confine(uint32_t begin, uint32_t end) {
+    __atomic_store_n(&permit_->sm_range, sluice_sm_range(begin, end), __ATOMIC_RELAXED);
+  }
+  uint32_t sm_refusal() const { return __atomic_load_n(&usage_->sm_refusal, __ATOMIC_RELAXED); }
 
   // Somebody has work; somebody sleeps at the gate.
   bool wanted() const { return __atomic_load_n(&usage_->want, __ATOMIC_SEQ_CST) != 0; }

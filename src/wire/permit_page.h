@@ -63,8 +63,9 @@ struct sluice_permit_page {
   uint32_t request;
   uint32_t limit;
   uint32_t millicores; /* of the client's sm; 0 where the device is not a CPU */
-  uint64_t slo_ns; /* of an iteration: somebody wants to hear of them (permit_hints.h); else 0 */
-  uint8_t reserved2[3928];
+  uint64_t slo_ns;   /* of an iteration: somebody wants to hear of them (permit_hints.h); else 0 */
+  uint64_t sm_range; /* which of the device's SMs are meant, for who can keep to them */
+  uint8_t reserved2[3920];
 };
 
 struct sluice_usage_page {
@@ -90,7 +91,10 @@ struct sluice_usage_page {
   uint64_t cycle_ns;   /* how long the last iteration took */
   uint32_t iterations; /* that have ended, modulo 2^32; stored after the words beside it */
   uint32_t kind;       /* of the last iteration: cycles compare with those of their kind */
-  uint8_t reserved4[3816];
+  uint8_t reserved4[40];
+  /* The SMs of the permit page that the driver would not confine the client to: its CUresult. */
+  uint32_t sm_refusal;
+  uint8_t reserved5[3772];
 };
 
 SLUICE_AT(sluice_page_header, magic, 0);
@@ -111,6 +115,7 @@ SLUICE_AT(sluice_permit_page, request, 148);
 SLUICE_AT(sluice_permit_page, limit, 152);
 SLUICE_AT(sluice_permit_page, millicores, 156);
 SLUICE_AT(sluice_permit_page, slo_ns, 160);
+SLUICE_AT(sluice_permit_page, sm_range, 168);
 SLUICE_AT(sluice_usage_page, header, 0);
 SLUICE_AT(sluice_usage_page, waiting, 64);
 SLUICE_AT(sluice_usage_page, want, 68);
@@ -126,6 +131,7 @@ SLUICE_AT(sluice_usage_page, due_ns, 256);
 SLUICE_AT(sluice_usage_page, cycle_ns, 264);
 SLUICE_AT(sluice_usage_page, iterations, 272);
 SLUICE_AT(sluice_usage_page, kind, 276);
+SLUICE_AT(sluice_usage_page, sm_refusal, 320);
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_permit_page) == SLUICE_PAGE_SIZE, "permit page");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_usage_page) == SLUICE_PAGE_SIZE, "usage page");
 
@@ -273,6 +279,21 @@ static inline int sluice_permit_read(const struct sluice_permit_page* p, struct 
     if (__atomic_load_n(&p->seq, __ATOMIC_RELAXED) == g->seq) return 1;
   }
   return 0; /* overtaken sixteen times: as good as none, the caller looks again */
+}
+
+/* A range of a device's SMs or cores, from `begin` up to `end` in permille, in one word, so that it
+ * changes as a whole. Zero, what older daemons say, is all of them. */
+static inline uint64_t sluice_sm_range(uint32_t begin, uint32_t end) {
+  return begin | (uint64_t)end << 32;
+}
+static inline uint32_t sluice_sm_begin(uint64_t range) {
+  return (uint32_t)range;
+}
+static inline uint32_t sluice_sm_end(uint64_t range) {
+  return (uint32_t)(range >> 32);
+}
+static inline int sluice_sm_is_whole(uint64_t range) {
+  return range == 0 || (sluice_sm_begin(range) == 0 && sluice_sm_end(range) >= 1000u);
 }
 
 /* The device's words, each side in the order that keeps them together: what leaves `in_flight_ns`
