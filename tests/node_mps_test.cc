@@ -24,8 +24,8 @@ json part(int sm, int request, Bytes memory = 0) {
 
 class Mps : public NodeWithGpus {
  protected:
-  explicit Mps(const std::string& program = SLUICE_MPS_CONTROL)
-      : NodeWithGpus(kGpu, {"--mps", program}) {}
+  explicit Mps(const std::vector<std::string>& flags = {"--mps", SLUICE_MPS_CONTROL})
+      : NodeWithGpus(kGpu, flags) {}
 
   // As soon as the node says so of its GPU.
   testing::AssertionResult mps_is(const testing::Matcher<std::string>& wanted) {
@@ -116,6 +116,86 @@ TEST_F(Mps, TwoHalvesRunAtOnceEachHeldToItsTime) {
   std::printf("share %.3f\n", seconds(Nanos(used.busy_ns)) / took);
 }
 
+// The hook holds programs to their SMs, in the place of MPS. Of the 132 SMs it can part 16 groups
+// of 8.
+class LiveSm : public Mps {
+ protected:
+  LiveSm() : Mps({"--mps", SLUICE_MPS_CONTROL, "--live-sm"}) {}
+
+  std::vector<emulator::Stretch> stretches_of(pid_t program) {
+    const Machine::Lock state(*machine_);
+    const emulator::DeviceModel& device = state->devices[0];
+    std::vector<emulator::Stretch> all;
+    for (uint64_t i = 0; i < device.log_end(); ++i)
+      if (device.stretch(i).process == static_cast<uint32_t>(program))
+        all.push_back(device.stretch(i));
+    return all;
+  }
+  testing::AssertionResult runs_on(pid_t program, uint32_t sms) {
+    return eventually(std::to_string(sms) + " SMs", [&] {
+      const auto all = stretches_of(program);
+      return !all.empty() && all.back().sms == sms;
+    });
+  }
+  json resize(const char* id, const json& slice) {
+    return node_->call(verb::patch, std::string("/v1/processes/") + id, {{"slice", slice}});
+  }
+};
+
+TEST_F(LiveSm, AProgramsSmsChangeWhileItRuns) {
+  ASSERT_TRUE(ready());
+  EXPECT_EQ(device("cuda0")["sm_quantum"], 100);
+  EXPECT_EQ(device("cuda0")["can_resize_sm"], true);
+  const pid_t program = start_greedy("a", part(500, 1000));
+  EXPECT_TRUE(runs_on(program, 64));
+  for (const auto& [sm, sms] : {std::pair{200, 24}, {900, 112}, {1000, 132}, {500, 64}}) {
+    const json changed = resize("a", part(sm, 1000));
+    ASSERT_EQ(changed["status"], 200) << changed;
+    EXPECT_TRUE(runs_on(program, sms));
+  }
+  const json refused = resize("a", part(250, 1000));
+  EXPECT_EQ(refused["status"], 400) << refused;
+  node_->restart();
+  ASSERT_TRUE(ready());
+  ASSERT_EQ(resize("a", part(300, 1000))["status"], 200);
+  EXPECT_TRUE(runs_on(program, 32));
+}
+
+TEST_F(LiveSm, NeighboursHaveNoSmsInCommon) {
+  ASSERT_TRUE(ready());
+  const pid_t one = start_greedy("a", part(500, 1000)), other = start_greedy("b", part(500, 1000));
+  EXPECT_TRUE(runs_on(one, 64));
+  EXPECT_TRUE(runs_on(other, 64));
+  const json refused = resize("a", part(600, 1000));
+  EXPECT_EQ(refused["status"], 503) << refused;
+  ASSERT_EQ(resize("b", part(200, 1000))["status"], 200);
+  ASSERT_EQ(resize("a", part(500, 900))["status"], 200);
+  EXPECT_TRUE(runs_on(other, 24));
+  // Kernels of both at once, and none that had to do with fewer SMs for the other's sake.
+  EXPECT_TRUE(eventually("both at once", [&] {
+    const auto ours = stretches_of(one), theirs = stretches_of(other);
+    if (ours.empty()) return false;
+    return std::ranges::any_of(theirs, [&](const emulator::Stretch& s) {
+      return s.sms == 24 && s.begin_ns < ours.back().end_ns && s.end_ns > ours.back().begin_ns;
+    });
+  }));
+  for (const pid_t program : {one, other})
+    for (const emulator::Stretch& s : stretches_of(program))
+      EXPECT_TRUE(s.sms == 64 || s.sms == 24) << s.sms;
+}
+
+TEST_F(LiveSm, WhereTheDriverRefusesTheProgramGoesOnAndTheNodeKnows) {
+  ASSERT_TRUE(ready());
+  {
+    const Machine::Lock state(*machine_);
+    ASSERT_TRUE(emulator::inject(*state, "cuGreenCtxCreate", 801, 0, 1));
+  }
+  const pid_t program = start_greedy("a", part(500, 1000));
+  EXPECT_TRUE(runs_on(program, 132));
+  EXPECT_TRUE(eventually(
+      "the daemon", [&] { return node_->get("/v1/state")["instances"][0]["sm_refusal"] == 801; }));
+}
+
 TEST_F(Mps, AControlDaemonThatIsKilledIsStartedAgainAndProgramsGoOn) {
   ASSERT_TRUE(ready());
   const pid_t program = start_greedy("a", part(500, 1000));
@@ -181,7 +261,7 @@ TEST_F(Mps, AProgramThatIsEndedIsTakenOffTheGpuBeforeItIsSignalled) {
 
 class MpsThatDoesNotStart : public Mps {
  protected:
-  MpsThatDoesNotStart() : Mps("/bin/false") {}
+  MpsThatDoesNotStart() : Mps({"--mps", "/bin/false"}) {}
 };
 
 TEST_F(MpsThatDoesNotStart, LeavesTimeSharing) {
@@ -197,7 +277,7 @@ TEST_F(MpsThatDoesNotStart, LeavesTimeSharing) {
 
 class MpsThatIsNotThere : public Mps {
  protected:
-  MpsThatIsNotThere() : Mps("no-such-program") {}
+  MpsThatIsNotThere() : Mps({"--mps", "no-such-program"}) {}
 };
 
 TEST_F(MpsThatIsNotThere, LeavesTimeSharing) {

@@ -95,6 +95,9 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--gpu-store", s.gpu.store,
                    "of each GPU's memory, as 4GiB, set aside for models that programs share")
       ->transform(CLI::AsSizeValue(false));
+  node->add_flag("--live-sm", s.gpu.live_sm,
+                 "with --mps: a slice's SMs may change while its program runs, for some "
+                 "microseconds more a launch (green contexts)");
   node->add_option("--price-per-gpu-hour", s.gpu.price_per_hour)
       ->check(number_from(0, kHighestPrice))
       ->capture_default_str();

@@ -36,7 +36,7 @@ struct RunFlags {
 
 struct ResizeFlags {
   std::string id, memory, slo;
-  std::optional<int> quota, limit;
+  std::optional<int> quota, limit, sm;
   std::optional<double> tolerance;
 };
 
@@ -159,9 +159,9 @@ Result<void> run(const Session& session, const RunFlags& f) {
 
 // What a flag does not say stays as it is. The request may not pass the limit: it takes it along.
 Result<void> resize(const Session& session, const ResizeFlags& f) {
-  if (!f.quota && !f.limit && f.memory.empty() && f.slo.empty() && !f.tolerance)
+  if (!f.quota && !f.limit && !f.sm && f.memory.empty() && f.slo.empty() && !f.tolerance)
     return Error{ErrorKind::kInvalid,
-                 "say what to change: --quota, --limit, --memory, --slo or --tolerance"};
+                 "say what to change: --quota, --limit, --sm, --memory, --slo or --tolerance"};
   wire::HttpClient node = node_of(session);
   const std::string target = "/v1/processes/" + escaped(f.id);
   SLUICE_ASSIGN(record, node.json(verb::get, target));
@@ -171,6 +171,7 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
   SLUICE_ASSIGN(slice, wire::slice_from(record.value("slice", json::object())));
   if (f.quota) slice.quota.request = {*f.quota * 10};
   if (f.limit) slice.quota.limit = {*f.limit * 10};
+  if (f.sm) slice.sm = {*f.sm * 10};
   if (!f.limit) slice.quota.limit = std::max(slice.quota.limit, slice.quota.request);
   if (!f.memory.empty()) {
     if (slice.memory == 0)
@@ -191,6 +192,7 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
   else
     std::cout << f.id << ": quota " << control::format_share(slice.quota.request) << ", limit "
               << control::format_share(slice.quota.limit)
+              << (f.sm ? ", sm " + control::format_share(slice.sm) : "")
               << (slice.memory > 0 ? ", memory " + control::format_bytes(slice.memory) : "")
               << (slice.slo > Nanos(0) ? ", slo " + control::format_duration(slice.slo) : "")
               << "\n";
@@ -232,6 +234,8 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   again->add_option("id", r->id, "as `sluice get instances` lists it")->required();
   again->add_option("--quota", r->quota, "share of time, per cent")->check(CLI::Range(1, 100));
   again->add_option("--limit", r->limit, "may use this much when others are idle, per cent")
+      ->check(CLI::Range(1, 100));
+  again->add_option("--sm", r->sm, "share of the device's cores or SMs, where these may change")
       ->check(CLI::Range(1, 100));
   again->add_option("--memory", r->memory,
                     "GPU memory it may hold; what it holds already it keeps");

@@ -33,6 +33,7 @@ struct UpFlags {
               arbiter, nvml, mps, gpu_store;
   std::string tls_cert, tls_key, gateway_token_file;
   int devices = 0, threads = 0;
+  bool live_sm = false;
   std::optional<double> price, gpu_price;  // without: as the node daemon has it
 };
 
@@ -76,6 +77,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   if (!f.nvml.empty()) node.insert(node.end(), {"--nvml", f.nvml});
   if (!f.mps.empty()) node.insert(node.end(), {"--mps", f.mps});
   if (!f.gpu_store.empty()) node.insert(node.end(), {"--gpu-store", f.gpu_store});
+  if (f.live_sm) node.push_back("--live-sm");
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
   const policy::Bundle* bundle = policy::find_bundle(f.policy);
   const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
@@ -199,6 +201,9 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
       ->add_option("--gpu-store", f->gpu_store,
                    "of each GPU's memory, as 4GiB, set aside for models that programs share")
       ->transform(CLI::AsSizeValue(false));
+  up_command->add_flag("--live-sm", f->live_sm,
+                       "with --mps: a slice's SMs may change while its program runs, for some "
+                       "microseconds more a launch (green contexts)");
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command

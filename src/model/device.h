@@ -52,7 +52,7 @@ struct Device {
   int millicores = 0;             // CPU: thousandths of a core; below 1000 it is a share of one
   Bytes memory = 0;
   Share sm_quantum = kWhole;   // the finest spatial share it can hold
-  bool can_resize_sm = false;  // may a running instance's sm change? Only on a CPU (not under MPS)
+  bool can_resize_sm = false;  // may a running instance's sm change? Not where MPS confines it
   bool drained = false;        // takes no new instance
   std::string fault;           // it fails, for which its node has drained it; empty: it does not
   std::string set_apart;  // why its node gives none of it out, though it is sound; empty: it does

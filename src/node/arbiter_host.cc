@@ -155,10 +155,13 @@ Result<ClientState> ArbiterHost::state(ClientRef ref) {
     if (client == nullptr)
       return Error{ErrorKind::kNotFound, "no client " + std::to_string(ref.client)};
     observe(devices_[ref.device], *client, clock_.now());
-    return ClientState{.used = client->used,
-                       .granted = client->grant.has_value(),
-                       .wanting = client->wanting,
-                       .processes = static_cast<int>(client->processes.size())};
+    ClientState state{.used = client->used,
+                      .granted = client->grant.has_value(),
+                      .wanting = client->wanting,
+                      .processes = static_cast<int>(client->processes.size())};
+    for (const ProcessNumber p : client->processes)
+      state.sm_refusal = std::max(state.sm_refusal, processes_.at(p).pages.sm_refusal());
+    return state;
   });
 }
 
@@ -447,6 +450,9 @@ void ArbiterHost::write_slice(const Device& device, const Client& client, Proces
     __atomic_store_n(&word, static_cast<uint32_t>(value), __ATOMIC_RELAXED);
   };
   __atomic_store_n(&page.window_ns, device.config.window.count(), __ATOMIC_RELAXED);
+  const int begin = client.share.position.sm_begin.permille;
+  const uint64_t range = sluice_sm_range(begin, begin + client.share.sm.permille);
+  __atomic_store_n(&page.sm_range, range, __ATOMIC_RELAXED);
   set(page.sm, client.share.sm.permille);
   set(page.request, client.share.quota.request.permille);
   set(page.limit, client.share.quota.limit.permille);

@@ -54,7 +54,8 @@ struct ClientState {
   Nanos used{0};  // busy time, cumulative
   bool granted = false;
   bool wanting = false;
-  int processes = 0;  // attached
+  int processes = 0;        // attached
+  uint32_t sm_refusal = 0;  // why one of them says it runs on all SMs: its driver's CUresult
 };
 
 class ArbiterHost {

@@ -465,10 +465,12 @@ DaemonView Daemon::view() const {
     if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;
     if (d.kind == DeviceKind::kCuda) d.mps_status = mps_.describe(d);
   }
-  for (const InstanceRecord& r : state_.instances)
-    v.instances.push_back({r, alive(r) ? enforcer_->used(r.instance.id) : Nanos(0),
+  for (const InstanceRecord& r : state_.instances) {
+    const ClientState state = alive(r) ? enforcer_->state(r.instance.id) : ClientState{};
+    v.instances.push_back({r, state.used, state.sm_refusal,
                            alive(r) ? peak_memory(r.process.pid) : 0,
                            enforcer_->memory_held(r.instance.id)});
+  }
   return v;
 }
 

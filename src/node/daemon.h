@@ -68,7 +68,8 @@ struct ProcessRequest {
 struct DaemonView {
   struct Row {
     const InstanceRecord& record;
-    Nanos used{0};  // busy time, cumulative within this generation
+    Nanos used{0};            // busy time, cumulative within this generation
+    uint32_t sm_refusal = 0;  // its driver's error, where that does not hold it to its SMs
     Bytes peak_memory = 0;
     std::optional<Bytes> memory_held;  // of a GPU, where it is counted
   };

@@ -254,11 +254,9 @@ void Enforcer::remove_empty_groups() {
   std::erase_if(left_, [](Cgroup& group) { return group.remove().ok(); });
 }
 
-Nanos Enforcer::used(const InstanceId& id) {
+ClientState Enforcer::state(const InstanceId& id) {
   const auto found = clients_.find(id);
-  if (found == clients_.end()) return Nanos(0);
-  const Result<ClientState> state = host_->state(found->second.ref);
-  return state.ok() ? state->used : Nanos(0);
+  return found == clients_.end() ? ClientState{} : host_->state(found->second.ref).value_or({});
 }
 
 std::optional<Bytes> Enforcer::memory_held(const InstanceId& id) const {

@@ -68,7 +68,7 @@ class Enforcer {
   bool has_backstop() const { return cgroups_.writable(); }
   const std::string& describe() const { return cgroups_.describe(); }
 
-  Nanos used(const InstanceId& id);                              // busy time, cumulative
+  ClientState state(const InstanceId& id);                       // zeros: there is no such one
   std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
   // Whose slice a process is under; none: it is under none.

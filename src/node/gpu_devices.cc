@@ -21,7 +21,34 @@ void keep_drained(Device& found, const Device& known) {
   if (found.fault.empty()) found.fault = known.fault;
 }
 
+// The finest share of its SMs that clients can be held to, and by whom.
+void let_clients_share(Device& gpu, const GpuSettings& settings) {
+  if (!gpu.mps || settings.mps.empty()) return;
+  gpu.sm_quantum = settings.live_sm ? green_quantum(gpu) : kMpsQuantum;
+  gpu.can_resize_sm = settings.live_sm && gpu.sm_quantum < kWhole;
+}
+
+void keep_what_is_held(Device& found, const Device& known) {
+  if (found.can_resize_sm == known.can_resize_sm)
+    found.sm_quantum = std::min(found.sm_quantum, known.sm_quantum);
+  else
+    found.sm_quantum = known.sm_quantum;
+  found.can_resize_sm = known.can_resize_sm;
+  found.memory = std::max(found.memory, known.memory);
+}
+
 }  // namespace
+
+// Shares of a thousand that come out even.
+Share green_quantum(const Device& gpu) {
+  const int group = gpu.compute_capability >= 90 ? 8 : gpu.compute_capability >= 80 ? 4 : 2;
+  const int groups = gpu.sms / group;
+  int quantum = 1;
+  while (quantum < kWhole.permille &&
+         (kWhole.permille % quantum != 0 || quantum * groups < kWhole.permille))
+    ++quantum;
+  return {quantum};
+}
 
 std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
                                     const std::vector<Device>& found,
@@ -42,13 +69,10 @@ std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
     gpu.id = before == absent.end() ? free_id(taken) : before->second.id;
     gpu.node = node;
     gpu.price_per_hour = settings.price_per_hour;
-    if (gpu.mps && !settings.mps.empty()) gpu.sm_quantum = kMpsQuantum;
+    let_clients_share(gpu, settings);
     gpu.memory = std::max(gpu.memory - settings.store, Bytes{0});
     if (before != absent.end()) {
-      if (held.contains(gpu.id)) {
-        gpu.sm_quantum = std::min(gpu.sm_quantum, before->second.sm_quantum);
-        gpu.memory = std::max(gpu.memory, before->second.memory);
-      }
+      if (held.contains(gpu.id)) keep_what_is_held(gpu, before->second);
       keep_drained(gpu, before->second);
       absent.erase(before);
     }

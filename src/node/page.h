@@ -57,6 +57,8 @@ class Pages {
   UsageView usage() const;
   sluice_device_report device_report() const { return sluice_device_report_read(usage_); }
   HintWords hints() const;
+  // What its driver says to the SMs that it was to keep to, a CUresult; 0: nothing.
+  uint32_t sm_refusal() const { return __atomic_load_n(&usage_->sm_refusal, __ATOMIC_RELAXED); }
   void wake() { sluice_permit_wake(permit_, usage_); }
 
  private:

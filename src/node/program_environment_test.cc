@@ -44,6 +44,17 @@ TEST(ProgramEnvironment, WhereItsGpusModelsAreShared) {
       testing::Contains(Pair("SLUICE_MODEL_STORE", "/run/store.sock")));
 }
 
+TEST(ProgramEnvironment, WhereSmsMayChangeTheHookHoldsItToThemAndMpsDoesNot) {
+  Device gpu = kGpu;
+  gpu.can_resize_sm = true;
+  EXPECT_THAT(
+      environment_on(gpu, {.sm = {500}}, kSocket, {.mps_pipes = "/run/mps/cuda0"}).variables,
+      UnorderedElementsAre(
+          Pair("SLUICE_PERMIT_SOCKET", kSocket), Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
+          Pair("SLUICE_VISIBLE_DEVICES", "GPU-a"),
+          Pair("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/cuda0"), Pair("SLUICE_LIVE_SM", "1")));
+}
+
 TEST(ProgramEnvironment, WithoutAMemorySizeMpsHoldsNone) {
   EXPECT_FALSE(environment_on(kGpu, {.sm = kWhole}, kSocket, {.mps_pipes = "/p"})
                    .variables.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
