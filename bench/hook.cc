@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "bench/library.h"
 #include "bench/report.h"
 #include "bench/whole_device.h"
 #include "wire/cuda_abi.h"
@@ -28,19 +29,6 @@ using Launch = decltype(&cuLaunchKernel);
 
 CUresult launch_with(Launch launch) {
   return launch(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
-}
-
-void* open(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  SLUICE_CHECK(library != nullptr, path);
-  return library;
-}
-
-template <class Function>
-Function function(void* library, const char* name) {
-  auto* address = reinterpret_cast<Function>(dlsym(library, name));
-  SLUICE_CHECK(address != nullptr, name);
-  return address;
 }
 
 // One way to launch, and what it took: ns per launch, of each thread and round.
@@ -170,8 +158,8 @@ int main(int argc, char** argv) {
   Report report("hook", argc, argv);
   setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
   WholeDevice device;
-  void* driver = open(SLUICE_HOOK_DRIVER);
-  void* hook = open(SLUICE_HOOK_LIBRARY);
+  void* driver = open_library(SLUICE_HOOK_DRIVER);
+  void* hook = open_library(SLUICE_HOOK_LIBRARY);
   for (const int threads : {1, 4}) added_per_launch(report, threads, hook, driver);
   launch_bound(report, hook, driver);
   if (device.processes() != 1) report.fail("the hook did not attach");

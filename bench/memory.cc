@@ -1,11 +1,11 @@
 // memory: what the library in the driver's place adds to an allocation and its free, within the
 // headroom that the process holds, and where it has to ask the daemon. Beside it what a ledger
 // costs that asks for each. The driver under it allocates nothing.
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <string>
 
+#include "bench/library.h"
 #include "bench/report.h"
 #include "node/permit_server.h"
 #include "wire/cuda_abi.h"
@@ -16,19 +16,6 @@ namespace {
 
 constexpr int kRounds = 200;
 constexpr Bytes kLimit = Bytes{8} << 30;
-
-template <class Function>
-Function function(void* library, const char* name) {
-  auto* address = reinterpret_cast<Function>(dlsym(library, name));
-  SLUICE_CHECK(address != nullptr, name);
-  return address;
-}
-
-void* open(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  SLUICE_CHECK(library != nullptr, path);
-  return library;
-}
 
 // The node's side: a slice of memory, and the socket where this process's hook finds it.
 class Desk {
@@ -88,7 +75,7 @@ int main(int argc, char** argv) {
   Report report("memory", argc, argv);
   setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
   const Desk desk;
-  const Driver direct(open(SLUICE_HOOK_DRIVER)), hooked(open(SLUICE_HOOK_LIBRARY));
+  const Driver direct(open_library(SLUICE_HOOK_DRIVER)), hooked(open_library(SLUICE_HOOK_LIBRARY));
   CUdeviceptr kept = 0;  // so that there is headroom
   if (hooked.allocate(&kept, kSmall) != CUDA_SUCCESS) report.fail("the first allocation failed");
 

@@ -34,6 +34,12 @@ class WholeDevice {
   }
   ~WholeDevice() { unlink(path_.c_str()); }
 
+  // Of its SMs (all of them, at first). Returns when the pages say so.
+  void resize(Share sm) {
+    const policy::ShareClient part{.id = 1, .sm = sm, .quota = {kWhole, kWhole}, .position = {}};
+    SLUICE_CHECK(host_.resize(0, part).ok(), "resize");
+  }
+
   // How many processes have come for their pages so far.
   int processes() const { return processes_; }
 

@@ -1,5 +1,7 @@
 // gpu_partitions: in which steps a device's SMs can be parted by green contexts, what making one
 // costs, and what changing to another does: whether a share of SMs can change while a program runs.
+// And what a launch costs that runs beside its stream, in a green context's, tied to it by events:
+// the way in which the hook has it change.
 //
 //   gpu_partitions [--json FILE]
 #include <vector>
@@ -72,6 +74,49 @@ void changes(Report& report, Gpu& gpu, const CUdevResource& all) {
   add("it is destroyed", ended);
 }
 
+// So many kernels of a stream, one behind the other: us each.
+double chain_us(Gpu& gpu, CUfunction kernel, CUstream stream, CUstream beside, CUevent event) {
+  constexpr int kChain = 200;
+  const uint64_t start = now_ns();
+  for (int i = 0; i < kChain; ++i) {
+    if (beside == nullptr) {
+      gpu.launch(kernel, stream);
+      continue;
+    }
+    GPU_CHECK(cuEventRecord(event, stream));
+    GPU_CHECK(cuStreamWaitEvent(beside, event, 0));
+    gpu.launch(kernel, beside);
+    GPU_CHECK(cuEventRecord(event, beside));
+    GPU_CHECK(cuStreamWaitEvent(stream, event, 0));
+  }
+  GPU_CHECK(cuStreamSynchronize(stream));
+  return static_cast<double>(now_ns() - start) / 1e3 / kChain;
+}
+
+void launches_beside(Report& report, Gpu& gpu, const CUdevResource& all) {
+  CUdevResource half{};
+  if (group_of(all, all.sm.smCount / 2, &half) == 0) return;
+  const CUgreenCtx green = green_context(gpu.device(), half);
+  CUstream beside = nullptr;
+  GPU_CHECK(cuGreenCtxStreamCreate(&beside, green, CU_STREAM_NON_BLOCKING, 0));
+  const CUstream stream = Gpu::stream();
+  const CUevent event = Gpu::event(CU_EVENT_DISABLE_TIMING);
+  for (const uint64_t us : {0, 5, 20, 100}) {
+    const CUfunction kernel = gpu.kernel(us * 1000);
+    std::vector<double> added;
+    for (int round = 0; round < kRounds; ++round)
+      added.push_back(chain_us(gpu, kernel, stream, beside, event) -
+                      chain_us(gpu, kernel, stream, nullptr, nullptr));
+    const Samples s = summarise(std::move(added));
+    report.add(
+        Row("a launch beside its stream adds, " + std::to_string(us) + " us", s.p50, "us").of(s));
+  }
+  GPU_CHECK(cuEventDestroy(event));
+  GPU_CHECK(cuStreamDestroy(stream));
+  GPU_CHECK(cuStreamDestroy(beside));
+  GPU_CHECK(cuGreenCtxDestroy(green));
+}
+
 #endif
 
 void measure(Report& report, Gpu& gpu) {
@@ -81,6 +126,7 @@ void measure(Report& report, Gpu& gpu) {
   if (result != CUDA_SUCCESS) return report.note("no green contexts: " + word_for(result));
   steps(report, all);
   changes(report, gpu, all);
+  launches_beside(report, gpu, all);
 #else
   report.note("built with a cuda.h that has no green contexts");
 #endif

@@ -54,7 +54,7 @@ Twin* GreenStreams::take(CUdevice device, CUstream stream, SmRange range) {
     primary_id_ = id;
   }
   if (!captures_open()) {
-    if (range != range_ && !change(device, range)) return nullptr;
+    if (range != range_) change(device, range);
     if (old_ != 0) end_idle_parts();
   }
   if (current_ == 0) return nullptr;
@@ -64,22 +64,18 @@ Twin* GreenStreams::take(CUdevice device, CUstream stream, SmRange range) {
   return twin;
 }
 
-// To the SMs of another range. False: later, for too many parts still run out.
-bool GreenStreams::change(CUdevice device, SmRange range) {
+// To the SMs of another range; a later launch does it where too many parts still run out.
+void GreenStreams::change(CUdevice device, SmRange range) {
   uint32_t free = 0;
   while (free < kParts && parts_[free].green != nullptr) ++free;
   const bool whole = sluice_sm_is_whole(range);
-  if (!whole && free == kParts) {
-    end_idle_parts();
-    return current_ != 0;
-  }
+  if (!whole && free == kParts) return;
   range_ = range;
   const CUresult result = whole ? CUDA_SUCCESS : make_part(device, range, parts_[free]);
   const uint32_t made = whole || result != CUDA_SUCCESS ? 0 : free + 1;
   __atomic_store_n(&refusal_, result, __ATOMIC_RELAXED);
   if (current_ != 0) __atomic_add_fetch(&old_, 1, __ATOMIC_RELAXED);
   __atomic_store_n(&current_, made, __ATOMIC_RELAXED);
-  return true;
 }
 
 CUresult GreenStreams::make_part(CUdevice device, SmRange range, Part& part) {

@@ -52,7 +52,7 @@ class GreenStreams {
     uint32_t twins;
   };
 
-  bool change(CUdevice device, SmRange range);
+  void change(CUdevice device, SmRange range);
   CUresult make_part(CUdevice device, SmRange range, Part& part);
   Twin* twin_of(CUstream stream, uint32_t thread);
   bool make_twin(Twin& twin, CUstream stream);
