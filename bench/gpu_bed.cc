@@ -47,15 +47,13 @@ GpuBed::GpuBed(std::string_view arbiter, bool side_by_side)
           side_by_side) {}
 
 GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side)
-    : folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())) {
+    : driver_(std::getenv("SLUICE_BENCH_DRIVER")),
+      folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())) {
   fs::remove_all(folder_);
   fs::create_directories(folder_);
-  emulator::MachineSpec spec;
-  spec.device.shared = side_by_side;
-  machine_ = emulator::Machine::open(folder_ + "/gpu", spec);
-  SLUICE_CHECK(machine_ != nullptr, "the emulated machine");
-  setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
-  watch_ = node::GpuWatch::start(SLUICE_EMULATED_NVML);
+  judge_ = real() ? judge_by_stamps(folder_) : judge_by_log(folder_, side_by_side);
+  watch_ = node::GpuWatch::start(real() ? driver_ + std::string("/libnvidia-ml.so.1")
+                                        : SLUICE_EMULATED_NVML);
   SLUICE_CHECK(!watch_->gpus().empty(), watch_->describe());
   host_ = std::make_unique<node::ArbiterHost>(clock_, node::HostConfig{});
   host_->add_device(std::move(arbiter), {}, 0);
@@ -77,16 +75,17 @@ GpuBed::~GpuBed() {
   fs::remove_all(folder_);
 }
 
-void GpuBed::run_program(const GpuProgram& program, int percent, HeldBy held_by, Share sm) const {
+void GpuBed::run_program(const GpuProgram& program, int percent, HeldBy held_by, Share sm,
+                         const std::string& stamps) const {
   if (sm < kWhole)
     setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(sm.permille / 10).c_str(), 1);
   setenv("SLUICE_PERMIT_SOCKET", (folder_ + "/permit.sock").c_str(), 1);
-  setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
+  setenv("LD_LIBRARY_PATH", real() ? driver_ : SLUICE_EMULATED_DRIVER_FOLDER, 1);
   if (held_by == HeldBy::kHook) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
   const std::string kernel_ns = std::to_string(program.kernel.count());
   const std::string share = std::to_string(percent);
   execl(SLUICE_GPU_TENANT, SLUICE_GPU_TENANT, program.load.c_str(), program.shape.c_str(),
-        kernel_ns.c_str(), name_of(held_by), share.c_str(), nullptr);
+        kernel_ns.c_str(), name_of(held_by), share.c_str(), stamps.c_str(), nullptr);
   _exit(127);
 }
 
@@ -109,22 +108,37 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
       0, tenant.share,
       std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus()[0].uuid), clock_.now()));
   SLUICE_CHECK(admitted.ok(), admitted.error().message);
+  const std::string stamps = judge_->expect(id);
   const std::lock_guard lock(mutex_);  // it asks for its pages when it is known
   tenant.pid = fork();
   if (tenant.pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    run_program(program, request / 10, held_by, part.sm);
+    run_program(program, request / 10, held_by, part.sm, stamps);
   }
+  judge_->started(id, tenant.pid);
   known_[tenant.pid] = id;
   tenants_.emplace(id, tenant);
   return id;
 }
 
+// A client of MPS that is killed at work may take others along: one on a real device is asked
+// first.
+void GpuBed::end(pid_t pid) const {
+  constexpr int kTries = 3000;
+  if (real()) kill(pid, SIGTERM);
+  for (int i = 0; real() && i < kTries; ++i) {
+    if (waitpid(pid, nullptr, WNOHANG) != 0) return;
+    nap(Millis(1));
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
 void GpuBed::stop(policy::ClientId id) {
   const Tenant& tenant = tenants_.at(id);
-  kill(tenant.pid, SIGKILL);
-  waitpid(tenant.pid, nullptr, 0);
+  end(tenant.pid);
   host_->remove({0, id});
+  judge_->stopped(id);
   {
     const std::lock_guard lock(mutex_);
     known_.erase(tenant.pid);
@@ -139,49 +153,16 @@ void GpuBed::resize(policy::ClientId id, int request, int limit) {
   SLUICE_CHECK(resized.ok(), resized.error().message);
 }
 
-// From the newest on, until `look` has seen enough.
-template <typename F>
-void GpuBed::for_log(policy::ClientId id, F&& look) {
-  const emulator::Machine::Lock state(*machine_);
-  const emulator::DeviceModel& device = state->devices[0];
-  const uint64_t end = device.log_end();
-  const uint64_t begin = end - std::min<uint64_t>(end, emulator::DeviceModel::kLog);
-  for (uint64_t i = end; i > begin; --i) {
-    const emulator::Stretch& stretch = device.stretch(i - 1);
-    if (stretch.process != static_cast<uint32_t>(pid(id))) continue;
-    if (!look(Time(Nanos(stretch.begin_ns)), Time(Nanos(stretch.end_ns)))) return;
-  }
+bool GpuBed::works(policy::ClientId id, Nanos used) {
+  constexpr int kTries = 10'000;
+  for (int i = 0; i < kTries && this->used(id) < used; ++i) nap(Millis(1));
+  return this->used(id) >= used;
 }
 
-std::optional<Time> GpuBed::began_after(policy::ClientId id, Time moment) {
-  std::optional<Time> first;
-  for_log(id, [&](Time begin, Time) {
-    if (begin >= moment) first = begin;
-    return begin >= moment;
-  });
-  return first;
-}
-
-std::optional<Time> GpuBed::last_end(policy::ClientId id) {
-  std::optional<Time> last;
-  for_log(id, [&](Time, Time end) {
-    last = end;
-    return false;
-  });
-  return last;
-}
-
-Nanos GpuBed::used(policy::ClientId id) {
-  const emulator::Machine::Lock state(*machine_);
-  for (const emulator::Process& p : state->processes)
-    if (p.used && p.pid == pid(id) && p.client[0] != emulator::DeviceModel::kNone)
-      return Nanos(state->devices[0].usage(p.client[0]).busy_ns);
-  return Nanos(0);
-}
-
-Nanos GpuBed::used_by_all() {
-  const emulator::Machine::Lock state(*machine_);
-  return Nanos(state->devices[0].device_busy_ns());
+std::string GpuBed::device() {
+  const char* driver = std::getenv("SLUICE_BENCH_DRIVER");
+  return driver != nullptr ? std::string("driver in ") + driver + ", judged by what kernels stamp"
+                           : "emulated device of 132 SMs, judged by its log";
 }
 
 }  // namespace sluice::bench

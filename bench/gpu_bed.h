@@ -1,6 +1,7 @@
-// One emulated GPU with its part of the node daemon, and programs on it that are processes: under
-// the preloaded hook, or held by themselves as others do it. The device judges, from outside. For
-// benchmarks alone; not thread-safe.
+// A GPU with its part of the node daemon, and programs on it that are processes: under the
+// preloaded hook, or held by themselves as others do it. The GPU is emulated, or, where
+// SLUICE_BENCH_DRIVER names the folder of a real libcuda.so.1, that driver's first. For benchmarks
+// alone; not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "emulator/machine.h"
+#include "bench/gpu_judge.h"
 #include "node/arbiter_host.h"
 #include "node/gpu_watch.h"
 #include "node/permit_server.h"
@@ -53,27 +54,32 @@ class GpuBed {
   bool attached(policy::ClientId tenant) { return state(tenant).processes > 0; }
   pid_t pid(policy::ClientId tenant) const { return tenants_.at(tenant).pid; }
 
-  // By the device: it worked for the program, in all; for anybody.
-  Nanos used(policy::ClientId tenant);
-  Nanos used_by_all();
-  // The first of the program's work that began after a moment; the end of its last. In the device's
-  // log, which remembers the last half million stretches of work.
-  std::optional<Time> began_after(policy::ClientId tenant, Time moment);
-  std::optional<Time> last_end(policy::ClientId tenant);
+  // As the judge has them.
+  Nanos used(policy::ClientId tenant) { return judge_->used(tenant); }
+  std::optional<Time> began_after(policy::ClientId tenant, Time moment) {
+    return judge_->began_after(tenant, moment);
+  }
+  std::optional<Time> last_end(policy::ClientId tenant) { return judge_->last_end(tenant); }
+  // Waits until the program has used so much; false: it did not within ten seconds.
+  bool works(policy::ClientId tenant, Nanos used);
+  // The device and its judge, for people.
+  static std::string device();
 
  private:
   struct Tenant {
     policy::ShareClient share;
     pid_t pid = 0;
   };
+  bool real() const { return driver_ != nullptr; }
   Share end_of_others(SmShare part) const;
-  template <typename F>
-  void for_log(policy::ClientId tenant, F&& look);
-  void run_program(const GpuProgram& program, int percent, HeldBy held_by, Share sm) const;
+  void run_program(const GpuProgram& program, int percent, HeldBy held_by, Share sm,
+                   const std::string& stamps) const;
+  void end(pid_t pid) const;
 
+  const char* const driver_;  // the folder of a real one; null: the emulated
   const std::string folder_;
   SteadyClock clock_;
-  std::unique_ptr<emulator::Machine> machine_;
+  std::unique_ptr<GpuJudge> judge_;
   std::unique_ptr<node::GpuWatch> watch_;
   std::map<policy::ClientId, Tenant> tenants_;
   std::mutex mutex_;                         // guards known_

@@ -1,16 +1,22 @@
-// A CUDA program that knows nothing of Sluice, for benchmarks on the emulated device:
+// A CUDA program that knows nothing of Sluice, for benchmarks (gpu_bed.h):
 //
-//   gpu_tenant LOAD SHAPE KERNEL_NS HELD_BY SHARE
+//   gpu_tenant LOAD SHAPE KERNEL_NS HELD_BY SHARE STAMPS
 //
 //   LOAD     greedy; bursty (30 ms of work, 50 ms of rest, on average); idle
 //   SHAPE    eager: launches into one stream; streams: into four in turn; graph: of 20 kernels
 //   HELD_BY  driver: whatever stands in the driver's place; silent: a client of permits of its own
 //            that reports nothing; tokens, feedback: what others do in the driver's place
 //   SHARE    in percent, for the last two
+//   STAMPS   the file that its kernels are to stamp (kernel_stamps.h); "": the device keeps a log
 //
-// Each kernel fills the device. Ten milliseconds of work are queued, then waited for.
+// Each kernel fills the device. Ten milliseconds of work are queued, then waited for. SIGTERM ends
+// it between two such pieces of work.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -20,6 +26,7 @@
 
 #include "base/random.h"
 #include "bench/gpu_rivals.h"
+#include "bench/kernel_stamps.h"
 #include "emulator/machine.h"
 #include "wire/cuda_abi.h"
 #include "wire/permit.h"
@@ -27,24 +34,53 @@
 namespace sluice::bench {
 namespace {
 
-constexpr unsigned kBlocks = 132;  // the emulated device's SMs
+constexpr unsigned kThreads = 1024;  // of a block that stamps
 constexpr int kGraphKernels = 20;
 constexpr int64_t kQueuedNs = 10'000'000;
 
+volatile sig_atomic_t asked_to_end = 0;
+
 void need(CUresult result) {
-  if (result != CUDA_SUCCESS) __builtin_trap();
+  if (result == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "gpu_tenant: error %d of CUDA's\n", result);
+  std::abort();
+}
+
+unsigned attribute(CUdevice_attribute which) {
+  int value = 0;
+  need(cuDeviceGetAttribute(&value, which, 0));
+  return static_cast<unsigned>(value);
+}
+
+// The device's address of what the file is in memory.
+CUdeviceptr map_for_device(const char* path) {
+  constexpr size_t kBytes = kStamps * sizeof(KernelStamp);
+  constexpr unsigned kMapped = 2;  // CU_MEMHOSTREGISTER_DEVICEMAP
+  const int file = open(path, O_RDWR | O_CLOEXEC);
+  void* map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  CUdeviceptr address = 0;
+  need(map == MAP_FAILED ? CUDA_ERROR_FILE_NOT_FOUND : cuMemHostRegister_v2(map, kBytes, kMapped));
+  need(cuMemHostGetDevicePointer_v2(&address, map, 0));
+  return address;
 }
 
 class Program {
  public:
-  Program(std::string_view shape, int64_t kernel_ns) : graphs_(shape == "graph") {
+  Program(std::string_view shape, int64_t kernel_ns, const char* stamps)
+      : graphs_(shape == "graph"), kernel_ns_(kernel_ns) {
     CUcontext context = nullptr;
     CUmodule module = nullptr;
     need(cuInit(0));
     need(cuDevicePrimaryCtxRetain(&context, 0));
     need(cuCtxSetCurrent(context));
-    need(cuModuleLoadData(&module, ("kernel work ns=" + std::to_string(kernel_ns)).c_str()));
+    need(cuModuleLoadData(&module, stamped_kernel(kernel_ns).c_str()));
     need(cuModuleGetFunction(&work_, module, "work"));
+    blocks_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    if (*stamps != '\0') {
+      stamps_ = map_for_device(stamps);
+      threads_ = kThreads;
+      blocks_ *= attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / kThreads;
+    }
     streams_.resize(shape == "streams" ? 4 : 1);
     for (CUstream& stream : streams_) need(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     if (graphs_) capture();
@@ -52,9 +88,9 @@ class Program {
     batch_ = static_cast<int>(std::max<int64_t>(kQueuedNs / unit, 1));
   }
 
-  unsigned blocks() const { return graphs_ ? kBlocks * kGraphKernels : kBlocks; }
+  unsigned blocks() const { return graphs_ ? blocks_ * kGraphKernels : blocks_; }
 
-  // Queues work, and waits for it.
+  // Queues work, and waits for it; does not return from it when it is to end.
   void run(const std::function<void()>& gate) {
     for (int i = 0; i < batch_; ++i) {
       gate();
@@ -65,11 +101,13 @@ class Program {
         launch(stream);
     }
     for (CUstream stream : streams_) need(cuStreamSynchronize(stream));
+    if (asked_to_end != 0) std::exit(0);
   }
 
  private:
   void launch(CUstream stream) {
-    need(cuLaunchKernel(work_, kBlocks, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+    void* parameters[] = {&stamps_, &mask_, &kernel_ns_};
+    need(cuLaunchKernel(work_, blocks_, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr));
   }
   void capture() {
     CUgraph graph = nullptr;
@@ -80,6 +118,10 @@ class Program {
   }
 
   const bool graphs_;
+  int64_t kernel_ns_;
+  uint64_t mask_ = kStamps - 1;
+  CUdeviceptr stamps_ = 0;
+  unsigned blocks_ = 0, threads_ = 1;
   int batch_;
   CUfunction work_ = nullptr;
   std::vector<CUstream> streams_;
@@ -108,8 +150,10 @@ std::function<void()> gate_of(std::string_view held_by, int share, unsigned bloc
   if (load == "greedy")
     for (;;) program.run(gate);
   program.run(gate);
-  if (load == "idle")
-    for (;;) pause();
+  if (load == "idle") {
+    while (asked_to_end == 0) pause();
+    std::exit(0);
+  }
   Random random(static_cast<uint64_t>(getpid()));
   for (;;) {
     const auto end =
@@ -124,7 +168,8 @@ std::function<void()> gate_of(std::string_view held_by, int share, unsigned bloc
 
 int main(int count, char** arguments) {
   using namespace sluice::bench;
-  if (count != 6) return 2;
-  Program program(arguments[2], std::atoll(arguments[3]));
+  if (count != 7) return 2;
+  signal(SIGTERM, [](int) { asked_to_end = 1; });
+  Program program(arguments[2], std::atoll(arguments[3]), arguments[6]);
   live(arguments[1], program, gate_of(arguments[4], std::atoi(arguments[5]), program.blocks()));
 }

@@ -1,5 +1,5 @@
-// gpuquota: the share of an emulated GPU that a program uses against the share it was given, judged
-// by the device itself, over windows of a second. Programs are unmodified and run under the
+// gpuquota: the share of a GPU (gpu_bed.h) that a program uses against the share it was given,
+// judged by the device itself, over windows of a second. Programs are unmodified and run under the
 // preloaded hook; each launches kernels of its own kind as fast as it may.
 //
 //   bench_gpuquota [--quick] [--windows N] [--only TEXT] [--ours] [--json FILE]
@@ -125,6 +125,8 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
   for (const TenantSpec& t : c.tenants)
     ids.push_back(
         bed.start(t.program, t.request, t.limit, is_measured(t) ? held_by : t.held_by, t.part));
+  bool worked = true;
+  for (const policy::ClientId id : ids) worked &= bed.works(id, Nanos(1));
   nap(kSettle);
   std::vector<std::vector<double>> shares(ids.size());
   std::vector<Nanos> used(ids.size());
@@ -138,7 +140,7 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
     then = now;
     if (w + 1 < windows) nap(kWindow);
   }
-  Error error;
+  Error error{.worked = worked};
   for (size_t i = 0; i < ids.size(); ++i) {
     const Samples s = summarise(shares[i]);
     const double wanted = c.tenants[i].request / 10.0;
@@ -207,8 +209,6 @@ int main(int argc, char** argv) {
   for (const Case& c : cases())
     if ((c.quick || !quick) && c.name.find(only) != std::string::npos)
       run(report, c, windows, ours_alone);
-  report.note(
-      "emulated device of 132 SMs, by turns but under MPS; windows of 1 s; the worst of the "
-      "tenants");
+  report.note(GpuBed::device() + "; windows of 1 s; the worst of the tenants");
   return report.finish();
 }

@@ -1,5 +1,5 @@
-// revoke: from a revocation until the emulated device has nothing more of the program, by the
-// device's log. The program is unmodified, runs under the preloaded hook, and launches as fast as
+// revoke: from a revocation until the device has nothing more of the program, by the device itself
+// (gpu_bed.h). The program is unmodified, runs under the preloaded hook, and launches as fast as
 // it may; what it has queued then is what there is to wait for.
 //
 //   bench_revoke [--times N] [--json FILE]
@@ -46,6 +46,7 @@ void run(Report& report, const std::string& name, const GpuProgram& program, Nan
   SteadyClock clock;
   GpuBed bed(std::make_unique<OnOff>());
   const policy::ClientId tenant = bed.start(program, 1000, 1000);
+  if (!bed.works(tenant, Nanos(1))) return report.fail(name + ": it did not work");
   Random random(1);
   std::vector<double> ms;
   for (int i = 0; i < times; ++i) {
@@ -81,6 +82,6 @@ int main(int argc, char** argv) {
       times);
   run(report, "graphs of 20 x 10 us", {.shape = "graph", .kernel = Micros(10)}, Micros(200), times);
   run(report, "20 ms kernels", {.kernel = Millis(20)}, Millis(20), times);
-  report.note("the program queues 10 ms of work at a time, then waits for it; emulated device");
+  report.note("the program queues 10 ms of work at a time, then waits for it; " + GpuBed::device());
   return report.finish();
 }

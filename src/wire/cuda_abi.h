@@ -126,6 +126,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr p
 CUresult cuMemAllocHost_v2(void** pointer, size_t bytes);
 CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags);
 CUresult cuMemFreeHost(void* pointer);
+CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags);
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned flags);
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer);
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer);
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags);

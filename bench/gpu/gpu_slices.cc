@@ -1,0 +1,170 @@
+// gpu_slices: one GPU's part of the node daemon for programs that a script starts (slices.py): its
+// arbiter, the ledger of its memory, and for each slice a permit socket of its own, by which its
+// programs are known. Needs no CUDA to be built.
+//
+//   gpu_slices FOLDER [--arbiter NAME] [--nvml LIBRARY]
+//
+// It keeps the first GPU that NVML finds. On standard input, a line each, answered by a line:
+//
+//   slice N REQUEST LIMIT SM MIB   makes slice N, or changes it; shares in permille, MIB 0: memory
+//   is
+//                                  not counted. Its socket is FOLDER/N.sock. Slices of all SMs lie
+//                                  behind each other in time, others beside each other
+//   state N                        "ok": busy ns, attached processes, bytes held, holders
+//   gpu                            "ok": its UUID, memory in bytes
+//
+// The answer is "ok …", or "error …" and why. It ends with its input.
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "base/check.h"
+#include "node/gpu_watch.h"
+#include "node/meter_cuda.h"
+#include "node/permit_server.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr Bytes kMebibyte = Bytes{1} << 20;
+
+template <typename T>
+T need(Result<T> result) {
+  if (result.ok()) return std::move(*result);
+  std::fprintf(stderr, "gpu_slices: %s\n", result.error().message.c_str());
+  std::exit(1);
+}
+
+struct Options {
+  std::string folder, arbiter{policy::kDefaultArbiter}, nvml = "libnvidia-ml.so.1";
+};
+
+class GpuSlices {
+ public:
+  explicit GpuSlices(const Options& options)
+      : folder_(options.folder),
+        watch_(node::GpuWatch::start(options.nvml)),
+        host_(clock_, {}),
+        desk_(clock_, 1, need(node::MemoryRecord::open(folder_ + "/memory"))) {
+    if (watch_->gpus().empty()) need(Result<int>(Error{ErrorKind::kNotFound, watch_->describe()}));
+    const policy::ArbiterConfig config{.window = policy::window_of(options.arbiter)};
+    host_.add_device(need(policy::make_arbiter(options.arbiter, config)), config, 0);
+  }
+
+  std::string answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string what;
+    words >> what;
+    if (what == "gpu") return "ok " + gpu().uuid + " " + std::to_string(gpu().memory);
+    policy::ClientId id = 0;
+    if (!(words >> id)) return "error no such command: " + line;
+    if (what == "state") return state(id);
+    int request = 0, limit = 0, sm = 0;
+    Bytes mib = 0;
+    if (what != "slice" || !(words >> request >> limit >> sm >> mib))
+      return "error no such command: " + line;
+    const Result<void> put =
+        this->put({.id = id, .sm = {sm}, .quota = {{request}, {limit}}}, mib * kMebibyte);
+    return put.ok() ? "ok" : "error " + put.error().message;
+  }
+
+ private:
+  struct Slice {
+    policy::ShareClient share;
+    node::MemoryAccount memory = 0;
+    std::unique_ptr<node::PermitServer> server;
+  };
+
+  const Device& gpu() const { return watch_->gpus()[0]; }
+
+  Result<void> put(policy::ShareClient share, Bytes memory) {
+    const auto at = slices_.find(share.id);
+    if (at == slices_.end()) return make(share, memory);
+    share.position = at->second.share.position;
+    if (at->second.memory != 0) desk_.set_limit(at->second.memory, memory);
+    at->second.share = share;
+    return host_.resize(0, share);
+  }
+
+  Result<void> make(policy::ShareClient share, Bytes memory) {
+    share.position = behind_others(share);
+    const auto account = watch_->account(gpu().uuid);
+    const std::string name = std::to_string(share.id);
+    Slice slice{.share = share};
+    if (memory > 0) {
+      const auto opened = desk_.open(name, memory, account);
+      if (!opened.ok()) return opened.error();
+      slice.memory = *opened;
+    }
+    const Result<void> admitted =
+        host_.admit(0, share, std::make_unique<node::CudaMeter>(account, clock_.now()));
+    if (!admitted.ok()) return admitted.error();
+    const node::Placement place{&host_, {0, share.id}, slice.memory};
+    auto server = node::PermitServer::start(
+        {.path = folder_ + "/" + name + ".sock"}, clock_,
+        [place](const node::Peer&, uint32_t) -> Result<node::Placement> { return place; }, &desk_);
+    if (!server.ok()) return server.error();
+    slice.server = std::move(*server);
+    slices_.emplace(share.id, std::move(slice));
+    return {};
+  }
+
+  Position behind_others(const policy::ShareClient& share) const {
+    Position end{kNone, kNone};
+    for (const auto& [id, other] : slices_) {
+      if (share.sm < kWhole)
+        end.sm_begin = std::max(end.sm_begin, other.share.position.sm_begin + other.share.sm);
+      else
+        end.time_begin =
+            std::max(end.time_begin, other.share.position.time_begin + other.share.quota.request);
+    }
+    return end;
+  }
+
+  std::string state(policy::ClientId id) {
+    const auto at = slices_.find(id);
+    if (at == slices_.end()) return "error no slice " + std::to_string(id);
+    const auto client = host_.state({0, id});
+    if (!client.ok()) return "error " + client.error().message;
+    const node::MemoryLedger::Account memory = desk_.look(at->second.memory);
+    std::ostringstream text;
+    text << "ok " << client->used.count() << " " << client->processes << " " << memory.held << " "
+         << memory.holders;
+    return text.str();
+  }
+
+  const std::string folder_;
+  SteadyClock clock_;
+  const std::unique_ptr<node::GpuWatch> watch_;
+  node::ArbiterHost host_;
+  node::MemoryDesk desk_;
+  std::map<policy::ClientId, Slice> slices_;
+};
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int count, char** arguments) {
+  using namespace sluice::bench;
+  Options options;
+  for (int i = 1; i < count; ++i) {
+    const auto takes = [&](const char* name) {
+      return std::strcmp(arguments[i], name) == 0 && i + 1 < count;
+    };
+    if (takes("--arbiter"))
+      options.arbiter = arguments[++i];
+    else if (takes("--nvml"))
+      options.nvml = arguments[++i];
+    else
+      options.folder = arguments[i];
+  }
+  if (options.folder.empty()) {
+    std::fprintf(stderr, "gpu_slices FOLDER [--arbiter NAME] [--nvml LIBRARY]\n");
+    return 2;
+  }
+  GpuSlices slices(options);
+  for (std::string line; std::getline(std::cin, line);)
+    std::cout << slices.answer(line) << std::endl;
+}
