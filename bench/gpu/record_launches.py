@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """record_launches MODEL [--graph] [--batch N] [--runs N]: what an unmodified PyTorch asks of a GPU in N runs of a model,
 as a launch trace (src/emulator/launch_trace.h) on standard output, to be played again on the emulated GPU by
-replay_trace. MODEL: resnet50, bert or gpt2 (random weights, from `transformers`), or a JSON file that torch.profiler
+replay_trace. MODEL: resnet50, bert or gpt2 (random weights, models.py), or a JSON file that torch.profiler
 has exported (--sms says of which device).
 
 Kernels, graphs and copies come from the profiler's correlation of host calls with what they caused; the gaps between
@@ -67,33 +67,21 @@ def convert(events, sms):
     return lines + steps
 
 
-def model(name, batch, torch):
-    import transformers as t
-    if name == "resnet50":
-        net = t.ResNetForImageClassification(t.ResNetConfig())
-        return net, {"pixel_values": torch.randn(batch, 3, 224, 224, device="cuda")}
-    if name == "bert":
-        net = t.BertModel(t.BertConfig())
-    elif name == "gpt2":
-        net = t.GPT2Model(t.GPT2Config(use_cache=False))
-    else:
-        sys.exit(f"record_launches: {name}: has to be resnet50, bert, gpt2 or a JSON file")
-    return net, {"input_ids": torch.randint(1000, (batch, 128), device="cuda")}
-
-
 def record(o):
     """(events, SMs) of so many runs, after some that are not counted."""
     import torch
-    net, inputs = model(o.model, o.batch, torch)
-    net = net.eval().cuda()
+    import models
+
+    net, inputs = models.make(o.model, o.batch, "cuda")
+    net.eval()
     with torch.no_grad():
         for _ in range(5):
-            net(**inputs)
-        run = lambda: net(**inputs)
+            net(inputs)
+        run = lambda: net(inputs)
         if o.graph:
             captured = torch.cuda.CUDAGraph()
             with torch.cuda.graph(captured):
-                net(**inputs)
+                net(inputs)
             run = captured.replay
         torch.cuda.synchronize()
         with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as profile:
