@@ -1,6 +1,6 @@
 // gpu_slices: one GPU's part of the node daemon for programs that a script starts (slices.py): its
-// arbiter, the ledger of its memory, and for each slice a permit socket of its own, by which its
-// programs are known. Needs no CUDA to be built.
+// arbiter, the ledger of its memory, and for each slice a socket of its own, by which its programs
+// are known. Needs no CUDA to be built.
 //
 //   gpu_slices FOLDER [--arbiter NAME] [--nvml LIBRARY]
 //
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <mutex>
 #include <sstream>
 
 #include "base/check.h"
@@ -51,6 +52,9 @@ class GpuSlices {
     if (watch_->gpus().empty()) need(Result<int>(Error{ErrorKind::kNotFound, watch_->describe()}));
     const policy::ArbiterConfig config{.window = policy::window_of(options.arbiter)};
     host_.add_device(need(policy::make_arbiter(options.arbiter, config)), config, 0);
+    const auto lookup = [this](const node::Peer& peer, uint32_t) { return place_of(peer.slice); };
+    server_ =
+        need(node::PermitServer::start({.path = folder_ + "/permit.sock"}, clock_, lookup, &desk_));
   }
 
   std::string answer(const std::string& line) {
@@ -74,7 +78,6 @@ class GpuSlices {
   struct Slice {
     policy::ShareClient share;
     node::MemoryAccount memory = 0;
-    std::unique_ptr<node::PermitServer> server;
   };
 
   const Device& gpu() const { return watch_->gpus()[0]; }
@@ -101,14 +104,19 @@ class GpuSlices {
     const Result<void> admitted =
         host_.admit(0, share, std::make_unique<node::CudaMeter>(account, clock_.now()));
     if (!admitted.ok()) return admitted.error();
-    const node::Placement place{&host_, {0, share.id}, slice.memory};
-    auto server = node::PermitServer::start(
-        {.path = folder_ + "/" + name + ".sock"}, clock_,
-        [place](const node::Peer&, uint32_t) -> Result<node::Placement> { return place; }, &desk_);
-    if (!server.ok()) return server.error();
-    slice.server = std::move(*server);
-    slices_.emplace(share.id, std::move(slice));
-    return {};
+    {
+      const std::lock_guard lock(mutex_);
+      places_[name] = {&host_, {0, share.id}, slice.memory};
+    }
+    slices_.emplace(share.id, slice);
+    return server_->open_for(name, folder_ + "/" + name + ".sock");
+  }
+
+  Result<node::Placement> place_of(const std::string& slice) {
+    const std::lock_guard lock(mutex_);
+    const auto at = places_.find(slice);
+    if (at == places_.end()) return Error{ErrorKind::kNotFound, "this is no slice's socket"};
+    return at->second;
   }
 
   Position behind_others(const policy::ShareClient& share) const {
@@ -141,6 +149,9 @@ class GpuSlices {
   node::ArbiterHost host_;
   node::MemoryDesk desk_;
   std::map<policy::ClientId, Slice> slices_;
+  std::mutex mutex_;  // guards places_
+  std::map<std::string, node::Placement> places_;
+  std::unique_ptr<node::PermitServer> server_;
 };
 
 }  // namespace
