@@ -81,7 +81,7 @@ TEST(PlatformRun, WhatCannotBeIsRefusedWithItsReason) {
   listed(p, "mine");
   const std::string instance = p.instances()[0]["id"];
   const std::vector<Refusal> all = {
-      {{"resize", "mine"}, 2, "say what to change: --quota, --limit, --memory, --slo"},
+      {{"resize", "mine"}, 2, "say what to change: --quota, --limit, --sm, --memory, --slo"},
       {{"resize", "mine", "--slo", "soon"}, 2, "--slo: "},
       {{"run", "--tolerance", "1.3", "--", "/bin/true"}, 2, "slice.tolerance: 1300 means nothing"},
       {{"run", "--slo", "5us", "--", "/bin/true"}, 2, "slice.slo_us: 5 is below 100"},

@@ -31,6 +31,7 @@ struct Mark {
 
 struct alignas(64) Lane {
   static constexpr unsigned kMarks = 8;
+  static constexpr uint64_t kGlanceNs = 20'000;
 
   CUstream stream;
   uint64_t submitted;
@@ -49,6 +50,7 @@ struct alignas(64) Lane {
   uint64_t noted, noted_ns;   // submitted up to here when another's unit was last followed by an
                               // event, and when that was first so
   uint64_t still, still_ns;   // submitted up to here, and no further since then
+  uint64_t glanced_ns;        // when that was last seen
   bool dry;                   // it had next to nothing to do when that was recorded
   unsigned oldest, marks;
   Mark ring[kMarks];
@@ -79,11 +81,18 @@ struct alignas(64) Lane {
     noted = done();
     noted_ns = now;
   }
-  // Since when nothing was submitted, and its thread did not look up.
-  uint64_t still_since(uint64_t now) {
+  // Whether nothing was submitted for so long, and its thread did not look up. Who asks all the
+  // time is answered from what was there a moment ago, until that might say yes.
+  bool still_for(uint64_t ns, uint64_t now) {
+    if (now - glanced_ns < kGlanceNs && !still_beyond(ns, now)) return false;
+    glanced_ns = now;
     if (still != done()) still_ns = now;
     still = done();
-    return still_ns > touched_ns ? still_ns : touched_ns;
+    return still_beyond(ns, now);
+  }
+  bool still_beyond(uint64_t ns, uint64_t now) const {
+    const uint64_t since = still_ns > touched_ns ? still_ns : touched_ns;
+    return now > since && now - since > ns;
   }
 
   // By its thread, of its leave; a unit that takes 0 is not known.

@@ -19,11 +19,10 @@ void Meter::poll(uint32_t context, uint64_t now) {
     pending |= lane.at_work();
   });
   lanes_.for_each([&](Lane& lane) {
-    const uint64_t still_ns = now - smaller(lane.still_since(now), now);
     if (lane.marks == 0 && takes_events(lane, context) && passed(lane) &&
         now - lane.noted_ns > 2 * (lane.noted - lane.finished))
       pass(lane, now);
-    if (lane.in_flight_ns() != 0 && still_ns > patience_with(lane, context, pending))
+    if (lane.in_flight_ns() != 0 && lane.still_for(patience_with(lane, context, pending), now))
       settle(lane, now);
   });
 }
