@@ -2,7 +2,7 @@
 // judged by the device itself, over windows of a second. Programs are unmodified and run under the
 // preloaded hook; each launches kernels of its own kind as fast as it may.
 //
-//   bench_gpuquota [--quick] [--windows N] [--only TEXT] [--ours] [--json FILE]
+// What it can be told: --help.
 //
 // Beside each case, in the same run (but with --ours): FaST-GShare's arbiter in place of ours
 // (multi_token), and the same programs held as others do it, by tokens for blocks, and by these
@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/gpu_bed.h"
@@ -162,6 +164,7 @@ void run(Report& report, const Case& c, int windows, bool ours_alone) {
   const Error ours = measure(c, policy::kDefaultArbiter, HeldBy::kHook, windows);
   std::printf("%s: used%s; mean error %.2f, worst window %.2f\n", c.name.c_str(),
               ours.shares.c_str(), ours.mean, ours.worst);
+  std::fflush(stdout);
   if (!ours.worked) report.fail(c.name + ": a program did no work, or was not held");
   const double longest = 100 * seconds(c.tenants[0].program.kernel) / seconds(kWindow);
   Row mean(c.name + ": mean error", ours.mean, "%");
@@ -192,23 +195,64 @@ void run(Report& report, const Case& c, int windows, bool ours_alone) {
   }
 }
 
+constexpr char kUsage[] =
+    "bench_gpuquota [--quick] [--only TEXT] [--list] [--windows N] [--ours] [--json FILE]\n"
+    "  --quick      some of the cases, 5 windows each\n"
+    "  --only TEXT  the cases whose name has TEXT in it\n"
+    "  --list       names the cases, and runs none\n"
+    "  --windows N  so many windows of a second in each (60)\n"
+    "  --ours       without what is measured beside them: takes half the time\n"
+    "  --json FILE  appends the rows to FILE\n";
+
+struct Options {
+  bool quick = false, list = false, ours_alone = false;
+  std::string only;
+  int windows = 0;  // 0: not said
+};
+
+// Nothing: there is an argument that it does not know.
+std::optional<Options> options_of(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (name == "--quick")
+      options.quick = true;
+    else if (name == "--list")
+      options.list = true;
+    else if (name == "--ours")
+      options.ours_alone = true;
+    else if (name == "--only" && has_value)
+      options.only = argv[++i];
+    else if (name == "--windows" && has_value)
+      options.windows = std::max(std::atoi(argv[++i]), 1);
+    else
+      return std::nullopt;
+  }
+  return options;
+}
+
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("gpuquota", argc, argv);
-  bool quick = false, ours_alone = false;
-  std::string only;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--quick")) quick = true;
-    if (!std::strcmp(argv[i], "--ours")) ours_alone = true;
-    if (!std::strcmp(argv[i], "--only") && i + 1 < argc) only = argv[i + 1];
+  const std::optional<Options> options = options_of(argc, argv);
+  if (!options) {
+    const bool asked = argc == 2 && argv[1] == std::string_view("--help");
+    std::fputs(kUsage, asked ? stdout : stderr);
+    return asked ? 0 : 2;
   }
-  const int windows = std::max(int_argument(argc, argv, "--windows", quick ? 5 : 60), 1);
-  for (const Case& c : cases())
-    if ((c.quick || !quick) && c.name.find(only) != std::string::npos)
-      run(report, c, windows, ours_alone);
+  const int windows = options->windows > 0 ? options->windows : options->quick ? 5 : 60;
+  for (const Case& c : cases()) {
+    if ((options->quick && !c.quick) || c.name.find(options->only) == std::string::npos) continue;
+    if (options->list)
+      std::puts(c.name.c_str());
+    else
+      run(report, c, windows, options->ours_alone);
+  }
+  if (options->list) return 0;
   report.note(GpuBed::device() + "; windows of 1 s; the worst of the tenants");
   return report.finish();
 }
