@@ -132,8 +132,9 @@ class NodeDeath : public testing::Test {
   }
 
   static std::vector<std::string> labels() {
-    return labels_in({"node/daemon.cc", "node/daemon_open.cc", "node/registry.cc",
-                      "node/instance_launcher.cc", "node/zygote_host.cc"});
+    return labels_in({"node/daemon.cc", "node/daemon_lives.cc", "node/daemon_open.cc",
+                      "node/daemon_promises.cc", "node/instance_launcher.cc", "node/registry.cc",
+                      "node/zygote_host.cc"});
   }
 
   const std::set<std::string> before_ = all_runtimes();
