@@ -39,6 +39,7 @@ struct Driver {
   Table<GraphExec> execs;
   Table<Pool> pools;
   Ranges ranges;
+  GraphMemory graph_memory;
   std::map<std::uint64_t, std::uint64_t> reserved;  // addresses for maps: begin → bytes
   struct Primary {
     Context* context = nullptr;

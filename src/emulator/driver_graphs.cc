@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emulator/capture.h"
+#include "emulator/graph_memory.h"
 #include "emulator/launch.h"
 
 using namespace sluice::emulator;
@@ -19,6 +20,10 @@ Graph copy_of(const Graph& graph) {
     twin[&node] = &made;
   }
   return copy;
+}
+
+bool is_memory_node(const Node& node) {
+  return node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
 std::size_t index_of(const Graph& graph, const Node* node) {
@@ -43,14 +48,17 @@ CUgraphExecUpdateResult difference(const Graph& exec, const Graph& graph, const 
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-CUresult instantiate(const char* function, CUgraphExec* exec, CUgraph handle) {
+CUresult instantiate(const char* function, CUgraphExec* exec, CUgraph handle,
+                     unsigned long long flags) {
   Call call(function);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Graph* graph = call.driver().graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = unsafe_call(call.driver()); result != CUDA_SUCCESS) return result;
-  auto made = std::make_unique<GraphExec>(GraphExec{call.context(), copy_of(*graph)});
+  auto made = std::make_unique<GraphExec>(
+      GraphExec{call.context(), copy_of(*graph),
+                (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0});
   *exec = reinterpret_cast<CUgraphExec>(call.driver().execs.add(std::move(made)));
   return CUDA_SUCCESS;
 }
@@ -69,10 +77,13 @@ CUresult launch(const char* name, CUgraphExec handle, CUstream stream_handle, De
       if (capture(driver, *stream, node, result) == Captured::kRefused) return result;
     return CUDA_SUCCESS;
   }
+  result = launch_memory_nodes(call, *exec);
+  if (result != CUDA_SUCCESS) return result;
   const std::uint32_t sms = driver.machine->spec().device.sms;
   return call.submit(
       *stream, static_cast<std::uint32_t>(exec->graph.nodes.size()), [&](DeviceModel& device) {
         for (const Node& node : exec->graph.nodes) {
+          if (is_memory_node(node)) continue;
           if (node.type != CU_GRAPH_NODE_TYPE_KERNEL) {
             device.copy(stream->model, node.engine, node.bytes);
             continue;
@@ -104,6 +115,19 @@ Node* node_of(const Call& call, CUgraphNode handle) {
       if (reinterpret_cast<CUgraphNode>(&node) == handle) found = &node;
   });
   return found;
+}
+
+CUresult add_node(const Call& call, Graph& graph, Node node, const CUgraphNode* dependencies,
+                  size_t count, CUgraphNode* made) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Node* before = node_of(call, dependencies[i]);
+    if (before == nullptr || index_of(graph, before) == graph.nodes.size())
+      return CUDA_ERROR_INVALID_VALUE;
+    node.after.push_back(before);
+  }
+  graph.nodes.push_back(std::move(node));
+  *made = reinterpret_cast<CUgraphNode>(&graph.nodes.back());
+  return CUDA_SUCCESS;
 }
 }  // namespace
 
@@ -157,15 +181,51 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* made, CUgraph handle, const CUgrap
   Node node;
   if (const CUresult result = kernel_node(call, launch, node); result != CUDA_SUCCESS)
     return result;
-  for (std::size_t i = 0; i < count; ++i) {
-    Node* before = node_of(call, dependencies[i]);
-    if (before == nullptr || index_of(*graph, before) == graph->nodes.size())
-      return CUDA_ERROR_INVALID_VALUE;
-    node.after.push_back(before);
-  }
-  graph->nodes.push_back(std::move(node));
-  *made = reinterpret_cast<CUgraphNode>(&graph->nodes.back());
+  return add_node(call, *graph, std::move(node), dependencies, count, made);
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode* made, CUgraph handle, const CUgraphNode* dependencies,
+                                size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* allocation) {
+  Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Graph* graph = call.driver().graphs.find(handle);
+  if (graph == nullptr || made == nullptr || allocation == nullptr || allocation->bytesize == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUmemPoolProps& pool = allocation->poolProps;
+  if (pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+      pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !call.driver().has(pool.location.id))
+    return CUDA_ERROR_INVALID_VALUE;
+  Node node{.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .bytes = allocation->bytesize};
+  node.pointer = new_graph_block(call, *graph, pool.location.id, allocation->bytesize);
+  if (node.pointer == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  allocation->dptr = node.pointer;
+  return add_node(call, *graph, std::move(node), dependencies, count, made);
+}
+
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS* allocation) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  const Node* node = node_of(call, handle);
+  if (node == nullptr || allocation == nullptr || node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    return CUDA_ERROR_INVALID_VALUE;
+  *allocation = {.bytesize = node->bytes, .dptr = node->pointer};
+  allocation->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation->poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE,
+                                    call.driver().graph_memory.blocks[node->pointer].device};
   return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddMemFreeNode(CUgraphNode* made, CUgraph handle, const CUgraphNode* dependencies,
+                               size_t count, CUdeviceptr pointer) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Graph* graph = call.driver().graphs.find(handle);
+  if (graph == nullptr || made == nullptr || !free_by_node(call.driver(), *graph, pointer))
+    return CUDA_ERROR_INVALID_VALUE;
+  Node node{.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+  node.pointer = pointer;
+  return add_node(call, *graph, std::move(node), dependencies, count, made);
 }
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v2* launch) {
@@ -179,13 +239,13 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARA
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
-  return flags > 15 ? CUDA_ERROR_INVALID_VALUE : instantiate(__func__, exec, graph);
+  return flags > 15 ? CUDA_ERROR_INVALID_VALUE : instantiate(__func__, exec, graph, flags);
 }
 
 SLUICE_BOTH(cuGraphInstantiateWithParams, _ptsz,
             (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters), {
               if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
-              const CUresult result = instantiate(__func__, exec, graph);
+              const CUresult result = instantiate(__func__, exec, graph, parameters->flags);
               parameters->hErrNode_out = nullptr;
               parameters->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
                                                               : CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -239,9 +299,10 @@ CUresult cuGraphExecDestroy(CUgraphExec handle) {
 }
 
 SLUICE_BOTH(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream), {
-  const Call call(__func__);
+  Call call(__func__);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
-  return call.driver().execs.find(exec) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  const GraphExec* uploaded = call.driver().execs.find(exec);
+  return uploaded == nullptr ? CUDA_ERROR_INVALID_HANDLE : back_graph_memory(call, *uploaded);
 })
 
 SLUICE_BOTH(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream),

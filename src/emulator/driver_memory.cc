@@ -5,6 +5,7 @@
 
 #include "emulator/capture.h"
 #include "emulator/device_memory.h"
+#include "emulator/graph_memory.h"
 #include "emulator/ranges.h"
 
 using namespace sluice::emulator;
@@ -130,6 +131,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
   }
   if (const CUresult result = cuCtxSynchronize(); result != CUDA_SUCCESS) return result;
   Call call(__func__);
+  if (free_graph_memory(call.driver(), pointer)) return CUDA_SUCCESS;
   return free_range(call, pointer, RangeKind::kDevice, RangeKind::kManaged);
 }
 

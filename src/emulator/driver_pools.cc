@@ -7,6 +7,7 @@
 
 #include "emulator/capture.h"
 #include "emulator/device_memory.h"
+#include "emulator/graph_memory.h"
 #include "emulator/ranges.h"
 
 using namespace sluice::emulator;
@@ -44,6 +45,25 @@ CUresult new_block(Call& call, Pool& pool, std::uint64_t bytes, std::uint64_t& a
   return CUDA_SUCCESS;
 }
 
+// A node of the graph that is being captured.
+CUresult captured_allocation(Call& call, Stream& stream, std::uint64_t bytes,
+                             CUdeviceptr* pointer) {
+  Node node{.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .bytes = bytes};
+  node.pointer = new_graph_block(call, *stream.capture->graph, stream.context->device, bytes);
+  if (node.pointer == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pointer = node.pointer;
+  CUresult result = CUDA_SUCCESS;
+  return capture(call.driver(), stream, node, result) == Captured::kRefused ? result : CUDA_SUCCESS;
+}
+CUresult captured_free(Call& call, Stream& stream, CUdeviceptr pointer) {
+  if (!free_by_node(call.driver(), *stream.capture->graph, pointer))
+    return CUDA_ERROR_INVALID_VALUE;
+  Node node{.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+  node.pointer = pointer;
+  CUresult result = CUDA_SUCCESS;
+  return capture(call.driver(), stream, node, result) == Captured::kRefused ? result : CUDA_SUCCESS;
+}
+
 CUresult allocate_from(const char* function, CUdeviceptr* pointer, size_t bytes,
                        CUmemoryPool handle, CUstream stream_handle, DefaultStream which) {
   Call call(function);
@@ -52,10 +72,7 @@ CUresult allocate_from(const char* function, CUdeviceptr* pointer, size_t bytes,
   Stream* stream = stream_of(call, stream_handle, which);
   if (stream == nullptr) return no_stream(call, stream_handle);
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture != nullptr) {
-    stream->capture->invalid = true;
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if (stream->capture != nullptr) return captured_allocation(call, *stream, bytes, pointer);
   Pool* pool =
       handle == nullptr ? driver.current_pools[stream->context->device] : driver.pools.find(handle);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -105,8 +122,11 @@ SLUICE_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream_handle)
   Call call(__func__);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Driver& driver = call.driver();
+  Stream* stream = stream_of(call, stream_handle, which);
+  if (stream == nullptr) return no_stream(call, stream_handle);
+  if (stream->capture != nullptr) return captured_free(call, *stream, pointer);
+  if (free_graph_memory(driver, pointer)) return CUDA_SUCCESS;
   const auto found = driver.ranges.find(pointer);
-  if (stream_of(call, stream_handle, which) == nullptr) return no_stream(call, stream_handle);
   if (found == driver.ranges.end() || found->second.kind != RangeKind::kPooled)
     return CUDA_ERROR_INVALID_VALUE;
   Pool& pool = *found->second.pool;

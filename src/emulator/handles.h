@@ -79,6 +79,7 @@ struct Node {
   CUDA_KERNEL_NODE_PARAMS_v2 launch{};
   Engine engine = Engine::kWithin;  // of a copy
   std::uint64_t bytes = 0;
+  CUdeviceptr pointer = 0;  // of a memory node
 };
 struct Graph {
   std::deque<Node> nodes;  // each after those that it depends on
@@ -86,6 +87,7 @@ struct Graph {
 struct GraphExec {
   Context* context = nullptr;
   Graph graph;
+  bool frees_on_launch = false;  // what its last launch left
 };
 
 // What streams record instead of doing it, from the begin of a capture to its end.
@@ -127,7 +129,7 @@ struct Event {
 };
 
 // Addresses behind which there is, or may be, memory.
-enum class RangeKind { kDevice, kManaged, kHost, kPooled, kImported, kMapped, kArray };
+enum class RangeKind { kDevice, kManaged, kHost, kPooled, kImported, kMapped, kArray, kGraph };
 struct Pool;
 struct Range {
   RangeKind kind = RangeKind::kDevice;
@@ -140,6 +142,25 @@ struct Range {
   bool writable = true;
 };
 using Ranges = std::map<std::uint64_t, Range>;  // by address
+
+// Memory of a graph's node: its address stays, what lies behind it comes with the first launch and
+// stays until it is trimmed.
+struct GraphBlock {
+  CUdevice device = 0;
+  const Graph* graph = nullptr;  // whose node allocates it
+  std::uint64_t bytes = 0, mapped = 0;
+  std::uint32_t allocation = DeviceModel::kNone;  // kNone: nothing lies behind it
+  bool in_use = false;
+  bool freed_within = false;  // by a node of that graph
+  bool freed_elsewhere = false;
+};
+struct GraphMemory {
+  std::map<std::uint64_t, GraphBlock> blocks;  // by address
+  struct Counters {
+    std::uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+  };
+  std::map<CUdevice, Counters> counters;
+};
 
 // Stream-ordered memory: whole allocations, kept for the next who asks up to a threshold.
 struct Pool {

@@ -61,6 +61,7 @@ void check_streams(const Bench& bench);
 void check_launches(const Bench& bench);
 void check_capture(const Bench& bench);
 void check_graphs(const Bench& bench);
+void check_graph_memory(const Bench& bench);
 void check_green_contexts(const Bench& bench);
 void check_memory(const Bench& bench);
 void check_pools(const Bench& bench);

@@ -38,6 +38,7 @@ int main(int count, char** arguments) {
     check_launches(bench);
     check_capture(bench);
     check_graphs(bench);
+    check_graph_memory(bench);
     check_green_contexts(bench);
     check_memory(bench);
     check_pools(bench);

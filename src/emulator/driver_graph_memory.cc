@@ -1,0 +1,174 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/capture.h"
+#include "emulator/device_memory.h"
+#include "emulator/graph_memory.h"
+#include "emulator/ranges.h"
+
+using namespace sluice::emulator;
+
+namespace {
+void* reserve_addresses(std::uint64_t at, std::uint64_t bytes) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != 0 ? MAP_FIXED : 0);
+  return mmap(pointer_to(at), bytes, PROT_NONE, flags, -1, 0);
+}
+
+void trim(Call& call, CUdevice device) {
+  GraphMemory& memory = call.driver().graph_memory;
+  for (auto& [at, block] : memory.blocks) {
+    if (block.device != device || block.in_use || block.allocation == DeviceModel::kNone) continue;
+    reserve_addresses(at, block.mapped);
+    give_back_memory(call, block.allocation);
+    block.allocation = DeviceModel::kNone;
+    memory.counters[device].reserved -= block.mapped;
+  }
+}
+
+CUresult back(Call& call, std::uint64_t at, GraphBlock& block) {
+  if (block.allocation != DeviceModel::kNone) return CUDA_SUCCESS;
+  Driver& driver = call.driver();
+  if (take_memory(call, block.device, block.bytes, block.allocation) != CUDA_SUCCESS) {
+    trim(call, block.device);
+    const CUresult result = take_memory(call, block.device, block.bytes, block.allocation);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  std::uint64_t offset = 0;
+  {
+    const Machine::Lock lock(*driver.machine);
+    offset = lock->allocations[block.allocation].offset;
+  }
+  if (mmap(pointer_to(at), block.mapped, PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_NORESERVE | MAP_FIXED, driver.machine->memory_file(),
+           static_cast<off_t>(offset)) == MAP_FAILED) {
+    give_back_memory(call, block.allocation);
+    block.allocation = DeviceModel::kNone;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  GraphMemory::Counters& counters = driver.graph_memory.counters[block.device];
+  counters.reserved += block.mapped;
+  counters.reserved_high = std::max(counters.reserved_high, counters.reserved);
+  return CUDA_SUCCESS;
+}
+
+void use(Driver& driver, std::uint64_t at, GraphBlock& block) {
+  block.in_use = true;
+  GraphMemory::Counters& counters = driver.graph_memory.counters[block.device];
+  counters.used += block.mapped;
+  counters.used_high = std::max(counters.used_high, counters.used);
+  driver.ranges[at] = {.kind = RangeKind::kGraph, .bytes = block.bytes, .mapped = block.mapped};
+}
+
+// The counter behind an attribute; null: it is none.
+std::uint64_t* counter_of(GraphMemory::Counters& counters, CUgraphMem_attribute attribute) {
+  switch (attribute) {
+    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+      return &counters.used;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+      return &counters.used_high;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      return &counters.reserved;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+      return &counters.reserved_high;
+    default:
+      return nullptr;
+  }
+}
+}  // namespace
+
+namespace sluice::emulator {
+
+std::uint64_t new_graph_block(Call& call, const Graph& graph, CUdevice device,
+                              std::uint64_t bytes) {
+  const std::uint64_t mapped = (bytes + kGranule - 1) / kGranule * kGranule;
+  void* reserved = reserve_addresses(0, mapped);
+  if (reserved == MAP_FAILED) return 0;
+  const auto at = reinterpret_cast<std::uint64_t>(reserved);
+  call.driver().graph_memory.blocks[at] = {
+      .device = device, .graph = &graph, .bytes = bytes, .mapped = mapped};
+  return at;
+}
+
+bool free_by_node(Driver& driver, const Graph& graph, std::uint64_t pointer) {
+  const auto found = driver.graph_memory.blocks.find(pointer);
+  if (found == driver.graph_memory.blocks.end()) return false;
+  GraphBlock& block = found->second;
+  if (block.freed_within || (block.freed_elsewhere && block.graph == &graph)) return false;
+  (block.graph == &graph ? block.freed_within : block.freed_elsewhere) = true;
+  return true;
+}
+
+CUresult back_graph_memory(Call& call, const GraphExec& exec) {
+  for (const Node& node : exec.graph.nodes) {
+    if (node.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) continue;
+    const auto block = call.driver().graph_memory.blocks.find(node.pointer);
+    if (const CUresult result = back(call, node.pointer, block->second); result != CUDA_SUCCESS)
+      return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult launch_memory_nodes(Call& call, const GraphExec& exec) {
+  Driver& driver = call.driver();
+  for (const Node& node : exec.graph.nodes) {
+    if (node.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) continue;
+    if (exec.frees_on_launch) free_graph_memory(driver, node.pointer);
+    if (driver.graph_memory.blocks[node.pointer].in_use) return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult result = back_graph_memory(call, exec); result != CUDA_SUCCESS) return result;
+  for (const Node& node : exec.graph.nodes) {
+    if (node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+      use(driver, node.pointer, driver.graph_memory.blocks[node.pointer]);
+    if (node.type == CU_GRAPH_NODE_TYPE_MEM_FREE) free_graph_memory(driver, node.pointer);
+  }
+  return CUDA_SUCCESS;
+}
+
+bool free_graph_memory(Driver& driver, std::uint64_t pointer) {
+  const auto found = driver.graph_memory.blocks.find(pointer);
+  if (found == driver.graph_memory.blocks.end() || !found->second.in_use) return false;
+  found->second.in_use = false;
+  driver.graph_memory.counters[found->second.device].used -= found->second.mapped;
+  driver.ranges.erase(pointer);
+  return true;
+}
+
+}  // namespace sluice::emulator
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  Call call(__func__, Call::kDriver);
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
+  trim(call, device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
+                                      void* value) {
+  const Call call(__func__, Call::kDriver);
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
+  const std::uint64_t* counter = counter_of(call.driver().graph_memory.counters[device], attribute);
+  if (counter == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(value, counter, sizeof *counter);
+  return CUDA_SUCCESS;
+}
+
+// The high marks alone, and these to zero alone: to what there is now.
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
+                                      void* value) {
+  const Call call(__func__, Call::kDriver);
+  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
+  GraphMemory::Counters& counters = call.driver().graph_memory.counters[device];
+  std::uint64_t to = 0;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(&to, value, sizeof to);
+  if (to != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
+    counters.used_high = counters.used;
+  else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    counters.reserved_high = counters.reserved;
+  else
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,159 @@
+// Memory that graphs allocate and free themselves: by nodes, or captured.
+#include "driver.h"
+
+namespace conformance {
+namespace {
+constexpr size_t kBytes = size_t{8} << 20;
+
+std::uint64_t attribute(const Bench& bench, CUgraphMem_attribute which) {
+  std::uint64_t value = 0;
+  bench.report.result(bench.cu.cuDeviceGetGraphMemAttribute(bench.device, which, &value),
+                      CUDA_SUCCESS, "a device says what its graphs have of memory");
+  return value;
+}
+std::uint64_t reserved(const Bench& bench) {
+  return attribute(bench, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+}
+std::uint64_t used(const Bench& bench) {
+  return attribute(bench, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+}
+
+// A graph of one allocation, and its instance.
+struct Allocating {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode node = nullptr;
+  CUdeviceptr pointer = 0;
+};
+Allocating allocating(const Bench& bench, unsigned long long flags) {
+  const Driver& cu = bench.cu;
+  Allocating made;
+  CUDA_MEM_ALLOC_NODE_PARAMS wanted{};
+  wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, bench.device};
+  wanted.bytesize = kBytes;
+  cu.cuGraphCreate(&made.graph, 0);
+  bench.report.result(cu.cuGraphAddMemAllocNode(&made.node, made.graph, nullptr, 0, &wanted),
+                      CUDA_SUCCESS, "a graph takes a node that allocates");
+  made.pointer = wanted.dptr;
+  cu.cuGraphInstantiateWithFlags(&made.exec, made.graph, flags);
+  return made;
+}
+void destroy(const Driver& cu, const Allocating& made) {
+  cu.cuGraphExecDestroy(made.exec);
+  cu.cuGraphDestroy(made.graph);
+}
+
+void check_captured(const Bench& bench, CUstream stream) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  CUdeviceptr pointer = 0;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  report.result(cu.cuMemAllocAsync(&pointer, kBytes, stream), CUDA_SUCCESS,
+                "an allocation in a stream is captured");
+  bench.launch(bench.brief, stream);
+  report.result(cu.cuMemFreeAsync(pointer, stream), CUDA_SUCCESS, "and so is its end");
+  cu.cuStreamEndCapture(stream, &graph);
+  CUgraphNode nodes[3] = {};
+  size_t count = 3;
+  cu.cuGraphGetNodes(graph, nodes, &count);
+  report.equal(static_cast<long long>(count), 3, "as nodes");
+  int allocations = 0, frees = 0;
+  for (size_t i = 0; i < count; ++i) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    cu.cuGraphNodeGetType(nodes[i], &type);
+    allocations += type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? 1 : 0;
+    frees += type == CU_GRAPH_NODE_TYPE_MEM_FREE ? 1 : 0;
+  }
+  report.check(allocations == 1 && frees == 1, "of types of their own");
+
+  cu.cuGraphInstantiateWithFlags(&exec, graph, 0);
+  for (int i = 0; i < 2; ++i)
+    report.result(cu.cuGraphLaunch(exec, stream), CUDA_SUCCESS,
+                  "a graph that frees what it allocates is launched again and again");
+  cu.cuStreamSynchronize(stream);
+  report.equal(static_cast<long long>(used(bench)), 0, "and leaves nothing in use");
+  report.check(reserved(bench) >= kBytes, "but what it had is kept for the next launch");
+  cu.cuGraphExecDestroy(exec);
+  cu.cuGraphDestroy(graph);
+  report.result(cu.cuDeviceGraphMemTrim(bench.device), CUDA_SUCCESS, "until it is trimmed");
+  report.equal(static_cast<long long>(reserved(bench)), 0, "then nothing is kept");
+}
+
+void check_what_outlives_a_launch(const Bench& bench, CUstream stream) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  const Allocating made = allocating(bench, 0);
+  report.equal(static_cast<long long>(reserved(bench)), 0, "an instance alone has no memory");
+  report.result(cu.cuGraphLaunch(made.exec, stream), CUDA_SUCCESS, "a launch allocates");
+  report.check(used(bench) >= kBytes && reserved(bench) >= used(bench), "as much as was asked for");
+  unsigned out = 0;
+  report.result(cu.cuMemsetD32Async(made.pointer, 7, 1, stream), CUDA_SUCCESS,
+                "at the address that the node was given");
+  report.result(cu.cuMemcpyDtoHAsync_v2(&out, made.pointer, sizeof out, stream), CUDA_SUCCESS,
+                "from which others read afterwards");
+  cu.cuStreamSynchronize(stream);
+  report.equal(out, 7, "what was written");
+  report.check(cu.cuGraphLaunch(made.exec, stream) != CUDA_SUCCESS,
+               "a graph whose memory nobody has freed is not launched again");
+  report.result(cu.cuMemFreeAsync(made.pointer, stream), CUDA_SUCCESS,
+                "what a graph has left is freed in a stream");
+  report.result(cu.cuGraphLaunch(made.exec, stream), CUDA_SUCCESS, "then it is launched again");
+  cu.cuStreamSynchronize(stream);
+  report.result(cu.cuMemFree_v2(made.pointer), CUDA_SUCCESS, "or freed at once");
+  report.equal(static_cast<long long>(used(bench)), 0, "and nothing is in use");
+  destroy(cu, made);
+  cu.cuDeviceGraphMemTrim(bench.device);
+}
+
+void check_freed_by_others(const Bench& bench, CUstream stream) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  const Allocating made = allocating(bench, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+  for (int i = 0; i < 2; ++i)
+    report.result(cu.cuGraphLaunch(made.exec, stream), CUDA_SUCCESS,
+                  "an instance may free by itself what its last launch left");
+  CUgraph other = nullptr;
+  CUgraphNode frees = nullptr;
+  CUgraphExec exec = nullptr;
+  cu.cuGraphCreate(&other, 0);
+  report.result(cu.cuGraphAddMemFreeNode(&frees, other, nullptr, 0, made.pointer), CUDA_SUCCESS,
+                "another graph may free it");
+  report.result(cu.cuGraphAddMemFreeNode(&frees, made.graph, &made.node, 1, made.pointer),
+                CUDA_ERROR_INVALID_VALUE, "then its own may not");
+  cu.cuGraphInstantiateWithFlags(&exec, other, 0);
+  report.result(cu.cuGraphLaunch(exec, stream), CUDA_SUCCESS, "by a launch");
+  cu.cuStreamSynchronize(stream);
+  report.equal(static_cast<long long>(used(bench)), 0, "then it is free");
+  cu.cuGraphExecDestroy(exec);
+  cu.cuGraphDestroy(other);
+  destroy(cu, made);
+  cu.cuDeviceGraphMemTrim(bench.device);
+}
+
+void check_high_marks(const Bench& bench) {
+  Report& report = bench.report;
+  report.check(attribute(bench, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) >= kBytes,
+               "the most that was in use is kept");
+  std::uint64_t zero = 0;
+  for (const CUgraphMem_attribute mark :
+       {CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH}) {
+    report.result(bench.cu.cuDeviceSetGraphMemAttribute(bench.device, mark, &zero), CUDA_SUCCESS,
+                  "a high mark may be set to zero");
+    report.equal(static_cast<long long>(attribute(bench, mark)), 0, "then it starts anew");
+  }
+}
+}  // namespace
+
+void check_graph_memory(const Bench& bench) {
+  const CUstream stream = bench.stream();
+  check_captured(bench, stream);
+  check_what_outlives_a_launch(bench, stream);
+  check_freed_by_others(bench, stream);
+  check_high_marks(bench);
+  bench.cu.cuStreamDestroy_v2(stream);
+}
+
+}  // namespace conformance
