@@ -29,6 +29,9 @@ class ContextEvents {
   void use_again() { ending_ -= ending_ != 0 ? 1 : 0; }
   bool left_alone() const { return ending_ != 0; }
 
+  // Whether an event has been reached. The first should be one in an idle stream.
+  bool has_line() const { return reference_ != nullptr; }
+
   // Records an event in `stream`; null where that is not possible.
   CUevent record(CUstream stream);
   // Whether an event is reached; then when, and the event is ours again.

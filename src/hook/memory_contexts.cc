@@ -14,11 +14,17 @@ SLUICE_DRIVER(cuDevicePrimaryCtxReset_v2);
 namespace sluice::hook {
 namespace {
 
+// What ran in it until it was gone is charged when it is.
 template <auto destroy>
 CUresult destroy_context(CUcontext context) {
-  forget_context(context);
+  leave_context_alone(context);
   const CUresult result = destroy(context);
-  if (result == CUDA_SUCCESS) give_back_charges_of(context);
+  if (result != CUDA_SUCCESS) {
+    use_context_again(context);
+    return result;
+  }
+  forget_context(context);
+  give_back_charges_of(context);
   return result;
 }
 

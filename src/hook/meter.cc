@@ -54,7 +54,13 @@ Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
   return unit;
 }
 
-// Right after a look at the device, which took its time.
+bool Meter::is_worth_timing(const Work& work, uint64_t now) const {
+  return (work.bytes == 0 || work.bytes >= kLeastBytes) &&
+         (costs_.expected(work.key) == 0 || now >= next_timing_ns_);
+}
+
+// Right after a look at the device, which took its time. The first unit of a context is always
+// timed: the event before it, in an idle stream, is where the context's line of time begins.
 Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context) {
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   const bool timeable = takes_events(lane, context);
@@ -63,8 +69,7 @@ Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32
             .cost_ns = cost,
             .begun_ns = now,
             .spent_ns = 0,
-            .timed = timeable && (work.bytes == 0 || work.bytes >= kLeastBytes) &&
-                     (costs_.expected(work.key) == 0 || now >= next_timing_ns_),
+            .timed = timeable && (is_worth_timing(work, now) || !events_[context].has_line()),
             .followed = timeable,
             .dense = lane.at_work()};
   if (lanes_.in_flight_ns() == 0) progress_ns_ = now;
@@ -237,6 +242,7 @@ void Meter::forget_context(CUcontext context) {
       if (lane.context == i && lane.unfinished_ns() != 0) settle(lane, now);
     });
     events_[i].become(nullptr, 0);
+    costs_.doubt_kernels();  // its modules went with it
   });
 }
 

@@ -118,6 +118,7 @@ class Meter {
   void report(sluice_attachment* at, uint64_t now);
 
   Unit begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context);
+  bool is_worth_timing(const Work& work, uint64_t now) const;
   bool renew(sluice_attachment* at, Lane& lane, const Work& work, uint64_t now);
   Lane* lane_for(uint32_t thread, CUstream stream, uint32_t context, uint64_t now);
   // Where its events are; kContexts: nowhere, or they may not be touched now.

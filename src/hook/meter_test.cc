@@ -37,12 +37,14 @@ struct Machine {
   std::map<CUstream, uint64_t> ends;   // of what is queued
   std::map<CUevent, uint64_t> events;  // when they are reached
   uintptr_t last_event = 0;
-  int asked = 0;  // which context is current, as at every look at the device
+  unsigned long context = 1;  // the current one; another's events are not looked at
+  int asked = 0;              // which that is, as at every look at the device
   struct Stretch {
     uint64_t begin, end;
   };
   std::vector<Stretch> worked;
 
+  CUcontext current() const { return reinterpret_cast<CUcontext>(0x10 * context); }
   void pass(uint64_t ns) { now += ns; }
   uint64_t end_of(CUstream stream) { return std::max(ends[stream], now); }
   void launch(CUstream stream, uint64_t ns) {
@@ -101,11 +103,11 @@ long __wrap_syscall(long number, ...) {
 
 CUresult driver_cuCtxGetCurrent(CUcontext* context) {
   ++machine->asked;
-  *context = reinterpret_cast<CUcontext>(0x10);
+  *context = machine->current();
   return CUDA_SUCCESS;
 }
 CUresult driver_cuCtxGetId(CUcontext, unsigned long long* id) {
-  *id = 1;
+  *id = machine->context;
   return CUDA_SUCCESS;
 }
 CUresult driver_cuEventCreate(CUevent* event, unsigned) {
@@ -165,9 +167,9 @@ class MeterInTime : public testing::Test {
     meter->drain(&at, kThread, next);
   }
   // False: the grant is used up.
-  bool launch(CUstream stream, uint64_t ns) {
+  bool launch(CUstream stream, uint64_t ns) { return launch(stream, ns, ns); }
+  bool launch(CUstream stream, uint64_t ns, uint64_t key) {
     device.pass(kCallNs);
-    const uint64_t key = ns;
     Lane* lane = meter->lane_of(kThread, stream);
     if (lane != nullptr && meter->passes(lane, key)) {
       device.launch(stream, ns);
@@ -268,6 +270,51 @@ TEST_F(MeterInTime, AProgramThatLaunchesSlowlyIsSeldomLookedAt) {
   const uint64_t did = device.busy() - device_before, told = said() - said_before;
   EXPECT_NEAR(static_cast<double>(told), static_cast<double>(did), 0.1 * static_cast<double>(did));
   EXPECT_LE(device.asked - asked_before, static_cast<int>(did / kUnseenNs) * 2);
+}
+
+// Its kernels are known, as of a library that is loaded in each context, or by an address that is
+// one's again: the first of its events is not behind work that nothing says the beginning of.
+TEST_F(MeterInTime, WhatAContextDoesIsChargedFromItsFirstKernelOn) {
+  constexpr uint64_t kKernelNs = 100 * kUs;
+  grant(1000 * kMs);
+  for (int context = 1; context <= 10; ++context) {
+    device.context = static_cast<unsigned long>(context);
+    const uint64_t did = device.busy(), told = said();
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(launch(stream(context), kKernelNs));
+    wait_for(stream(context));
+    EXPECT_GE(said() - told + 10 * kUs, device.busy() - did) << "context " << context;
+  }
+}
+
+// Gone with work in flight that the driver waited for.
+TEST_F(MeterInTime, WhatRanUntilAContextWasGoneIsCharged) {
+  grant(1000 * kMs);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(launch(stream(0), 100 * kUs));
+  ASSERT_GT(device.quiet_at(), device.now + 500 * kUs);
+  meter->leave_alone(device.current());
+  device.now = device.quiet_at();
+  meter->forget_context(device.current());
+  device.context = 2;
+  ASSERT_TRUE(launch(stream(1), 10 * kUs));
+  wait_for(stream(1));
+  EXPECT_GE(said() + 20 * kUs, device.busy());
+}
+
+// Its kernels' addresses may be others' now, which take longer: soon no more than ever is in
+// flight.
+TEST_F(MeterInTime, WhatIsKnownOfAContextsKernelsIsDoubtedWhenItIsGone) {
+  constexpr uint64_t kKey = 10 * kUs, kLongerNs = 100 * kUs;
+  grant(1000 * kMs);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(launch(stream(0), kKey));
+  wait_for(stream(0));
+  meter->leave_alone(device.current());
+  meter->forget_context(device.current());
+  device.context = 2;
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(launch(stream(1), kLongerNs, kKey));
+    if (i < 100) continue;
+    EXPECT_LE(device.quiet_at() - device.now, kInFlightNs + kLongerNs) << i;
+  }
 }
 
 }  // namespace
