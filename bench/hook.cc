@@ -14,22 +14,15 @@
 #include <string>
 #include <thread>
 
-#include "bench/library.h"
+#include "bench/hooked_driver.h"
 #include "bench/report.h"
 #include "bench/whole_device.h"
-#include "wire/cuda_abi.h"
 #include "wire/permit.h"
 
 namespace sluice::bench {
 namespace {
 
 constexpr int kRounds = 200;  // timings of each kind, interleaved, per thread
-
-using Launch = decltype(&cuLaunchKernel);
-
-CUresult launch_with(Launch launch) {
-  return launch(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
-}
 
 // One way to launch, and what it took: ns per launch, of each thread and round.
 struct Way {
@@ -92,17 +85,17 @@ Samples added(const Way& way, const Way& bare) {
   return summarise(difference);
 }
 
-void added_per_launch(Report& report, int threads, void* hook, void* driver) {
+void added_per_launch(Report& report, int threads, const HookedDriver& cuda) {
   constexpr int kBatch = 50'000;  // long enough for threads that begin one together to overlap
-  const auto direct = function<Launch>(driver, "cuLaunchKernel");
-  const auto hooked = function<Launch>(hook, "cuLaunchKernel");
+  const auto direct = function<Launch>(cuda.driver, "cuLaunchKernel");
+  const auto hooked = function<Launch>(cuda.hook, "cuLaunchKernel");
   std::mutex mutex;
   std::atomic<long> tokens{1l << 60};
   Way bare{repeat([&] { launch_with(direct); })};
   Way ours{repeat([&] { launch_with(hooked); })};
   Way by_name{repeat([&] {
     const std::lock_guard lock(mutex);
-    launch_with(reinterpret_cast<Launch>(dlsym(driver, "cuLaunchKernel")));
+    launch_with(reinterpret_cast<Launch>(dlsym(cuda.driver, "cuLaunchKernel")));
   })};
   Way counted{repeat([&] {
     long before = tokens.load();
@@ -110,8 +103,7 @@ void added_per_launch(Report& report, int threads, void* hook, void* driver) {
     }
     launch_with(direct);
   })};
-  const auto launched = function<unsigned long (*)()>(driver, "hook_driver_launched");
-  if (!measure(threads, kBatch, {&bare, &ours, &by_name, &counted}, launched))
+  if (!measure(threads, kBatch, {&bare, &ours, &by_name, &counted}, cuda.launched))
     report.fail("a launch did not reach the driver");
 
   const Samples o = added(ours, bare), n = added(by_name, bare), c = added(counted, bare);
@@ -129,17 +121,16 @@ void added_per_launch(Report& report, int threads, void* hook, void* driver) {
 
 // A program that does nothing but launch, as fast as a real driver lets it. A timing is long enough
 // to have in it whatever the hook does now and then.
-void launch_bound(Report& report, void* hook, void* driver) {
+void launch_bound(Report& report, const HookedDriver& cuda) {
   using LaunchEx = decltype(&cuLaunchKernelEx);
-  const auto direct = function<LaunchEx>(driver, "cuLaunchKernelEx");
-  const auto hooked = function<LaunchEx>(hook, "cuLaunchKernelEx");
+  const auto direct = function<LaunchEx>(cuda.driver, "cuLaunchKernelEx");
+  const auto hooked = function<LaunchEx>(cuda.hook, "cuLaunchKernelEx");
   constexpr int kBatch = 8000;
   const CUlaunchConfig config{
       .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
   Way bare{repeat([&] { direct(&config, nullptr, nullptr, nullptr); })};
   Way ours{repeat([&] { hooked(&config, nullptr, nullptr, nullptr); })};
-  const auto launched = function<unsigned long (*)()>(driver, "hook_driver_launched");
-  if (!measure(1, kBatch, {&bare, &ours}, launched))
+  if (!measure(1, kBatch, {&bare, &ours}, cuda.launched))
     report.fail("a launch did not reach the driver");
   std::vector<double> lost;
   for (size_t i = 0; i < ours.ns.size(); ++i) lost.push_back(100 * (1 - bare.ns[i] / ours.ns[i]));
@@ -156,12 +147,10 @@ void launch_bound(Report& report, void* hook, void* driver) {
 int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("hook", argc, argv);
-  setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
-  WholeDevice device;
-  void* driver = open_library(SLUICE_HOOK_DRIVER);
-  void* hook = open_library(SLUICE_HOOK_LIBRARY);
-  for (const int threads : {1, 4}) added_per_launch(report, threads, hook, driver);
-  launch_bound(report, hook, driver);
+  const WholeDevice device;
+  const HookedDriver cuda;
+  for (const int threads : {1, 4}) added_per_launch(report, threads, cuda);
+  launch_bound(report, cuda);
   if (device.processes() != 1) report.fail("the hook did not attach");
   return report.finish();
 }

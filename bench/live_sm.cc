@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/library.h"
+#include "bench/hooked_driver.h"
 #include "bench/report.h"
 #include "bench/whole_device.h"
-#include "wire/cuda_abi.h"
 #include "wire/permit.h"
 
 namespace sluice::bench {
@@ -16,12 +15,10 @@ namespace {
 
 constexpr int kRounds = 200, kBatch = 2000;
 
-using Launch = decltype(&cuLaunchKernel);
-
 // ns for so many launches.
 uint64_t time_of(Launch launch, int times) {
   const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
-  for (int i = 0; i < times; ++i) launch(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  for (int i = 0; i < times; ++i) launch_with(launch);
   return sluice_clock(CLOCK_MONOTONIC) - start;
 }
 
@@ -53,20 +50,17 @@ void changes(Report& report, WholeDevice& device, Launch hooked) {
 int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("live_sm", argc, argv);
-  setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
   setenv("SLUICE_LIVE_SM", "1", 1);
   WholeDevice device;
-  void* driver = open_library(SLUICE_HOOK_DRIVER);
-  void* hook = open_library(SLUICE_HOOK_LIBRARY);
-  const auto bare = function<Launch>(driver, "cuLaunchKernel");
-  const auto hooked = function<Launch>(hook, "cuLaunchKernel");
-  const auto launched = function<unsigned long (*)()>(driver, "hook_driver_launched");
+  const HookedDriver cuda;
+  const auto bare = function<Launch>(cuda.driver, "cuLaunchKernel");
+  const auto hooked = function<Launch>(cuda.hook, "cuLaunchKernel");
   added(report, "on all SMs", hooked, bare);
   device.resize({500});
   added(report, "on half of them", hooked, bare);
   changes(report, device, hooked);
   const unsigned long wanted = 4ul * kRounds * kBatch + 11ul * kRounds;
-  if (launched() != wanted) report.fail("a launch did not reach the driver once");
+  if (cuda.launched() != wanted) report.fail("a launch did not reach the driver once");
   if (device.processes() != 1) report.fail("the hook did not attach");
   return report.finish();
 }

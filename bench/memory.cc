@@ -5,10 +5,9 @@
 
 #include <string>
 
-#include "bench/library.h"
+#include "bench/hooked_driver.h"
 #include "bench/report.h"
 #include "node/permit_server.h"
-#include "wire/cuda_abi.h"
 #include "wire/permit_attach.h"
 
 namespace sluice::bench {
@@ -73,9 +72,9 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   constexpr size_t kSmall = size_t{2} << 20, kLarge = size_t{1} << 30;
   Report report("memory", argc, argv);
-  setenv("SLUICE_CUDA_DRIVER", SLUICE_HOOK_DRIVER, 1);
   const Desk desk;
-  const Driver direct(open_library(SLUICE_HOOK_DRIVER)), hooked(open_library(SLUICE_HOOK_LIBRARY));
+  const HookedDriver cuda;
+  const Driver direct(cuda.driver), hooked(cuda.hook);
   CUdeviceptr kept = 0;  // so that there is headroom
   if (hooked.allocate(&kept, kSmall) != CUDA_SUCCESS) report.fail("the first allocation failed");
 

@@ -7,7 +7,6 @@
 //     who comes next has all of it;
 //   - who was stopped goes on when it may.
 // The judge is the emulated device's log. Every label of the hook must have been come to.
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -24,8 +23,8 @@
 #include "emulator/machine.h"
 #include "node/meter_cuda.h"
 #include "node/permit_server.h"
+#include "tests/each_step.h"
 #include "tests/led_program.h"
-#include "tests/steps.h"
 
 namespace sluice {
 namespace {
@@ -238,21 +237,11 @@ class CudaDeath : public testing::Test {
 };
 
 TEST_F(CudaDeath, AProgramKilledAtAnyStepOfItsHook) {
-  ASSERT_FALSE(hook_labels().empty());
-  for (const std::string& label : hook_labels()) {
-    SCOPED_TRACE(label);
-    kill_at(label);
-    if (HasFailure()) return;
-  }
-  EXPECT_THAT(plan_.reached(), testing::IsSupersetOf(hook_labels()));
+  at_each(plan_, hook_labels(), [&](const std::string& label) { kill_at(label); });
 }
 
 TEST_F(CudaDeath, AProgramStoppedAtAnyStepOfItsHook) {
-  for (const std::string& label : hook_labels()) {
-    SCOPED_TRACE(label);
-    stop_at(label);
-    if (HasFailure()) return;
-  }
+  at_each(plan_, hook_labels(), [&](const std::string& label) { stop_at(label); });
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "emulator/machine.h"
 #include "node/arbiter_host.h"
 #include "node/permit_server.h"
+#include "tests/device_meter.h"
 
 namespace sluice {
 namespace {
@@ -33,26 +34,6 @@ Nanos busy(emulator::Machine& machine) {
   return Nanos(lock->devices[0].device_busy_ns());
 }
 
-// What the device itself says, of the only program on it.
-class DeviceMeter : public node::Meter {
- public:
-  explicit DeviceMeter(emulator::Machine& machine) : machine_(machine), last_(busy(machine)) {}
-
-  std::optional<node::Reading> poll(Time now, bool) override {
-    if (std::exchange(last_poll_, now) == now) return std::nullopt;
-    const Nanos total = busy(machine_);
-    if (total != last_) last_active_ = now;
-    return node::Reading{total - std::exchange(last_, total), now};
-  }
-  Time last_active() const override { return last_active_; }
-  Nanos lag() const override { return Millis(1); }
-
- private:
-  emulator::Machine& machine_;
-  Nanos last_;
-  Time last_poll_{}, last_active_{};
-};
-
 class CudaEnforcement : public testing::Test {
  protected:
   CudaEnforcement() : host_(clock_, {}) {
@@ -62,7 +43,9 @@ class CudaEnforcement : public testing::Test {
     host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, config), config, 0);
     const policy::ShareClient client{
         .id = 1, .sm = kWhole, .quota = {{kRequest}, {kRequest}}, .position = {}};
-    EXPECT_TRUE(host_.admit(0, client, std::make_unique<DeviceMeter>(*machine_)).ok());
+    // Of the only program on it.
+    const auto used = [this](pid_t) { return busy(*machine_); };
+    EXPECT_TRUE(host_.admit(0, client, std::make_unique<DeviceMeter>(used)).ok());
     auto server =
         node::PermitServer::start({.path = folder_ / "permit.sock"}, clock_,
                                   [this](const node::Peer&, uint32_t) -> Result<node::Placement> {

@@ -12,7 +12,10 @@
 #include <array>
 #include <string_view>
 
-#include "wire/cuda_abi.h"
+#include "tests/cuda_program.h"
+
+using sluice::need;
+using sluice::new_stream;
 
 namespace {
 
@@ -22,20 +25,8 @@ constexpr char kModule[] =
 
 CUmodule module = nullptr;
 
-void need(CUresult result) {
-  if (result != CUDA_SUCCESS) __builtin_trap();
-}
-
 CUfunction function(const char* name) {
-  CUfunction found = nullptr;
-  need(cuModuleGetFunction(&found, module, name));
-  return found;
-}
-
-CUstream new_stream(unsigned flags) {
-  CUstream stream = nullptr;
-  need(cuStreamCreate(&stream, flags));
-  return stream;
+  return sluice::function(module, name);
 }
 
 // On all of the device, so that no two run at once.
@@ -45,13 +36,7 @@ void launch(CUfunction kernel, CUstream stream) {
 
 CUgraphExec graph_of(CUfunction work) {
   CUstream stream = new_stream(CU_STREAM_DEFAULT);
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  need(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  launch(work, stream);
-  need(cuStreamEndCapture(stream, &graph));
-  need(cuGraphInstantiateWithFlags(&exec, graph, 0));
-  return exec;
+  return sluice::graph_of(stream, [&] { launch(work, stream); });
 }
 
 [[noreturn]] void wait_for_each(bool graphs) {
@@ -95,11 +80,7 @@ CUgraphExec graph_of(CUfunction work) {
 
 int main(int count, char** arguments) {
   const std::string_view kind = count > 1 ? arguments[1] : "";
-  CUcontext context = nullptr;
-  need(cuInit(0));
-  need(cuDevicePrimaryCtxRetain(&context, 0));
-  need(cuCtxSetCurrent(context));
-  need(cuModuleLoadData(&module, kModule));
+  module = sluice::load_module(kModule);
   if (kind == "kernel") wait_for_each(false);
   if (kind == "graph") wait_for_each(true);
   if (kind == "queue") queue(function("small"), new_stream(CU_STREAM_NON_BLOCKING));

@@ -11,6 +11,7 @@
 #include "base/eventually_for_test.h"
 #include "node/arbiter_host.h"
 #include "node/permit_server.h"
+#include "tests/device_meter.h"
 #include "tests/emulated_gpus.h"
 
 namespace sluice {
@@ -26,27 +27,6 @@ Nanos used_by(emulator::Machine& machine, pid_t pid) {
       return Nanos(state->devices[0].usage(p.client[0]).busy_ns);
   return Nanos(0);
 }
-
-class ProcessMeter : public node::Meter {
- public:
-  explicit ProcessMeter(emulator::Machine& machine) : machine_(machine) {}
-
-  void add_process(const node::ProcessIdentity& process) override { pid_ = process.pid; }
-  std::optional<node::Reading> poll(Time now, bool) override {
-    if (std::exchange(last_poll_, now) == now) return std::nullopt;
-    const Nanos total = std::max(used_by(machine_, pid_), last_);
-    if (total != last_) last_active_ = now;
-    return node::Reading{total - std::exchange(last_, total), now};
-  }
-  Time last_active() const override { return last_active_; }
-  Nanos lag() const override { return Millis(1); }
-
- private:
-  emulator::Machine& machine_;
-  pid_t pid_ = 0;
-  Nanos last_{0};
-  Time last_poll_{}, last_active_{};
-};
 
 class CudaIntrospective : public EmulatedGpus {
  protected:
@@ -83,7 +63,8 @@ class CudaIntrospective : public EmulatedGpus {
   }
 
   void admit(const policy::ShareClient& share) {
-    ASSERT_TRUE(host_->admit(0, share, std::make_unique<ProcessMeter>(*machine_)).ok());
+    const auto used = [this](pid_t pid) { return used_by(*machine_, pid); };
+    ASSERT_TRUE(host_->admit(0, share, std::make_unique<DeviceMeter>(used)).ok());
   }
   pid_t start(const std::vector<const char*>& command) {
     const pid_t pid = fork();

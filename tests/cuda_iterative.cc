@@ -4,32 +4,22 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "wire/cuda_abi.h"
+#include "tests/cuda_program.h"
+
+using namespace sluice;
 
 namespace {
 
 volatile sig_atomic_t slow = 0;
-
-void need(CUresult result) {
-  if (result != CUDA_SUCCESS) __builtin_trap();
-}
 
 }  // namespace
 
 int main() {
   signal(SIGUSR1, [](int) { slow = 1; });
   signal(SIGUSR2, [](int) { slow = 0; });
-  CUcontext context = nullptr;
-  CUmodule module = nullptr;
-  CUfunction kernel = nullptr;
-  CUstream stream = nullptr;
+  CUfunction kernel = function(load_module("kernel work ns=2000000\n"), "work");
+  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
   CUdeviceptr number = 0;
-  need(cuInit(0));
-  need(cuDevicePrimaryCtxRetain(&context, 0));
-  need(cuCtxSetCurrent(context));
-  need(cuModuleLoadData(&module, "kernel work ns=2000000\n"));
-  need(cuModuleGetFunction(&kernel, module, "work"));
-  need(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   need(cuMemAlloc_v2(&number, 4));
   for (;;) {
     for (int i = 0; i < 4; ++i) {

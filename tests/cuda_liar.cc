@@ -4,16 +4,14 @@
 
 #include <cstdlib>
 
-#include "wire/cuda_abi.h"
+#include "tests/cuda_program.h"
 #include "wire/permit.h"
+
+using namespace sluice;
 
 namespace {
 
 constexpr useconds_t kRestUs = 4000;
-
-void need(CUresult result) {
-  if (result != CUDA_SUCCESS) __builtin_trap();
-}
 
 void lie(const sluice_gate& gate) {
   const sluice_attachment* at = __atomic_load_n(&gate.process->current, __ATOMIC_ACQUIRE);
@@ -28,14 +26,7 @@ void lie(const sluice_gate& gate) {
 int main() {
   static sluice_gate gate = {.socket_path = getenv("SLUICE_PERMIT_SOCKET")};
   sluice_thread* mine = nullptr;
-  CUcontext context = nullptr;
-  CUmodule module = nullptr;
-  CUfunction work = nullptr;
-  need(cuInit(0));
-  need(cuDevicePrimaryCtxRetain(&context, 0));
-  need(cuCtxSetCurrent(context));
-  need(cuModuleLoadData(&module, "kernel work ns=1000000"));
-  need(cuModuleGetFunction(&work, module, "work"));
+  CUfunction work = function(load_module("kernel work ns=1000000"), "work");
   for (;;) {
     sluice_gate_pass(&gate, &mine);
     sluice_gate_idle_begin(mine);

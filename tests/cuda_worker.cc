@@ -3,7 +3,9 @@
 // Rounds are of about four milliseconds of the device.
 #include <array>
 
-#include "wire/cuda_abi.h"
+#include "tests/cuda_program.h"
+
+using namespace sluice;
 
 namespace {
 
@@ -11,33 +13,13 @@ constexpr size_t kMib = size_t{1} << 20;
 constexpr size_t kLarge = 16 * kMib;  // more than a slice of 64 MiB keeps ready
 constexpr unsigned kSms = 132;        // a kernel fills the device
 
-void need(CUresult result) {
-  if (result != CUDA_SUCCESS) __builtin_trap();
-}
-
 struct Worker {
-  CUfunction tenth = nullptr;
-  CUstream stream = nullptr;
-  CUgraphExec graph = nullptr;
+  const CUfunction tenth = function(load_module("kernel tenth ns=100000\n"), "tenth");
+  const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  const CUgraphExec graph = graph_of(stream, [this] { launch(); });
 
   void launch() const {
     need(cuLaunchKernel(tenth, kSms, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
-  }
-
-  Worker() {
-    CUcontext context = nullptr;
-    CUmodule module = nullptr;
-    CUgraph captured = nullptr;
-    need(cuInit(0));
-    need(cuDevicePrimaryCtxRetain(&context, 0));
-    need(cuCtxSetCurrent(context));
-    need(cuModuleLoadData(&module, "kernel tenth ns=100000\n"));
-    need(cuModuleGetFunction(&tenth, module, "tenth"));
-    need(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    need(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    launch();
-    need(cuStreamEndCapture(stream, &captured));
-    need(cuGraphInstantiateWithFlags(&graph, captured, 0));
   }
 
   void compute(CUdeviceptr from, CUdeviceptr to) const {

@@ -6,7 +6,6 @@
 //   - who was stopped goes on when it may;
 //   - a daemon's clients go on without it, and are attached to the next one.
 // Every label that stands in the sources must have been come to.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +20,7 @@
 #include "base/eventually_for_test.h"
 #include "node/meter_cpu.h"
 #include "node/permit_server.h"
-#include "tests/steps.h"
+#include "tests/each_step.h"
 #include "wire/permit.h"
 
 namespace sluice {
@@ -306,39 +305,19 @@ class DeathMatrix : public testing::Test {
 };
 
 TEST_F(DeathMatrix, AClientKilledAtAnyStep) {
-  for (const std::string& label : client_labels()) {
-    SCOPED_TRACE(label);
-    kill_client_at(label);
-    if (HasFailure()) return;
-  }
-  EXPECT_FALSE(client_labels().empty());
-  EXPECT_THAT(plan_.reached(), testing::IsSupersetOf(client_labels()));
+  at_each(plan_, client_labels(), [&](const std::string& label) { kill_client_at(label); });
 }
 
 TEST_F(DeathMatrix, AClientStoppedAtAnyStep) {
-  for (const std::string& label : client_labels()) {
-    SCOPED_TRACE(label);
-    stop_client_at(label);
-    if (HasFailure()) return;
-  }
+  at_each(plan_, client_labels(), [&](const std::string& label) { stop_client_at(label); });
 }
 
 TEST_F(DeathMatrix, ADaemonKilledAtAnyStep) {
-  for (const std::string& label : daemon_labels()) {
-    SCOPED_TRACE(label);
-    kill_daemon_at(label);
-    if (HasFailure()) return;
-  }
-  EXPECT_FALSE(daemon_labels().empty());
-  EXPECT_THAT(plan_.reached(), testing::IsSupersetOf(daemon_labels()));
+  at_each(plan_, daemon_labels(), [&](const std::string& label) { kill_daemon_at(label); });
 }
 
 TEST_F(DeathMatrix, ADaemonStoppedAtAnyStep) {
-  for (const std::string& label : daemon_labels()) {
-    SCOPED_TRACE(label);
-    stop_daemon_at(label);
-    if (HasFailure()) return;
-  }
+  at_each(plan_, daemon_labels(), [&](const std::string& label) { stop_daemon_at(label); });
 }
 
 // ---- what is released ---------------------------------------------------------------------------

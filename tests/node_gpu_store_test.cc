@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "base/eventually_for_test.h"
-#include "emulator/device_memory.h"
 #include "tests/led_program.h"
 #include "tests/node_with_gpus.h"
+#include "tests/tensors_on_device.h"
 #include "wire/model_store.h"
 
 namespace sluice {
@@ -64,13 +64,7 @@ class GpuStore : public NodeWithGpus {
     std::string socket_;
   };
 
-  int on_device() {
-    emulator::Machine::Lock lock(*machine_);
-    emulator::reap(*lock, machine_->memory_file());
-    int count = 0;
-    for (const emulator::Allocation& a : lock->allocations) count += a.used && a.bytes == kOnDevice;
-    return count;
-  }
+  int on_device() { return tensors_on_device(*machine_, kOnDevice); }
   // The process of cuda0's store that was started last; 0: none.
   pid_t store() {
     const std::string log = node_->log();

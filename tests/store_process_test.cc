@@ -12,6 +12,7 @@
 #include "emulator/device_memory.h"
 #include "emulator/machine.h"
 #include "node/store_client_for_test.h"
+#include "tests/tensors_on_device.h"
 #include "wire/cuda_abi.h"
 
 namespace sluice::node {
@@ -88,14 +89,7 @@ class StoreProcess : public testing::TestWithParam<const char*> {
     return std::move(pair.theirs);
   }
 
-  // Tensors on the device; memory of the dead does not count.
-  int on_device() {
-    emulator::Machine::Lock lock(*machine_);
-    emulator::reap(*lock, machine_->memory_file());
-    int count = 0;
-    for (const emulator::Allocation& a : lock->allocations) count += a.used && a.bytes == kOnDevice;
-    return count;
-  }
+  int on_device() { return tensors_on_device(*machine_, kOnDevice); }
   testing::AssertionResult becomes(int tensors) {
     return eventually(std::to_string(tensors) + " tensors on the device",
                       [&] { return on_device() == tensors; });

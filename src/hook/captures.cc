@@ -39,6 +39,8 @@ CUresult count_ended(CUstream stream, CUgraph* graph) {
 
 using sluice::hook::count_begun;
 using sluice::hook::count_ended;
+using sluice::hook::kLegacy;
+using sluice::hook::kPerThread;
 
 extern "C" {
 
@@ -72,11 +74,10 @@ SLUICE_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph
 }
 
 SLUICE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-  return count_ended<driver_cuStreamIsCapturing, driver_cuStreamEndCapture>(stream, graph);
+  return count_ended<kLegacy, driver_cuStreamEndCapture>(stream, graph);
 }
 SLUICE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
-  return count_ended<driver_cuStreamIsCapturing_ptsz, driver_cuStreamEndCapture_ptsz>(stream,
-                                                                                      graph);
+  return count_ended<kPerThread, driver_cuStreamEndCapture_ptsz>(stream, graph);
 }
 
 }  // extern "C"

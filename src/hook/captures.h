@@ -11,6 +11,10 @@ SLUICE_DRIVER(cuStreamIsCapturing_ptsz);
 
 namespace sluice::hook {
 
+// The question in its two variants, by which a function knows whose default stream 0 is.
+constexpr auto kLegacy = driver_cuStreamIsCapturing;
+constexpr auto kPerThread = driver_cuStreamIsCapturing_ptsz;
+
 // Captures that were begun here and not yet ended. Too many (a capturing stream that was destroyed)
 // only makes launches ask the driver.
 extern unsigned open_captures;

@@ -5,9 +5,6 @@
 namespace sluice::hook {
 namespace {
 
-constexpr auto kLegacy = driver_cuStreamIsCapturing;
-constexpr auto kPerThread = driver_cuStreamIsCapturing_ptsz;
-
 template <auto is_capturing, typename Copy>
 CUresult charged(CUstream stream, CopyKind kind, size_t bytes, Copy&& copy) {
   if (captures<is_capturing>(stream)) return copy();

@@ -19,9 +19,6 @@ SLUICE_DRIVER(cuStreamWaitEvent);
 namespace sluice::hook {
 namespace {
 
-constexpr auto kLegacy = driver_cuStreamIsCapturing;
-constexpr auto kPerThread = driver_cuStreamIsCapturing_ptsz;
-
 // Its twin on the SMs that the page says now. Null: it has none, and runs on all.
 Twin* twin_now(CUstream stream) {
   const Metering m = metering(device_of_thread());

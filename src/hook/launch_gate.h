@@ -80,7 +80,7 @@ inline void has_waited(bool idle) {
 template <auto is_capturing>
 inline CUstream stream_itself(CUstream stream) {
   if (__builtin_expect(stream != nullptr, 1)) return stream;
-  return is_capturing == driver_cuStreamIsCapturing ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
+  return is_capturing == kLegacy ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
 }
 
 }  // namespace sluice::hook

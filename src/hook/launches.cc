@@ -22,9 +22,6 @@ SLUICE_DRIVER(cuStreamGetCtx);
 namespace sluice::hook {
 namespace {
 
-constexpr auto kLegacy = driver_cuStreamIsCapturing;
-constexpr auto kPerThread = driver_cuStreamIsCapturing_ptsz;
-
 __attribute__((noinline, cold)) void drain(int device, CUstream stream) {
   const Metering m = metering(device);
   if (m.meter != nullptr) m.meter->drain(m.at, m.thread, stream);

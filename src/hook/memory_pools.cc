@@ -197,23 +197,23 @@ using namespace sluice::hook;
 extern "C" {
 
 SLUICE_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
-  return allocate_async<driver_cuMemAllocAsync, driver_cuMemFreeAsync, driver_cuStreamIsCapturing>(
-      pointer, bytes, stream);
+  return allocate_async<driver_cuMemAllocAsync, driver_cuMemFreeAsync, kLegacy>(pointer, bytes,
+                                                                                stream);
 }
 SLUICE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
-  return allocate_async<driver_cuMemAllocAsync_ptsz, driver_cuMemFreeAsync_ptsz,
-                        driver_cuStreamIsCapturing_ptsz>(pointer, bytes, stream);
+  return allocate_async<driver_cuMemAllocAsync_ptsz, driver_cuMemFreeAsync_ptsz, kPerThread>(
+      pointer, bytes, stream);
 }
 
 SLUICE_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes,
                                                CUmemoryPool pool, CUstream stream) {
-  return allocate_from_pool<driver_cuMemAllocFromPoolAsync, driver_cuMemFreeAsync,
-                            driver_cuStreamIsCapturing>(pointer, bytes, pool, stream);
+  return allocate_from_pool<driver_cuMemAllocFromPoolAsync, driver_cuMemFreeAsync, kLegacy>(
+      pointer, bytes, pool, stream);
 }
 SLUICE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t bytes,
                                                     CUmemoryPool pool, CUstream stream) {
   return allocate_from_pool<driver_cuMemAllocFromPoolAsync_ptsz, driver_cuMemFreeAsync_ptsz,
-                            driver_cuStreamIsCapturing_ptsz>(pointer, bytes, pool, stream);
+                            kPerThread>(pointer, bytes, pool, stream);
 }
 
 SLUICE_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {

@@ -1,0 +1,38 @@
+// A meter that has nobody's word but the device's. For tests only.
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "node/meter.h"
+
+namespace sluice {
+
+class DeviceMeter : public node::Meter {
+ public:
+  // How long the device has worked for a process, its client's last one.
+  using Used = std::function<Nanos(pid_t)>;
+
+  explicit DeviceMeter(Used used) : used_(std::move(used)) {}
+
+  void add_process(const node::ProcessIdentity& process) override { process_ = process.pid; }
+  std::optional<node::Reading> poll(Time now, bool) override {
+    if (std::exchange(last_poll_, now) == now) return std::nullopt;
+    const Nanos total = std::max(used_(process_), last_);  // one that has ended is forgotten
+    if (total != last_) last_active_ = now;
+    return node::Reading{total - std::exchange(last_, total), now};
+  }
+  Time last_active() const override { return last_active_; }
+  Nanos lag() const override { return Millis(1); }
+
+ private:
+  const Used used_;
+  pid_t process_ = 0;
+  Nanos last_{0};
+  Time last_poll_{}, last_active_{};
+};
+
+}  // namespace sluice
