@@ -1,6 +1,7 @@
 // How a node daemon begins: what it finds of the one before it, and what the machine has by now.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
@@ -180,8 +181,10 @@ std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records,
     const bool lives = same_boot && r.process.pid != 0 && identity_of(r.process.pid) == r.process;
     const bool was_starting = r.instance.state == InstanceState::kStarting;
     if (lives && !was_starting) continue;
-    // One that was starting waits for a Go that nobody will send.
+    // One that was starting waits for a Go that nobody will send, or has had it and listens. Its
+    // name is free from here on: who has it next must not find a dying one at its socket.
     if (lives) kill(r.process.pid, SIGKILL);
+    if (!r.socket.empty()) unlink(r.socket.c_str());
     r.instance.state = InstanceState::kGone;
     r.ended = unix_now();
     r.error = !same_boot     ? "the machine was restarted"
