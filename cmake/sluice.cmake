@@ -40,14 +40,16 @@ function(sluice_library name)
   endif()
 endfunction()
 
-# sluice_test(name [ALONE] [TSAN] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest program, run by
+# sluice_test(name [ALONE | REALTIME] [TSAN] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest program, run by
 # ctest as one test. Programs link and run slower than they compile here, so a folder keeps its tests in
 # one program.
-#   ALONE  it lives in real time, or measures a CPU's: no other test runs beside it
-#   TSAN   preset `tsan` builds (target `threads`) and runs it too
+#   ALONE     no other test runs beside it
+#   REALTIME  nor beside this one, which judges by the clock, or by what a device or a CPU did by it:
+#             `./test` gives it a second chance, for a machine may keep it from the processor
+#   TSAN      preset `tsan` builds (target `threads`) and runs it too
 add_custom_target(threads)
 function(sluice_test name)
-  cmake_parse_arguments(T "ALONE;TSAN" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(T "ALONE;REALTIME;TSAN" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
   if(NOT GTest_FOUND OR SLUICE_FUZZ)
     return()
   endif()
@@ -57,10 +59,16 @@ function(sluice_test name)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} RUN_SERIAL ${T_ALONE})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT})
+  if(T_ALONE OR T_REALTIME)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+  if(T_REALTIME AND NOT SLUICE_SANITIZE STREQUAL "thread")
+    set_property(TEST ${name} APPEND PROPERTY LABELS realtime)
+  endif()
   if(T_TSAN)
     add_dependencies(threads ${name})
-    set_tests_properties(${name} PROPERTIES LABELS tsan)
+    set_property(TEST ${name} APPEND PROPERTY LABELS tsan)
   endif()
 endfunction()
 
