@@ -100,6 +100,11 @@ bool free_by_node(Driver& driver, const Graph& graph, std::uint64_t pointer) {
   return true;
 }
 
+void orphan_blocks_of(Driver& driver, const Graph& graph) {
+  for (auto& [at, block] : driver.graph_memory.blocks)
+    if (block.graph == &graph) block.graph = nullptr;
+}
+
 CUresult back_graph_memory(Call& call, const GraphExec& exec) {
   for (const Node& node : exec.graph.nodes) {
     if (node.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) continue;

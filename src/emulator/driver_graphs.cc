@@ -26,6 +26,10 @@ bool is_memory_node(const Node& node) {
   return node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
+bool has_memory_nodes(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), is_memory_node);
+}
+
 std::size_t index_of(const Graph& graph, const Node* node) {
   std::size_t i = 0;
   while (i < graph.nodes.size() && &graph.nodes[i] != node) ++i;
@@ -39,6 +43,8 @@ CUgraphExecUpdateResult difference(const Graph& exec, const Graph& graph, const 
     const Node &had = exec.nodes[i], &is = graph.nodes[i];
     *where = &is;
     if (had.type != is.type) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+    if (is_memory_node(is) && had.pointer != is.pointer)
+      return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     if (!std::equal(
             had.after.begin(), had.after.end(), is.after.begin(), is.after.end(),
             [&](const Node* a, const Node* b) { return index_of(exec, a) == index_of(graph, b); }))
@@ -48,19 +54,40 @@ CUgraphExecUpdateResult difference(const Graph& exec, const Graph& graph, const 
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
+// One that allocates or frees cannot be in use twice.
+bool is_instantiated(Driver& driver, const Graph& graph) {
+  bool found = false;
+  driver.execs.for_each([&](const GraphExec& exec) { found |= exec.made_from == &graph; });
+  return found;
+}
+
 CUresult instantiate(const char* function, CUgraphExec* exec, CUgraph handle,
                      unsigned long long flags) {
   Call call(function);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Graph* graph = call.driver().graphs.find(handle);
+  Driver& driver = call.driver();
+  const Graph* graph = driver.graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = unsafe_call(call.driver()); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = unsafe_call(driver); result != CUDA_SUCCESS) return result;
+  if (has_memory_nodes(*graph) && is_instantiated(driver, *graph)) return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_unique<GraphExec>(
-      GraphExec{call.context(), copy_of(*graph),
+      GraphExec{call.context(), graph, copy_of(*graph),
                 (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0});
-  *exec = reinterpret_cast<CUgraphExec>(call.driver().execs.add(std::move(made)));
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+    if (const CUresult result = back_graph_memory(call, *made); result != CUDA_SUCCESS)
+      return result;
+  *exec = reinterpret_cast<CUgraphExec>(driver.execs.add(std::move(made)));
   return CUDA_SUCCESS;
+}
+
+// As it was before CUDA 12.
+CUresult instantiate(const char* function, CUgraphExec* exec, CUgraph graph, CUgraphNode* wrong,
+                     char* log, size_t log_bytes) {
+  const CUresult result = instantiate(function, exec, graph, 0);
+  if (wrong != nullptr) *wrong = nullptr;
+  if (log != nullptr && log_bytes > 0) *log = 0;
+  return result;
 }
 
 CUresult launch(const char* name, CUgraphExec handle, CUstream stream_handle, DefaultStream which) {
@@ -73,6 +100,7 @@ CUresult launch(const char* name, CUgraphExec handle, CUstream stream_handle, De
   if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = CUDA_SUCCESS;
   if (stream->capture != nullptr) {  // a graph within a graph: its nodes
+    if (has_memory_nodes(exec->graph)) return CUDA_ERROR_INVALID_VALUE;
     for (const Node& node : exec->graph.nodes)
       if (capture(driver, *stream, node, result) == Captured::kRefused) return result;
     return CUDA_SUCCESS;
@@ -142,9 +170,25 @@ CUresult cuGraphCreate(CUgraph* graph, unsigned flags) {
 CUresult cuGraphDestroy(CUgraph handle) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
-  Graph* graph = call.driver().graphs.find(handle);
+  Driver& driver = call.driver();
+  Graph* graph = driver.graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  call.driver().graphs.remove(graph);
+  driver.execs.for_each([&](GraphExec& exec) {
+    if (exec.made_from == graph) exec.made_from = nullptr;
+  });
+  orphan_blocks_of(driver, *graph);
+  driver.graphs.remove(graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphClone(CUgraph* clone, CUgraph original) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  const Graph* graph = call.driver().graphs.find(original);
+  if (clone == nullptr || graph == nullptr || has_memory_nodes(*graph))
+    return CUDA_ERROR_INVALID_VALUE;
+  *clone =
+      reinterpret_cast<CUgraph>(call.driver().graphs.add(std::make_unique<Graph>(copy_of(*graph))));
   return CUDA_SUCCESS;
 }
 
@@ -228,6 +272,16 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode* made, CUgraph handle, const CUgraphN
   return add_node(call, *graph, std::move(node), dependencies, count, made);
 }
 
+CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* pointer) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  const Node* node = node_of(call, handle);
+  if (node == nullptr || pointer == nullptr || node->type != CU_GRAPH_NODE_TYPE_MEM_FREE)
+    return CUDA_ERROR_INVALID_VALUE;
+  *pointer = node->pointer;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v2* launch) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
@@ -236,6 +290,15 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARA
     return CUDA_ERROR_INVALID_VALUE;
   *launch = node->launch;
   return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, CUgraphNode* wrong, char* log,
+                            size_t log_bytes) {
+  return instantiate(__func__, exec, graph, wrong, log, log_bytes);
+}
+CUresult cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode* wrong, char* log,
+                               size_t log_bytes) {
+  return instantiate(__func__, exec, graph, wrong, log, log_bytes);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {

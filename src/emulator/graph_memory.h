@@ -12,6 +12,8 @@ namespace sluice::emulator {
 std::uint64_t new_graph_block(Call& call, const Graph& graph, CUdevice device, std::uint64_t bytes);
 // A node of the graph frees it; whether it may.
 bool free_by_node(Driver& driver, const Graph& graph, std::uint64_t pointer);
+// The graph goes; what it has allocated does not.
+void orphan_blocks_of(Driver& driver, const Graph& graph);
 
 // Sees to it that there is memory behind all that the graph allocates.
 CUresult back_graph_memory(Call& call, const GraphExec& exec);

@@ -86,6 +86,7 @@ struct Graph {
 };
 struct GraphExec {
   Context* context = nullptr;
+  const Graph* made_from = nullptr;  // null: it is gone
   Graph graph;
   bool frees_on_launch = false;  // what its last launch left
 };
@@ -147,7 +148,7 @@ using Ranges = std::map<std::uint64_t, Range>;  // by address
 // stays until it is trimmed.
 struct GraphBlock {
   CUdevice device = 0;
-  const Graph* graph = nullptr;  // whose node allocates it
+  const Graph* graph = nullptr;  // whose node allocates it; null: it is gone
   std::uint64_t bytes = 0, mapped = 0;
   std::uint32_t allocation = DeviceModel::kNone;  // kNone: nothing lies behind it
   bool in_use = false;

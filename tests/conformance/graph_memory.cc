@@ -124,12 +124,41 @@ void check_freed_by_others(const Bench& bench, CUstream stream) {
   report.result(cu.cuGraphAddMemFreeNode(&frees, made.graph, &made.node, 1, made.pointer),
                 CUDA_ERROR_INVALID_VALUE, "then its own may not");
   cu.cuGraphInstantiateWithFlags(&exec, other, 0);
-  report.result(cu.cuGraphLaunch(exec, stream), CUDA_SUCCESS, "by a launch");
+  CUdeviceptr freed = 0;
+  report.result(cu.cuGraphMemFreeNodeGetParams(frees, &freed), CUDA_SUCCESS,
+                "a node that frees says what");
+  report.check(freed == made.pointer, "as it was told");
+  report.result(cu.cuGraphLaunch(exec, stream), CUDA_SUCCESS, "it is freed by a launch");
   cu.cuStreamSynchronize(stream);
   report.equal(static_cast<long long>(used(bench)), 0, "then it is free");
   cu.cuGraphExecDestroy(exec);
   cu.cuGraphDestroy(other);
   destroy(cu, made);
+  cu.cuDeviceGraphMemTrim(bench.device);
+}
+
+void check_what_is_not_allowed(const Bench& bench, CUstream stream) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  const Allocating made = allocating(bench, 0);
+  CUgraphExec second = nullptr;
+  CUgraph copy = nullptr;
+  report.check(cu.cuGraphInstantiateWithFlags(&second, made.graph, 0) != CUDA_SUCCESS,
+               "a graph that allocates has one instance at a time");
+  report.check(cu.cuGraphClone(&copy, made.graph) != CUDA_SUCCESS, "and no clones");
+  cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  report.check(cu.cuGraphLaunch(made.exec, stream) != CUDA_SUCCESS,
+               "its launch is not captured for another graph");
+  cu.cuStreamEndCapture(stream, &copy);
+  if (copy != nullptr) cu.cuGraphDestroy(copy);
+  cu.cuGraphExecDestroy(made.exec);
+  report.result(cu.cuGraphInstantiate_v2(&second, made.graph, nullptr, nullptr, 0), CUDA_SUCCESS,
+                "another follows one that is destroyed");
+  report.result(cu.cuGraphUpload(second, stream), CUDA_SUCCESS, "it is uploaded");
+  cu.cuStreamSynchronize(stream);
+  report.check(reserved(bench) >= kBytes, "then it has its memory before it is launched");
+  cu.cuGraphExecDestroy(second);
+  cu.cuGraphDestroy(made.graph);
   cu.cuDeviceGraphMemTrim(bench.device);
 }
 
@@ -152,6 +181,7 @@ void check_graph_memory(const Bench& bench) {
   check_captured(bench, stream);
   check_what_outlives_a_launch(bench, stream);
   check_freed_by_others(bench, stream);
+  check_what_is_not_allowed(bench, stream);
   check_high_marks(bench);
   bench.cu.cuStreamDestroy_v2(stream);
 }

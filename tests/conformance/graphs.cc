@@ -190,6 +190,10 @@ void check_graphs(const Bench& bench) {
   report.result(cu.cuGraphKernelNodeGetParams_v2(nodes[0], &launch), CUDA_SUCCESS,
                 "a node says its launch");
   report.check(launch.func == bench.spin && launch.gridDimX == 1, "as it was captured");
+  CUgraph clone = nullptr;
+  report.result(cu.cuGraphClone(&clone, three), CUDA_SUCCESS, "a graph is cloned");
+  report.equal(static_cast<long long>(nodes_of(cu, clone)), 3, "with all its nodes");
+  cu.cuGraphDestroy(clone);
   report.result(cu.cuGraphDestroy(three), CUDA_SUCCESS, "a graph is destroyed");
   report.result(cu.cuGraphLaunch(exec, stream), CUDA_SUCCESS, "its instance lives on");
   cu.cuStreamSynchronize(stream);
