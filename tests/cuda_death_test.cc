@@ -217,7 +217,8 @@ class CudaDeath : public testing::Test {
   static std::vector<std::string> hook_labels() {
     return labels_in({"hook/launches.cc", "hook/meter.cc", "hook/meter_finished.cc",
                       "hook/meter_room.cc", "hook/waits.cc", "hook/copies.cc", "hook/memory.h",
-                      "hook/memory_account.cc", "hook/memory_pools.cc", "hook/memory_virtual.cc"});
+                      "hook/memory_account.cc", "hook/memory_graphs.cc", "hook/memory_pools.cc",
+                      "hook/memory_virtual.cc"});
   }
 
   const fs::path folder_ = testing::TempDir() + "cuda_death" + std::to_string(getpid());

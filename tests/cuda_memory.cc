@@ -1,8 +1,15 @@
 // A CUDA program that knows nothing of Sluice and allocates what it is told to, a line at a time;
 // answers each with the driver's result and what else was asked for.
 //
-//   plain|pitched|managed|pooled|virtual|array MIB   allocates; answers which memory it is
+//   plain|pitched|managed|pooled|virtual|array|graph MIB   allocates; answers which memory it is
 //   free WHICH
+//   capture FREED LEFT                               a graph that allocates as many MIB which it
+//                                                    frees, and which it leaves; answers which
+//                                                    graph
+//   instantiate WHICH first|second|flags|params|upload   by a call of CUDA 10, 11, 11.4 and 12, the
+//                                                    last of which may upload it at once
+//   launch|upload|drop WHICH                         drop: its instance
+//   trim                                             what graphs keep
 //   keep                                             its pool keeps what is freed for later
 //   export WHICH, import HANDLE                      by CUDA IPC; an import is a memory as well
 //   info                                             free, total and the device's total, in MIB
@@ -82,6 +89,63 @@ Memory array(size_t bytes) {
   CUarray a = nullptr;
   const CUresult result = cuArray3DCreate_v2(&a, &shape);
   return {result, [a] { return cuArrayDestroy(a); }};
+}
+
+// By a node of a graph; its launch leaves it.
+Memory of_graph(size_t bytes) {
+  CUDA_MEM_ALLOC_NODE_PARAMS wanted{};
+  wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  wanted.bytesize = bytes;
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  CUresult result = cuGraphCreate(&graph, 0);
+  if (result == CUDA_SUCCESS) result = cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &wanted);
+  if (result == CUDA_SUCCESS) result = cuGraphInstantiateWithFlags(&exec, graph, 0);
+  if (result == CUDA_SUCCESS) result = cuGraphLaunch(exec, nullptr);
+  cuGraphExecDestroy(exec);
+  cuGraphDestroy(graph);
+  const auto free = [p = wanted.dptr] {
+    const CUresult freed = cuMemFree_v2(p);
+    return freed == CUDA_SUCCESS ? cuDeviceGraphMemTrim(0) : freed;
+  };
+  return {result, free, wanted.dptr};
+}
+
+// As frameworks make them: captured from a stream, and launched again and again.
+struct Captured {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+};
+
+CUresult capture(Captured& captured, size_t freed, size_t left) {
+  CUstream stream = nullptr;
+  CUdeviceptr temporary = 0, stays = 0;
+  CUresult result = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  const auto then = [&](auto&& call) {
+    if (result == CUDA_SUCCESS) result = call();
+  };
+  then([&] { return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL); });
+  if (left > 0) then([&] { return cuMemAllocAsync(&stays, left, stream); });
+  if (freed > 0) {
+    then([&] { return cuMemAllocAsync(&temporary, freed, stream); });
+    then([&] { return cuMemFreeAsync(temporary, stream); });
+  }
+  then([&] { return cuStreamEndCapture(stream, &captured.graph); });
+  cuStreamDestroy_v2(stream);
+  return result;
+}
+
+CUresult instantiate(Captured& captured, const std::string& by) {
+  constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+  CUgraphExec* exec = &captured.exec;
+  if (by == "first") return cuGraphInstantiate(exec, captured.graph, nullptr, nullptr, 0);
+  if (by == "second") return cuGraphInstantiate_v2(exec, captured.graph, nullptr, nullptr, 0);
+  if (by == "flags") return cuGraphInstantiateWithFlags(exec, captured.graph, kFlags);
+  CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
+  parameters.flags = by == "upload" ? kFlags | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD : kFlags;
+  return cuGraphInstantiateWithParams(exec, captured.graph, &parameters);
 }
 
 Memory imported(const std::string& text) {
@@ -195,22 +259,37 @@ CUresult make_context() {
 
 int main() {
   const std::map<std::string, Memory (*)(size_t)> kinds = {
-      {"plain", plain},   {"pitched", pitched}, {"managed", managed},
-      {"pooled", pooled}, {"virtual", mapped},  {"array", array}};
+      {"plain", plain},    {"pitched", pitched}, {"managed", managed}, {"pooled", pooled},
+      {"virtual", mapped}, {"array", array},     {"graph", of_graph}};
   std::vector<Memory> memories;
+  std::vector<Captured> graphs;
   CUresult ready = cuInit(0);
   if (ready == CUDA_SUCCESS) ready = make_context();
   answer(ready, "");
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
-    std::string what, which;
-    words >> what >> which;
+    std::string what, which, how;
+    words >> what >> which >> how;
     if (const auto kind = kinds.find(what); kind != kinds.end() || what == "import") {
       memories.push_back(what == "import" ? imported(which)
                                           : kind->second(std::stoul(which) * kMib));
       answer(memories.back().result, std::to_string(memories.size() - 1));
     } else if (what == "free") {
       answer(memories.at(std::stoul(which)).free(), "");
+    } else if (what == "capture") {
+      const CUresult result =
+          capture(graphs.emplace_back(), std::stoul(which) * kMib, std::stoul(how) * kMib);
+      answer(result, std::to_string(graphs.size() - 1));
+    } else if (what == "instantiate") {
+      answer(instantiate(graphs.at(std::stoul(which)), how), "");
+    } else if (what == "launch") {
+      answer(cuGraphLaunch(graphs.at(std::stoul(which)).exec, nullptr), "");
+    } else if (what == "upload") {
+      answer(cuGraphUpload(graphs.at(std::stoul(which)).exec, nullptr), "");
+    } else if (what == "drop") {
+      answer(cuGraphExecDestroy(graphs.at(std::stoul(which)).exec), "");
+    } else if (what == "trim") {
+      answer(cuDeviceGraphMemTrim(0), "");
     } else if (what == "keep") {
       answer(keep_what_is_freed(), "");
     } else if (what == "export") {

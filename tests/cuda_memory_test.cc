@@ -56,8 +56,16 @@ class Program : public LedProgram {
   int allocate(const std::string& kind, Bytes mib) {
     return ask(kind + " " + std::to_string(mib)).result;
   }
+  // The next one, from 0; instantiated.
+  void capture_graph(Bytes freed, Bytes left, const std::string& by = "flags") {
+    ASSERT_EQ(ask("capture " + std::to_string(freed) + " " + std::to_string(left)).result, 0);
+    ASSERT_EQ(ask("instantiate " + std::to_string(graphs_++) + " " + by).result, 0);
+  }
+  int launch(int graph) { return ask("launch " + std::to_string(graph)).result; }
 
  private:
+  int graphs_ = 0;
+
   static std::map<std::string, std::string> environment(const fs::path& folder, bool hooked) {
     std::map<std::string, std::string> e{{"SLUICE_EMULATED_GPU", folder / "gpu"},
                                          {"SLUICE_PERMIT_SOCKET", folder / "permit.sock"},
@@ -144,7 +152,7 @@ TEST_P(EveryKind, UpToTheLimitAndNotBeyondAndTheProgramLives) {
 
 INSTANTIATE_TEST_SUITE_P(CudaMemory, EveryKind,
                          testing::Values("plain", "pitched", "managed", "pooled", "virtual",
-                                         "array"),
+                                         "array", "graph"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Pre-granted, so that a program need not ask for each; never so much that others are kept from it.
@@ -207,13 +215,103 @@ TEST_F(CudaMemory, WhatPoolsKeepForLaterIsForAllKinds) {
   Program program(folder_);
   EXPECT_EQ(program.ask("keep").result, CUDA_SUCCESS);
   int which = 0;
-  for (const char* kind : {"plain", "pitched", "managed", "virtual", "array", "pooled"}) {
+  for (const char* kind : {"plain", "pitched", "managed", "virtual", "array", "pooled", "graph"}) {
     EXPECT_EQ(program.allocate("pooled", 128), CUDA_SUCCESS);
     EXPECT_EQ(program.ask("free " + std::to_string(which++)).result, CUDA_SUCCESS);
     EXPECT_EQ(on_device(), kContext + 128) << "it is kept";
     EXPECT_EQ(program.allocate(kind, 192), CUDA_SUCCESS) << kind;
     EXPECT_EQ(program.ask("free " + std::to_string(which++)).result, CUDA_SUCCESS);
   }
+}
+
+// ---- graphs that allocate: captured from a stream, as frameworks make them ----------------------
+
+TEST_F(CudaMemory, AGraphHasItsMemoryFromItsFirstLaunchUntilItIsTrimmed) {
+  Program program(folder_);
+  program.capture_graph(64, 0);
+  EXPECT_EQ(on_device(), kContext);
+  EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(program.launch(0), CUDA_SUCCESS);
+    EXPECT_EQ(on_device(), kContext + 64);
+    EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext - 64);
+  }
+  EXPECT_EQ(program.ask("drop 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext - 64) << "a device keeps it";
+  EXPECT_EQ(program.ask("trim").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext);
+}
+
+TEST_F(CudaMemory, EveryWayToInstantiateAGraphIsCharged) {
+  int graph = 0;
+  Program program(folder_);
+  for (const char* by : {"first", "second", "flags", "params", "upload"}) {
+    SCOPED_TRACE(by);
+    program.capture_graph(128, 0, by);
+    const bool uploaded = by == std::string("upload");
+    EXPECT_EQ(on_device(), kContext + (uploaded ? 128 : 0));
+    EXPECT_EQ(program.launch(graph), CUDA_SUCCESS);
+    EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext - 128);
+    EXPECT_EQ(program.ask("drop " + std::to_string(graph++)).result, CUDA_SUCCESS);
+    EXPECT_EQ(program.ask("trim").result, CUDA_SUCCESS);
+  }
+  EXPECT_EQ(program.ask("capture 512 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("instantiate 5 upload").result, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(program.ask("instantiate 5 flags").result, CUDA_SUCCESS) << "nothing is left of it";
+  EXPECT_EQ(program.ask("upload 5").result, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(on_device(), kContext);
+}
+
+TEST_F(CudaMemory, AGraphThatTheSliceHasNoRoomForIsNotLaunchedAndHarmsNothing) {
+  Program program(folder_);
+  program.capture_graph(0, 128);
+  program.capture_graph(128, 0);
+  EXPECT_EQ(program.launch(0), CUDA_SUCCESS);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(program.launch(1), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(on_device(), kContext + 128);
+    EXPECT_EQ(program.ask("info").numbers[0], limit_ - kContext - 128);
+    EXPECT_EQ(program.launch(0), CUDA_SUCCESS) << "it has its memory";
+  }
+  set_limit(kContext + 256);
+  EXPECT_EQ(program.launch(1), CUDA_SUCCESS);
+  set_limit(kContext);
+  EXPECT_EQ(program.launch(0), CUDA_SUCCESS) << "a lower limit takes nothing away";
+  EXPECT_EQ(program.launch(1), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_ERROR_OUT_OF_MEMORY) << "and gives nothing new";
+  EXPECT_EQ(program.launch(1), CUDA_ERROR_OUT_OF_MEMORY) << "what is trimmed is new again";
+}
+
+TEST_F(CudaMemory, WhatGraphsKeepForLaterIsForAllKindsAndForOtherGraphs) {
+  Program program(folder_);
+  int which = 0;
+  program.capture_graph(128, 0);
+  program.capture_graph(192, 0);
+  for (const char* kind : {"plain", "pitched", "managed", "virtual", "array", "pooled", "graph"}) {
+    EXPECT_EQ(program.launch(0), CUDA_SUCCESS) << "what it needs is trimmed from the other";
+    EXPECT_EQ(on_device(), kContext + 128);
+    EXPECT_EQ(program.allocate(kind, 192), CUDA_SUCCESS) << kind;
+    EXPECT_EQ(program.launch(0), CUDA_ERROR_OUT_OF_MEMORY) << kind;
+    EXPECT_EQ(program.ask("free " + std::to_string(which++)).result, CUDA_SUCCESS);
+    EXPECT_EQ(program.launch(1), CUDA_SUCCESS);
+    EXPECT_EQ(on_device(), kContext + 192);
+  }
+}
+
+// What it frees itself can be trimmed, what it leaves cannot: its next launch needs the former.
+TEST_F(CudaMemory, AGraphThatLeavesMemoryNeedsWhatWasTrimmedOfIt) {
+  Program program(folder_);
+  program.capture_graph(64, 96);
+  EXPECT_EQ(program.launch(0), CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), kContext + 160);
+  EXPECT_EQ(program.allocate("plain", 96), CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), kContext + 96 + 96);
+  EXPECT_EQ(program.launch(0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(program.ask("free 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 80), CUDA_SUCCESS);
+  EXPECT_EQ(program.launch(0), CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), limit_);
+  EXPECT_EQ(program.ask("info").numbers[0], 0);
 }
 
 TEST_F(CudaMemory, WhatAProcessImportsItsOwnerPays) {
@@ -231,16 +329,21 @@ TEST_F(CudaMemory, WhatAProcessImportsItsOwnerPays) {
 TEST_F(CudaMemory, AKilledProcessLeavesItsMemoryToOthers) {
   Program other(folder_);
   EXPECT_EQ(other.allocate("plain", 2), CUDA_SUCCESS);
-  Program victim(folder_);
-  const Bytes rest = limit_ - 2 * kContext - 16 - 2;
-  EXPECT_EQ(victim.allocate("plain", rest), CUDA_SUCCESS);
-  const Answer child = victim.ask("fork");  // keeps its descriptors open
-  EXPECT_EQ(child.result, CUDA_SUCCESS);
-  EXPECT_EQ(other.allocate("plain", rest), CUDA_ERROR_OUT_OF_MEMORY);
-  victim.end();
-  EXPECT_TRUE(eventually("its memory to be free", [&] { return held() < rest; }));
-  EXPECT_EQ(other.allocate("plain", rest), CUDA_SUCCESS);
-  kill(static_cast<pid_t>(child.numbers[0]), SIGKILL);
+  int which = 1;
+  for (const char* kind : {"plain", "graph"}) {
+    Program victim(folder_);
+    const Bytes rest = limit_ - 2 * kContext - 16 - 2;
+    EXPECT_EQ(victim.allocate(kind, rest), CUDA_SUCCESS);
+    const Answer child = victim.ask("fork");  // keeps its descriptors open
+    EXPECT_EQ(child.result, CUDA_SUCCESS);
+    EXPECT_EQ(other.allocate("plain", rest), CUDA_ERROR_OUT_OF_MEMORY);
+    victim.end();
+    EXPECT_TRUE(eventually("its memory to be free", [&] { return held() < rest; }));
+    EXPECT_EQ(other.allocate("plain", rest), CUDA_SUCCESS);
+    EXPECT_EQ(other.ask("free " + std::to_string(which + 1)).result, CUDA_SUCCESS);
+    which += 2;
+    kill(static_cast<pid_t>(child.numbers[0]), SIGKILL);
+  }
 }
 
 TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
@@ -252,7 +355,8 @@ TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
   constexpr uint64_t kSeed = 7;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   Random random(kSeed);
-  const char* const kinds[] = {"plain", "pitched", "managed", "pooled", "virtual", "array"};
+  const char* const kinds[] = {"plain",   "pitched", "managed", "pooled",
+                               "virtual", "array",   "graph"};
   int refused = 0;
   for (int i = 0; i < 600; ++i) {
     const auto which = static_cast<size_t>(random.below(kPrograms));

@@ -17,6 +17,12 @@ struct Worker {
   const CUfunction tenth = function(load_module("kernel tenth ns=100000\n"), "tenth");
   const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
   const CUgraphExec graph = graph_of(stream, [this] { launch(); });
+  const CUgraphExec allocating = graph_of(stream, [this] {
+    CUdeviceptr temporary = 0;
+    need(cuMemAllocAsync(&temporary, 2 * kMib, stream));
+    launch();
+    need(cuMemFreeAsync(temporary, stream));
+  });
 
   void launch() const {
     need(cuLaunchKernel(tenth, kSms, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
@@ -26,6 +32,7 @@ struct Worker {
     for (int i = 0; i < 20; ++i) launch();
     need(cuMemcpyDtoDAsync_v2(to, from, kMib, stream));
     for (int i = 0; i < 10; ++i) need(cuGraphLaunch(graph, stream));
+    need(cuGraphLaunch(allocating, stream));
     need(cuStreamSynchronize(stream));
     for (int i = 0; i < 5; ++i) {
       launch();

@@ -2,6 +2,7 @@
 // may get, and streams that come, for a blocking one is not seen later.
 #include "hook/blocking_streams.h"
 #include "hook/launch_gate.h"
+#include "hook/memory_graphs.h"
 
 SLUICE_DRIVER(cuGraphExecDestroy);
 SLUICE_DRIVER(cuLibraryUnload);
@@ -32,6 +33,7 @@ extern "C" {
 
 SLUICE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
   sluice::hook::forget_graph(exec);
+  sluice::hook::forget_graph_memory(exec);
   return driver_cuGraphExecDestroy(exec);
 }
 

@@ -37,11 +37,19 @@ const std::map<std::string, int> kParameters = {
     {"cuDeviceTotalMem", 2},
     {"cuDeviceTotalMem_v2", 2},
     {"cuEventSynchronize", 1},
+    {"cuDeviceGraphMemTrim", 1},
     {"cuGraphExecDestroy", 1},
+    {"cuGraphInstantiate", 5},
+    {"cuGraphInstantiateWithFlags", 3},
+    {"cuGraphInstantiateWithParams", 3},
+    {"cuGraphInstantiateWithParams_ptsz", 3},
+    {"cuGraphInstantiate_v2", 5},
     {"cuLibraryUnload", 1},
     {"cuModuleUnload", 1},
     {"cuGraphLaunch", 2},
     {"cuGraphLaunch_ptsz", 2},
+    {"cuGraphUpload", 2},
+    {"cuGraphUpload_ptsz", 2},
     {"cuLaunch", 1},
     {"cuLaunchCooperativeKernel", 10},
     {"cuLaunchCooperativeKernelMultiDevice", 3},
@@ -163,15 +171,17 @@ std::string fault_of_call(const Hooked& cuda, unsigned entry) {
   Reals reals;
   for (unsigned i = 0; i < kWords; ++i) words[i] = jump ? kWide + entry * 100 + i : i + 1;
   for (int i = 0; i < kReals; ++i) reals[i] = entry + i / 16.0;
-  const bool device = name.starts_with("cuDevicePrimary");  // its first word is a number
+  // Its first word is a number.
+  const bool device = name.starts_with("cuDevicePrimary") || name == "cuDeviceGraphMemTrim";
   if (!jump && !device) words[0] = reinterpret_cast<unsigned long>(zeros);
+  if (name.starts_with("cuGraphInstantiateWithParams")) words[2] = words[0];
   const int result = cuda.call(name, words, reals);
   const Call& seen = cuda.state->last;
   if (result != returned_by(entry)) return name + " returned " + std::to_string(result);
   if (seen.entry != entry) return name + " reached " + kNames[seen.entry];
   for (int i = 0; i < (jump ? kWords : hooked->second); ++i) {
     // A pointer, but for the address that CUDA 2 had in 32 bits, and devices.
-    const bool whole = jump || (i == 0 && name != "cuMemFree" && !name.starts_with("cuDevicePr"));
+    const bool whole = jump || (i == 0 && name != "cuMemFree" && !device);
     const unsigned long kept = whole ? ~0ul : 0xffffffff;
     if ((seen.words[i] & kept) != (words[i] & kept)) return name + ": word " + std::to_string(i);
   }

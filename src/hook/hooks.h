@@ -57,6 +57,8 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                      const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
                                      size_t count, CUstreamCaptureMode mode);
 
+SLUICE_CUDA_VARIANT(cuGraphInstantiateWithParams, _ptsz);
+SLUICE_CUDA_VARIANT(cuGraphUpload, _ptsz);
 SLUICE_CUDA_VARIANT(cuGraphLaunch, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchCooperativeKernel, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchKernel, _ptsz);

@@ -2,6 +2,7 @@
 // driver's function of the same version and variant, unchanged.
 #include "hook/blocking_streams.h"
 #include "hook/launch_gate.h"
+#include "hook/memory_graphs.h"
 
 SLUICE_DRIVER(cuCtxPopCurrent_v2);
 SLUICE_DRIVER(cuCtxPushCurrent_v2);
@@ -148,8 +149,22 @@ SLUICE_GATED(cuLaunchCooperativeKernel,
               parameters),
              stream, kernel_key(function, grid_x, grid_y, grid_z))
 
-SLUICE_GATED(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream), stream,
-             graph_key(exec))
+// One that allocates has to have its memory first; captured, it does nothing yet.
+#define SLUICE_GRAPH_LAUNCH(name, is_capturing)                                                  \
+  __attribute__((noinline)) static CUresult held_##name(CUgraphExec exec, CUstream stream) {     \
+    if (sluice::hook::captures<is_capturing>(stream)) return driver_##name(exec, stream);        \
+    return gated<is_capturing>(stream, graph_key(exec), [&] {                                    \
+      return sluice::hook::with_graph_memory(exec, [&] { return driver_##name(exec, stream); }); \
+    });                                                                                          \
+  }                                                                                              \
+  SLUICE_EXPORT CUresult name(CUgraphExec exec, CUstream stream) {                               \
+    const bool allocates = __atomic_load_n(&sluice::hook::graphs_allocate, __ATOMIC_RELAXED);    \
+    return !allocates && goes_at_once<is_capturing>(stream, graph_key(exec))                     \
+               ? driver_##name(exec, stream)                                                     \
+               : held_##name(exec, stream);                                                      \
+  }
+SLUICE_GRAPH_LAUNCH(cuGraphLaunch, kLegacy)
+SLUICE_GRAPH_LAUNCH(cuGraphLaunch_ptsz, kPerThread)
 
 SLUICE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches,
                                                             unsigned count, unsigned flags) {

@@ -9,8 +9,10 @@ namespace sluice::hook {
 // Looks at all pools of this process, and gives back what they have.
 void settle_pools();
 
-// As account.take(); if need be, after all pools have given back what they have, and then what they
-// keep for later, as a driver does that has no memory left.
+// As account.take(); if need be, after graphs have given back what they keep for later, all pools
+// what they have, and then what they keep, as a driver does that has no memory left.
 bool take_from_all(MemoryAccount& account, uint64_t bytes);
+// The same, but for graphs.
+bool take_from_pools(MemoryAccount& account, uint64_t bytes);
 
 }  // namespace sluice::hook
