@@ -27,6 +27,13 @@ MemoryAccount* account_of(int device) {
   return &memory->accounts[device];
 }
 
+bool charge_difference(MemoryAccount& account, int64_t more) {
+  if (more <= 0) account.give_back(static_cast<uint64_t>(-more));
+  if (more <= 0 || account.take(static_cast<uint64_t>(more))) return true;
+  account.add(static_cast<uint64_t>(more));
+  return false;
+}
+
 CUcontext current_context() {
   CUcontext context = nullptr;
   return driver_cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;

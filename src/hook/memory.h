@@ -16,6 +16,10 @@ namespace sluice::hook {
 // Null: nothing is counted in this process, or of such a device.
 MemoryAccount* account_of(int device);
 
+// So much more exists than was charged, or less. False: the slice has no room for it; it is charged
+// all the same.
+bool charge_difference(MemoryAccount& account, int64_t more);
+
 // What an allocation is charged. The driver takes whole granules for large ones, and cuts granules
 // up for small ones, at this alignment.
 constexpr uint64_t kGranule = uint64_t{2} << 20;

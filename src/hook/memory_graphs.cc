@@ -68,11 +68,7 @@ void settle(GraphMemory& graphs, int device, uint64_t taken) {
   }
   const auto more = static_cast<int64_t>(now - memory.reserved - taken);
   memory.reserved = now;
-  MemoryAccount& account = *account_of(device);
-  if (more <= 0)
-    account.give_back(static_cast<uint64_t>(-more));
-  else if (!account.take(static_cast<uint64_t>(more)))
-    account.add(static_cast<uint64_t>(more));
+  charge_difference(*account_of(device), more);
 }
 
 void trim(GraphMemory& graphs, int device) {

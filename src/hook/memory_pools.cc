@@ -39,29 +39,24 @@ uint64_t attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute) {
   return driver_cuMemPoolGetAttribute(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
 }
 
-// How much more the pool has reserved than it was charged for when somebody last looked; that is
-// charged, or given back, from now on. Under the lock: who looks at once would count it twice, and
-// one that is not in the table may be gone by now, unless its user is asking.
+// What the pool has reserved more than it was charged for when somebody last looked is charged now,
+// or given back; `taken` bytes of it were charged already. False: the slice has no room for it; it
+// is charged all the same. Under the lock, or else two who look at once could count it twice, or
+// the one give back what it took before the other has charged it. A pool that is not in the table
+// may be gone by now, unless its user is asking.
 enum class Asked { kByItsUser, kByOthers };
-int64_t growth_of(Pools& pools, CUmemoryPool pool, int device, Asked asked) {
+bool charge_growth(Pools& pools, CUmemoryPool pool, int device, Asked asked, uint64_t taken) {
+  MemoryAccount* account = account_of(device);
+  if (account == nullptr) return true;
   const Lock lock(pools.lock);
   const Pool* known = pools.known.find(key_of(pool));
-  if (known == nullptr && asked == Asked::kByOthers) return 0;
+  if (known == nullptr && asked == Asked::kByOthers) return true;
   Pool entry = known != nullptr ? *known : Pool{pool, {0, device, nullptr}};
   const uint64_t reserved = attribute_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-  const auto growth = static_cast<int64_t>(reserved - entry.charge.bytes);
+  const auto more = static_cast<int64_t>(reserved - entry.charge.bytes - taken);
   entry.charge.bytes = reserved;
   pools.known.insert(key_of(pool), entry);
-  return growth;
-}
-
-// `taken` bytes were charged already for what the pool may have grown by.
-bool charge_growth(MemoryAccount& account, int64_t growth, int64_t taken) {
-  const int64_t more = growth - taken;
-  if (more <= 0) account.give_back(static_cast<uint64_t>(-more));
-  if (more <= 0 || account.take(static_cast<uint64_t>(more))) return true;
-  account.add(static_cast<uint64_t>(more));
-  return false;
+  return charge_difference(*account, more);
 }
 
 // Of copies, for visitors change the table. Before they ask the driver, they see whether it is
@@ -86,8 +81,7 @@ void for_each_pool(Pools& pools, Visit visit) {
 }
 
 void settle(Pools& pools, CUmemoryPool pool, int device) {
-  if (MemoryAccount* account = account_of(device))
-    charge_growth(*account, growth_of(pools, pool, device, Asked::kByOthers), 0);
+  charge_growth(pools, pool, device, Asked::kByOthers, 0);
 }
 
 void trim(Pools& pools, CUmemoryPool pool) {
@@ -117,8 +111,7 @@ CUresult allocate_from(CUmemoryPool pool, int device, uint64_t bytes, Allocate a
   SLUICE_STEP("pool: taken");
   const CUresult result = allocate();
   SLUICE_STEP("pool: allocated");
-  const int64_t growth = growth_of(*pools, pool, device, Asked::kByItsUser);
-  const bool fits = charge_growth(*account, growth, static_cast<int64_t>(taken));
+  const bool fits = charge_growth(*pools, pool, device, Asked::kByItsUser, taken);
   if (result != CUDA_SUCCESS || fits) return result;
   release();
   settle_pools();
