@@ -20,11 +20,12 @@
 #include <optional>
 
 #include "emulator/device_memory.h"
+#include "wire/permit_nap.h"
 
 namespace sluice::emulator {
 namespace {
 constexpr std::uint64_t kMagic = 0x534c5543454d5531;  // "SLUCEMU1"
-constexpr Ns kSpin = 60'000;                          // a sleep would last longer
+constexpr Ns kSpin = 20'000;                          // a sleep may last so much longer
 constexpr Ns kSpinAtOnce = 100'000;                   // then the processor is left to others
 constexpr Ns kLook = 1'000'000;                       // others may change what comes next
 
@@ -174,8 +175,7 @@ bool Machine::wait(const std::function<bool(MachineState&)>& done) {
     const Ns left = std::min(next.value_or(now + kLook), now + kLook) - now;
     if (spinning_since == 0) spinning_since = now;
     if (left < kSpin && now - spinning_since < kSpinAtOnce) continue;
-    const timespec nap{0, std::max(left - kSpin, kSpin / 2)};
-    nanosleep(&nap, nullptr);
+    sluice_nap(static_cast<std::uint64_t>(std::max(left - kSpin, kSpin / 2)));
     spinning_since = 0;
   }
 }

@@ -292,7 +292,7 @@ bool Meter::lock_patiently() {
   constexpr int kNaps = 200;  // 5 ms and more
   for (int i = 0; i < kNaps; ++i) {
     if (lock()) return true;
-    nap(kNapNs);
+    sluice_nap(kNapNs);
   }
   return false;
 }

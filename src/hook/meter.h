@@ -128,6 +128,7 @@ class Meter {
   uint64_t cost_of(const Work& work, uint32_t context) const;
   void learn_by_waiting(const Lane& lane, uint64_t now);
 
+  uint64_t left_ns(uint64_t now);
   uint64_t too_early_ns(const Lane& lane, uint64_t cost, uint64_t rest, uint64_t now) const;
   uint64_t wait_for(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context,
                     uint64_t now);

@@ -1,12 +1,8 @@
 // What the sources of the meter (meter.h) share.
 #pragma once
 
-#include <errno.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "hook/lanes.h"
+#include "wire/permit_nap.h"
 
 namespace sluice::hook {
 
@@ -18,14 +14,6 @@ constexpr uint64_t kDrySlackNs = 1'000'000;  // what cannot be looked at has run
 constexpr uint64_t kQueuedNs = 5'000;  // an event that is reached so much later stood behind work
 
 constexpr uint64_t kNapNs = 25'000;
-
-// The caller's errno stays.
-inline void nap(uint64_t ns) {
-  const int saved_errno = errno;
-  const timespec time{0, static_cast<long>(ns)};
-  syscall(SYS_nanosleep, &time, nullptr);
-  errno = saved_errno;
-}
 
 // Between two looks at a word that another processor is about to write.
 inline void pause_processor() {

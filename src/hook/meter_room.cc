@@ -10,8 +10,29 @@ namespace {
 
 constexpr uint64_t kUnknownMiB = 100'000;  // 10 GB/s, until a copy was timed
 constexpr uint64_t kLongNapNs = 500'000;
+constexpr uint64_t kSoonNs = 40'000;  // who sleeps may wake up too late
+constexpr int kLooksAtOnce = 40;      // some 60 us; then the processor is left to others
+constexpr int kPauses = 32;           // between two of them: about a microsecond
+
+// Until the next look, of so many without a sleep. So the end of all that is in flight is waited
+// for when it is near, for the device stands idle from then on.
+void wait_to_look(uint64_t wait, uint64_t left, int& looks) {
+  if (left > kSoonNs || looks == kLooksAtOnce)
+    return sluice_nap(larger(kNapNs, smaller(smaller(wait, left) / 2, kLongNapNs)));
+  ++looks;
+  for (int i = 0; i < kPauses; ++i) pause_processor();
+}
 
 }  // namespace
+
+// What is in flight, if the device has done nothing else since the last end that is known. Too
+// little where it has, so this says when to look again, and not what may be submitted.
+uint64_t Meter::left_ns(uint64_t now) {
+  uint64_t reached = 0;
+  lanes_.for_each([&](const Lane& lane) { reached = larger(reached, lane.reached_ns); });
+  const uint64_t all = lanes_.in_flight_ns();
+  return all - smaller(all, now - smaller(reached, now));
+}
 
 // How long until the unit fits, as far as can be told; 0: it does. What runs counts with what is
 // left of it by its expected time, but against the grant as a whole: it will be charged. Units
@@ -30,6 +51,7 @@ uint64_t Meter::too_early_ns(const Lane& lane, uint64_t cost, uint64_t rest, uin
 
 bool Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) {
   const uint64_t since = sluice_clock(CLOCK_MONOTONIC);
+  int looks = 0;
   while (lock_patiently()) {
     const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
     const uint32_t context = context_of_thread();
@@ -40,10 +62,11 @@ bool Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) 
     if (wait != 0 && patient && long_since) given_up_ns_ = progress_ns_ = now;
     report(at, now);
     const bool spent = sluice_grant_rest(at) == 0;
+    const uint64_t left = left_ns(now);
     unlock();
     if (wait == 0 || !patient || long_since) return !spent;
     SLUICE_STEP("room: full");
-    nap(larger(kNapNs, smaller(wait / 2, kLongNapNs)));
+    wait_to_look(wait, left, looks);
   }
   return true;
 }
@@ -86,6 +109,7 @@ void Meter::learn_by_waiting(const Lane& lane, uint64_t now) {
 void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
   const uint64_t since = sluice_clock(CLOCK_MONOTONIC);
   uint64_t first = 0;
+  int looks = 0;
   while (lock()) {
     const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
     const uint32_t context = context_of_thread();
@@ -97,8 +121,9 @@ void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
     unlock();
     SLUICE_STEP("drain: looked");
     if (first == 0) first = 2 * left + kDrySlackNs;
+    const uint64_t expected = smaller(left, left_ns(now));
     if (left == 0 || now - since > first || (sluice_seq(at->permit) & 1u) == 0) return;
-    nap(larger(kNapNs, smaller(left / 2, kLongNapNs)));
+    wait_to_look(left, expected, looks);
   }
 }
 

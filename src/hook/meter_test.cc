@@ -38,7 +38,8 @@ struct Machine {
   std::map<CUevent, uint64_t> events;  // when they are reached
   uintptr_t last_event = 0;
   unsigned long context = 1;  // the current one; another's events are not looked at
-  int asked = 0;              // which that is, as at every look at the device
+  uint64_t late_ns = kLateNs;
+  int asked = 0;  // which that is, as at every look at the device
   struct Stretch {
     uint64_t begin, end;
   };
@@ -97,7 +98,7 @@ long __wrap_syscall(long number, ...) {
   va_start(arguments, number);
   const auto* time = va_arg(arguments, const timespec*);
   va_end(arguments);
-  machine->pass(static_cast<uint64_t>(time->tv_nsec) + sluice::hook::kLateNs);
+  machine->pass(static_cast<uint64_t>(time->tv_nsec) + machine->late_ns);
   return 0;
 }
 
@@ -249,6 +250,19 @@ TEST_P(ManyStreams, WhatIsSaidOfTheDeviceIsWhatItDid) {
   // Side by side it is not known what overlapped, where streams ran dry.
   EXPECT_LE(told, side_by_side ? 1.1 * did : did + 20.0 * kUs);
   EXPECT_LE(late, 300 * kUs);
+}
+
+// What is used up is said when its last kernel ends: from then on the device stands idle.
+TEST_F(MeterInTime, TheEndOfAGrantIsSaidAtOnce) {
+  device.late_ns = 3 * kUs;  // on a machine with nothing else to do
+  for (int w = 0; w < 20; ++w) {
+    grant(1 * kMs);
+    while (launch(stream(0), 10 * kUs)) continue;
+    revoke(stream(0));
+    EXPECT_EQ(in_flight(), 0u);
+    EXPECT_LE(device.now - device.quiet_at(), 8 * kUs) << "window " << w;
+    device.pass(19 * kMs);
+  }
 }
 
 // The device is done before the next kernel comes, and the clock stands for most events: a look at

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
 #include <thread>
+
+#include "wire/permit_nap.h"
 
 extern "C" int sluice_test_from_c(struct sluice_gate* gate);
 
@@ -412,6 +415,19 @@ TEST_F(AttachedGate, ManyThreadsManyGrants) {
   for (std::thread& w : workers) w.join();
   EXPECT_EQ(daemon.want(), 0u);
   EXPECT_EQ(daemon.waiting(), 0u);
+}
+
+TEST(Nap, LeavesTheThreadAsItWas) {
+  constexpr int kSlackNs = 12'345;
+  const int before = prctl(PR_GET_TIMERSLACK);
+  ASSERT_EQ(prctl(PR_SET_TIMERSLACK, kSlackNs), 0);
+  errno = ENOENT;
+  const uint64_t then = now();
+  sluice_nap(20'000);
+  EXPECT_GE(now() - then, 20'000u);
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_EQ(prctl(PR_GET_TIMERSLACK), kSlackNs);
+  prctl(PR_SET_TIMERSLACK, before);
 }
 
 TEST(Gate, ReusesTheSlotsOfThreadsThatHaveEnded) {
