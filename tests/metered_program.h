@@ -50,6 +50,7 @@ struct Program {
 
   static fs::path prepared() {
     fs::path folder = testing::TempDir() + "meter" + std::to_string(getpid());
+    fs::remove_all(folder);  // of one that was killed, and had this pid
     fs::create_directories(folder);
     setenv("SLUICE_EMULATED_GPU", (folder / "gpu").c_str(), 1);
     setenv("SLUICE_PERMIT_SOCKET", (folder / "permit.sock").c_str(), 1);
