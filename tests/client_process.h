@@ -84,6 +84,7 @@ class ClientProcess {
   }
 
   bool waits() const { return __atomic_load_n(&usage_->waiting, __ATOMIC_SEQ_CST) != 0; }
+  bool granted() const { return sluice_seq(permit_) % 2 == 0; }
   Nanos budget() const { return Nanos(__atomic_load_n(&permit_->budget_ns, __ATOMIC_RELAXED)); }
 
  private:
