@@ -159,6 +159,12 @@ bool GpuBed::works(policy::ClientId id, Nanos used) {
   return this->used(id) >= used;
 }
 
+bool GpuBed::goes_side_by_side() {
+  if (std::getenv("SLUICE_BENCH_DRIVER") == nullptr) return true;
+  const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  return fs::is_socket(fs::path(folder != nullptr ? folder : "/tmp/nvidia-mps") / "control");
+}
+
 std::string GpuBed::device() {
   const char* driver = std::getenv("SLUICE_BENCH_DRIVER");
   return driver != nullptr ? std::string("driver in ") + driver + ", judged by what kernels stamp"

@@ -62,6 +62,8 @@ class GpuBed {
   std::optional<Time> last_end(policy::ClientId tenant) { return judge_->last_end(tenant); }
   // Waits until the program has used so much; false: it did not within ten seconds.
   bool works(policy::ClientId tenant, Nanos used);
+  // Whether programs can share the device so: the emulated one always, a real one under MPS.
+  static bool goes_side_by_side();
   // The device and its judge, for people.
   static std::string device();
 

@@ -249,6 +249,8 @@ int main(int argc, char** argv) {
     if ((options->quick && !c.quick) || c.name.find(options->only) == std::string::npos) continue;
     if (options->list)
       std::puts(c.name.c_str());
+    else if (c.side_by_side && !GpuBed::goes_side_by_side())
+      std::printf("%s: skipped, for no MPS control daemon runs\n", c.name.c_str());
     else
       run(report, c, windows, options->ours_alone);
   }

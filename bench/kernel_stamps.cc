@@ -22,18 +22,25 @@ uint64_t read(const uint64_t& word) {
 }  // namespace
 
 // One thread of each block runs, the others wait for it: a block of 1024 threads keeps its place on
-// the SM as long. Where the device is given to others for a while, its clock jumps.
+// the SM as long. Where the device is given to others for a while, its clock jumps. The first block
+// stamps the beginning, whichever ends last the end, for blocks may have to wait for room; where
+// the stamp is, blocks of one launch tell each other by its %gridid, in tables that each leaves as
+// it found them.
 std::string stamped_kernel(int64_t ns) {
   return "//@ kernel work ns=" + std::to_string(ns) + R"(
 .version 6.3
 .target sm_75
 .address_size 64
 .global .align 8 .u64 launched;
+.global .align 8 .u64 stamp_of[1024];
+.global .align 8 .u64 away_of[1024];
+.global .align 4 .u32 ended_of[1024];
 .visible .entry work(.param .u64 stamps, .param .u64 mask, .param .u64 length)
 {
-  .reg .pred %others, %stamps, %jumped, %more;
-  .reg .b32 %thread, %block;
+  .reg .pred %others, %jumped, %more;
+  .reg .b32 %thread, %block, %blocks, %ended;
   .reg .b64 %at, %slot, %mask, %now, %last, %step, %ran, %away, %length;
+  .reg .b64 %launch, %row, %table;
   mov.u32 %thread, %tid.x;
   setp.ne.u32 %others, %thread, 0;
   @%others bra wait;
@@ -41,15 +48,20 @@ std::string stamped_kernel(int64_t ns) {
   mov.u64 %ran, 0;
   mov.u64 %away, 0;
   ld.param.u64 %length, [length];
-  ld.param.u64 %at, [stamps];
+  mov.u64 %launch, %gridid;
+  and.b64 %launch, %launch, 1023;
   mov.u32 %block, %ctaid.x;
-  setp.eq.u32 %stamps, %block, 0;
-  @!%stamps bra again;
+  setp.ne.u32 %others, %block, 0;
+  @%others bra again;
+  ld.param.u64 %at, [stamps];
   ld.param.u64 %mask, [mask];
   atom.global.add.u64 %slot, [launched], 1;
   and.b64 %slot, %slot, %mask;
   mad.lo.u64 %at, %slot, 32, %at;
   st.volatile.global.u64 [%at], %last;
+  mov.u64 %table, stamp_of;
+  mad.lo.u64 %row, %launch, 8, %table;
+  st.volatile.global.u64 [%row], %at;
 again:
   mov.u64 %now, %globaltimer;
   sub.u64 %step, %now, %last;
@@ -59,7 +71,23 @@ again:
   @!%jumped add.u64 %ran, %ran, %step;
   setp.lt.u64 %more, %ran, %length;
   @%more bra again;
-  @!%stamps bra wait;
+  mov.u64 %table, away_of;
+  mad.lo.u64 %row, %launch, 8, %table;
+  red.global.max.u64 [%row], %away;
+  membar.gl;
+  mov.u32 %blocks, %nctaid.x;
+  sub.u32 %blocks, %blocks, 1;
+  mov.u64 %table, ended_of;
+  mad.lo.u64 %table, %launch, 4, %table;
+  atom.global.inc.u32 %ended, [%table], %blocks;
+  setp.ne.u32 %others, %ended, %blocks;
+  @%others bra wait;
+  membar.gl;
+  atom.global.exch.b64 %away, [%row], 0;
+  mov.u64 %table, stamp_of;
+  mad.lo.u64 %row, %launch, 8, %table;
+  ld.volatile.global.u64 %at, [%row];
+  mov.u64 %now, %globaltimer;
   st.volatile.global.u64 [%at+16], %away;
   membar.sys;
   st.volatile.global.u64 [%at+8], %now;

@@ -1,6 +1,6 @@
-// What kernels on a real GPU write down themselves: when each began and ended, by the device's own
-// clock, in memory that the host sees at once. The outside judge of quotas where there is no
-// emulator's log: no meter of Sluice's has a part in it.
+// What kernels on a real GPU write down themselves: when each began (its first block) and ended
+// (its last one), by the device's own clock, in memory that the host sees at once. The outside
+// judge of quotas where there is no emulator's log: no meter of Sluice's has a part in it.
 //
 // A KernelStamps reads one program's stamps, of which there is one writer, its kernels. It maps the
 // device's clock to ours by the least delay with which a stamp was ever seen, so it wants to be

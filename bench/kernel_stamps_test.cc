@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+
 #include "base/folder_for_test.h"
 
 namespace sluice::bench {
@@ -99,6 +102,15 @@ TEST_F(Stamps, TheRingGoesRound) {
     now_ += Micros(10);
   }
   EXPECT_EQ(judge_.busy(), rounds * Micros(10));
+}
+
+// Where CUDA's assembler is at hand: what a driver would refuse.
+TEST(StampedKernel, IsAssembled) {
+  if (std::system("ptxas --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no ptxas";
+  const FolderForTest folder;
+  std::ofstream(folder.path + "/work.ptx") << stamped_kernel(10'000);
+  const std::string assemble = "cd " + folder.path + " && ptxas -arch=sm_75 work.ptx -o work.cubin";
+  EXPECT_EQ(std::system(assemble.c_str()), 0);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ find_package(benchmark QUIET)
 
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers)
+target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<BOOL:${SLUICE_WERROR}>:-Werror> -Wno-missing-field-initializers)
 # GCC 12 takes a coroutine frame's operator new and delete, inlined apart, for a mismatch.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
 if(SLUICE_SANITIZE STREQUAL "address")
