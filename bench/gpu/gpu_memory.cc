@@ -1,6 +1,7 @@
 // gpu_memory: what the driver takes of the device for what is asked of it: small allocations,
-// arrays, a context; how pools grow, and whether a pool may be asked while a stream captures. What
-// the hook charges for them rests on it (docs/design/cuda.md, memory).
+// arrays, a context; how pools grow, and whether a pool may be asked while a stream captures; when
+// graphs that allocate have their memory, and what of it they share. What the hook charges for them
+// rests on it (docs/design/cuda.md, memory).
 //
 //   gpu_memory [--json FILE]
 #include <vector>
@@ -95,6 +96,70 @@ void asked_while_capturing(Report& report, const Gpu& gpu) {
   }
 }
 
+// A graph of two allocations, of which the second follows the end of the first, and its instance.
+struct Allocating {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+};
+Allocating allocating(CUstream stream, size_t bytes) {
+  Allocating made;
+  GPU_CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (int i = 0; i < 2; ++i) {
+    CUdeviceptr one = 0;
+    GPU_CHECK(cuMemAllocAsync(&one, bytes, stream));
+    GPU_CHECK(cuMemsetD8Async(one, 0, bytes, stream));
+    GPU_CHECK(cuMemFreeAsync(one, stream));
+  }
+  GPU_CHECK(cuStreamEndCapture(stream, &made.graph));
+  GPU_CHECK(cuGraphInstantiateWithFlags(&made.exec, made.graph, 0));
+  return made;
+}
+
+std::string of_graphs(const Gpu& gpu) {
+  uint64_t reserved = 0, in_use = 0;
+  GPU_CHECK(cuDeviceGetGraphMemAttribute(gpu.device(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                                         &reserved));
+  GPU_CHECK(
+      cuDeviceGetGraphMemAttribute(gpu.device(), CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use));
+  return std::to_string(reserved / kMib) + " (" + std::to_string(in_use / kMib) + " in use)";
+}
+
+void graphs(Report& report, const Gpu& gpu) {
+  const CUstream stream = Gpu::stream(), other = Gpu::stream();
+  const Allocating first = allocating(stream, 64 * kMib), second = allocating(stream, 64 * kMib);
+  std::string line =
+      "graphs have reserved (MiB), of two with 64 and again 64 each, instantiated: " +
+      of_graphs(gpu);
+  const auto after = [&](const std::string& what) { line += "; " + what + ": " + of_graphs(gpu); };
+  const auto launch = [&](const Allocating& one, CUstream in, const std::string& what) {
+    GPU_CHECK(cuGraphLaunch(one.exec, in));
+    after(what);
+  };
+  GPU_CHECK(cuGraphUpload(first.exec, stream));
+  after("one uploaded");
+  launch(first, stream, "launched");
+  launch(first, stream, "again");
+  launch(second, stream, "the other, behind it");
+  launch(second, other, "the other, beside it");
+  GPU_CHECK(cuStreamSynchronize(stream));
+  GPU_CHECK(cuStreamSynchronize(other));
+  after("when all have run");
+  CUgraphExec twice = nullptr;
+  CUgraph clone = nullptr;
+  const CUresult again = cuGraphInstantiateWithFlags(&twice, first.graph, 0);
+  const CUresult cloned = cuGraphClone(&clone, first.graph);
+  for (const Allocating& one : {first, second}) {
+    GPU_CHECK(cuGraphExecDestroy(one.exec));
+    GPU_CHECK(cuGraphDestroy(one.graph));
+  }
+  after("destroyed");
+  GPU_CHECK(cuDeviceGraphMemTrim(gpu.device()));
+  after("trimmed");
+  report.note(line);
+  report.note("a second instance of a graph that allocates: " + word_for(again) +
+              "; a clone: " + word_for(cloned));
+}
+
 // Beside the first, which this process has already; that one, and its libraries, NVML tells.
 void second_context(Report& report, const Gpu& gpu) {
   CUcontext second = nullptr;
@@ -124,6 +189,7 @@ int main(int argc, char** argv) {
   array(report, 16, 1);
   pools(report, gpu);
   asked_while_capturing(report, gpu);
+  graphs(report, gpu);
   second_context(report, gpu);
   return report.finish();
 }

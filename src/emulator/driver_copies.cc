@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/capture.h"
+#include "emulator/graph_memory.h"
 #include "emulator/ranges.h"
 
 using namespace sluice::emulator;
@@ -18,12 +19,22 @@ struct Copy {
   std::size_t width, height = 1, to_pitch = 0, from_pitch = 0;
 };
 
-bool of_device(const Call& call, const void* at, std::size_t bytes) {
+// Where a copy or a set is asked for: in a capture, what a graph is to allocate is there.
+struct Place {
+  CUstream stream;
+  DefaultStream which;
+};
+
+bool of_device(Call& call, const void* at, std::size_t bytes, const Place& place) {
   Ranges& ranges = call.driver().ranges;
   const auto address = reinterpret_cast<std::uint64_t>(at);
   const auto found = range_with(ranges, address);
-  return found != ranges.end() && found->second.kind != RangeKind::kHost &&
-         found->second.accessible && address + bytes <= found->first + found->second.bytes;
+  if (found != ranges.end())
+    return found->second.kind != RangeKind::kHost && found->second.accessible &&
+           address + bytes <= found->first + found->second.bytes;
+  const Stream* stream = stream_of(call, place.stream, place.which);
+  return stream != nullptr && stream->capture != nullptr &&
+         is_graph_memory(call.driver(), address, bytes);
 }
 
 // Mapped to be read alone. (A kernel that wrote there would fault; emulated ones write nothing.)
@@ -62,8 +73,8 @@ CUresult copy(const char* function, const Copy& asked, CUstream stream, DefaultS
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   const std::size_t bytes = asked.width * asked.height;
   if (bytes == 0) return CUDA_SUCCESS;
-  const bool to = of_device(call, asked.to, asked.width);
-  const bool from = of_device(call, asked.from, asked.width);
+  const bool to = of_device(call, asked.to, asked.width, {stream, which});
+  const bool from = of_device(call, asked.from, asked.width, {stream, which});
   if (asked.to == nullptr || asked.from == nullptr || read_only(call, asked.to))
     return CUDA_ERROR_INVALID_VALUE;
   const Engine engine = to && from ? Engine::kWithin : to ? Engine::kToDevice : Engine::kFromDevice;
@@ -78,9 +89,10 @@ CUresult copy(const char* function, const Copy& asked, CUstream stream, DefaultS
 CUresult copy_device(const char* function, CUdeviceptr on_device, const Copy& asked,
                      CUstream stream, DefaultStream which, Wait wait) {
   {
-    const Call call(function);
+    Call call(function);
     if (call.refused() != CUDA_SUCCESS) return call.refused();
-    if (!of_device(call, pointer_to(on_device), asked.width)) return CUDA_ERROR_INVALID_VALUE;
+    if (!of_device(call, pointer_to(on_device), asked.width, {stream, which}))
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return copy(function, asked, stream, which, wait);
 }
@@ -92,7 +104,8 @@ CUresult set(const char* function, CUdeviceptr to, T value, std::size_t count, C
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   auto* at = reinterpret_cast<T*>(pointer_to(to));
   if (count == 0) return CUDA_SUCCESS;
-  if (to % sizeof(T) != 0 || !of_device(call, at, count * sizeof(T)) || read_only(call, at))
+  if (to % sizeof(T) != 0 || !of_device(call, at, count * sizeof(T), {stream, which}) ||
+      read_only(call, at))
     return CUDA_ERROR_INVALID_VALUE;
   return pass(call, stream, which, wait, CU_GRAPH_NODE_TYPE_MEMSET, Engine::kWithin,
               count * sizeof(T), [&] { std::fill_n(at, count, value); });

@@ -91,6 +91,14 @@ std::uint64_t new_graph_block(Call& call, const Graph& graph, CUdevice device,
   return at;
 }
 
+bool is_graph_memory(const Driver& driver, std::uint64_t address, std::uint64_t bytes) {
+  const auto& blocks = driver.graph_memory.blocks;
+  const auto after = blocks.upper_bound(address);
+  if (after == blocks.begin()) return false;
+  const auto& [at, block] = *std::prev(after);
+  return address + bytes <= at + block.bytes;
+}
+
 bool free_by_node(Driver& driver, const Graph& graph, std::uint64_t pointer) {
   const auto found = driver.graph_memory.blocks.find(pointer);
   if (found == driver.graph_memory.blocks.end()) return false;

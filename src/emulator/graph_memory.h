@@ -10,6 +10,8 @@ namespace sluice::emulator {
 
 // A new address for an allocation of the graph's; 0: there is none.
 std::uint64_t new_graph_block(Call& call, const Graph& graph, CUdevice device, std::uint64_t bytes);
+// Whether it is within one, whatever lies behind it.
+bool is_graph_memory(const Driver& driver, std::uint64_t address, std::uint64_t bytes);
 // A node of the graph frees it; whether it may.
 bool free_by_node(Driver& driver, const Graph& graph, std::uint64_t pointer);
 // The graph goes; what it has allocated does not.

@@ -53,13 +53,14 @@ void check_captured(const Bench& bench, CUstream stream) {
   cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   report.result(cu.cuMemAllocAsync(&pointer, kBytes, stream), CUDA_SUCCESS,
                 "an allocation in a stream is captured");
+  report.result(cu.cuMemsetD32Async(pointer, 7, 1, stream), CUDA_SUCCESS, "a set of it too");
   bench.launch(bench.brief, stream);
   report.result(cu.cuMemFreeAsync(pointer, stream), CUDA_SUCCESS, "and so is its end");
   cu.cuStreamEndCapture(stream, &graph);
-  CUgraphNode nodes[3] = {};
-  size_t count = 3;
+  CUgraphNode nodes[4] = {};
+  size_t count = 4;
   cu.cuGraphGetNodes(graph, nodes, &count);
-  report.equal(static_cast<long long>(count), 3, "as nodes");
+  report.equal(static_cast<long long>(count), 4, "as nodes");
   int allocations = 0, frees = 0;
   for (size_t i = 0; i < count; ++i) {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
