@@ -59,7 +59,7 @@ GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side)
   host_->add_device(std::move(arbiter), {}, 0);
   auto lookup = [this](const node::Peer& peer, uint32_t) -> Result<node::Placement> {
     const std::lock_guard lock(mutex_);
-    const auto at = known_.find(peer.process.pid);
+    const auto at = known_.find(getpgid(peer.process.pid));
     if (at == known_.end()) return Error{ErrorKind::kNotFound, "this process holds no slice here"};
     return node::Placement{host_.get(), {0, at->second}};
   };
@@ -112,9 +112,13 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
   const std::lock_guard lock(mutex_);  // it asks for its pages when it is known
   tenant.pid = fork();
   if (tenant.pid == 0) {
+    setpgid(0, 0);
+    for (int i = 1; i < program.processes && fork() != 0; ++i) {
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     run_program(program, request / 10, held_by, part.sm, stamps);
   }
+  setpgid(tenant.pid, tenant.pid);  // whoever comes first
   judge_->started(id, tenant.pid);
   known_[tenant.pid] = id;
   tenants_.emplace(id, tenant);
@@ -130,7 +134,7 @@ void GpuBed::end(pid_t pid) const {
     if (waitpid(pid, nullptr, WNOHANG) != 0) return;
     nap(Millis(1));
   }
-  kill(pid, SIGKILL);
+  kill(-pid, SIGKILL);
   waitpid(pid, nullptr, 0);
 }
 

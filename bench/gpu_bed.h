@@ -24,6 +24,7 @@ namespace sluice::bench {
 struct GpuProgram {
   std::string load = "greedy", shape = "eager";
   Nanos kernel = Micros(10);
+  int processes = 1;  // each runs all of it; on the emulated device alone
 };
 
 // Part of the SMs, where programs run side by side (MPS).
@@ -70,7 +71,7 @@ class GpuBed {
  private:
   struct Tenant {
     policy::ShareClient share;
-    pid_t pid = 0;
+    pid_t pid = 0;  // of the first of its processes, which are a group
   };
   bool real() const { return driver_ != nullptr; }
   Share end_of_others(SmShare part) const;
@@ -85,7 +86,7 @@ class GpuBed {
   std::unique_ptr<node::GpuWatch> watch_;
   std::map<policy::ClientId, Tenant> tenants_;
   std::mutex mutex_;                         // guards known_
-  std::map<pid_t, policy::ClientId> known_;  // for the server's lookup
+  std::map<pid_t, policy::ClientId> known_;  // groups, for the server's lookup
   policy::ClientId last_id_ = 0;
   std::unique_ptr<node::ArbiterHost> host_;
   std::unique_ptr<node::PermitServer> server_;

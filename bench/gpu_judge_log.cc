@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -33,10 +35,11 @@ class Log : public GpuJudge {
   Nanos used(policy::ClientId id) override {
     const pid_t pid = pid_of(id);
     const emulator::Machine::Lock state(*machine_);
+    Nanos sum{0};
     for (const emulator::Process& p : state->processes)
-      if (p.used && p.pid == pid && p.client[0] != emulator::DeviceModel::kNone)
-        return Nanos(state->devices[0].usage(p.client[0]).busy_ns);
-    return Nanos(0);
+      if (p.used && getpgid(p.pid) == pid && p.client[0] != emulator::DeviceModel::kNone)
+        sum += Nanos(state->devices[0].usage(p.client[0]).busy_ns);
+    return sum;
   }
   std::optional<Time> began_after(policy::ClientId id, Time moment) override {
     std::optional<Time> first;

@@ -80,6 +80,15 @@ std::vector<Case> cases() {
                     {200, 200, greedy}},
                    true});
   }
+  for (const int processes : {2, 4, 8}) {
+    for (GpuProgram several :
+         {program("greedy", "eager", Millis(1)), program("greedy", "graph", Micros(50))}) {
+      several.processes = processes;
+      all.push_back({"20 % alone, " + std::to_string(processes) + " processes, " + several.shape,
+                     {{200, 200, several}},
+                     processes == 4});
+    }
+  }
   const GpuProgram greedy = program("greedy", "eager", Micros(10));
   for (const char* load : {"idle", "bursty"}) {
     const GpuProgram other = program(load, "eager", Micros(10));

@@ -16,6 +16,11 @@ struct DeviceUse {
   Time from{}, until{};
   Nanos busy{0};
   Nanos resolution{0};
+  // The part after a moment between the two.
+  Nanos since(Time t) const {
+    if (t >= until) return Nanos(0);
+    return from_seconds(seconds(busy) * seconds(until - t) / seconds(until - from));
+  }
 };
 
 // A process had so much of the device's memory, at that moment or after it.

@@ -6,7 +6,12 @@
 namespace sluice::node {
 
 CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now)
-    : account_(std::move(account)), start_(now), now_(now), rested_at_(now), last_active_(now) {
+    : account_(std::move(account)),
+      start_(now),
+      now_(now),
+      settled_until_(now),
+      rested_at_(now),
+      last_active_(now) {
   leases_.add(now_, Nanos(0));
   charges_.add(now_, Nanos(0));
 }
@@ -42,6 +47,10 @@ void CudaMeter::granted(Time now) {
   pass(now);
   if (hold_ == Hold::kGranted) return;
   rebase();
+  if (hold_ == Hold::kNone) {
+    held_since_ = now_;
+    said_before_ = said();
+  }
   hold_ = Hold::kGranted;
 }
 
@@ -73,9 +82,21 @@ bool CudaMeter::watched() const {
 // --- what is charged -----------------------------------------------------------------------------
 
 Nanos CudaMeter::said() const {
+  return std::min(said_in_sum() - said_twice_, said_at_most());
+}
+
+Nanos CudaMeter::said_in_sum() const {
   Nanos sum = forgotten_;
   for (const Process& p : processes_) sum += p.use.busy(now_);
-  return std::min(sum, now_ - start_);
+  return sum;
+}
+
+// What several processes were busy with at the same time counts once: together they had the device
+// for as long as the client held it. (Where they run by turns, each one's kernels take as long as
+// its siblings' beside them.)
+Nanos CudaMeter::said_at_most() const {
+  if (processes_.size() < 2 || hold_ == Hold::kNone) return now_ - start_;
+  return said_before_ + (now_ - held_since_);
 }
 
 // Cumulative, and never more than has passed. A client that is believed pays for a drain all the
@@ -112,6 +133,7 @@ std::optional<Reading> CudaMeter::poll(Time now, bool resting) {
     p.said.add(now_, p.use.busy(now_));
     judge(p);
   }
+  judge_together();
   if (believed_ && lease_ - confirmed_lease_ > kConfirmed) {
     rebase();
     believed_ = false;
@@ -159,6 +181,9 @@ void CudaMeter::judge(Process& process) {
   if (!process.said.reaches(truth->from)) return;
   process.known = true;
   process.judged_until = truth->until;
+  process.truth = *truth;
+  accounted_ += truth->since(std::max(truth->from, settled_until_));
+  rounded_ += truth->resolution;
   const Nanos unsaid = truth->busy - said_of(process.id, truth->from, truth->until);
   process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));
   const bool silent = !process.use.ever() && truth->busy > Nanos(0);
@@ -169,6 +194,33 @@ void CudaMeter::judge(Process& process) {
   }
   process.agreed += truth->busy;
   if (process.agreed > 2 * (truth->resolution + kSkew)) confirm();
+}
+
+// What several processes say is counted once (said_at_most), so that it is not enough that each
+// says the truth: together they have to pay for what the device did. Their samples need not end at
+// the same moment; what reaches beyond the earliest end counts the next time.
+void CudaMeter::judge_together() {
+  if (processes_.size() < 2) {
+    settled_until_ = now_;
+    accounted_ = rounded_ = unpaid_ = Nanos(0);
+    return;
+  }
+  Time until = Time::max();
+  for (const Process& p : processes_)
+    if (p.known && !p.gone) until = std::min(until, p.judged_until);
+  if (until == Time::max() || until <= settled_until_) return;
+  Nanos beyond{0};
+  for (const Process& p : processes_)
+    if (p.known && !p.gone) beyond += p.truth.since(until);
+  const Nanos busy = accounted_ - beyond;
+  const Nanos unpaid = busy - charges_.over(settled_until_, until);
+  const DeviceUse together{settled_until_, until, busy, rounded_};
+  settled_until_ = until;
+  accounted_ = beyond;
+  unpaid_ = std::max(unpaid_ + unpaid - std::exchange(rounded_, Nanos(0)), Nanos(0));
+  if (unpaid_ <= kSkew) return;
+  unpaid_ = Nanos(0);
+  contradict(together);
 }
 
 void CudaMeter::confirm() {
@@ -188,11 +240,24 @@ void CudaMeter::contradict(const DeviceUse& truth) {
 
 // --- draining ------------------------------------------------------------------------------------
 
+// All that is in flight has run then: one process's after the other's, where they run by turns; of
+// several, one that lives tells when.
+Time CudaMeter::quiet_by() const {
+  Time since = start_;
+  Nanos queued = processes_.size() > 1 ? kNews : Nanos(0);
+  for (const Process& p : processes_) {
+    if (p.use.in_flight() == Nanos(0)) continue;
+    queued += p.use.in_flight();
+    since = std::max(since, p.use.quiet_by() - p.use.in_flight());
+  }
+  return since + std::min(queued, ClaimedUse::kMostInFlight);
+}
+
 // Of a client that starts nothing since `stopped`.
 bool CudaMeter::quiet(const Process& process, Time stopped, bool resting) const {
   const ClaimedUse& use = process.use;
   const Nanos since = now_ - stopped;
-  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= use.quiet_by();
+  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= quiet_by();
   if (!use.ever()) return since >= (resting ? kUnmetered : kLag);
   return resting || use.seen() >= stopped || since >= kNews;
 }
@@ -203,15 +268,14 @@ bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {
   for (const Process& p : processes_)
     if (!quiet(p, stopped, resting)) return false;
   rebase();
+  said_twice_ = std::max(said_in_sum() - said(), Nanos(0));
   hold_ = Hold::kNone;
   return true;
 }
 
 Time CudaMeter::look_again(Time now, Time /*revoked_at*/) const {
-  Time at = now + kLook;
-  for (const Process& p : processes_)
-    if (p.use.quiet_by() > now) at = std::min(at, p.use.quiet_by());
-  return at;
+  const Time at = now + kLook;
+  return quiet_by() > now ? std::min(at, quiet_by()) : at;
 }
 
 }  // namespace sluice::node

@@ -67,6 +67,7 @@ class CudaMeter : public Meter {
     bool gone = false;    // and forgotten when its work has run
     bool known = false;   // to the account
     Time judged_until{};  // by the account
+    DeviceUse truth;      // what it said last
     Nanos agreed{0};      // busy time of which account and report are of one mind, so far
     Nanos shortfall{0};   // of what it said, beyond what the account's resolution explains
   };
@@ -76,11 +77,15 @@ class CudaMeter : public Meter {
   bool counts() const;
   bool watched() const;
   void forget_gone();
+  Time quiet_by() const;
   bool quiet(const Process& process, Time stopped, bool resting) const;
   Nanos said() const;
+  Nanos said_in_sum() const;
+  Nanos said_at_most() const;
   Nanos due() const;
   void rebase();
   void judge(Process& process);
+  void judge_together();
   bool is_succeeded(const Process& process) const;
   Nanos said_of(const ProcessIdentity& process, Time from, Time until) const;
   void confirm();
@@ -93,9 +98,15 @@ class CudaMeter : public Meter {
   Nanos forgotten_{0};  // said by processes that have gone
 
   Hold hold_ = Hold::kNone;
-  Time revoked_at_{};
-  Nanos lease_{0};  // cumulative, up to now_
+  Time held_since_{}, revoked_at_{};
+  Nanos said_before_{0};  // this hold
+  Nanos said_twice_{0};   // in the holds before, by several processes at once
+  Nanos lease_{0};        // cumulative, up to now_
   Time now_;
+
+  // Of all processes together: what the account says, and of that what was not charged.
+  Time settled_until_;
+  Nanos accounted_{0}, rounded_{0}, unpaid_{0};
 
   bool believed_ = false;
   Time distrusted_until_{};

@@ -207,7 +207,7 @@ TEST_F(CudaMeterTest, WhoAttachesAgainIsJudgedAsOne) {
   total = Nanos(0);
   meter.granted(at(now));
   for (int i = 0; i < 8; ++i) step(Millis(10), Millis(7), true, false);
-  const Nanos since = Millis(80) + 8 * Millis(7);  // what was left ran on beside
+  const Nanos since = Millis(80);  // what was left ran on, by turns
   account_for(46 * kUsed + since);
   step(Millis(1), Nanos(0), true, false);
   EXPECT_TRUE(meter.believed());
@@ -215,6 +215,70 @@ TEST_F(CudaMeterTest, WhoAttachesAgainIsJudgedAsOne) {
   step(Millis(1), Nanos(0), true, false);
   EXPECT_TRUE(meter.believed());
 }
+// Two processes that run by turns: to each its own kernels seem to take as long as both's, so each
+// says that it was busy all the time.
+class CudaMeterOfTwo : public CudaMeterTest {
+ protected:
+  CudaMeterOfTwo() { meter.add_process(kOther); }
+
+  // One window, of which they have the device for four milliseconds.
+  Nanos window_of_two(Nanos said_by_each, Nanos in_flight = Nanos(0)) {
+    Nanos charged{0};
+    meter.granted(at(now));
+    charged += both(Micros(1), Nanos(0), Nanos(0), false);
+    charged += both(kHeld - Micros(1), said_by_each, in_flight, false);
+    meter.revoked(at(now));
+    EXPECT_EQ(meter.drained(at(now), at(now), true), in_flight == Nanos(0));
+    EXPECT_TRUE(meter.drained(at(now + 2 * in_flight) + CudaMeter::kNews, at(now), true));
+    charged += both(Millis(16), Nanos(0), Nanos(0), true);
+    return charged;
+  }
+  Nanos both(Nanos by, Nanos busy, Nanos in_flight, bool resting) {
+    now += by;
+    total += busy;
+    for (const ProcessIdentity& process : {kProcess, kOther})
+      meter.report(process, words(total, now, in_flight), at(now));
+    const auto reading = meter.poll(at(now), resting);
+    return reading ? reading->busy : Nanos(0);
+  }
+  void account_for_both(Nanos busy_of_each) {
+    for (const ProcessIdentity& process : {kProcess, kOther})
+      account->tell(process.pid, now - Seconds(1), now, busy_of_each);
+  }
+  void confirm() {
+    for (int i = 0; i < kSecond; ++i) window_of_two(kHeld);
+    account_for_both(kSecond * kHeld / 2);
+    window_of_two(kHeld);
+    ASSERT_TRUE(meter.believed());
+  }
+};
+
+TEST_F(CudaMeterOfTwo, TogetherTheyPayForTheTimeInWhichTheyHadTheDevice) {
+  confirm();
+  for (int i = 0; i < kSecond; ++i) EXPECT_EQ(window_of_two(kHeld), kHeld);
+  EXPECT_EQ(window_of_two(kHeld / 4), kHeld / 2) << "which they did not use up";
+}
+
+TEST_F(CudaMeterOfTwo, TheDeviceIsTheirsUntilTheWorkOfBothHasRun) {
+  meter.granted(at(Millis(0)));
+  both(Millis(1), Millis(1), Millis(3), false);
+  meter.revoked(at(now));
+  EXPECT_FALSE(meter.drained(at(Millis(7)), at(Millis(1)), true));
+  EXPECT_TRUE(meter.drained(at(Millis(7) + CudaMeter::kNews), at(Millis(1)), true));
+}
+
+// They say that they have drained, and later what ran on after it: each tells the truth, and
+// together they would have paid for a part of it.
+TEST_F(CudaMeterOfTwo, WhatTheyDidAfterTheyHadDrainedIsFoundOut) {
+  confirm();
+  Nanos charged{0};
+  for (int i = 0; i < kSecond; ++i) charged += window_of_two(2 * kHeld);
+  account_for_both(kSecond * 2 * kHeld);
+  charged += window_of_two(2 * kHeld);
+  EXPECT_FALSE(meter.believed());
+  EXPECT_GE(charged, kSecond * 4 * kHeld - Micros(10));
+}
+
 TEST_F(CudaMeterTest, WithoutFreshConfirmationBeliefEnds) {
   windows(kSecond, kHeld, kUsed);
   account_for(kSecond * kUsed);
