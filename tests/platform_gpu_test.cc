@@ -116,6 +116,15 @@ TEST_F(GpuPlatform, FunctionsStayOnCpus) {
     EXPECT_THAT(i["device"].get<std::string>(), testing::StartsWith("cpu"));
 }
 
+// Where libcuda.so, without a number, is the hook (delivery_test).
+TEST_F(GpuPlatform, AProgramsLoaderLooksForTheDriverBesideTheHookFirst) {
+  start_program({}, {"/bin/sh", "-c", "echo \"$LD_LIBRARY_PATH\" >&2"});
+  EXPECT_EQ(exit_code_of_program(), 0);
+  const auto folder = std::filesystem::path(program("sluice")).parent_path() / "driver";
+  EXPECT_THAT(said(), HasSubstr(folder.string() + ":" SLUICE_EMULATED_DRIVER_FOLDER "\n"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "libcuda.so"));
+}
+
 TEST_F(GpuPlatform, AnUnmodifiedProgramAt20PercentUsesThatAndAKernelAWindow) {
   start_program();
   ASSERT_TRUE(works(1));

@@ -61,20 +61,20 @@ int permille(double tolerance) {
   return static_cast<int>(std::lround(1000 * tolerance));
 }
 
-// The libraries that lie beside us, in front of what is preloaded already.
-Result<void> preload(const std::vector<std::string>& files) {
+// What lies beside us under these names, in front of what one of the loader's variables has already.
+Result<void> put_in_front(const char* variable, const std::vector<std::string>& names) {
   const std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const char* others = ::getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe): one thread
+  const char* others = ::getenv(variable);  // NOLINT(concurrency-mt-unsafe): one thread
   std::string all = others == nullptr ? "" : others;
-  for (auto file = files.rbegin(); file != files.rend(); ++file) {
-    const std::string library = folder / *file;
-    if (!std::filesystem::exists(library))
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    const std::string path = folder / *name;
+    if (!std::filesystem::exists(path))
       return Error{ErrorKind::kInternal,
-                   library + ": missing: without it a program is not held to its slice"};
-    all = all.empty() ? library : library + ":" + all;
+                   path + ": missing: without it a program is not held to its slice"};
+    all = all.empty() ? path : path + ":" + all;
   }
-  ::setenv("LD_PRELOAD", all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  if (!all.empty()) ::setenv(variable, all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   return {};
 }
 
@@ -103,7 +103,9 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
     if (taken.ok() || taken.error().kind != ErrorKind::kExhausted) break;
   }
   if (!taken.ok()) return taken.error();
-  SLUICE_TRY(preload(taken->value("preload", std::vector<std::string>{"libsluice_gate.so"})));
+  using Names = std::vector<std::string>;
+  SLUICE_TRY(put_in_front("LD_PRELOAD", taken->value("preload", Names{"libsluice_gate.so"})));
+  SLUICE_TRY(put_in_front("LD_LIBRARY_PATH", taken->value("library_path", Names{})));
   const json variables = taken->value("environment", json::object());
   for (const auto& [name, value] : variables.items())
     ::setenv(name.c_str(), value.get<std::string>().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)

@@ -52,11 +52,12 @@ std::string reached() {
 
 class DeliveryTest : public testing::Test {
  protected:
-  // A folder that has this file as libcuda.so.1.
+  // A folder that has this file as libcuda.so.1, and as libcuda.so.
   std::string folder_with(const std::string& name, const char* file) const {
     const fs::path folder = fs::path(folder_.path) / name;
     fs::create_directories(folder);
     fs::copy_file(file, folder / "libcuda.so.1");
+    fs::create_symlink("libcuda.so.1", folder / "libcuda.so");
     return folder.string();
   }
 
@@ -79,6 +80,16 @@ TEST_F(DeliveryTest, TwiceInFrontOfTheDriverItStillFindsIt) {
                     theirs = folder_with("theirs", kDriverForTest);
   EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"LD_LIBRARY_PATH", ours + ":" + theirs}}),
             reached());
+}
+
+// As numba does, and much that uses ctypes: this name is no SONAME, so preloading alone does not
+// answer to it.
+TEST_F(DeliveryTest, PreloadedAndInFrontItIsWhatProgramsOpenByTheNameWithoutANumber) {
+  const std::string path = SLUICE_HOOK_FOLDER ":" + folder_with("theirs", kDriverForTest);
+  for (const char* name : {"libcuda.so", "libcuda.so.1"})
+    EXPECT_EQ(output_of({kProbe, name}, {{"LD_PRELOAD", kHook}, {"LD_LIBRARY_PATH", path}}),
+              reached())
+        << name;
 }
 
 // The same, where the test may lay out a file system as a container's runtime does.

@@ -1,16 +1,18 @@
-/* A program as others write them: opens libcuda.so.1 by name, asks two things, prints the answers.
+/* A program as others write them: opens libcuda.so.1 by name, or as it is told, asks two things,
+ * prints the answers.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 
-int main(void) {
-  void* cuda = dlopen("libcuda.so.1", RTLD_NOW);
+int main(int count, char** words) {
+  const char* name = count > 1 ? words[1] : "libcuda.so.1";
+  void* cuda = dlopen(name, RTLD_NOW);
   int (*init)(unsigned);
   int (*synchronize)(void);
   int (*address_of)(const char*, void**, int, unsigned long, int*);
   void* launch = NULL;
   if (cuda == NULL) {
-    puts("no libcuda.so.1");
+    printf("no %s\n", name);
     return 0;
   }
   *(void**)&init = dlsym(cuda, "cuInit");

@@ -25,9 +25,11 @@ ProgramEnvironment environment_on(const Device& device, const Slice& slice,
                                   const std::string& permit_socket,
                                   const DeviceServices& services) {
   ProgramEnvironment e{.preload = {"libsluice_gate.so"},
+                       .library_path = {},
                        .variables = {{"SLUICE_PERMIT_SOCKET", permit_socket}}};
   if (device.kind == DeviceKind::kCuda) {
     e.preload = {"libsluice_cuda.so", "libsluice_nvml.so"};
+    e.library_path = {"driver"};  // for names that no preloaded library has, as libcuda.so
     e.variables["CUDA_VISIBLE_DEVICES"] = device.uuid;
     e.variables["SLUICE_VISIBLE_DEVICES"] = device.uuid;  // NVML does not go by CUDA's
     if (services.mps_pipes)

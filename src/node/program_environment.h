@@ -13,6 +13,8 @@ namespace sluice::node {
 
 struct ProgramEnvironment {
   std::vector<std::string> preload;  // names of libraries' files; the first asks for the permits
+  // Folders beside these, where the loader is to look first.
+  std::vector<std::string> library_path;
   std::map<std::string, std::string> variables;
 };
 

@@ -16,12 +16,14 @@ const Device kGpu{.id = "cuda0", .kind = DeviceKind::kCuda, .uuid = "GPU-a"};
 TEST(ProgramEnvironment, OnACpuTheGateAndItsSocket) {
   const auto e = environment_on({.id = "cpu0"}, {.sm = kWhole}, kSocket, {});
   EXPECT_THAT(e.preload, ElementsAre("libsluice_gate.so"));
+  EXPECT_THAT(e.library_path, ElementsAre());
   EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket)));
 }
 
 TEST(ProgramEnvironment, OnAGpuTheHookAndThatGpuAlone) {
   const auto e = environment_on(kGpu, {.sm = kWhole}, kSocket, {});
   EXPECT_THAT(e.preload, ElementsAre("libsluice_cuda.so", "libsluice_nvml.so"));
+  EXPECT_THAT(e.library_path, ElementsAre("driver"));
   EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket),
                                                 Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
                                                 Pair("SLUICE_VISIBLE_DEVICES", "GPU-a")));
