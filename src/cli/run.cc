@@ -61,7 +61,8 @@ int permille(double tolerance) {
   return static_cast<int>(std::lround(1000 * tolerance));
 }
 
-// What lies beside us under these names, in front of what one of the loader's variables has already.
+// What lies beside us under these names, in front of what one of the loader's variables has
+// already.
 Result<void> put_in_front(const char* variable, const std::vector<std::string>& names) {
   const std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe").parent_path();

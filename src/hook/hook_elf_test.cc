@@ -1,6 +1,6 @@
 // What kind of library a hook is, that of the driver and that of NVML: nothing runs when it is
-// loaded or unloaded, it needs libc alone, and exports the names alone of what it stands in front
-// of.
+// loaded or unloaded, it needs libc alone, and of that nothing that a guest must not do; and
+// exports the names alone of what it stands in front of.
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,10 +52,10 @@ class Elf {
   }
 
   std::set<std::string> exports() const {
-    std::set<std::string> all;
-    for (const Elf64_Sym& s : section<Elf64_Sym>(SHT_DYNSYM))
-      if (s.st_shndx != SHN_UNDEF) all.insert(text(s.st_name));
-    return all;
+    return names([](const Elf64_Sym& s) { return s.st_shndx != SHN_UNDEF; });
+  }
+  std::set<std::string> imports() const {
+    return names([](const Elf64_Sym& s) { return s.st_shndx == SHN_UNDEF; });
   }
 
   // The versions of other libraries' names: records chained by the distance to the next.
@@ -84,6 +84,14 @@ class Elf {
   }
 
  private:
+  template <class Condition>
+  std::set<std::string> names(Condition of) const {
+    std::set<std::string> all;
+    for (const Elf64_Sym& s : section<Elf64_Sym>(SHT_DYNSYM))
+      if (of(s)) all.insert(text(s.st_name));
+    return all;
+  }
+
   // .dynstr is the first string table.
   std::string text(size_t offset) const {
     const std::vector<char> strings = section<char>(SHT_STRTAB);
@@ -150,6 +158,25 @@ TEST_P(HookElfTest, LoadsWithAnyGlibcSince217) {
 
 TEST_P(HookElfTest, ExportsTheOthersNamesAlone) {
   EXPECT_EQ(hook_.exports(), GetParam().exports);
+}
+
+TEST_P(HookElfTest, ImportsNothingThatEndsTheProcessPrintsOrStartsThreadsOrProcesses) {
+  const std::set<std::string> imports = hook_.imports();
+  ASSERT_TRUE(imports.contains("memcpy") || imports.contains("syscall"));
+  for (const char* name : {"exit",           "_exit",         "_Exit",
+                           "quick_exit",     "abort",         "raise",
+                           "kill",           "__assert_fail", "__stack_chk_fail",
+                           "__fortify_fail", "atexit",        "__cxa_atexit",  //
+                           "write",          "printf",        "__printf_chk",
+                           "fprintf",        "__fprintf_chk", "puts",
+                           "fputs",          "perror",        "fwrite",
+                           "stdout",         "stderr",        "syslog",  //
+                           "pthread_create", "thrd_create",   "clone",
+                           "clone3",         "fork",          "vfork",
+                           "posix_spawn",    "posix_spawnp",  "system",
+                           "popen",          "execve",        "execv",
+                           "execvp",         "daemon"})
+    EXPECT_FALSE(imports.contains(name)) << name;
 }
 
 // A library that is opened late shares 512 bytes of static thread-local memory with all others.

@@ -26,6 +26,15 @@ unsigned long word(const void* pointer) {
   return reinterpret_cast<unsigned long>(pointer);
 }
 
+// A first launch does not wait for ever for its pages; the next ones find them.
+template <class Condition>
+bool launch_until(const Hooked& cuda, std::string_view what, Condition holds) {
+  return bool(eventually(what, [&] {
+    cuda.call("cuLaunchKernel");
+    return holds();
+  }));
+}
+
 // A program whose launches are permitted by the test.
 struct Gated {
   // The driver's device count is looked at once, at the first launch.
@@ -34,22 +43,13 @@ struct Gated {
     cuda.state->devices = devices;
     cuda.state->current = current;
     daemon.grant();
-    launch_until("pages", [&] { return daemon.wanted(); });
+    launch_until(cuda, "pages", [&] { return daemon.wanted(); });
   }
   static std::string socket_path() {
     return testing::TempDir() + "hook" + std::to_string(getpid()) + ".sock";
   }
 
   unsigned last() const { return cuda.state->last.entry; }
-
-  // A first launch does not wait for ever for its pages; the next ones find them.
-  template <class Condition>
-  bool launch_until(std::string_view what, Condition holds) {
-    return bool(eventually(what, [&] {
-      cuda.call("cuLaunchKernel");
-      return holds();
-    }));
-  }
 
   // Calls while there is no permit; whether that waits until there is one.
   bool waits(Entry entry, const Words& words) {
@@ -143,20 +143,21 @@ TEST(LaunchGateTest, ALaunchThatIsCapturedPassesAndTheGraphWaits) {
 }
 
 TEST(LaunchGateTest, ALaunchGoesThroughTheGateOfItsContextsDevice) {
-  EXPECT_EQ(in_process([]() -> std::string {
-              Gated program(2, 1);
-              if (program.daemon.hellos(1) == 0 || program.daemon.hellos(0) != 0) return "device 1";
-              program.cuda.state->current = 0;
-              if (!program.launch_until("a HELLO", [&] { return program.daemon.hellos(0) != 0; }))
-                return "device 0";
-              for (const int device : {1, 0, 1}) {
-                program.cuda.state->current = device;
-                program.cuda.call("cuLaunchKernel");
-                if (!program.launch_waits(nullptr)) return "after a change of devices";
-              }
-              return "";
-            }),
-            "");
+  EXPECT_EQ(
+      in_process([]() -> std::string {
+        Gated program(2, 1);
+        if (program.daemon.hellos(1) == 0 || program.daemon.hellos(0) != 0) return "device 1";
+        program.cuda.state->current = 0;
+        if (!launch_until(program.cuda, "a HELLO", [&] { return program.daemon.hellos(0) != 0; }))
+          return "device 0";
+        for (const int device : {1, 0, 1}) {
+          program.cuda.state->current = device;
+          program.cuda.call("cuLaunchKernel");
+          if (!program.launch_waits(nullptr)) return "after a change of devices";
+        }
+        return "";
+      }),
+      "");
 }
 
 // As fork() does it, and as programs do that go past libc's handlers.
@@ -216,19 +217,41 @@ TEST(LaunchGateTest, UnderADaemonOfALaterVersionProgramsGoOnUntilThereIsOneThatT
               PermitDaemon daemon(Gated::socket_path());
               daemon.become(SLUICE_WIRE_VERSION + 1);
               cuda.state->devices = 1;
-              const auto launch_until = [&](std::string_view what, auto holds) {
-                return bool(eventually(what, [&] {
-                  cuda.call("cuLaunchKernel");
-                  return holds();
-                }));
-              };
-              if (!launch_until("two HELLOs", [&] { return daemon.hellos(0) >= 2; }))
+              if (!launch_until(cuda, "two HELLOs", [&] { return daemon.hellos(0) >= 2; }))
                 return "it does not ask again";
               if (daemon.wanted()) return "it has pages that it cannot understand";
               daemon.become(SLUICE_WIRE_VERSION);
               daemon.grant();
-              if (!launch_until("pages", [&] { return daemon.wanted(); })) return "it has no pages";
+              if (!launch_until(cuda, "pages", [&] { return daemon.wanted(); }))
+                return "it has no pages";
               return "";
+            }),
+            "");
+}
+
+// As a program that was started with a newer hook than its node's daemon.
+TEST(LaunchGateTest, WhomAnOlderDaemonRefusesGoesOnAndIsHeldByTheNext) {
+  EXPECT_EQ(in_process([]() -> std::string {
+              setenv("SLUICE_PERMIT_SOCKET", Gated::socket_path().c_str(), 1);
+              const Hooked cuda;
+              cuda.state->devices = 1;
+              {
+                PermitDaemon older(Gated::socket_path());
+                older.refuse(SLUICE_REFUSED_VERSION);
+                if (!launch_until(cuda, "two HELLOs", [&] { return older.hellos(0) >= 2; }))
+                  return "it does not ask again";
+                if (older.wanted()) return "it has pages";
+              }
+              PermitDaemon next(Gated::socket_path());
+              std::atomic<bool> done{false};
+              std::thread launcher([&] {
+                while (!done) cuda.call("cuLaunchKernel");
+              });
+              const bool held = bool(eventually("a wait", [&] { return next.waited_for(); }));
+              done = true;
+              next.grant();
+              launcher.join();
+              return held ? "" : "it is not held";
             }),
             "");
 }

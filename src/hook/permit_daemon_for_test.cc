@@ -71,14 +71,23 @@ void PermitDaemon::serve() {
     const uint64_t before = beat_ns_.exchange(now);
     longest_pause_ns_ = std::max<uint64_t>(longest_pause_ns_, before != 0 ? now - before : 0);
     pollfd waiting{listener_, POLLIN, 0};
-    if (poll(&waiting, 1, 5) == 1) welcome(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
+    if (poll(&waiting, 1, 5) == 1) answer(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
   }
 }
 
-void PermitDaemon::welcome(int client) {
+void PermitDaemon::answer(int client) {
   sluice_hello hello{};
   if (recv(client, &hello, sizeof hello, 0) != sizeof hello) return;  // it waited for too long
   if (hello.device >= std::size(hellos_)) abort();
+  ++hellos_[hello.device];
+  if (refusal_ == 0) return welcome(client);
+  sluice_refused refused{};
+  refused.head = {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION - 1, SLUICE_REFUSED};
+  refused.reason = refusal_;
+  send(client, &refused, sizeof refused, MSG_NOSIGNAL);  // it may have gone
+}
+
+void PermitDaemon::welcome(int client) {
   sluice_welcome answer{{SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, SLUICE_WELCOME}, 1, 0};
   const int fds[3] = {permit_fd_, usage_fd_, bell_};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
@@ -90,7 +99,6 @@ void PermitDaemon::welcome(int client) {
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof fds);
   memcpy(CMSG_DATA(head), fds, sizeof fds);
-  ++hellos_[hello.device];
   sendmsg(client, &message, MSG_NOSIGNAL);  // it may have gone
 }
 

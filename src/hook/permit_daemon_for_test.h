@@ -21,6 +21,8 @@ class PermitDaemon {
   void revoke();
   // As a daemon of that version: who comes from now on gets pages that say so.
   void become(uint32_t version);
+  // Whoever says HELLO from now on is refused, by a daemon of the version before.
+  void refuse(sluice_refusal reason) { refusal_ = reason; }
   // Which of the device's SMs the client is to keep to, in permille; what its driver said to that.
   void confine(uint32_t begin, uint32_t end) {
     __atomic_store_n(&permit_->sm_range, sluice_sm_range(begin, end), __ATOMIC_RELAXED);
@@ -51,6 +53,7 @@ class PermitDaemon {
 
  private:
   void serve();
+  void answer(int client);
   void welcome(int client);
 
   const std::string path_;
@@ -59,6 +62,7 @@ class PermitDaemon {
   sluice_usage_page* usage_;
   std::atomic<int> hellos_[4] = {};
   std::atomic<uint64_t> beat_ns_{0}, longest_pause_ns_{0};
+  std::atomic<uint32_t> refusal_{0};
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };

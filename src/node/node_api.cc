@@ -32,9 +32,8 @@ HttpResponse answer_program(const Daemon& daemon, const Result<const InstanceRec
   if (!r.ok()) return wire::error_response(r.error());
   const ProgramEnvironment e = daemon.environment(**r);
   json out = to_json(**r);
-  out.update({{"preload", e.preload},
-              {"library_path", e.library_path},
-              {"environment", e.variables}});
+  out.update(
+      {{"preload", e.preload}, {"library_path", e.library_path}, {"environment", e.variables}});
   return wire::json_response(out);
 }
 
