@@ -3,7 +3,8 @@
 //   gpu_tenant LOAD SHAPE KERNEL_NS HELD_BY SHARE STAMPS
 //
 //   LOAD     greedy; bursty (30 ms of work, 50 ms of rest, on average); idle
-//   SHAPE    eager: launches into one stream; streams: into four in turn; graph: of 20 kernels
+//   SHAPE    eager: launches into one stream; streams: into four in turn; graph: of 20 kernels;
+//            legacy: into the legacy default stream, beside one that waits for it
 //   HELD_BY  driver: whatever stands in the driver's place; silent: a client of permits of its own
 //            that reports nothing; tokens, feedback: what others do in the driver's place
 //   SHARE    in percent, for the last two
@@ -82,7 +83,9 @@ class Program {
       blocks_ *= attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / kThreads;
     }
     streams_.resize(shape == "streams" ? 4 : 1);
-    for (CUstream& stream : streams_) need(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (CUstream& stream : streams_)
+      need(cuStreamCreate(&stream, shape == "legacy" ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+    if (shape == "legacy") streams_[0] = nullptr;
     if (graphs_) capture();
     const int64_t unit = graphs_ ? kernel_ns * kGraphKernels : kernel_ns;
     batch_ = static_cast<int>(std::max<int64_t>(kQueuedNs / unit, 1));

@@ -89,6 +89,8 @@ std::vector<Case> cases() {
                      processes == 4});
     }
   }
+  const GpuProgram legacy = program("greedy", "legacy", Micros(200));
+  all.push_back({"20 % alone, legacy stream", {{200, 200, legacy}}});
   const GpuProgram greedy = program("greedy", "eager", Micros(10));
   for (const char* load : {"idle", "bursty"}) {
     const GpuProgram other = program(load, "eager", Micros(10));
@@ -117,6 +119,10 @@ std::vector<Case> cases() {
                  true});
   all.push_back({"MPS, 20 + 40 % in all of the SMs",
                  {{200, 200, greedy, hook, all_of_it}, {400, 400, greedy, hook, all_of_it}},
+                 false,
+                 true});
+  all.push_back({"MPS, 20 % in all of the SMs, legacy stream",
+                 {{200, 200, legacy, hook, all_of_it}},
                  false,
                  true});
   return all;

@@ -1,5 +1,6 @@
 // Whether any stream of this process waits for the legacy default stream, and it for them. An event
-// of ours in the legacy stream would then make them wait for each other where the program does not.
+// of ours in the legacy stream, with another thread's work before it, would then make streams wait
+// for each other where the program does not.
 // Set for good by the first such stream; any thread at any time.
 #pragma once
 

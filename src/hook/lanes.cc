@@ -45,4 +45,13 @@ uint64_t Lanes::in_flight_ns() const {
   return sum;
 }
 
+bool Lanes::others_beside(const Lane& lane) const {
+  for (unsigned i = 0; i < count_; ++i) {
+    const Lane& other = lanes_[used_[i]];
+    if (other.owner != lane.owner && other.stream != lane.stream && other.in_flight_ns() != 0)
+      return true;
+  }
+  return false;
+}
+
 }  // namespace sluice::hook

@@ -150,6 +150,9 @@ class Lanes {
   Lane* claim(uint32_t thread, CUstream stream);
 
   uint64_t in_flight_ns() const;
+  // Whether other threads than the lane's have work, or leave for it, in other streams than the
+  // lane's.
+  bool others_beside(const Lane& lane) const;
 
   template <typename F>
   void for_each(F&& visit) {

@@ -14,9 +14,10 @@
 // only every kUnseenNs of expected work, and for the others the clock stands: what was submitted
 // has run when as much time has passed. Not where others want the device, or other streams of the
 // process have work, for both make units take longer.
-// All stretches are united (busy_time.h). Where no event may be recorded (a legacy default stream
-// beside streams that it waits for; a capture that is open; a context without events) a stretch
-// ends when the stream is seen empty, or twice the expected time has passed.
+// All stretches are united (busy_time.h). Where no event may be recorded (a capture that is open; a
+// context without events; a legacy default stream beside streams that it waits for, while another
+// thread has work in them) a stretch ends when the stream is seen empty, or twice the expected time
+// has passed.
 //
 // In flight may be kInFlightNs, and no more than is left of the grant; or one unit, however long.
 // Why so little: what is in flight when a permit is revoked runs on, and revocation has to be over

@@ -128,11 +128,13 @@ uint32_t Meter::context_of_thread() {
   return free;
 }
 
-// The legacy default stream waits for others, and they for it: an event there would make them wait
-// for more than they do.
+// The legacy default stream waits for blocking ones, and they for it. An event right before a unit
+// there has them wait as if the unit came that much sooner; one right behind it for nothing more,
+// unless another thread submits to a blocking stream in between.
 bool Meter::takes_events(const Lane& lane, uint32_t context) const {
   return context != kContexts && lane.context == context && events_[context].works() &&
-         !captures_open() && !(lane.stream == CU_STREAM_LEGACY && blocking_streams());
+         !captures_open() &&
+         !(lane.stream == CU_STREAM_LEGACY && blocking_streams() && lanes_.others_beside(lane));
 }
 
 // An event behind what the lane has submitted.

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "hook/blocking_streams.h"
@@ -29,10 +30,11 @@ constexpr uint64_t kCallNs = 1 * kUs;   // a call of the driver's
 constexpr uint64_t kLateNs = 60 * kUs;  // who sleeps wakes so much later
 
 // The machine: time, and a device that works off each stream in order; several at once where they
-// fit on it.
+// fit on it. What goes into the legacy stream waits for all others, and they for it.
 struct Machine {
   uint64_t now = 3'600'000 * kMs;
   bool side_by_side = false;
+  bool events_order = true;            // in the legacy stream, like work
   uint64_t free_at = 0;                // one by one: when the device is
   std::map<CUstream, uint64_t> ends;   // of what is queued
   std::map<CUevent, uint64_t> events;  // when they are reached
@@ -47,7 +49,15 @@ struct Machine {
 
   CUcontext current() const { return reinterpret_cast<CUcontext>(0x10 * context); }
   void pass(uint64_t ns) { now += ns; }
-  uint64_t end_of(CUstream stream) { return std::max(ends[stream], now); }
+  uint64_t end_of(CUstream stream) {
+    const uint64_t others = stream == CU_STREAM_LEGACY ? quiet_at() : ends[CU_STREAM_LEGACY];
+    return std::max({ends[stream], others, now});
+  }
+  void record(CUevent event, CUstream stream) {
+    pass(kCallNs);
+    events[event] = end_of(stream);
+    if (stream != CU_STREAM_LEGACY || events_order) ends[stream] = events[event];
+  }
   void launch(CUstream stream, uint64_t ns) {
     pass(kCallNs);
     const uint64_t begin = std::max(end_of(stream), side_by_side ? 0 : free_at);
@@ -119,8 +129,7 @@ CUresult driver_cuEventDestroy_v2(CUevent) {
   return CUDA_SUCCESS;
 }
 CUresult driver_cuEventRecord(CUevent event, CUstream stream) {
-  machine->pass(sluice::hook::kCallNs);
-  machine->events[event] = machine->end_of(stream);
+  machine->record(event, stream);
   return CUDA_SUCCESS;
 }
 CUresult driver_cuEventQuery(CUevent event) {
@@ -145,16 +154,25 @@ namespace {
 // come.
 class MeterInTime : public testing::Test {
  protected:
-  MeterInTime()
-      : meter(new Meter()), permit(new sluice_permit_page()), usage(new sluice_usage_page()) {
+  MeterInTime() {
     machine = &device;
+    begin_anew();
+  }
+  void begin_anew() {
+    meter.reset(new Meter());
+    permit.reset(new sluice_permit_page());
+    usage.reset(new sluice_usage_page());
+    at = {};
     at.permit = permit.get();
     at.usage = usage.get();
     at.metered = 1;
   }
-  ~MeterInTime() override { machine = nullptr; }
+  ~MeterInTime() override {
+    machine = nullptr;
+    blocking_stream_seen = false;
+  }
 
-  static CUstream stream(int i) { return reinterpret_cast<CUstream>(0x1000 + 0x100L * i); }
+  static CUstream stream(uint64_t i) { return reinterpret_cast<CUstream>(0x1000 + 0x100 * i); }
   uint64_t said() const { return usage->device_busy_ns; }
   uint64_t in_flight() const { return usage->device_in_flight_ns; }
 
@@ -195,33 +213,42 @@ class MeterInTime : public testing::Test {
 
   static constexpr uint32_t kThread = 7;
   Machine device;
-  const std::unique_ptr<Meter> meter;
-  const std::unique_ptr<sluice_permit_page> permit;
-  const std::unique_ptr<sluice_usage_page> usage;
+  std::unique_ptr<Meter> meter;
+  std::unique_ptr<sluice_permit_page> permit;
+  std::unique_ptr<sluice_usage_page> usage;
   sluice_attachment at{};
 };
 
 struct Streams {
-  int streams;
+  uint64_t streams;
   uint64_t kernel_ns;
-  bool side_by_side;
+  bool side_by_side = false;
+  bool legacy = false;  // one of them; the others wait for it
 };
 std::ostream& operator<<(std::ostream& out, const Streams& s) {
   return out << s.streams << " streams, kernels of " << s.kernel_ns << " ns"
-             << (s.side_by_side ? ", side by side" : "");
+             << (s.side_by_side ? ", side by side" : "") << (s.legacy ? ", one legacy" : "");
 }
 
-class ManyStreams : public MeterInTime, public testing::WithParamInterface<Streams> {};
-INSTANTIATE_TEST_SUITE_P(, ManyStreams,
-                         testing::Values(Streams{1, 10 * kUs, false}, Streams{4, 10 * kUs, false},
-                                         Streams{4, 50 * kUs, false}, Streams{16, 10 * kUs, false},
-                                         Streams{4, 50 * kUs, true}, Streams{4, 10 * kUs, true}));
+class ManyStreams : public MeterInTime, public testing::WithParamInterface<Streams> {
+ protected:
+  static CUstream stream(uint64_t i) {
+    return GetParam().legacy && i == 0 ? CU_STREAM_LEGACY : MeterInTime::stream(i);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(
+    , ManyStreams,
+    testing::Values(Streams{1, 10 * kUs}, Streams{4, 10 * kUs}, Streams{4, 50 * kUs},
+                    Streams{16, 10 * kUs}, Streams{4, 50 * kUs, true}, Streams{4, 10 * kUs, true},
+                    Streams{1, 10 * kUs, false, true}, Streams{1, 200 * kUs, false, true},
+                    Streams{1, 1000 * kUs, false, true}, Streams{4, 50 * kUs, false, true}));
 
 // Launches into its streams in turn, 10 ms of work at a time, and waits for them; 4 ms in every
 // window of 20 ms are its own.
 TEST_P(ManyStreams, WhatIsSaidOfTheDeviceIsWhatItDid) {
-  const auto [streams, kernel_ns, side_by_side] = GetParam();
+  const auto [streams, kernel_ns, side_by_side, legacy] = GetParam();
   device.side_by_side = side_by_side;
+  blocking_stream_seen = legacy;
   uint64_t launched = 0, late = 0;
   uint64_t device_before = 0, said_before = 0;
   constexpr int kWindows = 60, kSettle = 10;
@@ -230,13 +257,13 @@ TEST_P(ManyStreams, WhatIsSaidOfTheDeviceIsWhatItDid) {
     const uint64_t next_window = device.now + 20 * kMs;
     grant(4 * kMs);
     for (;;) {
-      const CUstream next = stream(static_cast<int>(launched) % streams);
+      const CUstream next = stream(launched % streams);
       if (!launch(next, kernel_ns)) {
         revoke(next);
         break;
       }
       if (++launched * kernel_ns % (10 * kMs) != 0) continue;
-      for (int i = 0; i < streams; ++i) wait_for(stream(i));
+      for (uint64_t i = 0; i < streams; ++i) wait_for(stream(i));
     }
     late = std::max(late, device.now - std::min(device.now, device.quiet_at()));
     EXPECT_LE(device.quiet_at(), device.now) << "said to be drained and is not";
@@ -291,8 +318,8 @@ TEST_F(MeterInTime, AProgramThatLaunchesSlowlyIsSeldomLookedAt) {
 TEST_F(MeterInTime, WhatAContextDoesIsChargedFromItsFirstKernelOn) {
   constexpr uint64_t kKernelNs = 100 * kUs;
   grant(1000 * kMs);
-  for (int context = 1; context <= 10; ++context) {
-    device.context = static_cast<unsigned long>(context);
+  for (unsigned long context = 1; context <= 10; ++context) {
+    device.context = context;
     const uint64_t did = device.busy(), told = said();
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(launch(stream(context), kKernelNs));
     wait_for(stream(context));
@@ -329,6 +356,50 @@ TEST_F(MeterInTime, WhatIsKnownOfAContextsKernelsIsDoubtedWhenItIsGone) {
     if (i < 100) continue;
     EXPECT_LE(device.quiet_at() - device.now, kInFlightNs + kLongerNs) << i;
   }
+}
+
+// The legacy default stream beside three that wait for it.
+class LegacyStream : public MeterInTime, public testing::WithParamInterface<unsigned> {
+ protected:
+  LegacyStream() { blocking_stream_seen = true; }
+  ~LegacyStream() override { blocking_stream_seen = false; }
+
+  // When the kernels of a program of one thread begin.
+  std::vector<uint64_t> begins(bool events_order) {
+    device = Machine{.side_by_side = true, .events_order = events_order};
+    begin_anew();
+    grant(10'000 * kMs);
+    std::mt19937 random(GetParam());
+    for (int i = 0; i < 3000; ++i) {
+      const CUstream next = random() % 4 == 0 ? CU_STREAM_LEGACY : stream(random() % 3);
+      EXPECT_TRUE(launch(next, (1 + random() % 30) * 10 * kUs));
+      if (random() % 16 == 0) wait_for(next);
+    }
+    std::vector<uint64_t> begins;
+    for (const Machine::Stretch& s : device.worked) begins.push_back(s.begin);
+    return begins;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, LegacyStream, testing::Range(1u, 6u));
+
+TEST_P(LegacyStream, NothingWaitsForAnEventOfOursThere) {
+  EXPECT_EQ(begins(true), begins(false));
+}
+
+// The one right behind a unit would stand behind what another thread submitted in between.
+TEST_P(LegacyStream, NorWhereAnotherThreadLaunches) {
+  device.side_by_side = true;
+  grant(1000 * kMs);
+  const Work work{CU_STREAM_LEGACY, 100 * kUs, 0}, others{stream(1), 500 * kUs, 0};
+  const Unit unit = meter->begin(&at, kThread, work);
+  device.launch(work.stream, work.key);
+  const uint64_t end = device.worked.back().end;
+  const Unit of_other = meter->begin(&at, kThread + 1, others);
+  device.launch(others.stream, others.key);
+  meter->end(&at, work, unit, true);
+  meter->end(&at, others, of_other, true);
+  device.launch(stream(2), 10 * kUs);
+  EXPECT_EQ(device.worked.back().begin, end);
 }
 
 }  // namespace
