@@ -16,6 +16,9 @@
 //   fork                                             a child that lives as long as this
 //   threads COUNT                                    as many allocate and free at once
 //   pools COUNT                                      as many make pools of their own, and end them
+//   keepers COUNT                                    pools that keep 2 MiB each of what was freed
+//   pieces COUNT                                     of 16 MiB, mapped side by side, handles kept
+//   release WHICH, unmap WHICH COUNT                 a piece's handle; as many pieces, by one call
 //   reset                                            destroys the context, and makes it anew
 #include <unistd.h>
 
@@ -240,6 +243,50 @@ CUresult churn_pools(CUcontext context, size_t seed) {
   return worst;
 }
 
+// Pools of its own, each with what was freed of it.
+CUresult make_keepers(int count) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  uint64_t all = ~uint64_t{0};
+  CUresult result = CUDA_SUCCESS;
+  const auto then = [&](auto call) { result = result == CUDA_SUCCESS ? call() : result; };
+  for (int i = 0; i < count; ++i) {
+    CUmemoryPool pool = nullptr;
+    CUdeviceptr p = 0;
+    then([&] { return cuMemPoolCreate(&pool, &properties); });
+    then([&] { return cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all); });
+    then([&] { return cuMemAllocFromPoolAsync(&p, 2 * kMib, pool, nullptr); });
+    then([&] { return cuMemFreeAsync(p, nullptr); });
+    then([] { return cuStreamSynchronize(nullptr); });
+  }
+  return result;
+}
+
+// Memory by handles of its own, mapped side by side.
+struct Pieces {
+  static constexpr size_t kBytes = 16 * kMib;
+
+  CUresult make(size_t count) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    handles.resize(count);
+    CUresult result = cuMemAddressReserve(&begin, count * kBytes, 0, 0, 0);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+      result = cuMemCreate(&handles[i], kBytes, &properties, 0);
+      if (result == CUDA_SUCCESS) result = cuMemMap(begin + i * kBytes, kBytes, 0, handles[i], 0);
+    }
+    return result;
+  }
+  CUresult unmap(size_t first, size_t count) const {
+    return cuMemUnmap(begin + first * kBytes, count * kBytes);
+  }
+
+  CUdeviceptr begin = 0;
+  std::vector<CUmemGenericAllocationHandle> handles;
+};
+
 CUresult keep_what_is_freed() {
   CUmemoryPool pool = nullptr;
   uint64_t all = ~uint64_t{0};
@@ -263,6 +310,7 @@ int main() {
       {"virtual", mapped}, {"array", array},     {"graph", of_graph}};
   std::vector<Memory> memories;
   std::vector<Captured> graphs;
+  Pieces pieces;
   CUresult ready = cuInit(0);
   if (ready == CUDA_SUCCESS) ready = make_context();
   answer(ready, "");
@@ -313,6 +361,14 @@ int main() {
              "");
     } else if (what == "pools") {
       answer(in_threads(std::stoi(which), churn_pools), "");
+    } else if (what == "keepers") {
+      answer(make_keepers(std::stoi(which)), "");
+    } else if (what == "pieces") {
+      answer(pieces.make(std::stoul(which)), "");
+    } else if (what == "release") {
+      answer(cuMemRelease(pieces.handles.at(std::stoul(which))), "");
+    } else if (what == "unmap") {
+      answer(pieces.unmap(std::stoul(which), std::stoul(how)), "");
     } else if (what == "reset") {
       cuDevicePrimaryCtxReset_v2(0);
       answer(make_context(), "");

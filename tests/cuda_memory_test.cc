@@ -224,6 +224,52 @@ TEST_F(CudaMemory, WhatPoolsKeepForLaterIsForAllKinds) {
   }
 }
 
+// More than are looked at at once.
+TEST_F(CudaMemory, WhatManyPoolsKeepForLaterIsForAllKinds) {
+  Program program(folder_);
+  ASSERT_EQ(program.ask("keepers 100").result, CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), kContext + 200) << "it is kept";
+  EXPECT_EQ(program.allocate("plain", limit_ - kContext), CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), limit_);
+}
+
+// Handles are released and maps undone in any order, several maps by one call: a piece is charged
+// until the last of both is gone, as the device has it.
+TEST_F(CudaMemory, MappedMemoryGoesWithItsLastHandleOrMapInWhateverOrder) {
+  constexpr int kPieces = 8;
+  constexpr Bytes kPiece = 16;
+  Program program(folder_);
+  Random random(20);
+  for (int round = 0; round < 20; ++round) {
+    SCOPED_TRACE(round);
+    ASSERT_EQ(program.ask("pieces " + std::to_string(kPieces)).result, CUDA_SUCCESS);
+    std::vector<int> handle(kPieces, 1), map(kPieces, 1);
+    const auto used = [&] {
+      Bytes mib = kContext;
+      for (int i = 0; i < kPieces; ++i) mib += handle[i] != 0 || map[i] != 0 ? kPiece : 0;
+      return mib;
+    };
+    while (used() > kContext) {
+      const auto i = static_cast<int>(random.below(kPieces));
+      int count = 0;  // of those from there on that are mapped
+      while (i + count < kPieces && map[i + count] != 0) ++count;
+      if (random.below(2) == 0 && handle[i] != 0) {
+        handle[i] = 0;
+        ASSERT_EQ(program.ask("release " + std::to_string(i)).result, CUDA_SUCCESS);
+      } else if (count > 0) {
+        count = 1 + static_cast<int>(random.below(static_cast<uint64_t>(count)));
+        std::fill_n(map.begin() + i, count, 0);
+        ASSERT_EQ(program.ask("unmap " + std::to_string(i) + " " + std::to_string(count)).result,
+                  CUDA_SUCCESS);
+      }
+      ASSERT_EQ(on_device(), used());
+      ASSERT_GE(held(), used() - kContext) << "which is charged later";
+    }
+    ASSERT_EQ(program.allocate("plain", limit_ - kContext), CUDA_SUCCESS) << "nothing is charged";
+    ASSERT_EQ(program.ask("free " + std::to_string(round)).result, CUDA_SUCCESS);
+  }
+}
+
 // ---- graphs that allocate: captured from a stream, as frameworks make them ----------------------
 
 TEST_F(CudaMemory, AGraphHasItsMemoryFromItsFirstLaunchUntilItIsTrimmed) {
