@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-enum class Part { kNone, kClient, kDaemon };
+enum class Part { kNone, kClient, kDaemon, kStore };
 
 struct StepsState {
   static constexpr size_t kLabels = 128, kLength = 48;

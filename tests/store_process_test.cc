@@ -1,105 +1,19 @@
 // sluice-store as a process, with clients that are processes, on an emulated GPU: by descriptors
 // and by legacy handles. What is on the device, the emulated machine's own books say.
-#include "node/store_process.h"
-
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <cstring>
 
-#include "base/eventually_for_test.h"
-#include "base/folder_for_test.h"
 #include "emulator/device_memory.h"
-#include "emulator/machine.h"
-#include "node/store_client_for_test.h"
-#include "tests/tensors_on_device.h"
-#include "wire/cuda_abi.h"
+#include "tests/store_on_gpu.h"
 
 namespace sluice::node {
 namespace {
 
-constexpr uint64_t kMib = 1 << 20;
-constexpr uint64_t kBytes = 5 * kMib, kOnDevice = 6 * kMib;  // in granules of 2 MiB
-
-bool enter_device() {
-  CUcontext context = nullptr;
-  return cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
-         cuCtxSetCurrent(context) == CUDA_SUCCESS;
-}
-CUdeviceptr address(const sluice_tensor* tensor) {
-  return reinterpret_cast<CUdeviceptr>(tensor->data);
-}
-bool write(const sluice_tensor* tensor, char value) {
-  const std::string bytes(tensor->bytes, value);
-  return cuMemcpyHtoD_v2(address(tensor), bytes.data(), bytes.size()) == CUDA_SUCCESS;
-}
-// What its first and its last byte are, if they are the same.
-char read_back(const sluice_tensor* tensor) {
-  std::string bytes(tensor->bytes, 0);
-  if (cuMemcpyDtoH_v2(bytes.data(), address(tensor), bytes.size()) != CUDA_SUCCESS) return '!';
-  return bytes.front() == bytes.back() ? bytes.front() : '?';
-}
-
-// Stores "w", fills it with `value` if it is to; says 'c' then, or what it holds.
-sluice_tensor* store_w(sluice_store* store, char value, const StoreUser::Say& say) {
-  sluice_tensor* w = nullptr;
-  if (!enter_device() || sluice_store_tensor(store, "w", kBytes, -1, &w) != SLUICE_OK) return w;
-  if (w->fill == 0)
-    say(read_back(w));
-  else if (write(w, value) && sluice_commit_tensor(store, w) == SLUICE_OK)
-    say('c');
-  return w;
-}
-void get_w(sluice_store* store, const StoreUser::Say& say) {
-  sluice_tensor* w = nullptr;
-  if (enter_device() && sluice_get_tensor(store, "w", -1, &w) == SLUICE_OK) say(read_back(w));
-}
-
-class StoreProcess : public testing::TestWithParam<const char*> {
+class StoreProcess : public StoreOnGpu, public testing::TestWithParam<const char*> {
  protected:
-  StoreProcess() {
-    setenv("SLUICE_EMULATED_GPU", (folder_.path + "/gpu").c_str(), 1);
-    machine_ = emulator::Machine::open(
-        folder_.path + "/gpu", {.devices = 2, .memory = 4096 * kMib, .virtual_clock = true});
-    start(4096 * kMib);
-  }
-  ~StoreProcess() override {
-    if (store_ > 0) kill_store();
-    unsetenv("CUDA_VISIBLE_DEVICES");
-  }
-
-  void start(uint64_t capacity) {
-    SocketEnds pair = socket_pair();
-    control_ = std::move(pair.ours);
-    store_ = fork();
-    if (store_ != 0) return;
-    setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
-    dup2(pair.theirs.get(), 3);
-    execl(SLUICE_STORE_PROGRAM, SLUICE_STORE_PROGRAM, "3", std::to_string(capacity).c_str(),
-          GetParam(), nullptr);
-    _exit(127);
-  }
-  void kill_store() {
-    ::kill(store_, SIGKILL);
-    waitpid(std::exchange(store_, -1), nullptr, 0);
-  }
-  Fd connect(const std::string& owner = "f") {
-    SocketEnds pair = socket_pair();
-    EXPECT_TRUE(hand_to_store(control_.get(), owner, std::move(pair.ours)).ok());
-    return std::move(pair.theirs);
-  }
-
-  int on_device() { return tensors_on_device(*machine_, kOnDevice); }
-  testing::AssertionResult becomes(int tensors) {
-    return eventually(std::to_string(tensors) + " tensors on the device",
-                      [&] { return on_device() == tensors; });
-  }
-  static bool legacy() { return std::string_view(GetParam()).starts_with("cuda-legacy"); }
-
-  const FolderForTest folder_;
-  std::unique_ptr<emulator::Machine> machine_;
-  Fd control_;
-  pid_t store_ = -1;
+  StoreProcess() : StoreOnGpu(SLUICE_STORE_PROGRAM, GetParam()) {}
+  ~StoreProcess() override { unsetenv("CUDA_VISIBLE_DEVICES"); }
 };
 
 TEST_P(StoreProcess, OneCopyForAllWhoShareItGoneWithTheLast) {

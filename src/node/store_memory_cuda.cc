@@ -6,6 +6,7 @@
 #include <string>
 
 #include "wire/cuda_calls.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
@@ -45,6 +46,7 @@ class DescriptorMemory : public StoreMemory {
     const CUmemAllocationProp kind = properties();
     CUmemGenericAllocationHandle memory = 0;
     SLUICE_TRY(cuda.check(cuda.cuMemCreate(&memory, mapped, &kind, 0), "cuMemCreate"));
+    SLUICE_STEP("allocate: created");
     int file = -1;
     Result<void> exported =
         cuda.check(cuda.cuMemExportToShareableHandle(&file, memory,

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "wire/packet.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::node {
 
@@ -21,6 +22,7 @@ void serve_store(StoreServer& server, Fd control) {
     if (!packet.ok() || packet->fds.empty() || packet->bytes.empty()) continue;
     const std::string owner(reinterpret_cast<const char*>(packet->bytes.data()),
                             packet->bytes.size());
+    SLUICE_STEP("keep: received");
     // One that cannot be served is closed, which its client hears.
     (void)server.adopt(std::move(packet->fds[0]), owner);
   }

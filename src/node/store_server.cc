@@ -11,6 +11,7 @@
 #include <deque>
 #include <utility>
 
+#include "wire/permit_steps.h"
 #include "wire/store_error.h"
 
 namespace sluice::node {
@@ -151,6 +152,7 @@ void StoreServer::on_message(StoreClient client) {
   }
   if (book_.waits(client) && request->head.type != SLUICE_ASK_CANCEL)
     return carry_out(drop(client));
+  SLUICE_STEP("serve: asked");
   carry_out(handle(client, at->second.owner, *request));
 }
 
@@ -174,6 +176,7 @@ StoreOutcome StoreServer::handle(StoreClient client, const std::string& owner,
 StoreOutcome StoreServer::commit(StoreClient client, TensorNumber tensor) {
   if (book_.fills(client, tensor)) {
     const Result<void> sealed = memory_->seal(tensor);
+    SLUICE_STEP("serve: sealed");
     if (!sealed.ok()) {
       StoreOutcome outcome;
       outcome.answers.push_back({.to = client, .tensor = tensor, .error = sealed.error()});
@@ -190,7 +193,10 @@ void StoreServer::carry_out(StoreOutcome outcome) {
   while (!todo.empty()) {
     const StoreOutcome next = std::move(todo.front());
     todo.pop_front();
-    for (const TensorNumber tensor : next.freed) memory_->free(tensor);
+    for (const TensorNumber tensor : next.freed) {
+      memory_->free(tensor);
+      SLUICE_STEP("serve: freed");
+    }
     for (const StoreAnswer& answer : next.answers)
       if (std::optional<StoreOutcome> follows = tell(answer)) todo.push_back(std::move(*follows));
   }
@@ -215,12 +221,14 @@ std::optional<StoreOutcome> StoreServer::tell(const StoreAnswer& answer) {
     descriptor = handle->descriptor;
   }
   if (!send(socket, m, descriptor)) return drop(answer.to);
+  SLUICE_STEP("serve: told");
   return std::nullopt;
 }
 
 Result<StoreHandle> StoreServer::memory_of(const StoreAnswer& answer) {
   if (answer.what != What::kFill) return memory_->for_sharing(answer.tensor);
   SLUICE_TRY(memory_->allocate(answer.tensor, answer.bytes));
+  SLUICE_STEP("serve: allocated");
   return memory_->for_filling(answer.tensor);
 }
 
@@ -228,6 +236,7 @@ StoreOutcome StoreServer::drop(StoreClient client) {
   const auto at = connections_.find(client);
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second.socket.get(), nullptr);
   connections_.erase(at);
+  SLUICE_STEP("serve: closed");
   return book_.leave(client);
 }
 

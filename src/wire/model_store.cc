@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/system_error.h"
 #include "wire/packet.h"
+#include "wire/permit_steps.h"
 #include "wire/store_error.h"
 #include "wire/store_mapping.h"
 
@@ -108,6 +109,7 @@ Result<void> sluice_store::send(const sluice_store_request& message) const {
 
 Result<Answer> sluice_store::ask(const sluice_store_request& question, int64_t wait_ms) {
   SLUICE_TRY(send(question));
+  SLUICE_STEP("ask: sent");
   const sluice::SteadyClock clock;
   const sluice::Time begin = clock.now();
   for (bool waits = wait_ms >= 0; waits;) {
@@ -136,6 +138,7 @@ enum sluice_error sluice_store::obtain(const Result<sluice_store_request>& quest
 
 Result<sluice_tensor*> sluice_store::obtain(const sluice_store_request& question, int64_t wait_ms) {
   SLUICE_ASSIGN(answer, ask(question, wait_ms));
+  SLUICE_STEP("obtain: answered");
   const sluice_store_answer& m = answer.message;
   if (m.head.type != SLUICE_TOLD_FILL && m.head.type != SLUICE_TOLD_SHARE)
     return Error{ErrorKind::kUnavailable, "the store answered out of turn"};
@@ -149,6 +152,7 @@ Result<sluice_tensor*> sluice_store::obtain(const sluice_store_request& question
     (void)release(*tensor);
     return mapping.error();
   }
+  SLUICE_STEP("obtain: mapped");
   tensor->mapping = std::move(*mapping);
   tensor->data = tensor->mapping->data();
   tensor->on_cuda = tensor->mapping->on_cuda() ? 1 : 0;
@@ -159,6 +163,7 @@ Result<sluice_tensor*> sluice_store::obtain(const sluice_store_request& question
 Result<void> sluice_store::commit(Tensor& tensor) {
   if (tensor.fill == 0) return Error{ErrorKind::kInvalid, "tensor: is not to be filled"};
   SLUICE_TRY(tensor.mapping->stop_writing());
+  SLUICE_STEP("commit: nothing is written");
   sluice_store_request question = request(SLUICE_ASK_COMMIT);
   question.tensor = tensor.number;
   Result<Answer> answer = ask(question, -1);
@@ -166,6 +171,7 @@ Result<void> sluice_store::commit(Tensor& tensor) {
     SLUICE_TRY(tensor.mapping->resume());
     return answer.error();
   }
+  SLUICE_STEP("commit: answered");
   tensor.fill = 0;
   return tensor.mapping->read_only(std::move(answer->handle));
 }
@@ -173,10 +179,12 @@ Result<void> sluice_store::commit(Tensor& tensor) {
 // Unmapped before the store hears of it: it may free what nobody has.
 Result<void> sluice_store::release(Tensor& tensor) {
   tensor.mapping.reset();
+  SLUICE_STEP("release: unmapped");
   sluice_store_request question = request(SLUICE_ASK_RELEASE);
   question.tensor = tensor.number;
   SLUICE_ASSIGN(answer, ask(question, -1));
   (void)answer;
+  SLUICE_STEP("release: answered");
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "wire/cuda_calls.h"
+#include "wire/permit_steps.h"
 
 namespace sluice::wire {
 namespace {
@@ -28,12 +29,14 @@ class CudaMapping : public StoreMapping {
     SLUICE_TRY(cuda_.check(cuda_.cuMemImportFromShareableHandle(
                                &memory, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                            "cuMemImportFromShareableHandle"));
+    SLUICE_STEP("map: imported");
     Result<void> done =
         cuda_.check(cuda_.cuMemAddressReserve(&at_, bytes_, 0, 0, 0), "cuMemAddressReserve");
     if (done.ok()) done = cuda_.check(cuda_.cuMemMap(at_, bytes_, 0, memory, 0), "cuMemMap");
     mapped_ = done.ok();
     cuda_.cuMemRelease(memory);
     if (!done.ok()) return done;
+    SLUICE_STEP("map: mapped");
     return allow(writable);
   }
 
