@@ -1,6 +1,11 @@
 // A node daemon's model store on an emulated GPU: programs of one function share a model by name,
 // and no other function gets it; what is left when the store or the daemon is killed.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <future>
 
 #include "base/eventually_for_test.h"
 #include "tests/led_program.h"
@@ -97,6 +102,48 @@ TEST_F(GpuStore, WhoHasNoSliceOfTheGpuIsNotServed) {
   EXPECT_EQ(nobody.ask("get w"), kUnavailable);
   EXPECT_EQ(elsewhere.ask("get w"), kUnavailable);
   EXPECT_THAT(node_->log(), testing::HasSubstr("has no slice of it"));
+}
+
+Fd come_to(const std::string& path) {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un at{.sun_family = AF_UNIX};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0) << path;
+  EXPECT_EQ(send(socket.get(), "?", 1, MSG_NOSIGNAL), 1);
+  return socket;
+}
+Nanos cpu_time_of(pid_t pid) {
+  clockid_t clock{};
+  timespec used{};
+  EXPECT_EQ(clock_getcpuclockid(pid, &clock), 0);
+  EXPECT_EQ(clock_gettime(clock, &used), 0);
+  return Seconds(used.tv_sec) + Nanos(used.tv_nsec);
+}
+
+TEST_F(GpuStore, WhoComesWhileThereAreNoDescriptorsWaitsAndIsServedLater) {
+  Program inside(*this, "f");
+  EXPECT_EQ(inside.ask("store w a"), kOk + " aa");
+  rlimit limit{};
+  ASSERT_EQ(prlimit(node_->pid(), RLIMIT_NOFILE, nullptr, &limit), 0);
+  const rlimit none{.rlim_cur = 3, .rlim_max = limit.rlim_max};  // and 0, 1, 2 are taken
+  ASSERT_EQ(prlimit(node_->pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  const Fd store = come_to(node_->data + "/run/store/cuda0.sock"),
+           permit = come_to(node_->data + "/run/permit.sock");
+  auto http = std::async(std::launch::async, [&] { return node_->get("/v1/state"); });
+  const std::string says = "who comes waits";
+  EXPECT_TRUE(
+      eventually("it to say so", [&] { return node_->log().find(says) != std::string::npos; }));
+  EXPECT_EQ(inside.ask("get w"), kOk + " aa") << "whoever is there is served";
+
+  const Nanos before = cpu_time_of(node_->pid());
+  pollfd answers[] = {{store.get(), POLLIN, 0}, {permit.get(), POLLIN, 0}};
+  EXPECT_EQ(poll(answers, 2, 1000), 0);
+  EXPECT_LT(cpu_time_of(node_->pid()) - before, Millis(500)) << "it turns round for them";
+
+  ASSERT_EQ(prlimit(node_->pid(), RLIMIT_NOFILE, &limit, nullptr), 0);
+  EXPECT_EQ(http.get()["status"], 200);
+  for (pollfd& answer : answers) EXPECT_EQ(poll(&answer, 1, 60'000), 1);
+  EXPECT_EQ(node_->log().find(says), node_->log().rfind(says)) << "once";
 }
 
 TEST_F(GpuStore, OneThatIsKilledIsStartedAgainAndWhatIsSharedStays) {

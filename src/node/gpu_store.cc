@@ -11,6 +11,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.h"
 #include "base/system_error.h"
@@ -26,10 +27,9 @@ namespace {
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr Nanos kShortestPause = Millis(100);
 constexpr Nanos kLongestPause = Seconds(30);
-constexpr Nanos kOutOfDescriptors =
-    Millis(500);                 // then who waits to be accepted is looked at again
-constexpr size_t kQuoted = 200;  // of what a store printed
-constexpr int kControl = 3;      // the store's descriptor
+constexpr Nanos kLookAgain = Millis(500);  // at who waits, where there was no descriptor for it
+constexpr size_t kQuoted = 200;            // of what a store printed
+constexpr int kControl = 3;                // the store's descriptor
 
 asio::awaitable<void> sleep(asio::io_context& io, Nanos time) {
   asio::steady_timer timer(io, time);
@@ -92,18 +92,23 @@ Result<void> GpuStore::start_process() {
   return {};
 }
 
+// Who comes while there are no descriptors waits, and we do not turn round meanwhile.
 asio::awaitable<void> GpuStore::accept_all() {
   asio::posix::stream_descriptor listener(io_, fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
-  for (;;) {
+  for (bool said = false;;) {
     const auto [fault] =
         co_await listener.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);
     if (fault) co_return;
     Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (client.valid()) {
+      said = false;
       if (const Result<void> handed = hand_over(std::move(client)); !handed.ok())
         log::info("model store of {}: {}", place_.gpu, handed.error().message);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      co_await sleep(io_, kOutOfDescriptors);
+      const Error why = system_error(place_.socket);
+      if (!std::exchange(said, true))
+        log::warn("model store of {}: {}; who comes waits", place_.gpu, why.message);
+      co_await sleep(io_, kLookAgain);
     }
   }
 }

@@ -201,14 +201,14 @@ asio::awaitable<void> HttpServer::State::accept_all() {
   }
 }
 
-// Everybody who waits; false: there was no descriptor for one.
+// Everybody who waits; false: there was no descriptor, or no memory, for one.
 bool HttpServer::State::accept_waiting() {
   for (;;) {
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
     const int fd = ::accept4(listening.native_handle(), reinterpret_cast<sockaddr*>(&peer), &size,
                              SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return errno != EMFILE && errno != ENFILE;
+    if (fd < 0) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     Socket socket(io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
     ++connections;
     asio::co_spawn(
