@@ -73,6 +73,14 @@ class GpuPlatform : public EmulatedGpus {
     const Nanos before = busy(device);
     return eventually("32 ms of work", [&] { return busy(device) >= before + Millis(32); });
   }
+  // The program has its pages, and what it uses is counted. A launch waits 100 ms for them and then
+  // goes on without, which is no fault where the daemon was kept from the processor.
+  void await_held() {
+    platform_->until("/v1/instances", [](const json& all) {
+      return std::ranges::any_of(
+          all, [](const json& i) { return i["id"] == "greedy" && i.value("used_ms", 0) > 0; });
+    });
+  }
   void fail_device(unsigned number) {
     const Machine::Lock lock(*machine_);
     raise_xid(*lock, number, 79);
@@ -128,6 +136,7 @@ TEST_F(GpuPlatform, AProgramsLoaderLooksForTheDriverBesideTheHookFirst) {
 TEST_F(GpuPlatform, AnUnmodifiedProgramAt20PercentUsesThatAndAKernelAWindow) {
   start_program();
   ASSERT_TRUE(works(1));
+  await_held();
   const SteadyClock clock;
   const Time begin = clock.now();
   const Nanos before = busy(1);
