@@ -168,6 +168,23 @@ TEST_F(GpuPlatform, WhatAProgramHoldsOfTheMemoryItMayHoldIsListed) {
                                          "\"greedy\",device=\"cuda1\"} 536870912"));
 }
 
+TEST_F(GpuPlatform, AProgramThatPassesTheHookIsSaidEverywhere) {
+  start_program(
+      {}, {"/usr/bin/env", "-u", "LD_PRELOAD", "LD_LIBRARY_PATH=" SLUICE_EMULATED_DRIVER_FOLDER,
+           SLUICE_CUDA_GREEDY, "kernel"});
+  platform_->until("/v1/instances", [](const json& all) {
+    return std::ranges::any_of(all, [](const json& i) { return i.value("ungated_ms", 0) > 0; });
+  });
+  EXPECT_THAT(platform_->cli({"get", "instances"}).out, HasSubstr("uses its GPU past the hook"));
+  EXPECT_THAT(platform_->cli({"get", "decisions"}).out,
+              HasSubstr("A process of greedy uses cuda1 past the hook"));
+  wire::HttpClient client({.path = platform_->data + "/run/api.sock"}, kPatience);
+  const auto metrics = client.call(verb::get, "/metrics");
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_THAT(metrics->body(), HasSubstr("sluice_instance_ungated_seconds_total{instance="
+                                         "\"greedy\",device=\"cuda1\"} "));
+}
+
 TEST_F(GpuPlatform, OneThatFailsIsSaidEverywhereAndTakesNothingNew) {
   ASSERT_EQ(device("cuda1")["fault"], "");  // the daemon listens from now on
   fail_device(1);

@@ -68,6 +68,14 @@ std::string device_memory(const json& instance) {
   return bytes(instance["memory_held"]) + " of " + bytes(instance["slice"]["memory"]);
 }
 
+// Why it has ended, or what is wrong with it.
+std::string why_of(const json& instance) {
+  std::string error = instance["error"].get<std::string>().substr(0, 60);
+  if (!error.empty() || instance.value("ungated_ms", 0) == 0) return error;
+  return "uses its GPU past the hook: " + fixed(instance["ungated_ms"].get<double>() / 1000, 1) +
+         "s, charged";
+}
+
 std::string state_of(const json& device) {
   const std::string fault = device.value("fault", "");
   if (!fault.empty()) return "failing: " + fault;
@@ -109,8 +117,7 @@ std::string rows(const std::string& what, const json& list) {
              slo_of(r["slice"]), std::to_string(r["batch"].get<int>()),
              std::to_string(r["pid"].get<int64_t>()), fixed(r["used_ms"].get<double>() / 1000, 1),
              bytes(r["peak_memory"]), device_memory(r),
-             std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms",
-             r["error"].get<std::string>().substr(0, 60)});
+             std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms", why_of(r)});
     return t.text();
   }
   if (what == "devices") {

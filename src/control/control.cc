@@ -67,6 +67,7 @@ void Control::observe(UnixMillis wall) {
   }
   tell_faults(o.devices, wall);
   tell_ended(o.instances, wall);
+  tell_ungated(o.instances, wall);
   seen_ = std::move(o);
 }
 
@@ -102,6 +103,26 @@ void Control::tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wa
                        "Program " + o.instance.id + " is ended: its device " + o.instance.device +
                            " fails: " + o.device_fault + ".",
                        {}}});
+  }
+}
+
+// Once of each in a node daemon's life; at our first look, what the loop before has told is known.
+void Control::tell_ungated(const std::vector<ObservedInstance>& now, UnixMillis wall) {
+  const bool first = seen_.boot_id.empty();
+  for (const ObservedInstance& o : now) {
+    const auto before = std::ranges::find(seen_.instances, o.instance.id,
+                                          [](const auto& i) { return i.instance.id; });
+    if (o.ungated == Nanos(0) || (before != seen_.instances.end() && before->ungated > Nanos(0)))
+      continue;
+    const Reason why{
+        "ungated",
+        "A process of " + o.instance.id + " uses " + o.instance.device +
+            " past the hook, without a permit: its slice is charged, nothing stops it.",
+        {}};
+    if (const auto told = store_.last_reason(o.instance.id);
+        first && told.ok() && told->text == why.text)
+      continue;
+    record({.at = wall, .action = "notice", .subject = o.instance.id, .reason = why});
   }
 }
 

@@ -98,6 +98,7 @@ class Control {
   void observe(UnixMillis wall);
   void tell_faults(const std::vector<Device>& now, UnixMillis wall);
   void tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wall);
+  void tell_ungated(const std::vector<ObservedInstance>& now, UnixMillis wall);
   void count(Time now, UnixMillis wall);
   void account(Time now, UnixMillis wall);
   void forecast(Time now);

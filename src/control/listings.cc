@@ -159,6 +159,7 @@ json instance_rows(const Control& control) {
               {"ready_after_ms", o.ready_after_ms},
               {"used_ms", o.used.count() / 1'000'000},
               {"used", control.accounting().used_share(o.instance.id).permille},
+              {"ungated_ms", o.ungated.count() / 1'000'000},
               {"peak_memory", o.peak_memory},
               {"device_fault", o.device_fault},
               {"error", o.error},

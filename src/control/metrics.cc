@@ -136,6 +136,12 @@ void add_instances(std::string& out, const Control& control) {
   of_gpus("sluice_instance_device_memory_limit_bytes",
           "Memory of the GPU that they may hold together.",
           [](const O& o) { return o.instance.slice.memory; });
+  MetricFamily ungated(out, "sluice_instance_ungated_seconds_total", Type::kCounter,
+                       "Busy time of the GPU past the hook, by its own account; counts as used.");
+  for (const Device& d : control.seen().devices)
+    for (const O& o : control.seen().instances)
+      if (d.kind == DeviceKind::kCuda && o.instance.device == d.id && alive(o))
+        ungated.add({{"instance", o.instance.id}, {"device", d.id}}, seconds(o.ungated));
 }
 
 void add_devices(std::string& out, const Control& control) {

@@ -156,6 +156,7 @@ Result<ClientState> ArbiterHost::state(ClientRef ref) {
       return Error{ErrorKind::kNotFound, "no client " + std::to_string(ref.client)};
     observe(devices_[ref.device], *client, clock_.now());
     ClientState state{.used = client->used,
+                      .ungated = client->ungated,
                       .granted = client->grant.has_value(),
                       .wanting = client->wanting,
                       .processes = static_cast<int>(client->processes.size())};
@@ -209,6 +210,28 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
 
 void ArbiterHost::detach(ProcessNumber process) {
   call([&] { drop_process(process, clock_.now()); });
+}
+
+std::set<pid_t> ArbiterHost::attached(DeviceNumber device) {
+  return call([&] {
+    std::set<pid_t> pids;
+    for (const auto& [number, process] : processes_)
+      if (process.client.device == device) pids.insert(process.id.pid);
+    return pids;
+  });
+}
+
+void ArbiterHost::charge(ClientRef ref, Nanos busy, Time seen_until) {
+  call([&] {
+    Client* client = find(ref);
+    if (client == nullptr) return;
+    const Time now = clock_.now();
+    client->used += busy;
+    client->ungated += busy;
+    Device& device = devices_[ref.device];
+    device.arbiter->charge(ref.client, busy, seen_until, now);
+    step(device, now);
+  });
 }
 
 // --- the thread ----------------------------------------------------------------------------------

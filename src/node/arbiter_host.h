@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -51,7 +52,8 @@ struct Attachment {
 };
 
 struct ClientState {
-  Nanos used{0};  // busy time, cumulative
+  Nanos used{0};     // busy time, cumulative
+  Nanos ungated{0};  // of that, what charge() was told
   bool granted = false;
   bool wanting = false;
   int processes = 0;        // attached
@@ -79,6 +81,9 @@ class ArbiterHost {
   // loses its old ones.
   Result<Attachment> attach(ClientRef client, const ProcessIdentity& process, Fd pidfd);
   void detach(ProcessNumber process);
+  std::set<pid_t> attached(DeviceNumber device);
+  // What a client did past the gate, where no meter of ours sees it (ungated_use.h).
+  void charge(ClientRef client, Nanos busy, Time seen_until);
 
   bool realtime() const { return realtime_; }
 
@@ -105,7 +110,7 @@ class ArbiterHost {
     bool wanting = false;
     bool unmoved = false;    // did nothing with its permit, and has not rung since
     Time due = Time::max();  // of its oldest waiting request, as far as is believed
-    Nanos used{0};
+    Nanos used{0}, ungated{0};
   };
   // What the client's processes say together.
   struct Claims {

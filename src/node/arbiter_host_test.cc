@@ -309,6 +309,31 @@ TEST_F(ArbiterHostTest, WhoReportsNothingOfADeviceIsStoppedWhenItsLeaseIsAsLongA
   munmap(page, SLUICE_PAGE_SIZE);
 }
 
+TEST_F(ArbiterHostTest, AClientStandsForWhatWasDonePastTheGate) {
+  const policy::ArbiterConfig config{.window = policy::window_of("planned")};
+  auto planned = policy::make_arbiter("planned", config);
+  const DeviceNumber gpu = host->add_device(std::move(*planned), config, 0);
+  ASSERT_TRUE(host->admit(gpu, share(1), std::make_unique<BlindMeter>()).ok());
+  Attachment at_the_gate = attach_raw(1, gpu);
+  EXPECT_THAT(host->attached(gpu), testing::ElementsAre(getpid()));
+  EXPECT_THAT(host->attached(device), testing::IsEmpty());
+  auto* page =
+      static_cast<sluice_usage_page*>(mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE,
+                                           MAP_SHARED, at_the_gate.pages.usage.get(), 0));
+  __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
+  eventfd_write(at_the_gate.bell.get(), 1);
+  EXPECT_TRUE(eventually("a permit", [&] { return host->state({gpu, 1})->granted; }));
+  Nanos charged{0};
+  EXPECT_TRUE(eventually("it to stand", [&] {
+    host->charge({gpu, 1}, Seconds(1), clock.now());
+    charged += Seconds(1);
+    return !host->state({gpu, 1})->granted;
+  }));
+  EXPECT_EQ(host->state({gpu, 1})->ungated, charged);
+  EXPECT_EQ(host->state({gpu, 1})->used, charged);
+  munmap(page, SLUICE_PAGE_SIZE);
+}
+
 // Neither is one whose turns are shorter than the time after which silence means something.
 TEST_F(ArbiterHostTest, ShortTurnsThatItDoesNothingWithAddUp) {
   class SlowMeter : public IdleMeter {

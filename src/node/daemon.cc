@@ -183,7 +183,7 @@ DaemonView Daemon::view() const {
   }
   for (const InstanceRecord& r : state_.instances) {
     const ClientState state = alive(r) ? enforcer_->state(r.instance.id) : ClientState{};
-    v.instances.push_back({r, state.used, state.sm_refusal,
+    v.instances.push_back({r, state.used, state.ungated, state.sm_refusal,
                            alive(r) ? peak_memory(r.process.pid) : 0,
                            enforcer_->memory_held(r.instance.id)});
   }

@@ -69,6 +69,7 @@ struct DaemonView {
   struct Row {
     const InstanceRecord& record;
     Nanos used{0};            // busy time, cumulative within this generation
+    Nanos ungated{0};         // of that, past the hook, on a GPU
     uint32_t sm_refusal = 0;  // its driver's error, where that does not hold it to its SMs
     Bytes peak_memory = 0;
     std::optional<Bytes> memory_held;  // of a GPU, where it is counted
@@ -132,6 +133,7 @@ class Daemon {
   Result<void> adopt();
   void listen_for_faults();
   void fail(const GpuFault& fault);
+  asio::awaitable<void> charge_ungated();
   void end_programs_on(const Device& device);
   Result<void> drain(const DeviceId& device, bool drained, const std::string& fault);
   Result<Promise> promise(const InstanceId& id, const DeviceId& device, const Slice& slice,

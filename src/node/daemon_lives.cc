@@ -145,6 +145,16 @@ asio::awaitable<void> Daemon::stop_with_owner(InstanceId id, ProcessIdentity own
   log_failure(stop(id, Nanos(0)));
 }
 
+// More often than the accounts of GPUs have news (gpu_watch.cc).
+asio::awaitable<void> Daemon::charge_ungated() {
+  constexpr Nanos kEvery = Millis(250);
+  for (asio::steady_timer timer(io_);;) {
+    timer.expires_after(kEvery);
+    co_await timer.async_wait(kAwait);
+    enforcer_->charge_ungated();
+  }
+}
+
 // The next process of a foreign slice whose first one has ended.
 bool Daemon::follow_family(InstanceRecord& r) {
   for (const pid_t pid : enforcer_->processes(r.instance.id)) {

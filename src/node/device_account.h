@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <optional>
 
 #include "base/clock.h"
@@ -37,6 +38,9 @@ class DeviceAccount {
   // clients of MPS, or where it is being written down: ask again. Waits for nobody, a lock
   // included; any thread may ask.
   virtual std::optional<DeviceUse> latest(pid_t pid) const = 0;
+
+  // The same of all processes that the device knows. Any thread that may wait for a lock.
+  virtual std::map<pid_t, DeviceUse> uses() const { return {}; }
 
   // Nothing where the device does not say. Does not ask the device; any thread that may wait for a
   // lock.

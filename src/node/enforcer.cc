@@ -75,8 +75,8 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
     SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));
     const DeviceNumber number =
         e->host_->add_device(std::move(arbiter), config, d.device.millicores);
-    e->devices_.emplace(d.device.id,
-                        HostedDevice{number, d, is_cpu ? nullptr : gpus.account(d.device.uuid)});
+    e->devices_.emplace(
+        d.device.id, HostedDevice{number, d, is_cpu ? nullptr : gpus.account(d.device.uuid), {}});
   }
   return e;
 }
@@ -252,6 +252,29 @@ void Enforcer::empty(Cgroup group, bool foreign) {
 // A group can go only when its last process is gone, which a kill does not wait for.
 void Enforcer::remove_empty_groups() {
   std::erase_if(left_, [](Cgroup& group) { return group.remove().ok(); });
+}
+
+void Enforcer::charge_ungated() {
+  for (auto& [device, hosted] : devices_) {
+    if (hosted.account == nullptr) continue;
+    const std::map<pid_t, DeviceUse> account = hosted.account->uses();
+    if (account.empty()) continue;
+    const std::set<pid_t> attached = host_->attached(hosted.number);
+    for (const UngatedUse::Use& use : hosted.ungated.take(account, attached, clock_.now())) {
+      const std::optional<ProcessIdentity> process = identity_of(use.pid);
+      const std::optional<uid_t> uid = uid_of(use.pid);
+      if (!process || !uid) continue;
+      const std::optional<InstanceId> id =
+          slice_of({.process = *process, .uid = *uid, .pidfd = {}, .slice = ""});
+      if (!id) continue;
+      Client& c = clients_.at(*id);
+      if (c.ref.device != hosted.number) continue;
+      host_->charge(c.ref, use.busy, use.until);
+      if (!std::exchange(c.ungated, true))
+        log::warn("{}: process {} uses {} past the hook, without a permit; its slice is charged",
+                  *id, use.pid, device);
+    }
+  }
 }
 
 ClientState Enforcer::state(const InstanceId& id) {

@@ -20,6 +20,7 @@
 #include "node/meter.h"
 #include "node/permit_server.h"
 #include "node/registry.h"
+#include "node/ungated_use.h"
 
 namespace sluice::node {
 
@@ -68,6 +69,10 @@ class Enforcer {
   bool has_backstop() const { return cgroups_.writable(); }
   const std::string& describe() const { return cgroups_.describe(); }
 
+  // Charges slices for what their processes do on GPUs past the hook, by the GPUs' accounts; worth
+  // the while a few times a second. Whoever begins it is logged.
+  void charge_ungated();
+
   ClientState state(const InstanceId& id);                       // zeros: there is no such one
   std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
@@ -79,6 +84,7 @@ class Enforcer {
     DeviceNumber number = 0;
     LocalDevice device;
     std::shared_ptr<const DeviceAccount> account;  // a GPU's
+    UngatedUse ungated;
   };
   struct Client {
     ClientRef ref;
@@ -88,6 +94,7 @@ class Enforcer {
     uid_t uid = 0;                  // its own, of what we started
     uid_t owner = 0;                // whose processes belong to it when they come to its socket
     bool counted_by_kernel = true;  // what it uses, in its cgroup or by its processes' clocks
+    bool ungated = false;           // it used its GPU past the hook
   };
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record);

@@ -204,6 +204,12 @@ class GpuWatch::Account : public DeviceAccount {
     return use == known->second.end() ? std::nullopt : std::optional(use->second);
   }
 
+  std::map<pid_t, DeviceUse> uses() const override {
+    const std::lock_guard lock(shared_->mutex);
+    const auto known = shared_->uses.find(uuid_);
+    return known != shared_->uses.end() ? known->second : std::map<pid_t, DeviceUse>();
+  }
+
   std::optional<DeviceMemory> memory(pid_t pid) const override {
     const std::lock_guard lock(shared_->mutex);
     const auto known = shared_->memories.find(uuid_);

@@ -157,6 +157,7 @@ json to_json(const DaemonView& view) {
   for (const DaemonView::Row& row : view.instances) {
     json one = to_json(row.record);
     one["used_ns"] = row.used.count();
+    one["ungated_ns"] = row.ungated.count();
     one["sm_refusal"] = row.sm_refusal;
     one["peak_memory"] = row.peak_memory;
     if (row.memory_held) one["memory_held"] = *row.memory_held;
