@@ -161,6 +161,25 @@ Result<void> MemoryDesk::write_down(MemoryHolder holder, const Life& life) {
   return record_.write(life.slot, holding(holder, life));
 }
 
+bool MemoryDesk::may_answer(MemoryHolder holder) {
+  const std::lock_guard lock(mutex_);
+  const auto at = lives_.find(holder);
+  if (at == lives_.end()) return true;
+  Life& life = at->second;
+  const auto& [account, pid, start_time] = life.process;
+  const Device& device = slices_.at(account).device;
+  if (device == nullptr || pid == 0 || contexts_.contains(device) || !device->memory(pid))
+    return true;
+  hear_device(holder, life);
+  if (ledger_.is_judged(holder)) {
+    (void)write_down(holder, life);
+    learn_contexts();
+    return true;
+  }
+  const Time now = clock_.now();
+  return now >= patience_ends_.try_emplace(device, now + kFirstFigure).first->second;
+}
+
 // More is not lent before it is written down.
 std::optional<Bytes> MemoryDesk::hold(MemoryHolder holder, Bytes least, Bytes most) {
   const std::lock_guard lock(mutex_);

@@ -3,7 +3,8 @@
 // changes and closes accounts. Thread-safe; every call is short.
 //
 // What a process's context takes says its device. Until it has, it is taken for as much as the
-// least that any process on the device was found to take beside what it holds.
+// least that any process on the device was found to take beside what it holds. Of the first on a
+// device nothing is known: it is not answered (may_answer) before the device has said.
 //
 // A desk that comes after another finds in the record what processes hold, before they say so. What
 // they may have taken while there was no desk (wire/permit_memory.h) is kept for them until they
@@ -31,6 +32,9 @@ namespace sluice::node {
 
 class MemoryDesk {
  public:
+  // For the first figure: a watch of the device has one every quarter of a second.
+  static constexpr Nanos kFirstFigure = Millis(500);
+
   MemoryDesk(const Clock& clock, uint32_t generation, MemoryRecord record);
   MemoryDesk(const MemoryDesk&) = delete;
 
@@ -52,6 +56,9 @@ class MemoryDesk {
   };
   // A process of the slice, alive as `pidfd` says. One that comes again has what it had.
   Result<Joined> join(MemoryAccount account, const ProcessIdentity& process, Fd pidfd, Bytes used);
+  // Whether it is known what a context takes where this process is, or will not be: that is waited
+  // for once on each device, and where it tells of processes at all. Else ask again.
+  bool may_answer(MemoryHolder holder);
   // As MemoryLedger::hold; nothing where the holder is gone, as it is with its account.
   std::optional<Bytes> hold(MemoryHolder holder, Bytes least, Bytes most);
 
@@ -93,7 +100,8 @@ class MemoryDesk {
   MemoryAccount last_ = 0;
   MemoryRecord record_;
   std::map<MemoryAccount, Slice> slices_;
-  std::map<Device, Bytes> contexts_;  // of who comes
+  std::map<Device, Bytes> contexts_;      // of who comes
+  std::map<Device, Time> patience_ends_;  // with devices of whose contexts nothing was known
   std::map<Process, MemoryHolder> holders_;
   std::map<MemoryHolder, Life> lives_;
 };

@@ -326,6 +326,30 @@ TEST_F(MemoryDeskTest, WhoComesIsTakenForTheLeastThatWasLearned) {
   EXPECT_EQ(come(*desk->open("another", kLimit, device)), 50);
 }
 
+TEST_F(MemoryDeskTest, TheFirstIsNotAnsweredBeforeItsDeviceSaysWhatAContextTakes) {
+  device->say({clock.now(), 0});  // it tells of processes, and of this one nothing yet
+  const MemoryHolder first = desk->join(account, *identity_of(getpid()), self(), 0)->holder;
+  EXPECT_FALSE(desk->may_answer(first));
+  device->say({clock.now(), 300});
+  EXPECT_TRUE(desk->may_answer(first));
+  EXPECT_EQ(desk->hold(first, 701, 701), 0);
+  EXPECT_EQ(desk->hold(first, 700, 700), 700);
+  const MemoryAccount next = *desk->open("next", kLimit, device);
+  const MemoryHolder second = desk->join(next, *identity_of(getpid()), self(), 0)->holder;
+  EXPECT_TRUE(desk->may_answer(second)) << "it is known by now";
+  EXPECT_EQ(desk->hold(second, 701, 701), 0);
+}
+
+TEST_F(MemoryDeskTest, WhatADeviceDoesNotSayIsWaitedForOnce) {
+  device->say({clock.now(), 0});
+  MemoryClient client(path);
+  EXPECT_EQ(client.join(), 0);
+  EXPECT_EQ(client.hold(700, 700), 700);
+  const MemoryAccount next = *desk->open("next", kLimit, device);
+  const MemoryHolder second = desk->join(next, *identity_of(getpid()), self(), 0)->holder;
+  EXPECT_TRUE(desk->may_answer(second));
+}
+
 TEST_F(MemoryDeskTest, WhatIsOutOfTurnEndsTheConnection) {
   const auto head = [](uint32_t type) {
     return sluice_message{SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, type};

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/epoll.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr uint64_t kListener = 0, kStop = 1, kDeaths = 2;  // connections are numbered from 3
 constexpr Nanos kHelloWithin = Seconds(1);
 constexpr Nanos kLookUp = Millis(500);      // at least as often
+constexpr Nanos kAnswerAgain = Millis(10);  // who waits until something is known
 constexpr uint32_t kRetryUnknownMs = 1000;  // no slice yet: perhaps it is being registered
 constexpr char kUncounted[] = "its memory is not counted here";
 
@@ -157,7 +159,8 @@ void PermitServer::close_for(const std::string& slice) {
 void PermitServer::run() {
   for (;;) {
     std::array<epoll_event, 64> events;
-    const int n = epoll_wait(epoll_.get(), events.data(), events.size(), kLookUp / Millis(1));
+    const auto pause = static_cast<int>((waiting_.empty() ? kLookUp : kAnswerAgain) / Millis(1));
+    const int n = epoll_wait(epoll_.get(), events.data(), events.size(), pause);
     for (int i = 0; i < n; ++i) {
       const uint64_t id = events[i].data.u64;
       if (id == kStop) return;
@@ -176,6 +179,7 @@ void PermitServer::run() {
       memory_->hear_devices();
       hear_devices_ = now + kLookUp;
     }
+    answer_waiting();
   }
 }
 
@@ -236,7 +240,10 @@ void PermitServer::on_message(uint64_t id) {
   std::array<std::byte, 256> bytes;
   const ssize_t n = recv(connection.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0 || !answer(connection, std::span(bytes).first(static_cast<size_t>(n)))) close(id);
+  if (n <= 0 || !answer(connection, std::span(bytes).first(static_cast<size_t>(n))))
+    close(id);
+  else if (connection.asked)
+    waiting_.insert(id);
 }
 
 // One HELLO, then nothing; or one MEMORY_HELLO, then HOLDs; or one LOOK. Whether the connection
@@ -246,16 +253,9 @@ bool PermitServer::answer(Connection& connection, std::span<const std::byte> byt
   const int socket = connection.socket.get();
   const ClientMessage message = parse_message(bytes);
   if (const auto* hold = std::get_if<sluice_hold>(&message)) {
-    if (connection.holder == 0) return false;
-    const std::optional<Bytes> now =
-        memory_->hold(connection.holder, amount(hold->least), amount(hold->most));
-    if (!now) return false;
-    sluice_held held{};
-    held.head = {SLUICE_HELLO_MAGIC, hold->head.version, SLUICE_HELD};
-    held.request = hold->request;
-    held.held = static_cast<uint64_t>(*now);
-    send_message(socket, held);
-    return true;
+    if (connection.holder == 0 || connection.asked) return false;
+    connection.asked = *hold;
+    return answer_hold(connection);
   }
   if (connection.holder != 0) return false;
   if (const auto* hello = std::get_if<sluice_hello>(&message)) return greet(connection, *hello);
@@ -348,8 +348,33 @@ bool PermitServer::greet(Connection& connection, const sluice_memory_look& look)
   return false;  // all is said
 }
 
+bool PermitServer::answer_hold(Connection& connection) {
+  if (!memory_->may_answer(connection.holder)) return true;
+  const sluice_hold hold = *std::exchange(connection.asked, std::nullopt);
+  const std::optional<Bytes> now =
+      memory_->hold(connection.holder, amount(hold.least), amount(hold.most));
+  if (!now) return false;
+  sluice_held held{};
+  held.head = {SLUICE_HELLO_MAGIC, hold.head.version, SLUICE_HELD};
+  held.request = hold.request;
+  held.held = static_cast<uint64_t>(*now);
+  send_message(connection.socket.get(), held);
+  return true;
+}
+
+void PermitServer::answer_waiting() {
+  for (const uint64_t id : std::set(waiting_)) {
+    Connection& connection = connections_.at(id);
+    if (!answer_hold(connection))
+      close(id);
+    else if (!connection.asked)
+      waiting_.erase(id);
+  }
+}
+
 void PermitServer::close(uint64_t id) {
   const auto at = connections_.find(id);
+  waiting_.erase(id);
   if (at->second.host != nullptr) at->second.host->detach(at->second.process);
   connections_.erase(at);
 }

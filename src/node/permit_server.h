@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -74,9 +75,10 @@ class PermitServer {
     std::string slice;
     pid_t peer = 0;
     Time opened{};
-    ArbiterHost* host = nullptr;  // attached there …
-    ProcessNumber process = 0;    // … as this
-    MemoryHolder holder = 0;      // or asks for memory as this
+    ArbiterHost* host = nullptr;       // attached there …
+    ProcessNumber process = 0;         // … as this
+    MemoryHolder holder = 0;           // or asks for memory as this
+    std::optional<sluice_hold> asked;  // and is not answered yet
   };
 
   PermitServer(const PermitServerConfig& config, const Clock& clock, Lookup lookup,
@@ -94,6 +96,8 @@ class PermitServer {
   bool accept_all(const Listener& listener);
   void on_message(uint64_t id);
   bool answer(Connection& connection, std::span<const std::byte> bytes);
+  bool answer_hold(Connection& connection);
+  void answer_waiting();
   bool greet(Connection& connection, const sluice_hello& hello);
   bool greet(Connection& connection, const sluice_memory_hello& hello);
   bool greet(Connection& connection, const sluice_memory_look& look);
@@ -108,6 +112,7 @@ class PermitServer {
   MemoryDesk* const memory_;
   Fd epoll_, stop_;
   std::map<uint64_t, Connection> connections_;  // the thread's own, as the next
+  std::set<uint64_t> waiting_;                  // connections that have asked
   uint64_t last_id_ = 2;
   Time hear_again_ = Time::max();  // the listeners; max: they are heard
   Time hear_devices_{};
