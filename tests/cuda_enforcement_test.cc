@@ -173,6 +173,15 @@ TEST_F(CudaEnforcement, SoDoesOneThatQueuesInTheLegacyStream) {
 TEST_F(CudaEnforcement, SoDoesOneWhoseKernelsDiffer) {
   expect_held("lengths", Millis(3));
 }
+TEST_F(CudaEnforcement, SoDoesOneThatLaunchesFromManyThreads) {
+  expect_held("threads", Micros(100));
+}
+TEST_F(CudaEnforcement, SoDoesOneWhoseThreadsHaveDefaultStreamsOfTheirOwn) {
+  expect_held("ptsz", Micros(100));
+}
+TEST_F(CudaEnforcement, SoDoesOneThatBecomesAnotherProgramAgainAndAgain) {
+  expect_held("exec", Millis(1));
+}
 
 // The checks above would find a hook that does nothing. Noise lowers what it uses for a while, not
 // for ever.

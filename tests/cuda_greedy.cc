@@ -7,12 +7,22 @@
 //   cuda_greedy legacy   launches kernels of 200 us into the legacy stream, which others wait for
 //   cuda_greedy lengths  launches kernels of 5 us to 3 ms by turns and never waits
 //   cuda_greedy sparse   launches a kernel of a millisecond every 5 ms and never waits
+//   cuda_greedy threads  as queue, in 8 threads with a stream each, kernels of 100 us
+//   cuda_greedy ptsz     the same, into the default stream that each thread has of its own
+//   cuda_greedy exec     as kernel; becomes the same program anew after every 40
 #include <unistd.h>
 
 #include <array>
+#include <functional>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "tests/cuda_program.h"
+
+extern "C" {
+SLUICE_CUDA_VARIANT(cuLaunchKernel, _ptsz);
+}
 
 using sluice::need;
 using sluice::new_stream;
@@ -76,6 +86,38 @@ CUgraphExec graph_of(CUfunction work) {
     for (CUfunction kernel : kernels) launch(kernel, stream);
 }
 
+[[noreturn]] void in_threads(const std::function<void()>& work) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back(work);
+  for (;;) pause();
+}
+
+CUcontext primary_context() {
+  CUcontext context = nullptr;
+  need(cuDevicePrimaryCtxRetain(&context, 0));
+  return context;
+}
+
+[[noreturn]] void queue_in_own_stream() {
+  need(cuCtxSetCurrent(primary_context()));
+  queue(function("tenth"), new_stream(CU_STREAM_NON_BLOCKING));
+}
+
+[[noreturn]] void queue_in_default_stream() {
+  need(cuCtxSetCurrent(primary_context()));
+  CUfunction kernel = function("tenth");
+  for (;;) need(cuLaunchKernel_ptsz(kernel, 132, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+}
+
+void become_anew(char** arguments) {
+  CUfunction work = function("work");
+  for (int i = 0; i < 40; ++i) {
+    launch(work, nullptr);
+    need(cuStreamSynchronize(nullptr));
+  }
+  execv(arguments[0], arguments);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -87,6 +129,9 @@ int main(int count, char** arguments) {
   if (kind == "streams") queue_in_turn(function("tenth"));
   if (kind == "lengths") queue_by_turns(new_stream(CU_STREAM_NON_BLOCKING));
   if (kind == "sparse") queue_sparsely(function("work"), new_stream(CU_STREAM_NON_BLOCKING));
+  if (kind == "threads") in_threads(queue_in_own_stream);
+  if (kind == "ptsz") in_threads(queue_in_default_stream);
+  if (kind == "exec") become_anew(arguments);
   if (kind == "legacy") {
     new_stream(CU_STREAM_DEFAULT);
     queue(function("fifth"), nullptr);

@@ -1,7 +1,8 @@
 // A CUDA program that knows nothing of Sluice and allocates what it is told to, a line at a time;
 // answers each with the driver's result and what else was asked for.
 //
-//   plain|pitched|managed|pooled|virtual|array|graph MIB   allocates; answers which memory it is
+//   plain|pitched|managed|pooled|virtual|array|flat|mipmapped|graph MIB
+//                                                    allocates; answers which memory it is
 //   free WHICH
 //   capture FREED LEFT                               a graph that allocates as many MIB which it
 //                                                    frees, and which it leaves; answers which
@@ -92,6 +93,29 @@ Memory array(size_t bytes) {
   CUarray a = nullptr;
   const CUresult result = cuArray3DCreate_v2(&a, &shape);
   return {result, [a] { return cuArrayDestroy(a); }};
+}
+
+Memory flat(size_t bytes) {
+  CUDA_ARRAY_DESCRIPTOR_v2 shape{};
+  shape.Width = 1024;
+  shape.Height = bytes / 4096;
+  shape.Format = CU_AD_FORMAT_FLOAT;
+  shape.NumChannels = 1;
+  CUarray a = nullptr;
+  const CUresult result = cuArrayCreate_v2(&a, &shape);
+  return {result, [a] { return cuArrayDestroy(a); }};
+}
+
+// Three quarters of it the first of two levels, the second a quarter of that, the rest rounding.
+Memory mipmapped(size_t bytes) {
+  CUDA_ARRAY3D_DESCRIPTOR_v2 shape{};
+  shape.Width = 1024;
+  shape.Height = bytes / 4096 / 4 * 3;
+  shape.Format = CU_AD_FORMAT_FLOAT;
+  shape.NumChannels = 1;
+  CUmipmappedArray a = nullptr;
+  const CUresult result = cuMipmappedArrayCreate(&a, &shape, 2);
+  return {result, [a] { return cuMipmappedArrayDestroy(a); }};
 }
 
 // By a node of a graph; its launch leaves it.
@@ -306,8 +330,9 @@ CUresult make_context() {
 
 int main() {
   const std::map<std::string, Memory (*)(size_t)> kinds = {
-      {"plain", plain},    {"pitched", pitched}, {"managed", managed}, {"pooled", pooled},
-      {"virtual", mapped}, {"array", array},     {"graph", of_graph}};
+      {"plain", plain},   {"pitched", pitched},     {"managed", managed},
+      {"pooled", pooled}, {"virtual", mapped},      {"array", array},
+      {"flat", flat},     {"mipmapped", mipmapped}, {"graph", of_graph}};
   std::vector<Memory> memories;
   std::vector<Captured> graphs;
   Pieces pieces;

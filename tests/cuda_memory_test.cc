@@ -152,7 +152,7 @@ TEST_P(EveryKind, UpToTheLimitAndNotBeyondAndTheProgramLives) {
 
 INSTANTIATE_TEST_SUITE_P(CudaMemory, EveryKind,
                          testing::Values("plain", "pitched", "managed", "pooled", "virtual",
-                                         "array", "graph"),
+                                         "array", "flat", "mipmapped", "graph"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Pre-granted, so that a program need not ask for each; never so much that others are kept from it.

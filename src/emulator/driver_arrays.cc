@@ -1,6 +1,7 @@
-// Arrays: memory that counts and goes with its context, and nothing else. Their elements cannot be
-// reached. A handle is the address where the memory would be.
+// Arrays, mipmapped ones too: memory that counts and goes with its context, and nothing else. Their
+// elements and levels cannot be reached. A handle is the address where the memory would be.
 #include <algorithm>
+#include <bit>
 
 #include "emulator/ranges.h"
 
@@ -25,37 +26,68 @@ std::size_t bytes_of_channel(CUarray_format format) {
   }
 }
 
-CUresult make_array(const char* function, CUarray* array, std::size_t width, std::size_t rows,
-                    CUarray_format format, unsigned channels) {
-  const bool good = array != nullptr && width > 0 && bytes_of_channel(format) > 0 &&
+// Of CUarray or CUmipmappedArray; `elements`: those of all its levels.
+template <class Array>
+CUresult make_array(const char* function, Array* array, std::size_t elements, CUarray_format format,
+                    unsigned channels) {
+  const bool good = array != nullptr && elements > 0 && bytes_of_channel(format) > 0 &&
                     (channels == 1 || channels == 2 || channels == 4);
   if (!good) return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr at = 0;
   const CUresult result = allocate_range(function, RangeKind::kArray, &at,
-                                         width * rows * bytes_of_channel(format) * channels);
-  if (result == CUDA_SUCCESS) *array = reinterpret_cast<CUarray>(pointer_to(at));
+                                         elements * bytes_of_channel(format) * channels);
+  if (result == CUDA_SUCCESS) *array = reinterpret_cast<Array>(pointer_to(at));
   return result;
+}
+
+CUresult destroy_array(const char* function, void* array) {
+  Call call(function);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  const CUresult result = free_range(call, reinterpret_cast<std::uint64_t>(array),
+                                     RangeKind::kArray, RangeKind::kArray);
+  return result == CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// Each level halves every extent, down to one element.
+std::size_t halved(std::size_t extent, unsigned times) {
+  return std::max<std::size_t>(extent >> times, 1);
+}
+std::size_t elements_of(const CUDA_ARRAY3D_DESCRIPTOR_v2& shape, unsigned levels) {
+  std::size_t all = 0;
+  for (unsigned level = 0; shape.Width > 0 && level < levels; ++level)
+    all += halved(shape.Width, level) * halved(shape.Height, level) * halved(shape.Depth, level);
+  return all;
 }
 }  // namespace
 
 CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR_v2* shape) {
   if (shape == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return make_array(__func__, array, shape->Width, std::max<std::size_t>(shape->Height, 1),
+  return make_array(__func__, array, shape->Width * std::max<std::size_t>(shape->Height, 1),
                     shape->Format, shape->NumChannels);
 }
 
 CUresult cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR_v2* shape) {
   if (shape == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shape->Flags != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  const std::size_t rows =
-      std::max<std::size_t>(shape->Height, 1) * std::max<std::size_t>(shape->Depth, 1);
-  return make_array(__func__, array, shape->Width, rows, shape->Format, shape->NumChannels);
+  return make_array(__func__, array, elements_of(*shape, 1), shape->Format, shape->NumChannels);
 }
 
 CUresult cuArrayDestroy(CUarray array) {
-  Call call(__func__);
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  const CUresult result = free_range(call, reinterpret_cast<std::uint64_t>(array),
-                                     RangeKind::kArray, RangeKind::kArray);
-  return result == CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
+  return destroy_array(__func__, array);
+}
+
+// As many levels as are asked for, and as there are until all extents are 1.
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR_v2* shape,
+                                unsigned levels) {
+  if (shape == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (shape->Flags != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto most =
+      static_cast<unsigned>(std::bit_width(std::max({shape->Width, shape->Height, shape->Depth})));
+  levels = std::min(std::max(levels, 1U), most);
+  return make_array(__func__, array, elements_of(*shape, levels), shape->Format,
+                    shape->NumChannels);
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+  return destroy_array(__func__, array);
 }
