@@ -16,6 +16,8 @@
 #include "base/eventually_for_test.h"
 #include "emulator/machine.h"
 #include "node/arbiter_host.h"
+#include "node/gpu_watch.h"
+#include "node/meter_cuda.h"
 #include "node/permit_server.h"
 #include "tests/device_meter.h"
 
@@ -27,6 +29,7 @@ namespace fs = std::filesystem;
 constexpr int kRequest = 200;
 constexpr Nanos kWindow = Millis(20);  // the arbiter's
 constexpr int kWindows = 100;
+constexpr Nanos kSettle = Seconds(1);   // the device has confirmed what the program reports
 constexpr Nanos kInFlight = Millis(1);  // src/hook/meter.h, and some for a late look
 
 Nanos busy(emulator::Machine& machine) {
@@ -34,18 +37,19 @@ Nanos busy(emulator::Machine& machine) {
   return Nanos(lock->devices[0].device_busy_ns());
 }
 
-class CudaEnforcement : public testing::Test {
+class Enforcement : public testing::Test {
  protected:
-  CudaEnforcement() : host_(clock_, {}) {
+  Enforcement() : host_(clock_, {}) {
     fs::create_directories(folder_);
     machine_ = emulator::Machine::open(folder_ / "gpu", {});
+    setenv("SLUICE_EMULATED_GPU", (folder_ / "gpu").c_str(), 1);
+  }
+  void charge_by(std::unique_ptr<node::Meter> meter) {
     const policy::ArbiterConfig config;
     host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, config), config, 0);
     const policy::ShareClient client{
         .id = 1, .sm = kWhole, .quota = {{kRequest}, {kRequest}}, .position = {}};
-    // Of the only program on it.
-    const auto used = [this](pid_t) { return busy(*machine_); };
-    EXPECT_TRUE(host_.admit(0, client, std::make_unique<DeviceMeter>(used)).ok());
+    EXPECT_TRUE(host_.admit(0, client, std::move(meter)).ok());
     auto server =
         node::PermitServer::start({.path = folder_ / "permit.sock"}, clock_,
                                   [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
@@ -54,7 +58,7 @@ class CudaEnforcement : public testing::Test {
     EXPECT_TRUE(server.ok());
     server_ = std::move(*server);
   }
-  ~CudaEnforcement() override {
+  ~Enforcement() override {
     if (program_ > 0) {
       kill(program_, SIGKILL);
       waitpid(program_, nullptr, 0);
@@ -65,7 +69,6 @@ class CudaEnforcement : public testing::Test {
   void start(const char* kind, bool hooked) {
     program_ = fork();
     if (program_ != 0) return;
-    setenv("SLUICE_EMULATED_GPU", (folder_ / "gpu").c_str(), 1);
     setenv("SLUICE_PERMIT_SOCKET", (folder_ / "permit.sock").c_str(), 1);
     setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
     if (hooked) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
@@ -132,7 +135,8 @@ class CudaEnforcement : public testing::Test {
     // on.
     ASSERT_TRUE(eventually("its pages", [&] { return host_.state({0, 1})->processes == 1; }));
     ASSERT_TRUE(eventually("an idle device", [&] { return device_idle(); }));
-    ASSERT_TRUE(eventually("32 ms of work", [&] { return busy(*machine_) >= Millis(32); }));
+    ASSERT_TRUE(
+        eventually("some work", [&] { return busy(*machine_) >= kSettle * kRequest / 1000; }));
     const auto [begin, log] = log_over((kWindows + 1) * kWindow);
     const Nanos share = kWindow * kRequest / 1000;
     const Nanos more = longest_kernel + kInFlight;
@@ -153,6 +157,15 @@ class CudaEnforcement : public testing::Test {
   node::ArbiterHost host_;
   std::unique_ptr<node::PermitServer> server_;
   pid_t program_ = -1;
+};
+
+// What is charged is what the device did.
+class CudaEnforcement : public Enforcement {
+ protected:
+  CudaEnforcement() {
+    const auto used = [this](pid_t) { return busy(*machine_); };  // by the only program on it
+    charge_by(std::make_unique<DeviceMeter>(used));
+  }
 };
 
 TEST_F(CudaEnforcement, ABusyProgramAt20PercentUsesThatAndAKernelAWindow) {
@@ -193,6 +206,35 @@ TEST_F(CudaEnforcement, WithoutTheHookItUsesMore) {
     more = log.busy(begin, begin + Millis(300)) > Millis(100);
   }
   EXPECT_TRUE(more);
+}
+
+// As on a node: what is charged is what the hook reports, which the device's own account (NVML's)
+// confirms.
+struct Kind {
+  const char* name;
+  Nanos longest_kernel;
+};
+std::ostream& operator<<(std::ostream& out, const Kind& kind) {
+  return out << kind.name;
+}
+
+class CudaEnforcementByReports : public Enforcement, public testing::WithParamInterface<Kind> {
+ protected:
+  CudaEnforcementByReports() : watch_(node::GpuWatch::start(SLUICE_EMULATED_NVML)) {
+    EXPECT_FALSE(watch_->gpus().empty()) << watch_->describe();
+    charge_by(std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus().at(0).uuid),
+                                                clock_.now()));
+  }
+
+  const std::unique_ptr<node::GpuWatch> watch_;
+};
+INSTANTIATE_TEST_SUITE_P(, CudaEnforcementByReports,
+                         testing::Values(Kind{"kernel", Millis(1)}, Kind{"graph", Millis(1)},
+                                         Kind{"queue", Micros(10)}, Kind{"streams", Micros(100)},
+                                         Kind{"legacy", Micros(200)}, Kind{"lengths", Millis(3)}));
+
+TEST_P(CudaEnforcementByReports, UsesNoMoreThanItsShareAndAKernelAWindow) {
+  expect_held(GetParam().name, GetParam().longest_kernel);
 }
 
 }  // namespace
