@@ -39,8 +39,12 @@ void CudaMeter::forget_gone() {
 void CudaMeter::report(const ProcessIdentity& process, const sluice_device_report& report,
                        Time now) {
   pass(now);
+  const Nanos before = said_in_sum();
   for (Process& p : processes_)
     if (p.id == process && !p.gone) p.use.hear(report, now_);
+  // What had been expected and has not come true, of that which does not count.
+  const Nanos less = std::max(before - said_in_sum(), Nanos(0));
+  said_twice_ = std::max(said_twice_ - less, Nanos(0));
 }
 
 void CudaMeter::granted(Time now) {
