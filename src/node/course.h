@@ -20,6 +20,14 @@ class Course {
     if (points_.size() > kPoints) points_.pop_front();
   }
 
+  // So much more had come together in that stretch than was known, evenly.
+  void raise(Time from, Time until, Nanos by) {
+    for (Point& p : points_) {
+      const double part = seconds(p.at - from) / seconds(until - from);
+      p.value += from_seconds(seconds(by) * std::clamp(part, 0.0, 1.0));
+    }
+  }
+
   // Straight between points; before the first and after the last as there.
   Nanos at(Time t) const {
     const auto after = std::upper_bound(points_.begin(), points_.end(), t,

@@ -202,7 +202,8 @@ void CudaMeter::judge(Process& process) {
 
 // What several processes say is counted once (said_at_most), so that it is not enough that each
 // says the truth: together they have to pay for what the device did. Their samples need not end at
-// the same moment; what reaches beyond the earliest end counts the next time.
+// the same moment; what reaches beyond the earliest end counts the next time. Of who used nothing
+// the account has no news, and nobody waits for any.
 void CudaMeter::judge_together() {
   if (processes_.size() < 2) {
     settled_until_ = now_;
@@ -211,11 +212,11 @@ void CudaMeter::judge_together() {
   }
   Time until = Time::max();
   for (const Process& p : processes_)
-    if (p.known && !p.gone) until = std::min(until, p.judged_until);
-  if (until == Time::max() || until <= settled_until_) return;
+    if (p.judged_until > settled_until_ && !p.gone) until = std::min(until, p.judged_until);
+  if (until == Time::max()) return;
   Nanos beyond{0};
   for (const Process& p : processes_)
-    if (p.known && !p.gone) beyond += p.truth.since(until);
+    if (p.judged_until > until && !p.gone) beyond += p.truth.since(until);
   const Nanos busy = accounted_ - beyond;
   const Nanos unpaid = busy - charges_.over(settled_until_, until);
   const DeviceUse together{settled_until_, until, busy, rounded_};
@@ -234,12 +235,18 @@ void CudaMeter::confirm() {
   believed_ = true;
 }
 
+// What is made up for counts as charged when it was used, or it would pay for the next stretch too.
+// And what this client was charged for work that it said was in flight stays charged.
 void CudaMeter::contradict(const DeviceUse& truth) {
   rebase();
+  base_.charged = std::max(base_.charged, charged_);
   believed_ = false;
   distrusted_until_ = now_ + kDistrust;
   const Nanos should = std::max(truth.busy, leases_.over(truth.from, truth.until));
-  base_.charged += std::max(should - charges_.over(truth.from, truth.until), Nanos(0));
+  const Nanos missing = std::clamp(should - charges_.over(truth.from, truth.until), Nanos(0),
+                                   (now_ - start_) - base_.charged);
+  base_.charged += missing;
+  charges_.raise(truth.from, truth.until, missing);
 }
 
 // --- draining ------------------------------------------------------------------------------------

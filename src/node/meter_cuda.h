@@ -16,6 +16,10 @@
 // resolution explains, the difference to the larger of account and lease is charged at once, and
 // the client is not believed for a minute. Without fresh confirmation belief ends too.
 //
+// Processes that never attach are unknown here. What the account says of them is charged beside the
+// meter (ungated_use.h) and pays for nothing that the attached ones did; who uses the device past a
+// lease that runs pays for both.
+//
 // Drained is who says so and whose last report leaves nothing in flight; else when the work in
 // flight must have run. A client whose device is kept for it pays for that time, whoever it is.
 //

@@ -241,6 +241,15 @@ class CudaMeterOfTwo : public CudaMeterTest {
     const auto reading = meter.poll(at(now), resting);
     return reading ? reading->busy : Nanos(0);
   }
+  // One window, of which the first alone has the device for four milliseconds.
+  Nanos one_of_two(Nanos said = kHeld) {
+    meter.granted(at(now));
+    Nanos charged = step(Micros(1), Nanos(0), true, false);
+    charged += step(kHeld - Micros(1), said, true, false);
+    meter.revoked(at(now));
+    EXPECT_TRUE(meter.drained(at(now) + CudaMeter::kNews, at(now), true));
+    return charged + step(Millis(16), Nanos(0), true, true);
+  }
   void account_for_both(Nanos busy_of_each) {
     for (const ProcessIdentity& process : {kProcess, kOther})
       account->tell(process.pid, now - Seconds(1), now, busy_of_each);
@@ -277,6 +286,32 @@ TEST_F(CudaMeterOfTwo, WhatTheyDidAfterTheyHadDrainedIsFoundOut) {
   charged += window_of_two(2 * kHeld);
   EXPECT_FALSE(meter.believed());
   EXPECT_GE(charged, kSecond * 4 * kHeld - Micros(10));
+}
+
+// The account does not list who used nothing. When that one is back, the others' use meanwhile is
+// long paid for.
+TEST_F(CudaMeterOfTwo, OneThatIsIdleForLongDoesNotHarmTheOther) {
+  confirm();
+  for (int s = 0; s < 60; ++s) {
+    for (int i = 0; i < kSecond; ++i) one_of_two();
+    account->tell(kProcess.pid, now - Seconds(1), now, kSecond * kHeld);
+    both(Micros(1), Nanos(0), Nanos(0), true);
+  }
+  ASSERT_TRUE(meter.believed());
+  for (int i = 0; i < kSecond; ++i) window_of_two(kHeld / 2);
+  account_for_both(kSecond * kHeld / 2);
+  window_of_two(kHeld);
+  EXPECT_TRUE(meter.believed());
+}
+// Nor does it shield the others.
+TEST_F(CudaMeterOfTwo, WhatOneDidAfterItHadDrainedIsFoundOutWhileTheOtherIsIdle) {
+  confirm();
+  for (int s = 0; s < 2; ++s) {
+    for (int i = 0; i < kSecond; ++i) one_of_two(2 * kHeld);
+    account->tell(kProcess.pid, now - Seconds(1), now, kSecond * 2 * kHeld);
+    both(Micros(1), Nanos(0), Nanos(0), true);
+  }
+  EXPECT_FALSE(meter.believed());
 }
 
 TEST_F(CudaMeterTest, WithoutFreshConfirmationBeliefEnds) {
@@ -413,6 +448,116 @@ TEST(CudaMeterProperty, HostilePagesGainNothingAndDoNoHarm) {
     }
     meter.revoked(at(now));
     EXPECT_TRUE(meter.drained(at(now) + Seconds(1), at(now), false));
+  }
+}
+
+// A client of one process or two: honest until it is believed, then whatever stands on its pages
+// and whatever it does, with its permit or without. The account tells of each stretch of time at
+// its end, and cuts off.
+class WhoTurns {
+ public:
+  explicit WhoTurns(uint64_t seed) : random_(seed) {
+    meter_.add_process(kProcess);
+    if (random_.chance(0.5)) {
+      processes_.push_back({kOther});
+      meter_.add_process(kOther);
+    }
+  }
+
+  void be_honest() {
+    for (int s = 0; s < 10 && !meter_.believed(); ++s) {
+      for (const Time end = at(now_ + Seconds(1)); at(now_) < end;) {
+        hold(now_ / Millis(10) % 2 == 0);
+        work(Millis(1), held_ ? 0.5 : 0, 1);
+        tell(Nanos(0));
+        poll();
+      }
+      account_for_it();
+    }
+    EXPECT_TRUE(meter_.believed());
+    used_ = charged_ = slack_ = Nanos(0);
+  }
+  // For a stretch of time: it uses what it likes, and says a part of it, or anything.
+  void be_hostile() {
+    const double load = random_.chance(0.3) ? 0 : random_.uniform();
+    const double said = random_.chance(0.5) ? 0 : random_.uniform();
+    const double permits = random_.chance(0.7) ? 0 : 0.5;
+    const double babble = random_.chance(0.8) ? 0 : 0.1;
+    for (const Time end = at(now_ + Millis(random_.between(500, 1000))); at(now_) < end;) {
+      if (random_.chance(0.2)) hold(random_.chance(permits));
+      work(Micros(random_.between(100, 3000)), load, said);
+      tell(random_.chance(babble) ? Micros(random_.between(0, 300'000)) : Nanos(0));
+      poll();
+    }
+    account_for_it();
+  }
+
+  Nanos charged() const { return charged_; }
+  Nanos passed() const { return now_; }
+  // Of what it used: the rest is what the account cannot tell.
+  Nanos owed() const { return used_ - slack_; }
+
+ private:
+  struct Process {
+    ProcessIdentity id;
+    Nanos said{0}, unaccounted{0};
+  };
+
+  void hold(bool held) {
+    if (held == held_) return;
+    held_ = held;
+    if (held)
+      meter_.granted(at(now_));
+    else
+      meter_.revoked(at(now_));
+  }
+  void work(Nanos by, double load, double said) {
+    now_ += by;
+    if (!held_) (void)meter_.drained(at(now_), at(now_), true);
+    for (Process& p : processes_) {
+      const Nanos used = from_seconds(seconds(by) * load / static_cast<double>(processes_.size()));
+      p.unaccounted += used;
+      p.said += from_seconds(seconds(used) * said);
+      used_ += used;
+    }
+  }
+  void tell(Nanos in_flight) {
+    for (const Process& p : processes_)
+      meter_.report(p.id, words(p.said, now_, in_flight), at(now_));
+  }
+  void poll() {
+    if (const auto reading = meter_.poll(at(now_), random_.chance(0.5))) charged_ += reading->busy;
+  }
+  void account_for_it() {
+    for (Process& p : processes_) {
+      const Nanos resolution = (now_ - told_until_) / 100;
+      account_->tell(p.id.pid, told_until_, now_, p.unaccounted / resolution * resolution);
+      p.unaccounted = Nanos(0);
+      slack_ += 2 * resolution + CudaMeter::kSkew;
+    }
+    told_until_ = now_;
+    work(Micros(1), 0, 0);
+    poll();
+  }
+
+  Random random_;
+  const std::shared_ptr<ScriptedAccount> account_ = std::make_shared<ScriptedAccount>();
+  CudaMeter meter_{account_, kStart};
+  std::vector<Process> processes_{{kProcess}};
+  Nanos now_{0}, told_until_{0}, used_{0}, charged_{0}, slack_{0};
+  bool held_ = false;
+};
+
+TEST(CudaMeterProperty, WhoIsBelievedGainsNothingByLyingThen) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WhoTurns client(seed);
+    client.be_honest();
+    for (int stretch = 0; stretch < 8; ++stretch) {
+      client.be_hostile();
+      EXPECT_GE(client.charged(), client.owed());
+      EXPECT_LE(client.charged(), client.passed());
+    }
   }
 }
 
