@@ -66,8 +66,8 @@ class ArbiterHostTest : public testing::Test {
     ASSERT_TRUE(host->admit(device, share(id), std::make_unique<BlindMeter>()).ok());
   }
   // Gives the pages of a client to a gate, as the socket would.
-  ProcessNumber attach(policy::ClientId id, sluice_gate& gate) {
-    Attachment a = attach_raw(id);
+  ProcessNumber attach(policy::ClientId id, sluice_gate& gate, DeviceNumber on = 0) {
+    Attachment a = attach_raw(id, on);
     const int fds[3] = {a.pages.permit.release(), a.pages.usage.release(), a.bell.release()};
     EXPECT_TRUE(sluice_attach_pages(&gate, sluice_process_of(&gate), fds, -1));
     return a.number;
@@ -246,33 +246,72 @@ TEST_F(ArbiterHostTest, NothingOfADroppedProcessIsWatched) {
   EXPECT_EQ(watched(), before);
 }
 
+// Writes anything anywhere on a client's usage page, and rings.
+class Attacker {
+ public:
+  static constexpr uint64_t kSeed = 20260501;
+
+  explicit Attacker(Attachment client)
+      : client_(std::move(client)),
+        page_(static_cast<uint32_t*>(mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE,
+                                          MAP_SHARED, client_.pages.usage.get(), 0))),
+        thread_([this] { run(); }) {}
+  ~Attacker() {
+    stop_ = true;
+    thread_.join();
+    munmap(page_, SLUICE_PAGE_SIZE);
+  }
+  Attacker(const Attacker&) = delete;
+
+  bool has_tried_long() const { return written_ > 5000; }
+
+ private:
+  void run() {
+    Random random(kSeed);
+    for (; !stop_; ++written_) {
+      const size_t word = random.below(SLUICE_PAGE_SIZE / sizeof *page_);
+      const uint32_t value = random.chance(0.3) ? ~0u : static_cast<uint32_t>(random.next());
+      __atomic_store_n(&page_[word], value, __ATOMIC_SEQ_CST);
+      eventfd_write(client_.bell.get(), random.next() >> 8);
+    }
+  }
+
+  const Attachment client_;
+  uint32_t* const page_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> written_{0};
+  std::thread thread_;
+};
+
 // Whatever a client writes into its page and however often it rings, its neighbour is served: that
 // it has stopped, the kernel's counter says.
 TEST_F(ArbiterHostTest, AHostileUsagePageHarmsNobody) {
+  SCOPED_TRACE(Attacker::kSeed);
   admit(1);
   ASSERT_TRUE(host->admit(device, share(2), std::make_unique<IdleMeter>()).ok());
   sluice_gate gate{};
   attach(1, gate);
-  Attachment hostile = attach_raw(2);
-  auto* page = static_cast<uint32_t*>(mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE,
-                                           MAP_SHARED, hostile.pages.usage.get(), 0));
-  const uint64_t seed = 20260501;
-  SCOPED_TRACE(seed);
-  std::atomic<bool> stop{false};
-  std::thread attacker([&] {
-    Random random(seed);
-    while (!stop) {
-      const size_t word = random.below(SLUICE_PAGE_SIZE / sizeof *page);
-      const uint32_t value = random.chance(0.3) ? ~0u : static_cast<uint32_t>(random.next());
-      __atomic_store_n(&page[word], value, __ATOMIC_SEQ_CST);
-      eventfd_write(hostile.bell.get(), random.next() >> 8);
-    }
-  });
-  for (int i = 0; i < 20; ++i) work(gate, 1000);
+  const Attacker hostile(attach_raw(2));
+  while (!hostile.has_tried_long()) work(gate, 1000);
   EXPECT_TRUE(host->resize(device, share(1, 400)).ok());
-  stop = true;
-  attacker.join();
-  munmap(page, SLUICE_PAGE_SIZE);
+}
+// On a GPU its words are what it says of the device, and hints: it may say that its work goes on
+// for ever, is given up after the drain bound, and pays for that.
+TEST_F(ArbiterHostTest, NorDoesOneOnAGpu) {
+  SCOPED_TRACE(Attacker::kSeed);
+  const policy::ArbiterConfig config{.window = policy::window_of("window")};
+  const DeviceNumber gpu =
+      host->add_device(std::move(*policy::make_arbiter("window", config)), config, 0);
+  const Time start = clock.now();
+  for (const policy::ClientId id : {1, 2})
+    ASSERT_TRUE(host->admit(gpu, share(id), std::make_unique<CudaMeter>(nullptr, start)).ok());
+  sluice_gate gate{};
+  attach(1, gate, gpu);
+  const Attacker hostile(attach_raw(2, gpu));
+  while (!hostile.has_tried_long()) work(gate, 1000);
+  EXPECT_TRUE(host->resize(gpu, share(1, 400)).ok());
+  const auto state = host->state({gpu, 2});
+  EXPECT_LE(state->used, clock.now() - start);
 }
 
 // A client that is stopped while it waits says so for ever.
