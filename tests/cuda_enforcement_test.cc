@@ -200,6 +200,9 @@ TEST_F(CudaEnforcement, SoDoesOneWhoseThreadsHaveDefaultStreamsOfTheirOwn) {
 TEST_F(CudaEnforcement, SoDoesOneThatBecomesAnotherProgramAgainAndAgain) {
   expect_held("exec", Millis(1));
 }
+TEST_F(CudaEnforcement, SoDoesOneThatChangesItsContextAtEachLaunch) {
+  expect_held("contexts", Micros(100));
+}
 
 // The checks above would find a hook that does nothing. Noise lowers what it uses for a while, not
 // for ever.

@@ -10,6 +10,8 @@
 //   cuda_greedy threads  as queue, in 8 threads with a stream each, kernels of 100 us
 //   cuda_greedy ptsz     the same, into the default stream that each thread has of its own
 //   cuda_greedy exec     as kernel; becomes the same program anew after every 40
+//   cuda_greedy contexts launches kernels of 100 us into a stream of each of 4 contexts in turn and
+//                        never waits
 #include <unistd.h>
 
 #include <array>
@@ -79,6 +81,28 @@ CUgraphExec graph_of(CUfunction work) {
     for (CUstream stream : streams) launch(kernel, stream);
 }
 
+[[noreturn]] void queue_in_contexts() {
+  struct Part {
+    CUcontext context;
+    CUfunction kernel;
+    CUstream stream;
+  };
+  std::array<Part, 4> parts;
+  for (Part& part : parts) {
+    CUmodule own = nullptr;
+    need(cuCtxCreate_v2(&part.context, 0, 0));
+    need(cuModuleLoadData(&own, kModule));
+    part.kernel = sluice::function(own, "tenth");
+    part.stream = new_stream(CU_STREAM_NON_BLOCKING);
+  }
+  for (;;) {
+    for (const Part& part : parts) {
+      need(cuCtxSetCurrent(part.context));
+      launch(part.kernel, part.stream);
+    }
+  }
+}
+
 [[noreturn]] void queue_by_turns(CUstream stream) {
   const std::array kernels = {function("tiny"),  function("work"), function("small"),
                               function("large"), function("tiny"), function("tenth")};
@@ -132,6 +156,7 @@ int main(int count, char** arguments) {
   if (kind == "threads") in_threads(queue_in_own_stream);
   if (kind == "ptsz") in_threads(queue_in_default_stream);
   if (kind == "exec") become_anew(arguments);
+  if (kind == "contexts") queue_in_contexts();
   if (kind == "legacy") {
     new_stream(CU_STREAM_DEFAULT);
     queue(function("fifth"), nullptr);

@@ -219,6 +219,21 @@ CUresult cuCtxGetFlags(unsigned* flags) {
   return CUDA_SUCCESS;
 }
 
+// A context's group is its own, and no other's ever.
+CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto& stack = context_stack();
+  const Context* context = handle != nullptr ? call.driver().contexts.find(handle)
+                           : stack.empty()   ? nullptr
+                                             : stack.back();
+  if (context == nullptr)
+    return handle != nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  *id = context->group + 1;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();

@@ -15,15 +15,27 @@ SLUICE_DRIVER(cuEventRecord);
 
 namespace sluice::hook {
 
-uint64_t id_of_current_context() {
+namespace {
+
+uint64_t id_of(CUcontext context) {
   unsigned long long id = 0;
-  return driver_cuCtxGetId(nullptr, &id) == CUDA_SUCCESS ? id : 0;
+  return driver_cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+}  // namespace
+
+uint64_t id_of_current_context() {
+  return id_of(nullptr);
 }
 
 void ContextEvents::become(CUcontext context, uint64_t id) {
   memset(this, 0, sizeof *this);
   context_ = context;
   id_ = id;
+}
+
+bool ContextEvents::may_be_looked_at() const {
+  return context_ != nullptr && ending_ == 0 && id_ != 0 && id_of(context_) == id_;
 }
 
 CUevent ContextEvents::record(CUstream stream) {

@@ -1,6 +1,7 @@
 // The timing events of one context, and the line of time that they stand on: the host's
-// CLOCK_MONOTONIC, as far as the host has seen. All calls go to the driver's own functions, from a
-// thread whose current context it is, under the meter's lock, and never while anything captures.
+// CLOCK_MONOTONIC, as far as the host has seen. All calls go to the driver's own functions, under
+// the meter's lock, and never while anything captures. Events are recorded by a thread whose
+// current context it is; who has another current may look at them, while the context lives.
 //
 // An error of the driver's is ours alone. From an event that cannot be made or looked at, or
 // several streams that take none, this context has no events.
@@ -28,6 +29,10 @@ class ContextEvents {
   void leave_alone() { ++ending_; }
   void use_again() { ending_ -= ending_ != 0 ? 1 : 0; }
   bool left_alone() const { return ending_ != 0; }
+
+  // Whether a thread that has another context current may look at its events: it lives, as the
+  // driver says. (Not every end of one is seen: a green context's is not.)
+  bool may_be_looked_at() const;
 
   // Whether an event has been reached. The first should be one in an idle stream.
   bool has_line() const { return reference_ != nullptr; }

@@ -33,7 +33,6 @@ CUresult cuMemAllocPitch(unsigned* pointer, unsigned* pitch, unsigned width, uns
 CUresult cuMemFree(unsigned pointer);
 CUresult cuMemGetInfo(unsigned* available, unsigned* total);
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address);
-CUresult cuCtxGetId(CUcontext context, unsigned long long* id);
 CUresult cuCtxSynchronize_v2(CUcontext context);
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy);
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here,

@@ -115,6 +115,7 @@ Lane* Meter::lane_for(uint32_t thread, CUstream stream, uint32_t context, uint64
   Lane* lane = lanes_.claim(thread, stream);
   if (lane == nullptr) return nullptr;
   if (lane->touched_ns == 0 || (lane->context != context && lane->unfinished_ns() == 0)) {
+    if (lane->marks != 0) settle(*lane, now);  // of a unit that the driver refused
     lane->context = context;
     lane->reached_ns = lane->marked_at_ns = lane->touched_ns = now;
   }
@@ -238,9 +239,7 @@ void Meter::use_again(CUcontext context) {
 void Meter::forget_context(CUcontext context) {
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   for_each_of(context, [&](uint32_t i) {
-    lanes_.for_each([&](Lane& lane) {
-      if (lane.context == i && lane.unfinished_ns() != 0) settle(lane, now);
-    });
+    settle_all_in(i, now);
     events_[i].become(nullptr, 0);
     costs_.doubt_kernels();  // its modules went with it
   });

@@ -125,6 +125,7 @@ class Meter {
   // Where its events are; kContexts: nowhere, or they may not be touched now.
   uint32_t context_of_thread();
   bool takes_events(const Lane& lane, uint32_t context) const;
+  void settle_all_in(uint32_t context, uint64_t now);
   void learn(uint64_t key, uint64_t bytes, uint64_t ns);
   uint64_t cost_of(const Work& work, uint32_t context) const;
   void learn_by_waiting(const Lane& lane, uint64_t now);
@@ -136,11 +137,15 @@ class Meter {
   void give_leave(sluice_attachment* at, Lane& lane);
   static void size_leave(Lane& lane, bool had_marks);
 
+  uint32_t contexts_in_sight(uint32_t context);
+  static bool is_in_sight(const Lane& lane, uint32_t contexts) {
+    return lane.context != kContexts && (contexts >> lane.context & 1u) != 0;
+  }
   void poll(uint32_t context, uint64_t now);
   void poll_lane(Lane& lane, uint64_t now);
-  uint64_t patience_with(const Lane& lane, uint32_t context, bool pending) const;
+  uint64_t patience_with(const Lane& lane, bool in_sight, bool pending) const;
   bool passed(const Lane& lane) const {
-    return lane.noted > lane.finished && passed_ns_ >= lane.noted_ns;
+    return lane.noted > lane.finished && passed_[lane.context].recorded_ns >= lane.noted_ns;
   }
   void pass(Lane& lane, uint64_t now);
   void reach(Lane& lane, const Mark& mark, uint64_t at);
@@ -161,8 +166,11 @@ class Meter {
   uint64_t progress_ns_;     // something was last seen finished, or begun where there was nothing
   uint64_t given_up_ns_;     // nobody waits while nothing has been, since then
   uint64_t next_timing_ns_;  // what is known is timed again no sooner
-  // The last event right behind a unit that had to wait: when it was recorded, and reached.
-  uint64_t passed_ns_, passed_at_ns_;
+  // The last event right behind a unit that had to wait, in each context (none in the last):
+  // devices take turns between contexts, so that it says nothing of another's.
+  struct {
+    uint64_t recorded_ns, reached_ns;
+  } passed_[kContexts + 1];
   const sluice_attachment* told_;
   uint64_t told_from_ns_;  // busy_ns_ when its page was new
   BusyTime busy_time_;

@@ -8,31 +8,45 @@ SLUICE_DRIVER(cuCtxGetCurrent);
 
 namespace sluice::hook {
 
+// Those whose events can be looked at while `context` is current: a bit for each. Of the others,
+// only those with something in flight are asked for.
+uint32_t Meter::contexts_in_sight(uint32_t context) {
+  if (context == kContexts) return 0;
+  uint32_t at_work = 0, in_sight = 1u << context;
+  lanes_.for_each([&](const Lane& lane) {
+    if (lane.context != kContexts && lane.in_flight_ns() != 0) at_work |= 1u << lane.context;
+  });
+  for (uint32_t i = 0; i < kContexts; ++i)
+    if ((at_work & ~in_sight & 1u << i) != 0 && events_[i].may_be_looked_at()) in_sight |= 1u << i;
+  return in_sight;
+}
+
 // The end of a lane without a mark is taken for over after a while: what was submitted before
 // another lane's unit when that has run (pass()); the rest when there is no event to wait for and
 // all that is in flight has had its time twice.
 void Meter::poll(uint32_t context, uint64_t now) {
+  const uint32_t contexts = contexts_in_sight(context);
   bool pending = false;
   lanes_.for_each([&](Lane& lane) {
-    if (lane.context != context || context == kContexts) return;
+    if (!is_in_sight(lane, contexts)) return;
     poll_lane(lane, now);
     pending |= lane.at_work();
   });
   lanes_.for_each([&](Lane& lane) {
-    if (lane.marks == 0 && takes_events(lane, context) && passed(lane) &&
+    const bool in_sight = is_in_sight(lane, contexts);
+    if (in_sight && lane.marks == 0 && takes_events(lane, lane.context) && passed(lane) &&
         now - lane.noted_ns > 2 * (lane.noted - lane.finished))
       pass(lane, now);
-    if (lane.in_flight_ns() != 0 && lane.still_for(patience_with(lane, context, pending), now))
+    if (lane.in_flight_ns() != 0 && lane.still_for(patience_with(lane, in_sight, pending), now))
       settle(lane, now);
   });
 }
 
 // With the end of a lane in which nothing was submitted for so long.
-uint64_t Meter::patience_with(const Lane& lane, uint32_t context, bool pending) const {
-  if (lane.marks == 0 && takes_events(lane, context) && !pending)
+uint64_t Meter::patience_with(const Lane& lane, bool in_sight, bool pending) const {
+  if (in_sight && lane.marks == 0 && takes_events(lane, lane.context) && !pending)
     return 2 * lanes_.in_flight_ns() + 2 * kNapNs;
-  const bool lookable = lane.context == context && context != kContexts;
-  if (lane.marks != 0 && lookable) return UINT64_MAX;
+  if (in_sight && lane.marks != 0) return UINT64_MAX;
   return 2 * lane.in_flight_ns() + (lane.marks == 0 ? 1 : 100) * kDrySlackNs;
 }
 
@@ -45,10 +59,10 @@ void Meter::poll_lane(Lane& lane, uint64_t now) {
       if (state == ContextEvents::State::kPending) return;
       if (state == ContextEvents::State::kLost) return settle(lane, now);
       lane.dry = at < mark.recorded_ns + kDryNs;
-      if (mark.follows && at > mark.recorded_ns + kQueuedNs && mark.recorded_ns > passed_ns_) {
-        passed_ns_ = mark.recorded_ns;
-        passed_at_ns_ = at;
-      }
+      auto& passed = passed_[lane.context];
+      if (mark.follows && at > mark.recorded_ns + kQueuedNs &&
+          mark.recorded_ns > passed.recorded_ns)
+        passed = {mark.recorded_ns, at};
     } else if (at > now) {
       return;
     }
@@ -88,7 +102,8 @@ void Meter::learn(uint64_t key, uint64_t bytes, uint64_t ns) {
 // order in which it comes.) But a stream takes no less time than its units.
 void Meter::pass(Lane& lane, uint64_t now) {
   const uint64_t ns = lane.noted - lane.finished;
-  const uint64_t at = smaller(larger(passed_at_ns_, lane.reached_ns + ns), now);
+  const uint64_t reached = passed_[lane.context].reached_ns;
+  const uint64_t at = smaller(larger(reached, lane.reached_ns + ns), now);
   busy_ns_ += busy_time_.place(lane.reached_ns, at, ns);
   lane.finished = lane.noted;
   lane.marked = larger(lane.marked, lane.noted);
@@ -120,12 +135,17 @@ uint32_t Meter::context_of_thread() {
     if (events_[i].context() == nullptr || events_[i].context() == context) free = i;
   }
   if (free == kContexts) return free;
-  const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
-  lanes_.for_each([&](Lane& lane) {
-    if (lane.context == free && lane.unfinished_ns() != 0) settle(lane, now);
-  });
+  settle_all_in(free, sluice_clock(CLOCK_MONOTONIC));
   events_[free].become(context, id);
   return free;
+}
+
+// The context has gone, and the events with it.
+void Meter::settle_all_in(uint32_t context, uint64_t now) {
+  lanes_.for_each([&](Lane& lane) {
+    if (lane.context == context && (lane.unfinished_ns() != 0 || lane.marks != 0))
+      settle(lane, now);
+  });
 }
 
 // The legacy default stream waits for blocking ones, and they for it. An event right before a unit
@@ -149,7 +169,7 @@ bool Meter::follow(Lane& lane, const Mark& mark, uint64_t now) {
   lane.push(made);
   if (!mark.follows) return true;
   lanes_.for_each([&](Lane& other) {
-    if (&other != &lane) other.note(now);
+    if (&other != &lane && other.context == lane.context) other.note(now);
   });
   return true;
 }

@@ -56,6 +56,7 @@ CUresult cuCtxGetCurrent(CUcontext* context);
 CUresult cuCtxGetDevice(CUdevice* device);
 CUresult cuCtxGetFlags(unsigned* flags);
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned* version);
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id);
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest);
 CUresult cuCtxSynchronize(void);
 

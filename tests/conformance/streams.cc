@@ -73,11 +73,48 @@ void check_events(const Bench& bench) {
   cu.cuStreamDestroy_v2(one);
   cu.cuStreamDestroy_v2(two);
 }
+
+// Whose events can be looked at while another context is current, and who is told from whom.
+void check_other_contexts(const Bench& bench) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  unsigned long long id = 0, other_id = 0, next_id = 0;
+  const CUstream stream = bench.stream();
+  const CUevent start = bench.event(), end = bench.event();
+  cu.cuEventRecord(start, stream);
+  bench.launch(bench.spin, stream);
+  cu.cuEventRecord(end, stream);
+  CUcontext other = nullptr, next = nullptr;
+  report.result(cu.cuCtxCreate_v2(&other, 0, bench.device), CUDA_SUCCESS, "another context");
+  report.result(cu.cuEventSynchronize(end), CUDA_SUCCESS, "one waits for an event of the first");
+  cu.cuCtxSetCurrent(bench.context);
+  bench.launch(bench.spin, stream);
+  cu.cuEventRecord(end, stream);
+  cu.cuCtxSetCurrent(other);
+  report.result(cu.cuEventQuery(end), CUDA_ERROR_NOT_READY, "and looks at it");
+  cu.cuEventSynchronize(end);
+  report.result(cu.cuEventQuery(end), CUDA_SUCCESS, "until it is done");
+  report.check(bench.between(start, end) >= kAbout * 2 * kSpinMs, "its time can be asked for");
+  report.result(cu.cuCtxGetId(bench.context, &id), CUDA_SUCCESS, "the first has a number");
+  report.result(cu.cuCtxGetId(nullptr, &other_id), CUDA_SUCCESS, "so has the one that is current");
+  report.check(id != other_id, "they have not the same");
+  cu.cuCtxDestroy_v2(other);
+  report.check(cu.cuCtxGetId(other, &next_id) != CUDA_SUCCESS, "one that is gone has none");
+  cu.cuCtxCreate_v2(&next, 0, bench.device);
+  cu.cuCtxGetId(next, &next_id);
+  report.check(next_id != id && next_id != other_id, "and no other has it again");
+  cu.cuCtxDestroy_v2(next);
+  cu.cuCtxSetCurrent(bench.context);
+  cu.cuEventDestroy_v2(start);
+  cu.cuEventDestroy_v2(end);
+  cu.cuStreamDestroy_v2(stream);
+}
 }  // namespace
 
 void check_streams(const Bench& bench) {
   check_default_streams(bench);
   check_events(bench);
+  check_other_contexts(bench);
   const Driver& cu = bench.cu;
   CUstream stream = nullptr;
   bench.report.result(cu.cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE,
