@@ -166,6 +166,8 @@ TEST_F(GpuPlatform, WhatAProgramHoldsOfTheMemoryItMayHoldIsListed) {
   ASSERT_TRUE(metrics.ok());
   EXPECT_THAT(metrics->body(), HasSubstr("sluice_instance_device_memory_limit_bytes{instance="
                                          "\"greedy\",device=\"cuda1\"} 536870912"));
+  EXPECT_EQ(platform_->cli({"resize", "greedy", "--memory", "768Mi"}).code, 0);
+  EXPECT_THAT(platform_->cli({"get", "instances"}).out, HasSubstr(" of 768Mi")) << "at once";
 }
 
 TEST_F(GpuPlatform, AProgramThatPassesTheHookIsSaidEverywhere) {

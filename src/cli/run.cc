@@ -190,6 +190,8 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
   }
   if (f.tolerance) slice.tolerance = permille(*f.tolerance);
   SLUICE_ASSIGN(changed, node.json(verb::patch, target, {{"slice", wire::to_json(slice)}}));
+  // So that listings show it at once; to who may not ask for that they are closed, too.
+  (void)session.api(verb::post, "/v1/turns");
   if (session.json())
     print(changed);
   else
