@@ -29,6 +29,7 @@ void ClaimedUse::hear(const sluice_device_report& report, Time now) {
   told_ = std::min(told_ + grown, passed + kNewer);
   const Nanos before = busy_;
   busy_ = std::max(busy_, std::min(told_, passed));
+  if (busy_ > before) worked_ = seen_;
   if (busy_ > before || in_flight_ == Nanos(0)) progress_ = seen_;
   in_flight_ = bounded(report.in_flight_ns, kMostInFlight);
 }

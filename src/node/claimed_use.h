@@ -16,7 +16,7 @@ class ClaimedUse {
   // The longest piece of work that is believed, as everywhere (ArbiterConfig's drain_bound).
   static constexpr Nanos kMostInFlight = Millis(200);
 
-  explicit ClaimedUse(Time since) : since_(since), seen_(since), progress_(since) {}
+  explicit ClaimedUse(Time since) : since_(since), seen_(since), progress_(since), worked_(since) {}
 
   void hear(const sluice_device_report& report, Time now);
 
@@ -26,12 +26,16 @@ class ClaimedUse {
   // Cumulative, with the part of the work in flight that will have run by then; less than before
   // where work ended sooner than was expected of it.
   Nanos busy(Time now) const;
+  // The last news of work that had ended.
+  Time worked() const { return worked_; }
   // The work in flight has run then.
   Time quiet_by() const { return progress_ + in_flight_; }
 
  private:
   Time since_;
-  Time seen_, progress_;  // of the last report; of the last that said that work had ended
+  Time seen_, progress_;  // of the last report; of the last that said that work had ended or
+                          // that there is none
+  Time worked_;
   uint64_t told_ns_ = 0;  // the word as it was
   Nanos told_{0};         // what came of it
   Nanos busy_{0};         // of that, what can have been

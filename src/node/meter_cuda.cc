@@ -257,6 +257,7 @@ Time CudaMeter::quiet_by() const {
   Time since = start_;
   Nanos queued = processes_.size() > 1 ? kNews : Nanos(0);
   for (const Process& p : processes_) {
+    since = std::max(since, p.use.worked());
     if (p.use.in_flight() == Nanos(0)) continue;
     queued += p.use.in_flight();
     since = std::max(since, p.use.quiet_by() - p.use.in_flight());

@@ -276,6 +276,22 @@ TEST_F(CudaMeterOfTwo, TheDeviceIsTheirsUntilTheWorkOfBothHasRun) {
   EXPECT_TRUE(meter.drained(at(Millis(7) + CudaMeter::kNews), at(Millis(1)), true));
 }
 
+// What one expects of its kernel says nothing of when it began: its sibling's was before it.
+TEST_F(CudaMeterOfTwo, WhoseTurnComesLastHasItsTimeAfterTheOther) {
+  const auto report = [&](const ProcessIdentity& process, Nanos busy, Nanos in_flight) {
+    meter.report(process, words(busy, now, in_flight), at(now));
+  };
+  meter.granted(at(now));
+  now += Millis(1);
+  report(kProcess, Nanos(0), Millis(1));
+  report(kOther, Nanos(0), Millis(1));
+  meter.revoked(at(now));
+  now = Millis(4);
+  report(kProcess, Millis(3), Nanos(0));
+  EXPECT_FALSE(meter.drained(at(Millis(5)), at(Millis(1)), true));
+  EXPECT_TRUE(meter.drained(at(Millis(5) + CudaMeter::kNews), at(Millis(1)), true));
+}
+
 // They say that they have drained, and later what ran on after it: each tells the truth, and
 // together they would have paid for a part of it.
 TEST_F(CudaMeterOfTwo, WhatTheyDidAfterTheyHadDrainedIsFoundOut) {
