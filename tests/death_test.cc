@@ -293,7 +293,8 @@ class DeathMatrix : public testing::Test {
     return labels_in({"wire/permit_attach.h", "wire/permit_gate.h", "wire/permit_hints.h"});
   }
   static std::vector<std::string> daemon_labels() {
-    return labels_in({"wire/permit_page.h", "node/arbiter_host.cc", "node/permit_server.cc"});
+    return labels_in({"wire/permit_page.h", "node/arbiter_host.cc", "node/arbiter_host_device.cc",
+                      "node/permit_server.cc"});
   }
 
   const std::string socket_ = testing::TempDir() + "death" + std::to_string(getpid()) + ".sock";

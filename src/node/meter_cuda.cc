@@ -28,12 +28,15 @@ void CudaMeter::remove_process(const ProcessIdentity& process) {
   for (Process& p : processes_) p.gone |= p.id == process;
 }
 
+// What counted once does so when it is no longer of several.
 void CudaMeter::forget_gone() {
+  const Nanos counted = said();
   std::erase_if(processes_, [&](const Process& p) {
     if (!p.gone || now_ < p.use.quiet_by()) return false;
     forgotten_ += p.use.busy(now_);
     return true;
   });
+  said_twice_ += std::max(said() - counted, Nanos(0));
 }
 
 void CudaMeter::report(const ProcessIdentity& process, const sluice_device_report& report,
@@ -49,20 +52,23 @@ void CudaMeter::report(const ProcessIdentity& process, const sluice_device_repor
 
 void CudaMeter::granted(Time now) {
   pass(now);
-  if (hold_ == Hold::kGranted) return;
+  if (hold_ != Hold::kGranted) begin_hold(Hold::kGranted);
+}
+
+void CudaMeter::revoked(Time now) {
+  pass(now);
+  begin_hold(Hold::kDraining);
+  revoked_at_ = now_;
+}
+
+// Or what follows it while the device is still the client's.
+void CudaMeter::begin_hold(Hold hold) {
   rebase();
   if (hold_ == Hold::kNone) {
     held_since_ = now_;
     said_before_ = said();
   }
-  hold_ = Hold::kGranted;
-}
-
-void CudaMeter::revoked(Time now) {
-  pass(now);
-  rebase();
-  hold_ = Hold::kDraining;
-  revoked_at_ = now_;
+  hold_ = hold;
 }
 
 void CudaMeter::pass(Time now) {

@@ -80,6 +80,7 @@ class CudaMeter : public Meter {
   void pass(Time now);
   bool counts() const;
   bool watched() const;
+  void begin_hold(Hold hold);
   void forget_gone();
   Time quiet_by() const;
   bool quiet(const Process& process, Time stopped, bool resting) const;

@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <map>
-
-#include "base/random.h"
+#include "node/device_reports_for_test.h"
 
 namespace sluice::node {
 namespace {
@@ -12,70 +10,6 @@ namespace {
 using testing::AllOf;
 using testing::Ge;
 using testing::Le;
-
-const Time kStart{std::chrono::hours(1)};
-constexpr ProcessIdentity kProcess{.pid = 7, .start_time = 1}, kOther{.pid = 8, .start_time = 1};
-
-Time at(Nanos t) {
-  return kStart + t;
-}
-
-sluice_device_report words(Nanos busy, Nanos seen, Nanos in_flight) {
-  return {.busy_ns = static_cast<uint64_t>(busy.count()),
-          .seen_ns = static_cast<uint64_t>(at(seen).time_since_epoch().count()),
-          .in_flight_ns = static_cast<uint64_t>(in_flight.count()),
-          .longest_ns = 0};
-}
-
-// What was reported, and what is believed of it then.
-TEST(ClaimedUse, CountsNoFasterThanTimePasses) {
-  ClaimedUse use(kStart);
-  const struct {
-    const char* what;
-    sluice_device_report says;
-    Nanos now, busy, in_flight;
-  } kTable[] = {
-      {"nothing yet", {}, Millis(1), Millis(0), Millis(0)},
-      {"as it is", words(Millis(1), Millis(2), Millis(0)), Millis(2), Millis(1), Millis(0)},
-      {"older news", words(Millis(9), Millis(1), Millis(9)), Millis(2), Millis(1), Millis(0)},
-      {"no newer than now", words(Millis(2), Millis(99), Millis(0)), Millis(3), Millis(2),
-       Millis(0)},
-      {"a kernel begins", words(Millis(2), Millis(4), Millis(20)), Millis(4), Millis(2),
-       Millis(20)},
-      {"and runs", words(Millis(2), Millis(14), Millis(20)), Millis(14), Millis(12), Millis(20)},
-      {"and ends", words(Millis(22), Millis(24), Millis(0)), Millis(24), Millis(22), Millis(0)},
-      {"more than passed", words(Seconds(9), Millis(30), Millis(0)), Millis(30), Millis(30),
-       Millis(0)},
-      {"less than before", words(Millis(3), Millis(40), Millis(0)), Millis(40), Millis(31),
-       Millis(0)},
-      {"all ones",
-       {.busy_ns = ~0ull, .seen_ns = ~0ull, .in_flight_ns = ~0ull, .longest_ns = ~0ull},
-       Millis(50),
-       Millis(50),
-       ClaimedUse::kMostInFlight},
-  };
-  for (const auto& row : kTable) {
-    use.hear(row.says, at(row.now));
-    EXPECT_EQ(use.busy(at(row.now)), row.busy) << row.what;
-    EXPECT_EQ(use.in_flight(), row.in_flight) << row.what;
-  }
-}
-
-// The device's account, in the hand of a test.
-class ScriptedAccount : public DeviceAccount {
- public:
-  std::optional<DeviceUse> latest(pid_t pid) const override {
-    const auto found = uses_.find(pid);
-    return found == uses_.end() ? std::nullopt : std::optional(found->second);
-  }
-  std::optional<DeviceMemory> memory(pid_t) const override { return std::nullopt; }
-  void tell(pid_t pid, Nanos from, Nanos until, Nanos busy) {
-    uses_[pid] = {at(from), at(until), busy, (until - from) / 100};
-  }
-
- private:
-  std::map<pid_t, DeviceUse> uses_;
-};
 
 // A client that holds its permit for the first part of each window of 20 ms, drains at once, and
 // reports as it likes.
@@ -268,6 +202,16 @@ TEST_F(CudaMeterOfTwo, TogetherTheyPayForTheTimeInWhichTheyHadTheDevice) {
   EXPECT_EQ(window_of_two(kHeld / 4), kHeld / 2) << "which they did not use up";
 }
 
+TEST_F(CudaMeterOfTwo, WhatCountedOnceDoesSoWhenOneOfThemHasEnded) {
+  confirm();
+  meter.granted(at(now));
+  both(Micros(1), Nanos(0), Nanos(0), false);
+  EXPECT_LE(both(kHeld, kHeld, Nanos(0), false), kHeld + Micros(1));
+  meter.remove_process(kOther);
+  EXPECT_LE(step(Micros(1), Nanos(0), true, false), Micros(1));
+  EXPECT_LE(step(kHeld, kHeld, true, false), kHeld + Micros(1));
+}
+
 TEST_F(CudaMeterOfTwo, TheDeviceIsTheirsUntilTheWorkOfBothHasRun) {
   meter.granted(at(Millis(0)));
   both(Millis(1), Millis(1), Millis(3), false);
@@ -402,179 +346,6 @@ TEST_F(CudaMeterTest, DrainedIsWhoSaysSoSinceItsPermitEnded) {
   EXPECT_FALSE(meter.drained(at(Millis(2)), at(Millis(1)), true));
   meter.report(kProcess, words(Millis(2), Millis(2), Millis(0)), at(Millis(2)));
   EXPECT_TRUE(meter.drained(at(Millis(2)), at(Millis(1)), false));
-}
-
-// Whatever stands on the pages, whenever: a client pays at least for its lease while it is not
-// believed, never for more than has passed, and is drained in the end.
-TEST(CudaMeterProperty, HostilePagesGainNothingAndDoNoHarm) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(seed);
-    const auto blind = std::make_shared<ScriptedAccount>();
-    CudaMeter meter(random.chance(0.5) ? blind : nullptr, kStart);
-    meter.add_process(kProcess);
-    if (random.chance(0.5)) meter.add_process(kOther);
-    Nanos now{0}, lease{0}, charged{0};
-    bool held = false, draining = false;
-    Nanos revoked{0};
-    const auto word = [&]() -> uint64_t {
-      switch (random.below(4)) {
-        case 0:
-          return random.next();
-        case 1:
-          return random.below(1'000'000'000);
-        case 2:
-          return static_cast<uint64_t>(at(now).time_since_epoch().count()) -
-                 random.below(10'000'000);
-        default:
-          return 0;
-      }
-    };
-    for (int i = 0; i < 300; ++i) {
-      const Nanos by(random.between(-10'000, 3'000'000));
-      now = std::max(now, now + by);
-      if (held || draining) lease += std::max(by, Nanos(0));
-      meter.report(
-          random.chance(0.5) ? kProcess : kOther,
-          {.busy_ns = word(), .seen_ns = word(), .in_flight_ns = word(), .longest_ns = word()},
-          at(now));
-      if (const auto reading = meter.poll(at(now), random.chance(0.5))) {
-        EXPECT_GE(reading->busy, Nanos(0));
-        EXPECT_THAT(reading->seen_until, AllOf(Ge(kStart), Le(at(now))));
-        charged += reading->busy;
-        EXPECT_GE(charged, lease);
-        EXPECT_LE(charged, now);
-      }
-      switch (random.below(4)) {
-        case 0:
-          meter.granted(at(now));
-          held = true;
-          draining = false;
-          break;
-        case 1:
-          meter.revoked(at(now));
-          held = false;
-          draining = true;
-          revoked = now;
-          break;
-        default:
-          if (draining && meter.drained(at(now), at(revoked), random.chance(0.5))) draining = false;
-          break;
-      }
-    }
-    meter.revoked(at(now));
-    EXPECT_TRUE(meter.drained(at(now) + Seconds(1), at(now), false));
-  }
-}
-
-// A client of one process or two: honest until it is believed, then whatever stands on its pages
-// and whatever it does, with its permit or without. The account tells of each stretch of time at
-// its end, and cuts off.
-class WhoTurns {
- public:
-  explicit WhoTurns(uint64_t seed) : random_(seed) {
-    meter_.add_process(kProcess);
-    if (random_.chance(0.5)) {
-      processes_.push_back({kOther});
-      meter_.add_process(kOther);
-    }
-  }
-
-  void be_honest() {
-    for (int s = 0; s < 10 && !meter_.believed(); ++s) {
-      for (const Time end = at(now_ + Seconds(1)); at(now_) < end;) {
-        hold(now_ / Millis(10) % 2 == 0);
-        work(Millis(1), held_ ? 0.5 : 0, 1);
-        tell(Nanos(0));
-        poll();
-      }
-      account_for_it();
-    }
-    EXPECT_TRUE(meter_.believed());
-    used_ = charged_ = slack_ = Nanos(0);
-  }
-  // For a stretch of time: it uses what it likes, and says a part of it, or anything.
-  void be_hostile() {
-    const double load = random_.chance(0.3) ? 0 : random_.uniform();
-    const double said = random_.chance(0.5) ? 0 : random_.uniform();
-    const double permits = random_.chance(0.7) ? 0 : 0.5;
-    const double babble = random_.chance(0.8) ? 0 : 0.1;
-    for (const Time end = at(now_ + Millis(random_.between(500, 1000))); at(now_) < end;) {
-      if (random_.chance(0.2)) hold(random_.chance(permits));
-      work(Micros(random_.between(100, 3000)), load, said);
-      tell(random_.chance(babble) ? Micros(random_.between(0, 300'000)) : Nanos(0));
-      poll();
-    }
-    account_for_it();
-  }
-
-  Nanos charged() const { return charged_; }
-  Nanos passed() const { return now_; }
-  // Of what it used: the rest is what the account cannot tell.
-  Nanos owed() const { return used_ - slack_; }
-
- private:
-  struct Process {
-    ProcessIdentity id;
-    Nanos said{0}, unaccounted{0};
-  };
-
-  void hold(bool held) {
-    if (held == held_) return;
-    held_ = held;
-    if (held)
-      meter_.granted(at(now_));
-    else
-      meter_.revoked(at(now_));
-  }
-  void work(Nanos by, double load, double said) {
-    now_ += by;
-    if (!held_) (void)meter_.drained(at(now_), at(now_), true);
-    for (Process& p : processes_) {
-      const Nanos used = from_seconds(seconds(by) * load / static_cast<double>(processes_.size()));
-      p.unaccounted += used;
-      p.said += from_seconds(seconds(used) * said);
-      used_ += used;
-    }
-  }
-  void tell(Nanos in_flight) {
-    for (const Process& p : processes_)
-      meter_.report(p.id, words(p.said, now_, in_flight), at(now_));
-  }
-  void poll() {
-    if (const auto reading = meter_.poll(at(now_), random_.chance(0.5))) charged_ += reading->busy;
-  }
-  void account_for_it() {
-    for (Process& p : processes_) {
-      const Nanos resolution = (now_ - told_until_) / 100;
-      account_->tell(p.id.pid, told_until_, now_, p.unaccounted / resolution * resolution);
-      p.unaccounted = Nanos(0);
-      slack_ += 2 * resolution + CudaMeter::kSkew;
-    }
-    told_until_ = now_;
-    work(Micros(1), 0, 0);
-    poll();
-  }
-
-  Random random_;
-  const std::shared_ptr<ScriptedAccount> account_ = std::make_shared<ScriptedAccount>();
-  CudaMeter meter_{account_, kStart};
-  std::vector<Process> processes_{{kProcess}};
-  Nanos now_{0}, told_until_{0}, used_{0}, charged_{0}, slack_{0};
-  bool held_ = false;
-};
-
-TEST(CudaMeterProperty, WhoIsBelievedGainsNothingByLyingThen) {
-  for (uint64_t seed = 1; seed <= 100; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    WhoTurns client(seed);
-    client.be_honest();
-    for (int stretch = 0; stretch < 8; ++stretch) {
-      client.be_hostile();
-      EXPECT_GE(client.charged(), client.owed());
-      EXPECT_LE(client.charged(), client.passed());
-    }
-  }
 }
 
 }  // namespace
