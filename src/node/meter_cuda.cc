@@ -52,7 +52,9 @@ void CudaMeter::report(const ProcessIdentity& process, const sluice_device_repor
 
 void CudaMeter::granted(Time now) {
   pass(now);
-  if (hold_ != Hold::kGranted) begin_hold(Hold::kGranted);
+  if (hold_ == Hold::kGranted) return;
+  begin_hold(Hold::kGranted);
+  granted_at_ = now_;
 }
 
 void CudaMeter::revoked(Time now) {
@@ -73,14 +75,16 @@ void CudaMeter::begin_hold(Hold hold) {
 
 void CudaMeter::pass(Time now) {
   if (now <= now_) return;
-  if (counts()) lease_ += now - now_;
+  lease_ += std::max(now - std::max(now_, counts_from()), Nanos(0));
   now_ = now;
 }
 
-// Whether the lease runs.
-bool CudaMeter::counts() const {
-  if (hold_ != Hold::kGranted) return hold_ == Hold::kDraining;
-  return !resting_ || now_ < distrusted_until_ || !watched();
+// From when on the lease runs, as things stand. Whether one that is not watched is awake before its
+// time is up nobody can tell; that much of each permit costs it nothing.
+Time CudaMeter::counts_from() const {
+  if (hold_ == Hold::kNone) return Time::max();
+  if (hold_ == Hold::kDraining || !resting_ || now_ < distrusted_until_) return now_;
+  return watched() ? Time::max() : granted_at_ + kWakeUp;
 }
 
 // Whether a use that is not reported would be found out.
@@ -198,12 +202,15 @@ void CudaMeter::judge(Process& process) {
   process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));
   const bool silent = !process.use.ever() && truth->busy > Nanos(0);
   if (silent || process.shortfall > kSkew) {
+    learn_how_long_it_runs_on(process);
     process.shortfall = process.agreed = Nanos(0);
     contradict(*truth);
     return;
   }
   process.agreed += truth->busy;
-  if (process.agreed > 2 * (truth->resolution + kSkew)) confirm();
+  if (process.agreed <= 2 * (truth->resolution + kSkew)) return;
+  process.runs_on = Nanos(0);
+  confirm();
 }
 
 // What several processes say is counted once (said_at_most), so that it is not enough that each
@@ -255,6 +262,16 @@ void CudaMeter::contradict(const DeviceUse& truth) {
   charges_.raise(truth.from, truth.until, missing);
 }
 
+// What it used beyond its lease ran after its drains were taken for over. A lease that was longer
+// than its use brings it down again.
+void CudaMeter::learn_how_long_it_runs_on(Process& process) {
+  const DeviceUse& truth = process.truth;
+  const Nanos beyond = truth.busy - leases_.over(truth.from, truth.until);
+  const Nanos each = beyond / std::max<int64_t>(drains_ - process.drains_judged, 1);
+  process.drains_judged = drains_;
+  process.runs_on = std::clamp(process.runs_on + each, Nanos(0), ClaimedUse::kMostInFlight);
+}
+
 // --- draining ------------------------------------------------------------------------------------
 
 // All that is in flight has run then: one process's after the other's, where they run by turns; of
@@ -275,9 +292,9 @@ Time CudaMeter::quiet_by() const {
 bool CudaMeter::quiet(const Process& process, Time stopped, bool resting) const {
   const ClaimedUse& use = process.use;
   const Nanos since = now_ - stopped;
-  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= quiet_by();
-  if (!use.ever()) return since >= (resting ? kUnmetered : kLag);
-  return resting || use.seen() >= stopped || since >= kNews;
+  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= quiet_by() + process.runs_on;
+  if (!use.ever()) return since >= (resting ? kUnmetered : kLag) + process.runs_on;
+  return (resting || use.seen() >= stopped || since >= kNews) && since >= process.runs_on;
 }
 
 bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {
@@ -287,6 +304,7 @@ bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {
     if (!quiet(p, stopped, resting)) return false;
   rebase();
   said_twice_ = std::max(said_in_sum() - said(), Nanos(0));
+  if (hold_ == Hold::kDraining) ++drains_;
   hold_ = Hold::kNone;
   return true;
 }

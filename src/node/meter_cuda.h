@@ -21,7 +21,9 @@
 // lease that runs pays for both.
 //
 // Drained is who says so and whose last report leaves nothing in flight; else when the work in
-// flight must have run. A client whose device is kept for it pays for that time, whoever it is.
+// flight must have run. Of one that reports nothing, or was found out, the account tells how long
+// its work runs on after its permits; so much longer nobody else has the device. A client whose
+// device is kept for it pays for that time, whoever it is.
 //
 // Pure; the arbiter's thread owns it, as every meter.
 #pragma once
@@ -38,10 +40,12 @@ namespace sluice::node {
 
 class CudaMeter : public Meter {
  public:
-  static constexpr Nanos kLag = Millis(12);        // whoever was silent for so long has stopped
-  static constexpr Nanos kNews = Millis(1);        // a process that lives reports within
-  static constexpr Nanos kUnmetered = Millis(2);   // may be in flight of who reports nothing
-  static constexpr Nanos kLook = Micros(100);      // between looks at a page while it drains
+  static constexpr Nanos kLag = Millis(12);  // whoever was silent for so long has stopped
+  static constexpr Nanos kNews = Millis(1);  // a process that lives reports within
+  static constexpr Nanos kUnmetered =
+      Millis(2);                                // may be in flight of who reports nothing, at least
+  static constexpr Nanos kWakeUp = Micros(40);  // from a grant until its holder is awake
+  static constexpr Nanos kLook = Micros(100);   // between looks at a page while it drains
   static constexpr Nanos kDistrust = Seconds(60);  // after an untrue report
   static constexpr Nanos kConfirmed = Seconds(5);  // of lease; belief ends without an account of it
   static constexpr Nanos kSkew = Millis(5);        // between the clocks of account and report
@@ -74,11 +78,13 @@ class CudaMeter : public Meter {
     DeviceUse truth;      // what it said last
     Nanos agreed{0};      // busy time of which account and report are of one mind, so far
     Nanos shortfall{0};   // of what it said, beyond what the account's resolution explains
+    Nanos runs_on{0};     // after it has drained, by what it says
+    int64_t drains_judged = 0;
   };
   enum class Hold { kNone, kGranted, kDraining };
 
   void pass(Time now);
-  bool counts() const;
+  Time counts_from() const;
   bool watched() const;
   void begin_hold(Hold hold);
   void forget_gone();
@@ -95,6 +101,7 @@ class CudaMeter : public Meter {
   Nanos said_of(const ProcessIdentity& process, Time from, Time until) const;
   void confirm();
   void contradict(const DeviceUse& truth);
+  void learn_how_long_it_runs_on(Process& process);
   Time seen_until() const;
 
   const std::shared_ptr<const DeviceAccount> account_;
@@ -103,7 +110,8 @@ class CudaMeter : public Meter {
   Nanos forgotten_{0};  // said by processes that have gone
 
   Hold hold_ = Hold::kNone;
-  Time held_since_{}, revoked_at_{};
+  Time held_since_{}, granted_at_{}, revoked_at_{};
+  int64_t drains_ = 0;    // that are over
   Nanos said_before_{0};  // this hold
   Nanos said_twice_{0};   // in the holds before, by several processes at once
   Nanos lease_{0};        // cumulative, up to now_

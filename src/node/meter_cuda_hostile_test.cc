@@ -56,6 +56,7 @@ TEST(CudaMeterProperty, HostilePagesGainNothingAndDoNoHarm) {
       switch (random.below(4)) {
         case 0:
           meter.granted(at(now));
+          if (!held) lease -= CudaMeter::kWakeUp;
           held = true;
           draining = false;
           break;
