@@ -166,7 +166,6 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
     char text[64];
     std::snprintf(text, sizeof text, " %.2f", s.mean);
     error.shares += text;
-    if (getenv("GQ_TRACE")) { std::fprintf(stderr, "%5.1f:", wanted); for (double x : shares[i]) std::fprintf(stderr, " %5.1f", x); std::fprintf(stderr, "\n"); }
     error.worked &= s.max > 0 || c.tenants[i].program.load == "idle";
     if (held_by == HeldBy::kHook && c.tenants[i].held_by == HeldBy::kHook)
       error.worked &= bed.attached(ids[i]);
