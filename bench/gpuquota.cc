@@ -24,8 +24,8 @@ namespace sluice::bench {
 namespace {
 
 constexpr Nanos kWindow = Seconds(1);
-// The device has confirmed what the programs report, and what they did before they were held is paid
-// for: at 5 % each kernel of 20 ms takes 0.4 s.
+// The device has confirmed what the programs report, and what they did before they were held is
+// paid for: at 5 % each kernel of 20 ms takes 0.4 s.
 constexpr Nanos kSettle = Seconds(5);
 
 struct TenantSpec {
