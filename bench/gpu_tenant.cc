@@ -2,7 +2,8 @@
 //
 //   gpu_tenant LOAD SHAPE KERNEL_NS HELD_BY SHARE STAMPS
 //
-//   LOAD     greedy; bursty (30 ms of work, 50 ms of rest, on average); idle
+//   LOAD     greedy; bursty (30 ms of work, 50 ms of rest, on average); idle; patient: as greedy,
+//            but waits for each launch
 //   SHAPE    eager: launches into one stream; streams: into four in turn; graph: of 20 kernels;
 //            legacy: into the legacy default stream, beside one that waits for it
 //   HELD_BY  driver: whatever stands in the driver's place; silent: a client of permits of its own
@@ -67,7 +68,7 @@ CUdeviceptr map_for_device(const char* path) {
 
 class Program {
  public:
-  Program(std::string_view shape, int64_t kernel_ns, const char* stamps)
+  Program(std::string_view shape, int64_t kernel_ns, int64_t queued_ns, const char* stamps)
       : graphs_(shape == "graph"), kernel_ns_(kernel_ns) {
     CUcontext context = nullptr;
     CUmodule module = nullptr;
@@ -88,7 +89,7 @@ class Program {
     if (shape == "legacy") streams_[0] = nullptr;
     if (graphs_) capture();
     const int64_t unit = graphs_ ? kernel_ns * kGraphKernels : kernel_ns;
-    batch_ = static_cast<int>(std::max<int64_t>(kQueuedNs / unit, 1));
+    batch_ = static_cast<int>(std::max<int64_t>(queued_ns / unit, 1));
   }
 
   unsigned blocks() const { return graphs_ ? blocks_ * kGraphKernels : blocks_; }
@@ -150,7 +151,7 @@ std::function<void()> gate_of(std::string_view held_by, int share, unsigned bloc
 }
 
 [[noreturn]] void live(std::string_view load, Program& program, const std::function<void()>& gate) {
-  if (load == "greedy")
+  if (load == "greedy" || load == "patient")
     for (;;) program.run(gate);
   program.run(gate);
   if (load == "idle") {
@@ -173,6 +174,8 @@ int main(int count, char** arguments) {
   using namespace sluice::bench;
   if (count != 7) return 2;
   signal(SIGTERM, [](int) { asked_to_end = 1; });
-  Program program(arguments[2], std::atoll(arguments[3]), arguments[6]);
-  live(arguments[1], program, gate_of(arguments[4], std::atoi(arguments[5]), program.blocks()));
+  const std::string_view load = arguments[1];
+  Program program(arguments[2], std::atoll(arguments[3]), load == "patient" ? 0 : kQueuedNs,
+                  arguments[6]);
+  live(load, program, gate_of(arguments[4], std::atoi(arguments[5]), program.blocks()));
 }

@@ -5,12 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <numeric>
-#include <utility>
 #include <vector>
 
 #include "base/eventually_for_test.h"
@@ -20,6 +17,7 @@
 #include "node/meter_cuda.h"
 #include "node/permit_server.h"
 #include "tests/device_meter.h"
+#include "tests/device_windows.h"
 
 namespace sluice {
 namespace {
@@ -27,8 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kRequest = 200;
-constexpr Nanos kWindow = Millis(20);  // the arbiter's
-constexpr int kWindows = 100;
 constexpr Nanos kSettle = Seconds(1);   // the device has confirmed what the program reports
 constexpr Nanos kInFlight = Millis(1);  // src/hook/meter.h, and some for a late look
 
@@ -76,60 +72,14 @@ class Enforcement : public testing::Test {
     _exit(127);
   }
 
-  // Busy time by the device's log. Kernels are logged as they end; what overlaps counts once.
-  class Log {
-   public:
-    explicit Log(emulator::Machine& machine) {
-      const emulator::Machine::Lock lock(machine);
-      const emulator::DeviceModel& device = lock->devices[0];
-      now = Nanos(device.now());
-      for (uint64_t i = 0; i < device.log_end(); ++i) {
-        const Nanos known = stretches_.empty() ? Nanos(0) : stretches_.back().end;
-        const emulator::Stretch& s = device.stretch(i);
-        if (Nanos(s.end_ns) > known)
-          stretches_.push_back({std::max(known, Nanos(s.begin_ns)), Nanos(s.end_ns)});
-      }
-    }
-    Nanos busy(Nanos begin, Nanos end) const {
-      Nanos sum{0};
-      for (const auto& s : stretches_)
-        sum += std::max(Nanos(0), std::min(end, s.end) - std::max(begin, s.begin));
-      return sum;
-    }
-    Nanos worst_window(Nanos begin) const {
-      Nanos worst{0};
-      for (int i = 0; i < kWindows; ++i)
-        worst = std::max(worst, busy(begin + i * kWindow, begin + (i + 1) * kWindow));
-      return worst;
-    }
-    Nanos now;
-
-   private:
-    struct Stretch {
-      Nanos begin, end;
-    };
-    std::vector<Stretch> stretches_;
-  };
-
-  // What the log says once so much has passed on the device from now on.
-  std::pair<Nanos, Log> log_over(Nanos span) {
-    const Nanos begin = Log(*machine_).now;
-    EXPECT_TRUE(eventually("the device's clock", [&] { return device_now() >= begin + span; }));
-    return {begin, Log(*machine_)};
-  }
-  Nanos device_now() {
-    const emulator::Machine::Lock lock(*machine_);
-    return Nanos(lock->devices[0].now());
-  }
-
   bool device_idle() {
     const emulator::Machine::Lock lock(*machine_);
     return !lock->devices[0].next_change();
   }
 
   // Its share in each window and in all of them, but for one kernel of each process and what may be
-  // in flight when a window ends. Where the arbiter's windows begin is not known: there is one such
-  // beginning. Of several processes it is known to a tenth how long they had the device.
+  // in flight when a window ends. Of several processes it is known to a tenth how long they had the
+  // device.
   void expect_held(const char* kind, Nanos longest_kernel, int processes = 1,
                    Nanos late_news = Nanos(0)) {
     for (int i = 0; i < processes; ++i) start(kind, true);
@@ -141,19 +91,10 @@ class Enforcement : public testing::Test {
     ASSERT_TRUE(eventually("an idle device", [&] { return device_idle(); }));
     ASSERT_TRUE(
         eventually("some work", [&] { return busy(*machine_) >= kSettle * kRequest / 1000; }));
-    const auto [begin, log] = log_over((kWindows + 1) * kWindow);
-    const Nanos share = kWindow * kRequest / 1000;
-    const Nanos more = processes * (longest_kernel + kInFlight) + late_news;
+    const Nanos share = DeviceWindows::kLong * kRequest / 1000;
     const Nanos inexact = processes > 1 ? share / 10 : Nanos(0);
-    Nanos worst = kWindow;
-    for (Nanos phase{0}; phase < kWindow; phase += Micros(500))
-      worst = std::min(worst, log.worst_window(begin + phase));
-    const Nanos all = log.busy(begin, begin + kWindows * kWindow);
-    EXPECT_LE(worst, share + more);
-    EXPECT_LE(all, (kWindows + 1) * (share + inexact) + more);
-    EXPECT_GT(all, Nanos(0));
-    std::printf("share %.4f, worst window %.4f\n", seconds(all) / seconds(kWindows * kWindow),
-                seconds(worst) / seconds(kWindow));
+    expect_share(watch_windows(*machine_), kRequest,
+                 processes * (longest_kernel + kInFlight) + late_news, inexact);
   }
 
   const fs::path folder_ = testing::TempDir() + "cuda" + std::to_string(getpid());
@@ -210,7 +151,7 @@ TEST_F(CudaEnforcement, WithoutTheHookItUsesMore) {
   start("kernel", false);
   bool more = false;
   for (int i = 0; i < 100 && !more; ++i) {
-    const auto [begin, log] = log_over(Millis(300));
+    const auto [begin, log] = log_over(*machine_, 0, Millis(300));
     more = log.busy(begin, begin + Millis(300)) > Millis(100);
   }
   EXPECT_TRUE(more);
