@@ -20,6 +20,7 @@
 //   keepers COUNT                                    pools that keep 2 MiB each of what was freed
 //   pieces COUNT                                     of 16 MiB, mapped side by side, handles kept
 //   release WHICH, unmap WHICH COUNT                 a piece's handle; as many pieces, by one call
+//   own MIB destroy|detach                           a context of its own that has it, and ends so
 //   reset                                            destroys the context, and makes it anew
 #include <unistd.h>
 
@@ -320,6 +321,24 @@ CUresult keep_what_is_freed() {
              : result;
 }
 
+// A context of its own with some memory, ended in one of two ways while it has it.
+CUresult live_in_own_context(size_t bytes, const std::string& end) {
+  CUcontext before = nullptr, own = nullptr;
+  cuCtxGetCurrent(&before);
+  CUresult result = cuCtxCreate_v2(&own, 0, 0);
+  const auto then = [&](auto&& call) {
+    if (result == CUDA_SUCCESS) result = call();
+  };
+  if (end == "detach") {
+    then([&] { return cuCtxAttach(&own, 0); });
+    then([&] { return cuCtxDetach(own); });
+  }
+  then([&] { return plain(bytes).result; });
+  then([&] { return end == "detach" ? cuCtxDetach(own) : cuCtxDestroy_v2(own); });
+  then([&] { return cuCtxSetCurrent(before); });
+  return result;
+}
+
 CUresult make_context() {
   CUcontext context = nullptr;
   const CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
@@ -394,6 +413,8 @@ int main() {
       answer(cuMemRelease(pieces.handles.at(std::stoul(which))), "");
     } else if (what == "unmap") {
       answer(pieces.unmap(std::stoul(which), std::stoul(how)), "");
+    } else if (what == "own") {
+      answer(live_in_own_context(std::stoul(which) * kMib, how), "");
     } else if (what == "reset") {
       cuDevicePrimaryCtxReset_v2(0);
       answer(make_context(), "");

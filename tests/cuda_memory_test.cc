@@ -211,6 +211,15 @@ TEST_F(CudaMemory, WhatAContextHadGoesWithIt) {
   EXPECT_EQ(program.allocate("plain", 64), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+TEST_F(CudaMemory, SoDoesWhatContextsOfItsOwnHadHoweverTheyEnd) {
+  Program program(folder_);
+  for (const char* end : {"destroy", "detach"})
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(program.ask(std::string("own 100 ") + end).result, CUDA_SUCCESS) << end << i;
+  EXPECT_EQ(on_device(), kContext);
+  EXPECT_EQ(program.allocate("plain", 200), CUDA_SUCCESS);
+}
+
 TEST_F(CudaMemory, WhatPoolsKeepForLaterIsForAllKinds) {
   Program program(folder_);
   EXPECT_EQ(program.ask("keep").result, CUDA_SUCCESS);

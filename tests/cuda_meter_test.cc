@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -260,6 +261,55 @@ TEST(MeterTest, NothingOfOursIsCaptured) {
               p.need(p.synchronize(), "cuCtxSynchronize");
             }),
             "");
+}
+
+// Makes a context current, and returns what ends it.
+using MakeContext = std::function<CUresult()> (*)(Program&);
+
+std::function<CUresult()> destroyed(Program& p) {
+  CUcontext context = nullptr;
+  p.need(p.context_create(&context, 0, 0), "cuCtxCreate");
+  return [&p, context] { return p.context_destroy(context); };
+}
+std::function<CUresult()> detached(Program& p) {
+  CUcontext context = nullptr;
+  p.need(p.context_create(&context, 0, 0), "cuCtxCreate");
+  p.need(p.context_attach(&context, 0), "cuCtxAttach");
+  p.need(p.context_detach(context), "cuCtxDetach");
+  return [&p, context] { return p.context_detach(context); };
+}
+std::function<CUresult()> green(Program& p) {
+  CUdevResource all{};
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx made = nullptr;
+  CUcontext context = nullptr;
+  p.need(p.device_resource(0, &all, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
+  p.need(p.describe_resource(&description, &all, 1), "cuDevResourceGenerateDesc");
+  p.need(p.green_create(&made, description, 0, CU_GREEN_CTX_DEFAULT_STREAM), "cuGreenCtxCreate");
+  p.need(p.green_context(&context, made), "cuCtxFromGreenCtx");
+  p.need(p.set_current(context), "cuCtxSetCurrent");
+  return [&p, made] { return p.green_destroy(made); };
+}
+
+// What was in flight in it is over for the meter, too.
+TEST(MeterTest, TheEndOfAContextIsSeen) {
+  for (const MakeContext make : {destroyed, detached, green})
+    EXPECT_EQ(fault_of([make](Program& p) {
+                for (int round = 0; round < 10; ++round) {
+                  const std::function<CUresult()> end = make(p);
+                  CUmodule module = nullptr;
+                  CUfunction kernel = nullptr;
+                  p.need(p.load(&module, kModule), "cuModuleLoadData");
+                  p.need(p.get_function(&kernel, module, "us100"), "cuModuleGetFunction");
+                  for (int i = 0; i < 20; ++i) p.launch(kernel, nullptr);
+                  p.need(end(), "its end");
+                  p.need(p.set_current(p.context), "cuCtxSetCurrent");
+                  p.launch(p.function("us10"), nullptr);
+                  p.need(p.synchronize(), "cuCtxSynchronize");
+                  p.expect(p.daemon.report().in_flight_ns == 0, "something is in flight");
+                }
+              }),
+              "");
 }
 
 TEST(MeterTest, AContextMayGoWithItsEvents) {

@@ -119,6 +119,13 @@ struct Program {
   SLUICE_CALL(release, cuDevicePrimaryCtxRelease_v2);
   SLUICE_CALL(context_create, cuCtxCreate_v2);
   SLUICE_CALL(context_destroy, cuCtxDestroy_v2);
+  SLUICE_CALL(context_attach, cuCtxAttach);
+  SLUICE_CALL(context_detach, cuCtxDetach);
+  SLUICE_CALL(device_resource, cuDeviceGetDevResource);
+  SLUICE_CALL(describe_resource, cuDevResourceGenerateDesc);
+  SLUICE_CALL(green_create, cuGreenCtxCreate);
+  SLUICE_CALL(green_destroy, cuGreenCtxDestroy);
+  SLUICE_CALL(green_context, cuCtxFromGreenCtx);
   SLUICE_CALL(set_current, cuCtxSetCurrent);
   SLUICE_CALL(load, cuModuleLoadData);
   SLUICE_CALL(get_function, cuModuleGetFunction);

@@ -41,6 +41,11 @@ CUresult make_context(Call& call, CUdevice device, unsigned flags, bool primary,
   return CUDA_SUCCESS;
 }
 
+// Made by cuCtxCreate, and there.
+bool is_ones_own(const Context* context) {
+  return context != nullptr && !context->is_primary && context->primary == nullptr;
+}
+
 // All that belongs to it goes with it; what it has queued runs out.
 void destroy_context(Call& call, Context* context) {
   Driver& driver = call.driver();
@@ -156,10 +161,32 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
   Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Context* context = call.driver().contexts.find(handle);
-  if (context == nullptr || context->is_primary || context->primary != nullptr)
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_ones_own(context)) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = context_stack();
   if (!stack.empty() && stack.back() == context) stack.pop_back();
+  destroy_context(call, context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxAttach(CUcontext* handle, unsigned flags) {
+  const Call call(__func__);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_ones_own(call.context())) return CUDA_ERROR_INVALID_CONTEXT;
+  ++call.context()->uses;
+  *handle = reinterpret_cast<CUcontext>(call.context());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext handle) {
+  Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Context* context = call.driver().contexts.find(handle);
+  auto& stack = context_stack();
+  if (!is_ones_own(context) || stack.empty() || stack.back() != context)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (--context->uses > 0) return CUDA_SUCCESS;
+  stack.pop_back();
   destroy_context(call, context);
   return CUDA_SUCCESS;
 }

@@ -52,6 +52,7 @@ struct Context {
   SmSet sms;                   // where kernels in its streams may run
   unsigned flags = 0;
   bool is_primary = false;
+  unsigned uses = 1;                        // of one's own: attached so often
   std::uint32_t cost = DeviceModel::kNone;  // the allocation that it takes for itself
   CUresult error = CUDA_SUCCESS;            // sticky: from then on every call fails with it
   struct Fault {

@@ -31,7 +31,7 @@ class ContextEvents {
   bool left_alone() const { return ending_ != 0; }
 
   // Whether a thread that has another context current may look at its events: it lives, as the
-  // driver says. (Not every end of one is seen: a green context's is not.)
+  // driver says. (Not every end of one is seen: CUDA's runtime has ways of its own.)
   bool may_be_looked_at() const;
 
   // Whether an event has been reached. The first should be one in an idle stream.

@@ -340,7 +340,7 @@ TEST_F(MeterInTime, WhatAContextDoesIsChargedFromItsFirstKernelOn) {
   }
 }
 
-// As a green context does: no call that the hook sees ends it.
+// CUDA's runtime has ways of its own: no call that the hook sees ends it.
 TEST_F(MeterInTime, OfAContextThatIsGoneUnseenNoEventIsLookedAt) {
   grant(1000 * kMs);
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(launch(stream(0), 100 * kUs));

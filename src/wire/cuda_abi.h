@@ -49,6 +49,8 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
 CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuCtxAttach(CUcontext* context, unsigned flags);
+CUresult cuCtxDetach(CUcontext context);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext* context);
 CUresult cuCtxSetCurrent(CUcontext context);

@@ -110,6 +110,23 @@ void check_devices(const Driver& cu, Report& report) {
                 "a number that is no error has none");
 }
 
+// Of a context of one's own, which goes with the last of them.
+void check_uses(const Bench& bench) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  CUcontext own = nullptr, again = nullptr;
+  unsigned long long id = 0;
+  cu.cuCtxCreate_v2(&own, 0, bench.device);
+  report.result(cu.cuCtxAttach(&again, 0), CUDA_SUCCESS, "a context is attached to once more");
+  report.check(again == own, "it is the same");
+  report.result(cu.cuCtxDetach(own), CUDA_SUCCESS, "and detached from once");
+  report.result(cu.cuCtxGetId(own, &id), CUDA_SUCCESS, "it is still there");
+  report.result(cu.cuCtxDetach(own), CUDA_SUCCESS, "detached from for the last time");
+  report.check(cu.cuCtxGetId(own, &id) != CUDA_SUCCESS, "it is gone");
+  cu.cuCtxGetCurrent(&again);
+  report.check(again == nullptr, "and is not current any more");
+}
+
 void check_contexts(const Bench& bench) {
   const Driver& cu = bench.cu;
   Report& report = bench.report;
@@ -133,6 +150,7 @@ void check_contexts(const Bench& bench) {
   report.result(cu.cuCtxDestroy_v2(own), CUDA_SUCCESS, "it is destroyed");
   cu.cuCtxGetCurrent(&current);
   report.check(current == nullptr, "and is not current any more");
+  check_uses(bench);
   report.result(cu.cuCtxSetCurrent(bench.context), CUDA_SUCCESS, "the primary one is set");
 }
 

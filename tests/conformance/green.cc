@@ -133,7 +133,12 @@ void check_green_contexts(const Bench& bench) {
   check_stream(bench, green);
   CUstream left = nullptr;
   cu.cuGreenCtxStreamCreate(&left, green, CU_STREAM_NON_BLOCKING, 0);
+  CUcontext context = nullptr;
+  unsigned long long id = 0;
+  cu.cuCtxFromGreenCtx(&context, green);
+  report.result(cu.cuCtxGetId(context, &id), CUDA_SUCCESS, "it has a number, as a context");
   report.result(cu.cuGreenCtxDestroy(green), CUDA_SUCCESS, "it is destroyed");
+  report.check(cu.cuCtxGetId(context, &id) != CUDA_SUCCESS, "which it has no longer");
   report.result(cu.cuStreamDestroy_v2(left), CUDA_ERROR_CONTEXT_IS_DESTROYED,
                 "a stream that was left is of no use any more");
   report.result(cu.cuCtxSynchronize(), CUDA_SUCCESS, "the primary context goes on");
