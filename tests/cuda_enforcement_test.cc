@@ -33,6 +33,20 @@ Nanos busy(emulator::Machine& machine) {
   return Nanos(lock->devices[0].device_busy_ns());
 }
 
+// What programs do (cuda_greedy.cc), and how long their longest kernel takes.
+struct Kind {
+  const char* name;
+  Nanos longest_kernel;
+  int processes = 1;
+};
+std::string name_of(const testing::TestParamInfo<Kind>& info) {
+  const Kind& kind = info.param;
+  return kind.processes == 1 ? kind.name : std::to_string(kind.processes) + "_x_" + kind.name;
+}
+const auto kInOneThread = testing::Values(Kind{"kernel", Millis(1)}, Kind{"graph", Millis(1)},
+                                          Kind{"queue", Micros(10)}, Kind{"streams", Micros(100)},
+                                          Kind{"legacy", Micros(200)}, Kind{"lengths", Millis(3)});
+
 class Enforcement : public testing::Test {
  protected:
   Enforcement() : host_(clock_, {}) {
@@ -80,9 +94,9 @@ class Enforcement : public testing::Test {
   // Its share in each window and in all of them, but for one kernel of each process and what may be
   // in flight when a window ends. Of several processes it is known to a tenth how long they had the
   // device.
-  void expect_held(const char* kind, Nanos longest_kernel, int processes = 1,
-                   Nanos late_news = Nanos(0)) {
-    for (int i = 0; i < processes; ++i) start(kind, true);
+  void expect_held(const Kind& kind, Nanos late_news = Nanos(0)) {
+    const int processes = kind.processes;
+    for (int i = 0; i < processes; ++i) start(kind.name, true);
     // What it launches before it has its pages (the first launch waits for them, not for ever) runs
     // on.
     ASSERT_TRUE(eventually("its pages", [&] {
@@ -94,7 +108,7 @@ class Enforcement : public testing::Test {
     const Nanos share = DeviceWindows::kLong * kRequest / 1000;
     const Nanos inexact = processes > 1 ? share / 10 : Nanos(0);
     expect_share(watch_windows(*machine_), kRequest,
-                 processes * (longest_kernel + kInFlight) + late_news, inexact);
+                 processes * (kind.longest_kernel + kInFlight) + late_news, inexact);
   }
 
   const fs::path folder_ = testing::TempDir() + "cuda" + std::to_string(getpid());
@@ -106,48 +120,26 @@ class Enforcement : public testing::Test {
 };
 
 // What is charged is what the device did.
-class CudaEnforcement : public Enforcement {
+class CudaEnforcement : public Enforcement, public testing::WithParamInterface<Kind> {
  protected:
   CudaEnforcement() {
     const auto used = [this](pid_t) { return busy(*machine_); };  // by the only program on it
     charge_by(std::make_unique<DeviceMeter>(used));
   }
 };
+INSTANTIATE_TEST_SUITE_P(OneThread, CudaEnforcement, kInOneThread, name_of);
+INSTANTIATE_TEST_SUITE_P(Others, CudaEnforcement,
+                         testing::Values(Kind{"threads", Micros(100)}, Kind{"ptsz", Micros(100)},
+                                         Kind{"exec", Millis(1)}, Kind{"contexts", Micros(100)}),
+                         name_of);
 
-TEST_F(CudaEnforcement, ABusyProgramAt20PercentUsesThatAndAKernelAWindow) {
-  expect_held("kernel", Millis(1));
-}
-TEST_F(CudaEnforcement, SoDoesOneThatLaunchesGraphs) {
-  expect_held("graph", Millis(1));
-}
-TEST_F(CudaEnforcement, SoDoesOneThatNeverWaits) {
-  expect_held("queue", Micros(10));
-}
-TEST_F(CudaEnforcement, SoDoesOneThatQueuesInManyStreams) {
-  expect_held("streams", Micros(100));
-}
-TEST_F(CudaEnforcement, SoDoesOneThatQueuesInTheLegacyStream) {
-  expect_held("legacy", Micros(200));
-}
-TEST_F(CudaEnforcement, SoDoesOneWhoseKernelsDiffer) {
-  expect_held("lengths", Millis(3));
-}
-TEST_F(CudaEnforcement, SoDoesOneThatLaunchesFromManyThreads) {
-  expect_held("threads", Micros(100));
-}
-TEST_F(CudaEnforcement, SoDoesOneWhoseThreadsHaveDefaultStreamsOfTheirOwn) {
-  expect_held("ptsz", Micros(100));
-}
-TEST_F(CudaEnforcement, SoDoesOneThatBecomesAnotherProgramAgainAndAgain) {
-  expect_held("exec", Millis(1));
-}
-TEST_F(CudaEnforcement, SoDoesOneThatChangesItsContextAtEachLaunch) {
-  expect_held("contexts", Micros(100));
+TEST_P(CudaEnforcement, UsesNoMoreThanItsShareAndAKernelAWindow) {
+  expect_held(GetParam());
 }
 
 // The checks above would find a hook that does nothing. Noise lowers what it uses for a while, not
 // for ever.
-TEST_F(CudaEnforcement, WithoutTheHookItUsesMore) {
+TEST_F(Enforcement, WithoutTheHookAProgramUsesMore) {
   start("kernel", false);
   bool more = false;
   for (int i = 0; i < 100 && !more; ++i) {
@@ -159,17 +151,6 @@ TEST_F(CudaEnforcement, WithoutTheHookItUsesMore) {
 
 // As on a node: what is charged is what the hook reports, which the device's own account (NVML's)
 // confirms.
-struct Kind {
-  const char* name;
-  Nanos longest_kernel;
-  int processes = 1;
-};
-std::ostream& operator<<(std::ostream& out, const Kind& kind) {
-  return out << kind.processes << " x " << kind.name;
-}
-// A thread that loses its processor says later what ran meanwhile.
-constexpr Nanos kLateNews = Millis(1);
-
 class CudaEnforcementByReports : public Enforcement, public testing::WithParamInterface<Kind> {
  protected:
   CudaEnforcementByReports() : watch_(node::GpuWatch::start(SLUICE_EMULATED_NVML)) {
@@ -180,16 +161,16 @@ class CudaEnforcementByReports : public Enforcement, public testing::WithParamIn
 
   const std::unique_ptr<node::GpuWatch> watch_;
 };
-INSTANTIATE_TEST_SUITE_P(, CudaEnforcementByReports,
-                         testing::Values(Kind{"kernel", Millis(1)}, Kind{"graph", Millis(1)},
-                                         Kind{"queue", Micros(10)}, Kind{"streams", Micros(100)},
-                                         Kind{"legacy", Micros(200)}, Kind{"lengths", Millis(3)},
-                                         Kind{"kernel", Millis(1), 4}, Kind{"graph", Millis(1), 4},
-                                         Kind{"queue", Micros(10), 4}));
+INSTANTIATE_TEST_SUITE_P(OneThread, CudaEnforcementByReports, kInOneThread, name_of);
+INSTANTIATE_TEST_SUITE_P(Processes, CudaEnforcementByReports,
+                         testing::Values(Kind{"kernel", Millis(1), 4}, Kind{"graph", Millis(1), 4},
+                                         Kind{"queue", Micros(10), 4}),
+                         name_of);
 
 TEST_P(CudaEnforcementByReports, UsesNoMoreThanItsShareAndAKernelAWindow) {
-  const auto& [name, longest_kernel, processes] = GetParam();
-  expect_held(name, longest_kernel, processes, kLateNews);
+  // A thread that loses its processor says later what ran meanwhile.
+  constexpr Nanos kLateNews = Millis(1);
+  expect_held(GetParam(), kLateNews);
 }
 
 }  // namespace
