@@ -145,6 +145,16 @@ Node* node_of(const Call& call, CUgraphNode handle) {
   return found;
 }
 
+// What `of` says of a node of that type.
+template <typename Params, typename Of>
+CUresult get_params(const Call& call, CUgraphNode handle, CUgraphNodeType type, Params* to, Of of) {
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  const Node* node = node_of(call, handle);
+  if (node == nullptr || to == nullptr || node->type != type) return CUDA_ERROR_INVALID_VALUE;
+  *to = of(*node);
+  return CUDA_SUCCESS;
+}
+
 CUresult add_node(const Call& call, Graph& graph, Node node, const CUgraphNode* dependencies,
                   size_t count, CUgraphNode* made) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -249,15 +259,15 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* made, CUgraph handle, const CUgraph
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS* allocation) {
   const Call call(__func__, Call::kDriver);
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  const Node* node = node_of(call, handle);
-  if (node == nullptr || allocation == nullptr || node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-    return CUDA_ERROR_INVALID_VALUE;
-  *allocation = {.bytesize = node->bytes, .dptr = node->pointer};
-  allocation->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  allocation->poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE,
-                                    call.driver().graph_memory.blocks[node->pointer].device};
-  return CUDA_SUCCESS;
+  const auto of = [&](const Node& node) {
+    const int device = call.driver().graph_memory.blocks[node.pointer].device;
+    return CUDA_MEM_ALLOC_NODE_PARAMS{
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}},
+        .bytesize = node.bytes,
+        .dptr = node.pointer};
+  };
+  return get_params(call, handle, CU_GRAPH_NODE_TYPE_MEM_ALLOC, allocation, of);
 }
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode* made, CUgraph handle, const CUgraphNode* dependencies,
@@ -274,22 +284,14 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode* made, CUgraph handle, const CUgraphN
 
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* pointer) {
   const Call call(__func__, Call::kDriver);
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  const Node* node = node_of(call, handle);
-  if (node == nullptr || pointer == nullptr || node->type != CU_GRAPH_NODE_TYPE_MEM_FREE)
-    return CUDA_ERROR_INVALID_VALUE;
-  *pointer = node->pointer;
-  return CUDA_SUCCESS;
+  return get_params(call, handle, CU_GRAPH_NODE_TYPE_MEM_FREE, pointer,
+                    [](const Node& node) { return node.pointer; });
 }
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v2* launch) {
   const Call call(__func__, Call::kDriver);
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  const Node* node = node_of(call, handle);
-  if (node == nullptr || launch == nullptr || node->type != CU_GRAPH_NODE_TYPE_KERNEL)
-    return CUDA_ERROR_INVALID_VALUE;
-  *launch = node->launch;
-  return CUDA_SUCCESS;
+  return get_params(call, handle, CU_GRAPH_NODE_TYPE_KERNEL, launch,
+                    [](const Node& node) { return node.launch; });
 }
 
 CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, CUgraphNode* wrong, char* log,
