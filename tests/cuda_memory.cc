@@ -38,6 +38,7 @@
 namespace {
 
 constexpr size_t kMib = size_t{1} << 20;
+constexpr size_t kRow = 4096;
 
 struct Memory {
   CUresult result = CUDA_SUCCESS;
@@ -54,7 +55,7 @@ Memory plain(size_t bytes) {
 Memory pitched(size_t bytes) {
   CUdeviceptr p = 0;
   size_t pitch = 0;
-  const CUresult result = cuMemAllocPitch_v2(&p, &pitch, 4096, bytes / 4096, 4);
+  const CUresult result = cuMemAllocPitch_v2(&p, &pitch, kRow, bytes / kRow, 4);
   return {result, [p] { return cuMemFree_v2(p); }, p};
 }
 
@@ -84,11 +85,19 @@ Memory mapped(size_t bytes) {
   return {result, [p, bytes] { return cuMemUnmap(p, bytes); }, p};
 }
 
-Memory array(size_t bytes) {
+// Of four bytes an element, 1024 of them a row; depth 0: flat.
+CUDA_ARRAY3D_DESCRIPTOR_v2 shape_of(size_t height, size_t depth) {
   CUDA_ARRAY3D_DESCRIPTOR_v2 shape{};
-  shape.Width = 1024;
-  shape.Height = 256;
-  shape.Depth = bytes / kMib;
+  shape.Width = kRow / 4;
+  shape.Height = height;
+  shape.Depth = depth;
+  shape.Format = CU_AD_FORMAT_FLOAT;
+  shape.NumChannels = 1;
+  return shape;
+}
+
+Memory array(size_t bytes) {
+  CUDA_ARRAY3D_DESCRIPTOR_v2 shape = shape_of(kMib / kRow, bytes / kMib);
   shape.Format = CU_AD_FORMAT_HALF;
   shape.NumChannels = 2;
   CUarray a = nullptr;
@@ -97,23 +106,16 @@ Memory array(size_t bytes) {
 }
 
 Memory flat(size_t bytes) {
-  CUDA_ARRAY_DESCRIPTOR_v2 shape{};
-  shape.Width = 1024;
-  shape.Height = bytes / 4096;
-  shape.Format = CU_AD_FORMAT_FLOAT;
-  shape.NumChannels = 1;
+  const CUDA_ARRAY3D_DESCRIPTOR_v2 shape = shape_of(bytes / kRow, 0);
+  const CUDA_ARRAY_DESCRIPTOR_v2 plane{shape.Width, shape.Height, shape.Format, shape.NumChannels};
   CUarray a = nullptr;
-  const CUresult result = cuArrayCreate_v2(&a, &shape);
+  const CUresult result = cuArrayCreate_v2(&a, &plane);
   return {result, [a] { return cuArrayDestroy(a); }};
 }
 
 // Three quarters of it the first of two levels, the second a quarter of that, the rest rounding.
 Memory mipmapped(size_t bytes) {
-  CUDA_ARRAY3D_DESCRIPTOR_v2 shape{};
-  shape.Width = 1024;
-  shape.Height = bytes / 4096 / 4 * 3;
-  shape.Format = CU_AD_FORMAT_FLOAT;
-  shape.NumChannels = 1;
+  const CUDA_ARRAY3D_DESCRIPTOR_v2 shape = shape_of(bytes / kRow / 4 * 3, 0);
   CUmipmappedArray a = nullptr;
   const CUresult result = cuMipmappedArrayCreate(&a, &shape, 2);
   return {result, [a] { return cuMipmappedArrayDestroy(a); }};
