@@ -85,9 +85,10 @@ Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32
     lane.unit_end = lane.done() + cost;
   }
   lane.submit(cost);
-  // Behind it there is room for no more: its end is to be seen.
+  // Behind it there is room for no more, or for little: its end is to be seen. Where others have
+  // leave, too, this lane's would else be half of what the last one left, again and again.
   const bool last = smaller(kInFlightNs, sluice_grant_rest(at)) < lanes_.in_flight_ns() + cost;
-  if (!unit.timed && !last && lane.open_ns() < lane.quantum_ns / 2) unit.followed = false;
+  if (!unit.timed && !last && lane.open_ns() < leave_for(at, lane) / 2) unit.followed = false;
   report(at, now);
   return unit;
 }

@@ -134,6 +134,7 @@ class Meter {
   uint64_t too_early_ns(const Lane& lane, uint64_t cost, uint64_t rest, uint64_t now) const;
   uint64_t wait_for(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context,
                     uint64_t now);
+  uint64_t leave_for(sluice_attachment* at, const Lane& lane);
   void give_leave(sluice_attachment* at, Lane& lane);
   static void size_leave(Lane& lane, bool had_marks);
 

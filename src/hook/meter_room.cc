@@ -135,16 +135,23 @@ void Meter::size_leave(Lane& lane, bool had_marks) {
     lane.quantum_ns = smaller(2 * lane.quantum_ns, kInFlightNs / 2);
 }
 
-void Meter::give_leave(sluice_attachment* at, Lane& lane) {
-  uint64_t others = 0;
-  lanes_.for_each([&](const Lane& other) {
-    if (other.owner != lane.owner) others += other.in_flight_ns();
+// How much a lane without leave may have: all that there is room for, or half of it where others
+// have work.
+uint64_t Meter::leave_for(sluice_attachment* at, const Lane& lane) {
+  uint64_t all = 0, others = 0;
+  lanes_.for_each([&](const Lane& each) {
+    const uint64_t ns = each.in_flight_ns();
+    all += ns;
+    if (each.owner != lane.owner) others += ns;
   });
-  lane.allow(0);
-  const uint64_t all = lanes_.in_flight_ns();
   const uint64_t bound = smaller(kInFlightNs, sluice_grant_rest(at));
   const uint64_t room = bound > all ? bound - all : 0;
-  lane.allow(smaller(lane.quantum_ns, others == 0 ? room : room / 2));
+  return smaller(lane.quantum_ns, others == 0 ? room : room / 2);
+}
+
+void Meter::give_leave(sluice_attachment* at, Lane& lane) {
+  lane.allow(0);
+  lane.allow(leave_for(at, lane));
 }
 
 // Copies cost by the byte. A kernel or graph that nothing is known of fills the bound, where its

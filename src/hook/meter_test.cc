@@ -195,17 +195,17 @@ class MeterInTime : public testing::Test {
   bool launch(CUstream stream, uint64_t ns) { return launch(stream, ns, ns); }
   bool launch(CUstream stream, uint64_t ns, uint64_t key) {
     device.pass(kCallNs);
-    Lane* lane = meter->lane_of(kThread, stream);
+    Lane* lane = meter->lane_of(thread, stream);
     if (lane != nullptr && meter->passes(lane, key)) {
       device.launch(stream, ns);
       return true;
     }
     const Work work{stream, key, 0};
     Unit unit{};
-    const Start start = meter->start(&at, kThread, work, &unit);
+    const Start start = meter->start(&at, thread, work, &unit);
     if (start == Start::kLater) {
-      if (!meter->make_room(&at, kThread, work)) return false;
-      unit = meter->begin(&at, kThread, work);
+      if (!meter->make_room(&at, thread, work)) return false;
+      unit = meter->begin(&at, thread, work);
     }
     device.launch(stream, ns);
     if (start == Start::kOnLeave) return true;
@@ -218,6 +218,7 @@ class MeterInTime : public testing::Test {
   }
 
   static constexpr uint32_t kThread = 7;
+  uint32_t thread = kThread;  // that launches
   Machine device;
   std::unique_ptr<Meter> meter;
   std::unique_ptr<sluice_permit_page> permit;
@@ -326,6 +327,28 @@ TEST_F(MeterInTime, AProgramThatLaunchesSlowlyIsSeldomLookedAt) {
   EXPECT_LE(device.asked - asked_before, static_cast<int>(did / kUnseenNs) * 2);
 }
 
+// Each has leave for a good part of what may be in flight, though all have some.
+TEST_F(MeterInTime, ThreadsThatLaunchAtOnceSeldomLook) {
+  constexpr uint64_t kKernelNs = 10 * kUs, kPaceNs = 15 * kUs, kThreads = 4;
+  uint64_t device_before = 0, said_before = 0;
+  int asked_before = 0;
+  constexpr int kLaunches = 80'000, kSettle = 8000;
+  grant(2000 * kMs);
+  for (int i = 0; i < kLaunches; ++i) {
+    if (i == kSettle) device_before = device.busy(), said_before = said();
+    if (i == kSettle) asked_before = device.asked;
+    const uint64_t next = device.now + kPaceNs;
+    const uint64_t nth = static_cast<uint64_t>(i) % kThreads;
+    thread = kThread + static_cast<uint32_t>(nth);
+    ASSERT_TRUE(launch(stream(nth), kKernelNs));
+    device.now = std::max(device.now, next);
+    EXPECT_LE(in_flight(), kInFlightNs);
+  }
+  const uint64_t did = device.busy() - device_before, told = said() - said_before;
+  EXPECT_NEAR(static_cast<double>(told), static_cast<double>(did), 0.1 * static_cast<double>(did));
+  EXPECT_LE(device.asked - asked_before, static_cast<int>(did / (kInFlightNs / 6)));
+}
+
 // Its kernels are known, as of a library that is loaded in each context, or by an address that is
 // one's again: the first of its events is not behind work that nothing says the beginning of.
 TEST_F(MeterInTime, WhatAContextDoesIsChargedFromItsFirstKernelOn) {
@@ -355,7 +378,7 @@ TEST_F(MeterInTime, OfAContextThatIsGoneUnseenNoEventIsLookedAt) {
 TEST_F(MeterInTime, NorIsOneOfALaunchThatFailed) {
   grant(1000 * kMs);
   const Work work{stream(0), 100 * kUs, 0};
-  meter->end(&at, work, meter->begin(&at, kThread, work), false);
+  meter->end(&at, work, meter->begin(&at, thread, work), false);
   ASSERT_FALSE(device.events.empty());
   meter->leave_alone(device.current());
   device.gone.insert(device.context);
@@ -367,7 +390,7 @@ TEST_F(MeterInTime, NorIsOneOfALaunchThatFailed) {
 TEST_F(MeterInTime, NorIsItRecordedInAnotherContext) {
   grant(10'000 * kMs);
   const Work work{stream(0), 100 * kUs, 0};
-  meter->end(&at, work, meter->begin(&at, kThread, work), false);
+  meter->end(&at, work, meter->begin(&at, thread, work), false);
   device.context = 2;  // whose default stream has the same handle
   for (int i = 0; i < 20'000; ++i) ASSERT_TRUE(launch(stream(0), 100 * kUs));
 }
@@ -436,7 +459,7 @@ TEST_P(LegacyStream, NorWhereAnotherThreadLaunches) {
   device.side_by_side = true;
   grant(1000 * kMs);
   const Work work{CU_STREAM_LEGACY, 100 * kUs, 0}, others{stream(1), 500 * kUs, 0};
-  const Unit unit = meter->begin(&at, kThread, work);
+  const Unit unit = meter->begin(&at, thread, work);
   device.launch(work.stream, work.key);
   const uint64_t end = device.worked.back().end;
   const Unit of_other = meter->begin(&at, kThread + 1, others);
