@@ -121,7 +121,7 @@ void added_per_launch(Report& report, int threads, const HookedDriver& cuda) {
 
 // A program that does nothing but launch, as fast as a real driver lets it. A timing is long enough
 // to have in it whatever the hook does now and then.
-void launch_bound(Report& report, const HookedDriver& cuda) {
+void launch_bound(Report& report, int threads, const HookedDriver& cuda) {
   using LaunchEx = decltype(&cuLaunchKernelEx);
   const auto direct = function<LaunchEx>(cuda.driver, "cuLaunchKernelEx");
   const auto hooked = function<LaunchEx>(cuda.hook, "cuLaunchKernelEx");
@@ -130,15 +130,18 @@ void launch_bound(Report& report, const HookedDriver& cuda) {
       .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
   Way bare{repeat([&] { direct(&config, nullptr, nullptr, nullptr); })};
   Way ours{repeat([&] { hooked(&config, nullptr, nullptr, nullptr); })};
-  if (!measure(1, kBatch, {&bare, &ours}, cuda.launched))
+  if (!measure(threads, kBatch, {&bare, &ours}, cuda.launched))
     report.fail("a launch did not reach the driver");
   std::vector<double> lost;
   for (size_t i = 0; i < ours.ns.size(); ++i) lost.push_back(100 * (1 - bare.ns[i] / ours.ns[i]));
   const Samples l = summarise(lost);
   const double us = summarise(bare.ns).p50 / 1000;
-  char name[64];
-  snprintf(name, sizeof name, "throughput lost, launches of %.1f us, p50", us);
-  report.add(Row(name, l.p50, "%").of(l).at_most(0.3));
+  char name[80];
+  snprintf(name, sizeof name, "throughput lost, launches of %.1f us, p50, %d thread%s", us, threads,
+           threads == 1 ? "" : "s");
+  Row row(name, l.p50, "%");
+  row.of(l);
+  report.add(threads == 1 ? row.at_most(0.3) : row);
 }
 
 }  // namespace
@@ -150,7 +153,7 @@ int main(int argc, char** argv) {
   const WholeDevice device;
   const HookedDriver cuda;
   for (const int threads : {1, 4}) added_per_launch(report, threads, cuda);
-  launch_bound(report, cuda);
+  for (const int threads : {1, 4}) launch_bound(report, threads, cuda);
   if (device.processes() != 1) report.fail("the hook did not attach");
   return report.finish();
 }
