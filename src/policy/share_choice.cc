@@ -4,17 +4,6 @@
 
 namespace sluice::policy {
 
-Candidate& Choice::add(Account& account, uint8_t claim) {
-  Candidate& c = candidates_.emplace_back();
-  c.account = &account;
-  c.budget = Nanos::max();
-  c.id = account.client.id;
-  c.claim = claim;
-  c.turn_over = !account.granted() || accounts_.now() >= turn_end(account);
-  c.waits = true;
-  return c;
-}
-
 void Choice::decide(Permits& permits) {
   fill();
   turn_away(permits);
@@ -41,11 +30,6 @@ void Choice::fill() {
       chosen_.push_back(&c);
     }
   }
-  narrowest_waiting_ = kWhole + kWhole;
-  for (const Candidate& c : candidates_) {
-    if (c.chosen || !c.waits) continue;
-    narrowest_waiting_ = std::min(narrowest_waiting_, c.account->client.sm);
-  }
 }
 
 bool Choice::contended(const Account& holder) const {
@@ -54,8 +38,11 @@ bool Choice::contended(const Account& holder) const {
 
 // Whoever holds and was not chosen is in somebody's way.
 void Choice::turn_away(Permits& permits) {
+  narrowest_waiting_ = kWhole + kWhole;
   for (const Candidate& c : candidates_) {
-    if (!c.chosen && c.account->granted()) accounts_.revoke(*c.account, permits);
+    if (c.chosen) continue;
+    if (c.waits) narrowest_waiting_ = std::min(narrowest_waiting_, c.account->client.sm);
+    if (c.account->granted()) accounts_.revoke(*c.account, permits);
   }
 }
 
@@ -81,8 +68,8 @@ void Choice::grant(Permits& permits) {
 Time Choice::next_change() const {
   const Time now = accounts_.now();
   Time next = Time::max();
-  for (const Candidate& c : candidates_) {
-    const Account& a = *c.account;
+  for (const Candidate* c : chosen_) {
+    const Account& a = *c->account;
     if (!a.granted() || !a.others_wait) continue;
     next = std::min(next, now + std::max(a.soonest(a.budget_left(now)), kLeastGrant));
     if (turn_end(a) > now) next = std::min(next, turn_end(a));

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <tuple>
 #include <vector>
 
 #include "policy/share_account.h"
@@ -15,18 +14,20 @@ namespace sluice::policy {
 
 struct Candidate {
   Account* account;
-  int64_t order;   // of equal claims the smaller first
-  Nanos budget;    // at most, while others wait for the room
-  ClientId id;     // of equal orders: a total order
-  uint8_t claim;   // the arbiter's classes, the smaller first
-  bool turn_over;  // after those of the same claim whose turn is not
-  bool waits;      // has work, so that holders stand in its way
-  bool barred;     // gets nothing now, whatever room there is
-  bool chosen;
+  int64_t order = 0;            // of equal claims the smaller first
+  Nanos budget = Nanos::max();  // at most, while others wait for the room
+  ClientId id;                  // of equal orders: a total order
+  uint8_t claim;                // the arbiter's classes, the smaller first
+  bool turn_over;               // after those of the same claim whose turn is not
+  bool waits = true;            // has work, so that holders stand in its way
+  bool barred = false;          // gets nothing now, whatever room there is
+  bool chosen = false;
 
   // Within a class.
   bool before(const Candidate& other) const {
-    return std::tie(turn_over, order, id) < std::tie(other.turn_over, other.order, other.id);
+    if (turn_over != other.turn_over) return other.turn_over;
+    if (order != other.order) return order < other.order;
+    return id < other.id;
   }
 };
 inline constexpr int kMostClaims = 6;
@@ -38,7 +39,11 @@ class Choice {
   // A step's candidates: all who may run, and all who hold a permit (a parked one waits for
   // nothing). The reference is good until the next call.
   void clear() { candidates_.clear(); }
-  Candidate& add(Account& account, uint8_t claim);
+  Candidate& add(Account& account, uint8_t claim) {
+    const bool turn_over = !account.granted() || accounts_.now() >= turn_end(account);
+    return candidates_.emplace_back(Candidate{
+        .account = &account, .id = account.client.id, .claim = claim, .turn_over = turn_over});
+  }
   std::vector<Candidate>& candidates() { return candidates_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
 
