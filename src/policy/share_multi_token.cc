@@ -33,17 +33,17 @@ Permits MultiTokenArbiter::step(Time now) {
     } else {
       // (1) Filter: Q_remain = Q_limit − Q_used; without any it waits for the next window.
       if (a.eligible(now) && (a.owed_left(now) >= kLeastGrant || accounts_.lends()))
-        queue_.push_back(&a);
+        queue_.push_back({missing(a, now), &a});
       if (a.holds()) running = running + a.held_sm;
     }
   }
-  // (2) Queue: largest Q_miss first.
-  std::sort(queue_.begin(), queue_.end(), [now](const Account* a, const Account* b) {
-    const Nanos x = missing(*a, now), y = missing(*b, now);
-    return x != y ? x > y : a->client.id < b->client.id;
+  // (2) Queue: largest Q_miss first; of equals the first by id, as accounts lie.
+  std::sort(queue_.begin(), queue_.end(), [](const Waiting& a, const Waiting& b) {
+    return a.missing != b.missing ? a.missing > b.missing : a.account < b.account;
   });
   // (3) Dispatch to the head while it fits, and no further.
-  for (Account* a : queue_) {
+  for (const Waiting& head : queue_) {
+    Account* a = head.account;
     const Share beside = a->holds() ? running - a->held_sm : running;
     if (beside + a->client.sm > kWhole) {
       // Tokens of clients without work go back first.

@@ -20,7 +20,12 @@ class MultiTokenArbiter : public AccountedArbiter {
   std::string_view name() const override { return "multi_token"; }
 
  private:
-  std::vector<Account*> queue_;  // of this step; kept for its memory
+  struct Waiting {
+    Nanos missing;
+    Account* account;
+  };
+
+  std::vector<Waiting> queue_;  // of this step; kept for its memory
 };
 
 }  // namespace sluice::policy
