@@ -5,10 +5,7 @@
 
 namespace sluice::policy {
 
-Account* Accounts::find(ClientId id) {
-  for (const size_t likely : {last_found_, last_found_ + 1}) {
-    if (likely < ids_.size() && ids_[likely] == id) return &accounts_[last_found_ = likely];
-  }
+Account* Accounts::search(ClientId id) {
   const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
   if (at == ids_.end() || *at != id) return nullptr;
   return &accounts_[last_found_ = at - ids_.begin()];
@@ -67,19 +64,20 @@ void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
   Account* account = find(id);
   if (account == nullptr) return;
   Account& a = *account;
-  expire(a);
-  busy = std::max(busy, Nanos(0));
   seen_until = std::min(seen_until, now);
-  if (busy == Nanos(0) && !a.holds() && a.assumed == Nanos(0)) {  // as a rule
-    a.seen_until = std::max(a.seen_until, seen_until);
-    return;
-  }
+  if (a.holds()) expire(a);
+  if (busy > Nanos(0) || a.holds() || a.assumed > Nanos(0))  // as a rule nothing is to be booked
+    book(a, std::max(busy, Nanos(0)), seen_until);
+  a.seen_until = std::max(a.seen_until, seen_until);
+}
 
+// A report, set off against what was assumed; what lies after the permit's end is overrun.
+void Accounts::book(Account& a, Nanos busy, Time seen_until) {
   // The part of `busy` that may lie after a moment: at most what fits in the time seen since. A
   // report begins where the last one ended, unless it is out of order.
   const Time begin = seen_until > a.seen_until ? a.seen_until : Time{};
   const auto after = [&](Time moment) {
-    const Nanos since = std::clamp(seen_until - std::max(begin, moment), Nanos(0), busy);
+    const Nanos since = within(seen_until - std::max(begin, moment), Nanos(0), busy);
     return std::min(a.busy_in(since), busy);
   };
   Nanos overrun{0};
@@ -96,7 +94,6 @@ void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
   const Nanos set_off = all_seen ? a.assumed : std::min(a.assumed, busy);
   a.assumed -= set_off;
   a.presumed = std::min(std::max(a.presumed - set_off, Nanos(0)), a.assumed);
-  a.seen_until = std::max(a.seen_until, seen_until);
   use(a, busy - set_off, overrun);
 }
 
@@ -118,8 +115,8 @@ void Accounts::deadline(ClientId id, Time due, Time now) {
 void Accounts::use(Account& a, Nanos net, Nanos overrun) {
   const Nanos max_debt = config_.drain_bound;
   a.occupied_busy += net;
-  device_left_ -= net * a.client.sm.permille / 1000;
-  a.room = std::clamp(a.room - net, -max_debt, a.limit + kLeastGrant + a.robbed);
+  if (counts_device()) device_left_ -= net * a.client.sm.permille / 1000;
+  a.room = within(a.room - net, -max_debt, a.limit + kLeastGrant + a.robbed);
   if (net < Nanos(0)) {
     a.owed = std::min(a.owed - net, a.request + kLeastGrant + a.robbed);
     return;
@@ -176,8 +173,7 @@ void Accounts::settle_blocked(Account& a, Time until) {
 void Accounts::turn(Account& a, int64_t windows) {
   a.phase_had = Nanos(0);
   if (!a.wanting) a.robbed = Nanos(0);
-  a.robbed =
-      std::clamp(a.robbed, Nanos(0), std::min(std::max(a.owed, Nanos(0)), config_.drain_bound));
+  a.robbed = within(a.robbed, Nanos(0), within(a.owed, Nanos(0), config_.drain_bound));
   const Nanos kept = a.robbed + kLeastGrant;
   a.room = std::min(a.room + (windows - 1) * a.limit, kept) + a.limit;
   a.owed = std::min(a.owed + (windows - 1) * a.request, kept) + a.request;
@@ -212,18 +208,19 @@ Time Accounts::advance(Time now) {
   for (Account& a : accounts_) {
     expire(a);
     settle_blocked(a, now_);
+    unblock(a);
   }
   return now_;
 }
 
 Time Accounts::next_change() const {
   Time next = Time::max();
+  bool window_matters = false;
   for (const Account& a : accounts_) {
-    const bool parked = a.granted() && a.valid_until == Time::max();
-    if (a.wanting || (a.granted() && !parked)) next = std::min(next, window_end());
+    window_matters |= a.wanting || (a.granted() && a.valid_until < Time::max());
     if (a.hold == Account::Hold::kDraining) next = std::min(next, a.ended_at + config_.drain_bound);
   }
-  return next;
+  return window_matters ? std::min(next, window_end()) : next;
 }
 
 void Accounts::grant(Account& a, Nanos budget, Time valid_until, Permits& permits) {
@@ -281,7 +278,7 @@ void Accounts::block(Account& a, Time until) {
 
 Nanos Accounts::free_budget(const Account& a) const {
   if (a.whole) return window_end() + config_.window - now_;
-  if (config_.pace <= 1000) return a.room_left(now_);
+  if (!counts_device()) return a.room_left(now_);
   return std::min(a.room_left(now_), std::max(a.owed_left(now_), device_left_));
 }
 

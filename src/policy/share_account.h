@@ -27,6 +27,12 @@ inline constexpr Nanos kLeastGrant = Micros(50);
 // between fairness and the cost of a hand-over (a drain and a wake-up).
 inline constexpr int kTurnsPerWindow = 4;
 
+// As std::clamp(), by value: through references nothing stays in registers, and this is the most of
+// what a decision does.
+constexpr Nanos within(Nanos value, Nanos least, Nanos most) {
+  return std::min(std::max(value, least), most);
+}
+
 struct Account {
   enum class Hold { kNone, kGranted, kDraining };
 
@@ -79,9 +85,9 @@ struct Account {
   Nanos unseen(Time now) const {
     const Time until = granted() ? now : std::min(now, ended_at);
     if (until <= seen_until) return Nanos(0);  // as a rule the meter has seen it all
-    const Time from = std::max({seen_until, granted_at, assumed_until});
+    const Time from = std::max(std::max(seen_until, granted_at), assumed_until);
     const Nanos left = std::max(budget - used - presumed, Nanos(0));
-    return std::min(busy_in(std::clamp(until - from, Nanos(0), left)), left);
+    return std::min(busy_in(within(until - from, Nanos(0), left)), left);
   }
   Nanos room_left(Time now) const { return room - unseen(now); }
   Nanos owed_left(Time now) const { return owed - unseen(now); }
@@ -104,7 +110,7 @@ class Accounts {
   void deadline(ClientId id, Time due, Time now);
 
   // First in every step: moves the clock (never back), turns windows, ends permits and drains that
-  // are over. Returns now.
+  // are over; nobody is blocked until the step says so again. Returns now.
   Time advance(Time now);
   // The next moment at which advance() has something to do.
   Time next_change() const;
@@ -121,13 +127,13 @@ class Accounts {
   void park_idle(Permits& permits);
   // So much busy time a window, from this one on, in place of the quota's limit.
   void set_limit(Account& account, Nanos limit);
-  // From now (until `until`) the client stands before room that it should have.
+  // From now until the next step (at most until `until`) the client stands before room that it
+  // should have.
   void block(Account& account, Time until);
-  void unblock(Account& account) { account.blocked_from = Time::max(); }
 
   // Whether anybody may go on beyond its request. Not when the device is used up for this window,
   // though the clock has room for more: then requests alone are kept.
-  bool lends() const { return config_.pace <= 1000 || device_left_ >= kLeastGrant; }
+  bool lends() const { return !counts_device() || device_left_ >= kLeastGrant; }
 
   // The budget for whom nobody waits: what its limit leaves. A limit of the whole ends with no
   // window, so that its permit can be renewed in time.
@@ -135,20 +141,31 @@ class Accounts {
 
   std::span<Account> all() { return accounts_; }
   std::span<const Account> all() const { return accounts_; }  // by id
-  Account* find(ClientId id);
+  // Hosts tell of their clients in order: of the next one, as a rule, or again of the same.
+  Account* find(ClientId id) {
+    const auto is_at = [&](size_t place) { return place < ids_.size() && ids_[place] == id; };
+    if (is_at(last_found_ + 1)) return &accounts_[++last_found_];
+    if (is_at(last_found_)) return &accounts_[last_found_];
+    return search(id);
+  }
   Time now() const { return now_; }
   Time window_start() const { return window_start_; }
   Time window_end() const { return window_start_ + config_.window; }
   const ArbiterConfig& config() const { return config_; }
 
  private:
+  Account* search(ClientId id);
   Time tick(Time now);
   void turn_windows();
   Nanos moved(const Account& account, Nanos bucket, Nanos by) const;
+  // A device that cannot be used faster than its clock runs needs no count of its own.
+  bool counts_device() const { return config_.pace > 1000; }
   void expire(Account& account);
+  void book(Account& account, Nanos busy, Time seen_until);
   void use(Account& account, Nanos net, Nanos overrun);
   void assume(Account& account, Time until);
   void end_permit(Account& account, Time at);
+  void unblock(Account& account) { account.blocked_from = Time::max(); }
   void settle_blocked(Account& account, Time until);
   void settle_occupied(Account& account, Time until);
   void leave(Account& account, Time at);
@@ -157,8 +174,8 @@ class Accounts {
   ArbiterConfig config_;
   std::vector<Account> accounts_;
   std::vector<ClientId> ids_;  // of accounts_, sorted as they are: quick to search
-  size_t last_found_ = 0;      // the next event is about the same, or the next: hosts go in order
-  Nanos device_left_{0};       // of this window, in busy time of the whole device
+  size_t last_found_ = 0;
+  Nanos device_left_{0};  // of this window, in busy time of the whole device, if it counts
   Time now_{};
   Time window_start_{};
 };

@@ -154,7 +154,6 @@ Time PlannedArbiter::next_phase(Time now) const {
 Permits PlannedArbiter::step(Time now) {
   now = accounts_.advance(now);
   Permits permits;
-  for (Account& a : accounts_.all()) accounts_.unblock(a);
   accounts_.withdraw_excess(permits);
   rank(now);
   choice_.decide(permits);

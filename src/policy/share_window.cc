@@ -151,7 +151,6 @@ void WindowArbiter::decide(Lane& lane, Time now, Permits& permits) {
 Permits WindowArbiter::step(Time now) {
   now = accounts_.advance(now);
   Permits permits;
-  for (Account& a : accounts_.all()) accounts_.unblock(a);
   accounts_.withdraw_excess(permits);
   for (Lane& lane : lanes_) decide(lane, now, permits);
   accounts_.park_idle(permits);
