@@ -27,6 +27,9 @@ void Accounts::put(const ShareClient& client, Time now) {
   account.owed = moved(account, account.owed, request - account.request);
   account.request = request;
   set_limit(account, config_.window * client.quota.limit.permille / 1000);
+  const Share begin = client.position.time_begin;
+  account.phase_begin = config_.window * begin.permille / 1000;
+  account.phase_end = config_.window * (begin + client.quota.request).permille / 1000;
   account.client = client;
 }
 

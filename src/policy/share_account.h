@@ -71,8 +71,10 @@ struct Account {
   Time denied_since = Time::max();  // what it is owed, without a permit
 
   Time due = Time::max();  // of its oldest waiting request
-  Nanos phase_had{0};      // of the plan's phases, in this window, used or not
-  Time busy_at{};          // used something then, as far as is known
+  Nanos phase_begin{0};    // the part of each window that its rectangle covers: its phase
+  Nanos phase_end{0};
+  Nanos phase_had{0};  // of the plan's phases, in this window, used or not
+  Time busy_at{};      // used something then, as far as is known
 
   bool holds() const { return hold != Hold::kNone; }
   bool granted() const { return hold == Hold::kGranted; }

@@ -28,11 +28,15 @@ void DeadlineArbiter::arrange() {
   lane_.clear();
   for (const Account& a : accounts_.all()) {
     const Share begin = a.client.position.sm_begin;
-    const auto at = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& l) {
+    auto at = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& l) {
       return l.sm_begin == begin && l.sm == a.client.sm;
     });
+    if (at == lanes_.end()) at = lanes_.insert(at, {.sm_begin = begin, .sm = a.client.sm});
     lane_.push_back(at - lanes_.begin());
-    if (at == lanes_.end()) lanes_.push_back({.sm_begin = begin, .sm = a.client.sm});
+    if (a.request > Nanos(0)) at->plan.push_back(&a);
+  }
+  for (Lane& lane : lanes_) {
+    std::ranges::sort(lane.plan, {}, [](const Account* a) { return a->phase_begin; });
   }
 }
 
@@ -41,23 +45,25 @@ void DeadlineArbiter::arrange() {
 void DeadlineArbiter::count_phases(Time now) {
   const Time since = std::max(last_step_, accounts_.window_start());
   for (const Lane& lane : lanes_) {
-    if (!lane.owner_waits || lane.holder == nullptr || !lane.holder->granted()) continue;
-    lane.holder->phase_had += std::max(std::min(now, lane.phase_end) - since, Nanos(0));
+    const Phase& phase = lane.phase;
+    if (!phase.owner_waits || phase.holder == nullptr || !phase.holder->granted()) continue;
+    phase.holder->phase_had += std::max(std::min(now, phase.end) - since, Nanos(0));
   }
   last_step_ = now;
 }
 
-void DeadlineArbiter::find_phases(Time now) {
-  for (Lane& lane : lanes_) lane = {.sm_begin = lane.sm_begin, .sm = lane.sm};
-  for (const Account& a : accounts_.all()) {
-    if (a.request == Nanos(0)) continue;
-    Lane& lane = lane_of(a);
-    if (in_phase(a, now)) {
-      lane.owner = &a;
-      lane.phase_end = phase_end(a);
+DeadlineArbiter::Phase DeadlineArbiter::find_phase(const Lane& lane, Time now) const {
+  Phase phase;
+  for (const Account* a : lane.plan) {
+    if (in_phase(*a, now)) {
+      phase.owner = a;
+      phase.end = phase_end(*a);
+    } else if (phase_begin(*a) > now) {
+      phase.next_begin = phase_begin(*a);
+      break;
     }
-    if (phase_begin(a) > now) lane.next_begin = std::min(lane.next_begin, phase_begin(a));
   }
+  return phase;
 }
 
 // Turns are for those without a deadline; and among them a phase is its owner's, as in the plan.
@@ -83,21 +89,22 @@ void DeadlineArbiter::order(Candidate& c, Time now) {
 
 void DeadlineArbiter::trade_phases(Time now) {
   count_phases(now);
-  find_phases(now);
+  for (Lane& lane : lanes_) lane.phase = find_phase(lane, now);
   for (Candidate& c : choice_.candidates()) {
     if (c.claim == kRobbed || c.claim > kBorrower) continue;
     order(c, now);
     if (c.claim == kBorrower) continue;
     c.claim = kOwed;
-    Lane& lane = lane_of(*c.account);
-    if (lane.phase_end <= now || phase_left(*c.account) <= Nanos(0)) continue;
-    lane.owner_waits |= lane.owner == c.account;
-    if (lane.first == nullptr || c.before(*lane.first)) lane.first = &c;
+    Phase& phase = phase_of(*c.account);
+    if (phase.end <= now || phase_left(*c.account) <= Nanos(0)) continue;
+    phase.owner_waits |= phase.owner == c.account;
+    if (phase.first == nullptr || c.before(*phase.first)) phase.first = &c;
   }
   for (Lane& lane : lanes_) {
-    if (lane.first == nullptr) continue;
-    lane.first->claim = kInPhase;
-    lane.holder = lane.first->account;
+    Phase& phase = lane.phase;
+    if (phase.first == nullptr) continue;
+    phase.first->claim = kInPhase;
+    phase.holder = phase.first->account;
   }
 }
 
@@ -107,15 +114,16 @@ void DeadlineArbiter::note_denied(Time now) {
   for (const Candidate& c : choice_.candidates()) {
     const Account& a = *c.account;
     if (c.claim > kOwed || a.granted() || phase_left(a) <= Nanos(0)) continue;
-    Lane& lane = lane_of(a);
-    const bool taken = lane.holder != nullptr && lane.holder->granted();
-    if (taken || lane.phase_end <= now) continue;
-    const bool traded = phase_left(*lane.owner) <= Nanos(0);
-    if (lane.owner == &a || (traded && (lane.robbed == nullptr || lane.robbed->before(c))))
-      lane.robbed = &c;
+    Phase& phase = phase_of(a);
+    const bool taken = phase.holder != nullptr && phase.holder->granted();
+    if (taken || phase.end <= now) continue;
+    const bool traded = phase_left(*phase.owner) <= Nanos(0);
+    if (phase.owner == &a || (traded && (phase.robbed == nullptr || phase.robbed->before(c))))
+      phase.robbed = &c;
   }
   for (const Lane& lane : lanes_) {
-    if (lane.robbed != nullptr) accounts_.block(*lane.robbed->account, lane.phase_end);
+    const Phase& phase = lane.phase;
+    if (phase.robbed != nullptr) accounts_.block(*phase.robbed->account, phase.end);
   }
 }
 
@@ -123,10 +131,12 @@ Time DeadlineArbiter::next_phase(Time now) const {
   Time next = Time::max();
   for (const Candidate& c : choice_.candidates()) {
     const Account& a = *c.account;
-    const Lane& lane = lane_of(a);
-    if (c.claim <= kOwed && !a.granted()) next = std::min(next, lane.next_begin);
-    if (c.claim != kInPhase || !a.granted() || !a.others_wait) continue;
-    next = std::min({next, lane.phase_end, now + phase_left(a)});
+    if (c.claim > kOwed) continue;
+    if (!a.granted()) {
+      next = std::min(next, phase_of(a).next_begin);
+    } else if (c.claim == kInPhase && a.others_wait) {
+      next = std::min({next, phase_of(a).end, now + phase_left(a)});
+    }
   }
   return next;
 }

@@ -40,9 +40,8 @@ class DeadlineArbiter : public PlannedArbiter {
   std::string_view name() const override { return "deadline"; }
 
  private:
-  struct Lane {
-    Share sm_begin, sm;
-    Time phase_end{};                   // of the member's phase that lasts now; else past
+  struct Phase {
+    Time end{};                         // of the one that lasts now; else past
     Time next_begin = Time::max();      // of another in this window
     const Account* owner = nullptr;     // whose it is by the plan
     bool owner_waits = false;           // for it, not having had another's
@@ -50,14 +49,21 @@ class DeadlineArbiter : public PlannedArbiter {
     Account* holder = nullptr;          // the same, after
     const Candidate* robbed = nullptr;  // if that is denied, at whose cost
   };
+  struct Lane {
+    Share sm_begin, sm;
+    std::vector<const Account*> plan;  // whose phases, in their order
+    Phase phase;
+  };
 
   void arrange();
   void count_phases(Time now);
-  void find_phases(Time now);
+  Phase find_phase(const Lane& lane, Time now) const;
   Nanos phase_left(const Account& a) const { return a.request - a.phase_had; }
   void order(Candidate& candidate, Time now);
-  Lane& lane_of(const Account& a) { return lanes_[lane_[&a - accounts_.all().data()]]; }
-  const Lane& lane_of(const Account& a) const { return lanes_[lane_[&a - accounts_.all().data()]]; }
+  Phase& phase_of(const Account& a) { return lanes_[lane_[&a - accounts_.all().data()]].phase; }
+  const Phase& phase_of(const Account& a) const {
+    return lanes_[lane_[&a - accounts_.all().data()]].phase;
+  }
 
   void trade_phases(Time now) override;
   void note_denied(Time now) override;

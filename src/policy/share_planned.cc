@@ -27,8 +27,8 @@ bool overlap(Share a_begin, Share a_length, Share b_begin, Share b_length) {
 
 // What it was robbed of beyond one window's request: so much may disturb the plan, and no more; the
 // rest is caught up with in what the plan leaves.
-Nanos beyond_plan(const Account& a, Time now) {
-  return std::min(a.robbed, a.owed_left(now) - a.request) - a.request;
+Nanos beyond_plan(const Account& a, Nanos owed) {
+  return std::min(a.robbed, owed - a.request) - a.request;
 }
 
 bool share_columns(const ShareClient& a, const ShareClient& b) {
@@ -60,24 +60,6 @@ Result<void> PlannedArbiter::admit(const ShareClient& client, Time now) {
   return {};
 }
 
-Time PlannedArbiter::phase_begin(const Account& a) const {
-  return accounts_.window_start() +
-         accounts_.config().window * a.client.position.time_begin.permille / 1000;
-}
-
-Time PlannedArbiter::phase_end(const Account& a) const {
-  const Share end = a.client.position.time_begin + a.client.quota.request;
-  return accounts_.window_start() + accounts_.config().window * end.permille / 1000;
-}
-
-PlannedArbiter::Claim PlannedArbiter::claim(const Account& a, Time now) const {
-  const Nanos owed = a.owed_left(now);
-  if (owed < Nanos(0) && somebody_robbed_) return kDebtor;
-  if (owed < kLeastGrant) return accounts_.lends() ? kBorrower : kDebtor;
-  if (beyond_plan(a, now) >= kLeastGrant) return kRobbed;
-  return in_phase(a, now) ? kInPhase : kOwed;
-}
-
 // Whoever may run, or holds already, with its place in the order in which room is given.
 void PlannedArbiter::rank(Time now) {
   choice_.clear();
@@ -88,25 +70,40 @@ void PlannedArbiter::rank(Time now) {
   for (Account& a : accounts_.all()) {
     const bool eligible = a.eligible(now);
     if (!eligible || a.granted()) a.denied_since = Time::max();
-    if (!eligible && !a.granted()) continue;
-    Candidate& c = choice_.add(a, eligible ? claim(a, now) : kParked);
-    c.waits = eligible && c.claim != kDebtor;
-    c.barred = c.claim == kDebtor;
-    if (c.claim <= kOwed) {
-      const Nanos owed = a.owed_left(now);
-      c.budget = c.claim == kRobbed ? beyond_plan(a, now) : owed;
-      if (c.claim != kInPhase) c.order = -owed.count();
-      if (!a.granted()) a.denied_since = std::min(a.denied_since, now);
+    if (eligible) {
+      columns_given |= enter(a, now).claim == kRobbed;
+    } else if (a.granted()) {
+      choice_.add(a, kParked).waits = false;
     }
-    if (c.claim == kRobbed && now - kMostWindowsDenied * accounts_.config().window > a.denied_since)
-      c.order = a.denied_since.time_since_epoch().count() - INT64_MAX;
-    if (c.claim == kBorrower) {
-      c.order = (a.limit - a.room_left(now)).count() / a.client.quota.limit.permille;
-    }
-    columns_given |= c.claim == kRobbed;
   }
   trade_phases(now);
   if (columns_given) give_columns_to_robbed();
+}
+
+Candidate& PlannedArbiter::enter(Account& a, Time now) {
+  const Nanos owed = a.owed_left(now);
+  if (owed >= kLeastGrant) return enter_owed(a, owed, now);
+  if ((owed < Nanos(0) && somebody_robbed_) || !accounts_.lends()) {
+    Candidate& debtor = choice_.add(a, kDebtor);
+    debtor.waits = false;
+    debtor.barred = true;
+    return debtor;
+  }
+  Candidate& borrower = choice_.add(a, kBorrower);
+  borrower.order = (a.limit - a.room_left(now)).count() / a.client.quota.limit.permille;
+  return borrower;
+}
+
+Candidate& PlannedArbiter::enter_owed(Account& a, Nanos owed, Time now) {
+  if (!a.granted()) a.denied_since = std::min(a.denied_since, now);
+  const Nanos beyond = beyond_plan(a, owed);
+  const bool robbed = beyond >= kLeastGrant;
+  Candidate& c = choice_.add(a, robbed ? kRobbed : in_phase(a, now) ? kInPhase : kOwed);
+  c.budget = robbed ? beyond : owed;
+  if (c.claim != kInPhase) c.order = -owed.count();
+  if (robbed && now - kMostWindowsDenied * accounts_.config().window > a.denied_since)
+    c.order = a.denied_since.time_since_epoch().count() - INT64_MAX;
+  return c;
 }
 
 // Of the robbed who overlap in space one goes first; owners in phase give way to it only where they

@@ -31,8 +31,8 @@ class PlannedArbiter : public AccountedArbiter {
   // until the device has something to lend again.
   enum Claim : uint8_t { kRobbed, kInPhase, kOwed, kBorrower, kParked, kDebtor };
 
-  Time phase_begin(const Account& account) const;
-  Time phase_end(const Account& account) const;
+  Time phase_begin(const Account& a) const { return accounts_.window_start() + a.phase_begin; }
+  Time phase_end(const Account& a) const { return accounts_.window_start() + a.phase_end; }
   bool in_phase(const Account& account, Time now) const {
     return phase_begin(account) <= now && now < phase_end(account);
   }
@@ -48,8 +48,10 @@ class PlannedArbiter : public AccountedArbiter {
 
  private:
   void rank(Time now);
+  // Make somebody who may run a candidate.
+  Candidate& enter(Account& account, Time now);
+  Candidate& enter_owed(Account& account, Nanos owed, Time now);
   void give_columns_to_robbed();
-  Claim claim(const Account& eligible, Time now) const;
 
   bool somebody_robbed_ = false;
 };
