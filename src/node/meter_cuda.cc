@@ -19,7 +19,8 @@ CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now)
 // --- what the host tells -------------------------------------------------------------------------
 
 void CudaMeter::add_process(const ProcessIdentity& process) {
-  Process& p = processes_.emplace_back(Process{.id = process, .use = ClaimedUse(now_), .said = {}});
+  Process& p = processes_.emplace_back(
+      Process{.id = process, .use = ClaimedUse(now_), .said = {}, .drains = drains_});
   p.said.add(now_, Nanos(0));
 }
 
@@ -200,9 +201,10 @@ void CudaMeter::judge(Process& process) {
   rounded_ += truth->resolution;
   const Nanos unsaid = truth->busy - said_of(process.id, truth->from, truth->until);
   process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));
+  const int64_t drains = drains_ - std::exchange(process.drains, drains_);
   const bool silent = !process.use.ever() && truth->busy > Nanos(0);
   if (silent || process.shortfall > kSkew) {
-    learn_how_long_it_runs_on(process);
+    learn_how_long_it_runs_on(process, drains);
     process.shortfall = process.agreed = Nanos(0);
     contradict(*truth);
     return;
@@ -264,11 +266,10 @@ void CudaMeter::contradict(const DeviceUse& truth) {
 
 // What it used beyond its lease ran after its drains were taken for over. A lease that was longer
 // than its use brings it down again.
-void CudaMeter::learn_how_long_it_runs_on(Process& process) {
+void CudaMeter::learn_how_long_it_runs_on(Process& process, int64_t drains) {
   const DeviceUse& truth = process.truth;
   const Nanos beyond = truth.busy - leases_.over(truth.from, truth.until);
-  const Nanos each = beyond / std::max<int64_t>(drains_ - process.drains_judged, 1);
-  process.drains_judged = drains_;
+  const Nanos each = beyond / std::max<int64_t>(drains, 1);
   process.runs_on = std::clamp(process.runs_on + each, Nanos(0), ClaimedUse::kMostInFlight);
 }
 

@@ -40,12 +40,11 @@ namespace sluice::node {
 
 class CudaMeter : public Meter {
  public:
-  static constexpr Nanos kLag = Millis(12);  // whoever was silent for so long has stopped
-  static constexpr Nanos kNews = Millis(1);  // a process that lives reports within
-  static constexpr Nanos kUnmetered =
-      Millis(2);                                // may be in flight of who reports nothing, at least
-  static constexpr Nanos kWakeUp = Micros(40);  // from a grant until its holder is awake
-  static constexpr Nanos kLook = Micros(100);   // between looks at a page while it drains
+  static constexpr Nanos kLag = Millis(12);        // whoever was silent for so long has stopped
+  static constexpr Nanos kNews = Millis(1);        // a process that lives reports within
+  static constexpr Nanos kUnmetered = Millis(2);   // may be in flight of who is silent, at least
+  static constexpr Nanos kWakeUp = Micros(40);     // from a grant until its holder is awake
+  static constexpr Nanos kLook = Micros(100);      // between looks at a page while it drains
   static constexpr Nanos kDistrust = Seconds(60);  // after an untrue report
   static constexpr Nanos kConfirmed = Seconds(5);  // of lease; belief ends without an account of it
   static constexpr Nanos kSkew = Millis(5);        // between the clocks of account and report
@@ -79,7 +78,7 @@ class CudaMeter : public Meter {
     Nanos agreed{0};      // busy time of which account and report are of one mind, so far
     Nanos shortfall{0};   // of what it said, beyond what the account's resolution explains
     Nanos runs_on{0};     // after it has drained, by what it says
-    int64_t drains_judged = 0;
+    int64_t drains = 0;   // of the client, when it was judged last
   };
   enum class Hold { kNone, kGranted, kDraining };
 
@@ -101,7 +100,7 @@ class CudaMeter : public Meter {
   Nanos said_of(const ProcessIdentity& process, Time from, Time until) const;
   void confirm();
   void contradict(const DeviceUse& truth);
-  void learn_how_long_it_runs_on(Process& process);
+  void learn_how_long_it_runs_on(Process& process, int64_t drains);
   Time seen_until() const;
 
   const std::shared_ptr<const DeviceAccount> account_;

@@ -159,6 +159,26 @@ TEST_F(CudaMeterTest, WhoLiesLaterPaysForAllOfIt) {
   EXPECT_TRUE(meter.believed());
 }
 
+// Honest for long before: only the drains of the time in which it was not say how long.
+TEST_F(CudaMeterTest, WhoLiesKeepsTheDeviceForAsLongAsItsWorkRanOn) {
+  for (int s = 0; s < 10; ++s) {
+    windows(kSecond, kHeld, kUsed);
+    account_for(kSecond * kUsed);
+  }
+  window(kHeld, kUsed);
+  windows(kSecond, kHeld, Nanos(0));
+  account_for(kSecond * (kHeld + Millis(12)));
+  step(Millis(1), Nanos(0), true);
+  meter.granted(at(now));
+  step(kHeld, Nanos(0), true, false);
+  const Nanos revoked = now;
+  meter.revoked(at(now));
+  step(Millis(9), Nanos(0), true);
+  EXPECT_FALSE(meter.drained(at(now), at(revoked), true));
+  step(Millis(4), Nanos(0), true);
+  EXPECT_TRUE(meter.drained(at(now), at(revoked), true));
+}
+
 // As an exec of a program that has used the device: to the account it is the same process.
 TEST_F(CudaMeterTest, WhoAttachesAgainIsJudgedAsOne) {
   windows(kSecond, kHeld, kUsed);
