@@ -1,0 +1,2 @@
+// The program whose precompiled header all tests use (cmake/sluice.cmake); it does nothing.
+int main() {}
