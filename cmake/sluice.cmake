@@ -31,12 +31,24 @@ if(SLUICE_FUZZ)
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# sluice_in_batches(target): several of its files are compiled as one (CMake's unity build), since most of
+# a file's time are its headers. A name in an anonymous namespace is then seen by its neighbours: files
+# of a library do not call two things by one name.
+function(sluice_in_batches target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${SLUICE_BATCHES} UNITY_BUILD_BATCH_SIZE 8)
+  if(SLUICE_BATCHES AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC takes a file that is included for a header.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
 # sluice_library(name SOURCES a.cc … LINKS x y): one folder's library.
 function(sluice_library name)
   cmake_parse_arguments(L "" "" "SOURCES;LINKS" ${ARGN})
   if(L_SOURCES)
     add_library(${name} STATIC ${L_SOURCES})
     target_link_libraries(${name} PUBLIC sluice_flags ${L_LINKS})
+    sluice_in_batches(${name})
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE sluice_flags ${L_LINKS})

@@ -3,14 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/read.hpp>
@@ -20,6 +18,7 @@
 #include <memory>
 
 #include "node/cgroup.h"
+#include "wire/await.h"
 
 namespace sluice::cli {
 namespace {
@@ -28,7 +27,7 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using Stream = beast::basic_stream<asio::generic::stream_protocol, asio::any_io_executor>;
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+using wire::kAwait;
 constexpr size_t kFaultsKept = 3;
 
 struct Connection {

@@ -2,15 +2,10 @@
 
 #include <fcntl.h>
 
-#include <atomic>
+#include "emulator/commit.h"
 
 namespace sluice::emulator {
 namespace {
-// Nothing written before is seen after, should we be killed in between.
-void commit() {
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-}
-
 std::uint64_t range_of(const MachineState& state) {
   return state.spec.memory * kSpread;
 }

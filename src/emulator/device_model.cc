@@ -1,16 +1,11 @@
 #include "emulator/device_model.h"
 
 #include <algorithm>
-#include <atomic>
+
+#include "emulator/commit.h"
 
 namespace sluice::emulator {
 namespace {
-// A process may be killed at any instruction: what was written before stands before what comes
-// after.
-void commit() {
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-}
-
 template <typename Table>
 std::uint32_t free_slot(const Table& table) {
   for (std::uint32_t i = 0; i < table.size(); ++i)

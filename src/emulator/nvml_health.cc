@@ -15,7 +15,7 @@ struct nvmlEventSet_st {
 };
 
 namespace {
-Ns monotonic() {
+Ns now_here() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
@@ -81,11 +81,11 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t* data, unsi
     if (set == nullptr || data == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     happened = &Machine::Lock(*machine)->events_happened;
   }
-  const Ns give_up = monotonic() + timeout_ms * 1'000'000LL;
+  const Ns give_up = now_here() + timeout_ms * 1'000'000LL;
   for (;;) {
     std::uint32_t known = 0;
     if (next_event(*machine, *set, *data, known)) return NVML_SUCCESS;
-    const Ns left = give_up - monotonic();
+    const Ns left = give_up - now_here();
     if (left <= 0) return NVML_ERROR_TIMEOUT;
     const timespec wait{left / 1'000'000'000, left % 1'000'000'000};
     syscall(SYS_futex, happened, FUTEX_WAIT, known, &wait, nullptr, 0);

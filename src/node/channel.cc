@@ -4,21 +4,21 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstring>
 #include <deque>
 #include <optional>
 
+#include "wire/await.h"
+
 namespace sluice::node {
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+using wire::kAwait;
 
 // Somebody who waits for the next message. The timer is the wait; what cancels it has answered.
 struct Waiter {

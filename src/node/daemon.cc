@@ -3,22 +3,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "base/log.h"
 #include "node/machine.h"
+#include "wire/await.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+using wire::kAwait;
 constexpr size_t kKeptDead = 200;  // records of instances that are gone, for those who ask why
 
 // The same request, whatever became of it since (a slice is resized, a position chosen).

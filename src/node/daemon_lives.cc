@@ -4,19 +4,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include "base/log.h"
 #include "node/daemon.h"
+#include "wire/await.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+using wire::kAwait;
 
 void send_signal(int pidfd, int number) {
   syscall(SYS_pidfd_send_signal, pidfd, number, nullptr, 0);

@@ -4,12 +4,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <utility>
 
@@ -20,15 +18,16 @@
 #include "node/instance_launcher.h"
 #include "node/local_socket.h"
 #include "node/store_process.h"
+#include "wire/await.h"
 
 namespace sluice::node {
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+using wire::kAwait;
 constexpr Nanos kShortestPause = Millis(100);
 constexpr Nanos kLongestPause = Seconds(30);
 constexpr Nanos kLookAgain = Millis(500);  // at who waits, where there was no descriptor for it
-constexpr size_t kQuoted = 200;            // of what a store printed
+constexpr size_t kStoreSaid = 200;         // of what a store printed
 constexpr int kControl = 3;                // the store's descriptor
 
 asio::awaitable<void> sleep(asio::io_context& io, Nanos time) {
@@ -59,7 +58,7 @@ asio::awaitable<void> GpuStore::live() {
       co_await wait_for_end(io_, process_.pidfd.get());
       why = "process " + std::to_string(process_.pid) +
             " ended: " + how_it_ended(process_.pidfd.get());
-      if (const std::string said = last_lines(place_.output, kQuoted); !said.empty())
+      if (const std::string said = last_lines(place_.output, kStoreSaid); !said.empty())
         why += "; it said last: " + said;
     }
     process_ = {};

@@ -18,7 +18,7 @@
 namespace sluice::node {
 namespace {
 
-constexpr size_t kQuoted = 200;  // of what a control daemon printed
+constexpr size_t kControlSaid = 200;  // of what a control daemon printed
 
 std::string in_words(Nanos time) {
   return std::to_string(time / Millis(1)) + " ms";
@@ -47,7 +47,7 @@ asio::awaitable<void> MpsControl::live() {
       co_await watch();
       why = "control daemon " + std::to_string(process_.pid) +
             " ended: " + how_it_ended(process_.pidfd.get());
-      if (const std::string said = last_lines(place_.output, kQuoted); !said.empty())
+      if (const std::string said = last_lines(place_.output, kControlSaid); !said.empty())
         why += "; it said last: " + said;
     }
     process_ = {};

@@ -18,11 +18,11 @@ using nlohmann::json;
 constexpr int kVersion = 1;
 constexpr int64_t kMost = INT64_MAX;
 
-json to_json(const LocalDevice& d) {
+json kept(const LocalDevice& d) {
   return {{"device", wire::to_json(d.device)}, {"cores", d.cores}};
 }
 
-json to_json(const InstanceRecord& r) {
+json kept(const InstanceRecord& r) {
   json out = wire::to_json(r.instance);
   out.update({{"started_ns", r.instance.started.time_since_epoch().count()},
               {"foreign", r.foreign},
@@ -104,8 +104,8 @@ std::string state_to_json(const NodeState& state) {
               {"generation", state.generation},
               {"devices", json::array()},
               {"instances", json::array()}};
-  for (const LocalDevice& d : state.devices) out["devices"].push_back(to_json(d));
-  for (const InstanceRecord& r : state.instances) out["instances"].push_back(to_json(r));
+  for (const LocalDevice& d : state.devices) out["devices"].push_back(kept(d));
+  for (const InstanceRecord& r : state.instances) out["instances"].push_back(kept(r));
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

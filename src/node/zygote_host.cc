@@ -9,23 +9,22 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "base/log.h"
 #include "node/process_identity.h"
+#include "wire/await.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+using wire::kAwait;
 constexpr int kZygoteSocket = 3;
 constexpr Nanos kRestartPause = Seconds(1);
 

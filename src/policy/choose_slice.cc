@@ -7,25 +7,27 @@
 namespace sluice::policy {
 namespace {
 
-double area(const Candidate& c) {
+double area(const SliceCandidate& c) {
   return c.opening.sm.fraction() * c.quota.fraction();
 }
 
-bool more_efficient(const Candidate& a, const Candidate& b) {
-  const auto rank = [](const Candidate& c) { return std::tuple(-c.capability / area(c), area(c)); };
+bool more_efficient(const SliceCandidate& a, const SliceCandidate& b) {
+  const auto rank = [](const SliceCandidate& c) {
+    return std::tuple(-c.capability / area(c), area(c));
+  };
   return rank(a) < rank(b);
 }
 
-bool more_capable(const Candidate& a, const Candidate& b) {
-  const auto rank = [](const Candidate& c) { return std::tuple(-c.capability, area(c)); };
+bool more_capable(const SliceCandidate& a, const SliceCandidate& b) {
+  const auto rank = [](const SliceCandidate& c) { return std::tuple(-c.capability, area(c)); };
   return rank(a) < rank(b);
 }
 
 // The candidate in that opening with the smallest quota that covers `gap`, or all of the opening if
 // none does. A quota is never below what keeps one request in time.
-std::optional<Candidate> in_opening(Lanes& device, const Opening& opening,
-                                    const Capability& capability, const ScaleConfig& config,
-                                    double gap) {
+std::optional<SliceCandidate> in_opening(Lanes& device, const Opening& opening,
+                                         const Capability& capability, const ScaleConfig& config,
+                                         double gap) {
   if (opening.quota < config.min_quota) return std::nullopt;
   const std::optional<int> batch = capability.best_batch(opening.sm, opening.quota);
   if (!batch) return std::nullopt;
@@ -35,12 +37,12 @@ std::optional<Candidate> in_opening(Lanes& device, const Opening& opening,
   while (quota < opening.quota && of(quota) < gap) {
     quota = std::min(quota_above(quota, config), opening.quota);
   }
-  return Candidate{&device, opening, *batch, quota, of(quota)};
+  return SliceCandidate{&device, opening, *batch, quota, of(quota)};
 }
 
-std::vector<Candidate> candidates(Lanes& device, const Capability& capability,
-                                  const ScaleConfig& config, double gap) {
-  std::vector<Candidate> found;
+std::vector<SliceCandidate> candidates(Lanes& device, const Capability& capability,
+                                       const ScaleConfig& config, double gap) {
+  std::vector<SliceCandidate> found;
   Share last = kNone;
   for (const Share width : capability.widths()) {
     const Share sm = device.width(width);
@@ -66,12 +68,13 @@ std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory) {
   return open;
 }
 
-std::optional<Candidate> covering_slice(std::vector<Lanes>& devices, const Capability& capability,
-                                        const ScaleConfig& config, double gap) {
-  std::optional<Candidate> best;
+std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
+                                             const Capability& capability,
+                                             const ScaleConfig& config, double gap) {
+  std::optional<SliceCandidate> best;
   for (Lanes* device : by_occupancy(devices, capability.memory())) {
     if (best && best->device->used()) return best;  // step 2: the first used device that has one
-    for (const Candidate& c : candidates(*device, capability, config, gap)) {
+    for (const SliceCandidate& c : candidates(*device, capability, config, gap)) {
       if (c.capability < gap) continue;
       if (!best || more_efficient(c, *best)) best = c;
     }
@@ -79,24 +82,24 @@ std::optional<Candidate> covering_slice(std::vector<Lanes>& devices, const Capab
   return best;
 }
 
-std::optional<Candidate> most_capable_slice(std::vector<Lanes>& devices,
-                                            const Capability& capability,
-                                            const ScaleConfig& config) {
+std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
+                                                 const Capability& capability,
+                                                 const ScaleConfig& config) {
   constexpr double kAll = std::numeric_limits<double>::infinity();
-  std::optional<Candidate> best;
+  std::optional<SliceCandidate> best;
   for (Lanes* device : by_occupancy(devices, capability.memory())) {
-    for (const Candidate& c : candidates(*device, capability, config, kAll)) {
+    for (const SliceCandidate& c : candidates(*device, capability, config, kAll)) {
       if (c.capability > 0 && (!best || more_capable(c, *best))) best = c;
     }
   }
   return best;
 }
 
-std::optional<Candidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
-                                     Bytes memory) {
+std::optional<SliceCandidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
+                                          Bytes memory) {
   for (Lanes* device : by_occupancy(devices, memory)) {
     for (const Opening& opening : device->openings(device->width(sm))) {
-      if (opening.quota >= quota) return Candidate{device, opening, 1, quota, 0};
+      if (opening.quota >= quota) return SliceCandidate{device, opening, 1, quota, 0};
     }
   }
   return std::nullopt;

@@ -10,7 +10,7 @@
 
 namespace sluice::policy {
 
-struct Candidate {
+struct SliceCandidate {
   Lanes* device = nullptr;
   Opening opening;
   int batch = 1;
@@ -21,18 +21,19 @@ struct Candidate {
 // The slice that covers `gap` alone with the fewest quota steps: on the used device of least
 // occupancy that has one, else on a new device (RaPPbyThroughput). Of several on the same device
 // the one with the most capability per sm × quota. Nothing: no single slice covers it.
-std::optional<Candidate> covering_slice(std::vector<Lanes>& devices, const Capability& capability,
-                                        const ScaleConfig& config, double gap);
+std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
+                                             const Capability& capability,
+                                             const ScaleConfig& config, double gap);
 
 // The most capable slice there is room for. Nothing: none is in time.
-std::optional<Candidate> most_capable_slice(std::vector<Lanes>& devices,
-                                            const Capability& capability,
-                                            const ScaleConfig& config);
+std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
+                                                 const Capability& capability,
+                                                 const ScaleConfig& config);
 
 // Room for exactly that slice: on the used device of least occupancy that has it, else on a new
 // one.
-std::optional<Candidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
-                                     Bytes memory);
+std::optional<SliceCandidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
+                                          Bytes memory);
 
 // Devices that take new instances: used ones by rising occupancy, then new ones; ties by id.
 std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory);

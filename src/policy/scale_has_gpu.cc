@@ -42,13 +42,13 @@ class HybridScaler {
   Share raised_quota(const Instance& instance, double needed) const;
   void raise_quotas();
   void start_instances();
-  std::optional<Candidate> first_as_stated(double need);
-  void start(const Candidate& c, double gap);
+  std::optional<SliceCandidate> first_as_stated(double need);
+  void start(const SliceCandidate& c, double gap);
 
   std::string load_text() const;
   std::vector<std::pair<std::string, double>> numbers(double before, double after) const;
   Reason why_less(std::string rule, const std::string& change, double before, double after) const;
-  Reason why_started(const Candidate& c, double gap) const;
+  Reason why_started(const SliceCandidate& c, double gap) const;
   Reason why_unmet(double gap) const;
 
   ClusterPlan& plan_;
@@ -207,7 +207,7 @@ void HybridScaler::start_instances() {
     const double gap = capability_.known() ? wanted() - capacity() : 0;
     if (gap <= 0 && missing <= 0) return;
     const double need = std::max(gap, config_.min_rate);
-    std::optional<Candidate> chosen;
+    std::optional<SliceCandidate> chosen;
     if (count < most_replicas(demand_)) {
       if (count == 0) chosen = first_as_stated(need);
       if (!chosen) chosen = covering_slice(plan_.devices(), capability_, config_, need);
@@ -221,12 +221,12 @@ void HybridScaler::start_instances() {
 // The first instance has the slice that the function's file states, if it states one, with more
 // quota if the load needs it. So has every instance of a function that was never measured; the file
 // silent, a whole device.
-std::optional<Candidate> HybridScaler::first_as_stated(double need) {
+std::optional<SliceCandidate> HybridScaler::first_as_stated(double need) {
   const std::optional<Slice>& stated = demand_.spec->slice;
   if (!stated && capability_.known()) return std::nullopt;
   const Share sm = stated ? stated->sm : kWhole;
   const Share quota = stated ? stated->quota.request : kWhole;
-  std::optional<Candidate> c = exact_slice(plan_.devices(), sm, quota, capability_.memory());
+  std::optional<SliceCandidate> c = exact_slice(plan_.devices(), sm, quota, capability_.memory());
   if (!c) return c;
   const int most = std::max(1, demand_.spec->batching.max_size);
   c->batch = capability_.best_batch(c->opening.sm, kWhole).value_or(most);
@@ -238,12 +238,12 @@ std::optional<Candidate> HybridScaler::first_as_stated(double need) {
   return c;
 }
 
-void HybridScaler::start(const Candidate& c, double gap) {
+void HybridScaler::start(const SliceCandidate& c, double gap) {
   plan_.start(demand_, *c.device, c.opening, quota(c.quota), capability_.memory(), c.batch,
               why_started(c, gap));
 }
 
-Reason HybridScaler::why_started(const Candidate& c, double gap) const {
+Reason HybridScaler::why_started(const SliceCandidate& c, double gap) const {
   const double before = capacity();
   const std::string where = slice_text(c.opening.sm, c.quota) + " on " + c.device->device().id;
   if (gap <= 0) {

@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/detached.hpp>
@@ -11,7 +10,6 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -20,6 +18,8 @@
 #include <boost/beast/http/write.hpp>
 #include <unordered_set>
 
+#include "wire/await.h"
+
 namespace sluice::wire {
 namespace {
 
@@ -27,7 +27,6 @@ namespace beast = boost::beast;
 using boost::system::error_code;
 using Socket = asio::generic::stream_protocol::socket;
 using Stream = beast::basic_stream<asio::generic::stream_protocol, asio::any_io_executor>;
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
