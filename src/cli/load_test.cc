@@ -109,8 +109,10 @@ TEST(RateFile, FaultsNameTheLineTheTextAndWhatIsAllowed) {
   EXPECT_EQ(fault("1\nx"), "line 2: rate: 'x' is no number from 0 to 1000000 a second");
   EXPECT_EQ(fault("-1"), "line 1: rate: '-1' is no number from 0 to 1000000 a second");
   EXPECT_EQ(fault("nan"), "line 1: rate: 'nan' is no number from 0 to 1000000 a second");
-  EXPECT_EQ(fault("5q 1"), "line 1: duration: '5q' is none like 500ms, 5s, 2m (at most 24h)");
-  EXPECT_EQ(fault("0s 1"), "line 1: duration: '0s' is none like 500ms, 5s, 2m (at most 24h)");
+  EXPECT_EQ(fault("5q 1"), "line 1: duration: '5q' is none like 500ms, 5s, 2m (1ms to 24h)");
+  EXPECT_EQ(fault("0s 1"), "line 1: duration: '0s' is none like 500ms, 5s, 2m (1ms to 24h)");
+  EXPECT_EQ(fault("501e-32 0"),
+            "line 1: duration: '501e-32' is none like 500ms, 5s, 2m (1ms to 24h)");
   EXPECT_EQ(fault("\n# nothing\n"), "rates: there is no step in it");
 }
 

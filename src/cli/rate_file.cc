@@ -8,7 +8,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr size_t kMostSteps = 1'000'000;
-constexpr double kMostSeconds = 86'400;
+constexpr double kLeastSeconds = 1e-3, kMostSeconds = 86'400;
 constexpr double kMostRate = 1e6;
 
 std::string_view trimmed(std::string_view s) {
@@ -44,9 +44,9 @@ Result<Nanos> parse_duration(std::string_view text) {
   };
   (void)(ends("ms", 1e-3) || ends("s", 1) || ends("m", 60) || ends("h", 3600));
   double value = 0;
-  if (!read_number(number, value) || !(value * unit > 0) || value * unit > kMostSeconds)
+  if (!read_number(number, value) || value * unit < kLeastSeconds || value * unit > kMostSeconds)
     return Error{ErrorKind::kInvalid, "duration: '" + std::string(text.substr(0, 40)) +
-                                          "' is none like 500ms, 5s, 2m (at most 24h)"};
+                                          "' is none like 500ms, 5s, 2m (1ms to 24h)"};
   return from_seconds(value * unit);
 }
 

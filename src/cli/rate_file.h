@@ -21,7 +21,8 @@ struct RateFileOptions {
 // kInvalid names the line, the text and what is allowed. At most a million steps of a day each.
 Result<RatePlan> parse_rates(std::string_view text, const RateFileOptions& options = {});
 
-// "1500ms", "5s", "2m", "1h"; a plain number is seconds. Positive, at most a day.
+// "1500ms", "5s", "2m", "1h"; a plain number is seconds. From 1 ms (a plan cut smaller would not
+// end) to a day.
 Result<Nanos> parse_duration(std::string_view text);
 
 // The plan cut to its first `duration`, or repeated until it is as long.
