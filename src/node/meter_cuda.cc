@@ -19,14 +19,19 @@ CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now)
 // --- what the host tells -------------------------------------------------------------------------
 
 void CudaMeter::add_process(const ProcessIdentity& process) {
-  Process& p = processes_.emplace_back(
-      Process{.id = process, .use = ClaimedUse(now_), .said = {}, .drains = drains_});
-  p.said.add(now_, Nanos(0));
+  Witness& witness = witness_of(process);
+  witness.testimony.attach();
+  ++witness.processes;
+  processes_.push_back({witness, ClaimedUse(now_)});
 }
 
 // What it has queued may run on without it.
 void CudaMeter::remove_process(const ProcessIdentity& process) {
-  for (Process& p : processes_) p.gone |= p.id == process;
+  for (Process& p : processes_) {
+    if (p.gone || p.id() != process) continue;
+    p.gone = true;
+    p.witness.testimony.leave(now_);
+  }
 }
 
 // What counted once does so when it is no longer of several.
@@ -35,6 +40,8 @@ void CudaMeter::forget_gone() {
   std::erase_if(processes_, [&](const Process& p) {
     if (!p.gone || now_ < p.use.quiet_by()) return false;
     forgotten_ += p.use.busy(now_);
+    p.witness.forgotten += p.use.busy(now_);
+    --p.witness.processes;
     return true;
   });
   said_twice_ += std::max(said() - counted, Nanos(0));
@@ -45,7 +52,7 @@ void CudaMeter::report(const ProcessIdentity& process, const sluice_device_repor
   pass(now);
   const Nanos before = said_in_sum();
   for (Process& p : processes_)
-    if (p.id == process && !p.gone) p.use.hear(report, now_);
+    if (p.id() == process && !p.gone) p.use.hear(report, now_);
   // What had been expected and has not come true, of that which does not count.
   const Nanos less = std::max(before - said_in_sum(), Nanos(0));
   said_twice_ = std::max(said_twice_ - less, Nanos(0));
@@ -91,7 +98,7 @@ Time CudaMeter::counts_from() const {
 // Whether a use that is not reported would be found out.
 bool CudaMeter::watched() const {
   return std::all_of(processes_.begin(), processes_.end(),
-                     [](const Process& p) { return p.known && p.use.ever(); });
+                     [](const Process& p) { return p.witness.testimony.known() && p.use.ever(); });
 }
 
 // --- what is charged -----------------------------------------------------------------------------
@@ -142,13 +149,12 @@ std::optional<Reading> CudaMeter::poll(Time now, bool resting) {
   resting_ = resting;
   if (said > std::exchange(last_said_, said) || passed_the_gate) last_active_ = now_;
 
-  forget_gone();
   leases_.add(now_, lease_);
-  for (Process& p : processes_) {
-    p.said.add(now_, p.use.busy(now_));
-    judge(p);
-  }
+  hear_witnesses();
+  forget_gone();
+  judge_all();
   judge_together();
+  forget_witnesses();
   if (believed_ && lease_ - confirmed_lease_ > kConfirmed) {
     rebase();
     believed_ = false;
@@ -173,46 +179,60 @@ Time CudaMeter::seen_until() const {
 
 // --- whom to believe -----------------------------------------------------------------------------
 
-// One that attached again (after an exec, say) is two here until what it had queued has run, and
-// one to the account.
-bool CudaMeter::is_succeeded(const Process& process) const {
-  return process.gone && std::any_of(processes_.begin(), processes_.end(), [&](const Process& p) {
-           return p.id == process.id && !p.gone;
-         });
-}
-
-Nanos CudaMeter::said_of(const ProcessIdentity& process, Time from, Time until) const {
-  Nanos sum{0};
-  for (const Process& p : processes_)
-    if (p.id == process) sum += p.said.over(from, until);
-  return sum;
-}
-
-void CudaMeter::judge(Process& process) {
-  if (account_ == nullptr || process.id.pid == 0) return;  // 0: not seen from here
-  if (is_succeeded(process)) return;
-  const std::optional<DeviceUse> truth = account_->latest(process.id.pid);
-  if (!truth || truth->until <= process.judged_until || truth->until > now_) return;
-  if (!process.said.reaches(truth->from)) return;
-  process.known = true;
-  process.judged_until = truth->until;
-  process.truth = *truth;
-  accounted_ += truth->since(std::max(truth->from, settled_until_));
-  rounded_ += truth->resolution;
-  const Nanos unsaid = truth->busy - said_of(process.id, truth->from, truth->until);
-  process.shortfall = std::max(process.shortfall + unsaid - truth->resolution, Nanos(0));
-  const int64_t drains = drains_ - std::exchange(process.drains, drains_);
-  const bool silent = !process.use.ever() && truth->busy > Nanos(0);
-  if (silent || process.shortfall > kSkew) {
-    learn_how_long_it_runs_on(process, drains);
-    process.shortfall = process.agreed = Nanos(0);
-    contradict(*truth);
-    return;
+CudaMeter::Witness& CudaMeter::witness_of(const ProcessIdentity& process) {
+  for (Witness& w : witnesses_)
+    if (w.testimony.process() == process) return w;
+  if (witnesses_.size() >= kMostWitnesses) {
+    const auto first = std::min_element(witnesses_.begin(), witnesses_.end(),
+                                        [](const Witness& a, const Witness& b) {
+                                          return std::pair(a.processes, a.testimony.left_at()) <
+                                                 std::pair(b.processes, b.testimony.left_at());
+                                        });
+    if (first->processes == 0) witnesses_.erase(first);
   }
-  process.agreed += truth->busy;
-  if (process.agreed <= 2 * (truth->resolution + kSkew)) return;
-  process.runs_on = Nanos(0);
-  confirm();
+  return witnesses_.emplace_back(Witness{.testimony = Testimony(process, now_), .drains = drains_});
+}
+
+void CudaMeter::hear_witnesses() {
+  for (const Process& p : processes_) {
+    p.witness.said += p.use.busy(now_);
+    if (p.use.ever()) p.witness.testimony.spoke();
+  }
+  for (Witness& w : witnesses_) {
+    if (w.processes > 0) w.testimony.hear(now_, w.forgotten + std::exchange(w.said, Nanos(0)));
+  }
+}
+
+void CudaMeter::forget_witnesses() {
+  std::erase_if(witnesses_,
+                [&](const Witness& w) { return w.processes == 0 && w.testimony.outdated(now_); });
+}
+
+void CudaMeter::judge_all() {
+  if (account_ == nullptr) return;
+  const bool look_back = now_ - looked_back_ >= kLookBack;
+  if (look_back) looked_back_ = now_;
+  for (Witness& w : witnesses_)
+    if (w.testimony.attached() || look_back) judge(w);
+}
+
+void CudaMeter::judge(Witness& witness) {
+  Testimony& testimony = witness.testimony;
+  const pid_t pid = testimony.process().pid;
+  if (pid == 0) return;  // not seen from here
+  const Testimony::Verdict verdict = testimony.judge(account_->latest(pid), now_);
+  if (verdict == Testimony::Verdict::kNoNews) return;
+  const DeviceUse& truth = testimony.truth();
+  accounted_ += truth.since(std::max(truth.from, settled_until_));
+  rounded_ += truth.resolution;
+  const int64_t drains = drains_ - std::exchange(witness.drains, drains_);
+  if (verdict == Testimony::Verdict::kUntrue) {
+    learn_how_long_it_runs_on(witness, drains);
+    contradict(truth);
+  } else if (verdict == Testimony::Verdict::kTrue && testimony.attached()) {
+    witness.runs_on = Nanos(0);
+    confirm();
+  }
 }
 
 // What several processes say is counted once (said_at_most), so that it is not enough that each
@@ -226,12 +246,14 @@ void CudaMeter::judge_together() {
     return;
   }
   Time until = Time::max();
-  for (const Process& p : processes_)
-    if (p.judged_until > settled_until_ && !p.gone) until = std::min(until, p.judged_until);
+  for (const Witness& w : witnesses_) {
+    const Time told = w.testimony.judged_until();
+    if (told > settled_until_ && w.testimony.attached()) until = std::min(until, told);
+  }
   if (until == Time::max()) return;
   Nanos beyond{0};
-  for (const Process& p : processes_)
-    if (p.judged_until > until && !p.gone) beyond += p.truth.since(until);
+  for (const Witness& w : witnesses_)
+    if (w.testimony.judged_until() > until) beyond += w.testimony.truth().since(until);
   const Nanos busy = accounted_ - beyond;
   const Nanos unpaid = busy - charges_.over(settled_until_, until);
   const DeviceUse together{settled_until_, until, busy, rounded_};
@@ -266,11 +288,11 @@ void CudaMeter::contradict(const DeviceUse& truth) {
 
 // What it used beyond its lease ran after its drains were taken for over. A lease that was longer
 // than its use brings it down again.
-void CudaMeter::learn_how_long_it_runs_on(Process& process, int64_t drains) {
-  const DeviceUse& truth = process.truth;
+void CudaMeter::learn_how_long_it_runs_on(Witness& witness, int64_t drains) {
+  const DeviceUse& truth = witness.testimony.truth();
   const Nanos beyond = truth.busy - leases_.over(truth.from, truth.until);
   const Nanos each = beyond / std::max<int64_t>(drains, 1);
-  process.runs_on = std::clamp(process.runs_on + each, Nanos(0), ClaimedUse::kMostInFlight);
+  witness.runs_on = std::clamp(witness.runs_on + each, Nanos(0), ClaimedUse::kMostInFlight);
 }
 
 // --- draining ------------------------------------------------------------------------------------
@@ -293,9 +315,10 @@ Time CudaMeter::quiet_by() const {
 bool CudaMeter::quiet(const Process& process, Time stopped, bool resting) const {
   const ClaimedUse& use = process.use;
   const Nanos since = now_ - stopped;
-  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= quiet_by() + process.runs_on;
-  if (!use.ever()) return since >= (resting ? kUnmetered : kLag) + process.runs_on;
-  return (resting || use.seen() >= stopped || since >= kNews) && since >= process.runs_on;
+  const Nanos runs_on = process.witness.runs_on;
+  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= quiet_by() + runs_on;
+  if (!use.ever()) return since >= (resting ? kUnmetered : kLag) + runs_on;
+  return (resting || use.seen() >= stopped || since >= kNews) && since >= runs_on;
 }
 
 bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {

@@ -14,7 +14,8 @@
 // A client is believed from the first stretch of time in which the device was busy for it and its
 // report agrees. From then on the report is charged. Where the account shows more than its
 // resolution explains, the difference to the larger of account and lease is charged at once, and
-// the client is not believed for a minute. Without fresh confirmation belief ends too.
+// the client is not believed for a minute. Without fresh confirmation belief ends too. Who leaves
+// and attaches again is judged by all that it said (Testimony).
 //
 // Processes that never attach are unknown here. What the account says of them is charged beside the
 // meter (ungated_use.h) and pays for nothing that the attached ones did; who uses the device past a
@@ -28,6 +29,7 @@
 // Pure; the arbiter's thread owns it, as every meter.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -35,6 +37,7 @@
 #include "node/course.h"
 #include "node/device_account.h"
 #include "node/meter.h"
+#include "node/testimony.h"
 
 namespace sluice::node {
 
@@ -47,7 +50,9 @@ class CudaMeter : public Meter {
   static constexpr Nanos kLook = Micros(100);      // between looks at a page while it drains
   static constexpr Nanos kDistrust = Seconds(60);  // after an untrue report
   static constexpr Nanos kConfirmed = Seconds(5);  // of lease; belief ends without an account of it
-  static constexpr Nanos kSkew = Millis(5);        // between the clocks of account and report
+  static constexpr Nanos kSkew = Testimony::kSkew;
+  static constexpr Nanos kLookBack = Millis(100);  // between looks at the account of who has gone
+  static constexpr size_t kMostWitnesses = 512;    // who came and went is forgotten beyond
 
   // No account: nobody is ever believed.
   CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now);
@@ -67,18 +72,22 @@ class CudaMeter : public Meter {
   bool believed() const { return believed_; }
 
  private:
+  // A process, however often it attaches.
+  struct Witness {
+    Testimony testimony;
+    int processes = 0;   // of processes_, those that are gone included
+    Nanos said{0};       // by those of processes_, while it is added up
+    Nanos forgotten{0};  // said by those that were
+    Nanos runs_on{0};    // its work, after it has drained by what it says
+    int64_t drains = 0;  // of the client, when it was judged last
+  };
+  // From when it attaches until its work has run.
   struct Process {
-    ProcessIdentity id;
+    Witness& witness;
     ClaimedUse use;
-    Course said;
-    bool gone = false;    // and forgotten when its work has run
-    bool known = false;   // to the account
-    Time judged_until{};  // by the account
-    DeviceUse truth;      // what it said last
-    Nanos agreed{0};      // busy time of which account and report are of one mind, so far
-    Nanos shortfall{0};   // of what it said, beyond what the account's resolution explains
-    Nanos runs_on{0};     // after it has drained, by what it says
-    int64_t drains = 0;   // of the client, when it was judged last
+    bool gone = false;
+
+    const ProcessIdentity& id() const { return witness.testimony.process(); }
   };
   enum class Hold { kNone, kGranted, kDraining };
 
@@ -94,18 +103,21 @@ class CudaMeter : public Meter {
   Nanos said_at_most() const;
   Nanos due() const;
   void rebase();
-  void judge(Process& process);
+  Witness& witness_of(const ProcessIdentity& process);
+  void forget_witnesses();
+  void hear_witnesses();
+  void judge_all();
+  void judge(Witness& witness);
   void judge_together();
-  bool is_succeeded(const Process& process) const;
-  Nanos said_of(const ProcessIdentity& process, Time from, Time until) const;
   void confirm();
   void contradict(const DeviceUse& truth);
-  void learn_how_long_it_runs_on(Process& process, int64_t drains);
+  void learn_how_long_it_runs_on(Witness& witness, int64_t drains);
   Time seen_until() const;
 
   const std::shared_ptr<const DeviceAccount> account_;
   const Time start_;
-  std::vector<Process> processes_;
+  std::list<Witness> witnesses_;
+  std::list<Process> processes_;
   Nanos forgotten_{0};  // said by processes that have gone
 
   Hold hold_ = Hold::kNone;
@@ -133,7 +145,7 @@ class CudaMeter : public Meter {
   bool resting_ = true;
   Time rested_at_;
   Nanos last_said_{0};
-  Time last_active_, last_poll_{};
+  Time last_active_, last_poll_{}, looked_back_{};
 };
 
 }  // namespace sluice::node

@@ -77,8 +77,8 @@ TEST(CudaMeterProperty, HostilePagesGainNothingAndDoNoHarm) {
 }
 
 // A client of one process or two: honest until it is believed, then whatever stands on its pages
-// and whatever it does, with its permit or without. The account tells of each stretch of time at
-// its end, and cuts off.
+// and whatever it does, with its permit or without, attaching again if it likes. The account tells
+// of each stretch of time at its end, and cuts off.
 class WhoTurns {
  public:
   explicit WhoTurns(uint64_t seed) : random_(seed) {
@@ -108,8 +108,10 @@ class WhoTurns {
     const double said = random_.chance(0.5) ? 0 : random_.uniform();
     const double permits = random_.chance(0.7) ? 0 : 0.5;
     const double babble = random_.chance(0.8) ? 0 : 0.1;
+    const double again = random_.chance(0.7) ? 0 : 0.2;
     for (const Time end = at(now_ + Millis(random_.between(500, 1000))); at(now_) < end;) {
       if (random_.chance(0.2)) hold(random_.chance(permits));
+      if (random_.chance(again)) attach_again();
       work(Micros(random_.between(100, 3000)), load, said);
       tell(random_.chance(babble) ? Micros(random_.between(0, 300'000)) : Nanos(0));
       poll();
@@ -135,6 +137,12 @@ class WhoTurns {
       meter_.granted(at(now_));
     else
       meter_.revoked(at(now_));
+  }
+  void attach_again() {
+    Process& p = processes_[random_.below(processes_.size())];
+    meter_.remove_process(p.id);
+    meter_.add_process(p.id);
+    p.said = Nanos(0);
   }
   void work(Nanos by, double load, double said) {
     now_ += by;

@@ -201,6 +201,50 @@ TEST_F(CudaMeterTest, WhoAttachesAgainIsJudgedAsOne) {
   step(Millis(1), Nanos(0), true, false);
   EXPECT_TRUE(meter.believed());
 }
+// Nobody would know it for as long as a stretch of the account, if not by what it said before.
+TEST_F(CudaMeterTest, WhoLiesAndAttachesAgainAndAgainPaysForAllOfIt) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  ASSERT_TRUE(meter.believed());
+  Nanos charged{0};
+  for (int i = 0; i < kSecond; ++i) {
+    meter.remove_process(kProcess);
+    meter.add_process(kProcess);
+    total = Nanos(0);
+    charged += window(kHeld, Nanos(0));
+  }
+  account_for(Millis(900));
+  found_out = true;
+  charged += window(kHeld, Nanos(0));
+  EXPECT_FALSE(meter.believed());
+  EXPECT_GE(charged, Millis(900));
+}
+// The account tells of it when it is no longer there.
+TEST_F(CudaMeterTest, WhoLiesAndLeavesIsFoundOutAllTheSame) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  ASSERT_TRUE(meter.believed());
+  Nanos charged = windows(kSecond, kHeld, Nanos(0));
+  meter.remove_process(kProcess);
+  charged += step(Millis(500), Nanos(0), false);
+  account->tell(kProcess.pid, now - Millis(1400), now - Millis(400), Millis(900));
+  charged += step(Millis(500), Nanos(0), false);
+  EXPECT_FALSE(meter.believed());
+  EXPECT_GE(charged, Millis(900));
+}
+// What it does past the gate, once it has left, is charged beside the meter.
+TEST_F(CudaMeterTest, WhatBeganAfterItHadLeftIsNotItsMeters) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  meter.remove_process(kProcess);
+  step(Millis(1200), Nanos(0), false);
+  account->tell(kProcess.pid, now - Millis(1000), now, Millis(900));
+  EXPECT_EQ(step(Millis(500), Nanos(0), false), Nanos(0));
+  EXPECT_TRUE(meter.believed());
+}
 // Two processes that run by turns: to each its own kernels seem to take as long as both's, so each
 // says that it was busy all the time.
 class CudaMeterOfTwo : public CudaMeterTest {
