@@ -124,6 +124,7 @@ void Accounts::use(Account& a, Nanos net, Nanos overrun) {
     a.owed = std::min(a.owed - net, a.request + kLeastGrant + a.robbed);
     return;
   }
+  if (net == Nanos(0) && overrun == Nanos(0) && a.owed >= Nanos(0)) return;  // all was assumed
   if (net > Nanos(0)) a.busy_at = now_;
   overrun = a.others_wait ? std::min(overrun, net) : Nanos(0);
   if (a.owed > Nanos(0)) a.owed = std::max(a.owed - (net - overrun), Nanos(0));
@@ -182,8 +183,19 @@ void Accounts::turn(Account& a, int64_t windows) {
   a.owed = std::min(a.owed + (windows - 1) * a.request, kept) + a.request;
 }
 
+// For most it is enough that what is booked by now lies in the window that has ended.
+void Accounts::close_window(Account& a) {
+  const bool robbed_of_nothing = a.robbed == Nanos(0) && a.granted();
+  if (!robbed_of_nothing) settle_occupied(a, window_start_);
+  assume(a, window_start_);
+  if (!robbed_of_nothing) return;
+  a.occupied_from = window_start_;
+  a.occupied_busy = Nanos(0);
+}
+
 Time Accounts::tick(Time now) {
-  now_ = std::max(now_, now);
+  if (now <= now_) return now_;
+  now_ = now;
   if (now_ >= window_end()) turn_windows();
   return now_;
 }
@@ -194,8 +206,7 @@ void Accounts::turn_windows() {
   device_left_ = std::min(device_left_ + (windows - 1) * config_.window, Nanos(0)) + config_.window;
   for (Account& a : accounts_) {
     settle_blocked(a, window_start_);
-    settle_occupied(a, window_start_);
-    assume(a, window_start_);
+    close_window(a);
     turn(a, windows);
   }
 }

@@ -171,6 +171,7 @@ class Accounts {
   void settle_blocked(Account& account, Time until);
   void settle_occupied(Account& account, Time until);
   void leave(Account& account, Time at);
+  void close_window(Account& account);
   void turn(Account& account, int64_t windows);
 
   ArbiterConfig config_;
