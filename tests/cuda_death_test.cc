@@ -130,10 +130,7 @@ class CudaDeath : public testing::Test {
     }
     return busy_[static_cast<uint32_t>(pid)];
   }
-  Bytes on_device() {
-    const emulator::Machine::Lock lock(*machine_);
-    return static_cast<Bytes>(emulator::memory_used(*lock, 0));
-  }
+  Bytes on_device() { return static_cast<Bytes>(emulator::memory_in_use(*machine_, 0)); }
   testing::AssertionResult works(pid_t pid) {
     const Nanos before = busy(pid);
     return eventually("work on the device", [&] { return busy(pid) > before + Millis(3); });

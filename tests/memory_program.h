@@ -119,10 +119,7 @@ class CudaMemory : public testing::Test {
 
   // In MiB: as the daemon has it, and as the device.
   Bytes held() { return daemon_.look().held / kMib; }
-  Bytes on_device() {
-    const emulator::Machine::Lock lock(*machine_);
-    return static_cast<Bytes>(emulator::memory_used(*lock, 0)) / kMib;
-  }
+  Bytes on_device() { return static_cast<Bytes>(emulator::memory_in_use(*machine_, 0)) / kMib; }
 
   const fs::path folder_ = testing::TempDir() + "cuda_memory" + std::to_string(getpid());
   SteadyClock clock_;

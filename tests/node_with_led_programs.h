@@ -59,10 +59,7 @@ class NodeWithLedPrograms : public NodeWithGpus {
     fflush(lines_[program].to);
     return answer(program, number);
   }
-  Bytes on_device() {
-    const emulator::Machine::Lock lock(*machine_);
-    return static_cast<Bytes>(emulator::memory_used(*lock, 1)) / kMib;
-  }
+  Bytes on_device() { return static_cast<Bytes>(emulator::memory_in_use(*machine_, 1)) / kMib; }
   // As the daemon lists it, in MiB.
   Bytes held() {
     const json state = node_->get("/v1/state");

@@ -10,6 +10,22 @@ using namespace sluice::emulator;
 namespace {
 constexpr unsigned kFlags = 0xff;
 
+// On the device: its memory, and a client for the process's first.
+CUresult take_place(MachineState& state, const Driver& driver, std::uint32_t index,
+                    Context& context) {
+  DeviceModel& device = state.devices[index];
+  context.sms = device.all_sms();
+  context.cost = allocate(state, index, driver.process, state.spec.context_memory);
+  if (context.cost == DeviceModel::kNone) return CUDA_ERROR_OUT_OF_MEMORY;
+  Process& process = state.processes[driver.process];
+  std::uint32_t& client = process.client[index];
+  if (client == DeviceModel::kNone)
+    client = device.add_client(static_cast<std::uint32_t>(process.pid), process.sm_permille);
+  if (client != DeviceModel::kNone) return CUDA_SUCCESS;
+  let_go(state, driver.process, context.cost, driver.machine->memory_file());
+  return CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
+}
+
 // A new context; it takes some of the device's memory. Its legacy stream comes with it.
 CUresult make_context(Call& call, CUdevice device, unsigned flags, bool primary, Context** made) {
   Driver& driver = call.driver();
@@ -21,18 +37,12 @@ CUresult make_context(Call& call, CUdevice device, unsigned flags, bool primary,
   context->group = driver.groups++;
   {
     Machine::Lock lock(*driver.machine);
-    reap(*lock, driver.machine->memory_file());
-    context->sms = lock->devices[index].all_sms();
-    context->cost = allocate(*lock, index, driver.process, lock->spec.context_memory);
-    if (context->cost == DeviceModel::kNone) return CUDA_ERROR_OUT_OF_MEMORY;
-    Process& process = lock->processes[driver.process];
-    if (process.client[index] == DeviceModel::kNone)
-      process.client[index] = lock->devices[index].add_client(
-          static_cast<std::uint32_t>(process.pid), process.sm_permille);
-    if (process.client[index] == DeviceModel::kNone) {
-      let_go(*lock, driver.process, context->cost, driver.machine->memory_file());
-      return CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
+    CUresult result = take_place(*lock, driver, index, *context);
+    if (result != CUDA_SUCCESS) {
+      reap(*lock, driver.machine->memory_file());
+      result = take_place(*lock, driver, index, *context);
     }
+    if (result != CUDA_SUCCESS) return result;
   }
   *made = driver.contexts.add(std::move(context));
   Stream* legacy = make_stream(call, **made, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0);

@@ -81,6 +81,12 @@ int lock_mutex(pthread_mutex_t& mutex) {
   }
 }
 
+Process* free_process(MachineState& state) {
+  for (Process& process : state.processes)
+    if (!process.used) return &process;
+  return nullptr;
+}
+
 bool is_stopped(std::int32_t pid) {
   for (const auto& task :
        std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
@@ -192,20 +198,22 @@ bool Machine::injections_waiting() const {
 }
 
 std::uint32_t Machine::join(std::uint32_t sm_permille) {
+  const std::int32_t pid = getpid();
+  const std::uint64_t ticks = start_ticks(pid);
   Lock lock(*this);
-  reap(*lock, memory_);
-  for (std::uint32_t i = 0; i < kProcesses; ++i) {
-    Process& process = lock->processes[i];
-    if (process.used) continue;
-    process.pid = getpid();
-    process.start_ticks = start_ticks(process.pid);
-    process.sm_permille = sm_permille;
-    process.client.fill(DeviceModel::kNone);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    process.used = true;
-    return i;
+  Process* process = free_process(*lock);
+  if (process == nullptr) {
+    reap(*lock, memory_);
+    process = free_process(*lock);
   }
-  return DeviceModel::kNone;
+  if (process == nullptr) return DeviceModel::kNone;
+  process->pid = pid;
+  process->start_ticks = ticks;
+  process->sm_permille = sm_permille;
+  process->client.fill(DeviceModel::kNone);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  process->used = true;
+  return static_cast<std::uint32_t>(process - lock->processes.data());
 }
 
 void leave(MachineState& state, std::uint32_t process, int memory_file) {
@@ -222,6 +230,12 @@ void leave(MachineState& state, std::uint32_t process, int memory_file) {
 void reap(MachineState& state, int memory_file) {
   for (std::uint32_t i = 0; i < kProcesses; ++i)
     if (state.processes[i].used && !lives(state.processes[i])) leave(state, i, memory_file);
+}
+
+std::uint64_t memory_in_use(Machine& machine, std::uint32_t device) {
+  const Machine::Lock lock(machine);
+  reap(*lock, machine.memory_file());
+  return memory_used(*lock, device);
 }
 
 bool stop(Machine& machine, std::int32_t pid) {

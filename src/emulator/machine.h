@@ -65,6 +65,9 @@ void reap(MachineState& state, int memory_file);
 // Under the lock: what a process holds is given back; its queues run out.
 void leave(MachineState& state, std::uint32_t process, int memory_file);
 
+// Bytes of a device's memory that those who live have.
+std::uint64_t memory_in_use(Machine& machine, std::uint32_t device);
+
 // Stops a process, all its threads, while it is outside the lock. False: there is no such process.
 bool stop(Machine& machine, std::int32_t pid);
 

@@ -106,6 +106,7 @@ TEST_F(MachineTest, AKilledProcessLeavesItsMemoryToTheNextWhoLooks) {
   }));
   const auto me = machine->join(1000);
   Machine::Lock lock(*machine);
+  reap(*lock, machine->memory_file());
   EXPECT_EQ(memory_used(*lock, 0), 0U);
   EXPECT_NE(allocate(*lock, 0, me, 64 * kMib), DeviceModel::kNone);
 }
