@@ -178,9 +178,10 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
 }
 
 void run(Report& report, const Case& c, int windows, bool ours_alone) {
+  const StolenTime stolen;
   const Error ours = measure(c, policy::kDefaultArbiter, HeldBy::kHook, windows);
-  std::printf("%s: used%s; mean error %.2f, worst window %.2f\n", c.name.c_str(),
-              ours.shares.c_str(), ours.mean, ours.worst);
+  std::printf("%s: used%s; mean error %.2f, worst window %.2f; host took %.1f %%\n", c.name.c_str(),
+              ours.shares.c_str(), ours.mean, ours.worst, stolen.percent());
   std::fflush(stdout);
   if (!ours.worked) report.fail(c.name + ": a program did no work, or was not held");
   const double longest = 100 * seconds(c.tenants[0].program.kernel) / seconds(kWindow);

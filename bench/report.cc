@@ -140,6 +140,8 @@ int Report::finish() {
                 r.reference.c_str());
   }
   for (const std::string& line : notes_) std::printf("  %s\n", line.c_str());
+  if (const double stolen = stolen_.percent(); stolen >= 0.05)
+    std::printf("  the machine's host gave %.1f %% of the processors' time to others\n", stolen);
   if (json_path_.empty()) return failed_ ? 1 : 0;
   std::vector<std::string> rows;
   for (const Row& r : rows_) rows.push_back(json(name_, r));

@@ -5,13 +5,16 @@
 //   return report.finish();
 //
 // A reference is measured in the same run, interleaved. A benchmark whose reference did no work, or
-// whose answers are wrong, calls fail(): its figures mean nothing. Not thread-safe.
+// whose answers are wrong, calls fail(): its figures mean nothing. Where the machine's host took
+// some of the processors' time meanwhile, the table says how much. Not thread-safe.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "bench/stolen_time.h"
 
 namespace sluice::bench {
 
@@ -62,6 +65,7 @@ class Report {
   std::vector<Row> rows_;
   std::vector<std::string> notes_;
   bool failed_ = false;
+  StolenTime stolen_;
 };
 
 // The value of `--name VALUE` among the arguments, or `otherwise`.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 namespace sluice::bench {
 namespace {
@@ -25,6 +26,18 @@ TEST(Summary, TakesNearestRanks) {
   EXPECT_EQ(s.max, 100);
   EXPECT_EQ(s.spread, 25);
   EXPECT_EQ(summarise({}).n, 0);
+}
+
+TEST(StolenTime, IsTheEighthFigureOfProcStat) {
+  const auto read = [](const char* text) {
+    std::istringstream stat(text);
+    const ProcessorTime t = read_processor_time(stat);
+    return std::pair(t.all, t.stolen);
+  };
+  EXPECT_EQ(read("cpu  100 1 20 300 4 0 6 7 50 0\ncpu0 1 2"),
+            std::pair(uint64_t{438}, uint64_t{7}));
+  EXPECT_EQ(read("cpu  100 1 20"), std::pair(uint64_t{0}, uint64_t{0})) << "of an old kernel";
+  EXPECT_EQ(read(""), std::pair(uint64_t{0}, uint64_t{0}));
 }
 
 TEST(Report, SeveralBenchmarksShareOneJsonList) {

@@ -306,47 +306,48 @@ TEST_F(MeterInTime, TheEndOfAGrantIsSaidAtOnce) {
   }
 }
 
-// The device is done before the next kernel comes, and the clock stands for most events: a look at
-// the device for every 3 ms of work, and some to time kernels.
-TEST_F(MeterInTime, AProgramThatLaunchesSlowlyIsSeldomLookedAt) {
-  constexpr uint64_t kKernelNs = 10 * kUs, kPaceNs = 15 * kUs;
-  uint64_t device_before = 0, said_before = 0;
-  int asked_before = 0;
-  constexpr int kLaunches = 20'000, kSettle = 2000;
-  grant(1000 * kMs);
-  for (int i = 0; i < kLaunches; ++i) {
-    if (i == kSettle) device_before = device.busy(), said_before = said();
-    if (i == kSettle) asked_before = device.asked;
-    const uint64_t next = device.now + kPaceNs;
-    ASSERT_TRUE(launch(stream(0), kKernelNs));
-    device.now = std::max(device.now, next);
-    EXPECT_LE(in_flight(), kInFlightNs);
+// Kernels of 10 us every 15 us, by so many threads in turn: the device is done before the next one
+// comes.
+class MeterOfSlowLaunches : public MeterInTime {
+ protected:
+  void launch_slowly(uint64_t threads, int launches) {
+    constexpr uint64_t kKernelNs = 10 * kUs, kPaceNs = 15 * kUs;
+    const int settle = launches / 10;
+    uint64_t device_before = 0, said_before = 0;
+    int asked_before = 0;
+    grant(2000 * kMs);
+    for (int i = 0; i < launches; ++i) {
+      if (i == settle)
+        device_before = device.busy(), said_before = said(), asked_before = device.asked;
+      const uint64_t next = device.now + kPaceNs;
+      const uint64_t nth = static_cast<uint64_t>(i) % threads;
+      thread = kThread + static_cast<uint32_t>(nth);
+      ASSERT_TRUE(launch(stream(nth), kKernelNs));
+      device.now = std::max(device.now, next);
+      EXPECT_LE(in_flight(), kInFlightNs);
+    }
+    did = static_cast<double>(device.busy() - device_before);
+    told = static_cast<double>(said() - said_before);
+    asked = device.asked - asked_before;
   }
-  const uint64_t did = device.busy() - device_before, told = said() - said_before;
-  EXPECT_NEAR(static_cast<double>(told), static_cast<double>(did), 0.1 * static_cast<double>(did));
-  EXPECT_LE(device.asked - asked_before, static_cast<int>(did / kUnseenNs) * 2);
+  // Since it had settled.
+  double did = 0, told = 0;
+  int asked = 0;
+};
+
+// The clock stands for most events: a look at the device for every 3 ms of work, and some to time
+// kernels.
+TEST_F(MeterOfSlowLaunches, AProgramIsSeldomLookedAt) {
+  launch_slowly(1, 20'000);
+  EXPECT_NEAR(told, did, 0.1 * did);
+  EXPECT_LE(asked, did / static_cast<double>(kUnseenNs) * 2);
 }
 
 // Each has leave for a good part of what may be in flight, though all have some.
-TEST_F(MeterInTime, ThreadsThatLaunchAtOnceSeldomLook) {
-  constexpr uint64_t kKernelNs = 10 * kUs, kPaceNs = 15 * kUs, kThreads = 4;
-  uint64_t device_before = 0, said_before = 0;
-  int asked_before = 0;
-  constexpr int kLaunches = 80'000, kSettle = 8000;
-  grant(2000 * kMs);
-  for (int i = 0; i < kLaunches; ++i) {
-    if (i == kSettle) device_before = device.busy(), said_before = said();
-    if (i == kSettle) asked_before = device.asked;
-    const uint64_t next = device.now + kPaceNs;
-    const uint64_t nth = static_cast<uint64_t>(i) % kThreads;
-    thread = kThread + static_cast<uint32_t>(nth);
-    ASSERT_TRUE(launch(stream(nth), kKernelNs));
-    device.now = std::max(device.now, next);
-    EXPECT_LE(in_flight(), kInFlightNs);
-  }
-  const uint64_t did = device.busy() - device_before, told = said() - said_before;
-  EXPECT_NEAR(static_cast<double>(told), static_cast<double>(did), 0.1 * static_cast<double>(did));
-  EXPECT_LE(device.asked - asked_before, static_cast<int>(did / (kInFlightNs / 6)));
+TEST_F(MeterOfSlowLaunches, NorAreFourThreads) {
+  launch_slowly(4, 80'000);
+  EXPECT_NEAR(told, did, 0.1 * did);
+  EXPECT_LE(asked, did / static_cast<double>(kInFlightNs) * 6);
 }
 
 // Its kernels are known, as of a library that is loaded in each context, or by an address that is
