@@ -64,7 +64,9 @@ CUresult cuEventCreate(CUevent* event, unsigned flags) {
   {
     Machine::Lock lock(*driver.machine);
     const std::uint32_t device = driver.in_machine(made->context->device);
-    made->model = lock->devices[device].open_event(lock->processes[driver.process].client[device]);
+    const std::uint32_t client = lock->processes[driver.process].client[device];
+    made->model = find_room(*lock, driver.machine->memory_file(),
+                            [&] { return lock->devices[device].open_event(client); });
   }
   if (made->model == DeviceModel::kNone) return CUDA_ERROR_OUT_OF_MEMORY;
   *event = reinterpret_cast<CUevent>(driver.events.add(std::move(made)));

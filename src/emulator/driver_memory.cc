@@ -16,11 +16,8 @@ CUresult take_memory(Call& call, CUdevice device, std::uint64_t bytes, std::uint
   Driver& driver = call.driver();
   Machine::Lock lock(*driver.machine);
   const std::uint32_t index = driver.in_machine(device);
-  allocation = allocate(*lock, index, driver.process, bytes);
-  if (allocation == DeviceModel::kNone) {
-    reap(*lock, driver.machine->memory_file());
-    allocation = allocate(*lock, index, driver.process, bytes);
-  }
+  allocation = find_room(*lock, driver.machine->memory_file(),
+                         [&] { return allocate(*lock, index, driver.process, bytes); });
   return allocation == DeviceModel::kNone ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 

@@ -18,7 +18,9 @@ Stream* make_stream(Call& call, Context& context, StreamKind kind, unsigned flag
   {
     Machine::Lock lock(*driver.machine);
     const std::uint32_t client = lock->processes[driver.process].client[device];
-    stream->model = lock->devices[device].open_stream(client, context.group, kind, context.sms);
+    stream->model = find_room(*lock, driver.machine->memory_file(), [&] {
+      return lock->devices[device].open_stream(client, context.group, kind, context.sms);
+    });
   }
   return stream->model == DeviceModel::kNone ? nullptr : driver.streams.add(std::move(stream));
 }

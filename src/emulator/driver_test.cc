@@ -239,6 +239,23 @@ TEST_F(DriverTest, AKilledClientsMemoryIsThereForTheNext) {
   }));
 }
 
+TEST_F(DriverTest, SoAreItsStreamsAndEvents) {
+  start("memory_mib=1024 context_mib=0 clock=virtual");
+  for (int program = 0; program < 6; ++program) {
+    ended_well(child([] {
+      const Client client;
+      for (int i = 0; i < 1000; ++i) {
+        CUstream stream = nullptr;
+        NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+      }
+      for (int i = 0; i < 8000; ++i) {
+        CUevent event = nullptr;
+        NEED(cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS);
+      }
+    }));
+  }
+}
+
 TEST_F(DriverTest, AnInjectedErrorComesOnceAtItsCall) {
   start("memory_mib=1024 clock=virtual");
   {

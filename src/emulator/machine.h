@@ -64,6 +64,15 @@ class Machine {
 void reap(MachineState& state, int memory_file);
 // Under the lock: what a process holds is given back; its queues run out.
 void leave(MachineState& state, std::uint32_t process, int memory_file);
+// Under the lock: the place that `take` finds (kNone: none), if need be one of those who have
+// ended.
+template <typename Take>
+std::uint32_t find_room(MachineState& state, int memory_file, Take&& take) {
+  const std::uint32_t place = take();
+  if (place != DeviceModel::kNone) return place;
+  reap(state, memory_file);
+  return take();
+}
 
 // Bytes of a device's memory that those who live have.
 std::uint64_t memory_in_use(Machine& machine, std::uint32_t device);

@@ -351,6 +351,7 @@ void ArbiterHost::drop_process(ProcessNumber number, Time now) {
   close_pages(process);
   SLUICE_STEP("drop: closed");
   Client& client = *find(process.client);
+  client.meter->report(process.id, process.pages.device_report(), now);  // its last word
   client.meter->remove_process(process.id);
   std::erase(client.processes, number);
   if (client.processes.empty()) revoke(client, now);  // nothing is in flight: the next look says so

@@ -246,6 +246,37 @@ TEST_F(ArbiterHostTest, NothingOfADroppedProcessIsWatched) {
   EXPECT_EQ(watched(), before);
 }
 
+// Hears what processes say, and when they have left.
+class HearingMeter : public BlindMeter {
+ public:
+  struct Heard {
+    uint64_t busy_ns = 0, when_it_left = 0;
+  };
+  explicit HearingMeter(std::shared_ptr<Heard> heard) : heard_(std::move(heard)) {}
+  void report(const ProcessIdentity&, const sluice_device_report& report, Time) override {
+    heard_->busy_ns = report.busy_ns;
+  }
+  void remove_process(const ProcessIdentity&) override { heard_->when_it_left = heard_->busy_ns; }
+
+ private:
+  const std::shared_ptr<Heard> heard_;
+};
+
+// The device's account tells of all that it did.
+TEST_F(ArbiterHostTest, TheLastWordOfAProcessIsHeard) {
+  const auto heard = std::make_shared<HearingMeter::Heard>();
+  ASSERT_TRUE(host->admit(device, share(1), std::make_unique<HearingMeter>(heard)).ok());
+  const Attachment client = attach_raw(1);
+  auto* page = static_cast<sluice_usage_page*>(mmap(
+      nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, client.pages.usage.get(), 0));
+  ASSERT_NE(page, MAP_FAILED);
+  const sluice_device_report last{.busy_ns = 7, .seen_ns = 1, .in_flight_ns = 0, .longest_ns = 0};
+  sluice_device_report_write(page, &last);
+  host->detach(client.number);
+  EXPECT_EQ(heard->when_it_left, 7U);
+  munmap(page, SLUICE_PAGE_SIZE);
+}
+
 // Writes anything anywhere on a client's usage page, and rings.
 class Attacker {
  public:

@@ -20,7 +20,8 @@ CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now)
 
 void CudaMeter::add_process(const ProcessIdentity& process) {
   Witness& witness = witness_of(process);
-  witness.testimony.attach();
+  if (witness.processes == 0) witness.testimony.hear(now_, witness.forgotten);
+  witness.testimony.attach(now_);
   ++witness.processes;
   processes_.push_back({witness, ClaimedUse(now_)});
 }

@@ -234,6 +234,23 @@ TEST_F(CudaMeterTest, WhoLiesAndLeavesIsFoundOutAllTheSame) {
   EXPECT_FALSE(meter.believed());
   EXPECT_GE(charged, Millis(900));
 }
+// It is back after a while, and works before the next look: all of that is of the time since then.
+TEST_F(CudaMeterTest, WhatItSaysWhenItIsBackIsNotSpreadOverTheTimeWithoutIt) {
+  windows(kSecond, kHeld, kUsed);
+  account_for(kSecond * kUsed);
+  window(kHeld, kUsed);
+  meter.remove_process(kProcess);
+  step(Millis(1), Nanos(0), false);
+  step(Seconds(1), Nanos(0), false);
+  meter.add_process(kProcess);
+  total = Nanos(0);
+  meter.granted(at(now));
+  const Nanos back = now;
+  step(Millis(100), Millis(90), true, false);
+  account->tell(kProcess.pid, back - Millis(500), now, Millis(90));
+  step(Millis(1), Nanos(0), true, false);
+  EXPECT_TRUE(meter.believed());
+}
 // What it does past the gate, once it has left, is charged beside the meter.
 TEST_F(CudaMeterTest, WhatBeganAfterItHadLeftIsNotItsMeters) {
   windows(kSecond, kHeld, kUsed);

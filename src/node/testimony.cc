@@ -4,8 +4,8 @@
 
 namespace sluice::node {
 
-void Testimony::attach() {
-  ++attached_;
+void Testimony::attach(Time now) {
+  if (attached_++ == 0) attached_at_ = now;
 }
 
 void Testimony::leave(Time now) {
@@ -15,7 +15,8 @@ void Testimony::leave(Time now) {
 Testimony::Verdict Testimony::judge(const std::optional<DeviceUse>& truth, Time now) {
   if (!truth || truth->until <= judged_until_ || truth->until > now) return Verdict::kNoNews;
   if (!said_.reaches(truth->from)) return Verdict::kNoNews;
-  if (!attached() && truth->from >= left_at_) return Verdict::kNoNews;
+  const bool away = truth->from >= left_at_ && (!attached() || truth->until <= attached_at_);
+  if (left_at_ > Time{} && away) return Verdict::kNoNews;
   judged_until_ = truth->until;
   truth_ = *truth;
 

@@ -3,7 +3,7 @@
 // exec, say, or so that nobody should know it for long), so all that it said counts, until it has
 // been gone for long enough to be told of.
 //
-// Stretches that began after it had left are none of its testimony's (ungated_use.h). A value; not
+// Stretches in all of which it was away are none of its testimony's (ungated_use.h). A value; not
 // thread-safe.
 #pragma once
 
@@ -29,7 +29,7 @@ class Testimony {
 
   Testimony(const ProcessIdentity& process, Time now) : process_(process) { said_.add(now, {}); }
 
-  void attach();
+  void attach(Time now);
   void leave(Time now);
   bool attached() const { return attached_ > 0; }
   Time left_at() const { return left_at_; }
@@ -53,7 +53,7 @@ class Testimony {
   ProcessIdentity process_;
   Course said_;
   int attached_ = 0;
-  Time left_at_{};
+  Time attached_at_{}, left_at_{};  // last
   bool spoke_ = false;
   Time judged_until_{};
   DeviceUse truth_;

@@ -23,7 +23,7 @@ namespace {
 class TestimonyTest : public testing::Test {
  protected:
   TestimonyTest() : testimony(kProcess, at(Seconds(1))) {
-    testimony.attach();
+    testimony.attach(at(Seconds(1)));
     for (Nanos t{0}; t <= Seconds(2); t += Millis(10)) testimony.hear(at(Seconds(1) + t), t / 10);
   }
   void leave() { testimony.leave(at(Seconds(3))); }
@@ -74,9 +74,10 @@ TEST_F(TestimonyTest, OneThatLeftBeforeItSpokeIsForgivenALittle) {
 TEST_F(TestimonyTest, ItIsTheSameWhenItAttachesAgain) {
   testimony.spoke();
   leave();
-  testimony.attach();
+  testimony.attach(at(Millis(4200)));
   EXPECT_TRUE(testimony.attached());
   EXPECT_EQ(told(Millis(2500), Millis(3500), Millis(50)), Verdict::kTrue);
+  EXPECT_EQ(told(Millis(3500), Millis(4200), Millis(500)), Verdict::kNoNews) << "it was away";
   EXPECT_EQ(told(Millis(3500), Millis(4500), Millis(16)), Verdict::kUntrue);
 }
 
