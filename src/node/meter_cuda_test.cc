@@ -11,6 +11,9 @@ using testing::AllOf;
 using testing::Ge;
 using testing::Le;
 
+constexpr Nanos kHeld = Millis(4), kUsed = Millis(3), kDrain = Millis(2);
+constexpr int kSecond = 50;  // windows
+
 // A client that holds its permit for the first part of each window of 20 ms, drains at once, and
 // reports as it likes.
 class CudaMeterTest : public testing::Test {
@@ -45,15 +48,18 @@ class CudaMeterTest : public testing::Test {
   }
   // The device's account of the last second.
   void account_for(Nanos busy) { account->tell(kProcess.pid, now - Seconds(1), now, busy); }
+  // A second that the account confirms.
+  void be_honest() {
+    windows(kSecond, kHeld, kUsed);
+    account_for(kSecond * kUsed);
+    window(kHeld, kUsed);
+  }
 
   std::shared_ptr<ScriptedAccount> account;
   CudaMeter meter;
   Nanos now{0}, total{0};
   bool found_out = false;  // and has the device for longer than it says
 };
-
-constexpr Nanos kHeld = Millis(4), kUsed = Millis(3), kDrain = Millis(2);
-constexpr int kSecond = 50;  // windows
 
 TEST_F(CudaMeterTest, WhoIsNotConfirmedPaysForItsLease) {
   const Nanos lease = kSecond * (kHeld + kDrain);
@@ -113,9 +119,7 @@ TEST_F(CudaMeterTest, WhoNeverReportsKeepsTheDeviceForAsLongAsItsWorkRunsOn) {
   EXPECT_EQ(second_of(kHeld), kDrain);
 }
 TEST_F(CudaMeterTest, WhomTheDeviceConfirmsPaysForItsReport) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   EXPECT_TRUE(meter.believed());
   EXPECT_EQ(windows(kSecond, kHeld, kUsed), kSecond * (kUsed + kDrain - CudaMeter::kNews));
 }
@@ -136,9 +140,7 @@ TEST_F(CudaMeterTest, AnIdleDeviceConfirmsNobody) {
 
 // Confirmed, it goes on to report nothing: the device tells, and it gets nothing for it.
 TEST_F(CudaMeterTest, WhoLiesLaterPaysForAllOfIt) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   ASSERT_TRUE(meter.believed());
   Nanos charged = windows(kSecond, kHeld, Nanos(0));
   EXPECT_LE(charged, kSecond * (kDrain - CudaMeter::kNews));
@@ -149,9 +151,7 @@ TEST_F(CudaMeterTest, WhoLiesLaterPaysForAllOfIt) {
   EXPECT_GE(charged, Millis(900));
 
   account_for(Millis(0));  // what it says agrees again; not yet
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   EXPECT_FALSE(meter.believed());
   windows(60 * kSecond, kHeld, kUsed);
   account_for(kSecond * kUsed);
@@ -181,9 +181,7 @@ TEST_F(CudaMeterTest, WhoLiesKeepsTheDeviceForAsLongAsItsWorkRanOn) {
 
 // As an exec of a program that has used the device: to the account it is the same process.
 TEST_F(CudaMeterTest, WhoAttachesAgainIsJudgedAsOne) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   ASSERT_TRUE(meter.believed());
   now += Micros(1);
   meter.report(kProcess, words(total, now, Millis(100)), at(now));
@@ -203,9 +201,7 @@ TEST_F(CudaMeterTest, WhoAttachesAgainIsJudgedAsOne) {
 }
 // Nobody would know it for as long as a stretch of the account, if not by what it said before.
 TEST_F(CudaMeterTest, WhoLiesAndAttachesAgainAndAgainPaysForAllOfIt) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   ASSERT_TRUE(meter.believed());
   Nanos charged{0};
   for (int i = 0; i < kSecond; ++i) {
@@ -222,9 +218,7 @@ TEST_F(CudaMeterTest, WhoLiesAndAttachesAgainAndAgainPaysForAllOfIt) {
 }
 // The account tells of it when it is no longer there.
 TEST_F(CudaMeterTest, WhoLiesAndLeavesIsFoundOutAllTheSame) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   ASSERT_TRUE(meter.believed());
   Nanos charged = windows(kSecond, kHeld, Nanos(0));
   meter.remove_process(kProcess);
@@ -236,9 +230,7 @@ TEST_F(CudaMeterTest, WhoLiesAndLeavesIsFoundOutAllTheSame) {
 }
 // It is back after a while, and works before the next look: all of that is of the time since then.
 TEST_F(CudaMeterTest, WhatItSaysWhenItIsBackIsNotSpreadOverTheTimeWithoutIt) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   meter.remove_process(kProcess);
   step(Millis(1), Nanos(0), false);
   step(Seconds(1), Nanos(0), false);
@@ -253,9 +245,7 @@ TEST_F(CudaMeterTest, WhatItSaysWhenItIsBackIsNotSpreadOverTheTimeWithoutIt) {
 }
 // What it does past the gate, once it has left, is charged beside the meter.
 TEST_F(CudaMeterTest, WhatBeganAfterItHadLeftIsNotItsMeters) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   meter.remove_process(kProcess);
   step(Millis(1200), Nanos(0), false);
   account->tell(kProcess.pid, now - Millis(1000), now, Millis(900));
@@ -388,9 +378,7 @@ TEST_F(CudaMeterOfTwo, WhatOneDidAfterItHadDrainedIsFoundOutWhileTheOtherIsIdle)
 }
 
 TEST_F(CudaMeterTest, WithoutFreshConfirmationBeliefEnds) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   ASSERT_TRUE(meter.believed());
   windows(30 * kSecond, kHeld, kUsed);
   EXPECT_FALSE(meter.believed());
@@ -407,9 +395,7 @@ TEST_F(CudaMeterTest, WhatTheDeviceRoundsIsNoLie) {
 // Stopped with 10 ms in its queue: that runs on, is charged as it does, and the device is the
 // client's until then.
 TEST_F(CudaMeterTest, AStoppedClientIsChargedForWhatItHasInFlight) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   ASSERT_TRUE(meter.believed());
   meter.granted(at(now));
   now += Millis(1);
@@ -425,9 +411,7 @@ TEST_F(CudaMeterTest, AStoppedClientIsChargedForWhatItHasInFlight) {
 }
 // 10 ms were expected, of which 1 ms came true.
 TEST_F(CudaMeterTest, WhatWasExpectedIsSetRight) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   ASSERT_TRUE(meter.believed());
   meter.granted(at(now));
   meter.report(kProcess, words(total, now + Micros(1), Millis(10)), at(now += Micros(1)));
@@ -439,9 +423,7 @@ TEST_F(CudaMeterTest, WhatWasExpectedIsSetRight) {
   EXPECT_EQ(step(Millis(1), Millis(1), true), Millis(1));
 }
 TEST_F(CudaMeterTest, SoIsOneThatWasKilled) {
-  windows(kSecond, kHeld, kUsed);
-  account_for(kSecond * kUsed);
-  window(kHeld, kUsed);
+  be_honest();
   meter.granted(at(now));
   now += Millis(1);
   meter.report(kProcess, words(total, now, Millis(10)), at(now));
