@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace sluice::policy {
 
@@ -69,12 +70,14 @@ void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
   Account& a = *account;
   seen_until = std::min(seen_until, now);
   if (a.holds()) expire(a);
-  if (busy > Nanos(0) || a.holds() || a.assumed > Nanos(0))  // as a rule nothing is to be booked
+  if (busy > Nanos(0) || a.holds() ||
+      a.assumed + a.assumed_before > Nanos(0))  // as a rule nothing is to be booked
     book(a, std::max(busy, Nanos(0)), seen_until);
   a.seen_until = std::max(a.seen_until, seen_until);
 }
 
-// A report, set off against what was assumed; what lies after the permit's end is overrun.
+// A report: what of it lies after the permit's end is overrun. Of one that spans the window's turn
+// all that can lie behind it does.
 void Accounts::book(Account& a, Nanos busy, Time seen_until) {
   // The part of `busy` that may lie after a moment: at most what fits in the time seen since. A
   // report begins where the last one ended, unless it is out of order.
@@ -93,11 +96,23 @@ void Accounts::book(Account& a, Nanos busy, Time seen_until) {
     }
   }
 
-  const bool all_seen = seen_until >= a.assumed_until;
-  const Nanos set_off = all_seen ? a.assumed : std::min(a.assumed, busy);
-  a.assumed -= set_off;
-  a.presumed = std::min(std::max(a.presumed - set_off, Nanos(0)), a.assumed);
-  use(a, busy - set_off, overrun);
+  set_off(a, busy, busy - after(window_start_), seen_until, overrun);
+}
+
+// A report against what was assumed, on each side of the window's turn: what was assumed before it
+// pays for nothing behind it. A client that was kept from its permit until then, and whose host
+// comes late, has spent that much of the new window.
+void Accounts::set_off(Account& a, Nanos busy, Nanos before, Time seen_until, Nanos overrun) {
+  const Nanos here = busy - before;
+  const Nanos there =
+      seen_until >= window_start_ ? a.assumed_before : std::min(a.assumed_before, before);
+  const Nanos then = seen_until >= a.assumed_until ? a.assumed : std::min(a.assumed, here);
+  a.assumed_before -= there;
+  a.assumed -= then;
+  a.presumed =
+      std::min(std::max(a.presumed - there - then, Nanos(0)), a.assumed_before + a.assumed);
+  if (before < there) use(a, before - there, Nanos(0));
+  use(a, std::max(before - there, Nanos(0)) + here - then, overrun);
 }
 
 void Accounts::drained(ClientId id, Time now) {
@@ -188,6 +203,7 @@ void Accounts::close_window(Account& a) {
   const bool robbed_of_nothing = a.robbed == Nanos(0) && a.granted();
   if (!robbed_of_nothing) settle_occupied(a, window_start_);
   assume(a, window_start_);
+  a.assumed_before += std::exchange(a.assumed, Nanos(0));
   if (!robbed_of_nothing) return;
   a.occupied_from = window_start_;
   a.occupied_busy = Nanos(0);

@@ -60,10 +60,11 @@ struct Account {
   Time occupied_from{};    // holds the room since, or counted below until
   Nanos occupied_busy{0};  // of that time, used
 
-  Time seen_until{};     // the meter's last report
-  Nanos assumed{0};      // booked as used without a report …
-  Time assumed_until{};  // … up to here; reports are set off against it
-  Nanos presumed{0};     // the part of it that lies under the present grant
+  Time seen_until{};        // the meter's last report
+  Nanos assumed{0};         // booked as used in this window without a report …
+  Time assumed_until{};     // … up to here; reports are set off against it
+  Nanos assumed_before{0};  // the same, in earlier windows
+  Nanos presumed{0};        // the part of both that lies under the present grant
 
   Time blocked_from{};  // since when it stands before room that it should have; max: it does not
   Time blocked_until{};
@@ -164,6 +165,7 @@ class Accounts {
   bool counts_device() const { return config_.pace > 1000; }
   void expire(Account& account);
   void book(Account& account, Nanos busy, Time seen_until);
+  void set_off(Account& account, Nanos busy, Nanos before, Time seen_until, Nanos overrun);
   void use(Account& account, Nanos net, Nanos overrun);
   void assume(Account& account, Time until);
   void end_permit(Account& account, Time at);

@@ -63,6 +63,20 @@ TEST_F(AccountTest, AReportAcrossTheTurnPaysInTheWindowOfItsUse) {
   EXPECT_EQ(room(20.5), 4 - 0.5);
 }
 
+// The client was kept from its permit until the turn, and then came before its host.
+TEST_F(AccountTest, WhatWasNotUsedBeforeTheTurnPaysForNothingBehindIt) {
+  grant(0, 4);
+  report(1, 1, 1);
+  report(23, 2, 23);
+  EXPECT_NEAR(room(23), 4 - 2, 0.051);
+}
+
+TEST_F(AccountTest, OfAReportAcrossTheTurnAllThatCanLieBehindItDoes) {
+  grant(0, 4);
+  report(21, 3, 21);
+  EXPECT_NEAR(room(21), 4 - 1, 0.051);
+}
+
 TEST_F(AccountTest, LateReportsAreSetOffAgainstWhatWasAssumed) {
   grant(0, 4);
   accounts_.drained(kId, kStart + from_millis(5));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "policy/share_account.h"
 #include "policy/share_simulation.h"
 
 namespace sluice::policy {
@@ -130,6 +131,28 @@ TEST_P(AnySchedule, HoldersNeverExceedTheDeviceAndNobodyStarves) {
       if (ops[i] > Micros(500) * c.quota.request.permille) continue;
       ASSERT_GT(device.used(c.id, Seconds(1), end), Nanos(0))
           << "seed " << seed << ": client " << c.id << " starves";
+    }
+  }
+}
+
+// Alone, where nobody robs it: its limit in each window, up to one operator, though client and host
+// are kept from their processors, and the host for longer.
+TEST_P(AnySchedule, NoWindowHasMoreThanTheLimitWhoeverIsPaused) {
+  for (uint64_t seed = 1; seed <= 100; seed += kOneOf) {
+    Random random(seed);
+    const Nanos window = window_of(GetParam());
+    Simulation device(GetParam(), seed, {.window = window});
+    device.set_host(Micros(random.between(0, 6000)), Nanos(0));
+    const Share limit{static_cast<int>(random.between(50, 900))};
+    const Nanos op = Micros(random.between(10, 1000));
+    ASSERT_TRUE(device.add({.id = 1, .sm = {1000}, .quota = {limit, limit}}, greedy(op)).ok());
+    const Nanos end = Seconds(2);
+    for (Nanos t{0}; t < end; t += from_seconds(random.exponential(0.1)))
+      device.pause(t, Micros(random.between(0, 26'000)));
+    device.run(end);
+    for (Nanos t{0}; t < end; t += window) {
+      const Nanos allowed = window * limit.permille / 1000 + op + kLeastGrant;
+      ASSERT_LE(device.used(1, t, t + window), allowed) << "seed " << seed;
     }
   }
 }

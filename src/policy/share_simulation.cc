@@ -1,6 +1,7 @@
 #include "policy/share_simulation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -127,6 +128,10 @@ void Simulation::at(Nanos when, std::function<void()> what) {
   script_.emplace(start_ + when, std::move(what));
 }
 
+void Simulation::pause(Nanos when, Nanos how_long) {
+  at(when, [this, how_long] { paused_until_ = now_ + how_long; });
+}
+
 Nanos Simulation::used(ClientId id, Nanos from, Nanos to) const {
   const auto& samples = clients_.at(id).samples;
   return samples.at(to / config_.window) - samples.at(from / config_.window);
@@ -193,18 +198,26 @@ void Simulation::tell_deadline(const Client& c) {
 }
 
 Time Simulation::next_event() const {
-  Time next = std::min(next_sample_, next_step_);
-  if (!script_.empty()) next = std::min(next, script_.begin()->first);
+  Time next = next_sample_;
   for (const auto& [id, c] : clients_) {
-    next = std::min({next, c.toggles, c.next_request});
-    if (!c.running && !c.told && !c.may_run(now_)) {  // revoked between operators
-      next = c.tells == Time::max() ? now_ : std::min(next, c.tells);
-    }
     if (c.running) next = std::min(next, c.op_end);
-    if (!c.running && c.pause_end > now_ && c.may_run(now_)) next = std::min(next, c.pause_end);
-    if (c.meter.lag > Nanos(0)) next = std::min(next, c.next_report);
   }
+  if (paused()) return std::min(next, paused_until_);
+  next = std::min(next, next_step_);
+  if (!script_.empty()) next = std::min(next, script_.begin()->first);
+  for (const auto& [id, c] : clients_) next = std::min(next, next_event(c));
   return std::max(next, now_);
+}
+
+// Of what it does itself.
+Time Simulation::next_event(const Client& c) const {
+  Time next = std::min(c.toggles, c.next_request);
+  if (!c.running && !c.told && !c.may_run(now_)) {  // revoked between operators
+    next = c.tells == Time::max() ? now_ : std::min(next, c.tells);
+  }
+  if (!c.running && c.pause_end > now_ && c.may_run(now_)) next = std::min(next, c.pause_end);
+  if (c.meter.lag > Nanos(0)) next = std::min(next, c.next_report);
+  return next;
 }
 
 void Simulation::pass_until(Time t) {
@@ -224,11 +237,18 @@ void Simulation::pass_until(Time t) {
   next_sample_ += config_.window;
 }
 
-void Simulation::finish_operators() {
+void Simulation::end_operators() {
+  for (auto& [id, c] : clients_) {
+    if (!c.running || c.op_end > now_) continue;
+    c.running = false;
+    c.ran = true;
+  }
+}
+
+void Simulation::notice_ends() {
   for (auto& [id, c] : clients_) {
     if (c.toggles <= now_) toggle(c);
-    if (c.running && c.op_end <= now_) {
-      c.running = false;
+    if (std::exchange(c.ran, false)) {
       c.pause_end = now_ + c.behaviour.pause;
       if (++c.ops_done == c.behaviour.iteration) finish_iteration(c);
     }
@@ -317,19 +337,30 @@ void Simulation::check_holders() {
   highest_sm_ = std::max(highest_sm_, sm);
 }
 
+void Simulation::run_script() {
+  while (!script_.empty() && script_.begin()->first <= now_) {
+    const auto what = std::move(script_.begin()->second);
+    script_.erase(script_.begin());
+    what();
+  }
+}
+
+// The clients and the host.
+void Simulation::act() {
+  take_requests();
+  notice_ends();
+  report();
+  run_script();
+  if (paused()) return;
+  if (next_step_ <= now_) step_due_ = true;
+  if (step_due_) step();
+  start_operators();
+}
+
 void Simulation::run(Nanos until) {
   while (true) {
-    take_requests();
-    finish_operators();
-    report();
-    while (!script_.empty() && script_.begin()->first <= now_) {
-      const auto what = std::move(script_.begin()->second);
-      script_.erase(script_.begin());
-      what();
-    }
-    if (next_step_ <= now_) step_due_ = true;
-    if (step_due_) step();
-    start_operators();
+    end_operators();
+    if (!paused()) act();
     check_holders();
     const Time next = next_event();
     if (next > start_ + until) break;

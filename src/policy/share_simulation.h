@@ -80,6 +80,8 @@ class Simulation {
 
   // Every step comes up to this much late; every tenth event with a clock up to this much back.
   void set_host(Nanos late, Nanos clock_back) { late_ = late, clock_back_ = clock_back; }
+  // For so long nothing runs but the device: neither the host nor its clients, which go on then.
+  void pause(Nanos when, Nanos how_long);
 
   Nanos used(ClientId id, Nanos from, Nanos to) const;  // multiples of the window
   // Whether the client had work, and no rest, in all of it.
@@ -109,6 +111,7 @@ class Simulation {
     Time valid_until{};
     Share held_sm;
     bool running = false;  // an operator is in flight
+    bool ran = false;      // one has ended, which the client has not noticed
     Time op_end = Time::max();
     Time pause_end{};
     Time ended = Time::max();  // its permit, while an operator is in flight
@@ -129,9 +132,14 @@ class Simulation {
     bool may_run(Time now) const { return permitted && now < valid_until && spent < budget; }
   };
 
+  bool paused() const { return now_ < paused_until_; }
   Time next_event() const;
+  Time next_event(const Client& client) const;
   void pass_until(Time t);
-  void finish_operators();
+  void end_operators();
+  void act();
+  void run_script();
+  void notice_ends();
   void toggle(Client& client);
   void set_wanting(Client& client, bool wanting);
   void take_requests();
@@ -152,6 +160,7 @@ class Simulation {
   Time now_ = start_;
   Time next_sample_ = start_;
   Time next_step_ = start_;
+  Time paused_until_ = start_;
   bool step_due_ = true;
   Nanos late_{0};
   Nanos clock_back_{0};
