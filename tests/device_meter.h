@@ -19,11 +19,12 @@ class DeviceMeter : public node::Meter {
   explicit DeviceMeter(Used used) : used_(std::move(used)) {}
 
   void add_process(const node::ProcessIdentity& process) override { process_ = process.pid; }
+  // A process that has ended is forgotten.
+  void look() override { total_ = std::max(used_(process_), total_); }
   std::optional<node::Reading> poll(Time now, bool) override {
     if (std::exchange(last_poll_, now) == now) return std::nullopt;
-    const Nanos total = std::max(used_(process_), last_);  // one that has ended is forgotten
-    if (total != last_) last_active_ = now;
-    return node::Reading{total - std::exchange(last_, total), now};
+    if (total_ != last_) last_active_ = now;
+    return node::Reading{total_ - std::exchange(last_, total_), now};
   }
   Time last_active() const override { return last_active_; }
   Nanos lag() const override { return Millis(1); }
@@ -31,7 +32,7 @@ class DeviceMeter : public node::Meter {
  private:
   const Used used_;
   pid_t process_ = 0;
-  Nanos last_{0};
+  Nanos total_{0}, last_{0};
   Time last_poll_{}, last_active_{};
 };
 

@@ -111,7 +111,7 @@ Result<void> ArbiterHost::admit(DeviceNumber number, const policy::ShareClient& 
     Client& client = device.clients[share.id];
     client.share = share;
     client.meter = std::move(meter);
-    step(device, now);
+    step(device);
     return {};
   });
 }
@@ -122,14 +122,14 @@ Result<void> ArbiterHost::resize(DeviceNumber number, const policy::ShareClient&
     if (client == nullptr)
       return Error{ErrorKind::kNotFound, "no client " + std::to_string(share.id)};
     Device& device = devices_[number];
-    const Time now = clock_.now();
+    const Time now = look(device);
     observe(device, *client, now);  // what was used so far counts at the old size
     SLUICE_TRY(device.arbiter->admit(share, now));
     client->share = share;
     if (device.millicores != 0)
       client->meter->set_millicores(static_cast<int>(millicores_of(device.millicores, share)));
     for (const ProcessNumber p : client->processes) write_slice(device, *client, processes_.at(p));
-    step(device, now);
+    step(device);
     return {};
   });
 }
@@ -143,7 +143,7 @@ void ArbiterHost::remove(ClientRef ref) {
     for (const ProcessNumber p : std::vector(client->processes)) drop_process(p, now);
     device.clients.erase(ref.client);
     device.arbiter->remove(ref.client, now);
-    step(device, now);
+    step(device);
   });
 }
 
@@ -152,7 +152,9 @@ Result<ClientState> ArbiterHost::state(ClientRef ref) {
     Client* client = find(ref);
     if (client == nullptr)
       return Error{ErrorKind::kNotFound, "no client " + std::to_string(ref.client)};
-    observe(devices_[ref.device], *client, clock_.now());
+    Device& device = devices_[ref.device];
+    const Time now = look(device);
+    observe(device, *client, now);
     ClientState state{.used = client->used,
                       .ungated = client->ungated,
                       .granted = client->grant.has_value(),
@@ -228,7 +230,7 @@ void ArbiterHost::charge(ClientRef ref, Nanos busy, Time seen_until) {
     client->ungated += busy;
     Device& device = devices_[ref.device];
     device.arbiter->charge(ref.client, busy, seen_until, now);
-    step(device, now);
+    step(device);
   });
 }
 
@@ -240,7 +242,7 @@ void ArbiterHost::run() {
     Time now = clock_.now();
     if (now >= next_beat_) beat(now);
     for (Device& device : devices_)
-      if (device.next <= now) step(device, now);
+      if (device.next <= now) step(device);
   }
 }
 

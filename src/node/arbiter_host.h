@@ -95,7 +95,14 @@ class ArbiterHost {
     Fd bell;
     Pages pages;
     Hints hints;
-    int bells = 0;  // since the last heartbeat
+    sluice_device_report said{};  // at the last look
+    int bells = 0;                // since the last heartbeat
+  };
+  // What the client's processes say together.
+  struct Claims {
+    bool waiting = false;
+    bool want = false;
+    bool resting = true;  // no thread is past the gate
   };
   struct Client {
     policy::ShareClient share;
@@ -107,16 +114,11 @@ class ArbiterHost {
     Nanos spent{0};                      // of the grant, as the meter shows
     bool draining = false;               // revoked, and perhaps not yet stopped
     Time revoked_at{};
+    Claims claims;  // at the last look
     bool wanting = false;
     bool unmoved = false;    // did nothing with its permit, and has not rung since
     Time due = Time::max();  // of its oldest waiting request, as far as is believed
     Nanos used{0}, ungated{0};
-  };
-  // What the client's processes say together.
-  struct Claims {
-    bool waiting = false;
-    bool want = false;
-    bool resting = true;  // no thread is past the gate
   };
   struct Device {
     std::unique_ptr<policy::Arbiter> arbiter;
@@ -142,7 +144,9 @@ class ArbiterHost {
   void run_commands();
   void beat(Time now);
 
-  void step(Device& device, Time now);
+  // Reads all that is to be observed, and the clock after it.
+  Time look(Device& device);
+  void step(Device& device);
   bool decide(Device& device, Time now);
   void observe(Device& device, Client& client, Time now);
   Claims claims(const Client& client) const;

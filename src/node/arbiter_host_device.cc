@@ -12,8 +12,22 @@ constexpr Nanos kLeastLook = Micros(100);  // between looks at what a client has
 
 }  // namespace
 
-void ArbiterHost::step(Device& device, Time now) {
+Time ArbiterHost::look(Device& device) {
+  for (auto& [id, client] : device.clients) {
+    client.claims = claims(client);
+    client.meter->look();
+    if (device.millicores != 0) continue;
+    for (const ProcessNumber number : client.processes) {
+      Process& process = processes_.at(number);
+      process.said = process.pages.device_report();
+    }
+  }
+  return clock_.now();
+}
+
+void ArbiterHost::step(Device& device) {
   device.next = Time::max();
+  const Time now = look(device);
   for (auto& [id, client] : device.clients) observe(device, client, now);
   // A permit taken from a client that rests is free at once: decide again with it.
   constexpr int kMostRounds = 4;
@@ -39,7 +53,7 @@ bool ArbiterHost::decide(Device& device, Time now) {
 }
 
 void ArbiterHost::observe(Device& device, Client& client, Time now) {
-  const Claims c = claims(client);
+  const Claims& c = client.claims;
   if (device.millicores == 0) pass_reports_on(client, now);
   meter(device, client, c.resting, now);
   const bool active = now - client.meter->last_active() < client.meter->lag();
@@ -85,7 +99,7 @@ ArbiterHost::Claims ArbiterHost::claims(const Client& client) const {
 void ArbiterHost::pass_reports_on(Client& client, Time now) {
   for (const ProcessNumber number : client.processes) {
     const Process& process = processes_.at(number);
-    client.meter->report(process.id, process.pages.device_report(), now);
+    client.meter->report(process.id, process.said, now);
   }
 }
 

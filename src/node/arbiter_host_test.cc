@@ -277,6 +277,35 @@ TEST_F(ArbiterHostTest, TheLastWordOfAProcessIsHeard) {
   munmap(page, SLUICE_PAGE_SIZE);
 }
 
+// The thread may lose its processor wherever it is. What was used until it came to read would then
+// be charged to a window that had ended.
+TEST_F(ArbiterHostTest, TheClockIsReadBehindWhatIsObserved) {
+  class PunctualMeter : public BlindMeter {
+   public:
+    PunctualMeter(const Clock& clock, std::shared_ptr<std::atomic<int>> polls)
+        : clock_(clock), polls_(std::move(polls)) {}
+    void look() override { looked_at_ = clock_.now(); }
+    std::optional<Reading> poll(Time now, bool) override {
+      EXPECT_GE(now, looked_at_);
+      EXPECT_NE(std::exchange(looked_at_, Time::max()), Time::max()) << "looks before each";
+      ++*polls_;
+      return std::nullopt;
+    }
+
+   private:
+    const Clock& clock_;
+    const std::shared_ptr<std::atomic<int>> polls_;
+    Time looked_at_ = Time::max();
+  };
+  const auto polls = std::make_shared<std::atomic<int>>();
+  ASSERT_TRUE(host->admit(device, share(1), std::make_unique<PunctualMeter>(clock, polls)).ok());
+  EXPECT_EQ(*polls, 1);
+  EXPECT_TRUE(host->state({device, 1}).ok());
+  EXPECT_EQ(*polls, 2);
+  EXPECT_TRUE(host->resize(device, share(1, 300)).ok());
+  EXPECT_EQ(*polls, 4);
+}
+
 // Writes anything anywhere on a client's usage page, and rings.
 class Attacker {
  public:

@@ -21,6 +21,9 @@ class Meter {
  public:
   virtual ~Meter() = default;
 
+  // Reads what poll() is to tell of. Called before the clock is read: the thread may lose its
+  // processor in between, and use must not be taken for older than it is.
+  virtual void look() {}
   // What became known; call until there is nothing. `resting`: by its own word the client starts
   // nothing on the device.
   virtual std::optional<Reading> poll(Time now, bool resting) = 0;

@@ -67,13 +67,13 @@ void ProcessCounter::remove_process(const ProcessIdentity& process) {
 CpuMeter::CpuMeter(std::unique_ptr<CpuCounter> counter, int millicores, Time now)
     : counter_(std::move(counter)),
       millicores_(millicores),
-      last_(counter_->read()),
+      counted_(counter_->read()),
+      last_(counted_),
       last_active_(now) {}
 
 std::optional<Reading> CpuMeter::poll(Time now, bool resting) {
   if (now == last_poll_) return std::nullopt;
-  const Nanos counted = std::max(counter_->read(), last_);
-  const Nanos cpu = counted - std::exchange(last_, counted);
+  const Nanos cpu = counted_ - std::exchange(last_, counted_);
   if (cpu > Nanos(0)) last_active_ = now;
   if (cpu == Nanos(0) && !resting && now - last_active_ < kLag) return std::nullopt;
   last_poll_ = now;

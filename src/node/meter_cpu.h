@@ -66,6 +66,7 @@ class CpuMeter : public Meter {
   // REQUIRES: millicores > 0
   CpuMeter(std::unique_ptr<CpuCounter> counter, int millicores, Time now);
 
+  void look() override { counted_ = std::max(counter_->read(), counted_); }
   std::optional<Reading> poll(Time now, bool resting) override;
   Time last_active() const override { return last_active_; }
   Nanos lag() const override { return kLag; }
@@ -76,7 +77,7 @@ class CpuMeter : public Meter {
  private:
   std::unique_ptr<CpuCounter> counter_;
   int millicores_;
-  Nanos last_{0};
+  Nanos counted_, last_;
   Time last_active_;
   Time last_poll_{};
 };
