@@ -8,9 +8,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "base/eventually_for_test.h"
+#include "base/random.h"
 #include "emulator/machine.h"
 #include "node/arbiter_host.h"
 #include "node/gpu_watch.h"
@@ -135,6 +137,25 @@ INSTANTIATE_TEST_SUITE_P(Others, CudaEnforcement,
 
 TEST_P(CudaEnforcement, UsesNoMoreThanItsShareAndAKernelAWindow) {
   expect_held(GetParam());
+}
+
+// As on a machine that is not given its processors: every now and then the program stands still
+// while its window passes, and goes on before the arbiter does, which had begun to look.
+TEST_F(Enforcement, HoldsThoughProgramAndArbiterAreKeptFromTheirProcessors) {
+  constexpr uint64_t kSeed = 20261122;
+  SCOPED_TRACE(kSeed);
+  const auto used = [this, random = Random(kSeed)](pid_t program) mutable {
+    const bool paused = program != 0 && random.chance(0.1);
+    if (paused) {
+      kill(program, SIGSTOP);
+      std::this_thread::sleep_for(Micros(random.between(3'000, 20'000)));
+      kill(program, SIGCONT);
+      std::this_thread::sleep_for(Micros(random.between(0, 6'000)));
+    }
+    return busy(*machine_);
+  };
+  charge_by(std::make_unique<DeviceMeter>(used));
+  expect_held({"streams", Micros(100)});
 }
 
 // The checks above would find a hook that does nothing. Noise lowers what it uses for a while, not
