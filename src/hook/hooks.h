@@ -51,6 +51,15 @@ CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, 
                             size_t height, CUstream stream);
 CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                             size_t height, CUstream stream);
+CUresult cuCtxWaitEvent(CUcontext context, CUevent event);
+CUresult cuGreenCtxWaitEvent(CUgreenCtx context, CUevent event);
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* user,
+                             unsigned flags);
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, void* operations, unsigned flags);
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr word, unsigned value, unsigned flags);
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr word, uint64_t value, unsigned flags);
+CUresult cuWaitExternalSemaphoresAsync(const void* semaphores, const void* values, unsigned count,
+                                       CUstream stream);
 CUresult cuStreamBeginCapture(CUstream stream);
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                      const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
@@ -60,6 +69,7 @@ SLUICE_CUDA_VARIANT(cuGraphInstantiateWithParams, _ptsz);
 SLUICE_CUDA_VARIANT(cuGraphUpload, _ptsz);
 SLUICE_CUDA_VARIANT(cuGraphLaunch, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchCooperativeKernel, _ptsz);
+SLUICE_CUDA_VARIANT(cuLaunchHostFunc, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchKernel, _ptsz);
 SLUICE_CUDA_VARIANT(cuLaunchKernelEx, _ptsz);
 SLUICE_CUDA_VARIANT(cuMemAllocAsync, _ptsz);
@@ -92,10 +102,22 @@ SLUICE_CUDA_VARIANT(cuMemsetD32Async, _ptsz);
 SLUICE_CUDA_VARIANT(cuMemsetD32_v2, _ptds);
 SLUICE_CUDA_VARIANT(cuMemsetD8Async, _ptsz);
 SLUICE_CUDA_VARIANT(cuMemsetD8_v2, _ptds);
+SLUICE_CUDA_VARIANT(cuStreamAddCallback, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamBatchMemOp, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamBatchMemOp, _v2);
+SLUICE_CUDA_VARIANT(cuStreamBatchMemOp, _v2_ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCapture, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCaptureToGraph, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamBeginCapture_v2, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamEndCapture, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamIsCapturing, _ptsz);
 SLUICE_CUDA_VARIANT(cuStreamSynchronize, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamWaitEvent, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamWaitValue32, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamWaitValue32, _v2);
+SLUICE_CUDA_VARIANT(cuStreamWaitValue32, _v2_ptsz);
+SLUICE_CUDA_VARIANT(cuStreamWaitValue64, _ptsz);
+SLUICE_CUDA_VARIANT(cuStreamWaitValue64, _v2);
+SLUICE_CUDA_VARIANT(cuStreamWaitValue64, _v2_ptsz);
+SLUICE_CUDA_VARIANT(cuWaitExternalSemaphoresAsync, _ptsz);
 }

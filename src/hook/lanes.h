@@ -26,6 +26,7 @@ struct Mark {
   uint64_t bytes;      // of the unit, if it is a copy
   uint64_t beside_ns;  // that other lanes had in flight then: it ran before the unit, or beside it
   bool exact;          // but for the gap the stream was at work since the mark before
+  bool held_up;        // it waited for something else in between
   bool follows;        // right behind a unit: what others had submitted by then came before that
 };
 
@@ -52,6 +53,7 @@ struct alignas(64) Lane {
   uint64_t still, still_ns;   // submitted up to here, and no further since then
   uint64_t glanced_ns;        // when that was last seen
   bool dry;                   // it had next to nothing to do when that was recorded
+  bool held_up;               // since the last event its stream waits for something else
   unsigned oldest, marks;
   Mark ring[kMarks];
 
@@ -119,7 +121,10 @@ struct alignas(64) Lane {
   void push(const Mark& mark) {
     unseen_ns = mark.event != nullptr ? 0 : unseen_ns + mark.position - marked;
     while (mark.event != nullptr && marks != 0 && last().event == nullptr) --marks;
-    ring[(oldest + marks++) % kMarks] = mark;
+    Mark& kept = ring[(oldest + marks++) % kMarks];
+    kept = mark;
+    kept.held_up = held_up;
+    held_up = held_up && mark.event == nullptr;
     marked = mark.position;
     marked_at_ns = mark.recorded_ns;
   }

@@ -92,6 +92,9 @@ void forget_context(CUcontext context) {
 void forget_graph(CUgraphExec exec) {
   for_each_meter([&](Meter& meter) { meter.forget_unit(graph_key(exec)); });
 }
+void hold_up(CUstream stream) {
+  for_each_meter([&](Meter& meter) { meter.hold_up(stream); });
+}
 void doubt_kernels() {
   for_each_meter([](Meter& meter) { meter.doubt_kernels(); });
 }

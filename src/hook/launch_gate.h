@@ -57,6 +57,8 @@ void use_context_again(CUcontext context);
 void forget_context(CUcontext context);
 void forget_graph(CUgraphExec exec);
 void doubt_kernels();
+// The stream (null: any of them) waits for something else.
+void hold_up(CUstream stream);
 inline bool is_metered(CUdevice device) {
   return device >= 0 && device < kDevices &&
          __atomic_load_n(&meters[device], __ATOMIC_ACQUIRE) != nullptr;

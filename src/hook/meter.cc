@@ -71,10 +71,10 @@ Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32
             .spent_ns = 0,
             .timed = timeable && (is_worth_timing(work, now) || !events_[context].has_line()),
             .followed = timeable,
-            .dense = lane.at_work()};
+            .dense = lane.at_work() && !lane.held_up};
   if (lanes_.in_flight_ns() == 0) progress_ns_ = now;
   if (lane.unfinished_ns() == 0) lane.reached_ns = now;
-  if (unit.timed && (lane.open_ns() != 0 || !lane.at_work()))
+  if (unit.timed && (lane.open_ns() != 0 || !unit.dense))
     unit.timed = follow(lane, several(unit.dense), now);
   if (unit.timed) {
     unit.begun_ns = sluice_clock(CLOCK_MONOTONIC);
@@ -145,7 +145,7 @@ void Meter::follow_unit(Lane& lane, const Work& work, const Unit& unit, uint64_t
   Mark mark = several(unit.dense);
   mark.follows = true;
   mark.bytes = work.bytes;
-  if (lane.only_unit() != 0 && lane.at_work() && (unit.timed || unit.dense)) {
+  if (lane.only_unit() != 0 && lane.at_work() && !lane.held_up && (unit.timed || unit.dense)) {
     const bool dry = unit.timed && !events_[lane.context].pending(lane.last().event);
     const uint64_t gap = dry ? now - unit.begun_ns : 0;
     // Its thread was off the processor in the middle of it: when the device heard of the unit, and
@@ -168,8 +168,8 @@ void Meter::follow_unit(Lane& lane, const Work& work, const Unit& unit, uint64_t
 bool Meter::clock_will_do(const sluice_attachment* at, const Lane& lane, uint64_t now) const {
   const bool contended =
       (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CONTENDED) != 0;
-  return lane.dry && !lane.at_work() && lane.only_unit() == 0 && lane.marks < Lane::kMarks &&
-         !contended && lane.marked_at_ns + lane.open_ns() <= now &&
+  return lane.dry && !lane.held_up && !lane.at_work() && lane.only_unit() == 0 &&
+         lane.marks < Lane::kMarks && !contended && lane.marked_at_ns + lane.open_ns() <= now &&
          lane.unseen_ns + lane.open_ns() <= kUnseenNs &&
          lanes_.in_flight_ns() == lane.in_flight_ns();
 }
@@ -244,6 +244,16 @@ void Meter::forget_context(CUcontext context) {
     events_[i].become(nullptr, 0);
     costs_.doubt_kernels();  // its modules went with it
   });
+}
+
+// In the legacy stream all that waits for it is held up as well, and it by all others.
+void Meter::hold_up(CUstream stream) {
+  if (!lock()) return;
+  const bool all = stream == nullptr || stream == CU_STREAM_LEGACY;
+  lanes_.for_each([&](Lane& lane) {
+    if (all || lane.stream == stream || lane.stream == CU_STREAM_LEGACY) lane.held_up = true;
+  });
+  unlock();
 }
 
 void Meter::forget_unit(uint64_t key) {

@@ -93,6 +93,11 @@ class Meter {
   // It waits, or has waited, for something else: looks what is finished.
   bool looked(sluice_attachment* at, uint32_t thread);
 
+  // The stream (null: any of them) does nothing until something else has happened: a function of
+  // the program's has run, an event was reached, a word was written. What is behind that is in
+  // flight, and the time until then is not the device's.
+  void hold_up(CUstream stream);
+
   // It is about to launch into a stream and finds its permit revoked: looks on, and says what is
   // left, until nothing is. The permit can go to somebody else that much sooner.
   void drain(sluice_attachment* at, uint32_t thread, CUstream stream);

@@ -42,8 +42,10 @@ void Meter::poll(uint32_t context, uint64_t now) {
   });
 }
 
-// With the end of a lane in which nothing was submitted for so long.
+// With the end of a lane in which nothing was submitted for so long. One that waits for something
+// else has its next event for that, if its thread goes on.
 uint64_t Meter::patience_with(const Lane& lane, bool in_sight, bool pending) const {
+  if (lane.held_up && lane.marks == 0) return kPatienceNs;
   if (in_sight && lane.marks == 0 && takes_events(lane, lane.context) && !pending)
     return 2 * lanes_.in_flight_ns() + 2 * kNapNs;
   if (in_sight && lane.marks != 0) return UINT64_MAX;

@@ -40,7 +40,8 @@ uint64_t Meter::left_ns(uint64_t now) {
 uint64_t Meter::too_early_ns(const Lane& lane, uint64_t cost, uint64_t rest, uint64_t now) const {
   const uint64_t all = lanes_.in_flight_ns();
   if (all == 0) return 0;
-  const uint64_t head = lane.marks != 0 ? lane.first().position - lane.finished : 0;
+  const bool runs = lane.marks != 0 && !lane.first().held_up;
+  const uint64_t head = runs ? lane.first().position - lane.finished : 0;
   const uint64_t run = smaller(all, smaller(head, now - smaller(progress_ns_, now)));
   const uint64_t left = all - run;
   const bool granted = all + cost <= rest || (left <= kNearlyDoneNs && all < rest);
@@ -93,7 +94,8 @@ uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, ui
 // stream is one that a call is just being made for: others may have been destroyed.
 void Meter::watch(Lane& lane, uint32_t context, uint64_t now) {
   if (takes_events(lane, context)) {
-    if (lane.open_ns() != 0 || !lane.at_work()) follow(lane, several(lane.at_work()), now);
+    if (lane.open_ns() != 0 || !lane.at_work())
+      follow(lane, several(lane.at_work() && !lane.held_up), now);
   } else if (context != kContexts && driver_cuStreamQuery(lane.stream) != CUDA_ERROR_NOT_READY) {
     learn_by_waiting(lane, now);
     settle(lane, now);

@@ -67,6 +67,11 @@ struct Machine {
     ends[stream] = free_at = begin + ns;
     worked.push_back({begin, begin + ns});
   }
+  // Nothing of the stream runs meanwhile: a function of the host's, or it waits for something else.
+  void hold_up(CUstream stream, uint64_t ns) {
+    pass(kCallNs);
+    ends[stream] = end_of(stream) + ns;
+  }
   // Until now; what overlaps counts once.
   uint64_t busy() {
     std::sort(worked.begin(), worked.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
@@ -348,6 +353,56 @@ TEST_F(MeterOfSlowLaunches, NorAreFourThreads) {
   launch_slowly(4, 80'000);
   EXPECT_NEAR(told, did, 0.1 * did);
   EXPECT_LE(asked, did / static_cast<double>(kInFlightNs) * 6);
+}
+
+// A stream that waits for a function of the host's, or for another stream, stands still meanwhile,
+// though there is work behind.
+struct HeldUp {
+  uint64_t kernel_ns;
+  int kernels;  // between two waits
+  uint64_t wait_ns;
+};
+std::ostream& operator<<(std::ostream& out, const HeldUp& h) {
+  return out << h.kernels << " kernels of " << h.kernel_ns << " ns, then " << h.wait_ns;
+}
+class StreamThatWaits : public MeterInTime, public testing::WithParamInterface<HeldUp> {};
+INSTANTIATE_TEST_SUITE_P(
+    , StreamThatWaits,
+    testing::Values(HeldUp{10 * kUs, 1, 100 * kUs}, HeldUp{100 * kUs, 1, 300 * kUs},
+                    HeldUp{10 * kUs, 20, 100 * kUs}, HeldUp{100 * kUs, 3, 50 * kUs},
+                    HeldUp{100 * kUs, 3, 50 * kMs}, HeldUp{2000 * kUs, 1, 500 * kUs}));
+
+TEST_P(StreamThatWaits, DoesNothingMeanwhile) {
+  const auto [kernel_ns, kernels, wait_ns] = GetParam();
+  constexpr int kWaits = 500, kSettle = 50;
+  grant(100'000 * kMs);
+  uint64_t device_before = 0, said_before = 0;
+  for (int i = 0; i < kWaits; ++i) {
+    if (i == kSettle) device_before = device.busy(), said_before = said();
+    for (int k = 0; k < kernels; ++k) ASSERT_TRUE(launch(stream(0), kernel_ns));
+    device.hold_up(stream(0), wait_ns);
+    meter->hold_up(stream(0));
+    ASSERT_LE(in_flight(), 2 * std::max(kInFlightNs, kernel_ns));
+  }
+  const auto did = static_cast<double>(device.busy() - device_before);
+  EXPECT_NEAR(static_cast<double>(said() - said_before), did, 0.02 * did);
+}
+
+// What stands behind is in flight until then, and no more is let in.
+TEST_F(MeterInTime, WhatWaitsInAStreamIsInFlight) {
+  grant(1000 * kMs);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(launch(stream(0), 10 * kUs));
+  wait_for(stream(0));
+  const uint64_t over = device.now + 100 * kMs, worked = device.worked.size();
+  device.hold_up(stream(0), 100 * kMs);
+  meter->hold_up(stream(0));
+  uint64_t waiting = 0;
+  while (device.now < over) {
+    waiting = device.worked.size() - worked;
+    ASSERT_TRUE(launch(stream(0), 10 * kUs));
+  }
+  EXPECT_GT(waiting, 0u);
+  EXPECT_LE(waiting * 10 * kUs, kInFlightNs);
 }
 
 // Its kernels are known, as of a library that is loaded in each context, or by an address that is

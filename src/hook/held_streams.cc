@@ -1,0 +1,84 @@
+// Calls that make a stream wait: for a function of the program's, for an event, for a word in
+// memory. They start nothing on the device, so they are neither gated nor charged; but what stands
+// behind them waits, and that time is not the device's (meter.h).
+#include "hook/launch_gate.h"
+
+namespace sluice::hook {
+namespace {
+
+template <auto is_capturing, typename Call>
+CUresult holds_up(CUstream stream, Call&& call) {
+  if (captures<is_capturing>(stream)) return call();
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) hold_up(stream_itself<is_capturing>(stream));
+  return result;
+}
+
+// Any stream of a context.
+template <typename Call>
+CUresult holds_up_all(Call&& call) {
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) hold_up(nullptr);
+  return result;
+}
+
+}  // namespace
+}  // namespace sluice::hook
+
+using sluice::hook::holds_up;
+using sluice::hook::holds_up_all;
+using sluice::hook::kLegacy;
+using sluice::hook::kPerThread;
+
+#define SLUICE_HOLDS_UP_VARIANT(name, is_capturing, parameters, arguments)          \
+  SLUICE_DRIVER(name);                                                              \
+  SLUICE_EXPORT CUresult name parameters {                                          \
+    return holds_up<is_capturing>(stream, [&] { return driver_##name arguments; }); \
+  }
+// The parameters name the stream `stream`.
+#define SLUICE_HOLDS_UP(name, parameters, arguments)            \
+  SLUICE_HOLDS_UP_VARIANT(name, kLegacy, parameters, arguments) \
+  SLUICE_HOLDS_UP_VARIANT(name##_ptsz, kPerThread, parameters, arguments)
+
+SLUICE_DRIVER(cuCtxWaitEvent);
+SLUICE_DRIVER(cuGreenCtxWaitEvent);
+
+extern "C" {
+
+SLUICE_HOLDS_UP(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* user),
+                (stream, function, user))
+SLUICE_HOLDS_UP(cuStreamAddCallback,
+                (CUstream stream, CUstreamCallback function, void* user, unsigned flags),
+                (stream, function, user, flags))
+SLUICE_HOLDS_UP(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags),
+                (stream, event, flags))
+SLUICE_HOLDS_UP(cuStreamWaitValue32,
+                (CUstream stream, CUdeviceptr word, unsigned value, unsigned flags),
+                (stream, word, value, flags))
+SLUICE_HOLDS_UP(cuStreamWaitValue32_v2,
+                (CUstream stream, CUdeviceptr word, unsigned value, unsigned flags),
+                (stream, word, value, flags))
+SLUICE_HOLDS_UP(cuStreamWaitValue64,
+                (CUstream stream, CUdeviceptr word, uint64_t value, unsigned flags),
+                (stream, word, value, flags))
+SLUICE_HOLDS_UP(cuStreamWaitValue64_v2,
+                (CUstream stream, CUdeviceptr word, uint64_t value, unsigned flags),
+                (stream, word, value, flags))
+SLUICE_HOLDS_UP(cuStreamBatchMemOp,
+                (CUstream stream, unsigned count, void* operations, unsigned flags),
+                (stream, count, operations, flags))
+SLUICE_HOLDS_UP(cuStreamBatchMemOp_v2,
+                (CUstream stream, unsigned count, void* operations, unsigned flags),
+                (stream, count, operations, flags))
+SLUICE_HOLDS_UP(cuWaitExternalSemaphoresAsync,
+                (const void* semaphores, const void* values, unsigned count, CUstream stream),
+                (semaphores, values, count, stream))
+
+SLUICE_EXPORT CUresult cuCtxWaitEvent(CUcontext context, CUevent event) {
+  return holds_up_all([&] { return driver_cuCtxWaitEvent(context, event); });
+}
+SLUICE_EXPORT CUresult cuGreenCtxWaitEvent(CUgreenCtx context, CUevent event) {
+  return holds_up_all([&] { return driver_cuGreenCtxWaitEvent(context, event); });
+}
+
+}  // extern "C"
