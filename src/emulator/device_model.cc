@@ -169,6 +169,26 @@ void DeviceModel::record(std::uint32_t stream, std::uint32_t event) {
   e.at = end_of(stream);
 }
 
+Ticket DeviceModel::hold(std::uint32_t stream) {
+  append(stream, OpKind::kHold);
+  return end_of(stream);
+}
+
+bool DeviceModel::holds(const Stream& stream) const {
+  if (stream.length == 0 || clients_[stream.client].leaving) return false;
+  const Op& head = ops_[stream.first];
+  return head.kind == OpKind::kHold && head.ready && !head.released;
+}
+
+bool DeviceModel::holds(Ticket hold) const {
+  const Stream& s = streams_[hold.stream];
+  return s.used && s.generation == hold.generation && holds(s) && ops_[s.first].seq == hold.seq;
+}
+
+void DeviceModel::release(Ticket hold) {
+  if (holds(hold)) ops_[streams_[hold.stream].first].released = true;
+}
+
 Ticket DeviceModel::end_of(std::uint32_t stream) const {
   return {stream, streams_[stream].generation, streams_[stream].submitted};
 }

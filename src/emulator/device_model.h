@@ -102,6 +102,12 @@ class DeviceModel {
   void copy(std::uint32_t stream, Engine engine, std::uint64_t bytes);
   void wait(std::uint32_t stream, Ticket ticket);
   void record(std::uint32_t stream, std::uint32_t event);
+  // What is behind it waits for release(): until a function of the host's has run. Of a client that
+  // has left nobody waits for one.
+  Ticket hold(std::uint32_t stream);
+  bool holds(Ticket hold) const;  // all before it has run, and it is not released
+  void release(Ticket hold);
+  bool held() const;  // any stream, now
 
   // Drops what the client has queued and stops what it runs: its context died of an error.
   void abort_client(std::uint32_t client);
@@ -143,11 +149,12 @@ class DeviceModel {
   const Stretch& stretch(std::uint64_t index) const { return log_[index % kLog]; }
 
  private:
-  enum class OpKind : std::uint8_t { kKernel, kCopy, kWait, kRecord };
+  enum class OpKind : std::uint8_t { kKernel, kCopy, kWait, kRecord, kHold };
   struct Op {
     OpKind kind;
     Engine engine;
-    bool ready;  // nothing before it is left; since ready_ns
+    bool ready;     // nothing before it is left; since ready_ns
+    bool released;  // a hold
     std::uint32_t stream, next, event, event_generation;
     std::uint32_t sms;  // granted; 0: it does not run
     std::uint64_t seq;
@@ -191,6 +198,7 @@ class DeviceModel {
   void for_busy_streams(F&& visit) const;
 
   bool blocked(const Stream& stream, const Op& head) const;
+  bool holds(const Stream& stream) const;
   bool settle();
   void collect(Candidates& out);
   void take_turns(const Candidates& candidates);

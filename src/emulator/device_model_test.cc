@@ -77,6 +77,38 @@ TEST_F(DeviceTest, SharedClientsRunAtOnceEachWithinItsCap) {
   EXPECT_EQ(timeline(), "2.1 0-20 x4\n1.1 0-40 x2\n");
 }
 
+TEST_F(DeviceTest, WhatIsBehindAHoldWaitsForItsRelease) {
+  start(true);
+  const auto c = client(1);
+  const auto s = stream(c);
+  launch(s, 1, 8, 10);
+  const Ticket hold = model_->hold(s);
+  launch(s, 2, 8, 10);
+  model_->advance(5);
+  EXPECT_FALSE(model_->holds(hold)) << "there is work before it";
+  model_->advance(50);
+  EXPECT_TRUE(model_->holds(hold));
+  EXPECT_TRUE(model_->held());
+  EXPECT_FALSE(model_->reached(hold));
+  model_->release(hold);
+  EXPECT_EQ(timeline(), "1.1 0-10 x8\n1.2 50-60 x8\n");
+  EXPECT_TRUE(model_->reached(hold));
+  EXPECT_FALSE(model_->held());
+}
+
+TEST_F(DeviceTest, NobodyWaitsForAHoldOfAClientThatHasLeft) {
+  start(true);
+  const auto c = client(1);
+  const auto s = stream(c);
+  const Ticket hold = model_->hold(s);
+  launch(s, 1, 8, 10);
+  model_->advance(50);
+  model_->remove_client(c);
+  EXPECT_FALSE(model_->held());
+  EXPECT_EQ(timeline(), "1.1 50-60 x8\n");
+  model_->release(hold);  // too late, and harmless
+}
+
 TEST_F(DeviceTest, WithoutSharingClientsTakeTurns) {
   start(false);
   const auto a = stream(client(1)), b = stream(client(2));

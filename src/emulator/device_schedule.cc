@@ -46,6 +46,7 @@ bool DeviceModel::settle() {
       }
       if (head.kind == OpKind::kKernel || head.kind == OpKind::kCopy) return;
       if (head.kind == OpKind::kWait && !reached(head.ticket)) return;
+      if (holds(stream)) return;
       if (head.kind == OpKind::kRecord) {
         Event& event = events_[head.event];
         if (event.used && event.generation == head.event_generation && event.at.seq == head.seq) {
@@ -58,6 +59,12 @@ bool DeviceModel::settle() {
     }
   });
   return moved;
+}
+
+bool DeviceModel::held() const {
+  bool any = false;
+  for_busy_streams([&](std::uint32_t id) { any = any || holds(streams_[id]); });
+  return any;
 }
 
 void DeviceModel::collect(Candidates& out) {

@@ -87,6 +87,10 @@ Call::Call(const char* function, Needs needs) : driver_(the_driver) {
     refused_ = CUDA_ERROR_NOT_INITIALIZED;
     return;
   }
+  if (HostFunctions::running()) {
+    refused_ = CUDA_ERROR_NOT_PERMITTED;
+    return;
+  }
   lock_ = std::unique_lock(driver_->mutex);
   refused_ = injected(function);
   if (refused_ != CUDA_SUCCESS) return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emulator/handles.h"
+#include "emulator/host_functions.h"
 #include "emulator/machine.h"
 
 namespace sluice::emulator {
@@ -40,6 +41,7 @@ struct Driver {
   Table<Pool> pools;
   Ranges ranges;
   GraphMemory graph_memory;
+  HostFunctions host_functions;
   std::map<std::uint64_t, std::uint64_t> reserved;  // addresses for maps: begin → bytes
   struct Primary {
     Context* context = nullptr;

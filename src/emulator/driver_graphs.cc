@@ -112,6 +112,13 @@ CUresult launch(const char* name, CUgraphExec handle, CUstream stream_handle, De
       *stream, static_cast<std::uint32_t>(exec->graph.nodes.size()), [&](DeviceModel& device) {
         for (const Node& node : exec->graph.nodes) {
           if (is_memory_node(node)) continue;
+          if (node.type == CU_GRAPH_NODE_TYPE_HOST) {
+            driver.host_functions.add(driver, device, stream->model,
+                                      {.function = node.host,
+                                       .user = node.user,
+                                       .device = driver.in_machine(stream->context->device)});
+            continue;
+          }
           if (node.type != CU_GRAPH_NODE_TYPE_KERNEL) {
             device.copy(stream->model, node.engine, node.bytes);
             continue;

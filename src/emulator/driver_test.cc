@@ -96,6 +96,85 @@ struct Channel {
   int ends[2];
 };
 
+// What functions of a program's in a stream saw.
+struct Seen {
+  int runs = 0;
+  CUresult asked = CUDA_SUCCESS, status = CUDA_ERROR_UNKNOWN;
+};
+
+class HostFunctions : public DriverTest, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, HostFunctions, testing::Values("", "clock=virtual"), [](const auto& i) {
+  return std::string(*i.param == 0 ? "real" : "virtual_clock");
+});
+
+TEST_P(HostFunctions, RunBetweenWhatStandsBeforeAndBehind) {
+  start(GetParam());
+  ended_well(child([] {
+    const Client client;
+    Seen seen;
+    const CUhostFn function = [](void* user) {
+      auto* seen = static_cast<Seen*>(user);
+      ++seen->runs;
+      seen->asked = cuStreamQuery(nullptr);
+    };
+    const CUstreamCallback callback = [](CUstream, CUresult status, void* user) {
+      static_cast<Seen*>(user)->status = status;
+    };
+    client.launch(1);
+    NEED(cuLaunchHostFunc(nullptr, function, &seen) == CUDA_SUCCESS);
+    client.launch(1);
+    NEED(cuStreamAddCallback(nullptr, callback, &seen, 0) == CUDA_SUCCESS);
+    NEED(cuStreamAddCallback(nullptr, callback, &seen, 1) == CUDA_ERROR_INVALID_VALUE);
+    NEED(cuLaunchHostFunc(nullptr, nullptr, &seen) == CUDA_ERROR_INVALID_VALUE);
+    NEED(cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
+    NEED(seen.runs == 1 && seen.status == CUDA_SUCCESS);
+    NEED(seen.asked == CUDA_ERROR_NOT_PERMITTED);
+  }));
+}
+
+TEST_P(HostFunctions, AreNodesOfGraphs) {
+  start(GetParam());
+  ended_well(child([] {
+    const Client client;
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    Seen seen;
+    const CUhostFn function = [](void* user) { ++static_cast<Seen*>(user)->runs; };
+    NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    NEED(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    client.launch(1, stream);
+    NEED(cuLaunchHostFunc(stream, function, &seen) == CUDA_SUCCESS);
+    NEED(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    NEED(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+    NEED(seen.runs == 0);
+    for (int i = 0; i < 3; ++i) NEED(cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
+    NEED(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    NEED(seen.runs == 3);
+  }));
+}
+
+// Its process is gone, and with it whoever could run them: others find the device free.
+TEST_P(HostFunctions, OfADeadProcessHoldUpNobody) {
+  start(GetParam());
+  const Channel stuck;
+  const pid_t dead = child([&] {
+    const Client client;
+    NEED(cuLaunchHostFunc(
+             nullptr, [](void* user) { static_cast<Channel*>(user)->send('!'), pause(); },
+             const_cast<Channel*>(&stuck)) == CUDA_SUCCESS);
+    client.launch(1);
+    for (;;) pause();
+  });
+  stuck.receive<char>();
+  killed(dead);
+  ended_well(child([] {
+    const Client client;
+    client.launch(1);
+    NEED(cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
+  }));
+}
+
 TEST_F(DriverTest, ClientsOfASharedDeviceKeepToTheirPercentage) {
   start("sms=100 shared=1 clock=virtual");
   std::vector<pid_t> clients;

@@ -81,6 +81,8 @@ struct Node {
   Engine engine = Engine::kWithin;  // of a copy
   std::uint64_t bytes = 0;
   CUdeviceptr pointer = 0;  // of a memory node
+  CUhostFn host = nullptr;  // of a function of the program's
+  void* user = nullptr;
 };
 struct Graph {
   std::deque<Node> nodes;  // each after those that it depends on

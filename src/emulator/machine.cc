@@ -165,6 +165,7 @@ bool Machine::wait(const std::function<bool(MachineState&)>& done) {
   Ns spinning_since = 0;
   for (;;) {
     std::optional<Ns> next;
+    bool held = false;
     {
       Lock lock(*this);
       if (done(*lock)) return true;
@@ -172,10 +173,15 @@ bool Machine::wait(const std::function<bool(MachineState&)>& done) {
         if (const auto at = lock->devices[i].next_change())
           next = std::min(next.value_or(*at), *at);
       if (lock->spec.virtual_clock) {
-        if (!next) return false;
-        lock->virtual_now = std::max(lock->virtual_now, *next);
-        continue;
+        for (std::uint32_t i = 0; i < lock->spec.devices; ++i) held |= lock->devices[i].held();
+        if (held) reap(*lock, memory_);  // one that has ended runs no function any more
+        if (!held && !next) return false;
+        if (!held) lock->virtual_now = std::max(lock->virtual_now, *next);
       }
+    }
+    if (spec().virtual_clock) {
+      if (held) sluice_nap(kSpin);
+      continue;
     }
     const Ns now = monotonic();
     const Ns left = std::min(next.value_or(now + kLook), now + kLook) - now;

@@ -39,7 +39,8 @@ class Machine {
   };
 
   // Waits until `done`, which is asked under the lock. A virtual clock is moved from change to
-  // change; false: nothing is left that would change anything.
+  // change, and stands while a function of a program's runs; false: nothing is left that would
+  // change anything.
   bool wait(const std::function<bool(MachineState&)>& done);
   // A test's: moves the virtual clock.
   void sleep_until(Ns virtual_now);

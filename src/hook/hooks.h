@@ -53,8 +53,6 @@ CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t
                             size_t height, CUstream stream);
 CUresult cuCtxWaitEvent(CUcontext context, CUevent event);
 CUresult cuGreenCtxWaitEvent(CUgreenCtx context, CUevent event);
-CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* user,
-                             unsigned flags);
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, void* operations, unsigned flags);
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr word, unsigned value, unsigned flags);
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr word, uint64_t value, unsigned flags);

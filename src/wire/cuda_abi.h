@@ -93,6 +93,8 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* statu
                                    const CUgraphEdgeData** edges, size_t* dependency_count);
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode);
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user);
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* user,
+                             unsigned flags);
 
 CUresult cuEventCreate(CUevent* event, unsigned flags);
 CUresult cuEventDestroy_v2(CUevent event);

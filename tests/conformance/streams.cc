@@ -111,10 +111,35 @@ void check_other_contexts(const Bench& bench) {
 }
 }  // namespace
 
+void check_host_functions(const Bench& bench) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  const CUstream stream = bench.stream();
+  int visits = 0;
+  CUresult told = CUDA_ERROR_UNKNOWN;
+  bench.launch(bench.spin, stream);
+  report.result(cu.cuLaunchHostFunc(
+                    stream, [](void* user) { ++*static_cast<int*>(user); }, &visits),
+                CUDA_SUCCESS, "a function of the program's stands in a stream");
+  report.equal(visits, 0, "it waits for what stands before it");
+  report.result(cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY, "the stream is busy until then");
+  report.result(cu.cuStreamSynchronize(stream), CUDA_SUCCESS, "it is waited for with its stream");
+  report.equal(visits, 1, "it has run once");
+  report.result(cu.cuLaunchHostFunc(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE,
+                "there has to be one");
+  cu.cuStreamAddCallback(
+      stream, [](CUstream, CUresult status, void* user) { *static_cast<CUresult*>(user) = status; },
+      &told, 0);
+  cu.cuStreamSynchronize(stream);
+  report.result(told, CUDA_SUCCESS, "a callback is told how the stream is");
+  cu.cuStreamDestroy_v2(stream);
+}
+
 void check_streams(const Bench& bench) {
   check_default_streams(bench);
   check_events(bench);
   check_other_contexts(bench);
+  check_host_functions(bench);
   const Driver& cu = bench.cu;
   CUstream stream = nullptr;
   bench.report.result(cu.cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE,
