@@ -45,22 +45,68 @@ TEST(MeterTest, ChargesKernelsThatAreQueued) {
             "");
 }
 
-// A thread that is kept from the processor makes units look longer for a while, not for ever.
+// All that the device did, and not much more. A thread that is kept from the processor makes units
+// look longer for a while, not for ever.
+void expect_charged_once(Program& p, const std::string& what, const std::function<void()>& work) {
+  double most = 2;
+  for (int round = 0; round < 50 && most > 1.2; ++round) {
+    const auto before = p.use();
+    work();
+    p.expect_charged(before, what);
+    const auto now = p.use();
+    most = static_cast<double>(now.said - before.said) /
+           static_cast<double>(now.device - before.device);
+  }
+  p.expect(most <= 1.2,
+           what + ": charged " + std::to_string(most) + " times what the device was busy");
+}
+
 TEST(MeterTest, ChargesWhatOverlapsOnce) {
   EXPECT_EQ(fault_of([](Program& p) {
               CUfunction kernel = p.function("us100");
               CUstream one = p.stream(), two = p.stream();
-              double most = 2;
-              for (int round = 0; round < 50 && most > 1.2; ++round) {
-                const auto before = p.use();
+              expect_charged_once(p, "two streams", [&] {
                 for (int i = 0; i < 100; ++i) p.launch(kernel, i % 2 == 0 ? one : two);
-                p.expect_charged(before, "two streams");
-                const auto now = p.use();
-                most = static_cast<double>(now.said - before.said) /
-                       static_cast<double>(now.device - before.device);
-              }
-              p.expect(most <= 1.2,
-                       "charged " + std::to_string(most) + " times what the device was busy");
+              });
+            }),
+            "");
+}
+
+TEST(MeterTest, ChargesNothingForFunctionsOfTheProgramsThatAStreamWaitsFor) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us100");
+              CUstream stream = p.stream();
+              const CUhostFn function = [](void*) {
+                std::this_thread::sleep_for(std::chrono::microseconds(500));
+              };
+              expect_charged_once(p, "a callback behind each kernel", [&] {
+                for (int i = 0; i < 40; ++i) {
+                  p.launch(kernel, stream);
+                  p.need(p.launch_host_function(stream, function, nullptr), "cuLaunchHostFunc");
+                }
+              });
+            }),
+            "");
+}
+
+// Nor for those of another stream.
+TEST(MeterTest, ChargesNothingForEventsThatAStreamWaitsFor) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              CUfunction kernel = p.function("us100");
+              CUstream held = p.stream(), behind = p.stream();
+              CUevent event = nullptr;
+              p.need(p.event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+              const CUhostFn function = [](void*) {
+                std::this_thread::sleep_for(std::chrono::microseconds(500));
+              };
+              expect_charged_once(p, "a stream that waits", [&] {
+                for (int i = 0; i < 40; ++i) {
+                  p.need(p.launch_host_function(held, function, nullptr), "cuLaunchHostFunc");
+                  p.need(p.event_record(event, held), "cuEventRecord");
+                  p.need(p.stream_wait_event(behind, event, 0), "cuStreamWaitEvent");
+                  p.launch(kernel, behind);
+                }
+              });
             }),
             "");
 }

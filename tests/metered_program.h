@@ -134,6 +134,8 @@ struct Program {
   SLUICE_CALL(stream_synchronize, cuStreamSynchronize);
   SLUICE_CALL(synchronize, cuCtxSynchronize);
   SLUICE_CALL(launch_kernel, cuLaunchKernel);
+  SLUICE_CALL(launch_host_function, cuLaunchHostFunc);
+  SLUICE_CALL(stream_wait_event, cuStreamWaitEvent);
   SLUICE_CALL(begin_capture, cuStreamBeginCapture_v2);
   SLUICE_CALL(end_capture, cuStreamEndCapture);
   SLUICE_CALL(instantiate, cuGraphInstantiateWithFlags);
@@ -147,7 +149,6 @@ struct Program {
   SLUICE_CALL(event_create, cuEventCreate);
   SLUICE_CALL(event_record, cuEventRecord);
   SLUICE_CALL(event_synchronize, cuEventSynchronize);
-  SLUICE_CALL(stream_wait_event, cuStreamWaitEvent);
   SLUICE_CALL(stream_query, cuStreamQuery);
   SLUICE_CALL(launch_cooperative, cuLaunchCooperativeKernel);
   SLUICE_CALL(launch_kernel_ex, cuLaunchKernelEx);
