@@ -295,6 +295,26 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* pointer) {
                     [](const Node& node) { return node.pointer; });
 }
 
+CUresult cuGraphAddHostNode(CUgraphNode* made, CUgraph handle, const CUgraphNode* dependencies,
+                            size_t count, const CUDA_HOST_NODE_PARAMS* function) {
+  const Call call(__func__, Call::kDriver);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Graph* graph = call.driver().graphs.find(handle);
+  if (graph == nullptr || made == nullptr || function == nullptr || function->fn == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  Node node{.type = CU_GRAPH_NODE_TYPE_HOST};
+  node.host = function->fn;
+  node.user = function->userData;
+  return add_node(call, *graph, std::move(node), dependencies, count, made);
+}
+
+CUresult cuGraphHostNodeGetParams(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* function) {
+  const Call call(__func__, Call::kDriver);
+  return get_params(call, handle, CU_GRAPH_NODE_TYPE_HOST, function, [](const Node& node) {
+    return CUDA_HOST_NODE_PARAMS{node.host, node.user};
+  });
+}
+
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v2* launch) {
   const Call call(__func__, Call::kDriver);
   return get_params(call, handle, CU_GRAPH_NODE_TYPE_KERNEL, launch,

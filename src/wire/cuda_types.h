@@ -487,6 +487,11 @@ typedef struct {
 typedef void (*CUhostFn)(void* user);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void* user);
 
+typedef struct {
+  CUhostFn fn;
+  void* userData;
+} CUDA_HOST_NODE_PARAMS;
+
 #ifdef __cplusplus
 }
 #endif

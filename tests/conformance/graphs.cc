@@ -157,7 +157,44 @@ void check_capture(const Bench& bench) {
   check_what_breaks(bench);
 }
 
+// Functions of the program's: captured, and added by hand.
+void check_host_nodes(const Bench& bench) {
+  const Driver& cu = bench.cu;
+  Report& report = bench.report;
+  const CUstream stream = bench.stream();
+  int runs = 0;
+  const CUDA_HOST_NODE_PARAMS count_up{[](void* user) { ++*static_cast<int*>(user); }, &runs};
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode nodes[3] = {};
+  std::size_t count = 2;
+  cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  bench.launch(bench.brief, stream);
+  report.result(cu.cuLaunchHostFunc(stream, count_up.fn, count_up.userData), CUDA_SUCCESS,
+                "a function of the program's is captured");
+  cu.cuStreamEndCapture(stream, &graph);
+  cu.cuGraphGetNodes(graph, nodes, &count);
+  CUgraphNodeType type = -1;
+  cu.cuGraphNodeGetType(nodes[1], &type);
+  report.equal(type, CU_GRAPH_NODE_TYPE_HOST, "as a node of its own kind");
+  CUDA_HOST_NODE_PARAMS function{};
+  report.result(cu.cuGraphHostNodeGetParams(nodes[1], &function), CUDA_SUCCESS, "that says it");
+  report.check(function.fn == count_up.fn && function.userData == &runs, "as it was captured");
+  report.result(cu.cuGraphAddHostNode(&nodes[2], graph, &nodes[1], 1, &count_up), CUDA_SUCCESS,
+                "one more is added");
+  cu.cuGraphInstantiateWithFlags(&exec, graph, 0);
+  report.equal(runs, 0, "none has run yet");
+  cu.cuGraphLaunch(exec, stream);
+  cu.cuGraphLaunch(exec, stream);
+  report.result(cu.cuStreamSynchronize(stream), CUDA_SUCCESS, "the graph runs twice");
+  report.equal(runs, 4, "and each of them with it");
+  cu.cuGraphExecDestroy(exec);
+  cu.cuGraphDestroy(graph);
+  cu.cuStreamDestroy_v2(stream);
+}
+
 void check_graphs(const Bench& bench) {
+  check_host_nodes(bench);
   const Driver& cu = bench.cu;
   Report& report = bench.report;
   const CUstream stream = bench.stream();
