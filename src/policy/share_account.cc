@@ -107,12 +107,22 @@ void Accounts::set_off(Account& a, Nanos busy, Nanos before, Time seen_until, Na
   const Nanos there =
       seen_until >= window_start_ ? a.assumed_before : std::min(a.assumed_before, before);
   const Nanos then = seen_until >= a.assumed_until ? a.assumed : std::min(a.assumed, here);
+  if (before < there) give_back(a, there - before);
   a.assumed_before -= there;
   a.assumed -= then;
   a.presumed =
       std::min(std::max(a.presumed - there - then, Nanos(0)), a.assumed_before + a.assumed);
-  if (before < there) use(a, before - there, Nanos(0));
   use(a, std::max(before - there, Nanos(0)) + here - then, overrun);
+}
+
+// What was assumed of the windows before, and not used: lost, but for what is kept. What is assumed
+// of this window stays booked.
+void Accounts::give_back(Account& a, Nanos busy) {
+  const Nanos kept = kLeastGrant + a.robbed - a.assumed;
+  a.occupied_busy -= busy;
+  if (counts_device()) device_left_ += busy * a.client.sm.permille / 1000;
+  a.room = std::max(a.room, std::min(a.room + busy, a.limit + kept));
+  a.owed = std::max(a.owed, std::min(a.owed + busy, a.request + kept));
 }
 
 void Accounts::drained(ClientId id, Time now) {

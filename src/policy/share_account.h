@@ -165,6 +165,7 @@ class Accounts {
   bool counts_device() const { return config_.pace > 1000; }
   void expire(Account& account);
   void book(Account& account, Nanos busy, Time seen_until);
+  void give_back(Account& account, Nanos busy);
   void set_off(Account& account, Nanos busy, Nanos before, Time seen_until, Nanos overrun);
   void use(Account& account, Nanos net, Nanos overrun);
   void assume(Account& account, Time until);

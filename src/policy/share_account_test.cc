@@ -71,6 +71,15 @@ TEST_F(AccountTest, WhatWasNotUsedBeforeTheTurnPaysForNothingBehindIt) {
   EXPECT_NEAR(room(23), 4 - 2, 0.051);
 }
 
+TEST_F(AccountTest, NorWhenPermitsCameSinceThenWithoutAReport) {
+  grant(0, 4);
+  report(1, 1, 1);
+  grant(20.5, 4);
+  grant(24, 4);
+  report(24, 3.5, 23.5);
+  EXPECT_NEAR(room(24), 4 - 3.5, 0.051);
+}
+
 TEST_F(AccountTest, OfAReportAcrossTheTurnAllThatCanLieBehindItDoes) {
   grant(0, 4);
   report(21, 3, 21);
