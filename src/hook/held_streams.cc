@@ -3,6 +3,12 @@
 // behind them waits, and that time is not the device's (meter.h).
 #include "hook/launch_gate.h"
 
+SLUICE_DRIVER(cuCtxWaitEvent);
+SLUICE_DRIVER(cuEventQuery);
+SLUICE_DRIVER(cuGreenCtxWaitEvent);
+SLUICE_DRIVER(cuStreamWaitEvent);
+SLUICE_DRIVER(cuStreamWaitEvent_ptsz);
+
 namespace sluice::hook {
 namespace {
 
@@ -12,6 +18,13 @@ CUresult holds_up(CUstream stream, Call&& call) {
   const CUresult result = call();
   if (result == CUDA_SUCCESS) hold_up(stream_itself<is_capturing>(stream));
   return result;
+}
+
+// Nobody waits for an event that was reached before.
+template <auto is_capturing, typename Call>
+CUresult waits_for(CUstream stream, CUevent event, Call&& call) {
+  if (!captures_open() && driver_cuEventQuery(event) == CUDA_SUCCESS) return call();
+  return holds_up<is_capturing>(stream, call);
 }
 
 // Any stream of a context.
@@ -29,6 +42,7 @@ using sluice::hook::holds_up;
 using sluice::hook::holds_up_all;
 using sluice::hook::kLegacy;
 using sluice::hook::kPerThread;
+using sluice::hook::waits_for;
 
 #define SLUICE_HOLDS_UP_VARIANT(name, is_capturing, parameters, arguments)          \
   SLUICE_DRIVER(name);                                                              \
@@ -40,9 +54,6 @@ using sluice::hook::kPerThread;
   SLUICE_HOLDS_UP_VARIANT(name, kLegacy, parameters, arguments) \
   SLUICE_HOLDS_UP_VARIANT(name##_ptsz, kPerThread, parameters, arguments)
 
-SLUICE_DRIVER(cuCtxWaitEvent);
-SLUICE_DRIVER(cuGreenCtxWaitEvent);
-
 extern "C" {
 
 SLUICE_HOLDS_UP(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* user),
@@ -50,8 +61,14 @@ SLUICE_HOLDS_UP(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* use
 SLUICE_HOLDS_UP(cuStreamAddCallback,
                 (CUstream stream, CUstreamCallback function, void* user, unsigned flags),
                 (stream, function, user, flags))
-SLUICE_HOLDS_UP(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags),
-                (stream, event, flags))
+SLUICE_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  return waits_for<kLegacy>(stream, event,
+                            [&] { return driver_cuStreamWaitEvent(stream, event, flags); });
+}
+SLUICE_EXPORT CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned flags) {
+  return waits_for<kPerThread>(stream, event,
+                               [&] { return driver_cuStreamWaitEvent_ptsz(stream, event, flags); });
+}
 SLUICE_HOLDS_UP(cuStreamWaitValue32,
                 (CUstream stream, CUdeviceptr word, unsigned value, unsigned flags),
                 (stream, word, value, flags))

@@ -124,6 +124,10 @@ struct alignas(64) Lane {
     Mark& kept = ring[(oldest + marks++) % kMarks];
     kept = mark;
     kept.held_up = held_up;
+    if (held_up) {  // whatever its thread knew of
+      kept.exact = false;
+      kept.unit = 0;
+    }
     held_up = held_up && mark.event == nullptr;
     marked = mark.position;
     marked_at_ns = mark.recorded_ns;

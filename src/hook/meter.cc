@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include "hook/blocking_streams.h"
 #include "hook/meter_parts.h"
 
 namespace sluice::hook {
@@ -47,7 +48,7 @@ Unit Meter::begin(sluice_attachment* at, uint32_t thread, const Work& work) {
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   if (Lane* lane = lane_for(thread, work.stream, context, now)) {
     // It may have stood at the gate since the last look, and its stream run dry.
-    if (lane->context == context && context != kContexts) poll_lane(*lane, now);
+    if (lane->context == context && context != kContexts) poll_lane_first(*lane, context, now);
     unit = begin_in(at, *lane, work, context);
   }
   unlock();
@@ -71,10 +72,10 @@ Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32
             .spent_ns = 0,
             .timed = timeable && (is_worth_timing(work, now) || !events_[context].has_line()),
             .followed = timeable,
-            .dense = lane.at_work() && !lane.held_up};
+            .dense = lane.at_work()};
   if (lanes_.in_flight_ns() == 0) progress_ns_ = now;
   if (lane.unfinished_ns() == 0) lane.reached_ns = now;
-  if (unit.timed && (lane.open_ns() != 0 || !unit.dense))
+  if (unit.timed && (lane.open_ns() != 0 || !lane.at_work() || lane.held_up))
     unit.timed = follow(lane, several(unit.dense), now);
   if (unit.timed) {
     unit.begun_ns = sluice_clock(CLOCK_MONOTONIC);
@@ -101,6 +102,7 @@ bool Meter::renew(sluice_attachment* at, Lane& lane, const Work& work, uint64_t 
     return false;
   const bool had_marks = lane.marks != 0;
   poll_lane(lane, now);
+  reach_ends();
   if (!clock_will_do(at, lane, now)) return false;
   size_leave(lane, had_marks);
   lane.push(by_the_clock(lane.done(), now));
@@ -145,7 +147,7 @@ void Meter::follow_unit(Lane& lane, const Work& work, const Unit& unit, uint64_t
   Mark mark = several(unit.dense);
   mark.follows = true;
   mark.bytes = work.bytes;
-  if (lane.only_unit() != 0 && lane.at_work() && !lane.held_up && (unit.timed || unit.dense)) {
+  if (lane.only_unit() != 0 && lane.at_work() && (unit.timed || unit.dense)) {
     const bool dry = unit.timed && !events_[lane.context].pending(lane.last().event);
     const uint64_t gap = dry ? now - unit.begun_ns : 0;
     // Its thread was off the processor in the middle of it: when the device heard of the unit, and
@@ -184,6 +186,7 @@ bool Meter::waited(sluice_attachment* at, uint32_t thread, CUstream stream) {
     if (stream == nullptr && lane.context != context) return;
     if (!takes_events(lane, context)) learn_by_waiting(lane, now);
     settle(lane, now);
+    lane.held_up = false;
   });
   const bool none = unfinished_of(thread) == 0;
   report(at, now);
@@ -199,7 +202,8 @@ bool Meter::copied(sluice_attachment* at, uint32_t thread, const Work& work, uin
   if (Lane* lane = lane_for(thread, work.stream, context, begun_ns)) {
     const bool alone = lane->unfinished_ns() == 0;
     if (alone) lane->reached_ns = begun_ns;
-    if (alone) learn(work.key, work.bytes, now - begun_ns);
+    if (alone && !lane->held_up) learn(work.key, work.bytes, now - begun_ns);
+    lane->held_up = false;
     lane->submit(cost_of(work, context));
     settle(*lane, now);
   }
@@ -246,13 +250,13 @@ void Meter::forget_context(CUcontext context) {
   });
 }
 
-// In the legacy stream all that waits for it is held up as well, and it by all others.
+// The legacy stream waits for blocking ones, and they for it: there a wait may be everybody's.
 void Meter::hold_up(CUstream stream) {
   if (!lock()) return;
-  const bool all = stream == nullptr || stream == CU_STREAM_LEGACY;
-  lanes_.for_each([&](Lane& lane) {
-    if (all || lane.stream == stream || lane.stream == CU_STREAM_LEGACY) lane.held_up = true;
-  });
+  bool all = stream == nullptr || stream == CU_STREAM_LEGACY;
+  if (blocking_streams())
+    lanes_.for_each([&](const Lane& lane) { all |= lane.stream == CU_STREAM_LEGACY; });
+  lanes_.for_each([&](Lane& lane) { lane.held_up |= all || lane.stream == stream; });
   unlock();
 }
 

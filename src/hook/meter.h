@@ -149,9 +149,13 @@ class Meter {
   }
   void poll(uint32_t context, uint64_t now);
   void poll_lane(Lane& lane, uint64_t now);
+  void poll_lane_first(Lane& lane, uint32_t context, uint64_t now);
+  void note_end(Lane& lane, const Mark& mark, uint64_t at);
+  void reach_ends();
   uint64_t patience_with(const Lane& lane, bool in_sight, bool pending) const;
   bool passed(const Lane& lane) const {
-    return lane.noted > lane.finished && passed_[lane.context].recorded_ns >= lane.noted_ns;
+    return !lane.held_up && lane.noted > lane.finished &&
+           passed_[lane.context].recorded_ns >= lane.noted_ns;
   }
   void pass(Lane& lane, uint64_t now);
   void reach(Lane& lane, const Mark& mark, uint64_t at);
@@ -177,6 +181,14 @@ class Meter {
   struct {
     uint64_t recorded_ns, reached_ns;
   } passed_[kContexts + 1];
+  // Ends that a look has found, and that are not in busy time yet.
+  static constexpr unsigned kEnds = 64;
+  struct {
+    Lane* lane;
+    Mark mark;
+    uint64_t at;
+  } ends_[kEnds];
+  unsigned ends_found_;
   const sluice_attachment* told_;
   uint64_t told_from_ns_;  // busy_ns_ when its page was new
   BusyTime busy_time_;

@@ -32,6 +32,7 @@ void Meter::poll(uint32_t context, uint64_t now) {
     poll_lane(lane, now);
     pending |= lane.at_work();
   });
+  reach_ends();
   lanes_.for_each([&](Lane& lane) {
     const bool in_sight = is_in_sight(lane, contexts);
     if (in_sight && lane.marks == 0 && takes_events(lane, lane.context) && passed(lane) &&
@@ -45,7 +46,7 @@ void Meter::poll(uint32_t context, uint64_t now) {
 // With the end of a lane in which nothing was submitted for so long. One that waits for something
 // else has its next event for that, if its thread goes on.
 uint64_t Meter::patience_with(const Lane& lane, bool in_sight, bool pending) const {
-  if (lane.held_up && lane.marks == 0) return kPatienceNs;
+  if (lane.held_up && lane.marks == 0 && lane.unfinished_ns() != 0) return kPatienceNs;
   if (in_sight && lane.marks == 0 && takes_events(lane, lane.context) && !pending)
     return 2 * lanes_.in_flight_ns() + 2 * kNapNs;
   if (in_sight && lane.marks != 0) return UINT64_MAX;
@@ -55,23 +56,53 @@ uint64_t Meter::patience_with(const Lane& lane, bool in_sight, bool pending) con
 void Meter::poll_lane(Lane& lane, uint64_t now) {
   while (lane.marks != 0) {
     const Mark mark = lane.first();
-    uint64_t at = lane.due_ns();
+    uint64_t at = 0;
     if (mark.event != nullptr) {
       const auto state = events_[lane.context].look(mark.event, mark.recorded_ns, &at);
       if (state == ContextEvents::State::kPending) return;
-      if (state == ContextEvents::State::kLost) return settle(lane, now);
+      if (state == ContextEvents::State::kLost) {
+        reach_ends();
+        return settle(lane, now);
+      }
       lane.dry = at < mark.recorded_ns + kDryNs;
       auto& passed = passed_[lane.context];
       if (mark.follows && at > mark.recorded_ns + kQueuedNs &&
           mark.recorded_ns > passed.recorded_ns)
         passed = {mark.recorded_ns, at};
-    } else if (at > now) {
-      return;
+    } else {
+      reach_ends();
+      at = lane.due_ns();
+      if (at > now) return;
     }
     lane.pop();
-    reach(lane, mark, at);
+    note_end(lane, mark, at);
     progress_ns_ = now;
   }
+}
+
+// Alone, unless it waited for another's work: that has to be in busy time before.
+void Meter::poll_lane_first(Lane& lane, uint32_t context, uint64_t now) {
+  bool waited = false;
+  for (unsigned i = 0; i < lane.marks; ++i)
+    waited |= lane.ring[(lane.oldest + i) % Lane::kMarks].held_up;
+  if (waited) return poll(context, now);
+  poll_lane(lane, now);
+  reach_ends();
+}
+
+// In the order of their ends: what is placed takes the earliest time that nobody has, so that what
+// ended sooner has to have its own by then. (A stream waits for another's kernel: its end comes
+// later, and its lane may be looked at first.)
+void Meter::note_end(Lane& lane, const Mark& mark, uint64_t at) {
+  if (ends_found_ == kEnds) reach_ends();
+  unsigned place = ends_found_++;
+  for (; place > 0 && ends_[place - 1].at > at; --place) ends_[place] = ends_[place - 1];
+  ends_[place] = {&lane, mark, at};
+}
+
+void Meter::reach_ends() {
+  for (unsigned i = 0; i < ends_found_; ++i) reach(*ends_[i].lane, ends_[i].mark, ends_[i].at);
+  ends_found_ = 0;
 }
 
 void Meter::reach(Lane& lane, const Mark& mark, uint64_t at) {

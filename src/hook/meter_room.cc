@@ -94,17 +94,17 @@ uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, ui
 // stream is one that a call is just being made for: others may have been destroyed.
 void Meter::watch(Lane& lane, uint32_t context, uint64_t now) {
   if (takes_events(lane, context)) {
-    if (lane.open_ns() != 0 || !lane.at_work())
-      follow(lane, several(lane.at_work() && !lane.held_up), now);
+    if (lane.open_ns() != 0 || !lane.at_work()) follow(lane, several(lane.at_work()), now);
   } else if (context != kContexts && driver_cuStreamQuery(lane.stream) != CUDA_ERROR_NOT_READY) {
     learn_by_waiting(lane, now);
     settle(lane, now);
+    lane.held_up = false;
   }
 }
 
 // Where nothing times a unit, how long it was waited for says at most how long it took.
 void Meter::learn_by_waiting(const Lane& lane, uint64_t now) {
-  if (lane.only_unit() != 0)
+  if (lane.only_unit() != 0 && !lane.held_up)
     costs_.learn(lane.only_unit(), smaller(now - lane.touched_ns, kInFlightNs));
 }
 

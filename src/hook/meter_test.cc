@@ -388,6 +388,65 @@ TEST_P(StreamThatWaits, DoesNothingMeanwhile) {
   EXPECT_NEAR(static_cast<double>(said() - said_before), did, 0.02 * did);
 }
 
+// One stream's kernel behind the other's: whose end is looked at first says nothing.
+TEST_F(MeterInTime, WhatAStreamWaitsForAndWhatIsBehindAreBothTheDevices) {
+  constexpr uint64_t kKernelNs = 300 * kUs;
+  device.side_by_side = true;
+  for (const bool waiting_first : {true, false}) {
+    begin_anew();
+    grant(100'000 * kMs);
+    const CUstream held = stream(waiting_first ? 0 : 1), other = stream(waiting_first ? 1 : 0);
+    for (const uint64_t s : {0, 1}) ASSERT_TRUE(launch(stream(s), kKernelNs));
+    wait_for(held);
+    wait_for(other);
+    const uint64_t did = device.busy(), told = said();
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(launch(other, kKernelNs));
+      device.hold_up(held, device.end_of(other) - device.now);
+      meter->hold_up(held);
+      ASSERT_TRUE(launch(held, kKernelNs));
+      wait_for(held);
+      wait_for(other);
+    }
+    const auto really = static_cast<double>(device.busy() - did);
+    EXPECT_NEAR(static_cast<double>(said() - told), really, 0.02 * really) << waiting_first;
+  }
+}
+
+// Where there is a legacy stream, blocking ones wait for it, and it for them.
+TEST_F(MeterInTime, AWaitInABlockingStreamMayBeEverybodys) {
+  constexpr uint64_t kKernelNs = 100 * kUs, kWaitNs = 500 * kUs;
+  blocking_stream_seen = true;
+  grant(100'000 * kMs);
+  uint64_t did = 0, told = 0;
+  for (int i = 0; i < 300; ++i) {
+    if (i == 100) did = device.busy(), told = said();
+    ASSERT_TRUE(launch(CU_STREAM_LEGACY, kKernelNs));
+    ASSERT_TRUE(launch(stream(1), kKernelNs));
+    device.hold_up(stream(0), kWaitNs);
+    meter->hold_up(stream(0));
+  }
+  const auto really = static_cast<double>(device.busy() - did);
+  EXPECT_NEAR(static_cast<double>(said() - told), really, 0.1 * really);
+}
+
+// Its thread has waited for it, launches once more, and goes: soon that is over.
+TEST_F(MeterInTime, AWaitThatIsOverKeepsNothingInFlight) {
+  grant(100'000 * kMs);
+  for (const uint64_t s : {0, 1, 0, 1, 0, 1})
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(launch(stream(s), 10 * kUs));
+  device.hold_up(stream(0), 500 * kUs);
+  meter->hold_up(stream(0));
+  wait_for(stream(0));
+  ASSERT_TRUE(launch(stream(0), 10 * kUs));
+  wait_for(stream(1));
+  device.pass(20 * kMs);
+  thread = kThread + 1;
+  ASSERT_TRUE(launch(stream(1), 10 * kUs));
+  meter->waited(&at, thread, stream(1));
+  EXPECT_EQ(in_flight(), 0u);
+}
+
 // What stands behind is in flight until then, and no more is let in.
 TEST_F(MeterInTime, WhatWaitsInAStreamIsInFlight) {
   grant(1000 * kMs);
