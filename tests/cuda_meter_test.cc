@@ -89,7 +89,7 @@ TEST(MeterTest, ChargesNothingForFunctionsOfTheProgramsThatAStreamWaitsFor) {
             "");
 }
 
-// Nor for those of another stream.
+// Nor for those of another stream, but for that one's kernels and its own.
 TEST(MeterTest, ChargesNothingForEventsThatAStreamWaitsFor) {
   EXPECT_EQ(fault_of([](Program& p) {
               CUfunction kernel = p.function("us100");
@@ -102,6 +102,7 @@ TEST(MeterTest, ChargesNothingForEventsThatAStreamWaitsFor) {
               expect_charged_once(p, "a stream that waits", [&] {
                 for (int i = 0; i < 40; ++i) {
                   p.need(p.launch_host_function(held, function, nullptr), "cuLaunchHostFunc");
+                  p.launch(kernel, held);
                   p.need(p.event_record(event, held), "cuEventRecord");
                   p.need(p.stream_wait_event(behind, event, 0), "cuStreamWaitEvent");
                   p.launch(kernel, behind);
