@@ -71,6 +71,11 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
                                   std::to_string(s.min_replicas));
   f.integer("containerConcurrency", s.container_concurrency, 0, 1000);
   f.integer("maxQueue", s.max_queue, 0, kMany);
+  std::string admission = s.admit_all ? "all" : "in-time";
+  f.text("admission", admission);
+  if (admission != "all" && admission != "in-time")
+    f.complain("admission", "'" + admission + "' is neither in-time nor all");
+  s.admit_all = admission == "all";
   f.duration("timeout", s.timeout, Seconds(1), Millis(1), std::chrono::hours(24));
   section(f, "batcher", source, problems, [&](Fields& b) {
     b.integer("maxBatchSize", s.batching.max_size, 1, 256);
@@ -141,6 +146,7 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
       {"maxReplicas", std::to_string(s.max_replicas)},
       {"containerConcurrency", std::to_string(s.container_concurrency)},
       {"maxQueue", std::to_string(s.max_queue)},
+      {"admission", s.admit_all ? "all" : "in-time"},
       {"timeout", format_duration(s.timeout)},
       {"batcher.maxBatchSize", std::to_string(s.batching.max_size)},
       {"batcher.maxLatency", std::to_string(s.batching.max_delay.count() / 1000) + "us"},
@@ -196,6 +202,7 @@ std::string to_yaml(const FunctionSpec& s) {
     << YAML::Key << "containerConcurrency" << YAML::Value << s.container_concurrency << YAML::Key
     << "maxQueue" << YAML::Value << s.max_queue << YAML::Key << "timeout" << YAML::Value
     << format_duration(s.timeout);
+  if (s.admit_all) y << YAML::Key << "admission" << YAML::Value << "all";
   y << YAML::Key << "batcher" << YAML::Value << YAML::BeginMap << YAML::Key << "maxBatchSize"
     << YAML::Value << s.batching.max_size;
   if (s.batching.max_delay > Nanos(0))

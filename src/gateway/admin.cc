@@ -16,7 +16,12 @@ json to_json(const Histogram& h) {
   return {{"sum_ns", h.sum().count()}, {"buckets", buckets}};
 }
 
-json to_json(const FunctionStats& s) {
+// For how long it has answered nothing since a request timed out there.
+Nanos overdue(const Upstream& u, Time now) {
+  return u.overdue_since == Time{} ? Nanos(0) : now - u.overdue_since;
+}
+
+json to_json(const FunctionStats& s, Time now) {
   const Counters& c = s.counters;
   json instances = json::array();
   for (const Upstream& u : s.instances)
@@ -24,7 +29,8 @@ json to_json(const FunctionStats& s) {
                          {"in_flight", u.outstanding},
                          {"answered", u.answered},
                          {"inferences", u.inferences},
-                         {"busy_us", u.busy.count() / 1000}});
+                         {"busy_us", u.busy.count() / 1000},
+                         {"overdue_us", overdue(u, now).count() / 1000}});
   return {{"name", to_string(s.name)},
           {"requests", c.requests},
           {"ok", c.ok},
@@ -82,7 +88,8 @@ wire::HttpResponse AdminApi::put_routes(const std::string& body) {
 
 json AdminApi::stats() {
   json functions = json::array();
-  for (const FunctionStats& s : dispatcher_.stats(clock_.now())) functions.push_back(to_json(s));
+  const Time now = clock_.now();
+  for (const FunctionStats& s : dispatcher_.stats(now)) functions.push_back(to_json(s, now));
   return {{"started", started_},
           {"version", dispatcher_.table().version},
           {"functions", functions},

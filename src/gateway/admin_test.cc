@@ -53,8 +53,8 @@ TEST_F(AdminTest, EveryFigureIsANumberEvenBeforeTheFirstRequest) {
     void on_granted() override {}
   } request;
   // All at one moment: durations, gaps and rates of zero.
-  dispatcher.enter(request, "f", 0, "", clock.now());
-  dispatcher.ready(request, clock.now());
+  dispatcher.find(request, "f", 0, "");
+  dispatcher.enter(request, clock.now());
   dispatcher.finish(request, Outcome::kOk, 0, clock.now());
   const json stats = ask(verb::get, "/v1/stats");
   expect_numbers(stats, "stats");
@@ -74,8 +74,8 @@ TEST_F(AdminTest, ATableIsAnsweredWithWhoHasARequestInHand) {
     void on_granted() override {}
   } request;
   EXPECT_EQ(ask(verb::put, "/v1/routes", kTable)["busy"], json::array());
-  dispatcher.enter(request, "f", 0, "", clock.now());
-  dispatcher.ready(request, clock.now());
+  dispatcher.find(request, "f", 0, "");
+  dispatcher.enter(request, clock.now());
   EXPECT_EQ(ask(verb::get, "/v1/stats")["busy"], json::array({"i"}));
   EXPECT_EQ(ask(verb::put, "/v1/routes", R"({"version":4,"functions":[]})")["busy"],
             json::array({"i"}));

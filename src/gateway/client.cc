@@ -9,7 +9,8 @@ namespace sluice::gateway {
 namespace {
 
 constexpr size_t kMostDropped = 256 * 1024;
-constexpr Nanos kLinger = Seconds(2);
+constexpr Nanos kLinger = Seconds(5);
+constexpr size_t kMostLingered = 64 << 20;
 
 std::string error_body(std::string_view message) {
   return nlohmann::json{{"error", std::string(message)}}.dump(
@@ -36,16 +37,20 @@ Awaitable<std::optional<Client::Unread>> Client::read_request() {
   body_fault_ = Body::kWhole;
   body_by_ = Time::max();
   patience_ = limits_.body_patience;
+  must_be_fast_ = false;
   request_.emplace(head_, limits_.header_bytes);
   if (connection_.buffer.size() == 0) {
     watch_.idle = true;
     watch_.deadline = loop_.now() + limits_.idle;
+    loop_.put(watch_, Watch::List::kIdle);
     const error_code fault = co_await connection_.fill();
     watch_.idle = false;
     if (fault) co_return Unread{};
   }
   watch_.deadline = loop_.now() + limits_.head;
+  loop_.put(watch_, Watch::List::kSlow);
   const error_code fault = co_await read_head(connection_, *request_);
+  loop_.put(watch_, Watch::List::kBusy);
   if (fault == asio::error::eof || watch_.gone) co_return Unread{};
   if (fault == http::error::header_limit)
     co_return Unread{
@@ -88,12 +93,33 @@ bool Client::keep_what_is_here() {
 
 Awaitable<Client::Body> Client::keep_body(Time no_later) {
   body_by_ = no_later;
+  loop_.put(watch_, Watch::List::kSlow);
+  const Body body = co_await read_body();
+  loop_.put(watch_, Watch::List::kBusy);
+  co_return body;
+}
+
+// One that is too large to be kept shows how fast it comes before it gets an instance: its
+// beginning is kept.
+Awaitable<Client::Body> Client::read_body() {
   const auto length = request_->length();
-  if (length && *length > BodyRooms::kSize) co_return Body::kTooLarge;
   if (length && *length <= Connection::kRead) co_return co_await keep_in_buffer();
+  if (length && *length > BodyRooms::kSize) hurry();
   room_ = loop_.bodies.take();
-  if (!room_) co_return Body::kTooLarge;
-  co_return co_await keep_in_room();
+  if (!room_) {
+    hurry();
+    co_return Body::kTooLarge;
+  }
+  const Body body = co_await keep_in_room();
+  if (body == Body::kTooLarge) hurry();
+  co_return body;
+}
+
+// From here the body has to come at the rate of one that streams.
+void Client::hurry() {
+  if (must_be_fast_) return;
+  must_be_fast_ = true;
+  patience_ = limits_.stream_patience;
 }
 
 Awaitable<Client::Body> Client::keep_in_buffer() {
@@ -116,8 +142,9 @@ Awaitable<Client::Body> Client::keep_in_room() {
     error_code fault;
     if (connection_.buffer.size() == 0 && request_->unframed() > 0) {  // straight to its place
       begin_wait();
-      const auto [broken, n] = co_await connection_.stream->receive(
-          {room_.get() + size, static_cast<size_t>(request_->unframed())});
+      const size_t most = std::min<uint64_t>(request_->unframed(), BodyRooms::kSize - size);
+      if (most == 0) co_return Body::kTooLarge;
+      const auto [broken, n] = co_await connection_.stream->receive({room_.get() + size, most});
       if (broken) co_return fault_of_body(broken);
       end_wait(n);
       request_->take_body({room_.get() + size, n}, fault);
@@ -168,8 +195,10 @@ void Client::begin_wait() {
 
 void Client::end_wait(size_t bytes) {
   const Nanos waited = loop_.now() - waits_since_;
-  const Nanos earned = from_seconds(static_cast<double>(bytes) / limits_.body_rate);
-  patience_ = std::min(limits_.body_patience, patience_ - waited + earned);
+  const double rate = must_be_fast_ ? limits_.stream_rate : limits_.body_rate;
+  const Nanos earned = from_seconds(static_cast<double>(bytes) / rate);
+  patience_ = std::min(must_be_fast_ ? limits_.stream_patience : limits_.body_patience,
+                       patience_ - waited + earned);
 }
 
 Framing Client::framing() const {
@@ -185,11 +214,13 @@ Awaitable<void> Client::drop_body() {
   if (request_->length().value_or(0) > kMostDropped || head_.find(http::field::expect))
     co_return close_after();
   size_t dropped = 0;
+  loop_.put(watch_, Watch::List::kSlow);
   while (!request_->done() && dropped <= kMostDropped) {
     const Piece piece = co_await next_piece();
     if (piece.fault) break;
     dropped += piece.data.size();
   }
+  loop_.put(watch_, Watch::List::kBusy);
   if (!request_->done()) close_after();
 }
 
@@ -206,7 +237,9 @@ Awaitable<bool> Client::send_own(const OwnAnswer& answer) {
   watch_.deadline = loop_.now() + limits_.stall;
   watch_.expired = false;
   const std::array<std::string_view, 1> parts{out_};
+  loop_.put(watch_, Watch::List::kSlow);
   const error_code fault = co_await connection_.stream->send(parts);
+  loop_.put(watch_, Watch::List::kBusy);
   co_return !fault && keep_;
 }
 
@@ -239,7 +272,9 @@ Awaitable<error_code> Client::send_piece(std::string_view piece, bool last) {
                                               chunk ? "\r\n" : "",
                                               chunks_ && last ? kLastChunk : ""};
   answer_begun_ = true;
+  loop_.put(watch_, Watch::List::kSlow);
   const error_code fault = co_await connection_.stream->send_scratch(parts);
+  loop_.put(watch_, Watch::List::kBusy);
   out_.clear();
   co_return fault;
 }
@@ -252,7 +287,8 @@ Awaitable<void> Client::linger() {
   socket().shutdown(Socket::shutdown_send, fault);
   watch_.expired = false;
   watch_.deadline = loop_.now() + kLinger;
-  for (size_t dropped = 0, n = 0; !fault && dropped <= kMostDropped; dropped += n)
+  loop_.put(watch_, Watch::List::kSlow);
+  for (size_t dropped = 0, n = 0; !fault && dropped <= kMostLingered; dropped += n)
     std::tie(fault, n) = co_await connection_.stream->receive_scratch(loop_.scratch());
 }
 

@@ -36,8 +36,7 @@ class Client {
 
   // Keeps the body, to be sent as often as needed. False: it is not here yet, read it.
   bool keep_what_is_here();
-  // kTooLarge: kept() is its beginning, the rest is
-  // to be streamed.
+  // kTooLarge: kept() is its beginning, the rest is to be streamed.
   enum class Body { kWhole, kTooLarge, kLate, kLeft, kBroken };
   Awaitable<Body> keep_body(Time no_later);
   std::string_view kept() const { return kept_; }
@@ -73,13 +72,17 @@ class Client {
   // Before closing: lets the client read our last answer although we do not read all it sends.
   Awaitable<void> linger();
 
+  // The client has sent more already, before it had the last answer.
+  bool pipelines() const { return connection_.buffer.size() > 0; }
   bool keep() const { return keep_; }
   void close_after() { keep_ = false; }
   Socket& socket() { return connection_.stream->socket(); }
 
  private:
+  Awaitable<Body> read_body();
   Awaitable<Body> keep_in_buffer();
   Awaitable<Body> keep_in_room();
+  void hurry();
   void begin_wait();
   void end_wait(size_t bytes);
   Body fault_of_body(error_code fault) const;
@@ -97,7 +100,8 @@ class Client {
   std::string out_;               // an answer of our own, or an instance's head until it goes out
   Time body_by_ = Time::max();
   Time waits_since_{};
-  Nanos patience_{0};  // how long the body may still keep us waiting
+  Nanos patience_{0};          // how long the body may still keep us waiting
+  bool must_be_fast_ = false;  // for it is larger than what is kept
   Body body_fault_ = Body::kWhole;
   bool streamed_ = false;
   bool keep_ = false, has_body_ = false, chunks_ = false, answer_begun_ = false;

@@ -8,16 +8,26 @@ namespace sluice::gateway {
 
 using policy::InstanceView;
 
+// The requests of one revision that wait. Those whose bodies stream wait apart: their turn depends
+// on how many of them hold an instance.
+struct RevisionQueue {
+  policy::DeadlineQueue<Waiter*> kept, streamed;
+
+  policy::DeadlineQueue<Waiter*>& of(const Waiter& w) { return w.streams ? streamed : kept; }
+  bool empty() const { return kept.empty() && streamed.empty(); }
+};
+
 struct FunctionState {
   FunctionRoute route;
   policy::RouteFunction choose = nullptr;
   policy::RevisionSplit split;
   std::vector<InstanceView> views;  // beside `upstreams`
   std::vector<std::shared_ptr<Upstream>> upstreams;
-  std::map<int, policy::DeadlineQueue<Waiter*>> queues;  // by revision
-  int places = 0;                                        // taken of route.max_queue
+  std::map<int, RevisionQueue> queues;  // by revision
+  int places = 0;                       // taken of route.max_queue
   int in_flight = 0;
-  Nanos fastest = std::chrono::hours(1);  // service time, the shortest of late
+  int streaming = 0;  // of those in flight
+  policy::ServiceTime service;
   Counters counters;
   Time last_arrival{}, integrated_to{};
   bool removed = false;
@@ -39,6 +49,55 @@ struct FunctionState {
     last_arrival = now;
   }
 
+  // What each instance may be given now: whole batches, and nothing while it is down.
+  void refresh_credit(Time now) {
+    for (size_t i = 0; i < views.size(); ++i) {
+      const InstanceRoute& r = route.instances[i];
+      const Upstream& u = *upstreams[i];
+      const int room = r.credit - u.outstanding;
+      views[i].credit = r.ready && u.down_until <= now ? room / r.batch * r.batch : 0;
+      views[i].outstanding = u.outstanding;
+    }
+  }
+
+  bool has_credit(int revision) const {
+    return std::ranges::any_of(
+        views, [&](const InstanceView& v) { return v.revision == revision && v.credit > 0; });
+  }
+
+  std::vector<policy::ServerView> servers(int revision, Time now) const {
+    std::vector<policy::ServerView> out;
+    for (size_t i = 0; i < views.size(); ++i) {
+      const InstanceRoute& r = route.instances[i];
+      const Upstream& u = *upstreams[i];
+      if (r.revision != revision || !r.ready) continue;
+      const Nanos takes = u.service.known() ? u.service.mean() : service.mean();
+      const Time done = u.outstanding > 0 ? u.last_grant + takes : now;
+      out.push_back({.slots = r.credit,
+                     .free = views[i].credit,
+                     .batch = r.batch,
+                     .service = takes,
+                     .free_at = std::max(done, u.down_until)});
+    }
+    return out;
+  }
+
+  // Streams may hold all batch slots of its ready instances but one.
+  bool may_stream() const {
+    int slots = 0;
+    for (const InstanceRoute& r : route.instances) slots += r.ready ? r.credit / r.batch : 0;
+    return streaming < std::max(1, slots - 1);
+  }
+
+  bool splits_to(int revision) const {
+    return std::ranges::any_of(route.split, [&](const auto& p) { return p.revision == revision; });
+  }
+  int next_revision() {
+    const int next = split.next();
+    return next != 0 || route.instances.empty() ? next : route.instances.front().revision;
+  }
+  Nanos objective() const { return route.slo > Nanos(0) ? route.slo : route.timeout; }
+
   bool any_ready(int revision) const {
     for (size_t i = 0; i < views.size(); ++i)
       if (views[i].revision == revision && route.instances[i].ready) return true;
@@ -54,6 +113,16 @@ constexpr Nanos kDownMost = Seconds(2);
 void mark_broken(Upstream& u, Time now) {
   u.down_for = std::clamp(u.down_for * 2, kDownFirst, kDownMost);
   u.down_until = now + u.down_for;
+}
+
+// `overdue`: the instance had the request for most of its time-out. It may still be at it, so
+// others get the next requests.
+void note_end(Upstream& u, Outcome outcome, bool overdue, Time now) {
+  if (outcome == Outcome::kBroken || overdue) mark_broken(u, now);
+  if (overdue && u.overdue_since == Time{}) u.overdue_since = now;
+  if (outcome == Outcome::kOk || outcome == Outcome::kInvalid || outcome == Outcome::kFailed)
+    u.overdue_since = Time{};
+  if (outcome == Outcome::kOk) u.down_for = Nanos(0);
 }
 
 }  // namespace
@@ -120,81 +189,118 @@ bool Dispatcher::knows(std::string_view served) const {
   return table_.functions.contains(std::string(served));
 }
 
-Dispatcher::Entry Dispatcher::enter(Waiter& w, std::string_view served, int revision,
-                                    std::string_view token, Time now) {
+Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revision,
+                                   std::string_view token) {
   const std::lock_guard lock(mutex_);
+  w.entered_ = w.displaced_ = false;
   const auto found = functions_.find(served);
   if (found == functions_.end() || found->second->removed)
     return {Refusal::kUnknown, "function '" + std::string(served) + "' not found"};
   FunctionState& f = *found->second;
-  f.integrate(now);
   const std::string& wanted = f.route.token.empty() ? platform_token_ : f.route.token;
   if (!wanted.empty() && !same_secret(token, wanted))
     return {Refusal::kDenied, "this function wants a bearer token"};
-  if (w.is_inference) f.count_arrival(now);
-  if (revision == 0) {
-    revision = f.split.next();
-    if (revision == 0 && !f.route.instances.empty()) revision = f.route.instances.front().revision;
-  } else {
-    const bool known = std::any_of(f.route.split.begin(), f.route.split.end(),
-                                   [&](const auto& p) { return p.revision == revision; });
-    if (!known) {
-      f.counters.invalid += w.is_inference;
-      return {Refusal::kUnknownRevision,
-              "function '" + std::string(served) + "' has no version " + std::to_string(revision)};
-    }
+  if (revision != 0 && !f.splits_to(revision)) {
+    f.counters.requests += w.is_inference;
+    f.counters.invalid += w.is_inference;
+    return {Refusal::kUnknownRevision,
+            "function '" + std::string(served) + "' has no version " + std::to_string(revision)};
   }
-  if (!f.route.unavailable.empty() && !f.any_ready(revision)) {
-    f.counters.failed += w.is_inference;
-    return {Refusal::kUnavailable, f.route.unavailable};
-  }
-  // A place is for waiting: who can go at once needs none, and a queue of zero still serves.
-  const int free = static_cast<int>(f.upstreams.size());
-  if (f.places >=
-      std::max(f.route.max_queue, f.places < free && f.queues[revision].empty() ? 1 : 0)) {
-    f.counters.shed += w.is_inference;
-    Entry full{Refusal::kFull, "the queue of '" + std::string(served) + "' is full (" +
-                                   std::to_string(f.route.max_queue) + " waiting)"};
-    double capability = 0;
-    for (const InstanceView& v : f.views) capability += v.capability;
-    full.retry_after =
-        std::clamp<Nanos>(capability > 0 ? from_seconds(f.places / capability) : Nanos(Seconds(1)),
-                          Seconds(1), Seconds(60));
-    return full;
-  }
-  ++f.places;
   w.function_ = found->second;
-  w.counted_ = true;
-  w.arrived_ = now;
-  w.deadline_ = now + (f.route.slo > Nanos(0) ? f.route.slo : f.route.timeout);
   w.revision_ = revision;
-  w.upstream_.reset();
-  w.cold_ = !f.any_ready(revision);
   return {.timeout = f.route.timeout, .token_is_ours = !wanted.empty()};
 }
 
-void Dispatcher::ready(Waiter& w, Time now) {
+Dispatcher::Entry Dispatcher::enter(Waiter& w, Time now) {
   const std::lock_guard lock(mutex_);
+  FunctionState& f = *w.function_;
+  if (f.removed) return {Refusal::kUnavailable, "the function was deleted meanwhile"};
+  f.integrate(now);
+  if (w.is_inference) f.count_arrival(now);
+  w.entered_ = true;
+  if (w.revision_ == 0 || !f.splits_to(w.revision_)) w.revision_ = f.next_revision();
+  w.arrived_ = now;
+  w.deadline_ = now + (f.route.slo > Nanos(0) ? f.route.slo : f.route.timeout);
+  Entry entry = admit(f, w, now);
+  if (entry.refusal != Refusal::kNone) {
+    (entry.refusal == Refusal::kUnavailable ? f.counters.failed : f.counters.shed) +=
+        w.is_inference;
+    w.function_.reset();
+    return entry;
+  }
+  ++f.places;
+  w.counted_ = true;
+  w.upstream_.reset();
+  w.cold_ = !f.any_ready(w.revision_);
   line_up(w);
-  dispatch(*w.function_, now);
+  dispatch(f, now);
+  return entry;
+}
+
+Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
+  const bool ready = f.any_ready(w.revision_);
+  if (!ready && !f.route.unavailable.empty()) return {Refusal::kUnavailable, f.route.unavailable};
+  RevisionQueue& queue = f.queues[w.revision_];
+  f.refresh_credit(now);
+  // A place is for waiting: a request that starts at once needs none, and a queue of zero serves.
+  if (queue.empty() && f.has_credit(w.revision_) && (!w.streams || f.may_stream())) return {};
+  const std::vector<policy::ServerView> servers = f.servers(w.revision_, now);
+  auto& mine = queue.of(w);
+  const int waiting = static_cast<int>(mine.size());
+  const int ahead = waiting - static_cast<int>(mine.lost(now, f.service.mean()));
+  const auto verdict = policy::admit({now, w.deadline_, ahead}, servers, f.service, f.objective());
+  if (!f.route.admit_all && !verdict.admitted)
+    return {.refusal = Refusal::kLate,
+            .why = "'" + served_name(f.route.name) + "' cannot answer in time (" +
+                   std::to_string(f.places) + " waiting)",
+            .retry_after = verdict.retry_after};
+  const int places = w.streams ? std::max(f.route.max_queue / 4, 1) : f.route.max_queue;
+  const bool full = w.streams ? waiting >= places || f.places >= f.route.max_queue
+                              : f.places >= f.route.max_queue;
+  if (!full || (!f.route.admit_all && displace(f, w.revision_, now))) return {};
+  return {.refusal = Refusal::kFull,
+          .why = "the queue of '" + served_name(f.route.name) + "' is full (" +
+                 std::to_string(places) + " waiting)",
+          .retry_after = policy::expected_start(servers, waiting, now) - now};
 }
 
 // Into its queue, unless its function was deleted since it came.
 void Dispatcher::line_up(Waiter& w) {
   FunctionState& f = *w.function_;
   if (f.removed) return w.on_granted();
-  w.ticket_ = f.queues[w.revision_].push(w.deadline_, &w);
+  w.ticket_ = f.queues[w.revision_].of(w).push(w.deadline_, &w);
   w.queued_ = true;
 }
 
-// Nobody will take who waits for a function that was deleted: they need not wait for their
+void Dispatcher::defer(Waiter& w) {
+  const std::lock_guard lock(mutex_);
+  if (!w.queued_) return;
+  auto& queue = w.function_->queues[w.revision_].of(w);
+  queue.remove(w.ticket_);
+  w.ticket_ = queue.push(Time{}, &w);
+}
+
+// A place for a request that can be in time, of one that cannot any more.
+bool Dispatcher::displace(FunctionState& f, int revision, Time now) {
+  const auto lost = f.queues[revision].kept.take_lost(now, f.service.mean());
+  if (!lost) return false;
+  Waiter& w = **lost;
+  --f.places;
+  w.queued_ = w.counted_ = false;
+  w.displaced_ = true;
+  w.on_granted();
+  return true;
+}
+
+// No instance will take what waits for a function that was deleted: it need not wait for its
 // time-out.
 void Dispatcher::turn_away_all(FunctionState& f) {
-  for (auto& [revision, queue] : f.queues)
-    while (const auto waiting = queue.pop(Time{}, Nanos(0))) {
-      (*waiting)->queued_ = false;
-      (*waiting)->on_granted();
-    }
+  for (auto& [revision, queues] : f.queues)
+    for (auto* queue : {&queues.kept, &queues.streamed})
+      while (const auto waiting = queue->pop(Time{}, Nanos(0))) {
+        (*waiting)->queued_ = false;
+        (*waiting)->on_granted();
+      }
 }
 
 void Dispatcher::again(Waiter& w, bool refused_connection, Time now) {
@@ -208,10 +314,7 @@ void Dispatcher::again(Waiter& w, bool refused_connection, Time now) {
   ++f.places;
   w.counted_ = true;
   // Its revision may have gone meanwhile: then to the one that traffic goes to now.
-  const bool there = std::any_of(f.route.split.begin(), f.route.split.end(),
-                                 [&](const auto& p) { return p.revision == w.revision_; });
-  if (!there && !f.route.split.empty())
-    if (const int next = f.split.next(); next != 0) w.revision_ = next;
+  if (!f.splits_to(w.revision_)) w.revision_ = f.next_revision();
   line_up(w);
   dispatch(f, now);
 }
@@ -223,6 +326,7 @@ void Dispatcher::release(Waiter& w, Time now) {
   f.integrate(now);
   --w.upstream_->outstanding;
   --f.in_flight;
+  f.streaming -= w.streams;
   w.upstream_->busy += now - w.granted_at_;
   w.upstream_.reset();
 }
@@ -240,9 +344,10 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
       if (!w.upstream_) return;
       ++w.upstream_->answered;
       w.upstream_->inferences += std::max<uint64_t>(inferences, 1);
-      const Nanos service = now - w.granted_at_;
-      // The shortest, forgotten by a hundredth per answer, so that an old one does not rule.
-      f.fastest = std::min(service, f.fastest + f.fastest / 100);
+      // One sample a batch; what streamed took as long as its client.
+      if (w.streams || w.more_ > 0) return;
+      f.service.add(now - w.granted_at_);
+      w.upstream_->service.add(now - w.granted_at_);
       return;
     }
     case Outcome::kInvalid:
@@ -258,6 +363,9 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
     case Outcome::kGone:
       ++c.gone;
       return;
+    case Outcome::kShed:
+      ++c.shed;
+      return;
   }
 }
 
@@ -268,12 +376,13 @@ void Dispatcher::finish(Waiter& w, Outcome outcome, uint64_t inferences, Time no
   w.function_ = keep;
   FunctionState& f = *keep;
   f.integrate(now);
-  if (w.queued_) f.queues[w.revision_].remove(w.ticket_);
+  if (w.queued_) f.queues[w.revision_].of(w).remove(w.ticket_);
   if (w.counted_) --f.places;
   w.queued_ = w.counted_ = false;
+  f.counters.requests += w.is_inference && !w.entered_;
   if (w.is_inference) count_end(w, outcome, inferences, now);
-  if (w.upstream_ && outcome == Outcome::kOk) w.upstream_->down_for = Nanos(0);
-  if (w.upstream_ && outcome == Outcome::kBroken) mark_broken(*w.upstream_, now);
+  const bool overdue = outcome == Outcome::kTimedOut && now - w.granted_at_ > f.route.timeout / 2;
+  if (w.upstream_) note_end(*w.upstream_, outcome, overdue, now);
   release(w, now);
   w.function_.reset();
   dispatch(f, now);
@@ -291,34 +400,19 @@ void Dispatcher::tick(Time now) {
 // Hands waiting requests to instances that can start them. An instance takes a wave of `batch`
 // requests when that much of its credit is free: what is given later would wait there, bound.
 void Dispatcher::dispatch(FunctionState& f, Time now) {
-  for (size_t i = 0; i < f.views.size(); ++i) {
-    const InstanceRoute& r = f.route.instances[i];
-    const Upstream& u = *f.upstreams[i];
-    const int room = r.credit - u.outstanding;
-    f.views[i].credit = r.ready && u.down_until <= now ? room / r.batch * r.batch : 0;
-    f.views[i].outstanding = u.outstanding;
-  }
+  f.refresh_credit(now);
   for (auto& [revision, queue] : f.queues) {
     std::vector<Waiter*> granted;
-    while (!queue.empty()) {
+    for (;;) {
+      const Nanos service = f.service.mean();
+      const bool stream =
+          f.may_stream() && queue.streamed.rank(now, service) < queue.kept.rank(now, service);
+      auto& next = stream ? queue.streamed : queue.kept;
+      if (next.empty()) break;
       const auto chosen = f.choose(f.views, revision);
       if (!chosen) break;
-      Waiter* w = *queue.pop(now, f.fastest == std::chrono::hours(1) ? Nanos(0) : f.fastest);
-      f.integrate(now);
-      --f.views[*chosen].credit;
-      ++f.views[*chosen].outstanding;
-      ++f.upstreams[*chosen]->outstanding;
-      --f.places;
-      ++f.in_flight;
-      w->queued_ = w->counted_ = false;
-      w->upstream_ = f.upstreams[*chosen];
-      w->granted_at_ = now;
-      w->more_ = 0;
-      if (w->is_inference) {
-        f.counters.cold_starts += w->cold_;
-        f.counters.waiting.add(now - w->arrived_);
-      }
-      w->cold_ = false;
+      Waiter* w = *next.pop(now, service);
+      grant(f, *w, *chosen, now);
       granted.push_back(w);
     }
     for (size_t a = 0; a < granted.size(); ++a)
@@ -326,6 +420,27 @@ void Dispatcher::dispatch(FunctionState& f, Time now) {
         if (granted[a]->upstream_ == granted[b]->upstream_) ++granted[a]->more_;
     for (Waiter* w : granted) w->on_granted();
   }
+}
+
+void Dispatcher::grant(FunctionState& f, Waiter& w, size_t instance, Time now) {
+  f.integrate(now);
+  Upstream& u = *f.upstreams[instance];
+  --f.views[instance].credit;
+  ++f.views[instance].outstanding;
+  ++u.outstanding;
+  u.last_grant = now;
+  --f.places;
+  ++f.in_flight;
+  f.streaming += w.streams;
+  w.queued_ = w.counted_ = false;
+  w.upstream_ = f.upstreams[instance];
+  w.granted_at_ = now;
+  w.more_ = 0;
+  if (w.is_inference) {
+    f.counters.cold_starts += w.cold_;
+    f.counters.waiting.add(now - w.arrived_);
+  }
+  w.cold_ = false;
 }
 
 std::vector<FunctionStats> Dispatcher::stats(Time now) {

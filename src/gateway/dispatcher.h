@@ -6,6 +6,11 @@
 // one queue whatever the number of loops, or its order (earliest deadline, lost ones last) would
 // hold per loop only. Time is handed in. A Waiter belongs to its session; the dispatcher keeps a
 // pointer from enter() until it was granted, refused or cancelled.
+//
+// Admission (policy/route_admission.h): a request that is not expected to be answered by its
+// deadline is refused on arrival, unless its function admits all. A body that streams through
+// holds an instance for as long as its client sends: such requests hold at most all but one of a
+// function's batch slots (one where there is only one), and a quarter of the places of its queue.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +24,7 @@
 #include "base/histogram.h"
 #include "gateway/table.h"
 #include "policy/route.h"
+#include "policy/route_admission.h"
 
 namespace sluice::gateway {
 
@@ -29,26 +35,33 @@ struct Upstream {
   int outstanding = 0;
   uint64_t answered = 0;
   uint64_t inferences = 0;
-  Nanos busy{0};      // sum over its requests of granted → answered
-  Time down_until{};  // refused a connection: gets nothing until then
+  Nanos busy{0};  // sum over its requests of granted → answered
+  policy::ServiceTime service;
+  Time last_grant{};
+  Time overdue_since{};  // a request timed out here, and nothing was answered since; else Time{}
+  Time down_until{};     // refused a connection: gets nothing until then
   Nanos down_for{0};
 };
 
 struct FunctionState;
 
-// A request's place: from enter() to finish().
+// A request: asks for a function with find(), has a place from enter() to finish().
 class Waiter {
  public:
   virtual ~Waiter() = default;
   // Or a question about the model, which an instance answers as well: it waits like the others, but
-  // it is no load, so nothing of it is counted. Set before enter().
+  // it is no load, so nothing of it is counted. Set before find().
   bool is_inference = true;
+  // Its body is not all here: it will hold its instance while the rest comes. Set before enter().
+  bool streams = false;
   // Called once with the dispatcher's mutex held, from whichever thread dispatched: wake the
   // session, do nothing else. granted() tells the rest.
   virtual void on_granted() = 0;
 
-  // Nothing after on_granted(): its function was deleted, and no instance will have it.
+  // Nothing after on_granted(): no instance will have it. Its place went to a request that can
+  // still be in time (displaced()), or its function was deleted.
   const std::shared_ptr<Upstream>& granted() const { return upstream_; }
+  bool displaced() const { return displaced_; }
   int more() const { return more_; }  // requests granted with it to the same instance, after it
   int revision() const { return revision_; }
   Time deadline() const { return deadline_; }  // by its function's objective, else its time-out
@@ -63,7 +76,9 @@ class Waiter {
   int more_ = 0;
   bool queued_ = false;   // in the queue
   bool counted_ = false;  // holds one of the queue's places
+  bool entered_ = false;  // was counted as a request
   bool cold_ = false;     // no instance was ready when it came
+  bool displaced_ = false;
 };
 
 enum class Outcome {
@@ -72,6 +87,7 @@ enum class Outcome {
   kFailed,
   kTimedOut,
   kGone,    // the client left
+  kShed,    // displaced
   kBroken,  // the instance died; it gets nothing for a moment
 };
 
@@ -113,22 +129,27 @@ class Dispatcher {
   void set_table(RoutingTable table, Time now);
   RoutingTable table() const;
 
-  enum class Refusal { kNone, kUnknown, kUnavailable, kFull, kUnknownRevision, kDenied };
+  enum class Refusal { kNone, kUnknown, kUnavailable, kFull, kLate, kUnknownRevision, kDenied };
   struct Entry {
     Refusal refusal = Refusal::kNone;
     std::string why;
     Nanos timeout{0};
-    Nanos retry_after{0};        // with kFull
+    Nanos retry_after{0};        // with kFull and kLate
     bool token_is_ours = false;  // the function wants a token: it is not for the instance
   };
-  // Takes a place for a request that has arrived; 0: the split chooses the revision. The request
-  // is not dispatched before ready().
-  Entry enter(Waiter& waiter, std::string_view served, int revision, std::string_view token,
-              Time now);
-  void ready(Waiter& waiter, Time now);
+  // Finds the function of a request whose head is here, and checks its token; takes no place.
+  // Revision 0: the split chooses. Refusals: kUnknown, kUnknownRevision, kDenied.
+  Entry find(Waiter& waiter, std::string_view served, int revision, std::string_view token);
+  // Takes a place for a request that find() found, and dispatches. Its latency and its deadline
+  // count from now. Refusals: kFull, kLate, kUnavailable.
+  Entry enter(Waiter& waiter, Time now);
+  // The client has closed its sending side: it may have left, or wait for its answer. A request
+  // that waits goes behind all others, and is the first to be displaced.
+  void defer(Waiter& waiter);
   // The instance broke before the answer began: the same place again. Counts as retried.
   void again(Waiter& waiter, bool refused_connection, Time now);
-  // Ends it, wherever it is. `inferences` as the instance said; 0: one.
+  // Ends it, wherever it is; one that never entered counts as a request nevertheless. `inferences`
+  // as the instance said; 0: one.
   void finish(Waiter& waiter, Outcome outcome, uint64_t inferences, Time now);
 
   // Gives instances that were down another chance. Call every 50 ms or so.
@@ -142,9 +163,12 @@ class Dispatcher {
   bool admits(std::string_view token) const;  // to what is no function's
 
  private:
+  Entry admit(FunctionState& f, Waiter& waiter, Time now);
   static void line_up(Waiter& waiter);
+  static bool displace(FunctionState& f, int revision, Time now);
   static void turn_away_all(FunctionState& f);
   void dispatch(FunctionState& f, Time now);
+  static void grant(FunctionState& f, Waiter& waiter, size_t instance, Time now);
   void release(Waiter& waiter, Time now);
   void count_end(const Waiter& waiter, Outcome outcome, uint64_t inferences, Time now);
 

@@ -1,6 +1,7 @@
 // The dispatcher under random arrivals, answers, deaths, tables and clients that leave, in virtual
 // time. Whatever happens: nothing is lost, nothing is granted twice, no instance has more than its
-// credit, nobody is let into a full queue, and what leaves a queue leaves it in order.
+// credit, a full queue takes a request only in the place of a lost one, a request is refused as
+// late only where others wait or run, and what leaves a queue leaves it in order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,6 @@ namespace {
 
 constexpr int kMaxQueue = 12;
 constexpr Nanos kSlo = Millis(40);
-constexpr Nanos kUnknown = std::chrono::hours(1);
 
 class World;
 
@@ -25,7 +25,7 @@ class Request : public Waiter {
   void on_granted() override;
   const Time arrived;
   Time granted_at{};
-  bool running = false;
+  bool running = false, shed = false;
 
  private:
   World& world_;
@@ -69,17 +69,23 @@ class World {
     const FunctionStats s = stats();
     EXPECT_EQ(s.queued, 0);
     EXPECT_EQ(s.in_flight, 0);
-    EXPECT_EQ(s.counters.requests, arrived_ + shed_);
-    EXPECT_EQ(s.counters.shed, shed_);
+    EXPECT_EQ(s.counters.requests, arrived_ + refused_);
+    EXPECT_EQ(s.counters.shed, refused_ + displaced_);
     EXPECT_EQ(s.counters.ok, answered_);
     EXPECT_EQ(s.counters.gone, left_);
     EXPECT_EQ(s.counters.retried, retried_);
-    EXPECT_EQ(arrived_, answered_ + left_);
+    EXPECT_EQ(arrived_, answered_ + left_ + displaced_);
     EXPECT_GT(answered_, 0u);
   }
 
   void granted(Request& r) {
-    EXPECT_FALSE(r.running) << "granted twice";
+    EXPECT_FALSE(r.running || r.shed) << "granted twice";
+    if (r.displaced()) {
+      r.shed = true;
+      EXPECT_TRUE(is_lost(r)) << "could have been in time";
+      EXPECT_EQ(waiting_.erase(&r), 1u);
+      return;
+    }
     r.running = true;
     r.granted_at = now_;
     EXPECT_TRUE(waiting_.erase(&r) == 1) << "granted without waiting";
@@ -91,16 +97,15 @@ class World {
   }
 
  private:
-  // The order of a revision's requests: who can be in time before who cannot, then by deadline,
-  // that is by arrival here.
+  bool is_lost(const Request& r) const { return now_ + service_.mean() > r.arrived + kSlo; }
+
+  // The order of a revision's requests: those that can be in time before those that cannot, then by
+  // deadline, that is by arrival here.
   void check_order(const Request& r) const {
-    const auto rank = [&](const Request& of) {
-      const Nanos fastest = fastest_ == kUnknown ? Nanos(0) : fastest_;
-      return std::pair(now_ + fastest > of.arrived + kSlo, of.arrived);
-    };
+    const auto rank = [&](const Request& of) { return std::pair(is_lost(of), of.arrived); };
     for (const Request* other : waiting_) {
       if (other->revision() != r.revision()) continue;
-      EXPECT_LE(rank(r), rank(*other)) << "passed somebody over";
+      EXPECT_LE(rank(r), rank(*other)) << "passed another one over";
     }
   }
 
@@ -131,19 +136,43 @@ class World {
 
   void arrive() {
     auto r = std::make_unique<Request>(*this, now_);
-    const int queued = stats().queued;
-    const auto entry = dispatcher_.enter(*r, "f", 0, "", now_);
-    // Beyond the bound are only those that were taken before and came back from a dead instance.
-    EXPECT_EQ(queued >= kMaxQueue, entry.refusal == Dispatcher::Refusal::kFull) << queued;
-    if (entry.refusal == Dispatcher::Refusal::kFull) {
-      ++shed_;
-      return;
-    }
-    ASSERT_EQ(entry.refusal, Dispatcher::Refusal::kNone) << entry.why;
-    ++arrived_;
-    waiting_.insert(r.get());
+    const FunctionStats before = stats();
+    EXPECT_EQ(dispatcher_.find(*r, "f", 0, "").refusal, Dispatcher::Refusal::kNone);
+    Request& arriving = *r;
     living_.push_back(std::move(r));
-    dispatcher_.ready(*living_.back(), now_);
+    waiting_.insert(&arriving);
+    const auto entry = dispatcher_.enter(arriving, now_);
+    if (entry.refusal == Dispatcher::Refusal::kNone) {
+      ++arrived_;
+    } else {
+      ++refused_;
+      waiting_.erase(&arriving);
+      living_.pop_back();
+    }
+    switch (entry.refusal) {
+      case Dispatcher::Refusal::kNone:
+        EXPECT_LE(stats().queued, std::max(kMaxQueue, before.queued));
+        break;
+      case Dispatcher::Refusal::kFull:
+        EXPECT_GE(before.queued, kMaxQueue);
+        break;
+      case Dispatcher::Refusal::kLate:
+        EXPECT_GT(before.queued + before.in_flight + is_down(before), 0);
+        break;
+      default:
+        ADD_FAILURE() << entry.why;
+    }
+    // What was displaced answers its client.
+    for (size_t i = living_.size(); i-- > 0;)
+      if (living_[i]->shed) {
+        dispatcher_.finish(*living_[i], Outcome::kShed, 0, now_);
+        living_.erase(living_.begin() + static_cast<std::ptrdiff_t>(i));
+        ++displaced_;
+      }
+  }
+
+  bool is_down(const FunctionStats& s) const {
+    return std::ranges::any_of(s.instances, [&](const Upstream& u) { return u.down_until > now_; });
   }
 
   std::unique_ptr<Request> take(bool running) {
@@ -161,7 +190,7 @@ class World {
     const auto r = take(true);
     if (!r) return;
     ++answered_;
-    fastest_ = std::min(now_ - r->granted_at, fastest_ + fastest_ / 100);
+    if (r->more() == 0) service_.add(now_ - r->granted_at);
     dispatcher_.finish(*r, Outcome::kOk, 1, now_);
   }
 
@@ -189,12 +218,12 @@ class World {
   Random random_;
   Dispatcher dispatcher_;
   Time now_ = Time(Seconds(1000));
-  Nanos fastest_ = kUnknown;  // service, as the dispatcher estimates it
+  policy::ServiceTime service_;  // as the dispatcher estimates it
   bool all_ready_ = false;
   std::map<std::string, InstanceRoute> table_;
   std::vector<std::unique_ptr<Request>> living_;
   std::set<Request*> waiting_;
-  uint64_t arrived_ = 0, answered_ = 0, shed_ = 0, left_ = 0, retried_ = 0;
+  uint64_t arrived_ = 0, answered_ = 0, refused_ = 0, displaced_ = 0, left_ = 0, retried_ = 0;
 };
 
 void Request::on_granted() {
@@ -240,8 +269,8 @@ TEST(DispatcherProperty, WorkIsSharedInProportionToCapability) {
     std::deque<Quiet> requests(kRequests);
     std::map<std::string, int> given;
     for (Quiet& r : requests) {
-      ASSERT_EQ(dispatcher.enter(r, "f", 0, "", now).refusal, Dispatcher::Refusal::kNone);
-      dispatcher.ready(r, now);
+      ASSERT_EQ(dispatcher.find(r, "f", 0, "").refusal, Dispatcher::Refusal::kNone);
+      ASSERT_EQ(dispatcher.enter(r, now).refusal, Dispatcher::Refusal::kNone);
       ASSERT_TRUE(r.granted());
       ++given[r.granted()->id];
       dispatcher.finish(r, Outcome::kOk, 1, now);

@@ -1,16 +1,20 @@
 #include "gateway/gateway.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -23,7 +27,39 @@
 namespace sluice::gateway {
 namespace {
 
-// Accepts on one loop. All loops wait on the same socket; whoever is free takes the next.
+// An address, or the network of 64 bits of one of IPv6, which one peer has to itself.
+uint64_t hash_of(const sockaddr_storage& peer) {
+  if (peer.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(peer);
+    return uint64_t{v4.sin_addr.s_addr} + 1;
+  }
+  if (peer.ss_family != AF_INET6) return 0;
+  uint64_t network = 0;
+  std::memcpy(&network, reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr.s6_addr, 8);
+  return network | uint64_t{1} << 63;
+}
+
+// Raises the limit of descriptors as far as it may be; returns it.
+size_t most_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
+// What each of so many loops may carry. A quarter of the descriptors is left for connections to
+// instances.
+LoopLimits part_of(LoopLimits all, size_t loops) {
+  all.connections = std::min(all.connections, most_descriptors() / 4 * 3);
+  all.connections = std::max<size_t>(all.connections / loops, 1);
+  all.slow = std::max<size_t>(all.slow / loops, 1);
+  all.slow_of_peer = std::max<size_t>(all.slow_of_peer / loops, 1);
+  return all;
+}
+
+// Accepts on one loop. All loops wait on the same socket; the one that is free takes the next.
 class Acceptor {
  public:
   Acceptor(Loop& loop, int fd, const SessionLimits& limits, const LocalAnswers& local,
@@ -37,26 +73,30 @@ class Acceptor {
     while (!loop_.stopping()) {
       const auto [fault] = co_await listening_.async_wait(Socket::wait_read, kAwait);
       if (fault || loop_.stopping()) co_return;
+      if (!loop_.has_room() && !loop_.make_room()) {
+        co_await pause();
+        continue;
+      }
       sockaddr_storage peer{};
       socklen_t size = sizeof(peer);
       const int fd = ::accept4(listening_.native_handle(), reinterpret_cast<sockaddr*>(&peer),
                                &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) {
         if (errno != EMFILE && errno != ENFILE && errno != ENOMEM) continue;
-        Timer pause(loop_.io, Millis(50));  // let somebody leave first
-        co_await pause.async_wait(kAwait);
+        loop_.make_room();
+        co_await pause();
         continue;
       }
       Socket socket(loop_.io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
       boost::system::error_code ignored;
       if (peer.ss_family != AF_UNIX) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
       if (tls_ == nullptr)
-        asio::co_spawn(
-            loop_.io,
-            serve(loop_, std::make_unique<PlainStream>(std::move(socket)), limits_, local_),
-            asio::detached);
+        asio::co_spawn(loop_.io,
+                       serve(loop_, std::make_unique<PlainStream>(std::move(socket)), limits_,
+                             local_, hash_of(peer)),
+                       asio::detached);
       else
-        asio::co_spawn(loop_.io, serve_tls(std::move(socket)), asio::detached);
+        asio::co_spawn(loop_.io, serve_tls(std::move(socket), hash_of(peer)), asio::detached);
     }
   }
 
@@ -66,7 +106,13 @@ class Acceptor {
   }
 
  private:
-  Awaitable<void> serve_tls(Socket socket) {
+  // Until a connection that was given up has been closed.
+  Awaitable<void> pause() {
+    Timer timer(loop_.io, Millis(5));
+    co_await timer.async_wait(kAwait);
+  }
+
+  Awaitable<void> serve_tls(Socket socket, uint64_t peer) {
     TlsSocket tls(std::move(socket), *tls_);
     Timer limit(loop_.io, limits_.head);
     limit.async_wait([&](boost::system::error_code fault) {
@@ -77,7 +123,8 @@ class Acceptor {
     limit.cancel();
     // The handler above has run or been cancelled before `tls` moves on.
     co_await asio::post(loop_.io, asio::use_awaitable_t<Executor>{});
-    if (!fault) co_await serve(loop_, std::make_unique<TlsStream>(std::move(tls)), limits_, local_);
+    if (!fault)
+      co_await serve(loop_, std::make_unique<TlsStream>(std::move(tls)), limits_, local_, peer);
   }
 
   Loop& loop_;
@@ -133,7 +180,8 @@ Result<void> run_gateway(const GatewayOptions& o) {
   std::vector<std::unique_ptr<Loop>> loops;
   std::vector<std::unique_ptr<Acceptor>> acceptors;
   for (int i = 0; i < threads; ++i) {
-    loops.push_back(std::make_unique<Loop>(dispatcher, clock, seed + static_cast<uint64_t>(i)));
+    loops.push_back(std::make_unique<Loop>(dispatcher, clock, seed + static_cast<uint64_t>(i),
+                                           part_of(o.loop_limits, static_cast<size_t>(threads))));
     acceptors.push_back(
         std::make_unique<Acceptor>(*loops.back(), listening.get(), o.limits, local, tls.get()));
     asio::co_spawn(loops.back()->io, acceptors.back()->run(), asio::detached);

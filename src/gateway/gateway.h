@@ -19,6 +19,7 @@ struct GatewayOptions {
   std::string token_file;         // of the platform's token for functions without one; empty: none
   std::string version = "0";
   SessionLimits limits;
+  LoopLimits loop_limits;  // of all loops together
 };
 
 // Until SIGTERM or SIGINT: then accepts no more, finishes what it has, and returns.

@@ -51,6 +51,19 @@ class NamedInConnection {
   std::vector<std::string_view> names_;
 };
 
+// The gateway and the instance must read a path alike: one that can be written in another way,
+// with escapes, or with segments that are empty or dots, is no path of ours.
+bool canonical(std::string_view path) {
+  if (path.find('%') != path.npos || path.find('\\') != path.npos) return false;
+  for (size_t at = 1; at <= path.size();) {
+    const size_t end = std::min(path.find('/', at), path.size());
+    const std::string_view segment = path.substr(at, end - at);
+    if (segment.empty() || segment == "." || segment == "..") return false;
+    at = end + 1;
+  }
+  return true;
+}
+
 void add(std::string& out, std::string_view name, std::string_view value) {
   out.append(name).append(": ").append(value).append("\r\n");
 }
@@ -131,8 +144,8 @@ bool wants_upgrade(const Head& request) {
 
 std::optional<ModelPath> model_path(std::string_view target) {
   constexpr std::string_view kPrefix = "/v2/models/";
-  if (!target.starts_with(kPrefix)) return std::nullopt;
   target = target.substr(0, target.find('?'));
+  if (!target.starts_with(kPrefix) || !canonical(target)) return std::nullopt;
   target.remove_prefix(kPrefix.size());
   ModelPath path;
   size_t slash = target.find('/');

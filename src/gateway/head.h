@@ -28,7 +28,8 @@ Target target_of(const Head& request);
 // whoever offers that goes on in HTTP/1.1 as well.
 bool wants_upgrade(const Head& request);
 
-// "/v2/models/NAME[/versions/N][/…]" taken apart; nothing for other paths.
+// "/v2/models/NAME[/versions/N][/…]" taken apart; nothing for other paths, and for one that is not
+// in its canonical form ("%", "//", "/./", a "/" at its end).
 struct ModelPath {
   std::string_view served;
   int revision = 0;       // 0: not said

@@ -2,6 +2,7 @@
 // Thread-safe: const, over the dispatcher.
 #pragma once
 
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -33,8 +34,12 @@ class LocalAnswers {
   LocalAnswer load_or_unload(std::string_view path) const;
   nlohmann::json statistics(Time now) const;
   std::string metrics(Time now) const;
+  std::string make_metrics(Time now) const;
   Dispatcher& dispatcher_;
   std::string version_;
+  mutable std::mutex mutex_;  // of the two below: what was made last, for a moment
+  mutable std::string metrics_;
+  mutable Time made_{};
 };
 
 }  // namespace sluice::gateway

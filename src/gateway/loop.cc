@@ -2,8 +2,10 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 
 #include "wire/http.h"
 
@@ -39,8 +41,78 @@ void BodyRooms::give(std::unique_ptr<char[]> room) {
   if (spare_.size() < kMostSpare) spare_.push_back(std::move(room));
 }
 
-Loop::Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed)
-    : dispatcher(dispatcher), clock(clock), scratch_(kScratch), random_(seed) {}
+Loop::Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed, LoopLimits limits)
+    : dispatcher(dispatcher), clock(clock), limits_(limits), scratch_(kScratch), random_(seed) {}
+
+// ---- sessions ----------------------------------------------------------------------------------
+
+Loop::Sessions* Loop::of(Watch::List list) {
+  switch (list) {
+    case Watch::List::kNone:
+      return nullptr;
+    case Watch::List::kBusy:
+      return &busy_;
+    case Watch::List::kIdle:
+      return &idle_;
+    case Watch::List::kSlow:
+      return &slow_;
+  }
+  return nullptr;
+}
+
+void Loop::put(Watch& session, Watch::List list) {
+  if (Sessions* from = of(session.list)) from->erase(from->iterator_to(session));
+  if (session.list == Watch::List::kSlow)
+    if (--slow_of_peer_[session.peer] == 0) slow_of_peer_.erase(session.peer);
+  session.list = list;
+  if (Sessions* to = of(list)) to->push_back(session);
+  if (list != Watch::List::kSlow) return;
+  ++slow_of_peer_[session.peer];
+  bound_slow(session.peer);
+}
+
+void Loop::give_up(Watch& session) {
+  put(session, Watch::List::kBusy);
+  session.close();
+}
+
+void Loop::bound_slow(uint64_t peer) {
+  if (peer != 0 && slow_of_peer_[peer] > limits_.slow_of_peer)
+    give_up(*std::ranges::find(slow_, peer, &Watch::peer));
+  else if (slow_.size() > limits_.slow)
+    give_up(slow_.front());
+}
+
+bool Loop::make_room() {
+  Sessions& from = idle_.empty() ? slow_ : idle_;
+  if (from.empty()) return false;
+  give_up(from.front());
+  return true;
+}
+
+Awaitable<void> Loop::turn(const Watch& session, Timer& bell) {
+  Turn mine{bell};
+  if (!turning_) asio::post(io, [this] { next_turn(); });
+  turning_ = true;
+  const auto place = turns_.insert(turns_.end(), &mine);
+  while (!mine.come && !session.gone && !session.expired) {
+    bell.expires_at(Timer::time_point::max());
+    co_await bell.async_wait(kAwait);
+  }
+  turns_.erase(place);
+}
+
+// Calls the first that has not been called; it leaves the list when it runs.
+void Loop::next_turn() {
+  const auto next = std::ranges::find(turns_, false, [](const Turn* t) { return t->come; });
+  turning_ = next != turns_.end();
+  if (!turning_) return;
+  (*next)->come = true;
+  (*next)->bell.cancel();
+  asio::post(io, [this] { next_turn(); });
+}
+
+// ---- what sessions share -----------------------------------------------------------------------
 
 std::unique_ptr<Connection> Loop::kept(const std::string& socket) {
   const auto found = kept_.find(socket);
@@ -93,14 +165,24 @@ void Loop::put_id(std::string& out, int digits) {
   }
 }
 
+// Of the idle ones the first is overdue first; the others need no look.
+void Loop::sweep(Time now) {
+  for (Sessions* list : {&busy_, &slow_})
+    for (Watch& session : *list) session.sweep(now);  // marks and cancels; moves none
+  for (Watch& session : idle_) {
+    if (session.deadline > now && !stopping_) break;
+    session.sweep(now);
+  }
+}
+
 Awaitable<void> Loop::sweep_all() {
   Timer timer(io);
   Time stale_at = clock.now() + kCloseStale;
-  while (!stopping_ || !sessions.empty()) {
+  while (!stopping_ || sessions() > 0) {
     timer.expires_after(kSweep);
     co_await timer.async_wait(kAwait);
     const Time now = clock.now();
-    for (Watched* w : sessions) w->sweep(now);  // marks and cancels; removes nobody
+    sweep(now);
     dispatcher.tick(now);
     if (now < stale_at) continue;
     stale_at = now + kCloseStale;

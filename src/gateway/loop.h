@@ -1,19 +1,26 @@
 // A loop: one io_context on one thread, with what its sessions share: kept connections to
-// instances, memory for bodies, and a sweep that ends what is overdue. Everything belongs to its
-// thread; others post().
+// instances, memory for bodies, turns, and a sweep that ends what is overdue. Everything belongs to
+// its thread; others post().
+//
+// A session is in one of three lists. *Idle*: between requests, the idlest first. *Slow*: in the
+// midst of a request and waiting for its client, to send the rest or to take the answer, the
+// longest wait first. *Busy*: all others. Only a client can fill the first two, so when there is no
+// room for another connection, the first of them is closed.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/random.h"
 #include "gateway/connection.h"
 #include "gateway/dispatcher.h"
+#include "gateway/watch.h"
 
 namespace sluice::gateway {
 
@@ -27,22 +34,41 @@ class BodyRooms {
   void give(std::unique_ptr<char[]> room);
 
  private:
-  static constexpr int kMostOut = 256;
+  static constexpr int kMostOut = 128;
   static constexpr size_t kMostSpare = 32;
   std::vector<std::unique_ptr<char[]>> spare_;
   int out_ = 0;
 };
 
-// Something that can be overdue or deserted; the sweep looks at it every 20 ms.
-class Watched {
- public:
-  virtual ~Watched() = default;
-  virtual void sweep(Time now) = 0;
+// What one loop carries.
+struct LoopLimits {
+  size_t connections = 16 * 1024;  // of clients
+  size_t slow = 4096;              // of them, in the midst of a request and waiting for the client
+  size_t slow_of_peer = 1024;      // of those, of one address
 };
 
 class Loop {
  public:
-  Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed = 1);
+  Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed = 1, LoopLimits limits = {});
+
+  // ---- sessions --------------------------------------------------------------------------------
+
+  // Puts a session at the end of a list. Of too many slow ones the longest wait is given up, of the
+  // same address where that has too many.
+  void put(Watch& session, Watch::List list);
+  size_t sessions() const { return busy_.size() + idle_.size() + slow_.size(); }
+  size_t idle() const { return idle_.size(); }
+  size_t slow() const { return slow_.size(); }
+  bool has_room() const { return sessions() < limits_.connections; }
+  // Closes the idlest session, else the slowest one. False: all are busy.
+  bool make_room();
+
+  // Returns when the session may go on with a request that its client sent before it had the last
+  // answer. One such request begins in a round of the loop, in the order of the calls, so that
+  // clients that wait for their answers do not wait for those that pipeline.
+  Awaitable<void> turn(const Watch& session, Timer& bell);
+
+  // ---- what sessions share ---------------------------------------------------------------------
 
   // A kept connection to that socket, or nothing. Newest first: the warmest. Its instance may have
   // closed it since the last sweep: to look would cost a call for each request.
@@ -69,10 +95,25 @@ class Loop {
   Dispatcher& dispatcher;
   const Clock& clock;
   BodyRooms bodies;
-  std::unordered_set<Watched*> sessions;
 
  private:
+  using Sessions = boost::intrusive::list<Watch>;
+  struct Turn {
+    Timer& bell;
+    bool come = false;
+  };
+  Sessions* of(Watch::List list);
+  void give_up(Watch& session);
+  void bound_slow(uint64_t peer);
+  void next_turn();
+  void sweep(Time now);
   void close_stale();
+
+  const LoopLimits limits_;
+  Sessions busy_, idle_, slow_;
+  std::unordered_map<uint64_t, size_t> slow_of_peer_;
+  std::list<Turn*> turns_;
+  bool turning_ = false;  // next_turn() is on its way
 
   std::map<std::string, std::vector<std::unique_ptr<Connection>>> kept_;
   std::vector<char> scratch_;

@@ -2,9 +2,11 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <charconv>
+#include <utility>
 
 #include "gateway/client.h"
 #include "gateway/exchange.h"
@@ -22,20 +24,21 @@ uint64_t inferences_said(const Head& answer) {
   return inferences;
 }
 
-class Session final : public Waiter, public Watched, public std::enable_shared_from_this<Session> {
+class Session final : public Waiter, public Watch, public std::enable_shared_from_this<Session> {
  public:
   Session(Loop& loop, std::unique_ptr<Stream> stream, const SessionLimits& limits,
           const LocalAnswers& local)
       : loop_(loop),
         local_(local),
         limits_(limits),
+        watch_(*this),
         client_(loop, std::move(stream), watch_, limits),
         exchange_(loop, watch_, limits),
         bell_(loop.io) {}
 
   Awaitable<void> run() {
-    while (co_await next_request() && !loop_.stopping()) {
-    }
+    while (co_await next_request() && !loop_.stopping())
+      if (client_.pipelines()) co_await loop_.turn(watch_, bell_);
     co_await client_.linger();
     error_code ignored;
     client_.socket().close(ignored);
@@ -43,8 +46,12 @@ class Session final : public Waiter, public Watched, public std::enable_shared_f
 
   void on_granted() override;
   void sweep(Time now) override;
+  void close() override;
 
  private:
+  void look_after_client();
+  void wake();
+
   Awaitable<bool> next_request();
   Awaitable<bool> answer_locally(const LocalAnswer& answer);
   Awaitable<bool> refuse(const Dispatcher::Entry& entry);
@@ -58,18 +65,20 @@ class Session final : public Waiter, public Watched, public std::enable_shared_f
   bool cut_off();
   Awaitable<bool> body_fault(Client::Body fault);
   Awaitable<bool> time_out();
+  Awaitable<bool> give_way();
   Awaitable<bool> give_up(Outcome outcome, int status, std::string_view why);
   bool end(Outcome outcome, uint64_t inferences = 0);
 
   Loop& loop_;
   const LocalAnswers& local_;
   const SessionLimits& limits_;
-  Watch watch_;
+  Watch& watch_;  // this session's own
   Client client_;
   Exchange exchange_;
   Timer bell_;  // never rings by itself: cancelled when anything happens
   std::string traceparent_;
   Time arrived_{}, timeout_at_{}, next_check_{};
+  bool half_closed_ = false;
   bool token_is_ours_ = false;
   std::atomic<bool> granted_ = false, listening_ = false;  // listening: to the bell
 };
@@ -84,13 +93,31 @@ void Session::on_granted() {
 }
 
 void Session::sweep(Time now) {
-  if (now >= watch_.deadline) watch_.expired = true;
-  if (watch_.for_client && now >= next_check_) {
+  if (now >= watch_.deadline) expired = true;
+  if (for_client && now >= next_check_) {
     next_check_ = now + kDesertedCheck;
-    pollfd p{client_.socket().native_handle(), POLLRDHUP, 0};
-    if (::poll(&p, 1, 0) > 0) watch_.gone = true;
+    look_after_client();
   }
-  if (!watch_.expired && !watch_.gone && !(watch_.idle && loop_.stopping())) return;
+  if (expired || gone || (idle && loop_.stopping())) wake();
+}
+
+void Session::close() {
+  gone = true;
+  wake();
+}
+
+// A client that has closed both directions has left. One that has closed its sending side may have
+// left as well, or wait for its answer (RFC 9112 §9.6): it waits behind all others.
+void Session::look_after_client() {
+  pollfd p{client_.socket().native_handle(), POLLRDHUP, 0};
+  if (::poll(&p, 1, 0) <= 0) return;
+  if ((p.revents & (POLLHUP | POLLERR)) != 0)
+    gone = true;
+  else if (!std::exchange(half_closed_, true))
+    loop_.dispatcher.defer(*this);
+}
+
+void Session::wake() {
   error_code ignored;
   client_.socket().cancel(ignored);
   exchange_.cancel();
@@ -101,7 +128,8 @@ void Session::sweep(Time now) {
 
 Awaitable<bool> Session::next_request() {
   // 1. The head.
-  watch_ = {};
+  watch_.begin();
+  half_closed_ = false;
   const auto unread = co_await client_.read_request();
   if (unread && unread->status == 0) co_return false;
   if (unread) co_return co_await client_.send_error(unread->status, unread->why);
@@ -125,11 +153,10 @@ Awaitable<bool> Session::next_request() {
     co_return co_await client_.send_error(status, path ? "no upgrades here" : "no such path");
   }
 
-  // 3. A place in its queue.
+  // 3. Its function.
   granted_ = false;
   is_inference = path->rest == "infer";
-  const auto entry =
-      loop_.dispatcher.enter(*this, path->served, path->revision, bearer(head), arrived_);
+  const auto entry = loop_.dispatcher.find(*this, path->served, path->revision, bearer(head));
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
   timeout_at_ = arrived_ + entry.timeout;
   token_is_ours_ = entry.token_is_ours;
@@ -156,43 +183,41 @@ Awaitable<bool> Session::refuse(const Dispatcher::Entry& entry) {
     status = 401;
     extra = "WWW-Authenticate: Bearer\r\n";
   }
-  if (entry.refusal == Refusal::kFull) {
+  if (entry.refusal == Refusal::kFull || entry.refusal == Refusal::kLate) {
     status = 429;
-    const int64_t whole_seconds = (entry.retry_after.count() + 999'999'999) / 1'000'000'000;
+    const Nanos wait = std::clamp<Nanos>(entry.retry_after, Seconds(1), Seconds(60));
+    const int64_t whole_seconds = (wait.count() + 999'999'999) / 1'000'000'000;
     extra = "Retry-After: " + std::to_string(whole_seconds) + "\r\n";
   }
   co_await client_.drop_body();
   co_return co_await client_.send_error(status, entry.why, extra);
 }
 
-// From here a place is held; every way out passes end().
+// From here its function counts it; every way out passes end().
 Awaitable<bool> Session::serve_request() {
-  // 4. A small body is read while we wait: a slow sender must not hold an instance. A large one is
-  // invited only when there is an instance to stream it to.
-  const bool expects = client_.wants_continue();
-  const bool invited = expects && client_.framing().length.value_or(0) <= BodyRooms::kSize;
-  if (invited && !co_await client_.send_continue()) co_return end(Outcome::kGone);
+  // 4. Its body, or the beginning of a large one: what a slow client has not sent yet holds neither
+  // a place in the queue nor an instance.
+  if (client_.wants_continue() && !co_await client_.send_continue()) co_return end(Outcome::kGone);
   Client::Body body = Client::Body::kWhole;
   if (!client_.keep_what_is_here()) body = co_await client_.keep_body(timeout_at_);
   if (body != Client::Body::kWhole && body != Client::Body::kTooLarge)
     co_return co_await body_fault(body);
+  // 5. A place in the queue.
+  streams = body == Client::Body::kTooLarge;
+  const auto entry = loop_.dispatcher.enter(*this, loop_.now());
+  if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
   watch_.for_client = true;
-  loop_.dispatcher.ready(*this, loop_.now());
-  if (!expects || invited) co_return co_await ask_instances();
-  watch_.deadline = timeout_at_;
-  co_await wait_for_grant();
-  const bool called = granted() && !watch_.gone && !watch_.expired;
-  if (called && !co_await client_.send_continue()) watch_.gone = true;
   co_return co_await ask_instances();
 }
 
-// 5. and 6. An instance, and the exchange with it; once more if it dies before it answers.
+// 6. and 7. An instance, and the exchange with it; once more if it dies before it answers.
 Awaitable<bool> Session::ask_instances() {
   for (bool retried = false;;) {
     watch_.deadline = timeout_at_;
     if (!granted_) co_await wait_for_grant();
     if (watch_.gone) co_return end(Outcome::kGone);
     if (watch_.expired) co_return co_await time_out();
+    if (displaced()) co_return co_await give_way();
     if (!granted())
       co_return co_await give_up(Outcome::kFailed, 503, "the function was deleted meanwhile");
     const Exchange::Step step =
@@ -235,15 +260,16 @@ Forwarded Session::forwarded() {
     loop_.put_id(traceparent_, 16);
     traceparent_ += "-01";
   }
-  return {.request_id = client_.own_request_id(),
-          .traceparent = traceparent_,
-          .more = more(),
-          .time_left = is_inference ? std::optional(deadline() - loop_.now()) : std::nullopt,
-          .token_is_ours = token_is_ours_,
-          .framing = client_.framing()};
+  return {
+      .request_id = client_.own_request_id(),
+      .traceparent = traceparent_,
+      .more = more(),
+      .time_left = is_inference ? std::optional(Waiter::deadline() - loop_.now()) : std::nullopt,
+      .token_is_ours = token_is_ours_,
+      .framing = client_.framing()};
 }
 
-// 7. The answer, as it comes. The instance's credit is free again when its last byte is here: a
+// 8. The answer, as it comes. The instance's credit is free again when its last byte is here: a
 // client that is slow to take the end of an answer holds no instance.
 Awaitable<bool> Session::relay_answer() {
   const Answer& answer = exchange_.answer();
@@ -302,6 +328,14 @@ Awaitable<bool> Session::time_out() {
   return give_up(Outcome::kTimedOut, 504, "timed out");
 }
 
+// Its place in the queue went to a request that can still be in time.
+Awaitable<bool> Session::give_way() {
+  end(Outcome::kShed);
+  if (!client_.whole()) client_.close_after();
+  co_return co_await client_.send_error(429, "shed: too late for its objective, and others wait",
+                                        "Retry-After: 1\r\n");
+}
+
 Awaitable<bool> Session::give_up(Outcome outcome, int status, std::string_view why) {
   end(outcome);
   if (!client_.whole()) client_.close_after();
@@ -317,16 +351,17 @@ bool Session::end(Outcome outcome, uint64_t inferences) {
 }  // namespace
 
 Awaitable<void> serve(Loop& loop, std::unique_ptr<Stream> stream, const SessionLimits& limits,
-                      const LocalAnswers& local) {
+                      const LocalAnswers& local, uint64_t peer) {
   const auto session = std::make_shared<Session>(loop, std::move(stream), limits, local);
-  loop.sessions.insert(session.get());
+  session->peer = peer;
+  loop.put(*session, Watch::List::kBusy);
   try {
     co_await session->run();
   } catch (const std::exception&) {
     // Memory ran out for this connection, or the library gave up on it: it ends, the others go on.
   }
   loop.dispatcher.finish(*session, Outcome::kFailed, 0, loop.now());  // no-op when nothing is held
-  loop.sessions.erase(session.get());
+  loop.put(*session, Watch::List::kNone);
 }
 
 }  // namespace sluice::gateway

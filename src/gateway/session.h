@@ -1,6 +1,6 @@
 // A session: one client connection, its requests one after the other. Each request goes through
-// numbered steps (session.cc): read the head, find the function, take a place in its queue, read a
-// small body, wait for an instance, ask it, relay its answer.
+// numbered steps (session.cc): read the head, find the function, read the body or its beginning,
+// take a place in the queue, wait for an instance, ask it, relay its answer.
 //
 // Runs on its loop's thread. Owns its stream; holds at most one request.
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace sluice::gateway {
 
-// Serves until the client leaves or the loop stops.
+// Serves until the client leaves or the loop stops. `peer`: its address, hashed; 0: it has none.
 Awaitable<void> serve(Loop& loop, std::unique_ptr<Stream> stream, const SessionLimits& limits,
-                      const LocalAnswers& local);
+                      const LocalAnswers& local, uint64_t peer = 0);
 
 }  // namespace sluice::gateway

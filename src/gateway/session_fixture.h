@@ -22,14 +22,22 @@ using wire::HttpResponse;
 class SessionFixture : public testing::Test {
  protected:
   explicit SessionFixture(std::string platform_token = {}) : dispatcher(std::move(platform_token)) {
-    asio::co_spawn(loop.io, loop.sweep_all(), asio::detached);
+    asio::co_spawn(loop->io, loop->sweep_all(), asio::detached);
   }
   ~SessionFixture() override {
     for (Fd& c : clients) c.reset();
-    loop.stop();
+    loop->stop();
     instances.clear();
-    until([&] { return loop.sessions.empty(); });
-    loop.io.stop();
+    until([&] { return loop->sessions() == 0; });
+    loop->io.stop();
+  }
+
+  // A loop with other limits, before there are clients and instances.
+  void use(LoopLimits limits_of_loop) {
+    loop->stop();
+    loop->io.run();
+    loop = std::make_unique<Loop>(dispatcher, clock, 1, limits_of_loop);
+    asio::co_spawn(loop->io, loop->sweep_all(), asio::detached);
   }
 
   // ---- instances -------------------------------------------------------------------------------
@@ -50,7 +58,8 @@ class SessionFixture : public testing::Test {
   }
   void instance(const std::string& id, Answer answer = echo) {
     instances[id] = std::make_unique<wire::HttpServer>(
-        loop.io, std::move(*wire::listen_on({.path = folder_.path + "/" + id})), std::move(answer));
+        loop->io, std::move(*wire::listen_on({.path = folder_.path + "/" + id})),
+        std::move(answer));
   }
   // Listens and does nothing by itself: accepted() takes its next connection.
   void raw_instance(const std::string& id) {
@@ -91,21 +100,22 @@ class SessionFixture : public testing::Test {
 
   // ---- clients ---------------------------------------------------------------------------------
 
-  int connect() {
+  int connect(uint64_t peer = 0) {
     int pair[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
     clients.emplace_back(pair[0]);
-    Socket socket(loop.io, asio::generic::stream_protocol(AF_UNIX, 0), pair[1]);
-    asio::co_spawn(loop.io,
-                   serve(loop, std::make_unique<PlainStream>(std::move(socket)), limits, local),
-                   asio::detached);
+    Socket socket(loop->io, asio::generic::stream_protocol(AF_UNIX, 0), pair[1]);
+    asio::co_spawn(
+        loop->io,
+        serve(*loop, std::make_unique<PlainStream>(std::move(socket)), limits, local, peer),
+        asio::detached);
     return pair[0];
   }
   // Runs the loop until it is true; ten seconds are for ever.
   template <class Predicate>
   bool until(Predicate p) {
     const Time end = clock.now() + Seconds(10);
-    while (!p() && clock.now() < end) loop.io.run_one_for(Millis(5));
+    while (!p() && clock.now() < end) loop->io.run_one_for(Millis(5));
     return p();
   }
   void send(int fd, std::string_view bytes) {
@@ -113,7 +123,7 @@ class SessionFixture : public testing::Test {
       const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n > 0) bytes.remove_prefix(static_cast<size_t>(n));
       if (n < 0 && errno != EAGAIN) break;
-      loop.io.run_one_for(Millis(1));
+      loop->io.run_one_for(Millis(1));
     }
   }
   // What comes until that text is in it, or until the end, which shows as "<closed>".
@@ -155,7 +165,7 @@ class SessionFixture : public testing::Test {
   Dispatcher dispatcher;
   LocalAnswers local{dispatcher, "test"};
   SessionLimits limits;
-  Loop loop{dispatcher, clock};
+  std::unique_ptr<Loop> loop = std::make_unique<Loop>(dispatcher, clock);
   std::map<std::string, std::unique_ptr<wire::HttpServer>> instances;
   std::map<std::string, Fd> raw;
   std::deque<Fd> clients;

@@ -38,6 +38,7 @@ Result<FunctionRoute> function_from(const json& j) {
   r.slo = from_millis(f.number("slo_ms", 0, 0, 1e9));
   r.timeout = from_millis(f.number("timeout_ms", 60'000, 1, 1e8));
   r.max_queue = static_cast<int>(f.integer("max_queue", 1000, 0, 10'000'000));
+  r.admit_all = f.text("admission", "in-time") == "all";
   r.token = f.text("token");
   r.unavailable = f.text("unavailable");
   r.route = f.text("route", r.route);
@@ -90,6 +91,7 @@ json to_json(const RoutingTable& t) {
                          {"slo_ms", millis(r.slo)},
                          {"timeout_ms", millis(r.timeout)},
                          {"max_queue", r.max_queue},
+                         {"admission", r.admit_all ? "all" : "in-time"},
                          {"token", r.token},
                          {"unavailable", r.unavailable},
                          {"route", r.route},

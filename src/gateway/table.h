@@ -31,6 +31,7 @@ struct FunctionRoute {
   Nanos slo{0};  // 0: none; then the deadline is the timeout
   Nanos timeout = Seconds(60);
   int max_queue = 1000;
+  bool admit_all = false;   // queue also what cannot be in time
   std::string token;        // callers must bear it; empty: anybody
   std::string unavailable;  // why no instance can start; empty: wait for one
   std::string route = "weighted";

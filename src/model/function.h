@@ -70,6 +70,7 @@ struct FunctionSpec {
   int max_replicas = 0;           // 0: no bound
   int container_concurrency = 0;  // requests an instance may have at once; 0: its batch size
   int max_queue = 1000;           // waiting requests; beyond, 429
+  bool admit_all = false;         // queue also what cannot meet its objective; else 429
   Nanos timeout = Seconds(60);    // a request's whole life
   Batching batching;
   Bytes memory = 0;                  // of one instance; 0: measured

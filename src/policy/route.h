@@ -1,7 +1,8 @@
 // route_*: to whom a request goes. All waiting happens in the function's queue at the gateway; an
-// instance is handed a request when it has credit, so requests bind late. Three pure decisions:
+// instance is handed a request when it has credit, so requests bind late. Four pure decisions:
 //
 //   RevisionSplit       which revision an arriving request belongs to      route_split.h
+//   admit               whether a request is taken into the queue          route_admission.h
 //   DeadlineQueue       which waiting request goes next                    route_queue.h
 //   a RouteFunction     to which ready instance it goes                    below
 //

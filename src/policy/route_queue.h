@@ -1,12 +1,12 @@
 // DeadlineQueue<T>: the requests of a function that wait, T being whatever the gateway keeps of
 // one. Earliest deadline first, but a request that is already lost goes behind all others: serving
 // it would make the next one late too, and one late request would turn into a late queue. Lost
-// means that even the fastest service cannot be in time: now + fastest > deadline.
+// means that an answer is expected after the deadline: now + service > deadline.
 //
-// The lost are exactly the front of the deadline order, so one ordered map holds both and the line
-// between them is looked up at each pop; an estimate that changes moves the line, nothing else.
-// push, pop and remove are O(log n); entries are recycled, so a warm queue does not allocate.
-// Not thread-safe.
+// The lost are exactly the front of the deadline order, so one ordered map holds both. The line
+// between them moves with time and with the estimate of `service`; how many lie before it is
+// counted as it moves. push, pop and remove are O(log n); entries are recycled, so a warm queue
+// does not allocate. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@ class DeadlineQueue {
 
   Ticket push(Time deadline, T request) {
     const Ticket ticket{deadline, next_number_++};
+    lost_ += deadline < line_;
     if (spare_.empty()) {
       waiting_.emplace(ticket, std::move(request));
       return ticket;
@@ -44,12 +45,40 @@ class DeadlineQueue {
     return ticket;
   }
 
-  // Takes the request that goes next; `fastest` is the shortest time an answer could take.
-  std::optional<T> pop(Time now, Nanos fastest) {
+  // Takes the request that goes next; `service` is the time that an answer is expected to take.
+  std::optional<T> pop(Time now, Nanos service) {
     if (waiting_.empty()) return std::nullopt;
-    auto next = waiting_.lower_bound(Ticket{now + fastest, 0});
+    auto next = waiting_.lower_bound(Ticket{now + service, 0});
     if (next == waiting_.end()) next = waiting_.begin();  // only lost ones are left
     return take(next);
+  }
+
+  // Orders queues by the request that pop() would take: whether it is lost, then its deadline. An
+  // empty queue comes last.
+  std::pair<bool, Time> rank(Time now, Nanos service) const {
+    const auto next = waiting_.lower_bound(Ticket{now + service, 0});
+    if (next != waiting_.end()) return {false, next->first.deadline};
+    return {true, waiting_.empty() ? Time::max() : waiting_.begin()->first.deadline};
+  }
+
+  // How many of those that wait are lost. Amortized O(1): each step of the line is counted once.
+  size_t lost(Time now, Nanos service) {
+    const Time line = now + service;
+    if (line > line_)
+      for (auto it = waiting_.lower_bound({line_, 0});
+           it != waiting_.end() && it->first.deadline < line; ++it)
+        ++lost_;
+    else
+      for (auto it = waiting_.lower_bound({line, 0});
+           it != waiting_.end() && it->first.deadline < line_; ++it)
+        --lost_;
+    line_ = line;
+    return lost_;
+  }
+  // Takes the lost request whose deadline is the earliest; nothing where none is lost.
+  std::optional<T> take_lost(Time now, Nanos service) {
+    if (lost(now, service) == 0) return std::nullopt;
+    return take(waiting_.begin());
   }
 
   // Takes out one that stopped waiting (its client left, its time ran out); nothing if it is gone.
@@ -68,6 +97,7 @@ class DeadlineQueue {
   static constexpr size_t kMostSpare = 1024;
 
   std::optional<T> take(typename Map::iterator it) {
+    lost_ -= it->first.deadline < line_;
     Node node = waiting_.extract(it);
     std::optional<T> request(std::move(node.mapped()));
     if (spare_.size() < kMostSpare) {
@@ -80,6 +110,8 @@ class DeadlineQueue {
   Map waiting_;
   std::vector<Node> spare_;
   uint64_t next_number_ = 1;
+  Time line_{};      // requests due before it counted as lost when that was last asked
+  size_t lost_ = 0;  // how many those are
 };
 
 }  // namespace sluice::policy

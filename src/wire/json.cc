@@ -121,6 +121,7 @@ json to_json(const FunctionSpec& s) {
               {"max_replicas", s.max_replicas},
               {"container_concurrency", s.container_concurrency},
               {"max_queue", s.max_queue},
+              {"admit_all", s.admit_all},
               {"timeout_ms", s.timeout.count() / 1'000'000},
               {"batching", to_json(s.batching)},
               {"memory", s.memory},
@@ -316,6 +317,7 @@ Result<FunctionSpec> function_spec_from(const json& j) {
   s.max_replicas = static_cast<int>(f.integer("max_replicas", 0, 0, 10'000));
   s.container_concurrency = static_cast<int>(f.integer("container_concurrency", 0, 0, 1000));
   s.max_queue = static_cast<int>(f.integer("max_queue", 1000, 0, 10'000'000));
+  s.admit_all = f.boolean("admit_all", false);
   s.timeout = Millis(f.integer("timeout_ms", 60'000, 1, 86'400'000));
   s.batching = f.part("batching", &batching_from);
   s.memory = f.integer("memory", 0, 0, kMost);

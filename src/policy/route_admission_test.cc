@@ -1,0 +1,100 @@
+// Admission: when a request can start, and whether it is taken.
+#include "policy/route_admission.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace sluice::policy {
+namespace {
+
+constexpr Time kNow{Seconds(1000)};
+
+ServiceTime steady(Nanos service) {
+  ServiceTime s;
+  for (int i = 0; i < 100; ++i) s.add(service);
+  return s;
+}
+
+// An instance whose newest request was given to it so long ago.
+ServerView busy(int slots, Nanos service, Nanos ago, int batch = 1) {
+  return {.slots = slots, .batch = batch, .service = service, .free_at = kNow - ago + service};
+}
+
+TEST(ServiceTime, FollowsItsSamplesAndIsNotCarriedAwayByOne) {
+  ServiceTime s = steady(Millis(50));
+  EXPECT_NEAR(seconds(s.mean()), 0.050, 0.001);
+  EXPECT_NEAR(seconds(s.deviation()), 0, 0.001);
+  s.add(Seconds(30));
+  EXPECT_LT(s.mean(), Millis(75)) << "counts as four times the mean";
+  for (int i = 0; i < 50; ++i) s.add(Millis(200));
+  EXPECT_NEAR(seconds(s.mean()), 0.200, 0.005);
+}
+
+TEST(ExpectedStart, TableOfQueues) {
+  struct Case {
+    const char* name;
+    std::vector<ServerView> servers;
+    int ahead;
+    Nanos starts_in;
+  };
+  ServerView idle{.slots = 2, .free = 2, .service = Millis(50)};
+  const std::vector<Case> cases{
+      {"no instance yet: unknown", {}, 5, Nanos(0)},
+      {"never measured: unknown", {busy(1, Nanos(0), Nanos(0))}, 5, Nanos(0)},
+      {"a slot is free", {idle}, 1, Nanos(0)},
+      {"behind what takes the free slots", {idle}, 3, Millis(25)},
+      {"next when the one that runs is done", {busy(1, Millis(50), Millis(20))}, 0, Millis(30)},
+      {"overdue: at any moment", {busy(1, Millis(50), Millis(90))}, 0, Nanos(0)},
+      {"third in line at one", {busy(1, Millis(50), Millis(20))}, 2, Millis(130)},
+      {"third in line at two",
+       {busy(1, Millis(50), Millis(20)), busy(1, Millis(50), Millis(10))},
+       2,
+       Millis(80)},
+      {"joins the next batch", {busy(4, Millis(50), Millis(20), 4)}, 3, Millis(30)},
+      {"joins the batch after it", {busy(4, Millis(50), Millis(20), 4)}, 4, Millis(80)},
+  };
+  for (const Case& c : cases)
+    EXPECT_NEAR(seconds(expected_start(c.servers, c.ahead, kNow) - kNow), seconds(c.starts_in),
+                1e-6)
+        << c.name;
+}
+
+TEST(Admit, WhatCannotBeInTimeIsRefusedAndToldWhenToComeBack) {
+  const std::vector<ServerView> one{busy(1, Millis(50), Nanos(0))};
+  const Nanos objective = Millis(501);
+  const auto ask = [&](int ahead) {
+    return admit({kNow, kNow + objective, ahead}, one, steady(Millis(50)), objective);
+  };
+  EXPECT_TRUE(ask(0).admitted);
+  EXPECT_TRUE(ask(8).admitted) << "answered after 500 ms";
+  EXPECT_FALSE(ask(9).admitted) << "answered after 550 ms";
+  EXPECT_NEAR(seconds(ask(28).retry_after), 1.0, 0.01) << "when 20 of them are done";
+}
+
+TEST(Admit, TimesThatVaryNeedAMarginThatGrowsWithTheQueue) {
+  ServiceTime uneven;
+  for (int i = 0; i < 200; ++i) uneven.add(Millis(i % 2 == 0 ? 40 : 60));
+  const std::vector<ServerView> one{busy(1, Millis(50), Nanos(0))};
+  const auto admitted = [&](int ahead) {
+    return admit({kNow, kNow + Millis(501), ahead}, one, uneven, Millis(501)).admitted;
+  };
+  EXPECT_TRUE(admitted(6)) << "400 ms, and 10 ms × (1 + 3 √6)";
+  EXPECT_FALSE(admitted(7)) << "450 ms, and 10 ms × (1 + 3 √7)";
+}
+
+TEST(Admit, WhatStartsAtOnceIsTakenHoweverSlowTheFunctionIs) {
+  const std::vector<ServerView> idle{{.slots = 1, .free = 1, .service = Seconds(2)}};
+  EXPECT_TRUE(admit({kNow, kNow + Millis(100), 0}, idle, steady(Seconds(2)), Millis(100)).admitted);
+}
+
+// Nothing could be in time: then at least the start is.
+TEST(Admit, WhereNoAnswerCanBeInTimeTheStartCounts) {
+  const std::vector<ServerView> one{busy(1, Millis(600), Millis(500))};
+  EXPECT_TRUE(admit({kNow, kNow + Millis(300), 0}, one, steady(Millis(600)), Millis(300)).admitted);
+  EXPECT_FALSE(
+      admit({kNow, kNow + Millis(300), 1}, one, steady(Millis(600)), Millis(300)).admitted);
+}
+
+}  // namespace
+}  // namespace sluice::policy
