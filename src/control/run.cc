@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "control/api.h"
 #include "control/cluster_local.h"
+#include "control/kept_answers.h"
 #include "control/turns.h"
 
 namespace sluice::control {
@@ -28,6 +29,7 @@ constexpr size_t kLargestBody = 1 << 20;  // of function files and profiles
 // What answers the API's requests.
 struct Serving {
   Turns& turns;
+  KeptAnswers& kept;
   asio::thread_pool& files;  // reads function files and what they name
 };
 
@@ -53,11 +55,13 @@ asio::awaitable<wire::HttpResponse> answer(Api& api, Serving with, wire::HttpReq
     };
     co_await asio::co_spawn(with.files, read, asio::use_awaitable);
     response = api.apply(request, std::move(*specs), unix_now());
+    with.kept.forget();
+  } else if (is_get) {
+    response = with.kept.get(request.target(), [&] { return api.handle(request, unix_now()); });
   } else {
-    if (!is_get)
-      co_await turns
-          .settle();  // an order would wait behind what the turn asks, and has little time
+    co_await turns.settle();  // an order would wait behind what the turn asks, and has little time
     response = api.handle(request, unix_now());
+    with.kept.forget();
   }
   if (!is_get && response.result_int() / 100 == 2) co_await turns.make();
   response.set("Sluice-Turn", std::to_string(turns.number()));
@@ -77,14 +81,15 @@ Result<void> run_control(const ControlOptions& o) {
   std::string token;
   std::ifstream(o.data + "/token") >> token;
 
-  Turns turns(io, *control, cluster, quiet);
+  KeptAnswers kept;
+  Turns turns(io, *control, cluster, quiet, [&] { kept.forget(); });
   asio::thread_pool files(2);
   const auto serve = [&](Fd listening, const std::string& bearer) {
     const auto api = std::make_shared<Api>(*control, bearer, o.home);
     return std::make_unique<wire::HttpServer>(
         io, std::move(listening),
-        [&turns, &files, api](wire::HttpRequest request) {
-          return answer(*api, {turns, files}, std::move(request));
+        [&turns, &kept, &files, api](wire::HttpRequest request) {
+          return answer(*api, {turns, kept, files}, std::move(request));
         },
         wire::HttpLimits{.body_bytes = kLargestBody},
         [api](const wire::HttpHead& head) { return api->refusal(head); });

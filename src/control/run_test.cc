@@ -15,6 +15,7 @@
 #include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
 #include "control/cluster_local.h"
+#include "control/kept_answers.h"
 
 namespace sluice::control {
 namespace {
@@ -101,6 +102,24 @@ TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
   quiet = std::promise<void>();                // for the gateway's end
   peers.gateway.reset();
   quiet.get_future().wait();
+}
+
+// ---- answers ---------------------------------------------------------------------------------
+
+TEST(KeptAnswers, AListingIsMadeOnceUntilTheStateChanges) {
+  KeptAnswers kept;
+  int made = 0;
+  const auto make = [&] { return wire::text_response(std::to_string(++made)); };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(kept.get("/metrics", make).body(), "1");
+  EXPECT_EQ(kept.get("/v1/functions", make).body(), "2");
+  kept.forget();
+  EXPECT_EQ(kept.get("/metrics", make).body(), "3");
+  for (size_t i = 0; i < 2 * KeptAnswers::kMost; ++i) kept.get(std::to_string(i), make);
+  const int before = made;
+  kept.get("0", make);
+  EXPECT_EQ(made, before);
+  kept.get(std::to_string(2 * KeptAnswers::kMost - 1), make);  // one too many was not kept
+  EXPECT_EQ(made, before + 1);
 }
 
 // ---- the process -----------------------------------------------------------------------------

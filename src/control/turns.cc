@@ -22,6 +22,7 @@ asio::awaitable<void> Turns::run() {
     cluster_.look();
     co_await settle();
     control_.step(unix_now());
+    on_step_();
     co_await settle();
     under_way_ = false;
     ++number_;

@@ -8,6 +8,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <utility>
 
 #include "control/cluster_local.h"
 #include "control/control.h"
@@ -17,9 +19,16 @@ namespace sluice::control {
 
 class Turns {
  public:
-  // `quiet` is woken whenever the cluster may have settled.
-  Turns(boost::asio::io_context& io, Control& control, LocalCluster& cluster, Waiters& quiet)
-      : control_(control), cluster_(cluster), quiet_(quiet), made_(io), pause_(io) {}
+  // `quiet` is woken whenever the cluster may have settled. `on_step` is called when the loop's
+  // state has changed.
+  Turns(boost::asio::io_context& io, Control& control, LocalCluster& cluster, Waiters& quiet,
+        std::function<void()> on_step)
+      : control_(control),
+        cluster_(cluster),
+        quiet_(quiet),
+        on_step_(std::move(on_step)),
+        made_(io),
+        pause_(io) {}
 
   boost::asio::awaitable<void> run();  // for ever
   // Returns when a turn that begins after this call has been made.
@@ -35,6 +44,7 @@ class Turns {
   Control& control_;
   LocalCluster& cluster_;
   Waiters& quiet_;
+  const std::function<void()> on_step_;
   Waiters made_;                     // wait for a turn's end
   boost::asio::steady_timer pause_;  // until the next turn
   uint64_t number_ = 0;
