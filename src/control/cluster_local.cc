@@ -157,11 +157,15 @@ Observation LocalCluster::observe() {
   if (const auto state = node_.take_look(); state && state->ok()) {
     observe_node(**state, o);
     node_seen_ = unix_now();
+    backstop_ = o.backstop;
+    enforcement_ = o.enforcement;
   }
   if (const auto stats = gateway_.take_look(); stats && stats->ok()) {
     observe_gateway(**stats, o);
     gateway_seen_ = unix_now();
   }
+  o.backstop = backstop_;
+  o.enforcement = enforcement_;
   o.node_seen = node_seen_;
   o.gateway_seen = gateway_seen_;
   return o;

@@ -40,6 +40,8 @@ class LocalCluster : public Cluster {
   Port node_, gateway_;
   Nanos left_ = kOrdersWait;  // of what orders may wait until the next observation
   UnixMillis node_seen_ = 0, gateway_seen_ = 0;
+  bool backstop_ = true;  // as the node said last
+  std::string enforcement_;
 };
 
 }  // namespace sluice::control

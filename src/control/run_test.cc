@@ -87,7 +87,7 @@ TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
   cluster.look();
   EXPECT_FALSE(cluster.observe().node_there);
   const Fd connection(::accept(peers.node.get(), nullptr, nullptr));
-  const std::string state = R"({"boot_id":"the boot"})";
+  const std::string state = R"({"boot_id":"the boot","enforcement":"by cgroups"})";
   const std::string answer =
       "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(state.size()) + "\r\n\r\n" + state;
   EXPECT_EQ(::send(connection.get(), answer.data(), answer.size(), MSG_NOSIGNAL),
@@ -98,8 +98,10 @@ TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
   EXPECT_EQ(o.boot_id, "the boot");
   EXPECT_GT(o.node_seen, 0);
   EXPECT_FALSE(o.gateway_there);
-  EXPECT_FALSE(cluster.observe().node_there);  // it has not been asked again
-  quiet = std::promise<void>();                // for the gateway's end
+  const Observation later = cluster.observe();
+  EXPECT_FALSE(later.node_there);  // it has not been asked again
+  EXPECT_EQ(later.enforcement, "by cgroups");
+  quiet = std::promise<void>();  // for the gateway's end
   peers.gateway.reset();
   quiet.get_future().wait();
 }
