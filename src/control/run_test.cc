@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <future>
+#include <semaphore>
 #include <thread>
 
 #include "base/eventually_for_test.h"
@@ -81,18 +81,20 @@ TEST(HungCluster, OrdersDoNotWaitForAPeerAndAreNotSentLater) {
 
 TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
   HungPeers peers;
-  std::promise<void> quiet;
+  std::counting_semaphore<> quiet(0);
   LocalCluster cluster(
-      peers.socket("node"), peers.socket("gateway"), [&] { quiet.set_value(); }, Seconds(3600));
+      peers.socket("node"), peers.socket("gateway"), [&] { quiet.release(); }, Seconds(3600));
   cluster.look();
   EXPECT_FALSE(cluster.observe().node_there);
+  peers.gateway.reset();  // its call fails
+  quiet.acquire();
   const Fd connection(::accept(peers.node.get(), nullptr, nullptr));
   const std::string state = R"({"boot_id":"the boot","enforcement":"by cgroups"})";
   const std::string answer =
       "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(state.size()) + "\r\n\r\n" + state;
   EXPECT_EQ(::send(connection.get(), answer.data(), answer.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(answer.size()));
-  quiet.get_future().wait();
+  quiet.acquire();
   const Observation o = cluster.observe();
   EXPECT_TRUE(o.node_there);
   EXPECT_EQ(o.boot_id, "the boot");
@@ -101,9 +103,6 @@ TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
   const Observation later = cluster.observe();
   EXPECT_FALSE(later.node_there);  // it has not been asked again
   EXPECT_EQ(later.enforcement, "by cgroups");
-  quiet = std::promise<void>();  // for the gateway's end
-  peers.gateway.reset();
-  quiet.get_future().wait();
 }
 
 // ---- answers ---------------------------------------------------------------------------------
