@@ -135,15 +135,16 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   const std::string missing = p.data + "/no-such.pt";
   expect_refused(p, file_with("", missing),
                  "default/f: model.path: " + missing + ": no such file, or not readable");
-  expect_refused(p, file_with("", p.data), "is a directory, a TorchScript file is wanted");
+  expect_refused(p, file_with("", p.data), "is a directory");
   expect_refused(p, file_with("", file("text.pt", "I am no model")), "text.pt: is no TorchScript");
   expect_refused(p, file_with("", file("empty.pt", "")), "empty.pt: is no TorchScript");
   expect_refused(p, file_with("", file("half.pt", whole.substr(0, 10))),
                  "half.pt: is truncated (10 bytes, its directory is missing)");
   expect_refused(p, file_with("", file("state.pt", control::archive_for_test("", "data.pkl"))),
                  "state.pt: is no TorchScript model (an archive without constants.pkl");
-  expect_refused(p, file_with("", file("alone.pt", whole)),
-                 "alone.json: missing: the model's inputs and outputs stand there");
+  expect_refused(
+      p, file_with("", file("alone.pt", whole)),
+      "alone.json: no such file, or not readable: the model's inputs and outputs stand there");
   const std::string odd = file("odd.pt", whole);
   for (const char* sidecar : {"{", "[]", "{\"inputs\": []}", "{\"inputs\": [{\"name\": 3}]}"}) {
     file("odd.json", sidecar);

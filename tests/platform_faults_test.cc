@@ -183,5 +183,35 @@ TEST(PlatformFaults, AKilledGatewayLosesItsOpenRequestsAndNewOnesWait) {
       << testing::PrintToString(r.faults);
 }
 
+// A process that hangs holds up neither the API nor, the gateway apart, what runs.
+TEST(PlatformFaults, AStoppedProcessDoesNotHoldUpTheApi) {
+  Platform p;
+  p.deploy({});
+  const std::set<pid_t> before = p.pids();
+  // Below the time-out of the loop's own calls: an answer that waits for one of them fails.
+  const Nanos patience = Seconds(4);
+  for (const char* name : {"node", "gateway"}) {
+    const pid_t stopped = p.pid_of(name);
+    kill(stopped, SIGSTOP);
+    for (int i = 0; i < 20; ++i) {
+      wire::HttpClient api({.path = p.data + "/run/api.sock"}, patience);
+      const auto rows = api.json(verb::get, "/v1/functions");
+      ASSERT_TRUE(rows.ok()) << name << ": " << rows.error().message;
+      EXPECT_EQ(rows->size(), 1u);
+    }
+    p.until("/v1/status", [&](const json& status) { return status[name] == false; });
+    EXPECT_GT(p.function()["stale_ms"], 0) << name;
+    EXPECT_EQ(p.pids(), before) << name;
+    EXPECT_EQ(p.apply({}).code, 0) << name;
+    const bool serves = name == std::string("node");
+    EXPECT_TRUE(!serves || p.ask()["status"] == 200);
+    kill(stopped, SIGCONT);
+    p.until("/v1/status", [&](const json& status) { return status[name] == true; });
+  }
+  p.wait_until_settled("f", 1);
+  EXPECT_EQ(p.function()["stale_ms"], 0);
+  EXPECT_EQ(p.ask()["status"], 200);
+}
+
 }  // namespace
 }  // namespace sluice

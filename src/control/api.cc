@@ -7,6 +7,7 @@
 #include "control/function_file.h"
 #include "control/listings.h"
 #include "control/metrics.h"
+#include "control/validate.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -27,17 +28,17 @@ Result<int> to_int(const std::string& text, std::string_view what, int otherwise
 
 }  // namespace
 
-bool Api::allows(const wire::HttpRequest& request) const {
-  const auto field = request[wire::http::field::authorization];
+std::optional<wire::HttpResponse> Api::refusal(const wire::HttpHead& head) const {
+  const auto field = head[wire::http::field::authorization];
   const std::string_view bearer(field.data(), field.size());
-  return token_.empty() || (bearer.starts_with("Bearer ") && same_secret(bearer.substr(7), token_));
+  if (token_.empty() || (bearer.starts_with("Bearer ") && same_secret(bearer.substr(7), token_)))
+    return std::nullopt;
+  return wire::error_response(401, "the platform's token is wanted: Authorization: Bearer …");
 }
 
 wire::HttpResponse Api::handle(const wire::HttpRequest& request, UnixMillis wall) {
-  const auto target = wire::parse_target({request.target().data(), request.target().size()});
+  const auto target = wire::parse_target(request.target());
   if (!target.ok()) return wire::error_response(target.error());
-  if (!allows(request))
-    return wire::error_response(401, "the platform's token is wanted: Authorization: Bearer …");
   if (target->path == std::vector<std::string>{"metrics"} && request.method() == verb::get)
     return wire::text_response(metrics(control_), "text/plain; version=0.0.4; charset=utf-8");
   const auto answer = route(request, *target, wall);
@@ -56,13 +57,15 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   if (method == verb::get && path.size() == 2) {
     if (kind == "functions") return function_rows(control_, wall);
     if (kind == "revisions") return revision_rows(control_, target.get("function"));
-    if (kind == "instances") return instance_rows(control_);
-    if (kind == "devices") return device_rows(control_);
+    if (kind == "instances") return instance_rows(control_, wall);
+    if (kind == "devices") return device_rows(control_, wall);
     if (kind == "decisions") return decisions(target);
     if (kind == "report") return control::report(control_);
     if (kind == "status")
       return json{{"node", control_.seen().node_there},
                   {"gateway", control_.seen().gateway_there},
+                  {"node_seen", control_.seen().node_seen},
+                  {"gateway_seen", control_.seen().gateway_seen},
                   {"policy", control_.settings().bundle},
                   {"backstop", control_.seen().backstop},
                   {"enforcement", control_.seen().enforcement}};
@@ -75,8 +78,6 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   }
   // Makes the loop look (run.cc): somebody has changed something at the node.
   if (kind == "turns" && path.size() == 2 && method == verb::post) return json::object();
-  if (kind == "functions" && path.size() == 2 && method == verb::post)
-    return apply(request, target, wall);
   if (kind == "profiles" && path.size() == 2 && method == verb::put) {
     SLUICE_ASSIGN(body, wire::parse_json(request.body()));
     wire::Fields f(body, "profile");
@@ -127,15 +128,37 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   return missing;
 }
 
-Result<json> Api::apply(const wire::HttpRequest& request, const wire::Target& target,
-                        UnixMillis wall) {
+bool Api::is_apply(const wire::HttpRequest& request) {
+  const auto target = wire::parse_target(request.target());
+  return request.method() == verb::post && target.ok() &&
+         target->path == std::vector<std::string>{"v1", "functions"};
+}
+
+Result<std::vector<FunctionSpec>> Api::read_functions(const wire::HttpRequest& request) const {
+  SLUICE_ASSIGN(target, wire::parse_target(request.target()));
   const FileContext context{.file = target.get("file", "-"),
                             .folder = target.get("folder"),
                             .home = target.get("home", home_)};
   SLUICE_ASSIGN(specs, parse_functions(request.body(), context));
-  SLUICE_ASSIGN(applied, control_.apply(specs, target.get("dry_run") == "1", wall));
+  for (FunctionSpec& spec : specs)
+    if (const auto checked = check_model(spec); !checked.ok())
+      return within(to_string(spec.name), checked.error());
+  return specs;
+}
+
+wire::HttpResponse Api::apply(const wire::HttpRequest& request,
+                              Result<std::vector<FunctionSpec>> specs, UnixMillis wall) {
+  const auto answer = applied(request, std::move(specs), wall);
+  return answer.ok() ? wire::json_response(*answer) : wire::error_response(answer.error());
+}
+
+Result<json> Api::applied(const wire::HttpRequest& request, Result<std::vector<FunctionSpec>> specs,
+                          UnixMillis wall) {
+  if (!specs.ok()) return specs.error();
+  SLUICE_ASSIGN(target, wire::parse_target(request.target()));
+  SLUICE_ASSIGN(all, control_.apply(std::move(*specs), target.get("dry_run") == "1", wall));
   json results = json::array();
-  for (const Applied& a : applied)
+  for (const Applied& a : all)
     results.push_back({{"function", to_string(a.function)},
                        {"revision", a.revision},
                        {"action", a.what},

@@ -1,5 +1,9 @@
-// The user's HTTP API (docs/api.md), over the control loop. Runs on the loop's thread.
+// The user's HTTP API (docs/api.md), over the control loop.
+//
+// Threads: the loop's, but for read_functions().
 #pragma once
+
+#include <optional>
 
 #include "control/control.h"
 #include "wire/http.h"
@@ -12,14 +16,23 @@ class Api {
   Api(Control& control, std::string token, std::string home)
       : control_(control), token_(std::move(token)), home_(std::move(home)) {}
 
-  bool allows(const wire::HttpRequest& request) const;  // bears the token, if there is one
+  // The server's admission: a request without the token gets 401. handle() does not look again.
+  std::optional<wire::HttpResponse> refusal(const wire::HttpHead& head) const;
   wire::HttpResponse handle(const wire::HttpRequest& request, UnixMillis wall);
+
+  // POST /v1/functions has two halves, since the first reads files, which may take its time:
+  // read_functions() parses the function files and checks their models, on any thread, and apply()
+  // deploys them.
+  static bool is_apply(const wire::HttpRequest& request);
+  Result<std::vector<FunctionSpec>> read_functions(const wire::HttpRequest& request) const;
+  wire::HttpResponse apply(const wire::HttpRequest& request,
+                           Result<std::vector<FunctionSpec>> specs, UnixMillis wall);
 
  private:
   Result<nlohmann::json> route(const wire::HttpRequest& request, const wire::Target& target,
                                UnixMillis wall);
-  Result<nlohmann::json> apply(const wire::HttpRequest& request, const wire::Target& target,
-                               UnixMillis wall);
+  Result<nlohmann::json> applied(const wire::HttpRequest& request,
+                                 Result<std::vector<FunctionSpec>> specs, UnixMillis wall);
   Result<nlohmann::json> decisions(const wire::Target& target) const;
 
   Control& control_;

@@ -1,8 +1,8 @@
 // The Cluster port: the one seam between the control loop and the world. The local adapter drives
 // this machine's node daemon and gateway; Kubernetes and the simulator are others.
 //
-// One thread, the loop's. Calls may block for milliseconds. A call that fails changed nothing that
-// the next observe() would not show.
+// One thread, the loop's. Calls block for milliseconds, also when what they call hangs. A call that
+// fails changed nothing that the next observe() would not show.
 #pragma once
 
 #include <map>
@@ -73,6 +73,7 @@ struct DeviceLoad {
 
 struct Observation {
   bool node_there = false;  // false: devices and instances are unknown now, not empty
+  UnixMillis node_seen = 0, gateway_seen = 0;  // when each answered last; 0: never
   std::string boot_id;
   bool backstop = true;                     // the kernel holds programs that never ask for a permit
   std::string enforcement;                  // what else holds the slices, or what is missing

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "wire/json.h"
 
@@ -86,89 +87,128 @@ Result<void> done(const Result<json>& answer) {
   return {};
 }
 
+void observe_node(const json& state, Observation& o) {
+  Fields f(state, "state");
+  o.node_there = true;
+  o.boot_id = f.text("boot_id");
+  o.backstop = f.boolean("backstop", true);
+  o.enforcement = f.text("enforcement");
+  for (const json& item : f.list("devices")) {
+    const auto device = wire::device_from(item);
+    if (!device.ok()) {
+      log::warn("node: {}", device.error().message);
+      continue;
+    }
+    o.devices.push_back(*device);
+    if (!item.contains("busy_percent")) continue;
+    Fields load(item, "device");
+    o.loads[device->id] = {static_cast<int>(load.integer("busy_percent", 0, 0, 100)),
+                           load.integer("memory_used", 0, 0, kMost)};
+  }
+  for (const json& item : f.list("instances")) {
+    const auto instance = instance_from(item);
+    if (instance.ok())
+      o.instances.push_back(*instance);
+    else
+      log::warn("node: {}", instance.error().message);
+  }
+  std::ranges::sort(o.devices, {}, &Device::id);
+  std::ranges::sort(o.instances, {}, [](const ObservedInstance& i) { return i.instance.id; });
+}
+
+void observe_gateway(const json& stats, Observation& o) {
+  Fields f(stats, "stats");
+  o.gateway_there = true;
+  o.gateway_started = f.integer("started", 0, 0, kMost);
+  o.routes_version = f.integer("version", 0, 0, kMost);
+  o.busy = busy_from(f);
+  for (const json& item : f.list("functions")) {
+    const auto traffic = traffic_from(item);
+    if (traffic.ok())
+      o.traffic.push_back(*traffic);
+    else
+      log::warn("gateway: {}", traffic.error().message);
+  }
+}
+
 }  // namespace
 
-LocalCluster::LocalCluster(const std::string& node_socket, const std::string& gateway_socket)
-    : node_({.path = node_socket}, Seconds(5)), gateway_({.path = gateway_socket}, Seconds(5)) {}
+LocalCluster::LocalCluster(const std::string& node_socket, const std::string& gateway_socket,
+                           std::function<void()> on_quiet, Nanos timeout)
+    : node_(node_socket, timeout, on_quiet), gateway_(gateway_socket, timeout, on_quiet) {}
+
+void LocalCluster::look() {
+  node_.look("/v1/state");
+  gateway_.look("/v1/stats");
+}
+
+bool LocalCluster::settled() const {
+  const auto now = Port::Clock::now();
+  const auto busy = [&](const Port& port) {
+    const auto since = port.busy_since();
+    return since && now - *since < kAway;
+  };
+  return !busy(node_) && !busy(gateway_);
+}
 
 Observation LocalCluster::observe() {
+  left_ = kOrdersWait;
   Observation o;
-  if (const auto state = node_.json(verb::get, "/v1/state"); state.ok()) {
-    Fields f(*state, "state");
-    o.node_there = true;
-    o.boot_id = f.text("boot_id");
-    o.backstop = f.boolean("backstop", true);
-    o.enforcement = f.text("enforcement");
-    for (const json& item : f.list("devices")) {
-      const auto device = wire::device_from(item);
-      if (!device.ok()) {
-        log::warn("node: {}", device.error().message);
-        continue;
-      }
-      o.devices.push_back(*device);
-      if (!item.contains("busy_percent")) continue;
-      Fields load(item, "device");
-      o.loads[device->id] = {static_cast<int>(load.integer("busy_percent", 0, 0, 100)),
-                             load.integer("memory_used", 0, 0, kMost)};
-    }
-    for (const json& item : f.list("instances")) {
-      const auto instance = instance_from(item);
-      if (instance.ok())
-        o.instances.push_back(*instance);
-      else
-        log::warn("node: {}", instance.error().message);
-    }
-    std::ranges::sort(o.devices, {}, &Device::id);
-    std::ranges::sort(o.instances, {}, [](const ObservedInstance& i) { return i.instance.id; });
+  if (const auto state = node_.take_look(); state && state->ok()) {
+    observe_node(**state, o);
+    node_seen_ = unix_now();
+    backstop_ = o.backstop;
+    enforcement_ = o.enforcement;
   }
-  if (const auto stats = gateway_.json(verb::get, "/v1/stats"); stats.ok()) {
-    Fields f(*stats, "stats");
-    o.gateway_there = true;
-    o.gateway_started = f.integer("started", 0, 0, kMost);
-    o.routes_version = f.integer("version", 0, 0, kMost);
-    o.busy = busy_from(f);
-    for (const json& item : f.list("functions")) {
-      const auto traffic = traffic_from(item);
-      if (traffic.ok())
-        o.traffic.push_back(*traffic);
-      else
-        log::warn("gateway: {}", traffic.error().message);
-    }
+  if (const auto stats = gateway_.take_look(); stats && stats->ok()) {
+    observe_gateway(**stats, o);
+    gateway_seen_ = unix_now();
   }
+  o.backstop = backstop_;
+  o.enforcement = enforcement_;
+  o.node_seen = node_seen_;
+  o.gateway_seen = gateway_seen_;
   return o;
+}
+
+Result<json> LocalCluster::ask(Port& port, verb verb, std::string_view target, json body) {
+  const auto begin = Port::Clock::now();
+  auto answer = port.call(verb, target, std::move(body), begin + left_);
+  left_ = std::max(left_ - Nanos(Port::Clock::now() - begin), Nanos(0));
+  return answer;
 }
 
 Result<void> LocalCluster::start(const StartOrder& order) {
   const Instance& i = order.instance;
-  return done(node_.json(verb::post, "/v1/instances",
-                         {{"id", i.id},
-                          {"function", to_string(i.function)},
-                          {"revision", i.revision},
-                          {"device", i.device},
-                          {"slice", wire::to_json(i.slice)},
-                          {"position", wire::to_json(i.position)},
-                          {"batch", i.batch},
-                          {"model", wire::to_json(order.model)},
-                          {"batching", wire::to_json(order.batching)}}));
+  return done(ask(node_, verb::post, "/v1/instances",
+                  {{"id", i.id},
+                   {"function", to_string(i.function)},
+                   {"revision", i.revision},
+                   {"device", i.device},
+                   {"slice", wire::to_json(i.slice)},
+                   {"position", wire::to_json(i.position)},
+                   {"batch", i.batch},
+                   {"model", wire::to_json(order.model)},
+                   {"batching", wire::to_json(order.batching)}}));
 }
 
 Result<void> LocalCluster::resize(const InstanceId& id, const Slice& slice,
                                   const Position& position) {
-  return done(node_.json(verb::patch, "/v1/instances/" + id,
-                         {{"slice", wire::to_json(slice)}, {"position", wire::to_json(position)}}));
+  return done(ask(node_, verb::patch, "/v1/instances/" + id,
+                  {{"slice", wire::to_json(slice)}, {"position", wire::to_json(position)}}));
 }
 
 Result<void> LocalCluster::stop(const InstanceId& id, Nanos drain) {
   return done(
-      node_.json(verb::delete_, "/v1/instances/" + id, {{"drain_ms", drain.count() / 1'000'000}}));
+      ask(node_, verb::delete_, "/v1/instances/" + id, {{"drain_ms", drain.count() / 1'000'000}}));
 }
 
 Result<void> LocalCluster::set_drained(const DeviceId& device, bool drained) {
-  return done(node_.json(verb::patch, "/v1/devices/" + device, {{"drained", drained}}));
+  return done(ask(node_, verb::patch, "/v1/devices/" + device, {{"drained", drained}}));
 }
 
 Result<std::set<InstanceId>> LocalCluster::set_routes(const json& table) {
-  SLUICE_ASSIGN(answer, gateway_.json(verb::put, "/v1/routes", table));
+  SLUICE_ASSIGN(answer, ask(gateway_, verb::put, "/v1/routes", table));
   Fields f(answer, "answer");
   return busy_from(f);
 }

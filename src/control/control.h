@@ -56,7 +56,7 @@ class Control {
   // waits for it does not wait long.
   Nanos next_step() const;
 
-  // All of them, or none; nothing is changed when `dry`.
+  // All of them, or none; nothing is changed when `dry`. Their models have passed check_model().
   Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
   Result<int> rollback(const FunctionName& f, int to, UnixMillis wall);  // 0: to the one before
   Result<void> remove(const FunctionName& f, UnixMillis wall);

@@ -20,6 +20,18 @@ double percent_late(const TrafficTotals& t) {
              : 100.0 * static_cast<double>(t.late + t.shed + t.failed) / static_cast<double>(ended);
 }
 
+// How long ago what is shown of the node was true; 0 while it answers, and if it never has.
+UnixMillis node_stale_ms(const Control& control, UnixMillis wall) {
+  const Observation& o = control.seen();
+  return o.node_there || o.node_seen == 0 ? 0 : std::max<UnixMillis>(wall - o.node_seen, 1);
+}
+
+UnixMillis gateway_stale_ms(const Control& control, UnixMillis wall) {
+  const Observation& o = control.seen();
+  return o.gateway_there || o.gateway_seen == 0 ? 0
+                                                : std::max<UnixMillis>(wall - o.gateway_seen, 1);
+}
+
 // What a function's instances hold together.
 struct Holding {
   int ready = 0, starting = 0, draining = 0;
@@ -117,6 +129,7 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
            {"model", spec.model.path},
            {"inputs", wire::to_json(spec.model)["inputs"]},
            {"file", to_yaml(spec)},
+           {"stale_ms", std::max(node_stale_ms(control, wall), gateway_stale_ms(control, wall))},
            {"age_ms", wall - r.stored.revisions.front().created}};
   out["last_decision"] = r.last_decision ? to_json(*r.last_decision) : json();
   return out;
@@ -150,7 +163,7 @@ json revision_rows(const Control& control, const std::string& of) {
   return out;
 }
 
-json instance_rows(const Control& control) {
+json instance_rows(const Control& control, UnixMillis wall) {
   json out = json::array();
   for (const ObservedInstance& o : control.seen().instances) {
     json i = wire::to_json(o.instance);
@@ -163,14 +176,15 @@ json instance_rows(const Control& control) {
               {"peak_memory", o.peak_memory},
               {"device_fault", o.device_fault},
               {"error", o.error},
-              {"foreign", o.foreign}});
+              {"foreign", o.foreign},
+              {"stale_ms", node_stale_ms(control, wall)}});
     if (o.memory_held) i["memory_held"] = *o.memory_held;
     out.push_back(std::move(i));
   }
   return out;
 }
 
-json device_rows(const Control& control) {
+json device_rows(const Control& control, UnixMillis wall) {
   json out = json::array();
   for (const Device& d : control.seen().devices) {
     json row = wire::to_json(d);
@@ -187,8 +201,10 @@ json device_rows(const Control& control) {
       memory += o.instance.slice.memory;
       ++instances;
     }
-    row.update(
-        {{"instances", instances}, {"reserved", reserved / 1000}, {"memory_reserved", memory}});
+    row.update({{"instances", instances},
+                {"reserved", reserved / 1000},
+                {"memory_reserved", memory},
+                {"stale_ms", node_stale_ms(control, wall)}});
     out.push_back(std::move(row));
   }
   return out;

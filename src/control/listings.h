@@ -1,4 +1,5 @@
-// What the API answers to GET: rows of what the control loop knows, as JSON (docs/api.md). They
+// What the API answers to GET: rows of what the control loop knows, as JSON (docs/api.md). While
+// the node daemon or the gateway does not answer, that is what it last said, `stale_ms` ago. They
 // read and change nothing; on the loop's thread.
 #pragma once
 
@@ -17,8 +18,8 @@ nlohmann::json function_row(const Control& control, const FunctionName& name, Un
 nlohmann::json function_rows(const Control& control, UnixMillis wall);
 // `of`: a function's name, empty for all.
 nlohmann::json revision_rows(const Control& control, const std::string& of);
-nlohmann::json instance_rows(const Control& control);
-nlohmann::json device_rows(const Control& control);
+nlohmann::json instance_rows(const Control& control, UnixMillis wall);
+nlohmann::json device_rows(const Control& control, UnixMillis wall);
 // Requests, latencies and costs of each function since it was made.
 nlohmann::json report(const Control& control);
 

@@ -1,9 +1,9 @@
 #include "control/model_archive.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <optional>
+
+#include "control/regular_file.h"
 
 namespace sluice::control {
 namespace {
@@ -13,6 +13,7 @@ constexpr std::string_view kLocalHeader("PK\3\4", 4), kEnd("PK\5\6", 4), kEnd64(
     kLocator64("PK\6\7", 4);
 constexpr size_t kEndSize = 22, kLocator64Size = 20, kEnd64Size = 56;
 constexpr size_t kLongestTail = kEndSize + 65'535;  // with the longest comment
+constexpr size_t kLargestDirectory = 16 << 20;      // of some 100,000 tensors
 constexpr uint64_t kIn64 = 0xffffffff;              // the number stands in the 64-bit record
 
 struct Extent {
@@ -25,20 +26,11 @@ uint64_t little_endian(std::string_view bytes) {
   return n;
 }
 
-// Less where the file ends before.
-std::string read(std::ifstream& in, uint64_t offset, uint64_t size) {
-  std::string bytes(size, '\0');
-  in.clear();
-  in.seekg(static_cast<std::streamoff>(offset));
-  in.read(bytes.data(), static_cast<std::streamsize>(size));
-  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
-  return bytes;
-}
-
 // Where the directory lies; nothing when the file does not end as an archive does.
-std::optional<Extent> directory_of(std::ifstream& in, uint64_t size) {
+std::optional<Extent> directory_of(const RegularFile& file) {
+  const uint64_t size = file.size();
   const uint64_t begin = size - std::min<uint64_t>(size, kLongestTail);
-  const std::string tail = read(in, begin, size - begin);
+  const std::string tail = file.read(begin, kLongestTail);
   const size_t end = tail.rfind(kEnd);
   if (end == tail.npos || end + kEndSize > tail.size()) return std::nullopt;
   const std::string_view record = std::string_view(tail).substr(end, kEndSize);
@@ -46,8 +38,8 @@ std::optional<Extent> directory_of(std::ifstream& in, uint64_t size) {
   if (directory.offset != kIn64 && directory.size != kIn64) return directory;
   if (end < kLocator64Size || tail.compare(end - kLocator64Size, 4, kLocator64) != 0)
     return std::nullopt;
-  const std::string wide = read(
-      in, little_endian(std::string_view(tail).substr(end - kLocator64Size + 8, 8)), kEnd64Size);
+  const std::string wide = file.read(
+      little_endian(std::string_view(tail).substr(end - kLocator64Size + 8, 8)), kEnd64Size);
   if (wide.size() < kEnd64Size || !wide.starts_with(kEnd64)) return std::nullopt;
   const std::string_view fields(wide);
   return Extent{little_endian(fields.substr(48, 8)), little_endian(fields.substr(40, 8))};
@@ -59,18 +51,17 @@ Result<void> check_model_archive(const std::string& path) {
   const auto invalid = [&](const std::string& why) {
     return Error{ErrorKind::kInvalid, path + ": " + why};
   };
-  std::error_code fault;
-  if (std::filesystem::is_directory(path, fault))
-    return invalid("is a directory, a TorchScript file is wanted");
-  std::ifstream in(path, std::ios::binary);
-  const uint64_t size = std::filesystem::file_size(path, fault);
-  if (!in || fault) return invalid("no such file, or not readable");
-  if (read(in, 0, 4) != kLocalHeader)
+  SLUICE_ASSIGN(file, RegularFile::open(path));
+  const uint64_t size = file.size();
+  if (file.read(0, 4) != kLocalHeader)
     return invalid("is no TorchScript model (it is no zip archive)");
-  const std::optional<Extent> directory = directory_of(in, size);
+  const std::optional<Extent> directory = directory_of(file);
   if (!directory || directory->size > size || directory->offset > size - directory->size)
     return invalid("is truncated (" + std::to_string(size) + " bytes, its directory is missing)");
-  if (read(in, directory->offset, directory->size).find("/constants.pkl") == std::string::npos)
+  if (directory->size > kLargestDirectory)
+    return invalid("its directory has " + std::to_string(directory->size) + " bytes; at most " +
+                   std::to_string(kLargestDirectory) + " are allowed");
+  if (file.read(directory->offset, directory->size).find("/constants.pkl") == std::string::npos)
     return invalid(
         "is no TorchScript model (an archive without constants.pkl; torch.jit.save "
         "makes one with it)");

@@ -1,5 +1,5 @@
 // Is a file a TorchScript model? It is a zip archive whose directory, at its end, lists
-// constants.pkl; nothing of it is run to find out.
+// constants.pkl; nothing of it is run to find out. At most 16 MiB of it are read.
 #pragma once
 
 #include <string>

@@ -1,11 +1,14 @@
 #include "control/model_archive.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
+#include "control/validate.h"
 
 namespace sluice::control {
 namespace {
@@ -43,10 +46,27 @@ TEST_F(ModelArchive, IsWhole) {
 TEST_F(ModelArchive, IsNoOtherFile) {
   for (const char* text : {"", "PK", "I am no model"})
     EXPECT_EQ(said(text), "is no TorchScript model (it is no zip archive)");
-  EXPECT_EQ(check_model_archive(folder.path).error().message,
-            folder.path + ": is a directory, a TorchScript file is wanted");
+  EXPECT_EQ(check_model_archive(folder.path).error().message, folder.path + ": is a directory");
   EXPECT_EQ(check_model_archive(folder.path + "/none").error().message,
             folder.path + "/none: no such file, or not readable");
+}
+
+// Nothing writes to it: an open that waits for a writer would never return.
+TEST_F(ModelArchive, IsNoFifo) {
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(check_model_archive(path).error().message, path + ": is no regular file");
+}
+
+TEST_F(ModelArchive, ALargeDirectoryIsNotRead) {
+  const std::string whole = archive_for_test("weights");
+  constexpr size_t kHole = size_t{1} << 30;
+  std::ofstream(path, std::ios::binary) << whole.substr(0, 40);
+  std::filesystem::resize_file(path, kHole);
+  std::string end = whole.substr(whole.size() - 22);
+  end.replace(12, 8, std::string("\0\0\0\x30\0\0\0\0", 8));
+  std::ofstream(path, std::ios::binary | std::ios::app) << end;
+  EXPECT_EQ(check_model_archive(path).error().message,
+            path + ": its directory has 805306368 bytes; at most 16777216 are allowed");
 }
 
 // Beyond 4 GiB the directory's place stands in a record of its own.
@@ -63,6 +83,24 @@ TEST_F(ModelArchive, MayBeLargerThan4GiB) {
   EXPECT_EQ(
       said(files + wide + locator + end.substr(0, 12) + std::string(8, '\xff') + end.substr(20)),
       "");
+}
+
+TEST(CheckModel, NamesTheFieldAndTheFile) {
+  const FolderForTest folder;
+  const std::string path = folder.path + "/m";
+  FunctionSpec spec;
+  spec.model.path = path + ".pt";
+  EXPECT_EQ(check_model(spec).error().message,
+            "model.path: " + path + ".pt: no such file, or not readable");
+  write_model_for_test(path);
+  EXPECT_TRUE(check_model(spec).ok());
+  EXPECT_EQ(spec.model.inputs.size(), 1u);
+  std::filesystem::resize_file(path + ".json", size_t{2} << 20);
+  EXPECT_EQ(check_model(spec).error().message,
+            "model.path: " + path + ".json: has 2097152 bytes; at most 1048576 are allowed");
+  std::filesystem::remove(path + ".json");
+  ASSERT_EQ(mkfifo((path + ".json").c_str(), 0600), 0);
+  EXPECT_NE(check_model(spec).error().message.find("is no regular file"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
-// The control process: the loop on a timer, and the API, on one thread.
+// The control process: the loop on a timer, and the API, on one thread. Threads of their own talk
+// to the node daemon and the gateway, and read the files that are applied: a GET is answered within
+// 100 ms, whatever those do. A change waits for the store, for what its request names in files, and
+// for the turn that begins it (turns.h).
 #pragma once
 
 #include <string>

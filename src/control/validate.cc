@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "control/cluster.h"
 #include "control/model_archive.h"
 #include "control/quantity.h"
+#include "control/regular_file.h"
 #include "policy/bundle.h"
 #include "wire/json.h"
 
 namespace sluice::control {
 namespace {
+
+constexpr size_t kLargestSidecar = 1 << 20;
 
 Error invalid(const std::string& field, const std::string& why) {
   return {ErrorKind::kInvalid, field + ": " + why};
@@ -37,13 +39,16 @@ Result<void> check_model(FunctionSpec& spec) {
   if (const auto checked = check_model_archive(spec.model.path); !checked.ok())
     return within("model.path", checked.error());
   const std::string sidecar = std::filesystem::path(spec.model.path).replace_extension(".json");
-  std::ifstream in(sidecar);
-  if (!in)
-    return invalid(
-        "model.path",
-        sidecar + ": missing: the model's inputs and outputs stand there (docs/function-file.md)");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const auto parsed = wire::parse_json(text);
+  const auto file = RegularFile::open(sidecar);
+  if (!file.ok())
+    return invalid("model.path", file.error().message +
+                                     ": the model's inputs and outputs stand there "
+                                     "(docs/function-file.md)");
+  if (file->size() > kLargestSidecar)
+    return invalid("model.path", sidecar + ": has " + std::to_string(file->size()) +
+                                     " bytes; at most " + std::to_string(kLargestSidecar) +
+                                     " are allowed");
+  const auto parsed = wire::parse_json(file->read(0, kLargestSidecar));
   if (!parsed.ok()) return within("model.path: " + sidecar, parsed.error());
   SLUICE_ASSIGN(inputs, tensors(*parsed, "inputs", sidecar));
   SLUICE_ASSIGN(outputs, tensors(*parsed, "outputs", sidecar));

@@ -12,7 +12,7 @@
 namespace sluice::control {
 
 // Fills in the signature from the model's sidecar (NAME.json beside NAME.pt). kInvalid names the
-// field, the value and what is allowed.
+// field, the value and what is allowed. Reads files: not for a loop's thread. Any thread.
 Result<void> check_model(FunctionSpec& spec);
 
 // `fastest`: the shortest latency ever measured for this model; nothing: never measured.

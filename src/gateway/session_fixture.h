@@ -58,8 +58,8 @@ class SessionFixture : public testing::Test {
   }
   void instance(const std::string& id, Answer answer = echo) {
     instances[id] = std::make_unique<wire::HttpServer>(
-        loop->io, std::move(*wire::listen_on({.path = folder_.path + "/" + id})),
-        std::move(answer));
+        loop->io, std::move(*wire::listen_on({.path = folder_.path + "/" + id})), std::move(answer),
+        wire::HttpLimits{.body_bytes = 64 << 20});
   }
   // Listens and does nothing by itself: accepted() takes its next connection.
   void raw_instance(const std::string& id) {

@@ -5,6 +5,7 @@
 // Threads: belongs to the thread of its io_context; the model runs on the runner's.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -14,11 +15,18 @@
 
 namespace sluice::runtime {
 
+// Tensors are larger than what the control plane sends; the gateway bounds how many come at once.
+inline constexpr wire::HttpLimits kTensorLimits{.body_bytes = 64 << 20,
+                                                .connections = 4096,
+                                                .memory_bytes = SIZE_MAX,
+                                                .request = Seconds(60),
+                                                .answer = Seconds(60)};
+
 class ModelServer {
  public:
   // Serves at once on `listening` (which accepts already). `runner` and `statistics` outlive it.
   ModelServer(wire::asio::io_context& io, Fd listening, ServedModel model, Runner& runner,
-              const Statistics& statistics, wire::HttpLimits limits = {});
+              const Statistics& statistics, wire::HttpLimits limits = kTensorLimits);
 
   // Not ready any more; every request that was accepted is answered, then `drained` is called on
   // the io_context. Once.

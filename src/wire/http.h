@@ -2,8 +2,8 @@
 // client. For the control plane and the model server; the gateway's data path has its own, leaner
 // loop (docs/design/gateway.md).
 //
-// Threads: a server belongs to the io_context it was given and its handler runs there, on one
-// strand per connection. The client blocks its caller and shares nothing.
+// Threads: a server belongs to the io_context that it was given, which one thread runs; its handler
+// runs there. The client blocks its caller and shares nothing.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@ namespace sluice::wire {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
+using HttpHead = http::request_header<>;
 using HttpRequest = http::request<http::string_body>;
 using HttpResponse = http::response<http::string_body>;
 
@@ -51,20 +53,34 @@ ErrorKind error_kind(int http_status);
 
 // ---- server ----------------------------------------------------------------------------------
 
+// What one server holds at most. The defaults suit the control plane, whose messages are small.
 struct HttpLimits {
   size_t header_bytes = 32 * 1024;
-  size_t body_bytes = 64 * 1024 * 1024;
-  Nanos idle = Seconds(75);     // between requests
-  Nanos request = Seconds(60);  // from the first byte of a request to its last
+  size_t body_bytes = 4 * 1024 * 1024;     // of one request
+  size_t connections = 128;                // open at once
+  size_t memory_bytes = 64 * 1024 * 1024;  // bodies and untaken answers of all connections
+  Nanos idle = Seconds(75);                // until the next request's head has arrived
+  Nanos request = Seconds(10);             // a body may take to arrive
+  Nanos answer = Seconds(10);              // an answer may stay untaken
 };
 
 // May suspend; a thrown exception becomes a 500 and a log line is the handler's own affair.
 using HttpHandler = std::function<asio::awaitable<HttpResponse>(HttpRequest)>;
 
+// Decides on a request by its head, before its body is read. A response refuses the request.
+using HttpAdmission = std::function<std::optional<HttpResponse>(const HttpHead&)>;
+
+// Connections take turns, one request each. The next request of a connection is read when its last
+// answer has been taken.
+//
+// At a limit of `connections` or `memory_bytes` the idlest connection is closed: the one that has
+// waited longest for the same thing (a request, a body, or its answer to be taken). A connection
+// whose request is in the handler stays; while all are, new ones wait in the socket's backlog.
 class HttpServer {
  public:
-  // `listening` accepts already (TCP or unix). Starts at once.
-  HttpServer(asio::io_context& io, Fd listening, HttpHandler handler, HttpLimits limits = {});
+  // `listening` accepts already (TCP or unix). Starts at once. One thread runs `io`.
+  HttpServer(asio::io_context& io, Fd listening, HttpHandler handler, HttpLimits limits = {},
+             HttpAdmission admission = {});
   ~HttpServer();  // stop()s without waiting; the io_context must outlive the connections
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -1,0 +1,92 @@
+#include "control/port.h"
+
+namespace sluice::control {
+
+using nlohmann::json;
+
+Port::Port(std::string socket, Nanos timeout, std::function<void()> on_quiet)
+    : socket_(std::move(socket)),
+      on_quiet_(std::move(on_quiet)),
+      client_({.path = socket_}, timeout),
+      thread_([this] { run(); }) {}
+
+Port::~Port() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    waiting_.clear();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Port::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+    if (ending_) return;
+    const std::shared_ptr<Call> call = std::move(waiting_.front());
+    waiting_.pop_front();
+    under_way_ = true;
+    lock.unlock();
+    std::optional<Result<json>> answer;
+    try {
+      answer = client_.json(call->verb, call->target, call->body);
+    } catch (const std::exception& fault) {
+      answer = Error{ErrorKind::kInternal, fault.what()};
+    }
+    lock.lock();
+    call->answer = std::move(answer);
+    under_way_ = false;
+    changed_.notify_all();
+    if (!waiting_.empty()) continue;
+    busy_since_.reset();
+    lock.unlock();
+    on_quiet_();
+    lock.lock();
+  }
+}
+
+std::shared_ptr<Port::Call> Port::enqueue(Call call) {
+  waiting_.push_back(std::make_shared<Call>(std::move(call)));
+  if (!busy_since_) busy_since_ = Clock::now();
+  changed_.notify_all();
+  return waiting_.back();
+}
+
+void Port::look(std::string_view target) {
+  const std::lock_guard lock(mutex_);
+  if (busy_since_) return;
+  look_ = enqueue({.verb = wire::http::verb::get, .target = std::string(target)});
+}
+
+std::optional<Result<json>> Port::take_look() {
+  const std::lock_guard lock(mutex_);
+  if (!look_ || !look_->answer) return std::nullopt;
+  auto answer = std::move(look_->answer);
+  look_.reset();
+  return answer;
+}
+
+Result<json> Port::call(wire::http::verb verb, std::string_view target, json body,
+                        Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<Call> call =
+      enqueue({.verb = verb, .target = std::string(target), .body = std::move(body)});
+  if (changed_.wait_until(lock, until, [&] { return call->answer.has_value(); }))
+    return std::move(*call->answer);
+  if (std::erase(waiting_, call) > 0) {
+    if (!under_way_ && waiting_.empty()) busy_since_.reset();
+    return Error{ErrorKind::kUnavailable, "unix:" + socket_ + ": does not answer"};
+  }
+  return Error{ErrorKind::kTimeout, "unix:" + socket_ +
+                                        ": has not answered in time; what was asked for may "
+                                        "still be done"};
+}
+
+std::optional<Port::Clock::time_point> Port::busy_since() const {
+  const std::lock_guard lock(mutex_);
+  return busy_since_;
+}
+
+}  // namespace sluice::control

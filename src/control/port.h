@@ -1,0 +1,70 @@
+// One peer of the control loop (the node daemon, the gateway) over its unix socket. A thread of the
+// port makes the calls, one after another, so that the loop waits no longer for a peer than it
+// chooses to, whatever the peer does.
+//
+// Threads: all of it is for the loop's thread; `on_quiet` is called on the port's.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/result.h"
+#include "wire/http.h"
+
+namespace sluice::control {
+
+class Port {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `timeout`: after which a call has failed. `on_quiet`: called whenever the last call has ended.
+  Port(std::string socket, Nanos timeout, std::function<void()> on_quiet);
+  ~Port();  // waits for the call under way, at most its timeout
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  // Begins GET `target`, whose answer take_look() returns; does nothing while the port is busy.
+  void look(std::string_view target);
+  // Returns the answer to the last look once; nothing if there is none (yet).
+  std::optional<Result<nlohmann::json>> take_look();
+
+  // Calls and waits until `until` at most. kUnavailable: the call was not begun by then, and will
+  // not be. kTimeout: it was begun, and may still be carried out.
+  Result<nlohmann::json> call(wire::http::verb verb, std::string_view target, nlohmann::json body,
+                              Clock::time_point until);
+
+  // Since when calls are under way or wait; nothing when none is.
+  std::optional<Clock::time_point> busy_since() const;
+
+ private:
+  struct Call {
+    wire::http::verb verb;
+    std::string target;
+    nlohmann::json body;
+    std::optional<Result<nlohmann::json>> answer;
+  };
+
+  void run();
+  std::shared_ptr<Call> enqueue(Call call);  // `mutex_` is held
+
+  const std::string socket_;
+  const std::function<void()> on_quiet_;
+  wire::HttpClient client_;  // the thread's
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Call>> waiting_;
+  std::shared_ptr<Call> look_;
+  std::optional<Clock::time_point> busy_since_;
+  bool under_way_ = false;  // a call is
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sluice::control

@@ -1,0 +1,198 @@
+// The control process with a node daemon and a gateway that take connections and answer nothing, as
+// stopped processes do.
+#include "control/run.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <semaphore>
+#include <thread>
+
+#include "base/eventually_for_test.h"
+#include "base/folder_for_test.h"
+#include "control/archive_for_test.h"
+#include "control/cluster_local.h"
+#include "control/kept_answers.h"
+
+namespace sluice::control {
+namespace {
+
+using nlohmann::json;
+using wire::http::verb;
+
+// Two sockets that nothing accepts from.
+struct HungPeers {
+  HungPeers() {
+    std::filesystem::create_directory(folder.path + "/run");
+    node = std::move(*wire::listen_on({.path = socket("node")}));
+    gateway = std::move(*wire::listen_on({.path = socket("gateway")}));
+  }
+  std::string socket(const std::string& name) const {
+    return folder.path + "/run/" + name + ".sock";
+  }
+
+  const FolderForTest folder;
+  Fd node, gateway;
+};
+
+// ---- the cluster -----------------------------------------------------------------------------
+
+// What a peer that is served by hand has been sent up to its end.
+std::string received(const Fd& connection) {
+  std::string all;
+  char chunk[4096];
+  for (ssize_t n; (n = ::recv(connection.get(), chunk, sizeof(chunk), 0)) > 0;)
+    all.append(chunk, static_cast<size_t>(n));
+  return all;
+}
+
+StartOrder start_of(const std::string& id) {
+  StartOrder order;
+  order.instance.id = id;
+  return order;
+}
+
+// The calls themselves would wait for an hour.
+TEST(HungCluster, OrdersDoNotWaitForAPeerAndAreNotSentLater) {
+  HungPeers peers;
+  auto cluster = std::make_unique<LocalCluster>(
+      peers.socket("node"), peers.socket("gateway"), [] {}, Seconds(3600));
+  cluster->look();
+  EXPECT_EQ(cluster->start(start_of("a")).error().kind, ErrorKind::kUnavailable);
+  EXPECT_EQ(cluster->set_drained("cpu0", true).error().kind, ErrorKind::kUnavailable);
+  EXPECT_TRUE(eventually("the peers to be away", [&] { return cluster->settled(); }));
+  const Observation o = cluster->observe();
+  EXPECT_FALSE(o.node_there);
+  EXPECT_FALSE(o.gateway_there);
+
+  const Fd connection(::accept(peers.node.get(), nullptr, nullptr));
+  peers.node.reset();
+  peers.gateway.reset();
+  ::shutdown(connection.get(), SHUT_WR);  // the end of the call
+  cluster.reset();
+  const std::string sent = received(connection);
+  EXPECT_NE(sent.find("GET /v1/state"), std::string::npos);
+  EXPECT_EQ(sent.find("POST"), std::string::npos) << sent;
+  EXPECT_EQ(sent.find("PATCH"), std::string::npos) << sent;
+}
+
+TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
+  HungPeers peers;
+  std::counting_semaphore<> quiet(0);
+  LocalCluster cluster(
+      peers.socket("node"), peers.socket("gateway"), [&] { quiet.release(); }, Seconds(3600));
+  cluster.look();
+  EXPECT_FALSE(cluster.observe().node_there);
+  peers.gateway.reset();  // its call fails
+  quiet.acquire();
+  const Fd connection(::accept(peers.node.get(), nullptr, nullptr));
+  const std::string state = R"({"boot_id":"the boot","enforcement":"by cgroups"})";
+  const std::string answer =
+      "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(state.size()) + "\r\n\r\n" + state;
+  EXPECT_EQ(::send(connection.get(), answer.data(), answer.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(answer.size()));
+  quiet.acquire();
+  const Observation o = cluster.observe();
+  EXPECT_TRUE(o.node_there);
+  EXPECT_EQ(o.boot_id, "the boot");
+  EXPECT_GT(o.node_seen, 0);
+  EXPECT_FALSE(o.gateway_there);
+  const Observation later = cluster.observe();
+  EXPECT_FALSE(later.node_there);  // it has not been asked again
+  EXPECT_EQ(later.enforcement, "by cgroups");
+}
+
+// ---- answers ---------------------------------------------------------------------------------
+
+TEST(KeptAnswers, AListingIsMadeOnceUntilTheStateChanges) {
+  KeptAnswers kept;
+  int made = 0;
+  const auto make = [&] { return wire::text_response(std::to_string(++made)); };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(kept.get("/metrics", make).body(), "1");
+  EXPECT_EQ(kept.get("/v1/functions", make).body(), "2");
+  kept.forget();
+  EXPECT_EQ(kept.get("/metrics", make).body(), "3");
+  for (size_t i = 0; i < 2 * KeptAnswers::kMost; ++i) kept.get(std::to_string(i), make);
+  const int before = made;
+  kept.get("0", make);
+  EXPECT_EQ(made, before);
+  kept.get(std::to_string(2 * KeptAnswers::kMost - 1), make);  // one too many was not kept
+  EXPECT_EQ(made, before + 1);
+}
+
+// ---- the process -----------------------------------------------------------------------------
+
+class HungControl : public testing::Test {
+ protected:
+  HungControl() {
+    write_model_for_test(peers_.folder.path + "/m");
+    running_ = std::thread([this] {
+      ControlOptions options;
+      options.data = peers_.folder.path;
+      EXPECT_TRUE(run_control(options).ok());
+    });
+    EXPECT_TRUE(eventually("the API", [&] { return get("/v1/status").ok(); }));
+  }
+  ~HungControl() override {
+    peers_.node.reset();  // which ends the calls under way
+    peers_.gateway.reset();
+    kill(getpid(), SIGTERM);
+    running_.join();
+  }
+
+  // A peer's time-out is longer: an answer that waits for one comes too late.
+  Result<json> ask(verb method, const std::string& target, const std::string& body = "") {
+    wire::HttpClient client({.path = peers_.socket("api")}, Seconds(4));
+    SLUICE_ASSIGN(response, client.call(method, target, body));
+    SLUICE_ASSIGN(answer, wire::parse_json(response.body()));
+    if (response.result_int() != 200)
+      return Error{wire::error_kind(static_cast<int>(response.result_int())), answer["error"]};
+    return answer;
+  }
+  Result<json> get(const std::string& target) { return ask(verb::get, target); }
+  Result<json> apply(const std::string& model) {
+    return ask(verb::post, "/v1/functions",
+               "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: {name: f}\n"
+               "spec: {model: {path: " +
+                   model + "}, slo: {latency: 100ms}}\n");
+  }
+
+  HungPeers peers_;
+  std::thread running_;
+};
+
+TEST_F(HungControl, ListingsDoNotWaitForPeers) {
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(get("/v1/functions").ok()) << i;
+  for (const char* kind : {"instances", "devices"})
+    EXPECT_TRUE(get("/v1/" + std::string(kind)).ok());
+  const auto status = get("/v1/status");
+  ASSERT_TRUE(status.ok());
+  EXPECT_EQ((*status)["node"], false);
+  EXPECT_EQ((*status)["node_seen"], 0);
+  EXPECT_EQ((*status)["gateway"], false);
+}
+
+TEST_F(HungControl, ChangesDoNotWaitForPeers) {
+  const auto applied = apply(peers_.folder.path + "/m.pt");
+  ASSERT_TRUE(applied.ok()) << applied.error().message;
+  EXPECT_EQ((*applied)["results"][0]["action"], "created");
+  EXPECT_EQ((*get("/v1/functions"))[0]["name"], "f");
+  EXPECT_TRUE(ask(verb::delete_, "/v1/functions/default/f").ok());
+  EXPECT_EQ((*get("/v1/functions")).size(), 0u);
+}
+
+TEST_F(HungControl, AModelThatIsNoFileIsRefused) {
+  const std::string fifo = peers_.folder.path + "/fifo.pt";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto refused = apply(fifo);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("model.path: " + fifo + ": is no regular file"),
+            std::string::npos)
+      << refused.error().message;
+}
+
+}  // namespace
+}  // namespace sluice::control

@@ -1,0 +1,18 @@
+// The connection under HTTP: a TCP or a unix socket with a deadline for what is under way on it.
+//
+// Names of Boost's types, for http_server.cc and http_client.cc alone.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+
+namespace sluice::wire {
+
+namespace beast = boost::beast;
+using boost::system::error_code;
+using Socket = boost::asio::generic::stream_protocol::socket;
+using Stream =
+    beast::basic_stream<boost::asio::generic::stream_protocol, boost::asio::any_io_executor>;
+
+}  // namespace sluice::wire
