@@ -131,6 +131,15 @@ void FakeCluster::kill(const FunctionName& f) {
     }
 }
 
+void FakeCluster::restart_node() {
+  for (ObservedInstance& o : seen.instances)
+    if (o.instance.state == InstanceState::kStarting) {
+      o.instance.state = InstanceState::kGone;
+      o.error = "the node daemon was restarted while it started";
+      o.node_fault = true;
+    }
+}
+
 void FakeCluster::restart_gateway() {
   ++gateway_started_;
   seen.traffic.clear();

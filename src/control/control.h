@@ -86,7 +86,8 @@ class Control {
   Control(Store& store, Cluster& cluster, const Clock& clock, ControlSettings settings);
   // A revision whose instances end before they are ready is tried ever more seldom.
   struct Trouble {
-    int failures = 0;
+    int failures = 0;  // of the revision's own
+    int tries = 0;     // these, and those that their node ended
     Time retry_at{};
     std::string error;
     bool said = false;

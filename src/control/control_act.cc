@@ -34,10 +34,12 @@ bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
           .action = "unmet",
           .subject = revision_id(action.function, start->revision),
           .reason = {"start-backoff",
-                     "Start " + std::to_string(t.failures + 1) + " of revision " +
+                     "Start " + std::to_string(t.tries + 1) + " of revision " +
                          std::to_string(start->revision) + " waits: the last one failed (" +
                          t.error + ").",
-                     {{"failures", static_cast<double>(t.failures)}, {"wait_s", wait}}}});
+                     {{"tries", static_cast<double>(t.tries)},
+                      {"failures", static_cast<double>(t.failures)},
+                      {"wait_s", wait}}}});
   return true;
 }
 

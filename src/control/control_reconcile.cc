@@ -48,18 +48,24 @@ void Control::reconcile(Time now, UnixMillis wall) {
   });
 }
 
-// An instance that nobody stopped is gone. One that was never ready counts against its revision.
+// An instance that nobody stopped is gone. One that was never ready counts against its revision,
+// unless its node ended it: its daemon died, its disk was full, its zygote was killed.
 void Control::ended(const ObservedInstance& o, Time now, UnixMillis wall) {
   const Instance& i = o.instance;
-  record({.at = wall,
-          .function = i.function,
-          .action = "lost",
-          .subject = i.id,
-          .reason = {"instance-ended", "Instance " + i.id + " ended by itself: " + o.error, {}}});
+  record(
+      {.at = wall,
+       .function = i.function,
+       .action = "lost",
+       .subject = i.id,
+       .reason = {"instance-ended",
+                  "Instance " + i.id +
+                      (o.node_fault ? " was ended by its node: " : " ended by itself: ") + o.error,
+                  {}}});
   const auto f = functions_.find(i.function);
   if (f == functions_.end() || o.ready_after_ms > 0) return;
   Trouble& t = troubles_[{i.function, i.revision}];
-  const Nanos wait = Seconds(1LL << std::min(++t.failures, 10));
+  if (!o.node_fault) ++t.failures;
+  const Nanos wait = Seconds(1LL << std::min(++t.tries, 10));
   t.retry_at = now + std::min(wait, settings_.retry_most);
   t.error = o.error;
   t.said = false;

@@ -6,12 +6,16 @@
 //   rollback F · delete F · drain DEVICE · fault DEVICE
 //   load F RATE                requests a second from now on
 //   hold F · release F         its instances have a request in hand that does not end; it ends
-//   lose starts|stops|resizes N · repeat starts · start-takes SECONDS · break REVISION · mend
-//   REVISION kill F                     one ready instance of it node away|back · gateway
-//   away|back|restarts · control restarts expect F r1:ready …        all instances of it, by
-//   revision; "nothing" split F r1:90 r2:10        what the gateway was told said F RULE a decision
-//   about it with that rule starts|stops N             so many were asked for, up to now requests F
-//   N · answers F unavailable|ready
+//   hang F                     its ready instances stop answering; their requests are overdue now
+//   lose starts|stops|resizes N · repeat starts · start-takes SECONDS
+//   break REVISION · mend REVISION · kill F                  one ready instance of it
+//   node away|back|restarts · gateway away|back|restarts · control restarts
+//   expect F r1:ready …        all instances of it, by revision; "nothing"
+//   split F r1:90 r2:10        what the gateway was told
+//   said F RULE                a decision about it with that rule
+//   unsaid F RULE              no decision about it with that rule
+//   starts|stops N             so many were asked for, up to now
+//   requests F N
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,7 +114,7 @@ class Timeline : public testing::Test {
       cluster_.kill({.name = a});
     } else if (verb == "node") {
       words >> a;
-      cluster_.node_there = a == "back";
+      a == "restarts" ? cluster_.restart_node() : (void)(cluster_.node_there = a == "back");
     } else if (verb == "gateway") {
       words >> a;
       a == "restarts" ? cluster_.restart_gateway() : (void)(cluster_.gateway_there = a == "back");
@@ -152,8 +156,8 @@ class Timeline : public testing::Test {
       EXPECT_EQ(instances(f), rest);
     } else if (verb == "split") {
       EXPECT_EQ(split(f), rest);
-    } else if (verb == "said") {
-      EXPECT_TRUE(said(f, rest)) << f << ": " << rest;
+    } else if (verb == "said" || verb == "unsaid") {
+      EXPECT_EQ(said(f, rest), verb == "said") << f << ": " << rest;
     } else if (verb == "requests") {
       EXPECT_EQ(control_->functions().at({.name = f}).traffic.totals().requests, std::stoul(rest));
     } else {
@@ -326,6 +330,39 @@ TEST_F(Timeline, ARolloutThatCannotStartStaysOnTheOldRevisionAndSaysWhy) {
    90 split f r3:100
   )");
   EXPECT_LE(cluster_.starts, 10) << "a start that fails is not repeated without end";
+}
+
+TEST_F(Timeline, StartsThatTheirNodeEndedDoNotGiveARevisionUp) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 start-takes 30
+    6 apply f 40%
+    7 expect f r1:ready r2:starting
+    8 node restarts
+   14 expect f r1:ready r2:starting
+   15 node restarts
+   25 expect f r1:ready r2:starting
+   26 node restarts
+   27 start-takes 2
+   40 expect f r2:ready
+   40 split f r2:100
+   40 unsaid f rollout-failed
+  )");
+}
+
+TEST_F(Timeline, ARevisionsOwnFailuresCountAlsoBetweenItsNodes) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 break 2
+    6 apply f 40%
+    7 node restarts
+   18 unsaid f rollout-failed
+   60 said f rollout-failed
+   60 starts 5
+   60 split f r1:100 r2:0
+  )");
 }
 
 TEST_F(Timeline, WhatEndsAtEveryStartIsTriedEverMoreSeldom) {
