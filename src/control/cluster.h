@@ -85,6 +85,9 @@ struct Observation {
   int64_t routes_version = -1;
   std::vector<ObservedTraffic> traffic;
   std::set<InstanceId> busy;  // have a request of the gateway's in hand
+  // How long ago an instance's oldest request ran into its function's timeout, with no answer from
+  // the instance since. An instance that is not listed has no such request.
+  std::map<InstanceId, Nanos> overdue;
 };
 
 // What an instance is started with, beyond what the decision said.

@@ -28,9 +28,13 @@ Observation FakeCluster::observe() {
                             .drained = drained_[id] || faults.contains(id),
                             .fault = faults.contains(id) ? faults[id] : "",
                             .price_per_hour = 3600});
+  seen.overdue.clear();
+  for (const auto& [id, since] : hung_)
+    if (const ObservedInstance* o = find(id); o != nullptr && alive(*o))
+      seen.overdue[id] = now - since;
   Observation answer = seen;
   if (!node_there) answer.instances.clear(), answer.devices.clear();
-  if (!gateway_there) answer.traffic.clear();
+  if (!gateway_there) answer.traffic.clear(), answer.overdue.clear();
   return answer;
 }
 
@@ -88,8 +92,9 @@ Result<void> FakeCluster::resize(const InstanceId& id, const Slice& slice,
   return {};
 }
 
-Result<void> FakeCluster::stop(const InstanceId& id, Nanos) {
+Result<void> FakeCluster::stop(const InstanceId& id, Nanos drain) {
   ++stops;
+  last_drain = drain;
   if (!node_there) return Error{ErrorKind::kUnavailable, "the node daemon does not answer"};
   if (lose_stops > 0) return --lose_stops, Result<void>();
   ObservedInstance* o = find(id);
@@ -119,7 +124,14 @@ Result<std::set<InstanceId>> FakeCluster::set_routes(const nlohmann::json& table
 void FakeCluster::hold() {
   seen.busy.clear();
   for (const ObservedInstance& o : seen.instances)
-    if (held.contains(o.instance.function) && alive(o)) seen.busy.insert(o.instance.id);
+    if ((held.contains(o.instance.function) || hung_.contains(o.instance.id)) && alive(o))
+      seen.busy.insert(o.instance.id);
+}
+
+void FakeCluster::hang(const FunctionName& f) {
+  for (const ObservedInstance& o : seen.instances)
+    if (o.instance.function == f && o.instance.state == InstanceState::kReady)
+      hung_.emplace(o.instance.id, clock_.now());
 }
 
 void FakeCluster::kill(const FunctionName& f) {

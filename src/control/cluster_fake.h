@@ -36,7 +36,8 @@ class FakeCluster : public Cluster {
 
   // ---- traffic: so many requests a second, all answered in 10 ms ----
   std::map<FunctionName, double> load;
-  std::set<FunctionName> held;  // their ready instances have a request that does not end
+  std::set<FunctionName> held;       // their ready instances have a request that does not end
+  void hang(const FunctionName& f);  // the ready instances answer nothing from now on
 
   // ---- what tests look at ----
   void all(InstanceState from, InstanceState to);
@@ -44,6 +45,7 @@ class FakeCluster : public Cluster {
   Observation seen;
   nlohmann::json routes;
   int starts = 0, stops = 0, resizes = 0;  // asked for
+  Nanos last_drain{};                      // of the last stop
   std::map<DeviceId, std::string> faults;  // of devices that their node has drained
 
  private:
@@ -56,6 +58,7 @@ class FakeCluster : public Cluster {
   Time seen_at_{};
   std::map<InstanceId, Time> changed_;  // when it began to start or to drain
   std::map<DeviceId, bool> drained_;
+  std::map<InstanceId, Time> hung_;  // since when their requests are overdue
   UnixMillis gateway_started_ = 1;
 };
 

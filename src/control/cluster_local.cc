@@ -75,6 +75,16 @@ Result<ObservedTraffic> traffic_from(const json& j) {
   return f.finish(t);
 }
 
+// Adds the function's instances that have an overdue request.
+void add_overdue(const json& function, std::map<InstanceId, Nanos>& overdue) {
+  Fields f(function, "traffic");
+  for (const json& item : f.list("instances")) {
+    Fields i(item, "instance");
+    const Micros since(i.integer("overdue_us", 0, 0, kMost / 1000));
+    if (since > Micros(0)) overdue[i.text("id")] = since;
+  }
+}
+
 std::set<InstanceId> busy_from(Fields& f) {
   std::set<InstanceId> busy;
   for (const json& id : f.list("busy"))
@@ -134,6 +144,7 @@ Observation LocalCluster::observe() {
         o.traffic.push_back(*traffic);
       else
         log::warn("gateway: {}", traffic.error().message);
+      add_overdue(item, o.overdue);
     }
   }
   return o;

@@ -26,6 +26,7 @@ struct ControlSettings {
   Nanos account_every = Seconds(1);
   Nanos violation_window = Seconds(10);
   Nanos drain = Seconds(30);             // an instance may take to finish what it has, all in all
+  Nanos overdue_grace = Seconds(5);      // beyond its timeout, for an instance that answers nothing
   Nanos patience = Seconds(10);          // what was asked for and does not show by then was lost
   Nanos retry_most = Seconds(60);        // between starts of a revision that cannot start
   int rollout_tries = 3;                 // starts that may fail before a rollout is given up
@@ -112,7 +113,8 @@ class Control {
   void give_up_rollout(const FunctionName& f, const Trouble& trouble, UnixMillis wall);
   void settle_rollouts(Time now, UnixMillis wall);
   bool newest_is_up(const FunctionName& name, Runtime& r, Time now) const;
-  void stop(const InstanceId& id, Time now);
+  void stop(const InstanceId& id, Time now, Nanos drain);
+  void stop_overdue(Time now, UnixMillis wall);
   void drain_idle(Time now);
   bool held_back(const Action& action, Time now, UnixMillis wall);
   Snapshot snapshot(Time now) const;
@@ -158,7 +160,7 @@ class Control {
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet
   // What shall end: first the gateway gives it no more and takes its last answer, then it drains.
   struct Stopping {
-    Time since{};
+    Time until{};              // it may take to finish what it has
     bool left_out = false;     // of the table that the gateway has
     std::optional<Time> told;  // to drain
   };

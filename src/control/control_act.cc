@@ -44,8 +44,8 @@ bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
 }
 
 // The gateway gives it no more; it drains when it has nothing of the gateway's.
-void Control::stop(const InstanceId& id, Time now) {
-  stopping_.try_emplace(id, Stopping{.since = now});
+void Control::stop(const InstanceId& id, Time now, Nanos drain) {
+  stopping_.try_emplace(id, Stopping{.until = now + drain});
   push_routes();
   drain_idle(now);
 }
@@ -54,7 +54,7 @@ void Control::stop(const InstanceId& id, Time now) {
 // gateway that cannot be asked for too long is not waited for.
 void Control::drain_idle(Time now) {
   for (auto& [id, s] : stopping_) {
-    const Nanos left = settings_.drain - (now - s.since);
+    const Nanos left = s.until - now;
     const bool idle = s.left_out && seen_.gateway_there &&
                       seen_.routes_version == routes_version_ && !seen_.busy.contains(id);
     const bool lost = s.told && now - *s.told >= settings_.patience;
@@ -101,7 +101,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   } else if (const auto* stop = std::get_if<StopInstance>(&action.what)) {
     d.action = "stop";
     d.subject = stop->instance;
-    this->stop(stop->instance, now);
+    this->stop(stop->instance, now, settings_.drain);
     ++account.stops;
     r.last_scale_down = now;
   } else if (const auto* resize = std::get_if<ResizeInstance>(&action.what)) {

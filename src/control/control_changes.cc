@@ -146,7 +146,8 @@ Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
   accounting_.forget(name);
   // At once: a function of the same name that is applied next must not take them for its own.
   for (const ObservedInstance& o : std::vector(seen_.instances))
-    if (o.instance.function == name && ours(o) && alive(o)) stop(o.instance.id, clock_.now());
+    if (o.instance.function == name && ours(o) && alive(o))
+      stop(o.instance.id, clock_.now(), settings_.drain);
   return {};
 }
 

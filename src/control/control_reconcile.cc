@@ -21,7 +21,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
       if (asked != stopping_.end()) asked->second.told = now;  // it knows
     } else if (asked == stopping_.end() && find(i.function) == nullptr) {
       log::info("{}: its function is gone", i.id);
-      stop(i.id, now);
+      stop(i.id, now, settings_.drain);
     } else if (i.state == InstanceState::kReady) {
       troubles_.erase({i.function, i.revision});
       if (auto f = functions_.find(i.function); f != functions_.end())
@@ -33,6 +33,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
       return o.instance.id == entry.first && alive(o);
     });
   });
+  stop_overdue(now, wall);
   drain_idle(now);
   std::erase_if(ordered_, [&](const auto& entry) {
     const auto& [instance, at] = entry.second;
@@ -46,6 +47,35 @@ void Control::reconcile(Time now, UnixMillis wall) {
                        {}}});
     return true;
   });
+}
+
+// An instance that hangs keeps its requests for ever. It is stopped without a drain, and the
+// policies replace it.
+void Control::stop_overdue(Time now, UnixMillis wall) {
+  for (const ObservedInstance& o : std::vector(seen_.instances)) {
+    const Instance& i = o.instance;
+    const auto overdue = seen_.overdue.find(i.id);
+    const auto f = functions_.find(i.function);
+    if (overdue == seen_.overdue.end() || overdue->second <= settings_.overdue_grace) continue;
+    if (!ours(o) || f == functions_.end() || i.state != InstanceState::kReady) continue;
+    if (stopping_.contains(i.id)) continue;
+    const double timeout = seconds(spec_of(f->second.stored, i.revision).timeout);
+    const double since = seconds(overdue->second), grace = seconds(settings_.overdue_grace);
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  " has answered nothing since a request ran into its timeout of %.3g s, %.1f s "
+                  "ago; %.3g s are allowed. It is replaced.",
+                  timeout, since, grace);
+    record({.at = wall,
+            .function = i.function,
+            .action = "stop",
+            .subject = i.id,
+            .reason = {"overdue",
+                       "Instance " + i.id + text,
+                       {{"timeout_s", timeout}, {"overdue_s", since}, {"grace_s", grace}}}});
+    ++accounting_.of(i.function).stops;
+    stop(i.id, now, Nanos(0));
+  }
 }
 
 // An instance that nobody stopped is gone. One that was never ready counts against its revision,

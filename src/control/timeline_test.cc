@@ -112,6 +112,9 @@ class Timeline : public testing::Test {
     } else if (verb == "kill") {
       words >> a;
       cluster_.kill({.name = a});
+    } else if (verb == "hang") {
+      words >> a;
+      cluster_.hang({.name = a});
     } else if (verb == "node") {
       words >> a;
       a == "restarts" ? cluster_.restart_node() : (void)(cluster_.node_there = a == "back");
@@ -426,6 +429,44 @@ TEST_F(Timeline, ARequestThatNeverEndsIsNotWaitedForForEver) {
     5 delete f
     34 expect f r1:ready
     36 expect f r1:draining
+  )");
+}
+
+TEST_F(Timeline, AnInstanceThatAnswersNothingIsReplacedAfterItsTimeoutAndAGrace) {
+  play(R"(
+    0 apply f 30
+    3 expect f r1:ready
+    5 hang f
+   10 expect f r1:ready
+   10 unsaid f overdue
+   11 said f overdue
+   11 split f r1:100
+   11 expect f r1:draining r1:starting
+   11 stops 1
+   14 expect f r1:ready
+   40 expect f r1:ready
+   40 starts 2
+  )");
+  EXPECT_EQ(cluster_.last_drain, Nanos(0)) << "it would not use it";
+  EXPECT_EQ(control_->accounting().of({.name = "f"}).stops, 1u);
+  const auto decisions = store_->decisions(FunctionName{.name = "f"}, 100);
+  const auto d =
+      std::ranges::find(*decisions, "overdue", [](const auto& x) { return x.reason.rule; });
+  ASSERT_NE(d, decisions->end());
+  EXPECT_EQ(d->reason.text, "Instance " + d->subject +
+                                " has answered nothing since a request ran into its timeout of "
+                                "60 s, 6.0 s ago; 5 s are allowed. It is replaced.");
+}
+
+TEST_F(Timeline, AnOverdueInstanceIsLeftAloneWhileItsGatewayIsAway) {
+  play(R"(
+    0 apply f 30
+    3 expect f r1:ready
+    5 hang f
+    6 gateway away
+   20 expect f r1:ready
+   20 gateway back
+   21 said f overdue
   )");
 }
 
