@@ -40,7 +40,7 @@ void Control::step(UnixMillis wall) {
     decide(now, wall);  // 6. what shall be
   }
   push_routes();  // 7. the gateway learns of it
-  keep(wall);     // 8. nothing is forgotten
+  keep();         // 8. nothing is forgotten
 }
 
 Nanos Control::next_step() const {
@@ -155,16 +155,16 @@ void Control::account(Time now, UnixMillis wall) {
   const std::optional<Nanos> elapsed =
       since(accounted_, settings_.account_every - Millis(100), now, wall);
   if (!elapsed) return;
+  counts_due_ = true;
   if (seen_.node_there) accounting_.step(seen_.instances, seen_.devices, *elapsed);
   if (!seen_.gateway_there) return;
-  std::vector<RateSample> samples;
   for (auto& [name, r] : functions_) {
     const auto [requests, violations] = r.traffic.take();
-    samples.push_back({name, wall / 1000, static_cast<double>(requests) / seconds(*elapsed),
-                       r.traffic.queued(), r.traffic.in_flight(), violations});
+    const int queued = r.traffic.queued(), in_flight = r.traffic.in_flight();
+    if (requests == 0 && violations == 0 && queued == 0 && in_flight == 0) continue;
+    rates_.push_back({name, wall / 1000, static_cast<double>(requests) / seconds(*elapsed), queued,
+                      in_flight, violations});
   }
-  if (const auto saved = store_.add_rates(samples); !saved.ok())
-    log::warn("{}", saved.error().message);
 }
 
 Snapshot Control::snapshot(Time now) const {

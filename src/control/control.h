@@ -74,6 +74,12 @@ class Control {
     std::string rollout_failed;  // why the newest revision was given up; the serving one goes on
     Time newest_ready_since{};   // during a rollout
     std::optional<Decision> last_decision;
+    // What the store has of it.
+    struct Kept {
+      Account account;
+      std::string rollout_failed;
+      uint64_t traffic = 0;  // Traffic::changes() then
+    } kept;
   };
   const std::map<FunctionName, Runtime>& functions() const { return functions_; }
   const Observation& seen() const { return seen_; }
@@ -122,9 +128,10 @@ class Control {
   void carry_out(const Action& action, Time now, UnixMillis wall);
   void push_routes();
   void leave_out_stopping();
-  void keep(UnixMillis wall);
+  void keep();
   void keep_instances();
   Result<void> keep_counts();
+  Result<void> keep_counts(const FunctionName& name, const Runtime& r);
   void record(Decision decision);
   std::string new_id(const FunctionName& f, int revision);
   const StoredFunction* find(const FunctionName& f) const;
@@ -155,7 +162,8 @@ class Control {
     Time measured{}, decided{};
   };
   std::map<std::string_view, Beat> beats_;
-  UnixMillis saved_wall_ = 0;
+  std::vector<RateSample> rates_;  // of the last second, not in the store yet
+  bool counts_due_ = false;        // for the store
   UnixMillis gateway_started_ = 0;
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet
   // What shall end: first the gateway gives it no more and takes its last answer, then it drains.

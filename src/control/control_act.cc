@@ -97,12 +97,14 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
       ++account.starts;
+      counts_due_ = true;
     }
   } else if (const auto* stop = std::get_if<StopInstance>(&action.what)) {
     d.action = "stop";
     d.subject = stop->instance;
     this->stop(stop->instance, now, settings_.drain);
     ++account.stops;
+    counts_due_ = true;
     r.last_scale_down = now;
   } else if (const auto* resize = std::get_if<ResizeInstance>(&action.what)) {
     d.action = "resize";
@@ -110,6 +112,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     outcome = cluster_.resize(resize->instance, resize->slice, resize->position);
     if (outcome.ok()) {
       ++account.resizes;
+      counts_due_ = true;
       for (ObservedInstance& o : seen_.instances)
         if (o.instance.id == resize->instance) {
           if (resize->slice.quota.request < o.instance.slice.quota.request) r.last_scale_down = now;

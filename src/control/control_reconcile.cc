@@ -74,6 +74,7 @@ void Control::stop_overdue(Time now, UnixMillis wall) {
                        "Instance " + i.id + text,
                        {{"timeout_s", timeout}, {"overdue_s", since}, {"grace_s", grace}}}});
     ++accounting_.of(i.function).stops;
+    counts_due_ = true;
     stop(i.id, now, Nanos(0));
   }
 }

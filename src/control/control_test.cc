@@ -106,6 +106,50 @@ TEST_F(ControlTest, ARestartAdoptsAndStartsNothing) {
   EXPECT_EQ(store->instances()->size(), 1u);
 }
 
+TEST_F(ControlTest, NoCounterGoesBackWhenTheLoopIsKilled) {
+  apply(spec());
+  cluster.load[{.name = "f"}] = 10;
+  for (int second = 0; second < 12; ++second) {
+    step();
+    cluster.all(InstanceState::kStarting, InstanceState::kReady);
+    if (second % 4 == 0) cluster.kill({.name = "f"});  // and another starts
+    const Account account = control->accounting().of({.name = "f"});
+    const TrafficTotals totals = control->functions().at({.name = "f"}).traffic.totals();
+    open();
+    EXPECT_EQ(control->accounting().of({.name = "f"}), account) << second;
+    EXPECT_EQ(control->functions().at({.name = "f"}).traffic.totals().requests, totals.requests);
+  }
+  EXPECT_GE(control->accounting().of({.name = "f"}).starts, 3u);
+  EXPECT_GE(control->functions().at({.name = "f"}).traffic.totals().requests, 100u);
+}
+
+TEST_F(ControlTest, AnAccountThatHoldsItsCountersIsTakenOver) {
+  apply(spec());
+  ASSERT_TRUE(
+      store
+          ->save_account("default/f", {{"starts", 7}, {"traffic", {{"totals", {{"requests", 5}}}}}})
+          .ok());
+  for (int restart = 0; restart < 2; ++restart) {
+    open();
+    EXPECT_EQ(control->accounting().of({.name = "f"}).starts, restart == 0 ? 7u : 8u);
+    EXPECT_EQ(control->functions().at({.name = "f"}).traffic.totals().requests, 5u);
+    step();
+  }
+}
+
+TEST_F(ControlTest, AFunctionAppliedAgainCountsFromZero) {
+  apply(spec());
+  cluster.load[{.name = "f"}] = 10;
+  step(3);
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  cluster.load.clear();
+  cluster.restart_gateway();
+  apply(spec());
+  open();
+  EXPECT_EQ(control->accounting().of({.name = "f"}), Account{});
+  EXPECT_EQ(control->functions().at({.name = "f"}).traffic.totals().requests, 0u);
+}
+
 TEST_F(ControlTest, WithoutTheNodeDaemonNothingIsTouched) {
   apply(spec());
   step(2);

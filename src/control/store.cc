@@ -109,7 +109,8 @@ Result<void> Store::remove_function(const FunctionName& f) {
   return db_.transaction([&]() -> Result<void> {
     for (const char* sql :
          {"DELETE FROM functions WHERE name=?", "DELETE FROM revisions WHERE function=?",
-          "DELETE FROM rates WHERE function=?", "DELETE FROM accounts WHERE key=?"})
+          "DELETE FROM rates WHERE function=?",
+          "DELETE FROM accounts WHERE key IN (?1, ?1 || ' traffic')"})
       SLUICE_TRY(db_.run(sql, {to_string(f)}));
     return {};
   });
@@ -206,13 +207,13 @@ Result<std::map<std::string, json>> Store::accounts() {
 
 Result<void> Store::add_rates(const std::vector<RateSample>& samples) {
   return db_.transaction([&]() -> Result<void> {
-    for (const RateSample& s : samples) {
+    if (samples.empty()) return {};
+    if (const int64_t now = samples.front().second; now % 60 == 0)
+      SLUICE_TRY(db_.run("DELETE FROM rates WHERE second < ?", {now - 3600}));
+    for (const RateSample& s : samples)
       SLUICE_TRY(db_.run("INSERT OR REPLACE INTO rates VALUES (?,?,?,?,?,?)",
                          {to_string(s.function), s.second, s.rate, int64_t{s.queued},
                           int64_t{s.in_flight}, static_cast<int64_t>(s.violations)}));
-      if (s.second % 60 == 0)
-        SLUICE_TRY(db_.run("DELETE FROM rates WHERE second < ?", {s.second - 3600}));
-    }
     return {};
   });
 }

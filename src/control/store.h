@@ -71,10 +71,11 @@ class Store {
   Result<void> save_profile(const std::string& model_path, const predict::Profile& profile);
   Result<std::map<std::string, predict::Profile>> profiles();  // by model path
 
+  // A key is a function's name, alone or with a space and a word behind it, or empty.
   Result<void> save_account(const std::string& key, const nlohmann::json& account);
   Result<std::map<std::string, nlohmann::json>> accounts();
 
-  // Keeps an hour.
+  // Keeps an hour. A second without a sample is one in which nothing was asked for.
   Result<void> add_rates(const std::vector<RateSample>& samples);
   Result<std::vector<RateSample>> rates(const FunctionName& f, int64_t since_second);
 

@@ -12,6 +12,7 @@ constexpr Nanos kPeakOver = Millis(900);
 }  // namespace
 
 void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
+  ++changes_;
   if (restarted || now.requests < before_.requests) before_ = {};
   const ObservedTraffic& b = before_;
   Step s{.elapsed = elapsed};

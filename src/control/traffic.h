@@ -38,6 +38,8 @@ class Traffic {
   };
   Counts take() { return std::exchange(untaken_, {}); }
   const TrafficTotals& totals() const { return totals_; }
+  // How often the totals changed: equal numbers mean equal totals.
+  uint64_t changes() const { return changes_; }
   // What has to be kept for a loop that goes on where this one stood: the totals, and the counters
   // they were made from.
   const ObservedTraffic& last() const { return before_; }
@@ -60,6 +62,7 @@ class Traffic {
   ObservedTraffic before_;
   TrafficTotals totals_;
   Counts untaken_;
+  uint64_t changes_ = 0;
   int queued_ = 0, in_flight_ = 0;
 };
 
