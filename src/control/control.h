@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "control/accounting.h"
@@ -74,6 +75,12 @@ class Control {
     std::string rollout_failed;  // why the newest revision was given up; the serving one goes on
     Time newest_ready_since{};   // during a rollout
     std::optional<Decision> last_decision;
+    // Decisions that come to nothing, by action and rule: said when they begin and now and then.
+    struct Said {
+      UnixMillis at = 0, last = 0;  // when it was said, and when it was decided last
+      int64_t repeated = 0;         // since it was said
+    };
+    std::map<std::string, Said> said;
     // What the store has of it.
     struct Kept {
       Account account;
@@ -102,7 +109,10 @@ class Control {
   using RevisionKey = std::pair<FunctionName, int>;
 
   void restore_predictor();
-  void restore_counts(const std::map<std::string, nlohmann::json>& accounts);
+  using Accounts = std::map<std::string, nlohmann::json>;
+  void restore_counts(const Accounts& accounts);
+  void restore_counts(const FunctionName& name, Runtime& r, const Accounts& accounts);
+  void restore_platform(const Accounts& accounts);
   void observe(UnixMillis wall);
   void tell_faults(const std::vector<Device>& now, UnixMillis wall);
   void tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wall);
@@ -133,6 +143,7 @@ class Control {
   Result<void> keep_counts();
   Result<void> keep_counts(const FunctionName& name, const Runtime& r);
   void record(Decision decision);
+  static bool fold(Runtime& r, Decision& d);
   std::string new_id(const FunctionName& f, int revision);
   const StoredFunction* find(const FunctionName& f) const;
   Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
@@ -145,6 +156,7 @@ class Control {
   const Clock& clock_;
   const ControlSettings settings_;
   std::map<FunctionName, Runtime> functions_;
+  std::set<FunctionName> unreadable_;  // in the store; their instances are left alone
   std::map<std::string, predict::Profile> profiles_;
   predict::ProfileTable predictor_;
   Accounting accounting_;

@@ -59,6 +59,7 @@ Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, Uni
 
 // A new revision, which starts beside the one that serves.
 void Control::revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall) {
+  unreadable_.erase(spec.name);
   Runtime& r = functions_[spec.name];
   r.stored.name = spec.name;
   r.stored.revisions.push_back({spec.name, applied.revision, spec, wall});

@@ -93,6 +93,10 @@ Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, c
   SLUICE_ASSIGN(accounts, store.accounts());
   SLUICE_ASSIGN(instances, store.instances());
   for (StoredFunction& f : functions) {
+    if (f.revisions.empty()) {
+      c->unreadable_.insert(f.name);
+      continue;
+    }
     Runtime& r = c->functions_[f.name];
     SLUICE_ASSIGN(last, store.decisions(f.name, 1));
     if (!last.empty()) r.last_decision = last.front();
@@ -101,30 +105,43 @@ Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, c
   c->profiles_ = std::move(profiles);
   c->kept_ = std::move(instances);
   c->restore_predictor();
-  try {
-    c->restore_counts(accounts);
-  } catch (const json::exception& fault) {
-    return Error{ErrorKind::kInternal, std::string("the store's accounts: ") + fault.what()};
-  }
+  c->restore_counts(accounts);
   return c;
 }
 
 // Counters go on from where the loop before this one saw them last: nothing is counted twice, and
-// what came meanwhile is not lost.
-void Control::restore_counts(const std::map<std::string, json>& accounts) {
-  for (auto& [name, r] : functions_)
-    if (const auto found = accounts.find(to_string(name)); found != accounts.end()) {
-      accounting_.of(name) = r.kept.account = account_from(found->second);
-      const auto counters = accounts.find(to_string(name) + kTraffic);
-      // Once they stood in the account.
-      if (counters == accounts.end()) r.kept.traffic = UINT64_MAX;
-      restore(r.traffic, counters != accounts.end()
-                             ? counters->second
-                             : found->second.value("traffic", json::object()));
-      const json failed = found->second.value("rollout_failed", json::object());
-      if (failed.value("revision", 0) == r.stored.newest)
-        r.rollout_failed = r.kept.rollout_failed = failed.value("why", "");
+// what came meanwhile is not lost. An account that cannot be read begins at zero.
+void Control::restore_counts(const Accounts& accounts) {
+  const auto tried = [](const std::string& whose, const auto& restore) {
+    try {
+      restore();
+    } catch (const json::exception& fault) {
+      log::error("store: the account of '{}' cannot be read ({}): its counters begin at zero.",
+                 whose, fault.what());
     }
+  };
+  for (auto& [name, r] : functions_)
+    tried(to_string(name), [&] { restore_counts(name, r, accounts); });
+  tried(kPlatform, [&] { restore_platform(accounts); });
+}
+
+void Control::restore_counts(const FunctionName& name, Runtime& r, const Accounts& accounts) {
+  const auto account = accounts.find(to_string(name));
+  const auto counters = accounts.find(to_string(name) + kTraffic);
+  if (counters != accounts.end()) {
+    restore(r.traffic, counters->second);
+  } else if (account != accounts.end()) {  // where the counters once stood
+    r.kept.traffic = UINT64_MAX;
+    restore(r.traffic, account->second.value("traffic", json::object()));
+  }
+  if (account == accounts.end()) return;
+  accounting_.of(name) = r.kept.account = account_from(account->second);
+  const json failed = account->second.value("rollout_failed", json::object());
+  if (failed.value("revision", 0) == r.stored.newest)
+    r.rollout_failed = r.kept.rollout_failed = failed.value("why", "");
+}
+
+void Control::restore_platform(const Accounts& accounts) {
   const auto platform = accounts.find(kPlatform);
   if (platform == accounts.end()) return;
   gateway_started_ = platform->second.value("gateway_started", UnixMillis{0});

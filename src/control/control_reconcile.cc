@@ -12,7 +12,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
   for (const ObservedInstance& o : std::vector(seen_.instances)) {
     const Instance& i = o.instance;
     ordered_.erase(i.id);
-    if (!ours(o)) continue;
+    if (!ours(o) || unreadable_.contains(i.function)) continue;
     const auto asked = stopping_.find(i.id);
     if (!alive(o)) {
       if (asked == stopping_.end()) ended(o, now, wall);

@@ -106,6 +106,31 @@ TEST_F(ControlTest, ARestartAdoptsAndStartsNothing) {
   EXPECT_EQ(store->instances()->size(), 1u);
 }
 
+TEST_F(ControlTest, AFunctionWhoseRevisionsAreLostIsLeftAloneUntilItIsAppliedAgain) {
+  apply(spec());
+  FunctionSpec other = spec();
+  other.name.name = "g";
+  apply(other);
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  {
+    Database db = std::move(*Database::open(dir + "/control.db"));
+    ASSERT_TRUE(db.run("DELETE FROM revisions WHERE function='default/f'").ok());
+    ASSERT_TRUE(db.run("UPDATE accounts SET account='[1]' WHERE key='default/g'").ok());
+    ASSERT_TRUE(db.run("UPDATE accounts SET account='{\"used_ns\":7}' WHERE key=''").ok());
+  }
+  open();
+  step(5);
+  EXPECT_EQ(control->functions().size(), 1u);
+  EXPECT_EQ(cluster.stops, 0);
+  EXPECT_EQ(cluster.count(1, InstanceState::kReady), 2) << "also the one of the lost function";
+  apply(spec());
+  step(5);
+  EXPECT_EQ(cluster.starts, 2) << "it has its instance again";
+  EXPECT_EQ(cluster.routes["functions"].size(), 2u);
+}
+
 TEST_F(ControlTest, NoCounterGoesBackWhenTheLoopIsKilled) {
   apply(spec());
   cluster.load[{.name = "f"}] = 10;

@@ -51,9 +51,12 @@ struct RateSample {
 
 class Store {
  public:
-  // Migrates an older schema; refuses a newer one, and what is no store of ours.
+  // Migrates an older schema; refuses a newer one, what is no store of ours, and a file that was
+  // emptied. Refusing changes nothing.
   static Result<Store> open(const std::string& path);
 
+  // A row that cannot be read stays in the file and stops no other: the log says what is missing.
+  // A function none of whose revisions can be read has none here.
   Result<std::vector<StoredFunction>> functions();
   Result<void> add_revision(const Revision& revision, int serving);
   Result<void> replace_spec(const Revision& revision);  // of a revision that is there
