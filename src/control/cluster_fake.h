@@ -25,6 +25,7 @@ class FakeCluster : public Cluster {
 
   // ---- the saboteur ----
   int lose_starts = 0, lose_stops = 0, lose_resizes = 0;  // so many of the next ones
+  bool refuse_starts = false;                             // for lack of something
   bool repeat_starts = false;  // every start is carried out twice, as by a retried reply
   bool node_there = true, gateway_there = true;
   std::optional<Nanos> start_takes;  // nothing: instances start when all() says so

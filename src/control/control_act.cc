@@ -123,19 +123,36 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   } else {
     d.action = "unmet";
     d.subject = to_string(action.function);
-    // Said when it begins, when it is for another reason, and now and then, not at every decision.
-    constexpr UnixMillis kRepeat = 10'000;
-    const bool said = r.last_decision && r.last_decision->action == "unmet" &&
-                      r.last_decision->reason.rule == action.reason.rule &&
-                      wall - r.last_decision->at < kRepeat;
     const bool has_instance = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
       return o.instance.function == action.function && alive(o);
     });
     r.unavailable = has_instance ? "" : action.reason.text;
-    if (said) return;
   }
   if (!outcome.ok()) d.fault = outcome.error().message;
+  if ((d.action == "unmet" || !d.fault.empty()) && fold(r, d)) return;
   record(std::move(d));
+}
+
+// Whether the decision is one that was said: the same action for the same cause, which goes on. One
+// that goes on for long is said again, with how often it was decided.
+bool Control::fold(Runtime& r, Decision& d) {
+  constexpr UnixMillis kAnother = 10'000;  // after such a pause it has begun anew
+  constexpr UnixMillis kAgainAfter = 600'000;
+  Runtime::Said& s = r.said[d.action + (d.fault.empty() ? " " : " in vain ") + d.reason.rule];
+  const auto within = [&](UnixMillis since, UnixMillis most) {
+    return d.at >= since && d.at - since < most;
+  };
+  const bool goes_on = within(s.last, kAnother);
+  s.last = d.at;
+  if (goes_on && within(s.at, kAgainAfter)) return ++s.repeated, true;
+  if (goes_on) {
+    d.reason.numbers.emplace_back("repeated", static_cast<double>(s.repeated));
+    d.reason.text += " The same was decided " + std::to_string(s.repeated) + " times since " +
+                     std::to_string((d.at - s.at) / 1000) + " s ago.";
+  }
+  s.at = d.at;
+  s.repeated = 0;
+  return false;
 }
 
 void Control::record(Decision d) {

@@ -289,6 +289,47 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
 }
 
+TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) {
+  const auto said = [&](const std::string& name, const std::string& action) {
+    std::vector<Decision> found = *store->decisions(FunctionName{.name = name}, 1000);
+    std::erase_if(found, [&](const Decision& d) { return d.action != action; });
+    return found;
+  };
+  const auto pass = [&](Nanos time) {
+    for (Nanos at{0}; at < time; at += Seconds(5)) {
+      clock.advance(Seconds(5));
+      wall += 5000;
+      control->step(wall);
+    }
+  };
+  for (const char* name : {"a", "b", "c"}) {  // three whole devices, of two
+    FunctionSpec whole = spec(1000);
+    whole.name.name = name;
+    apply(whole);
+  }
+  step();
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  pass(Seconds(595));
+  EXPECT_EQ(said("c", "unmet").size(), 1u);
+  pass(Seconds(10));
+  ASSERT_EQ(said("c", "unmet").size(), 2u);
+  const Reason again = said("c", "unmet").front().reason;
+  EXPECT_NE(again.text.find("The same was decided 119 times since 600 s ago."), std::string::npos)
+      << again.text;
+  EXPECT_EQ(again.numbers.back(), (std::pair<std::string, double>("repeated", 119)));
+
+  cluster.refuse_starts = true;
+  ASSERT_TRUE(control->remove({.name = "a"}, wall).ok());
+  pass(Seconds(5));
+  cluster.all(InstanceState::kDraining, InstanceState::kGone);
+  pass(Seconds(60));
+  ASSERT_EQ(said("c", "start").size(), 1u) << "in vain, each time for the same cause";
+  EXPECT_EQ(said("c", "start").front().fault, "No space left on device");
+  cluster.refuse_starts = false;
+  pass(Seconds(5));
+  EXPECT_EQ(said("c", "start").size(), 2u);
+}
+
 TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {
   apply(spec(300));
   step(2);
