@@ -69,11 +69,9 @@ int readable(const StoredFunction& f, int number, const char* which) {
 
 Result<Store> Store::open(const std::string& path) {
   if (emptied(path))
-    return Error{ErrorKind::kInternal,
-                 path +
-                     ": is empty, though it was not when it was made: all that the control loop "
-                     "had stored is lost. " +
-                     kRefused};
+    return Error{
+        ErrorKind::kInternal,
+        path + ": is an empty file: all that the control loop had stored is lost. " + kRefused};
   auto db = Database::open(path);
   if (!db.ok()) return Error{db.error().kind, db.error().message + ". " + kRefused};
   Store store(std::move(*db));
