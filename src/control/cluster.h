@@ -83,6 +83,7 @@ struct Observation {
   bool gateway_there = false;
   UnixMillis gateway_started = 0;
   int64_t routes_version = -1;
+  // A function that is not listed counts what it counted in the observation before.
   std::vector<ObservedTraffic> traffic;
   std::set<InstanceId> busy;  // have a request of the gateway's in hand
   // How long ago an instance's oldest request ran into its function's timeout, with no answer from

@@ -116,6 +116,7 @@ Result<void> FakeCluster::set_drained(const DeviceId& device, bool drained) {
 
 Result<std::set<InstanceId>> FakeCluster::set_routes(const nlohmann::json& table) {
   if (!gateway_there) return Error{ErrorKind::kUnavailable, "the gateway does not answer"};
+  ++tables;
   routes = table;
   seen.routes_version = table["version"];
   hold();

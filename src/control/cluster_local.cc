@@ -33,12 +33,19 @@ Result<ObservedInstance> instance_from(const json& j) {
   return f.finish(o);
 }
 
+// A list's items, where they stand; none where there is no list.
+const json& items(Fields& f, std::string_view key) {
+  static const json kNone = json::array();
+  const json* list = f.child(key);
+  return list != nullptr && list->is_array() ? *list : kNone;
+}
+
 Histogram histogram_from(const json* j) {
   Histogram h;
   if (j == nullptr || !j->is_object()) return h;
   Fields f(*j, "histogram");
   h.restore_sum(Nanos(f.integer("sum_ns", 0, 0, kMost)));
-  for (const json& bucket : f.list("buckets"))
+  for (const json& bucket : items(f, "buckets"))
     if (bucket.is_array() && bucket.size() == 2 && bucket[0].is_number_integer() &&
         bucket[1].is_number_unsigned())
       h.restore(bucket[0].get<int>(), bucket[1].get<uint64_t>());
@@ -78,7 +85,7 @@ Result<ObservedTraffic> traffic_from(const json& j) {
 // Adds the function's instances that have an overdue request.
 void add_overdue(const json& function, std::map<InstanceId, Nanos>& overdue) {
   Fields f(function, "traffic");
-  for (const json& item : f.list("instances")) {
+  for (const json& item : items(f, "instances")) {
     Fields i(item, "instance");
     const Micros since(i.integer("overdue_us", 0, 0, kMost / 1000));
     if (since > Micros(0)) overdue[i.text("id")] = since;
@@ -104,50 +111,63 @@ LocalCluster::LocalCluster(const std::string& node_socket, const std::string& ga
 
 Observation LocalCluster::observe() {
   Observation o;
-  if (const auto state = node_.json(verb::get, "/v1/state"); state.ok()) {
-    Fields f(*state, "state");
-    o.node_there = true;
-    o.boot_id = f.text("boot_id");
-    o.backstop = f.boolean("backstop", true);
-    o.enforcement = f.text("enforcement");
-    for (const json& item : f.list("devices")) {
-      const auto device = wire::device_from(item);
-      if (!device.ok()) {
-        log::warn("node: {}", device.error().message);
-        continue;
-      }
-      o.devices.push_back(*device);
-      if (!item.contains("busy_percent")) continue;
-      Fields load(item, "device");
-      o.loads[device->id] = {static_cast<int>(load.integer("busy_percent", 0, 0, 100)),
-                             load.integer("memory_used", 0, 0, kMost)};
-    }
-    for (const json& item : f.list("instances")) {
-      const auto instance = instance_from(item);
-      if (instance.ok())
-        o.instances.push_back(*instance);
-      else
-        log::warn("node: {}", instance.error().message);
-    }
-    std::ranges::sort(o.devices, {}, &Device::id);
-    std::ranges::sort(o.instances, {}, [](const ObservedInstance& i) { return i.instance.id; });
-  }
-  if (const auto stats = gateway_.json(verb::get, "/v1/stats"); stats.ok()) {
-    Fields f(*stats, "stats");
-    o.gateway_there = true;
-    o.gateway_started = f.integer("started", 0, 0, kMost);
-    o.routes_version = f.integer("version", 0, 0, kMost);
-    o.busy = busy_from(f);
-    for (const json& item : f.list("functions")) {
-      const auto traffic = traffic_from(item);
-      if (traffic.ok())
-        o.traffic.push_back(*traffic);
-      else
-        log::warn("gateway: {}", traffic.error().message);
-      add_overdue(item, o.overdue);
-    }
-  }
+  observe_node(o);
+  observe_gateway(o);
   return o;
+}
+
+void LocalCluster::observe_node(Observation& o) {
+  const auto state = node_.json(verb::get, "/v1/state");
+  if (!state.ok()) return;
+  Fields f(*state, "state");
+  o.node_there = true;
+  o.boot_id = f.text("boot_id");
+  o.backstop = f.boolean("backstop", true);
+  o.enforcement = f.text("enforcement");
+  for (const json& item : items(f, "devices")) {
+    const auto device = wire::device_from(item);
+    if (!device.ok()) {
+      log::warn("node: {}", device.error().message);
+      continue;
+    }
+    o.devices.push_back(*device);
+    if (!item.contains("busy_percent")) continue;
+    Fields load(item, "device");
+    o.loads[device->id] = {static_cast<int>(load.integer("busy_percent", 0, 0, 100)),
+                           load.integer("memory_used", 0, 0, kMost)};
+  }
+  for (const json& item : items(f, "instances")) {
+    const auto instance = instance_from(item);
+    if (instance.ok())
+      o.instances.push_back(*instance);
+    else
+      log::warn("node: {}", instance.error().message);
+  }
+  std::ranges::sort(o.devices, {}, &Device::id);
+  std::ranges::sort(o.instances, {}, [](const ObservedInstance& i) { return i.instance.id; });
+}
+
+void LocalCluster::observe_gateway(Observation& o) {
+  auto stats = gateway_.json(verb::get, "/v1/stats?since=" + std::to_string(told_));
+  // Another gateway has counted from zero: all of it.
+  if (stats.ok() && told_ != 0 && stats->value("started", UnixMillis{0}) != gateway_started_)
+    stats = gateway_.json(verb::get, "/v1/stats");
+  told_ = 0;
+  if (!stats.ok()) return;
+  Fields f(*stats, "stats");
+  o.gateway_there = true;
+  o.gateway_started = gateway_started_ = f.integer("started", 0, 0, kMost);
+  told_ = f.integer("told", 0, 0, kMost);
+  o.routes_version = f.integer("version", 0, 0, kMost);
+  o.busy = busy_from(f);
+  for (const json& item : items(f, "functions")) {
+    const auto traffic = traffic_from(item);
+    if (traffic.ok())
+      o.traffic.push_back(*traffic);
+    else
+      log::warn("gateway: {}", traffic.error().message);
+    add_overdue(item, o.overdue);
+  }
 }
 
 Result<void> LocalCluster::start(const StartOrder& order) {

@@ -19,7 +19,12 @@ class LocalCluster : public Cluster {
   Result<std::set<InstanceId>> set_routes(const nlohmann::json& table) override;
 
  private:
+  void observe_node(Observation& o);
+  void observe_gateway(Observation& o);
+
   wire::HttpClient node_, gateway_;
+  UnixMillis gateway_started_ = 0;
+  int64_t told_ = 0;  // of the gateway's statistics: those that changed later are asked for
 };
 
 }  // namespace sluice::control

@@ -25,6 +25,7 @@ struct ControlSettings {
   std::string bundle = "has-gpu";  // of functions that name none
   Nanos turn_every = Millis(250);  // a bundle decides in the turns that are its own
   Nanos account_every = Seconds(1);
+  Nanos decide_at_rest = Seconds(1);  // a bundle decides again though nothing has changed
   Nanos violation_window = Seconds(10);
   Nanos drain = Seconds(30);             // an instance may take to finish what it has, all in all
   Nanos overdue_grace = Seconds(5);      // beyond its timeout, for an instance that answers nothing
@@ -122,7 +123,8 @@ class Control {
   void forecast(Time now);
   const policy::Bundle& bundle_of(const Runtime& r) const;
   void decide_at_once() {
-    for (auto& [name, beat] : beats_) beat.decided = {};
+    for (auto& [name, beat] : beats_) beat.decided = beat.ran = {};
+    routes_stale_ = true;
   }
   void reconcile(Time now, UnixMillis wall);
   void ended(const ObservedInstance& o, Time now, UnixMillis wall);
@@ -134,8 +136,27 @@ class Control {
   void drain_idle(Time now);
   bool held_back(const Action& action, Time now, UnixMillis wall);
   Snapshot snapshot(Time now) const;
+  void look(const Snapshot& s);
   void decide(Time now, UnixMillis wall);
   void carry_out(const Action& action, Time now, UnixMillis wall);
+  // What a routing table depends on and changes by itself.
+  struct RouteInputs {
+    struct Function {
+      FunctionName name;
+      int newest = 0, serving = 0;
+      std::string unavailable;
+      bool operator==(const Function&) const = default;
+    };
+    struct Place {
+      Instance instance;
+      std::string socket;
+      bool operator==(const Place&) const = default;
+    };
+    std::vector<Function> functions;
+    std::vector<Place> places;
+    bool operator==(const RouteInputs&) const = default;
+  };
+  RouteInputs route_inputs() const;
   void push_routes();
   void leave_out_stopping();
   void keep();
@@ -161,6 +182,7 @@ class Control {
   predict::ProfileTable predictor_;
   Accounting accounting_;
   Observation seen_;
+  std::map<FunctionName, ObservedTraffic> uncounted_;  // what changed since the last count()
   // When something was last done; on the wall's clock also across a restart.
   struct Done {
     Time at{};
@@ -172,8 +194,13 @@ class Control {
   // When a bundle last measured and decided.
   struct Beat {
     Time measured{}, decided{};
+    // Its policy's last run, and the snapshot that it saw.
+    Time ran{};
+    uint64_t saw = 0;
   };
   std::map<std::string_view, Beat> beats_;
+  Snapshot looked_at_;             // the last one, with all functions due
+  uint64_t looks_ = 1;             // how many differed from the one before
   std::vector<RateSample> rates_;  // of the last second, not in the store yet
   bool counts_due_ = false;        // for the store
   UnixMillis gateway_started_ = 0;
@@ -186,7 +213,9 @@ class Control {
   };
   std::map<InstanceId, Stopping> stopping_;
   std::map<RevisionKey, Trouble> troubles_;
-  std::string pushed_;  // the last table's text
+  std::string pushed_;         // the last table's text
+  RouteInputs pushed_for_;     // what it was computed from
+  bool routes_stale_ = false;  // something else that it is computed from has changed
   int64_t routes_version_ = 0;
   std::vector<StoredInstance> kept_;  // as in the store
   uint64_t next_id_ = 0;

@@ -170,8 +170,24 @@ void Control::record(Decision d) {
     f->second.last_decision = std::move(d);
 }
 
+Control::RouteInputs Control::route_inputs() const {
+  RouteInputs in;
+  for (const auto& [name, r] : functions_)
+    in.functions.push_back({name, r.stored.newest, r.stored.serving, r.unavailable});
+  for (const ObservedInstance& o : seen_.instances) {
+    if (!alive(o)) continue;
+    in.places.push_back({o.instance, o.socket});
+    if (stopping_.contains(o.instance.id))
+      in.places.back().instance.state = InstanceState::kDraining;
+  }
+  return in;
+}
+
 void Control::push_routes() {
   if (!seen_.gateway_there) return;
+  const bool stale = seen_.routes_version != routes_version_ || routes_version_ == 0;
+  RouteInputs inputs = route_inputs();
+  if (inputs == pushed_for_ && !stale && !routes_stale_) return leave_out_stopping();
   std::vector<RoutedFunction> routed;
   for (const auto& [name, r] : functions_) routed.push_back({&r.stored, r.unavailable});
   std::vector<ObservedInstance> instances = seen_.instances;
@@ -179,8 +195,11 @@ void Control::push_routes() {
     if (stopping_.contains(o.instance.id) && alive(o)) o.instance.state = InstanceState::kDraining;
   json table = routing_table(routed, instances, predictor_);
   const std::string text = table.dump();
-  const bool stale = seen_.routes_version != routes_version_ || routes_version_ == 0;
-  if (text == pushed_ && !stale) return leave_out_stopping();
+  if (text == pushed_ && !stale) {
+    pushed_for_ = std::move(inputs);
+    routes_stale_ = false;
+    return leave_out_stopping();
+  }
   // Larger than any version before, also those of a loop that died.
   routes_version_ = std::max(routes_version_, seen_.routes_version) + 1;
   table["version"] = routes_version_;
@@ -190,6 +209,8 @@ void Control::push_routes() {
     return;
   }
   pushed_ = text;
+  pushed_for_ = std::move(inputs);
+  routes_stale_ = false;
   seen_.routes_version = routes_version_;
   seen_.busy = *put;
   leave_out_stopping();

@@ -145,6 +145,7 @@ Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
   SLUICE_TRY(store_.remove_function(name));
   functions_.erase(name);
   accounting_.forget(name);
+  decide_at_once();
   // At once: a function of the same name that is applied next must not take them for its own.
   for (const ObservedInstance& o : std::vector(seen_.instances))
     if (o.instance.function == name && ours(o) && alive(o))

@@ -330,6 +330,64 @@ TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) 
   EXPECT_EQ(said("c", "start").size(), 2u);
 }
 
+TEST_F(ControlTest, WhatDoesNotChangeIsDecidedOnceASecondAndRoutedOnce) {
+  const auto ticks = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      clock.advance(Millis(250));
+      wall += 250;
+      control->step(wall);
+    }
+  };
+  cluster.refuse_starts = true;
+  apply(spec());
+  ticks(40);
+  EXPECT_GE(cluster.starts, 10);
+  EXPECT_LE(cluster.starts, 11) << "ten seconds of the same";
+  cluster.refuse_starts = false;
+  ticks(4);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  ticks(4);
+  const int tables = cluster.tables;
+  ticks(40);
+  EXPECT_EQ(cluster.tables, tables);
+  // The same name with another file is another function.
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  FunctionSpec other = spec();
+  other.timeout = Seconds(7);
+  apply(other);
+  ticks(1);
+  EXPECT_EQ(cluster.routes["functions"][0]["timeout_ms"], 7000.0);
+}
+
+TEST(Traffic, RestCountsAsTimeInWhichNothingWasAskedFor) {
+  ObservedTraffic counters;
+  Traffic traffic;
+  const auto burst = [&](uint64_t n) {
+    counters.requests += n;
+    counters.ok += n;
+    counters.inferences += n;
+    counters.concurrency_seconds += 0.25;
+    for (uint64_t i = 0; i < n; ++i) counters.latency.add(Millis(10));
+    traffic.step(counters, Millis(250), false);
+  };
+  burst(10);
+  traffic.rest(Millis(250));
+  for (int i = 0; i < 16; ++i) traffic.step(counters, Millis(250), false);  // the same counters
+  EXPECT_EQ(traffic.rate(Millis(500)), 0);
+  EXPECT_NEAR(traffic.rate(Millis(4500)), 10 / 4.5, 1e-9);
+  EXPECT_EQ(traffic.latency(0.5, Seconds(60)), counters.latency.quantile(0.5));
+  burst(20);
+  EXPECT_NEAR(traffic.rate(Millis(500)), 40, 1e-9);
+  EXPECT_NEAR(traffic.concurrency_peak(), 0.25 / 0.9, 0.03);
+  EXPECT_EQ(traffic.totals().requests, 30u);
+  const uint64_t changes = traffic.changes();
+  for (int i = 0; i < 10; ++i) traffic.rest(Seconds(10));
+  EXPECT_EQ(traffic.rate(Seconds(60)), 0);
+  EXPECT_EQ(traffic.concurrency_peak(), 0);
+  EXPECT_EQ(traffic.latency(0.5, Seconds(60)), Nanos(0));
+  EXPECT_EQ(traffic.changes(), changes);
+}
+
 TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {
   apply(spec(300));
   step(2);
