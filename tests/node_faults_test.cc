@@ -83,7 +83,9 @@ TEST(NodeFaults, OneThatWasStartingWhenTheDaemonDiedIsGivenUp) {
     seen = node.get("/v1/state?wait_ms=5000&after=" + std::to_string(seen))["version"];
   const Fd pidfd = pidfd_in(a);
   node.restart();
-  EXPECT_EQ(node.wait("a", "gone")["error"], "the node daemon was restarted while it started");
+  const json gone = node.wait("a", "gone");
+  EXPECT_EQ(gone["error"], "the node daemon was restarted while it started");
+  EXPECT_EQ(gone["node_fault"], true);
   EXPECT_TRUE(ends_within(pidfd, Seconds(30)));
   node.ready("b", 900);
 }

@@ -142,7 +142,9 @@ TEST_P(NodeFailing, SaysWhyAndFreesTheShare) {
   std::string wanted = GetParam().error;
   if (const size_t at = wanted.find("MODEL"); at != wanted.npos)
     wanted.replace(at, 5, node.model(GetParam().words));
-  EXPECT_EQ(node.wait("a", "gone")["error"], wanted);
+  const json gone = node.wait("a", "gone");
+  EXPECT_EQ(gone["error"], wanted);
+  EXPECT_EQ(gone["node_fault"], false);
   node.ready("b", 1000);
 }
 

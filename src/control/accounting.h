@@ -16,6 +16,7 @@ struct Account {
   double cost = 0;           // in the unit of the prices
   uint64_t resizes = 0, starts = 0, stops = 0;
 
+  bool operator==(const Account&) const = default;
   double per_thousand(uint64_t requests) const {
     return requests == 0 ? 0 : cost * 1000 / static_cast<double>(requests);
   }

@@ -34,6 +34,7 @@ struct ObservedInstance {
   std::optional<Bytes> memory_held;  // of a GPU, where it is counted
   std::string device_fault;          // of its device, for which its node ends it
   std::string error;                 // why it is gone
+  bool node_fault = false;           // its node ended its start: its daemon died, its disk was full
 };
 
 inline bool alive(const ObservedInstance& o) {
@@ -83,8 +84,12 @@ struct Observation {
   bool gateway_there = false;
   UnixMillis gateway_started = 0;
   int64_t routes_version = -1;
+  // A function that is not listed counts what it counted in the observation before.
   std::vector<ObservedTraffic> traffic;
   std::set<InstanceId> busy;  // have a request of the gateway's in hand
+  // How long ago an instance's oldest request ran into its function's timeout, with no answer from
+  // the instance since. An instance that is not listed has no such request.
+  std::map<InstanceId, Nanos> overdue;
 };
 
 // What an instance is started with, beyond what the decision said.

@@ -28,9 +28,13 @@ Observation FakeCluster::observe() {
                             .drained = drained_[id] || faults.contains(id),
                             .fault = faults.contains(id) ? faults[id] : "",
                             .price_per_hour = 3600});
+  seen.overdue.clear();
+  for (const auto& [id, since] : hung_)
+    if (const ObservedInstance* o = find(id); o != nullptr && alive(*o))
+      seen.overdue[id] = now - since;
   Observation answer = seen;
   if (!node_there) answer.instances.clear(), answer.devices.clear();
-  if (!gateway_there) answer.traffic.clear();
+  if (!gateway_there) answer.traffic.clear(), answer.overdue.clear();
   return answer;
 }
 
@@ -69,6 +73,7 @@ void FakeCluster::serve(Nanos elapsed) {
 Result<void> FakeCluster::start(const StartOrder& order) {
   ++starts;
   if (!node_there) return Error{ErrorKind::kUnavailable, "the node daemon does not answer"};
+  if (refuse_starts) return Error{ErrorKind::kInternal, "No space left on device"};
   if (lose_starts > 0) return --lose_starts, Result<void>();
   for (int times = repeat_starts ? 2 : 1; times > 0; --times)
     if (find(order.instance.id) == nullptr)
@@ -88,8 +93,9 @@ Result<void> FakeCluster::resize(const InstanceId& id, const Slice& slice,
   return {};
 }
 
-Result<void> FakeCluster::stop(const InstanceId& id, Nanos) {
+Result<void> FakeCluster::stop(const InstanceId& id, Nanos drain) {
   ++stops;
+  last_drain = drain;
   if (!node_there) return Error{ErrorKind::kUnavailable, "the node daemon does not answer"};
   if (lose_stops > 0) return --lose_stops, Result<void>();
   ObservedInstance* o = find(id);
@@ -110,6 +116,7 @@ Result<void> FakeCluster::set_drained(const DeviceId& device, bool drained) {
 
 Result<std::set<InstanceId>> FakeCluster::set_routes(const nlohmann::json& table) {
   if (!gateway_there) return Error{ErrorKind::kUnavailable, "the gateway does not answer"};
+  ++tables;
   routes = table;
   seen.routes_version = table["version"];
   hold();
@@ -119,7 +126,14 @@ Result<std::set<InstanceId>> FakeCluster::set_routes(const nlohmann::json& table
 void FakeCluster::hold() {
   seen.busy.clear();
   for (const ObservedInstance& o : seen.instances)
-    if (held.contains(o.instance.function) && alive(o)) seen.busy.insert(o.instance.id);
+    if ((held.contains(o.instance.function) || hung_.contains(o.instance.id)) && alive(o))
+      seen.busy.insert(o.instance.id);
+}
+
+void FakeCluster::hang(const FunctionName& f) {
+  for (const ObservedInstance& o : seen.instances)
+    if (o.instance.function == f && o.instance.state == InstanceState::kReady)
+      hung_.emplace(o.instance.id, clock_.now());
 }
 
 void FakeCluster::kill(const FunctionName& f) {
@@ -128,6 +142,15 @@ void FakeCluster::kill(const FunctionName& f) {
       o.instance.state = InstanceState::kGone;
       o.error = "killed by signal 9";
       return;
+    }
+}
+
+void FakeCluster::restart_node() {
+  for (ObservedInstance& o : seen.instances)
+    if (o.instance.state == InstanceState::kStarting) {
+      o.instance.state = InstanceState::kGone;
+      o.error = "the node daemon was restarted while it started";
+      o.node_fault = true;
     }
 }
 

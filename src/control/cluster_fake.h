@@ -25,17 +25,20 @@ class FakeCluster : public Cluster {
 
   // ---- the saboteur ----
   int lose_starts = 0, lose_stops = 0, lose_resizes = 0;  // so many of the next ones
+  bool refuse_starts = false;                             // for lack of something
   bool repeat_starts = false;  // every start is carried out twice, as by a retried reply
   bool node_there = true, gateway_there = true;
   std::optional<Nanos> start_takes;  // nothing: instances start when all() says so
   std::optional<Nanos> drain_takes;
   std::set<int> broken_revisions;    // their instances end instead of becoming ready
   void kill(const FunctionName& f);  // one that is ready
+  void restart_node();               // what starts ends: its daemon died
   void restart_gateway();            // it counts from zero and knows no routes
 
   // ---- traffic: so many requests a second, all answered in 10 ms ----
   std::map<FunctionName, double> load;
-  std::set<FunctionName> held;  // their ready instances have a request that does not end
+  std::set<FunctionName> held;       // their ready instances have a request that does not end
+  void hang(const FunctionName& f);  // the ready instances answer nothing from now on
 
   // ---- what tests look at ----
   void all(InstanceState from, InstanceState to);
@@ -43,6 +46,8 @@ class FakeCluster : public Cluster {
   Observation seen;
   nlohmann::json routes;
   int starts = 0, stops = 0, resizes = 0;  // asked for
+  int tables = 0;                          // that the gateway was given
+  Nanos last_drain{};                      // of the last stop
   std::map<DeviceId, std::string> faults;  // of devices that their node has drained
 
  private:
@@ -55,6 +60,7 @@ class FakeCluster : public Cluster {
   Time seen_at_{};
   std::map<InstanceId, Time> changed_;  // when it began to start or to drain
   std::map<DeviceId, bool> drained_;
+  std::map<InstanceId, Time> hung_;  // since when their requests are overdue
   UnixMillis gateway_started_ = 1;
 };
 

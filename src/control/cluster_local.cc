@@ -30,7 +30,15 @@ Result<ObservedInstance> instance_from(const json& j) {
   if (f.child("memory_held") != nullptr) o.memory_held = f.integer("memory_held", 0, 0, kMost);
   o.device_fault = f.text("device_fault");
   o.error = f.text("error");
+  o.node_fault = f.boolean("node_fault", false);
   return f.finish(o);
+}
+
+// A list's items, where they stand; none where there is no list.
+const json& items(Fields& f, std::string_view key) {
+  static const json kNone = json::array();
+  const json* list = f.child(key);
+  return list != nullptr && list->is_array() ? *list : kNone;
 }
 
 Histogram histogram_from(const json* j) {
@@ -38,7 +46,7 @@ Histogram histogram_from(const json* j) {
   if (j == nullptr || !j->is_object()) return h;
   Fields f(*j, "histogram");
   h.restore_sum(Nanos(f.integer("sum_ns", 0, 0, kMost)));
-  for (const json& bucket : f.list("buckets"))
+  for (const json& bucket : items(f, "buckets"))
     if (bucket.is_array() && bucket.size() == 2 && bucket[0].is_number_integer() &&
         bucket[1].is_number_unsigned())
       h.restore(bucket[0].get<int>(), bucket[1].get<uint64_t>());
@@ -75,6 +83,16 @@ Result<ObservedTraffic> traffic_from(const json& j) {
   return f.finish(t);
 }
 
+// Adds the function's instances that have an overdue request.
+void add_overdue(const json& function, std::map<InstanceId, Nanos>& overdue) {
+  Fields f(function, "traffic");
+  for (const json& item : items(f, "instances")) {
+    Fields i(item, "instance");
+    const Micros since(i.integer("overdue_us", 0, 0, kMost / 1000));
+    if (since > Micros(0)) overdue[i.text("id")] = since;
+  }
+}
+
 std::set<InstanceId> busy_from(Fields& f) {
   std::set<InstanceId> busy;
   for (const json& id : f.list("busy"))
@@ -93,7 +111,7 @@ void observe_node(const json& state, Observation& o) {
   o.boot_id = f.text("boot_id");
   o.backstop = f.boolean("backstop", true);
   o.enforcement = f.text("enforcement");
-  for (const json& item : f.list("devices")) {
+  for (const json& item : items(f, "devices")) {
     const auto device = wire::device_from(item);
     if (!device.ok()) {
       log::warn("node: {}", device.error().message);
@@ -105,7 +123,7 @@ void observe_node(const json& state, Observation& o) {
     o.loads[device->id] = {static_cast<int>(load.integer("busy_percent", 0, 0, 100)),
                            load.integer("memory_used", 0, 0, kMost)};
   }
-  for (const json& item : f.list("instances")) {
+  for (const json& item : items(f, "instances")) {
     const auto instance = instance_from(item);
     if (instance.ok())
       o.instances.push_back(*instance);
@@ -122,12 +140,13 @@ void observe_gateway(const json& stats, Observation& o) {
   o.gateway_started = f.integer("started", 0, 0, kMost);
   o.routes_version = f.integer("version", 0, 0, kMost);
   o.busy = busy_from(f);
-  for (const json& item : f.list("functions")) {
+  for (const json& item : items(f, "functions")) {
     const auto traffic = traffic_from(item);
     if (traffic.ok())
       o.traffic.push_back(*traffic);
     else
       log::warn("gateway: {}", traffic.error().message);
+    add_overdue(item, o.overdue);
   }
 }
 
@@ -139,7 +158,7 @@ LocalCluster::LocalCluster(const std::string& node_socket, const std::string& ga
 
 void LocalCluster::look() {
   node_.look("/v1/state");
-  gateway_.look("/v1/stats");
+  gateway_.look("/v1/stats?since=" + std::to_string(told_));
 }
 
 bool LocalCluster::settled() const {
@@ -161,8 +180,13 @@ Observation LocalCluster::observe() {
     enforcement_ = o.enforcement;
   }
   if (const auto stats = gateway_.take_look(); stats && stats->ok()) {
-    observe_gateway(**stats, o);
+    const auto started = (*stats)->value("started", UnixMillis{0});
+    // Another gateway has counted from zero: the next look asks it for all.
+    const bool whole = told_ == 0 || started == gateway_started_;
+    told_ = whole ? (*stats)->value("told", int64_t{0}) : 0;
+    gateway_started_ = started;
     gateway_seen_ = unix_now();
+    if (whole) observe_gateway(**stats, o);
   }
   o.backstop = backstop_;
   o.enforcement = enforcement_;

@@ -42,6 +42,8 @@ class LocalCluster : public Cluster {
   UnixMillis node_seen_ = 0, gateway_seen_ = 0;
   bool backstop_ = true;  // as the node said last
   std::string enforcement_;
+  UnixMillis gateway_started_ = 0;
+  int64_t told_ = 0;  // of the gateway's statistics: those that changed later are asked for
 };
 
 }  // namespace sluice::control

@@ -10,6 +10,13 @@
 namespace sluice::control {
 namespace {
 
+// By id, as observations are.
+auto instance_in(const std::vector<ObservedInstance>& all, const InstanceId& id) {
+  const auto id_of = [](const ObservedInstance& o) -> const InstanceId& { return o.instance.id; };
+  const auto found = std::ranges::lower_bound(all, id, {}, id_of);
+  return found != all.end() && id_of(*found) == id ? found : all.end();
+}
+
 constexpr Nanos kSoon = Millis(25);  // the next turn, while something starts
 
 // Whether it is time again. Turns come a little early or late: that must not cost a whole one.
@@ -40,7 +47,7 @@ void Control::step(UnixMillis wall) {
     decide(now, wall);  // 6. what shall be
   }
   push_routes();  // 7. the gateway learns of it
-  keep(wall);     // 8. nothing is forgotten
+  keep();         // 8. nothing is forgotten
 }
 
 Nanos Control::next_step() const {
@@ -65,6 +72,7 @@ void Control::observe(UnixMillis wall) {
     o.instances = seen_.instances;
     o.boot_id = seen_.boot_id;
   }
+  for (const ObservedTraffic& t : o.traffic) uncounted_[t.function] = t;
   tell_faults(o.devices, wall);
   tell_ended(o.instances, wall);
   tell_ungated(o.instances, wall);
@@ -91,8 +99,7 @@ void Control::tell_faults(const std::vector<Device>& now, UnixMillis wall) {
 void Control::tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wall) {
   const bool first = seen_.boot_id.empty();
   for (const ObservedInstance& o : now) {
-    const auto before = std::ranges::find(seen_.instances, o.instance.id,
-                                          [](const auto& i) { return i.instance.id; });
+    const auto before = instance_in(seen_.instances, o.instance.id);
     const bool told =
         before != seen_.instances.end() ? !before->device_fault.empty() : first && !alive(o);
     if (o.device_fault.empty() || told) continue;
@@ -110,8 +117,7 @@ void Control::tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wa
 void Control::tell_ungated(const std::vector<ObservedInstance>& now, UnixMillis wall) {
   const bool first = seen_.boot_id.empty();
   for (const ObservedInstance& o : now) {
-    const auto before = std::ranges::find(seen_.instances, o.instance.id,
-                                          [](const auto& i) { return i.instance.id; });
+    const auto before = instance_in(seen_.instances, o.instance.id);
     if (o.ungated == Nanos(0) || (before != seen_.instances.end() && before->ungated > Nanos(0)))
       continue;
     const Reason why{
@@ -145,9 +151,13 @@ void Control::count(Time now, UnixMillis wall) {
   const bool restarted = seen_.gateway_started != gateway_started_;
   gateway_started_ = seen_.gateway_started;
   for (auto& [name, r] : functions_) {
-    const auto t = std::ranges::find(seen_.traffic, name, &ObservedTraffic::function);
-    if (t != seen_.traffic.end()) r.traffic.step(*t, *elapsed, restarted);
+    const auto t = uncounted_.find(name);
+    if (t != uncounted_.end())
+      r.traffic.step(t->second, *elapsed, restarted);
+    else
+      r.traffic.rest(*elapsed);
   }
+  uncounted_.clear();
 }
 
 // What was held and used, second by second, and what the store keeps of that second.
@@ -155,16 +165,16 @@ void Control::account(Time now, UnixMillis wall) {
   const std::optional<Nanos> elapsed =
       since(accounted_, settings_.account_every - Millis(100), now, wall);
   if (!elapsed) return;
+  counts_due_ = true;
   if (seen_.node_there) accounting_.step(seen_.instances, seen_.devices, *elapsed);
   if (!seen_.gateway_there) return;
-  std::vector<RateSample> samples;
   for (auto& [name, r] : functions_) {
     const auto [requests, violations] = r.traffic.take();
-    samples.push_back({name, wall / 1000, static_cast<double>(requests) / seconds(*elapsed),
-                       r.traffic.queued(), r.traffic.in_flight(), violations});
+    const int queued = r.traffic.queued(), in_flight = r.traffic.in_flight();
+    if (requests == 0 && violations == 0 && queued == 0 && in_flight == 0) continue;
+    rates_.push_back({name, wall / 1000, static_cast<double>(requests) / seconds(*elapsed), queued,
+                      in_flight, violations});
   }
-  if (const auto saved = store_.add_rates(samples); !saved.ok())
-    log::warn("{}", saved.error().message);
 }
 
 Snapshot Control::snapshot(Time now) const {
@@ -221,6 +231,17 @@ void Control::forecast(Time now) {
   }
 }
 
+// Counts the snapshots that differ in more than their time.
+void Control::look(const Snapshot& s) {
+  if (s.functions == looked_at_.functions && s.instances == looked_at_.instances &&
+      s.devices == looked_at_.devices)
+    return;
+  looked_at_ = s;
+  ++looks_;
+}
+
+// Policies are pure: what has not changed is decided as before. They run again after a while all
+// the same, for what depends on the time alone and for what came to nothing.
 void Control::decide(Time now, UnixMillis wall) {
   std::set<const policy::Bundle*> deciding;
   for (const policy::Bundle& bundle : policy::bundles())
@@ -228,6 +249,15 @@ void Control::decide(Time now, UnixMillis wall) {
       deciding.insert(&bundle);
   if (deciding.empty()) return;
   Snapshot s = snapshot(now);
+  look(s);
+  std::erase_if(deciding, [&](const policy::Bundle* bundle) {
+    Beat& beat = beats_[bundle->name];
+    if (beat.saw == looks_ && now - beat.ran < settings_.decide_at_rest - kSoon / 2) return true;
+    beat.ran = now;
+    beat.saw = looks_;
+    return false;
+  });
+  if (deciding.empty()) return;
   for (FunctionView& f : s.functions)
     f.due = deciding.contains(&policy::bundle_of(f.spec, settings_.bundle));
   for (const Action& action : policy::decide(s, settings_.bundle, predictor_))

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "control/accounting.h"
@@ -24,8 +25,10 @@ struct ControlSettings {
   std::string bundle = "has-gpu";  // of functions that name none
   Nanos turn_every = Millis(250);  // a bundle decides in the turns that are its own
   Nanos account_every = Seconds(1);
+  Nanos decide_at_rest = Seconds(1);  // a bundle decides again though nothing has changed
   Nanos violation_window = Seconds(10);
   Nanos drain = Seconds(30);             // an instance may take to finish what it has, all in all
+  Nanos overdue_grace = Seconds(5);      // beyond its timeout, for an instance that answers nothing
   Nanos patience = Seconds(10);          // what was asked for and does not show by then was lost
   Nanos retry_most = Seconds(60);        // between starts of a revision that cannot start
   int rollout_tries = 3;                 // starts that may fail before a rollout is given up
@@ -73,6 +76,18 @@ class Control {
     std::string rollout_failed;  // why the newest revision was given up; the serving one goes on
     Time newest_ready_since{};   // during a rollout
     std::optional<Decision> last_decision;
+    // Decisions that come to nothing, by action and rule: said when they begin and now and then.
+    struct Said {
+      UnixMillis at = 0, last = 0;  // when it was said, and when it was decided last
+      int64_t repeated = 0;         // since it was said
+    };
+    std::map<std::string, Said> said;
+    // What the store has of it.
+    struct Kept {
+      Account account;
+      std::string rollout_failed;
+      uint64_t traffic = 0;  // Traffic::changes() then
+    } kept;
   };
   const std::map<FunctionName, Runtime>& functions() const { return functions_; }
   const Observation& seen() const { return seen_; }
@@ -86,7 +101,8 @@ class Control {
   Control(Store& store, Cluster& cluster, const Clock& clock, ControlSettings settings);
   // A revision whose instances end before they are ready is tried ever more seldom.
   struct Trouble {
-    int failures = 0;
+    int failures = 0;  // of the revision's own
+    int tries = 0;     // these, and those that their node ended
     Time retry_at{};
     std::string error;
     bool said = false;
@@ -94,7 +110,10 @@ class Control {
   using RevisionKey = std::pair<FunctionName, int>;
 
   void restore_predictor();
-  void restore_counts(const std::map<std::string, nlohmann::json>& accounts);
+  using Accounts = std::map<std::string, nlohmann::json>;
+  void restore_counts(const Accounts& accounts);
+  void restore_counts(const FunctionName& name, Runtime& r, const Accounts& accounts);
+  void restore_platform(const Accounts& accounts);
   void observe(UnixMillis wall);
   void tell_faults(const std::vector<Device>& now, UnixMillis wall);
   void tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wall);
@@ -104,25 +123,48 @@ class Control {
   void forecast(Time now);
   const policy::Bundle& bundle_of(const Runtime& r) const;
   void decide_at_once() {
-    for (auto& [name, beat] : beats_) beat.decided = {};
+    for (auto& [name, beat] : beats_) beat.decided = beat.ran = {};
+    routes_stale_ = true;
   }
   void reconcile(Time now, UnixMillis wall);
   void ended(const ObservedInstance& o, Time now, UnixMillis wall);
   void give_up_rollout(const FunctionName& f, const Trouble& trouble, UnixMillis wall);
   void settle_rollouts(Time now, UnixMillis wall);
   bool newest_is_up(const FunctionName& name, Runtime& r, Time now) const;
-  void stop(const InstanceId& id, Time now);
+  void stop(const InstanceId& id, Time now, Nanos drain);
+  void stop_overdue(Time now, UnixMillis wall);
   void drain_idle(Time now);
   bool held_back(const Action& action, Time now, UnixMillis wall);
   Snapshot snapshot(Time now) const;
+  void look(const Snapshot& s);
   void decide(Time now, UnixMillis wall);
   void carry_out(const Action& action, Time now, UnixMillis wall);
+  // What a routing table depends on and changes by itself.
+  struct RouteInputs {
+    struct Function {
+      FunctionName name;
+      int newest = 0, serving = 0;
+      std::string unavailable;
+      bool operator==(const Function&) const = default;
+    };
+    struct Place {
+      Instance instance;
+      std::string socket;
+      bool operator==(const Place&) const = default;
+    };
+    std::vector<Function> functions;
+    std::vector<Place> places;
+    bool operator==(const RouteInputs&) const = default;
+  };
+  RouteInputs route_inputs() const;
   void push_routes();
   void leave_out_stopping();
-  void keep(UnixMillis wall);
+  void keep();
   void keep_instances();
   Result<void> keep_counts();
+  Result<void> keep_counts(const FunctionName& name, const Runtime& r);
   void record(Decision decision);
+  static bool fold(Runtime& r, Decision& d);
   std::string new_id(const FunctionName& f, int revision);
   const StoredFunction* find(const FunctionName& f) const;
   Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
@@ -135,10 +177,12 @@ class Control {
   const Clock& clock_;
   const ControlSettings settings_;
   std::map<FunctionName, Runtime> functions_;
+  std::set<FunctionName> unreadable_;  // in the store; their instances are left alone
   std::map<std::string, predict::Profile> profiles_;
   predict::ProfileTable predictor_;
   Accounting accounting_;
   Observation seen_;
+  std::map<FunctionName, ObservedTraffic> uncounted_;  // what changed since the last count()
   // When something was last done; on the wall's clock also across a restart.
   struct Done {
     Time at{};
@@ -150,20 +194,28 @@ class Control {
   // When a bundle last measured and decided.
   struct Beat {
     Time measured{}, decided{};
+    // Its policy's last run, and the snapshot that it saw.
+    Time ran{};
+    uint64_t saw = 0;
   };
   std::map<std::string_view, Beat> beats_;
-  UnixMillis saved_wall_ = 0;
+  Snapshot looked_at_;             // the last one, with all functions due
+  uint64_t looks_ = 1;             // how many differed from the one before
+  std::vector<RateSample> rates_;  // of the last second, not in the store yet
+  bool counts_due_ = false;        // for the store
   UnixMillis gateway_started_ = 0;
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet
   // What shall end: first the gateway gives it no more and takes its last answer, then it drains.
   struct Stopping {
-    Time since{};
+    Time until{};              // it may take to finish what it has
     bool left_out = false;     // of the table that the gateway has
     std::optional<Time> told;  // to drain
   };
   std::map<InstanceId, Stopping> stopping_;
   std::map<RevisionKey, Trouble> troubles_;
-  std::string pushed_;  // the last table's text
+  std::string pushed_;         // the last table's text
+  RouteInputs pushed_for_;     // what it was computed from
+  bool routes_stale_ = false;  // something else that it is computed from has changed
   int64_t routes_version_ = 0;
   std::vector<StoredInstance> kept_;  // as in the store
   uint64_t next_id_ = 0;

@@ -34,16 +34,18 @@ bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
           .action = "unmet",
           .subject = revision_id(action.function, start->revision),
           .reason = {"start-backoff",
-                     "Start " + std::to_string(t.failures + 1) + " of revision " +
+                     "Start " + std::to_string(t.tries + 1) + " of revision " +
                          std::to_string(start->revision) + " waits: the last one failed (" +
                          t.error + ").",
-                     {{"failures", static_cast<double>(t.failures)}, {"wait_s", wait}}}});
+                     {{"tries", static_cast<double>(t.tries)},
+                      {"failures", static_cast<double>(t.failures)},
+                      {"wait_s", wait}}}});
   return true;
 }
 
 // The gateway gives it no more; it drains when it has nothing of the gateway's.
-void Control::stop(const InstanceId& id, Time now) {
-  stopping_.try_emplace(id, Stopping{.since = now});
+void Control::stop(const InstanceId& id, Time now, Nanos drain) {
+  stopping_.try_emplace(id, Stopping{.until = now + drain});
   push_routes();
   drain_idle(now);
 }
@@ -52,7 +54,7 @@ void Control::stop(const InstanceId& id, Time now) {
 // gateway that cannot be asked for too long is not waited for.
 void Control::drain_idle(Time now) {
   for (auto& [id, s] : stopping_) {
-    const Nanos left = settings_.drain - (now - s.since);
+    const Nanos left = s.until - now;
     const bool idle = s.left_out && seen_.gateway_there &&
                       seen_.routes_version == routes_version_ && !seen_.busy.contains(id);
     const bool lost = s.told && now - *s.told >= settings_.patience;
@@ -95,12 +97,14 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
       ++account.starts;
+      counts_due_ = true;
     }
   } else if (const auto* stop = std::get_if<StopInstance>(&action.what)) {
     d.action = "stop";
     d.subject = stop->instance;
-    this->stop(stop->instance, now);
+    this->stop(stop->instance, now, settings_.drain);
     ++account.stops;
+    counts_due_ = true;
     r.last_scale_down = now;
   } else if (const auto* resize = std::get_if<ResizeInstance>(&action.what)) {
     d.action = "resize";
@@ -108,6 +112,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     outcome = cluster_.resize(resize->instance, resize->slice, resize->position);
     if (outcome.ok()) {
       ++account.resizes;
+      counts_due_ = true;
       for (ObservedInstance& o : seen_.instances)
         if (o.instance.id == resize->instance) {
           if (resize->slice.quota.request < o.instance.slice.quota.request) r.last_scale_down = now;
@@ -118,19 +123,36 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   } else {
     d.action = "unmet";
     d.subject = to_string(action.function);
-    // Said when it begins, when it is for another reason, and now and then, not at every decision.
-    constexpr UnixMillis kRepeat = 10'000;
-    const bool said = r.last_decision && r.last_decision->action == "unmet" &&
-                      r.last_decision->reason.rule == action.reason.rule &&
-                      wall - r.last_decision->at < kRepeat;
     const bool has_instance = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
       return o.instance.function == action.function && alive(o);
     });
     r.unavailable = has_instance ? "" : action.reason.text;
-    if (said) return;
   }
   if (!outcome.ok()) d.fault = outcome.error().message;
+  if ((d.action == "unmet" || !d.fault.empty()) && fold(r, d)) return;
   record(std::move(d));
+}
+
+// Whether the decision is one that was said: the same action for the same cause, which goes on. One
+// that goes on for long is said again, with how often it was decided.
+bool Control::fold(Runtime& r, Decision& d) {
+  constexpr UnixMillis kAnother = 10'000;  // after such a pause it has begun anew
+  constexpr UnixMillis kAgainAfter = 600'000;
+  Runtime::Said& s = r.said[d.action + (d.fault.empty() ? " " : " in vain ") + d.reason.rule];
+  const auto within = [&](UnixMillis since, UnixMillis most) {
+    return d.at >= since && d.at - since < most;
+  };
+  const bool goes_on = within(s.last, kAnother);
+  s.last = d.at;
+  if (goes_on && within(s.at, kAgainAfter)) return ++s.repeated, true;
+  if (goes_on) {
+    d.reason.numbers.emplace_back("repeated", static_cast<double>(s.repeated));
+    d.reason.text += " The same was decided " + std::to_string(s.repeated) + " times since " +
+                     std::to_string((d.at - s.at) / 1000) + " s ago.";
+  }
+  s.at = d.at;
+  s.repeated = 0;
+  return false;
 }
 
 void Control::record(Decision d) {
@@ -148,8 +170,24 @@ void Control::record(Decision d) {
     f->second.last_decision = std::move(d);
 }
 
+Control::RouteInputs Control::route_inputs() const {
+  RouteInputs in;
+  for (const auto& [name, r] : functions_)
+    in.functions.push_back({name, r.stored.newest, r.stored.serving, r.unavailable});
+  for (const ObservedInstance& o : seen_.instances) {
+    if (!alive(o)) continue;
+    in.places.push_back({o.instance, o.socket});
+    if (stopping_.contains(o.instance.id))
+      in.places.back().instance.state = InstanceState::kDraining;
+  }
+  return in;
+}
+
 void Control::push_routes() {
   if (!seen_.gateway_there) return;
+  const bool stale = seen_.routes_version != routes_version_ || routes_version_ == 0;
+  RouteInputs inputs = route_inputs();
+  if (inputs == pushed_for_ && !stale && !routes_stale_) return leave_out_stopping();
   std::vector<RoutedFunction> routed;
   for (const auto& [name, r] : functions_) routed.push_back({&r.stored, r.unavailable});
   std::vector<ObservedInstance> instances = seen_.instances;
@@ -157,8 +195,11 @@ void Control::push_routes() {
     if (stopping_.contains(o.instance.id) && alive(o)) o.instance.state = InstanceState::kDraining;
   json table = routing_table(routed, instances, predictor_);
   const std::string text = table.dump();
-  const bool stale = seen_.routes_version != routes_version_ || routes_version_ == 0;
-  if (text == pushed_ && !stale) return leave_out_stopping();
+  if (text == pushed_ && !stale) {
+    pushed_for_ = std::move(inputs);
+    routes_stale_ = false;
+    return leave_out_stopping();
+  }
   // Larger than any version before, also those of a loop that died.
   routes_version_ = std::max(routes_version_, seen_.routes_version) + 1;
   table["version"] = routes_version_;
@@ -168,6 +209,8 @@ void Control::push_routes() {
     return;
   }
   pushed_ = text;
+  pushed_for_ = std::move(inputs);
+  routes_stale_ = false;
   seen_.routes_version = routes_version_;
   seen_.busy = *put;
   leave_out_stopping();

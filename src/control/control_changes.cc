@@ -58,6 +58,7 @@ Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, Uni
 
 // A new revision, which starts beside the one that serves.
 void Control::revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall) {
+  unreadable_.erase(spec.name);
   Runtime& r = functions_[spec.name];
   r.stored.name = spec.name;
   r.stored.revisions.push_back({spec.name, applied.revision, spec, wall});
@@ -143,9 +144,11 @@ Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
   SLUICE_TRY(store_.remove_function(name));
   functions_.erase(name);
   accounting_.forget(name);
+  decide_at_once();
   // At once: a function of the same name that is applied next must not take them for its own.
   for (const ObservedInstance& o : std::vector(seen_.instances))
-    if (o.instance.function == name && ours(o) && alive(o)) stop(o.instance.id, clock_.now());
+    if (o.instance.function == name && ours(o) && alive(o))
+      stop(o.instance.id, clock_.now(), settings_.drain);
   return {};
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kPlatform = "";  // the account of what belongs to no function
-constexpr UnixMillis kSaveEvery = 5000;
+constexpr const char* kPlatform = "";         // the account of what belongs to no function
+constexpr const char* kTraffic = " traffic";  // behind a function's name: its counters
 
 template <class Counters>
 struct Counter {
@@ -93,6 +93,10 @@ Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, c
   SLUICE_ASSIGN(accounts, store.accounts());
   SLUICE_ASSIGN(instances, store.instances());
   for (StoredFunction& f : functions) {
+    if (f.revisions.empty()) {
+      c->unreadable_.insert(f.name);
+      continue;
+    }
     Runtime& r = c->functions_[f.name];
     SLUICE_ASSIGN(last, store.decisions(f.name, 1));
     if (!last.empty()) r.last_decision = last.front();
@@ -101,25 +105,43 @@ Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, c
   c->profiles_ = std::move(profiles);
   c->kept_ = std::move(instances);
   c->restore_predictor();
-  try {
-    c->restore_counts(accounts);
-  } catch (const json::exception& fault) {
-    return Error{ErrorKind::kInternal, std::string("the store's accounts: ") + fault.what()};
-  }
+  c->restore_counts(accounts);
   return c;
 }
 
 // Counters go on from where the loop before this one saw them last: nothing is counted twice, and
-// what came meanwhile is not lost.
-void Control::restore_counts(const std::map<std::string, json>& accounts) {
-  for (auto& [name, r] : functions_)
-    if (const auto found = accounts.find(to_string(name)); found != accounts.end()) {
-      accounting_.of(name) = account_from(found->second);
-      restore(r.traffic, found->second.value("traffic", json::object()));
-      const json failed = found->second.value("rollout_failed", json::object());
-      if (failed.value("revision", 0) == r.stored.newest)
-        r.rollout_failed = failed.value("why", "");
+// what came meanwhile is not lost. An account that cannot be read begins at zero.
+void Control::restore_counts(const Accounts& accounts) {
+  const auto tried = [](const std::string& whose, const auto& restore) {
+    try {
+      restore();
+    } catch (const json::exception& fault) {
+      log::error("store: the account of '{}' cannot be read ({}): its counters begin at zero.",
+                 whose, fault.what());
     }
+  };
+  for (auto& [name, r] : functions_)
+    tried(to_string(name), [&] { restore_counts(name, r, accounts); });
+  tried(kPlatform, [&] { restore_platform(accounts); });
+}
+
+void Control::restore_counts(const FunctionName& name, Runtime& r, const Accounts& accounts) {
+  const auto account = accounts.find(to_string(name));
+  const auto counters = accounts.find(to_string(name) + kTraffic);
+  if (counters != accounts.end()) {
+    restore(r.traffic, counters->second);
+  } else if (account != accounts.end()) {  // where the counters once stood
+    r.kept.traffic = UINT64_MAX;
+    restore(r.traffic, account->second.value("traffic", json::object()));
+  }
+  if (account == accounts.end()) return;
+  accounting_.of(name) = r.kept.account = account_from(account->second);
+  const json failed = account->second.value("rollout_failed", json::object());
+  if (failed.value("revision", 0) == r.stored.newest)
+    r.rollout_failed = r.kept.rollout_failed = failed.value("why", "");
+}
+
+void Control::restore_platform(const Accounts& accounts) {
   const auto platform = accounts.find(kPlatform);
   if (platform == accounts.end()) return;
   gateway_started_ = platform->second.value("gateway_started", UnixMillis{0});
@@ -151,13 +173,11 @@ void Control::restore_predictor() {
       }
 }
 
-void Control::keep(UnixMillis wall) {
+// Accounts are stored by the step that changes them, so that none ever goes back.
+void Control::keep() {
   if (seen_.node_there) keep_instances();
-  if (wall - saved_wall_ < kSaveEvery && wall >= saved_wall_) return;
-  if (const auto saved = keep_counts(); !saved.ok())
-    log::warn("{}", saved.error().message);
-  else
-    saved_wall_ = wall;
+  if (!std::exchange(counts_due_, false)) return;
+  if (const auto saved = keep_counts(); !saved.ok()) log::warn("{}", saved.error().message);
 }
 
 void Control::close() {
@@ -182,16 +202,12 @@ void Control::keep_instances() {
     log::warn("{}", saved.error().message);
 }
 
-// All at once: totals and the counters they were made from must be of the same moment.
+// What changed, all at once: totals and the counters they were made from must be of the same
+// moment.
 Result<void> Control::keep_counts() {
-  return store_.transaction([&]() -> Result<void> {
-    for (const auto& [name, r] : functions_) {
-      json account = control::to_json(accounting_.of(name));
-      account["traffic"] = to_json(r.traffic);
-      if (!r.rollout_failed.empty())
-        account["rollout_failed"] = {{"revision", r.stored.newest}, {"why", r.rollout_failed}};
-      SLUICE_TRY(store_.save_account(to_string(name), account));
-    }
+  const auto saved = store_.transaction([&]() -> Result<void> {
+    SLUICE_TRY(store_.add_rates(std::exchange(rates_, {})));
+    for (const auto& [name, r] : functions_) SLUICE_TRY(keep_counts(name, r));
     std::map<std::string, int64_t> used;
     for (const auto& [id, busy] : accounting_.used()) used[id] = busy.count();
     return store_.save_account(kPlatform, {{"gateway_started", gateway_started_},
@@ -199,6 +215,22 @@ Result<void> Control::keep_counts() {
                                            {"accounted", accounted_.wall},
                                            {"used_ns", used}});
   });
+  if (!saved.ok()) return saved;
+  for (auto& [name, r] : functions_)
+    r.kept = {accounting_.of(name), r.rollout_failed, r.traffic.changes()};
+  return saved;
+}
+
+Result<void> Control::keep_counts(const FunctionName& name, const Runtime& r) {
+  const Account& held = accounting_.of(name);
+  if (held != r.kept.account || r.rollout_failed != r.kept.rollout_failed) {
+    json account = control::to_json(held);
+    if (!r.rollout_failed.empty())
+      account["rollout_failed"] = {{"revision", r.stored.newest}, {"why", r.rollout_failed}};
+    SLUICE_TRY(store_.save_account(to_string(name), account));
+  }
+  if (r.traffic.changes() == r.kept.traffic) return {};
+  return store_.save_account(to_string(name) + kTraffic, to_json(r.traffic));
 }
 
 }  // namespace sluice::control

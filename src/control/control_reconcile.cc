@@ -12,7 +12,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
   for (const ObservedInstance& o : std::vector(seen_.instances)) {
     const Instance& i = o.instance;
     ordered_.erase(i.id);
-    if (!ours(o)) continue;
+    if (!ours(o) || unreadable_.contains(i.function)) continue;
     const auto asked = stopping_.find(i.id);
     if (!alive(o)) {
       if (asked == stopping_.end()) ended(o, now, wall);
@@ -21,7 +21,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
       if (asked != stopping_.end()) asked->second.told = now;  // it knows
     } else if (asked == stopping_.end() && find(i.function) == nullptr) {
       log::info("{}: its function is gone", i.id);
-      stop(i.id, now);
+      stop(i.id, now, settings_.drain);
     } else if (i.state == InstanceState::kReady) {
       troubles_.erase({i.function, i.revision});
       if (auto f = functions_.find(i.function); f != functions_.end())
@@ -33,6 +33,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
       return o.instance.id == entry.first && alive(o);
     });
   });
+  stop_overdue(now, wall);
   drain_idle(now);
   std::erase_if(ordered_, [&](const auto& entry) {
     const auto& [instance, at] = entry.second;
@@ -48,18 +49,54 @@ void Control::reconcile(Time now, UnixMillis wall) {
   });
 }
 
-// An instance that nobody stopped is gone. One that was never ready counts against its revision.
+// An instance that hangs keeps its requests for ever. It is stopped without a drain, and the
+// policies replace it.
+void Control::stop_overdue(Time now, UnixMillis wall) {
+  for (const ObservedInstance& o : std::vector(seen_.instances)) {
+    const Instance& i = o.instance;
+    const auto overdue = seen_.overdue.find(i.id);
+    const auto f = functions_.find(i.function);
+    if (overdue == seen_.overdue.end() || overdue->second <= settings_.overdue_grace) continue;
+    if (!ours(o) || f == functions_.end() || i.state != InstanceState::kReady) continue;
+    if (stopping_.contains(i.id)) continue;
+    const double timeout = seconds(spec_of(f->second.stored, i.revision).timeout);
+    const double since = seconds(overdue->second), grace = seconds(settings_.overdue_grace);
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  " has answered nothing since a request ran into its timeout of %.3g s, %.1f s "
+                  "ago; %.3g s are allowed. It is replaced.",
+                  timeout, since, grace);
+    record({.at = wall,
+            .function = i.function,
+            .action = "stop",
+            .subject = i.id,
+            .reason = {"overdue",
+                       "Instance " + i.id + text,
+                       {{"timeout_s", timeout}, {"overdue_s", since}, {"grace_s", grace}}}});
+    ++accounting_.of(i.function).stops;
+    counts_due_ = true;
+    stop(i.id, now, Nanos(0));
+  }
+}
+
+// An instance that nobody stopped is gone. One that was never ready counts against its revision,
+// unless its node ended it: its daemon died, its disk was full, its zygote was killed.
 void Control::ended(const ObservedInstance& o, Time now, UnixMillis wall) {
   const Instance& i = o.instance;
-  record({.at = wall,
-          .function = i.function,
-          .action = "lost",
-          .subject = i.id,
-          .reason = {"instance-ended", "Instance " + i.id + " ended by itself: " + o.error, {}}});
+  record(
+      {.at = wall,
+       .function = i.function,
+       .action = "lost",
+       .subject = i.id,
+       .reason = {"instance-ended",
+                  "Instance " + i.id +
+                      (o.node_fault ? " was ended by its node: " : " ended by itself: ") + o.error,
+                  {}}});
   const auto f = functions_.find(i.function);
   if (f == functions_.end() || o.ready_after_ms > 0) return;
   Trouble& t = troubles_[{i.function, i.revision}];
-  const Nanos wait = Seconds(1LL << std::min(++t.failures, 10));
+  if (!o.node_fault) ++t.failures;
+  const Nanos wait = Seconds(1LL << std::min(++t.tries, 10));
   t.retry_at = now + std::min(wait, settings_.retry_most);
   t.error = o.error;
   t.said = false;

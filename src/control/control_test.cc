@@ -105,6 +105,75 @@ TEST_F(ControlTest, ARestartAdoptsAndStartsNothing) {
   EXPECT_EQ(store->instances()->size(), 1u);
 }
 
+TEST_F(ControlTest, AFunctionWhoseRevisionsAreLostIsLeftAloneUntilItIsAppliedAgain) {
+  apply(spec());
+  FunctionSpec other = spec();
+  other.name.name = "g";
+  apply(other);
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  {
+    Database db = std::move(*Database::open(dir + "/control.db"));
+    ASSERT_TRUE(db.run("DELETE FROM revisions WHERE function='default/f'").ok());
+    ASSERT_TRUE(db.run("UPDATE accounts SET account='[1]' WHERE key='default/g'").ok());
+    ASSERT_TRUE(db.run("UPDATE accounts SET account='{\"used_ns\":7}' WHERE key=''").ok());
+  }
+  open();
+  step(5);
+  EXPECT_EQ(control->functions().size(), 1u);
+  EXPECT_EQ(cluster.stops, 0);
+  EXPECT_EQ(cluster.count(1, InstanceState::kReady), 2) << "also the one of the lost function";
+  apply(spec());
+  step(5);
+  EXPECT_EQ(cluster.starts, 2) << "it has its instance again";
+  EXPECT_EQ(cluster.routes["functions"].size(), 2u);
+}
+
+TEST_F(ControlTest, NoCounterGoesBackWhenTheLoopIsKilled) {
+  apply(spec());
+  cluster.load[{.name = "f"}] = 10;
+  for (int second = 0; second < 12; ++second) {
+    step();
+    cluster.all(InstanceState::kStarting, InstanceState::kReady);
+    if (second % 4 == 0) cluster.kill({.name = "f"});  // and another starts
+    const Account account = control->accounting().of({.name = "f"});
+    const TrafficTotals totals = control->functions().at({.name = "f"}).traffic.totals();
+    open();
+    EXPECT_EQ(control->accounting().of({.name = "f"}), account) << second;
+    EXPECT_EQ(control->functions().at({.name = "f"}).traffic.totals().requests, totals.requests);
+  }
+  EXPECT_GE(control->accounting().of({.name = "f"}).starts, 3u);
+  EXPECT_GE(control->functions().at({.name = "f"}).traffic.totals().requests, 100u);
+}
+
+TEST_F(ControlTest, AnAccountThatHoldsItsCountersIsTakenOver) {
+  apply(spec());
+  ASSERT_TRUE(
+      store
+          ->save_account("default/f", {{"starts", 7}, {"traffic", {{"totals", {{"requests", 5}}}}}})
+          .ok());
+  for (int restart = 0; restart < 2; ++restart) {
+    open();
+    EXPECT_EQ(control->accounting().of({.name = "f"}).starts, restart == 0 ? 7u : 8u);
+    EXPECT_EQ(control->functions().at({.name = "f"}).traffic.totals().requests, 5u);
+    step();
+  }
+}
+
+TEST_F(ControlTest, AFunctionAppliedAgainCountsFromZero) {
+  apply(spec());
+  cluster.load[{.name = "f"}] = 10;
+  step(3);
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  cluster.load.clear();
+  cluster.restart_gateway();
+  apply(spec());
+  open();
+  EXPECT_EQ(control->accounting().of({.name = "f"}), Account{});
+  EXPECT_EQ(control->functions().at({.name = "f"}).traffic.totals().requests, 0u);
+}
+
 TEST_F(ControlTest, WithoutTheNodeDaemonNothingIsTouched) {
   apply(spec());
   step(2);
@@ -207,6 +276,105 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   EXPECT_FALSE(last.unavailable.empty());
   EXPECT_EQ(cluster.routes["functions"][2]["unavailable"], last.unavailable);
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
+}
+
+TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) {
+  const auto said = [&](const std::string& name, const std::string& action) {
+    std::vector<Decision> found = *store->decisions(FunctionName{.name = name}, 1000);
+    std::erase_if(found, [&](const Decision& d) { return d.action != action; });
+    return found;
+  };
+  const auto pass = [&](Nanos time) {
+    for (Nanos at{0}; at < time; at += Seconds(5)) {
+      clock.advance(Seconds(5));
+      wall += 5000;
+      control->step(wall);
+    }
+  };
+  for (const char* name : {"a", "b", "c"}) {  // three whole devices, of two
+    FunctionSpec whole = spec(1000);
+    whole.name.name = name;
+    apply(whole);
+  }
+  step();
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  pass(Seconds(595));
+  EXPECT_EQ(said("c", "unmet").size(), 1u);
+  pass(Seconds(10));
+  ASSERT_EQ(said("c", "unmet").size(), 2u);
+  const Reason again = said("c", "unmet").front().reason;
+  EXPECT_NE(again.text.find("The same was decided 119 times since 600 s ago."), std::string::npos)
+      << again.text;
+  EXPECT_EQ(again.numbers.back(), (std::pair<std::string, double>("repeated", 119)));
+
+  cluster.refuse_starts = true;
+  ASSERT_TRUE(control->remove({.name = "a"}, wall).ok());
+  pass(Seconds(5));
+  cluster.all(InstanceState::kDraining, InstanceState::kGone);
+  pass(Seconds(60));
+  ASSERT_EQ(said("c", "start").size(), 1u) << "in vain, each time for the same cause";
+  EXPECT_EQ(said("c", "start").front().fault, "No space left on device");
+  cluster.refuse_starts = false;
+  pass(Seconds(5));
+  EXPECT_EQ(said("c", "start").size(), 2u);
+}
+
+TEST_F(ControlTest, WhatDoesNotChangeIsDecidedOnceASecondAndRoutedOnce) {
+  const auto ticks = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      clock.advance(Millis(250));
+      wall += 250;
+      control->step(wall);
+    }
+  };
+  cluster.refuse_starts = true;
+  apply(spec());
+  ticks(40);
+  EXPECT_GE(cluster.starts, 10);
+  EXPECT_LE(cluster.starts, 11) << "ten seconds of the same";
+  cluster.refuse_starts = false;
+  ticks(4);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  ticks(4);
+  const int tables = cluster.tables;
+  ticks(40);
+  EXPECT_EQ(cluster.tables, tables);
+  // The same name with another file is another function.
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  FunctionSpec other = spec();
+  other.timeout = Seconds(7);
+  apply(other);
+  ticks(1);
+  EXPECT_EQ(cluster.routes["functions"][0]["timeout_ms"], 7000.0);
+}
+
+TEST(Traffic, RestCountsAsTimeInWhichNothingWasAskedFor) {
+  ObservedTraffic counters;
+  Traffic traffic;
+  const auto burst = [&](uint64_t n) {
+    counters.requests += n;
+    counters.ok += n;
+    counters.inferences += n;
+    counters.concurrency_seconds += 0.25;
+    for (uint64_t i = 0; i < n; ++i) counters.latency.add(Millis(10));
+    traffic.step(counters, Millis(250), false);
+  };
+  burst(10);
+  traffic.rest(Millis(250));
+  for (int i = 0; i < 16; ++i) traffic.step(counters, Millis(250), false);  // the same counters
+  EXPECT_EQ(traffic.rate(Millis(500)), 0);
+  EXPECT_NEAR(traffic.rate(Millis(4500)), 10 / 4.5, 1e-9);
+  EXPECT_EQ(traffic.latency(0.5, Seconds(60)), counters.latency.quantile(0.5));
+  burst(20);
+  EXPECT_NEAR(traffic.rate(Millis(500)), 40, 1e-9);
+  EXPECT_NEAR(traffic.concurrency_peak(), 0.25 / 0.9, 0.03);
+  EXPECT_EQ(traffic.totals().requests, 30u);
+  const uint64_t changes = traffic.changes();
+  for (int i = 0; i < 10; ++i) traffic.rest(Seconds(10));
+  EXPECT_EQ(traffic.rate(Seconds(60)), 0);
+  EXPECT_EQ(traffic.concurrency_peak(), 0);
+  EXPECT_EQ(traffic.latency(0.5, Seconds(60)), Nanos(0));
+  EXPECT_EQ(traffic.changes(), changes);
 }
 
 TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {

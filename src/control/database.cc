@@ -26,6 +26,7 @@ Result<Database> Database::open(const std::string& path) {
 }
 
 Database::~Database() {
+  for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
   sqlite3_close(db_);
 }
 
@@ -34,12 +35,19 @@ Error Database::fault(std::string_view doing) const {
                                     (db_ != nullptr ? sqlite3_errmsg(db_) : "out of memory")};
 }
 
+// nullptr: SQLite refuses it.
+sqlite3_stmt* Database::prepare(std::string_view sql) {
+  if (const auto found = idle_.find(sql); found != idle_.end())
+    return idle_.extract(found).mapped();
+  sqlite3_stmt* statement = nullptr;
+  sqlite3_prepare_v2(db_, sql.data(), static_cast<int>(sql.size()), &statement, nullptr);
+  return statement;
+}
+
 Result<void> Database::each(std::string_view sql, const std::vector<SqlValue>& values,
                             const std::function<void(const Row&)>& row) {
-  sqlite3_stmt* statement = nullptr;
-  if (sqlite3_prepare_v2(db_, sql.data(), static_cast<int>(sql.size()), &statement, nullptr) !=
-      SQLITE_OK)
-    return fault(sql);
+  sqlite3_stmt* statement = prepare(sql);
+  if (statement == nullptr) return fault(sql);
   for (size_t i = 0; i < values.size(); ++i) {
     const int at = static_cast<int>(i) + 1;
     if (const auto* n = std::get_if<int64_t>(&values[i])) sqlite3_bind_int64(statement, at, *n);
@@ -52,7 +60,9 @@ Result<void> Database::each(std::string_view sql, const std::vector<SqlValue>& v
     if (row) row(Row(statement));
   Result<void> outcome;
   if (code != SQLITE_DONE) outcome = fault(sql);
-  sqlite3_finalize(statement);
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+  if (!idle_.try_emplace(std::string(sql), statement).second) sqlite3_finalize(statement);
   return outcome;
 }
 

@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -32,7 +33,9 @@ class Database {
   // Write-ahead log, synced at every commit. kInternal: what SQLite says, with the path.
   static Result<Database> open(const std::string& path);
   Database(Database&& other) noexcept
-      : path_(std::move(other.path_)), db_(std::exchange(other.db_, nullptr)) {}
+      : path_(std::move(other.path_)),
+        db_(std::exchange(other.db_, nullptr)),
+        idle_(std::exchange(other.idle_, {})) {}
   Database& operator=(Database&&) = delete;
   ~Database();
 
@@ -45,9 +48,11 @@ class Database {
  private:
   Database(std::string path, sqlite3* db) : path_(std::move(path)), db_(db) {}
   Error fault(std::string_view doing) const;
+  sqlite3_stmt* prepare(std::string_view sql);
 
   std::string path_;
   sqlite3* db_;
+  std::map<std::string, sqlite3_stmt*, std::less<>> idle_;  // prepared, by their text
 };
 
 }  // namespace sluice::control

@@ -1,5 +1,10 @@
 #include "control/store.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/log.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -31,15 +36,45 @@ const std::vector<std::vector<const char*>> kMigrations{
     },
 };
 
+// null: it is no JSON.
 json parsed(const std::string& text) {
-  return json::parse(text, nullptr, false);
+  json j = json::parse(text, nullptr, false);
+  return j.is_discarded() ? json() : j;
+}
+
+constexpr const char* kRefused =
+    "Nothing was changed; instances and gateway go on with what they have. Stop the platform and "
+    "put a copy of the file back; or move it away to begin without any function, profile, account "
+    "or decision.";
+
+// An empty file is no new one: what was in it is lost.
+bool emptied(const std::string& path) {
+  struct stat file {};
+  return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && file.st_size == 0;
+}
+
+// The number, or that of the newest revision there is.
+int readable(const StoredFunction& f, int number, const char* which) {
+  if (std::ranges::any_of(f.revisions, [&](const Revision& r) { return r.number == number; }))
+    return number;
+  const int instead = f.revisions.back().number;
+  log::error(
+      "store: {}: its {} revision, {}, cannot be read: revision {} takes its place. Apply "
+      "the function's file again.",
+      to_string(f.name), which, number, instead);
+  return instead;
 }
 
 }  // namespace
 
 Result<Store> Store::open(const std::string& path) {
-  SLUICE_ASSIGN(db, Database::open(path));
-  Store store(std::move(db));
+  if (emptied(path))
+    return Error{
+        ErrorKind::kInternal,
+        path + ": is an empty file: all that the control loop had stored is lost. " + kRefused};
+  auto db = Database::open(path);
+  if (!db.ok()) return Error{db.error().kind, db.error().message + ". " + kRefused};
+  Store store(std::move(*db));
   const auto migrated = store.migrate();
   if (!migrated.ok()) return within(path, migrated.error());
   return store;
@@ -68,27 +103,38 @@ Result<std::vector<StoredFunction>> Store::functions() {
                         static_cast<int>(r.integer(2)),
                         {}};
   }));
-  Result<void> outcome;
   SLUICE_TRY(db_.each(
       "SELECT function, number, spec, created FROM revisions ORDER BY function, number", {},
       [&](const Row& r) {
         const auto spec = wire::function_spec_from(parsed(r.text(2)));
         if (!spec.ok())
-          outcome = within(r.text(0), spec.error());
+          log::error("store: {}: revision {} cannot be read: {}. It stays in the file.", r.text(0),
+                     r.integer(1), spec.error().message);
         else if (const auto f = found.find(r.text(0)); f != found.end())
           f->second.revisions.push_back(
               {function_name(r.text(0)), static_cast<int>(r.integer(1)), *spec, r.integer(3)});
       }));
-  if (!outcome.ok()) return outcome.error();
   std::vector<StoredFunction> out;
-  for (auto& [name, f] : found) out.push_back(std::move(f));
+  for (auto& [name, f] : found) {
+    if (f.revisions.empty()) {
+      log::error(
+          "store: {}: none of its revisions can be read, so it cannot be called. Its "
+          "instances are left as they are. Apply its file again.",
+          name);
+    } else {
+      f.newest = readable(f, f.newest, "newest");
+      f.serving = readable(f, f.serving, "serving");
+    }
+    out.push_back(std::move(f));
+  }
   return out;
 }
 
 Result<void> Store::add_revision(const Revision& r, int serving) {
   const std::string name = to_string(r.function);
   return db_.transaction([&]() -> Result<void> {
-    SLUICE_TRY(db_.run("INSERT INTO revisions VALUES (?,?,?,?)",
+    // One of that number is there only if it could not be read.
+    SLUICE_TRY(db_.run("INSERT OR REPLACE INTO revisions VALUES (?,?,?,?)",
                        {name, int64_t{r.number}, wire::to_json(r.spec).dump(), r.created}));
     return db_.run("INSERT OR REPLACE INTO functions VALUES (?,?,?)",
                    {name, int64_t{r.number}, int64_t{serving}});
@@ -109,7 +155,8 @@ Result<void> Store::remove_function(const FunctionName& f) {
   return db_.transaction([&]() -> Result<void> {
     for (const char* sql :
          {"DELETE FROM functions WHERE name=?", "DELETE FROM revisions WHERE function=?",
-          "DELETE FROM rates WHERE function=?", "DELETE FROM accounts WHERE key=?"})
+          "DELETE FROM rates WHERE function=?",
+          "DELETE FROM accounts WHERE key IN (?1, ?1 || ' traffic')"})
       SLUICE_TRY(db_.run(sql, {to_string(f)}));
     return {};
   });
@@ -188,7 +235,11 @@ Result<void> Store::save_profile(const std::string& model_path, const predict::P
 Result<std::map<std::string, predict::Profile>> Store::profiles() {
   std::map<std::string, predict::Profile> out;
   SLUICE_TRY(db_.each("SELECT model, profile FROM profiles", {}, [&](const Row& r) {
-    if (auto profile = profile_from(parsed(r.text(1))); profile.ok()) out[r.text(0)] = *profile;
+    if (auto profile = profile_from(parsed(r.text(1))); profile.ok())
+      out[r.text(0)] = *profile;
+    else
+      log::error("store: the profile of {} cannot be read: {}. Measure it again: sluice profile.",
+                 r.text(0), profile.error().message);
   }));
   return out;
 }
@@ -199,20 +250,28 @@ Result<void> Store::save_account(const std::string& key, const json& account) {
 
 Result<std::map<std::string, json>> Store::accounts() {
   std::map<std::string, json> out;
-  SLUICE_TRY(db_.each("SELECT key, account FROM accounts", {},
-                      [&](const Row& r) { out[r.text(0)] = parsed(r.text(1)); }));
+  SLUICE_TRY(db_.each("SELECT key, account FROM accounts", {}, [&](const Row& r) {
+    json account = parsed(r.text(1));
+    if (account.is_object())
+      out[r.text(0)] = std::move(account);
+    else
+      log::error(
+          "store: the account of '{}' cannot be read: its counters "
+          "begin at zero.",
+          r.text(0));
+  }));
   return out;
 }
 
 Result<void> Store::add_rates(const std::vector<RateSample>& samples) {
   return db_.transaction([&]() -> Result<void> {
-    for (const RateSample& s : samples) {
+    if (samples.empty()) return {};
+    if (const int64_t now = samples.front().second; now % 60 == 0)
+      SLUICE_TRY(db_.run("DELETE FROM rates WHERE second < ?", {now - 3600}));
+    for (const RateSample& s : samples)
       SLUICE_TRY(db_.run("INSERT OR REPLACE INTO rates VALUES (?,?,?,?,?,?)",
                          {to_string(s.function), s.second, s.rate, int64_t{s.queued},
                           int64_t{s.in_flight}, static_cast<int64_t>(s.violations)}));
-      if (s.second % 60 == 0)
-        SLUICE_TRY(db_.run("DELETE FROM rates WHERE second < ?", {s.second - 3600}));
-    }
     return {};
   });
 }

@@ -51,9 +51,12 @@ struct RateSample {
 
 class Store {
  public:
-  // Migrates an older schema; refuses a newer one, and what is no store of ours.
+  // Migrates an older schema; refuses a newer one, what is no store of ours, and a file that was
+  // emptied. Refusing changes nothing.
   static Result<Store> open(const std::string& path);
 
+  // A row that cannot be read stays in the file and stops no other: the log says what is missing.
+  // A function none of whose revisions can be read has none here.
   Result<std::vector<StoredFunction>> functions();
   Result<void> add_revision(const Revision& revision, int serving);
   Result<void> replace_spec(const Revision& revision);  // of a revision that is there
@@ -71,10 +74,11 @@ class Store {
   Result<void> save_profile(const std::string& model_path, const predict::Profile& profile);
   Result<std::map<std::string, predict::Profile>> profiles();  // by model path
 
+  // A key is a function's name, alone or with a space and a word behind it, or empty.
   Result<void> save_account(const std::string& key, const nlohmann::json& account);
   Result<std::map<std::string, nlohmann::json>> accounts();
 
-  // Keeps an hour.
+  // Keeps an hour. A second without a sample is one in which nothing was asked for.
   Result<void> add_rates(const std::vector<RateSample>& samples);
   Result<std::vector<RateSample>> rates(const FunctionName& f, int64_t since_second);
 

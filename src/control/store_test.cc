@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/folder_for_test.h"
@@ -63,6 +64,49 @@ TEST_F(StoreTest, RefusesANewerSchemaAndWhatIsNoStore) {
   std::ofstream(folder.path + "/text.db") << std::string(5000, 'x');
   EXPECT_FALSE(Store::open(folder.path + "/text.db").ok());
   EXPECT_FALSE(Store::open(folder.path + "/no/such/folder/x.db").ok());
+}
+
+TEST_F(StoreTest, RefusesAFileThatWasEmptied) {
+  ASSERT_TRUE(Store::open(path()).ok());
+  std::ofstream(path(), std::ios::trunc).close();
+  const auto refused = Store::open(path());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("all that the control loop had stored is lost"),
+            std::string::npos);
+  EXPECT_NE(refused.error().message.find("put a copy of the file back"), std::string::npos);
+  EXPECT_EQ(std::filesystem::file_size(path()), 0u) << "it is left as it is";
+}
+
+TEST_F(StoreTest, ARowThatCannotBeReadStopsNoOther) {
+  const auto of = [](const std::string& name, int number) {
+    Revision r = revision(number);
+    r.function.name = r.spec.name.name = name;
+    return r;
+  };
+  {
+    Store store = std::move(*Store::open(path()));
+    for (const char* name : {"good", "bare", "half"})
+      ASSERT_TRUE(store.add_revision(of(name, 1), 1).ok());
+    ASSERT_TRUE(store.add_revision(of("half", 2), 1).ok());
+    ASSERT_TRUE(store.save_account("default/good", {{"starts", 1}}).ok());
+    ASSERT_TRUE(store.save_account("default/half", {{"starts", 2}}).ok());
+  }
+  {
+    Database db = std::move(*Database::open(path()));
+    ASSERT_TRUE(db.run("DELETE FROM revisions WHERE function='default/bare'").ok());
+    ASSERT_TRUE(
+        db.run("UPDATE revisions SET spec='{' WHERE function='default/half' AND number=2").ok());
+    ASSERT_TRUE(db.run("UPDATE accounts SET account='{' WHERE key='default/half'").ok());
+  }
+  Store store = std::move(*Store::open(path()));
+  const auto functions = *store.functions();
+  ASSERT_EQ(functions.size(), 3u);  // by name: bare, good, half
+  EXPECT_TRUE(functions[0].revisions.empty());
+  EXPECT_EQ(functions[1].revisions.size(), 1u);
+  EXPECT_EQ(functions[2].newest, 1) << "the newest cannot be read";
+  EXPECT_EQ(store.accounts()->size(), 1u);
+  ASSERT_TRUE(store.add_revision(of("half", 2), 1).ok()) << "its file may be applied again";
+  EXPECT_EQ(store.functions()->at(2).newest, 2);
 }
 
 // kill -9 at any moment: what was acknowledged is there.

@@ -6,12 +6,16 @@
 //   rollback F · delete F · drain DEVICE · fault DEVICE
 //   load F RATE                requests a second from now on
 //   hold F · release F         its instances have a request in hand that does not end; it ends
-//   lose starts|stops|resizes N · repeat starts · start-takes SECONDS · break REVISION · mend
-//   REVISION kill F                     one ready instance of it node away|back · gateway
-//   away|back|restarts · control restarts expect F r1:ready …        all instances of it, by
-//   revision; "nothing" split F r1:90 r2:10        what the gateway was told said F RULE a decision
-//   about it with that rule starts|stops N             so many were asked for, up to now requests F
-//   N · answers F unavailable|ready
+//   hang F                     its ready instances stop answering; their requests are overdue now
+//   lose starts|stops|resizes N · repeat starts · start-takes SECONDS
+//   break REVISION · mend REVISION · kill F                  one ready instance of it
+//   node away|back|restarts · gateway away|back|restarts · control restarts
+//   expect F r1:ready …        all instances of it, by revision; "nothing"
+//   split F r1:90 r2:10        what the gateway was told
+//   said F RULE                a decision about it with that rule
+//   unsaid F RULE              no decision about it with that rule
+//   starts|stops N             so many were asked for, up to now
+//   requests F N
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,9 +112,12 @@ class Timeline : public testing::Test {
     } else if (verb == "kill") {
       words >> a;
       cluster_.kill({.name = a});
+    } else if (verb == "hang") {
+      words >> a;
+      cluster_.hang({.name = a});
     } else if (verb == "node") {
       words >> a;
-      cluster_.node_there = a == "back";
+      a == "restarts" ? cluster_.restart_node() : (void)(cluster_.node_there = a == "back");
     } else if (verb == "gateway") {
       words >> a;
       a == "restarts" ? cluster_.restart_gateway() : (void)(cluster_.gateway_there = a == "back");
@@ -152,8 +159,8 @@ class Timeline : public testing::Test {
       EXPECT_EQ(instances(f), rest);
     } else if (verb == "split") {
       EXPECT_EQ(split(f), rest);
-    } else if (verb == "said") {
-      EXPECT_TRUE(said(f, rest)) << f << ": " << rest;
+    } else if (verb == "said" || verb == "unsaid") {
+      EXPECT_EQ(said(f, rest), verb == "said") << f << ": " << rest;
     } else if (verb == "requests") {
       EXPECT_EQ(control_->functions().at({.name = f}).traffic.totals().requests, std::stoul(rest));
     } else {
@@ -328,6 +335,39 @@ TEST_F(Timeline, ARolloutThatCannotStartStaysOnTheOldRevisionAndSaysWhy) {
   EXPECT_LE(cluster_.starts, 10) << "a start that fails is not repeated without end";
 }
 
+TEST_F(Timeline, StartsThatTheirNodeEndedDoNotGiveARevisionUp) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 start-takes 30
+    6 apply f 40%
+    7 expect f r1:ready r2:starting
+    8 node restarts
+   14 expect f r1:ready r2:starting
+   15 node restarts
+   25 expect f r1:ready r2:starting
+   26 node restarts
+   27 start-takes 2
+   40 expect f r2:ready
+   40 split f r2:100
+   40 unsaid f rollout-failed
+  )");
+}
+
+TEST_F(Timeline, ARevisionsOwnFailuresCountAlsoBetweenItsNodes) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 break 2
+    6 apply f 40%
+    7 node restarts
+   18 unsaid f rollout-failed
+   60 said f rollout-failed
+   60 starts 5
+   60 split f r1:100 r2:0
+  )");
+}
+
 TEST_F(Timeline, WhatEndsAtEveryStartIsTriedEverMoreSeldom) {
   play(R"(
     0 break 1
@@ -389,6 +429,44 @@ TEST_F(Timeline, ARequestThatNeverEndsIsNotWaitedForForEver) {
     5 delete f
     34 expect f r1:ready
     36 expect f r1:draining
+  )");
+}
+
+TEST_F(Timeline, AnInstanceThatAnswersNothingIsReplacedAfterItsTimeoutAndAGrace) {
+  play(R"(
+    0 apply f 30
+    3 expect f r1:ready
+    5 hang f
+   10 expect f r1:ready
+   10 unsaid f overdue
+   11 said f overdue
+   11 split f r1:100
+   11 expect f r1:draining r1:starting
+   11 stops 1
+   14 expect f r1:ready
+   40 expect f r1:ready
+   40 starts 2
+  )");
+  EXPECT_EQ(cluster_.last_drain, Nanos(0)) << "it would not use it";
+  EXPECT_EQ(control_->accounting().of({.name = "f"}).stops, 1u);
+  const auto decisions = store_->decisions(FunctionName{.name = "f"}, 100);
+  const auto d =
+      std::ranges::find(*decisions, "overdue", [](const auto& x) { return x.reason.rule; });
+  ASSERT_NE(d, decisions->end());
+  EXPECT_EQ(d->reason.text, "Instance " + d->subject +
+                                " has answered nothing since a request ran into its timeout of "
+                                "60 s, 6.0 s ago; 5 s are allowed. It is replaced.");
+}
+
+TEST_F(Timeline, AnOverdueInstanceIsLeftAloneWhileItsGatewayIsAway) {
+  play(R"(
+    0 apply f 30
+    3 expect f r1:ready
+    5 hang f
+    6 gateway away
+   20 expect f r1:ready
+   20 gateway back
+   21 said f overdue
   )");
 }
 

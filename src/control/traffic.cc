@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace sluice::control {
 namespace {
@@ -9,11 +10,23 @@ namespace {
 constexpr Nanos kKept = Seconds(60);
 constexpr Nanos kPeakOver = Millis(900);
 
+// Whether nothing was counted in between, and nothing is under way.
+bool same(const ObservedTraffic& a, const ObservedTraffic& b) {
+  const auto counters = [](const ObservedTraffic& t) {
+    return std::tie(t.requests, t.ok, t.invalid, t.shed, t.failed, t.timed_out, t.gone, t.late,
+                    t.cold_starts, t.retried, t.inferences, t.queued, t.in_flight, t.gaps,
+                    t.concurrency_seconds);
+  };
+  return counters(a) == counters(b) && a.queued == 0 && a.in_flight == 0;
+}
+
 }  // namespace
 
 void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   if (restarted || now.requests < before_.requests) before_ = {};
   const ObservedTraffic& b = before_;
+  if (same(now, b)) return rest(elapsed);
+  ++changes_;
   Step s{.elapsed = elapsed};
   s.requests = now.requests - b.requests;
   const uint64_t ok = now.ok - b.ok;
@@ -31,7 +44,7 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   s.gaps = now.gaps - b.gaps;
   s.gap_sum = now.gap_sum - b.gap_sum;
   s.gap_squares = now.gap_squares - b.gap_squares;
-  s.latency = now.latency.since(b.latency);
+  if (ok > 0) s.latency = std::make_shared<Histogram>(now.latency.since(b.latency));
   totals_.requests += s.requests;
   totals_.ok += ok;
   totals_.shed += now.shed - b.shed;
@@ -40,13 +53,30 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   totals_.cold_starts += now.cold_starts - b.cold_starts;
   totals_.retried += now.retried - b.retried;
   totals_.inferences += inferences;
-  totals_.latency += s.latency;
+  if (s.latency) totals_.latency += *s.latency;
   untaken_.requests += s.requests;
   untaken_.violations += s.violations;
   queued_ = now.queued;
   in_flight_ = now.in_flight;
   before_ = now;
-  steps_.push_back(s);
+  keep(std::move(s));
+}
+
+void Traffic::rest(Nanos elapsed) {
+  if (!steps_.empty() && steps_.back().at_rest) {
+    steps_.back().elapsed += elapsed;
+    forget_old();
+  } else {
+    keep({.elapsed = elapsed, .at_rest = true});
+  }
+}
+
+void Traffic::keep(Step step) {
+  steps_.push_back(std::move(step));
+  forget_old();
+}
+
+void Traffic::forget_old() {
   Nanos held{0};
   for (const Step& kept : steps_) held += kept.elapsed;
   while (steps_.size() > 1 && held - steps_.front().elapsed >= kKept) {
@@ -62,7 +92,7 @@ double Traffic::per_second(Member member, Nanos window) const {
   Nanos span{0};
   for (auto s = steps_.rbegin(); s != steps_.rend() && span < window; ++s) {
     sum += static_cast<double>((*s).*member);
-    span += s->elapsed;
+    span += s->at_rest ? std::min(s->elapsed, window - span) : s->elapsed;
   }
   return span > Nanos(0) ? sum / seconds(span) : 0.0;
 }
@@ -82,7 +112,7 @@ double Traffic::concurrency_peak() const {
   Nanos span{0};
   for (const Step& s : steps_) {
     sum += s.concurrency_seconds;
-    span += s.elapsed;
+    span += s.at_rest ? std::min(s.elapsed, kPeakOver - span) : s.elapsed;
     if (span < kPeakOver) continue;
     peak = std::max(peak, sum / seconds(span));
     sum = 0;
@@ -112,7 +142,7 @@ Nanos Traffic::latency(double quantile, Nanos window) const {
   Histogram h;
   Nanos span{0};
   for (auto s = steps_.rbegin(); s != steps_.rend() && span < window; ++s) {
-    h += s->latency;
+    if (s->latency) h += *s->latency;
     span += s->elapsed;
   }
   return h.quantile(quantile);

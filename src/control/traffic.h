@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "control/cluster.h"
@@ -21,6 +22,8 @@ class Traffic {
  public:
   // `elapsed` since the last step; `restarted`: the gateway is another one than last time.
   void step(const ObservedTraffic& now, Nanos elapsed, bool restarted);
+  // The same with the counters of the last step: nothing was asked for. Costs next to nothing.
+  void rest(Nanos elapsed);
 
   double rate(Nanos window) const;  // inferences per second
   double request_rate(Nanos window) const;
@@ -38,6 +41,8 @@ class Traffic {
   };
   Counts take() { return std::exchange(untaken_, {}); }
   const TrafficTotals& totals() const { return totals_; }
+  // How often the totals changed: equal numbers mean equal totals.
+  uint64_t changes() const { return changes_; }
   // What has to be kept for a loop that goes on where this one stood: the totals, and the counters
   // they were made from.
   const ObservedTraffic& last() const { return before_; }
@@ -51,8 +56,11 @@ class Traffic {
     Nanos elapsed{0};
     uint64_t requests = 0, inferences = 0, ended = 0, violations = 0, gaps = 0;
     double concurrency_seconds = 0, gap_sum = 0, gap_squares = 0;
-    Histogram latency;
+    bool at_rest = false;                      // all are 0; it may stand for many steps
+    std::shared_ptr<const Histogram> latency;  // null: nothing was answered
   };
+  void keep(Step step);
+  void forget_old();
   template <class Member>
   double per_second(Member member, Nanos window) const;
 
@@ -60,6 +68,7 @@ class Traffic {
   ObservedTraffic before_;
   TrafficTotals totals_;
   Counts untaken_;
+  uint64_t changes_ = 0;
   int queued_ = 0, in_flight_ = 0;
 };
 

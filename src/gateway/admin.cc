@@ -1,5 +1,6 @@
 #include "gateway/admin.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/log.h"
@@ -66,8 +67,11 @@ wire::asio::awaitable<wire::HttpResponse> AdminApi::handle(wire::HttpRequest req
   if (target == "/v1/routes" && request.method() == verb::put) co_return put_routes(request.body());
   if (target == "/v1/routes" && request.method() == verb::get)
     co_return wire::json_response(gateway::to_json(dispatcher_.table()));
-  if (target == "/v1/stats" && request.method() == verb::get)
-    co_return wire::json_response(stats());
+  if (request.method() == verb::get)
+    if (const auto asked = wire::parse_target(target);
+        asked.ok() && asked->path == std::vector<std::string>{"v1", "stats"})
+      co_return wire::json_response(
+          stats(std::strtoull(asked->get("since", "0").c_str(), nullptr, 10)));
   co_return wire::error_response(404, "no such path");
 }
 
@@ -86,11 +90,24 @@ wire::HttpResponse AdminApi::put_routes(const std::string& body) {
   return wire::json_response({{"version", version}, {"busy", dispatcher_.busy()}});
 }
 
-json AdminApi::stats() {
+// The functions that changed since the answer of that number; 0: all.
+json AdminApi::stats(uint64_t since) {
   json functions = json::array();
   const Time now = clock_.now();
-  for (const FunctionStats& s : dispatcher_.stats(now)) functions.push_back(to_json(s, now));
+  std::map<FunctionName, Told> told;  // without those that are gone
+  ++answers_;
+  for (const FunctionStats& s : dispatcher_.stats(now)) {
+    Told& t = told[s.name] = std::move(told_[s.name]);
+    const bool busy =
+        s.queued > 0 || s.in_flight > 0 || std::ranges::any_of(s.instances, [](const Upstream& u) {
+          return u.outstanding > 0 || u.overdue_since != Time{};
+        });
+    if (busy || t.busy || t.at == 0 || s.counters != t.counters) t = {s.counters, busy, answers_};
+    if (t.at > since) functions.push_back(to_json(s, now));
+  }
+  told_ = std::move(told);
   return {{"started", started_},
+          {"told", answers_},
           {"version", dispatcher_.table().version},
           {"functions", functions},
           {"busy", dispatcher_.busy()}};

@@ -14,12 +14,20 @@ class AdminApi {
 
  private:
   wire::HttpResponse put_routes(const std::string& body);
-  nlohmann::json stats();
+  nlohmann::json stats(uint64_t since);
 
   Dispatcher& dispatcher_;
   const Clock& clock_;
   const std::string routes_file_;
   const UnixMillis started_;  // a restart shows: cumulative counters began anew
+  // A function as it was told last: it is told again only to those that have not seen it so.
+  struct Told {
+    Counters counters;
+    bool busy = false;
+    uint64_t at = 0;  // the answer's number
+  };
+  std::map<FunctionName, Told> told_;
+  uint64_t answers_ = 0;
 };
 
 // Reads the table a gateway kept before; without one, or with a broken one, starts empty.

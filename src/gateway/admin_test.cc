@@ -69,6 +69,38 @@ TEST_F(AdminTest, EveryFigureIsANumberEvenBeforeTheFirstRequest) {
   }
 }
 
+TEST_F(AdminTest, StatisticsSinceAnAnswerAreOfFunctionsThatChanged) {
+  const auto names = [&](uint64_t since) {
+    std::vector<std::string> all;
+    const json answer = ask(verb::get, "/v1/stats?since=" + std::to_string(since));
+    for (const json& f : answer["functions"]) all.push_back(f["name"]);
+    return all;
+  };
+  class Quiet : public Waiter {
+    void on_granted() override {}
+  } request;
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  ask(verb::put, "/v1/routes", R"({"version":3,"functions":[
+      {"name":"default/f","revisions":[{"number":1,"percent":100}],
+       "instances":[{"id":"i","revision":1,"socket":"/s","capability":0}]},
+      {"name":"default/g","revisions":[{"number":1,"percent":100}],"instances":[]}]})");
+  const uint64_t first = ask(verb::get, "/v1/stats")["told"];
+  EXPECT_THAT(names(0), ElementsAre("default/f", "default/g"));
+  EXPECT_THAT(names(first), IsEmpty());
+  dispatcher.enter(request, "f", 0, "", clock.now());
+  dispatcher.ready(request, clock.now());
+  EXPECT_THAT(names(first), ElementsAre("default/f"));
+  const uint64_t second = ask(verb::get, "/v1/stats")["told"];
+  EXPECT_THAT(names(second), ElementsAre("default/f")) << "a request is under way";
+  dispatcher.finish(request, Outcome::kOk, 0, clock.now());
+  const json ended = ask(verb::get, "/v1/stats?since=" + std::to_string(second));
+  ASSERT_EQ(ended["functions"].size(), 1u);
+  EXPECT_EQ(ended["functions"][0]["in_flight"], 0);
+  EXPECT_THAT(names(ended["told"]), IsEmpty());
+  EXPECT_THAT(names(first), ElementsAre("default/f")) << "another reader has not seen it";
+}
+
 TEST_F(AdminTest, ATableIsAnsweredWithWhoHasARequestInHand) {
   class Quiet : public Waiter {
     void on_granted() override {}

@@ -108,6 +108,8 @@ struct Counters {
   double gap_sum = 0, gap_squares = 0;
   Histogram latency;  // arrival → last byte, of those that are ok
   Histogram waiting;  // arrival → granted
+
+  bool operator==(const Counters&) const = default;
 };
 
 struct FunctionStats {

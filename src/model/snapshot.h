@@ -18,6 +18,8 @@ struct OlderRevision {
   int revision = 0;
   FunctionSpec spec;
   int traffic_percent = 0;  // of the function's requests that it has to be ready for
+
+  bool operator==(const OlderRevision&) const = default;
 };
 
 // A function as the loop sees it. The newest revision has to be ready for its
@@ -39,6 +41,8 @@ struct FunctionView {
   bool due = true;         // its policy decides now; else it is taken as it is
   Time last_scale_down{};  // Time{}: never
   Time last_request{};
+
+  bool operator==(const FunctionView&) const = default;
 };
 
 struct Snapshot {

@@ -30,7 +30,10 @@ void log_failure(const Result<void>& outcome) {
 asio::awaitable<void> Daemon::launch(InstanceId id) {
   const InstanceRecord asked = *find(id);
   Result<Birth> birth = co_await launcher_.bear(asked);
-  if (!birth.ok()) co_return end(id, birth.error().message);
+  if (!birth.ok()) {
+    find_record(id)->node_fault = birth.error().kind != ErrorKind::kInvalid;
+    co_return end(id, birth.error().message);
+  }
   const Result<void> raised = co_await raise(id, std::move(*birth));
   if (raised.ok() || live_.count(id) == 0) co_return;
   // Ends when its process has; until then it holds what it holds. How a dead one died says more
@@ -44,6 +47,7 @@ asio::awaitable<void> Daemon::launch(InstanceId id) {
 asio::awaitable<Result<void>> Daemon::raise(InstanceId id, Birth birth) {
   InstanceRecord* r = find_record(id);
   r->process = birth.process;
+  r->node_fault = true;  // until it has all that it needs to go
   Live& live = live_[id];
   live.pidfd = std::move(birth.pidfd);
   live.control = std::move(birth.control);
@@ -62,6 +66,7 @@ asio::awaitable<Result<void>> Daemon::raise(InstanceId id, Birth birth) {
   wire::set_text(go.permit_socket, settings_.paths.permit_socket_of(id));
   const std::array fds{pages->pages.permit.get(), pages->pages.usage.get(), pages->bell.get()};
   if (const auto sent = live.control.send(go, fds); !sent.ok()) co_return sent;
+  r->node_fault = false;
   SLUICE_STEP("raise: told to go");
 
   const Result<wire::Packet> packet = co_await live.control.receive(settings_.ready_patience);

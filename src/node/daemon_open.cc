@@ -188,6 +188,7 @@ std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records,
     if (!r.socket.empty()) unlink(r.socket.c_str());
     r.instance.state = InstanceState::kGone;
     r.ended = unix_now();
+    r.node_fault = true;
     r.error = !same_boot     ? "the machine was restarted"
               : was_starting ? "the node daemon was restarted while it started"
                              : "died while no node daemon ran";

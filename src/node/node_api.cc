@@ -138,7 +138,8 @@ json to_json(const InstanceRecord& r) {
               {"ready_after_ms", r.ready_after_ms},
               {"ended", r.ended},
               {"device_fault", r.device_fault},
-              {"error", r.error}});
+              {"error", r.error},
+              {"node_fault", r.node_fault}});
   return out;
 }
 

@@ -38,7 +38,8 @@ json kept(const InstanceRecord& r) {
               {"ready_after_ms", r.ready_after_ms},
               {"ended", r.ended},
               {"device_fault", r.device_fault},
-              {"error", r.error}});
+              {"error", r.error},
+              {"node_fault", r.node_fault}});
   return out;
 }
 
@@ -77,6 +78,7 @@ Result<InstanceRecord> record_from(const json& object) {
   r.ended = f.integer("ended", 0, 0, kMost);
   r.device_fault = f.text("device_fault");
   r.error = f.text("error");
+  r.node_fault = f.boolean("node_fault", false);
   return f.finish(r);
 }
 

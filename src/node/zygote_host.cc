@@ -153,6 +153,7 @@ Fd ZygoteHost::store_connection(const std::string& model) {
 
 asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std::string path,
                                                int warm_batch) {
+  t->pidfd.reset();
   if (const Result<void> started = start(); !started.ok()) co_return started;
   Result<SocketPair> pair = make_socket_pair();
   if (!pair.ok()) co_return pair.error();
@@ -211,6 +212,12 @@ asio::awaitable<Result<std::shared_ptr<ZygoteHost::Template>>> ZygoteHost::templ
     t->key = *key;
     t->last_use = ++uses_;
     t->outcome = co_await load(t, model.path, warm_batch);
+    // A template that died while it loaded may have been killed. A second death is the model's
+    // fault, and so is every other failure of a template that was started.
+    const auto failed = [&t] { return !t->outcome->ok() && t->pidfd.valid(); };
+    if (failed() && t->outcome->error().kind == ErrorKind::kUnavailable)
+      t->outcome = co_await load(t, model.path, warm_batch);
+    if (failed()) t->outcome = Error{ErrorKind::kInvalid, t->outcome->error().message};
     t->loaded.cancel();
     if (!t->outcome->ok()) forget(t);
   }

@@ -45,7 +45,8 @@ class ZygoteHost {
   Result<void> start();
 
   // Forks an instance from the model's template, made first when there is none. `fds` are listening
-  // socket, control socket, log.
+  // socket, control socket, log. kInvalid: the model cannot be loaded; other kinds: the zygote, the
+  // template or the machine failed.
   asio::awaitable<Result<Newborn>> fork_instance(const ModelSpec& model, int warm_batch,
                                                  const wire::StartInstance& what,
                                                  std::span<const int, 3> fds);

@@ -10,7 +10,7 @@ namespace sluice::policy {
 namespace {
 
 bool contains(std::span<const FunctionName> names, const FunctionName& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::binary_search(names.begin(), names.end(), name);
 }
 
 Room room_of(const Instance& i, bool movable) {

@@ -26,8 +26,8 @@ struct PlannedInstance {
 
 class ClusterPlan {
  public:
-  // Instances of other functions are taken room, and so are those that drain. Rooms of `mine` may
-  // be shifted in time if `movable`.
+  // `mine` by name. Instances of other functions are taken room, and so are those that drain. Rooms
+  // of `mine` may be shifted in time if `movable`.
   ClusterPlan(const Snapshot& snapshot, std::span<const FunctionName> mine, bool movable);
 
   std::vector<Lanes>& devices() { return devices_; }  // by id

@@ -9,7 +9,7 @@ namespace sluice::policy {
 std::vector<Demand> demands(const Snapshot& snapshot, std::span<const FunctionName> mine) {
   std::vector<Demand> all;
   for (const FunctionView& view : snapshot.functions) {
-    if (std::find(mine.begin(), mine.end(), view.spec.name) == mine.end()) continue;
+    if (!std::binary_search(mine.begin(), mine.end(), view.spec.name)) continue;
     all.push_back({&view, &view.spec, view.revision, view.spec.canary_traffic_percent / 100.0});
     for (const OlderRevision& older : view.older) {
       if (older.traffic_percent <= 0) continue;

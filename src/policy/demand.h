@@ -20,7 +20,7 @@ struct Demand {
   double rate() const { return view->forecast * part; }  // inferences per second
 };
 
-// The newest revision always has a demand; older ones while they have traffic.
+// `mine` by name. The newest revision always has a demand; older ones while they have traffic.
 std::vector<Demand> demands(const Snapshot& snapshot, std::span<const FunctionName> mine);
 
 // How many instances must stay, whatever the rate (H9); how many there may be.

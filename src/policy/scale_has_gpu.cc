@@ -42,7 +42,7 @@ class HybridScaler {
   Share raised_quota(const Instance& instance, double needed) const;
   void raise_quotas();
   void start_instances();
-  std::optional<SliceCandidate> first_as_stated(double need);
+  std::optional<SliceCandidate> as_stated(double need);
   void start(const SliceCandidate& c, double gap);
 
   std::string load_text() const;
@@ -209,7 +209,7 @@ void HybridScaler::start_instances() {
     const double need = std::max(gap, config_.min_rate);
     std::optional<SliceCandidate> chosen;
     if (count < most_replicas(demand_)) {
-      if (count == 0) chosen = first_as_stated(need);
+      if (count == 0 || !capability_.known()) chosen = as_stated(need);
       if (!chosen) chosen = covering_slice(plan_.devices(), capability_, config_, need);
       if (!chosen) chosen = most_capable_slice(plan_.devices(), capability_, config_);
     }
@@ -218,10 +218,10 @@ void HybridScaler::start_instances() {
   }
 }
 
-// The first instance has the slice that the function's file states, if it states one, with more
-// quota if the load needs it. So has every instance of a function that was never measured; the file
-// silent, a whole device.
-std::optional<SliceCandidate> HybridScaler::first_as_stated(double need) {
+// The first instance has the slice that the function's file states, with more quota if the load
+// needs it. Every instance of a function that was never measured has it too; where the file states
+// none, a whole device. Nothing: a measured function's file states none, or no device has room.
+std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
   const std::optional<Slice>& stated = demand_.spec->slice;
   if (!stated && capability_.known()) return std::nullopt;
   const Share sm = stated ? stated->sm : kWhole;

@@ -231,6 +231,30 @@ TEST(HasGpu, AFunctionNeverMeasuredIsKeptAliveAsItsFileSays) {
   EXPECT_THAT(c.tick(), IsEmpty());
 }
 
+TEST(HasGpu, EveryInstanceOfAFunctionNeverMeasuredHasTheStatedSlice) {
+  ClusterFixture c(3);
+  c.function("a", Millis(100), Nanos(0)).slice = slice(1000, 600);
+  c.view("a").spec.min_replicas = 2;
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("keep-alive", "keep-alive"));
+  ASSERT_THAT(c.instances("a"), SizeIs(2));
+  EXPECT_EQ(c.instances("a")[0]->slice.sm, kWhole);
+  EXPECT_EQ(quota_of(c.instances("a")[1]), Share{600});
+  EXPECT_NE(c.instances("a")[0]->device, c.instances("a")[1]->device);
+  EXPECT_THAT(c.tick(), IsEmpty());
+  c.view("a").spec.min_replicas = 4;
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("keep-alive", "cluster-full"));
+}
+
+TEST(HasGpu, WithoutAStatedSliceEachOfThemHasAWholeDevice) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Nanos(0)).min_replicas = 2;
+  c.tick();
+  ASSERT_THAT(c.instances("a"), SizeIs(2));
+  for (const Instance* i : c.instances("a")) EXPECT_EQ(i->slice, slice(1000, 1000));
+}
+
 TEST(HasGpu, ABatchIsChosenAtStartAndKept) {
   ClusterFixture c(1);
   c.function("a", Millis(100), Millis(10), 8);
