@@ -88,6 +88,7 @@ asio::awaitable<void> Daemon::watch(InstanceId id) {
     if (r->foreign && follow_family(*r)) continue;
     if (!r->device_fault.empty())
       co_return end(id, r->instance.device + " failed: " + r->device_fault);
+    if (const auto limit = enforcer_->killed_by_memory(*r); limit) co_return end(id, *limit);
     const std::string fault = live_[id].fault;
     co_return end(id, fault.empty() ? how_it_ended(live_[id].pidfd.get()) : fault);
   }

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/system_error.h"
+#include "node/instance_memory.h"
 #include "node/meter_cpu.h"
 #include "node/meter_cuda.h"
 
@@ -132,6 +133,29 @@ Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
                          backstop_.period);
 }
 
+std::string Enforcer::describe() const {
+  return cgroups_.describe() +
+         (cgroups_.limits_memory()
+              ? "; memory of instances limited by cgroup"
+              : "; no memory cgroup: instances may not map more than their memory (RLIMIT_DATA)");
+}
+
+// A foreign program's memory on a CPU is not limited (Daemon::take_process).
+Result<void> Enforcer::limit_memory(const Client& c, const InstanceRecord& r) {
+  const Device& device = devices_.at(r.instance.device).device.device;
+  if (device.kind != DeviceKind::kCpu || r.foreign) return {};
+  const Bytes most = memory_limit(r.instance.slice, device);
+  if (c.cgroup && cgroups_.limits_memory()) return Cgroup(*c.cgroup).set_memory(most);
+  return c.process.pid == 0 ? Result<void>() : limit_data(c.process.pid, most);
+}
+
+std::optional<std::string> Enforcer::killed_by_memory(const InstanceRecord& r) const {
+  const auto found = clients_.find(r.instance.id);
+  if (found == clients_.end() || !found->second.cgroup || r.foreign) return std::nullopt;
+  if (!found->second.cgroup->killed_by_memory_limit()) return std::nullopt;
+  return killed_by_limit(r.instance.slice, devices_.at(r.instance.device).device.device);
+}
+
 Result<void> Enforcer::admit(const InstanceRecord& r) {
   const Instance& i = r.instance;
   const HostedDevice& hosted = devices_.at(i.device);
@@ -197,6 +221,7 @@ Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
     const std::lock_guard lock(mutex_);
     Client& c = clients_.at(r.instance.id);
     if (pid == r.process.pid) c.process = r.process;
+    SLUICE_TRY(limit_memory(c, r));
     if (c.cgroup) return c.cgroup->add(pid);
   }
   const LocalDevice& device = devices_.at(r.instance.device).device;
@@ -213,6 +238,7 @@ Result<void> Enforcer::resize(const InstanceRecord& r) {
   const Client& c = clients_.at(r.instance.id);
   SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r)));
   desk_.set_limit(c.memory, r.instance.slice.memory);
+  SLUICE_TRY(limit_memory(c, r));
   return limit(c, r);
 }
 

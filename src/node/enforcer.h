@@ -67,7 +67,7 @@ class Enforcer {
 
   // Whether the kernel holds programs that never ask for a permit; what it does, or why not.
   bool has_backstop() const { return cgroups_.writable(); }
-  const std::string& describe() const { return cgroups_.describe(); }
+  std::string describe() const;
 
   // Charges slices for what their processes do on GPUs past the hook, by the GPUs' accounts; worth
   // the while a few times a second. Whoever begins it is logged.
@@ -76,6 +76,8 @@ class Enforcer {
   ClientState state(const InstanceId& id);                       // zeros: there is no such one
   std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
+  // Why the instance is gone, where the kernel has killed it at its memory limit.
+  std::optional<std::string> killed_by_memory(const InstanceRecord& r) const;
   // Whose slice a process is under; none: it is under none.
   std::optional<InstanceId> slice_of(const Peer& peer) const;
 
@@ -99,6 +101,7 @@ class Enforcer {
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record);
   Result<void> limit(const Client& client, const InstanceRecord& r);
+  Result<void> limit_memory(const Client& client, const InstanceRecord& r);
   Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
                                             const Client& c) const;
   Result<void> open_socket(const InstanceId& id);
