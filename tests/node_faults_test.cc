@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "base/folder_for_test.h"
 #include "tests/node_harness.h"
 #include "tests/small_disk.h"
 
@@ -141,6 +142,28 @@ TEST(NodeFaults, ASecondDaemonOnTheSameDataIsTurnedAway) {
   const Ended second = run_daemon(flags_for(node.data));
   EXPECT_EQ(second.code, 1);
   EXPECT_THAT(second.said, HasSubstr(node.data + ": another node daemon runs on this data"));
+}
+
+// As root, instances of two platforms must not be able to signal each other. Each keeps its block
+// of uids while instances of it run, with and without a daemon.
+TEST(NodeFaults, TwoPlatformsNeverShareUids) {
+  if (geteuid() != 0) GTEST_SKIP() << "instances have uids of their own as root alone";
+  const auto block_of = [](const json& instance) { return instance["uid"].get<uid_t>() / 1000; };
+  Node one, other;
+  const uid_t first = block_of(one.ready("a", 200));
+  EXPECT_NE(block_of(other.ready("a", 200)), first);
+  one.stop(SIGKILL);
+  Node third;
+  EXPECT_NE(block_of(third.ready("a", 200)), first);
+  const std::string wish = " --first-uid " + std::to_string(first * 1000);
+  const FolderForTest folder;
+  EXPECT_THAT(run_daemon(flags_for(folder.path) + wish).said,
+              HasSubstr("first-uid: uids " + std::to_string(first * 1000) + " to "));
+  one.launch();
+  EXPECT_EQ(block_of(one.ready("b", 200)), first);
+  const Ended refused = run_daemon(flags_for(folder.path) + wish);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.said, HasSubstr("process " + std::to_string(one.pid())));
 }
 
 TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {

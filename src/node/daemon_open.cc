@@ -79,6 +79,21 @@ std::vector<Device> with_nics(std::vector<Device> gpus) {
   return gpus;
 }
 
+// As root, a block of uids for instances, and what the log says of it.
+Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& state,
+                           const std::vector<InstanceRecord>& died) {
+  if (!settings.own_uids) return UidClaim{};
+  UidRequest request{.first = settings.first_uid};
+  for (const InstanceRecord& r : died) request.ours.insert(r.uid);
+  for (const InstanceRecord& r : state.instances)
+    if (alive(r)) request.ours.insert(r.uid);
+  request.ours.erase(0);  // the daemon's own
+  SLUICE_ASSIGN(claim, claim_uids(request));
+  if (!claim.passed_over.empty())
+    log::warn("instances run as uids from {}: {}", claim.first, claim.passed_over);
+  return std::move(claim);
+}
+
 // Why GPUs are not shared by MPS; empty: they are, by the program that `gpu` names then.
 std::string find_mps(GpuSettings& gpu) {
   if (gpu.mps.empty()) return "not asked for";
@@ -113,6 +128,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   const bool same_boot = state.boot_id == boot;
   const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
   SLUICE_STEP("open: settled");
+  SLUICE_ASSIGN(uids, claim_for(settings, state, died));
   remove_old_sockets(settings.paths, state.instances);
   state.boot_id = boot;
   ++state.generation;
@@ -131,8 +147,8 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   if (same_boot)
     for (const InstanceRecord& r : died) enforcer->bury(r);
   std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),
-                                            std::move(state), std::move(enforcer), std::move(gpus),
-                                            std::move(mps_absent), split.reserve));
+                                            std::move(uids), std::move(state), std::move(enforcer),
+                                            std::move(gpus), std::move(mps_absent), split.reserve));
   SLUICE_TRY(daemon->adopt());
   SLUICE_STEP("open: adopted");
   SLUICE_TRY(daemon->enforcer_->serve());
@@ -148,12 +164,14 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
 }
 
 Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
-               NodeState state, std::unique_ptr<Enforcer> enforcer, std::unique_ptr<GpuWatch> gpus,
-               std::string mps_absent, std::vector<int> zygote_cores)
+               UidClaim uids, NodeState state, std::unique_ptr<Enforcer> enforcer,
+               std::unique_ptr<GpuWatch> gpus, std::string mps_absent,
+               std::vector<int> zygote_cores)
     : io_(io),
       clock_(clock),
       settings_(std::move(settings)),
       lock_(std::move(lock)),
+      uids_lock_(std::move(uids.lock)),
       registry_(settings_.paths.state(), state.boot_id),
       state_(std::move(state)),
       ledger_([this] {
@@ -161,7 +179,7 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
         for (const LocalDevice& d : state_.devices) devices.push_back(d.device);
         return devices;
       }()),
-      uids_(settings_.first_uid, settings_.uids),
+      uids_(uids.first, kUidsPerBlock),
       enforcer_(std::move(enforcer)),
       zygote_(io, {.path = settings_.runtime,
                    .log = settings_.paths.logs() + "/zygote.log",
