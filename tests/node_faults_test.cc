@@ -12,7 +12,25 @@
 namespace sluice {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+
+// A child that rests until its end.
+class ChildProcess {
+ public:
+  ChildProcess() : pid_(fork()) {
+    while (pid_ == 0) pause();
+  }
+  ~ChildProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  ChildProcess(const ChildProcess&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
 
 Fd pidfd_in(const json& instance) {
   return pidfd_of(instance["pid"].get<pid_t>());
@@ -93,15 +111,51 @@ TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
   Node node;
   const json a = node.ready("a", 900);
   node.stop(SIGKILL);
-  std::ifstream file(node.data + "/node.json");
-  json state = json::parse(file);
+  const Fd pidfd = pidfd_in(a);
+  kill(a["pid"].get<pid_t>(), SIGKILL);
+  ASSERT_TRUE(ends_within(pidfd, Seconds(30)));
+  const ChildProcess stranger;  // has its pid now
+  json state = json::parse(std::ifstream(node.data + "/node.json"));
   state["boot_id"] = "another";
+  state["instances"][0]["pid"] = stranger.pid();
   std::ofstream(node.data + "/node.json") << state;
   node.launch();
   EXPECT_EQ(node.wait("a", "gone")["error"], "the machine was restarted");
-  EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));  // that pid means nothing now: not ours to kill
-  kill(a["pid"].get<pid_t>(), SIGKILL);
+  EXPECT_FALSE(ends_within(pidfd_of(stranger.pid()), Nanos(0)));
 }
+
+// A daemon that cannot know what runs starts nothing, ends nothing, and says what runs.
+class NodeJson : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(NodeJson, ThatDoesNotSayWhatRunsStopsTheStart) {
+  Node node;
+  const json a = node.ready("a", 900);
+  node.stop(SIGKILL);
+  const std::string path = node.data + "/node.json";
+  const std::string whole = (std::ostringstream() << std::ifstream(path).rdbuf()).str();
+  std::filesystem::remove(path);
+  const auto& [text, fault] = GetParam();
+  if (*text != 0) std::ofstream(path) << text;
+
+  const Ended refused = run_daemon(flags_for(node.data));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.said, HasSubstr(path + ": " + fault));
+  EXPECT_THAT(refused.said, HasSubstr("a (process " + a["pid"].dump() + ")"));
+  EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));
+
+  std::ofstream(path, std::ios::trunc) << whole;
+  node.launch();
+  EXPECT_EQ(node.wait("a", "ready")["pid"], a["pid"]);
+}
+
+constexpr char kOtherBoot[] =
+    R"({"version": 1, "boot_id": "another", "generation": 1, "devices": [], "instances": []})";
+INSTANTIATE_TEST_SUITE_P(, NodeJson,
+                         testing::Values(std::pair("", "is missing"),
+                                         std::pair("{\"version\": 1, \"dev",
+                                                   "cannot be understood"),
+                                         std::pair("[]", "cannot be understood"),
+                                         std::pair(kOtherBoot, "is missing or not the last one")));
 
 TEST(NodeFaults, AKilledInstanceSaysSoAndFreesItsShare) {
   Node node;
@@ -178,7 +232,9 @@ TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter fair").said, HasSubstr("fair"));
   EXPECT_THAT(run_daemon(flags_for("/proc/nowhere")).said, HasSubstr("/proc/nowhere"));
   std::ofstream(node.data + "/node.json") << "{\"version\": 1, \"devic";
-  EXPECT_THAT(run_daemon(flags_for(node.data)).said, HasSubstr("cannot be understood"));
+  EXPECT_THAT(run_daemon(flags_for(node.data)).said,
+              AllOf(HasSubstr("cannot be understood"),
+                    HasSubstr("No instance of this platform runs: remove the file")));
   std::filesystem::remove(node.data + "/node.json");
   node.launch();
 }

@@ -260,6 +260,20 @@ Result<void> Cgroups::mark_in_use() {
   }
 }
 
+std::map<std::string, std::vector<pid_t>> Cgroups::populated() const {
+  std::map<std::string, std::vector<pid_t>> found;
+  if (!writable_) return found;
+  const std::string top = marked_base() + "/" + root_;
+  std::vector<std::string> folders = folders_in(top);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    const std::string folder = folders[i];
+    std::ranges::copy(folders_in(folder), std::back_inserter(folders));
+    std::vector<pid_t> processes = processes_in(folder);
+    if (!processes.empty()) found[folder.substr(top.size() + 1)] = std::move(processes);
+  }
+  return found;
+}
+
 void Cgroups::remove_abandoned(const std::string& prefix) const {
   if (!writable_) return;
   for (const std::string& folder : folders_in(marked_base())) {

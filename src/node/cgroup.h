@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -82,6 +83,9 @@ class Cgroups {
   // Makes (or finds) ROOT/path, e.g. "cpu0", "cpu0/INSTANCE", or "" for ROOT itself. kUnavailable:
   // not writable.
   Result<Cgroup> open(const std::string& path) const;
+
+  // The groups below ROOT in which processes run, by their path, e.g. "cpu0/INSTANCE".
+  std::map<std::string, std::vector<pid_t>> populated() const;
 
   // Removes what platforms that were killed whole have left: groups beside ROOT whose names begin
   // so and that nobody has marked as in use. The kernel keeps those with processes in them.

@@ -15,6 +15,7 @@
 #include "node/daemon.h"
 #include "node/machine.h"
 #include "node/nics.h"
+#include "node/survivors.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
@@ -79,6 +80,11 @@ std::vector<Device> with_nics(std::vector<Device> gpus) {
   return gpus;
 }
 
+// The group that holds all of this platform's.
+std::string cgroup_of(const DataPaths& paths) {
+  return std::string(kCgroupPrefix) + std::to_string(std::hash<std::string>()(paths.data));
+}
+
 // As root, a block of uids for instances, and what the log says of it.
 Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& state,
                            const std::vector<InstanceRecord>& died) {
@@ -113,7 +119,9 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
                  settings.paths.data + ": another node daemon runs on this data directory"};
   if (!lock.ok()) return lock.error();
   SLUICE_ASSIGN(boot, boot_id());
-  SLUICE_ASSIGN(stored, Registry(settings.paths.state(), boot).load());
+  Cgroups cgroups = Cgroups::detect(cgroup_of(settings.paths));
+  SLUICE_ASSIGN(state, state_to_start_from(Registry(settings.paths.state(), boot), boot,
+                                           find_survivors(cgroups, settings.paths.instances())));
   SLUICE_ASSIGN(machine, this_machine());
   SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
   if (settings.weights == 0) settings.weights = machine.memory / 2;
@@ -124,7 +132,6 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   if (wants_mps && !mps_absent.empty())
     log::warn("GPUs are shared by turns, without MPS: {}", mps_absent);
 
-  NodeState state = stored.value_or(NodeState{});
   const bool same_boot = state.boot_id == boot;
   const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
   SLUICE_STEP("open: settled");
@@ -135,15 +142,14 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   state.devices =
       devices_now(state, same_boot, split, with_nics(gpus->gpus()), machine.node, settings.gpu);
 
-  const EnforcerSettings enforcement{
-      .arbiter = settings.arbiter,
-      .permit_socket = settings.paths.permit_socket(),
-      .permit_sockets = settings.paths.permit_sockets(),
-      .memory_record = settings.paths.memory(),
-      .generation = state.generation,
-      .cgroup = std::string(kCgroupPrefix) +
-                std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
-  SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, *gpus, enforcement));
+  const EnforcerSettings enforcement{.arbiter = settings.arbiter,
+                                     .permit_socket = settings.paths.permit_socket(),
+                                     .permit_sockets = settings.paths.permit_sockets(),
+                                     .memory_record = settings.paths.memory(),
+                                     .same_boot = same_boot,
+                                     .generation = state.generation};
+  SLUICE_ASSIGN(enforcer,
+                Enforcer::start(clock, state.devices, *gpus, std::move(cgroups), enforcement));
   if (same_boot)
     for (const InstanceRecord& r : died) enforcer->bury(r);
   std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),

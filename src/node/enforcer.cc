@@ -63,11 +63,11 @@ policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r) {
 
 Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
                                                   const std::vector<LocalDevice>& devices,
-                                                  const GpuWatch& gpus,
+                                                  const GpuWatch& gpus, Cgroups cgroups,
                                                   const EnforcerSettings& settings) {
-  SLUICE_ASSIGN(record, MemoryRecord::open(settings.memory_record));
-  std::unique_ptr<Enforcer> e(new Enforcer(clock, settings, std::move(record)));
-  log::info("{}", e->cgroups_.describe());
+  SLUICE_ASSIGN(record, MemoryRecord::open(settings.memory_record, settings.same_boot));
+  std::unique_ptr<Enforcer> e(new Enforcer(clock, settings, std::move(cgroups), std::move(record)));
+  log::info("{}", e->describe());
   e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
   for (const LocalDevice& d : devices) {
     const bool is_cpu = d.device.kind == DeviceKind::kCpu;
@@ -94,11 +94,12 @@ Result<void> Enforcer::serve() {
   return {};
 }
 
-Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record)
+Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
+                   MemoryRecord record)
     : clock_(clock),
       serving_{.path = settings.permit_socket, .generation = settings.generation},
       permit_sockets_(settings.permit_sockets),
-      cgroups_(Cgroups::detect(settings.cgroup)),
+      cgroups_(std::move(cgroups)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
       desk_(clock, settings.generation, std::move(record)) {
   if (Result<Cgroup> all = cgroups_.open(""); all.ok())
@@ -265,12 +266,15 @@ void Enforcer::bury(const InstanceRecord& r) {
 
 void Enforcer::empty(Cgroup group, bool foreign) {
   Result<Cgroup> outside = cgroups_.open("released");
-  for (const pid_t pid : group.processes()) {
+  const auto let_go = [&](pid_t pid) {
     if (!foreign)
       kill(pid, SIGKILL);
     else if (outside.ok())
       (void)outside->add(pid);
-  }
+  };
+  constexpr int kMostRounds = 10;  // one that is born meanwhile is found in the next
+  for (int round = 0; round < kMostRounds; ++round)
+    std::ranges::for_each(group.processes(), let_go);
   left_.push_back(std::move(group));
   remove_empty_groups();
 }

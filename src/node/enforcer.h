@@ -32,8 +32,8 @@ struct EnforcerSettings {
   std::string permit_socket;
   std::string permit_sockets;  // the folder of slices' own, ID/sock
   std::string memory_record;   // the file in which a daemon finds what the one before it has lent
+  bool same_boot = true;       // that daemon ran, and what it lent may be held
   uint32_t generation = 1;
-  std::string cgroup;  // the name of the group that holds all of this daemon's
 };
 
 class Enforcer {
@@ -41,7 +41,7 @@ class Enforcer {
   // `gpus`: whose accounts say what was used of them.
   static Result<std::unique_ptr<Enforcer>> start(const Clock& clock,
                                                  const std::vector<LocalDevice>& devices,
-                                                 const GpuWatch& gpus,
+                                                 const GpuWatch& gpus, Cgroups cgroups,
                                                  const EnforcerSettings& settings);
 
   // From now on processes are heard. What a daemon before us has admitted should be by then: one
@@ -99,7 +99,8 @@ class Enforcer {
     bool ungated = false;           // it used its GPU past the hook
   };
 
-  Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record);
+  Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
+           MemoryRecord record);
   Result<void> limit(const Client& client, const InstanceRecord& r);
   Result<void> limit_memory(const Client& client, const InstanceRecord& r);
   Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
