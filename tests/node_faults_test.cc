@@ -330,6 +330,34 @@ TEST(NodeFaults, AForeignProcessAndItsFamilyHoldOneSlice) {
   node.ready("b", 1000);
 }
 
+// As root a program can leave its cgroup by one write.
+TEST(NodeFaults, AProgramThatLeavesItsCgroupIsShown) {
+  Node node;
+  Stranger stranger;
+  take(node, "train", stranger.pid);
+  const std::filesystem::path group = cpu_group_of(stranger.pid);
+  if (group.empty()) GTEST_SKIP() << "no cgroups of our own here";
+  const auto error_of = [&](const json& state) -> std::string {
+    for (const json& i : state.value("instances", json::array()))
+      if (i["id"] == "train") return i["error"];
+    return "none";
+  };
+  EXPECT_EQ(error_of(node.get("/v1/state")), "");
+  const auto wait_for = [&](const std::string& error) {
+    json now = node.get("/v1/state");
+    for (int i = 0; i < 100 && error_of(now) != error; ++i)
+      now = node.get("/v1/state?wait_ms=1000&after=" + now["version"].dump());
+    EXPECT_EQ(error_of(now), error);
+  };
+  const auto elsewhere = group.parent_path().parent_path() / "elsewhere";
+  std::filesystem::create_directory(elsewhere);
+  std::ofstream(elsewhere / "cgroup.procs") << stranger.child;
+  wait_for("process " + std::to_string(stranger.child) + " has left its cgroup; nothing holds it");
+  std::ofstream(group / "cgroup.procs") << stranger.child;
+  wait_for("");
+  EXPECT_TRUE(std::filesystem::remove(elsewhere));
+}
+
 TEST(NodeFaults, AReleasedForeignProcessGoesOn) {
   Node node;
   Stranger stranger;

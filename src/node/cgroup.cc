@@ -398,6 +398,15 @@ std::vector<pid_t> Cgroup::processes() const {
   return folders_.empty() ? std::vector<pid_t>{} : processes_in(folders_.front());
 }
 
+bool Cgroup::holds(pid_t process) const {
+  const std::string place = "/" + name_;
+  std::istringstream groups(read_file("/proc/" + std::to_string(process) + "/cgroup"));
+  size_t hierarchies = 0;
+  for (std::string line; std::getline(groups, line);)
+    hierarchies += line.ends_with(place) || line.find(place + "/") != line.npos;
+  return hierarchies >= folders_.size();
+}
+
 Result<void> Cgroup::remove() {
   for (const std::string& folder : folders_) {
     if (rmdir(folder.c_str()) != 0 && errno != ENOENT)

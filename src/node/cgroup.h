@@ -52,6 +52,8 @@ class Cgroup {
   // Whether the kernel has killed a process of the group at that limit.
   bool killed_by_memory_limit() const;
   std::vector<pid_t> processes() const;
+  // Whether the process is in the group, or in one below it, in every hierarchy.
+  bool holds(pid_t process) const;
   // The file of the kernel's counter, for CgroupCounter.
   const std::string& usage_file() const { return usage_file_; }
   Result<void> remove();  // REQUIRES: nothing runs in it

@@ -73,6 +73,8 @@ struct DaemonView {
     uint32_t sm_refusal = 0;  // its driver's error, where that does not hold it to its SMs
     Bytes peak_memory = 0;
     std::optional<Bytes> memory_held;  // of a GPU, where it is counted
+    std::string fault;                 // of a living one; empty: none
+    Nanos outside{0};                  // CPU time of processes that have left its cgroup
   };
   std::string boot_id;
   uint32_t generation = 0;
@@ -134,6 +136,7 @@ class Daemon {
   void listen_for_faults();
   void fail(const GpuFault& fault);
   asio::awaitable<void> charge_ungated();
+  asio::awaitable<void> watch_strays();
   void end_programs_on(const Device& device);
   Result<void> drain(const DeviceId& device, bool drained, const std::string& fault);
   Result<Promise> promise(const InstanceId& id, const DeviceId& device, const Slice& slice,

@@ -155,6 +155,16 @@ asio::awaitable<void> Daemon::charge_ungated() {
   }
 }
 
+// Twice a second: each time costs a scan of /proc for each program on a CPU.
+asio::awaitable<void> Daemon::watch_strays() {
+  constexpr Nanos kEvery = Millis(500);
+  for (asio::steady_timer timer(io_);;) {
+    timer.expires_after(kEvery);
+    co_await timer.async_wait(kAwait);
+    if (enforcer_->poll_strays()) tell_change();
+  }
+}
+
 // The next process of a foreign slice whose first one has ended.
 bool Daemon::follow_family(InstanceRecord& r) {
   for (const pid_t pid : enforcer_->processes(r.instance.id)) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/system_error.h"
@@ -165,7 +166,8 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
            .process = r.process,
            .uid = r.uid,
            .owner = r.uid != 0 ? r.uid : uid_of(r.process.pid).value_or(geteuid()),
-           .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu};
+           .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu,
+           .foreign = r.foreign};
   if (cgroups_.writable()) {
     SLUICE_ASSIGN(group, cgroups_.open(i.device + "/" + i.id));
     c.cgroup = group;
@@ -305,6 +307,37 @@ void Enforcer::charge_ungated() {
                   *id, use.pid, device);
     }
   }
+}
+
+// What Sluice starts itself has no right to leave its group.
+bool Enforcer::poll_strays() {
+  bool changed = false;
+  for (auto& [id, c] : clients_) {
+    if (!c.foreign || !c.cgroup || !c.counted_by_kernel) continue;
+    std::vector<pid_t> family;
+    if (identity_of(c.process.pid) == c.process) family = family_of(c.process.pid);
+    for (const auto& [pid, process] : c.strays.outside())
+      std::ranges::copy(family_of(pid), std::back_inserter(family));
+    const size_t before = c.strays.outside().size();
+    const std::vector<ProcessIdentity> left = c.strays.poll(*c.cgroup, family);
+    for (const ProcessIdentity& process : left)
+      log::warn("{}: process {} has left its cgroup: the kernel does not hold it to its slice", id,
+                process.pid);
+    changed |= !left.empty() || c.strays.outside().size() != before;
+  }
+  return changed;
+}
+
+std::string Enforcer::fault_of(const InstanceId& id) const {
+  const auto found = clients_.find(id);
+  if (found == clients_.end() || found->second.strays.outside().empty()) return "";
+  return "process " + std::to_string(found->second.strays.outside().begin()->first) +
+         " has left its cgroup; nothing holds it";
+}
+
+Nanos Enforcer::outside(const InstanceId& id) {
+  const auto found = clients_.find(id);
+  return found == clients_.end() ? Nanos(0) : found->second.strays.used();
 }
 
 ClientState Enforcer::state(const InstanceId& id) {

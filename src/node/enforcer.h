@@ -20,6 +20,7 @@
 #include "node/meter.h"
 #include "node/permit_server.h"
 #include "node/registry.h"
+#include "node/stray_processes.h"
 #include "node/ungated_use.h"
 
 namespace sluice::node {
@@ -73,6 +74,14 @@ class Enforcer {
   // the while a few times a second. Whoever begins it is logged.
   void charge_ungated();
 
+  // Polls for processes of foreign programs that have left their cgroups. Returns whether some
+  // have, or are back, since the last time.
+  bool poll_strays();
+  // What is wrong with a living instance; empty: nothing.
+  std::string fault_of(const InstanceId& id) const;
+  // CPU time of its processes that have left its cgroup, cumulative.
+  Nanos outside(const InstanceId& id);
+
   ClientState state(const InstanceId& id);                       // zeros: there is no such one
   std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
@@ -97,6 +106,8 @@ class Enforcer {
     uid_t owner = 0;                // whose processes belong to it when they come to its socket
     bool counted_by_kernel = true;  // what it uses, in its cgroup or by its processes' clocks
     bool ungated = false;           // it used its GPU past the hook
+    bool foreign = false;           // of `sluice run`
+    StrayProcesses strays;
   };
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
