@@ -8,7 +8,8 @@
 //   stubborn   the instance ignores Drain and SIGTERM
 //   busy       a thread that computes for ever, gated
 // Instances answer every path with {"pid", "uid", "gate"}: with ?ms=N after N ms of gated work,
-// with ?until=FILE when there is that file.
+// with ?until=FILE when there is that file, with ?mib=N after taking N MiB for good ("taken": false
+// where an allocation fails).
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
@@ -23,8 +24,10 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <thread>
 
@@ -81,6 +84,19 @@ void burn(Nanos cpu) {
   sluice_gate_idle_begin(mine);
 }
 
+// False: an allocation has failed.
+bool take(size_t mib) {
+  static std::vector<std::unique_ptr<char[]>> held;
+  constexpr size_t kMiB = size_t{1} << 20;
+  for (size_t i = 0; i < mib; ++i) {
+    std::unique_ptr<char[]> one(new (std::nothrow) char[kMiB]);
+    if (!one) return false;
+    std::memset(one.get(), 'x', kMiB);
+    held.push_back(std::move(one));
+  }
+  return true;
+}
+
 wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
   const wire::Target target = *wire::parse_target(request.target());
   if (const std::string ms = target.get("ms"); !ms.empty()) burn(Millis(std::stoi(ms)));
@@ -91,8 +107,12 @@ wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
       co_await again.async_wait(boost::asio::use_awaitable);
     }
   }
-  co_return wire::json_response(
-      {{"pid", getpid()}, {"uid", getuid()}, {"gate", static_cast<int>(sluice_gate_state(&gate))}});
+  bool taken = true;
+  if (const std::string mib = target.get("mib"); !mib.empty()) taken = take(std::stoul(mib));
+  co_return wire::json_response({{"taken", taken},
+                                 {"pid", getpid()},
+                                 {"uid", getuid()},
+                                 {"gate", static_cast<int>(sluice_gate_state(&gate))}});
 }
 
 void serve(Fd listening, Fd control, bool stubborn) {

@@ -5,13 +5,32 @@
 
 #include <cstdio>
 
+#include "base/folder_for_test.h"
 #include "tests/node_harness.h"
 #include "tests/small_disk.h"
 
 namespace sluice {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+
+// A child that rests until its end.
+class ChildProcess {
+ public:
+  ChildProcess() : pid_(fork()) {
+    while (pid_ == 0) pause();
+  }
+  ~ChildProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  ChildProcess(const ChildProcess&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
 
 Fd pidfd_in(const json& instance) {
   return pidfd_of(instance["pid"].get<pid_t>());
@@ -94,15 +113,51 @@ TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
   Node node;
   const json a = node.ready("a", 900);
   node.stop(SIGKILL);
-  std::ifstream file(node.data + "/node.json");
-  json state = json::parse(file);
+  const Fd pidfd = pidfd_in(a);
+  kill(a["pid"].get<pid_t>(), SIGKILL);
+  ASSERT_TRUE(ends_within(pidfd, Seconds(30)));
+  const ChildProcess stranger;  // has its pid now
+  json state = json::parse(std::ifstream(node.data + "/node.json"));
   state["boot_id"] = "another";
+  state["instances"][0]["pid"] = stranger.pid();
   std::ofstream(node.data + "/node.json") << state;
   node.launch();
   EXPECT_EQ(node.wait("a", "gone")["error"], "the machine was restarted");
-  EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));  // that pid means nothing now: not ours to kill
-  kill(a["pid"].get<pid_t>(), SIGKILL);
+  EXPECT_FALSE(ends_within(pidfd_of(stranger.pid()), Nanos(0)));
 }
+
+// A daemon that cannot know what runs starts nothing, ends nothing, and says what runs.
+class NodeJson : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(NodeJson, ThatDoesNotSayWhatRunsStopsTheStart) {
+  Node node;
+  const json a = node.ready("a", 900);
+  node.stop(SIGKILL);
+  const std::string path = node.data + "/node.json";
+  const std::string whole = (std::ostringstream() << std::ifstream(path).rdbuf()).str();
+  std::filesystem::remove(path);
+  const auto& [text, fault] = GetParam();
+  if (*text != 0) std::ofstream(path) << text;
+
+  const Ended refused = run_daemon(flags_for(node.data));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.said, HasSubstr(path + ": " + fault));
+  EXPECT_THAT(refused.said, HasSubstr("a (process " + a["pid"].dump() + ")"));
+  EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));
+
+  std::ofstream(path, std::ios::trunc) << whole;
+  node.launch();
+  EXPECT_EQ(node.wait("a", "ready")["pid"], a["pid"]);
+}
+
+constexpr char kOtherBoot[] =
+    R"({"version": 1, "boot_id": "another", "generation": 1, "devices": [], "instances": []})";
+INSTANTIATE_TEST_SUITE_P(, NodeJson,
+                         testing::Values(std::pair("", "is missing"),
+                                         std::pair("{\"version\": 1, \"dev",
+                                                   "cannot be understood"),
+                                         std::pair("[]", "cannot be understood"),
+                                         std::pair(kOtherBoot, "is missing or not the last one")));
 
 TEST(NodeFaults, AKilledInstanceSaysSoAndFreesItsShare) {
   Node node;
@@ -145,6 +200,28 @@ TEST(NodeFaults, ASecondDaemonOnTheSameDataIsTurnedAway) {
   EXPECT_THAT(second.said, HasSubstr(node.data + ": another node daemon runs on this data"));
 }
 
+// As root, instances of two platforms must not be able to signal each other. Each keeps its block
+// of uids while instances of it run, with and without a daemon.
+TEST(NodeFaults, TwoPlatformsNeverShareUids) {
+  if (geteuid() != 0) GTEST_SKIP() << "instances have uids of their own as root alone";
+  const auto block_of = [](const json& instance) { return instance["uid"].get<uid_t>() / 1000; };
+  Node one, other;
+  const uid_t first = block_of(one.ready("a", 200));
+  EXPECT_NE(block_of(other.ready("a", 200)), first);
+  one.stop(SIGKILL);
+  Node third;
+  EXPECT_NE(block_of(third.ready("a", 200)), first);
+  const std::string wish = " --first-uid " + std::to_string(first * 1000);
+  const FolderForTest folder;
+  EXPECT_THAT(run_daemon(flags_for(folder.path) + wish).said,
+              HasSubstr("first-uid: uids " + std::to_string(first * 1000) + " to "));
+  one.launch();
+  EXPECT_EQ(block_of(one.ready("b", 200)), first);
+  const Ended refused = run_daemon(flags_for(folder.path) + wish);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.said, HasSubstr("process " + std::to_string(one.pid())));
+}
+
 TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
   Node node;
   node.stop(SIGTERM);
@@ -157,7 +234,9 @@ TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter fair").said, HasSubstr("fair"));
   EXPECT_THAT(run_daemon(flags_for("/proc/nowhere")).said, HasSubstr("/proc/nowhere"));
   std::ofstream(node.data + "/node.json") << "{\"version\": 1, \"devic";
-  EXPECT_THAT(run_daemon(flags_for(node.data)).said, HasSubstr("cannot be understood"));
+  EXPECT_THAT(run_daemon(flags_for(node.data)).said,
+              AllOf(HasSubstr("cannot be understood"),
+                    HasSubstr("No instance of this platform runs: remove the file")));
   std::filesystem::remove(node.data + "/node.json");
   node.launch();
 }
@@ -251,6 +330,34 @@ TEST(NodeFaults, AForeignProcessAndItsFamilyHoldOneSlice) {
   kill(stranger.child, SIGKILL);
   node.wait("train", "gone");
   node.ready("b", 1000);
+}
+
+// As root a program can leave its cgroup by one write.
+TEST(NodeFaults, AProgramThatLeavesItsCgroupIsShown) {
+  Node node;
+  Stranger stranger;
+  take(node, "train", stranger.pid);
+  const std::filesystem::path group = cpu_group_of(stranger.pid);
+  if (group.empty()) GTEST_SKIP() << "no cgroups of our own here";
+  const auto error_of = [&](const json& state) -> std::string {
+    for (const json& i : state.value("instances", json::array()))
+      if (i["id"] == "train") return i["error"];
+    return "none";
+  };
+  EXPECT_EQ(error_of(node.get("/v1/state")), "");
+  const auto wait_for = [&](const std::string& error) {
+    json now = node.get("/v1/state");
+    for (int i = 0; i < 100 && error_of(now) != error; ++i)
+      now = node.get("/v1/state?wait_ms=1000&after=" + now["version"].dump());
+    EXPECT_EQ(error_of(now), error);
+  };
+  const auto elsewhere = group.parent_path().parent_path() / "elsewhere";
+  std::filesystem::create_directory(elsewhere);
+  std::ofstream(elsewhere / "cgroup.procs") << stranger.child;
+  wait_for("process " + std::to_string(stranger.child) + " has left its cgroup; nothing holds it");
+  std::ofstream(group / "cgroup.procs") << stranger.child;
+  wait_for("");
+  EXPECT_TRUE(std::filesystem::remove(elsewhere));
 }
 
 TEST(NodeFaults, AReleasedForeignProcessGoesOn) {

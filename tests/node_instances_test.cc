@@ -185,6 +185,55 @@ TEST(NodeInstances, OneThatIsStoppedWhileItStartsNeverServes) {
   node.ready("c", 1000);
 }
 
+// A request makes "big" take more than its function states; "small" runs beside it.
+struct NodeMemory : testing::Test {
+  void SetUp() override {
+    for (const char* id : {"big", "small"}) {
+      const json started = node.call(verb::post, "/v1/instances",
+                                     {{"id", id},
+                                      {"function", "default/f"},
+                                      {"device", "cpu0"},
+                                      {"slice", Node::slice(200, 200, Bytes{32} << 20)},
+                                      {"model", {{"path", node.model("")}}}});
+      ASSERT_EQ(started["status"], 202) << started;
+      node.wait(id, "ready");
+    }
+    enforcement = node.get("/v1/state")["enforcement"];
+  }
+  bool by_cgroup() const {
+    return enforcement.find("memory of instances limited by cgroup") != enforcement.npos;
+  }
+  Node node;
+  std::string enforcement;
+};
+
+TEST_F(NodeMemory, AnInstanceThatTakesMoreThanItsMemoryIsKilledAlone) {
+  if (!by_cgroup()) GTEST_SKIP() << enforcement;
+  EXPECT_EQ(node.ask("big", "/?mib=32")["taken"], true);
+  EXPECT_NE(node.ask("big", "/?mib=1000").value("error", ""), "");
+  const std::string error = node.wait("big", "gone")["error"];
+  EXPECT_TRUE(error.starts_with("killed by its memory limit (memory: 32Mi)")) << error;
+  EXPECT_EQ(node.ask("small", "/?mib=32")["taken"], true);
+  EXPECT_EQ(node.get("/v1/instances/small")["state"], "ready");
+}
+
+TEST_F(NodeMemory, TheLimitSurvivesTheDaemon) {
+  if (!by_cgroup()) GTEST_SKIP() << enforcement;
+  node.restart();
+  node.wait("big", "ready");
+  EXPECT_NE(node.ask("big", "/?mib=1000").value("error", ""), "");
+  const std::string error = node.wait("big", "gone")["error"];
+  EXPECT_TRUE(error.starts_with("killed by its memory limit (memory: 32Mi)")) << error;
+}
+
+// Without a memory cgroup an allocation fails, and the instance goes on.
+TEST_F(NodeMemory, WithoutACgroupAnAllocationBeyondTheMemoryFails) {
+  if (by_cgroup()) GTEST_SKIP() << enforcement;
+  EXPECT_EQ(node.ask("big", "/?mib=32")["taken"], true);
+  EXPECT_EQ(node.ask("big", "/?mib=1000")["taken"], false);
+  EXPECT_EQ(node.get("/v1/instances/big")["state"], "ready");
+}
+
 TEST(NodeInstances, ManyStartsAtOnceShareOneTemplate) {
   Node node;
   for (int i = 0; i < 8; ++i) node.start("i" + std::to_string(i), 100, "slow 50");

@@ -104,9 +104,9 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--arbiter", s.arbiter, "who may run now, on each device")
       ->check(CLI::IsMember(policy::arbiter_names()))
       ->capture_default_str();
-  node->add_option("--first-uid", s.first_uid, "uids of instances begin here (as root)")
-      ->check(CLI::Range(1, kHighestUid))
-      ->capture_default_str();
+  node->add_option("--first-uid", s.first_uid,
+                   "the first of 1000 uids for instances (as root); without, a free block is found")
+      ->check(CLI::Range(1, kHighestUid));
   node->add_option("--grace-ms", flags->grace_ms,
                    "from being asked to end to being killed, where nobody says how long")
       ->check(CLI::Range(0, kLongestGraceMs))

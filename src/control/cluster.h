@@ -30,6 +30,7 @@ struct ObservedInstance {
   int64_t ready_after_ms = 0;
   Nanos used{0};     // busy time so far, at its own sm
   Nanos ungated{0};  // of that, on a GPU past the hook
+  Nanos outside{0};  // CPU time of processes that have left its cgroup
   Bytes peak_memory = 0;
   std::optional<Bytes> memory_held;  // of a GPU, where it is counted
   std::string device_fault;          // of its device, for which its node ends it

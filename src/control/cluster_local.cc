@@ -25,6 +25,7 @@ Result<ObservedInstance> instance_from(const json& j) {
   o.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
   o.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);
   o.used = Nanos(f.integer("used_ns", 0, 0, kMost));
+  o.outside = Nanos(f.integer("outside_ns", 0, 0, kMost));
   o.ungated = Nanos(f.integer("ungated_ns", 0, 0, kMost));
   o.peak_memory = f.integer("peak_memory", 0, 0, kMost);
   if (f.child("memory_held") != nullptr) o.memory_held = f.integer("memory_held", 0, 0, kMost);

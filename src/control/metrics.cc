@@ -136,6 +136,10 @@ void add_instances(std::string& out, const Control& control) {
   of_gpus("sluice_instance_device_memory_limit_bytes",
           "Memory of the GPU that they may hold together.",
           [](const O& o) { return o.instance.slice.memory; });
+  MetricFamily outside(out, "sluice_instance_outside_cgroup_seconds_total", Type::kCounter,
+                       "CPU time of processes that have left their slice's cgroup.");
+  for (const O& o : control.seen().instances)
+    if (o.outside > Nanos(0)) outside.add({{"instance", o.instance.id}}, seconds(o.outside));
   MetricFamily ungated(out, "sluice_instance_ungated_seconds_total", Type::kCounter,
                        "Busy time of the GPU past the hook, by its own account; counts as used.");
   for (const Device& d : control.seen().devices)

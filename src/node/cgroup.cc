@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,14 @@ namespace {
 std::string read_file(const std::string& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// The number behind `word` at the beginning of a line; 0: there is no such line.
+int64_t number_after(const std::string& text, const std::string& word) {
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(word)) return std::atoll(line.c_str() + word.size());
+  return 0;
 }
 
 // Control files take one write of the whole value, and refuse by that write's result.
@@ -155,13 +164,15 @@ std::string micros(double value) {
 // --- what there is -------------------------------------------------------------------------------
 
 bool Cgroups::detect_v1(const std::string& mountinfo, const std::string& own) {
-  const std::array<std::string, kControllers> names{"cpu", "cpuacct", "cpuset"};
+  const std::array<std::string, kControllers> names{"cpu", "cpuacct", "cpuset", "memory"};
   for (const Mount& mount : cgroup_mounts(mountinfo)) {
     if (mount.type != "cgroup") continue;
     for (int c = 0; c < kControllers; ++c)
       if (contains(mount.options, names[c], ','))
         base_[c] = own_folder(mount, group_of(own, names[c]));
   }
+  // Instances run without a memory limit rather than without a CPU quota.
+  if (access(base_[kMemory].c_str(), W_OK) != 0) base_[kMemory].clear();
   return !base_[kCpu].empty() && !base_[kCpuacct].empty();
 }
 
@@ -192,6 +203,7 @@ Cgroups Cgroups::detect(const std::string& root, const std::string& proc) {
   }
   const Result<void> can = found.probe();
   found.writable_ = can.ok();
+  found.limits_memory_ = can.ok() && found.try_memory();
   found.description_ = can.ok() ? std::string("cgroup ") + (found.v2_ ? "v2" : "v1") +
                                       ": CPU quota as backstop, use as the kernel counts it"
                                 : "cgroups cannot be written (" + can.error().message + ")" + left;
@@ -216,6 +228,14 @@ Result<void> Cgroups::try_quota() const {
   return quota;
 }
 
+bool Cgroups::try_memory() const {
+  constexpr Bytes kAny = Bytes{1} << 30;
+  Result<Cgroup> group = open("probe-" + std::to_string(getpid()));
+  const bool works = group.ok() && group->set_memory(kAny).ok();
+  if (group.ok()) (void)group->remove();
+  return works;
+}
+
 // --- groups in use, and those that nobody uses any more ------------------------------------------
 
 // A shared flock() on ROOT's folder is the mark; whoever removes abandoned groups takes the
@@ -238,6 +258,20 @@ Result<void> Cgroups::mark_in_use() {
     in_use_ = std::move(fd);
     return {};
   }
+}
+
+std::map<std::string, std::vector<pid_t>> Cgroups::populated() const {
+  std::map<std::string, std::vector<pid_t>> found;
+  if (!writable_) return found;
+  const std::string top = marked_base() + "/" + root_;
+  std::vector<std::string> folders = folders_in(top);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    const std::string folder = folders[i];
+    std::ranges::copy(folders_in(folder), std::back_inserter(folders));
+    std::vector<pid_t> processes = processes_in(folder);
+    if (!processes.empty()) found[folder.substr(top.size() + 1)] = std::move(processes);
+  }
+  return found;
 }
 
 void Cgroups::remove_abandoned(const std::string& prefix) const {
@@ -273,6 +307,7 @@ Result<Cgroup> Cgroups::open(const std::string& path) const {
     for (std::string part; std::getline(parts, part, '/');) {
       if (v2_) SLUICE_TRY(pass_on(folder, "cpu"));
       if (v2_) (void)pass_on(folder, "cpuset");  // where there is one
+      if (v2_) (void)pass_on(folder, "memory");
       folder += "/" + part;
       SLUICE_TRY(make_folder(folder));
       if (!v2_ && base == base_[kCpuset]) SLUICE_TRY(inherit_cpuset(folder));
@@ -280,6 +315,7 @@ Result<Cgroup> Cgroups::open(const std::string& path) const {
     group.folders_.push_back(folder);
     if (v2_ || base == base_[kCpu]) group.cpu_folder_ = folder;
     if (v2_ || base == base_[kCpuset]) group.cpuset_folder_ = folder;
+    if (v2_ || base == base_[kMemory]) group.memory_folder_ = folder;
     if (v2_ || base == base_[kCpuacct])
       group.usage_file_ = folder + (v2_ ? "/cpu.stat" : "/cpuacct.usage");
   }
@@ -326,8 +362,49 @@ Result<void> Cgroup::set_quota(double millicores, Nanos period) {
   return {};
 }
 
+// v1 counts memory and swap together as well, and takes no limit of memory above that of both. The
+// limit of both leaves room for the largest charge (a huge page, twice over): so each charge meets
+// the limit of memory first, and the kernel counts failures of that one alone.
+Result<void> Cgroup::set_memory(Bytes most) {
+  constexpr Bytes kLargestCharge = Bytes{4} << 20;
+  if (memory_folder_.empty())
+    return Error{ErrorKind::kUnavailable, name_ + ": there is no memory controller"};
+  const std::string value = std::to_string(most), both = "/memory.memsw.limit_in_bytes";
+  if (v2_) {
+    SLUICE_TRY(write_file(memory_folder_ + "/memory.max", value));
+    (void)write_file(memory_folder_ + "/memory.swap.max", "0");   // where there is swap
+    (void)write_file(memory_folder_ + "/memory.oom.group", "1");  // all of it or nothing
+    return {};
+  }
+  (void)write_file(memory_folder_ + both, "-1");
+  SLUICE_TRY(write_file(memory_folder_ + "/memory.limit_in_bytes", value));
+  (void)write_file(memory_folder_ + both, std::to_string(most + kLargestCharge));
+  return {};
+}
+
+// A kill for a lack of memory outside the group counts in it as well; only its own limit counts
+// `oom` (v2) and failures (v1).
+bool Cgroup::killed_by_memory_limit() const {
+  if (memory_folder_.empty()) return false;
+  if (v2_) {
+    const std::string events = read_file(memory_folder_ + "/memory.events");
+    return number_after(events, "oom_kill ") > 0 && number_after(events, "oom ") > 0;
+  }
+  return number_after(read_file(memory_folder_ + "/memory.oom_control"), "oom_kill ") > 0 &&
+         number_after(read_file(memory_folder_ + "/memory.failcnt"), "") > 0;
+}
+
 std::vector<pid_t> Cgroup::processes() const {
   return folders_.empty() ? std::vector<pid_t>{} : processes_in(folders_.front());
+}
+
+bool Cgroup::holds(pid_t process) const {
+  const std::string place = "/" + name_;
+  std::istringstream groups(read_file("/proc/" + std::to_string(process) + "/cgroup"));
+  size_t hierarchies = 0;
+  for (std::string line; std::getline(groups, line);)
+    hierarchies += line.ends_with(place) || line.find(place + "/") != line.npos;
+  return hierarchies >= folders_.size();
 }
 
 Result<void> Cgroup::remove() {

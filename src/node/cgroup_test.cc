@@ -117,6 +117,37 @@ TEST_F(RealCgroups, HoldAProcessAndCountWhatItUses) {
   EXPECT_TRUE(cgroups.open("cpu0")->remove().ok());
 }
 
+// A child of the group that ends by itself, by SIGKILL from outside, or by taking 64 MiB.
+enum class Ends { kByItself, kBySignal, kByMemory };
+bool kernel_says_memory(const Cgroup& group, Ends how) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Cgroup mine = group;
+    if (!mine.add(getpid()).ok()) _exit(1);
+    std::string taken;
+    if (how == Ends::kByMemory) taken.assign(64 << 20, 'x');
+    if (how == Ends::kBySignal) raise(SIGKILL);
+    _exit(taken.empty() ? 0 : taken[0]);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WIFSIGNALED(status), how != Ends::kByItself);
+  return group.killed_by_memory_limit();
+}
+
+TEST_F(RealCgroups, LimitMemoryAndTellAKillAtTheLimitFromOthers) {
+  if (!cgroups.limits_memory()) GTEST_SKIP() << "no memory controller here";
+  Result<Cgroup> group = cgroups.open("one");
+  ASSERT_TRUE(group.ok());
+  EXPECT_TRUE(group->set_memory(Bytes{32} << 20).ok());
+  EXPECT_TRUE(group->set_memory(Bytes{48} << 20).ok());  // up and down
+  EXPECT_TRUE(group->set_memory(Bytes{32} << 20).ok());
+  EXPECT_FALSE(kernel_says_memory(*group, Ends::kByItself));
+  EXPECT_FALSE(kernel_says_memory(*group, Ends::kBySignal));
+  EXPECT_TRUE(kernel_says_memory(*group, Ends::kByMemory));
+  EXPECT_TRUE(group->remove().ok());
+}
+
 // As in a unit that systemd delegates, or a privileged container: v2 passes controllers on only
 // from a group without processes, and this process is in it.
 TEST_F(RealCgroups, AGroupWithProcessesInItIsMadeFitForOurs) {

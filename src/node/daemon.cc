@@ -184,7 +184,8 @@ DaemonView Daemon::view() const {
     const ClientState state = alive(r) ? enforcer_->state(r.instance.id) : ClientState{};
     v.instances.push_back({r, state.used, state.ungated, state.sm_refusal,
                            alive(r) ? peak_memory(r.process.pid) : 0,
-                           enforcer_->memory_held(r.instance.id)});
+                           enforcer_->memory_held(r.instance.id),
+                           enforcer_->fault_of(r.instance.id), enforcer_->outside(r.instance.id)});
   }
   return v;
 }

@@ -21,6 +21,7 @@
 #include "node/mps_controls.h"
 #include "node/program_environment.h"
 #include "node/registry.h"
+#include "node/uid_claim.h"
 #include "node/zygote_host.h"
 
 namespace sluice::node {
@@ -32,8 +33,7 @@ struct DaemonSettings {
   GpuSettings gpu;
   std::string arbiter = "planned";
   bool own_uids = true;  // as root, every instance runs under its own
-  uid_t first_uid = 61000;
-  uid_t uids = 4000;
+  uid_t first_uid = 0;   // of the block for instances; 0: the first that is free (uid_claim.h)
   Nanos ready_patience = Seconds(120);  // from Go to Ready
   Bytes weights = 0;                    // that templates may share; 0: half of the machine's memory
   Nanos grace = Seconds(30);  // from being asked to end to being killed, where nobody says how long
@@ -73,6 +73,8 @@ struct DaemonView {
     uint32_t sm_refusal = 0;  // its driver's error, where that does not hold it to its SMs
     Bytes peak_memory = 0;
     std::optional<Bytes> memory_held;  // of a GPU, where it is counted
+    std::string fault;                 // of a living one; empty: none
+    Nanos outside{0};                  // CPU time of processes that have left its cgroup
   };
   std::string boot_id;
   uint32_t generation = 0;
@@ -125,7 +127,7 @@ class Daemon {
     std::string fault;      // what it said before it died
   };
 
-  Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
+  Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock, UidClaim uids,
          NodeState state, std::unique_ptr<Enforcer> enforcer, std::unique_ptr<GpuWatch> gpus,
          std::string mps_absent, std::vector<int> zygote_cores);
 
@@ -134,6 +136,7 @@ class Daemon {
   void listen_for_faults();
   void fail(const GpuFault& fault);
   asio::awaitable<void> charge_ungated();
+  asio::awaitable<void> watch_strays();
   void end_programs_on(const Device& device);
   Result<void> drain(const DeviceId& device, bool drained, const std::string& fault);
   Result<Promise> promise(const InstanceId& id, const DeviceId& device, const Slice& slice,
@@ -159,7 +162,7 @@ class Daemon {
   asio::io_context& io_;
   const Clock& clock_;
   const DaemonSettings settings_;
-  const Fd lock_;
+  const Fd lock_, uids_lock_;
   Registry registry_;
   NodeState state_;
   Ledger ledger_;

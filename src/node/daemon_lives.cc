@@ -93,6 +93,7 @@ asio::awaitable<void> Daemon::watch(InstanceId id) {
     if (r->foreign && follow_family(*r)) continue;
     if (!r->device_fault.empty())
       co_return end(id, r->instance.device + " failed: " + r->device_fault);
+    if (const auto limit = enforcer_->killed_by_memory(*r); limit) co_return end(id, *limit);
     const std::string fault = live_[id].fault;
     co_return end(id, fault.empty() ? how_it_ended(live_[id].pidfd.get()) : fault);
   }
@@ -156,6 +157,16 @@ asio::awaitable<void> Daemon::charge_ungated() {
     timer.expires_after(kEvery);
     co_await timer.async_wait(kAwait);
     enforcer_->charge_ungated();
+  }
+}
+
+// Twice a second: each time costs a scan of /proc for each program on a CPU.
+asio::awaitable<void> Daemon::watch_strays() {
+  constexpr Nanos kEvery = Millis(500);
+  for (asio::steady_timer timer(io_);;) {
+    timer.expires_after(kEvery);
+    co_await timer.async_wait(kAwait);
+    if (enforcer_->poll_strays()) tell_change();
   }
 }
 

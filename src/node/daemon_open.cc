@@ -15,6 +15,7 @@
 #include "node/daemon.h"
 #include "node/machine.h"
 #include "node/nics.h"
+#include "node/survivors.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
@@ -79,6 +80,26 @@ std::vector<Device> with_nics(std::vector<Device> gpus) {
   return gpus;
 }
 
+// The group that holds all of this platform's.
+std::string cgroup_of(const DataPaths& paths) {
+  return std::string(kCgroupPrefix) + std::to_string(std::hash<std::string>()(paths.data));
+}
+
+// As root, a block of uids for instances, and what the log says of it.
+Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& state,
+                           const std::vector<InstanceRecord>& died) {
+  if (!settings.own_uids) return UidClaim{};
+  UidRequest request{.first = settings.first_uid};
+  for (const InstanceRecord& r : died) request.ours.insert(r.uid);
+  for (const InstanceRecord& r : state.instances)
+    if (alive(r)) request.ours.insert(r.uid);
+  request.ours.erase(0);  // the daemon's own
+  SLUICE_ASSIGN(claim, claim_uids(request));
+  if (!claim.passed_over.empty())
+    log::warn("instances run as uids from {}: {}", claim.first, claim.passed_over);
+  return std::move(claim);
+}
+
 // Why GPUs are not shared by MPS; empty: they are, by the program that `gpu` names then.
 std::string find_mps(GpuSettings& gpu) {
   if (gpu.mps.empty()) return "not asked for";
@@ -98,7 +119,9 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
                  settings.paths.data + ": another node daemon runs on this data directory"};
   if (!lock.ok()) return lock.error();
   SLUICE_ASSIGN(boot, boot_id());
-  SLUICE_ASSIGN(stored, Registry(settings.paths.state(), boot).load());
+  Cgroups cgroups = Cgroups::detect(cgroup_of(settings.paths));
+  SLUICE_ASSIGN(state, state_to_start_from(Registry(settings.paths.state(), boot), boot,
+                                           find_survivors(cgroups, settings.paths.instances())));
   SLUICE_ASSIGN(machine, this_machine());
   SLUICE_ASSIGN(split, split_cpu(machine, settings.cpu));
   if (settings.weights == 0) settings.weights = machine.memory / 2;
@@ -109,30 +132,29 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   if (wants_mps && !mps_absent.empty())
     log::warn("GPUs are shared by turns, without MPS: {}", mps_absent);
 
-  NodeState state = stored.value_or(NodeState{});
   const bool same_boot = state.boot_id == boot;
   const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
   SLUICE_STEP("open: settled");
+  SLUICE_ASSIGN(uids, claim_for(settings, state, died));
   remove_old_sockets(settings.paths, state.instances);
   state.boot_id = boot;
   ++state.generation;
   state.devices =
       devices_now(state, same_boot, split, with_nics(gpus->gpus()), machine.node, settings.gpu);
 
-  const EnforcerSettings enforcement{
-      .arbiter = settings.arbiter,
-      .permit_socket = settings.paths.permit_socket(),
-      .permit_sockets = settings.paths.permit_sockets(),
-      .memory_record = settings.paths.memory(),
-      .generation = state.generation,
-      .cgroup = std::string(kCgroupPrefix) +
-                std::to_string(std::hash<std::string>()(settings.paths.data) % 1000000)};
-  SLUICE_ASSIGN(enforcer, Enforcer::start(clock, state.devices, *gpus, enforcement));
+  const EnforcerSettings enforcement{.arbiter = settings.arbiter,
+                                     .permit_socket = settings.paths.permit_socket(),
+                                     .permit_sockets = settings.paths.permit_sockets(),
+                                     .memory_record = settings.paths.memory(),
+                                     .same_boot = same_boot,
+                                     .generation = state.generation};
+  SLUICE_ASSIGN(enforcer,
+                Enforcer::start(clock, state.devices, *gpus, std::move(cgroups), enforcement));
   if (same_boot)
     for (const InstanceRecord& r : died) enforcer->bury(r);
   std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(*lock),
-                                            std::move(state), std::move(enforcer), std::move(gpus),
-                                            std::move(mps_absent), split.reserve));
+                                            std::move(uids), std::move(state), std::move(enforcer),
+                                            std::move(gpus), std::move(mps_absent), split.reserve));
   SLUICE_TRY(daemon->adopt());
   SLUICE_STEP("open: adopted");
   SLUICE_TRY(daemon->enforcer_->serve());
@@ -143,17 +165,20 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_TRY(daemon->zygote_.start());
   SLUICE_STEP("open: has a zygote");
   daemon->listen_for_faults();
+  asio::co_spawn(io, daemon->watch_strays(), asio::detached);
   if (!daemon->gpus_->gpus().empty()) asio::co_spawn(io, daemon->charge_ungated(), asio::detached);
   return daemon;
 }
 
 Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Fd lock,
-               NodeState state, std::unique_ptr<Enforcer> enforcer, std::unique_ptr<GpuWatch> gpus,
-               std::string mps_absent, std::vector<int> zygote_cores)
+               UidClaim uids, NodeState state, std::unique_ptr<Enforcer> enforcer,
+               std::unique_ptr<GpuWatch> gpus, std::string mps_absent,
+               std::vector<int> zygote_cores)
     : io_(io),
       clock_(clock),
       settings_(std::move(settings)),
       lock_(std::move(lock)),
+      uids_lock_(std::move(uids.lock)),
       registry_(settings_.paths.state(), state.boot_id),
       state_(std::move(state)),
       ledger_([this] {
@@ -161,7 +186,7 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
         for (const LocalDevice& d : state_.devices) devices.push_back(d.device);
         return devices;
       }()),
-      uids_(settings_.first_uid, settings_.uids),
+      uids_(uids.first, kUidsPerBlock),
       enforcer_(std::move(enforcer)),
       zygote_(io, {.path = settings_.runtime,
                    .log = settings_.paths.logs() + "/zygote.log",

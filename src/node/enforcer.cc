@@ -12,9 +12,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/system_error.h"
+#include "node/instance_memory.h"
 #include "node/meter_cpu.h"
 #include "node/meter_cuda.h"
 
@@ -62,11 +64,11 @@ policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r) {
 
 Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
                                                   const std::vector<LocalDevice>& devices,
-                                                  const GpuWatch& gpus,
+                                                  const GpuWatch& gpus, Cgroups cgroups,
                                                   const EnforcerSettings& settings) {
-  SLUICE_ASSIGN(record, MemoryRecord::open(settings.memory_record));
-  std::unique_ptr<Enforcer> e(new Enforcer(clock, settings, std::move(record)));
-  log::info("{}", e->cgroups_.describe());
+  SLUICE_ASSIGN(record, MemoryRecord::open(settings.memory_record, settings.same_boot));
+  std::unique_ptr<Enforcer> e(new Enforcer(clock, settings, std::move(cgroups), std::move(record)));
+  log::info("{}", e->describe());
   e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
   for (const LocalDevice& d : devices) {
     const bool is_cpu = d.device.kind == DeviceKind::kCpu;
@@ -93,11 +95,12 @@ Result<void> Enforcer::serve() {
   return {};
 }
 
-Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record)
+Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
+                   MemoryRecord record)
     : clock_(clock),
       serving_{.path = settings.permit_socket, .generation = settings.generation},
       permit_sockets_(settings.permit_sockets),
-      cgroups_(Cgroups::detect(settings.cgroup)),
+      cgroups_(std::move(cgroups)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
       desk_(clock, settings.generation, std::move(record)) {
   if (Result<Cgroup> all = cgroups_.open(""); all.ok())
@@ -132,6 +135,29 @@ Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
                          backstop_.period);
 }
 
+std::string Enforcer::describe() const {
+  return cgroups_.describe() +
+         (cgroups_.limits_memory()
+              ? "; memory of instances limited by cgroup"
+              : "; no memory cgroup: instances may not map more than their memory (RLIMIT_DATA)");
+}
+
+// A foreign program's memory on a CPU is not limited (Daemon::take_process).
+Result<void> Enforcer::limit_memory(const Client& c, const InstanceRecord& r) {
+  const Device& device = devices_.at(r.instance.device).device.device;
+  if (device.kind != DeviceKind::kCpu || r.foreign) return {};
+  const Bytes most = memory_limit(r.instance.slice, device);
+  if (c.cgroup && cgroups_.limits_memory()) return Cgroup(*c.cgroup).set_memory(most);
+  return c.process.pid == 0 ? Result<void>() : limit_data(c.process.pid, most);
+}
+
+std::optional<std::string> Enforcer::killed_by_memory(const InstanceRecord& r) const {
+  const auto found = clients_.find(r.instance.id);
+  if (found == clients_.end() || !found->second.cgroup || r.foreign) return std::nullopt;
+  if (!found->second.cgroup->killed_by_memory_limit()) return std::nullopt;
+  return killed_by_limit(r.instance.slice, devices_.at(r.instance.device).device.device);
+}
+
 Result<void> Enforcer::admit(const InstanceRecord& r) {
   const Instance& i = r.instance;
   const HostedDevice& hosted = devices_.at(i.device);
@@ -140,7 +166,8 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
            .process = r.process,
            .uid = r.uid,
            .owner = r.uid != 0 ? r.uid : uid_of(r.process.pid).value_or(geteuid()),
-           .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu};
+           .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu,
+           .foreign = r.foreign};
   if (cgroups_.writable()) {
     SLUICE_ASSIGN(group, cgroups_.open(i.device + "/" + i.id));
     c.cgroup = group;
@@ -197,6 +224,7 @@ Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
     const std::lock_guard lock(mutex_);
     Client& c = clients_.at(r.instance.id);
     if (pid == r.process.pid) c.process = r.process;
+    SLUICE_TRY(limit_memory(c, r));
     if (c.cgroup) return c.cgroup->add(pid);
   }
   const LocalDevice& device = devices_.at(r.instance.device).device;
@@ -213,6 +241,7 @@ Result<void> Enforcer::resize(const InstanceRecord& r) {
   const Client& c = clients_.at(r.instance.id);
   SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r)));
   desk_.set_limit(c.memory, r.instance.slice.memory);
+  SLUICE_TRY(limit_memory(c, r));
   return limit(c, r);
 }
 
@@ -239,12 +268,15 @@ void Enforcer::bury(const InstanceRecord& r) {
 
 void Enforcer::empty(Cgroup group, bool foreign) {
   Result<Cgroup> outside = cgroups_.open("released");
-  for (const pid_t pid : group.processes()) {
+  const auto let_go = [&](pid_t pid) {
     if (!foreign)
       kill(pid, SIGKILL);
     else if (outside.ok())
       (void)outside->add(pid);
-  }
+  };
+  constexpr int kMostRounds = 10;  // one that is born meanwhile is found in the next
+  for (int round = 0; round < kMostRounds; ++round)
+    std::ranges::for_each(group.processes(), let_go);
   left_.push_back(std::move(group));
   remove_empty_groups();
 }
@@ -275,6 +307,37 @@ void Enforcer::charge_ungated() {
                   *id, use.pid, device);
     }
   }
+}
+
+// What Sluice starts itself has no right to leave its group.
+bool Enforcer::poll_strays() {
+  bool changed = false;
+  for (auto& [id, c] : clients_) {
+    if (!c.foreign || !c.cgroup || !c.counted_by_kernel) continue;
+    std::vector<pid_t> family;
+    if (identity_of(c.process.pid) == c.process) family = family_of(c.process.pid);
+    for (const auto& [pid, process] : c.strays.outside())
+      std::ranges::copy(family_of(pid), std::back_inserter(family));
+    const size_t before = c.strays.outside().size();
+    const std::vector<ProcessIdentity> left = c.strays.poll(*c.cgroup, family);
+    for (const ProcessIdentity& process : left)
+      log::warn("{}: process {} has left its cgroup: the kernel does not hold it to its slice", id,
+                process.pid);
+    changed |= !left.empty() || c.strays.outside().size() != before;
+  }
+  return changed;
+}
+
+std::string Enforcer::fault_of(const InstanceId& id) const {
+  const auto found = clients_.find(id);
+  if (found == clients_.end() || found->second.strays.outside().empty()) return "";
+  return "process " + std::to_string(found->second.strays.outside().begin()->first) +
+         " has left its cgroup; nothing holds it";
+}
+
+Nanos Enforcer::outside(const InstanceId& id) {
+  const auto found = clients_.find(id);
+  return found == clients_.end() ? Nanos(0) : found->second.strays.used();
 }
 
 ClientState Enforcer::state(const InstanceId& id) {

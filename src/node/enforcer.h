@@ -20,6 +20,7 @@
 #include "node/meter.h"
 #include "node/permit_server.h"
 #include "node/registry.h"
+#include "node/stray_processes.h"
 #include "node/ungated_use.h"
 
 namespace sluice::node {
@@ -32,8 +33,8 @@ struct EnforcerSettings {
   std::string permit_socket;
   std::string permit_sockets;  // the folder of slices' own, ID/sock
   std::string memory_record;   // the file in which a daemon finds what the one before it has lent
+  bool same_boot = true;       // that daemon ran, and what it lent may be held
   uint32_t generation = 1;
-  std::string cgroup;  // the name of the group that holds all of this daemon's
 };
 
 class Enforcer {
@@ -41,7 +42,7 @@ class Enforcer {
   // `gpus`: whose accounts say what was used of them.
   static Result<std::unique_ptr<Enforcer>> start(const Clock& clock,
                                                  const std::vector<LocalDevice>& devices,
-                                                 const GpuWatch& gpus,
+                                                 const GpuWatch& gpus, Cgroups cgroups,
                                                  const EnforcerSettings& settings);
 
   // From now on processes are heard. What a daemon before us has admitted should be by then: one
@@ -67,15 +68,25 @@ class Enforcer {
 
   // Whether the kernel holds programs that never ask for a permit; what it does, or why not.
   bool has_backstop() const { return cgroups_.writable(); }
-  const std::string& describe() const { return cgroups_.describe(); }
+  std::string describe() const;
 
   // Charges slices for what their processes do on GPUs past the hook, by the GPUs' accounts; worth
   // the while a few times a second. Whoever begins it is logged.
   void charge_ungated();
 
+  // Polls for processes of foreign programs that have left their cgroups. Returns whether some
+  // have, or are back, since the last time.
+  bool poll_strays();
+  // What is wrong with a living instance; empty: nothing.
+  std::string fault_of(const InstanceId& id) const;
+  // CPU time of its processes that have left its cgroup, cumulative.
+  Nanos outside(const InstanceId& id);
+
   ClientState state(const InstanceId& id);                       // zeros: there is no such one
   std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
+  // Why the instance is gone, where the kernel has killed it at its memory limit.
+  std::optional<std::string> killed_by_memory(const InstanceRecord& r) const;
   // Whose slice a process is under; none: it is under none.
   std::optional<InstanceId> slice_of(const Peer& peer) const;
 
@@ -95,10 +106,14 @@ class Enforcer {
     uid_t owner = 0;                // whose processes belong to it when they come to its socket
     bool counted_by_kernel = true;  // what it uses, in its cgroup or by its processes' clocks
     bool ungated = false;           // it used its GPU past the hook
+    bool foreign = false;           // of `sluice run`
+    StrayProcesses strays;
   };
 
-  Enforcer(const Clock& clock, const EnforcerSettings& settings, MemoryRecord record);
+  Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
+           MemoryRecord record);
   Result<void> limit(const Client& client, const InstanceRecord& r);
+  Result<void> limit_memory(const Client& client, const InstanceRecord& r);
   Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
                                             const Client& c) const;
   Result<void> open_socket(const InstanceId& id);

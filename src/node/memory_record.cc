@@ -45,6 +45,14 @@ Result<void> write_at(int file, MemoryRecord::Slot slot, const T& what) {
   return system_error("the record of memory", n < 0 ? errno : ENOSPC);
 }
 
+Error not_understood(const std::string& why) {
+  return {ErrorKind::kInvalid,
+          "cannot be understood (" + why +
+              "); it says what running programs hold of GPUs' memory. End the programs that hold "
+              "any, then remove the file: started without it, the node would lend that memory "
+              "again"};
+}
+
 // Nothing at the end of the file.
 template <class T>
 Result<std::optional<T>> read_at(int file, MemoryRecord::Slot slot) {
@@ -56,22 +64,24 @@ Result<std::optional<T>> read_at(int file, MemoryRecord::Slot slot) {
 
 }  // namespace
 
-Result<MemoryRecord> MemoryRecord::open(const std::string& path) {
+Result<MemoryRecord> MemoryRecord::open(const std::string& path, bool same_boot) {
   SLUICE_ASSIGN(boot, boot_id());
   Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid()) return system_error(path);
   MemoryRecord record(std::move(file));
-  SLUICE_ASSIGN(is_ours, record.is_of(boot));
-  if (is_ours)
-    SLUICE_TRY(record.load());
-  else
-    SLUICE_TRY(record.begin(boot));
+  const Result<bool> is_ours = record.is_of(boot, same_boot);
+  if (!is_ours.ok()) return within(path, is_ours.error());
+  const Result<void> begun = *is_ours ? record.load() : record.begin(boot);
+  if (!begun.ok()) return within(path, begun.error());
   return record;
 }
 
-Result<bool> MemoryRecord::is_of(const std::string& boot) const {
+Result<bool> MemoryRecord::is_of(const std::string& boot, bool same_boot) const {
   SLUICE_ASSIGN(head, read_at<Head>(file_.get(), 0));
-  return head && head->magic == kMagic && text_of(head->boot) == boot;
+  const bool empty = !head && lseek(file_.get(), 0, SEEK_END) == 0;
+  if (same_boot && !empty && (!head || head->magic != kMagic))
+    return not_understood("its head is of no record of memory");
+  return same_boot && head && text_of(head->boot) == boot;
 }
 
 Result<void> MemoryRecord::begin(const std::string& boot) {
@@ -90,6 +100,8 @@ Result<void> MemoryRecord::load() {
       continue;
     }
     const std::string slice = text_of(found->slice);
+    if (found->pid < 0 || found->held < 0 || found->context < 0 || slice.empty())
+      return not_understood("slot " + std::to_string(end_) + " names no process and what it holds");
     before_[slice][end_] = {.slice = slice,
                             .process = {.pid = found->pid, .start_time = found->start_time},
                             .held = found->held,

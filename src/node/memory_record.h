@@ -30,8 +30,10 @@ class MemoryRecord {
  public:
   using Slot = int64_t;
 
-  // The file is made where there is none, and begun anew where it is of another boot.
-  static Result<MemoryRecord> open(const std::string& path);
+  // The file is made where there is none, and begun anew where it is of another boot. An error
+  // where it cannot be understood, for what it says is held would be lent again; without a daemon
+  // before this one on the same boot nothing is held, and such a file is begun anew.
+  static Result<MemoryRecord> open(const std::string& path, bool same_boot = true);
 
   // What was written of a slice before this daemon, once. The slots stay as they are.
   std::map<Slot, Holding> take(const std::string& slice);
@@ -44,7 +46,7 @@ class MemoryRecord {
 
  private:
   explicit MemoryRecord(Fd file) : file_(std::move(file)) {}
-  Result<bool> is_of(const std::string& boot) const;
+  Result<bool> is_of(const std::string& boot, bool same_boot) const;
   Result<void> begin(const std::string& boot);
   Result<void> load();
 

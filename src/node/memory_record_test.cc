@@ -73,9 +73,29 @@ TEST_F(MemoryRecordTest, AnotherBootsIsBegunAnew) {
   std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(8) << "another boot";
   EXPECT_EQ(open().take("a"), Slots{});
   std::ofstream(path) << "pieces";
-  EXPECT_EQ(open().take("a"), Slots{});
+  EXPECT_EQ(MemoryRecord::open(path, false)->take("a"), Slots{});
   EXPECT_TRUE(open().add(holding("a", 1, 10)).ok());
   EXPECT_EQ(open().take("a").size(), 1u);
+}
+
+// What stands at `offset` is overwritten; the error of opening it then.
+TEST_F(MemoryRecordTest, OneThatCannotBeUnderstoodIsAnErrorAndStays) {
+  EXPECT_TRUE(open().add(holding("a", 1, 10)).ok());
+  const auto error_with = [&](std::streamoff offset, const std::string& bytes) {
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(offset) << bytes;
+    const Result<MemoryRecord> opened = MemoryRecord::open(path);
+    return opened.ok() ? "" : opened.error().message;
+  };
+  constexpr std::streamoff kSlot = 256, kHeld = kSlot, kProcess = kSlot + 24, kName = kSlot + 32;
+  const std::string minus(8, '\xff'), zero(8, '\0');
+  EXPECT_NE(error_with(kHeld, minus).find("slot 1"), std::string::npos);
+  EXPECT_EQ(error_with(kHeld, zero), "");
+  EXPECT_NE(error_with(kProcess, minus).find("slot 1"), std::string::npos);
+  EXPECT_EQ(error_with(kProcess, std::string("\1\0\0\0", 4)), "");
+  EXPECT_NE(error_with(kName, zero).find("remove the file"), std::string::npos);
+  EXPECT_EQ(error_with(kName, "a"), "");
+  EXPECT_NE(error_with(0, "pieces").find("its head"), std::string::npos);
+  EXPECT_EQ(std::filesystem::file_size(path), 512) << "nothing was deleted on a guess";
 }
 
 TEST_F(MemoryRecordTest, NothingIsAddedWhereThereIsNoRoom) {

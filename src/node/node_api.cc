@@ -161,6 +161,8 @@ json to_json(const DaemonView& view) {
     one["ungated_ns"] = row.ungated.count();
     one["sm_refusal"] = row.sm_refusal;
     one["peak_memory"] = row.peak_memory;
+    if (!row.fault.empty()) one["error"] = row.fault;
+    one["outside_ns"] = row.outside.count();
     if (row.memory_held) one["memory_held"] = *row.memory_held;
     out["instances"].push_back(std::move(one));
   }

@@ -63,6 +63,8 @@ Result<InstanceRecord> record_from(const json& object) {
     r.instance = *i;
   else
     return i.error();
+  for (const char* key : {"state", "pid", "start_time"})
+    if (f.child(key) == nullptr) f.fail(key, "is missing");
   r.instance.started = Time(Nanos(f.integer("started_ns", 0, 0, kMost)));
   r.foreign = f.boolean("foreign", false);
   r.model = f.part<ModelSpec>("model", wire::model_spec_from);
@@ -116,13 +118,16 @@ Result<NodeState> state_from_json(std::string_view text) {
   wire::Fields f(object, "node");
   const int64_t version = f.integer("version", 0, 0, INT32_MAX);
   NodeState s;
+  if (version != kVersion)
+    f.fail("version", std::to_string(version) + " is not " + std::to_string(kVersion) +
+                          ", the one that this sluice can read");
+  // Without one of these, what runs would be taken for ended, and its shares given out again.
+  for (const char* key : {"boot_id", "devices", "instances"})
+    if (f.child(key) == nullptr) f.fail(key, "is missing");
   s.boot_id = f.text("boot_id");
   s.generation = static_cast<uint32_t>(f.integer("generation", 0, 0, UINT32_MAX));
   s.devices = f.parts("devices", device_from);
   s.instances = f.parts("instances", record_from);
-  if (version != kVersion)
-    f.fail("version", std::to_string(version) + " is not " + std::to_string(kVersion) +
-                          ", the one that this sluice can read");
   return f.finish(s);
 }
 
@@ -140,7 +145,7 @@ Result<std::optional<NodeState>> Registry::load() const {
     return std::optional<NodeState>();
   return Error{ErrorKind::kInternal,
                path_ + ": cannot be understood (" + state.error().message +
-                   "). It says which running instances hold which shares. If none runs, remove it"};
+                   "); it says which instances run and which shares they hold"};
 }
 
 Result<void> Registry::save(const NodeState& state) {

@@ -57,10 +57,11 @@ class Registry {
  public:
   Registry(std::string path, std::string boot_id);
 
-  // Nothing when there is no file yet, or pieces of one of an earlier boot; an error that says what
-  // to do when it is of this boot and cannot be understood.
+  // Nothing when there is no file yet, or pieces of one of an earlier boot; an error when it is of
+  // this boot and cannot be understood (survivors.h says what to do then).
   Result<std::optional<NodeState>> load() const;
   Result<void> save(const NodeState& state);
+  const std::string& path() const { return path_; }
 
  private:
   std::string boot_path() const { return path_ + ".boot"; }
