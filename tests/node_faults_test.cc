@@ -92,10 +92,10 @@ TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
   Node node;
   const json a = node.ready("a", 900);
   node.stop(SIGKILL);
-  std::ifstream file(node.data + "/node.json");
+  std::ifstream file(node.state_file());
   json state = json::parse(file);
   state["boot_id"] = "another";
-  std::ofstream(node.data + "/node.json") << state;
+  std::ofstream(node.state_file()) << state;
   node.launch();
   EXPECT_EQ(node.wait("a", "gone")["error"], "the machine was restarted");
   EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));  // that pid means nothing now: not ours to kill
@@ -154,9 +154,9 @@ TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
               HasSubstr("--devices: Value 5000 not in range 0 to 1024"));
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter fair").said, HasSubstr("fair"));
   EXPECT_THAT(run_daemon(flags_for("/proc/nowhere")).said, HasSubstr("/proc/nowhere"));
-  std::ofstream(node.data + "/node.json") << "{\"version\": 1, \"devic";
+  std::ofstream(node.state_file()) << "{\"version\": 1, \"devic";
   EXPECT_THAT(run_daemon(flags_for(node.data)).said, HasSubstr("cannot be understood"));
-  std::filesystem::remove(node.data + "/node.json");
+  std::filesystem::remove(node.state_file());
   node.launch();
 }
 
