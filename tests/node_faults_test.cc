@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "node/process_identity.h"
 #include "tests/node_harness.h"
 #include "tests/small_disk.h"
 
@@ -100,6 +101,33 @@ TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
   EXPECT_EQ(node.wait("a", "gone")["error"], "the machine was restarted");
   EXPECT_FALSE(ends_within(pidfd_in(a), Nanos(0)));  // that pid means nothing now: not ours to kill
   kill(a["pid"].get<pid_t>(), SIGKILL);
+}
+
+// A record may be wrong: edited, or of a disk that lied. What it names is then not ours to end.
+TEST(NodeFaults, ARecordThatNamesAnotherProgramsProcessSignalsNothing) {
+  for (const char* state_then : {"starting", "ready"}) {
+    Node node;
+    const Fd instance = pidfd_in(node.ready("a", 300));
+    node.stop(SIGKILL);
+    const pid_t stranger = fork();
+    if (stranger == 0) {
+      execlp("sleep", "sleep", "1000", nullptr);
+      _exit(127);
+    }
+    const Fd pidfd = pidfd_of(stranger);
+    json state = json::parse(std::ifstream(node.state_file()));
+    json& record = state["instances"][0];
+    record["state"] = state_then;
+    record["pid"] = stranger;
+    record["start_time"] = node::identity_of(stranger)->start_time;
+    std::ofstream(node.state_file()) << state;
+    node.launch();
+    node.wait("a", "gone");
+    EXPECT_FALSE(ends_within(pidfd, Nanos(0))) << state_then;
+    kill(stranger, SIGKILL);
+    waitpid(stranger, nullptr, 0);
+    syscall(SYS_pidfd_send_signal, instance.get(), SIGKILL, nullptr, 0);
+  }
 }
 
 TEST(NodeFaults, AKilledInstanceSaysSoAndFreesItsShare) {

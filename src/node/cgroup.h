@@ -46,6 +46,8 @@ class Cgroup {
   // At most `millicores` in the long run; 0 lifts it.
   Result<void> set_quota(double millicores, Nanos period);
   std::vector<pid_t> processes() const;
+  // Signals the processes in it, and no other that has one's number by then.
+  void signal(int number) const;
   // The file of the kernel's counter, for CgroupCounter.
   const std::string& usage_file() const { return usage_file_; }
   Result<void> remove();  // REQUIRES: nothing runs in it

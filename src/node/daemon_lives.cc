@@ -44,6 +44,7 @@ asio::awaitable<void> Daemon::launch(InstanceId id) {
 asio::awaitable<Result<void>> Daemon::raise(InstanceId id, Birth birth) {
   InstanceRecord* r = find_record(id);
   r->process = birth.process;
+  r->program = program_of(birth.process.pid);
   Live& live = live_[id];
   live.pidfd = std::move(birth.pidfd);
   live.control = std::move(birth.control);
@@ -200,7 +201,7 @@ std::vector<ProcessIdentity> Daemon::processes_of(const Instance& i) const {
 }
 
 void Daemon::kill_now(const InstanceId& id) {
-  for (const pid_t pid : enforcer_->processes(id)) kill(pid, SIGKILL);  // what it forked, too
+  enforcer_->signal(id, SIGKILL);  // what it forked, too
   send_signal(live_[id].pidfd.get(), SIGKILL);
 }
 

@@ -239,12 +239,9 @@ void Enforcer::bury(const InstanceRecord& r) {
 
 void Enforcer::empty(Cgroup group, bool foreign) {
   Result<Cgroup> outside = cgroups_.open("released");
-  for (const pid_t pid : group.processes()) {
-    if (!foreign)
-      kill(pid, SIGKILL);
-    else if (outside.ok())
-      (void)outside->add(pid);
-  }
+  if (!foreign) group.signal(SIGKILL);
+  for (const pid_t pid : group.processes())
+    if (foreign && outside.ok()) (void)outside->add(pid);
   left_.push_back(std::move(group));
   remove_empty_groups();
 }
@@ -288,6 +285,11 @@ std::optional<Bytes> Enforcer::memory_held(const InstanceId& id) const {
   const Client& c = found->second;
   if (c.counted_by_kernel || c.memory == 0) return std::nullopt;
   return desk_.look(c.memory).held;
+}
+
+void Enforcer::signal(const InstanceId& id, int number) const {
+  const auto found = clients_.find(id);
+  if (found != clients_.end() && found->second.cgroup) found->second.cgroup->signal(number);
 }
 
 std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {

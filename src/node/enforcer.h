@@ -76,6 +76,7 @@ class Enforcer {
   ClientState state(const InstanceId& id);                       // zeros: there is no such one
   std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
+  void signal(const InstanceId& id, int number) const;           // signals them
   // Whose slice a process is under; none: it is under none.
   std::optional<InstanceId> slice_of(const Peer& peer) const;
 

@@ -171,7 +171,8 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
   if (!started.ok()) {
     // A zygote that does not answer is of no use: mind() starts another.
-    if (started.error().kind == ErrorKind::kTimeout) kill(zygote->pid, SIGKILL);
+    if (started.error().kind == ErrorKind::kTimeout)
+      syscall(SYS_pidfd_send_signal, zygote->pidfd.get(), SIGKILL, nullptr, 0);
     co_return within("zygote", started.error());
   }
   t->pidfd = std::move(packet->fds[0]);
