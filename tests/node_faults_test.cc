@@ -218,6 +218,21 @@ TEST(NodeFaults, AFullDiskRefusesChangesAndKeepsWhatIs) {
   node.ready("b", 700);
 }
 
+TEST(NodeFaults, LogsOfInstancesThatEndedLongAgoAreRemoved) {
+  std::string old;
+  Node node({}, [&](const std::string& data) {
+    old = data + "/logs/old-1-abc.log";
+    std::filesystem::create_directories(data + "/logs");
+    std::ofstream(old) << "said";
+    std::filesystem::last_write_time(
+        old, std::filesystem::file_time_type::clock::now() - std::chrono::hours(8 * 24));
+    return true;
+  });
+  node.ready("a", 300);
+  EXPECT_FALSE(std::filesystem::exists(old));
+  EXPECT_TRUE(std::filesystem::exists(node.data + "/logs/a.log"));
+}
+
 // A process of somebody else's, and a child of its own.
 struct Stranger {
   pid_t pid = 0, child = 0;

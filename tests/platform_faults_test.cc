@@ -158,6 +158,32 @@ bool on_small_disk(const std::string& data) {
   return mount_small(data, "size=8m,nr_inodes=300");
 }
 
+TEST(PlatformFaults, WhatDiesWhileTheDiskIsFullComesBackAtOnce) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone has a run/ outside of DATA";
+  Platform p({}, on_small_disk);
+  if (!p.prepared()) GTEST_SKIP() << "mounting is not allowed here";
+  p.deploy({.replicas = 2});
+  const std::set<pid_t> instances = p.pids();
+  fill_with_files(p.data + "/full");
+  for (const char* name : {"node", "control", "gateway"}) {
+    const pid_t before = p.pid_of(name);
+    p.kill_process(name);
+    ASSERT_TRUE(eventually("the next one", [&] {
+      const pid_t now = p.pid_of(name);
+      return now != 0 && now != before;
+    })) << name;
+    p.wait_until_serves();
+    p.wait_until_settled("f", 2);
+    EXPECT_EQ(p.ask()["status"], 200) << name;
+    EXPECT_EQ(p.pids(), instances) << name;
+  }
+  const pid_t first = *instances.begin();
+  kill(first, SIGKILL);
+  p.until("/v1/instances", [&](const json&) { return p.pids().count(first) == 0; });
+  p.wait_until_settled("f", 2);
+  EXPECT_EQ(p.ask()["status"], 200);
+}
+
 TEST(PlatformFaults, ADiskThatWasFullLeavesNothingThatCannotBeTakenOver) {
   Platform p({}, on_small_disk);
   if (!p.prepared()) GTEST_SKIP() << "mounting is not allowed here";

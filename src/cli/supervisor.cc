@@ -21,6 +21,7 @@
 #include "cli/platform_processes.h"
 #include "cli/run_folder.h"
 #include "node/cgroup.h"
+#include "node/log_folder.h"
 #include "node/spawn.h"
 
 namespace sluice::cli {
@@ -253,8 +254,7 @@ Result<void> Supervisor::launch(Child& child) {
   const std::string lock = child_lock_path(data_, child.spec.name);
   const std::string unlocked = "sluice: " + lock + ": cannot be locked\n";
   const std::string path = log_path(child);
-  const Fd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!log.valid()) return system_error(path);
+  const Fd log = node::open_log(path);
 
   const int pid = ::fork();
   if (pid < 0) return system_error("fork");

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "node/daemon.h"
+#include "node/log_folder.h"
 #include "wire/await.h"
 #include "wire/permit_steps.h"
 
@@ -152,6 +153,18 @@ asio::awaitable<void> Daemon::charge_ungated() {
     timer.expires_after(kEvery);
     co_await timer.async_wait(kAwait);
     enforcer_->charge_ungated();
+  }
+}
+
+asio::awaitable<void> Daemon::keep_logs_small() {
+  constexpr Nanos kEvery = Seconds(60);
+  for (asio::steady_timer timer(io_);;) {
+    std::set<std::string> living;
+    for (const InstanceRecord& r : state_.instances)
+      if (alive(r)) living.insert(r.instance.id);
+    tidy_logs(settings_.paths.logs(), living, FileTime::clock::now());
+    timer.expires_after(kEvery);
+    co_await timer.async_wait(kAwait);
   }
 }
 

@@ -150,6 +150,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_TRY(daemon->zygote_.start());
   SLUICE_STEP("open: has a zygote");
   daemon->listen_for_faults();
+  asio::co_spawn(io, daemon->keep_logs_small(), asio::detached);
   if (!daemon->gpus_->gpus().empty()) asio::co_spawn(io, daemon->charge_ungated(), asio::detached);
   return daemon;
 }
