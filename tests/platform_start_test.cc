@@ -137,6 +137,13 @@ TEST(PlatformStart, AStateThatCannotBeUnderstoodIsNamedAndNothingIsTouched) {
   }
 }
 
+TEST(PlatformStart, UidsOfInstancesBeginWhereTheUserSays) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone has uids to give";
+  Platform p({"--first-uid", "70000"});
+  p.deploy({});
+  EXPECT_EQ(p.ask()["uid"], 70000);
+}
+
 TEST(PlatformStart, AFullDiskIsNamedAndNothingIsHalfStarted) {
   for (const int kib : {4, 8, 16, 24, 32, 48, 64, 96}) {
     const Folder folder;

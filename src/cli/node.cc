@@ -23,9 +23,6 @@ namespace {
 
 constexpr Nanos kLeaving = Seconds(10);  // for what ends with us
 
-
-// Instances take uids from there on: some are left below the largest.
-constexpr int kHighestUid = 2'000'000'000;
 constexpr int kLongestGraceMs = 3'600'000;
 
 struct NodeFlags {

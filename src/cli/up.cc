@@ -36,6 +36,7 @@ struct UpFlags {
               arbiter, nvml, mps, gpu_store;
   std::string tls_cert, tls_key, gateway_token_file;
   int devices = 0, threads = 0;
+  std::optional<int> first_uid;  // without: as the node daemon has it
   bool live_sm = false;
   std::optional<double> price, gpu_price;  // without: as the node daemon has it
 };
@@ -82,6 +83,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   if (!f.mps.empty()) node.insert(node.end(), {"--mps", f.mps});
   if (!f.gpu_store.empty()) node.insert(node.end(), {"--gpu-store", f.gpu_store});
   if (f.live_sm) node.push_back("--live-sm");
+  if (f.first_uid) node.insert(node.end(), {"--first-uid", std::to_string(*f.first_uid)});
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
   const policy::Bundle* bundle = policy::find_bundle(f.policy);
   const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
@@ -212,6 +214,10 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_flag("--live-sm", f->live_sm,
                        "with --mps: a slice's SMs may change while its program runs, for some "
                        "microseconds more a launch (green contexts)");
+  up_command
+      ->add_option("--first-uid", f->first_uid,
+                   "as root: uids of instances begin here, for a second platform on this machine")
+      ->check(CLI::Range(1, kHighestUid));
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command
