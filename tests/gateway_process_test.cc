@@ -77,7 +77,7 @@ class GatewayProcess : public testing::Test {
     socklen_t size = sizeof at_;
     ::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&at_), &size);
     instance_ = std::move(*wire::listen_on({.path = data_ + "/i"}));
-    std::ofstream(data_ + "/routes.json")
+    std::ofstream(data_ + "/run/routes.json")
         << R"({"version":1,"functions":[{"name":"default/f","revisions":[{"number":1,"percent":100}],)"
         << R"("instances":[{"id":"i","revision":1,"socket":")" << data_ << R"(/i","credit":4}]}]})";
   }

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/folder_for_test.h"
+#include "node/process_identity.h"
 #include "tests/node_harness.h"
 #include "tests/small_disk.h"
 
@@ -117,10 +118,10 @@ TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
   kill(a["pid"].get<pid_t>(), SIGKILL);
   ASSERT_TRUE(ends_within(pidfd, Seconds(30)));
   const ChildProcess stranger;  // has its pid now
-  json state = json::parse(std::ifstream(node.data + "/node.json"));
+  json state = json::parse(std::ifstream(node.state_file()));
   state["boot_id"] = "another";
   state["instances"][0]["pid"] = stranger.pid();
-  std::ofstream(node.data + "/node.json") << state;
+  std::ofstream(node.state_file()) << state;
   node.launch();
   EXPECT_EQ(node.wait("a", "gone")["error"], "the machine was restarted");
   EXPECT_FALSE(ends_within(pidfd_of(stranger.pid()), Nanos(0)));
@@ -133,7 +134,7 @@ TEST_P(NodeJson, ThatDoesNotSayWhatRunsStopsTheStart) {
   Node node;
   const json a = node.ready("a", 900);
   node.stop(SIGKILL);
-  const std::string path = node.data + "/node.json";
+  const std::string path = node.state_file();
   const std::string whole = (std::ostringstream() << std::ifstream(path).rdbuf()).str();
   std::filesystem::remove(path);
   const auto& [text, fault] = GetParam();
@@ -158,6 +159,33 @@ INSTANTIATE_TEST_SUITE_P(, NodeJson,
                                                    "cannot be understood"),
                                          std::pair("[]", "cannot be understood"),
                                          std::pair(kOtherBoot, "is missing or not the last one")));
+
+// A record may be wrong: edited, or of a disk that lied. What it names is then not ours to end.
+TEST(NodeFaults, ARecordThatNamesAnotherProgramsProcessSignalsNothing) {
+  for (const char* state_then : {"starting", "ready"}) {
+    Node node;
+    const Fd instance = pidfd_in(node.ready("a", 300));
+    node.stop(SIGKILL);
+    const pid_t stranger = fork();
+    if (stranger == 0) {
+      execlp("sleep", "sleep", "1000", nullptr);
+      _exit(127);
+    }
+    const Fd pidfd = pidfd_of(stranger);
+    json state = json::parse(std::ifstream(node.state_file()));
+    json& record = state["instances"][0];
+    record["state"] = state_then;
+    record["pid"] = stranger;
+    record["start_time"] = node::identity_of(stranger)->start_time;
+    std::ofstream(node.state_file()) << state;
+    node.launch();
+    node.wait("a", "gone");
+    EXPECT_FALSE(ends_within(pidfd, Nanos(0))) << state_then;
+    kill(stranger, SIGKILL);
+    waitpid(stranger, nullptr, 0);
+    syscall(SYS_pidfd_send_signal, instance.get(), SIGKILL, nullptr, 0);
+  }
+}
 
 TEST(NodeFaults, AKilledInstanceSaysSoAndFreesItsShare) {
   Node node;
@@ -233,11 +261,11 @@ TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
               HasSubstr("--devices: Value 5000 not in range 0 to 1024"));
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter fair").said, HasSubstr("fair"));
   EXPECT_THAT(run_daemon(flags_for("/proc/nowhere")).said, HasSubstr("/proc/nowhere"));
-  std::ofstream(node.data + "/node.json") << "{\"version\": 1, \"devic";
+  std::ofstream(node.state_file()) << "{\"version\": 1, \"devic";
   EXPECT_THAT(run_daemon(flags_for(node.data)).said,
               AllOf(HasSubstr("cannot be understood"),
                     HasSubstr("No instance of this platform runs: remove the file")));
-  std::filesystem::remove(node.data + "/node.json");
+  std::filesystem::remove(node.state_file());
   node.launch();
 }
 
@@ -269,6 +297,21 @@ TEST(NodeFaults, AFullDiskRefusesChangesAndKeepsWhatIs) {
   EXPECT_EQ(node.get("/v1/instances/b")["status"], 404);
   std::filesystem::remove(node.data + "/filler");
   node.ready("b", 700);
+}
+
+TEST(NodeFaults, LogsOfInstancesThatEndedLongAgoAreRemoved) {
+  std::string old;
+  Node node({}, [&](const std::string& data) {
+    old = data + "/logs/old-1-abc.log";
+    std::filesystem::create_directories(data + "/logs");
+    std::ofstream(old) << "said";
+    std::filesystem::last_write_time(
+        old, std::filesystem::file_time_type::clock::now() - std::chrono::hours(8 * 24));
+    return true;
+  });
+  node.ready("a", 300);
+  EXPECT_FALSE(std::filesystem::exists(old));
+  EXPECT_TRUE(std::filesystem::exists(node.data + "/logs/a.log"));
 }
 
 // A process of somebody else's, and a child of its own.

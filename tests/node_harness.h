@@ -110,6 +110,7 @@ class Node {
     launch();
   }
   pid_t pid() const { return pid_; }
+  std::string state_file() const { return data + "/run/node.state"; }
 
   // What the API answers: its body, with the status beside it.
   json call(verb method, const std::string& target, const json& body = nullptr) {

@@ -86,7 +86,7 @@ TEST_F(NodeSecurity, NoSocketButPermitSock) {
 }
 
 TEST_F(NodeSecurity, NoFile) {
-  for (const char* file : {"/node.json", "/node.lock", "/logs/other.log", "/logs/mine.log"})
+  for (const char* file : {"/run/node.state", "/node.lock", "/logs/other.log", "/logs/mine.log"})
     EXPECT_EQ(attempt([&] { return open_file(node->data + file, O_RDONLY); }), "EACCES") << file;
   EXPECT_EQ(attempt([&] { return open_file(node->data, O_RDONLY | O_DIRECTORY); }), "EACCES");
   EXPECT_EQ(attempt([&] { return open_file(node->data + "/new", O_WRONLY | O_CREAT); }), "EACCES");

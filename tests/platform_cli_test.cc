@@ -200,6 +200,10 @@ TEST(PlatformCli, ListingsHaveTheirColumns) {
   EXPECT_THAT(words_of(p.cli({"logs"}).out),
               IsSupersetOf({"node", "control", "gateway", "zygote"}));
   EXPECT_THAT(p.cli({"logs", "control", "--lines", "1"}).out, HasSubstr("decision"));
+  std::ofstream(p.data + "/logs/control.log.1") << "what was moved aside\n";
+  EXPECT_THAT(p.cli({"logs", "control", "--lines", "100000"}).out,
+              StartsWith("what was moved aside\n"));
+  EXPECT_THAT(words_of(p.cli({"logs"}).out), testing::Not(testing::Contains("control.log")));
   // One frame, without a terminal's codes, where there is no terminal.
   const Ended top = p.cli({"top"});
   EXPECT_EQ(top.code, 0);

@@ -5,8 +5,11 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
+#include <filesystem>
 
+#include "cli/platform_processes.h"
 #include "tests/platform_harness.h"
+#include "tests/small_disk.h"
 
 namespace sluice {
 namespace {
@@ -144,6 +147,93 @@ TEST(PlatformFaults, WhatDiedWhileNobodyLookedIsStartedByTheNextUp) {
   EXPECT_EQ(p.ask()["status"], 200);
   // Nobody's children now: the end finds them too.
   p.stop(SIGKILL);
+  const Ended down = p.cli({"down"});
+  EXPECT_EQ(down.code, 0) << down.err;
+  for (const pid_t pid : instances) EXPECT_TRUE(is_dead(pid));
+  EXPECT_EQ(p.cli({"down"}).code, 4);
+}
+
+// DATA on a disk of its own, which `fill_with_files` fills.
+bool on_small_disk(const std::string& data) {
+  return mount_small(data, "size=8m,nr_inodes=300");
+}
+
+TEST(PlatformFaults, WhatDiesWhileTheDiskIsFullComesBackAtOnce) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone has a run/ outside of DATA";
+  Platform p({}, on_small_disk);
+  if (!p.prepared()) GTEST_SKIP() << "mounting is not allowed here";
+  p.deploy({.replicas = 2});
+  const std::set<pid_t> instances = p.pids();
+  fill_with_files(p.data + "/full");
+  for (const char* name : {"node", "control", "gateway"}) {
+    const pid_t before = p.pid_of(name);
+    p.kill_process(name);
+    ASSERT_TRUE(eventually("the next one", [&] {
+      const pid_t now = p.pid_of(name);
+      return now != 0 && now != before;
+    })) << name;
+    p.wait_until_serves();
+    p.wait_until_settled("f", 2);
+    EXPECT_EQ(p.ask()["status"], 200) << name;
+    EXPECT_EQ(p.pids(), instances) << name;
+  }
+  const pid_t first = *instances.begin();
+  kill(first, SIGKILL);
+  p.until("/v1/instances", [&](const json&) { return p.pids().count(first) == 0; });
+  p.wait_until_settled("f", 2);
+  EXPECT_EQ(p.ask()["status"], 200);
+}
+
+TEST(PlatformFaults, ADiskThatWasFullLeavesNothingThatCannotBeTakenOver) {
+  Platform p({}, on_small_disk);
+  if (!p.prepared()) GTEST_SKIP() << "mounting is not allowed here";
+  fill_with_files(p.data + "/full");
+  const pid_t before = p.pid_of("gateway");
+  p.kill_process("gateway");
+  ASSERT_TRUE(eventually("the next gateway", [&] {
+    const pid_t now = p.pid_of("gateway");
+    return now != 0 && now != before;
+  }));
+  const pid_t gateway = p.pid_of("gateway");
+  std::filesystem::remove_all(p.data + "/full");
+  p.stop(SIGKILL);
+  p.launch();
+  EXPECT_TRUE(eventually("the adoption", [&] {
+    return p.said().find("gateway: adopted, pid " + std::to_string(gateway)) != std::string::npos;
+  })) << p.said();
+  p.stop(SIGKILL);
+  EXPECT_EQ(p.cli({"down"}).code, 0);
+  EXPECT_TRUE(is_dead(gateway));
+}
+
+TEST(PlatformFaults, DownEndsTheInstancesOfANodeDaemonThatDied) {
+  Platform p;
+  p.deploy({.words = "stubborn", .replicas = 2});
+  const std::set<pid_t> instances = p.pids();
+  std::future<Ended> down = std::async(std::launch::async, [&] { return p.cli({"down"}); });
+  // Its instances have been asked to end, and do not.
+  wire::HttpClient node({.path = p.data + "/run/node.sock"}, kPatience);
+  EXPECT_TRUE(eventually("the draining", [&] {
+    const auto state = node.json(verb::get, "/v1/state");
+    if (!state.ok()) return false;
+    for (const json& i : (*state)["instances"])
+      if (i["state"] == "draining") return true;
+    return false;
+  }));
+  p.kill_process("node");
+  const Ended ended = down.get();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  for (const pid_t pid : instances) EXPECT_TRUE(is_dead(pid));
+  EXPECT_TRUE(cli::platform_processes(p.data).empty());
+}
+
+TEST(PlatformFaults, DownFindsInstancesThatAreLeftAlone) {
+  Platform p;
+  p.deploy({});
+  const std::set<pid_t> instances = p.pids();
+  p.stop(SIGKILL);
+  for (const char* name : {"node", "control", "gateway"}) p.kill_process(name);
+  EXPECT_FALSE(is_dead(*instances.begin()));
   const Ended down = p.cli({"down"});
   EXPECT_EQ(down.code, 0) << down.err;
   for (const pid_t pid : instances) EXPECT_TRUE(is_dead(pid));

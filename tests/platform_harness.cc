@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/lock_file.h"
 #include "control/archive_for_test.h"
 
 namespace sluice {
@@ -69,6 +70,14 @@ bool is_dead(pid_t pid) {
   return !pidfd.valid() || ends_within(pidfd, Nanos(0));
 }
 
+void remove_data(const std::string& data) {
+  std::error_code none;
+  if (const auto run = std::filesystem::read_symlink(data + "/run", none); !none)
+    std::filesystem::remove_all(run, none);
+  umount2(data.c_str(), MNT_DETACH);  // where a test has mounted something
+  std::filesystem::remove_all(data, none);
+}
+
 Ended run(std::vector<std::string> words, const std::string& input, uid_t user) {
   char folder[] = "/tmp/sluice-run-XXXXXX";
   const std::string place = mkdtemp(folder);
@@ -109,8 +118,7 @@ Platform::~Platform() {
     (void)cli({"down"});
   else
     stop();
-  umount2(data.c_str(), MNT_DETACH);  // where a test has mounted something
-  std::filesystem::remove_all(data);
+  remove_data(data);
 }
 
 std::string Platform::own_program(const std::string& name) const {
@@ -171,8 +179,7 @@ json Platform::cli_json(std::vector<std::string> words) const {
 }
 
 pid_t Platform::pid_of(const std::string& process) const {
-  const json record = json::parse(text_of(data + "/run/" + process + ".json"), nullptr, false);
-  return record.is_object() ? record.value("pid", 0) : 0;
+  return lock_holder(data + "/run/" + process + ".lock").value_or(0);
 }
 
 void Platform::kill_process(const std::string& process) const {

@@ -34,6 +34,9 @@ Fd pidfd_of(pid_t pid);
 bool ends_within(const Fd& pidfd, Nanos patience);
 bool is_dead(pid_t pid);  // or its corpse waits for a parent
 
+// Removes a data directory and what its run/ is a link to, with all that is mounted there.
+void remove_data(const std::string& data);
+
 // A program run to its end, which comes within kPatience.
 struct Ended {
   int code = 0;  // 128 + signal where one ended it

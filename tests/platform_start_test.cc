@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/lock_file.h"
 #include "tests/platform_harness.h"
 #include "tests/small_disk.h"
 
@@ -20,10 +21,7 @@ struct Folder {
     char name[] = "/tmp/sluice-start-XXXXXX";
     path = mkdtemp(name);
   }
-  ~Folder() {
-    umount2(path.c_str(), MNT_DETACH);
-    std::filesystem::remove_all(path);
-  }
+  ~Folder() { remove_data(path); }
   std::string path;
 };
 
@@ -41,10 +39,10 @@ Ended up(const std::string& data, const Flags& f = {}) {
   return run(words);
 }
 
-// Nobody runs on it: its processes are gone, and so are their records.
+// No process of the platform runs on it.
 void expect_nothing_runs(const std::string& data) {
   for (const char* name : {"node", "control", "gateway"})
-    EXPECT_FALSE(std::filesystem::exists(data + "/run/" + name + ".json")) << name;
+    EXPECT_EQ(lock_holder(data + "/run/" + name + ".lock").value_or(-1), 0) << name;
   EXPECT_EQ(run({program("sluice"), "--data", data, "down"}).code, 4);
 }
 
@@ -120,6 +118,30 @@ TEST(PlatformStart, AFolderThatIsNotOursIsNamed) {
   const Ended read_only = up(folder.path);
   EXPECT_EQ(read_only.code, 6);
   EXPECT_EQ(read_only.err, "sluice: " + folder.path + "/run: Read-only file system\n");
+}
+
+TEST(PlatformStart, AStateThatCannotBeUnderstoodIsNamedAndNothingIsTouched) {
+  Platform p;
+  p.deploy({});
+  const pid_t instance = *p.pids().begin();
+  const std::string state = p.data + "/run/node.state";
+  EXPECT_EQ(p.cli({"down", "--keep"}).code, 0);
+  p.stop();  // it has ended already
+  for (const char* text : {R"({"version":1,"instances":[{"id":3,"pid":"one"}]})", "[]", "{", ""}) {
+    std::ofstream(state) << text;
+    const Ended e = up(p.data);
+    EXPECT_EQ(e.code, 1) << text;
+    EXPECT_THAT(e.err, HasSubstr("node: " + state + ": cannot be understood")) << text;
+    EXPECT_THAT(e.err, HasSubstr("If none runs, remove it")) << text;
+    EXPECT_FALSE(is_dead(instance)) << text;
+  }
+}
+
+TEST(PlatformStart, UidsOfInstancesBeginWhereTheUserSays) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone has uids to give";
+  Platform p({"--first-uid", "70000"});
+  p.deploy({});
+  EXPECT_EQ(p.ask()["uid"], 70000);
 }
 
 TEST(PlatformStart, AFullDiskIsNamedAndNothingIsHalfStarted) {

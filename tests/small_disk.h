@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -23,6 +24,16 @@ inline void fill(const std::string& path) {
   const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   const std::string page(4096, 'x');
   while (write(file.get(), page.data(), page.size()) > 0) {
+  }
+}
+
+// And all inodes, of a file system that was mounted with "nr_inodes=N": no file can be made. The
+// folder `path` holds what takes them.
+inline void fill_with_files(const std::string& path) {
+  mkdir(path.c_str(), 0700);
+  fill(path + "/filler");
+  for (int i = 0;
+       Fd(open((path + "/" + std::to_string(i)).c_str(), O_CREAT | O_CLOEXEC, 0600)).valid(); ++i) {
   }
 }
 

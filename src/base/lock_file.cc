@@ -1,6 +1,8 @@
 #include "base/lock_file.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -47,6 +49,32 @@ Result<pid_t> lock_holder(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return errno == ENOENT ? Result<pid_t>(0) : system_error(path);
   return holder_of(fd, path);
+}
+
+Result<std::optional<LockHolder>> open_lock_holder(const std::string& path) {
+  for (;;) {
+    SLUICE_ASSIGN(pid, lock_holder(path));
+    if (pid == 0) return std::optional<LockHolder>();
+    Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd.valid() && errno != ESRCH)
+      return system_error(path + " is held by process " + std::to_string(pid));
+    SLUICE_ASSIGN(again, lock_holder(path));
+    if (pidfd.valid() && again == pid) return std::optional(LockHolder{pid, std::move(pidfd)});
+  }
+}
+
+bool lock_for_program(const char* path, int as) {
+  const int fd = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  // Before the lock: closing any descriptor of the file, at execve() too, drops it.
+  if (fd == as) {
+    ::fcntl(fd, F_SETFD, 0);
+  } else {
+    if (::dup2(fd, as) < 0) return false;
+    ::close(fd);
+  }
+  struct flock whole = whole_file();
+  return ::fcntl(as, F_SETLK, &whole) == 0;
 }
 
 }  // namespace sluice

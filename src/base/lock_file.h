@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "base/fd.h"
@@ -24,5 +25,17 @@ Result<Fd> take_lock(const std::string& path);
 // The pid of the other process that holds it; 0: none does, or there is no such file. kConflict:
 // held by one that has no pid here (another pid namespace's).
 Result<pid_t> lock_holder(const std::string& path);
+
+struct LockHolder {
+  pid_t pid = 0;
+  Fd pidfd;  // of exactly that process: it still held the lock after the descriptor was opened
+};
+// The process that lock_holder() finds; nullopt where it finds none.
+Result<std::optional<LockHolder>> open_lock_holder(const std::string& path);
+
+// Takes the lock for the program that this process becomes: the lock and descriptor `as` outlive
+// execve(). For a child between fork() and execve(): makes system calls alone. Returns false where
+// the lock is held or the file cannot be opened; errno says why.
+bool lock_for_program(const char* path, int as);
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/eventually_for_test.h"
 #include "base/folder_for_test.h"
 
 namespace sluice {
@@ -81,6 +82,30 @@ TEST_F(LockFile, AForkedChildDoesNotKeepIt) {
   Result<Fd> another = Error{};
   const Process taker([&] { another = take_lock(path); });
   EXPECT_EQ(*lock_holder(path), taker.pid);
+}
+
+TEST_F(LockFile, IsKeptByTheProgramThatItsTakerBecomes) {
+  constexpr int kLockFd = 9;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (lock_for_program(path.c_str(), kLockFd)) execlp("sleep", "sleep", "1000", nullptr);
+    _exit(1);
+  }
+  const auto program = [&] {
+    return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe").filename();
+  };
+  const auto own = std::filesystem::read_symlink("/proc/self/exe").filename();
+  ASSERT_TRUE(eventually("the program", [&] { return program() != own; }));
+  const auto holder = open_lock_holder(path);
+  ASSERT_TRUE(holder.ok() && holder->has_value());
+  EXPECT_EQ((*holder)->pid, pid);
+  Process second([&] {
+    if (lock_for_program(path.c_str(), kLockFd)) _exit(1);
+  });
+  EXPECT_EQ(*lock_holder(path), pid);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  EXPECT_FALSE(open_lock_holder(path)->has_value());
 }
 
 TEST_F(LockFile, WhatCannotBeOpenedSaysWhy) {

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/log.h"
+#include "cli/inherited.h"
 #include "cli/limits.h"
 #include "cli/session.h"
 #include "control/run.h"
@@ -21,6 +22,7 @@ void add_control(CLI::App& app, Outcome& outcome) {
   control_command->add_option("--home", c->home);
   control_command->callback([c, &outcome] {
     log::start("control");
+    keep_inherited();
     outcome = control::run_control(*c);
   });
 }

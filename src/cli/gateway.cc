@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "cli/inherited.h"
 #include "cli/limits.h"
 #include "gateway/gateway.h"
 
@@ -25,10 +26,11 @@ void add_gateway_command(CLI::App& app, Result<void>& outcome) {
                       "what callers of functions without a token of their own must bear");
   command->callback([g, data, &outcome] {
     log::start("gateway");
+    keep_inherited();
     g->version = SLUICE_VERSION;
     if (!data->empty()) {
       g->admin = *data + "/run/gateway.sock";
-      g->routes_file = *data + "/routes.json";
+      g->routes_file = *data + "/run/routes.json";
     }
     outcome = gateway::run_gateway(*g);
   });

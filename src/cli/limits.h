@@ -8,9 +8,10 @@
 namespace sluice::cli {
 
 inline constexpr int kMostDevices = 1024;
-inline constexpr int kMostThreads = 1024;        // of the gateway
-inline constexpr double kHighestPrice = 1e6;     // of a core or GPU and hour
-inline constexpr int kHighestDescriptor = 1023;  // of an inherited socket
+inline constexpr int kMostThreads = 1024;          // of the gateway
+inline constexpr int kHighestUid = 2'000'000'000;  // that instances begin at: some are left above
+inline constexpr double kHighestPrice = 1e6;       // of a core or GPU and hour
+inline constexpr int kHighestDescriptor = 1023;    // of an inherited socket
 
 // CLI::Range of numbers, which takes nan for one within.
 inline CLI::Validator number_from(double least, double most) {

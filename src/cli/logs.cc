@@ -17,7 +17,7 @@ Result<void> list(const Session& session) {
   std::vector<std::string> names;
   std::error_code fault;
   for (const auto& entry : std::filesystem::directory_iterator(session.data + "/logs", fault))
-    names.push_back(entry.path().stem().string());
+    if (entry.path().extension() == ".log") names.push_back(entry.path().stem().string());
   if (fault && fault != std::errc::no_such_file_or_directory)
     return system_error(session.data + "/logs", fault.value());
   std::ranges::sort(names);
@@ -46,7 +46,8 @@ Result<void> logs(const Session& session, const std::string& name, size_t count)
     return Error{ErrorKind::kNotFound,
                  "there is no log of '" + name + "' (sluice logs lists what there is)"};
   SLUICE_ASSIGN(text, read_file(path));
-  const std::vector<std::string> lines = last_lines(text, count);
+  const Result<std::string> before = read_file(path + ".1");  // what was moved aside, if anything
+  const std::vector<std::string> lines = last_lines(before.ok() ? *before + text : text, count);
   if (session.json()) {
     print({{"name", name}, {"lines", lines}});
   } else {

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "cli/inherited.h"
 #include "cli/limits.h"
 #include "node/daemon.h"
 #include "node/node_api.h"
@@ -22,8 +23,6 @@ namespace {
 
 constexpr Nanos kLeaving = Seconds(10);  // for what ends with us
 
-// Instances take uids from there on: some are left below the largest.
-constexpr int kHighestUid = 2'000'000'000;
 constexpr int kLongestGraceMs = 3'600'000;
 
 struct NodeFlags {
@@ -43,6 +42,7 @@ void raise_descriptor_limit() {
 
 Result<void> run_node(NodeFlags flags) {
   log::start("node");
+  keep_inherited();
   raise_descriptor_limit();
   boost::asio::io_context io{1};
   const SteadyClock clock;

@@ -42,7 +42,7 @@ Result<void> begin_anew(const std::string& data) {
                  data + ": is not of quickstart's making, which would empty it; name another"};
   if (fs::exists(data + "/up.lock", fault)) {
     SLUICE_ASSIGN(holder, Supervisor::holder(data));
-    if (holder != 0)
+    if (holder)
       return Error{ErrorKind::kConflict, "a platform runs on " + data + "; end it first: sluice " +
                                              "--data " + data + " down"};
   }

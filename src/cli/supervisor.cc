@@ -12,16 +12,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/lock_file.h"
 #include "base/log.h"
-#include "base/replace_file.h"
 #include "base/system_error.h"
 #include "cli/flags_differ.h"
+#include "cli/inherited.h"
+#include "cli/platform_processes.h"
+#include "cli/run_folder.h"
 #include "node/cgroup.h"
-#include "node/process_identity.h"
+#include "node/log_folder.h"
+#include "node/spawn.h"
 
 namespace sluice::cli {
 namespace {
@@ -29,6 +30,8 @@ namespace {
 // A child that lived this long has got over its start.
 constexpr Nanos kSettled = Seconds(10);
 constexpr Nanos kLongestPause = Seconds(5);
+
+constexpr Nanos kEndsWithin = Seconds(10);  // what the children left behind
 
 int pidfd_open(int pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -55,6 +58,9 @@ void end_process(int pidfd, const std::string& name, Nanos patience) {
 
 std::string lock_path(const std::string& data) {
   return data + "/up.lock";
+}
+std::string child_lock_path(const std::string& data, const std::string& name) {
+  return data + "/run/" + name + ".lock";
 }
 
 sigset_t ending_signals() {
@@ -102,13 +108,15 @@ Result<Supervisor> Supervisor::open(const std::string& data) {
   Supervisor s;
   s.data_ = data;
   std::error_code fault;
-  for (const char* folder : {"", "/run", "/run/i", "/logs"}) {
+  std::filesystem::create_directories(data, fault);
+  if (fault) return system_error(data, fault.value());
+  SLUICE_TRY(make_run_folder(data));
+  for (const char* folder : {"/run/i", "/logs"}) {
     std::filesystem::create_directories(data + folder, fault);
     if (fault) return system_error(data + folder, fault.value());
   }
   // Sockets lie in run/: others may pass through to permit.sock, and see nothing.
   ::chmod(data.c_str(), 0711);
-  ::chmod((data + "/run").c_str(), 0711);
   ::chmod((data + "/run/i").c_str(), 0711);
   ::chmod((data + "/logs").c_str(), 0700);
   // First: `sluice down` may signal whoever holds the lock.
@@ -122,13 +130,15 @@ Result<Supervisor> Supervisor::open(const std::string& data) {
   return s;
 }
 
-Result<int> Supervisor::holder(const std::string& data) {
-  return lock_holder(lock_path(data));
+Result<std::optional<LockHolder>> Supervisor::holder(const std::string& data) {
+  return open_lock_holder(lock_path(data));
 }
 
-std::string Supervisor::record_path(const Child& child) const {
-  return data_ + "/run/" + child.spec.name + ".json";
+Result<std::optional<LockHolder>> Supervisor::child(const std::string& data,
+                                                    const std::string& name) {
+  return open_lock_holder(child_lock_path(data, name));
 }
+
 std::string Supervisor::log_path(const Child& child) const {
   return data_ + "/logs/" + child.spec.name + ".log";
 }
@@ -144,23 +154,17 @@ Result<void> Supervisor::adopt(const std::vector<ChildSpec>& specs) {
   return {};
 }
 
-// Alive, of this boot, and the same process.
 Result<void> Supervisor::adopt(Child& child) {
-  std::ifstream in(record_path(child));
-  const auto record = nlohmann::json::parse(in, nullptr, false);
-  SLUICE_ASSIGN(boot, node::boot_id());
-  if (!record.is_object() || record.value("boot_id", "") != boot) return {};
-  const node::ProcessIdentity who{record.value("pid", 0), record.value("start_time", uint64_t{0})};
-  Result<Fd> pidfd = node::open_process(who);
-  if (!pidfd.ok()) return {};
-  if (!take_sockets(child, pidfd->get())) {
+  SLUICE_ASSIGN(running, Supervisor::child(data_, child.spec.name));
+  if (!running) return {};
+  if (!take_sockets(child, running->pidfd.get())) {
     // Without its sockets we could not start it again later: replace it now, in order.
-    log::info("{}: pid {} cannot be adopted; replacing it", child.spec.name, who.pid);
-    end_process(pidfd->get(), child.spec.name, Seconds(30));
+    log::info("{}: pid {} cannot be adopted; replacing it", child.spec.name, running->pid);
+    end_process(running->pidfd.get(), child.spec.name, Seconds(30));
     return {};
   }
-  child.pid = who.pid;
-  child.pidfd = std::move(*pidfd);
+  child.pid = running->pid;
+  child.pidfd = std::move(running->pidfd);
   child.started = clock_.now();
   log::info("{}: adopted, pid {}", child.spec.name, child.pid);
   return {};
@@ -230,7 +234,7 @@ Result<void> Supervisor::start() {
   for (Child& child : children_)
     if (!child.pidfd.valid()) {
       if (auto launched = launch(child); !launched.ok()) {
-        stop(End::kToReturn, Seconds(5));
+        (void)stop(End::kToReturn, Seconds(5));
         return launched;
       }
     }
@@ -242,9 +246,15 @@ Result<void> Supervisor::launch(Child& child) {
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::vector<std::string> variables = node::environment_without({"SLUICE_PLATFORM="});
+  variables.push_back(platform_variable(data_));
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  const std::string lock = child_lock_path(data_, child.spec.name);
+  const std::string unlocked = "sluice: " + lock + ": cannot be locked\n";
   const std::string path = log_path(child);
-  const Fd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!log.valid()) return system_error(path);
+  const Fd log = node::open_log(path);
 
   const int pid = ::fork();
   if (pid < 0) return system_error("fork");
@@ -263,23 +273,18 @@ Result<void> Supervisor::launch(Child& child) {
       ::dup3(child.listening[i].get(), kAside + static_cast<int>(i), O_CLOEXEC);
     for (size_t i = 0; i < child.listening.size(); ++i)
       ::dup2(kAside + static_cast<int>(i), kListenFd + static_cast<int>(i));
-    ::execv(argv[0], argv.data());
+    if (!lock_for_program(lock.c_str(), kLockFd)) {
+      (void)!::write(STDERR_FILENO, unlocked.data(), unlocked.size());
+      ::_exit(1);
+    }
+    ::execve(argv[0], argv.data(), environment.data());
     ::_exit(127);
   }
   child.pid = pid;
   child.pidfd.reset(pidfd_open(pid));
   child.started = clock_.now();
   log::info("{}: started, pid {}", child.spec.name, pid);
-  return note(child);
-}
-
-// Who it is, for the next supervisor.
-Result<void> Supervisor::note(const Child& child) const {
-  const auto who = node::identity_of(child.pid);
-  SLUICE_ASSIGN(boot, node::boot_id());
-  const nlohmann::json record{
-      {"pid", child.pid}, {"start_time", who ? who->start_time : 0}, {"boot_id", boot}};
-  return replace_file(record_path(child), record.dump() + "\n");
+  return {};
 }
 
 // ---- watching ----------------------------------------------------------------------------------
@@ -329,7 +334,7 @@ Result<void> Supervisor::run(Nanos patience) {
       Child& c = children_[i];
       if (watched[i + 1].revents != 0)
         if (auto reaped = reap(c); !reaped.ok()) {
-          stop(End::kToReturn, patience);
+          (void)stop(End::kToReturn, patience);
           return reaped;
         }
       if (!c.pidfd.valid() && c.restart_at <= clock_.now()) restart(c);
@@ -337,13 +342,21 @@ Result<void> Supervisor::run(Nanos patience) {
   }
   signalfd_siginfo got{};
   const bool read_whole = ::read(signals.get(), &got, sizeof(got)) == sizeof(got);
-  stop(read_whole && got.ssi_signo == SIGUSR1 ? End::kToReturn : End::kForGood, patience);
-  return {};
+  return stop(read_whole && got.ssi_signo == SIGUSR1 ? End::kToReturn : End::kForGood, patience);
 }
 
-void Supervisor::stop(End end, Nanos patience) {
+Result<void> Supervisor::stop(End end, Nanos patience) {
   for (auto child = children_.rbegin(); child != children_.rend(); ++child)
     stop(*child, end, patience);
+  // What a killed node daemon left behind, and what it was starting when it ended.
+  if (end == End::kForGood) return end_platform_processes(data_, kEndsWithin);
+  for (const Child& c : children_) {
+    SLUICE_ASSIGN(left, Supervisor::child(data_, c.spec.name));
+    if (left)
+      return Error{ErrorKind::kInternal,
+                   "still running: " + c.spec.name + " (pid " + std::to_string(left->pid) + ")"};
+  }
+  return {};
 }
 
 void Supervisor::stop(Child& child, End end, Nanos patience) {
@@ -354,8 +367,6 @@ void Supervisor::stop(Child& child, End end, Nanos patience) {
     child.pidfd.reset();
     log::info("{}: stopped", child.spec.name);
   }
-  std::error_code ignored;
-  std::filesystem::remove(record_path(child), ignored);
 }
 
 }  // namespace sluice::cli

@@ -1,25 +1,25 @@
 // The supervisor: `sluice up`. Holds the listening sockets, starts the platform's processes, starts
 // those that die again, and stops them in order. Its own death changes nothing: its children live
 // in sessions of their own, and the next `up` on the same data directory adopts them, listening
-// sockets included (pidfd_getfd).
+// sockets included (pidfd_getfd). Each child holds the lock of DATA/run/NAME.lock from before its
+// first instruction, so that the kernel says which process it is.
 //
 // One thread, in which SIGINT, SIGTERM and SIGUSR1 are blocked from open() on. Owns the data
 // directory's lock for as long as it lives.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/lock_file.h"
 #include "base/result.h"
 #include "wire/endpoint.h"
 
 namespace sluice::cli {
-
-// Where a child finds the first of its listening sockets; the others follow.
-inline constexpr int kListenFd = 3;
 
 struct ChildSpec {
   std::string name;                  // "gateway"; its log is DATA/logs/NAME.log
@@ -33,8 +33,10 @@ class Supervisor {
  public:
   // kConflict: another `up` holds the data directory. Makes DATA, DATA/run, DATA/logs.
   static Result<Supervisor> open(const std::string& data);
-  // Who holds it; 0: nobody.
-  static Result<int> holder(const std::string& data);
+  // The process that holds it; nullopt where none does.
+  static Result<std::optional<LockHolder>> holder(const std::string& data);
+  // The process of that name that runs on the data directory, whichever supervisor started it.
+  static Result<std::optional<LockHolder>> child(const std::string& data, const std::string& name);
 
   // Takes over what lives of these from a supervisor that died; they go on as they were started.
   Result<void> adopt(const std::vector<ChildSpec>& children);
@@ -53,7 +55,8 @@ class Supervisor {
   // for `before_stop`. A child that fails in its first seconds ends all with its own words.
   Result<void> run(Nanos patience);
   enum class End { kForGood, kToReturn };
-  void stop(End end, Nanos patience);
+  // For good: an error names each process of the platform that runs on.
+  Result<void> stop(End end, Nanos patience);
 
  private:
   struct Child {
@@ -71,11 +74,9 @@ class Supervisor {
   Result<void> adopt(Child& child);
   static bool take_sockets(Child& child, int pidfd);
   Result<void> launch(Child& child);
-  Result<void> note(const Child& child) const;
   Result<void> reap(Child& child);
   void restart(Child& child);
   void stop(Child& child, End end, Nanos patience);
-  std::string record_path(const Child& child) const;
   std::string log_path(const Child& child) const;
 
   std::string data_;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstring>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -14,7 +14,10 @@
 #include "base/log.h"
 #include "base/replace_file.h"
 #include "base/secret.h"
+#include "base/system_error.h"
+#include "cli/inherited.h"
 #include "cli/limits.h"
+#include "cli/platform_processes.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
 #include "node/cgroup.h"
@@ -33,6 +36,7 @@ struct UpFlags {
               arbiter, nvml, mps, gpu_store;
   std::string tls_cert, tls_key, gateway_token_file;
   int devices = 0, threads = 0;
+  std::optional<int> first_uid;  // without: as the node daemon has it
   bool live_sm = false;
   std::optional<double> price, gpu_price;  // without: as the node daemon has it
 };
@@ -56,9 +60,10 @@ void stop_instances(const std::string& node_socket) {
     for (const auto& i : state->value("instances", nlohmann::json::array())) {
       if (i.value("state", "gone") == "gone") continue;
       ++living;
-      if (asked.insert(i.value("id", "")).second)
-        (void)node.json(verb::delete_, "/v1/instances/" + i.value("id", ""),
-                        {{"drain_ms", 10'000}});
+      if (!asked.insert(i.value("id", "")).second) continue;
+      const auto told =
+          node.json(verb::delete_, "/v1/instances/" + i.value("id", ""), {{"drain_ms", 10'000}});
+      if (!told.ok() && told.error().kind == ErrorKind::kTimeout) return;
     }
     if (living == 0) return;
     after = state->value("version", nlohmann::json(0)).dump();
@@ -78,6 +83,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   if (!f.mps.empty()) node.insert(node.end(), {"--mps", f.mps});
   if (!f.gpu_store.empty()) node.insert(node.end(), {"--gpu-store", f.gpu_store});
   if (f.live_sm) node.push_back("--live-sm");
+  if (f.first_uid) node.insert(node.end(), {"--first-uid", std::to_string(*f.first_uid)});
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
   const policy::Bundle* bundle = policy::find_bundle(f.policy);
   const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
@@ -136,28 +142,32 @@ Result<void> up(const Session& session, const UpFlags& f) {
   return supervisor.run(kPatience);
 }
 
-// Asks the supervisor; where it died before its processes did, ends them in its place.
-Result<void> down(const Session& session, bool keep) {
-  const std::string data = std::filesystem::absolute(session.data);
-  SLUICE_ASSIGN(pid, Supervisor::holder(data));
-  if (pid != 0) {
-    const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (!pidfd.valid() ||
-        syscall(SYS_pidfd_send_signal, pidfd.get(), keep ? SIGUSR1 : SIGTERM, nullptr, 0) != 0)
-      return Error{ErrorKind::kDenied,
-                   "supervisor " + std::to_string(pid) + ": " + std::strerror(errno)};
-    pollfd p{pidfd.get(), POLLIN, 0};
-    while (poll(&p, 1, -1) < 0 && errno == EINTR) {
-    }
-    return {};
+// Asks the supervisor to end, and waits until it has.
+Result<void> end_supervisor(const LockHolder& supervisor, bool keep) {
+  if (syscall(SYS_pidfd_send_signal, supervisor.pidfd.get(), keep ? SIGUSR1 : SIGTERM, nullptr,
+              0) != 0 &&
+      errno != ESRCH)
+    return system_error("supervisor " + std::to_string(supervisor.pid));
+  pollfd p{supervisor.pidfd.get(), POLLIN, 0};
+  while (poll(&p, 1, -1) < 0 && errno == EINTR) {
   }
+  return {};
+}
+
+// Asks the supervisor; then looks itself, because the supervisor may have died on the way, or long
+// before, and ends what is left.
+Result<void> down(const Session& session, bool keep) {
+  log::start("down");
+  const std::string data = std::filesystem::absolute(session.data);
+  SLUICE_ASSIGN(holder, Supervisor::holder(data));
+  if (holder) SLUICE_TRY(end_supervisor(*holder, keep));
   const Error nobody{ErrorKind::kUnavailable, "no platform runs on " + data};
   if (!std::filesystem::exists(data + "/up.lock")) return nobody;
   SLUICE_ASSIGN(supervisor, Supervisor::open(data));
   SLUICE_TRY(supervisor.adopt(processes(data, {})));
-  if (!supervisor.has_children()) return nobody;
-  supervisor.stop(keep ? Supervisor::End::kToReturn : Supervisor::End::kForGood, kPatience);
-  return {};
+  const bool runs = supervisor.has_children() || (!keep && !platform_processes(data).empty());
+  if (!holder && !runs) return nobody;
+  return supervisor.stop(keep ? Supervisor::End::kToReturn : Supervisor::End::kForGood, kPatience);
 }
 
 Result<void> down_and_say(const Session& session, bool keep) {
@@ -204,6 +214,10 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_flag("--live-sm", f->live_sm,
                        "with --mps: a slice's SMs may change while its program runs, for some "
                        "microseconds more a launch (green contexts)");
+  up_command
+      ->add_option("--first-uid", f->first_uid,
+                   "as root: uids of instances begin here, for a second platform on this machine")
+      ->check(CLI::Range(1, kHighestUid));
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -405,6 +406,17 @@ bool Cgroup::holds(pid_t process) const {
   for (std::string line; std::getline(groups, line);)
     hierarchies += line.ends_with(place) || line.find(place + "/") != line.npos;
   return hierarchies >= folders_.size();
+}
+
+// A pid that is still in the group after its pidfd was opened is the pidfd's.
+void Cgroup::signal(int number) const {
+  std::vector<std::pair<pid_t, Fd>> opened;
+  for (const pid_t pid : processes())
+    opened.emplace_back(pid, static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const std::vector<pid_t> still_there = processes();
+  for (const auto& [pid, pidfd] : opened)
+    if (std::ranges::find(still_there, pid) != still_there.end())
+      syscall(SYS_pidfd_send_signal, pidfd.get(), number, nullptr, 0);
 }
 
 Result<void> Cgroup::remove() {

@@ -54,6 +54,8 @@ class Cgroup {
   std::vector<pid_t> processes() const;
   // Whether the process is in the group, or in one below it, in every hierarchy.
   bool holds(pid_t process) const;
+  // Signals the processes in it, and no other that has one's number by then.
+  void signal(int number) const;
   // The file of the kernel's counter, for CgroupCounter.
   const std::string& usage_file() const { return usage_file_; }
   Result<void> remove();  // REQUIRES: nothing runs in it

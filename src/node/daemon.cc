@@ -68,7 +68,7 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
 Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
   SLUICE_TRY(check_id(q.id, settings_.paths));
   const std::optional<ProcessIdentity> process = identity_of(q.pid);
-  if (!process || q.pid == getpid())
+  if (!process || q.pid == getpid() || q.pid == 1)
     return Error{ErrorKind::kInvalid, "pid: " + std::to_string(q.pid) + " is no process here"};
   if (const InstanceRecord* known = find(q.id)) {
     if (known->foreign && known->process == *process) return known;

@@ -137,6 +137,7 @@ class Daemon {
   void fail(const GpuFault& fault);
   asio::awaitable<void> charge_ungated();
   asio::awaitable<void> watch_strays();
+  asio::awaitable<void> keep_logs_small();
   void end_programs_on(const Device& device);
   Result<void> drain(const DeviceId& device, bool drained, const std::string& fault);
   Result<Promise> promise(const InstanceId& id, const DeviceId& device, const Slice& slice,

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "node/daemon.h"
+#include "node/log_folder.h"
 #include "wire/await.h"
 #include "wire/permit_steps.h"
 
@@ -48,6 +49,7 @@ asio::awaitable<Result<void>> Daemon::raise(InstanceId id, Birth birth) {
   InstanceRecord* r = find_record(id);
   r->process = birth.process;
   r->node_fault = true;  // until it has all that it needs to go
+  r->program = program_of(birth.process.pid);
   Live& live = live_[id];
   live.pidfd = std::move(birth.pidfd);
   live.control = std::move(birth.control);
@@ -170,6 +172,18 @@ asio::awaitable<void> Daemon::watch_strays() {
   }
 }
 
+asio::awaitable<void> Daemon::keep_logs_small() {
+  constexpr Nanos kEvery = Seconds(60);
+  for (asio::steady_timer timer(io_);;) {
+    std::set<std::string> living;
+    for (const InstanceRecord& r : state_.instances)
+      if (alive(r)) living.insert(r.instance.id);
+    tidy_logs(settings_.paths.logs(), living, FileTime::clock::now());
+    timer.expires_after(kEvery);
+    co_await timer.async_wait(kAwait);
+  }
+}
+
 // The next process of a foreign slice whose first one has ended.
 bool Daemon::follow_family(InstanceRecord& r) {
   for (const pid_t pid : enforcer_->processes(r.instance.id)) {
@@ -216,7 +230,7 @@ std::vector<ProcessIdentity> Daemon::processes_of(const Instance& i) const {
 }
 
 void Daemon::kill_now(const InstanceId& id) {
-  for (const pid_t pid : enforcer_->processes(id)) kill(pid, SIGKILL);  // what it forked, too
+  enforcer_->signal(id, SIGKILL);  // what it forked, too
   send_signal(live_[id].pidfd.get(), SIGKILL);
 }
 

@@ -108,6 +108,13 @@ std::string find_mps(GpuSettings& gpu) {
   return program.ok() ? "" : program.error().message;
 }
 
+// Whether a record of this boot is of a process that runs. A record that names another program's
+// process, or the machine's first one, is wrong: that process is left alone.
+bool still_runs(const InstanceRecord& r) {
+  return r.process.pid > 1 && identity_of(r.process.pid) == r.process &&
+         (r.program.empty() || program_of(r.process.pid) == r.program);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& clock,
@@ -166,6 +173,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& 
   SLUICE_STEP("open: has a zygote");
   daemon->listen_for_faults();
   asio::co_spawn(io, daemon->watch_strays(), asio::detached);
+  asio::co_spawn(io, daemon->keep_logs_small(), asio::detached);
   if (!daemon->gpus_->gpus().empty()) asio::co_spawn(io, daemon->charge_ungated(), asio::detached);
   return daemon;
 }
@@ -204,12 +212,12 @@ std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records,
   std::vector<InstanceRecord> died;
   for (InstanceRecord& r : records) {
     if (!alive(r)) continue;
-    const bool lives = same_boot && r.process.pid != 0 && identity_of(r.process.pid) == r.process;
+    const bool lives = same_boot && still_runs(r);
     const bool was_starting = r.instance.state == InstanceState::kStarting;
     if (lives && !was_starting) continue;
     // One that was starting waits for a Go that nobody will send, or has had it and listens. Its
     // name is free from here on: who has it next must not find a dying one at its socket.
-    if (lives) kill(r.process.pid, SIGKILL);
+    if (lives) signal_process(r.process, SIGKILL);
     if (!r.socket.empty()) unlink(r.socket.c_str());
     r.instance.state = InstanceState::kGone;
     r.ended = unix_now();

@@ -268,15 +268,12 @@ void Enforcer::bury(const InstanceRecord& r) {
 
 void Enforcer::empty(Cgroup group, bool foreign) {
   Result<Cgroup> outside = cgroups_.open("released");
-  const auto let_go = [&](pid_t pid) {
-    if (!foreign)
-      kill(pid, SIGKILL);
-    else if (outside.ok())
-      (void)outside->add(pid);
-  };
   constexpr int kMostRounds = 10;  // one that is born meanwhile is found in the next
-  for (int round = 0; round < kMostRounds; ++round)
-    std::ranges::for_each(group.processes(), let_go);
+  for (int round = 0; round < kMostRounds; ++round) {
+    if (!foreign) group.signal(SIGKILL);
+    for (const pid_t pid : group.processes())
+      if (foreign && outside.ok()) (void)outside->add(pid);
+  }
   left_.push_back(std::move(group));
   remove_empty_groups();
 }
@@ -351,6 +348,11 @@ std::optional<Bytes> Enforcer::memory_held(const InstanceId& id) const {
   const Client& c = found->second;
   if (c.counted_by_kernel || c.memory == 0) return std::nullopt;
   return desk_.look(c.memory).held;
+}
+
+void Enforcer::signal(const InstanceId& id, int number) const {
+  const auto found = clients_.find(id);
+  if (found != clients_.end() && found->second.cgroup) found->second.cgroup->signal(number);
 }
 
 std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {

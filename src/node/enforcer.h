@@ -87,6 +87,7 @@ class Enforcer {
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
   // Why the instance is gone, where the kernel has killed it at its memory limit.
   std::optional<std::string> killed_by_memory(const InstanceRecord& r) const;
+  void signal(const InstanceId& id, int number) const;  // signals them
   // Whose slice a process is under; none: it is under none.
   std::optional<InstanceId> slice_of(const Peer& peer) const;
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "node/log_folder.h"
 #include "wire/http.h"
 #include "wire/permit_steps.h"
 
@@ -30,8 +31,7 @@ asio::awaitable<Result<Birth>> InstanceLauncher::bear(const InstanceRecord& r) {
   Result<Fd> listening = wire::listen_on({.path = r.socket});
   if (!listening.ok()) co_return listening.error();
   SLUICE_STEP("bear: listens");
-  const Fd log(open(r.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!log.valid()) co_return Error{ErrorKind::kInternal, r.log + ": " + std::strerror(errno)};
+  const Fd log = open_log(r.log);
   Result<SocketPair> control = make_socket_pair();
   if (!control.ok()) co_return control.error();
 

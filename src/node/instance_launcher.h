@@ -14,8 +14,8 @@ namespace sluice::node {
 struct DataPaths {
   std::string data;
 
-  std::string state() const { return data + "/node.json"; }
-  std::string memory() const { return data + "/node.memory"; }
+  std::string state() const { return run() + "/node.state"; }
+  std::string memory() const { return run() + "/node.memory"; }
   std::string lock() const { return data + "/node.lock"; }
   std::string logs() const { return data + "/logs"; }
   std::string run() const { return data + "/run"; }

@@ -96,6 +96,20 @@ Result<Fd> open_process(const ProcessIdentity& process) {
   return fd;
 }
 
+bool signal_process(const ProcessIdentity& process, int signal) {
+  const Result<Fd> pidfd = open_process(process);
+  return pidfd.ok() && syscall(SYS_pidfd_send_signal, pidfd->get(), signal, nullptr, 0) == 0;
+}
+
+std::string program_of(pid_t pid) {
+  constexpr std::string_view kReplaced = " (deleted)";
+  std::error_code fault;
+  std::string path =
+      std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", fault).string();
+  if (path.ends_with(kReplaced)) path.resize(path.size() - kReplaced.size());
+  return path;
+}
+
 std::vector<pid_t> family_of(pid_t pid) {
   std::multimap<pid_t, pid_t> children;
   std::error_code ignored;

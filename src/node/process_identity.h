@@ -31,6 +31,13 @@ std::optional<ProcessIdentity> identity_of(pid_t pid);
 // it is gone.
 Result<Fd> open_process(const ProcessIdentity& process);
 
+// Signals exactly that process. Returns false where it is gone.
+bool signal_process(const ProcessIdentity& process, int signal);
+
+// The file that it executes, though it may have been replaced since; empty where the kernel does
+// not say.
+std::string program_of(pid_t pid);
+
 // The process and all its living descendants.
 std::vector<pid_t> family_of(pid_t pid);
 

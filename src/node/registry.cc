@@ -33,6 +33,7 @@ json kept(const InstanceRecord& r) {
               {"uid", r.uid},
               {"pid", r.process.pid},
               {"start_time", r.process.start_time},
+              {"program", r.program},
               {"owner_pid", r.owner.pid},
               {"owner_start_time", r.owner.start_time},
               {"ready_after_ms", r.ready_after_ms},
@@ -74,6 +75,7 @@ Result<InstanceRecord> record_from(const json& object) {
   r.uid = static_cast<uid_t>(f.integer("uid", 0, 0, UINT32_MAX));
   r.process.pid = static_cast<pid_t>(f.integer("pid", 0, 0, INT32_MAX));
   r.process.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
+  r.program = f.text("program");
   r.owner.pid = static_cast<pid_t>(f.integer("owner_pid", 0, 0, INT32_MAX));
   r.owner.start_time = static_cast<uint64_t>(f.integer("owner_start_time", 0, 0, kMost));
   r.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);

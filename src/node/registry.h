@@ -1,8 +1,9 @@
-// What the node daemon must not forget: node.json. Written whole, to a new file that then takes the
-// old one's name, so that a reader finds the state before or after, never between. Not flushed to
-// the disk, which would hold up every resize by milliseconds: what is written survives the daemon's
-// death, and a power cut, which may leave pieces, ends the boot that all records belong to. So that
-// pieces are told from damage, node.json.boot says which boot they are of; it is flushed.
+// What the node daemon must not forget: node.state. Written whole, to a new file that then takes
+// the old one's name, so that a reader finds the state before or after, never between. Not flushed
+// to the disk, which would hold up every resize by milliseconds: what is written survives the
+// daemon's death, and a power cut, which may leave pieces, ends the boot that all records belong
+// to. So that pieces are told from damage, node.state.boot says which boot they are of; it is
+// flushed.
 //
 // Not thread-safe; the daemon's loop owns it.
 #pragma once
@@ -27,6 +28,7 @@ struct InstanceRecord {
   std::string log;             // its output
   uid_t uid = 0;               // its own; 0: the daemon's
   ProcessIdentity process;     // pid 0: not born yet
+  std::string program;         // the file that it executes; empty for a foreign one
   ProcessIdentity owner;       // it ends when this one does; pid 0: nobody's
   int64_t ready_after_ms = 0;  // from the request to start it; 0: not yet
   UnixMillis ended = 0;

@@ -39,6 +39,7 @@ NodeState example() {
   r.log = "/data/logs/resnet-1-k7f2.log";
   r.uid = 61003;
   r.process = {.pid = 99, .start_time = 123456789};
+  r.program = "/usr/bin/sluice-runtime";
   r.owner = {.pid = 77, .start_time = 123456};
   r.ready_after_ms = 140;
   s.instances.push_back(r);

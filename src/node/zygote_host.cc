@@ -17,6 +17,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "node/log_folder.h"
 #include "node/process_identity.h"
 #include "wire/await.h"
 #include "wire/permit_steps.h"
@@ -107,8 +108,7 @@ Result<void> ZygoteHost::start() {
   if (access(settings_.path.c_str(), X_OK) != 0)
     return Error{ErrorKind::kNotFound, "runtime: " + settings_.path + ": " + std::strerror(errno)};
   SLUICE_ASSIGN(pair, make_socket_pair());
-  const Fd log(open(settings_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!log.valid()) return system_error(settings_.log);
+  const Fd log = open_log(settings_.log);
   const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -172,7 +172,8 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
   if (!started.ok()) {
     // A zygote that does not answer is of no use: mind() starts another.
-    if (started.error().kind == ErrorKind::kTimeout) kill(zygote->pid, SIGKILL);
+    if (started.error().kind == ErrorKind::kTimeout)
+      syscall(SYS_pidfd_send_signal, zygote->pidfd.get(), SIGKILL, nullptr, 0);
     co_return within("zygote", started.error());
   }
   t->pidfd = std::move(packet->fds[0]);
