@@ -91,7 +91,7 @@ struct Killed {
   int lost_in_flight = 0, lost_beyond = 0;
   std::vector<double> whole_ms, whole_cold_ms, exec_ms;
   int never_whole = 0, leftovers = 0;
-  std::vector<std::string> notes;  // what was killed; the first few that were never whole
+  std::vector<std::string> notes;  // how many of each kind, and the slowest recoveries
 };
 Result<Killed> kill_at_random(const Kills& with);
 

@@ -1,5 +1,6 @@
 #include <signal.h>
 
+#include <functional>
 #include <map>
 #include <set>
 #include <thread>
@@ -14,6 +15,7 @@ using nlohmann::json;
 
 const std::vector<std::string> kFunctions = {"f", "g"};
 constexpr int kReplicas = 2;
+constexpr size_t kSlowest = 5;  // recoveries that are told
 constexpr int kExecEvery = 25;  // events between two measurements of the reference
 // A client learns of a broken connection, and the killer of the time, a little late.
 constexpr Nanos kSlack = Millis(20);
@@ -155,11 +157,14 @@ class Killer {
       cold = cold || kind == Kind::kNode || kind == Kind::kZygote || kind == Kind::kTemplate;
     }
     const bool starts_cold = instance && (cold || !warm);
+    missing_ = "nothing missing";
     while (!whole()) {
-      if (clock.now() - begin > with_.patience) return note_never_whole();
+      if (clock.now() - begin > with_.patience) return note_never_whole(victims);
       ::usleep(10'000);
     }
-    (starts_cold ? result_.whole_cold_ms : result_.whole_ms).push_back(millis(clock.now() - begin));
+    const double ms = millis(clock.now() - begin);
+    (starts_cold ? result_.whole_cold_ms : result_.whole_ms).push_back(ms);
+    slowest_.emplace(ms, last_kills(victims) + ", last " + missing_);
   }
 
   // Without such a process, an instance is killed.
@@ -178,15 +183,15 @@ class Killer {
     return kind;
   }
 
-  void note_never_whole() {
+  void note_never_whole(int victims) {
     ++result_.never_whole;
-    if (result_.notes.size() < 3)
-      result_.notes.push_back("not whole again after " + last_kills() + ": " + missing_);
+    slowest_.emplace(millis(with_.patience), last_kills(victims) + ", never whole: " + missing_);
   }
-  std::string last_kills() const {
+  std::string last_kills(int victims) const {
     std::string names;
-    for (size_t i = killed_.size() < 2 ? 0 : killed_.size() - 2; i < killed_.size(); ++i)
-      names += (names.empty() ? "" : ", ") + std::string(kNames[static_cast<int>(killed_[i].kind)]);
+    for (size_t i = killed_.size() - static_cast<size_t>(victims); i < killed_.size(); ++i)
+      names +=
+          (names.empty() ? "" : " and ") + std::string(kNames[static_cast<int>(killed_[i].kind)]);
     return names;
   }
 
@@ -196,7 +201,12 @@ class Killer {
     result_.tally = tally(asked);
     std::map<std::string, int> kinds;
     for (const Kill& k : killed_) ++kinds[kNames[static_cast<int>(k.kind)]];
-    for (const auto& [name, n] : kinds) result_.notes.push_back(std::to_string(n) + " x " + name);
+    std::string all;
+    for (const auto& [name, n] : kinds) all += " " + std::to_string(n) + " " + name;
+    result_.notes.push_back("of each kind:" + all);
+    for (const auto& [ms, what] : slowest_)
+      if (result_.notes.size() <= kSlowest)
+        result_.notes.push_back(std::to_string(static_cast<int>(ms)) + " ms after " + what);
     std::vector<bool> spent(killed_.size(), false);
     for (const Asked& a : asked) {
       if (a.right) continue;
@@ -218,7 +228,8 @@ class Killer {
   Running running_;
   std::set<pid_t> dead_;
   std::vector<Kill> killed_;
-  std::string missing_;
+  std::string missing_;  // from being whole, when it was looked at last
+  std::multimap<double, std::string, std::greater<>> slowest_;  // by milliseconds
   Killed result_;
 };
 
