@@ -89,7 +89,7 @@ Result<void> PlatformBed::ready() {
 }
 
 std::string PlatformBed::model_of(const std::string& name) {
-  const std::string path = folder_ + "/" + name + ".pt";
+  std::string path = folder_ + "/" + name + ".pt";
   if (std::filesystem::exists(path)) return path;
   if (!settings_.model.empty()) {
     std::filesystem::copy(settings_.model, path);
