@@ -172,9 +172,12 @@ std::vector<pid_t> PlatformBed::end() {
     if (left.empty()) return {};
     ::usleep(10'000);
   }
-  for (const pid_t pid : left) ::kill(pid, SIGKILL);
-  while (::waitpid(-1, nullptr, 0) > 0) {
-  }
+  // Each process that is ended leaves its own children to this one.
+  for (std::vector<pid_t> now = left; !now.empty(); now = children_of(::getpid()))
+    for (const pid_t pid : now) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
   return left;
 }
 
