@@ -7,9 +7,11 @@
 //   deaf       the instance never gets ready
 //   stubborn   the instance ignores Drain and SIGTERM
 //   busy       a thread that computes for ever, gated
-// Instances answer every path with {"pid", "uid", "gate"}: with ?ms=N after N ms of gated work,
-// with ?until=FILE when there is that file, with ?mib=N after taking N MiB for good ("taken": false
-// where an allocation fails).
+// Instances answer every path with {"pid", "uid", "gate", "sum"}: with ?ms=N after N ms of gated
+// work, with ?until=FILE when there is that file, with ?mib=N after taking N MiB for good ("taken":
+// false where an allocation fails). `sum` is the request body's checksum.
+//
+// `fake_runtime serve --model M --name N --listen unix:PATH` is one instance without a platform.
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
@@ -109,10 +111,13 @@ wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
   }
   bool taken = true;
   if (const std::string mib = target.get("mib"); !mib.empty()) taken = take(std::stoul(mib));
+  uint64_t sum = 0;
+  for (const char c : request.body()) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   co_return wire::json_response({{"taken", taken},
                                  {"pid", getpid()},
                                  {"uid", getuid()},
-                                 {"gate", static_cast<int>(sluice_gate_state(&gate))}});
+                                 {"gate", static_cast<int>(sluice_gate_state(&gate))},
+                                 {"sum", sum}});
 }
 
 void serve(Fd listening, Fd control, bool stubborn) {
@@ -208,9 +213,24 @@ void zygote(int socket) {
   });
 }
 
+int serve_alone(const std::string& model_path, const std::string& listen) {
+  const Words model = read_model(model_path);
+  if (model.contains("slow")) std::this_thread::sleep_for(Millis(model.at("slow")));
+  Result<Fd> listening = wire::listen_on(*wire::parse_endpoint(listen));
+  if (!listening.ok()) return 1;
+  wire::asio::io_context io{1};
+  wire::HttpServer server(io, std::move(*listening), answer);
+  boost::asio::signal_set term(io, SIGTERM);
+  term.async_wait([&](auto, int) { io.stop(); });
+  io.run();
+  return 0;
+}
+
 }  // namespace
 }  // namespace sluice
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc == 8 && std::string_view(argv[1]) == "serve")
+    return sluice::serve_alone(argv[3], argv[7]);
   sluice::zygote(3);
 }
