@@ -88,8 +88,8 @@ TEST_F(AdminTest, StatisticsSinceAnAnswerAreOfFunctionsThatChanged) {
   const uint64_t first = ask(verb::get, "/v1/stats")["told"];
   EXPECT_THAT(names(0), ElementsAre("default/f", "default/g"));
   EXPECT_THAT(names(first), IsEmpty());
-  dispatcher.enter(request, "f", 0, "", clock.now());
-  dispatcher.ready(request, clock.now());
+  dispatcher.find(request, "f", 0, "");
+  dispatcher.enter(request, clock.now());
   EXPECT_THAT(names(first), ElementsAre("default/f"));
   const uint64_t second = ask(verb::get, "/v1/stats")["told"];
   EXPECT_THAT(names(second), ElementsAre("default/f")) << "a request is under way";
