@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/lock_file.h"
 #include "bench/gateway_bed.h"
 #include "control/archive_for_test.h"
 
@@ -130,8 +131,7 @@ uint16_t PlatformBed::api_port() const {
 }
 
 pid_t PlatformBed::pid_of(const std::string& process) const {
-  const json record = json::parse(text_of(data_ + "/run/" + process + ".json"), nullptr, false);
-  return record.is_object() ? record.value("pid", 0) : 0;
+  return lock_holder(data_ + "/run/" + process + ".lock").value_or(0);
 }
 
 Result<Nanos> PlatformBed::plain_exec(const std::string& name, const Question& ask) {

@@ -132,7 +132,7 @@ TEST(PlatformStart, AStateThatCannotBeUnderstoodIsNamedAndNothingIsTouched) {
     const Ended e = up(p.data);
     EXPECT_EQ(e.code, 1) << text;
     EXPECT_THAT(e.err, HasSubstr("node: " + state + ": cannot be understood")) << text;
-    EXPECT_THAT(e.err, HasSubstr("If none runs, remove it")) << text;
+    EXPECT_THAT(e.err, HasSubstr("(process " + std::to_string(instance) + ")")) << text;
     EXPECT_FALSE(is_dead(instance)) << text;
   }
 }
