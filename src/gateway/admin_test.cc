@@ -54,7 +54,7 @@ TEST_F(AdminTest, EveryFigureIsANumberEvenBeforeTheFirstRequest) {
   } request;
   // All at one moment: durations, gaps and rates of zero.
   dispatcher.find(request, "f", 0, "");
-  dispatcher.enter(request, clock.now());
+  dispatcher.enter(request, clock.now(), clock.now());
   dispatcher.finish(request, Outcome::kOk, 0, clock.now());
   const json stats = ask(verb::get, "/v1/stats");
   expect_numbers(stats, "stats");
@@ -89,7 +89,7 @@ TEST_F(AdminTest, StatisticsSinceAnAnswerAreOfFunctionsThatChanged) {
   EXPECT_THAT(names(0), ElementsAre("default/f", "default/g"));
   EXPECT_THAT(names(first), IsEmpty());
   dispatcher.find(request, "f", 0, "");
-  dispatcher.enter(request, clock.now());
+  dispatcher.enter(request, clock.now(), clock.now());
   EXPECT_THAT(names(first), ElementsAre("default/f"));
   const uint64_t second = ask(verb::get, "/v1/stats")["told"];
   EXPECT_THAT(names(second), ElementsAre("default/f")) << "a request is under way";
@@ -107,7 +107,7 @@ TEST_F(AdminTest, ATableIsAnsweredWithWhoHasARequestInHand) {
   } request;
   EXPECT_EQ(ask(verb::put, "/v1/routes", kTable)["busy"], json::array());
   dispatcher.find(request, "f", 0, "");
-  dispatcher.enter(request, clock.now());
+  dispatcher.enter(request, clock.now(), clock.now());
   EXPECT_EQ(ask(verb::get, "/v1/stats")["busy"], json::array({"i"}));
   EXPECT_EQ(ask(verb::put, "/v1/routes", R"({"version":4,"functions":[]})")["busy"],
             json::array({"i"}));

@@ -211,7 +211,7 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
   return {.timeout = f.route.timeout, .token_is_ours = !wanted.empty()};
 }
 
-Dispatcher::Entry Dispatcher::enter(Waiter& w, Time now) {
+Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
   const std::lock_guard lock(mutex_);
   FunctionState& f = *w.function_;
   if (f.removed) return {Refusal::kUnavailable, "the function was deleted meanwhile"};
@@ -219,8 +219,8 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time now) {
   if (w.is_inference) f.count_arrival(now);
   w.entered_ = true;
   if (w.revision_ == 0 || !f.splits_to(w.revision_)) w.revision_ = f.next_revision();
-  w.arrived_ = now;
-  w.deadline_ = now + (f.route.slo > Nanos(0) ? f.route.slo : f.route.timeout);
+  w.arrived_ = arrived;
+  w.deadline_ = std::max(arrived, now - f.objective() / 2) + f.objective();
   Entry entry = admit(f, w, now);
   if (entry.refusal != Refusal::kNone) {
     (entry.refusal == Refusal::kUnavailable ? f.counters.failed : f.counters.shed) +=

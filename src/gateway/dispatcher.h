@@ -142,9 +142,11 @@ class Dispatcher {
   // Finds the function of a request whose head is here, and checks its token; takes no place.
   // Revision 0: the split chooses. Refusals: kUnknown, kUnknownRevision, kDenied.
   Entry find(Waiter& waiter, std::string_view served, int revision, std::string_view token);
-  // Takes a place for a request that find() found, and dispatches. Its latency and its deadline
-  // count from now. Refusals: kFull, kLate, kUnavailable.
-  Entry enter(Waiter& waiter, Time now);
+  // Takes a place for a request that find() found, and dispatches. Its latency counts from its
+  // head's arrival. So does its deadline, but the body's coming uses up at most half of the
+  // objective: a client that is slow to send is served all the same. Refusals: kFull, kLate,
+  // kUnavailable.
+  Entry enter(Waiter& waiter, Time arrived, Time now);
   // The client has closed its sending side: it may have left, or wait for its answer. A request
   // that waits goes behind all others, and is the first to be displaced.
   void defer(Waiter& waiter);

@@ -76,7 +76,7 @@ class Play {
     requests_.push_back(std::make_unique<Request>(granted_, now_));
     Request& r = *requests_.back();
     ASSERT_EQ(dispatcher_.find(r, "f", 0, "").refusal, Dispatcher::Refusal::kNone);
-    o.admitted += dispatcher_.enter(r, now_).refusal == Dispatcher::Refusal::kNone;
+    o.admitted += dispatcher_.enter(r, now_, now_).refusal == Dispatcher::Refusal::kNone;
     run_granted();
   }
 

@@ -141,7 +141,7 @@ class World {
     Request& arriving = *r;
     living_.push_back(std::move(r));
     waiting_.insert(&arriving);
-    const auto entry = dispatcher_.enter(arriving, now_);
+    const auto entry = dispatcher_.enter(arriving, now_, now_);
     if (entry.refusal == Dispatcher::Refusal::kNone) {
       ++arrived_;
     } else {
@@ -270,7 +270,7 @@ TEST(DispatcherProperty, WorkIsSharedInProportionToCapability) {
     std::map<std::string, int> given;
     for (Quiet& r : requests) {
       ASSERT_EQ(dispatcher.find(r, "f", 0, "").refusal, Dispatcher::Refusal::kNone);
-      ASSERT_EQ(dispatcher.enter(r, now).refusal, Dispatcher::Refusal::kNone);
+      ASSERT_EQ(dispatcher.enter(r, now, now).refusal, Dispatcher::Refusal::kNone);
       ASSERT_TRUE(r.granted());
       ++given[r.granted()->id];
       dispatcher.finish(r, Outcome::kOk, 1, now);

@@ -42,7 +42,8 @@ class DispatcherTest : public testing::Test {
   Dispatcher::Entry ask(Request& request, std::string_view served = "f", int revision = 0,
                         std::string_view token = "") {
     const auto found = dispatcher.find(request, served, revision, token);
-    return found.refusal == Dispatcher::Refusal::kNone ? dispatcher.enter(request, now) : found;
+    return found.refusal == Dispatcher::Refusal::kNone ? dispatcher.enter(request, now, now)
+                                                       : found;
   }
   // Letters arrive in order, a millisecond apart.
   void arrive(std::string_view names) {
@@ -148,14 +149,25 @@ TEST_F(DispatcherTest, WhatCannotBeInTimeIsRefusedUnlessTheFunctionAdmitsAll) {
       requests.clear();
     }
     const uint64_t shed = counters().shed;
-    arrive("abcde");  // e starts 80 ms from now
+    arrive("abcd");  // d starts 60 ms from now
     Request late('l');
     const auto entry = ask(late);
     EXPECT_EQ(entry.refusal, admit_all ? Dispatcher::Refusal::kNone : Dispatcher::Refusal::kLate);
     EXPECT_EQ(counters().shed - shed, admit_all ? 0u : 1u);
     dispatcher.finish(late, Outcome::kGone, 0, now);
-    for (const char c : std::string("abcde")) finish(c);
+    for (const char c : std::string("abcd")) finish(c);
   }
+}
+
+TEST_F(DispatcherTest, ABodyThatComesSlowlyUsesHalfOfTheObjectiveAtMost) {
+  table({});
+  Request quick('q'), slow('s');
+  for (Request* r : {&quick, &slow}) dispatcher.find(*r, "f", 0, "");
+  dispatcher.enter(quick, now - Millis(20), now);
+  dispatcher.enter(slow, now - Seconds(3), now);
+  EXPECT_EQ(quick.deadline(), now + Millis(80));
+  EXPECT_EQ(slow.deadline(), now + Millis(50));
+  for (Request* r : {&quick, &slow}) dispatcher.finish(*r, Outcome::kGone, 0, now);
 }
 
 TEST_F(DispatcherTest, AFullQueueOfLostRequestsMakesWayForOneThatCanBeInTime) {
@@ -325,7 +337,7 @@ TEST_F(DispatcherTest, WhoeverADeletedFunctionCannotServeIsToldAtOnce) {
   EXPECT_EQ(where(), "a@i b@k c@-");
   EXPECT_TRUE(r('c').woken) << "it waited";
   finish('c', Outcome::kFailed);
-  EXPECT_EQ(dispatcher.enter(reading, now).refusal, Dispatcher::Refusal::kUnavailable)
+  EXPECT_EQ(dispatcher.enter(reading, now, now).refusal, Dispatcher::Refusal::kUnavailable)
       << "its body was still being read";
   dispatcher.finish(reading, Outcome::kFailed, 0, now);
   r('a').woken = false;

@@ -204,7 +204,7 @@ Awaitable<bool> Session::serve_request() {
     co_return co_await body_fault(body);
   // 5. A place in the queue.
   streams = body == Client::Body::kTooLarge;
-  const auto entry = loop_.dispatcher.enter(*this, loop_.now());
+  const auto entry = loop_.dispatcher.enter(*this, arrived_, loop_.now());
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
   watch_.for_client = true;
   co_return co_await ask_instances();

@@ -4,6 +4,11 @@
 #include <cmath>
 
 namespace sluice::policy {
+namespace {
+
+constexpr int kWaitForFirst = 8;
+
+}  // namespace
 
 void ServiceTime::add(Nanos sample) {
   sample = std::max(sample, Nanos(1));
@@ -36,13 +41,16 @@ Time expected_start(std::span<const ServerView> servers, int ahead, Time now) {
 
 Admission admit(const Arrival& arrival, std::span<const ServerView> servers,
                 const ServiceTime& service, Nanos objective) {
-  const Time start = expected_start(servers, arrival.ahead, arrival.now);
-  if (start == arrival.now) return {};
   int slots = 0;
   for (const ServerView& s : servers) slots += s.slots;
+  if (!service.known() && !servers.empty())
+    return {.admitted = arrival.ahead < kWaitForFirst * slots, .retry_after = Seconds(1)};
+  const Time start = expected_start(servers, arrival.ahead, arrival.now);
+  if (start == arrival.now) return {};
   const double in_turn = static_cast<double>(arrival.ahead) / std::max(slots, 1);
-  Nanos needed =
-      service.mean() + from_seconds(seconds(service.deviation()) * (1 + 3 * std::sqrt(in_turn)));
+  const Nanos deviation = std::max(service.deviation(), service.mean() / 10);
+  Nanos needed = service.mean() + objective / 20 +
+                 from_seconds(seconds(deviation) * (1 + 3 * std::sqrt(in_turn)));
   if (service.mean() >= objective) needed = Nanos(0);
   const Nanos late = start + needed - arrival.deadline;
   return {.admitted = late <= Nanos(0), .retry_after = std::max(late, Nanos(0))};

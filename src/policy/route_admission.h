@@ -48,10 +48,11 @@ struct Admission {
   Nanos retry_after{0};  // when not: until the queue has become short enough
 };
 
-// Admitted: what starts at once, and what is expected to be answered by its deadline. One that is
-// next in line needs the mean service time and a deviation for that. Behind others it needs a
-// margin, for the times of those before it add up: deviation × (1 + 3 √(ahead ÷ slots)). Where not
-// even an idle instance could be in time, the start counts instead of the answer.
+// Admitted: what starts at once, and what is expected to be answered by its deadline. That takes
+// the mean service time, a twentieth of the objective for the way to the client, and a margin that
+// grows with the queue, for the times of those before it add up: deviation × (1 + 3 √(ahead ÷
+// slots)), the deviation being at least a tenth of the mean. Where not even an idle instance could
+// be in time, the start counts instead of the answer.
 Admission admit(const Arrival& arrival, std::span<const ServerView> servers,
                 const ServiceTime& service, Nanos objective);
 

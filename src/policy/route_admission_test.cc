@@ -60,27 +60,38 @@ TEST(ExpectedStart, TableOfQueues) {
         << c.name;
 }
 
+// One instance that takes 50 ms and has just begun; an objective of 500 ms.
 TEST(Admit, WhatCannotBeInTimeIsRefusedAndToldWhenToComeBack) {
   const std::vector<ServerView> one{busy(1, Millis(50), Nanos(0))};
-  const Nanos objective = Millis(501);
+  const Nanos objective = Millis(500);
   const auto ask = [&](int ahead) {
     return admit({kNow, kNow + objective, ahead}, one, steady(Millis(50)), objective);
   };
   EXPECT_TRUE(ask(0).admitted);
-  EXPECT_TRUE(ask(8).admitted) << "answered after 500 ms";
-  EXPECT_FALSE(ask(9).admitted) << "answered after 550 ms";
-  EXPECT_NEAR(seconds(ask(28).retry_after), 1.0, 0.01) << "when 20 of them are done";
+  EXPECT_TRUE(ask(6).admitted) << "answered after 400 ms; 25 ms and 5 ms × (1 + 3 √6)";
+  EXPECT_FALSE(ask(7).admitted) << "answered after 450 ms; 25 ms and 5 ms × (1 + 3 √7)";
+  EXPECT_GE(ask(27).retry_after, Millis(950)) << "when 19 of them are done";
 }
 
-TEST(Admit, TimesThatVaryNeedAMarginThatGrowsWithTheQueue) {
+TEST(Admit, BeforeTheFirstAnswerAFewWait) {
+  const std::vector<ServerView> one{busy(1, Nanos(0), Nanos(0))};
+  const auto admitted = [&](std::vector<ServerView> servers, int ahead) {
+    return admit({kNow, kNow + Millis(500), ahead}, servers, {}, Millis(500)).admitted;
+  };
+  EXPECT_TRUE(admitted(one, 7));
+  EXPECT_FALSE(admitted(one, 8));
+  EXPECT_TRUE(admitted({}, 900)) << "no instance is ready: held while one starts";
+}
+
+TEST(Admit, TimesThatVaryNeedAWiderMargin) {
   ServiceTime uneven;
-  for (int i = 0; i < 200; ++i) uneven.add(Millis(i % 2 == 0 ? 40 : 60));
+  for (int i = 0; i < 200; ++i) uneven.add(Millis(i % 2 == 0 ? 30 : 70));
   const std::vector<ServerView> one{busy(1, Millis(50), Nanos(0))};
   const auto admitted = [&](int ahead) {
-    return admit({kNow, kNow + Millis(501), ahead}, one, uneven, Millis(501)).admitted;
+    return admit({kNow, kNow + Millis(500), ahead}, one, uneven, Millis(500)).admitted;
   };
-  EXPECT_TRUE(admitted(6)) << "400 ms, and 10 ms × (1 + 3 √6)";
-  EXPECT_FALSE(admitted(7)) << "450 ms, and 10 ms × (1 + 3 √7)";
+  EXPECT_TRUE(admitted(4)) << "300 ms; 25 ms and 20 ms × (1 + 3 √4)";
+  EXPECT_FALSE(admitted(6)) << "400 ms; 25 ms and 20 ms × (1 + 3 √6)";
 }
 
 TEST(Admit, WhatStartsAtOnceIsTakenHoweverSlowTheFunctionIs) {
