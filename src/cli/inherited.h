@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include <initializer_list>
+
 namespace sluice::cli {
 
 inline constexpr int kListenFd = 3;  // the first listening socket; the second follows it

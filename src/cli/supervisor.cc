@@ -28,7 +28,8 @@ namespace sluice::cli {
 namespace {
 
 // A child that lived this long has got over its start.
-constexpr Nanos kSettled = Seconds(10);
+constexpr Nanos kSettled = Seconds(10);   // until then a start that fails ends `up`
+constexpr Nanos kLivedWell = Seconds(1);  // a process that has is started again at once
 constexpr Nanos kLongestPause = Seconds(5);
 
 constexpr Nanos kEndsWithin = Seconds(10);  // what the children left behind
@@ -300,7 +301,9 @@ Result<void> Supervisor::reap(Child& child) {
     return Error{ErrorKind::kInternal,
                  child.spec.name + ": " + last_words(log_path(child), status)};
   child.first = false;
-  child.pause = settled ? Nanos(0) : std::clamp<Nanos>(child.pause * 2, Millis(100), kLongestPause);
+  const bool lived_well = clock_.now() - child.started > kLivedWell;
+  child.pause =
+      lived_well ? Nanos(0) : std::clamp<Nanos>(child.pause * 2, Millis(100), kLongestPause);
   child.restart_at = clock_.now() + child.pause;
   log::warn("{}: pid {} ended ({}); starting it again in {} ms", child.spec.name, child.pid,
             known ? how_it_ended(status) : "adopted", child.pause / Millis(1));

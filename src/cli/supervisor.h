@@ -50,7 +50,7 @@ class Supervisor {
   // Starts the others, in order; all are stopped again when one cannot be started.
   Result<void> start();
 
-  // Until SIGINT or SIGTERM: restarts what dies, at once and then with growing pauses. Then stops
+  // Until SIGINT or SIGTERM: restarts what dies, at once or with backoff (processes.md). Then stops
   // all, last started first, and waits for each at most `patience`. SIGUSR1 ends the same way but
   // for `before_stop`. A child that fails in its first seconds ends all with its own words.
   Result<void> run(Nanos patience);

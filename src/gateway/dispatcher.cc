@@ -248,7 +248,7 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   auto& mine = queue.of(w);
   const int waiting = static_cast<int>(mine.size());
   const int ahead = waiting - static_cast<int>(mine.lost(now, f.service.mean()));
-  const auto verdict = policy::admit({now, w.deadline_, ahead}, servers, f.service, f.objective());
+  const auto verdict = policy::admit({now, w.deadline_, ahead}, servers, f.service, f.route.slo);
   if (!f.route.admit_all && !verdict.admitted)
     return {.refusal = Refusal::kLate,
             .why = "'" + served_name(f.route.name) + "' cannot answer in time (" +

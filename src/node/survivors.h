@@ -1,6 +1,7 @@
-// What of a platform still runs, as the kernel knows it and the stored state may not: processes in the
-// platform's cgroups, and those that hold the listening sockets of its instances. Where there are
-// no cgroups, a foreign program (`sluice run`) is not found. Free functions; any thread.
+// What of a platform still runs, as the kernel knows it and the stored state may not: processes
+// in the platform's cgroups, and those that hold the listening sockets of its instances. Where
+// there are no cgroups, a foreign program (`sluice run`) is not found. Free functions; any
+// thread.
 #pragma once
 
 #include <sys/types.h>

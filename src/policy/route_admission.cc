@@ -43,7 +43,7 @@ Admission admit(const Arrival& arrival, std::span<const ServerView> servers,
                 const ServiceTime& service, Nanos objective) {
   int slots = 0;
   for (const ServerView& s : servers) slots += s.slots;
-  if (!service.known() && !servers.empty())
+  if (!service.known() && !servers.empty() && objective > Nanos(0))
     return {.admitted = arrival.ahead < kWaitForFirst * slots, .retry_after = Seconds(1)};
   const Time start = expected_start(servers, arrival.ahead, arrival.now);
   if (start == arrival.now) return {};
@@ -51,7 +51,7 @@ Admission admit(const Arrival& arrival, std::span<const ServerView> servers,
   const Nanos deviation = std::max(service.deviation(), service.mean() / 10);
   Nanos needed = service.mean() + objective / 20 +
                  from_seconds(seconds(deviation) * (1 + 3 * std::sqrt(in_turn)));
-  if (service.mean() >= objective) needed = Nanos(0);
+  if (objective > Nanos(0) && service.mean() >= objective) needed = Nanos(0);
   const Nanos late = start + needed - arrival.deadline;
   return {.admitted = late <= Nanos(0), .retry_after = std::max(late, Nanos(0))};
 }

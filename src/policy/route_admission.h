@@ -52,7 +52,10 @@ struct Admission {
 // the mean service time, a twentieth of the objective for the way to the client, and a margin that
 // grows with the queue, for the times of those before it add up: deviation × (1 + 3 √(ahead ÷
 // slots)), the deviation being at least a tenth of the mean. Where not even an idle instance could
-// be in time, the start counts instead of the answer.
+// be in time, the start counts instead of the answer. While no service time is known, eight
+// requests a slot wait for ready instances: the first answer tells.
+//
+// `objective`: how long an answer may take; 0: the function has none, only the deadline counts.
 Admission admit(const Arrival& arrival, std::span<const ServerView> servers,
                 const ServiceTime& service, Nanos objective);
 

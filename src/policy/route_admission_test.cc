@@ -80,6 +80,8 @@ TEST(Admit, BeforeTheFirstAnswerAFewWait) {
   };
   EXPECT_TRUE(admitted(one, 7));
   EXPECT_FALSE(admitted(one, 8));
+  EXPECT_TRUE(admit({kNow, kNow + Seconds(60), 900}, one, {}, Nanos(0)).admitted)
+      << "nothing is promised";
   EXPECT_TRUE(admitted({}, 900)) << "no instance is ready: held while one starts";
 }
 
