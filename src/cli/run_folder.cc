@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
+#include "base/lock_file.h"
 #include "base/system_error.h"
 
 namespace sluice::cli {
@@ -29,6 +31,18 @@ fs::path place_in_memory(const std::string& data) {
   return place;
 }
 
+// What a data directory that is gone has left in the place of a new one with its inode.
+void empty(const fs::path& place) {
+  std::error_code fault;
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(place, fault)) {
+    const bool lock = entry.path().extension() == ".lock";
+    if (lock && lock_holder(entry.path()).value_or(1) != 0) return;  // in use
+    left.push_back(entry.path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, fault);
+}
+
 }  // namespace
 
 // A link elsewhere is a copied data directory's: the other one may be in use.
@@ -40,6 +54,7 @@ Result<void> make_run_folder(const std::string& data) {
     const fs::path place = place_in_memory(data);
     if (!place.empty() && fs::read_symlink(run, fault) != place) {
       fs::remove(run, fault);
+      empty(place);
       fs::create_directory_symlink(place, run, fault);
       if (fault) return system_error(run, fault.value());
     }

@@ -182,7 +182,7 @@ Observation LocalCluster::observe() {
   }
   if (const auto stats = gateway_.take_look(); stats && stats->ok()) {
     const auto started = (*stats)->value("started", UnixMillis{0});
-    // Another gateway has counted from zero: the next look asks it for all.
+    // A restarted gateway counts from zero: request full statistics next.
     const bool whole = told_ == 0 || started == gateway_started_;
     told_ = whole ? (*stats)->value("told", int64_t{0}) : 0;
     gateway_started_ = started;

@@ -146,11 +146,13 @@ std::optional<Nanos> Control::since(Done& last, Nanos least, Time now, UnixMilli
 // What was asked for, from differences of counters.
 void Control::count(Time now, UnixMillis wall) {
   constexpr Nanos kLeast = Millis(200);
+  if (!seen_.gateway_there) return;  // what it counts meanwhile is of all that time
   const std::optional<Nanos> elapsed = since(counted_, kLeast, now, wall);
-  if (!elapsed || !seen_.gateway_there) return;
+  if (!elapsed) return;
   const bool restarted = seen_.gateway_started != gateway_started_;
   gateway_started_ = seen_.gateway_started;
   for (auto& [name, r] : functions_) {
+    if (restarted) r.traffic.restart();
     const auto t = uncounted_.find(name);
     if (t != uncounted_.end())
       r.traffic.step(t->second, *elapsed, restarted);

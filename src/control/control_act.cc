@@ -206,6 +206,8 @@ void Control::push_routes() {
   const auto put = cluster_.set_routes(table);
   if (!put.ok()) {
     log::warn("routes: {}", put.error().message);
+    pushed_.clear();  // it may have taken effect all the same
+    routes_stale_ = true;
     return;
   }
   pushed_ = text;

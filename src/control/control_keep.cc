@@ -9,6 +9,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMostRates = 100'000;        // kept while the disk is full
 constexpr const char* kPlatform = "";         // the account of what belongs to no function
 constexpr const char* kTraffic = " traffic";  // behind a function's name: its counters
 
@@ -206,7 +207,7 @@ void Control::keep_instances() {
 // moment.
 Result<void> Control::keep_counts() {
   const auto saved = store_.transaction([&]() -> Result<void> {
-    SLUICE_TRY(store_.add_rates(std::exchange(rates_, {})));
+    SLUICE_TRY(store_.add_rates(rates_));
     for (const auto& [name, r] : functions_) SLUICE_TRY(keep_counts(name, r));
     std::map<std::string, int64_t> used;
     for (const auto& [id, busy] : accounting_.used()) used[id] = busy.count();
@@ -215,6 +216,7 @@ Result<void> Control::keep_counts() {
                                            {"accounted", accounted_.wall},
                                            {"used_ns", used}});
   });
+  if (saved.ok() || rates_.size() > kMostRates) rates_.clear();
   if (!saved.ok()) return saved;
   for (auto& [name, r] : functions_)
     r.kept = {accounting_.of(name), r.rollout_failed, r.traffic.changes()};

@@ -56,7 +56,7 @@ std::shared_ptr<Port::Call> Port::enqueue(Call call) {
 
 void Port::look(std::string_view target) {
   const std::lock_guard lock(mutex_);
-  if (busy_since_) return;
+  if (busy_since_ || (look_ && look_->answer)) return;
   look_ = enqueue({.verb = wire::http::verb::get, .target = std::string(target)});
 }
 

@@ -30,7 +30,8 @@ class Port {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  // Begins GET `target`, whose answer take_look() returns; does nothing while the port is busy.
+  // Begins GET `target`, whose answer take_look() returns; does nothing while the port is busy
+  // or an answer has not been taken.
   void look(std::string_view target);
   // Returns the answer to the last look once; nothing if there is none (yet).
   std::optional<Result<nlohmann::json>> take_look();

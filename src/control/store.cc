@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/log.h"
 #include "wire/json.h"
@@ -72,12 +73,17 @@ Result<Store> Store::open(const std::string& path) {
     return Error{
         ErrorKind::kInternal,
         path + ": is an empty file: all that the control loop had stored is lost. " + kRefused};
+  const bool existed = std::filesystem::exists(path);
   auto db = Database::open(path);
-  if (!db.ok()) return Error{db.error().kind, db.error().message + ". " + kRefused};
+  if (!db.ok()) {
+    if (!existed) std::filesystem::remove(path);  // on a full disk: an empty file would be refused
+    return Error{db.error().kind, db.error().message + ". " + kRefused};
+  }
   Store store(std::move(*db));
   const auto migrated = store.migrate();
-  if (!migrated.ok()) return within(path, migrated.error());
-  return store;
+  if (migrated.ok()) return store;
+  if (!existed) std::filesystem::remove(path);
+  return within(path, migrated.error());
 }
 
 Result<void> Store::migrate() {

@@ -22,6 +22,8 @@ class Traffic {
  public:
   // `elapsed` since the last step; `restarted`: the gateway is another one than last time.
   void step(const ObservedTraffic& now, Nanos elapsed, bool restarted);
+  // The gateway is another one, and has told nothing of this function yet.
+  void restart() { before_ = {}; }
   // The same with the counters of the last step: nothing was asked for. Costs next to nothing.
   void rest(Nanos elapsed);
 

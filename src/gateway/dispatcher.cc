@@ -1,6 +1,7 @@
 #include "gateway/dispatcher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/secret.h"
 
@@ -72,7 +73,9 @@ struct FunctionState {
       const Upstream& u = *upstreams[i];
       if (r.revision != revision || !r.ready) continue;
       const Nanos takes = u.service.known() ? u.service.mean() : service.mean();
-      const Time done = u.outstanding > 0 ? u.last_grant + takes : now;
+      // Of several batches under way the oldest ends first: in turn, one each takes ÷ batches.
+      const Nanos turn = takes / std::max(r.credit / r.batch, 1);
+      const Time done = u.outstanding > 0 ? u.last_grant + turn : now;
       out.push_back({.slots = r.credit,
                      .free = views[i].credit,
                      .batch = r.batch,
@@ -214,7 +217,10 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
 Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
   const std::lock_guard lock(mutex_);
   FunctionState& f = *w.function_;
-  if (f.removed) return {Refusal::kUnavailable, "the function was deleted meanwhile"};
+  if (f.removed) {
+    w.function_.reset();
+    return {Refusal::kUnavailable, "the function was deleted meanwhile"};
+  }
   f.integrate(now);
   if (w.is_inference) f.count_arrival(now);
   w.entered_ = true;
@@ -248,16 +254,18 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   auto& mine = queue.of(w);
   const int waiting = static_cast<int>(mine.size());
   const int ahead = waiting - static_cast<int>(mine.lost(now, f.service.mean()));
-  const auto verdict = policy::admit({now, w.deadline_, ahead}, servers, f.service, f.route.slo);
-  if (!f.route.admit_all && !verdict.admitted)
+  const auto verdict =
+      policy::admit({now, now + f.objective(), ahead}, servers, f.service, f.route.slo);
+  if (!f.route.admit_all && w.is_inference && !verdict.admitted)
     return {.refusal = Refusal::kLate,
             .why = "'" + served_name(f.route.name) + "' cannot answer in time (" +
                    std::to_string(f.places) + " waiting)",
             .retry_after = verdict.retry_after};
   const int places = w.streams ? std::max(f.route.max_queue / 4, 1) : f.route.max_queue;
-  const bool full = w.streams ? waiting >= places || f.places >= f.route.max_queue
-                              : f.places >= f.route.max_queue;
-  if (!full || (!f.route.admit_all && displace(f, w.revision_, now))) return {};
+  const bool too_many_stream = w.streams && waiting >= places;
+  const bool full = f.places >= f.route.max_queue;
+  if (!too_many_stream && (!full || (!f.route.admit_all && displace(f, w.revision_, now))))
+    return {};
   return {.refusal = Refusal::kFull,
           .why = "the queue of '" + served_name(f.route.name) + "' is full (" +
                  std::to_string(places) + " waiting)",
@@ -272,6 +280,14 @@ void Dispatcher::line_up(Waiter& w) {
   w.queued_ = true;
 }
 
+void Dispatcher::sent(Waiter& w, Time now) {
+  const std::lock_guard lock(mutex_);
+  if (!w.sending_) return;
+  w.sending_ = false;
+  --w.function_->streaming;
+  dispatch(*w.function_, now);
+}
+
 void Dispatcher::defer(Waiter& w) {
   const std::lock_guard lock(mutex_);
   if (!w.queued_) return;
@@ -280,7 +296,7 @@ void Dispatcher::defer(Waiter& w) {
   w.ticket_ = queue.push(Time{}, &w);
 }
 
-// A place for a request that can be in time, of one that cannot any more.
+// Sheds the oldest lost request, so that one that can be in time has its place.
 bool Dispatcher::displace(FunctionState& f, int revision, Time now) {
   const auto lost = f.queues[revision].kept.take_lost(now, f.service.mean());
   if (!lost) return false;
@@ -326,7 +342,7 @@ void Dispatcher::release(Waiter& w, Time now) {
   f.integrate(now);
   --w.upstream_->outstanding;
   --f.in_flight;
-  f.streaming -= w.streams;
+  f.streaming -= std::exchange(w.sending_, false);
   w.upstream_->busy += now - w.granted_at_;
   w.upstream_.reset();
 }
@@ -431,7 +447,8 @@ void Dispatcher::grant(FunctionState& f, Waiter& w, size_t instance, Time now) {
   u.last_grant = now;
   --f.places;
   ++f.in_flight;
-  f.streaming += w.streams;
+  w.sending_ = w.streams;
+  f.streaming += w.sending_;
   w.queued_ = w.counted_ = false;
   w.upstream_ = f.upstreams[instance];
   w.granted_at_ = now;

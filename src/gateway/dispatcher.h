@@ -77,6 +77,7 @@ class Waiter {
   bool queued_ = false;   // in the queue
   bool counted_ = false;  // holds one of the queue's places
   bool entered_ = false;  // was counted as a request
+  bool sending_ = false;  // counts among its function's requests that stream
   bool cold_ = false;     // no instance was ready when it came
   bool displaced_ = false;
 };
@@ -144,9 +145,12 @@ class Dispatcher {
   Entry find(Waiter& waiter, std::string_view served, int revision, std::string_view token);
   // Takes a place for a request that find() found, and dispatches. Its latency counts from its
   // head's arrival. So does its deadline, but the body's coming uses up at most half of the
-  // objective: a client that is slow to send is served all the same. Refusals: kFull, kLate,
+  // objective, and admission leaves it all of it: a client that is slow to send is served all the
+  // same. Refusals: kFull, kLate,
   // kUnavailable.
   Entry enter(Waiter& waiter, Time arrived, Time now);
+  // All of a streamed body has come: it holds its instance no longer than others do.
+  void sent(Waiter& waiter, Time now);
   // The client has closed its sending side: it may have left, or wait for its answer. A request
   // that waits goes behind all others, and is the first to be displaced.
   void defer(Waiter& waiter);

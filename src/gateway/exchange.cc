@@ -5,9 +5,9 @@
 
 namespace sluice::gateway {
 
-Awaitable<Exchange::Step> Exchange::ask(const std::string& socket, Client& client,
-                                        const Forwarded& with, Time answer_by) {
-  socket_ = socket;
+Awaitable<Exchange::Step> Exchange::ask(Waiter& request, Client& client, const Forwarded& with,
+                                        Time answer_by) {
+  socket_ = request.granted()->socket;
   out_.clear();
   put_request_head(out_, client.head(), with);
   const bool streamed = !client.whole();
@@ -23,7 +23,7 @@ Awaitable<Exchange::Step> Exchange::ask(const std::string& socket, Client& clien
     // Behind all that can be read now, so that requests go out in bursts, which find the other end
     // awake: one of 1 KiB costs a seventh less (bench_gateway).
     co_await asio::post(loop_.io.get_executor(), kAwait);
-    error_code fault = co_await send(client, answer_by);
+    error_code fault = co_await send(request, client, answer_by);
     if (client.body_fault() != Client::Body::kWhole) co_return Step::kNotSent;
     // Even if sending broke off: an instance that refuses a body answers before it closes.
     answer_.emplace(head_, limits_.header_bytes);
@@ -35,7 +35,7 @@ Awaitable<Exchange::Step> Exchange::ask(const std::string& socket, Client& clien
   }
 }
 
-Awaitable<error_code> Exchange::send(Client& client, Time answer_by) {
+Awaitable<error_code> Exchange::send(Waiter& request, Client& client, Time answer_by) {
   early_ = false;
   const bool streamed = !client.whole();
   const bool chunked = streamed && client.framing().chunked;
@@ -47,6 +47,7 @@ Awaitable<error_code> Exchange::send(Client& client, Time answer_by) {
   if (!fault && streamed) {
     watch_.for_client = false;  // reading tells anyway
     fault = co_await stream_body(client, answer_by);
+    loop_.dispatcher.sent(request, loop_.now());
     watch_.for_client = !early_;
     watch_.deadline = answer_by;
   }

@@ -16,7 +16,8 @@ class Exchange {
   Exchange(Loop& loop, Watch& watch, const SessionLimits& limits)
       : loop_(loop), watch_(watch), limits_(limits) {}
 
-  // Sends what the client asked and waits for the head of the answer.
+  // Sends what the client asked to the instance that was granted, tells the dispatcher when all of
+  // a streamed body has gone there, and waits for the head of the answer.
   enum class Step {
     kAnswers,  // answer() has a head
     kRefused,  // no connection: nothing was sent
@@ -24,8 +25,7 @@ class Exchange {
     kGarbled,  // broke within the head, or it is no HTTP
     kNotSent,  // the client did not send all of its body: see its body_fault()
   };
-  Awaitable<Step> ask(const std::string& socket, Client& client, const Forwarded& with,
-                      Time answer_by);
+  Awaitable<Step> ask(Waiter& request, Client& client, const Forwarded& with, Time answer_by);
 
   const Answer& answer() const { return *answer_; }
   // The body's next piece; empty: that was all.
@@ -40,7 +40,7 @@ class Exchange {
   void cancel();
 
  private:
-  Awaitable<error_code> send(Client& client, Time answer_by);
+  Awaitable<error_code> send(Waiter& request, Client& client, Time answer_by);
   Awaitable<error_code> stream_body(Client& client, Time answer_by);
   Awaitable<error_code> read_answer_head(bool no_body);
 

@@ -34,8 +34,10 @@ uint64_t hash_of(const sockaddr_storage& peer) {
     return uint64_t{v4.sin_addr.s_addr} + 1;
   }
   if (peer.ss_family != AF_INET6) return 0;
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
   uint64_t network = 0;
-  std::memcpy(&network, reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr.s6_addr, 8);
+  const bool mapped = IN6_IS_ADDR_V4MAPPED(&v6);  // IPv4 to a socket of both: its low half
+  std::memcpy(&network, v6.s6_addr + (mapped ? 8 : 0), 8);
   return network | uint64_t{1} << 63;
 }
 
@@ -55,7 +57,8 @@ LoopLimits part_of(LoopLimits all, size_t loops) {
   all.connections = std::min(all.connections, most_descriptors() / 4 * 3);
   all.connections = std::max<size_t>(all.connections / loops, 1);
   all.slow = std::max<size_t>(all.slow / loops, 1);
-  all.slow_of_peer = std::max<size_t>(all.slow_of_peer / loops, 1);
+  all.slow_of_peer = std::max<size_t>(all.slow_of_peer / loops, 256);
+  all.body_rooms = std::max<size_t>(all.body_rooms / loops, 32);
   return all;
 }
 

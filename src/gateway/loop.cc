@@ -27,7 +27,7 @@ bool stale(Socket& socket) {
 }  // namespace
 
 std::unique_ptr<char[]> BodyRooms::take() {
-  if (out_ >= kMostOut) return nullptr;
+  if (out_ >= most_out_) return nullptr;
   ++out_;
   if (spare_.empty()) return std::make_unique_for_overwrite<char[]>(kSize);
   std::unique_ptr<char[]> room = std::move(spare_.back());
@@ -42,7 +42,12 @@ void BodyRooms::give(std::unique_ptr<char[]> room) {
 }
 
 Loop::Loop(Dispatcher& dispatcher, const Clock& clock, uint64_t seed, LoopLimits limits)
-    : dispatcher(dispatcher), clock(clock), limits_(limits), scratch_(kScratch), random_(seed) {}
+    : dispatcher(dispatcher),
+      clock(clock),
+      bodies(limits.body_rooms),
+      limits_(limits),
+      scratch_(kScratch),
+      random_(seed) {}
 
 // ---- sessions ----------------------------------------------------------------------------------
 
@@ -165,7 +170,7 @@ void Loop::put_id(std::string& out, int digits) {
   }
 }
 
-// Of the idle ones the first is overdue first; the others need no look.
+// The idle list is in order of deadlines, so the sweep ends at the first that is not overdue.
 void Loop::sweep(Time now) {
   for (Sessions* list : {&busy_, &slow_})
     for (Watch& session : *list) session.sweep(now);  // marks and cancels; moves none

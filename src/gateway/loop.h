@@ -30,14 +30,15 @@ class BodyRooms {
  public:
   static constexpr size_t kSize = 1 << 20;
 
+  explicit BodyRooms(size_t most_out) : most_out_(most_out) {}
   std::unique_ptr<char[]> take();  // nullptr: too many are out
   void give(std::unique_ptr<char[]> room);
 
  private:
-  static constexpr int kMostOut = 128;
   static constexpr size_t kMostSpare = 32;
   std::vector<std::unique_ptr<char[]>> spare_;
-  int out_ = 0;
+  const size_t most_out_;
+  size_t out_ = 0;
 };
 
 // What one loop carries.
@@ -45,6 +46,7 @@ struct LoopLimits {
   size_t connections = 16 * 1024;  // of clients
   size_t slow = 4096;              // of them, in the midst of a request and waiting for the client
   size_t slow_of_peer = 1024;      // of those, of one address
+  size_t body_rooms = 256;         // bodies of up to 1 MiB that are kept
 };
 
 class Loop {

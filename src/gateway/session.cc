@@ -220,8 +220,7 @@ Awaitable<bool> Session::ask_instances() {
     if (displaced()) co_return co_await give_way();
     if (!granted())
       co_return co_await give_up(Outcome::kFailed, 503, "the function was deleted meanwhile");
-    const Exchange::Step step =
-        co_await exchange_.ask(granted()->socket, client_, forwarded(), timeout_at_);
+    const Exchange::Step step = co_await exchange_.ask(*this, client_, forwarded(), timeout_at_);
     if (step == Exchange::Step::kAnswers) co_return co_await relay_answer();
     exchange_.abandon();
     if (step == Exchange::Step::kNotSent) co_return co_await body_fault(client_.body_fault());
@@ -305,10 +304,10 @@ Awaitable<bool> Session::break_off() {
   co_return end(watch_.expired ? Outcome::kTimedOut : Outcome::kBroken);
 }
 
-// The client took no more.
+// The client took no more: no fault of the instance's.
 bool Session::cut_off() {
   exchange_.abandon();
-  return end(watch_.expired ? Outcome::kTimedOut : Outcome::kGone);
+  return end(Outcome::kGone);
 }
 
 // ---- ends --------------------------------------------------------------------------------------

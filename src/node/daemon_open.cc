@@ -111,8 +111,9 @@ std::string find_mps(GpuSettings& gpu) {
 // Whether a record of this boot is of a process that runs. A record that names another program's
 // process, or the machine's first one, is wrong: that process is left alone.
 bool still_runs(const InstanceRecord& r) {
-  return r.process.pid > 1 && identity_of(r.process.pid) == r.process &&
-         (r.program.empty() || program_of(r.process.pid) == r.program);
+  if (r.process.pid <= 1 || identity_of(r.process.pid) != r.process) return false;
+  const std::string program = program_of(r.process.pid);
+  return program.empty() || r.program.empty() || program == r.program;  // empty: not to be known
 }
 
 }  // namespace

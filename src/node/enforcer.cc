@@ -148,7 +148,11 @@ Result<void> Enforcer::limit_memory(const Client& c, const InstanceRecord& r) {
   if (device.kind != DeviceKind::kCpu || r.foreign) return {};
   const Bytes most = memory_limit(r.instance.slice, device);
   if (c.cgroup && cgroups_.limits_memory()) return Cgroup(*c.cgroup).set_memory(most);
-  return c.process.pid == 0 ? Result<void>() : limit_data(c.process.pid, most);
+  if (c.process.pid == 0) return {};
+  // Root without CAP_SYS_RESOURCE may not: the instance runs, and the log says how.
+  if (const auto limited = limit_data(c.process.pid, most); !limited.ok())
+    log::warn("{}: its memory is not limited: {}", r.instance.id, limited.error().message);
+  return {};
 }
 
 std::optional<std::string> Enforcer::killed_by_memory(const InstanceRecord& r) const {

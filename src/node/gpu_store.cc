@@ -79,7 +79,7 @@ Result<void> GpuStore::start_process() {
   SpawnRequest request{
       .program = place_.program,
       .words = {std::to_string(kControl), std::to_string(place_.capacity), "cuda:0"},
-      .variables = environment_without({"CUDA_VISIBLE_DEVICES=", "CUDA_MPS_"}),
+      .variables = environment_without({"CUDA_VISIBLE_DEVICES=", "CUDA_MPS_", "SLUICE_PLATFORM="}),
       .files = {{input.get(), STDIN_FILENO},
                 {output.get(), STDOUT_FILENO},
                 {output.get(), STDERR_FILENO},

@@ -33,7 +33,8 @@ std::string gpu_variable(const MpsPlace& place) {
 
 // Ours, without what was meant for another MPS: its limits would hold all clients.
 std::vector<std::string> environment_of(const MpsPlace& place) {
-  std::vector<std::string> variables = environment_without({"CUDA_MPS_", "CUDA_VISIBLE_DEVICES="});
+  std::vector<std::string> variables =
+      environment_without({"CUDA_MPS_", "CUDA_VISIBLE_DEVICES=", "SLUICE_PLATFORM="});
   variables.insert(variables.end(), {pipes_variable(place), gpu_variable(place),
                                      "CUDA_MPS_LOG_DIRECTORY=" + place.logs});
   return variables;

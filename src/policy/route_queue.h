@@ -48,17 +48,16 @@ class DeadlineQueue {
   // Takes the request that goes next; `service` is the time that an answer is expected to take.
   std::optional<T> pop(Time now, Nanos service) {
     if (waiting_.empty()) return std::nullopt;
-    auto next = waiting_.lower_bound(Ticket{now + service, 0});
-    if (next == waiting_.end()) next = waiting_.begin();  // only lost ones are left
-    return take(next);
+    return take(next(now, service));
   }
 
   // Orders queues by the request that pop() would take: whether it is lost, then its deadline. An
   // empty queue comes last.
   std::pair<bool, Time> rank(Time now, Nanos service) const {
-    const auto next = waiting_.lower_bound(Ticket{now + service, 0});
-    if (next != waiting_.end()) return {false, next->first.deadline};
-    return {true, waiting_.empty() ? Time::max() : waiting_.begin()->first.deadline};
+    if (waiting_.empty()) return {true, Time::max()};
+    const Time deadline = next(now, service)->first.deadline;
+    if (deadline == Time{}) return {true, Time::max() - Nanos(1)};
+    return {deadline < now + service, deadline};
   }
 
   // How many of those that wait are lost. Amortized O(1): each step of the line is counted once.
@@ -96,7 +95,15 @@ class DeadlineQueue {
   using Node = typename Map::node_type;
   static constexpr size_t kMostSpare = 1024;
 
-  std::optional<T> take(typename Map::iterator it) {
+  // The first that is not lost, else the first lost one, else one without a deadline (Time{}).
+  // REQUIRES: one waits.
+  auto next(Time now, Nanos service) const {
+    auto found = waiting_.lower_bound(Ticket{now + service, 0});
+    if (found == waiting_.end()) found = waiting_.upper_bound(Ticket{Time{}, UINT64_MAX});
+    return found == waiting_.end() ? waiting_.begin() : found;
+  }
+
+  std::optional<T> take(typename Map::const_iterator it) {
     lost_ -= it->first.deadline < line_;
     Node node = waiting_.extract(it);
     std::optional<T> request(std::move(node.mapped()));

@@ -223,6 +223,7 @@ asio::awaitable<bool> HttpServer::State::serve_one(Connection& c) {
   if (!fault) {
     if (auto refused = refusal(c, parser)) {
       refused->version(parser.get().version());
+      if (parser.get().method() == http::verb::head) refused->body().clear();
       const After after = !parser.is_done()           ? After::kDiscardRest
                           : parser.get().keep_alive() ? After::kNextRequest
                                                       : After::kClose;
