@@ -122,7 +122,7 @@ void Control::restore_counts(const Accounts& accounts) {
     }
   };
   for (auto& [name, r] : functions_)
-    tried(to_string(name), [&] { restore_counts(name, r, accounts); });
+    tried(to_string(name), [&, &name = name, &r = r] { restore_counts(name, r, accounts); });
   tried(kPlatform, [&] { restore_platform(accounts); });
 }
 

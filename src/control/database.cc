@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
+
 #include "base/fd.h"
 
 namespace sluice::control {
@@ -31,8 +33,10 @@ Database::~Database() {
 }
 
 Error Database::fault(std::string_view doing) const {
-  return {ErrorKind::kInternal, path_ + ": " + std::string(doing) + ": " +
-                                    (db_ != nullptr ? sqlite3_errmsg(db_) : "out of memory")};
+  std::string why = db_ != nullptr ? sqlite3_errmsg(db_) : "out of memory";
+  // SQLite calls a full disk "disk I/O error" where it maps its shared memory.
+  if (db_ != nullptr && sqlite3_system_errno(db_) == ENOSPC) why += ": No space left on device";
+  return {ErrorKind::kInternal, path_ + ": " + std::string(doing) + ": " + why};
 }
 
 // nullptr: SQLite refuses it.
