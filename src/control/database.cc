@@ -2,7 +2,8 @@
 
 #include <fcntl.h>
 
-#include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "base/fd.h"
 
@@ -34,8 +35,12 @@ Database::~Database() {
 
 Error Database::fault(std::string_view doing) const {
   std::string why = db_ != nullptr ? sqlite3_errmsg(db_) : "out of memory";
-  // SQLite calls a full disk "disk I/O error" where it maps its shared memory.
-  if (db_ != nullptr && sqlite3_system_errno(db_) == ENOSPC) why += ": No space left on device";
+  // SQLite calls a full disk "disk I/O error" where it makes its shared memory, of 32 KiB.
+  std::error_code unknown;
+  const std::filesystem::space_info disk = std::filesystem::space(path_, unknown);
+  if (db_ != nullptr && (sqlite3_errcode(db_) & 0xff) == SQLITE_IOERR && !unknown &&
+      disk.available < 64 * 1024)
+    why += ": No space left on device";
   return {ErrorKind::kInternal, path_ + ": " + std::string(doing) + ": " + why};
 }
 
