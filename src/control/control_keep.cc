@@ -206,7 +206,7 @@ void Control::keep_instances() {
 // What changed, all at once: totals and the counters they were made from must be of the same
 // moment.
 Result<void> Control::keep_counts() {
-  const auto saved = store_.transaction([&]() -> Result<void> {
+  auto saved = store_.transaction([&]() -> Result<void> {
     SLUICE_TRY(store_.add_rates(rates_));
     for (const auto& [name, r] : functions_) SLUICE_TRY(keep_counts(name, r));
     std::map<std::string, int64_t> used;

@@ -97,7 +97,7 @@ json AdminApi::stats(uint64_t since) {
   std::map<FunctionName, Told> told;  // without those that are gone
   ++answers_;
   for (const FunctionStats& s : dispatcher_.stats(now)) {
-    Told& t = told[s.name] = std::move(told_[s.name]);
+    Told& t = told[s.name] = told_[s.name];
     const bool busy =
         s.queued > 0 || s.in_flight > 0 || std::ranges::any_of(s.instances, [](const Upstream& u) {
           return u.outstanding > 0 || u.overdue_since != Time{};
