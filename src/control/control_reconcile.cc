@@ -79,7 +79,7 @@ void Control::stop_overdue(Time now, UnixMillis wall) {
   }
 }
 
-// An instance that nobody stopped is gone. One that was never ready counts against its revision,
+// An instance that was not stopped is gone. One that was never ready counts against its revision,
 // unless its node ended it: its daemon died, its disk was full, its zygote was killed.
 void Control::ended(const ObservedInstance& o, Time now, UnixMillis wall) {
   const Instance& i = o.instance;

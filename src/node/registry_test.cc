@@ -86,7 +86,7 @@ TEST_F(RegistryTest, ATruncatedFileIsAnError) {
   EXPECT_NE(load_error().find("node.json: cannot be understood"), std::string::npos);
 }
 
-// A file that can be parsed and lacks what says who runs is no empty node.
+// A file that can be parsed but does not list instances is no empty node.
 TEST_F(RegistryTest, AFileWithoutWhatSaysWhoRunsIsAnError) {
   const json whole = json::parse(state_to_json(example()));
   const auto error_without = [&](const json::json_pointer& at) {
