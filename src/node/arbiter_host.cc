@@ -155,15 +155,34 @@ Result<ClientState> ArbiterHost::state(ClientRef ref) {
     Device& device = devices_[ref.device];
     const Time now = look(device);
     observe(device, *client, now);
-    ClientState state{.used = client->used,
-                      .ungated = client->ungated,
-                      .granted = client->grant.has_value(),
-                      .wanting = client->wanting,
-                      .processes = static_cast<int>(client->processes.size())};
-    for (const ProcessNumber p : client->processes)
-      state.sm_refusal = std::max(state.sm_refusal, processes_.at(p).pages.sm_refusal());
-    return state;
+    return state_of(*client);
   });
+}
+
+std::map<ClientRef, ClientState> ArbiterHost::states() {
+  return call([&] {
+    std::map<ClientRef, ClientState> all;
+    for (DeviceNumber number = 0; number < devices_.size(); ++number) {
+      Device& device = devices_[number];
+      const Time now = look(device);
+      for (auto& [id, client] : device.clients) {
+        observe(device, client, now);
+        all[{number, id}] = state_of(client);
+      }
+    }
+    return all;
+  });
+}
+
+ClientState ArbiterHost::state_of(const Client& client) const {
+  ClientState state{.used = client.used,
+                    .ungated = client.ungated,
+                    .granted = client.grant.has_value(),
+                    .wanting = client.wanting,
+                    .processes = static_cast<int>(client.processes.size())};
+  for (const ProcessNumber p : client.processes)
+    state.sm_refusal = std::max(state.sm_refusal, processes_.at(p).pages.sm_refusal());
+  return state;
 }
 
 Result<Attachment> ArbiterHost::attach(ClientRef ref, const ProcessIdentity& process, Fd pidfd) {

@@ -76,6 +76,8 @@ class ArbiterHost {
   Result<void> resize(DeviceNumber device, const policy::ShareClient& client);
   void remove(ClientRef client);
   Result<ClientState> state(ClientRef client);
+  // Of all clients, each device looked at once.
+  std::map<ClientRef, ClientState> states();
 
   // A process of the client, alive as `pidfd` says. One that attaches again gets new pages and
   // loses its old ones.
@@ -144,6 +146,7 @@ class ArbiterHost {
   void run_commands();
   void beat(Time now);
 
+  ClientState state_of(const Client& client) const;
   // Reads all that is to be observed, and the clock after it.
   Time look(Device& device);
   void step(Device& device);

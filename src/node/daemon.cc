@@ -180,8 +180,9 @@ DaemonView Daemon::view() const {
     if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;
     if (d.kind == DeviceKind::kCuda) d.mps_status = mps_.describe(d);
   }
+  std::map<InstanceId, ClientState> states = enforcer_->states();
   for (const InstanceRecord& r : state_.instances) {
-    const ClientState state = alive(r) ? enforcer_->state(r.instance.id) : ClientState{};
+    const ClientState state = alive(r) ? states[r.instance.id] : ClientState{};
     v.instances.push_back({r, state.used, state.ungated, state.sm_refusal,
                            alive(r) ? peak_memory(r.process.pid) : 0,
                            enforcer_->memory_held(r.instance.id),

@@ -341,9 +341,12 @@ Nanos Enforcer::outside(const InstanceId& id) {
   return found == clients_.end() ? Nanos(0) : found->second.strays.used();
 }
 
-ClientState Enforcer::state(const InstanceId& id) {
-  const auto found = clients_.find(id);
-  return found == clients_.end() ? ClientState{} : host_->state(found->second.ref).value_or({});
+std::map<InstanceId, ClientState> Enforcer::states() {
+  const std::map<ClientRef, ClientState> hosted = host_->states();
+  std::map<InstanceId, ClientState> all;
+  for (const auto& [id, client] : clients_)
+    if (const auto found = hosted.find(client.ref); found != hosted.end()) all[id] = found->second;
+  return all;
 }
 
 std::optional<Bytes> Enforcer::memory_held(const InstanceId& id) const {

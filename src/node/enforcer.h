@@ -82,7 +82,7 @@ class Enforcer {
   // CPU time of its processes that have left its cgroup, cumulative.
   Nanos outside(const InstanceId& id);
 
-  ClientState state(const InstanceId& id);                       // zeros: there is no such one
+  std::map<InstanceId, ClientState> states();                    // of all clients
   std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
   std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
   // Why the instance is gone, where the kernel has killed it at its memory limit.
