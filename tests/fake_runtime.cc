@@ -9,7 +9,8 @@
 //   busy       a thread that computes for ever, gated
 // Instances answer every path with {"pid", "uid", "gate", "sum"}: with ?ms=N after N ms of gated
 // work, with ?until=FILE when there is that file, with ?mib=N after taking N MiB for good ("taken":
-// false where an allocation fails). `sum` is the request body's checksum.
+// false where an allocation fails), and "outputs" that are always the same. `sum` is the request
+// body's checksum.
 //
 // `fake_runtime serve --model M --name N --listen unix:PATH` is one instance without a platform.
 #include <fcntl.h>
@@ -113,11 +114,14 @@ wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
   if (const std::string mib = target.get("mib"); !mib.empty()) taken = take(std::stoul(mib));
   uint64_t sum = 0;
   for (const char c : request.body()) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  co_return wire::json_response({{"taken", taken},
-                                 {"pid", getpid()},
-                                 {"uid", getuid()},
-                                 {"gate", static_cast<int>(sluice_gate_state(&gate))},
-                                 {"sum", sum}});
+  co_return wire::json_response(
+      {{"taken", taken},
+       {"pid", getpid()},
+       {"uid", getuid()},
+       {"gate", static_cast<int>(sluice_gate_state(&gate))},
+       {"sum", sum},
+       {"outputs",
+        {{{"name", "y"}, {"datatype", "FP32"}, {"shape", {1, 3}}, {"data", {0.5, -1.0, 2.0}}}}}});
 }
 
 void serve(Fd listening, Fd control, bool stubborn) {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/secret.h"
+#include "base/words.h"
 #include "control/function_file.h"
 #include "control/listings.h"
 #include "control/metrics.h"
@@ -24,6 +25,21 @@ Result<int> to_int(const std::string& text, std::string_view what, int otherwise
     return Error{ErrorKind::kInvalid,
                  std::string(what) + ": '" + text + "' is no number from 0 up"};
   return n;
+}
+
+Error no_function(const Control& control, const FunctionName& name) {
+  std::vector<std::string> all;
+  for (const auto& [function, r] : control.functions()) all.push_back(to_string(function));
+  return {ErrorKind::kNotFound, not_found("function", to_string(name), all)};
+}
+
+Result<void> check_device(const Control& control, const DeviceId& device) {
+  std::vector<std::string> all;
+  for (const Device& d : control.seen().devices) {
+    if (d.id == device) return {};
+    all.push_back(d.id);
+  }
+  return Error{ErrorKind::kNotFound, not_found("device", device, all)};
 }
 
 }  // namespace
@@ -89,8 +105,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   }
   if (kind == "functions" && path.size() >= 4) {
     const FunctionName name{path[2], path[3]};
-    if (!control_.functions().contains(name))
-      return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
+    if (!control_.functions().contains(name)) return no_function(control_, name);
     if (path.size() == 4 && method == verb::get) return function_row(control_, name, wall);
     if (path.size() == 4 && method == verb::delete_) {
       SLUICE_TRY(control_.remove(name, wall));
@@ -122,6 +137,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   }
   if (kind == "devices" && path.size() == 4 && method == verb::post &&
       (path[3] == "drain" || path[3] == "undrain")) {
+    SLUICE_TRY(check_device(control_, path[2]));
     SLUICE_TRY(control_.set_drained(path[2], path[3] == "drain", wall));
     return json{{"device", path[2]}, {"drained", path[3] == "drain"}};
   }

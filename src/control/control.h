@@ -92,6 +92,11 @@ class Control {
   const std::map<FunctionName, Runtime>& functions() const { return functions_; }
   const Observation& seen() const { return seen_; }
   const Accounting& accounting() const { return accounting_; }
+  // Instances of that revision that ended before they were ready, since the last one that was.
+  int start_failures(const FunctionName& name, int revision) const {
+    const auto found = troubles_.find({name, revision});
+    return found == troubles_.end() ? 0 : found->second.failures;
+  }
   Store& store() { return store_; }
   const ControlSettings& settings() const { return settings_; }
   const predict::ProfileTable& predictor() const { return predictor_; }

@@ -1,6 +1,7 @@
 #include "control/listings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "control/function_file.h"
 #include "control/routes.h"
@@ -11,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Nanos kShown = Seconds(60);  // listings speak of the last minute
+constexpr Nanos kShown = Seconds(60);       // listings speak of the last minute
+constexpr UnixMillis kEndedShown = 60'000;  // ago: what ended earlier is listed no more
 
 double percent_late(const TrafficTotals& t) {
   const uint64_t ended = t.ok + t.shed + t.failed;
@@ -53,6 +55,14 @@ Holding holding_of(const Control& control, const FunctionName& name) {
     h.memory += std::max(i.slice.memory, o.peak_memory);
   }
   return h;
+}
+
+// A token leaves the platform with no listing.
+std::string file_without_token(FunctionSpec spec) {
+  const bool set = !std::exchange(spec.token, "").empty();
+  std::string text = to_yaml(spec);
+  if (set) text += std::string(text.ends_with("\n") ? "" : "\n") + "# token: set; it is not shown";
+  return text;
 }
 
 // The revisions' parts of the traffic as things stand, in percent.
@@ -125,10 +135,11 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
            {"stops", costs.stops},
            {"policy", spec.policy.empty() ? control.settings().bundle : spec.policy},
            {"unavailable", r.unavailable},
+           {"start_failures", control.start_failures(name, r.stored.newest)},
            {"rollout_failed", r.rollout_failed},
            {"model", spec.model.path},
            {"inputs", wire::to_json(spec.model)["inputs"]},
-           {"file", to_yaml(spec)},
+           {"file", file_without_token(spec)},
            {"stale_ms", std::max(node_stale_ms(control, wall), gateway_stale_ms(control, wall))},
            {"age_ms", wall - r.stored.revisions.front().created}};
   out["last_decision"] = r.last_decision ? to_json(*r.last_decision) : json();
@@ -166,10 +177,13 @@ json revision_rows(const Control& control, const std::string& of) {
 json instance_rows(const Control& control, UnixMillis wall) {
   json out = json::array();
   for (const ObservedInstance& o : control.seen().instances) {
+    if (!alive(o) && o.ended > 0 && wall - o.ended > kEndedShown) continue;
     json i = wire::to_json(o.instance);
     i.update({{"pid", o.pid},
               {"socket", o.socket},
               {"ready_after_ms", o.ready_after_ms},
+              {"start_time", o.start_time},
+              {"ended", o.ended},
               {"used_ms", o.used.count() / 1'000'000},
               {"used", control.accounting().used_share(o.instance.id).permille},
               {"ungated_ms", o.ungated.count() / 1'000'000},

@@ -239,6 +239,7 @@ void Daemon::end(const InstanceId& id, const std::string& why) {
   InstanceRecord* r = find_record(id);
   if (r == nullptr || !alive(*r)) return;
   const bool wished = r->instance.state == InstanceState::kDraining;
+  r->used = enforcer_->states()[id].used;
   enforcer_->release(*r);
   ledger_.release(id);
   uids_.give_back(r->uid);

@@ -38,6 +38,7 @@ json kept(const InstanceRecord& r) {
               {"owner_start_time", r.owner.start_time},
               {"ready_after_ms", r.ready_after_ms},
               {"ended", r.ended},
+              {"used_ns", r.used.count()},
               {"device_fault", r.device_fault},
               {"error", r.error},
               {"node_fault", r.node_fault}});
@@ -80,6 +81,7 @@ Result<InstanceRecord> record_from(const json& object) {
   r.owner.start_time = static_cast<uint64_t>(f.integer("owner_start_time", 0, 0, kMost));
   r.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);
   r.ended = f.integer("ended", 0, 0, kMost);
+  r.used = Nanos(f.integer("used_ns", 0, 0, kMost));
   r.device_fault = f.text("device_fault");
   r.error = f.text("error");
   r.node_fault = f.boolean("node_fault", false);

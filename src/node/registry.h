@@ -32,6 +32,7 @@ struct InstanceRecord {
   ProcessIdentity owner;       // it ends when this one does; pid 0: nobody's
   int64_t ready_after_ms = 0;  // from the request to start it; 0: not yet
   UnixMillis ended = 0;
+  Nanos used{0};             // busy time in all, when it has ended
   std::string device_fault;  // of its device, for which it is ended; empty: it is not
   std::string error;         // why it is gone
   bool node_fault = false;   // its node ended its start: the daemon died, the disk was full, …
