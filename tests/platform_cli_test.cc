@@ -1,9 +1,15 @@
 // The command line as users and their scripts meet it: help, exit codes, JSON, tables, completion,
 // load, and the metrics endpoint.
+#include <fcntl.h>
+#include <sys/wait.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "base/folder_for_test.h"
 #include "tests/platform_harness.h"
@@ -30,9 +36,10 @@ TEST(PlatformCli, EveryCommandIsThereAndHelps) {
   const Ended all = run({program("sluice"), "--help"});
   EXPECT_EQ(all.code, 0);
   EXPECT_THAT(all.out, HasSubstr("Exit codes: 0 done, 1 failed, 2 wrong usage or input"));
-  for (const std::string command : {"up", "down", "apply", "get", "describe", "rollback", "delete",
-                                    "drain", "undrain", "invoke", "logs", "profile", "load", "top",
-                                    "run", "resize", "quickstart", "version", "completion"}) {
+  for (const std::string command :
+       {"up",       "down",   "apply", "get",     "describe",   "events",  "status",
+        "rollback", "delete", "drain", "undrain", "invoke",     "logs",    "profile",
+        "load",     "top",    "run",   "resize",  "quickstart", "version", "completion"}) {
     EXPECT_THAT(all.out, HasSubstr("\n  " + command + " ")) << command;
     const Ended help = run({program("sluice"), command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
@@ -60,24 +67,46 @@ TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
   p.deploy({});
   const std::vector<Wrong> all{
       {{}, 2, "a command is wanted; sluice --help lists them"},
-      {{"frobnicate"}, 2, "frobnicate"},
+      {{"frobnicate"}, 2, "'frobnicate' is no command (sluice --help lists them)"},
+      {{"aply", "-f", "x"}, 2, "'aply' is no command; did you mean 'apply'?"},
+      {{"-o", "json", "gte"}, 2, "'gte' is no command; did you mean 'get'?"},
+      {{"stauts", "--help"}, 2, "'stauts' is no command; did you mean 'status'?"},
+      {{"get", "functoins"}, 2, "did you mean 'functions'?"},
       {{"get"}, 2, "what is required"},
       {{"get", "pods"}, 2, "pods"},
       {{"get", "functions", "--limit", "many"}, 2, "many"},
       {{"load", "f", "--arrivals", "bursty"}, 2, "bursty"},
       {{"load", "f", "--duration", "soon"}, 2, "duration: 'soon' is none like 500ms, 5s, 2m"},
       {{"load", "f", "--rates", "/no/such"}, 3, "/no/such: cannot be read"},
-      {{"get", "functions", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"get", "functions", "nobody"},
+       3,
+       "function 'default/nobody' not found; there is default/f"},
+      {{"get", "revisions", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"get", "decisions", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"get", "instances", "nobody"}, 3, "function or instance 'nobody' not found; there is f-1-"},
+      {{"get", "devices", "cpu7"},
+       3,
+       "device 'cpu7' not found; there are cpu0, cpu1, cpu2 and cpu3"},
+      {{"get", "functions", "f", "-n", "other"}, 3, "function 'other/f' not found"},
+      {{"events", "nobody"}, 3, "function 'default/nobody' not found"},
+      {{"describe", "device", "cpu7"}, 3, "device 'cpu7' not found; there are cpu0"},
+      {{"describe", "instance", "nobody"}, 3, "instance 'nobody' not found; there is f-1-"},
       {{"describe", "nobody"}, 3, "function 'default/nobody' not found"},
       {{"rollback", "nobody"}, 3, "function 'default/nobody' not found"},
       {{"rollback", "f"}, 2, "to: there is no earlier revision; there are 1"},
       {{"rollback", "f", "--to", "7"}, 2, "to: 7 is no revision; there are 1"},
       {{"delete", "nobody"}, 3, "function 'default/nobody' not found"},
-      {{"drain", "cpu99"}, 3, "device 'cpu99' not found"},
+      {{"delete"}, 2, "delete: give one function, or -f FILE"},
+      {{"delete", "f", "-f", "x"}, 2, "delete: give one function, or -f FILE"},
+      {{"rollback", "f", "--timeout", "soon"},
+       2,
+       "--timeout: \"soon\" is not a duration with a unit"},
+      {{"drain", "cpu99"}, 3, "device 'cpu99' not found; there are cpu0, cpu1"},
       {{"invoke", "nobody"}, 3, "function 'default/nobody' not found"},
       {{"load", "nobody"}, 3, "function 'default/nobody' not found"},
-      {{"logs", "nobody"}, 3, "there is no log of 'nobody'"},
-      {{"logs", "../token"}, 3, "there is no log of '../token'"},
+      {{"logs", "nobody"}, 3, "log 'nobody' not found; there are "},
+      {{"logs", "contrl"}, 3, "did you mean 'control'?"},
+      {{"logs", "../token"}, 3, "log '../token' not found"},
       {{"apply", "-f", "/no/such.yaml"}, 3, "/no/such.yaml: cannot be read"},
       {{"profile", "-f", "/no/such.yaml"}, 3, "/no/such.yaml: cannot be read"},
       {{"up"}, 5, "another `sluice up` runs on this data directory"}};
@@ -89,8 +118,13 @@ TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
                                                 {"top"},
                                                 {"load", "f"},
                                                 {"delete", "f"},
+                                                {"status"},
+                                                {"events"},
+                                                {"run", "--", "/bin/true"},
+                                                {"resize", "mine", "--quota", "50"},
                                                 {"down"}})
     expect_fails(p, {words, 4, "no platform runs on " + p.data});
+  expect_fails(p, {{"get", "functions"}, 4, "start one: sluice --data " + p.data + " up\n"});
   p.launch();
 }
 
@@ -104,6 +138,10 @@ TEST(PlatformCli, WhatIsAnotherUsersIsSaidToBe) {
   constexpr uid_t kAnother = 54321;
   for (const Wrong& w : std::vector<Wrong>{
            {{"get", "functions"}, 6, "the platform on " + p.data + " is another user's"},
+           {{"status"}, 6, "the platform on " + p.data + " is another user's"},
+           {{"invoke", "f"}, 6, "the platform on " + p.data + " is another user's"},
+           {{"run", "--", "/bin/true"}, 6, "the platform on " + p.data + " is another user's"},
+           {{"resize", "x", "--quota", "5"}, 6, "the platform on " + p.data + " is another user's"},
            {{"logs"}, 6, p.data + "/logs: Permission denied"},
            {{"logs", "node"}, 6, p.data + "/logs/node.log: Permission denied"},
            {{"apply", "-f", hidden}, 6, hidden + ": Permission denied"}}) {
@@ -113,6 +151,41 @@ TEST(PlatformCli, WhatIsAnotherUsersIsSaidToBe) {
     EXPECT_EQ(e.code, w.code) << testing::PrintToString(w.words) << e.err;
     EXPECT_THAT(e.err, HasSubstr(w.err)) << testing::PrintToString(w.words);
   }
+}
+
+// 503 is "refused for now": the platform runs.
+TEST(PlatformCli, AFunctionThatCannotServeRefusesForNow) {
+  Platform p;
+  EXPECT_EQ(p.apply({.words = "fail"}).code, 0);
+  p.until("/v1/functions/default/f", [](const json& f) { return f["unavailable"] != ""; });
+  expect_fails(p, {{"invoke", "f"}, 5, "not a model"});
+}
+
+TEST(PlatformCli, StatusSaysWhatRunsWhere) {
+  Platform p;
+  const json status = p.cli_json({"status"});
+  EXPECT_EQ(status["data"], p.data);
+  EXPECT_EQ(status["gateway"], true);
+  EXPECT_EQ(status["functions_at"], wire::to_string(p.gateway()));
+  EXPECT_THAT(p.cli({"status"}).out, HasSubstr("node daemon  answers\n"));
+  EXPECT_EQ(p.cli({"status", "--help"}).code, 0);
+}
+
+TEST(PlatformCli, NamesNarrowWhatIsShown) {
+  Platform p;
+  p.deploy({});
+  p.deploy({.name = "g"});
+  const std::string instance = p.instances()[0]["id"];
+  EXPECT_EQ(p.cli_json({"get", "dev", "cpu2"}).size(), 1u);
+  EXPECT_EQ(p.cli_json({"get", "inst", instance})[0]["id"], instance);
+  EXPECT_EQ(p.cli_json({"get", "inst", "f"}).size(), 1u);
+  EXPECT_EQ(p.cli_json({"get", "rev", "f"}).size(), 1u);
+  EXPECT_EQ(p.cli_json({"get", "fn", "-n", "default"}).size(), 2u);
+  EXPECT_EQ(p.cli_json({"get", "fn", "-n", "other"}).size(), 0u);
+  EXPECT_EQ(p.cli_json({"describe", "-n", "default", "f"})["name"], "f");
+  EXPECT_EQ(p.cli_json({"describe", instance})["id"], instance);
+  EXPECT_EQ(p.cli_json({"describe", "cpu2"})["id"], "cpu2");
+  EXPECT_THAT(p.cli({"describe", "instance", instance}).out, HasSubstr("logs " + instance));
 }
 
 TEST(PlatformCli, QuickstartEmptiesNothingThatIsNotItsOwn) {
@@ -185,12 +258,12 @@ TEST(PlatformCli, ListingsHaveTheirColumns) {
   p.deploy({.more = "  slo: {latency: 250ms}\n"});
   const std::string functions = p.cli({"get", "functions"}).out;
   EXPECT_THAT(words_of(first_line(functions)),
-              ElementsAre("NAME", "READY", "REPLICAS", "SM", "QUOTA", "MEM", "SLO", "P95", "VIOL",
-                          "RPS", "COLD", "COST/1K", "LAST-DECISION", "AGE"));
+              ElementsAre("NAME", "READY", "SM", "QUOTA", "MEM", "SLO", "P95", "VIOL", "RPS",
+                          "COLD", "COST/1K", "LAST-DECISION", "AGE"));
   const std::vector<std::string> row = words_of(functions.substr(functions.find('\n') + 1));
-  EXPECT_THAT(std::vector(row.begin(), row.begin() + 5),
-              ElementsAre("f", "yes", "1/1", "100%", "20%"));
-  EXPECT_EQ(row[6], "250ms");
+  EXPECT_THAT(std::vector(row.begin(), row.begin() + 4), ElementsAre("f", "1/1", "100%", "20%"));
+  EXPECT_THAT(std::vector(row.begin() + 5, row.begin() + 8), ElementsAre("250ms", "-", "-"));
+  EXPECT_THAT(p.cli({"get", "functions", "--help"}).out, HasSubstr("  VIOL "));
   EXPECT_THAT(p.cli({"get", "instances"}).out, HasSubstr("default/f"));
   EXPECT_THAT(p.cli({"get", "devices"}).out, HasSubstr("cpu3"));
   EXPECT_THAT(p.cli({"get", "revisions", "f"}).out, HasSubstr("100%"));
@@ -265,6 +338,32 @@ TEST(PlatformCli, CompletesInBash) {
   EXPECT_THAT(complete("sluice get --ou"), ElementsAre("--output"));
 }
 
+TEST(PlatformCli, CompletesValues) {
+  const FolderForTest folder;
+  std::ofstream(folder.path + "/function.yaml") << "";
+  EXPECT_THAT(complete("sluice -o js"), ElementsAre("json"));
+  EXPECT_THAT(complete("sluice get functions --output ''"), ElementsAre("table", "json"));
+  EXPECT_THAT(complete("sluice load --arrivals ''"), ElementsAre("constant", "poisson", "gamma"));
+  EXPECT_THAT(complete("sluice up --policy ex"), ElementsAre("exclusive"));
+  EXPECT_THAT(complete("sluice apply -f " + folder.path + "/fun"),
+              ElementsAre(folder.path + "/function.yaml"));
+  EXPECT_THAT(complete("sluice --data " + folder.path.substr(0, folder.path.size() - 1)),
+              testing::Contains(folder.path));
+  EXPECT_THAT(complete("sluice completion z"), ElementsAre("zsh"));
+}
+
+TEST(PlatformCli, CompletesInZsh) {
+  if (!std::filesystem::exists("/usr/bin/zsh")) GTEST_SKIP() << "there is no zsh";
+  // As zsh would call it at the end of "sluice -o js"; compadd works in a completion only.
+  const std::string script = "sluice() { " + program("sluice") +
+                             " \"$@\"; }; eval \"$(sluice completion zsh)\"; "
+                             "compadd() { shift; print -l -- \"$@\"; }; "
+                             "words=(sluice -o js); CURRENT=3; _sluice";
+  const Ended e = run({"/usr/bin/zsh", "-f", "-c", script});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_THAT(words_of(e.out), ElementsAre("table", "json")) << e.err;
+}
+
 TEST(PlatformCli, CompletesTheNamesOfWhatThereIs) {
   Platform p;
   p.deploy({.name = "devices-of-mine"});
@@ -279,6 +378,13 @@ TEST(PlatformCli, CompletesTheNamesOfWhatThereIs) {
   const std::string instance = p.instances("resnet")[0]["id"];
   EXPECT_THAT(complete(sluice + "logs res"), ElementsAre(instance));
   EXPECT_THAT(complete("sluice --data /no/such describe res"), ElementsAre());
+  // The data directory may stand behind the command, too, and be given with "=".
+  EXPECT_THAT(complete("sluice describe --data " + p.data + " res"), ElementsAre("resnet"));
+  EXPECT_THAT(complete("sluice --data = " + p.data + " describe res"), ElementsAre("resnet"));
+  EXPECT_THAT(complete(sluice + "get devices cpu1"), ElementsAre("cpu1"));
+  EXPECT_THAT(complete(sluice + "describe device cpu1"), ElementsAre("cpu1"));
+  EXPECT_THAT(complete(sluice + "run --device cpu1"), ElementsAre("cpu1"));
+  EXPECT_THAT(complete(sluice + "resize res"), ElementsAre(instance));
 }
 
 TEST(PlatformCli, NounsHaveShortNames) {
@@ -366,6 +472,216 @@ TEST(PlatformCli, OneEndpointHasAllMetricsAndPromtoolFindsNoFault) {
   EXPECT_THAT(text, HasSubstr("sluice_device_reserved_ratio{device=\"cpu3\"}"));
   const Ended checked = run({"/usr/bin/promtool", "check", "metrics"}, text);
   EXPECT_EQ(checked.code, 0) << checked.out << checked.err << text;
+}
+
+std::string function_file(const Platform& p, const FunctionText& f) {
+  const std::string path = p.data + "/" + f.name + ".yaml";
+  std::ofstream(path) << p.file_of(f);
+  return path;
+}
+
+TEST(PlatformCli, WaitsUntilARevisionServesOrIsGivenUp) {
+  Platform p;
+  const Ended first = p.cli({"apply", "--wait", "-f", function_file(p, {})});
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("default/f revision 1 serves\n"));
+  EXPECT_EQ(p.function()["replicas"]["ready"], 1);
+  const Ended second = p.cli({"apply", "--wait", "-f", function_file(p, {.request = 30})});
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(p.function()["serving"], 2);
+  const Ended back = p.cli({"rollback", "f", "--wait"});
+  EXPECT_EQ(back.code, 0) << back.err;
+  EXPECT_THAT(back.out, HasSubstr("default/f revision 1 serves\n"));
+  EXPECT_EQ(p.function()["serving"], 1);
+
+  const Ended broken = p.cli({"apply", "--wait", "-f", function_file(p, {.words = "fail"})});
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_THAT(broken.err, HasSubstr("default/f revision 3 is given up: "));
+  EXPECT_THAT(broken.err, HasSubstr("not a model"));
+  const Ended never =
+      p.cli({"apply", "--wait", "-f", function_file(p, {.name = "never", .words = "fail"})});
+  EXPECT_EQ(never.code, 1);
+  EXPECT_THAT(never.err, HasSubstr("default/never revision 1 is given up: "));
+  const Ended late = p.cli({"apply", "--wait", "--timeout", "100ms", "-f",
+                            function_file(p, {.name = "late", .words = "deaf"})});
+  EXPECT_EQ(late.code, 7);
+  EXPECT_THAT(late.err, HasSubstr("default/late revision 1 does not serve yet after 100ms: "));
+}
+
+TEST(PlatformCli, DeletesWhatFilesName) {
+  Platform p;
+  const std::string f = function_file(p, {}), g = function_file(p, {.name = "g"});
+  EXPECT_EQ(p.cli({"apply", "--wait", "-f", f, "-f", g}).code, 0);
+  EXPECT_EQ(p.cli({"delete", "-f", f, "-f", g}).out, "default/f deleted\ndefault/g deleted\n");
+  EXPECT_EQ(p.cli_json({"get", "functions"}).size(), 0u);
+  expect_fails(p, {{"delete", "-f", f}, 3, "function 'default/f' not found; there is none"});
+}
+
+// A command that goes on until a signal ends it.
+class Following {
+ public:
+  Following(const Platform& p, const std::vector<std::string>& words)
+      : out_(p.data + "/following") {
+    std::ofstream{out_};
+    pid_ = fork();
+    if (pid_ != 0) return;
+    std::vector<std::string> all{program("sluice"), "--data", p.data};
+    all.insert(all.end(), words.begin(), words.end());
+    std::vector<char*> argv;
+    for (std::string& w : all) argv.push_back(w.data());
+    argv.push_back(nullptr);
+    dup2(open(out_.c_str(), O_WRONLY | O_TRUNC | O_APPEND | O_CLOEXEC), STDOUT_FILENO);
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Following() {
+    if (pid_ != 0) end(SIGKILL);
+  }
+  Following(const Following&) = delete;
+  // Its exit code, 128 + signal where one ended it.
+  int end(int signal) {
+    kill(pid_, signal);
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  std::string printed() const {
+    return (std::ostringstream() << std::ifstream(out_).rdbuf()).str();
+  }
+  void prints(const std::string& text) const {
+    EXPECT_TRUE(eventually("'" + text + "' to be printed",
+                           [&] { return printed().find(text) != std::string::npos; }));
+  }
+
+ private:
+  std::string out_;
+  pid_t pid_ = 0;
+};
+
+TEST(PlatformCli, FollowsDecisionsListingsAndLogs) {
+  Platform p;
+  p.deploy({});
+  const Ended events = p.cli({"events", "f"});
+  const size_t applied = events.out.find("Revision 1 was applied."),
+               started = events.out.find("start");
+  EXPECT_LT(applied, started) << "newest last: " << events.out;
+  const std::string one = p.cli({"events", "f", "-o", "json", "--limit", "1"}).out;
+  EXPECT_TRUE(json::parse(one).contains("reason")) << one;
+  {
+    const Following decisions(p, {"events", "-f", "f"});
+    decisions.prints("Revision 1 was applied.");
+    EXPECT_EQ(p.apply({.request = 30}).code, 0);
+    decisions.prints("Revision 2 was applied.");
+  }
+  {
+    const Following functions(p, {"get", "functions", "-w"});
+    functions.prints("f ");
+    p.deploy({.name = "g"});
+    functions.prints("g ");
+  }
+  const Following log(p, {"logs", "-f", "control", "--lines", "1"});
+  log.prints("decision");
+  EXPECT_EQ(p.apply({.name = "h"}).code, 0);
+  log.prints("default/h");
+}
+
+TEST(PlatformCli, InvokePrintsValuesAndTakesABody) {
+  Platform p;
+  p.deploy({});
+  EXPECT_THAT(p.cli({"invoke", "f", "--print"}).out,
+              HasSubstr("  y FP32 [1,3]\n    0.5 -1.0 2.0\n"));
+  EXPECT_THAT(p.cli({"invoke", "f"}).out, Not(HasSubstr("0.5")));
+  const std::string body = p.data + "/body.json";
+  std::ofstream(body) << "{}";
+  const json with_body = p.cli_json({"invoke", "f", "--body", body});
+  EXPECT_EQ(with_body["answer"]["sum"], p.ask()["sum"]) << "the file is sent as it is";
+  EXPECT_EQ(p.cli({"load", "f", "--body", body, "--rate", "20", "--duration", "200ms"}).code, 0);
+  expect_fails(p, {{"load", "f", "--body", "/no/such"}, 3, "/no/such: cannot be read"});
+}
+
+TEST(PlatformCli, ALoadFailsAboveTheFailuresThatAreAllowed) {
+  Platform p;
+  p.deploy({});
+  const std::vector<std::string> load{"load",       "f",     "--rate",        "50",
+                                      "--duration", "200ms", "--max-failures"};
+  const auto allowing = [&](const std::string& percent) {
+    std::vector<std::string> words = load;
+    words.push_back(percent);
+    return p.cli(words);
+  };
+  EXPECT_EQ(allowing("0").code, 0);
+  expect_fails(p, {{"load", "f", "--max-failures", "101"}, 2, "--max-failures"});
+}
+
+TEST(PlatformCli, ATokenLeavesThePlatformNowhere) {
+  Platform p;
+  const std::string secret = "s3cr3t-words",
+                    file = function_file(p, {.more = "  token: " + secret + "\n"});
+  std::string shown = p.cli({"apply", "--dry-run", "-f", file}).out;
+  shown += p.cli({"apply", "--wait", "-f", file}).out;
+  const std::string other =
+      function_file(p, {.name = "f", .more = "  token: other-" + secret + "\n"});
+  shown += p.cli({"apply", "--dry-run", "-f", other}).out;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"get", "functions", "-o", "json"},
+        {"get", "revisions", "-o", "json"},
+        {"get", "decisions", "-o", "json"},
+        {"get", "instances", "-o", "json"},
+        {"describe", "f"},
+        {"describe", "f", "-o", "json"},
+        {"logs", "control"},
+        {"logs", "gateway"},
+        {"logs", "node"}})
+    shown += p.cli(words).out;
+  EXPECT_THAT(shown, Not(HasSubstr(secret)));
+  EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("# token: set; it is not shown"));
+}
+
+// Lines of a /metrics without those of comments, and the names that it explains.
+struct Metrics {
+  std::set<std::string> families;
+  std::vector<std::string> samples;
+};
+
+void add_metrics(Metrics& all, const std::string& text) {
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("# TYPE "))
+      all.families.insert(words_of(line)[2]);
+    else if (!line.starts_with("#"))
+      all.samples.push_back(line);
+  }
+}
+
+TEST(PlatformCli, TheOperationsPageNamesMetricsThatExist) {
+  Platform p;
+  p.deploy({});
+  EXPECT_EQ(p.ask()["status"], 200);
+  Metrics all;
+  wire::HttpClient api({.path = p.data + "/run/api.sock"}, kPatience),
+      gateway(p.gateway(), kPatience);
+  for (wire::HttpClient* server : {&api, &gateway}) {
+    const auto answer = server->call(verb::get, "/metrics");
+    ASSERT_TRUE(answer.ok()) << answer.error().message;
+    ASSERT_EQ(answer->result_int(), 200);
+    add_metrics(all, answer->body());
+  }
+  const std::string page =
+      (std::ostringstream() << std::ifstream(SLUICE_SOURCE "/docs/operations.md").rdbuf()).str();
+  // `name`, or `name{label="value"}`.
+  const std::regex metric("`((?:sluice|nv)_[a-z0-9_]+)(?:\\{([^}]*)\\})?");
+  int named = 0;
+  for (std::sregex_iterator at(page.begin(), page.end(), metric), end; at != end; ++at, ++named) {
+    const std::string name = (*at)[1], label = (*at)[2];
+    EXPECT_TRUE(all.families.contains(name)) << name << " is in docs/operations.md alone";
+    const bool sampled =
+        label.empty() || std::ranges::any_of(all.samples, [&](const auto& line) {
+          return line.starts_with(name + "{") && line.find(label) != std::string::npos;
+        });
+    EXPECT_TRUE(sampled) << name << " has no " << label;
+  }
+  EXPECT_GT(named, 5) << "the page names metrics";
 }
 
 }  // namespace

@@ -1,57 +1,15 @@
 // `sluice apply -f FILE…`: makes functions what the files say. Idempotent.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <filesystem>
 #include <iostream>
 
-#include "base/system_error.h"
+#include "cli/files.h"
 #include "cli/session.h"
+#include "cli/wait.h"
 
 namespace sluice::cli {
 namespace {
 
 using nlohmann::json;
-
-struct FunctionFile {
-  std::string name, folder, text;
-};
-
-// A folder stands for the function files in it, by name.
-Result<std::vector<std::string>> with_folders_opened(const std::vector<std::string>& named) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> files;
-  for (const std::string& name : named) {
-    std::error_code fault;
-    if (!fs::is_directory(name, fault)) {
-      files.push_back(name);
-      continue;
-    }
-    std::vector<std::string> inside;
-    for (fs::directory_iterator at(name, fault), end; !fault && at != end; at.increment(fault)) {
-      const std::string kind = at->path().extension();
-      if (kind == ".yaml" || kind == ".yml" || kind == ".json") inside.push_back(at->path());
-    }
-    if (fault) return system_error(name, fault.value());
-    if (inside.empty())
-      return Error{ErrorKind::kNotFound, name + ": no .yaml, .yml or .json file in this folder"};
-    std::ranges::sort(inside);
-    files.insert(files.end(), inside.begin(), inside.end());
-  }
-  return files;
-}
-
-Result<std::vector<FunctionFile>> read_files(const std::vector<std::string>& named) {
-  SLUICE_ASSIGN(names, with_folders_opened(named));
-  std::vector<FunctionFile> files;
-  for (const std::string& name : names) {
-    SLUICE_ASSIGN(text, read_file(name));
-    files.push_back({name,
-                     name == "-" ? std::filesystem::current_path()
-                                 : std::filesystem::absolute(name).parent_path(),
-                     text});
-  }
-  return files;
-}
 
 // What became of a file's functions, or would.
 Result<json> apply_file(const Session& session, const FunctionFile& file, bool dry) {
@@ -60,10 +18,9 @@ Result<json> apply_file(const Session& session, const FunctionFile& file, bool d
                              (dry ? "&dry_run=1" : "");
   SLUICE_ASSIGN(answer,
                 session.api_raw(wire::http::verb::post, target, file.text, "application/yaml"));
-  SLUICE_ASSIGN(body, wire::parse_json(answer.body()));
   if (answer.result_int() != 200)
-    return Error{wire::error_kind(static_cast<int>(answer.result_int())),
-                 body.value("error", answer.body())};
+    return refused(static_cast<int>(answer.result_int()), answer.body());
+  SLUICE_ASSIGN(body, wire::parse_json(answer.body()));
   return body["results"];
 }
 
@@ -74,8 +31,15 @@ void print_result(const json& result, bool dry) {
     std::cout << "  " << line.get<std::string>() << "\n";
 }
 
-Result<void> apply(const Session& session, const std::vector<std::string>& named, bool dry) {
-  SLUICE_ASSIGN(files, read_files(named));
+struct ApplyFlags {
+  std::vector<std::string> files;
+  bool dry = false;
+  WaitFlags wait;
+};
+
+Result<void> apply(const Session& session, const ApplyFlags& f) {
+  if (const auto timeout = timeout_of(f.wait); !timeout.ok()) return timeout.error();
+  SLUICE_ASSIGN(files, read_files(f.files));
   // A file is applied as a whole or not at all; of several, all are checked before one is applied.
   if (files.size() > 1)
     for (const FunctionFile& file : files) {
@@ -83,29 +47,33 @@ Result<void> apply(const Session& session, const std::vector<std::string>& named
       if (!checked.ok()) return checked.error();
     }
   json all = json::array();
+  std::vector<Awaited> awaited;
   for (const FunctionFile& file : files) {
-    SLUICE_ASSIGN(results, apply_file(session, file, dry));
+    SLUICE_ASSIGN(results, apply_file(session, file, f.dry));
     for (const json& result : results) {
       all.push_back(result);
-      if (!session.json()) print_result(result, dry);
+      awaited.push_back({function_name(result["function"]), result["revision"]});
+      if (!session.json()) print_result(result, f.dry);
     }
   }
+  std::cout << std::flush;
+  const auto waited = f.dry ? Result<void>() : wait_as_asked(session, f.wait, awaited);
   if (session.json()) print(all);
-  return {};
+  return waited;
 }
 
 }  // namespace
 
 void add_apply(CLI::App& app, Session& session, Outcome& outcome) {
-  auto files = std::make_shared<std::vector<std::string>>();
-  auto dry = std::make_shared<bool>(false);
+  auto f = std::make_shared<ApplyFlags>();
   CLI::App* command = app.add_subcommand("apply", "make functions what files say");
   command
-      ->add_option("-f,--filename", *files,
+      ->add_option("-f,--filename", f->files,
                    "function files, or folders of them; - is standard input")
       ->required();
-  command->add_flag("--dry-run", *dry, "show the difference, change nothing");
-  command->callback([=, &session, &outcome] { outcome = apply(session, *files, *dry); });
+  command->add_flag("--dry-run", f->dry, "show the difference, change nothing");
+  add_wait(*command, f->wait);
+  command->callback([=, &session, &outcome] { outcome = apply(session, *f); });
 }
 
 }  // namespace sluice::cli

@@ -2,7 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "cli/files.h"
 #include "cli/session.h"
+#include "cli/wait.h"
+#include "control/function_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -21,25 +24,74 @@ Result<void> call(const Session& session, verb method, const std::string& target
   return {};
 }
 
+struct RollbackFlags {
+  std::string function;
+  int to = 0;
+  WaitFlags wait;
+};
+
+Result<void> rollback(const Session& session, const RollbackFlags& f) {
+  if (const auto timeout = timeout_of(f.wait); !timeout.ok()) return timeout.error();
+  SLUICE_ASSIGN(answer, session.api(verb::post, session.function_path(f.function) + "/rollback",
+                                    {{"to", f.to}}));
+  const int revision = answer["revision"];
+  if (!session.json())
+    std::cout << f.function << " rolls back to revision " << revision << std::endl;
+  const auto waited = wait_as_asked(session, f.wait, {{session.named(f.function), revision}});
+  if (session.json()) print(answer);
+  return waited;
+}
+
+// What function files name, all of it or, where one is unknown, none.
+Result<std::vector<std::string>> named_in(const Session& session,
+                                          const std::vector<std::string>& files) {
+  std::vector<std::string> names;
+  SLUICE_ASSIGN(texts, read_files(files));
+  for (const FunctionFile& file : texts) {
+    SLUICE_ASSIGN(specs,
+                  control::parse_functions(
+                      file.text, {.file = file.name, .folder = file.folder, .home = home()}));
+    for (const FunctionSpec& spec : specs) names.push_back(to_string(spec.name));
+  }
+  for (const std::string& name : names) {
+    const auto there = session.api(verb::get, session.function_path(name));
+    if (!there.ok()) return there.error();
+  }
+  return names;
+}
+
+Result<void> remove(const Session& session, const std::string& name,
+                    const std::vector<std::string>& files) {
+  if (name.empty() == files.empty())
+    return Error{ErrorKind::kInvalid, "delete: give one function, or -f FILE"};
+  if (!name.empty())
+    return call(session, verb::delete_, session.function_path(name), nullptr, name + " deleted");
+  SLUICE_ASSIGN(names, named_in(session, files));
+  for (const std::string& n : names)
+    SLUICE_TRY(call(session, verb::delete_, session.function_path(n), nullptr, n + " deleted"));
+  return {};
+}
+
 }  // namespace
 
 void add_change(CLI::App& app, Session& session, Outcome& outcome) {
-  auto name = std::make_shared<std::string>();
-  auto to = std::make_shared<int>(0);
-  CLI::App* rollback = app.add_subcommand("rollback", "serve an earlier revision again");
-  rollback->add_option("function", *name)->required();
-  rollback->add_option("--to", *to, "the revision; without: the one before")
+  auto back = std::make_shared<RollbackFlags>();
+  CLI::App* rollback_command = app.add_subcommand("rollback", "serve an earlier revision again");
+  rollback_command->add_option("function", back->function)->required();
+  rollback_command->add_option("--to", back->to, "the revision; without: the one before")
       ->check(CLI::Range(1, kHighestRevision));
-  rollback->callback([=, &session, &outcome] {
-    outcome = call(session, verb::post, function_path(*name) + "/rollback", {{"to", *to}},
-                   *name + " rolls back");
-  });
-  CLI::App* remove =
+  add_namespace(*rollback_command, session);
+  add_wait(*rollback_command, back->wait);
+  rollback_command->callback([=, &session, &outcome] { outcome = rollback(session, *back); });
+  auto name = std::make_shared<std::string>();
+  auto files = std::make_shared<std::vector<std::string>>();
+  CLI::App* remove_command =
       app.add_subcommand("delete", "delete a function; what it has accepted is answered");
-  remove->add_option("function", *name)->required();
-  remove->callback([=, &session, &outcome] {
-    outcome = call(session, verb::delete_, function_path(*name), nullptr, *name + " deleted");
-  });
+  remove_command->add_option("function", *name);
+  remove_command->add_option("-f,--filename", *files,
+                             "delete the functions that these files, or folders of them, name");
+  add_namespace(*remove_command, session);
+  remove_command->callback([=, &session, &outcome] { outcome = remove(session, *name, *files); });
   auto device = std::make_shared<std::string>();
   for (const std::string word : {"drain", "undrain"}) {
     CLI::App* command =

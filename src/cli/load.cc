@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <iostream>
+#include <optional>
 
 #include "cli/limits.h"
 #include "cli/load_report.h"
@@ -19,11 +20,19 @@ std::atomic<bool> interrupted = false;
 
 struct LoadFlags {
   std::vector<std::string> functions;
-  std::string arrivals = "poisson", rates, duration = "30s", step = "1s", token;
+  std::string arrivals = "poisson", rates, duration = "30s", step = "1s", token, body;
   double rate = 10, cv = 1, scale = 1;
   int batch = 1, connections = 512;
   uint64_t seed = 1;
+  std::optional<double> max_failures;  // per cent
 };
+
+// The request that is sent to every function: --body, or one made up from the signature.
+Result<Payload> payload_of(const LoadFlags& f, const nlohmann::json& inputs) {
+  if (f.body.empty()) return make_payload(inputs, f.batch, f.seed);
+  SLUICE_ASSIGN(text, read_file(f.body));
+  return Payload{.body = text};
+}
 
 Result<void> load(const Session& session, const LoadFlags& f) {
   SLUICE_ASSIGN(duration, parse_duration(f.duration));
@@ -42,18 +51,19 @@ Result<void> load(const Session& session, const LoadFlags& f) {
   SLUICE_ASSIGN(server, session.gateway());
   std::vector<LoadTarget> targets;
   for (const std::string& name : f.functions) {
-    SLUICE_ASSIGN(info, session.api(wire::http::verb::get, function_path(name)));
-    SLUICE_ASSIGN(payload, make_payload(info["inputs"], f.batch, f.seed));
-    targets.push_back({.name = name,
-                       .path = "/v2/models/" + served_name(function_name(name)) + "/infer",
-                       .body = payload.body,
-                       .content_type = "application/octet-stream",
-                       .json_bytes = payload.json_bytes,
-                       .token = f.token,
-                       .plan = plan,
-                       .gaps = gaps,
-                       .seed = f.seed + targets.size(),
-                       .slo = from_millis(info["slo_ms"].get<double>())});
+    SLUICE_ASSIGN(info, session.api(wire::http::verb::get, session.function_path(name)));
+    SLUICE_ASSIGN(payload, payload_of(f, info["inputs"]));
+    targets.push_back(
+        {.name = name,
+         .path = "/v2/models/" + served_name(session.named(name)) + "/infer",
+         .body = payload.body,
+         .content_type = payload.json_bytes == 0 ? "application/json" : "application/octet-stream",
+         .json_bytes = payload.json_bytes,
+         .token = f.token,
+         .plan = plan,
+         .gaps = gaps,
+         .seed = f.seed + targets.size(),
+         .slo = from_millis(info["slo_ms"].get<double>())});
   }
   std::signal(SIGINT, [](int) { interrupted = true; });
   const auto results = run_load(
@@ -70,7 +80,8 @@ Result<void> load(const Session& session, const LoadFlags& f) {
     print(report_of(results));
   else
     std::cout << table_of(results);
-  return anything_answered(results);
+  SLUICE_TRY(anything_answered(results));
+  return f.max_failures ? few_failures(results, *f.max_failures) : Result<void>();
 }
 
 }  // namespace
@@ -80,7 +91,8 @@ void add_load(CLI::App& app, Session& session, Outcome& outcome) {
   CLI::App* command =
       app.add_subcommand("load",
                          "send an open-loop load; latency counts from the intended send time.\n"
-                         "Exit code 1 when a function answered no request with 200");
+                         "Exit code 1 when a function answered no request with 200, or fewer than\n"
+                         "--max-failures allows");
   command->add_option("functions", f->functions)->required();
   command->add_option("--rate", f->rate, "requests per second")
       ->check(number_from(0, 1e6))
@@ -98,6 +110,12 @@ void add_load(CLI::App& app, Session& session, Outcome& outcome) {
       ->capture_default_str();
   command->add_option("--step", f->step, "of the file's lines without a duration")
       ->capture_default_str();
+  command->add_option("--body", f->body,
+                      "file with every request's JSON; without: made up from the signature");
+  command
+      ->add_option("--max-failures", f->max_failures,
+                   "exit with 1 when a larger part of the requests is shed or fails, per cent")
+      ->check(number_from(0, 100));
   command->add_option("--batch", f->batch, "inferences in a request")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -106,6 +124,7 @@ void add_load(CLI::App& app, Session& session, Outcome& outcome) {
       ->capture_default_str();
   command->add_option("--seed", f->seed)->capture_default_str();
   command->add_option("--token", f->token, "the functions'");
+  add_namespace(*command, session);
   command->callback([=, &session, &outcome] { outcome = load(session, *f); });
 }
 

@@ -44,4 +44,16 @@ Result<void> anything_answered(const std::vector<LoadResult>& results) {
   return {};
 }
 
+Result<void> few_failures(const std::vector<LoadResult>& results, double percent) {
+  for (const LoadResult& r : results) {
+    const uint64_t failed = r.shed + r.failed;
+    if (static_cast<double>(failed) * 100 <= percent * static_cast<double>(r.sent)) continue;
+    return Error{ErrorKind::kInternal, r.name + ": " + std::to_string(failed) + " of " +
+                                           std::to_string(r.sent) +
+                                           " requests were shed or failed; --max-failures allows " +
+                                           fixed(percent, percent < 1 ? 2 : 0) + " %"};
+  }
+  return {};
+}
+
 }  // namespace sluice::cli

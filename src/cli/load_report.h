@@ -14,5 +14,7 @@ std::string table_of(const std::vector<LoadResult>& results);
 
 // An error when a function was sent requests and answered none with 200.
 Result<void> anything_answered(const std::vector<LoadResult>& results);
+// An error when more than `percent` of a function's requests were not answered with 200.
+Result<void> few_failures(const std::vector<LoadResult>& results, double percent);
 
 }  // namespace sluice::cli

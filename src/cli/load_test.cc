@@ -167,5 +167,19 @@ TEST(LoadReport, AFunctionThatAnsweredNothingMakesTheLoadAFailure) {
             "g: none of 3 requests was answered with 200");
 }
 
+TEST(LoadReport, MoreFailuresThanAllowedAreAnError) {
+  LoadResult r;
+  r.name = "f";
+  r.sent = 200;
+  r.shed = 1;
+  r.failed = 2;
+  r.late = 50;  // answered, all the same
+  r.ok = 197;
+  EXPECT_TRUE(few_failures({r}, 1.5).ok());
+  EXPECT_EQ(few_failures({r}, 1).error().message,
+            "f: 3 of 200 requests were shed or failed; --max-failures allows 1 %");
+  EXPECT_TRUE(few_failures({LoadResult{}}, 0).ok()) << "nothing was asked";
+}
+
 }  // namespace
 }  // namespace sluice::cli

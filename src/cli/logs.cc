@@ -2,10 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "base/system_error.h"
+#include "base/words.h"
 #include "cli/session.h"
 
 namespace sluice::cli {
@@ -13,7 +16,9 @@ namespace {
 
 constexpr size_t kMostLines = 1'000'000;
 
-Result<void> list(const Session& session) {
+constexpr Nanos kLogPollInterval = Millis(200);
+
+Result<std::vector<std::string>> names_of(const Session& session) {
   std::vector<std::string> names;
   std::error_code fault;
   for (const auto& entry : std::filesystem::directory_iterator(session.data + "/logs", fault))
@@ -21,6 +26,11 @@ Result<void> list(const Session& session) {
   if (fault && fault != std::errc::no_such_file_or_directory)
     return system_error(session.data + "/logs", fault.value());
   std::ranges::sort(names);
+  return names;
+}
+
+Result<void> list(const Session& session) {
+  SLUICE_ASSIGN(names, names_of(session));
   if (session.json()) {
     print(names);
   } else {
@@ -37,39 +47,68 @@ std::vector<std::string> last_lines(const std::string& text, size_t count) {
   return lines;
 }
 
-Result<void> logs(const Session& session, const std::string& name, size_t count) {
+struct LogFlags {
+  std::string name;
+  size_t lines = 100;
+  bool follow = false;
+};
+
+// Prints what is added to the file from `at` on, until a signal ends us. A file that was moved
+// aside is read from its beginning.
+[[noreturn]] void follow(const std::string& path, size_t at) {
+  for (;;) {
+    std::error_code fault;
+    const auto size = std::filesystem::file_size(path, fault);
+    if (!fault && size < at) at = 0;
+    if (!fault && size > at) {
+      std::ifstream in(path, std::ios::binary);
+      in.seekg(static_cast<std::streamoff>(at));
+      const std::string added{std::istreambuf_iterator<char>(in), {}};
+      std::cout << added << std::flush;
+      at += added.size();
+    }
+    std::this_thread::sleep_for(kLogPollInterval);
+  }
+}
+
+Result<void> logs(const Session& session, const LogFlags& f) {
+  const std::string& name = f.name;
   const std::string path = session.data + "/logs/" + name + ".log";
   std::error_code fault;
   const bool there = std::filesystem::exists(path, fault);
   if (fault) return system_error(path, fault.value());
-  if (name.find('/') != name.npos || !there)
-    return Error{ErrorKind::kNotFound,
-                 "there is no log of '" + name + "' (sluice logs lists what there is)"};
+  if (name.find('/') != name.npos || !there) {
+    SLUICE_ASSIGN(names, names_of(session));
+    return Error{ErrorKind::kNotFound, not_found("log", name, names)};
+  }
+  if (f.follow && session.json())
+    return Error{ErrorKind::kInvalid, "--follow: prints text only, not JSON"};
   SLUICE_ASSIGN(text, read_file(path));
   const Result<std::string> before = read_file(path + ".1");  // what was moved aside, if anything
-  const std::vector<std::string> lines = last_lines(before.ok() ? *before + text : text, count);
+  const std::vector<std::string> lines = last_lines(before.ok() ? *before + text : text, f.lines);
   if (session.json()) {
     print({{"name", name}, {"lines", lines}});
   } else {
     for (const std::string& line : lines) std::cout << line << "\n";
   }
+  std::cout << std::flush;
+  if (f.follow) follow(path, text.size());
   return {};
 }
 
 }  // namespace
 
 void add_logs(CLI::App& app, Session& session, Outcome& outcome) {
-  auto name = std::make_shared<std::string>();
-  auto lines = std::make_shared<size_t>(100);
+  auto f = std::make_shared<LogFlags>();
   CLI::App* command = app.add_subcommand(
       "logs", "what a process (node, control, gateway, zygote) or an instance printed");
-  command->add_option("name", *name, "whose; without: the names there are");
-  command->add_option("--lines", *lines, "the last ones")
+  command->add_option("name", f->name, "whose; without: the names there are");
+  command->add_option("--lines", f->lines, "the last ones")
       ->check(CLI::Range(size_t{1}, kMostLines))
       ->capture_default_str();
-  command->callback([=, &session, &outcome] {
-    outcome = name->empty() ? list(session) : logs(session, *name, *lines);
-  });
+  command->add_flag("-f,--follow", f->follow, "go on with what is added, until Ctrl-C");
+  command->callback(
+      [=, &session, &outcome] { outcome = f->name.empty() ? list(session) : logs(session, *f); });
 }
 
 }  // namespace sluice::cli

@@ -1,11 +1,40 @@
 // sluice: one binary for users and for the platform's own processes.
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 
 #include "base/log.h"
+#include "base/words.h"
 #include "cli/gateway.h"
 #include "cli/node.h"
 #include "cli/session.h"
+
+namespace sluice::cli {
+namespace {
+
+// The first word that is neither an option nor an option's value, where no command has that name.
+std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--data" || word == "-o" || word == "--output") {
+      ++i;
+    } else if (!word.starts_with("-")) {
+      for (const CLI::App* command : app.get_subcommands(nullptr))
+        if (command->get_name() == word) return std::nullopt;
+      return word;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string about_unknown_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return "'" + word + "' is no command" + did_you_mean(word, names) + " (sluice --help lists them)";
+}
+
+}  // namespace
+}  // namespace sluice::cli
 
 int main(int argc, char** argv) {
   using namespace sluice;
@@ -29,7 +58,10 @@ int main(int argc, char** argv) {
   cli::add_up(app, session, outcome);
   cli::add_apply(app, session, outcome);
   cli::add_get(app, session, outcome);
+  cli::add_describe(app, session, outcome);
+  cli::add_events(app, session, outcome);
   cli::add_change(app, session, outcome);
+  cli::add_status(app, session, outcome);
   cli::add_invoke(app, session, outcome);
   cli::add_logs(app, session, outcome);
   cli::add_profile(app, session, outcome);
@@ -47,6 +79,14 @@ int main(int argc, char** argv) {
     else
       std::cout << "sluice " << SLUICE_VERSION << "\n";
   });
+  if (argc > 1 && std::string_view(argv[1]) == "__complete") {
+    cli::print_candidates(app, session, {argv + 2, argv + argc});
+    return 0;
+  }
+  if (const auto word = cli::unknown_command(app, argc, argv)) {
+    std::cerr << "sluice: " << cli::about_unknown_command(app, *word) << "\n";
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

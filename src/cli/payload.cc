@@ -39,10 +39,10 @@ bool append_value(std::string& out, const std::string& type, Random& random) {
 
 }  // namespace
 
-Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t seed) {
+Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t seed, bool values) {
   Random random(seed);
   nlohmann::json head{{"inputs", nlohmann::json::array()},
-                      {"parameters", {{"binary_data_output", true}}}};
+                      {"parameters", {{"binary_data_output", !values}}}};
   std::string data;
   for (const auto& input : inputs) {
     const std::string type = input.value("datatype", "");

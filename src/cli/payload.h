@@ -14,7 +14,9 @@ struct Payload {
 };
 
 // `inputs` as GET /v1/functions/… tells them; variable dimensions become `batch` (the first one) or
-// 16. kInvalid: a datatype that cannot be made up.
-Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t seed);
+// 16. The answer comes in binary, except with `values`. kInvalid: a datatype that cannot be made
+// up.
+Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t seed,
+                             bool values = false);
 
 }  // namespace sluice::cli

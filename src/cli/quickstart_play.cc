@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/system_error.h"
-#include "cli/functions_table.h"
+#include "cli/listing.h"
 #include "cli/load_report.h"
 #include "cli/payload.h"
 #include "cli/profile_run.h"

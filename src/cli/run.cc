@@ -40,10 +40,6 @@ struct ResizeFlags {
   std::optional<double> tolerance;
 };
 
-wire::HttpClient node_of(const Session& session) {
-  return wire::HttpClient({.path = session.run("node.sock")}, Seconds(10));
-}
-
 Result<Bytes> memory_of(const std::string& text) {
   Result<Bytes> parsed = control::parse_bytes(text);
   if (!parsed.ok()) parsed = Error{ErrorKind::kInvalid, "--memory: " + parsed.error().message};
@@ -82,7 +78,7 @@ Result<void> put_in_front(const char* variable, const std::vector<std::string>& 
 // Under a slice of the first of `devices` that has room; returns only where it cannot.
 Error become_program(const Session& session, const RunFlags& f, const std::string& id,
                      const std::vector<DeviceId>& devices) {
-  wire::HttpClient node = node_of(session);
+  NodeClient node = session.node();
   Slice slice{.sm = {f.sm * 10}, .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
   if (!f.memory.empty()) {
     SLUICE_ASSIGN(memory, memory_of(f.memory));
@@ -126,7 +122,7 @@ std::vector<DeviceId> sound_gpus(const json& state) {
 }
 
 // Why the node has ended the program; empty: it has not.
-std::string fault_that_ended(wire::HttpClient node, const std::string& id) {
+std::string fault_that_ended(NodeClient node, const std::string& id) {
   const Result<json> record = node.json(verb::get, "/v1/processes/" + escaped(id));
   if (!record.ok() || record->value("device_fault", "").empty()) return "";
   return record->value("device", "") + " failed: " + record->value("device_fault", "");
@@ -134,7 +130,7 @@ std::string fault_that_ended(wire::HttpClient node, const std::string& id) {
 
 Result<void> run(const Session& session, const RunFlags& f) {
   const std::string id = f.id.empty() ? "run-" + std::to_string(getpid()) : f.id;
-  SLUICE_ASSIGN(state, node_of(session).json(verb::get, "/v1/state"));
+  SLUICE_ASSIGN(state, session.node().json(verb::get, "/v1/state"));
   const auto& all = state["devices"];
   const bool can_fail = std::ranges::any_of(
       all, [&](const json& d) { return d["id"] == f.device && d["kind"] == "cuda"; });
@@ -151,11 +147,11 @@ Result<void> run(const Session& session, const RunFlags& f) {
     }
     const Companion::End end = program.wait();
     if (!end.was_program) std::exit(life == 1 ? end.status : kDeviceFailed);
-    const std::string fault = fault_that_ended(node_of(session), name);
+    const std::string fault = fault_that_ended(session.node(), name);
     if (fault.empty()) std::exit(end.status);
     std::cerr << "sluice: " << name << " was ended: " << fault << "\n";
     if (!f.restart) std::exit(kDeviceFailed);
-    SLUICE_ASSIGN(now, node_of(session).json(verb::get, "/v1/state"));
+    SLUICE_ASSIGN(now, session.node().json(verb::get, "/v1/state"));
     devices = sound_gpus(now);
   }
 }
@@ -165,7 +161,7 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
   if (!f.quota && !f.limit && !f.sm && f.memory.empty() && f.slo.empty() && !f.tolerance)
     return Error{ErrorKind::kInvalid,
                  "say what to change: --quota, --limit, --sm, --memory, --slo or --tolerance"};
-  wire::HttpClient node = node_of(session);
+  NodeClient node = session.node();
   const std::string target = "/v1/processes/" + escaped(f.id);
   SLUICE_ASSIGN(record, node.json(verb::get, target));
   if (!record.value("foreign", false))

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -10,7 +11,6 @@
 #include <iterator>
 
 #include "base/system_error.h"
-#include "model/function.h"
 
 namespace sluice::cli {
 
@@ -27,11 +27,30 @@ std::string default_data() {
   return geteuid() == 0 ? "/var/lib/sluice" : home() + "/.local/share/sluice";
 }
 
+std::string Session::hint(const std::string& command) const {
+  return "sluice " + (data == default_data() ? "" : "--data " + data + " ") + command;
+}
+
+FunctionName Session::named(const std::string& name) const {
+  FunctionName f = function_name(name);
+  if (!space.empty() && name.find('/') == name.npos) f.space = space;
+  return f;
+}
+
+std::string Session::function_path(const std::string& name) const {
+  const FunctionName f = named(name);
+  return "/v1/functions/" + escaped(f.space) + "/" + escaped(f.name);
+}
+
+NodeClient Session::node() const {
+  return NodeClient(*this);
+}
+
 Error Session::nobody(const std::string& why) const {
   if (access(run("api.sock").c_str(), W_OK) != 0 && errno == EACCES)
     return {ErrorKind::kDenied, "the platform on " + data + " is another user's (" + why + ")"};
   return {ErrorKind::kUnavailable,
-          "no platform runs on " + data + " (" + why + "); start one: sluice up"};
+          "no platform runs on " + data + " (" + why + "); start one: " + hint("up")};
 }
 
 Result<wire::HttpResponse> Session::api_raw(wire::http::verb method, const std::string& target,
@@ -49,9 +68,33 @@ Result<json> Session::api(wire::http::verb method, const std::string& target,
                 api_raw(method, target, body.is_null() ? "" : body.dump(), "application/json"));
   auto parsed = wire::parse_json(answer.body());
   if (answer.result_int() / 100 == 2) return parsed;
-  std::string message = answer.body();
-  if (parsed.ok() && parsed->is_object()) message = parsed->value("error", message);
-  return Error{wire::error_kind(static_cast<int>(answer.result_int())), message};
+  return refused(static_cast<int>(answer.result_int()), answer.body());
+}
+
+Result<json> NodeClient::json(wire::http::verb method, const std::string& target,
+                              const nlohmann::json& body) {
+  const auto answer = http_.call(method, target, body.is_null() ? "" : body.dump());
+  if (!answer.ok() && answer.error().kind == ErrorKind::kUnavailable)
+    return session_->nobody(answer.error().message);
+  if (!answer.ok()) return answer.error();
+  if (answer->result_int() / 100 != 2)
+    return refused(static_cast<int>(answer->result_int()), answer->body());
+  return answer->body().empty() ? Result<nlohmann::json>(nlohmann::json())
+                                : wire::parse_json(answer->body());
+}
+
+Error refused(int status, const std::string& body) {
+  const json parsed = json::parse(body, nullptr, false);
+  const bool told = parsed.is_object() && parsed.contains("error") && parsed["error"].is_string();
+  ErrorKind kind = wire::error_kind(status);
+  if (kind == ErrorKind::kUnavailable)
+    kind = status == 503 ? ErrorKind::kExhausted : ErrorKind::kInternal;
+  return {kind, told ? parsed["error"].get<std::string>() : body};
+}
+
+void add_namespace(CLI::App& command, Session& session) {
+  command.add_option("-n,--namespace", session.space,
+                     "the namespace of names that state none (else: default)");
 }
 
 Result<wire::Endpoint> Session::gateway() const {
@@ -73,11 +116,6 @@ std::string escaped(const std::string& text) {
     }
   }
   return out;
-}
-
-std::string function_path(const std::string& name) {
-  const FunctionName f = function_name(name);
-  return "/v1/functions/" + escaped(f.space) + "/" + escaped(f.name);
 }
 
 Result<std::string> read_file(const std::string& path) {

@@ -5,20 +5,32 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "model/function.h"
 #include "wire/http.h"
 
 namespace sluice::cli {
 
+// The node daemon's API. Errors are those of Session::api.
+class NodeClient;
+
 struct Session {
   std::string data;              // --data, SLUICE_DATA, or default_data()
   std::string output = "table";  // -o: table, json
+  std::string space;             // -n: the namespace of names that state none; empty: not given
 
   bool json() const { return output == "json"; }
   std::string run(const std::string& socket) const { return data + "/run/" + socket; }
-  // kUnavailable, with how to start the platform; kDenied, where it is not ours.
+  // A command for a hint: "sluice up", or "sluice --data DIR up" where the user chose DIR.
+  std::string hint(const std::string& command) const;
+  // "NAME" or "NAMESPACE/NAME", as a user states it.
+  FunctionName named(const std::string& name) const;
+  std::string function_path(const std::string& name) const;  // "/v1/functions/NAMESPACE/NAME"
+  // kUnavailable, with how to start the platform; kDenied, where it is another user's.
   Error nobody(const std::string& why) const;
+  NodeClient node() const;
   // The user's API.
   Result<nlohmann::json> api(wire::http::verb method, const std::string& target,
                              const nlohmann::json& body = nullptr) const;
@@ -31,11 +43,27 @@ struct Session {
 // /var/lib/sluice as root, else ~/.local/share/sluice.
 std::string default_data();
 std::string home();
-std::string escaped(const std::string& text);        // for a query
-std::string function_path(const std::string& name);  // "/v1/functions/NAMESPACE/NAME"
+std::string escaped(const std::string& text);  // for a query
+// A refusal by a platform that runs; `body` is its answer. A status of 503 is kExhausted ("refused
+// for now"), since kUnavailable means that no platform runs; 502 is kInternal.
+Error refused(int status, const std::string& body);
+// Takes -n, --namespace.
+void add_namespace(CLI::App& command, Session& session);
 
 Result<std::string> read_file(const std::string& path);  // "-": standard input
 void print(const nlohmann::json& value);
+
+class NodeClient {
+ public:
+  explicit NodeClient(const Session& session)
+      : session_(&session), http_({.path = session.run("node.sock")}, Seconds(30)) {}
+  Result<nlohmann::json> json(wire::http::verb method, const std::string& target,
+                              const nlohmann::json& body = nullptr);
+
+ private:
+  const Session* session_;
+  wire::HttpClient http_;
+};
 
 // What scripts can rely on; `sluice --help` lists it.
 int exit_code(const Error& error);
@@ -46,8 +74,11 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome);
 void add_control(CLI::App& app, Outcome& outcome);  // started by `up`
 void add_apply(CLI::App& app, Session& session, Outcome& outcome);
 void add_get(CLI::App& app, Session& session, Outcome& outcome);
+void add_describe(CLI::App& app, Session& session, Outcome& outcome);
+void add_events(CLI::App& app, Session& session, Outcome& outcome);
 void add_change(CLI::App& app, Session& session,
                 Outcome& outcome);  // rollback, delete, drain, undrain
+void add_status(CLI::App& app, Session& session, Outcome& outcome);
 void add_invoke(CLI::App& app, Session& session, Outcome& outcome);
 void add_logs(CLI::App& app, Session& session, Outcome& outcome);
 void add_profile(CLI::App& app, Session& session, Outcome& outcome);
@@ -56,5 +87,7 @@ void add_top(CLI::App& app, Session& session, Outcome& outcome);
 void add_run(CLI::App& app, Session& session, Outcome& outcome);  // run, resize
 void add_quickstart(CLI::App& app, Session& session, Outcome& outcome);
 void add_completion(CLI::App& app, Outcome& outcome);
+// For a completion script: what may stand in the place of the last of the words after "sluice".
+void print_candidates(const CLI::App& app, Session& session, const std::vector<std::string>& words);
 
 }  // namespace sluice::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cli/listing.h"
 #include "cli/table.h"
 
 namespace sluice::cli {
@@ -43,6 +44,7 @@ std::string line(const json& i, const char* parts, size_t width) {
   if (slice["sm"] != 1000) text += " on " + percent(slice["sm"]) + " of the " + parts;
   text += padded(limit > request ? " of at most " + percent(limit) : "", 16) + "  uses " +
           padded(std::to_string((used + 5) / 10) + "%", 4, true) + "  " + bar(request, limit, used);
+  if (above_limit(i)) text += "  above its limit";
   const std::string state = i["state"];
   return state == "ready" ? text : text + "  " + state;
 }

@@ -9,6 +9,7 @@ namespace sluice::cli {
 
 // Rows of GET /v1/devices and GET /v1/instances. One line per instance, by device:
 //   cpu0    40% reserved  resnet50-1-ab12c    40% of at most 100%  uses  55%  ████████▓▓▓·········
+// A program of `sluice run` that uses more than its limit is marked "above its limit".
 // █ used within the request, ░ requested and idle, ▓ borrowed, · could be borrowed.
 std::string slices_view(const nlohmann::json& devices, const nlohmann::json& instances);
 

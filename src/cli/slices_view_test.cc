@@ -39,6 +39,15 @@ TEST(SlicesView, NothingIsTooSmallToBeSeenAndNothingLeavesTheBar) {
   EXPECT_NE(large.find("140%  ████████████████████\n"), std::string::npos) << large;
 }
 
+TEST(SlicesView, AProgramAboveItsLimitIsMarked) {
+  json program = instance("train", "cpu0", 300, 300, 360);
+  program["foreign"] = true;
+  EXPECT_NE(view({device("cpu0", 300)}, {program}).find("uses  36%  ██████  above its limit\n"),
+            std::string::npos);
+  program["used"] = 320;  // within what a second's measure varies
+  EXPECT_EQ(view({device("cpu0", 300)}, {program}).find("above"), std::string::npos);
+}
+
 TEST(SlicesView, PartsOfAGpuAreItsSms) {
   json half = instance("a", "cuda0", 300, 300, 0);
   half["slice"]["sm"] = 500;

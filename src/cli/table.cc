@@ -2,12 +2,21 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
+
+#include "base/words.h"
 
 namespace sluice::cli {
 namespace {
 
 bool is_number(const std::string& s) {
   return !s.empty() && s.find_first_not_of("0123456789.-+%") == s.npos && s != "-";
+}
+
+// The last character of UTF-8 text.
+void drop_character(std::string& text) {
+  while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();
+  if (!text.empty()) text.pop_back();
 }
 
 }  // namespace
@@ -17,17 +26,30 @@ std::string Table::text() const {
   for (const auto& row : rows_)
     for (size_t c = 0; c < row.size(); ++c) {
       if (c == widths.size()) widths.push_back(0);
-      widths[c] = std::max(widths[c], row[c].size());
+      widths[c] = std::max(widths[c], width_of(row[c]));
     }
   std::string out;
   for (const auto& row : rows_) {
     std::string line;
     for (size_t c = 0; c < row.size(); ++c) {
-      const std::string pad(widths[c] - row[c].size(), ' ');
+      const std::string pad(widths[c] - width_of(row[c]), ' ');
       line += is_number(row[c]) ? pad + row[c] : row[c] + pad;
       if (c + 1 < row.size()) line += "  ";
     }
     line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string fitted(const std::string& text, size_t columns, size_t rows) {
+  std::istringstream in(text);
+  std::string out, line;
+  for (size_t row = 1; row < rows && std::getline(in, line); ++row) {
+    if (width_of(line) > columns) {
+      while (width_of(line) >= columns) drop_character(line);
+      line += "…";
+    }
     out += line + "\n";
   }
   return out;

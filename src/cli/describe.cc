@@ -1,0 +1,169 @@
+// `sluice describe`: everything about a function, an instance or a device, and why.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "base/words.h"
+#include "cli/decisions.h"
+#include "cli/listing.h"
+#include "cli/noun.h"
+#include "cli/session.h"
+
+namespace sluice::cli {
+namespace {
+
+using nlohmann::json;
+using wire::http::verb;
+
+std::string links_of(const json& device) {
+  Table t({"LINK-TO", "NVLINKS", "PCIE"});
+  for (const json& l : device["links"])
+    t.add({l["to"], std::to_string(l["nvlinks"].get<int>()), l["path"]});
+  return device["links"].empty() ? "" : "\n" + t.text();
+}
+
+std::string nics_of(const json& device) {
+  Table t({"NIC", "PCIE"});
+  for (const json& l : device["nics"]) t.add({l["nic"], l["path"]});
+  return device["nics"].empty() ? "" : "\n" + t.text();
+}
+
+std::string identity_of(const json& gpu) {
+  const int capability = gpu["compute_capability"];
+  std::string text = gpu["uuid"].get<std::string>() + " at " + gpu["bus"].get<std::string>() +
+                     ", compute capability " + std::to_string(capability / 10) + "." +
+                     std::to_string(capability % 10);
+  if (gpu.contains("memory_used")) text += ", " + bytes(gpu["memory_used"]) + " of memory in use";
+  const std::string mps = gpu.value("mps_status", "");
+  if (!mps.empty()) text += "\nMPS: " + mps;
+  const std::string mig = gpu.value("mig", "none");
+  if (mig != "none") text += "\nMIG: " + mig;
+  return text + "\n";
+}
+
+// What lives on a device, or belongs to a function.
+json living_with(const json& instances, const char* key, const json& value) {
+  json out = json::array();
+  for (const json& i : instances)
+    if (i[key] == value && i["state"] != "gone") out.push_back(i);
+  return out;
+}
+
+// By its id or its UUID.
+Result<void> describe_device(const Session& session, const std::string& name) {
+  SLUICE_ASSIGN(devices, session.api(verb::get, "/v1/devices"));
+  SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
+  const auto found = std::ranges::find_if(
+      devices, [&](const json& d) { return d["id"] == name || d["uuid"] == name; });
+  if (found == devices.end())
+    return Error{ErrorKind::kNotFound, not_found("device", name, ids_of(devices))};
+  json device = *found;
+  const json held = living_with(instances, "device", device["id"]);
+  if (session.json()) {
+    device["instances"] = held;
+    print(device);
+    return {};
+  }
+  std::cout << listing("devices", json::array({device})) << "\n"
+            << device["model"].get<std::string>() << " of " << device["node"].get<std::string>()
+            << "\n"
+            << (device["kind"] == "cuda" ? identity_of(device) : "") << links_of(device)
+            << nics_of(device) << "\n"
+            << listing("instances", held);
+  return {};
+}
+
+// Or a program of `sluice run`, by its id.
+Result<void> describe_instance(const Session& session, const std::string& name) {
+  SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
+  const auto found =
+      std::ranges::find_if(instances, [&](const json& i) { return i["id"] == name; });
+  if (found == instances.end())
+    return Error{ErrorKind::kNotFound, not_found("instance", name, ids_of(instances))};
+  json instance = *found;
+  constexpr int kSearched = 1000;  // decisions, newest first
+  SLUICE_ASSIGN(all, session.api(verb::get, "/v1/decisions?limit=" + std::to_string(kSearched)));
+  json about = json::array();
+  for (const json& d : all)
+    if (d["subject"] == name) about.push_back(d);
+  if (session.json()) {
+    instance["decisions"] = about;
+    print(instance);
+    return {};
+  }
+  std::cout << listing("instances", json::array({instance})) << "\n";
+  if (const std::string why = instance["error"]; !why.empty()) std::cout << why << "\n\n";
+  if (!instance["foreign"].get<bool>())
+    std::cout << "what it printed: " << session.hint("logs " + name) << "\n\n";
+  std::cout << listing("decisions", about);
+  return {};
+}
+
+Result<void> describe_function(const Session& session, const std::string& name) {
+  SLUICE_ASSIGN(f, session.api(verb::get, session.function_path(name)));
+  constexpr int kShown = 15;
+  SLUICE_ASSIGN(decisions, decisions_of(session, name, kShown));
+  SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
+  SLUICE_ASSIGN(status, session.api(verb::get, "/v1/status"));
+  json own = json::array();
+  for (const json& i : instances)
+    if (i["function"] == to_string(session.named(name))) own.push_back(i);
+  if (session.json()) {
+    f["instances"] = own;
+    f["enforcement"] = status["enforcement"];
+    f["decisions"] = decisions;
+    print(f);
+    return {};
+  }
+  std::cout << listing("functions", json::array({f})) << "\n"
+            << f["file"].get<std::string>() << "\n";
+  std::cout << "policy " << f["policy"].get<std::string>() << ", forecast "
+            << fixed(f["forecast"], 1) << "/s, " << f["queued"] << " waiting, " << f["in_flight"]
+            << " at instances\n"
+            << "enforcement: " << status["enforcement"].get<std::string>() << "\n";
+  if (!f["unavailable"].get<std::string>().empty())
+    std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
+  if (!f["rollout_failed"].get<std::string>().empty())
+    std::cout << "rollout: " << f["rollout_failed"].get<std::string>() << "\n";
+  std::cout << "\n" << listing("instances", own) << "\n" << listing("decisions", decisions);
+  return {};
+}
+
+// What the one word names: a function, else an instance or a device of that name.
+Result<void> describe_any(const Session& session, const std::string& name) {
+  auto described = describe_function(session, name);
+  using Describe = Result<void> (*)(const Session&, const std::string&);
+  for (const Describe other : {Describe(describe_instance), Describe(describe_device)}) {
+    if (described.ok() || described.error().kind != ErrorKind::kNotFound) return described;
+    if (auto found = other(session, name); found.ok() || found.error().kind != ErrorKind::kNotFound)
+      return found;
+  }
+  return described;
+}
+
+// "NAME", or "NOUN NAME".
+Result<void> describe(const Session& session, const std::vector<std::string>& words) {
+  if (words.size() == 1) return describe_any(session, words[0]);
+  std::string what = words[0];
+  if (const std::string fault = noun()(what); !fault.empty())
+    return Error{ErrorKind::kInvalid, fault};
+  if (what == "functions") return describe_function(session, words[1]);
+  if (what == "instances") return describe_instance(session, words[1]);
+  if (what == "devices") return describe_device(session, words[1]);
+  return Error{ErrorKind::kInvalid, what + ": functions, instances and devices can be described"};
+}
+
+}  // namespace
+
+void add_describe(CLI::App& app, Session& session, Outcome& outcome) {
+  auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = app.add_subcommand(
+      "describe", "everything about a function, an instance or a device, and why");
+  command->add_option("function", *words, "its name; or NOUN NAME, as in: device cpu0")
+      ->required()
+      ->expected(1, 2);
+  add_namespace(*command, session);
+  command->callback([=, &session, &outcome] { outcome = describe(session, *words); });
+}
+
+}  // namespace sluice::cli

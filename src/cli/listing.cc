@@ -1,0 +1,270 @@
+#include "cli/listing.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/clock.h"
+#include "base/words.h"
+
+namespace sluice::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kWhyWidth = 60;  // of an explanation in a listing; `describe` shows it whole
+
+struct Column {
+  const char *name, *meaning;
+};
+using Columns = std::vector<Column>;
+
+const Columns kFunctions{
+    {"NAME", "as commands take it"},
+    {"READY", "instances that serve / instances that there should be now"},
+    {"SM", "share of a device's cores that its instances hold, summed"},
+    {"QUOTA", "share of time that they may count on, summed"},
+    {"MEM", "memory that they hold"},
+    {"SLO", "the latency objective; - without one"},
+    {"P95", "95th percentile of the latency over the last minute; - without requests"},
+    {"VIOL", "late, shed or failed requests of the last minute; - without requests"},
+    {"RPS", "requests a second, over the last 5 s"},
+    {"COLD", "requests that had to wait for an instance to start"},
+    {"COST/1K", "cost of 1,000 answered requests; - before the first"},
+    {"LAST-DECISION", "what was decided last, by which rule and how long ago; or why none serves"},
+    {"AGE", "since the function was made"}};
+const Columns kRevisions{{"FUNCTION", "whose revision"},
+                         {"REVISION", "numbered from 1 by each change of the function"},
+                         {"TRAFFIC", "its part of the function's traffic"},
+                         {"SLO", "the latency objective; - without one"},
+                         {"MODEL", "the model file"},
+                         {"AGE", "since it was applied"}};
+const Columns kInstances{
+    {"INSTANCE", "its name, for `sluice logs` and `sluice describe instance`"},
+    {"FUNCTION", "whose instance; for a program of `sluice run` its --function"},
+    {"REVISION", "of the function"},
+    {"STATE", "starting, ready, draining, or gone (for a minute)"},
+    {"DEVICE", "where it runs"},
+    {"SM", "share of the device's cores or SMs that it holds"},
+    {"REQUEST", "share of time that it may count on"},
+    {"LIMIT", "share of time that it may use while others are idle"},
+    {"SLO", "objective for its iterations, of a program of `sluice run`"},
+    {"BATCH", "requests that it runs at once"},
+    {"PID", "its process"},
+    {"USED-S", "busy time so far, in seconds"},
+    {"MEM", "the most memory that it held"},
+    {"GPU-MEM", "GPU memory held, of what it may hold"},
+    {"READY-AFTER", "from its start until it served"},
+    {"AGE", "since its process began"},
+    {"WHY", "why it ended, or what is wrong with it"}};
+const Columns kDevices{{"DEVICE", "its name, for `sluice describe device`"},
+                       {"KIND", "cpu or cuda"},
+                       {"CORES", "of a CPU device; SMs of a GPU"},
+                       {"MEM", "its memory"},
+                       {"SM-QUANTUM", "the step in which its cores or SMs are given out"},
+                       {"INSTANCES", "on it now"},
+                       {"RESERVED", "what its instances may count on, of all its time and cores"},
+                       {"BUSY", "as NVIDIA's library reports it"},
+                       {"PRICE/H", "what costs are counted with"},
+                       {"BACKSTOP", "kernel: programs that pass no gate are held, too"},
+                       {"STATE", "ready, drained or failing"}};
+const Columns kDecisions{
+    {"TIME", "of day, here"},    {"FUNCTION", "decided for"},
+    {"ACTION", "what was done"}, {"SUBJECT", "to which instance, revision or device"},
+    {"RULE", "of the policy"},   {"WHY", "in words and numbers"}};
+
+const Columns& columns(const std::string& what) {
+  if (what == "functions") return kFunctions;
+  if (what == "revisions") return kRevisions;
+  if (what == "instances") return kInstances;
+  return what == "devices" ? kDevices : kDecisions;
+}
+
+Table table(const std::string& what) {
+  std::vector<std::string> head;
+  for (const Column& c : columns(what)) head.emplace_back(c.name);
+  return Table(head);
+}
+
+std::string clock_time(int64_t unix_ms) {
+  const std::time_t seconds = unix_ms / 1000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[32];
+  std::strftime(text, sizeof(text), "%H:%M:%S", &local);
+  return text;
+}
+
+// "-" of a latency that there is none of.
+std::string milliseconds(const json& ms) {
+  return ms.get<double>() > 0 ? fixed(ms, 0) + "ms" : "-";
+}
+
+std::string cores_of(const json& device) {
+  const int sms = device["sms"];
+  if (device["kind"] == "cuda") return sms > 0 ? std::to_string(sms) + " SM" : "-";
+  return fixed(device["millicores"].get<double>() / 1000, 2);
+}
+
+std::string device_memory(const json& instance) {
+  if (!instance.contains("memory_held")) return "-";
+  return bytes(instance["memory_held"]) + " of " + bytes(instance["slice"]["memory"]);
+}
+
+std::string share(const json& instance, const char* key) {
+  return percent(instance["slice"].value(key, 0));
+}
+
+std::string why_of(const json& instance) {
+  const std::string error = instance["error"];
+  if (!error.empty()) return clipped(error, kWhyWidth);
+  if (instance.value("ungated_ms", 0) != 0)
+    return "uses its GPU past the hook: " + fixed(instance["ungated_ms"].get<double>() / 1000, 1) +
+           "s, charged";
+  if (!above_limit(instance)) return "";
+  return "uses " + percent(instance["used"]) + ", above its limit of " + share(instance, "limit");
+}
+
+std::string state_of(const json& device) {
+  const std::string fault = device.value("fault", "");
+  if (!fault.empty()) return "failing: " + fault;
+  if (!device["drained"].get<bool>()) return "ready";
+  const std::string why = device.value("set_apart", "");
+  return why.empty() ? "drained" : "drained: " + why;
+}
+
+std::string busy_of(const json& device) {
+  if (!device.contains("busy_percent")) return "-";
+  return std::to_string(device["busy_percent"].get<int>()) + "%";
+}
+
+// Of a program of `sluice run`; an instance has its function's.
+std::string slo_of(const json& slice) {
+  const int64_t us = slice.value("slo_us", 0);
+  if (us == 0) return "-";
+  return us % 1000 == 0 ? std::to_string(us / 1000) + "ms" : std::to_string(us) + "us";
+}
+
+std::string why_of_decision(const json& d) {
+  const std::string fault = d["fault"];
+  return d["reason"]["text"].get<std::string>() + (fault.empty() ? "" : " FAILED: " + fault);
+}
+
+std::string last_decision_of(const json& function) {
+  if (const std::string why = function["unavailable"]; !why.empty()) return clipped(why, kWhyWidth);
+  const json& d = function["last_decision"];
+  if (d.is_null()) return "-";
+  return d["action"].get<std::string>() + " " + d["reason"]["rule"].get<std::string>() + " " +
+         age(unix_now() - d["at"].get<int64_t>());
+}
+
+std::string ready_of(const json& replicas) {
+  const int ready = replicas["ready"], starting = replicas["starting"];
+  const int wanted = std::max(replicas["min"].get<int>(), ready + starting);
+  return std::to_string(ready) + "/" + std::to_string(wanted);
+}
+
+// Of a process that began at that tick of this machine's kernel; 0: it has not begun.
+std::string process_age(uint64_t start_time) {
+  if (start_time == 0) return "-";
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const int64_t began_ms = static_cast<int64_t>(start_time) * 1000 / sysconf(_SC_CLK_TCK);
+  return age(std::max<int64_t>(0, now.tv_sec * 1000 + now.tv_nsec / 1'000'000 - began_ms));
+}
+
+std::string revisions_table(const json& list) {
+  Table t = table("revisions");
+  for (const json& r : list)
+    t.add({r["function"], std::to_string(r["revision"].get<int>()),
+           std::to_string(r["percent"].get<int>()) + "%", milliseconds(r["slo_ms"]), r["model"],
+           age(unix_now() - r["created"].get<int64_t>())});
+  return t.text();
+}
+
+std::string instances_table(const json& list) {
+  Table t = table("instances");
+  for (const json& r : list) {
+    const bool gone = r["state"] == "gone";
+    t.add({r["id"], r["function"], std::to_string(r["revision"].get<int>()), r["state"],
+           r["device"], share(r, "sm"), share(r, "request"), share(r, "limit"), slo_of(r["slice"]),
+           std::to_string(r["batch"].get<int>()), std::to_string(r["pid"].get<int64_t>()),
+           fixed(r["used_ms"].get<double>() / 1000, 1), bytes(r["peak_memory"]), device_memory(r),
+           std::to_string(r["ready_after_ms"].get<int64_t>()) + "ms",
+           gone ? "-" : process_age(r.value("start_time", uint64_t{0})), why_of(r)});
+  }
+  return t.text();
+}
+
+std::string devices_table(const json& list) {
+  Table t = table("devices");
+  for (const json& r : list)
+    t.add({r["id"], r["kind"], cores_of(r), bytes(r["memory"]), percent(r["sm_quantum"]),
+           std::to_string(r["instances"].get<int>()), percent(r["reserved"]), busy_of(r),
+           fixed(r["price_per_hour"], 3), r["backstop"].get<bool>() ? "kernel" : "none",
+           state_of(r)});
+  return t.text();
+}
+
+std::string decisions_table(const json& list) {
+  Table t = table("decisions");
+  for (const json& r : list)
+    t.add({clock_time(r["at"]), r["function"], r["action"], r["subject"], r["reason"]["rule"],
+           why_of_decision(r)});
+  return t.text();
+}
+
+}  // namespace
+
+std::string functions_table(const json& list) {
+  Table t = table("functions");
+  for (const json& r : list) {
+    // Requests that were all shed have a share of violations, but no latency.
+    const bool asked = r["p95_ms"].get<double>() > 0 || r["violations_pct"].get<double>() > 0;
+    t.add({short_name(r), ready_of(r["replicas"]), percent(r["sm"]), percent(r["request"]),
+           bytes(r["memory"]), milliseconds(r["slo_ms"]), milliseconds(r["p95_ms"]),
+           asked ? fixed(r["violations_pct"], 1) + "%" : "-", fixed(r["rps"], 1),
+           std::to_string(r["cold_starts"].get<int64_t>()),
+           r["cost_per_1k"].get<double>() > 0 ? fixed(r["cost_per_1k"], 4) : "-",
+           last_decision_of(r), age(r["age_ms"])});
+  }
+  return t.text();
+}
+
+std::string listing(const std::string& what, const json& list) {
+  if (what == "functions") return functions_table(list);
+  if (what == "revisions") return revisions_table(list);
+  if (what == "instances") return instances_table(list);
+  return what == "devices" ? devices_table(list) : decisions_table(list);
+}
+
+std::string legend(const std::string& what) {
+  std::string out;
+  for (const Column& c : columns(what)) {
+    const std::string name = c.name;
+    out += "  " + name + std::string(name.size() < 15 ? 15 - name.size() : 1, ' ') + c.meaning;
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += "\n";
+  }
+  return out;
+}
+
+std::string decision_line(const json& d) {
+  const std::string function = d["function"];
+  return clock_time(d["at"]) + "  " + (function.empty() ? "" : function + "  ") +
+         d["action"].get<std::string>() + " " + d["subject"].get<std::string>() + ": " +
+         why_of_decision(d);
+}
+
+std::string short_name(const json& function) {
+  const std::string space = function["namespace"];
+  return (space == "default" ? "" : space + "/") + function["name"].get<std::string>();
+}
+
+bool above_limit(const json& i) {
+  if (!i.value("foreign", false) || i["state"] == "gone") return false;
+  return i.value("used", 0) * 10 > i["slice"]["limit"].get<int>() * 11;
+}
+
+}  // namespace sluice::cli

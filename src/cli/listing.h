@@ -1,0 +1,29 @@
+// What the platform lists, as tables for people: for `get`, `describe`, `top` and the quickstart.
+// `list` holds rows of GET /v1/WHAT. Pure, but for the ages of what tells the time of its making.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/table.h"
+
+namespace sluice::cli {
+
+// `what` is "functions", "revisions", "instances", "devices" or "decisions".
+std::string listing(const std::string& what, const nlohmann::json& list);
+std::string functions_table(const nlohmann::json& list);
+
+// Explains the columns of a listing, a line each; for `sluice get WHAT --help`.
+std::string legend(const std::string& what);
+
+// A decision as a line: "12:03:59  default/f  resize f-1-x: 20% -> 40%. …".
+std::string decision_line(const nlohmann::json& decision);
+
+// A function as commands take it: without the namespace where that is the default.
+std::string short_name(const nlohmann::json& function);
+
+// Whether a program of `sluice run` used more than a tenth above its limit in the last second.
+bool above_limit(const nlohmann::json& instance);
+
+}  // namespace sluice::cli

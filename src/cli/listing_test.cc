@@ -1,0 +1,132 @@
+#include "cli/listing.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <sstream>
+
+namespace sluice::cli {
+namespace {
+
+using nlohmann::json;
+
+json function(const json& changes = json::object()) {
+  json f{{"namespace", "default"},
+         {"name", "f"},
+         {"replicas", {{"ready", 2}, {"starting", 0}, {"draining", 0}, {"min", 1}, {"max", 0}}},
+         {"sm", 2000},
+         {"request", 400},
+         {"memory", 1 << 20},
+         {"slo_ms", 80.0},
+         {"p95_ms", 41.2},
+         {"violations_pct", 0.5},
+         {"rps", 12.0},
+         {"cold_starts", 0},
+         {"cost_per_1k", 0.001},
+         {"unavailable", ""},
+         {"last_decision", nullptr},
+         {"age_ms", 3000}};
+  f.merge_patch(changes);
+  return f;
+}
+
+// The words of a listing's only row.
+std::vector<std::string> row(const std::string& table) {
+  std::istringstream in(table.substr(table.find('\n') + 1));
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+using Words = std::vector<std::string>;
+
+TEST(Listing, AFunctionsRow) {
+  EXPECT_EQ(row(functions_table(json::array({function()}))),
+            (Words{"f", "2/2", "200%", "40%", "1.0Mi", "80ms", "41ms", "0.5%", "12.0", "0",
+                   "0.0010", "-", "3s"}));
+}
+
+TEST(Listing, ReadyIsOfWhatThereShouldBe) {
+  const auto ready = [](int is, int starting, int least) {
+    const json replicas{{"ready", is}, {"starting", starting}, {"min", least}};
+    return row(functions_table(json::array({function({{"replicas", replicas}})})))[1];
+  };
+  EXPECT_EQ(ready(2, 0, 20), "2/20");
+  EXPECT_EQ(ready(2, 1, 1), "2/3");
+  EXPECT_EQ(ready(0, 0, 0), "0/0");
+}
+
+TEST(Listing, WhatThereIsNotIsADash) {
+  const json idle =
+      function({{"slo_ms", 0.0}, {"p95_ms", 0.0}, {"violations_pct", 0.0}, {"cost_per_1k", 0.0}});
+  const Words words = row(functions_table(json::array({idle})));
+  EXPECT_EQ(Words(words.begin() + 5, words.begin() + 8), (Words{"-", "-", "-"}));
+  EXPECT_EQ(words[10], "-");
+  const Words shed =
+      row(functions_table(json::array({function({{"p95_ms", 0.0}, {"violations_pct", 100.0}})})));
+  EXPECT_EQ(shed[7], "100.0%");
+}
+
+TEST(Listing, AReasonIsNotCutInsideANumber) {
+  const std::string why =
+      "No slice meets the objective: the fastest batch takes as long as 123.456 ms of 80 ms.";
+  const std::string table = functions_table(json::array({function({{"unavailable", why}})}));
+  EXPECT_NE(table.find("takes as …"), std::string::npos) << table;
+}
+
+// As the kernel counts a process's start.
+uint64_t ticks_ago(int seconds) {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<uint64_t>((now.tv_sec - seconds) * sysconf(_SC_CLK_TCK));
+}
+
+json program(int used, const std::string& error = "") {
+  return {{"id", "train"},
+          {"function", "default/train"},
+          {"revision", 0},
+          {"state", error.empty() ? "ready" : "gone"},
+          {"device", "cpu0"},
+          {"slice", {{"sm", 1000}, {"request", 300}, {"limit", 300}}},
+          {"batch", 1},
+          {"pid", 12},
+          {"used", used},
+          {"used_ms", 4200},
+          {"start_time", ticks_ago(7)},
+          {"peak_memory", 0},
+          {"ready_after_ms", 0},
+          {"foreign", true},
+          {"error", error}};
+}
+
+TEST(Listing, AProgramAboveItsLimitSaysSo) {
+  EXPECT_NE(
+      listing("instances", json::array({program(360)})).find("uses 36%, above its limit of 30%"),
+      std::string::npos);
+  EXPECT_EQ(listing("instances", json::array({program(310)})).find("above"), std::string::npos);
+}
+
+TEST(Listing, AnEndedProgramKeepsWhatItUsedAndHasNoAge) {
+  const std::string ended = listing("instances", json::array({program(360, "exit status 0")}));
+  EXPECT_NE(ended.find("4.2"), std::string::npos) << ended;
+  EXPECT_EQ(ended.find("7s  exit"), std::string::npos) << ended;
+  EXPECT_NE(ended.find("-    exit"), std::string::npos) << ended;
+  EXPECT_NE(listing("instances", json::array({program(0)})).find("  7s"), std::string::npos);
+}
+
+TEST(Listing, FitsItsTerminal) {
+  EXPECT_EQ(fitted("abcdef\nab\nrest\n", 4, 3), "abc…\nab\n");
+  EXPECT_EQ(fitted("░░░░░\n", 4, 9), "░░░…\n");
+  EXPECT_EQ(fitted("abcd\n", 4, 9), "abcd\n");
+}
+
+TEST(Listing, EveryColumnHasItsLegend) {
+  for (const char* what : {"functions", "revisions", "instances", "devices", "decisions"}) {
+    std::istringstream head(listing(what, json::array()));
+    const std::string text = legend(what);
+    for (std::string column; head >> column;)
+      EXPECT_NE(text.find("  " + column), std::string::npos) << what << " " << column;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cli

@@ -1,0 +1,51 @@
+// `sluice status`: whether a platform runs here, where it answers, and what holds its slices.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cli/session.h"
+
+namespace sluice::cli {
+namespace {
+
+using nlohmann::json;
+
+// Where a process of the platform listens, as `sluice up` published it.
+std::string address(const Session& session, const std::string& file) {
+  const auto text = read_file(session.run(file));
+  return text.ok() ? text->substr(0, text->find('\n')) : "";
+}
+
+Result<void> status(const Session& session) {
+  SLUICE_ASSIGN(now, session.api(wire::http::verb::get, "/v1/status"));
+  now["data"] = session.data;
+  now["functions_at"] = address(session, "gateway.address");
+  now["api_at"] = address(session, "api.address");
+  const bool whole = now["node"].get<bool>() && now["gateway"].get<bool>();
+  if (session.json()) {
+    print(now);
+  } else {
+    const auto word = [&](const char* part) {
+      return now[part].get<bool>() ? "answers" : "does not answer";
+    };
+    std::cout << "data         " << session.data << "\n"
+              << "functions    http://" << now["functions_at"].get<std::string>() << "\n"
+              << "API          http://" << now["api_at"].get<std::string>() << "\n"
+              << "gateway      " << word("gateway") << "\n"
+              << "node daemon  " << word("node") << "\n"
+              << "policy       " << now["policy"].get<std::string>() << "\n"
+              << "enforcement  " << now["enforcement"].get<std::string>() << "\n";
+  }
+  if (whole) return {};
+  return Error{ErrorKind::kInternal, "a process of the platform does not answer; " +
+                                         session.hint("logs") + " lists what each printed"};
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Session& session, Outcome& outcome) {
+  CLI::App* command = app.add_subcommand(
+      "status", "whether the platform runs and where; exit code 4 where none runs");
+  command->callback([&] { outcome = status(session); });
+}
+
+}  // namespace sluice::cli
