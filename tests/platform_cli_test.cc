@@ -638,6 +638,53 @@ TEST(PlatformCli, ATokenLeavesThePlatformNowhere) {
   EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("# token: set; it is not shown"));
 }
 
+TEST(PlatformCli, AProfileIsQuickUnlessAllOfItIsAskedFor) {
+  Platform p;
+  const std::string file = function_file(p, {});
+  const Ended quick = p.cli({"profile", "-f", file, "--batches", "1,2"});
+  EXPECT_EQ(quick.code, 0) << quick.err;
+  EXPECT_THAT(quick.err, HasSubstr("1/6  batch 1, sm 100%, quota 100%: "));
+  EXPECT_THAT(quick.err, HasSubstr("6/6  batch 2, sm 100%, quota 10%: "));
+  EXPECT_THAT(quick.err, HasSubstr(" s left\n"));
+  EXPECT_THAT(quick.out, HasSubstr("PER-S"));
+  EXPECT_EQ(p.cli_json({"profile", "-f", file, "--full", "--batches", "1", "--seconds",
+                        "0.05"})[0]["points"]
+                .size(),
+            5u);
+}
+
+TEST(PlatformCli, AProfileRunsBesideFunctionsWhereThereIsRoom) {
+  Platform p;
+  p.deploy({.replicas = 4, .request = 60});
+  const std::string g = function_file(p, {.name = "g"});
+  const std::vector<std::string> profile{"profile", "-f", g, "--batches", "1", "--seconds", "0.05"};
+  const json points = p.cli_json(profile)[0]["points"];
+  ASSERT_EQ(points.size(), 2u) << points;
+  EXPECT_EQ(points[0]["quota"], 400) << "what the functions leave";
+  EXPECT_EQ(points[1]["quota"], 100);
+  EXPECT_THAT(p.cli(profile).out, HasSubstr("nothing is known above a quota of 40%"));
+
+  p.deploy({.name = "h", .replicas = 4, .request = 30});
+  const Ended full = p.cli(profile);
+  EXPECT_EQ(full.code, 5);
+  EXPECT_THAT(full.err, HasSubstr("no device has a fifth of its time left"));
+  EXPECT_THAT(full.err, testing::ContainsRegex("\n  cpu3: [fh]-1-.*, [fh]-1-"))
+      << "what would make room";
+}
+
+TEST(PlatformCli, AProfileKeepsWhatItMeasuredBeforeCtrlC) {
+  Platform p;
+  const std::string file = function_file(p, {});
+  Following profile(p, {"profile", "-f", file, "--full", "--seconds", "0.5"});
+  profile.prints("1/20  batch 1");
+  EXPECT_EQ(profile.end(SIGINT), 1);
+  EXPECT_THAT(profile.printed(), HasSubstr(" of 20 points are kept"));
+  const json kept = p.get("/v1/profiles");
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_GE(kept.begin()->at("points").size(), 1u);
+  EXPECT_LT(kept.begin()->at("points").size(), 20u);
+}
+
 // Lines of a /metrics without those of comments, and the names that it explains.
 struct Metrics {
   std::set<std::string> families;

@@ -1,8 +1,10 @@
 // `sluice profile -f FILE`: measures the models of a function file on this machine.
 #include <CLI/CLI.hpp>
-#include <filesystem>
+#include <atomic>
+#include <csignal>
 #include <iostream>
 
+#include "cli/files.h"
 #include "cli/limits.h"
 #include "cli/profile_run.h"
 #include "cli/session.h"
@@ -14,47 +16,110 @@
 namespace sluice::cli {
 namespace {
 
+std::atomic<bool> profile_interrupted = false;
+
 struct ProfileFlags {
   std::vector<std::string> files;
-  std::vector<int> batches{1, 2, 4, 8}, quotas{100, 70, 40, 20, 10};
-  double seconds = 1;
+  std::vector<int> batches{1, 2, 4, 8}, quotas;  // no quotas: as quick or full has them
+  double seconds = 0;                            // 0: the same
+  bool full = false;
 };
 
-Result<void> profile(const Session& session, const ProfileFlags& f) {
-  Sweep sweep{.batches = f.batches, .per_point = from_seconds(f.seconds)};
-  sweep.quotas.clear();
+// Quick is the default: three quotas, and 40 s in all, after the start of the instance.
+Sweep sweep_of(const ProfileFlags& f) {
+  Sweep sweep{.batches = f.batches};
+  if (!f.full) {
+    sweep.quotas = {{1000}, {400}, {100}};
+    sweep.per_point = Millis(400);
+    if (f.quotas.empty() && f.seconds == 0) sweep.budget = Seconds(40);
+  }
+  if (f.seconds > 0) sweep.per_point = from_seconds(f.seconds);
+  if (!f.quotas.empty()) sweep.quotas.clear();
   for (const int q : f.quotas) sweep.quotas.push_back({q * 10});
+  return sweep;
+}
+
+std::vector<std::string> cells(const predict::ProfilePoint& p) {
+  return {std::to_string(p.at.batch),
+          percent(p.at.sm.permille),
+          percent(p.at.quota.permille),
+          fixed(millis(p.latency_p50), 1) + "ms",
+          fixed(millis(p.latency_p95), 1) + "ms",
+          fixed(p.throughput, 1)};
+}
+
+// "3/12  batch 4, sm 100%, quota 100%: 81.2ms, 49.3/s; about 20 s left".
+std::string progress_line(const ProfileProgress& p) {
+  const predict::ProfilePoint& point = p.point;
+  return std::to_string(p.done) + "/" + std::to_string(p.total) + "  batch " +
+         std::to_string(point.at.batch) + ", sm " + percent(point.at.sm.permille) + ", quota " +
+         percent(point.at.quota.permille) + ": " + fixed(millis(point.latency_p50), 1) + "ms, " +
+         fixed(point.throughput, 1) + "/s; about " + fixed(seconds(p.left), 0) + " s left\n";
+}
+
+// What was measured less than asked for, a line each.
+void say_what_is_missing(const predict::Profile& measured, int total) {
+  const int done = static_cast<int>(measured.points.size());
+  if (!profile_interrupted && done < total)
+    std::cout << total - done << " of " << total
+              << " points would have taken too long and are extrapolated; --full measures all\n";
+  Share largest = kNone;
+  for (const auto& p : measured.points) largest = std::max(largest, p.at.quota);
+  if (largest < kWhole)
+    std::cout << "No device was wholly free or asked for: nothing is known above a quota of "
+              << percent(largest.permille) << "\n";
+}
+
+void print_measured(const FunctionSpec& spec, const predict::Profile& measured, int total) {
+  Table table({"BATCH", "SM", "QUOTA", "P50", "P95", "PER-S"});
+  for (const auto& point : measured.points) table.add(cells(point));
+  std::cout << to_string(spec.name) << ": " << spec.model.path << ", " << bytes(measured.memory)
+            << "\n"
+            << table.text();
+  say_what_is_missing(measured, total);
+}
+
+// Measures and stores; what was measured before Ctrl-C, too.
+Result<nlohmann::json> profile_one(const Session& session, const FunctionSpec& spec,
+                                   const Sweep& sweep) {
+  int total = 0;
+  SLUICE_ASSIGN(measured, profile_model(
+                              session.run("node.sock"), spec, sweep,
+                              [&](const ProfileProgress& p) {
+                                total = p.total;
+                                if (!session.json()) std::cerr << progress_line(p) << std::flush;
+                              },
+                              &profile_interrupted));
+  if (measured.points.empty())
+    return Error{ErrorKind::kInternal, "interrupted before the first point; nothing is kept"};
+  nlohmann::json body = control::to_json(measured);
+  body["model"] = spec.model.path;
+  const auto put = session.api(wire::http::verb::put, "/v1/profiles", body);
+  if (!put.ok()) return put.error();
+  if (!session.json()) print_measured(spec, measured, total);
+  if (profile_interrupted)
+    return Error{ErrorKind::kInternal, "interrupted; " + std::to_string(measured.points.size()) +
+                                           " of " + std::to_string(total) + " points are kept"};
+  return body;
+}
+
+Result<void> profile(const Session& session, const ProfileFlags& f) {
+  std::vector<FunctionSpec> specs;
+  SLUICE_ASSIGN(files, read_files(f.files));
+  for (const FunctionFile& file : files) {
+    SLUICE_ASSIGN(parsed,
+                  control::parse_functions(
+                      file.text, {.file = file.name, .folder = file.folder, .home = home()}));
+    specs.insert(specs.end(), parsed.begin(), parsed.end());
+  }
+  for (FunctionSpec& spec : specs) SLUICE_TRY(control::check_model(spec));
+  const auto runs = session.node().json(wire::http::verb::get, "/v1/state");
+  if (!runs.ok()) return runs.error();
+  std::signal(SIGINT, [](int) { profile_interrupted = true; });
   nlohmann::json all = nlohmann::json::array();
-  for (const std::string& file : f.files) {
-    SLUICE_ASSIGN(text, read_file(file));
-    SLUICE_ASSIGN(specs, control::parse_functions(
-                             text, {.file = file,
-                                    .folder = std::filesystem::absolute(file).parent_path(),
-                                    .home = home()}));
-    for (FunctionSpec& spec : specs) {
-      SLUICE_TRY(control::check_model(spec));
-      Table table({"BATCH", "SM", "QUOTA", "P50", "P95", "PER-S"});
-      SLUICE_ASSIGN(
-          measured,
-          profile_model(session.run("node.sock"), spec, sweep, [&](const predict::ProfilePoint& p) {
-            table.add({std::to_string(p.at.batch), percent(p.at.sm.permille),
-                       percent(p.at.quota.permille), fixed(millis(p.latency_p50), 1) + "ms",
-                       fixed(millis(p.latency_p95), 1) + "ms", fixed(p.throughput, 1)});
-            if (!session.json()) std::cerr << "." << std::flush;
-          }));
-      nlohmann::json body = control::to_json(measured);
-      body["model"] = spec.model.path;
-      SLUICE_TRY([&]() -> Result<void> {
-        const auto put = session.api(wire::http::verb::put, "/v1/profiles", body);
-        return put.ok() ? Result<void>() : Result<void>(put.error());
-      }());
-      all.push_back(body);
-      if (!session.json())
-        std::cout << "\n"
-                  << to_string(spec.name) << ": " << spec.model.path << ", "
-                  << bytes(measured.memory) << "\n"
-                  << table.text();
-    }
+  for (const FunctionSpec& spec : specs) {
+    SLUICE_ASSIGN(body, profile_one(session, spec, sweep_of(f)));
+    all.push_back(body);
   }
   if (session.json()) print(all);
   return {};
@@ -64,20 +129,21 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
 
 void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<ProfileFlags>();
-  CLI::App* command =
-      app.add_subcommand("profile", "measure models on this machine: batch × cores × quota");
-  command->add_option("-f,--filename", f->files, "function files")->required();
+  CLI::App* command = app.add_subcommand(
+      "profile",
+      "measure models on this machine: batch × cores × quota. Takes less than a minute a\n"
+      "model; --full takes longer and measures more. Ctrl-C keeps what was measured");
+  command->add_option("-f,--filename", f->files, "function files, or folders of them")->required();
+  command->add_flag("--full", f->full, "quotas 100,70,40,20,10, a second at each point");
   command->add_option("--batches", f->batches, "batch sizes")
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command->add_option("--quotas", f->quotas, "shares of time, per cent")
+  command->add_option("--quotas", f->quotas, "shares of time, per cent; without: 100,40,10")
       ->delimiter(',')
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  command->add_option("--seconds", f->seconds, "at each point, at least")
-      ->check(number_from(0.05, 600.0))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 100));
+  command->add_option("--seconds", f->seconds, "at each point, at least; without: 0.4")
+      ->check(number_from(0.05, 600.0));
   command->callback([=, &session, &outcome] { outcome = profile(session, *f); });
 }
 

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
 #include <thread>
 
 #include "cli/load_run.h"
@@ -46,23 +49,56 @@ class Subject {
   const std::string id_;
 };
 
-Result<Device> free_device(wire::HttpClient& node) {
-  SLUICE_ASSIGN(state, node.json(verb::get, "/v1/state"));
-  for (const json& d : state["devices"]) {
-    const bool taken = std::ranges::any_of(state["instances"], [&](const json& i) {
-      return i.value("device", "") == d.value("id", "") && i.value("state", "gone") != "gone";
-    });
-    if (!taken && !d.value("drained", false) && d.value("kind", "cpu") == "cpu")
-      return wire::device_from(d);
+constexpr int kLeastRuns = 3;      // of a point, after one that warms
+constexpr Share kLeastQuota{200};  // a measurement with less says little
+
+struct Plan {
+  std::vector<Configuration> points;  // the largest quotas first, so that the slice only shrinks
+  Nanos per_point;
+  std::map<int, Nanos> whole;  // a batch's time on the whole of what was measured first
+
+  // How long a point takes, as far as it is known.
+  Nanos estimate(const Configuration& at) const {
+    const auto known = whole.find(at.batch);
+    if (known == whole.end()) return per_point;
+    const Nanos one(static_cast<int64_t>(static_cast<double>(known->second.count()) /
+                                         (at.quota.fraction() * at.sm.fraction())));
+    return one + std::max(per_point, kLeastRuns * one);
   }
-  return Error{ErrorKind::kExhausted,
-               "no device is wholly free to measure on: profile before functions are deployed, or "
-               "drain a device"};
+  void learn(const predict::ProfilePoint& p) {
+    const double share = p.at.quota.fraction() * p.at.sm.fraction();
+    whole.try_emplace(
+        p.at.batch,
+        Nanos(static_cast<int64_t>(static_cast<double>(p.latency_p50.count()) * share)));
+  }
+  Nanos left_after(size_t done) const {
+    Nanos sum{0};
+    for (size_t i = done; i < points.size(); ++i) sum += estimate(points[i]);
+    return sum;
+  }
+};
+
+// Quotas above the room are replaced by the room itself.
+Plan plan_of(const Sweep& sweep, const ProfileRoom& room) {
+  std::vector<Share> widths{kWhole}, quotas;
+  if (room.device.can_resize_sm)
+    for (Share s = room.device.sm_quantum; s < kWhole; s = s + room.device.sm_quantum)
+      widths.push_back(s);
+  for (const Share q : sweep.quotas) quotas.push_back(std::min(q, room.quota));
+  std::ranges::sort(quotas, std::greater());
+  quotas.erase(std::unique(quotas.begin(), quotas.end()), quotas.end());
+  std::vector<int> batches = sweep.batches;
+  std::ranges::sort(batches);
+  Plan plan{.per_point = sweep.per_point};
+  for (const Share quota : quotas)
+    for (const Share sm : widths)
+      for (const int batch : batches) plan.points.push_back({batch, sm, quota});
+  return plan;
 }
 
 Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::string& served,
                                       const Payload& payload, const Configuration& at,
-                                      Nanos at_least) {
+                                      Nanos at_least, const std::atomic<bool>* stop) {
   wire::HttpRequest request{verb::post, "/v2/models/" + served + "/infer", 11};
   request.set("Inference-Header-Content-Length", std::to_string(payload.json_bytes));
   request.set(wire::http::field::content_type, "application/octet-stream");
@@ -70,7 +106,8 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
   const SteadyClock clock;
   std::vector<Nanos> times;
   Time begin = clock.now();
-  for (int i = -1; i < 3 || clock.now() - begin < at_least; ++i) {  // the first one warms
+  for (int i = -1; i < kLeastRuns || clock.now() - begin < at_least; ++i) {  // the first one warms
+    if (stop != nullptr && *stop) return Error{ErrorKind::kConflict, "interrupted"};
     const Time sent = clock.now();
     SLUICE_ASSIGN(answer, instance.send(request));
     if (answer.result_int() != 200)
@@ -87,22 +124,84 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
                                at.batch * static_cast<double>(times.size()) / seconds(elapsed)};
 }
 
+// Every point that fits the budget, until `stop`.
+Result<std::vector<predict::ProfilePoint>> sweep_through(
+    Subject& subject, wire::HttpClient& instance, const FunctionName& name, const json& inputs,
+    const Sweep& sweep, Plan plan, const std::function<void(const ProfileProgress&)>& progress,
+    const std::atomic<bool>* stop) {
+  const SteadyClock clock;
+  const Time begin = clock.now();
+  std::vector<predict::ProfilePoint> points;
+  Slice slice{.sm = kWhole, .quota = {kNone, kNone}};
+  for (size_t i = 0; i < plan.points.size(); ++i) {
+    const Configuration& at = plan.points[i];
+    const bool fits = sweep.budget == Nanos(0) || points.empty() ||
+                      clock.now() - begin + plan.estimate(at) <= sweep.budget;
+    if (!fits) continue;
+    if (slice.sm != at.sm || slice.quota.request != at.quota) {
+      slice.sm = at.sm;
+      slice.quota = {at.quota, at.quota};
+      SLUICE_TRY(subject.resize(slice));
+    }
+    SLUICE_ASSIGN(payload, make_payload(inputs, at.batch, 7));
+    auto point = measure(instance, served_name(name), payload, at, sweep.per_point, stop);
+    if (stop != nullptr && *stop) break;
+    if (!point.ok()) return point.error();
+    points.push_back(*point);
+    plan.learn(*point);
+    Nanos left = plan.left_after(i + 1);
+    if (sweep.budget > Nanos(0))
+      left = std::clamp(sweep.budget - Nanos(clock.now() - begin), Nanos(0), left);
+    if (progress)
+      progress({points.back(), static_cast<int>(points.size()),
+                static_cast<int>(plan.points.size()), left});
+  }
+  return points;
+}
+
 }  // namespace
 
-Result<predict::Profile> profile_model(
-    const std::string& node_socket, const FunctionSpec& spec, const Sweep& sweep,
-    const std::function<void(const predict::ProfilePoint&)>& progress) {
+Result<ProfileRoom> room_to_measure(const json& state) {
+  std::optional<ProfileRoom> best;
+  std::string holders;  // a line a device
+  for (const json& d : state["devices"]) {
+    if (d.value("drained", false) || d.value("kind", "cpu") != "cpu") continue;
+    int64_t held = 0;
+    std::string names;
+    for (const json& i : state["instances"]) {
+      if (i.value("device", "") != d["id"] || i.value("state", "gone") == "gone") continue;
+      held += i["slice"].value("request", 0) * i["slice"].value("sm", 0) / kWhole.permille;
+      names += (names.empty() ? "" : ", ") + i.value("id", "");
+    }
+    const Share left{static_cast<int>(std::max<int64_t>(0, kWhole.permille - held) / 10 * 10)};
+    holders += "\n  " + d.value("id", "") + ": " + names;
+    if (best && left <= best->quota) continue;
+    SLUICE_ASSIGN(device, wire::device_from(d));
+    best = ProfileRoom{device, left};
+  }
+  if (best && best->quota >= kLeastQuota) return *best;
+  return Error{ErrorKind::kExhausted,
+               "no device has a fifth of its time left to measure on. To make room, delete a "
+               "function that holds one, or end a program of `sluice run`:" +
+                   holders};
+}
+
+Result<predict::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
+                                       const Sweep& sweep,
+                                       const std::function<void(const ProfileProgress&)>& progress,
+                                       const std::atomic<bool>* stop) {
   wire::HttpClient node({.path = node_socket}, Seconds(30));
-  SLUICE_ASSIGN(device, free_device(node));
+  SLUICE_ASSIGN(before, node.json(verb::get, "/v1/state"));
+  SLUICE_ASSIGN(room, room_to_measure(before));
   const int most = *std::ranges::max_element(sweep.batches);
   const FunctionName name{"sluice-profile", spec.name.name};
   const std::string id = "profile-" + spec.name.name + "-" + std::to_string(getpid());
-  Slice slice{.sm = kWhole, .quota = {kWhole, kWhole}};
+  const Slice slice{.sm = kWhole, .quota = {room.quota, room.quota}};
   const auto started = node.json(verb::post, "/v1/instances",
                                  {{"id", id},
                                   {"function", to_string(name)},
                                   {"revision", 1},
-                                  {"device", device.id},
+                                  {"device", room.device.id},
                                   {"slice", wire::to_json(slice)},
                                   {"batch", most},
                                   {"owner", getpid()},
@@ -112,27 +211,12 @@ Result<predict::Profile> profile_model(
   Subject subject(node, id);
   SLUICE_ASSIGN(ready, subject.wait_ready());
   wire::HttpClient instance({.path = ready.value("socket", "")}, Seconds(120));
-
-  predict::Profile profile{.function = spec.name, .revision = 1};
-  std::vector<Share> widths;
-  if (device.can_resize_sm)
-    for (Share s = device.sm_quantum; s < kWhole; s = s + device.sm_quantum) widths.push_back(s);
-  widths.push_back(kWhole);
   json inputs = json::array();
   for (const TensorSpec& t : spec.model.inputs) inputs.push_back(wire::to_json(t));
-  for (const Share sm : widths)
-    for (const Share quota : sweep.quotas) {
-      slice.sm = sm;
-      slice.quota = {quota, quota};
-      SLUICE_TRY(subject.resize(slice));
-      for (const int batch : sweep.batches) {
-        SLUICE_ASSIGN(payload, make_payload(inputs, batch, 7));
-        SLUICE_ASSIGN(point, measure(instance, served_name(name), payload, {batch, sm, quota},
-                                     sweep.per_point));
-        if (progress) progress(point);
-        profile.points.push_back(point);
-      }
-    }
+  predict::Profile profile{.function = spec.name, .revision = 1};
+  SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep, plan_of(sweep, room),
+                                      progress, stop));
+  profile.points = std::move(points);
   if (const auto state = node.json(verb::get, "/v1/state"); state.ok())
     for (const json& i : (*state)["instances"])
       if (i.value("id", "") == id) profile.memory = i.value("peak_memory", Bytes{0});
