@@ -1,6 +1,7 @@
 // The command line as users and their scripts meet it: help, exit codes, JSON, tables, completion,
 // load, and the metrics endpoint.
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/wait.h>
 
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "base/folder_for_test.h"
+#include "base/words.h"
 #include "tests/platform_harness.h"
 
 namespace sluice {
@@ -282,6 +284,33 @@ TEST(PlatformCli, ListingsHaveTheirColumns) {
   EXPECT_EQ(top.code, 0);
   EXPECT_EQ(words_of(first_line(top.out)), words_of(first_line(functions)));  // columns grow
   EXPECT_THAT(top.out, Not(HasSubstr("\033")));
+}
+
+TEST(PlatformCli, TopFitsItsTerminalAndQuits) {
+  Platform p;
+  p.deploy({});
+  const std::string sluice = program("sluice");
+  winsize size{.ws_row = 8, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
+  if (pid == 0) {
+    execl(sluice.c_str(), sluice.c_str(), "--data", p.data.c_str(), "top", nullptr);
+    _exit(127);
+  }
+  std::string shown;
+  for (char c = 0; shown.find("NAME") == std::string::npos && read(terminal, &c, 1) == 1;)
+    shown += c;
+  EXPECT_EQ(write(terminal, "q", 1), 1);
+  for (char c = 0; read(terminal, &c, 1) == 1;) shown += c;
+  int status = 0;
+  waitpid(pid, &status, 0);
+  close(terminal);
+  EXPECT_EQ(status, 0) << shown;
+  std::istringstream frame(shown.substr(shown.rfind("\033[J") + 3));
+  size_t lines = 0;
+  for (std::string line; std::getline(frame, line); ++lines)
+    EXPECT_LE(width_of(line.substr(0, line.find('\r'))), 40u) << line;
+  EXPECT_LE(lines, 8u) << shown;
 }
 
 TEST(PlatformCli, EveryAnswerIsToBeHadAsJson) {

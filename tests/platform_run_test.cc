@@ -68,6 +68,18 @@ TEST(PlatformRun, AProgramIsUnderItsSliceAndResizedWhileItRuns) {
           [](const json& all) { return all.empty() || all[0]["state"] == "gone"; });
 }
 
+TEST(PlatformRun, AnEndedProgramKeepsWhatItUsed) {
+  Platform p;
+  const std::string counts = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+  const Ended e = p.cli({"run", "--device", "cpu1", "--quota", "80", "--id", "counts", "--",
+                         "/bin/sh", "-c", counts});
+  EXPECT_EQ(e.code, 0) << e.err;
+  p.until("/v1/instances", [](const json& all) {
+    return !all.empty() && all[0]["state"] == "gone" && all[0]["used_ms"] >= 50;
+  });
+  EXPECT_THAT(p.cli({"get", "instances", "counts"}).out, HasSubstr("gone"));
+}
+
 struct Refusal {
   std::vector<std::string> words;
   int code;

@@ -95,7 +95,7 @@ Result<void> describe_instance(const Session& session, const std::string& name) 
   if (const std::string why = instance["error"]; !why.empty()) std::cout << why << "\n\n";
   if (!instance["foreign"].get<bool>())
     std::cout << "what it printed: " << session.hint("logs " + name) << "\n\n";
-  std::cout << listing("decisions", about);
+  if (!about.empty()) std::cout << listing("decisions", about);
   return {};
 }
 
