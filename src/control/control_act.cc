@@ -96,6 +96,8 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
         {i, spec.model, {.max_size = start->batch, .max_delay = spec.batching.max_delay}});
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
+      // There was no room before. A start that failed before may fail again.
+      if (!troubles_.contains({action.function, start->revision})) r.unavailable.clear();
       ++account.starts;
       counts_due_ = true;
     }
@@ -126,7 +128,10 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     const bool has_instance = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
       return o.instance.function == action.function && alive(o);
     });
-    r.unavailable = has_instance ? "" : action.reason.text;
+    const bool comes = std::ranges::any_of(ordered_, [&](const auto& entry) {
+      return entry.second.first.function == action.function;
+    });
+    r.unavailable = has_instance || comes ? "" : action.reason.text;
   }
   if (!outcome.ok()) d.fault = outcome.error().message;
   if ((d.action == "unmet" || !d.fault.empty()) && fold(r, d)) return;
