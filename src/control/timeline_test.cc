@@ -594,6 +594,43 @@ TEST_F(Timeline, EightFunctionsNeverMeasuredRunOnTwoDevicesAndTheNinthIsToldWhy)
   )");
 }
 
+// A model of which one request takes 150 ms: a whole device does 6.7/s, and 4.7/s with headroom.
+TEST_F(Timeline, OneInvokeTakesNoSecondDevice) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 150
+    2 apply f any
+    2 invoke f 1
+    3 expect f r1:starting
+    6 expect f r1:ready
+   10 invoke f 1
+   11 invoke f 1
+   20 invoke f 1
+   30 expect f r1:ready
+   30 starts 1
+   30 stops 0
+  )");
+}
+
+TEST_F(Timeline, AStepInLoadTakesASecondDeviceAtOnceAndKeepsItForItsStartsWorth) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 150
+    0 apply f any
+    9 expect f r1:ready
+   10 load f 8
+   11 expect f r1:ready r1:starting
+   11 starts 2
+   11 load f 0
+   12 stops 0
+   14 expect f r1:ready r1:ready
+   14 stops 0
+   40 expect f r1:ready
+   40 unsaid f cluster-full
+   40 stops 2
+  )");
+}
+
 // What `sluice drain DEVICE` promises.
 TEST_F(Timeline, ACordonedDeviceIsEmptiedMakeBeforeBreak) {
   const std::string script = R"(

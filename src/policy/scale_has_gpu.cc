@@ -13,8 +13,6 @@
 namespace sluice::policy {
 namespace {
 
-constexpr double kRounding = 1e-9;  // of a capacity that is a sum of others
-
 // Algorithm 1 for one revision, on the plan that the functions before it left.
 class HybridScaler {
  public:
@@ -42,6 +40,7 @@ class HybridScaler {
   std::vector<size_t> counted() const;  // serving, not on a drained device
   double capacity() const;
 
+  bool starts_were_worth_it() const;
   Share lowered_quota(const Instance& instance, double needed) const;
   Share raised_quota(const Instance& instance, double needed) const;
   void raise_quotas();
@@ -138,9 +137,10 @@ void HybridScaler::scale_down() {
   });
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
+  const bool may_leave = starts_were_worth_it();
   for (const size_t i : narrowest_first) {
     const double others = left - capability(i);
-    if (count > least_replicas(demand_) && others >= wanted()) {
+    if (may_leave && count > least_replicas(demand_) && others >= wanted()) {
       left = others, --count;
       const std::string rest =
           count == 1 ? "the other one can do " : "the other " + std::to_string(count) + " can do ";
@@ -156,6 +156,17 @@ void HybridScaler::scale_down() {
                                instance.device + " leaves " + per_second(left);
     plan_.resize(i, quota(to), why_less("vertical-down", change, before, left));
   }
+}
+
+// No instance leaves until the last one that was started is ready and has stayed for as long as its
+// start took: a start costs more than what it holds.
+bool HybridScaler::starts_were_worth_it() const {
+  const std::vector<size_t> all = counted();
+  return std::all_of(all.begin(), all.end(), [&](size_t i) {
+    const Instance& instance = plan_.at(i).instance;
+    if (instance.state != InstanceState::kReady) return false;
+    return instance.started == Time{} || now_ - instance.started >= 2 * demand_.view->start_cost;
+  });
 }
 
 // The smallest quota on the way down with which the instance still does `needed`.
@@ -227,7 +238,7 @@ void HybridScaler::start_instances() {
     const int missing = least_replicas(demand_) - count;
     if (!capability_.known() && missing <= 0) return;  // kept alive, but nothing to scale by
     double gap = capability_.known() ? wanted() - capacity() : 0;
-    if (gap <= (config_.slack + kRounding) * capacity()) gap = 0;
+    if (gap <= config_.slack * capacity()) gap = 0;
     if (gap <= 0 && missing <= 0) return;
     const double need = std::max(gap, config_.min_rate);
     std::optional<SliceCandidate> chosen;

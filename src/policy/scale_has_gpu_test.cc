@@ -291,16 +291,30 @@ TEST(HasGpu, SaysWhichFunctionsHoldTheDevices) {
             "90 % of a device, x (never measured) 50 %, y (draining) 40 %.");
 }
 
-// Each start brings what was wanted, but sums of rates are rounded: what is left of a gap then is
-// none.
-TEST(HasGpu, NothingIsUnmetInTheTickThatStartsEnough) {
-  for (double rate = 1; rate < 350; rate += 0.7) {
-    ClusterFixture c(4);
-    c.function("a", Millis(100), Millis(10));
-    c.rate("a", rate);
-    const auto& actions = c.tick();
-    EXPECT_THAT(only<Unmet>(actions), IsEmpty()) << rate << ": " << actions.back().reason.text;
+// Each step is a quarter of a second; a start takes two seconds.
+TEST(HasGpu, AnInstanceStaysForAsLongAsItsStartTook) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10));
+  c.view("a").start_cost = Seconds(2);
+  c.instance("a1", "a", "d0", slice(1000, 1000)).started = Time{};  // adopted
+  c.rate("a", 120);
+  const auto time_passes = [&](Nanos step) {
+    const std::vector<Instance> before = c.now.instances;
+    c.now.now += step;
+    int started = 0;
+    const std::vector<Action> actions = c.decide();
+    carry_out(c.now, actions, "i", started);
+    return actions;
+  };
+  ASSERT_THAT(only<StartInstance>(time_passes(Millis(250))), SizeIs(1));
+  c.rate("a", 1);  // the next moment it is wanted no more
+  for (int ms = 250; ms < 4000; ms += 250) {
+    EXPECT_THAT(only<StopInstance>(time_passes(Millis(250))), IsEmpty()) << ms;
+    if (ms == 2000)
+      for (Instance& i : c.now.instances) i.state = InstanceState::kReady;
   }
+  c.now.now += Seconds(10);  // the cooldown of what was resized meanwhile
+  EXPECT_THAT(only<StopInstance>(time_passes(Millis(250))), SizeIs(1));
 }
 
 TEST(HasGpu, AGapThatIsNextToNothingTakesNoDevice) {
@@ -320,10 +334,9 @@ TEST(HasGpu, WhatWaitsForTheFirstInstanceTakesNoOthers) {
   c.config.work_off = true;
   c.function("a", Millis(100), Millis(10));
   c.rate("a", 9);
-  c.view("a").queued = 40;
+  c.view("a").queued = 100;
   c.tick();
-  EXPECT_THAT(c.instances("a"), SizeIs(1));
-  EXPECT_THAT(c.rules("a"), ElementsAre("new-device"));
+  EXPECT_THAT(c.rules("a"), ElementsAre("new-device"));  // and nothing is unmet
 }
 
 TEST(HasGpu, ABatchIsChosenAtStartAndKept) {
