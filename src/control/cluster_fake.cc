@@ -1,6 +1,7 @@
 #include "control/cluster_fake.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::control {
 
@@ -59,7 +60,8 @@ void FakeCluster::serve(Nanos elapsed) {
   for (const auto& [function, rate] : load) {
     auto t = std::ranges::find(seen.traffic, function, &ObservedTraffic::function);
     if (t == seen.traffic.end()) t = seen.traffic.insert(t, ObservedTraffic{.function = function});
-    const auto n = static_cast<uint64_t>(rate * seconds(elapsed));
+    const auto n =
+        static_cast<uint64_t>(rate * seconds(elapsed)) + std::exchange(once[function], 0);
     t->requests += n;
     t->ok += n;
     t->inferences += n;

@@ -80,6 +80,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   Runtime& r = functions_.at(action.function);
   Account& account = accounting_.of(action.function);
   Result<void> outcome;
+  Nanos least{0};  // for which it has to last before it is said
   if (const auto* start = std::get_if<StartInstance>(&action.what)) {
     const FunctionSpec& spec = spec_of(r.stored, start->revision);
     Instance i{.id = new_id(action.function, start->revision),
@@ -96,6 +97,9 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
         {i, spec.model, {.max_size = start->batch, .max_delay = spec.batching.max_delay}});
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
+      started_.emplace(i.id, now);
+      // There was no room before. A start that failed before may fail again.
+      if (!troubles_.contains({action.function, start->revision})) r.unavailable.clear();
       ++account.starts;
       counts_due_ = true;
     }
@@ -126,26 +130,31 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     const bool has_instance = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
       return o.instance.function == action.function && alive(o);
     });
-    r.unavailable = has_instance ? "" : action.reason.text;
+    const bool comes = std::ranges::any_of(ordered_, [&](const auto& entry) {
+      return entry.second.first.function == action.function;
+    });
+    r.unavailable = has_instance || comes ? "" : action.reason.text;
+    if (r.unavailable.empty()) least = settings_.unmet_after;
   }
   if (!outcome.ok()) d.fault = outcome.error().message;
-  if ((d.action == "unmet" || !d.fault.empty()) && fold(r, d)) return;
+  if ((d.action == "unmet" || !d.fault.empty()) && fold(r, d, least)) return;
   record(std::move(d));
 }
 
-// Whether the decision is one that was said: the same action for the same cause, which goes on. One
-// that goes on for long is said again, with how often it was decided.
-bool Control::fold(Runtime& r, Decision& d) {
+// Whether the decision need not be said: it was said, and goes on; or it has not lasted for `least`
+// yet. One that goes on for long is said again, with how often it was decided.
+bool Control::fold(Runtime& r, Decision& d, Nanos least) {
   constexpr UnixMillis kAnother = 10'000;  // after such a pause it has begun anew
   constexpr UnixMillis kAgainAfter = 600'000;
   Runtime::Said& s = r.said[d.action + (d.fault.empty() ? " " : " in vain ") + d.reason.rule];
   const auto within = [&](UnixMillis since, UnixMillis most) {
     return d.at >= since && d.at - since < most;
   };
-  const bool goes_on = within(s.last, kAnother);
+  if (!within(s.last, s.at == 0 ? kAnother / 5 : kAnother)) s = {.since = d.at};
   s.last = d.at;
-  if (goes_on && within(s.at, kAgainAfter)) return ++s.repeated, true;
-  if (goes_on) {
+  if (s.at == 0 && within(s.since, least / Millis(1))) return true;
+  if (s.at != 0 && within(s.at, kAgainAfter)) return ++s.repeated, true;
+  if (s.at != 0) {
     d.reason.numbers.emplace_back("repeated", static_cast<double>(s.repeated));
     d.reason.text += " The same was decided " + std::to_string(s.repeated) + " times since " +
                      std::to_string((d.at - s.at) / 1000) + " s ago.";

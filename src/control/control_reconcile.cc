@@ -33,6 +33,12 @@ void Control::reconcile(Time now, UnixMillis wall) {
       return o.instance.id == entry.first && alive(o);
     });
   });
+  std::erase_if(started_, [&](const auto& entry) {
+    return !ordered_.contains(entry.first) &&
+           std::ranges::none_of(seen_.instances, [&](const ObservedInstance& o) {
+             return o.instance.id == entry.first;
+           });
+  });
   stop_overdue(now, wall);
   drain_idle(now);
   std::erase_if(ordered_, [&](const auto& entry) {

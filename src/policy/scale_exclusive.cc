@@ -40,7 +40,7 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
           whole,
           instance_batch(d, whole, config, predictor),
           text,
-          {{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}}};
+          nonzero({{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}})};
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::vector<Action> scale_exclusive(const Snapshot& snapshot, std::span<const Fu
   plan.stop_retired(all);
   for (const Demand& d : all) {
     const int running = static_cast<int>(plan.serving(d).size());
-    hold_replicas(plan, d, replicas_of(d, running, snapshot, config, predictor));
+    hold_replicas(plan, d, replicas_of(d, running, snapshot, config, predictor), predictor);
   }
   return plan.actions();
 }
