@@ -15,7 +15,8 @@ struct ServedModel {
   std::string name;
   std::string version = "1";
   ModelFile file;
-  Batching batching;
+  Batching batching;  // max_size: inferences that a request may bring
+  int batch = 1;      // inferences that run at a time; a request with more runs in parts
 };
 
 nlohmann::json server_metadata();

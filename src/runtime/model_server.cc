@@ -208,7 +208,7 @@ asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
             .inferences = *inferences,
             .more = hint<int>(request, "Sluice-More")};
   if (const auto left = hint<uint32_t>(request, "Sluice-Time-Left")) work.time_left = Micros(*left);
-  work.key = batch_key(work.inputs, parsed->parameters);
+  work.key = batch_key(work.inputs);
   Outcome outcome = co_await run(runner_, io_, std::move(work));
   if (!outcome.ok()) co_return error_response(outcome.error());
 

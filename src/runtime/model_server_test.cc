@@ -140,10 +140,12 @@ class ModelServerTest : public testing::Test {
   void SetUp() override { start({.max_size = 4}); }
   void TearDown() override { stop(); }
 
-  void start(Batching batching, wire::HttpLimits limits = {}) {
+  // `runs`: inferences that run at a time; 0: as many as a request may bring.
+  void start(Batching batching, wire::HttpLimits limits = {}, int runs = 0) {
+    if (runs == 0) runs = batching.max_size;
     stop();
     endpoint_ = {.path = testing::TempDir() + "m" + std::to_string(getpid()) + ".sock"};
-    ServedModel served{.name = "m", .version = "3", .batching = batching};
+    ServedModel served{.name = "m", .version = "3", .batching = batching, .batch = runs};
     served.file = {
         .name = "m",
         .platform = "sluice_builtin",
@@ -151,7 +153,8 @@ class ModelServerTest : public testing::Test {
     Fd listening = std::move(*wire::listen_on(endpoint_));
     io_ = std::make_unique<wire::asio::io_context>(1);
     statistics_ = std::make_unique<Statistics>();
-    runner_ = std::make_unique<Runner>(model_, gate_, batching, 1, clock_, *statistics_);
+    runner_ = std::make_unique<Runner>(model_, gate_, Batching{runs, batching.max_delay}, 1, clock_,
+                                       *statistics_);
     server_ = std::make_unique<ModelServer>(*io_, std::move(listening), std::move(served), *runner_,
                                             *statistics_, limits);
     thread_ = std::thread([this] { io_->run(); });
@@ -271,7 +274,8 @@ TEST_F(ModelServerTest, BadRequestsAreToldWhy) {
       StartsWith("HTTP/1.1 415"));
   const std::string five =
       R"({"inputs":[{"name":"a","datatype":"INT8","shape":[5,2],"data":[1,1,1,1,1,1,1,1,1,1]}]})";
-  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", five)), HasSubstr("a batch of 5"));
+  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", five)),
+              HasSubstr("a batch of 5; the function's maxBatchSize allows 1 to 4"));
 }
 
 TEST_F(ModelServerTest, UnloadMakesItUnavailableUntilItIsLoaded) {
@@ -304,6 +308,53 @@ TEST_F(ModelServerTest, RequestsThatWaitTogetherRunTogetherAndGetTheirOwnAnswers
   int64_t inferences = 0;
   for (const int64_t n : model_.runs()) inferences += n;
   EXPECT_EQ(inferences, 5);
+}
+
+// The policy decides what runs at a time, the function what a client may send.
+TEST_F(ModelServerTest, ARequestLargerThanTheBatchThatRunsIsServedInParts) {
+  struct Case {
+    int runs;
+    std::vector<int64_t> parts;
+  };
+  const Case cases[] = {{1, {1, 1, 1, 1, 1}}, {2, {2, 2, 1}}, {5, {5}}, {8, {5}}};
+  const std::string five =
+      R"({"inputs":[{"name":"a","datatype":"INT8","shape":[5,2],"data":[1,2,3,4,5,6,7,8,9,10]}]})";
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.runs);
+    start({.max_size = 8}, {}, c.runs);
+    const size_t before = model_.runs().size();
+    const std::string answer = ask(request("POST", "/v2/models/m/infer", five));
+    EXPECT_THAT(answer, HasSubstr(R"("shape":[5,2],"data":[2,4,6,8,10,12,14,16,18,20])"));
+    EXPECT_THAT(answer, HasSubstr("Sluice-Inferences: 5\r\n"));
+    const std::vector<int64_t> all = model_.runs();
+    EXPECT_EQ(std::vector<int64_t>(all.begin() + static_cast<ptrdiff_t>(before), all.end()),
+              c.parts);
+    EXPECT_THAT(ask(request("GET", "/v2/models/m/config")), HasSubstr(R"("max_batch_size":8)"));
+  }
+}
+
+TEST_F(ModelServerTest, ARequestInPartsFailsAsOne) {
+  start({.max_size = 4}, {}, 1);
+  const std::string bad =
+      R"({"inputs":[{"name":"a","datatype":"INT8","shape":[2,2],"data":[1,1,13,1]}]})";
+  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", bad)), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask(infer(1)), StartsWith("HTTP/1.1 200"));
+}
+
+// `sequence_id`, `user` and the like differ for each request, and no model reads them.
+TEST_F(ModelServerTest, RequestsWithDifferentParametersRunTogether) {
+  start({.max_size = 2, .max_delay = Seconds(10)});
+  Connection a = connect(), b = connect();
+  const auto with = [](const char* parameters) {
+    return request("POST", "/v2/models/m/infer",
+                   std::string(R"({"parameters":)") + parameters +
+                       R"(,"inputs":[{"name":"a","datatype":"INT8","shape":[1,2],"data":[1,1]}]})");
+  };
+  a.send(with(R"({"sequence_id":1,"user":"anna"})"));
+  b.send(with(R"({"sequence_id":2,"user":"bert"})"));
+  EXPECT_THAT(a.response(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(b.response(), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(model_.runs(), std::vector<int64_t>{2});
 }
 
 TEST_F(ModelServerTest, ARequestThatBreaksABatchFailsAlone) {

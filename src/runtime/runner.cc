@@ -14,6 +14,7 @@ Runner::Runner(Model& model, Gate& gate, const Batching& batching, int threads, 
       gate_(gate),
       clock_(clock),
       statistics_(statistics),
+      batch_(batching.max_size),
       batcher_(batching),
       threads_(threads),
       thread_([this] { loop(); }) {}
@@ -108,6 +109,12 @@ void Runner::run(std::vector<Pending> batch) {
 }
 
 Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pending>& batch) {
+  std::vector<std::vector<Tensor>> answers;
+  if (batch.size() == 1 && batch[0].work.inferences > batch_) {
+    SLUICE_ASSIGN(outputs, execute_in_parts(batch[0].work));
+    answers.push_back(std::move(outputs));
+    return answers;
+  }
   std::vector<const std::vector<Tensor>*> parts;
   std::vector<int> rows;
   for (const Pending& p : batch) {
@@ -124,7 +131,6 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
   const int inferences = std::accumulate(rows.begin(), rows.end(), 0);
   gate_.hint_iteration(ran - ready, inferences);
 
-  std::vector<std::vector<Tensor>> answers;
   if (batch.size() == 1) {
     answers.push_back(std::move(*outputs));
   } else {
@@ -135,6 +141,24 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
       {static_cast<int>(batch.size()), inferences, ready - begin, ran - ready, clock_.now() - ran},
       unix_now());
   return answers;
+}
+
+Result<std::vector<Tensor>> Runner::execute_in_parts(const Work& work) {
+  const std::vector<int> rows = rows_of_parts(work.inferences, batch_);
+  const Time begin = clock_.now();
+  SLUICE_ASSIGN(parts, split(work.inputs, rows));
+  const Nanos input = (clock_.now() - begin) / static_cast<int64_t>(parts.size());
+  std::vector<std::vector<Tensor>> outputs;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Time ready = clock_.now();
+    auto ran = model_.run(parts[i], &gate_);
+    const Nanos infer = clock_.now() - ready;
+    if (!ran.ok()) return ran.error();
+    gate_.hint_iteration(infer, rows[i]);
+    statistics_.executed({1, rows[i], input, infer, Nanos(0)}, unix_now());
+    outputs.push_back(std::move(*ran));
+  }
+  return join_outputs(outputs, rows);
 }
 
 void Runner::answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began) {

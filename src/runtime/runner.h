@@ -1,5 +1,6 @@
 // The one thread that runs a model: takes work from any thread, batches it, answers on its own
-// thread. A request that makes a batch fail fails alone: the others are run again without it.
+// thread. A request that makes a batch fail fails alone: the others are run again without it. A
+// request with more inferences than a batch holds runs alone, one part after the other.
 #pragma once
 
 #include <condition_variable>
@@ -54,6 +55,7 @@ class Runner {
   void use_threads(int told);
   void run(std::vector<Pending> batch);
   Result<std::vector<std::vector<Tensor>>> execute(const std::vector<Pending>& batch);
+  Result<std::vector<Tensor>> execute_in_parts(const Work& work);
   void answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began);
   void tell_due();
 
@@ -61,6 +63,7 @@ class Runner {
   Gate& gate_;
   const Clock& clock_;
   Statistics& statistics_;
+  const int batch_;  // inferences that run at a time
 
   std::mutex mutex_;
   std::condition_variable changed_;
