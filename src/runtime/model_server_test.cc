@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <condition_variable>
 #include <future>
@@ -16,6 +17,7 @@
 namespace sluice::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -267,11 +269,48 @@ TEST_F(ModelServerTest, PathsAndVerbs) {
   }
 }
 
+TEST_F(ModelServerTest, VersionsThatServeBesideItAreToldWhereTheGatewayKnowsThem) {
+  const auto about = [&](const char* path, const char* header) {
+    return ask(request("GET", path, "", header));
+  };
+  EXPECT_THAT(about("/v2/models/m", ""), HasSubstr(R"("versions":["3"])"));
+  EXPECT_THAT(about("/v2/models/m", "Sluice-Versions: 2,3\r\n"),
+              HasSubstr(R"("versions":["2","3"])"));
+  EXPECT_THAT(about("/v2/models/m/config", "Sluice-Versions: 2,3\r\n"),
+              HasSubstr(R"({"specific":{"versions":[2,3]}})"));
+}
+
+TEST(ModelConfig, ATensorWithoutADimensionIsReshaped) {
+  ServedModel m{.name = "m"};
+  m.file.spec = {.inputs = {{"a", "FP32", {-1}}}, .outputs = {{"x", "BYTES", {-1, 3}}}};
+  const auto config = model_config(m, {});
+  EXPECT_EQ(config["input"][0]["dims"], nlohmann::json({1}));
+  EXPECT_EQ(config["input"][0]["reshape"]["shape"], nlohmann::json::array());
+  EXPECT_EQ(config["output"][0]["dims"], nlohmann::json({3}));
+  EXPECT_FALSE(config["output"][0].contains("reshape"));
+}
+
+TEST_F(ModelServerTest, ACompressedBodyIsReadAndBoundedAsItIsInflated) {
+  start({.max_size = 4}, {.body_bytes = 1000});
+  const auto compressed = [](const std::string& text) {
+    uLongf size = compressBound(text.size());
+    std::string out(size, 0);
+    compress(reinterpret_cast<Bytef*>(out.data()), &size,
+             reinterpret_cast<const Bytef*>(text.data()), text.size());
+    out.resize(size);
+    return request("POST", "/v2/models/m/infer", out, "Content-Encoding: deflate\r\n");
+  };
+  EXPECT_THAT(ask(compressed(infer_body(9))), HasSubstr("[18,2]"));
+  EXPECT_THAT(ask(compressed(infer_body(9) + std::string(1000, ' '))), StartsWith("HTTP/1.1 413"));
+}
+
 TEST_F(ModelServerTest, BadRequestsAreToldWhy) {
   EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", "{")), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(
       ask(request("POST", "/v2/models/m/infer", infer_body(1), "Content-Encoding: gzip\r\n")),
-      StartsWith("HTTP/1.1 415"));
+      StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", infer_body(1), "Content-Encoding: br\r\n")),
+              AllOf(StartsWith("HTTP/1.1 415"), HasSubstr("gzip, deflate and identity")));
   const std::string five =
       R"({"inputs":[{"name":"a","datatype":"INT8","shape":[5,2],"data":[1,1,1,1,1,1,1,1,1,1]}]})";
   EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", five)),
@@ -473,12 +512,31 @@ TEST_F(ModelServerTest, StatisticsCountRequestsInferencesAndExecutions) {
   a.response();
   b.response();
   ask(infer(13, "Sluice-More: 0\r\n"));
-  const auto stats = statistics_->json("m", "3");
+  const auto stats = wire::to_json("m", "3", statistics_->all());
   EXPECT_EQ(stats["inference_count"], 2);
   EXPECT_EQ(stats["execution_count"], 1);
   EXPECT_EQ(stats["inference_stats"]["success"]["count"], 2);
   EXPECT_EQ(stats["inference_stats"]["fail"]["count"], 1);
   EXPECT_EQ(stats["batch_stats"][0]["batch_size"], 2);
+  EXPECT_EQ(stats["batch_stats"][0]["compute_infer"]["count"], 1);
+}
+
+// The gateway sums what the answers report.
+TEST_F(ModelServerTest, AnswersReportWhatTheyTook) {
+  start({.max_size = 5}, {}, 2);  // two and two and one
+  const std::string five =
+      R"({"inputs":[{"name":"a","datatype":"INT8","shape":[5,2],"data":[1,2,3,4,5,6,7,8,9,10]}]})";
+  const std::string answer = ask(request("POST", "/v2/models/m/infer", five));
+  const size_t at = answer.find("Sluice-Compute: ");
+  ASSERT_NE(at, answer.npos) << answer;
+  const auto report = wire::compute_report_from(
+      std::string_view(answer).substr(at + 16, answer.find('\r', at) - at - 16));
+  ASSERT_TRUE(report) << answer;
+  ASSERT_EQ(report->parts.size(), 2u);
+  EXPECT_EQ(report->parts[0].batch, 2);
+  EXPECT_EQ(report->parts[0].executions, 2);
+  EXPECT_EQ(report->parts[1].batch, 1);
+  EXPECT_EQ(report->parts[1].executions, 1);
 }
 
 }  // namespace

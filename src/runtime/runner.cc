@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <utility>
 
 #include "runtime/batch.h"
 
@@ -103,16 +104,16 @@ void Runner::run(std::vector<Pending> batch) {
     return;
   }
   for (size_t i = 0; i < batch.size(); ++i)
-    answer(batch[i],
-           outcome.ok() ? Result<std::vector<Tensor>>(std::move((*outcome)[i])) : outcome.error(),
+    answer(batch[i], outcome.ok() ? Result<Computed>(std::move((*outcome)[i])) : outcome.error(),
            began);
 }
 
-Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pending>& batch) {
-  std::vector<std::vector<Tensor>> answers;
+// One answer of a batch reports its execution.
+Result<std::vector<Computed>> Runner::execute(const std::vector<Pending>& batch) {
+  std::vector<Computed> answers;
   if (batch.size() == 1 && batch[0].work.inferences > batch_) {
-    SLUICE_ASSIGN(outputs, execute_in_parts(batch[0].work));
-    answers.push_back(std::move(outputs));
+    SLUICE_ASSIGN(computed, execute_in_parts(batch[0].work));
+    answers.push_back(std::move(computed));
     return answers;
   }
   std::vector<const std::vector<Tensor>*> parts;
@@ -132,37 +133,55 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
   gate_.hint_iteration(ran - ready, inferences);
 
   if (batch.size() == 1) {
-    answers.push_back(std::move(*outputs));
+    answers.push_back({std::move(*outputs), {}});
   } else {
     SLUICE_ASSIGN(cut, split(std::move(*outputs), rows));
-    answers = std::move(cut);
+    for (std::vector<Tensor>& each : cut) answers.push_back({std::move(each), {}});
   }
-  statistics_.executed(
-      {static_cast<int>(batch.size()), inferences, ready - begin, ran - ready, clock_.now() - ran},
-      unix_now());
+  wire::ComputeReport::Part part{inferences, 1, ready - begin, ran - ready, clock_.now() - ran};
+  for (Computed& a : answers) {
+    a.report.parts.push_back(part);
+    part.executions = 0;
+  }
   return answers;
 }
 
-Result<std::vector<Tensor>> Runner::execute_in_parts(const Work& work) {
+Result<Computed> Runner::execute_in_parts(const Work& work) {
   const std::vector<int> rows = rows_of_parts(work.inferences, batch_);
+  Computed computed;
+  std::vector<wire::ComputeReport::Part>& report = computed.report.parts;
   const Time begin = clock_.now();
   SLUICE_ASSIGN(parts, split(work.inputs, rows));
-  const Nanos input = (clock_.now() - begin) / static_cast<int64_t>(parts.size());
+  Time ready = clock_.now();
+  const Nanos input = ready - begin;
   std::vector<std::vector<Tensor>> outputs;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Time ready = clock_.now();
     auto ran = model_.run(parts[i], &gate_);
-    const Nanos infer = clock_.now() - ready;
     if (!ran.ok()) return ran.error();
-    gate_.hint_iteration(infer, rows[i]);
-    statistics_.executed({1, rows[i], input, infer, Nanos(0)}, unix_now());
     outputs.push_back(std::move(*ran));
+    const Time ended = clock_.now();
+    const Nanos infer = ended - std::exchange(ready, ended);
+    gate_.hint_iteration(infer, rows[i]);
+    if (report.empty() || report.back().batch != rows[i]) report.push_back({.batch = rows[i]});
+    ++report.back().executions;
+    report.back().infer += infer;
   }
-  return join_outputs(outputs, rows);
+  SLUICE_ASSIGN(joined, join_outputs(outputs, rows));
+  computed.outputs = std::move(joined);
+  report.front().input = input;
+  report.back().output = clock_.now() - ready;
+  return computed;
 }
 
-void Runner::answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began) {
-  statistics_.answered(outcome.ok(), began - pending.arrived, clock_.now() - pending.arrived);
+void Runner::answer(Pending& pending, Result<Computed> outcome, Time began) {
+  const Nanos whole = clock_.now() - pending.arrived;
+  if (outcome.ok()) {
+    outcome->report.queue = began - pending.arrived;
+    statistics_.succeeded(pending.work.inferences, whole, outcome->report.queue, outcome->report,
+                          unix_now());
+  } else {
+    statistics_.failed(whole);
+  }
   {
     const std::lock_guard lock(mutex_);
     due_.erase(due_.find(pending.due));

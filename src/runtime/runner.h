@@ -20,6 +20,11 @@
 
 namespace sluice::runtime {
 
+struct Computed {
+  std::vector<Tensor> outputs;
+  wire::ComputeReport report;
+};
+
 struct Work {
   std::vector<Tensor> inputs;
   int inferences = 1;
@@ -27,7 +32,7 @@ struct Work {
   std::optional<int> more;
   std::optional<Nanos> time_left;  // it should be answered within
   // Called once, on the runner's thread; must not block.
-  std::function<void(Result<std::vector<Tensor>>)> done;
+  std::function<void(Result<Computed>)> done;
 };
 
 class Runner {
@@ -54,9 +59,9 @@ class Runner {
   std::vector<Pending> next_batch(std::unique_lock<std::mutex>& lock);
   void use_threads(int told);
   void run(std::vector<Pending> batch);
-  Result<std::vector<std::vector<Tensor>>> execute(const std::vector<Pending>& batch);
-  Result<std::vector<Tensor>> execute_in_parts(const Work& work);
-  void answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began);
+  Result<std::vector<Computed>> execute(const std::vector<Pending>& batch);
+  Result<Computed> execute_in_parts(const Work& work);
+  void answer(Pending& pending, Result<Computed> outcome, Time began);
   void tell_due();
 
   Model& model_;
