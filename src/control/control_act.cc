@@ -93,8 +93,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
                .started = now};
     d.action = "start";
     d.subject = i.id;
-    outcome = cluster_.start(
-        {i, spec.model, {.max_size = start->batch, .max_delay = spec.batching.max_delay}});
+    outcome = cluster_.start({i, spec.model, spec.batching});
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
       started_.emplace(i.id, now);

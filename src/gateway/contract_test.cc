@@ -312,6 +312,104 @@ TEST_F(Contract, ADeletedFunctionAnswersWhatItHasAndTurnsTheRestAwayAtOnce) {
   EXPECT_THAT(receive(answered, "}"), HasSubstr("HTTP/1.1 404"));
 }
 
+// ---- what is said of a function ----------------------------------------------------------------
+
+wire::asio::awaitable<HttpResponse> computes(HttpRequest request) {
+  HttpResponse r = wire::text_response(request.body());
+  r.set("Sluice-Inferences", "2");
+  r.set("Sluice-Compute", "1000; 2 1 10000 20000 30000");
+  co_return r;
+}
+
+TEST_F(Contract, StatisticsAreOfTheFunctionWhicheverInstanceAnswered) {
+  instance("i", computes);
+  instance("k", computes);
+  RoutingTable t = table_of({"i"});
+  t.functions["g"] = t.functions["f"];
+  t.functions["g"].name.name = "g";
+  put(t);
+  const int c = connect();
+  EXPECT_THAT(ask(c, "first"), Not(HasSubstr("Sluice-Compute"))) << "between the two of us";
+  table({"k"});  // the first one ended
+  ask(c, "second");
+  const auto about = [&](const std::string& path) {
+    send(c, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    const std::string answer = receive(c, "]}");
+    EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200")) << path;
+    return nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n")))["model_stats"];
+  };
+  for (const char* path : {"/v2/models/f/stats", "/v2/models/f/versions/1/stats"}) {
+    const nlohmann::json all = about(path);
+    ASSERT_EQ(all.size(), 1u) << path;
+    const nlohmann::json& f = all[0];
+    EXPECT_EQ(f["name"], "f");
+    EXPECT_EQ(f["version"], "1");
+    EXPECT_EQ(f["inference_count"], 4);
+    EXPECT_EQ(f["execution_count"], 2);
+    EXPECT_GT(f["last_inference"], 0);
+    const nlohmann::json& of = f["inference_stats"];
+    EXPECT_EQ(of["success"]["count"], 2);
+    EXPECT_GT(of["success"]["ns"], 0);
+    EXPECT_EQ(of["fail"]["count"], 0);
+    EXPECT_GE(of["queue"]["ns"], 2000);
+    EXPECT_EQ(of["compute_input"]["ns"], 20'000);
+    EXPECT_EQ(of["compute_infer"]["ns"], 40'000);
+    EXPECT_EQ(of["compute_output"], (nlohmann::json{{"count", 2}, {"ns", 60'000}}));
+    EXPECT_EQ(f["batch_stats"][0]["batch_size"], 2);
+    EXPECT_EQ(f["batch_stats"][0]["compute_infer"]["count"], 2);
+  }
+  put(t);
+  EXPECT_EQ(about("/v2/models/stats").size(), 2u) << "of all functions";
+  send(c, "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
+  const std::string metrics = receive(c, "");
+  for (const char* line :
+       {"nv_inference_request_success{model=\"f\",version=\"1\"} 2\n",
+        "nv_inference_count{model=\"f\",version=\"1\"} 4\n",
+        "nv_inference_exec_count{model=\"f\",version=\"1\"} 2\n",
+        "nv_inference_compute_input_duration_us{model=\"f\",version=\"1\"} 20\n",
+        "nv_inference_compute_infer_duration_us{model=\"f\",version=\"1\"} 40\n",
+        "nv_inference_compute_output_duration_us{model=\"f\",version=\"1\"} 60\n",
+        "version=\"1\",reason=\"REJECTED\"} 0\n"})
+    EXPECT_THAT(metrics, HasSubstr(line));
+}
+
+TEST_F(Contract, FailuresAreCountedWithTheirRevision) {
+  RoutingTable t = table_of({});
+  t.functions["f"].max_queue = 0;
+  t.functions["f"].split = {{3, 100}};
+  put(t);
+  const int c = connect();
+  send(c, post("x"));
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 429"));
+  const RevisionStats r = stats().revisions.at(3);
+  EXPECT_EQ(r.rejected, 1u);
+  EXPECT_EQ(r.model.fail.count, 1u);
+}
+
+TEST_F(Contract, AModelLooksTheSameDuringACanary) {
+  const auto tells = [](std::string id) {
+    return [id](HttpRequest request) -> wire::asio::awaitable<HttpResponse> {
+      co_return wire::text_response("by " + id + ", versions " +
+                                    std::string(request["Sluice-Versions"]) + ".");
+    };
+  };
+  instance("old", tells("old"));
+  instance("new", tells("new"));
+  RoutingTable t = table_of({"old", "new"});
+  t.functions["f"].instances[1].revision = 2;
+  t.functions["f"].split = {{1, 60}, {2, 40}};
+  put(t);
+  const int c = connect();
+  for (int i = 0; i < 5; ++i) {
+    send(c, "GET /v2/models/f HTTP/1.1\r\nHost: x\r\nSluice-Versions: 9\r\n\r\n");
+    EXPECT_THAT(receive(c, "."), HasSubstr("by old, versions 1,2."));
+  }
+  send(c, "GET /v2/models/f/versions/2 HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(receive(c, "."), HasSubstr("by new, versions 1,2."));
+  EXPECT_THAT(receive((send(c, post("x")), c), "."), HasSubstr("versions ."))
+      << "an inference needs none";
+}
+
 // ---- identities and tokens ---------------------------------------------------------------------
 
 TEST_F(Contract, EveryRequestHasAnIdentityAndATrace) {

@@ -51,6 +51,7 @@ struct Forwarded {
   std::string_view traceparent;
   int more = 0;                    // Sluice-More; 0: none
   std::optional<Nanos> time_left;  // Sluice-Time-Left; none: it is no inference
+  std::string_view versions;       // Sluice-Versions; empty: none
   bool token_is_ours = true;       // the token was for the gateway: the instance must not see it
   Framing framing;
 };

@@ -29,10 +29,14 @@ class LocalAnswers {
   // Nothing: the path belongs to a function.
   std::optional<LocalAnswer> answer(std::string_view method, std::string_view target,
                                     Time now) const;
+  // Of a function that is there, summed over its instances, those that ended included. Revision 0:
+  // of each that has traffic.
+  LocalAnswer function_statistics(std::string_view method, std::string_view served, int revision,
+                                  Time now) const;
 
  private:
   LocalAnswer load_or_unload(std::string_view path) const;
-  nlohmann::json statistics(Time now) const;
+  nlohmann::json statistics(Time now, std::string_view served, int revision) const;
   std::string metrics(Time now) const;
   std::string make_metrics(Time now) const;
   Dispatcher& dispatcher_;

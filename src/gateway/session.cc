@@ -80,6 +80,7 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
   Time arrived_{}, timeout_at_{}, next_check_{};
   bool half_closed_ = false;
   bool token_is_ours_ = false;
+  std::string versions_;  // of the function, for an instance that is asked about its model
   std::atomic<bool> granted_ = false, listening_ = false;  // listening: to the bell
 };
 
@@ -160,6 +161,12 @@ Awaitable<bool> Session::next_request() {
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
   timeout_at_ = arrived_ + entry.timeout;
   token_is_ours_ = entry.token_is_ours;
+  versions_ = entry.versions;
+  if (path->rest == "stats") {
+    const auto own =
+        local_.function_statistics(head.method(), path->served, path->revision, arrived_);
+    co_return co_await answer_locally(own);
+  }
   co_return co_await serve_request();
 }
 
@@ -264,6 +271,7 @@ Forwarded Session::forwarded() {
       .traceparent = traceparent_,
       .more = more(),
       .time_left = is_inference ? std::optional(Waiter::deadline() - loop_.now()) : std::nullopt,
+      .versions = versions_,
       .token_is_ours = token_is_ours_,
       .framing = client_.framing()};
 }
@@ -277,6 +285,8 @@ Awaitable<bool> Session::relay_answer() {
                           : status < 500 ? Outcome::kInvalid
                                          : Outcome::kFailed;
   const uint64_t inferences = inferences_said(answer.head());
+  if (const auto report = answer.head().find(wire::kComputeHeader))
+    compute = wire::compute_report_from(*report);
   if (exchange_.early()) client_.close_after();
   client_.begin_answer(answer);
   for (bool last = false; !last;) {

@@ -1,5 +1,5 @@
 // Which waiting requests run together, and when. Requests join a batch only when they may: equal
-// keys (datatypes, dimensions behind the batch, parameters). A batch starts when it is full, when
+// keys (datatypes, dimensions behind the batch). A batch starts when it is full, when
 // its oldest request has waited `max_delay`, or when those that it announced (`more`) have come;
 // announced ones are waited for, shortly, also beyond `max_delay`.
 //

@@ -29,7 +29,8 @@ Result<void> serve(const ServeFlags& flags) {
   ServedModel served{.name = flags.name.empty() ? file.name : flags.name,
                      .version = flags.version,
                      .file = file,
-                     .batching = {flags.max_batch, Micros(flags.max_delay_us)}};
+                     .batching = {flags.max_batch, Micros(flags.max_delay_us)},
+                     .batch = flags.max_batch};
   log::info("{} from {} on {}", served.name, flags.model, to_string(endpoint));
   Gate gate;
   Serving serving(*model, gate, std::move(served), std::move(listening), flags.threads);

@@ -47,7 +47,8 @@ class ModelServer {
   const ServedModel model_;
   Runner& runner_;
   const Statistics& statistics_;
-  bool loaded_ = true;  // what load and unload of the repository change
+  const size_t body_bytes_;  // of a request, inflated
+  bool loaded_ = true;       // what load and unload of the repository change
   bool draining_ = false;
   wire::HttpServer http_;
 };
