@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "control/control.h"
+#include "control/model_copies.h"
 #include "control/routes.h"
 #include "wire/json.h"
 
@@ -92,8 +93,10 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
                .started = now};
     d.action = "start";
     d.subject = i.id;
+    ModelSpec model = spec.model;
+    model.path = start_path(settings_.models, model);
     outcome = cluster_.start(
-        {i, spec.model, {.max_size = start->batch, .max_delay = spec.batching.max_delay}});
+        {i, model, {.max_size = start->batch, .max_delay = spec.batching.max_delay}});
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
       ++account.starts;
