@@ -74,6 +74,7 @@ void FakeCluster::serve(Nanos elapsed) {
 
 Result<void> FakeCluster::start(const StartOrder& order) {
   ++starts;
+  last_model = order.model.path;
   if (!node_there) return Error{ErrorKind::kUnavailable, "the node daemon does not answer"};
   if (refuse_starts) return Error{ErrorKind::kInternal, "No space left on device"};
   if (lose_starts > 0) return --lose_starts, Result<void>();

@@ -47,6 +47,7 @@ class FakeCluster : public Cluster {
   Observation seen;
   nlohmann::json routes;
   int starts = 0, stops = 0, resizes = 0;  // asked for
+  std::string last_model;                  // the path of the last start
   int tables = 0;                          // that the gateway was given
   Nanos last_drain{};                      // of the last stop
   std::map<DeviceId, std::string> faults;  // of devices that their node has drained

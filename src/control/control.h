@@ -36,6 +36,8 @@ struct ControlSettings {
   int rollout_tries = 3;           // starts that may fail before a rollout is given up
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
   Nanos window = Millis(20);             // of the arbiters
+  std::string models;                    // the folder of ModelCopies
+  size_t kept_revisions = 10;            // of a function; older ones are forgotten at an apply
 };
 
 // What apply() did with a specification.
@@ -61,7 +63,8 @@ class Control {
   // waits for it does not wait long.
   Nanos next_step() const;
 
-  // All of them, or none; nothing is changed when `dry`. Their models have passed check_model().
+  // All of them, or none; nothing is changed when `dry`. Their models have passed check_model()
+  // and have their content; where that differs from the newest revision's, a revision is made.
   Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
   Result<int> rollback(const FunctionName& f, int to, UnixMillis wall);  // 0: to the one before
   Result<void> remove(const FunctionName& f, UnixMillis wall);
@@ -93,6 +96,7 @@ class Control {
     } kept;
   };
   const std::map<FunctionName, Runtime>& functions() const { return functions_; }
+  std::set<std::string> contents() const;  // of all revisions' models
   const Observation& seen() const { return seen_; }
   const Accounting& accounting() const { return accounting_; }
   Store& store() { return store_; }
@@ -175,6 +179,7 @@ class Control {
   void revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
   void resplit(const FunctionSpec& spec, UnixMillis wall);
   void turn_to(Runtime& r, int newest);
+  int oldest_kept(const StoredFunction& f, int newest) const;
 
   Store& store_;
   Cluster& cluster_;

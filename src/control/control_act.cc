@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "control/control.h"
+#include "control/model_copies.h"
 #include "control/routes.h"
 #include "wire/json.h"
 
@@ -93,7 +94,9 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
                .started = now};
     d.action = "start";
     d.subject = i.id;
-    outcome = cluster_.start({i, spec.model, spec.batching});
+    ModelSpec model = spec.model;
+    model.path = start_path(settings_.models, model);
+    outcome = cluster_.start({i, model, spec.batching});
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
       started_.emplace(i.id, now);

@@ -1,5 +1,6 @@
 // What users ask of the loop: apply, roll back, delete, drain.
 #include <algorithm>
+#include <ranges>
 
 #include "control/control.h"
 #include "control/function_file.h"
@@ -53,7 +54,20 @@ Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, Uni
   if (applied.what == "traffic") return store_.replace_spec(revision);
   if (applied.what == "unchanged") return {};
   const StoredFunction* before = find(spec.name);
-  return store_.add_revision(revision, before == nullptr ? revision.number : before->serving);
+  const int serving = before == nullptr ? revision.number : before->serving;
+  SLUICE_TRY(store_.add_revision(revision, serving));
+  if (before == nullptr) return {};
+  return store_.forget_revisions(spec.name, oldest_kept(*before, revision.number), serving);
+}
+
+// Below it only the serving revision is kept, so that a function that changes for years, and the
+// contents of its models, have a bound.
+int Control::oldest_kept(const StoredFunction& f, int newest) const {
+  std::vector<int> numbers{newest};
+  for (const Revision& r : f.revisions | std::views::reverse)
+    if (r.number != newest && numbers.size() < settings_.kept_revisions)
+      numbers.push_back(r.number);
+  return numbers.back();
 }
 
 // A new revision, which starts beside the one that serves.
@@ -61,6 +75,10 @@ void Control::revise(const FunctionSpec& spec, const Applied& applied, UnixMilli
   unreadable_.erase(spec.name);
   Runtime& r = functions_[spec.name];
   r.stored.name = spec.name;
+  const int oldest = oldest_kept(r.stored, applied.revision);
+  std::erase_if(r.stored.revisions, [&](const Revision& old) {
+    return old.number < oldest && old.number != r.stored.serving;
+  });
   r.stored.revisions.push_back({spec.name, applied.revision, spec, wall});
   if (r.stored.serving == 0) r.stored.serving = applied.revision;
   turn_to(r, applied.revision);
@@ -131,6 +149,14 @@ Result<int> Control::rollback(const FunctionName& name, int to, UnixMillis wall)
                      {}}});
   decide_at_once();
   return to;
+}
+
+std::set<std::string> Control::contents() const {
+  std::set<std::string> all;
+  for (const auto& [name, r] : functions_)
+    for (const Revision& revision : r.stored.revisions)
+      if (!revision.spec.model.content.empty()) all.insert(revision.spec.model.content);
+  return all;
 }
 
 Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {

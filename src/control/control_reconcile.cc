@@ -4,9 +4,21 @@
 
 #include "base/log.h"
 #include "control/control.h"
+#include "control/model_copies.h"
 #include "control/routes.h"
 
 namespace sluice::control {
+namespace {
+
+// A failed start names the copy that it read; the user knows the file that it is of.
+std::string with_users_path(std::string error, const std::string& models, const ModelSpec& model) {
+  const std::string copy = start_path(models, model);
+  for (size_t at = 0; (at = error.find(copy, at)) != error.npos; at += model.path.size())
+    error.replace(at, copy.size(), model.path);
+  return error;
+}
+
+}  // namespace
 
 void Control::reconcile(Time now, UnixMillis wall) {
   for (const ObservedInstance& o : std::vector(seen_.instances)) {
@@ -89,24 +101,27 @@ void Control::stop_overdue(Time now, UnixMillis wall) {
 // unless its node ended it: its daemon died, its disk was full, its zygote was killed.
 void Control::ended(const ObservedInstance& o, Time now, UnixMillis wall) {
   const Instance& i = o.instance;
-  record(
-      {.at = wall,
-       .function = i.function,
-       .action = "lost",
-       .subject = i.id,
-       .reason = {"instance-ended",
-                  "Instance " + i.id +
-                      (o.node_fault ? " was ended by its node: " : " ended by itself: ") + o.error,
-                  {}}});
   const auto f = functions_.find(i.function);
+  const std::string error =
+      f == functions_.end()
+          ? o.error
+          : with_users_path(o.error, settings_.models, spec_of(f->second.stored, i.revision).model);
+  record({.at = wall,
+          .function = i.function,
+          .action = "lost",
+          .subject = i.id,
+          .reason = {"instance-ended",
+                     "Instance " + i.id +
+                         (o.node_fault ? " was ended by its node: " : " ended by itself: ") + error,
+                     {}}});
   if (f == functions_.end() || o.ready_after_ms > 0) return;
   Trouble& t = troubles_[{i.function, i.revision}];
   if (!o.node_fault) ++t.failures;
   const Nanos wait = Seconds(1LL << std::min(++t.tries, 10));
   t.retry_at = now + std::min(wait, settings_.retry_most);
-  t.error = o.error;
+  t.error = error;
   t.said = false;
-  f->second.unavailable = "its last instance could not start: " + o.error;
+  f->second.unavailable = "its last instance could not start: " + error;
   if (i.revision == f->second.stored.newest &&
       f->second.stored.newest != f->second.stored.serving && t.failures >= settings_.rollout_tries)
     give_up_rollout(i.function, t, wall);

@@ -22,7 +22,8 @@ class ControlTest : public testing::Test {
   void open() {
     control.reset();
     store.emplace(std::move(*Store::open(dir + "/control.db")));
-    control = std::move(*Control::open(*store, cluster, clock, {.bundle = "fixed"}));
+    control = std::move(
+        *Control::open(*store, cluster, clock, {.bundle = "fixed", .models = dir + "/models"}));
   }
   FunctionSpec spec(int permille = 300) {
     FunctionSpec s;
@@ -207,6 +208,56 @@ TEST_F(ControlTest, ANewRevisionTakesOverWhenItIsReadyAndRollsBack) {
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
   step(3);
   EXPECT_EQ(split(), "r1:100 ");
+}
+
+TEST_F(ControlTest, AChangedContentIsANewRevisionAndEachStartsFromItsOwnCopy) {
+  FunctionSpec s = spec();
+  s.model.content = "c1";
+  apply(s);
+  step(2);
+  EXPECT_EQ(cluster.last_model, dir + "/models/c1.pt");
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  EXPECT_EQ(control->apply({s}, false, wall)->at(0).what, "unchanged");
+  s.model.content = "c2";
+  const auto changed = control->apply({s}, false, wall);
+  EXPECT_EQ(changed->at(0).what, "changed");
+  EXPECT_EQ(changed->at(0).difference, std::vector<std::string>{"model's content: c1 -> c2"});
+  step(2);
+  EXPECT_EQ(cluster.last_model, dir + "/models/c2.pt");
+  open();
+  EXPECT_EQ(control->contents(), (std::set<std::string>{"c1", "c2"})) << "the store has them";
+  cluster.kill({.name = "f"});  // of revision 1, which serves still
+  step(3);
+  EXPECT_EQ(cluster.last_model, dir + "/models/c1.pt");
+}
+
+TEST_F(ControlTest, ARevisionOlderThanCopiesStartsFromItsFileUntilItsFileIsApplied) {
+  apply(spec());
+  step(2);
+  EXPECT_EQ(cluster.last_model, dir + "/m.pt");
+  FunctionSpec s = spec();
+  s.model.content = "c1";
+  EXPECT_EQ(control->apply({s}, false, wall)->at(0).difference,
+            std::vector<std::string>{"model's content: not known -> c1"});
+}
+
+TEST_F(ControlTest, TenRevisionsAreKeptAndTheServingOne) {
+  FunctionSpec s = spec();
+  for (int i = 1; i <= 15; ++i) {
+    s.model.content = "c" + std::to_string(i);
+    apply(s);
+    if (i > 2) continue;
+    step(2);
+    cluster.all(InstanceState::kStarting, InstanceState::kReady);
+    step(2);
+  }
+  const std::set<std::string> kept{"c2",  "c6",  "c7",  "c8",  "c9", "c10",
+                                   "c11", "c12", "c13", "c14", "c15"};
+  EXPECT_EQ(control->contents(), kept);
+  open();
+  EXPECT_EQ(control->contents(), kept) << "in the store, too";
+  EXPECT_EQ(control->rollback({.name = "f"}, 1, wall).error().message,
+            "to: 1 is no revision; there are 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15");
 }
 
 TEST_F(ControlTest, ACanaryStaysBesideTheOldOne) {

@@ -134,11 +134,26 @@ void read_document(const YAML::Node& node, const FileContext& context,
   out.push_back(std::move(spec));
 }
 
+// "x FP32 [-1,3], y INT64 [-1]"
+std::string described(const std::vector<TensorSpec>& tensors) {
+  std::string out;
+  for (const TensorSpec& t : tensors) {
+    out += (out.empty() ? "" : ", ") + t.name + " " + t.datatype + " [";
+    for (size_t i = 0; i < t.shape.size(); ++i)
+      out += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
+    out += "]";
+  }
+  return out;
+}
+
 // Every field as text, by the name it has in a file.
 std::map<std::string, std::string> flat(const FunctionSpec& s) {
   std::map<std::string, std::string> out{
       {"model.path", s.model.path},
       {"model.modelFormat.name", s.model.format},
+      {"model.inputs", described(s.model.inputs)},
+      {"model.outputs", described(s.model.outputs)},
+      {"model's content", s.model.content.empty() ? "not known" : s.model.content.substr(0, 12)},
       {"slo.latency", s.slo.latency == Nanos(0) ? "none" : format_duration(s.slo.latency)},
       {"slo.percentile", std::to_string(s.slo.percentile)},
       {"priority", std::to_string(s.priority)},

@@ -157,6 +157,7 @@ json revision_rows(const Control& control, const std::string& of) {
                      {"percent", percent},
                      {"newest", revision.number == r.stored.newest},
                      {"model", revision.spec.model.path},
+                     {"content", revision.spec.model.content},
                      {"slo_ms", millis(revision.spec.slo.latency)}});
     }
   }

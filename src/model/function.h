@@ -40,6 +40,7 @@ struct TensorSpec {
 struct ModelSpec {
   std::string path;  // the model file on this machine
   std::string format = "torchscript";
+  std::string content;  // the SHA-256 of file, inputs and outputs; empty: not known
   std::vector<TensorSpec> inputs, outputs;
 
   bool operator==(const ModelSpec&) const = default;

@@ -56,13 +56,13 @@ Result<std::vector<TensorSpec>> tensors(wire::Fields& fields, std::string_view k
 Result<ModelFile> parse_metadata(const std::string& text, const std::string& path) {
   SLUICE_ASSIGN(json, wire::parse_json(text));
   wire::Fields fields(json, "model");
-  ModelFile file{.name = fields.text("name"), .platform = fields.text("platform")};
+  ModelFile file{.name = fields.text("name", std::filesystem::path(path).stem()),
+                 .platform = fields.text("platform", "pytorch_torchscript")};
   file.spec.path = path;
   SLUICE_ASSIGN(inputs, tensors(fields, "inputs"));
   SLUICE_ASSIGN(outputs, tensors(fields, "outputs"));
   file.spec.inputs = std::move(inputs);
   file.spec.outputs = std::move(outputs);
-  if (file.name.empty()) fields.fail("name", "must be given");
   return fields.finish(std::move(file));
 }
 
