@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   cli::Outcome outcome;
   cli::add_up(app, session, outcome);
   cli::add_apply(app, session, outcome);
+  cli::add_init(app, session, outcome);
   cli::add_get(app, session, outcome);
   cli::add_change(app, session, outcome);
   cli::add_invoke(app, session, outcome);

@@ -27,12 +27,13 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
   nlohmann::json all = nlohmann::json::array();
   for (const std::string& file : f.files) {
     SLUICE_ASSIGN(text, read_file(file));
-    SLUICE_ASSIGN(specs, control::parse_functions(
-                             text, {.file = file,
-                                    .folder = std::filesystem::absolute(file).parent_path(),
-                                    .home = home()}));
+    SLUICE_ASSIGN(
+        specs,
+        control::parse_functions(
+            text,
+            {.file = file, .folder = std::filesystem::absolute(file).parent_path(), .home = home()},
+            control::check_model));
     for (FunctionSpec& spec : specs) {
-      SLUICE_TRY(control::check_model(spec));
       Table table({"BATCH", "SM", "QUOTA", "P50", "P95", "PER-S"});
       SLUICE_ASSIGN(
           measured,

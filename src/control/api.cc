@@ -145,10 +145,7 @@ Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
                             .folder = target.get("folder"),
                             .home = target.get("home", home_)};
   FunctionsRead read;
-  SLUICE_ASSIGN(specs, parse_functions(request.body(), context));
-  for (FunctionSpec& spec : specs)
-    if (const auto checked = check_model(spec); !checked.ok())
-      return within(to_string(spec.name), checked.error());
+  SLUICE_ASSIGN(specs, parse_functions(request.body(), context, check_model));
   for (FunctionSpec& spec : specs) {
     if (is_dry(target)) {
       SLUICE_TRY(copies.identify(spec.model));

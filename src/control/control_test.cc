@@ -290,10 +290,10 @@ TEST_F(ControlTest, NothingIsHalfDeployed) {
   step();  // the devices are known
   FunctionSpec broken = spec();
   broken.name.name = "g";
-  broken.policy = "fxied";
+  broken.slice->sm = {300};
   const auto refused = control->apply({spec(), broken}, false, wall);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("default/g: policy: 'fxied' is not known: has-gpu"),
+  EXPECT_NE(refused.error().message.find("default/g: slice.sm: 30% is no width of a device"),
             std::string::npos)
       << refused.error().message;
   EXPECT_TRUE(control->functions().empty());

@@ -72,9 +72,9 @@ bool same_file(const struct stat& a, const struct stat& b) {
 }
 
 // Two writes within a tick of the kernel's clock have the same time: a file that was written just
-// before its copy may be written again unseen.
-bool settled_before(const struct stat& copy, const struct stat& file) {
-  return copy.st_ctim.tv_sec - file.st_ctim.tv_sec > 1;
+// before it is read may be written again unseen. `now`: of a file that was made just then.
+bool settled_before(const struct stat& now, const struct stat& file) {
+  return now.st_ctim.tv_sec - file.st_ctim.tv_sec > 1;
 }
 
 bool write_all(int fd, std::string_view bytes) {
@@ -158,48 +158,44 @@ Result<ModelCopies::Hold> ModelCopies::keep(ModelSpec& model) {
   }
   const Hold writing = hold(name);
   const std::string aside = folder_ + "/" + name;
-  auto kept = put_in_place(model, aside, copy(file, model.path, description, aside), description);
+  auto kept = put(file, model, description, aside);
   ::unlink(aside.c_str());
   if (!kept.ok()) return within("model.path: " + model.path + " cannot be copied", kept.error());
   return kept;
 }
 
-Result<ModelCopies::Hold> ModelCopies::put_in_place(ModelSpec& model, const std::string& aside,
-                                                    const Result<std::string>& content,
-                                                    const std::string& description) {
-  if (!content.ok()) return content.error();
-  Hold held = hold(*content);
-  model.content = *content;
+// Makes the copy in `aside`, unless there is one, and names it.
+Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& model,
+                                           const std::string& description,
+                                           const std::string& aside) {
+  const Fd to(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  struct stat begun {};
+  if (!to.valid() || ::fstat(to.get(), &begun) != 0) return system_error(folder_);
+  model.content = content_of(from, description);
+  Hold held = hold(model.content);
   const std::string path = start_path(folder_, model);
-  // The description first: a model that is there is whole.
-  SLUICE_TRY(
-      replace_file(fs::path(path).replace_extension(".json"), description, 0600, Flush::kYes));
-  if (::rename(aside.c_str(), path.c_str()) != 0) return system_error(path);
-  return held;
-}
-
-// The content of the copy, which lies in `aside` then.
-Result<std::string> ModelCopies::copy(const RegularFile& from, const std::string& path,
-                                      const std::string& description, const std::string& aside) {
-  {
-    const Fd to(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (!to.valid() || !copy_bytes(from, to.get()) || ::fsync(to.get()) != 0) {
-      const Error why = system_error(folder_);
-      const std::string size = std::to_string((from.size() >> 20) + 1);
-      return within("the copy takes " + size + " MiB", why);
-    }
+  const bool there = fs::exists(path);
+  if (!there && (!copy_bytes(from, to.get()) || ::fsync(to.get()) != 0)) {
+    const Error why = system_error(folder_);
+    return within("the copy takes " + std::to_string((from.size() >> 20) + 1) + " MiB", why);
   }
-  SLUICE_ASSIGN(made, RegularFile::open(aside));
-  std::string content = content_of(made, description);
-  const auto after = RegularFile::open(path);
-  if (!after.ok() || !same_file(after->about(), from.about()))
+  SLUICE_ASSIGN(copy, RegularFile::open(there ? path : aside));
+  SLUICE_ASSIGN(after, RegularFile::open(model.path));
+  if (!same_file(after.about(), from.about()) ||
+      (!there && content_of(copy, description) != model.content))
     return Error{ErrorKind::kConflict, "it changed meanwhile: apply again when it is written"};
-  if (settled_before(made.about(), from.about())) {
+  if (!there) {
+    // The description first: a model that is there is whole.
+    SLUICE_TRY(
+        replace_file(fs::path(path).replace_extension(".json"), description, 0600, Flush::kYes));
+    if (::rename(aside.c_str(), path.c_str()) != 0) return system_error(path);
+  }
+  if (settled_before(begun, from.about())) {
     const std::lock_guard lock(mutex_);
     if (known_.size() >= kMostKnown) known_.clear();
-    known_[path] = {from.about(), description, content};
+    known_[model.path] = {from.about(), description, model.content};
   }
-  return content;
+  return held;
 }
 
 void ModelCopies::set_used(std::set<std::string> contents) {

@@ -58,10 +58,8 @@ class ModelCopies {
 
   std::optional<std::string> known(const std::string& path, const struct stat& file,
                                    const std::string& description) const;
-  Result<std::string> copy(const RegularFile& from, const std::string& path,
-                           const std::string& description, const std::string& aside);
-  Result<Hold> put_in_place(ModelSpec& model, const std::string& aside,
-                            const Result<std::string>& content, const std::string& description);
+  Result<Hold> put(const RegularFile& from, ModelSpec& model, const std::string& description,
+                   const std::string& aside);
   Hold hold(const std::string& name);
   std::string next_name(const char* suffix);  // `mutex_` is held
 

@@ -255,4 +255,70 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile& file) {
   }
 }
 
+namespace {
+
+// What forward() returns for zeros, with `variable` in the place of each variable dimension.
+std::vector<at::Tensor> run_once(torch::jit::Module& module, const std::vector<TensorSpec>& inputs,
+                                 int64_t variable) {
+  const c10::InferenceMode no_autograd;
+  std::vector<c10::IValue> values;
+  for (const TensorSpec& t : inputs) {
+    Shape shape = t.shape;
+    std::ranges::replace(shape, -1, variable);
+    values.emplace_back(at::zeros(shape, *theirs(*datatype_from(t.datatype))));
+  }
+  std::vector<at::Tensor> outputs;
+  flatten(module.forward(std::move(values)), outputs);
+  return outputs;
+}
+
+// A dimension that differs between two runs of different sizes is a variable one.
+nlohmann::json outputs_of(torch::jit::Module& module, const std::vector<TensorSpec>& inputs) {
+  nlohmann::json out = nlohmann::json::array();
+  const std::vector<at::Tensor> two = run_once(module, inputs, 2),
+                                three = run_once(module, inputs, 3);
+  for (size_t i = 0; i < two.size(); ++i) {
+    Shape shape = two[i].sizes().vec();
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (i < three.size() && three[i].dim() == two[i].dim() && three[i].size(d) != shape[d])
+        shape[d] = -1;
+    const std::optional<Datatype> datatype = ours(two[i].scalar_type());
+    out.push_back({{"name", "output"},
+                   {"datatype", datatype ? to_string(*datatype) : "FILL-IN"},
+                   {"shape", shape}});
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<nlohmann::json> inspect_torchscript(const std::string& path,
+                                           const std::vector<TensorSpec>& inputs) {
+  try {
+    torch::jit::Module module = torch::jit::load(path, at::kCPU);
+    module.eval();
+    const c10::FunctionSchema& schema = module.get_method("forward").function().getSchema();
+    nlohmann::json names = nlohmann::json::array(), outputs;
+    for (size_t i = 1; i < schema.arguments().size(); ++i) {  // behind the module itself
+      const c10::Argument& argument = schema.arguments()[i];
+      if (argument.type()->kind() != c10::TypeKind::TensorType)
+        return Error{ErrorKind::kInvalid, path + ": forward() takes '" + argument.name() + "', a " +
+                                              argument.type()->str() +
+                                              "; tensors are served alone"};
+      names.push_back(argument.name());
+    }
+    if (!inputs.empty() && inputs.size() == names.size()) {
+      outputs = outputs_of(module, inputs);
+    } else if (const c10::TypePtr type = schema.returns().at(0).type();
+               type->kind() == c10::TypeKind::TensorType) {
+      outputs = 1;
+    } else if (type->kind() == c10::TypeKind::TupleType) {
+      outputs = type->containedTypes().size();
+    }
+    return nlohmann::json{{"inputs", names}, {"outputs", outputs}};
+  } catch (const std::exception& e) {
+    return within(path, torch_error(e, ErrorKind::kInvalid));
+  }
+}
+
 }  // namespace sluice::runtime
