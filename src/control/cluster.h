@@ -35,6 +35,7 @@ struct ObservedInstance {
   std::optional<Bytes> memory_held;  // of a GPU, where it is counted
   std::string device_fault;          // of its device, for which its node ends it
   std::string error;                 // why it is gone
+  bool stopped = false;              // it is gone because it was asked to stop, by any client
   bool node_fault = false;           // its node ended its start: its daemon died, its disk was full
 };
 

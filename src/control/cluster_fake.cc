@@ -157,6 +157,14 @@ void FakeCluster::restart_node() {
     }
 }
 
+void FakeCluster::down() {
+  for (ObservedInstance& o : seen.instances) {
+    o.instance.state = InstanceState::kGone;
+    o.error = "ended with 0";
+    o.stopped = true;
+  }
+}
+
 void FakeCluster::restart_gateway() {
   ++gateway_started_;
   seen.traffic.clear();

@@ -33,6 +33,7 @@ class FakeCluster : public Cluster {
   std::set<int> broken_revisions;    // their instances end instead of becoming ready
   void kill(const FunctionName& f);  // one that is ready
   void restart_node();               // what starts ends: its daemon died
+  void down();                       // an orderly end: all instances are stopped
   void restart_gateway();            // it counts from zero and knows no routes
 
   // ---- traffic: so many requests a second, all answered in 10 ms ----

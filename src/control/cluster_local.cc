@@ -31,6 +31,7 @@ Result<ObservedInstance> instance_from(const json& j) {
   if (f.child("memory_held") != nullptr) o.memory_held = f.integer("memory_held", 0, 0, kMost);
   o.device_fault = f.text("device_fault");
   o.error = f.text("error");
+  o.stopped = f.boolean("stopped", false);
   o.node_fault = f.boolean("node_fault", false);
   return f.finish(o);
 }

@@ -107,8 +107,8 @@ void Control::tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wa
             .action = "stop",
             .subject = o.instance.id,
             .reason = {"fault",
-                       "Program " + o.instance.id + " is ended: its device " + o.instance.device +
-                           " fails: " + o.device_fault + ".",
+                       "Program " + o.instance.id + " was ended, as its device " +
+                           o.instance.device + " fails: " + o.device_fault + ".",
                        {}}});
   }
 }

@@ -1,5 +1,6 @@
 // What comes of the loop's decisions: orders to the cluster, records of them, the gateway's table.
 #include <algorithm>
+#include <cmath>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -36,8 +37,9 @@ bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
           .subject = revision_id(action.function, start->revision),
           .reason = {"start-backoff",
                      "Start " + std::to_string(t.tries + 1) + " of revision " +
-                         std::to_string(start->revision) + " waits: the last one failed (" +
-                         t.error + ").",
+                         std::to_string(start->revision) + " waits for " +
+                         std::to_string(std::lround(std::ceil(wait))) +
+                         " s, as the last one failed: " + t.error + ".",
                      {{"tries", static_cast<double>(t.tries)},
                       {"failures", static_cast<double>(t.failures)},
                       {"wait_s", wait}}}});
@@ -158,8 +160,8 @@ bool Control::fold(Runtime& r, Decision& d, Nanos least) {
   if (s.at != 0 && within(s.at, kAgainAfter)) return ++s.repeated, true;
   if (s.at != 0) {
     d.reason.numbers.emplace_back("repeated", static_cast<double>(s.repeated));
-    d.reason.text += " The same was decided " + std::to_string(s.repeated) + " times since " +
-                     std::to_string((d.at - s.at) / 1000) + " s ago.";
+    d.reason.text += " It was decided " + std::to_string(s.repeated) + " times in the last " +
+                     std::to_string((d.at - s.at) / 1000) + " s.";
   }
   s.at = d.at;
   s.repeated = 0;

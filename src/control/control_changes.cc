@@ -101,7 +101,7 @@ void Control::resplit(const FunctionSpec& spec, UnixMillis wall) {
           .action = "apply",
           .subject = revision_id(spec.name, r.stored.newest),
           .reason = {"traffic",
-                     "Revision " + std::to_string(r.stored.newest) + " shall have " +
+                     "Revision " + std::to_string(r.stored.newest) + " gets " +
                          std::to_string(spec.canary_traffic_percent) + " % of the traffic.",
                      {{"percent", percent}}}});
 }
@@ -184,13 +184,16 @@ Result<void> Control::set_drained(const DeviceId& device, bool drained, UnixMill
   SLUICE_TRY(cluster_.set_drained(device, drained));
   for (Device& d : seen_.devices)
     if (d.id == device) d.drained = drained;
-  record({.at = wall,
-          .action = drained ? "drain" : "undrain",
-          .subject = device,
-          .reason = {"asked",
-                     "Device " + device +
-                         (drained ? " takes no more instances." : " takes instances again."),
-                     {}}});
+  record(
+      {.at = wall,
+       .action = drained ? "drain" : "undrain",
+       .subject = device,
+       .reason = {"asked",
+                  "Device " + device +
+                      (drained ? " is cordoned: it takes no more instances, and those that it has "
+                                 "move elsewhere."
+                               : " takes instances again."),
+                  {}}});
   decide_at_once();
   return {};
 }

@@ -27,7 +27,8 @@ void Control::reconcile(Time now, UnixMillis wall) {
     if (!ours(o) || unreadable_.contains(i.function)) continue;
     const auto asked = stopping_.find(i.id);
     if (!alive(o)) {
-      if (asked == stopping_.end()) ended(o, now, wall);
+      // The loop before this one, or `sluice down`, may have asked.
+      if (asked == stopping_.end() && !o.stopped) ended(o, now, wall);
       (void)cluster_.stop(i.id, Nanos(0));  // forget it
     } else if (i.state == InstanceState::kDraining) {
       if (asked != stopping_.end()) asked->second.told = now;  // it knows
@@ -61,7 +62,9 @@ void Control::reconcile(Time now, UnixMillis wall) {
             .action = "lost",
             .subject = instance.id,
             .reason = {"start-lost",
-                       "The start of " + instance.id + " never showed; it counts no more.",
+                       instance.id + " did not appear within " +
+                           std::to_string(settings_.patience / Seconds(1)) +
+                           " s of its start and is given up.",
                        {}}});
     return true;
   });

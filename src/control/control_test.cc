@@ -8,6 +8,7 @@
 #include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
 #include "control/cluster_fake.h"
+#include "control/summary.h"
 
 namespace sluice::control {
 namespace {
@@ -329,6 +330,20 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
 }
 
+TEST(Summary, SaysWhatHappenedAndWhy) {
+  const auto of = [](const char* action, Reason reason, const char* fault = "") {
+    return summary({.action = action, .reason = std::move(reason), .fault = fault});
+  };
+  EXPECT_EQ(of("start", {"keep-alive", "One instance always stays: …", {}}),
+            "started (one always stays)");
+  EXPECT_EQ(of("start", {"keep-alive", "3 instances always stay: …", {}}),
+            "started (always stays)");
+  EXPECT_EQ(of("resize", {"vertical-up", "", {}}), "resized (more load)");
+  EXPECT_EQ(of("resize", {"vertical-up", "", {}}, "no answer"), "not resized (more load)");
+  EXPECT_EQ(of("delete", {"asked", "Deleted.", {}}), "deleted");
+  EXPECT_EQ(of("start", {"magic", "", {}}), "started (magic)");
+}
+
 TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) {
   const auto said = [&](const std::string& name, const std::string& action) {
     std::vector<Decision> found = *store->decisions(FunctionName{.name = name}, 1000);
@@ -354,7 +369,7 @@ TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) 
   pass(Seconds(10));
   ASSERT_EQ(said("c", "unmet").size(), 2u);
   const Reason again = said("c", "unmet").front().reason;
-  EXPECT_NE(again.text.find("The same was decided 119 times since 600 s ago."), std::string::npos)
+  EXPECT_NE(again.text.find("It was decided 119 times in the last 600 s."), std::string::npos)
       << again.text;
   EXPECT_EQ(again.numbers.back(), (std::pair<std::string, double>("repeated", 119)));
 

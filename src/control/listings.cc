@@ -4,6 +4,7 @@
 
 #include "control/function_file.h"
 #include "control/routes.h"
+#include "control/summary.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -76,6 +77,7 @@ json to_json(const Decision& d) {
           {"subject", d.subject},
           {"detail", d.detail},
           {"reason", wire::to_json(d.reason)},
+          {"summary", summary(d)},
           {"fault", d.fault}};
 }
 

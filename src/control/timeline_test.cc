@@ -12,6 +12,7 @@
 //   hang F                     its ready instances stop answering; their requests are overdue now
 //   lose starts|stops|resizes N · repeat starts · start-takes SECONDS
 //   break REVISION · mend REVISION · kill F                  one ready instance of it
+//   down                       the platform is ended in order, and its loop starts again
 //   node away|back|restarts · gateway away|back|restarts · control restarts
 //   expect F r1:ready …        all instances of it, by revision; "nothing"
 //   on F cpu0 …                the devices of its instances
@@ -142,6 +143,9 @@ class Timeline : public testing::Test {
     } else if (verb == "gateway") {
       words >> a;
       a == "restarts" ? cluster_.restart_gateway() : (void)(cluster_.gateway_there = a == "back");
+    } else if (verb == "down") {
+      cluster_.down();
+      open();
     } else if (verb == "control") {
       open();
     } else {
@@ -565,6 +569,18 @@ TEST_F(Timeline, ADeviceThatFailsIsLeftWithoutAGapAndItIsSaidOnce) {
   EXPECT_EQ(
       said,
       (std::vector<std::string>{"cpu0: Device cpu0 fails: Xid 79. It takes no more instances."}));
+}
+
+TEST_F(Timeline, AfterAnOrderlyDownNothingWasLost) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 down
+    7 expect f r1:starting
+   12 expect f r1:ready
+   12 unsaid f instance-ended
+   12 starts 2
+  )");
 }
 
 // Two devices, a quarter each for models that were never measured.

@@ -40,6 +40,7 @@ json kept(const InstanceRecord& r) {
               {"ended", r.ended},
               {"device_fault", r.device_fault},
               {"error", r.error},
+              {"stopped", r.stopped},
               {"node_fault", r.node_fault}});
   return out;
 }
@@ -82,6 +83,7 @@ Result<InstanceRecord> record_from(const json& object) {
   r.ended = f.integer("ended", 0, 0, kMost);
   r.device_fault = f.text("device_fault");
   r.error = f.text("error");
+  r.stopped = f.boolean("stopped", false);
   r.node_fault = f.boolean("node_fault", false);
   return f.finish(r);
 }

@@ -34,6 +34,7 @@ struct InstanceRecord {
   UnixMillis ended = 0;
   std::string device_fault;  // of its device, for which it is ended; empty: it is not
   std::string error;         // why it is gone
+  bool stopped = false;      // it ended as it was asked to
   bool node_fault = false;   // its node ended its start: the daemon died, the disk was full, …
 
   bool operator==(const InstanceRecord&) const = default;

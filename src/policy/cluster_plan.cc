@@ -20,10 +20,9 @@ Room room_of(const Instance& i, bool movable) {
 Reason why_shifted(const Instance& before, Position to) {
   const Share quota = before.slice.quota.request;
   return {"shift",
-          "Its turn moved from " + percent(before.position.time_begin) + " to " +
-              percent(to.time_begin) +
-              " of the window, so that a neighbour in its lane can have more; " +
-              "its share stays " + percent(quota) + ".",
+          "Its " + percent(quota) + " of the window begin at " + percent(to.time_begin) +
+              " instead of " + percent(before.position.time_begin) +
+              ", so that a neighbour in its lane can have more.",
           {{"quota", quota.fraction()}}};
 }
 

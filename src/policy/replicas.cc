@@ -83,8 +83,8 @@ void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& repl
     }
     plan.start(demand, *c->device, c->opening, slice.quota, slice.memory, replicas.batch,
                {"start",
-                replicas.because + " Started on " + c->device->device().id + " with " +
-                    slice_text(c->opening.sm, slice.quota.request) + ".",
+                replicas.because + " Started: " + slice_text(c->opening.sm, slice.quota.request) +
+                    " on " + c->device->device().id + ".",
                 replicas.numbers});
   }
   for (int n = count; n > replicas.at_most; --n) {

@@ -31,10 +31,14 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
   // One leaves at a time, and none before the last minute's peak fits into the rest.
   const int kept = cooled ? running - 1 : running;
   const Slice whole{kWhole, {kWhole, kWhole}, instance_memory(d, predictor)};
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "%.1f requests at once (%.1f at most in the last minute), %.1f for each instance.",
-                now, peak, target);
+  const auto at_once = [](double concurrency) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f", concurrency);
+    return std::string(text);
+  };
+  std::string text = (now < 0.05 ? "No" : at_once(now)) + " requests at once";
+  if (peak >= now + 0.05) text += ", up to " + at_once(peak) + " in the last minute";
+  text += "; one instance takes " + at_once(target) + ".";
   return {instances_for(now),
           std::max(kept, instances_for(peak)),
           whole,
