@@ -373,6 +373,19 @@ TEST_F(Contract, StatisticsAreOfTheFunctionWhicheverInstanceAnswered) {
     EXPECT_THAT(metrics, HasSubstr(line));
 }
 
+TEST_F(Contract, AskingForStatisticsIsNoRequest) {
+  table({});
+  const int c = connect();
+  send(c, "GET /v2/models/f/stats HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(receive(c, "]}"), HasSubstr("HTTP/1.1 200"));
+  send(c, "POST /v2/models/nobody/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 404"));
+  clients.back().reset();
+  ASSERT_TRUE(until([&] { return loop->sessions() == 0; }));
+  EXPECT_EQ(counters().requests, 0u);
+  EXPECT_EQ(counters().failed, 0u);
+}
+
 TEST_F(Contract, FailuresAreCountedWithTheirRevision) {
   RoutingTable t = table_of({});
   t.functions["f"].max_queue = 0;

@@ -168,6 +168,7 @@ Awaitable<bool> Session::next_request() {
   token_is_ours_ = entry.token_is_ours;
   versions_ = entry.versions;
   if (path->rest == "stats") {
+    end(Outcome::kOk);  // it needs no instance
     const auto own =
         local_.function_statistics(head.method(), path->served, path->revision, arrived_);
     co_return co_await answer_locally(own);
