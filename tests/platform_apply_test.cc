@@ -98,8 +98,8 @@ TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
                  "-:1 apiVersion: \"v1\" is not known: sluice.dev/v1alpha1 is");
   expect_refused(p, "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\n",
                  "kind: TrainingFunction is not served yet: InferenceFunction is");
-  expect_refused(p, head + "metadata: {name: Big_Name}\nspec: {model: {path: x}}\n",
-                 "-:3 metadata.name: \"Big_Name\" is no name: a-z, 0-9 and -");
+  expect_refused(p, head + "metadata: {name: Big_Name_}\nspec: {model: {path: x}}\n",
+                 "-:3 metadata.name: \"Big_Name_\" is no name: letters, digits and - _ .");
   expect_refused(p, head + "metadata: {name: f}\nspec: {minReplicas: 1}\n",
                  "spec.model: is missing; it must be the model's path");
   expect_refused(p, head + "metadata: {name: f}\n", "spec: is missing");

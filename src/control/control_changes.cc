@@ -8,12 +8,28 @@
 #include "control/validate.h"
 
 namespace sluice::control {
+namespace {
+
+// Function a.b of the default namespace and function b of the namespace a are one path for clients.
+Result<void> check_path(const FunctionName& name, const FunctionName& other) {
+  if (name == other || served_name(name) != served_name(other)) return {};
+  return Error{ErrorKind::kInvalid, "metadata.name: clients would call it " + served_name(name) +
+                                        ", which is " + to_string(other) + " already"};
+}
+
+}  // namespace
 
 Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, bool dry,
                                             UnixMillis wall) {
   std::vector<Applied> out;
   for (FunctionSpec& spec : specs) {  // all are checked before one is changed
     const std::string name = to_string(spec.name);
+    for (const auto& [other, runtime] : functions_)
+      if (const auto free = check_path(spec.name, other); !free.ok())
+        return within(name, free.error());
+    for (const FunctionSpec& other : specs)
+      if (const auto free = check_path(spec.name, other.name); !free.ok())
+        return within(name, free.error());
     std::optional<Nanos> fastest;
     if (const auto p = profiles_.find(spec.model.path); p != profiles_.end())
       for (const auto& point : p->second.points)

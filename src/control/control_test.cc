@@ -287,6 +287,23 @@ TEST_F(ControlTest, ApplyIsIdempotentAndADryRunChangesNothing) {
             (std::vector<std::string>{"slice: 100% × 30%…30% -> 100% × 50%…50%"}));
 }
 
+// Clients call default/a.b as they would call a/b.
+TEST_F(ControlTest, TwoFunctionsOfOnePathAreRefused) {
+  step();
+  FunctionSpec dotted = spec(), spaced = spec();
+  dotted.name = {.name = "a.b"};
+  spaced.name = {.space = "a", .name = "b"};
+  EXPECT_FALSE(control->apply({dotted, spaced}, false, wall).ok()) << "in one file";
+  apply(dotted);
+  apply(dotted);
+  const auto refused = control->apply({spaced}, false, wall);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find(
+                "a/b: metadata.name: clients would call it a.b, which is default/a.b already"),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST_F(ControlTest, NothingIsHalfDeployed) {
   step();  // the devices are known
   FunctionSpec broken = spec();

@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 
@@ -21,6 +22,21 @@ bool is_label(const std::string& s) {
   if (s.empty() || s.size() > 63 || s.front() == '-' || s.back() == '-') return false;
   return std::ranges::all_of(
       s, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+}
+
+// A function keeps the name that it has on another server: capitals, '_' and '.' are allowed.
+bool is_name(const std::string& s) {
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  if (s.empty() || s.size() > 63 || !plain(s.front()) || !plain(s.back())) return false;
+  return std::ranges::all_of(s,
+                             [&](char c) { return plain(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+void read_name(Fields& f, const std::string& key, std::string& out) {
+  f.text(key, out);
+  if (!out.empty() && !is_name(out))
+    f.complain(key, "\"" + out.substr(0, 60) +
+                        "\" is no name: letters, digits and - _ . between them, at most 63");
 }
 
 void read_label(Fields& f, const std::string& key, std::string& out) {
@@ -180,7 +196,7 @@ void read_document(const YAML::Node& node, const FileContext& context,
     f.need("spec", "the function's specification");
     section(f, "metadata", source, problems, [&](Fields& m) {
       m.need("name", "a name such as resnet50");
-      read_label(m, "name", spec.name.name);
+      read_name(m, "name", spec.name.name);
       read_label(m, "namespace", spec.name.space);
       m.take("labels");
       m.take("annotations");

@@ -167,6 +167,22 @@ TEST(FunctionFile, IsReadAndWrittenBack) {
 }
 
 // One change to the good file, and what must be said of it.
+TEST(FunctionFile, AFunctionMayHaveTheNameThatItHasOnAnotherServer) {
+  const auto parses = [](const std::string& name) {
+    std::string text = kFile;
+    text.replace(text.find("name: resnet,"), 13, "name: \"" + name + "\",");
+    return parse_functions(text, {.file = "f.yaml"}).ok();
+  };
+  for (const std::string& name : {std::string("resnet"), std::string("ResNet_50.v1-5"),
+                                  std::string("7"), std::string("a..b"), std::string(63, 'A')})
+    EXPECT_TRUE(parses(name)) << name;
+  for (const std::string& name :
+       {std::string(64, 'a'), std::string("_a"), std::string("a_"), std::string(".a"),
+        std::string("a."), std::string("-a"), std::string("a b"), std::string("a/b"),
+        std::string("a%20b"), std::string("\xc3\xa4")})
+    EXPECT_FALSE(parses(name)) << name;
+}
+
 TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
   struct Case {
     const char* from;
@@ -178,7 +194,7 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
            {"maxBatchSize: 8", "maxBatchSise: 8", "did you mean \"maxBatchSize\"?"},
            {"maxBatchSize: 8", "maxBatchSize: 0", "\"0\" is not a whole number from 1 to 256"},
            {"kind: InferenceFunction", "kind: TrainingFunction", "not served yet"},
-           {"name: resnet,", "name: Res_net,", "is no name"},
+           {"name: resnet,", "name: Res/net,", "is no name"},
            {"v1alpha1", "v2", "sluice.dev/v1alpha1 is"},
            {"request: 20%", "request: 120%", "spec.slice.quota.request"},
            {"limit: 0.4", "limit: 0.1", "is below the request"},

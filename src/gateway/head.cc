@@ -69,7 +69,7 @@ bool canonical(std::string_view path) {
 // What the gateway and its instances say to each other: a client has no say in it, and no use for
 // what an answer took.
 constexpr std::string_view kOurs[] = {"Sluice-More", "Sluice-Time-Left", "Sluice-Versions",
-                                      wire::kComputeHeader};
+                                      "Sluice-Body-Limit", wire::kComputeHeader};
 bool ours(std::string_view name) {
   return std::ranges::any_of(kOurs, [&](std::string_view own) { return iequals(name, own); });
 }
@@ -203,6 +203,7 @@ void put_request_head(std::string& out, const Head& head, const Forwarded& with)
   if (with.time_left)
     add(out, "Sluice-Time-Left",
         static_cast<uint64_t>(std::max<int64_t>(*with.time_left / Micros(1), 0)));
+  if (head.find(http::field::content_encoding)) add(out, "Sluice-Body-Limit", with.body_limit);
   if (!with.versions.empty()) add(out, "Sluice-Versions", with.versions);
   add(out, with.framing);
   out += "\r\n";

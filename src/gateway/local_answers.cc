@@ -1,5 +1,6 @@
 #include "gateway/local_answers.h"
 
+#include "gateway/repository.h"
 #include "wire/prometheus.h"
 
 namespace sluice::gateway {
@@ -11,14 +12,25 @@ using wire::MetricLabels;
 using wire::with;
 using Type = MetricFamily::Type;
 
-LocalAnswer as_json(const json& body, int status = 200) {
-  return {.status = status, .body = body.dump()};
-}
-
 LocalAnswer not_allowed(std::string allow) {
   LocalAnswer refused = as_json({{"error", "method not allowed; " + allow + " is"}}, 405);
   refused.allow = std::move(allow);
   return refused;
+}
+
+// What clients of Triton and KServe may ask for and do not get, in one sentence.
+std::optional<LocalAnswer> refusal(std::string_view path) {
+  const auto because = [](int status, const char* why) {
+    return as_json({{"error", why}}, status);
+  };
+  if (path.starts_with("/v1/models"))
+    return because(404, "KServe's v1 protocol is not served: ask /v2/models/NAME/infer");
+  if (path == "/v2/trace/setting" || path.ends_with("/trace/setting"))
+    return because(501, "trace settings are not served");
+  if (path == "/v2/logging") return because(501, "logging settings are not served");
+  if (path.starts_with("/v2/systemsharedmemory") || path.starts_with("/v2/cudasharedmemory"))
+    return because(501, "shared memory is not served: send tensors within requests");
+  return std::nullopt;
 }
 
 double micros(Nanos d) {
@@ -73,20 +85,35 @@ void put_triton_metrics(std::string& out, const std::vector<FunctionStats>& all)
 
 }  // namespace
 
+LocalAnswer as_json(const json& body, int status) {
+  return {.status = status, .body = body.dump()};
+}
+
 bool LocalAnswers::is_public(std::string_view target) {
   return target == "/" || target.starts_with("/v2/health/");
 }
 
+bool LocalAnswers::reads_body(std::string_view target) {
+  return target.starts_with("/v2/repository/");
+}
+
+LocalAnswer LocalAnswers::readiness() const {
+  bool ready = true;
+  if (strict_readiness_)
+    for (const auto& [served, f] : dispatcher_.table().functions) ready = ready && is_ready(f);
+  return as_json({{"ready", ready}, {"live", true}}, ready ? 200 : 503);
+}
+
 std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::string_view target,
-                                                Time now) const {
+                                                Time now, std::string_view body) const {
+  constexpr std::string_view kModels = "/v2/repository/models/";
   const std::string_view path = target.substr(0, target.find('?'));
-  const bool get = method == "GET" || method == "HEAD";
+  const bool get = method == "GET" || method == "HEAD", post = method == "POST";
   const auto only = [&](bool allowed, std::string allow, auto make) -> LocalAnswer {
     return allowed ? make() : not_allowed(std::move(allow));
   };
   if (path == "/v2/health/live") return only(get, "GET", [] { return as_json({{"live", true}}); });
-  if (path == "/v2/health/ready")
-    return only(get, "GET", [] { return as_json({{"ready", true}, {"live", true}}); });
+  if (path == "/v2/health/ready") return only(get, "GET", [&] { return readiness(); });
   if (path == "/v2" || path == "/v2/")
     return only(get, "GET", [&] {
       return as_json(
@@ -102,22 +129,11 @@ std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::st
       return as_json({{"models", names}});
     });
   if (path == "/v2/repository/index")
-    return only(method == "POST", "POST", [&] {
-      json index = json::array();
-      for (const auto& [served, route] : dispatcher_.table().functions)
-        for (const auto& p : route.split) {
-          bool ready = false;
-          for (const auto& i : route.instances)
-            ready = ready || (i.ready && i.revision == p.revision);
-          index.push_back({{"name", served},
-                           {"version", std::to_string(p.revision)},
-                           {"state", ready ? "READY" : "LOADING"},
-                           {"reason", route.unavailable}});
-        }
-      return as_json(index);
+    return only(post, "POST", [&] { return repository_index(dispatcher_.table(), body); });
+  if (path.starts_with(kModels))
+    return only(post, "POST", [&] {
+      return load_or_unload(dispatcher_.table(), path.substr(kModels.size()), body);
     });
-  if (path.starts_with("/v2/repository/models/"))
-    return only(method == "POST", "POST", [&] { return load_or_unload(path); });
   if (path == "/v2/models/stats" && !dispatcher_.knows("stats"))
     return only(get, "GET", [&] { return as_json({{"model_stats", statistics(now, "", 0)}}); });
   if (path == "/metrics")
@@ -126,22 +142,9 @@ std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::st
                          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
     });
   if (path == "/") return only(get, "GET", [] { return as_json({{"status", "alive"}}); });
+  if (auto refused = refusal(path)) return refused;
   if (!path.starts_with("/v2/models/")) return as_json({{"error", "no such path"}}, 404);
   return std::nullopt;
-}
-
-// Functions come and go by `sluice apply` and `sluice delete`: clients that make sure of a model
-// before they use it are told so.
-LocalAnswer LocalAnswers::load_or_unload(std::string_view path) const {
-  path.remove_prefix(std::string_view("/v2/repository/models/").size());
-  const size_t slash = path.find('/');
-  const std::string name(path.substr(0, slash));
-  const std::string_view what = slash == path.npos ? "" : path.substr(slash + 1);
-  if (what != "load" && what != "unload") return as_json({{"error", "no such path"}}, 404);
-  if (!dispatcher_.knows(name))
-    return as_json({{"error", "function '" + name + "' not found; sluice apply makes it"}}, 404);
-  if (what == "load") return as_json(json::object());
-  return as_json({{"error", "function '" + name + "' is unloaded by sluice delete"}}, 400);
 }
 
 LocalAnswer LocalAnswers::function_statistics(std::string_view method, std::string_view served,

@@ -19,7 +19,7 @@ namespace sluice::runtime {
 
 struct BatchItem {
   uint64_t ticket = 0;  // the caller's name for it
-  int inferences = 1;   // rows that it brings, at most the maximum
+  int inferences = 1;   // rows that it brings; more than the maximum run alone
   std::string key;
   std::optional<int> more;  // so many for the same batch follow at once (header Sluice-More)
   Time arrived{};

@@ -221,7 +221,8 @@ asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
     co_return error_response(415, "Content-Encoding: '" + std::string(encoding.substr(0, 40)) +
                                       "' is none of gzip, deflate and identity");
   if (!plain) {
-    auto outcome = inflate_body(request.body(), encoding, body_bytes_);
+    const size_t most = hint<size_t>(request, "Sluice-Body-Limit").value_or(body_bytes_);
+    auto outcome = inflate_body(request.body(), encoding, std::min(most, body_bytes_));
     if (!outcome.ok() && outcome.error().kind == ErrorKind::kExhausted)
       co_return error_response(413, outcome.error().message);
     if (!outcome.ok()) co_return error_response(outcome.error());

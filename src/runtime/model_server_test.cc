@@ -292,15 +292,17 @@ TEST(ModelConfig, ATensorWithoutADimensionIsReshaped) {
 
 TEST_F(ModelServerTest, ACompressedBodyIsReadAndBoundedAsItIsInflated) {
   start({.max_size = 4}, {.body_bytes = 1000});
-  const auto compressed = [](const std::string& text) {
+  const auto compressed = [](const std::string& text, const std::string& header = "") {
     uLongf size = compressBound(text.size());
     std::string out(size, 0);
     compress(reinterpret_cast<Bytef*>(out.data()), &size,
              reinterpret_cast<const Bytef*>(text.data()), text.size());
     out.resize(size);
-    return request("POST", "/v2/models/m/infer", out, "Content-Encoding: deflate\r\n");
+    return request("POST", "/v2/models/m/infer", out, "Content-Encoding: deflate\r\n" + header);
   };
   EXPECT_THAT(ask(compressed(infer_body(9))), HasSubstr("[18,2]"));
+  EXPECT_THAT(ask(compressed(infer_body(9), "Sluice-Body-Limit: 20\r\n")),
+              StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(ask(compressed(infer_body(9) + std::string(1000, ' '))), StartsWith("HTTP/1.1 413"));
 }
 
