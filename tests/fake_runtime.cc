@@ -7,10 +7,10 @@
 //   deaf       the instance never gets ready
 //   stubborn   the instance ignores Drain and SIGTERM
 //   busy       a thread that computes for ever, gated
-// Instances answer every path with {"pid", "uid", "gate", "sum"}: with ?ms=N after N ms of gated
-// work, with ?until=FILE when there is that file, with ?mib=N after taking N MiB for good ("taken":
-// false where an allocation fails), and "outputs" that are always the same. `sum` is the request
-// body's checksum.
+// Instances answer every path with {"pid", "uid", "gate", "sum", "model_version", "model"}: with
+// ?ms=N after N ms of gated work, with ?until=FILE when there is that file, with ?mib=N after
+// taking N MiB for good ("taken": false where an allocation fails), and "outputs" that are always
+// the same. `sum` is the request body's checksum, `model` the second line of the model file.
 //
 // `fake_runtime serve --model M --name N --listen unix:PATH` is one instance without a platform.
 #include <fcntl.h>
@@ -45,11 +45,17 @@ using wire::ZygoteKind;
 
 sluice_gate gate = {"", 0};
 char permit_socket[108];
+uint32_t model_version = 0;
+std::string model_line;
 
 using Words = std::map<std::string, int>;  // each with the number behind it, or 0
 
 Words read_model(const std::string& path) {
   std::ifstream file(path);
+  std::getline(file, model_line);
+  std::getline(file, model_line);
+  file.clear();
+  file.seekg(0);
   Words words;
   std::string last;
   for (std::string word; file >> word;) {
@@ -118,6 +124,8 @@ wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
       {{"taken", taken},
        {"pid", getpid()},
        {"uid", getuid()},
+       {"model_version", model_version},
+       {"model", model_line},
        {"gate", static_cast<int>(sluice_gate_state(&gate))},
        {"sum", sum},
        {"outputs",
@@ -155,6 +163,7 @@ void instance(const wire::StartInstance& what, std::vector<Fd> fds, const Words&
   const Result<wire::Packet> packet = wire::receive_packet(fds[1].get());
   if (!packet.ok() || *wire::kind_of(*packet) != ZygoteKind::kGo) _exit(5);
   const wire::Go go = *wire::message_of<wire::Go>(*packet);
+  model_version = what.model_version;
   std::printf("%s runs\n", what.id);
   std::fflush(stdout);
   wire::set_text(permit_socket, go.permit_socket);

@@ -60,9 +60,13 @@ TEST(PlatformApply, AWrongFieldIsNamedWithItsValueAndWhatIsAllowed) {
       {"  slice: {quota: {request: 50%, limit: 20%}}",
        "-:6 spec.slice.quota.limit: is below the request"},
       // impossible here
-      {"  policy: has-gpus", "default/f: policy: 'has-gpus' is not known: has-gpu, "},
+      {"  policy: has-gpus",
+       "-:6 spec.policy: \"has-gpus\" is not known, did you mean \"has-gpu\"? Allowed are "
+       "has-gpu, "},
       {"  policy: fixed",
-       "default/f: slice: is missing: policy fixed holds the slice that the file states"},
+       "-:5 spec.slice: is missing; it must be what policy fixed holds: slice: {quota: "},
+      {"  slice: {sm: 33%}",
+       "default/f: slice.sm: 33% is no width of a device here: multiples of "},
       {"  memory: 900Ti", "default/f: memory: 900Ti is more than any device has (at most "}};
   for (const Fault& f : faults) expect_refused(p, file_with(f.lines, model), f.said);
 
@@ -94,8 +98,8 @@ TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
                  "-:1 apiVersion: \"v1\" is not known: sluice.dev/v1alpha1 is");
   expect_refused(p, "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\n",
                  "kind: TrainingFunction is not served yet: InferenceFunction is");
-  expect_refused(p, head + "metadata: {name: Big_Name}\nspec: {model: {path: x}}\n",
-                 "-:3 metadata.name: \"Big_Name\" is no name: a-z, 0-9 and -");
+  expect_refused(p, head + "metadata: {name: Big_Name_}\nspec: {model: {path: x}}\n",
+                 "-:3 metadata.name: \"Big_Name_\" is no name: letters, digits and - _ .");
   expect_refused(p, head + "metadata: {name: f}\nspec: {minReplicas: 1}\n",
                  "spec.model: is missing; it must be the model's path");
   expect_refused(p, head + "metadata: {name: f}\n", "spec: is missing");
@@ -108,7 +112,7 @@ TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
   EXPECT_THAT(both.err, HasSubstr("-:7 spec.timeout"));
   std::string other = file_with("  policy: fixed", model);
   other.replace(other.find("name: f"), 7, "name: g");
-  expect_refused(p, one + "---\n" + other, "default/g: slice: is missing");
+  expect_refused(p, one + "---\n" + other, "spec.slice: is missing");
 }
 
 TEST(PlatformApply, OfSeveralFilesNoneIsAppliedWhenOneIsWrong) {
@@ -134,7 +138,7 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   const std::string whole = control::archive_for_test("weights");
   const std::string missing = p.data + "/no-such.pt";
   expect_refused(p, file_with("", missing),
-                 "default/f: model.path: " + missing + ": no such file, or not readable");
+                 "-:5 spec.model.path: " + missing + ": no such file, or not readable");
   expect_refused(p, file_with("", p.data), "is a directory");
   expect_refused(p, file_with("", file("text.pt", "I am no model")), "text.pt: is no TorchScript");
   expect_refused(p, file_with("", file("empty.pt", "")), "empty.pt: is no TorchScript");
@@ -148,7 +152,7 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   const std::string odd = file("odd.pt", whole);
   for (const char* sidecar : {"{", "[]", "{\"inputs\": []}", "{\"inputs\": [{\"name\": 3}]}"}) {
     file("odd.json", sidecar);
-    expect_refused(p, file_with("", odd), "model.path: " + p.data + "/odd.json");
+    expect_refused(p, file_with("", odd), "-:5 spec.model.path: " + p.data + "/odd.json");
   }
 }
 

@@ -133,7 +133,7 @@ TEST(PlatformLifecycle, ADrainedDeviceIsLeftWithItsReasonAndWithoutLoss) {
   load.flows();
   expect_nothing_lost(load.end());
   EXPECT_THAT(last_decision(p, "replaced")["reason"]["text"].get<std::string>(),
-              HasSubstr("Device " + device + " is drained."));
+              HasSubstr("Device " + device + " is cordoned."));
   EXPECT_EQ(p.cli({"undrain", device}).code, 0);
   EXPECT_EQ(p.cli({"drain", "cpu99"}).code, 3);
 }

@@ -167,5 +167,37 @@ TEST(PlatformUnprivileged, AChildOfAForeignProgramIsUnderItsSlice) {
   EXPECT_EQ(stranger.state_of_childs_gate(), SLUICE_GATE_OPEN);
 }
 
+// A child that computes and knows of no permits.
+struct BusyProgram {
+  BusyProgram() : pid(fork()) {
+    if (pid != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) (void)getppid();
+  }
+  ~BusyProgram() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  const pid_t pid;
+};
+
+TEST(PlatformUnprivileged, AProgramThatNothingHoldsIsShown) {
+  Platform p({}, {}, ordinary_user());
+  if (p.get("/v1/status")["backstop"]) GTEST_SKIP() << "cgroups that anybody may write";
+  EXPECT_THAT(p.cli({"run", "--device", "cpu0", "--quota", "20", "--", "/bin/true"}).err,
+              HasSubstr("not held to its slice"));
+  const BusyProgram program;
+  const json taken = on_node(
+      p, verb::post, "/v1/processes",
+      {{"id", "burner"}, {"pid", program.pid}, {"device", "cpu0"}, {"slice", whole_slice(200)}});
+  ASSERT_TRUE(taken.is_object()) << taken;
+  p.until("/v1/instances", [](const json& all) {
+    for (const json& i : all)
+      if (i["id"] == "burner") return i["error"].get<std::string>().starts_with("nothing holds it");
+    return false;
+  });
+  EXPECT_THAT(p.cli({"get", "instances"}).out, HasSubstr("nothing holds it"));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -10,6 +10,8 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <string>
 
 #include "node/arbiter_host.h"
@@ -92,7 +94,8 @@ class PreloadedGateTest : public testing::Test {
   }
 
   // Whoever asks at the socket is given this share of a core.
-  void serve(int permille) {
+  void serve(
+      int permille, std::function<void()> before_answer = [] {}) {
     const policy::ShareClient client{
         .id = 1, .sm = kWhole, .quota = {{permille}, {permille}}, .position = {}};
     ASSERT_TRUE(host_
@@ -101,7 +104,9 @@ class PreloadedGateTest : public testing::Test {
                                std::make_unique<node::ProcessCounter>(), 1000, clock_.now()))
                     .ok());
     auto server = node::PermitServer::start(
-        {.path = path_}, clock_, [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
+        {.path = path_}, clock_,
+        [this, before_answer](const node::Peer&, uint32_t) -> Result<node::Placement> {
+          before_answer();
           return node::Placement{&host_, {device_, 1}};
         });
     ASSERT_TRUE(server.ok()) << server.error().message;
@@ -134,6 +139,19 @@ TEST_F(PreloadedGateTest, SaysSoWhereNobodyAnswers) {
   EXPECT_THAT(Program(kOnce, path_).read_until("end"),
               HasSubstr("sluice-gate: no pages from " + path_));
   EXPECT_THAT(Program(kOnce, "").read_until("end"), HasSubstr("SLUICE_PERMIT_SOCKET is not set"));
+}
+
+// As beside a resize on a busy machine: the kernel keeps the daemon from looking up the caller.
+TEST_F(PreloadedGateTest, ALateAnswerIsNoRefusal) {
+  std::promise<void> begun;
+  serve(200, [answer = begun.get_future().share()] { answer.wait_for(Millis(800)); });
+  const Program program(kTraining, path_);
+  ASSERT_EQ(program.read_until("\n"), "begin\n") << "the first operators do not wait for it";
+  begun.set_value();
+  for (int i = 0; i < 5000 && host_.state({device_, 1})->processes == 0; ++i) ::poll(nullptr, 0, 2);
+  ASSERT_EQ(host_.state({device_, 1})->processes, 1);
+  ::kill(program.pid, SIGTERM);
+  EXPECT_EQ(program.read_until("sluice-gate"), "");
 }
 
 TEST_F(PreloadedGateTest, AProgramWithoutTorchIsLeftAlone) {

@@ -24,6 +24,10 @@ void add_gateway_command(CLI::App& app, Result<void>& outcome) {
   command->add_option("--tls-key", g->tls_key);
   command->add_option("--token-file", g->token_file,
                       "what callers of functions without a token of their own must bear");
+  command->add_option("--max-body", g->limits.body_bytes)
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(size_t{1}, kLargestBody));
+  command->add_flag("--strict-readiness", g->strict_readiness);
   command->callback([g, data, &outcome] {
     log::start("gateway");
     keep_inherited();

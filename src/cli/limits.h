@@ -11,7 +11,8 @@ inline constexpr int kMostDevices = 1024;
 inline constexpr int kMostThreads = 1024;          // of the gateway
 inline constexpr int kHighestUid = 2'000'000'000;  // that instances begin at: some are left above
 inline constexpr double kHighestPrice = 1e6;       // of a core or GPU and hour
-inline constexpr int kHighestDescriptor = 1023;    // of an inherited socket
+inline constexpr size_t kLargestBody = size_t{1} << 30;  // of a request
+inline constexpr int kHighestDescriptor = 1023;          // of an inherited socket
 
 // CLI::Range of numbers, which takes nan for one within.
 inline CLI::Validator number_from(double least, double most) {

@@ -155,8 +155,9 @@ std::string last_decision_of(const json& function) {
   if (const std::string why = function["unavailable"]; !why.empty()) return clipped(why, kWhyWidth);
   const json& d = function["last_decision"];
   if (d.is_null()) return "-";
-  return d["action"].get<std::string>() + " " + d["reason"]["rule"].get<std::string>() + " " +
-         age(unix_now() - d["at"].get<int64_t>());
+  const std::string rule =
+      d["action"].get<std::string>() + " " + d["reason"]["rule"].get<std::string>();
+  return d.value("summary", rule) + " " + age(unix_now() - d["at"].get<int64_t>());
 }
 
 std::string ready_of(const json& replicas) {

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   cli::Outcome outcome;
   cli::add_up(app, session, outcome);
   cli::add_apply(app, session, outcome);
+  cli::add_init(app, session, outcome);
   cli::add_get(app, session, outcome);
   cli::add_describe(app, session, outcome);
   cli::add_events(app, session, outcome);

@@ -107,12 +107,11 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
   std::vector<FunctionSpec> specs;
   SLUICE_ASSIGN(files, read_files(f.files));
   for (const FunctionFile& file : files) {
-    SLUICE_ASSIGN(parsed,
-                  control::parse_functions(
-                      file.text, {.file = file.name, .folder = file.folder, .home = home()}));
+    SLUICE_ASSIGN(parsed, control::parse_functions(
+                              file.text, {.file = file.name, .folder = file.folder, .home = home()},
+                              control::check_model));
     specs.insert(specs.end(), parsed.begin(), parsed.end());
   }
-  for (FunctionSpec& spec : specs) SLUICE_TRY(control::check_model(spec));
   const auto runs = session.node().json(wire::http::verb::get, "/v1/state");
   if (!runs.ok()) return runs.error();
   std::signal(SIGINT, [](int) { profile_interrupted = true; });

@@ -134,6 +134,9 @@ Result<void> run(const Session& session, const RunFlags& f) {
   const auto& all = state["devices"];
   const bool can_fail = std::ranges::any_of(
       all, [&](const json& d) { return d["id"] == f.device && d["kind"] == "cuda"; });
+  if (!can_fail && !state.value("backstop", true))
+    std::cerr << "sluice: the platform has no cgroups: a program that is not PyTorch is not held "
+                 "to its slice\n";
   if (!can_fail) return become_program(session, f, id, {f.device});
 
   std::vector<DeviceId> devices{f.device};

@@ -73,6 +73,7 @@ using Outcome = Result<void>;
 void add_up(CLI::App& app, Session& session, Outcome& outcome);
 void add_control(CLI::App& app, Outcome& outcome);  // started by `up`
 void add_apply(CLI::App& app, Session& session, Outcome& outcome);
+void add_init(CLI::App& app, Session& session, Outcome& outcome);
 void add_get(CLI::App& app, Session& session, Outcome& outcome);
 void add_describe(CLI::App& app, Session& session, Outcome& outcome);
 void add_events(CLI::App& app, Session& session, Outcome& outcome);

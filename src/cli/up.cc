@@ -35,6 +35,8 @@ struct UpFlags {
   std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
               arbiter, nvml, mps, gpu_store;
   std::string tls_cert, tls_key, gateway_token_file;
+  size_t max_body = 64 << 20;
+  bool strict_readiness = false;
   int devices = 0, threads = 0;
   std::optional<int> first_uid;  // without: as the node daemon has it
   bool live_sm = false;
@@ -90,9 +92,12 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   node.insert(node.end(), {"--arbiter", arbiter});
   std::vector<std::string> control{self,     "control", "--data",      data,  "--policy", f.policy,
                                    "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
-  std::vector<std::string> gateway{
-      self,          "gateway", "--data",    data,
-      "--listen-fd", first,     "--threads", std::to_string(f.threads)};
+  std::vector<std::string> gateway{self,          "gateway",
+                                   "--data",      data,
+                                   "--listen-fd", first,
+                                   "--threads",   std::to_string(f.threads),
+                                   "--max-body",  std::to_string(f.max_body)};
+  if (f.strict_readiness) gateway.push_back("--strict-readiness");
   if (!f.tls_cert.empty())
     gateway.insert(gateway.end(), {"--tls-cert", f.tls_cert, "--tls-key", f.tls_key});
   if (!f.gateway_token_file.empty())
@@ -229,6 +234,13 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--tls-key", f->tls_key, "PEM file");
   up_command->add_option("--gateway-token-file", f->gateway_token_file,
                          "holds what callers of functions without a token of their own must bear");
+  up_command
+      ->add_option("--max-body", f->max_body,
+                   "largest body of a request, as 256MiB; at most 1GiB; default: 64MiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(size_t{1}, kLargestBody));
+  up_command->add_flag("--strict-readiness", f->strict_readiness,
+                       "/v2/health/ready says 200 only while every function has a ready instance");
   up_command->callback([f, &session, &outcome] { outcome = up(session, *f); });
   auto keep = std::make_shared<bool>(false);
   CLI::App* down_command =

@@ -27,6 +27,10 @@ Result<int> to_int(const std::string& text, std::string_view what, int otherwise
   return n;
 }
 
+bool is_dry(const wire::Target& target) {
+  return target.get("dry_run") == "1";
+}
+
 Error no_function(const Control& control, const FunctionName& name) {
   std::vector<std::string> all;
   for (const auto& [function, r] : control.functions()) all.push_back(to_string(function));
@@ -150,29 +154,38 @@ bool Api::is_apply(const wire::HttpRequest& request) {
          target->path == std::vector<std::string>{"v1", "functions"};
 }
 
-Result<std::vector<FunctionSpec>> Api::read_functions(const wire::HttpRequest& request) const {
+Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
+                                               ModelCopies& copies) const {
   SLUICE_ASSIGN(target, wire::parse_target(request.target()));
   const FileContext context{.file = target.get("file", "-"),
                             .folder = target.get("folder"),
                             .home = target.get("home", home_)};
-  SLUICE_ASSIGN(specs, parse_functions(request.body(), context));
-  for (FunctionSpec& spec : specs)
-    if (const auto checked = check_model(spec); !checked.ok())
-      return within(to_string(spec.name), checked.error());
-  return specs;
+  FunctionsRead read;
+  SLUICE_ASSIGN(specs, parse_functions(request.body(), context, check_model));
+  for (FunctionSpec& spec : specs) {
+    if (is_dry(target)) {
+      SLUICE_TRY(copies.identify(spec.model));
+      continue;
+    }
+    auto kept = copies.keep(spec.model);
+    if (!kept.ok()) return within(to_string(spec.name), kept.error());
+    read.copies.push_back(std::move(*kept));
+  }
+  read.specs = std::move(specs);
+  return read;
 }
 
-wire::HttpResponse Api::apply(const wire::HttpRequest& request,
-                              Result<std::vector<FunctionSpec>> specs, UnixMillis wall) {
-  const auto answer = applied(request, std::move(specs), wall);
+wire::HttpResponse Api::apply(const wire::HttpRequest& request, const Result<FunctionsRead>& read,
+                              UnixMillis wall) {
+  const auto answer = applied(request, read, wall);
   return answer.ok() ? wire::json_response(*answer) : wire::error_response(answer.error());
 }
 
-Result<json> Api::applied(const wire::HttpRequest& request, Result<std::vector<FunctionSpec>> specs,
+Result<json> Api::applied(const wire::HttpRequest& request, const Result<FunctionsRead>& read,
                           UnixMillis wall) {
-  if (!specs.ok()) return specs.error();
+  if (!read.ok()) return read.error();
   SLUICE_ASSIGN(target, wire::parse_target(request.target()));
-  SLUICE_ASSIGN(all, control_.apply(std::move(*specs), target.get("dry_run") == "1", wall));
+  SLUICE_ASSIGN(all, control_.apply(read->specs, is_dry(target), wall));
   json results = json::array();
   for (const Applied& a : all)
     results.push_back({{"function", to_string(a.function)},

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "control/control.h"
+#include "control/model_copies.h"
 #include "wire/http.h"
 
 namespace sluice::control {
@@ -21,18 +22,23 @@ class Api {
   wire::HttpResponse handle(const wire::HttpRequest& request, UnixMillis wall);
 
   // POST /v1/functions has two halves, since the first reads files, which may take its time:
-  // read_functions() parses the function files and checks their models, on any thread, and apply()
-  // deploys them.
+  // read_functions() parses the function files, checks their models and copies what is new of them
+  // (unless it is a dry run), on any thread, and apply()
+  // deploys them. `copies` stay while what was read is held.
+  struct FunctionsRead {
+    std::vector<FunctionSpec> specs;
+    std::vector<ModelCopies::Hold> copies;
+  };
   static bool is_apply(const wire::HttpRequest& request);
-  Result<std::vector<FunctionSpec>> read_functions(const wire::HttpRequest& request) const;
-  wire::HttpResponse apply(const wire::HttpRequest& request,
-                           Result<std::vector<FunctionSpec>> specs, UnixMillis wall);
+  Result<FunctionsRead> read_functions(const wire::HttpRequest& request, ModelCopies& copies) const;
+  wire::HttpResponse apply(const wire::HttpRequest& request, const Result<FunctionsRead>& read,
+                           UnixMillis wall);
 
  private:
   Result<nlohmann::json> route(const wire::HttpRequest& request, const wire::Target& target,
                                UnixMillis wall);
   Result<nlohmann::json> applied(const wire::HttpRequest& request,
-                                 Result<std::vector<FunctionSpec>> specs, UnixMillis wall);
+                                 const Result<FunctionsRead>& read, UnixMillis wall);
   Result<nlohmann::json> decisions(const wire::Target& target) const;
 
   Control& control_;

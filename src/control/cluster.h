@@ -36,6 +36,7 @@ struct ObservedInstance {
   std::string device_fault;          // of its device, for which its node ends it
   std::string error;                 // why it is gone
   UnixMillis ended = 0;              // when; 0: it lives, or its node does not tell
+  bool stopped = false;              // it is gone because it was asked to stop, by any client
   bool node_fault = false;           // its node ended its start: its daemon died, its disk was full
 };
 

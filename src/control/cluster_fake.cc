@@ -1,6 +1,7 @@
 #include "control/cluster_fake.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::control {
 
@@ -59,7 +60,8 @@ void FakeCluster::serve(Nanos elapsed) {
   for (const auto& [function, rate] : load) {
     auto t = std::ranges::find(seen.traffic, function, &ObservedTraffic::function);
     if (t == seen.traffic.end()) t = seen.traffic.insert(t, ObservedTraffic{.function = function});
-    const auto n = static_cast<uint64_t>(rate * seconds(elapsed));
+    const auto n =
+        static_cast<uint64_t>(rate * seconds(elapsed)) + std::exchange(once[function], 0);
     t->requests += n;
     t->ok += n;
     t->inferences += n;
@@ -72,6 +74,7 @@ void FakeCluster::serve(Nanos elapsed) {
 
 Result<void> FakeCluster::start(const StartOrder& order) {
   ++starts;
+  last_model = order.model.path;
   if (!node_there) return Error{ErrorKind::kUnavailable, "the node daemon does not answer"};
   if (refuse_starts) return Error{ErrorKind::kInternal, "No space left on device"};
   if (lose_starts > 0) return --lose_starts, Result<void>();
@@ -152,6 +155,14 @@ void FakeCluster::restart_node() {
       o.error = "the node daemon was restarted while it started";
       o.node_fault = true;
     }
+}
+
+void FakeCluster::down() {
+  for (ObservedInstance& o : seen.instances) {
+    o.instance.state = InstanceState::kGone;
+    o.error = "ended with 0";
+    o.stopped = true;
+  }
 }
 
 void FakeCluster::restart_gateway() {

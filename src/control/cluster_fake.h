@@ -33,10 +33,12 @@ class FakeCluster : public Cluster {
   std::set<int> broken_revisions;    // their instances end instead of becoming ready
   void kill(const FunctionName& f);  // one that is ready
   void restart_node();               // what starts ends: its daemon died
+  void down();                       // an orderly end: all instances are stopped
   void restart_gateway();            // it counts from zero and knows no routes
 
   // ---- traffic: so many requests a second, all answered in 10 ms ----
   std::map<FunctionName, double> load;
+  std::map<FunctionName, int> once;  // requests that come all at once, at the next observation
   std::set<FunctionName> held;       // their ready instances have a request that does not end
   void hang(const FunctionName& f);  // the ready instances answer nothing from now on
 
@@ -46,6 +48,7 @@ class FakeCluster : public Cluster {
   Observation seen;
   nlohmann::json routes;
   int starts = 0, stops = 0, resizes = 0;  // asked for
+  std::string last_model;                  // the path of the last start
   int tables = 0;                          // that the gateway was given
   Nanos last_drain{};                      // of the last stop
   std::map<DeviceId, std::string> faults;  // of devices that their node has drained

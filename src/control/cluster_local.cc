@@ -32,6 +32,7 @@ Result<ObservedInstance> instance_from(const json& j) {
   o.device_fault = f.text("device_fault");
   o.error = f.text("error");
   o.ended = f.integer("ended", 0, 0, kMost);
+  o.stopped = f.boolean("stopped", false);
   o.node_fault = f.boolean("node_fault", false);
   return f.finish(o);
 }

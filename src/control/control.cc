@@ -107,8 +107,8 @@ void Control::tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wa
             .action = "stop",
             .subject = o.instance.id,
             .reason = {"fault",
-                       "Program " + o.instance.id + " is ended: its device " + o.instance.device +
-                           " fails: " + o.device_fault + ".",
+                       "Program " + o.instance.id + " was ended, as its device " +
+                           o.instance.device + " fails: " + o.device_fault + ".",
                        {}}});
   }
 }
@@ -179,6 +179,14 @@ void Control::account(Time now, UnixMillis wall) {
   }
 }
 
+// The longest that an instance took to become ready.
+Nanos Control::start_cost(const FunctionName& f) const {
+  int64_t ms = 0;
+  for (const ObservedInstance& o : seen_.instances)
+    if (o.instance.function == f) ms = std::max(ms, o.ready_after_ms);
+  return ms > 0 ? Millis(ms) : settings_.start_cost;
+}
+
 Snapshot Control::snapshot(Time now) const {
   Snapshot s{.now = now};
   for (const auto& [name, r] : functions_) {
@@ -200,6 +208,7 @@ Snapshot Control::snapshot(Time now) const {
     v.violating =
         r.traffic.violations(settings_.violation_window) > 1 - v.spec.slo.percentile / 100;
     v.last_scale_down = r.last_scale_down;
+    v.start_cost = start_cost(name);
     s.functions.push_back(std::move(v));
   }
   for (const Device& d : seen_.devices)
@@ -211,6 +220,8 @@ Snapshot Control::snapshot(Time now) const {
   for (const ObservedInstance& o : seen_.instances)
     if (alive(o) && !elsewhere(o)) {
       s.instances.push_back(o.instance);
+      const auto started = started_.find(o.instance.id);
+      s.instances.back().started = started == started_.end() ? Time{} : started->second;
       if (stopping_.contains(o.instance.id)) s.instances.back().state = InstanceState::kDraining;
     }
   for (const auto& [id, order] : ordered_) s.instances.push_back(order.first);

@@ -27,13 +27,17 @@ struct ControlSettings {
   Nanos account_every = Seconds(1);
   Nanos decide_at_rest = Seconds(1);  // a bundle decides again though nothing has changed
   Nanos violation_window = Seconds(10);
-  Nanos drain = Seconds(30);             // an instance may take to finish what it has, all in all
-  Nanos overdue_grace = Seconds(5);      // beyond its timeout, for an instance that answers nothing
-  Nanos patience = Seconds(10);          // what was asked for and does not show by then was lost
-  Nanos retry_most = Seconds(60);        // between starts of a revision that cannot start
-  int rollout_tries = 3;                 // starts that may fail before a rollout is given up
+  Nanos drain = Seconds(30);         // an instance may take to finish what it has, all in all
+  Nanos overdue_grace = Seconds(5);  // beyond its timeout, for an instance that answers nothing
+  Nanos patience = Seconds(10);      // what was asked for and does not show by then was lost
+  Nanos retry_most = Seconds(60);    // between starts of a revision that cannot start
+  Nanos unmet_after = Seconds(1);  // that demand of a running function is unmet, before it is said
+  Nanos start_cost = Seconds(5);   // assumed of a function that never became ready
+  int rollout_tries = 3;           // starts that may fail before a rollout is given up
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
   Nanos window = Millis(20);             // of the arbiters
+  std::string models;                    // the folder of ModelCopies
+  size_t kept_revisions = 10;            // of a function; older ones are forgotten at an apply
 };
 
 // What apply() did with a specification.
@@ -59,7 +63,8 @@ class Control {
   // waits for it does not wait long.
   Nanos next_step() const;
 
-  // All of them, or none; nothing is changed when `dry`. Their models have passed check_model().
+  // All of them, or none; nothing is changed when `dry`. Their models have passed check_model()
+  // and have their content; where that differs from the newest revision's, a revision is made.
   Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
   Result<int> rollback(const FunctionName& f, int to, UnixMillis wall);  // 0: to the one before
   Result<void> remove(const FunctionName& f, UnixMillis wall);
@@ -78,7 +83,8 @@ class Control {
     std::optional<Decision> last_decision;
     // Decisions that come to nothing, by action and rule: said when they begin and now and then.
     struct Said {
-      UnixMillis at = 0, last = 0;  // when it was said, and when it was decided last
+      UnixMillis since = 0;         // when it began
+      UnixMillis at = 0, last = 0;  // when it was said (0: not yet), and when it was decided last
       int64_t repeated = 0;         // since it was said
     };
     std::map<std::string, Said> said;
@@ -90,6 +96,7 @@ class Control {
     } kept;
   };
   const std::map<FunctionName, Runtime>& functions() const { return functions_; }
+  std::set<std::string> contents() const;  // of all revisions' models
   const Observation& seen() const { return seen_; }
   const Accounting& accounting() const { return accounting_; }
   // Instances of that revision that ended before they were ready, since the last one that was.
@@ -140,6 +147,7 @@ class Control {
   void stop_overdue(Time now, UnixMillis wall);
   void drain_idle(Time now);
   bool held_back(const Action& action, Time now, UnixMillis wall);
+  Nanos start_cost(const FunctionName& f) const;
   Snapshot snapshot(Time now) const;
   void look(const Snapshot& s);
   void decide(Time now, UnixMillis wall);
@@ -169,13 +177,14 @@ class Control {
   Result<void> keep_counts();
   Result<void> keep_counts(const FunctionName& name, const Runtime& r);
   void record(Decision decision);
-  static bool fold(Runtime& r, Decision& d);
+  static bool fold(Runtime& r, Decision& d, Nanos least);
   std::string new_id(const FunctionName& f, int revision);
   const StoredFunction* find(const FunctionName& f) const;
   Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
   void revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
   void resplit(const FunctionSpec& spec, UnixMillis wall);
   void turn_to(Runtime& r, int newest);
+  int oldest_kept(const StoredFunction& f, int newest) const;
 
   Store& store_;
   Cluster& cluster_;
@@ -210,6 +219,7 @@ class Control {
   bool counts_due_ = false;        // for the store
   UnixMillis gateway_started_ = 0;
   std::map<InstanceId, std::pair<Instance, Time>> ordered_;  // started, not seen yet
+  std::map<InstanceId, Time> started_;  // when this loop decided it; not what it adopted
   // What shall end: first the gateway gives it no more and takes its last answer, then it drains.
   struct Stopping {
     Time until{};              // it may take to finish what it has

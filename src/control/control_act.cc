@@ -1,9 +1,11 @@
 // What comes of the loop's decisions: orders to the cluster, records of them, the gateway's table.
 #include <algorithm>
+#include <cmath>
 
 #include "base/log.h"
 #include "base/random.h"
 #include "control/control.h"
+#include "control/model_copies.h"
 #include "control/routes.h"
 #include "wire/json.h"
 
@@ -35,8 +37,9 @@ bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
           .subject = revision_id(action.function, start->revision),
           .reason = {"start-backoff",
                      "Start " + std::to_string(t.tries + 1) + " of revision " +
-                         std::to_string(start->revision) + " waits: the last one failed (" +
-                         t.error + ").",
+                         std::to_string(start->revision) + " waits for " +
+                         std::to_string(std::lround(std::ceil(wait))) +
+                         " s, as the last one failed: " + t.error + ".",
                      {{"tries", static_cast<double>(t.tries)},
                       {"failures", static_cast<double>(t.failures)},
                       {"wait_s", wait}}}});
@@ -80,6 +83,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   Runtime& r = functions_.at(action.function);
   Account& account = accounting_.of(action.function);
   Result<void> outcome;
+  Nanos least{0};  // for which it has to last before it is said
   if (const auto* start = std::get_if<StartInstance>(&action.what)) {
     const FunctionSpec& spec = spec_of(r.stored, start->revision);
     Instance i{.id = new_id(action.function, start->revision),
@@ -92,10 +96,14 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
                .started = now};
     d.action = "start";
     d.subject = i.id;
-    outcome = cluster_.start(
-        {i, spec.model, {.max_size = start->batch, .max_delay = spec.batching.max_delay}});
+    ModelSpec model = spec.model;
+    model.path = start_path(settings_.models, model);
+    outcome = cluster_.start({i, model, spec.batching});
     if (outcome.ok()) {
       ordered_.emplace(i.id, std::pair(i, now));
+      started_.emplace(i.id, now);
+      // There was no room before. A start that failed before may fail again.
+      if (!troubles_.contains({action.function, start->revision})) r.unavailable.clear();
       ++account.starts;
       counts_due_ = true;
     }
@@ -126,29 +134,34 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     const bool has_instance = std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
       return o.instance.function == action.function && alive(o);
     });
-    r.unavailable = has_instance ? "" : action.reason.text;
+    const bool comes = std::ranges::any_of(ordered_, [&](const auto& entry) {
+      return entry.second.first.function == action.function;
+    });
+    r.unavailable = has_instance || comes ? "" : action.reason.text;
+    if (r.unavailable.empty()) least = settings_.unmet_after;
   }
   if (!outcome.ok()) d.fault = outcome.error().message;
-  if ((d.action == "unmet" || !d.fault.empty()) && fold(r, d)) return;
+  if ((d.action == "unmet" || !d.fault.empty()) && fold(r, d, least)) return;
   record(std::move(d));
 }
 
-// Whether the decision is one that was said: the same action for the same cause, which goes on. One
-// that goes on for long is said again, with how often it was decided.
-bool Control::fold(Runtime& r, Decision& d) {
+// Whether the decision need not be said: it was said, and goes on; or it has not lasted for `least`
+// yet. One that goes on for long is said again, with how often it was decided.
+bool Control::fold(Runtime& r, Decision& d, Nanos least) {
   constexpr UnixMillis kAnother = 10'000;  // after such a pause it has begun anew
   constexpr UnixMillis kAgainAfter = 600'000;
   Runtime::Said& s = r.said[d.action + (d.fault.empty() ? " " : " in vain ") + d.reason.rule];
   const auto within = [&](UnixMillis since, UnixMillis most) {
     return d.at >= since && d.at - since < most;
   };
-  const bool goes_on = within(s.last, kAnother);
+  if (!within(s.last, s.at == 0 ? kAnother / 5 : kAnother)) s = {.since = d.at};
   s.last = d.at;
-  if (goes_on && within(s.at, kAgainAfter)) return ++s.repeated, true;
-  if (goes_on) {
+  if (s.at == 0 && within(s.since, least / Millis(1))) return true;
+  if (s.at != 0 && within(s.at, kAgainAfter)) return ++s.repeated, true;
+  if (s.at != 0) {
     d.reason.numbers.emplace_back("repeated", static_cast<double>(s.repeated));
-    d.reason.text += " The same was decided " + std::to_string(s.repeated) + " times since " +
-                     std::to_string((d.at - s.at) / 1000) + " s ago.";
+    d.reason.text += " It was decided " + std::to_string(s.repeated) + " times in the last " +
+                     std::to_string((d.at - s.at) / 1000) + " s.";
   }
   s.at = d.at;
   s.repeated = 0;

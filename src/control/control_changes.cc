@@ -1,5 +1,6 @@
 // What users ask of the loop: apply, roll back, delete, drain.
 #include <algorithm>
+#include <ranges>
 
 #include "control/control.h"
 #include "control/function_file.h"
@@ -7,12 +8,28 @@
 #include "control/validate.h"
 
 namespace sluice::control {
+namespace {
+
+// Function a.b of the default namespace and function b of the namespace a are one path for clients.
+Result<void> check_path(const FunctionName& name, const FunctionName& other) {
+  if (name == other || served_name(name) != served_name(other)) return {};
+  return Error{ErrorKind::kInvalid, "metadata.name: clients would call it " + served_name(name) +
+                                        ", which is " + to_string(other) + " already"};
+}
+
+}  // namespace
 
 Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, bool dry,
                                             UnixMillis wall) {
   std::vector<Applied> out;
   for (FunctionSpec& spec : specs) {  // all are checked before one is changed
     const std::string name = to_string(spec.name);
+    for (const auto& [other, runtime] : functions_)
+      if (const auto free = check_path(spec.name, other); !free.ok())
+        return within(name, free.error());
+    for (const FunctionSpec& other : specs)
+      if (const auto free = check_path(spec.name, other.name); !free.ok())
+        return within(name, free.error());
     std::optional<Nanos> fastest;
     if (const auto p = profiles_.find(spec.model.path); p != profiles_.end())
       for (const auto& point : p->second.points)
@@ -53,7 +70,20 @@ Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, Uni
   if (applied.what == "traffic") return store_.replace_spec(revision);
   if (applied.what == "unchanged") return {};
   const StoredFunction* before = find(spec.name);
-  return store_.add_revision(revision, before == nullptr ? revision.number : before->serving);
+  const int serving = before == nullptr ? revision.number : before->serving;
+  SLUICE_TRY(store_.add_revision(revision, serving));
+  if (before == nullptr) return {};
+  return store_.forget_revisions(spec.name, oldest_kept(*before, revision.number), serving);
+}
+
+// Below it only the serving revision is kept, so that a function that changes for years, and the
+// contents of its models, have a bound.
+int Control::oldest_kept(const StoredFunction& f, int newest) const {
+  std::vector<int> numbers{newest};
+  for (const Revision& r : f.revisions | std::views::reverse)
+    if (r.number != newest && numbers.size() < settings_.kept_revisions)
+      numbers.push_back(r.number);
+  return numbers.back();
 }
 
 // A new revision, which starts beside the one that serves.
@@ -61,6 +91,10 @@ void Control::revise(const FunctionSpec& spec, const Applied& applied, UnixMilli
   unreadable_.erase(spec.name);
   Runtime& r = functions_[spec.name];
   r.stored.name = spec.name;
+  const int oldest = oldest_kept(r.stored, applied.revision);
+  std::erase_if(r.stored.revisions, [&](const Revision& old) {
+    return old.number < oldest && old.number != r.stored.serving;
+  });
   r.stored.revisions.push_back({spec.name, applied.revision, spec, wall});
   if (r.stored.serving == 0) r.stored.serving = applied.revision;
   turn_to(r, applied.revision);
@@ -83,7 +117,7 @@ void Control::resplit(const FunctionSpec& spec, UnixMillis wall) {
           .action = "apply",
           .subject = revision_id(spec.name, r.stored.newest),
           .reason = {"traffic",
-                     "Revision " + std::to_string(r.stored.newest) + " shall have " +
+                     "Revision " + std::to_string(r.stored.newest) + " gets " +
                          std::to_string(spec.canary_traffic_percent) + " % of the traffic.",
                      {{"percent", percent}}}});
 }
@@ -133,6 +167,14 @@ Result<int> Control::rollback(const FunctionName& name, int to, UnixMillis wall)
   return to;
 }
 
+std::set<std::string> Control::contents() const {
+  std::set<std::string> all;
+  for (const auto& [name, r] : functions_)
+    for (const Revision& revision : r.stored.revisions)
+      if (!revision.spec.model.content.empty()) all.insert(revision.spec.model.content);
+  return all;
+}
+
 Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
   if (find(name) == nullptr)
     return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
@@ -158,13 +200,16 @@ Result<void> Control::set_drained(const DeviceId& device, bool drained, UnixMill
   SLUICE_TRY(cluster_.set_drained(device, drained));
   for (Device& d : seen_.devices)
     if (d.id == device) d.drained = drained;
-  record({.at = wall,
-          .action = drained ? "drain" : "undrain",
-          .subject = device,
-          .reason = {"asked",
-                     "Device " + device +
-                         (drained ? " takes no more instances." : " takes instances again."),
-                     {}}});
+  record(
+      {.at = wall,
+       .action = drained ? "drain" : "undrain",
+       .subject = device,
+       .reason = {"asked",
+                  "Device " + device +
+                      (drained ? " is cordoned: it takes no more instances, and those that it has "
+                                 "move elsewhere."
+                               : " takes instances again."),
+                  {}}});
   decide_at_once();
   return {};
 }

@@ -4,9 +4,21 @@
 
 #include "base/log.h"
 #include "control/control.h"
+#include "control/model_copies.h"
 #include "control/routes.h"
 
 namespace sluice::control {
+namespace {
+
+// A failed start names the copy that it read; the user knows the file that it is of.
+std::string with_users_path(std::string error, const std::string& models, const ModelSpec& model) {
+  const std::string copy = start_path(models, model);
+  for (size_t at = 0; (at = error.find(copy, at)) != error.npos; at += model.path.size())
+    error.replace(at, copy.size(), model.path);
+  return error;
+}
+
+}  // namespace
 
 void Control::reconcile(Time now, UnixMillis wall) {
   for (const ObservedInstance& o : std::vector(seen_.instances)) {
@@ -15,7 +27,8 @@ void Control::reconcile(Time now, UnixMillis wall) {
     if (!ours(o) || unreadable_.contains(i.function)) continue;
     const auto asked = stopping_.find(i.id);
     if (!alive(o)) {
-      if (asked == stopping_.end()) ended(o, now, wall);
+      // The loop before this one, or `sluice down`, may have asked.
+      if (asked == stopping_.end() && !o.stopped) ended(o, now, wall);
       (void)cluster_.stop(i.id, Nanos(0));  // forget it
     } else if (i.state == InstanceState::kDraining) {
       if (asked != stopping_.end()) asked->second.told = now;  // it knows
@@ -33,6 +46,12 @@ void Control::reconcile(Time now, UnixMillis wall) {
       return o.instance.id == entry.first && alive(o);
     });
   });
+  std::erase_if(started_, [&](const auto& entry) {
+    return !ordered_.contains(entry.first) &&
+           std::ranges::none_of(seen_.instances, [&](const ObservedInstance& o) {
+             return o.instance.id == entry.first;
+           });
+  });
   stop_overdue(now, wall);
   drain_idle(now);
   std::erase_if(ordered_, [&](const auto& entry) {
@@ -43,7 +62,9 @@ void Control::reconcile(Time now, UnixMillis wall) {
             .action = "lost",
             .subject = instance.id,
             .reason = {"start-lost",
-                       "The start of " + instance.id + " never showed; it counts no more.",
+                       instance.id + " did not appear within " +
+                           std::to_string(settings_.patience / Seconds(1)) +
+                           " s of its start and is given up.",
                        {}}});
     return true;
   });
@@ -83,24 +104,27 @@ void Control::stop_overdue(Time now, UnixMillis wall) {
 // unless its node ended it: its daemon died, its disk was full, its zygote was killed.
 void Control::ended(const ObservedInstance& o, Time now, UnixMillis wall) {
   const Instance& i = o.instance;
-  record(
-      {.at = wall,
-       .function = i.function,
-       .action = "lost",
-       .subject = i.id,
-       .reason = {"instance-ended",
-                  "Instance " + i.id +
-                      (o.node_fault ? " was ended by its node: " : " ended by itself: ") + o.error,
-                  {}}});
   const auto f = functions_.find(i.function);
+  const std::string error =
+      f == functions_.end()
+          ? o.error
+          : with_users_path(o.error, settings_.models, spec_of(f->second.stored, i.revision).model);
+  record({.at = wall,
+          .function = i.function,
+          .action = "lost",
+          .subject = i.id,
+          .reason = {"instance-ended",
+                     "Instance " + i.id +
+                         (o.node_fault ? " was ended by its node: " : " ended by itself: ") + error,
+                     {}}});
   if (f == functions_.end() || o.ready_after_ms > 0) return;
   Trouble& t = troubles_[{i.function, i.revision}];
   if (!o.node_fault) ++t.failures;
   const Nanos wait = Seconds(1LL << std::min(++t.tries, 10));
   t.retry_at = now + std::min(wait, settings_.retry_most);
-  t.error = o.error;
+  t.error = error;
   t.said = false;
-  f->second.unavailable = "its last instance could not start: " + o.error;
+  f->second.unavailable = "its last instance could not start: " + error;
   if (i.revision == f->second.stored.newest &&
       f->second.stored.newest != f->second.stored.serving && t.failures >= settings_.rollout_tries)
     give_up_rollout(i.function, t, wall);

@@ -8,6 +8,7 @@
 #include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
 #include "control/cluster_fake.h"
+#include "control/summary.h"
 
 namespace sluice::control {
 namespace {
@@ -22,7 +23,8 @@ class ControlTest : public testing::Test {
   void open() {
     control.reset();
     store.emplace(std::move(*Store::open(dir + "/control.db")));
-    control = std::move(*Control::open(*store, cluster, clock, {.bundle = "fixed"}));
+    control = std::move(
+        *Control::open(*store, cluster, clock, {.bundle = "fixed", .models = dir + "/models"}));
   }
   FunctionSpec spec(int permille = 300) {
     FunctionSpec s;
@@ -209,6 +211,56 @@ TEST_F(ControlTest, ANewRevisionTakesOverWhenItIsReadyAndRollsBack) {
   EXPECT_EQ(split(), "r1:100 ");
 }
 
+TEST_F(ControlTest, AChangedContentIsANewRevisionAndEachStartsFromItsOwnCopy) {
+  FunctionSpec s = spec();
+  s.model.content = "c1";
+  apply(s);
+  step(2);
+  EXPECT_EQ(cluster.last_model, dir + "/models/c1.pt");
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  EXPECT_EQ(control->apply({s}, false, wall)->at(0).what, "unchanged");
+  s.model.content = "c2";
+  const auto changed = control->apply({s}, false, wall);
+  EXPECT_EQ(changed->at(0).what, "changed");
+  EXPECT_EQ(changed->at(0).difference, std::vector<std::string>{"model's content: c1 -> c2"});
+  step(2);
+  EXPECT_EQ(cluster.last_model, dir + "/models/c2.pt");
+  open();
+  EXPECT_EQ(control->contents(), (std::set<std::string>{"c1", "c2"})) << "the store has them";
+  cluster.kill({.name = "f"});  // of revision 1, which serves still
+  step(3);
+  EXPECT_EQ(cluster.last_model, dir + "/models/c1.pt");
+}
+
+TEST_F(ControlTest, ARevisionOlderThanCopiesStartsFromItsFileUntilItsFileIsApplied) {
+  apply(spec());
+  step(2);
+  EXPECT_EQ(cluster.last_model, dir + "/m.pt");
+  FunctionSpec s = spec();
+  s.model.content = "c1";
+  EXPECT_EQ(control->apply({s}, false, wall)->at(0).difference,
+            std::vector<std::string>{"model's content: not known -> c1"});
+}
+
+TEST_F(ControlTest, TenRevisionsAreKeptAndTheServingOne) {
+  FunctionSpec s = spec();
+  for (int i = 1; i <= 15; ++i) {
+    s.model.content = "c" + std::to_string(i);
+    apply(s);
+    if (i > 2) continue;
+    step(2);
+    cluster.all(InstanceState::kStarting, InstanceState::kReady);
+    step(2);
+  }
+  const std::set<std::string> kept{"c2",  "c6",  "c7",  "c8",  "c9", "c10",
+                                   "c11", "c12", "c13", "c14", "c15"};
+  EXPECT_EQ(control->contents(), kept);
+  open();
+  EXPECT_EQ(control->contents(), kept) << "in the store, too";
+  EXPECT_EQ(control->rollback({.name = "f"}, 1, wall).error().message,
+            "to: 1 is no revision; there are 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15");
+}
+
 TEST_F(ControlTest, ACanaryStaysBesideTheOldOne) {
   apply(spec(300));
   step(2);
@@ -235,14 +287,31 @@ TEST_F(ControlTest, ApplyIsIdempotentAndADryRunChangesNothing) {
             (std::vector<std::string>{"slice: 100% × 30%…30% -> 100% × 50%…50%"}));
 }
 
+// Clients call default/a.b as they would call a/b.
+TEST_F(ControlTest, TwoFunctionsOfOnePathAreRefused) {
+  step();
+  FunctionSpec dotted = spec(), spaced = spec();
+  dotted.name = {.name = "a.b"};
+  spaced.name = {.space = "a", .name = "b"};
+  EXPECT_FALSE(control->apply({dotted, spaced}, false, wall).ok()) << "in one file";
+  apply(dotted);
+  apply(dotted);
+  const auto refused = control->apply({spaced}, false, wall);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find(
+                "a/b: metadata.name: clients would call it a.b, which is default/a.b already"),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST_F(ControlTest, NothingIsHalfDeployed) {
   step();  // the devices are known
   FunctionSpec broken = spec();
   broken.name.name = "g";
-  broken.policy = "fxied";
+  broken.slice->sm = {300};
   const auto refused = control->apply({spec(), broken}, false, wall);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("default/g: policy: 'fxied' is not known: has-gpu"),
+  EXPECT_NE(refused.error().message.find("default/g: slice.sm: 30% is no width of a device"),
             std::string::npos)
       << refused.error().message;
   EXPECT_TRUE(control->functions().empty());
@@ -278,6 +347,20 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
 }
 
+TEST(Summary, SaysWhatHappenedAndWhy) {
+  const auto of = [](const char* action, Reason reason, const char* fault = "") {
+    return summary({.action = action, .reason = std::move(reason), .fault = fault});
+  };
+  EXPECT_EQ(of("start", {"keep-alive", "One instance always stays: …", {}}),
+            "started (one always stays)");
+  EXPECT_EQ(of("start", {"keep-alive", "3 instances always stay: …", {}}),
+            "started (always stays)");
+  EXPECT_EQ(of("resize", {"vertical-up", "", {}}), "resized (more load)");
+  EXPECT_EQ(of("resize", {"vertical-up", "", {}}, "no answer"), "not resized (more load)");
+  EXPECT_EQ(of("delete", {"asked", "Deleted.", {}}), "deleted");
+  EXPECT_EQ(of("start", {"magic", "", {}}), "started (magic)");
+}
+
 TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) {
   const auto said = [&](const std::string& name, const std::string& action) {
     std::vector<Decision> found = *store->decisions(FunctionName{.name = name}, 1000);
@@ -303,7 +386,7 @@ TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) 
   pass(Seconds(10));
   ASSERT_EQ(said("c", "unmet").size(), 2u);
   const Reason again = said("c", "unmet").front().reason;
-  EXPECT_NE(again.text.find("The same was decided 119 times since 600 s ago."), std::string::npos)
+  EXPECT_NE(again.text.find("It was decided 119 times in the last 600 s."), std::string::npos)
       << again.text;
   EXPECT_EQ(again.numbers.back(), (std::pair<std::string, double>("repeated", 119)));
 

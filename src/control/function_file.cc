@@ -3,12 +3,15 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 
 #include "control/quantity.h"
 #include "control/yaml_documents.h"
 #include "control/yaml_fields.h"
+#include "policy/bundle.h"
+#include "wire/model_description.h"
 
 namespace sluice::control {
 namespace {
@@ -19,6 +22,21 @@ bool is_label(const std::string& s) {
   if (s.empty() || s.size() > 63 || s.front() == '-' || s.back() == '-') return false;
   return std::ranges::all_of(
       s, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+}
+
+// A function keeps the name that it has on another server: capitals, '_' and '.' are allowed.
+bool is_name(const std::string& s) {
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  if (s.empty() || s.size() > 63 || !plain(s.front()) || !plain(s.back())) return false;
+  return std::ranges::all_of(s,
+                             [&](char c) { return plain(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+void read_name(Fields& f, const std::string& key, std::string& out) {
+  f.text(key, out);
+  if (!out.empty() && !is_name(out))
+    f.complain(key, "\"" + out.substr(0, 60) +
+                        "\" is no name: letters, digits and - _ . between them, at most 63");
 }
 
 void read_label(Fields& f, const std::string& key, std::string& out) {
@@ -44,23 +62,74 @@ std::string absolute(std::string path, const FileContext& context) {
   return (std::filesystem::path(context.folder) / path).lexically_normal();
 }
 
+// A tensor's dimensions; none: one number.
+void read_shape(Fields& f, std::vector<int64_t>& out) {
+  const YAML::Node list = f.take("shape");
+  if (!list.IsDefined()) return;
+  bool good = list.IsSequence();
+  for (size_t i = 0; good && i < list.size(); ++i) {
+    out.push_back(0);
+    good = list[i].IsScalar() && YAML::convert<int64_t>::decode(list[i], out.back());
+  }
+  if (!good) f.complain("shape", "must be a list of whole numbers, such as [-1, 3]");
+}
+
+void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& out, Source& source,
+                  Problems& problems) {
+  const YAML::Node list = f.take(key);
+  if (!list.IsDefined()) return;
+  if (!list.IsSequence() || list.size() == 0)
+    return f.complain(key, "must be a list of {name, datatype, shape}, of one at least");
+  for (size_t i = 0; i < list.size(); ++i) {
+    Fields item(list[i], f.path_of(key) + "[" + std::to_string(i) + "]", source, problems);
+    item.need("name", "the tensor's name");
+    item.need("datatype", "a datatype such as FP32");
+    item.need("shape", "its dimensions, such as [-1, 3]");
+    const size_t before = problems.size();
+    TensorSpec t;
+    const bool named = item.text("name", t.name), typed = item.text("datatype", t.datatype);
+    read_shape(item, t.shape);
+    if (problems.size() == before)
+      for (const auto& [field, why] : wire::tensor_problems(t, wire::kTorchscript))
+        if ((field != "name" || named) && (field != "datatype" || typed)) item.complain(field, why);
+    if (named && std::ranges::find(out, t.name, &TensorSpec::name) != out.end())
+      item.complain("name", "\"" + t.name + "\" stands twice");
+    out.push_back(std::move(t));
+  }
+}
+
+void read_policy(Fields& f, std::string& policy) {
+  if (!f.text("policy", policy) || policy::find_bundle(policy) != nullptr) return;
+  std::vector<std::string> known;
+  std::string all;
+  for (const policy::Bundle& b : policy::bundles()) {
+    known.emplace_back(b.name);
+    all += (all.empty() ? "" : ", ") + known.back();
+  }
+  f.complain("policy", "\"" + policy + "\" is not known" + did_you_mean(policy, known) +
+                           " Allowed are " + all);
+}
+
 void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& source,
                Problems& problems) {
   f.need("model", "the model's path: model: {path: …}");
   section(f, "model", source, problems, [&](Fields& m) {
     section(m, "modelFormat", source, problems, [&](Fields& format) {
-      format.text("name", s.model.format);
-      if (s.model.format != "torchscript")
+      if (format.text("name", s.model.format) && s.model.format != "torchscript")
         format.complain("name", "\"" + s.model.format + "\" is not served: torchscript is");
     });
-    m.text("storageUri", s.model.path);
-    m.text("path", s.model.path);
+    if (!m.has("storageUri")) m.need("path", "the model's file");
+    if ((m.text("storageUri", s.model.path) | m.text("path", s.model.path)) && s.model.path.empty())
+      m.complain("path", "\"\" is no file");
     s.model.path = absolute(s.model.path, context);
-    if (s.model.path.empty()) m.complain("path", "is missing: the model's file");
+    if (m.has("inputs")) m.need("outputs", "the model's outputs, beside its inputs");
+    if (m.has("outputs")) m.need("inputs", "the model's inputs, beside its outputs");
+    read_tensors(m, "inputs", s.model.inputs, source, problems);
+    read_tensors(m, "outputs", s.model.outputs, source, problems);
   });
   section(f, "slo", source, problems, [&](Fields& slo) {
     slo.need("latency", "a duration such as 80ms");
-    slo.duration("latency", s.slo.latency, Nanos(0), Micros(100), std::chrono::hours(1));
+    slo.duration("latency", s.slo.latency, Micros(100), std::chrono::hours(1));
     slo.number("percentile", s.slo.percentile, 1, 100);
   });
   f.integer("priority", s.priority, -1000, 1000);
@@ -76,13 +145,15 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
   if (admission != "all" && admission != "in-time")
     f.complain("admission", "'" + admission + "' is neither in-time nor all");
   s.admit_all = admission == "all";
-  f.duration("timeout", s.timeout, Seconds(1), Millis(1), std::chrono::hours(24));
+  f.duration("timeout", s.timeout, Millis(1), std::chrono::hours(24));
   section(f, "batcher", source, problems, [&](Fields& b) {
     b.integer("maxBatchSize", s.batching.max_size, 1, 256);
-    b.duration("maxLatency", s.batching.max_delay, Millis(1), Nanos(0), Seconds(10));
+    b.duration("maxLatency", s.batching.max_delay, Nanos(0), Seconds(10));
   });
   f.bytes("memory", s.memory);
-  f.text("policy", s.policy);
+  read_policy(f, s.policy);
+  if (s.policy == "fixed")
+    f.need("slice", "what policy fixed holds: slice: {quota: {request: 30%}}");
   section(f, "slice", source, problems, [&](Fields& slice) {
     Slice held{.sm = kWhole, .quota = {kWhole, kWhole}};
     slice.share("sm", held.sm);
@@ -100,7 +171,8 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
 }
 
 void read_document(const YAML::Node& node, const FileContext& context,
-                   std::vector<FunctionSpec>& out, Problems& problems) {
+                   const ModelCheck& check_model, std::vector<FunctionSpec>& out,
+                   Problems& problems) {
   Source source{.file = context.file, .line = node.Mark().line + 1};
   if (!node.IsMap()) {
     problems.push_back(source.file + ":" + std::to_string(source.line) +
@@ -111,19 +183,20 @@ void read_document(const YAML::Node& node, const FileContext& context,
   {
     Fields f(node, "", source, problems);
     std::string version, kind;
-    f.text("apiVersion", version);
-    if (version != "sluice.dev/v1alpha1")
+    f.need("apiVersion", "sluice.dev/v1alpha1");
+    if (f.text("apiVersion", version) && version != "sluice.dev/v1alpha1")
       f.complain("apiVersion", "\"" + version + "\" is not known: sluice.dev/v1alpha1 is");
-    f.text("kind", kind);
+    f.need("kind", "InferenceFunction");
+    const bool told = f.text("kind", kind);
     if (kind == "TrainingFunction")
       f.complain("kind", "TrainingFunction is not served yet: InferenceFunction is");
-    else if (kind != "InferenceFunction")
+    else if (told && kind != "InferenceFunction")
       f.complain("kind", "\"" + kind + "\" is not known: InferenceFunction is");
     f.need("metadata", "metadata: {name: …}");
     f.need("spec", "the function's specification");
     section(f, "metadata", source, problems, [&](Fields& m) {
       m.need("name", "a name such as resnet50");
-      read_label(m, "name", spec.name.name);
+      read_name(m, "name", spec.name.name);
       read_label(m, "namespace", spec.name.space);
       m.take("labels");
       m.take("annotations");
@@ -131,7 +204,32 @@ void read_document(const YAML::Node& node, const FileContext& context,
     section(f, "spec", source, problems,
             [&](Fields& s) { read_spec(s, spec, context, source, problems); });
   }
+  if (check_model && !spec.model.path.empty())
+    if (const auto checked = check_model(spec); !checked.ok())
+      problems.push_back(source.at("spec.model.path") + ": " + checked.error().message);
   out.push_back(std::move(spec));
+}
+
+void write_tensors(YAML::Emitter& y, const char* key, const std::vector<TensorSpec>& tensors) {
+  if (tensors.empty()) return;
+  y << YAML::Key << key << YAML::Value << YAML::BeginSeq;
+  for (const TensorSpec& t : tensors)
+    y << YAML::Flow << YAML::BeginMap << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted
+      << t.name << YAML::Key << "datatype" << YAML::Value << t.datatype << YAML::Key << "shape"
+      << YAML::Value << YAML::Flow << t.shape << YAML::EndMap;
+  y << YAML::EndSeq;
+}
+
+// "x FP32 [-1,3], y INT64 [-1]"
+std::string described(const std::vector<TensorSpec>& tensors) {
+  std::string out;
+  for (const TensorSpec& t : tensors) {
+    out += (out.empty() ? "" : ", ") + t.name + " " + t.datatype + " [";
+    for (size_t i = 0; i < t.shape.size(); ++i)
+      out += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
+    out += "]";
+  }
+  return out;
 }
 
 // Every field as text, by the name it has in a file.
@@ -139,6 +237,9 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
   std::map<std::string, std::string> out{
       {"model.path", s.model.path},
       {"model.modelFormat.name", s.model.format},
+      {"model.inputs", described(s.model.inputs)},
+      {"model.outputs", described(s.model.outputs)},
+      {"model's content", s.model.content.empty() ? "not known" : s.model.content.substr(0, 12)},
       {"slo.latency", s.slo.latency == Nanos(0) ? "none" : format_duration(s.slo.latency)},
       {"slo.percentile", std::to_string(s.slo.percentile)},
       {"priority", std::to_string(s.priority)},
@@ -162,13 +263,13 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
 
 }  // namespace
 
-Result<std::vector<FunctionSpec>> parse_functions(std::string_view text,
-                                                  const FileContext& context) {
+Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const FileContext& context,
+                                                  const ModelCheck& check_model) {
   SLUICE_ASSIGN(documents, yaml_documents(text, context.file));
   std::vector<FunctionSpec> out;
   Problems problems;
   for (const YAML::Node& node : documents)
-    if (!node.IsNull()) read_document(node, context, out, problems);
+    if (!node.IsNull()) read_document(node, context, check_model, out, problems);
   if (problems.empty() && out.empty())
     problems.push_back(context.file + ": there is no function in it");
   std::vector<std::string> names;
@@ -192,7 +293,10 @@ std::string to_yaml(const FunctionSpec& s) {
     << s.name.space;
   y << YAML::EndMap << YAML::Key << "spec" << YAML::Value << YAML::BeginMap;
   y << YAML::Key << "model" << YAML::Value << YAML::BeginMap << YAML::Key << "path" << YAML::Value
-    << s.model.path << YAML::EndMap;
+    << s.model.path;
+  write_tensors(y, "inputs", s.model.inputs);
+  write_tensors(y, "outputs", s.model.outputs);
+  y << YAML::EndMap;
   if (s.slo.latency > Nanos(0))
     y << YAML::Key << "slo" << YAML::Value << YAML::BeginMap << YAML::Key << "latency"
       << YAML::Value << format_duration(s.slo.latency) << YAML::Key << "percentile" << YAML::Value

@@ -4,6 +4,7 @@
 // field, value, and what is allowed.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,11 @@ struct FileContext {
   std::string folder;
   std::string home;
 };
-Result<std::vector<FunctionSpec>> parse_functions(std::string_view text,
-                                                  const FileContext& context);
+// `check_model` is asked about each function whose model has a path: its error is one of the
+// problems, at that path's line.
+using ModelCheck = std::function<Result<void>(FunctionSpec&)>;
+Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const FileContext& context,
+                                                  const ModelCheck& check_model = {});
 
 // The specification as a file that parses to the same.
 std::string to_yaml(const FunctionSpec& spec);

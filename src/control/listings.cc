@@ -5,6 +5,7 @@
 
 #include "control/function_file.h"
 #include "control/routes.h"
+#include "control/summary.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -86,6 +87,7 @@ json to_json(const Decision& d) {
           {"subject", d.subject},
           {"detail", d.detail},
           {"reason", wire::to_json(d.reason)},
+          {"summary", summary(d)},
           {"fault", d.fault}};
 }
 
@@ -168,6 +170,7 @@ json revision_rows(const Control& control, const std::string& of) {
                      {"percent", percent},
                      {"newest", revision.number == r.stored.newest},
                      {"model", revision.spec.model.path},
+                     {"content", revision.spec.model.content},
                      {"slo_ms", millis(revision.spec.slo.latency)}});
     }
   }

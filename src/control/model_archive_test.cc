@@ -90,17 +90,69 @@ TEST(CheckModel, NamesTheFieldAndTheFile) {
   const std::string path = folder.path + "/m";
   FunctionSpec spec;
   spec.model.path = path + ".pt";
-  EXPECT_EQ(check_model(spec).error().message,
-            "model.path: " + path + ".pt: no such file, or not readable");
+  EXPECT_EQ(check_model(spec).error().message, path + ".pt: no such file, or not readable");
   write_model_for_test(path);
   EXPECT_TRUE(check_model(spec).ok());
   EXPECT_EQ(spec.model.inputs.size(), 1u);
+  spec.model.inputs.clear();
   std::filesystem::resize_file(path + ".json", size_t{2} << 20);
   EXPECT_EQ(check_model(spec).error().message,
-            "model.path: " + path + ".json: has 2097152 bytes; at most 1048576 are allowed");
+            path + ".json: has 2097152 bytes; at most 1048576 are allowed");
   std::filesystem::remove(path + ".json");
+  spec.model.inputs = spec.model.outputs = {{"x", "FP32", {-1, 2}}};
+  EXPECT_TRUE(check_model(spec).ok()) << "the function's file says it";
+  spec.model.inputs.clear();
   ASSERT_EQ(mkfifo((path + ".json").c_str(), 0600), 0);
   EXPECT_NE(check_model(spec).error().message.find("is no regular file"), std::string::npos);
+}
+
+// What the model server's loader would refuse, all at once.
+TEST(CheckModel, NamesAllThatIsWrongWithASidecar) {
+  const FolderForTest folder;
+  const std::string path = folder.path + "/m";
+  const auto said = [&](const std::string& sidecar) {
+    FunctionSpec spec;
+    spec.model.path = path + ".pt";
+    std::ofstream(path + ".pt") << archive_for_test("weights");
+    std::ofstream(path + ".json") << sidecar;
+    const auto checked = check_model(spec);
+    return checked.ok() ? "" : checked.error().message.substr(path.size() + 7);
+  };
+  const std::string x = R"({"name": "x", "datatype": "FP32", "shape": [-1, 3, 224, 224]})";
+  // As docs/function-file.md has it; and with what older ones have.
+  EXPECT_EQ(said(R"({"inputs": [)" + x + R"(], "outputs": [)" + x + "]}"), "");
+  EXPECT_EQ(said(R"({"name": "m", "platform": "pytorch_torchscript", "inputs": [)" + x +
+                 R"(], "outputs": [)" + x + "]}"),
+            "");
+  EXPECT_EQ(said(R"({"platform": "onnx", "inputs": [)" + x + R"(], "outputs": [)" + x + "]}"),
+            R"(platform: "onnx" is not served: pytorch_torchscript is, and may be left out)");
+  EXPECT_EQ(
+      said(R"({"inputs": [{"name": "", "datatype": "FLOAT", "shape": [0]}, )" + x + ", " + x +
+           "]}"),
+      "inputs[0].name: is missing: the tensor's name; inputs[0].datatype: \"FLOAT\" is not known; "
+      "allowed are BOOL, UINT8, INT8, INT16, INT32, INT64, FP16, BF16, FP32, FP64; "
+      "inputs[0].shape: the dimension 0 is neither -1 (variable) nor 1 or more; "
+      "inputs[2].name: \"x\" stands twice; "
+      "outputs: must be a list of {name, datatype, shape}, of one at least");
+  EXPECT_EQ(said(R"({"name": 3, "inputs": [3], "outputs": [{"name": "x", "datatype": "FP32"}]})"),
+            "name: 3 is no text; it may be left out; inputs[0]: must be {name, datatype, shape}; "
+            "outputs[0].shape: must be a list of whole numbers, such as [-1, 3]");
+}
+
+TEST(CheckFeasible, AWidthThatNoDeviceHasIsRefused) {
+  FunctionSpec spec;
+  const std::vector<Device> whole{{.id = "cpu0", .sm_quantum = kWhole}};
+  const std::vector<Device> halves{{.id = "cpu0", .sm_quantum = {500}},
+                                   {.id = "cpu1", .sm_quantum = kWhole}};
+  EXPECT_TRUE(check_feasible(spec, whole, {}).ok());
+  spec.slice = Slice{.sm = {500}, .quota = {kWhole, kWhole}};
+  EXPECT_TRUE(check_feasible(spec, halves, {}).ok());
+  EXPECT_TRUE(check_feasible(spec, {}, {}).ok()) << "no device is known yet";
+  EXPECT_EQ(check_feasible(spec, whole, {}).error().message,
+            "slice.sm: 50% is no width of a device here: multiples of 100% are");
+  spec.slice->sm = {300};
+  EXPECT_EQ(check_feasible(spec, halves, {}).error().message,
+            "slice.sm: 30% is no width of a device here: multiples of 50% or 100% are");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ constexpr Unit kBytes[] = {{"Ti", 1LL << 40},
                            {"G", 1'000'000'000},
                            {"M", 1'000'000},
                            {"k", 1'000},
-                           {"", 1}};
+                           {"B", 1}};
 constexpr int kBinaryUnits = 4;
 
 struct Number {
@@ -61,21 +61,11 @@ Error not_a(std::string_view what, std::string_view text) {
 
 }  // namespace
 
-Result<Nanos> parse_duration(std::string_view text, Nanos bare) {
-  const bool unit_needed = bare.count() == 0;
-  const Error wrong =
-      not_a(unit_needed ? "a duration with a unit: ns, us, ms, s, m or h, such as 150ms"
-                        : "a duration: a number, or one with ns, us, ms, s, m or h",
-            text);
+Result<Nanos> parse_duration(std::string_view text) {
   const std::optional<Number> n = split(text);
-  if (!n) return wrong;
-  if (n->unit.empty()) {
-    const double product = n->value * static_cast<double>(bare.count());
-    if (unit_needed || product > kLargest) return wrong;
-    return Nanos(static_cast<int64_t>(std::round(product)));
-  }
-  const std::optional<int64_t> ns = in_units(*n, kDurations);
-  if (!ns) return wrong;
+  if (n && n->unit.empty() && n->value == 0) return Nanos(0);
+  const std::optional<int64_t> ns = n ? in_units(*n, kDurations) : std::nullopt;
+  if (!ns) return not_a("a duration with a unit: ns, us, ms, s, m or h, such as 150ms", text);
   return Nanos(*ns);
 }
 
@@ -106,16 +96,18 @@ std::string format_share(Share s) {
 
 Result<Bytes> parse_bytes(std::string_view text) {
   const std::optional<Number> n = split(text);
+  if (n && n->unit.empty() && n->value == 0) return Bytes{0};
   const std::optional<int64_t> bytes = n ? in_units(*n, kBytes) : std::nullopt;
   if (!bytes)
-    return not_a("an amount of memory: bytes, or k, M, G, T, Ki, Mi, Gi, Ti, such as 512Mi", text);
+    return not_a("an amount of memory with a unit: B, k, M, G, T, Ki, Mi, Gi or Ti, such as 512Mi",
+                 text);
   return *bytes;
 }
 
 std::string format_bytes(Bytes b) {
   for (const Unit& u : std::span(kBytes).first(kBinaryUnits))
     if (b > 0 && b % u.size == 0) return std::to_string(b / u.size) + std::string(u.name);
-  return std::to_string(b);
+  return b == 0 ? "0" : std::to_string(b) + "B";
 }
 
 }  // namespace sluice::control

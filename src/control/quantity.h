@@ -12,16 +12,17 @@
 
 namespace sluice::control {
 
-// ns, us, ms, s, m, h. A bare number is taken in `bare`; Nanos(0) there: a unit must stand.
-Result<Nanos> parse_duration(std::string_view text, Nanos bare = Nanos(0));
+// ns, us, ms, s, m, h. A unit must stand, but with 0.
+Result<Nanos> parse_duration(std::string_view text);
 std::string format_duration(Nanos);  // the largest unit that divides it: "1500ms", "2s"
 
 // A percentage ("12.5%") or a fraction of one ("0.125"); at least 0.1 %, at most 100 %.
 Result<Share> parse_share(std::string_view text);
 std::string format_share(Share);  // "12.5%"
 
-// Bytes, with k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024), as in Kubernetes.
+// B, k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024), as in Kubernetes, where a unit may be
+// left out: here it must stand, but with 0.
 Result<Bytes> parse_bytes(std::string_view text);
-std::string format_bytes(Bytes);  // the largest binary unit that divides it: "512Mi", "1000"
+std::string format_bytes(Bytes);  // the largest binary unit that divides it: "512Mi", "1000B"
 
 }  // namespace sluice::control

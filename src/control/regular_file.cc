@@ -1,7 +1,6 @@
 #include "control/regular_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,11 +19,12 @@ Result<RegularFile> RegularFile::open(const std::string& path) {
     return invalid("no such file, or not readable");
   if (!S_ISREG(about.st_mode))
     return invalid(S_ISDIR(about.st_mode) ? "is a directory" : "is no regular file");
-  return RegularFile(std::move(fd), static_cast<uint64_t>(about.st_size));
+  return RegularFile(std::move(fd), about);
 }
 
 std::string RegularFile::read(uint64_t offset, size_t size) const {
-  std::string bytes(offset < size_ ? std::min<uint64_t>(size, size_ - offset) : 0, '\0');
+  std::string bytes(offset < this->size() ? std::min<uint64_t>(size, this->size() - offset) : 0,
+                    '\0');
   size_t have = 0;
   while (have < bytes.size()) {
     const ssize_t n = ::pread(fd_.get(), bytes.data() + have, bytes.size() - have,

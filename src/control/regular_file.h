@@ -4,6 +4,8 @@
 // A value; any thread, one at a time.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <string>
 
@@ -17,15 +19,17 @@ class RegularFile {
   // kInvalid: missing, not readable, or of another kind.
   static Result<RegularFile> open(const std::string& path);
 
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return static_cast<uint64_t>(about_.st_size); }
+  const struct stat& about() const { return about_; }  // as it was when it was opened
+  int fd() const { return fd_.get(); }
   // Returns less than `size` bytes where the file ends before.
   std::string read(uint64_t offset, size_t size) const;
 
  private:
-  RegularFile(Fd fd, uint64_t size) : fd_(std::move(fd)), size_(size) {}
+  RegularFile(Fd fd, const struct stat& about) : fd_(std::move(fd)), about_(about) {}
 
   Fd fd_;
-  uint64_t size_;
+  struct stat about_;
 };
 
 }  // namespace sluice::control

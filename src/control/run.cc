@@ -31,7 +31,15 @@ struct Serving {
   Turns& turns;
   KeptAnswers& kept;
   asio::thread_pool& files;  // reads function files and what they name
+  ModelCopies& models;
+  const Control& control;
 };
+
+// Copies of models that no revision uses any more are removed beside the loop.
+void sweep(Serving with) {
+  with.models.set_used(with.control.contents());
+  asio::post(with.files, [&models = with.models] { models.sweep(); });
+}
 
 // GET …?after=TURN&wait_ms=N waits for the loop's next turn. What a change asks for begins before
 // it is answered: a function that was applied can be called. Every answer says after which turn it
@@ -48,20 +56,22 @@ asio::awaitable<wire::HttpResponse> answer(Api& api, Serving with, wire::HttpReq
   }
   wire::HttpResponse response;
   if (Api::is_apply(request)) {
-    std::optional<Result<std::vector<FunctionSpec>>> specs;
+    std::optional<Result<Api::FunctionsRead>> functions;
     const auto read = [&]() -> asio::awaitable<void> {
-      specs = api.read_functions(request);
+      functions = api.read_functions(request, with.models);
       co_return;
     };
     co_await asio::co_spawn(with.files, read, asio::use_awaitable);
-    response = api.apply(request, std::move(*specs), unix_now());
+    response = api.apply(request, *functions, unix_now());
     with.kept.forget();
+    sweep(with);
   } else if (is_get) {
     response = with.kept.get(request.target(), [&] { return api.handle(request, unix_now()); });
   } else {
     co_await turns.settle();  // an order would wait behind what the turn asks, and has little time
     response = api.handle(request, unix_now());
     with.kept.forget();
+    if (request.method() == wire::http::verb::delete_) sweep(with);
   }
   if (!is_get && response.result_int() / 100 == 2) co_await turns.make();
   response.set("Sluice-Turn", std::to_string(turns.number()));
@@ -70,7 +80,9 @@ asio::awaitable<wire::HttpResponse> answer(Api& api, Serving with, wire::HttpReq
 
 }  // namespace
 
-Result<void> run_control(const ControlOptions& o) {
+Result<void> run_control(const ControlOptions& options) {
+  ControlOptions o = options;
+  o.settings.models = o.data + "/models";
   SLUICE_ASSIGN(store, Store::open(o.data + "/control.db"));
   const SteadyClock clock;
   asio::io_context io(1);
@@ -83,13 +95,16 @@ Result<void> run_control(const ControlOptions& o) {
 
   KeptAnswers kept;
   Turns turns(io, *control, cluster, quiet, [&] { kept.forget(); });
+  ModelCopies models(o.settings.models);
   asio::thread_pool files(2);
+  const Serving serving{turns, kept, files, models, *control};
+  sweep(serving);
   const auto serve = [&](Fd listening, const std::string& bearer) {
     const auto api = std::make_shared<Api>(*control, bearer, o.home);
     return std::make_unique<wire::HttpServer>(
         io, std::move(listening),
-        [&turns, &kept, &files, api](wire::HttpRequest request) {
-          return answer(*api, {turns, kept, files}, std::move(request));
+        [serving, api](wire::HttpRequest request) {
+          return answer(*api, serving, std::move(request));
         },
         wire::HttpLimits{.body_bytes = kLargestBody},
         [api](const wire::HttpHead& head) { return api->refusal(head); });

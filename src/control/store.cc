@@ -152,6 +152,11 @@ Result<void> Store::replace_spec(const Revision& r) {
                  {wire::to_json(r.spec).dump(), to_string(r.function), int64_t{r.number}});
 }
 
+Result<void> Store::forget_revisions(const FunctionName& f, int oldest, int serving) {
+  return db_.run("DELETE FROM revisions WHERE function=? AND number<? AND number<>?",
+                 {to_string(f), int64_t{oldest}, int64_t{serving}});
+}
+
 Result<void> Store::set_revisions(const FunctionName& f, int newest, int serving) {
   return db_.run("UPDATE functions SET newest=?, serving=? WHERE name=?",
                  {int64_t{newest}, int64_t{serving}, to_string(f)});

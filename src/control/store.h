@@ -60,6 +60,8 @@ class Store {
   Result<std::vector<StoredFunction>> functions();
   Result<void> add_revision(const Revision& revision, int serving);
   Result<void> replace_spec(const Revision& revision);  // of a revision that is there
+  // Those before `oldest`, but for the serving one.
+  Result<void> forget_revisions(const FunctionName& f, int oldest, int serving);
   Result<void> set_revisions(const FunctionName& f, int newest, int serving);
   Result<void> remove_function(const FunctionName& f);
 

@@ -167,6 +167,22 @@ TEST(FunctionFile, IsReadAndWrittenBack) {
 }
 
 // One change to the good file, and what must be said of it.
+TEST(FunctionFile, AFunctionMayHaveTheNameThatItHasOnAnotherServer) {
+  const auto parses = [](const std::string& name) {
+    std::string text = kFile;
+    text.replace(text.find("name: resnet,"), 13, "name: \"" + name + "\",");
+    return parse_functions(text, {.file = "f.yaml"}).ok();
+  };
+  for (const std::string& name : {std::string("resnet"), std::string("ResNet_50.v1-5"),
+                                  std::string("7"), std::string("a..b"), std::string(63, 'A')})
+    EXPECT_TRUE(parses(name)) << name;
+  for (const std::string& name :
+       {std::string(64, 'a'), std::string("_a"), std::string("a_"), std::string(".a"),
+        std::string("a."), std::string("-a"), std::string("a b"), std::string("a/b"),
+        std::string("a%20b"), std::string("\xc3\xa4")})
+    EXPECT_FALSE(parses(name)) << name;
+}
+
 TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
   struct Case {
     const char* from;
@@ -178,7 +194,7 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
            {"maxBatchSize: 8", "maxBatchSise: 8", "did you mean \"maxBatchSize\"?"},
            {"maxBatchSize: 8", "maxBatchSize: 0", "\"0\" is not a whole number from 1 to 256"},
            {"kind: InferenceFunction", "kind: TrainingFunction", "not served yet"},
-           {"name: resnet,", "name: Res_net,", "is no name"},
+           {"name: resnet,", "name: Res/net,", "is no name"},
            {"v1alpha1", "v2", "sluice.dev/v1alpha1 is"},
            {"request: 20%", "request: 120%", "spec.slice.quota.request"},
            {"limit: 0.4", "limit: 0.1", "is below the request"},
@@ -189,6 +205,20 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
            {"path: m.pt", "path: m\x07.pt", "f.yaml:5 text must be UTF-8"},
            {"path: m.pt", "path: \"m\\x07.pt\"", "without control characters"},
            {"path: m.pt", "path: m\x85.pt", "text must be UTF-8"},
+           {"maxLatency: 2ms", "maxLatency: 2", "\"2\" is not a duration with a unit"},
+           {"memory: 512Mi", "memory: 12", "\"12\" is not an amount of memory with a unit"},
+           {"  token:", "  timeout: 5\n  token:", "f.yaml:9 spec.timeout: \"5\" is not a duration"},
+           {"  token:", "  policy: has-gpus\n  token:",
+            "f.yaml:9 spec.policy: \"has-gpus\" is not known, did you mean \"has-gpu\"?"},
+           {"path: m.pt", "path: \"\"", "f.yaml:5 spec.model.path: \"\" is no file"},
+           {"path: m.pt", "path: m.pt, inputs: []", "spec.model.inputs: must be a list"},
+           {"path: m.pt", "path: m.pt, inputs: [{name: x, datatype: FP32, shape: [-1]}]",
+            "f.yaml:5 spec.model.outputs: is missing"},
+           {"path: m.pt", "path: m.pt, inputs: [{name: x, datatype: FLOAT, shape: [-1]}]",
+            "f.yaml:5 spec.model.inputs[0].datatype: \"FLOAT\" is not known; allowed are BOOL, "
+            "UINT8"},
+           {"path: m.pt", "path: m.pt, inputs: [{name: x, datatype: FP32, shape: [-1, a]}]",
+            "spec.model.inputs[0].shape: must be a list of whole numbers"},
        }) {
     std::string text = kFile;
     text.replace(text.find(c.from), std::string(c.from).size(), c.to);
@@ -197,6 +227,60 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
     EXPECT_NE(specs.error().message.find(c.said), std::string::npos) << c.to << ":\n"
                                                                      << specs.error().message;
   }
+}
+
+// A misspelt field is one problem: that the one it stands for is missing is not another.
+TEST(FunctionFile, EachFaultIsSaidOnce) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"model: {path: m.pt}", "modle: {path: m.pt}"},
+      {"path: m.pt", "pth: m.pt"},
+      {"latency: 80ms", "latncy: 80ms"},
+      {"kind:", "knid:"},
+      {"apiVersion:", "apiversion:"},
+      {"name: resnet", "nam: resnet"},
+      {"slo: {latency: 80ms, percentile: 99}", "slo: 80ms"}};
+  for (const auto& [from, to] : cases) {
+    std::string text = kFile;
+    text.replace(text.find(from), from.size(), to);
+    const auto specs = parse_functions(text, {.file = "f.yaml"});
+    ASSERT_FALSE(specs.ok()) << to;
+    EXPECT_EQ(std::ranges::count(specs.error().message, '\n'), 0) << specs.error().message;
+  }
+}
+
+TEST(FunctionFile, ZeroNeedsNoUnit) {
+  std::string text = kFile;
+  text.replace(text.find("2ms"), 3, "0");
+  text.replace(text.find("512Mi"), 5, "0");
+  const auto specs = parse_functions(text, {});
+  ASSERT_TRUE(specs.ok()) << specs.error().message;
+  EXPECT_EQ(specs->at(0).batching.max_delay, Nanos(0));
+  EXPECT_EQ(specs->at(0).slice->memory, 0);
+}
+
+TEST(FunctionFile, TellsTheModelsInputsAndOutputs) {
+  std::string text = kFile;
+  const std::string tensors =
+      "path: m.pt, inputs: [{name: \"1\", datatype: FP32, shape: [-1, 3]}], "
+      "outputs: [{name: y, datatype: INT64, shape: []}]";
+  text.replace(text.find("path: m.pt"), 10, tensors);
+  const auto specs = parse_functions(text, {.folder = "/models"});
+  ASSERT_TRUE(specs.ok()) << specs.error().message;
+  EXPECT_EQ(specs->at(0).model.inputs, (std::vector<TensorSpec>{{"1", "FP32", {-1, 3}}}));
+  EXPECT_EQ(specs->at(0).model.outputs, (std::vector<TensorSpec>{{"y", "INT64", {}}}));
+  EXPECT_EQ(parse_functions(to_yaml(specs->at(0)), {})->at(0), specs->at(0));
+}
+
+TEST(FunctionFile, AModelsFaultHasItsLineAndStandsBesideTheOthers) {
+  std::string text = kFile;
+  text.replace(text.find("80ms"), 4, "fast");
+  const auto specs = parse_functions(
+      text, {.file = "f.yaml", .folder = "/models"}, [](FunctionSpec& s) -> Result<void> {
+        return Error{ErrorKind::kInvalid, s.model.path + ": is none"};
+      });
+  EXPECT_NE(specs.error().message.find("f.yaml:6 spec.slo.latency: "), std::string::npos);
+  EXPECT_NE(specs.error().message.find("f.yaml:5 spec.model.path: /models/m.pt: is none"),
+            std::string::npos);
 }
 
 TEST(FunctionFile, AFileIsTakenWholeOrNotAtAll) {

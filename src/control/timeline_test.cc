@@ -2,15 +2,22 @@
 // language. A line is "SECOND VERB WORDS"; events happen before the loop's turn of that second,
 // expectations are looked at after it.
 //
-//   apply F SHARE [canary N]   a revision that wants SHARE of a device     (fixed slices)
+//   bundle NAME                the platform's from now on, four turns a second (else `fixed`, one)
+//   measured MILLISECONDS      what one request takes the functions' model on a whole device
+//   apply F SHARE [canary N]   a revision that wants SHARE of a device; "any": its file states none
 //   rollback F · delete F · drain DEVICE · fault DEVICE
 //   load F RATE                requests a second from now on
+//   invoke F N                 so many requests, at once
 //   hold F · release F         its instances have a request in hand that does not end; it ends
 //   hang F                     its ready instances stop answering; their requests are overdue now
 //   lose starts|stops|resizes N · repeat starts · start-takes SECONDS
 //   break REVISION · mend REVISION · kill F                  one ready instance of it
+//   down                       the platform is ended in order, and its loop starts again
 //   node away|back|restarts · gateway away|back|restarts · control restarts
 //   expect F r1:ready …        all instances of it, by revision; "nothing"
+//   on F cpu0 …                the devices of its instances
+//   servable F                 the gateway is not told to refuse its requests
+//   unmet F TEXT               the reason of its last unmet demand has this in it
 //   split F r1:90 r2:10        what the gateway was told
 //   said F RULE                a decision about it with that rule
 //   unsaid F RULE              no decision about it with that rule
@@ -56,16 +63,18 @@ class Timeline : public testing::Test {
   void open() {
     control_.reset();
     store_.emplace(std::move(*Store::open(folder_.path + "/control.db")));
-    control_ = std::move(*Control::open(*store_, cluster_, clock_, {.bundle = "fixed"}));
+    control_ = std::move(*Control::open(*store_, cluster_, clock_, {.bundle = bundle_}));
   }
 
   // Events of a second come first; the first expectation after them takes the turn.
   void turn() {
-    if (!turned_) control_->step(wall_);
-    turned_ = false;
+    for (int n = 0; n < turns_a_second_; ++n) {
+      if (!turned_) control_->step(wall_);
+      turned_ = false;
+      clock_.advance(Millis(1000 / turns_a_second_));
+      wall_ += 1000 / turns_a_second_;
+    }
     ++second_;
-    clock_.advance(Seconds(1));
-    wall_ += 1000;
   }
 
   bool happens(const std::string& verb, std::istringstream& words) {
@@ -81,6 +90,19 @@ class Timeline : public testing::Test {
     } else if (verb == "drain") {
       words >> a;
       EXPECT_TRUE(control_->set_drained(a, true, wall_).ok());
+    } else if (verb == "bundle") {
+      words >> bundle_;
+      turns_a_second_ = 4;
+      open();
+    } else if (verb == "measured") {
+      int ms = 0;
+      words >> ms;
+      measure(Millis(ms));
+    } else if (verb == "invoke") {
+      int n = 0;
+      words >> a >> n;
+      cluster_.load.try_emplace({.name = a});
+      cluster_.once[{.name = a}] = n;
     } else if (verb == "fault") {
       words >> a;
       cluster_.faults[a] = "Xid 79";
@@ -121,6 +143,9 @@ class Timeline : public testing::Test {
     } else if (verb == "gateway") {
       words >> a;
       a == "restarts" ? cluster_.restart_gateway() : (void)(cluster_.gateway_there = a == "back");
+    } else if (verb == "down") {
+      cluster_.down();
+      open();
     } else if (verb == "control") {
       open();
     } else {
@@ -132,15 +157,27 @@ class Timeline : public testing::Test {
   bool apply(std::istringstream& words) {
     std::string name, share, word;
     words >> name >> share;
-    const int permille = std::stoi(share) * 10;
     FunctionSpec spec;
     spec.name.name = name;
     spec.model.path = folder_.path + "/m.pt";
-    spec.slice = Slice{.sm = kWhole, .quota = {{permille}, {permille}}};
+    spec.slo.latency = Millis(400);
+    if (share != "any") {
+      const Share quota{std::stoi(share) * 10};
+      spec.slice = Slice{.sm = kWhole, .quota = {quota, quota}};
+    }
     if (words >> word && word == "canary") words >> spec.canary_traffic_percent;
     const auto done = control_->apply({spec}, false, wall_);
     EXPECT_TRUE(done.ok()) << done.error().message;
     return true;
+  }
+
+  void measure(Nanos alone) {
+    predict::Profile profile;
+    for (const int permille : {250, 500, 1000}) {
+      const Nanos takes = alone * 1000 / permille;
+      profile.points.push_back({{1, kWhole, {permille}}, takes, takes, 1 / seconds(takes)});
+    }
+    EXPECT_TRUE(control_->set_profile(folder_.path + "/m.pt", profile).ok());
   }
 
   bool holds(const std::string& verb, std::istringstream& words) {
@@ -161,6 +198,12 @@ class Timeline : public testing::Test {
       EXPECT_EQ(split(f), rest);
     } else if (verb == "said" || verb == "unsaid") {
       EXPECT_EQ(said(f, rest), verb == "said") << f << ": " << rest;
+    } else if (verb == "on") {
+      EXPECT_EQ(devices(f), rest);
+    } else if (verb == "servable") {
+      EXPECT_EQ(control_->functions().at({.name = f}).unavailable, "");
+    } else if (verb == "unmet") {
+      EXPECT_NE(unmet(f).find(rest), std::string::npos) << unmet(f);
     } else if (verb == "requests") {
       EXPECT_EQ(control_->functions().at({.name = f}).traffic.totals().requests, std::stoul(rest));
     } else {
@@ -184,6 +227,19 @@ class Timeline : public testing::Test {
     std::string text;
     for (const std::string& one : all) text += (text.empty() ? "" : " ") + one;
     return text.empty() ? "nothing" : text;
+  }
+
+  std::string devices(const std::string& f) const {
+    std::string text;
+    for (const ObservedInstance& o : cluster_.seen.instances)
+      if (o.instance.function.name == f) text += (text.empty() ? "" : " ") + o.instance.device;
+    return text;
+  }
+
+  std::string unmet(const std::string& f) {
+    const auto decisions = store_->decisions(FunctionName{.name = f}, 1000);
+    const auto last = std::ranges::find(*decisions, "unmet", &Decision::action);
+    return last == decisions->end() ? "nothing was unmet" : last->reason.text;
   }
 
   std::string split(const std::string& f) const {
@@ -215,6 +271,8 @@ class Timeline : public testing::Test {
   const FolderForTest folder_;
   ManualClock clock_;
   UnixMillis wall_ = kStart;
+  std::string bundle_ = "fixed";
+  int turns_a_second_ = 1;
   int second_ = 0;
   bool turned_ = false;
   FakeCluster cluster_{clock_};
@@ -511,6 +569,131 @@ TEST_F(Timeline, ADeviceThatFailsIsLeftWithoutAGapAndItIsSaidOnce) {
   EXPECT_EQ(
       said,
       (std::vector<std::string>{"cpu0: Device cpu0 fails: Xid 79. It takes no more instances."}));
+}
+
+TEST_F(Timeline, AfterAnOrderlyDownNothingWasLost) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 down
+    7 expect f r1:starting
+   12 expect f r1:ready
+   12 unsaid f instance-ended
+   12 starts 2
+  )");
+}
+
+// Two devices, a quarter each for models that were never measured.
+TEST_F(Timeline, EightFunctionsNeverMeasuredRunOnTwoDevicesAndTheNinthIsToldWhy) {
+  play(R"(
+    0 bundle has-gpu
+    0 apply a any
+    0 apply b any
+    0 apply c any
+    0 apply d any
+    1 apply e any
+    1 apply f any
+    1 apply g any
+    1 apply h any
+    4 expect a r1:ready
+    4 on a cpu0
+    4 on b cpu1
+    4 expect h r1:ready
+    4 unsaid h cluster-full
+    5 apply i any
+    6 expect i nothing
+    6 unmet i quota 25 %: 2 are too full (nothing is free). a (never measured) holds 25 % of
+    7 delete a
+    7 start-takes 30
+   15 expect i r1:starting
+   15 servable i
+  )");
+}
+
+// A model of which one request takes 150 ms: a whole device does 6.7/s, and 4.7/s with headroom.
+TEST_F(Timeline, OneInvokeTakesNoSecondDevice) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 150
+    2 apply f any
+    2 invoke f 1
+    3 expect f r1:starting
+    6 expect f r1:ready
+   10 invoke f 1
+   11 invoke f 1
+   20 invoke f 1
+   30 expect f r1:ready
+   30 starts 1
+   30 stops 0
+  )");
+}
+
+TEST_F(Timeline, AStepInLoadTakesASecondDeviceAtOnceAndKeepsItForItsStartsWorth) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 150
+    0 apply f any
+    9 expect f r1:ready
+   10 load f 8
+   11 expect f r1:ready r1:starting
+   11 starts 2
+   11 load f 0
+   12 stops 0
+   14 expect f r1:ready r1:ready
+   14 stops 0
+   40 expect f r1:ready
+   40 unsaid f cluster-full
+   40 stops 2
+  )");
+}
+
+// What `sluice drain DEVICE` promises.
+TEST_F(Timeline, ACordonedDeviceIsEmptiedMakeBeforeBreak) {
+  const std::string script = R"(
+    5 expect a r1:ready
+    5 on a cpu0
+    5 start-takes 4
+    5 drain cpu0
+    8 expect a r1:ready r1:starting
+   10 expect a r1:draining r1:ready
+   14 on a cpu1
+   14 unsaid a cluster-full
+  )";
+  play("0 bundle has-gpu\n 0 apply a any\n" + script);
+}
+
+TEST_F(Timeline, ACordonedDeviceIsEmptiedOfMeasuredFunctionsToo) {
+  play(R"(
+    0 bundle has-gpu
+    0 apply a any
+    0 measured 20
+    5 on a cpu0
+    5 load a 20
+    8 start-takes 4
+    8 drain cpu0
+   11 expect a r1:ready r1:starting
+   20 expect a r1:ready
+   20 on a cpu1
+   20 unsaid a cluster-full
+  )");
+}
+
+TEST_F(Timeline, WhatStaysOnACordonedDeviceForLackOfRoomIsSaid) {
+  play(R"(
+    0 bundle has-gpu
+    0 apply a 60%
+    0 apply b 60%
+    5 on a cpu0
+    5 on b cpu1
+    5 drain cpu0
+   20 expect a r1:ready
+   20 on a cpu0
+   20 unmet a stays on the cordoned device cpu0: of 2 devices none has room for
+   20 unmet a 1 is too full (at most sm 100 % × quota 40 % is free, on cpu1), 1 is cordoned.
+   20 servable a
+   21 delete b
+   40 on a cpu1
+  )");
 }
 
 TEST_F(Timeline, ACanaryIsPromotedWithoutStartingAgain) {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "control/cluster.h"
 #include "control/model_archive.h"
 #include "control/quantity.h"
 #include "control/regular_file.h"
-#include "policy/bundle.h"
 #include "wire/json.h"
+#include "wire/model_description.h"
 
 namespace sluice::control {
 namespace {
@@ -19,54 +20,54 @@ Error invalid(const std::string& field, const std::string& why) {
   return {ErrorKind::kInvalid, field + ": " + why};
 }
 
-Result<std::vector<TensorSpec>> tensors(const nlohmann::json& sidecar, const char* key,
-                                        const std::string& file) {
-  std::vector<TensorSpec> out;
-  if (!sidecar.is_object() || !sidecar.contains(key) || !sidecar[key].is_array() ||
-      sidecar[key].empty())
-    return invalid("model.path", file + ": wants " + key + ": a list of {name, datatype, shape}");
-  for (const auto& item : sidecar[key]) {
-    auto t = wire::tensor_spec_from(item);
-    if (!t.ok()) return within("model.path: " + file, t.error());
-    out.push_back(std::move(*t));
-  }
+// "50%, 100%": what the widths of slices are multiples of.
+std::string quanta(const std::vector<Device>& devices) {
+  std::set<Share> all;
+  for (const Device& d : devices)
+    if (serves(d)) all.insert(d.sm_quantum);
+  std::string out;
+  for (const Share q : all) out += (out.empty() ? "" : " or ") + format_share(q);
   return out;
 }
 
 }  // namespace
 
 Result<void> check_model(FunctionSpec& spec) {
-  if (const auto checked = check_model_archive(spec.model.path); !checked.ok())
-    return within("model.path", checked.error());
+  SLUICE_TRY(check_model_archive(spec.model.path));
+  if (!spec.model.inputs.empty()) return {};
   const std::string sidecar = std::filesystem::path(spec.model.path).replace_extension(".json");
   const auto file = RegularFile::open(sidecar);
   if (!file.ok())
-    return invalid("model.path", file.error().message +
-                                     ": the model's inputs and outputs stand there "
-                                     "(docs/function-file.md)");
+    return Error{ErrorKind::kInvalid,
+                 file.error().message +
+                     ": the model's inputs and outputs stand there, or as model.inputs and "
+                     "model.outputs in the function's file; `sluice init` writes both files"};
   if (file->size() > kLargestSidecar)
-    return invalid("model.path", sidecar + ": has " + std::to_string(file->size()) +
-                                     " bytes; at most " + std::to_string(kLargestSidecar) +
-                                     " are allowed");
+    return Error{ErrorKind::kInvalid, sidecar + ": has " + std::to_string(file->size()) +
+                                          " bytes; at most " + std::to_string(kLargestSidecar) +
+                                          " are allowed"};
   const auto parsed = wire::parse_json(file->read(0, kLargestSidecar));
-  if (!parsed.ok()) return within("model.path: " + sidecar, parsed.error());
-  SLUICE_ASSIGN(inputs, tensors(*parsed, "inputs", sidecar));
-  SLUICE_ASSIGN(outputs, tensors(*parsed, "outputs", sidecar));
-  spec.model.inputs = inputs;
-  spec.model.outputs = outputs;
+  if (!parsed.ok()) return within(sidecar, parsed.error());
+  const auto described = wire::model_description_from(*parsed);
+  if (!described.ok()) return within(sidecar, described.error());
+  if (described->platform != wire::kTorchscript)
+    return Error{ErrorKind::kInvalid, sidecar + ": platform: \"" + described->platform +
+                                          "\" is not served: " + std::string(wire::kTorchscript) +
+                                          " is, and may be left out"};
+  spec.model.inputs = described->inputs;
+  spec.model.outputs = described->outputs;
   return {};
 }
 
 Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
                             std::optional<Nanos> fastest) {
-  if (!spec.policy.empty() && policy::find_bundle(spec.policy) == nullptr) {
-    std::string known;
-    for (const policy::Bundle& b : policy::bundles())
-      known += (known.empty() ? "" : ", ") + std::string(b.name);
-    return invalid("policy", "'" + spec.policy + "' is not known: " + known + " are");
-  }
-  if (spec.policy == "fixed" && !spec.slice)
-    return invalid("slice", "is missing: policy fixed holds the slice that the file states");
+  const auto holds = [&](const Device& d) {
+    return serves(d) && spec.slice->sm.permille % d.sm_quantum.permille == 0;
+  };
+  if (spec.slice && std::ranges::any_of(devices, serves) && std::ranges::none_of(devices, holds))
+    return invalid("slice.sm", format_share(spec.slice->sm) +
+                                   " is no width of a device here: multiples of " +
+                                   quanta(devices) + " are");
   Bytes largest = 0;
   for (const Device& d : devices)
     if (serves(d)) largest = std::max(largest, d.memory);

@@ -11,8 +11,9 @@
 
 namespace sluice::control {
 
-// Fills in the signature from the model's sidecar (NAME.json beside NAME.pt). kInvalid names the
-// field, the value and what is allowed. Reads files: not for a loop's thread. Any thread.
+// Fills in the inputs and outputs from the model's sidecar (NAME.json beside NAME.pt), unless the
+// function's file has them. kInvalid names the file, the field, the value and what is allowed.
+// Reads files: not for a loop's thread. Any thread.
 Result<void> check_model(FunctionSpec& spec);
 
 // `fastest`: the shortest latency ever measured for this model; nothing: never measured.

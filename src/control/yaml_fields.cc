@@ -59,19 +59,22 @@ size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
   constexpr size_t kLongest = 64;
-  if (word.size() > kLongest) return "";
-  const std::string* best = nullptr;
-  size_t nearest = std::max<size_t>(2, word.size() / 4) + 1;
-  for (const std::string& k : known) {
-    const size_t d = distance(word, k);
-    if (d < nearest) {
-      nearest = d;
-      best = &k;
+  std::optional<std::string> best;
+  if (word.size() > kLongest) return best;
+  size_t least = std::max<size_t>(2, word.size() / 4) + 1;
+  for (const std::string& k : known)
+    if (const size_t d = distance(word, k); d < least) {
+      least = d;
+      best = k;
     }
-  }
-  return best ? ", did you mean \"" + *best + "\"?" : "";
+  return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const auto best = nearest(word, known);
+  return best ? ", did you mean \"" + *best + "\"?" : ".";
 }
 
 std::string Source::at(const std::string& field) const {
@@ -95,6 +98,7 @@ Fields::Fields(const YAML::Node& node, std::string path, Source& source, Problem
   if (!node.IsMap()) {
     problems_.push_back(source_.at(path_.empty() ? "document" : path_) + ": " + shown(node) +
                         " stands where a mapping of fields must");
+    broken_ = true;
     return;
   }
   for (const auto& entry : node) {
@@ -109,6 +113,9 @@ Fields::Fields(const YAML::Node& node, std::string path, Source& source, Problem
 }
 
 Fields::~Fields() {
+  for (const auto& [key, value] : left_)
+    if (const auto meant = nearest(key, known_)) missing_.erase(*meant);
+  for (const auto& [key, what] : missing_) complain(key, what);
   for (const auto& [key, value] : left_) {
     std::string allowed;
     for (const std::string& k : known_) allowed += (allowed.empty() ? "" : ", ") + k;
@@ -138,7 +145,7 @@ void Fields::complain(const std::string& key, std::string_view what) {
 }
 
 void Fields::need(const std::string& key, std::string_view allowed) {
-  if (!has(key)) complain(key, "is missing; it must be " + std::string(allowed));
+  if (!broken_ && !has(key)) missing_[key] = "is missing; it must be " + std::string(allowed);
 }
 
 void Fields::scalar(const std::string& key, std::string_view allowed,
@@ -151,13 +158,16 @@ void Fields::scalar(const std::string& key, std::string_view allowed,
     complain(key, done.error().message);
 }
 
-void Fields::text(const std::string& key, std::string& out) {
+bool Fields::text(const std::string& key, std::string& out) {
+  bool read = false;
   scalar(key, "text", [&](const std::string& value, bool quoted) -> Result<void> {
     if (!quoted && !reads_as_text(value))
       return Error{ErrorKind::kInvalid, value + " is not text; put it in quotes"};
     out = value;
+    read = true;
     return {};
   });
+  return read;
 }
 
 void Fields::integer(const std::string& key, int& out, int low, int high) {
@@ -183,9 +193,9 @@ void Fields::number(const std::string& key, double& out, double low, double high
   });
 }
 
-void Fields::duration(const std::string& key, Nanos& out, Nanos bare, Nanos low, Nanos high) {
+void Fields::duration(const std::string& key, Nanos& out, Nanos low, Nanos high) {
   scalar(key, "a duration", [&](const std::string& value, bool) -> Result<void> {
-    SLUICE_ASSIGN(d, parse_duration(value, bare));
+    SLUICE_ASSIGN(d, parse_duration(value));
     if (d < low || d > high)
       return Error{ErrorKind::kInvalid, "\"" + value + "\" is not a duration from " +
                                             format_duration(low) + " to " + format_duration(high)};

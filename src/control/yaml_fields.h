@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,14 +44,16 @@ class Fields {
   std::string path_of(const std::string& key) const;
 
   // Each leaves `out` alone when the field is absent or wrong; complains when it is wrong.
-  void text(const std::string& key, std::string& out);
+  bool text(const std::string& key, std::string& out);  // whether there was text
   void integer(const std::string& key, int& out, int low, int high);
   void number(const std::string& key, double& out, double low, double high);
-  void duration(const std::string& key, Nanos& out, Nanos bare, Nanos low, Nanos high);
+  void duration(const std::string& key, Nanos& out, Nanos low, Nanos high);
   void share(const std::string& key, Share& out);
   void bytes(const std::string& key, Bytes& out);
 
-  void need(const std::string& key, std::string_view allowed);  // complains when absent
+  // Complains when it is absent, unless an unknown field looks like it: then that one alone is a
+  // problem.
+  void need(const std::string& key, std::string_view allowed);
   void complain(const std::string& key, std::string_view what);
 
  private:
@@ -58,13 +61,17 @@ class Fields {
               const std::function<Result<void>(const std::string&, bool quoted)>& read);
 
   std::string path_;
+  bool broken_ = false;  // no mapping: nothing more is said of it
   Source& source_;
   Problems& problems_;
-  std::map<std::string, YAML::Node> left_;  // keys nobody has asked for yet
-  std::vector<std::string> known_;          // keys somebody asked for
+  std::map<std::string, YAML::Node> left_;      // keys nobody has asked for yet
+  std::vector<std::string> known_;              // keys somebody asked for
+  std::map<std::string, std::string> missing_;  // what is said of each
 };
 
-// ", did you mean \"minReplicas\"?", or nothing when none is near.
+// The nearest known word, or nothing when none is near.
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
+// ", did you mean \"minReplicas\"?", or "." when none is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace sluice::control

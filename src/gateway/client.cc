@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kMostDropped = 256 * 1024;
 constexpr Nanos kLinger = Seconds(5);
-constexpr size_t kMostLingered = 64 << 20;
+constexpr size_t kMostLingered = 1 << 30;  // the largest body that may be allowed
+constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n";
 
 std::string error_body(std::string_view message) {
   return nlohmann::json{{"error", std::string(message)}}.dump(
@@ -34,6 +35,7 @@ Awaitable<std::optional<Client::Unread>> Client::read_request() {
   kept_ = {};
   own_id_.clear();
   keep_ = answer_begun_ = streamed_ = false;
+  streamed_bytes_ = 0;
   body_fault_ = Body::kWhole;
   body_by_ = Time::max();
   patience_ = limits_.body_patience;
@@ -47,6 +49,8 @@ Awaitable<std::optional<Client::Unread>> Client::read_request() {
     watch_.idle = false;
     if (fault) co_return Unread{};
   }
+  if (connection_.unused().starts_with(kHttp2Preface))
+    co_return Unread{505, "HTTP/2, and so gRPC, is not served: use HTTP/1.1"};
   watch_.deadline = loop_.now() + limits_.head;
   loop_.put(watch_, Watch::List::kSlow);
   const error_code fault = co_await read_head(connection_, *request_);
@@ -73,6 +77,10 @@ bool Client::wants_continue() const {
          boost::beast::iequals(head_.find(http::field::expect).value_or(""), "100-continue");
 }
 
+bool Client::too_large() const {
+  return request_->length().value_or(0) > limits_.body_bytes;
+}
+
 Awaitable<bool> Client::send_continue() {
   static constexpr std::array<std::string_view, 1> kContinue{"HTTP/1.1 100 Continue\r\n\r\n"};
   const error_code fault = co_await connection_.stream->send(kContinue);
@@ -96,7 +104,7 @@ Awaitable<Client::Body> Client::keep_body(Time no_later) {
   loop_.put(watch_, Watch::List::kSlow);
   const Body body = co_await read_body();
   loop_.put(watch_, Watch::List::kBusy);
-  co_return body;
+  co_return kept_.size() > limits_.body_bytes ? Body::kOver : body;
 }
 
 // One that is too large to be kept shows how fast it comes before it gets an instance: its
@@ -180,9 +188,14 @@ Client::Body Client::fault_of_body(error_code fault) const {
 Awaitable<Piece> Client::next_piece() {
   streamed_ = true;
   begin_wait();
-  const Piece piece = co_await read_piece(connection_, *request_, loop_.scratch());
+  Piece piece = co_await read_piece(connection_, *request_, loop_.scratch());
   if (piece.fault) body_fault_ = fault_of_body(piece.fault);
   end_wait(piece.data.size());
+  streamed_bytes_ += piece.data.size();
+  if (kept_.size() + streamed_bytes_ > limits_.body_bytes) {
+    body_fault_ = Body::kOver;
+    piece = {asio::error::message_size, {}};
+  }
   co_return piece;
 }
 

@@ -31,13 +31,14 @@ class Client {
   };
   Awaitable<std::optional<Unread>> read_request();
   const Head& head() const { return head_; }
+  bool too_large() const;  // its length is more than is allowed
   bool wants_continue() const;
   Awaitable<bool> send_continue();
 
   // Keeps the body, to be sent as often as needed. False: it is not here yet, read it.
   bool keep_what_is_here();
-  // kTooLarge: kept() is its beginning, the rest is to be streamed.
-  enum class Body { kWhole, kTooLarge, kLate, kLeft, kBroken };
+  // kTooLarge: kept() is its beginning, the rest is to be streamed. kOver: more than is allowed.
+  enum class Body { kWhole, kTooLarge, kOver, kLate, kLeft, kBroken };
   Awaitable<Body> keep_body(Time no_later);
   std::string_view kept() const { return kept_; }
   // The body has been read to its end.
@@ -104,6 +105,7 @@ class Client {
   bool must_be_fast_ = false;  // for it is larger than what is kept
   Body body_fault_ = Body::kWhole;
   bool streamed_ = false;
+  uint64_t streamed_bytes_ = 0;
   bool keep_ = false, has_body_ = false, chunks_ = false, answer_begun_ = false;
 };
 

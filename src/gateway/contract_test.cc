@@ -312,6 +312,305 @@ TEST_F(Contract, ADeletedFunctionAnswersWhatItHasAndTurnsTheRestAwayAtOnce) {
   EXPECT_THAT(receive(answered, "}"), HasSubstr("HTTP/1.1 404"));
 }
 
+// ---- what is said of a function ----------------------------------------------------------------
+
+wire::asio::awaitable<HttpResponse> computes(HttpRequest request) {
+  HttpResponse r = wire::text_response(request.body());
+  r.set("Sluice-Inferences", "2");
+  r.set("Sluice-Compute", "1000; 2 1 10000 20000 30000");
+  co_return r;
+}
+
+TEST_F(Contract, StatisticsAreOfTheFunctionWhicheverInstanceAnswered) {
+  instance("i", computes);
+  instance("k", computes);
+  RoutingTable t = table_of({"i"});
+  t.functions["g"] = t.functions["f"];
+  t.functions["g"].name.name = "g";
+  put(t);
+  const int c = connect();
+  EXPECT_THAT(ask(c, "first"), Not(HasSubstr("Sluice-Compute"))) << "between the two of us";
+  table({"k"});  // the first one ended
+  ask(c, "second");
+  const auto about = [&](const std::string& path) {
+    send(c, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    const std::string answer = receive(c, "]}");
+    EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200")) << path;
+    return nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n")))["model_stats"];
+  };
+  for (const char* path : {"/v2/models/f/stats", "/v2/models/f/versions/1/stats"}) {
+    const nlohmann::json all = about(path);
+    ASSERT_EQ(all.size(), 1u) << path;
+    const nlohmann::json& f = all[0];
+    EXPECT_EQ(f["name"], "f");
+    EXPECT_EQ(f["version"], "1");
+    EXPECT_EQ(f["inference_count"], 4);
+    EXPECT_EQ(f["execution_count"], 2);
+    EXPECT_GT(f["last_inference"], 0);
+    const nlohmann::json& of = f["inference_stats"];
+    EXPECT_EQ(of["success"]["count"], 2);
+    EXPECT_GT(of["success"]["ns"], 0);
+    EXPECT_EQ(of["fail"]["count"], 0);
+    EXPECT_GE(of["queue"]["ns"], 2000);
+    EXPECT_EQ(of["compute_input"]["ns"], 20'000);
+    EXPECT_EQ(of["compute_infer"]["ns"], 40'000);
+    EXPECT_EQ(of["compute_output"], (nlohmann::json{{"count", 2}, {"ns", 60'000}}));
+    EXPECT_EQ(f["batch_stats"][0]["batch_size"], 2);
+    EXPECT_EQ(f["batch_stats"][0]["compute_infer"]["count"], 2);
+  }
+  put(t);
+  EXPECT_EQ(about("/v2/models/stats").size(), 2u) << "of all functions";
+  send(c, "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
+  const std::string metrics = receive(c, "");
+  for (const char* line :
+       {"nv_inference_request_success{model=\"f\",version=\"1\"} 2\n",
+        "nv_inference_count{model=\"f\",version=\"1\"} 4\n",
+        "nv_inference_exec_count{model=\"f\",version=\"1\"} 2\n",
+        "nv_inference_compute_input_duration_us{model=\"f\",version=\"1\"} 20\n",
+        "nv_inference_compute_infer_duration_us{model=\"f\",version=\"1\"} 40\n",
+        "nv_inference_compute_output_duration_us{model=\"f\",version=\"1\"} 60\n",
+        "version=\"1\",reason=\"REJECTED\"} 0\n"})
+    EXPECT_THAT(metrics, HasSubstr(line));
+}
+
+TEST_F(Contract, AskingForStatisticsIsNoRequest) {
+  table({});
+  const int c = connect();
+  send(c, "GET /v2/models/f/stats HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(receive(c, "]}"), HasSubstr("HTTP/1.1 200"));
+  send(c, "POST /v2/models/nobody/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 404"));
+  clients.back().reset();
+  ASSERT_TRUE(until([&] { return loop->sessions() == 0; }));
+  EXPECT_EQ(counters().requests, 0u);
+  EXPECT_EQ(counters().failed, 0u);
+}
+
+TEST_F(Contract, FailuresAreCountedWithTheirRevision) {
+  RoutingTable t = table_of({});
+  t.functions["f"].max_queue = 0;
+  t.functions["f"].split = {{3, 100}};
+  put(t);
+  const int c = connect();
+  send(c, post("x"));
+  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 429"));
+  const RevisionStats r = stats().revisions.at(3);
+  EXPECT_EQ(r.rejected, 1u);
+  EXPECT_EQ(r.model.fail.count, 1u);
+}
+
+TEST_F(Contract, AModelLooksTheSameDuringACanary) {
+  const auto tells = [](std::string id) {
+    return [id](HttpRequest request) -> wire::asio::awaitable<HttpResponse> {
+      co_return wire::text_response("by " + id + ", versions " +
+                                    std::string(request["Sluice-Versions"]) + ".");
+    };
+  };
+  instance("old", tells("old"));
+  instance("new", tells("new"));
+  RoutingTable t = table_of({"old", "new"});
+  t.functions["f"].instances[1].revision = 2;
+  t.functions["f"].split = {{1, 60}, {2, 40}};
+  put(t);
+  const int c = connect();
+  for (int i = 0; i < 5; ++i) {
+    send(c, "GET /v2/models/f HTTP/1.1\r\nHost: x\r\nSluice-Versions: 9\r\n\r\n");
+    EXPECT_THAT(receive(c, "."), HasSubstr("by old, versions 1,2."));
+  }
+  send(c, "GET /v2/models/f/versions/2 HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(receive(c, "."), HasSubstr("by new, versions 1,2."));
+  EXPECT_THAT(receive((send(c, post("x")), c), "."), HasSubstr("versions ."))
+      << "an inference needs none";
+}
+
+// ---- what clients of Triton and KServe ask -----------------------------------------------------
+
+TEST_F(Contract, TheRepositoryReadsWhatItIsAsked) {
+  instance("i");
+  RoutingTable t = table_of({"i"});
+  FunctionRoute starting = t.functions["f"], broken = t.functions["f"];
+  starting.name.name = "s";
+  broken.name.name = "b";
+  starting.instances.clear();
+  broken.instances.clear();
+  broken.unavailable = "its model cannot be read";
+  t.functions["s"] = starting;
+  t.functions["b"] = broken;
+  put(t);
+  struct Case {
+    const char *path, *body;
+    int status;
+    std::vector<const char*> has, has_not;
+  };
+  const Case cases[] = {
+      {"index",
+       "",
+       200,
+       {R"("name":"f","reason":"","state":"READY","version":"1")",
+        R"("name":"s","reason":"","state":"LOADING")",
+        R"("name":"b","reason":"its model cannot be read","state":"UNAVAILABLE")"},
+       {}},
+      {"index", "{}", 200, {R"("name":"s")"}, {}},
+      {"index", R"({"ready":false})", 200, {R"("name":"s")"}, {}},
+      {"index", R"({"ready":true})", 200, {R"("name":"f")"}, {R"("name":"s")", R"("name":"b")"}},
+      {"index", R"({"ready":1})", 400, {"ready: 1 is not allowed, true and false are"}, {}},
+      {"index", "{", 400, {"error"}, {}},
+      {"models/f/load", "", 200, {"{}"}, {}},
+      {"models/f/load", R"({"parameters":{}})", 200, {"{}"}, {}},
+      {"models/f/load", R"({"parameters":{"config":null}})", 200, {"{}"}, {}},
+      {"models/f/load", "{", 400, {"error"}, {}},
+      {"models/f/load", "[]", 400, {"must be a JSON object"}, {}},
+      {"models/f/load", R"({"config":{}})", 400, {"'config' is not applied"}, {}},
+      {"models/f/load",
+       R"({"parameters":{"config":"{}"}})",
+       400,
+       {"'config' is not applied", "sluice apply"},
+       {}},
+      {"models/f/load",
+       R"({"parameters":{"file:1/model.pt":"AAAA"}})",
+       400,
+       {"'file:1/model.pt' is not applied"},
+       {}},
+      {"models/g/load", "", 404, {"'g' not found"}, {}},
+      {"models/f/unload",
+       R"({"parameters":{"unload_dependents":true}})",
+       400,
+       {"sluice delete"},
+       {}},
+  };
+  const int c = connect();
+  for (const Case& test : cases) {
+    const std::string body = test.body;
+    send(c, "POST /v2/repository/" + std::string(test.path) +
+                " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+                "\r\n\r\n" + body);
+    std::string answer = receive(c, "\r\n\r\n");
+    const size_t length = std::stoul(answer.substr(answer.find("Content-Length: ") + 16));
+    while (answer.size() < answer.find("\r\n\r\n") + 4 + length) answer += receive(c, "");
+    EXPECT_THAT(answer, HasSubstr("HTTP/1.1 " + std::to_string(test.status))) << body;
+    for (const char* has : test.has) EXPECT_THAT(answer, HasSubstr(has)) << body;
+    for (const char* not_ : test.has_not) EXPECT_THAT(answer, Not(HasSubstr(not_))) << body;
+  }
+}
+
+TEST_F(Contract, TheServerIsReadyAndStrictlySoWhenAllFunctionsAre) {
+  const LocalAnswers strict(dispatcher, "test", true);
+  const auto status = [&](const LocalAnswers& answers) {
+    return answers.answer("GET", "/v2/health/ready", clock.now())->status;
+  };
+  EXPECT_EQ(status(strict), 200) << "no function is missing";
+  table({});
+  EXPECT_EQ(status(local), 200);
+  EXPECT_EQ(status(strict), 503);
+  table({"i"});
+  EXPECT_EQ(status(strict), 200);
+}
+
+TEST_F(Contract, WhatIsNotServedIsRefusedInASentence) {
+  table({});
+  struct Case {
+    const char *line, *status, *why;
+  };
+  const Case cases[] = {
+      {"POST /v1/models/f:predict", "404", "KServe's v1 protocol is not served"},
+      {"GET /v1/models", "404", "ask /v2/models/NAME/infer"},
+      {"GET /v2/trace/setting", "501", "trace settings are not served"},
+      {"POST /v2/models/f/trace/setting", "501", "trace settings are not served"},
+      {"GET /v2/logging", "501", "logging settings are not served"},
+      {"GET /v2/systemsharedmemory/status", "501", "shared memory is not served"},
+      {"POST /v2/cudasharedmemory/region/r/register", "501", "shared memory is not served"},
+  };
+  const int c = connect();
+  for (const Case& test : cases) {
+    send(c, std::string(test.line) + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    const std::string answer = receive(c, "}");
+    EXPECT_THAT(answer, HasSubstr(std::string("HTTP/1.1 ") + test.status)) << test.line;
+    EXPECT_THAT(answer, HasSubstr(test.why)) << test.line;
+  }
+}
+
+TEST_F(Contract, AGrpcClientIsToldAtOnce) {
+  const int c = connect();
+  send(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  const std::string answer = receive(c, "");
+  EXPECT_THAT(answer, HasSubstr("HTTP/1.1 505"));
+  EXPECT_THAT(answer, HasSubstr("gRPC, is not served: use HTTP/1.1"));
+  EXPECT_THAT(answer, HasSubstr("<closed>"));
+}
+
+// ---- how large a body may be -------------------------------------------------------------------
+
+class ContractOfBodies : public Contract {
+ protected:
+  ContractOfBodies() { limits.body_bytes = 2 << 20; }
+  static std::string head(const std::string& framing) {
+    return "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\n" + framing + "\r\n\r\n";
+  }
+  // Sends what fits into the socket while the loop runs; the answer, to its end.
+  std::string push(int c, std::string_view bytes, std::string_view until_text) {
+    std::string all;
+    until([&] {
+      const ssize_t n = ::send(c, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n > 0) bytes.remove_prefix(static_cast<size_t>(n));
+      return bytes.empty();
+    });
+    EXPECT_EQ(bytes.size(), 0u) << "the gateway takes what it has refused, until it is read";
+    return receive(c, until_text);
+  }
+};
+
+TEST_F(ContractOfBodies, ItIsSaidBeforeTheBodyIsSent) {
+  table({});
+  for (const char* expect : {"Expect: 100-continue\r\n", ""}) {
+    const int c = connect();
+    send(c, head(expect + std::string("Content-Length: 2097153")));
+    const std::string answer = receive(c, "}");
+    EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 413")) << "no 100 Continue before";
+    EXPECT_THAT(answer, HasSubstr("larger than the 2097152 bytes allowed"));
+  }
+  EXPECT_EQ(counters().invalid, 2u);
+}
+
+TEST_F(ContractOfBodies, AClientThatIsStillWritingCanReadIt) {
+  table({});
+  const int c = connect();
+  const std::string body(16 << 20, 'b');
+  EXPECT_THAT(push(c, head("Content-Length: " + std::to_string(body.size())) + body, "}"),
+              testing::StartsWith("HTTP/1.1 413"));
+}
+
+TEST_F(ContractOfBodies, ABodyWithoutALengthIsCounted) {
+  instance("i", [](HttpRequest request) -> wire::asio::awaitable<HttpResponse> {
+    co_return wire::text_response(std::to_string(request.body().size()) + " bytes.");
+  });
+  table({"i"});
+  std::string chunks;
+  for (int i = 0; i < 31; ++i) chunks += "10000\r\n" + std::string(0x10000, 'z') + "\r\n";
+  const int fits = connect(), exceeds = connect();
+  EXPECT_THAT(push(fits, head("Transfer-Encoding: chunked") + chunks + "0\r\n\r\n", "bytes."),
+              HasSubstr("2031616 bytes."));
+  chunks += "10001\r\n" + std::string(0x10001, 'z') + "\r\n";
+  EXPECT_THAT(push(exceeds, head("Transfer-Encoding: chunked") + chunks + "0\r\n\r\n", "}"),
+              testing::StartsWith("HTTP/1.1 413"));
+  limits.body_bytes = 10;
+  const int small = connect();
+  EXPECT_THAT(
+      push(small, head("Transfer-Encoding: chunked") + "b\r\nhello world\r\n0\r\n\r\n", "}"),
+      testing::StartsWith("HTTP/1.1 413"));
+}
+
+TEST_F(ContractOfBodies, AnInstanceThatInflatesABodyIsToldTheLimit) {
+  instance("i", [](HttpRequest request) -> wire::asio::awaitable<HttpResponse> {
+    co_return wire::text_response("limit '" + std::string(request["Sluice-Body-Limit"]) + "'.");
+  });
+  table({"i"});
+  const int c = connect();
+  send(c, post("x", "Content-Encoding: gzip\r\nSluice-Body-Limit: 9999999\r\n"));
+  EXPECT_THAT(receive(c, "'."), HasSubstr("limit '2097152'."));
+  send(c, post("x"));
+  EXPECT_THAT(receive(c, "'."), HasSubstr("limit ''."));
+}
+
 // ---- identities and tokens ---------------------------------------------------------------------
 
 TEST_F(Contract, EveryRequestHasAnIdentityAndATrace) {

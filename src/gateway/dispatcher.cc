@@ -30,6 +30,7 @@ struct FunctionState {
   int streaming = 0;  // of those in flight
   policy::ServiceTime service;
   Counters counters;
+  std::map<int, RevisionStats> revisions;  // of the split, and those of it that still answer
   Time last_arrival{}, integrated_to{};
   bool removed = false;
 
@@ -98,6 +99,21 @@ struct FunctionState {
   int next_revision() {
     const int next = split.next();
     return next != 0 || route.instances.empty() ? next : route.instances.front().revision;
+  }
+  // The revision with most of the traffic, of equal ones the first.
+  int main_revision() const {
+    const auto most = std::ranges::max_element(route.split, {}, &policy::RevisionPercent::percent);
+    if (most != route.split.end()) return most->revision;
+    return route.instances.empty() ? 0 : route.instances.front().revision;
+  }
+  RevisionStats& stats_of(int revision) {
+    return revisions[revision != 0 ? revision : main_revision()];
+  }
+  std::string versions() const {
+    std::string text;
+    for (const policy::RevisionPercent& p : route.split)
+      if (p.percent > 0) text += (text.empty() ? "" : ",") + std::to_string(p.revision);
+    return text;
   }
   Nanos objective() const { return route.slo > Nanos(0) ? route.slo : route.timeout; }
 
@@ -173,6 +189,8 @@ void Dispatcher::set_table(RoutingTable table, Time now) {
     f.route = route;
     f.choose = policy::find_route(route.route)->choose;
     f.split.set(route.split);
+    std::erase_if(f.revisions, [&f](const auto& entry) { return !f.splits_to(entry.first); });
+    for (const policy::RevisionPercent& p : route.split) f.revisions[p.revision];
     dispatch(f, now);
   }
   table_ = std::move(table);
@@ -196,6 +214,7 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
                                    std::string_view token) {
   const std::lock_guard lock(mutex_);
   w.entered_ = w.displaced_ = false;
+  w.compute.reset();
   const auto found = functions_.find(served);
   if (found == functions_.end() || found->second->removed)
     return {Refusal::kUnknown, "function '" + std::string(served) + "' not found"};
@@ -211,7 +230,9 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
   }
   w.function_ = found->second;
   w.revision_ = revision;
-  return {.timeout = f.route.timeout, .token_is_ours = !wanted.empty()};
+  return {.timeout = f.route.timeout,
+          .versions = w.is_inference ? std::string() : f.versions(),
+          .token_is_ours = !wanted.empty()};
 }
 
 Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
@@ -224,13 +245,15 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
   f.integrate(now);
   if (w.is_inference) f.count_arrival(now);
   w.entered_ = true;
-  if (w.revision_ == 0 || !f.splits_to(w.revision_)) w.revision_ = f.next_revision();
+  if (w.revision_ == 0 || !f.splits_to(w.revision_))
+    w.revision_ = w.is_inference ? f.next_revision() : f.main_revision();
   w.arrived_ = arrived;
   w.deadline_ = std::max(arrived, now - f.objective() / 2) + f.objective();
   Entry entry = admit(f, w, now);
   if (entry.refusal != Refusal::kNone) {
-    (entry.refusal == Refusal::kUnavailable ? f.counters.failed : f.counters.shed) +=
-        w.is_inference;
+    if (w.is_inference)
+      count_end(w, entry.refusal == Refusal::kUnavailable ? Outcome::kFailed : Outcome::kShed, 0,
+                now);
     w.function_.reset();
     return entry;
   }
@@ -350,9 +373,15 @@ void Dispatcher::release(Waiter& w, Time now) {
 void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences, Time now) {
   FunctionState& f = *w.function_;
   Counters& c = f.counters;
+  const Nanos latency = w.entered_ ? now - w.arrived_ : Nanos(0);
+  RevisionStats& r = f.stats_of(w.revision_);
+  if (outcome != Outcome::kOk) r.model.failed(latency);
   switch (outcome) {
     case Outcome::kOk: {
-      const Nanos latency = now - w.arrived_;
+      const wire::ComputeReport report = w.compute.value_or(wire::ComputeReport{});
+      r.last = now;
+      r.model.succeeded(std::max<uint64_t>(inferences, 1), latency,
+                        w.granted_at_ - w.arrived_ + report.queue, report);
       ++c.ok;
       c.inferences += std::max<uint64_t>(inferences, 1);
       c.latency.add(latency);
@@ -372,15 +401,19 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
     case Outcome::kFailed:
     case Outcome::kBroken:
       ++c.failed;
+      ++r.broken;
       return;
     case Outcome::kTimedOut:
       ++c.timed_out;
+      ++r.timed_out;
       return;
     case Outcome::kGone:
       ++c.gone;
+      ++r.cancelled;
       return;
     case Outcome::kShed:
       ++c.shed;
+      ++r.rejected;
       return;
   }
 }
@@ -471,6 +504,11 @@ std::vector<FunctionStats> Dispatcher::stats(Time now) {
                     .queued = f->places,
                     .in_flight = f->in_flight};
     for (const auto& u : f->upstreams) s.instances.push_back(*u);
+    for (const policy::RevisionPercent& p : f->route.split) {
+      RevisionStats& r = s.revisions[p.revision] = f->revisions[p.revision];
+      const RevisionQueue& waiting = f->queues[p.revision];
+      r.queued = static_cast<int>(waiting.kept.size() + waiting.streamed.size());
+    }
     out.push_back(std::move(s));
   }
   return out;

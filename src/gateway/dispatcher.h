@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "gateway/table.h"
 #include "policy/route.h"
 #include "policy/route_admission.h"
+#include "wire/model_statistics.h"
 
 namespace sluice::gateway {
 
@@ -54,6 +56,8 @@ class Waiter {
   bool is_inference = true;
   // Its body is not all here: it will hold its instance while the rest comes. Set before enter().
   bool streams = false;
+  // What its instance reported with the answer. Set before finish().
+  std::optional<wire::ComputeReport> compute;
   // Called once with the dispatcher's mutex held, from whichever thread dispatched: wake the
   // session, do nothing else. granted() tells the rest.
   virtual void on_granted() = 0;
@@ -113,9 +117,18 @@ struct Counters {
   bool operator==(const Counters&) const = default;
 };
 
+// What one revision has done for as long as it has been in the split.
+struct RevisionStats {
+  wire::ModelStatistics model;  // its last_inference is not set: `last` is
+  Time last{};                  // the last answer; Time{}: none
+  uint64_t rejected = 0, cancelled = 0, broken = 0, timed_out = 0;
+  int queued = 0;
+};
+
 struct FunctionStats {
   FunctionName name;
   Counters counters;
+  std::map<int, RevisionStats> revisions;  // those of the split
   int queued = 0, in_flight = 0;
   std::vector<Upstream> instances;
 };
@@ -138,10 +151,13 @@ class Dispatcher {
     std::string why;
     Nanos timeout{0};
     Nanos retry_after{0};        // with kFull and kLate
+    std::string versions;        // "1,2": those that have traffic; only for questions
     bool token_is_ours = false;  // the function wants a token: it is not for the instance
   };
   // Finds the function of a request whose head is here, and checks its token; takes no place.
-  // Revision 0: the split chooses. Refusals: kUnknown, kUnknownRevision, kDenied.
+  // Revision 0: the split chooses; a question goes to the revision with the largest part of the
+  // traffic, so that its answer stays the same while there is a canary. Refusals: kUnknown,
+  // kUnknownRevision, kDenied.
   Entry find(Waiter& waiter, std::string_view served, int revision, std::string_view token);
   // Takes a place for a request that find() found, and dispatches. Its latency counts from its
   // head's arrival. So does its deadline, but the body's coming uses up at most half of the

@@ -175,7 +175,7 @@ Result<void> run_gateway(const GatewayOptions& o) {
   const SteadyClock clock;
   Dispatcher dispatcher(std::move(token));
   load_table(o.routes_file, dispatcher, clock.now());
-  const LocalAnswers local(dispatcher, o.version);
+  const LocalAnswers local(dispatcher, o.version, o.strict_readiness);
 
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = o.threads > 0 ? o.threads : std::max(1, cores - 1);

@@ -18,6 +18,7 @@ struct GatewayOptions {
   std::string tls_cert, tls_key;  // PEM files; both or neither
   std::string token_file;         // of the platform's token for functions without one; empty: none
   std::string version = "0";
+  bool strict_readiness = false;  // /v2/health/ready: only while all functions are ready
   SessionLimits limits;
   LoopLimits loop_limits;  // of all loops together
 };

@@ -6,6 +6,8 @@
 #include <boost/beast/http/status.hpp>
 #include <charconv>
 
+#include "wire/model_statistics.h"
+
 namespace sluice::gateway {
 namespace {
 
@@ -62,6 +64,14 @@ bool canonical(std::string_view path) {
     at = end + 1;
   }
   return true;
+}
+
+// What the gateway and its instances say to each other: a client has no say in it, and no use for
+// what an answer took.
+constexpr std::string_view kOurs[] = {"Sluice-More", "Sluice-Time-Left", "Sluice-Versions",
+                                      "Sluice-Body-Limit", wire::kComputeHeader};
+bool ours(std::string_view name) {
+  return std::ranges::any_of(kOurs, [&](std::string_view own) { return iequals(name, own); });
 }
 
 void add(std::string& out, std::string_view name, std::string_view value) {
@@ -184,7 +194,7 @@ void put_request_head(std::string& out, const Head& head, const Forwarded& with)
     const auto [id, name, value] = head[i];
     if (hop_by_hop(id) || id == http::field::host || here.contains(name)) continue;
     if (id == http::field::authorization && with.token_is_ours) continue;
-    if (iequals(name, "Sluice-More") || iequals(name, "Sluice-Time-Left")) continue;  // ours to say
+    if (ours(name)) continue;
     add(out, name, value);
   }
   if (!with.request_id.empty()) add(out, "X-Request-Id", with.request_id);
@@ -193,6 +203,8 @@ void put_request_head(std::string& out, const Head& head, const Forwarded& with)
   if (with.time_left)
     add(out, "Sluice-Time-Left",
         static_cast<uint64_t>(std::max<int64_t>(*with.time_left / Micros(1), 0)));
+  if (head.find(http::field::content_encoding)) add(out, "Sluice-Body-Limit", with.body_limit);
+  if (!with.versions.empty()) add(out, "Sluice-Versions", with.versions);
   add(out, with.framing);
   out += "\r\n";
 }
@@ -203,7 +215,7 @@ void put_response_head(std::string& out, const Head& head, std::string_view requ
   const NamedInConnection here(head);
   for (size_t i = 0; i < head.size(); ++i) {
     const auto [id, name, value] = head[i];
-    if (!hop_by_hop(id) && !here.contains(name)) add(out, name, value);
+    if (!hop_by_hop(id) && !here.contains(name) && !ours(name)) add(out, name, value);
   }
   if (!head.find("X-Request-Id")) add(out, "X-Request-Id", request_id);
   add(out, framing);

@@ -51,6 +51,8 @@ struct Forwarded {
   std::string_view traceparent;
   int more = 0;                    // Sluice-More; 0: none
   std::optional<Nanos> time_left;  // Sluice-Time-Left; none: it is no inference
+  std::string_view versions;       // Sluice-Versions; empty: none
+  size_t body_limit = 0;           // Sluice-Body-Limit, where the body is compressed
   bool token_is_ours = true;       // the token was for the gateway: the instance must not see it
   Framing framing;
 };

@@ -1,5 +1,6 @@
 #include "gateway/local_answers.h"
 
+#include "gateway/repository.h"
 #include "wire/prometheus.h"
 
 namespace sluice::gateway {
@@ -11,31 +12,108 @@ using wire::MetricLabels;
 using wire::with;
 using Type = MetricFamily::Type;
 
-LocalAnswer as_json(const json& body, int status = 200) {
-  return {.status = status, .body = body.dump()};
+LocalAnswer not_allowed(std::string allow) {
+  LocalAnswer refused = as_json({{"error", "method not allowed; " + allow + " is"}}, 405);
+  refused.allow = std::move(allow);
+  return refused;
+}
+
+// What clients of Triton and KServe may ask for and do not get, in one sentence.
+std::optional<LocalAnswer> refusal(std::string_view path) {
+  const auto because = [](int status, const char* why) {
+    return as_json({{"error", why}}, status);
+  };
+  if (path.starts_with("/v1/models"))
+    return because(404, "KServe's v1 protocol is not served: ask /v2/models/NAME/infer");
+  if (path == "/v2/trace/setting" || path.ends_with("/trace/setting"))
+    return because(501, "trace settings are not served");
+  if (path == "/v2/logging") return because(501, "logging settings are not served");
+  if (path.starts_with("/v2/systemsharedmemory") || path.starts_with("/v2/cudasharedmemory"))
+    return because(501, "shared memory is not served: send tensors within requests");
+  return std::nullopt;
+}
+
+double micros(Nanos d) {
+  return static_cast<double>(d.count()) / 1000;
+}
+
+// The names and labels of Triton, for each revision that has traffic.
+void put_triton_metrics(std::string& out, const std::vector<FunctionStats>& all) {
+  const auto each = [&](const char* name, Type type, const char* help, auto add) {
+    MetricFamily family(out, name, type, help);
+    for (const FunctionStats& f : all)
+      for (const auto& [number, r] : f.revisions)
+        add(family,
+            MetricLabels{{"model", served_name(f.name)}, {"version", std::to_string(number)}}, r);
+  };
+  const auto counter = [&](const char* name, const char* help, auto value) {
+    each(name, Type::kCounter, help,
+         [&](MetricFamily& family, const MetricLabels& labels, const RevisionStats& r) {
+           family.add(labels, static_cast<double>(value(r.model)));
+         });
+  };
+  using Model = wire::ModelStatistics;
+  counter("nv_inference_request_success", "Requests answered with success.",
+          [](const Model& m) { return m.success.count; });
+  counter("nv_inference_count", "Inferences done.", [](const Model& m) { return m.inferences; });
+  counter("nv_inference_exec_count", "Batches run.", [](const Model& m) { return m.executions; });
+  counter("nv_inference_request_duration_us", "Sum of request durations.",
+          [](const Model& m) { return micros(m.success.total); });
+  counter("nv_inference_queue_duration_us", "Sum of waiting, at the gateway and at instances.",
+          [](const Model& m) { return micros(m.queue.total); });
+  counter("nv_inference_compute_input_duration_us", "Sum of joining inputs.",
+          [](const Model& m) { return micros(m.input.total); });
+  counter("nv_inference_compute_infer_duration_us", "Sum of running the model.",
+          [](const Model& m) { return micros(m.infer.total); });
+  counter("nv_inference_compute_output_duration_us", "Sum of taking outputs apart.",
+          [](const Model& m) { return micros(m.output.total); });
+  each("nv_inference_pending_request_count", Type::kGauge, "Requests waiting for an instance.",
+       [](MetricFamily& family, const MetricLabels& labels, const RevisionStats& r) {
+         family.add(labels, r.queued);
+       });
+  each("nv_inference_request_failure", Type::kCounter,
+       "Requests not answered with success, by reason.",
+       [](MetricFamily& family, const MetricLabels& labels, const RevisionStats& r) {
+         const std::pair<const char*, uint64_t> reasons[] = {{"REJECTED", r.rejected},
+                                                             {"CANCELED", r.cancelled},
+                                                             {"BACKEND", r.broken},
+                                                             {"OTHER", r.timed_out}};
+         for (const auto& [reason, count] : reasons)
+           family.add(with(labels, "reason", reason), static_cast<double>(count));
+       });
 }
 
 }  // namespace
+
+LocalAnswer as_json(const json& body, int status) {
+  return {.status = status, .body = body.dump()};
+}
 
 bool LocalAnswers::is_public(std::string_view target) {
   return target == "/" || target.starts_with("/v2/health/");
 }
 
+bool LocalAnswers::reads_body(std::string_view target) {
+  return target.starts_with("/v2/repository/");
+}
+
+LocalAnswer LocalAnswers::readiness() const {
+  bool ready = true;
+  if (strict_readiness_)
+    for (const auto& [served, f] : dispatcher_.table().functions) ready = ready && is_ready(f);
+  return as_json({{"ready", ready}, {"live", true}}, ready ? 200 : 503);
+}
+
 std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::string_view target,
-                                                Time now) const {
+                                                Time now, std::string_view body) const {
+  constexpr std::string_view kModels = "/v2/repository/models/";
   const std::string_view path = target.substr(0, target.find('?'));
-  const bool get = method == "GET" || method == "HEAD";
+  const bool get = method == "GET" || method == "HEAD", post = method == "POST";
   const auto only = [&](bool allowed, std::string allow, auto make) -> LocalAnswer {
-    if (!allowed) {
-      LocalAnswer refused = as_json({{"error", "method not allowed"}}, 405);
-      refused.allow = std::move(allow);
-      return refused;
-    }
-    return make();
+    return allowed ? make() : not_allowed(std::move(allow));
   };
   if (path == "/v2/health/live") return only(get, "GET", [] { return as_json({{"live", true}}); });
-  if (path == "/v2/health/ready")
-    return only(get, "GET", [] { return as_json({{"ready", true}, {"live", true}}); });
+  if (path == "/v2/health/ready") return only(get, "GET", [&] { return readiness(); });
   if (path == "/v2" || path == "/v2/")
     return only(get, "GET", [&] {
       return as_json(
@@ -51,62 +129,42 @@ std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::st
       return as_json({{"models", names}});
     });
   if (path == "/v2/repository/index")
-    return only(method == "POST", "POST", [&] {
-      json index = json::array();
-      for (const auto& [served, route] : dispatcher_.table().functions)
-        for (const auto& p : route.split) {
-          bool ready = false;
-          for (const auto& i : route.instances)
-            ready = ready || (i.ready && i.revision == p.revision);
-          index.push_back({{"name", served},
-                           {"version", std::to_string(p.revision)},
-                           {"state", ready ? "READY" : "LOADING"},
-                           {"reason", route.unavailable}});
-        }
-      return as_json(index);
+    return only(post, "POST", [&] { return repository_index(dispatcher_.table(), body); });
+  if (path.starts_with(kModels))
+    return only(post, "POST", [&] {
+      return load_or_unload(dispatcher_.table(), path.substr(kModels.size()), body);
     });
-  if (path.starts_with("/v2/repository/models/"))
-    return only(method == "POST", "POST", [&] { return load_or_unload(path); });
   if (path == "/v2/models/stats" && !dispatcher_.knows("stats"))
-    return only(get, "GET", [&] { return as_json({{"model_stats", statistics(now)}}); });
+    return only(get, "GET", [&] { return as_json({{"model_stats", statistics(now, "", 0)}}); });
   if (path == "/metrics")
     return only(get, "GET", [&] {
       return LocalAnswer{.body = metrics(now),
                          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
     });
   if (path == "/") return only(get, "GET", [] { return as_json({{"status", "alive"}}); });
+  if (auto refused = refusal(path)) return refused;
   if (!path.starts_with("/v2/models/")) return as_json({{"error", "no such path"}}, 404);
   return std::nullopt;
 }
 
-// Functions come and go by `sluice apply` and `sluice delete`: clients that make sure of a model
-// before they use it are told so.
-LocalAnswer LocalAnswers::load_or_unload(std::string_view path) const {
-  path.remove_prefix(std::string_view("/v2/repository/models/").size());
-  const size_t slash = path.find('/');
-  const std::string name(path.substr(0, slash));
-  const std::string_view what = slash == path.npos ? "" : path.substr(slash + 1);
-  if (what != "load" && what != "unload") return as_json({{"error", "no such path"}}, 404);
-  if (!dispatcher_.knows(name))
-    return as_json({{"error", "function '" + name + "' not found; sluice apply makes it"}}, 404);
-  if (what == "load") return as_json(json::object());
-  return as_json({{"error", "function '" + name + "' is unloaded by sluice delete"}}, 400);
+LocalAnswer LocalAnswers::function_statistics(std::string_view method, std::string_view served,
+                                              int revision, Time now) const {
+  if (method != "GET" && method != "HEAD") return not_allowed("GET");
+  return as_json({{"model_stats", statistics(now, served, revision)}});
 }
 
-// In Triton's words, of all functions; durations in nanoseconds.
-json LocalAnswers::statistics(Time now) const {
+// In Triton's words, an element for each revision; of one function or, `served` being empty, of
+// all. Revision 0: all that have traffic.
+json LocalAnswers::statistics(Time now, std::string_view served, int revision) const {
   json all = json::array();
-  for (const FunctionStats& s : dispatcher_.stats(now)) {
-    const Counters& c = s.counters;
-    const auto part = [](uint64_t count, Nanos sum) {
-      return json{{"count", count}, {"ns", sum.count()}};
-    };
-    all.push_back({{"name", served_name(s.name)},
-                   {"inference_count", c.inferences},
-                   {"inference_stats",
-                    {{"success", part(c.ok, c.latency.sum())},
-                     {"fail", part(c.invalid + c.failed + c.shed + c.timed_out, Nanos(0))},
-                     {"queue", part(c.waiting.count(), c.waiting.sum())}}}});
+  for (const FunctionStats& f : dispatcher_.stats(now)) {
+    if (!served.empty() && served != served_name(f.name)) continue;
+    for (const auto& [number, r] : f.revisions) {
+      if (revision != 0 && revision != number) continue;
+      wire::ModelStatistics model = r.model;
+      if (r.last != Time{}) model.last_inference = unix_now() - (now - r.last) / Millis(1);
+      all.push_back(wire::to_json(served_name(f.name), std::to_string(number), model));
+    }
   }
   return all;
 }
@@ -124,11 +182,9 @@ std::string LocalAnswers::metrics(Time now) const {
 std::string LocalAnswers::make_metrics(Time now) const {
   const std::vector<FunctionStats> all = dispatcher_.stats(now);
   std::string out;
+  put_triton_metrics(out, all);
   const auto labels = [](const FunctionStats& s) {
     return MetricLabels{{"namespace", s.name.space}, {"function", s.name.name}};
-  };
-  const auto model = [](const FunctionStats& s) {
-    return MetricLabels{{"model", served_name(s.name)}, {"version", ""}};
   };
   const auto family = [&](const char* name, Type type, const char* help, auto label, auto value) {
     MetricFamily f(out, name, type, help);
@@ -137,29 +193,6 @@ std::string LocalAnswers::make_metrics(Time now) const {
   const auto c = [](auto member) {
     return [member](const FunctionStats& s) { return s.counters.*member; };
   };
-  family("nv_inference_request_success", Type::kCounter, "Requests answered with success.", model,
-         c(&Counters::ok));
-  family("nv_inference_count", Type::kCounter, "Inferences done.", model, c(&Counters::inferences));
-  family("nv_inference_pending_request_count", Type::kGauge, "Requests waiting for an instance.",
-         model, [](const FunctionStats& s) { return s.queued; });
-  family("nv_inference_request_duration_us", Type::kCounter, "Sum of request durations.", model,
-         [](const FunctionStats& s) {
-           return static_cast<double>(s.counters.latency.sum().count()) / 1000;
-         });
-  family("nv_inference_queue_duration_us", Type::kCounter, "Sum of waiting for an instance.", model,
-         [](const FunctionStats& s) {
-           return static_cast<double>(s.counters.waiting.sum().count()) / 1000;
-         });
-  {
-    MetricFamily f(out, "nv_inference_request_failure", Type::kCounter,
-                   "Requests not answered with success, by reason.");
-    for (const FunctionStats& s : all) {
-      f.add(with(model(s), "reason", "REJECTED"), static_cast<double>(s.counters.shed));
-      f.add(with(model(s), "reason", "CANCELED"), static_cast<double>(s.counters.gone));
-      f.add(with(model(s), "reason", "BACKEND"), static_cast<double>(s.counters.failed));
-      f.add(with(model(s), "reason", "OTHER"), static_cast<double>(s.counters.timed_out));
-    }
-  }
   family("sluice_requests_total", Type::kCounter, "Requests that named the function.", labels,
          c(&Counters::requests));
   family("sluice_cold_starts_total", Type::kCounter,

@@ -19,24 +19,36 @@ struct LocalAnswer {
   std::string allow;  // with 405
 };
 
+LocalAnswer as_json(const nlohmann::json& body, int status = 200);
+
 class LocalAnswers {
  public:
-  LocalAnswers(Dispatcher& dispatcher, std::string version)
-      : dispatcher_(dispatcher), version_(std::move(version)) {}
+  // `strict_readiness`: the server is ready only while all functions are.
+  LocalAnswers(Dispatcher& dispatcher, std::string version, bool strict_readiness = false)
+      : dispatcher_(dispatcher),
+        version_(std::move(version)),
+        strict_readiness_(strict_readiness) {}
 
   // Health, for probes; the rest lists functions, which is not for strangers.
   static bool is_public(std::string_view target);
+  // Whether what is asked stands in the body as well.
+  static bool reads_body(std::string_view target);
   // Nothing: the path belongs to a function.
-  std::optional<LocalAnswer> answer(std::string_view method, std::string_view target,
-                                    Time now) const;
+  std::optional<LocalAnswer> answer(std::string_view method, std::string_view target, Time now,
+                                    std::string_view body = "") const;
+  // Of a function that is there, summed over its instances, those that ended included. Revision 0:
+  // of each that has traffic.
+  LocalAnswer function_statistics(std::string_view method, std::string_view served, int revision,
+                                  Time now) const;
 
  private:
-  LocalAnswer load_or_unload(std::string_view path) const;
-  nlohmann::json statistics(Time now) const;
+  LocalAnswer readiness() const;
+  nlohmann::json statistics(Time now, std::string_view served, int revision) const;
   std::string metrics(Time now) const;
   std::string make_metrics(Time now) const;
   Dispatcher& dispatcher_;
-  std::string version_;
+  const std::string version_;
+  const bool strict_readiness_;
   mutable std::mutex mutex_;  // of the two below: what was made last, for a moment
   mutable std::string metrics_;
   mutable Time made_{};

@@ -54,6 +54,7 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
 
   Awaitable<bool> next_request();
   Awaitable<bool> answer_locally(const LocalAnswer& answer);
+  Awaitable<bool> answer_with_body();
   Awaitable<bool> refuse(const Dispatcher::Entry& entry);
   Awaitable<bool> serve_request();
   Awaitable<bool> ask_instances();
@@ -80,6 +81,7 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
   Time arrived_{}, timeout_at_{}, next_check_{};
   bool half_closed_ = false;
   bool token_is_ours_ = false;
+  std::string versions_;  // of the function, for an instance that is asked about its model
   std::atomic<bool> granted_ = false, listening_ = false;  // listening: to the bell
 };
 
@@ -138,12 +140,16 @@ Awaitable<bool> Session::next_request() {
   // 2. Ours, or a function's.
   const Head& head = client_.head();
   const std::string_view target = target_of(head).path;
-  if (const auto own = local_.answer(head.method(), target, arrived_)) {
+  const bool reads_body = LocalAnswers::reads_body(target);
+  std::optional<LocalAnswer> own;
+  if (!reads_body) own = local_.answer(head.method(), target, arrived_);
+  if (reads_body || own) {
     if (!LocalAnswers::is_public(target) && !loop_.dispatcher.admits(bearer(head))) {
       const Dispatcher::Entry denied{Dispatcher::Refusal::kDenied,
                                      "the platform's bearer token is wanted"};
       co_return co_await refuse(denied);
     }
+    if (reads_body) co_return co_await answer_with_body();
     co_return co_await answer_locally(*own);
   }
   const auto path = model_path(target);
@@ -160,6 +166,13 @@ Awaitable<bool> Session::next_request() {
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
   timeout_at_ = arrived_ + entry.timeout;
   token_is_ours_ = entry.token_is_ours;
+  versions_ = entry.versions;
+  if (path->rest == "stats") {
+    end(Outcome::kOk);  // it needs no instance
+    const auto own =
+        local_.function_statistics(head.method(), path->served, path->revision, arrived_);
+    co_return co_await answer_locally(own);
+  }
   co_return co_await serve_request();
 }
 
@@ -172,6 +185,18 @@ Awaitable<bool> Session::answer_locally(const LocalAnswer& answer) {
                                        .body = answer.body,
                                        .content_type = answer.content_type,
                                        .extra = extra});
+}
+
+// A question whose body says more.
+Awaitable<bool> Session::answer_with_body() {
+  if (client_.wants_continue() && !co_await client_.send_continue()) co_return false;
+  Client::Body body = Client::Body::kWhole;
+  if (!client_.keep_what_is_here()) body = co_await client_.keep_body(arrived_ + limits_.head);
+  if (body == Client::Body::kTooLarge) body = Client::Body::kOver;
+  if (body != Client::Body::kWhole) co_return co_await body_fault(body);
+  const Head& head = client_.head();
+  const auto own = local_.answer(head.method(), target_of(head).path, arrived_, client_.kept());
+  co_return co_await answer_locally(*own);
 }
 
 Awaitable<bool> Session::refuse(const Dispatcher::Entry& entry) {
@@ -197,6 +222,7 @@ Awaitable<bool> Session::refuse(const Dispatcher::Entry& entry) {
 Awaitable<bool> Session::serve_request() {
   // 4. Its body, or the beginning of a large one: what a slow client has not sent yet holds neither
   // a place in the queue nor an instance.
+  if (client_.too_large()) co_return co_await body_fault(Client::Body::kOver);
   if (client_.wants_continue() && !co_await client_.send_continue()) co_return end(Outcome::kGone);
   Client::Body body = Client::Body::kWhole;
   if (!client_.keep_what_is_here()) body = co_await client_.keep_body(timeout_at_);
@@ -264,6 +290,8 @@ Forwarded Session::forwarded() {
       .traceparent = traceparent_,
       .more = more(),
       .time_left = is_inference ? std::optional(Waiter::deadline() - loop_.now()) : std::nullopt,
+      .versions = versions_,
+      .body_limit = limits_.body_bytes,
       .token_is_ours = token_is_ours_,
       .framing = client_.framing()};
 }
@@ -277,6 +305,8 @@ Awaitable<bool> Session::relay_answer() {
                           : status < 500 ? Outcome::kInvalid
                                          : Outcome::kFailed;
   const uint64_t inferences = inferences_said(answer.head());
+  if (const auto report = answer.head().find(wire::kComputeHeader))
+    compute = wire::compute_report_from(*report);
   if (exchange_.early()) client_.close_after();
   client_.begin_answer(answer);
   for (bool last = false; !last;) {
@@ -313,9 +343,13 @@ bool Session::cut_off() {
 // ---- ends --------------------------------------------------------------------------------------
 
 Awaitable<bool> Session::body_fault(Client::Body fault) {
+  const std::string too_large = "body: larger than the " + std::to_string(limits_.body_bytes) +
+                                " bytes allowed (sluice up --max-body)";
   switch (fault) {
     case Client::Body::kLate:
       co_return co_await give_up(Outcome::kInvalid, 408, "body: took too long");
+    case Client::Body::kOver:
+      co_return co_await give_up(Outcome::kInvalid, 413, too_large);
     case Client::Body::kBroken:
       co_return co_await give_up(Outcome::kInvalid, 400, "body: broken");
     default:

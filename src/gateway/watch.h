@@ -14,6 +14,7 @@ namespace sluice::gateway {
 
 struct SessionLimits {
   size_t header_bytes = 32 * 1024;
+  size_t body_bytes = 64 << 20;        // of a request
   Nanos idle = Seconds(75);            // between requests
   Nanos head = Seconds(20);            // for the rest of a head, once begun
   Nanos body_patience = Seconds(10);   // how far a body may fall behind …

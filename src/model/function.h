@@ -23,7 +23,7 @@ std::string to_string(const FunctionName&);           // "namespace/name"
 FunctionName function_name(const std::string& text);  // reverses it; no slash: "default"
 
 // As clients call it, /v2/models/SERVED/infer: "name" in the default namespace, else
-// "namespace.name" (names are DNS labels: they hold no dot).
+// "namespace.name". A name may hold dots: `apply` refuses two functions that are served alike.
 std::string served_name(const FunctionName&);
 
 enum class FunctionKind { kInference, kTraining };
@@ -40,6 +40,7 @@ struct TensorSpec {
 struct ModelSpec {
   std::string path;  // the model file on this machine
   std::string format = "torchscript";
+  std::string content;  // the SHA-256 of file, inputs and outputs; empty: not known
   std::vector<TensorSpec> inputs, outputs;
 
   bool operator==(const ModelSpec&) const = default;

@@ -38,6 +38,7 @@ struct FunctionView {
   double concurrency = 0;            // mean of queued + in flight over the last seconds
   double concurrency_peak = 0;       // the largest such mean within the last minute
   bool violating = false;  // more requests late in the last seconds than the objective allows
+  Nanos start_cost{0};     // from the decision to start an instance until it is ready
   bool due = true;         // its policy decides now; else it is taken as it is
   Time last_scale_down{};  // Time{}: never
   Time last_request{};

@@ -248,6 +248,7 @@ void Daemon::end(const InstanceId& id, const std::string& why) {
   if (!r->socket.empty()) unlink(r->socket.c_str());
   r->instance.state = InstanceState::kGone;
   r->ended = unix_now();
+  r->stopped = wished;
   r->error = why;
   if (const std::string said = r->foreign || wished ? "" : last_lines(r->log); !said.empty())
     r->error += "; its log ends: " + said;

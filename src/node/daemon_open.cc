@@ -220,6 +220,7 @@ std::vector<InstanceRecord> Daemon::settle(std::vector<InstanceRecord>& records,
     // name is free from here on: who has it next must not find a dying one at its socket.
     if (lives) signal_process(r.process, SIGKILL);
     if (!r.socket.empty()) unlink(r.socket.c_str());
+    r.stopped = r.instance.state == InstanceState::kDraining;
     r.instance.state = InstanceState::kGone;
     r.ended = unix_now();
     r.node_fault = true;

@@ -23,6 +23,10 @@
 namespace sluice::node {
 namespace {
 
+// A program that has used so much and has not asked for a permit will not: importing PyTorch takes
+// a few seconds.
+constexpr Nanos kMostBeforePermits = Seconds(3);
+
 // Whether a process stands in the group of that name, in any hierarchy.
 bool in_group(pid_t pid, const std::string& name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
@@ -224,13 +228,14 @@ Result<std::unique_ptr<Meter>> Enforcer::make_meter(const HostedDevice& hosted, 
 }
 
 Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
-  {
+  Client& c = clients_.at(r.instance.id);
+  if (pid == r.process.pid) {
     const std::lock_guard lock(mutex_);
-    Client& c = clients_.at(r.instance.id);
-    if (pid == r.process.pid) c.process = r.process;
-    SLUICE_TRY(limit_memory(c, r));
-    if (c.cgroup) return c.cgroup->add(pid);
+    c.process = r.process;
   }
+  SLUICE_TRY(limit_memory(c, r));
+  // Not under the lock: the kernel may take long, and processes that attach wait for it.
+  if (c.cgroup) return c.cgroup->add(pid);
   const LocalDevice& device = devices_.at(r.instance.device).device;
   if (device.cores.empty()) return {};
   return set_affinity(pid, cores_of(device, r.instance.position.sm_begin, r.instance.slice.sm));
@@ -329,11 +334,17 @@ bool Enforcer::poll_strays() {
   return changed;
 }
 
-std::string Enforcer::fault_of(const InstanceId& id) const {
+std::string Enforcer::fault_of(const InstanceId& id, const ClientState& state) const {
   const auto found = clients_.find(id);
-  if (found == clients_.end() || found->second.strays.outside().empty()) return "";
-  return "process " + std::to_string(found->second.strays.outside().begin()->first) +
-         " has left its cgroup; nothing holds it";
+  if (found == clients_.end()) return "";
+  const Client& c = found->second;
+  if (!c.strays.outside().empty())
+    return "process " + std::to_string(c.strays.outside().begin()->first) +
+           " has left its cgroup; nothing holds it";
+  if (c.foreign && c.counted_by_kernel && !c.cgroup && state.processes == 0 &&
+      cpu_time_of(family_of(c.process.pid)) > kMostBeforePermits)
+    return "nothing holds it: it asks for no permits, and without root it has no cgroup";
+  return "";
 }
 
 Nanos Enforcer::outside(const InstanceId& id) {

@@ -78,7 +78,7 @@ class Enforcer {
   // have, or are back, since the last time.
   bool poll_strays();
   // What is wrong with a living instance; empty: nothing.
-  std::string fault_of(const InstanceId& id) const;
+  std::string fault_of(const InstanceId& id, const ClientState& state) const;
   // CPU time of its processes that have left its cgroup, cumulative.
   Nanos outside(const InstanceId& id);
 

@@ -36,10 +36,11 @@ asio::awaitable<Result<Birth>> InstanceLauncher::bear(const InstanceRecord& r) {
   if (!control.ok()) co_return control.error();
 
   wire::StartInstance what{.model_version = static_cast<uint32_t>(r.instance.revision),
-                           .max_batch = static_cast<uint32_t>(r.instance.batch),
+                           .batch = static_cast<uint32_t>(r.instance.batch),
                            .max_delay_ns = static_cast<uint64_t>(r.batching.max_delay.count()),
                            .uid = r.uid,
-                           .gid = r.uid};
+                           .gid = r.uid,
+                           .max_batch = static_cast<uint32_t>(r.batching.max_size)};
   wire::set_text(what.id, r.instance.id);
   wire::set_text(what.model_name, served_name(r.instance.function));
   const std::array fds{listening->get(), control->theirs.get(), log.get()};

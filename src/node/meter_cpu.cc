@@ -45,6 +45,14 @@ Nanos CgroupCounter::read() {
   return last_ = std::max(last_, v2 ? Nanos(Micros(value)) : Nanos(value));
 }
 
+Nanos cpu_time_of(const std::vector<pid_t>& processes) {
+  Nanos sum{0};
+  clockid_t id;
+  for (const pid_t pid : processes)
+    if (clock_getcpuclockid(pid, &id) == 0) sum += read_clock(id, Nanos(0));
+  return sum;
+}
+
 Nanos ProcessCounter::read() {
   for (Clock& clock : clocks_) {
     const Nanos now = std::max(read_clock(clock.id, clock.counted), clock.counted);

@@ -43,6 +43,9 @@ class CgroupCounter : public CpuCounter {
   Nanos last_{0};
 };
 
+// CPU time of processes since they began, together; one that has gone counts nothing.
+Nanos cpu_time_of(const std::vector<pid_t>& processes);
+
 class ProcessCounter : public CpuCounter {
  public:
   Nanos read() override;

@@ -139,6 +139,7 @@ json to_json(const InstanceRecord& r) {
               {"ended", r.ended},
               {"device_fault", r.device_fault},
               {"error", r.error},
+              {"stopped", r.stopped},
               {"node_fault", r.node_fault}});
   return out;
 }

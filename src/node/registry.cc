@@ -41,6 +41,7 @@ json kept(const InstanceRecord& r) {
               {"used_ns", r.used.count()},
               {"device_fault", r.device_fault},
               {"error", r.error},
+              {"stopped", r.stopped},
               {"node_fault", r.node_fault}});
   return out;
 }
@@ -84,6 +85,7 @@ Result<InstanceRecord> record_from(const json& object) {
   r.used = Nanos(f.integer("used_ns", 0, 0, kMost));
   r.device_fault = f.text("device_fault");
   r.error = f.text("error");
+  r.stopped = f.boolean("stopped", false);
   r.node_fault = f.boolean("node_fault", false);
   return f.finish(r);
 }

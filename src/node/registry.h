@@ -35,6 +35,7 @@ struct InstanceRecord {
   Nanos used{0};             // busy time in all, when it has ended
   std::string device_fault;  // of its device, for which it is ended; empty: it is not
   std::string error;         // why it is gone
+  bool stopped = false;      // it ended as it was asked to
   bool node_fault = false;   // its node ended its start: the daemon died, the disk was full, …
 
   bool operator==(const InstanceRecord&) const = default;

@@ -47,6 +47,7 @@ NodeState example() {
   r.instance.state = InstanceState::kGone;
   r.ended = 1'700'000'000'000;
   r.device_fault = "Xid 79";
+  r.stopped = true;
   r.node_fault = true;
   r.error = "signal 9 (Killed)";
   s.instances.push_back(r);

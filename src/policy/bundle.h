@@ -29,6 +29,9 @@ struct ScaleConfig {
   // Ours, off in the paper: what waits has to be done within slo_fraction × SLO, on top of the
   // rate.
   bool work_off = false;
+  // Ours, off in the paper. A gap of so much of the capacity is worth no start.
+  double slack = 0;
+  Share unmeasured{250};            // request of an instance whose model was never measured
   double target_utilisation = 0.7;  // `exclusive`: of an instance's concurrency
 };
 

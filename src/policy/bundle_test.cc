@@ -66,9 +66,9 @@ TEST(Fixed, SaysWhatDidNotFit) {
   const auto& actions = c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("start", "start", "cluster-full"));
   EXPECT_EQ(actions[2].reason.text,
-            "minReplicas asks for 4 with a fixed slice. 2 could not be started: of 1 devices none "
-            "has room "
-            "for sm 100 % × quota 40 % and 0 MiB of memory; 0 are drained.");
+            "4 instances with a fixed slice always stay (minReplicas). 2 could not be started: of "
+            "1 device none has room for sm 100 % × quota 40 %: 1 is too full (at most sm 100 % × "
+            "quota 20 % is free, on d0). a holds 80 % of a device.");
 }
 
 TEST(Fixed, LeavesADrainedDeviceMakeBeforeBreak) {

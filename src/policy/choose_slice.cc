@@ -57,14 +57,17 @@ std::vector<SliceCandidate> candidates(Lanes& device, const Capability& capabili
 
 }  // namespace
 
-std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory) {
+std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory, DeviceOrder order) {
   std::vector<Lanes*> open;
   for (Lanes& lanes : devices) {
     if (!lanes.device().drained && lanes.free_memory() >= memory) open.push_back(&lanes);
   }
-  std::stable_sort(open.begin(), open.end(), [](const Lanes* a, const Lanes* b) {
-    return std::tuple(!a->used(), a->occupancy()) < std::tuple(!b->used(), b->occupancy());
-  });
+  const bool used_first = order == DeviceOrder::kUsedFirst;
+  const auto rank = [&](const Lanes* l) {
+    return std::tuple(used_first && !l->used(), l->occupancy());
+  };
+  std::stable_sort(open.begin(), open.end(),
+                   [&](const Lanes* a, const Lanes* b) { return rank(a) < rank(b); });
   return open;
 }
 
@@ -96,8 +99,8 @@ std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
 }
 
 std::optional<SliceCandidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
-                                          Bytes memory) {
-  for (Lanes* device : by_occupancy(devices, memory)) {
+                                          Bytes memory, DeviceOrder order) {
+  for (Lanes* device : by_occupancy(devices, memory, order)) {
     for (const Opening& opening : device->openings(device->width(sm))) {
       if (opening.quota >= quota) return SliceCandidate{device, opening, 1, quota, 0};
     }

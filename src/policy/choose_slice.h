@@ -30,12 +30,16 @@ std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
                                                  const Capability& capability,
                                                  const ScaleConfig& config);
 
-// Room for exactly that slice: on the used device of least occupancy that has it, else on a new
-// one.
-std::optional<SliceCandidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
-                                          Bytes memory);
+// Which device is tried first: used ones by rising occupancy, then new ones; or all by rising
+// occupancy.
+enum class DeviceOrder { kUsedFirst, kEmptiestFirst };
 
-// Devices that take new instances: used ones by rising occupancy, then new ones; ties by id.
-std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory);
+// Room for exactly that slice, on the first device that has it.
+std::optional<SliceCandidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
+                                          Bytes memory, DeviceOrder order);
+
+// Devices that take new instances, in that order; ties by id.
+std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory,
+                                 DeviceOrder order = DeviceOrder::kUsedFirst);
 
 }  // namespace sluice::policy

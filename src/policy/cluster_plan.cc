@@ -20,17 +20,16 @@ Room room_of(const Instance& i, bool movable) {
 Reason why_shifted(const Instance& before, Position to) {
   const Share quota = before.slice.quota.request;
   return {"shift",
-          "Its turn moved from " + percent(before.position.time_begin) + " to " +
-              percent(to.time_begin) +
-              " of the window, so that a neighbour in its lane can have more; " +
-              "its share stays " + percent(quota) + ".",
+          "Its " + percent(quota) + " of the window begin at " + percent(to.time_begin) +
+              " instead of " + percent(before.position.time_begin) +
+              ", so that a neighbour in its lane can have more.",
           {{"quota", quota.fraction()}}};
 }
 
 }  // namespace
 
-ClusterPlan::ClusterPlan(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                         bool movable) {
+ClusterPlan::ClusterPlan(const Snapshot& snapshot, std::span<const FunctionName> mine, bool movable)
+    : snapshot_(snapshot) {
   for (const Device& d : snapshot.devices) devices_.emplace_back(d);
   for (const Instance& i : snapshot.instances) {
     if (i.state == InstanceState::kGone) continue;
@@ -66,6 +65,16 @@ std::vector<size_t> ClusterPlan::serving(const Demand& demand) const {
 
 bool ClusterPlan::on_drained(size_t i) const {
   return device(instances_[i].instance.device).device().drained;
+}
+
+const Instance& ClusterPlan::instance(const InstanceId& id) const {
+  for (const PlannedInstance& p : instances_) {
+    if (p.instance.id == id) return p.instance;
+  }
+  const auto other = std::find_if(snapshot_.instances.begin(), snapshot_.instances.end(),
+                                  [&](const Instance& i) { return i.id == id; });
+  SLUICE_CHECK(other != snapshot_.instances.end(), id);
+  return *other;
 }
 
 void ClusterPlan::start(const Demand& demand, Lanes& device, const Opening& opening, Quota quota,

@@ -40,6 +40,8 @@ class ClusterPlan {
   std::vector<size_t> serving(const Demand& demand) const;
   const PlannedInstance& at(size_t i) const { return instances_[i]; }
   bool on_drained(size_t i) const;
+  // What holds a room on one of the devices, as planned.
+  const Instance& instance(const InstanceId& id) const;
 
   void start(const Demand& demand, Lanes& device, const Opening& opening, Quota quota, Bytes memory,
              int batch, Reason reason);
@@ -62,6 +64,7 @@ class ClusterPlan {
   std::optional<Action> change(const PlannedInstance& p) const;  // a start, a resize, or nothing
   std::vector<Held> held_before() const;
 
+  const Snapshot& snapshot_;
   std::vector<Lanes> devices_;
   std::vector<PlannedInstance> instances_;
   std::vector<Action> unmet_;

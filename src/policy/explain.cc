@@ -33,5 +33,12 @@ std::string mebibytes(Bytes size) {
 std::string slice_text(Share sm, Share quota) {
   return "sm " + percent(sm) + " × quota " + percent(quota);
 }
+std::string counted(int number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+Numbers nonzero(Numbers numbers) {
+  std::erase_if(numbers, [](const auto& number) { return number.second == 0; });
+  return numbers;
+}
 
 }  // namespace sluice::policy

@@ -13,8 +13,9 @@
 //                  Q says that rates wander by 30 % of themselves (at least 0.5/s) in a second. The
 //                  margin √P is then 0.6 to 1 Poisson deviations. What lies three deviations above
 //                  the estimate is a burst and believed as it is: too much for a moment costs less
-//                  than a queue. With windows of 1 s, a step to three times the rate is followed
-//                  within 6 measurements from 1/s, 1 from 10/s up.
+//                  than a queue. Fewer than four arrivals in a window are no such evidence: the
+//                  filter follows them from zero. With windows of 1 s, a step to three times the
+//                  rate is followed within 6 measurements from 1/s, 1 from 10/s up.
 //   last           the last measurement.
 //
 // The lag of the window over which a rate was measured comes on top.

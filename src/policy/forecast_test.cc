@@ -41,6 +41,20 @@ TEST(Forecast, FirstMeasurementIsTakenAsItIs) {
   EXPECT_EQ(last_rate({}, 40, Seconds(1)).expected, 40);
 }
 
+// Whatever came before: one to three arrivals are no rate to take a device for.
+TEST(Forecast, AFewArrivalsAreNoRate) {
+  const Nanos window = Millis(500);
+  for (const int arrivals : {1, 2, 3}) {
+    Forecast idle = kalman({}, 0, window);
+    for (int n = 0; n < 20; ++n) idle = kalman(idle, 0, window);
+    for (const Forecast& before : {Forecast{}, kalman({}, 0, window), idle}) {
+      const Forecast f = kalman(before, arrivals / seconds(window), window);
+      EXPECT_LT(f.expected, 2.5) << arrivals << ": without a floor, three make 9.5/s";
+    }
+  }
+  EXPECT_EQ(kalman({}, 8, window).rate, 8) << "four are a rate";
+}
+
 TEST(Forecast, LagIsAsTheHeaderSays) {
   EXPECT_EQ(lag(kalman, 1, 3), 6);
   EXPECT_EQ(lag(kalman, 10, 30), 1);

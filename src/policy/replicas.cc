@@ -6,6 +6,7 @@
 #include "policy/capability.h"
 #include "policy/choose_slice.h"
 #include "policy/explain.h"
+#include "policy/shortage.h"
 
 namespace sluice::policy {
 namespace {
@@ -36,16 +37,20 @@ Sorted sort_out(ClusterPlan& plan, const Demand& demand, const Slice& slice) {
   return sorted;
 }
 
-Reason why_unmet(ClusterPlan& plan, const Replicas& replicas, int missing) {
-  int drained = 0;
-  for (const Lanes& lanes : plan.devices()) drained += lanes.device().drained;
-  return {"cluster-full",
-          replicas.because + " " + std::to_string(missing) + " could not be started: of " +
-              std::to_string(plan.devices().size()) + " devices none has room for " +
-              slice_text(replicas.slice.sm, replicas.slice.quota.request) + " and " +
-              mebibytes(replicas.slice.memory) + " of memory; " + std::to_string(drained) +
-              " are drained.",
-          replicas.numbers};
+Reason why_unmet(const ClusterPlan& plan, const Replicas& replicas, const Sorted& sorted,
+                 int missing, const Predictor& predictor) {
+  const Slice& slice = replicas.slice;
+  Reason reason =
+      shortage(plan, predictor, slice_text(slice.sm, slice.quota.request), slice.memory);
+  std::string lead = replicas.because + " " + std::to_string(missing) + " could not be started";
+  for (const size_t i : sorted.unfit) {
+    const Instance& instance = plan.at(i).instance;
+    if (plan.on_drained(i))
+      lead += "; " + instance.id + " stays on the cordoned device " + instance.device;
+  }
+  reason.text.insert(0, lead + ": ");
+  reason.numbers.insert(reason.numbers.begin(), replicas.numbers.begin(), replicas.numbers.end());
+  return reason;
 }
 
 }  // namespace
@@ -62,22 +67,24 @@ Bytes instance_memory(const Demand& demand, const Predictor& predictor) {
   return predictor.memory(demand.function(), demand.revision).value_or(0);
 }
 
-void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas) {
+void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas,
+                   const Predictor& predictor) {
   const Sorted sorted = sort_out(plan, demand, replicas.slice);
   const int count = static_cast<int>(sorted.good.size());
   const Slice& slice = replicas.slice;
   for (int n = count; n < replicas.at_least; ++n) {
-    auto c = exact_slice(plan.devices(), slice.sm, slice.quota.request, slice.memory);
+    auto c = exact_slice(plan.devices(), slice.sm, slice.quota.request, slice.memory,
+                         DeviceOrder::kUsedFirst);
     if (!c) {
       const int missing = replicas.at_least - n;
       plan.unmet(demand, demand.rate() * missing / replicas.at_least,
-                 why_unmet(plan, replicas, missing));
+                 why_unmet(plan, replicas, sorted, missing, predictor));
       break;
     }
     plan.start(demand, *c->device, c->opening, slice.quota, slice.memory, replicas.batch,
                {"start",
-                replicas.because + " Started on " + c->device->device().id + " with " +
-                    slice_text(c->opening.sm, slice.quota.request) + ".",
+                replicas.because + " Started: " + slice_text(c->opening.sm, slice.quota.request) +
+                    " on " + c->device->device().id + ".",
                 replicas.numbers});
   }
   for (int n = count; n > replicas.at_most; --n) {
@@ -86,7 +93,7 @@ void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& repl
   if (sorted.ready < replicas.at_least) return;
   for (const size_t i : sorted.unfit) {
     const std::string device = plan.at(i).instance.device;
-    const std::string why = plan.on_drained(i) ? "Device " + device + " is drained."
+    const std::string why = plan.on_drained(i) ? "Device " + device + " is cordoned."
                                                : "It holds another slice than it should.";
     plan.stop(i, {"replaced", why + " Others are ready in its place.", replicas.numbers});
   }

@@ -22,8 +22,10 @@ struct Replicas {
   std::vector<std::pair<std::string, double>> numbers;
 };
 
-// Instances that hold another slice or lie on a drained device are replaced: make before break.
-void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas);
+// Instances that hold another slice or lie on a cordoned device are replaced: make before break.
+// `predictor` tells the reasons which models were never measured.
+void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas,
+                   const Predictor& predictor);
 
 // The batch size of one instance: the best that is in time in that slice, one request at a time if
 // none is; the file's largest if the model was never measured.

@@ -31,16 +31,20 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
   // One leaves at a time, and none before the last minute's peak fits into the rest.
   const int kept = cooled ? running - 1 : running;
   const Slice whole{kWhole, {kWhole, kWhole}, instance_memory(d, predictor)};
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "%.1f requests at once (%.1f at most in the last minute), %.1f for each instance.",
-                now, peak, target);
+  const auto at_once = [](double concurrency) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f", concurrency);
+    return std::string(text);
+  };
+  std::string text = (now < 0.05 ? "No" : at_once(now)) + " requests at once";
+  if (peak >= now + 0.05) text += ", up to " + at_once(peak) + " in the last minute";
+  text += "; one instance takes " + at_once(target) + ".";
   return {instances_for(now),
           std::max(kept, instances_for(peak)),
           whole,
           instance_batch(d, whole, config, predictor),
           text,
-          {{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}}};
+          nonzero({{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}})};
 }
 
 }  // namespace
@@ -52,7 +56,7 @@ std::vector<Action> scale_exclusive(const Snapshot& snapshot, std::span<const Fu
   plan.stop_retired(all);
   for (const Demand& d : all) {
     const int running = static_cast<int>(plan.serving(d).size());
-    hold_replicas(plan, d, replicas_of(d, running, snapshot, config, predictor));
+    hold_replicas(plan, d, replicas_of(d, running, snapshot, config, predictor), predictor);
   }
   return plan.actions();
 }

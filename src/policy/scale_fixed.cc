@@ -19,8 +19,11 @@ std::vector<Action> scale_fixed(const Snapshot& snapshot, std::span<const Functi
                    count,
                    slice,
                    instance_batch(d, slice, config, predictor),
-                   "minReplicas asks for " + std::to_string(count) + " with a fixed slice.",
-                   {{"replicas", count}}});
+                   count == 1 ? "One instance with a fixed slice always stays."
+                              : std::to_string(count) +
+                                    " instances with a fixed slice always stay (minReplicas).",
+                   {{"replicas", count}}},
+                  predictor);
   }
   return plan.actions();
 }

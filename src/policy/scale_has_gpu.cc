@@ -8,6 +8,7 @@
 #include "policy/choose_slice.h"
 #include "policy/cluster_plan.h"
 #include "policy/explain.h"
+#include "policy/shortage.h"
 
 namespace sluice::policy {
 namespace {
@@ -20,6 +21,7 @@ class HybridScaler {
       : plan_(plan),
         demand_(demand),
         config_(config),
+        predictor_(predictor),
         capability_(demand, config, predictor),
         now_(now) {}
 
@@ -38,22 +40,28 @@ class HybridScaler {
   std::vector<size_t> counted() const;  // serving, not on a drained device
   double capacity() const;
 
+  bool starts_were_worth_it() const;
   Share lowered_quota(const Instance& instance, double needed) const;
   Share raised_quota(const Instance& instance, double needed) const;
   void raise_quotas();
   void start_instances();
   std::optional<SliceCandidate> as_stated(double need);
+  bool equal_share() const;
   void start(const SliceCandidate& c, double gap);
 
   std::string load_text() const;
-  std::vector<std::pair<std::string, double>> numbers(double before, double after) const;
+  std::string carries_text(double capacity) const;
+  std::string always_text() const;
+  Numbers numbers(double before, double after) const;
   Reason why_less(std::string rule, const std::string& change, double before, double after) const;
   Reason why_started(const SliceCandidate& c, double gap) const;
   Reason why_unmet(double gap) const;
+  std::string uncovered_text(double gap) const;
 
   ClusterPlan& plan_;
   const Demand& demand_;
   const ScaleConfig& config_;
+  const Predictor& predictor_;
   Capability capability_;
   Time now_;
 };
@@ -79,27 +87,40 @@ double HybridScaler::capacity() const {
   return sum;
 }
 
-// What waits beyond one batch for each instance, which are about to take it.
+// What waits beyond one batch for each instance, which are about to take it. What waits for a first
+// instance to become ready says nothing of the capacity.
 double HybridScaler::work_off() const {
   if (!config_.work_off || demand_.spec->slo.latency <= Nanos(0)) return 0;
   double waiting = demand_.view->queued * demand_.part;
-  for (const size_t i : counted()) waiting -= plan_.at(i).instance.batch;
+  bool ready = false;
+  for (const size_t i : counted()) {
+    waiting -= plan_.at(i).instance.batch;
+    ready |= plan_.at(i).instance.state == InstanceState::kReady;
+  }
+  if (!ready) return 0;
   return std::max(0.0, waiting) / (seconds(demand_.spec->slo.latency) * config_.slo_fraction);
 }
 
+// "8.9/s expected".
 std::string HybridScaler::load_text() const {
-  std::string forecast = "forecast of " + per_second(demand_.rate());
-  if (work_off() <= 0) return forecast;
-  return forecast + " and " + std::to_string(demand_.view->queued) + " waiting, " +
-         per_second(load()) + " together,";
+  const std::string expected = demand_.rate() < 0.05 ? "No load" : per_second(demand_.rate());
+  if (work_off() <= 0) return expected + " expected";
+  return expected + " expected and " + std::to_string(demand_.view->queued) +
+         " waiting, which need another " + per_second(work_off()) + " to be in time";
 }
 
-std::vector<std::pair<std::string, double>> HybridScaler::numbers(double before,
-                                                                  double after) const {
-  return {{"forecast", demand_.rate()},
-          {"waiting", demand_.view->queued * demand_.part},
-          {"capacity", before},
-          {"capacity_after", after}};
+// "12.6/s at 70 % carries 8.8/s; 8.9/s expected".
+std::string HybridScaler::carries_text(double capacity) const {
+  if (capacity <= 0) return load_text() + " and no instance to carry it";
+  return per_second(capacity) + " at " + percent(config_.alpha) + " carries " +
+         per_second(config_.alpha * capacity) + "; " + load_text();
+}
+
+Numbers HybridScaler::numbers(double before, double after) const {
+  return nonzero({{"forecast", demand_.rate()},
+                  {"waiting", demand_.view->queued * demand_.part},
+                  {"capacity", before},
+                  {"capacity_after", after}});
 }
 
 // --- down ---
@@ -116,11 +137,14 @@ void HybridScaler::scale_down() {
   });
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
+  const bool may_leave = starts_were_worth_it();
   for (const size_t i : narrowest_first) {
     const double others = left - capability(i);
-    if (count > least_replicas(demand_) && others >= wanted()) {
+    if (may_leave && count > least_replicas(demand_) && others >= wanted()) {
       left = others, --count;
-      plan_.stop(i, why_less("scale-in", "what the other instances can do", before, left));
+      const std::string rest =
+          count == 1 ? "the other one can do " : "the other " + std::to_string(count) + " can do ";
+      plan_.stop(i, why_less("scale-in", rest + per_second(left), before, left));
       continue;
     }
     const Instance instance = plan_.at(i).instance;
@@ -128,10 +152,21 @@ void HybridScaler::scale_down() {
     const Share to = lowered_quota(instance, wanted() - others);
     if (to == from) continue;
     left = others + capability(instance, to);
-    const std::string change =
-        "quota " + percent(from) + " → " + percent(to) + " on " + instance.device;
+    const std::string change = "quota " + percent(from) + " → " + percent(to) + " on " +
+                               instance.device + " leaves " + per_second(left);
     plan_.resize(i, quota(to), why_less("vertical-down", change, before, left));
   }
+}
+
+// No instance leaves until the last one that was started is ready and has stayed for as long as its
+// start took: a start costs more than what it holds.
+bool HybridScaler::starts_were_worth_it() const {
+  const std::vector<size_t> all = counted();
+  return std::all_of(all.begin(), all.end(), [&](size_t i) {
+    const Instance& instance = plan_.at(i).instance;
+    if (instance.state != InstanceState::kReady) return false;
+    return instance.started == Time{} || now_ - instance.started >= 2 * demand_.view->start_cost;
+  });
 }
 
 // The smallest quota on the way down with which the instance still does `needed`.
@@ -149,8 +184,8 @@ Share HybridScaler::lowered_quota(const Instance& instance, double needed) const
 Reason HybridScaler::why_less(std::string rule, const std::string& change, double before,
                               double after) const {
   return {std::move(rule),
-          "The " + load_text() + " is below " + percent(config_.beta) + " of the capacity of " +
-              per_second(before) + ": " + change + " is enough.",
+          load_text() + ", below " + percent(config_.beta) + " of the capacity of " +
+              per_second(before) + ": " + change + ".",
           numbers(before, after)};
 }
 
@@ -178,13 +213,11 @@ void HybridScaler::raise_quotas() {
     const double then = others + capability(instance, to);
     if (then <= reached) continue;  // more time would not help this one
     reached = then;
-    plan_.resize(
-        i, quota(to),
-        {"vertical-up",
-         "The " + load_text() + " exceeds " + percent(config_.alpha) + " of the capacity of " +
-             per_second(before) + ": quota " + percent(from) + " → " + percent(to) + " on " +
-             instance.device + " makes it " + per_second(reached) + ".",
-         numbers(before, reached)});
+    plan_.resize(i, quota(to),
+                 {"vertical-up",
+                  carries_text(before) + ". Quota " + percent(from) + " → " + percent(to) + " on " +
+                      instance.device + " makes it " + per_second(reached) + ".",
+                  numbers(before, reached)});
   }
 }
 
@@ -204,7 +237,8 @@ void HybridScaler::start_instances() {
     const int count = static_cast<int>(counted().size());
     const int missing = least_replicas(demand_) - count;
     if (!capability_.known() && missing <= 0) return;  // kept alive, but nothing to scale by
-    const double gap = capability_.known() ? wanted() - capacity() : 0;
+    double gap = capability_.known() ? wanted() - capacity() : 0;
+    if (gap <= config_.slack * capacity()) gap = 0;
     if (gap <= 0 && missing <= 0) return;
     const double need = std::max(gap, config_.min_rate);
     std::optional<SliceCandidate> chosen;
@@ -213,20 +247,23 @@ void HybridScaler::start_instances() {
       if (!chosen) chosen = covering_slice(plan_.devices(), capability_, config_, need);
       if (!chosen) chosen = most_capable_slice(plan_.devices(), capability_, config_);
     }
-    if (!chosen) return plan_.unmet(demand_, need, why_unmet(need));
+    if (!chosen) return plan_.unmet(demand_, need, why_unmet(gap));
     start(*chosen, gap);
   }
 }
 
 // The first instance has the slice that the function's file states, with more quota if the load
 // needs it. Every instance of a function that was never measured has it too; where the file states
-// none, a whole device. Nothing: a measured function's file states none, or no device has room.
+// none, an equal share of the emptiest device. Nothing: a measured function's file states none, or
+// no device has room.
 std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
   const std::optional<Slice>& stated = demand_.spec->slice;
   if (!stated && capability_.known()) return std::nullopt;
-  const Share sm = stated ? stated->sm : kWhole;
-  const Share quota = stated ? stated->quota.request : kWhole;
-  std::optional<SliceCandidate> c = exact_slice(plan_.devices(), sm, quota, capability_.memory());
+  std::optional<SliceCandidate> c =
+      stated ? exact_slice(plan_.devices(), stated->sm, stated->quota.request, capability_.memory(),
+                           DeviceOrder::kUsedFirst)
+             : exact_slice(plan_.devices(), kWhole, config_.unmeasured, capability_.memory(),
+                           DeviceOrder::kEmptiestFirst);
   if (!c) return c;
   const int most = std::max(1, demand_.spec->batching.max_size);
   c->batch = capability_.best_batch(c->opening.sm, kWhole).value_or(most);
@@ -238,31 +275,33 @@ std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
   return c;
 }
 
+bool HybridScaler::equal_share() const {
+  return !capability_.known() && !demand_.spec->slice;
+}
+
 void HybridScaler::start(const SliceCandidate& c, double gap) {
-  plan_.start(demand_, *c.device, c.opening, quota(c.quota), capability_.memory(), c.batch,
+  const Quota held = equal_share() ? Quota{c.quota, kWhole} : quota(c.quota);
+  plan_.start(demand_, *c.device, c.opening, held, capability_.memory(), c.batch,
               why_started(c, gap));
+}
+
+std::string HybridScaler::always_text() const {
+  const int stay = least_replicas(demand_);
+  return stay == 1 ? "One instance always stays"
+                   : std::to_string(stay) + " instances always stay (minReplicas)";
 }
 
 Reason HybridScaler::why_started(const SliceCandidate& c, double gap) const {
   const double before = capacity();
-  const std::string where = slice_text(c.opening.sm, c.quota) + " on " + c.device->device().id;
+  const std::string slice = slice_text(c.opening.sm, c.quota) + " on " + c.device->device().id;
   if (gap <= 0) {
-    const int stay = least_replicas(demand_);
-    const std::string how_many =
-        stay == 1 ? "One instance always stays" : std::to_string(stay) + " instances always stay";
     const std::string why_so =
-        capability_.known() ? ""
-                            : ", as the model was never measured (sluice profile) and the file "
-                              "states no smaller slice";
-    return {"keep-alive", how_many + ": " + where + (demand_.spec->slice ? "" : why_so) + ".",
+        equal_share() ? ", an equal share, as the model was never measured (sluice profile)" : "";
+    return {"keep-alive", always_text() + ": " + slice + why_so + ".",
             numbers(before, before + c.capability)};
   }
-  const std::string because = before <= 0 ? "no instance of the revision runs"
-                                          : "the capacity of " + per_second(before) + " lacks " +
-                                                per_second(gap) +
-                                                " and no running instance can be given more";
   return {c.device->used() ? "used-device" : "new-device",
-          "The " + load_text() + " needs another instance, as " + because + ": " + where +
+          carries_text(before) + ". " + (before > 0 ? "Another" : "An") + " instance, " + slice +
               ", batch " + std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".",
           numbers(before, before + c.capability)};
 }
@@ -281,49 +320,61 @@ void HybridScaler::leave_drained() {
   if (capability_.known() && ready < wanted()) return;
   for (const size_t i : plan_.serving(demand_)) {
     if (!plan_.on_drained(i)) continue;
-    plan_.stop(
-        i, {"drained-device",
-            "Device " + plan_.at(i).instance.device + " is drained, and the " +
-                std::to_string(count) + " instance(s) elsewhere can do " + per_second(ready) + ".",
-            {{"forecast", demand_.rate()}, {"capacity_after", ready}}});
+    const std::string can_do = ready > 0 ? ", which can do " + per_second(ready) : "";
+    plan_.stop(i, {"drained-device",
+                   "Device " + plan_.at(i).instance.device + " is cordoned, and " +
+                       policy::counted(count, "instance") + " elsewhere " +
+                       (count == 1 ? "is" : "are") + " ready" + can_do + ".",
+                   nonzero({{"forecast", demand_.rate()}, {"capacity_after", ready}})});
   }
 }
 
 // --- nothing fits ---
 
+// What the missing instance would be for, and what stays on cordoned devices for the lack of it.
+std::string HybridScaler::uncovered_text(double gap) const {
+  std::string text = carries_text(capacity()) + ", " + per_second(gap) + " stay uncovered";
+  if (gap <= 0) {
+    const int count = static_cast<int>(counted().size());
+    text = always_text() +
+           (count == 0 ? " and none runs"
+                       : ", and " + std::to_string(count) + (count == 1 ? " runs" : " run"));
+  }
+  for (const size_t i : plan_.serving(demand_)) {
+    const Instance& instance = plan_.at(i).instance;
+    if (plan_.on_drained(i))
+      text += "; " + instance.id + " stays on the cordoned device " + instance.device;
+  }
+  return text + ": ";
+}
+
 Reason HybridScaler::why_unmet(double gap) const {
-  Reason reason{"", "", {{"forecast", demand_.rate()}, {"capacity", capacity()}, {"gap", gap}}};
-  const std::string uncovered = "The " + load_text() + " needs a capacity of " +
-                                per_second(wanted()) + ", of which " + per_second(gap) +
-                                " stay uncovered: ";
+  const Numbers demand =
+      nonzero({{"forecast", demand_.rate()}, {"capacity", capacity()}, {"gap", gap}});
   if (static_cast<int>(counted().size()) >= most_replicas(demand_)) {
-    reason.rule = "max-replicas";
-    reason.text =
-        uncovered + "all " + std::to_string(most_replicas(demand_)) +
-        " instances that maxReplicas allows are running at the most quota their lanes have.";
-    return reason;
+    return {"max-replicas",
+            uncovered_text(gap) + "maxReplicas allows " + std::to_string(most_replicas(demand_)) +
+                ", and all of them have the most quota that their lanes have.",
+            demand};
   }
   if (capability_.known() && *capability_.fastest() > capability_.bound()) {
-    reason.rule = "slo-impossible";
-    reason.text = "No slice meets the SLO of " + milliseconds(demand_.spec->slo.latency) +
-                  ": a whole device answers one request in " +
-                  milliseconds(*capability_.fastest()) + ".";
-    reason.numbers.emplace_back("fastest_ms", millis(*capability_.fastest()));
-    return reason;
+    return {"slo-impossible",
+            "No slice meets the objective of " + milliseconds(demand_.spec->slo.latency) +
+                ": a whole device answers one request in " + milliseconds(*capability_.fastest()) +
+                ".",
+            {{"fastest_ms", millis(*capability_.fastest())}}};
   }
-  int drained = 0, no_memory = 0, full = 0;
-  for (const Lanes& lanes : plan_.devices()) {
-    const bool memory = lanes.free_memory() >= capability_.memory();
-    ++(lanes.device().drained ? drained : memory ? full : no_memory);
-  }
-  reason.rule = "cluster-full";
-  reason.text = uncovered + "of " + std::to_string(plan_.devices().size()) + " devices " +
-                std::to_string(full) + " have no slice left that answers in time, " +
-                std::to_string(no_memory) + " lack " + mebibytes(capability_.memory()) +
-                " of memory, " + std::to_string(drained) + " are drained.";
-  reason.numbers.emplace_back("devices_full", full);
-  reason.numbers.emplace_back("devices_without_memory", no_memory);
-  reason.numbers.emplace_back("devices_drained", drained);
+  const std::optional<Slice>& stated = demand_.spec->slice;
+  std::string what = slice_text(kWhole, config_.unmeasured);
+  if (stated && (!capability_.known() || counted().empty()))
+    what = slice_text(stated->sm, stated->quota.request);
+  else if (capability_.known())
+    what = capability_.bound() == Nanos::max()
+               ? "another slice"
+               : "a slice that answers within " + milliseconds(capability_.bound());
+  Reason reason = shortage(plan_, predictor_, what, capability_.memory());
+  reason.text.insert(0, uncovered_text(gap));
+  reason.numbers.insert(reason.numbers.begin(), demand.begin(), demand.end());
   return reason;
 }
 

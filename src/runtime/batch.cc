@@ -6,19 +6,6 @@
 namespace sluice::runtime {
 namespace {
 
-std::string parameter_text(const Parameter& p) {
-  struct Text {
-    std::string operator()(bool b) const { return b ? "true" : "false"; }
-    std::string operator()(int64_t i) const { return std::to_string(i); }
-    std::string operator()(double d) const { return std::to_string(d); }
-    // With its length in front, no text can be mistaken for what follows it.
-    std::string operator()(const std::string& s) const {
-      return std::to_string(s.size()) + ":" + s;
-    }
-  };
-  return std::visit(Text(), p);
-}
-
 // Bytes that the next `rows` rows take, of a tensor with `all` rows.
 size_t bytes_of_rows(const Tensor& t, std::string_view rest, int64_t rows, int64_t all) {
   if (t.datatype != Datatype::kBytes) return t.data.size() / static_cast<size_t>(all) * rows;
@@ -45,19 +32,18 @@ Result<int> inferences_of(const InferRequest& request, const ModelSpec& model, i
                    "input '" + t.name + "' has a batch of " + std::to_string(t.shape[0]) +
                        ", input '" + request.inputs[0].name + "' one of " + std::to_string(rows)};
   if (rows < 1 || rows > max_batch)
-    return Error{ErrorKind::kInvalid, "a batch of " + std::to_string(rows) + ", allowed are 1 to " +
+    return Error{ErrorKind::kInvalid, "inputs: a batch of " + std::to_string(rows) +
+                                          "; the function's maxBatchSize allows 1 to " +
                                           std::to_string(max_batch)};
   return static_cast<int>(rows);
 }
 
-std::string batch_key(std::span<const Tensor> inputs, const Parameters& parameters) {
+std::string batch_key(std::span<const Tensor> inputs) {
   std::string key;
   for (const Tensor& t : inputs) {
     key += to_string(t.datatype);
     key += t.shape.empty() ? "[]" : to_string(Shape(t.shape.begin() + 1, t.shape.end()));
   }
-  for (const auto& [name, value] : parameters)
-    key += ';' + parameter_text(name) + '=' + parameter_text(value);
   return key;
 }
 
@@ -75,13 +61,13 @@ std::vector<Tensor> join(std::span<const std::vector<Tensor>* const> parts) {
   return joined;
 }
 
-Result<std::vector<std::vector<Tensor>>> split(std::vector<Tensor> outputs,
+Result<std::vector<std::vector<Tensor>>> split(std::vector<Tensor> tensors,
                                                std::span<const int> rows) {
   const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0});
   std::vector<std::vector<Tensor>> parts(rows.size());
-  for (Tensor& t : outputs) {
+  for (Tensor& t : tensors) {
     if (t.shape.empty() || t.shape[0] != all)
-      return Error{ErrorKind::kInternal, "output '" + t.name + "' has shape " + to_string(t.shape) +
+      return Error{ErrorKind::kInternal, "'" + t.name + "' has shape " + to_string(t.shape) +
                                              " for a batch of " + std::to_string(all)};
     std::string_view rest = t.data;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -93,6 +79,30 @@ Result<std::vector<std::vector<Tensor>>> split(std::vector<Tensor> outputs,
     }
   }
   return parts;
+}
+
+std::vector<int> rows_of_parts(int rows, int batch) {
+  std::vector<int> parts(static_cast<size_t>(rows / batch), batch);
+  if (rows % batch > 0) parts.push_back(rows % batch);
+  return parts;
+}
+
+Result<std::vector<Tensor>> join_outputs(std::span<const std::vector<Tensor>> parts,
+                                         std::span<const int> rows) {
+  std::vector<const std::vector<Tensor>*> pointers;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    pointers.push_back(&parts[p]);
+    for (size_t i = 0; i < parts[p].size(); ++i) {
+      Shape expected = parts[0][i].shape;
+      if (!expected.empty()) expected[0] = rows[p];
+      if (expected.empty() || parts[p][i].shape != expected)
+        return Error{ErrorKind::kInternal,
+                     "output '" + parts[p][i].name + "' has shape " + to_string(parts[p][i].shape) +
+                         " for one part of the batch and " + to_string(parts[0][i].shape) +
+                         " for another: ask for at most " + std::to_string(rows[0]) + " at once"};
+    }
+  }
+  return join(pointers);
 }
 
 }  // namespace sluice::runtime

@@ -19,15 +19,24 @@ bool batchable(const ModelSpec&);
 // one batch may hold. 1 for a model that is not batchable.
 Result<int> inferences_of(const InferRequest&, const ModelSpec&, int max_batch);
 
-// Equal for requests that may run together.
-std::string batch_key(std::span<const Tensor> inputs, const Parameters&);
+// Equal for requests that may run together: their inputs' datatypes and dimensions beyond the
+// batch. No model reads the parameters of a request, and all outputs are computed whatever was
+// asked for.
+std::string batch_key(std::span<const Tensor> inputs);
 
 // REQUIRES: parts of one key, all their inputs with a first dimension.
 std::vector<Tensor> join(std::span<const std::vector<Tensor>* const> parts);
 
-// Cuts every output into parts of the given numbers of rows; kInternal when a model's output does
-// not have as many rows as went in.
-Result<std::vector<std::vector<Tensor>>> split(std::vector<Tensor> outputs,
+// Cuts every tensor into parts of the given numbers of rows; kInternal when one does not have as
+// many rows as these are together.
+Result<std::vector<std::vector<Tensor>>> split(std::vector<Tensor> tensors,
                                                std::span<const int> rows);
+
+// The rows of each part when at most `batch` of `rows` run at a time: 10 by 4 are {4, 4, 2}.
+std::vector<int> rows_of_parts(int rows, int batch);
+
+// The outputs of all parts as one; kInternal when they differ in more than their rows.
+Result<std::vector<Tensor>> join_outputs(std::span<const std::vector<Tensor>> parts,
+                                         std::span<const int> rows);
 
 }  // namespace sluice::runtime

@@ -26,13 +26,10 @@ TEST(Batch, InferencesAreTheFirstDimension) {
 
 TEST(Batch, KeysDifferWhereRequestsMayNotMix) {
   const std::vector<Tensor> base{int8("a", {1, 2}, "ab")};
-  const std::string key = batch_key(base, {});
-  EXPECT_EQ(key, batch_key(std::vector{int8("a", {5, 2}, "…")}, {}));
-  EXPECT_NE(key, batch_key(std::vector{int8("a", {1, 3}, "…")}, {}));
-  EXPECT_NE(key, batch_key(std::vector{Tensor{"a", Datatype::kUint8, {1, 2}, ""}}, {}));
-  EXPECT_NE(key, batch_key(base, {{"p", int64_t{1}}}));
-  EXPECT_NE(batch_key(base, {{"p", std::string("1;1:q=2")}}),
-            batch_key(base, {{"p", int64_t{1}}, {"q", int64_t{2}}}));
+  const std::string key = batch_key(base);
+  EXPECT_EQ(key, batch_key(std::vector{int8("a", {5, 2}, "…")}));
+  EXPECT_NE(key, batch_key(std::vector{int8("a", {1, 3}, "…")}));
+  EXPECT_NE(key, batch_key(std::vector{Tensor{"a", Datatype::kUint8, {1, 2}, ""}}));
 }
 
 TEST(Batch, SplitUndoesJoin) {
@@ -50,6 +47,21 @@ TEST(Batch, SplitUndoesJoin) {
   ASSERT_TRUE(cut.ok());
   EXPECT_EQ((*cut)[0], first);
   EXPECT_EQ((*cut)[1], second);
+}
+
+TEST(Batch, PartsOfAnAnswerAreOneAnswerIfTheyFitTogether) {
+  EXPECT_EQ(rows_of_parts(10, 4), (std::vector<int>{4, 4, 2}));
+  EXPECT_EQ(rows_of_parts(8, 4), (std::vector<int>{4, 4}));
+  using Parts = std::vector<std::vector<Tensor>>;
+  const std::vector<int> rows{2, 1};
+  const Parts fitting{{int8("x", {2, 2}, "abcd")}, {int8("x", {1, 2}, "ef")}};
+  const auto joined = join_outputs(fitting, rows);
+  ASSERT_TRUE(joined.ok());
+  EXPECT_EQ((*joined)[0], int8("x", {3, 2}, "abcdef"));
+  const Parts others[] = {{{int8("x", {2, 2}, "abcd")}, {int8("x", {1, 3}, "efg")}},
+                          {{int8("x", {2, 2}, "abcd")}, {int8("x", {2, 2}, "efgh")}},
+                          {{int8("x", {}, "a")}, {int8("x", {}, "b")}}};
+  for (const Parts& parts : others) EXPECT_FALSE(join_outputs(parts, rows).ok());
 }
 
 TEST(Batch, AnOutputWithoutTheBatchsRowsIsAnError) {

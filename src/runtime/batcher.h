@@ -1,5 +1,5 @@
 // Which waiting requests run together, and when. Requests join a batch only when they may: equal
-// keys (datatypes, dimensions behind the batch, parameters). A batch starts when it is full, when
+// keys (datatypes, dimensions behind the batch). A batch starts when it is full, when
 // its oldest request has waited `max_delay`, or when those that it announced (`more`) have come;
 // announced ones are waited for, shortly, also beyond `max_delay`.
 //
@@ -19,7 +19,7 @@ namespace sluice::runtime {
 
 struct BatchItem {
   uint64_t ticket = 0;  // the caller's name for it
-  int inferences = 1;   // rows that it brings, at most the maximum
+  int inferences = 1;   // rows that it brings; more than the maximum run alone
   std::string key;
   std::optional<int> more;  // so many for the same batch follow at once (header Sluice-More)
   Time arrived{};

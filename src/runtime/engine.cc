@@ -12,6 +12,7 @@
 #include "runtime/engine_builtin.h"
 #include "wire/http.h"
 #include "wire/json.h"
+#include "wire/model_description.h"
 #if SLUICE_WITH_TORCH
 #include "runtime/engine_torch.h"
 #endif
@@ -38,32 +39,16 @@ Result<std::string> read_file(const std::string& path) {
   return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-Result<std::vector<TensorSpec>> tensors(wire::Fields& fields, std::string_view key) {
-  std::vector<TensorSpec> specs;
-  for (const nlohmann::json& item : fields.list(key)) {
-    SLUICE_ASSIGN(spec, wire::tensor_spec_from(item));
-    const std::string place = std::string(key) + ": '" + spec.name + "'";
-    if (!datatype_from(spec.datatype))
-      return Error{ErrorKind::kInvalid, place + ": there is no datatype '" + spec.datatype + "'"};
-    if (std::ranges::any_of(spec.shape, [](int64_t d) { return d < -1; }))
-      return Error{ErrorKind::kInvalid, place + ": a dimension is -1 or at least 0"};
-    specs.push_back(std::move(spec));
-  }
-  if (specs.empty()) return Error{ErrorKind::kInvalid, std::string(key) + ": must not be empty"};
-  return specs;
-}
-
 Result<ModelFile> parse_metadata(const std::string& text, const std::string& path) {
   SLUICE_ASSIGN(json, wire::parse_json(text));
-  wire::Fields fields(json, "model");
-  ModelFile file{.name = fields.text("name"), .platform = fields.text("platform")};
+  SLUICE_ASSIGN(described, wire::model_description_from(json));
+  ModelFile file{
+      .name = described.name.empty() ? std::filesystem::path(path).stem().string() : described.name,
+      .platform = described.platform};
   file.spec.path = path;
-  SLUICE_ASSIGN(inputs, tensors(fields, "inputs"));
-  SLUICE_ASSIGN(outputs, tensors(fields, "outputs"));
-  file.spec.inputs = std::move(inputs);
-  file.spec.outputs = std::move(outputs);
-  if (file.name.empty()) fields.fail("name", "must be given");
-  return fields.finish(std::move(file));
+  file.spec.inputs = std::move(described.inputs);
+  file.spec.outputs = std::move(described.outputs);
+  return file;
 }
 
 }  // namespace

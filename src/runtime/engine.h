@@ -1,7 +1,7 @@
 // The seam behind which models run. A model file NAME.pt has its metadata beside it in NAME.json:
-//   {"name", "platform", "inputs": [{"name", "datatype", "shape"}], "outputs": […]}
-// `platform` chooses the engine (engine.cc has the table); -1 is a variable dimension, a first
-// dimension of -1 everywhere means that requests may be batched along it.
+//   {"inputs": [{"name", "datatype", "shape"}], "outputs": […]}    (wire/model_description.h)
+// `platform` there chooses the engine (engine.cc has the table); -1 is a variable dimension, a
+// first dimension of -1 everywhere means that requests may be batched along it.
 //
 // Threads: a Model belongs to one thread at a time. It may be loaded and warmed before a fork and
 // run after it: nothing that it keeps lives in another thread, and run() does not write to weights.

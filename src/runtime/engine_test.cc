@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "runtime/batch.h"
+#include "wire/model_description.h"
 
 namespace sluice::runtime {
 namespace {
@@ -79,8 +80,9 @@ TEST_F(EngineTest, WhatIsWrongIsNamed) {
   const std::string good = metadata("INT32"), add = R"({"builtin":"add_sub"})";
   EXPECT_EQ(error_of(good, add), "none");
   EXPECT_THAT(error_of("{", add), HasSubstr("m.json: JSON"));
-  EXPECT_THAT(error_of(R"({"name":"m"})", add), HasSubstr("inputs: must not be empty"));
-  EXPECT_THAT(error_of(metadata("INT33"), add), HasSubstr("no datatype 'INT33'"));
+  EXPECT_THAT(error_of(R"({"name":"m"})", add), HasSubstr("inputs: must be a list"));
+  EXPECT_THAT(error_of(metadata("INT33"), add),
+              HasSubstr("\"INT33\" is not known; allowed are BOOL"));
   EXPECT_THAT(error_of(metadata("INT16"), add), HasSubstr("INT32 or all FP32"));
   EXPECT_THAT(error_of(good, R"({"builtin":"what"})"), HasSubstr("'what' is none of"));
   EXPECT_THAT(error_of(good, R"({"builtin":"spin","spin_us":-1})"), HasSubstr("spin_us"));
@@ -92,6 +94,13 @@ TEST_F(EngineTest, WhatIsWrongIsNamed) {
   EXPECT_EQ(read_model_file(folder_ + "/none.pt").error().kind, ErrorKind::kNotFound);
   EXPECT_THAT(read_model_file(write("lone.pt", "")).error().message, HasSubstr("lone.json"));
   EXPECT_EQ(read_model_file(folder_).error().kind, ErrorKind::kNotFound);
+}
+
+// What `apply` accepts, the loader knows.
+TEST(Datatypes, EveryOneThatASidecarMayNameIsKnown) {
+  for (const char* platform : {"pytorch_torchscript", "sluice_builtin"})
+    for (const std::string_view name : wire::datatypes_of(platform))
+      EXPECT_TRUE(datatype_from(name)) << name;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <torch/script.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 
 #include "runtime/executor_torch.h"
@@ -40,13 +41,33 @@ std::optional<Datatype> ours(at::ScalarType t) {
   return found == std::end(kTypes) ? std::nullopt : std::optional(found->ours);
 }
 
-// Torch's messages carry a stack trace after their first line.
-Error torch_error(const std::exception& e, ErrorKind otherwise) {
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// The line that says what went wrong: the last one of the interpreter's, which quotes the model's
+// lines before it; the first one of all others.
+std::string_view cause_of(std::string_view text) {
+  if (text.find("Traceback of TorchScript") == text.npos) return first_line(text);
+  const size_t end = text.find_last_not_of(" \r\n");
+  text = text.substr(0, end == text.npos ? 0 : end + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+// The message is the cause in one line. The whole text goes to `whole` where it says more.
+Error torch_error(const std::exception& e, ErrorKind otherwise, std::string& whole) {
   const bool callers_fault = dynamic_cast<const c10::IndexError*>(&e) != nullptr ||
                              dynamic_cast<const c10::ValueError*>(&e) != nullptr;
   const auto* torch = dynamic_cast<const c10::Error*>(&e);
   const std::string text = torch ? torch->what_without_backtrace() : e.what();
-  return {callers_fault ? ErrorKind::kInvalid : otherwise, text.substr(0, text.find('\n'))};
+  const std::string_view cause = cause_of(text);
+  whole = text.size() > cause.size() + 1 ? text : "";
+  return {callers_fault ? ErrorKind::kInvalid : otherwise, std::string(cause)};
+}
+
+// Into the log of the process: an instance's, or the zygote's when a model is loaded.
+void log_whole(const std::string& path, const std::string& text) {
+  if (!text.empty()) std::fprintf(stderr, "%s: torch says:\n%s\n", path.c_str(), text.c_str());
 }
 
 // Models written as scripts keep their control flow, which only torch's interpreter runs. There the
@@ -129,7 +150,12 @@ class TorchModel : public Model {
         flatten(v, tensors);
       return answer(tensors);
     } catch (const std::exception& e) {
-      return torch_error(e, ErrorKind::kInternal);
+      std::string whole;
+      Error error = torch_error(e, ErrorKind::kInternal, whole);
+      // The same text once: a client that repeats its request does not fill the log.
+      if (whole != logged_) log_whole(spec_.path, whole);
+      logged_ = std::move(whole);
+      return error;
     }
   }
 
@@ -137,7 +163,8 @@ class TorchModel : public Model {
     try {
       return share_tensors(store, name, weights_, kStoreWaitMs);
     } catch (const std::exception& e) {
-      return torch_error(e, ErrorKind::kInternal);
+      std::string whole;
+      return torch_error(e, ErrorKind::kInternal, whole);
     }
   }
 
@@ -174,6 +201,7 @@ class TorchModel : public Model {
   }
 
   const ModelSpec spec_;
+  std::string logged_;  // the last of torch's texts that went to the log
   std::optional<GraphExecutor> executor_;
   std::optional<GatedInterpreter> interpreter_;
   const std::vector<at::Tensor> weights_;  // the graph's own, in torch's layout
@@ -220,8 +248,76 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile& file) {
                                             std::to_string(spec.inputs.size())};
     return optimised(std::move(module), spec);
   } catch (const std::exception& e) {
-    return within(spec.path + ": no TorchScript model, or cut short",
-                  torch_error(e, ErrorKind::kInvalid));
+    std::string whole;
+    Error error = torch_error(e, ErrorKind::kInvalid, whole);
+    log_whole(spec.path, whole);
+    return within(spec.path + ": no TorchScript model, or cut short", std::move(error));
+  }
+}
+
+namespace {
+
+// What forward() returns for zeros, with `variable` in the place of each variable dimension.
+std::vector<at::Tensor> run_once(torch::jit::Module& module, const std::vector<TensorSpec>& inputs,
+                                 int64_t variable) {
+  const c10::InferenceMode no_autograd;
+  std::vector<c10::IValue> values;
+  for (const TensorSpec& t : inputs) {
+    Shape shape = t.shape;
+    std::ranges::replace(shape, -1, variable);
+    values.emplace_back(at::zeros(shape, *theirs(*datatype_from(t.datatype))));
+  }
+  std::vector<at::Tensor> outputs;
+  flatten(module.forward(std::move(values)), outputs);
+  return outputs;
+}
+
+// A dimension that differs between two runs of different sizes is a variable one.
+nlohmann::json outputs_of(torch::jit::Module& module, const std::vector<TensorSpec>& inputs) {
+  nlohmann::json out = nlohmann::json::array();
+  const std::vector<at::Tensor> two = run_once(module, inputs, 2),
+                                three = run_once(module, inputs, 3);
+  for (size_t i = 0; i < two.size(); ++i) {
+    Shape shape = two[i].sizes().vec();
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (i < three.size() && three[i].dim() == two[i].dim() && three[i].size(d) != shape[d])
+        shape[d] = -1;
+    const std::optional<Datatype> datatype = ours(two[i].scalar_type());
+    out.push_back({{"name", "output"},
+                   {"datatype", datatype ? to_string(*datatype) : "FILL-IN"},
+                   {"shape", shape}});
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<nlohmann::json> inspect_torchscript(const std::string& path,
+                                           const std::vector<TensorSpec>& inputs) {
+  try {
+    torch::jit::Module module = torch::jit::load(path, at::kCPU);
+    module.eval();
+    const c10::FunctionSchema& schema = module.get_method("forward").function().getSchema();
+    nlohmann::json names = nlohmann::json::array(), outputs;
+    for (size_t i = 1; i < schema.arguments().size(); ++i) {  // behind the module itself
+      const c10::Argument& argument = schema.arguments()[i];
+      if (argument.type()->kind() != c10::TypeKind::TensorType)
+        return Error{ErrorKind::kInvalid, path + ": forward() takes '" + argument.name() + "', a " +
+                                              argument.type()->str() +
+                                              "; tensors are served alone"};
+      names.push_back(argument.name());
+    }
+    if (!inputs.empty() && inputs.size() == names.size()) {
+      outputs = outputs_of(module, inputs);
+    } else if (const c10::TypePtr type = schema.returns().at(0).type();
+               type->kind() == c10::TypeKind::TensorType) {
+      outputs = 1;
+    } else if (type->kind() == c10::TypeKind::TupleType) {
+      outputs = type->containedTypes().size();
+    }
+    return nlohmann::json{{"inputs", names}, {"outputs", outputs}};
+  } catch (const std::exception& e) {
+    return within(path, torch_error(e, ErrorKind::kInvalid));
   }
 }
 

@@ -23,6 +23,7 @@ namespace sluice::runtime {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using Tensors = std::vector<Tensor>;
 
 std::string model_path(const std::string& name) {
@@ -280,6 +281,49 @@ TEST_F(ScriptTest, WhatIsNoModelIsNamed) {
   EXPECT_THAT(load_error(), HasSubstr("m.pt: no TorchScript model, or cut short"));
   script("def forward(self, x, y):\n    return x + y\n");
   EXPECT_THAT(load_error(), HasSubstr("takes 2 inputs, its metadata says 1"));
+}
+
+// The interpreter's message begins with "The following operation failed …" and ends with the cause.
+TEST_F(ScriptTest, AFailureNamesItsCauseAndLogsTheWholeTextOnce) {
+  struct Case {
+    const char *forward, *cause;
+  };
+  const Case cases[] = {
+      // The executor's: no control flow.
+      {"def forward(self, x):\n    return torch.mm(x, torch.ones([3, 2]))\n",
+       "mat1 and mat2 shapes cannot be multiplied"},
+      // The interpreter's.
+      {R"(
+def forward(self, x):
+    for i in range(int(x.size(0))):
+        x = torch.mm(x, torch.ones([3, 2]))
+    return x
+)",
+       "RuntimeError: mat1 and mat2 shapes cannot be multiplied"},
+      {R"(
+def forward(self, x):
+    assert bool(x.sum() != x.sum()), "no such thing"
+    return x
+)",
+       "no such thing"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.cause);
+    const ModelFile file = script(c.forward);
+    const auto model = load(file);
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 2; ++i) {
+      const auto outcome = model->run(random_inputs(file.spec, 1, 3), nullptr);
+      ASSERT_FALSE(outcome.ok());
+      EXPECT_THAT(outcome.error().message, HasSubstr(c.cause));
+      EXPECT_THAT(outcome.error().message, Not(HasSubstr("\n")));
+    }
+    const std::string logged = testing::internal::GetCapturedStderr();
+    const std::string told = "torch says";
+    EXPECT_EQ(logged.find(told), logged.rfind(told)) << "the same text once: " << logged;
+    const bool interpreted = !std::string_view(c.cause).starts_with("mat1");
+    EXPECT_EQ(logged.find("Traceback of TorchScript") != logged.npos, interpreted) << logged;
+  }
 }
 
 TEST_F(ScriptTest, MetadataThatContradictsTheModelIsNamed) {

@@ -19,7 +19,7 @@ namespace {
 
 sluice_gate gate = {};
 __thread sluice_thread* mine;
-unsigned looked;  // whether the first operator found pages
+unsigned decided;  // the process has pages, or was refused them
 
 void say(const char* what, const char* detail) {
   fprintf(stderr, "sluice-gate: %s%s; permits do not hold this program\n", what, detail);
@@ -51,13 +51,24 @@ constexpr TorchVersion kKnown[] = {
     {"libtorch_cpu.so.1.13", "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE"},
 };
 
-NoContext before_operator(const void*) {
-  sluice_gate_pass(&gate, &mine);
-  // The first pass has waited for pages.
-  if (__atomic_load_n(&looked, __ATOMIC_RELAXED) == 0 &&
-      __atomic_exchange_n(&looked, 1u, __ATOMIC_RELAXED) == 0 &&
+// Says once that the process has no pages. A busy daemon may answer after the first operator has
+// stopped waiting: while an answer is outstanding, nothing is decided.
+void check_pages() {
+  sluice_process* process = __atomic_load_n(&gate.process, __ATOMIC_ACQUIRE);
+  if (process != nullptr) {
+    if (!sluice_try_lock(&process->lock)) return;
+    const bool asking = process->talking != 0;
+    sluice_unlock(&process->lock);
+    if (asking) return;
+  }
+  if (__atomic_exchange_n(&decided, 1u, __ATOMIC_RELAXED) == 0 &&
       sluice_gate_state(&gate) == SLUICE_GATE_OPEN)
     say("no pages from ", gate.socket_path);
+}
+
+NoContext before_operator(const void*) {
+  sluice_gate_pass(&gate, &mine);
+  if (__atomic_load_n(&decided, __ATOMIC_RELAXED) == 0) check_pages();
   return {};
 }
 

@@ -80,8 +80,9 @@ Result<void> serve(const wire::StartInstance& start, InstanceFds& fds, const Mod
   ServedModel served{.name = start.model_name,
                      .version = std::to_string(start.model_version),
                      .file = file,
-                     .batching = {static_cast<int>(std::max(1u, start.max_batch)),
-                                  Nanos(static_cast<int64_t>(start.max_delay_ns))}};
+                     .batching = {static_cast<int>(std::max(start.batch, start.max_batch)),
+                                  Nanos(static_cast<int64_t>(start.max_delay_ns))},
+                     .batch = static_cast<int>(std::max(1u, start.batch))};
   Serving serving(model, gate, std::move(served), std::move(fds.listening),
                   static_cast<int>(std::max(1u, go.threads)));
   wire::Ready ready;

@@ -4,8 +4,12 @@
 
 #include "base/log.h"
 #include "runtime/environment.h"
+#if SLUICE_WITH_TORCH
+#include "runtime/engine_torch.h"
+#endif
 #include "runtime/serving.h"
 #include "runtime/zygote.h"
+#include "wire/json.h"
 
 namespace sluice::runtime {
 namespace {
@@ -29,12 +33,35 @@ Result<void> serve(const ServeFlags& flags) {
   ServedModel served{.name = flags.name.empty() ? file.name : flags.name,
                      .version = flags.version,
                      .file = file,
-                     .batching = {flags.max_batch, Micros(flags.max_delay_us)}};
+                     .batching = {flags.max_batch, Micros(flags.max_delay_us)},
+                     .batch = flags.max_batch};
   log::info("{} from {} on {}", served.name, flags.model, to_string(endpoint));
   Gate gate;
   Serving serving(*model, gate, std::move(served), std::move(listening), flags.threads);
   serving.run();
   return {};
+}
+
+Result<nlohmann::json> inspected(const std::string& path, const std::string& inputs) {
+  SLUICE_ASSIGN(list, wire::parse_json(inputs));
+  std::vector<TensorSpec> specs;
+  for (const nlohmann::json& item : list) {
+    SLUICE_ASSIGN(one, wire::tensor_spec_from(item));
+    specs.push_back(std::move(one));
+  }
+#if SLUICE_WITH_TORCH
+  return inspect_torchscript(path, specs);
+#else
+  return Error{ErrorKind::kInvalid, path + ": this build has no TorchScript"};
+#endif
+}
+
+int inspect(const std::string& path, const std::string& inputs) {
+  const auto found = inspected(path, inputs);
+  const nlohmann::json said =
+      found.ok() ? *found : nlohmann::json{{"error", found.error().message}};
+  std::printf("%s\n", said.dump().c_str());
+  return found.ok() ? 0 : 2;
 }
 
 int report(const Result<void>& outcome) {
@@ -68,6 +95,13 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 
+  std::string inspected, inputs = "[]";
+  CLI::App* inspect_command =
+      app.add_subcommand("inspect", "prints as JSON what a TorchScript model takes and returns");
+  inspect_command->add_option("--model", inspected)->required();
+  inspect_command->add_option(
+      "--inputs", inputs, "[{name, datatype, shape}…]: runs the model with zeros to see outputs");
+
   int control_fd = -1;
   CLI::App* zygote_command =
       app.add_subcommand("zygote", "forks templates and instances on request");
@@ -79,6 +113,7 @@ int run(int argc, char** argv) {
   complete_environment(argv);
   log::start("runtime");
   if (zygote_command->parsed()) return run_zygote(Fd(control_fd));
+  if (inspect_command->parsed()) return inspect(inspected, inputs);
   return report(serve(flags));
 }
 

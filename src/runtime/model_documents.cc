@@ -1,5 +1,7 @@
 #include "runtime/model_documents.h"
 
+#include <cstdlib>
+
 #include "runtime/batch.h"
 #include "wire/json.h"
 
@@ -14,13 +16,17 @@ json tensors(const std::vector<TensorSpec>& specs) {
   return list;
 }
 
-// Triton writes dimensions without the batch where a model can be batched.
+// Triton writes dimensions without the batch where a model can be batched. It knows no tensor
+// without a dimension: one of a single element is [1], reshaped.
 json config_tensors(const std::vector<TensorSpec>& specs, bool without_batch) {
   json list = json::array();
   for (const TensorSpec& s : specs) {
-    const json dims(std::vector<int64_t>(s.shape.begin() + (without_batch ? 1 : 0), s.shape.end()));
+    std::vector<int64_t> dims(s.shape.begin() + (without_batch ? 1 : 0), s.shape.end());
+    const bool scalar = dims.empty();
+    if (scalar) dims.push_back(1);
     const std::string type = s.datatype == "BYTES" ? "STRING" : s.datatype;
     list.push_back({{"name", s.name}, {"data_type", "TYPE_" + type}, {"dims", dims}});
+    if (scalar) list.back()["reshape"] = {{"shape", json::array()}};
   }
   return list;
 }
@@ -35,20 +41,24 @@ json server_metadata() {
             "model_repository(unload_dependents)", "statistics"}}};
 }
 
-json model_metadata(const ServedModel& m) {
+json model_metadata(const ServedModel& m, std::vector<std::string> versions) {
+  if (versions.empty()) versions.push_back(m.version);
   return {{"name", m.name},
-          {"versions", {m.version}},
+          {"versions", versions},
           {"platform", m.file.platform},
           {"inputs", tensors(m.file.spec.inputs)},
           {"outputs", tensors(m.file.spec.outputs)}};
 }
 
-json model_config(const ServedModel& m) {
+json model_config(const ServedModel& m, const std::vector<std::string>& versions) {
   const bool batched = batchable(m.file.spec);
+  json numbers = json::array();
+  for (const std::string& v : versions.empty() ? std::vector<std::string>{m.version} : versions)
+    numbers.push_back(std::strtoll(v.c_str(), nullptr, 10));
   json config = {{"name", m.name},
                  {"platform", m.file.platform},
                  {"backend", m.file.platform == "pytorch_torchscript" ? "pytorch" : "sluice"},
-                 {"version_policy", {{"specific", {{"versions", {m.version}}}}}},
+                 {"version_policy", {{"specific", {{"versions", numbers}}}}},
                  {"max_batch_size", batched ? m.batching.max_size : 0},
                  {"input", config_tensors(m.file.spec.inputs, batched)},
                  {"output", config_tensors(m.file.spec.outputs, batched)},

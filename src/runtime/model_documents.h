@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "model/function.h"
 #include "runtime/engine.h"
@@ -15,12 +16,14 @@ struct ServedModel {
   std::string name;
   std::string version = "1";
   ModelFile file;
-  Batching batching;
+  Batching batching;  // max_size: inferences that a request may bring
+  int batch = 1;      // inferences that run at a time; a request with more runs in parts
 };
 
 nlohmann::json server_metadata();
-nlohmann::json model_metadata(const ServedModel&);
-nlohmann::json model_config(const ServedModel&);
+// `versions`: all that serve beside it; empty: its own alone.
+nlohmann::json model_metadata(const ServedModel&, std::vector<std::string> versions);
+nlohmann::json model_config(const ServedModel&, const std::vector<std::string>& versions);
 nlohmann::json repository_entry(const ServedModel&, bool ready);
 
 }  // namespace sluice::runtime

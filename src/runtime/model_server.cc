@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "runtime/batch.h"
+#include "runtime/inflate.h"
 #include "runtime/oip.h"
 
 namespace sluice::runtime {
@@ -53,6 +54,18 @@ std::optional<Number> hint(const HttpRequest& request, const char* name) {
   return number;
 }
 
+// The versions that the gateway knows to serve beside this one: "1,2". None without a gateway.
+std::vector<std::string> versions_said(const HttpRequest& request) {
+  std::vector<std::string> versions;
+  std::string_view text = header(request, "Sluice-Versions").value_or("");
+  while (!text.empty()) {
+    const std::string_view next = text.substr(0, text.find(','));
+    versions.emplace_back(next);
+    text.remove_prefix(std::min(next.size() + 1, text.size()));
+  }
+  return versions;
+}
+
 // Keeps the outputs that were asked for, in that order.
 std::vector<Tensor> chosen(std::vector<Tensor> outputs,
                            const std::vector<RequestedOutput>& wanted) {
@@ -63,7 +76,7 @@ std::vector<Tensor> chosen(std::vector<Tensor> outputs,
   return kept;
 }
 
-using Outcome = Result<std::vector<Tensor>>;
+using Outcome = Result<Computed>;
 
 // Suspends the coroutine until the runner has answered; resumes on the io_context.
 asio::awaitable<Outcome> run(Runner& runner, asio::io_context& io, Work work) {
@@ -82,12 +95,14 @@ asio::awaitable<Outcome> run(Runner& runner, asio::io_context& io, Work work) {
   co_return std::move(*outcome);
 }
 
-HttpResponse answer_response(EncodedAnswer answer, int inferences) {
+HttpResponse answer_response(EncodedAnswer answer, int inferences,
+                             const wire::ComputeReport& report) {
   HttpResponse response =
       wire::text_response(std::move(answer.body),
                           answer.header_length ? "application/octet-stream" : "application/json");
   if (answer.header_length) response.set(kHeaderLength, std::to_string(*answer.header_length));
   response.set("Sluice-Inferences", std::to_string(inferences));
+  response.set(wire::kComputeHeader, wire::to_text(report));
   return response;
 }
 
@@ -99,6 +114,7 @@ ModelServer::ModelServer(asio::io_context& io, Fd listening, ServedModel model, 
       model_(std::move(model)),
       runner_(runner),
       statistics_(statistics),
+      body_bytes_(limits.body_bytes),
       http_(
           io, std::move(listening),
           [this](HttpRequest request) { return handle(std::move(request)); }, limits) {}
@@ -133,7 +149,8 @@ asio::awaitable<HttpResponse> ModelServer::route(const HttpRequest& request, con
     co_return get({{"ready", is_ready()}}, is_ready() ? 200 : 503);
   if (path == Path{"v2", "models"}) co_return get({{"models", {model_.name}}});
   if (path == Path{"v2", "models", "stats"})
-    co_return get({{"model_stats", {statistics_.json(model_.name, model_.version)}}});
+    co_return get(
+        {{"model_stats", {wire::to_json(model_.name, model_.version, statistics_.all())}}});
   if (path[1] == "repository") co_return repository(request, path);
   if (path[1] != "models") co_return not_found("there is no such path");
 
@@ -156,14 +173,14 @@ HttpResponse ModelServer::about_model(const HttpRequest& request, const std::str
   nlohmann::json body;
   int status = 200;
   if (what.empty()) {
-    body = model_metadata(model_);
+    body = model_metadata(model_, versions_said(request));
   } else if (what == "ready") {
     body = {{"name", model_.name}, {"ready", is_ready()}};
     status = is_ready() ? 200 : 503;
   } else if (what == "config") {
-    body = model_config(model_);
+    body = model_config(model_, versions_said(request));
   } else if (what == "stats") {
-    body = {{"model_stats", {statistics_.json(model_.name, model_.version)}}};
+    body = {{"model_stats", {wire::to_json(model_.name, model_.version, statistics_.all())}}};
   } else {
     return not_found("there is no such path");
   }
@@ -197,9 +214,22 @@ HttpResponse ModelServer::repository(const HttpRequest& request, const Path& pat
 
 asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
   if (!loaded_) co_return error_response(503, "model '" + model_.name + "' is unloaded");
-  if (header(request, "Content-Encoding").value_or("identity") != "identity")
-    co_return error_response(415, "Content-Encoding: only identity is supported");
-  auto parsed = parse_infer(request.body(), header(request, kHeaderLength), model_.file.spec);
+  std::string inflated;
+  const std::string_view encoding = header(request, "Content-Encoding").value_or("identity");
+  const bool plain = encoding == "identity";
+  if (!plain && !inflatable(encoding))
+    co_return error_response(415, "Content-Encoding: '" + std::string(encoding.substr(0, 40)) +
+                                      "' is none of gzip, deflate and identity");
+  if (!plain) {
+    const size_t most = hint<size_t>(request, "Sluice-Body-Limit").value_or(body_bytes_);
+    auto outcome = inflate_body(request.body(), encoding, std::min(most, body_bytes_));
+    if (!outcome.ok() && outcome.error().kind == ErrorKind::kExhausted)
+      co_return error_response(413, outcome.error().message);
+    if (!outcome.ok()) co_return error_response(outcome.error());
+    inflated = std::move(*outcome);
+  }
+  auto parsed = parse_infer(plain ? request.body() : inflated, header(request, kHeaderLength),
+                            model_.file.spec);
   if (!parsed.ok()) co_return error_response(parsed.error());
   const auto inferences = inferences_of(*parsed, model_.file.spec, model_.batching.max_size);
   if (!inferences.ok()) co_return error_response(inferences.error());
@@ -208,15 +238,15 @@ asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
             .inferences = *inferences,
             .more = hint<int>(request, "Sluice-More")};
   if (const auto left = hint<uint32_t>(request, "Sluice-Time-Left")) work.time_left = Micros(*left);
-  work.key = batch_key(work.inputs, parsed->parameters);
+  work.key = batch_key(work.inputs);
   Outcome outcome = co_await run(runner_, io_, std::move(work));
   if (!outcome.ok()) co_return error_response(outcome.error());
 
   const InferAnswer answer{model_.name, model_.version,
-                           chosen(std::move(*outcome), parsed->outputs)};
+                           chosen(std::move(outcome->outputs), parsed->outputs)};
   auto encoded = encode_answer(answer, *parsed);
   if (!encoded.ok()) co_return error_response(encoded.error());
-  co_return answer_response(std::move(*encoded), *inferences);
+  co_return answer_response(std::move(*encoded), *inferences, outcome->report);
 }
 
 }  // namespace sluice::runtime

@@ -15,8 +15,9 @@
 
 namespace sluice::runtime {
 
-// Tensors are larger than what the control plane sends; the gateway bounds how many come at once.
-inline constexpr wire::HttpLimits kTensorLimits{.body_bytes = 64 << 20,
+// Tensors are larger than what the control plane sends; the gateway bounds how large they are and
+// how many come at once.
+inline constexpr wire::HttpLimits kTensorLimits{.body_bytes = 1 << 30,
                                                 .connections = 4096,
                                                 .memory_bytes = SIZE_MAX,
                                                 .request = Seconds(60),
@@ -47,7 +48,8 @@ class ModelServer {
   const ServedModel model_;
   Runner& runner_;
   const Statistics& statistics_;
-  bool loaded_ = true;  // what load and unload of the repository change
+  const size_t body_bytes_;  // of a request, inflated
+  bool loaded_ = true;       // what load and unload of the repository change
   bool draining_ = false;
   wire::HttpServer http_;
 };

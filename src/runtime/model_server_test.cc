@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <condition_variable>
 #include <future>
@@ -16,6 +17,7 @@
 namespace sluice::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -140,10 +142,12 @@ class ModelServerTest : public testing::Test {
   void SetUp() override { start({.max_size = 4}); }
   void TearDown() override { stop(); }
 
-  void start(Batching batching, wire::HttpLimits limits = {}) {
+  // `runs`: inferences that run at a time; 0: as many as a request may bring.
+  void start(Batching batching, wire::HttpLimits limits = {}, int runs = 0) {
+    if (runs == 0) runs = batching.max_size;
     stop();
     endpoint_ = {.path = testing::TempDir() + "m" + std::to_string(getpid()) + ".sock"};
-    ServedModel served{.name = "m", .version = "3", .batching = batching};
+    ServedModel served{.name = "m", .version = "3", .batching = batching, .batch = runs};
     served.file = {
         .name = "m",
         .platform = "sluice_builtin",
@@ -151,7 +155,8 @@ class ModelServerTest : public testing::Test {
     Fd listening = std::move(*wire::listen_on(endpoint_));
     io_ = std::make_unique<wire::asio::io_context>(1);
     statistics_ = std::make_unique<Statistics>();
-    runner_ = std::make_unique<Runner>(model_, gate_, batching, 1, clock_, *statistics_);
+    runner_ = std::make_unique<Runner>(model_, gate_, Batching{runs, batching.max_delay}, 1, clock_,
+                                       *statistics_);
     server_ = std::make_unique<ModelServer>(*io_, std::move(listening), std::move(served), *runner_,
                                             *statistics_, limits);
     thread_ = std::thread([this] { io_->run(); });
@@ -264,14 +269,54 @@ TEST_F(ModelServerTest, PathsAndVerbs) {
   }
 }
 
+TEST_F(ModelServerTest, VersionsThatServeBesideItAreToldWhereTheGatewayKnowsThem) {
+  const auto about = [&](const char* path, const char* header) {
+    return ask(request("GET", path, "", header));
+  };
+  EXPECT_THAT(about("/v2/models/m", ""), HasSubstr(R"("versions":["3"])"));
+  EXPECT_THAT(about("/v2/models/m", "Sluice-Versions: 2,3\r\n"),
+              HasSubstr(R"("versions":["2","3"])"));
+  EXPECT_THAT(about("/v2/models/m/config", "Sluice-Versions: 2,3\r\n"),
+              HasSubstr(R"({"specific":{"versions":[2,3]}})"));
+}
+
+TEST(ModelConfig, ATensorWithoutADimensionIsReshaped) {
+  ServedModel m{.name = "m"};
+  m.file.spec = {.inputs = {{"a", "FP32", {-1}}}, .outputs = {{"x", "BYTES", {-1, 3}}}};
+  const auto config = model_config(m, {});
+  EXPECT_EQ(config["input"][0]["dims"], nlohmann::json({1}));
+  EXPECT_EQ(config["input"][0]["reshape"]["shape"], nlohmann::json::array());
+  EXPECT_EQ(config["output"][0]["dims"], nlohmann::json({3}));
+  EXPECT_FALSE(config["output"][0].contains("reshape"));
+}
+
+TEST_F(ModelServerTest, ACompressedBodyIsReadAndBoundedAsItIsInflated) {
+  start({.max_size = 4}, {.body_bytes = 1000});
+  const auto compressed = [](const std::string& text, const std::string& header = "") {
+    uLongf size = compressBound(text.size());
+    std::string out(size, 0);
+    compress(reinterpret_cast<Bytef*>(out.data()), &size,
+             reinterpret_cast<const Bytef*>(text.data()), text.size());
+    out.resize(size);
+    return request("POST", "/v2/models/m/infer", out, "Content-Encoding: deflate\r\n" + header);
+  };
+  EXPECT_THAT(ask(compressed(infer_body(9))), HasSubstr("[18,2]"));
+  EXPECT_THAT(ask(compressed(infer_body(9), "Sluice-Body-Limit: 20\r\n")),
+              StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ask(compressed(infer_body(9) + std::string(1000, ' '))), StartsWith("HTTP/1.1 413"));
+}
+
 TEST_F(ModelServerTest, BadRequestsAreToldWhy) {
   EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", "{")), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(
       ask(request("POST", "/v2/models/m/infer", infer_body(1), "Content-Encoding: gzip\r\n")),
-      StartsWith("HTTP/1.1 415"));
+      StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", infer_body(1), "Content-Encoding: br\r\n")),
+              AllOf(StartsWith("HTTP/1.1 415"), HasSubstr("gzip, deflate and identity")));
   const std::string five =
       R"({"inputs":[{"name":"a","datatype":"INT8","shape":[5,2],"data":[1,1,1,1,1,1,1,1,1,1]}]})";
-  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", five)), HasSubstr("a batch of 5"));
+  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", five)),
+              HasSubstr("a batch of 5; the function's maxBatchSize allows 1 to 4"));
 }
 
 TEST_F(ModelServerTest, UnloadMakesItUnavailableUntilItIsLoaded) {
@@ -304,6 +349,53 @@ TEST_F(ModelServerTest, RequestsThatWaitTogetherRunTogetherAndGetTheirOwnAnswers
   int64_t inferences = 0;
   for (const int64_t n : model_.runs()) inferences += n;
   EXPECT_EQ(inferences, 5);
+}
+
+// The policy decides what runs at a time, the function what a client may send.
+TEST_F(ModelServerTest, ARequestLargerThanTheBatchThatRunsIsServedInParts) {
+  struct Case {
+    int runs;
+    std::vector<int64_t> parts;
+  };
+  const Case cases[] = {{1, {1, 1, 1, 1, 1}}, {2, {2, 2, 1}}, {5, {5}}, {8, {5}}};
+  const std::string five =
+      R"({"inputs":[{"name":"a","datatype":"INT8","shape":[5,2],"data":[1,2,3,4,5,6,7,8,9,10]}]})";
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.runs);
+    start({.max_size = 8}, {}, c.runs);
+    const size_t before = model_.runs().size();
+    const std::string answer = ask(request("POST", "/v2/models/m/infer", five));
+    EXPECT_THAT(answer, HasSubstr(R"("shape":[5,2],"data":[2,4,6,8,10,12,14,16,18,20])"));
+    EXPECT_THAT(answer, HasSubstr("Sluice-Inferences: 5\r\n"));
+    const std::vector<int64_t> all = model_.runs();
+    EXPECT_EQ(std::vector<int64_t>(all.begin() + static_cast<ptrdiff_t>(before), all.end()),
+              c.parts);
+    EXPECT_THAT(ask(request("GET", "/v2/models/m/config")), HasSubstr(R"("max_batch_size":8)"));
+  }
+}
+
+TEST_F(ModelServerTest, ARequestInPartsFailsAsOne) {
+  start({.max_size = 4}, {}, 1);
+  const std::string bad =
+      R"({"inputs":[{"name":"a","datatype":"INT8","shape":[2,2],"data":[1,1,13,1]}]})";
+  EXPECT_THAT(ask(request("POST", "/v2/models/m/infer", bad)), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask(infer(1)), StartsWith("HTTP/1.1 200"));
+}
+
+// `sequence_id`, `user` and the like differ for each request, and no model reads them.
+TEST_F(ModelServerTest, RequestsWithDifferentParametersRunTogether) {
+  start({.max_size = 2, .max_delay = Seconds(10)});
+  Connection a = connect(), b = connect();
+  const auto with = [](const char* parameters) {
+    return request("POST", "/v2/models/m/infer",
+                   std::string(R"({"parameters":)") + parameters +
+                       R"(,"inputs":[{"name":"a","datatype":"INT8","shape":[1,2],"data":[1,1]}]})");
+  };
+  a.send(with(R"({"sequence_id":1,"user":"anna"})"));
+  b.send(with(R"({"sequence_id":2,"user":"bert"})"));
+  EXPECT_THAT(a.response(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(b.response(), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(model_.runs(), std::vector<int64_t>{2});
 }
 
 TEST_F(ModelServerTest, ARequestThatBreaksABatchFailsAlone) {
@@ -422,12 +514,31 @@ TEST_F(ModelServerTest, StatisticsCountRequestsInferencesAndExecutions) {
   a.response();
   b.response();
   ask(infer(13, "Sluice-More: 0\r\n"));
-  const auto stats = statistics_->json("m", "3");
+  const auto stats = wire::to_json("m", "3", statistics_->all());
   EXPECT_EQ(stats["inference_count"], 2);
   EXPECT_EQ(stats["execution_count"], 1);
   EXPECT_EQ(stats["inference_stats"]["success"]["count"], 2);
   EXPECT_EQ(stats["inference_stats"]["fail"]["count"], 1);
   EXPECT_EQ(stats["batch_stats"][0]["batch_size"], 2);
+  EXPECT_EQ(stats["batch_stats"][0]["compute_infer"]["count"], 1);
+}
+
+// The gateway sums what the answers report.
+TEST_F(ModelServerTest, AnswersReportWhatTheyTook) {
+  start({.max_size = 5}, {}, 2);  // two and two and one
+  const std::string five =
+      R"({"inputs":[{"name":"a","datatype":"INT8","shape":[5,2],"data":[1,2,3,4,5,6,7,8,9,10]}]})";
+  const std::string answer = ask(request("POST", "/v2/models/m/infer", five));
+  const size_t at = answer.find("Sluice-Compute: ");
+  ASSERT_NE(at, answer.npos) << answer;
+  const auto report = wire::compute_report_from(
+      std::string_view(answer).substr(at + 16, answer.find('\r', at) - at - 16));
+  ASSERT_TRUE(report) << answer;
+  ASSERT_EQ(report->parts.size(), 2u);
+  EXPECT_EQ(report->parts[0].batch, 2);
+  EXPECT_EQ(report->parts[0].executions, 2);
+  EXPECT_EQ(report->parts[1].batch, 1);
+  EXPECT_EQ(report->parts[1].executions, 1);
 }
 
 }  // namespace

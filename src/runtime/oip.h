@@ -3,11 +3,9 @@
 // right is kInvalid, with a message that names it. Pure; a request is as large as its body.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -15,9 +13,6 @@
 #include "runtime/tensor.h"
 
 namespace sluice::runtime {
-
-using Parameter = std::variant<bool, int64_t, double, std::string>;
-using Parameters = std::map<std::string, Parameter>;
 
 struct RequestedOutput {
   std::string name;
@@ -28,7 +23,6 @@ struct RequestedOutput {
 
 struct InferRequest {
   std::optional<std::string> id;
-  Parameters parameters;
   std::vector<Tensor> inputs;            // in the order of the model's
   std::vector<RequestedOutput> outputs;  // never empty: all of the model's if none was named
 };
@@ -51,7 +45,8 @@ struct EncodedAnswer {
   std::optional<size_t> header_length;  // set when binary tensors follow the JSON
 };
 
-// kInvalid where JSON cannot carry an output (FP16, NaN, bytes that are no text).
+// kInvalid where JSON cannot carry an output (FP16, bytes that are no text). NaN and infinity are
+// written as Triton does: NaN, Infinity, -Infinity.
 Result<EncodedAnswer> encode_answer(const InferAnswer&, const InferRequest&);
 
 }  // namespace sluice::runtime

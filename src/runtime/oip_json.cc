@@ -1,5 +1,6 @@
 #include "runtime/oip_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -47,9 +48,23 @@ bool with_json_type(Datatype d, Use use) {
   return false;
 }
 
+// JSON has no words for these; Triton reads and writes them bare.
+struct NonFinite {
+  std::string_view text;
+  double value;
+};
+constexpr NonFinite kNonFinite[] = {{"NaN", std::numeric_limits<double>::quiet_NaN()},
+                                    {"Infinity", std::numeric_limits<double>::infinity()},
+                                    {"-Infinity", -std::numeric_limits<double>::infinity()}};
+
 template <class T>
 bool read_element(element e, T& value) {
   if constexpr (std::is_floating_point_v<T>) {
+    if (std::string_view text; e.get(text) == simdjson::SUCCESS) {
+      const auto* found = std::ranges::find(kNonFinite, text, &NonFinite::text);
+      if (found != std::end(kNonFinite)) value = static_cast<T>(found->value);
+      return found != std::end(kNonFinite);
+    }
     double wide;
     if (e.get(wide) != simdjson::SUCCESS) return false;
     value = static_cast<T>(wide);
@@ -129,19 +144,19 @@ class Reader {
 };
 
 template <class T>
-bool write_element(T value, std::string& out) {
+void write_element(T value, std::string& out) {
   if constexpr (std::is_same_v<T, bool>) {
     out += value ? "true" : "false";
   } else {
     if constexpr (std::is_floating_point_v<T>) {
-      if (!std::isfinite(value)) return false;
+      if (std::isnan(value)) return void(out += "NaN");
+      if (std::isinf(value)) return void(out += value > 0 ? "Infinity" : "-Infinity");
       // "-0" would be read back as an integer, which has no negative zero.
-      if (value == 0 && std::signbit(value)) return out += "-0.0", true;
+      if (value == 0 && std::signbit(value)) return void(out += "-0.0");
     }
     char text[32];
     out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
   }
-  return true;
 }
 
 Result<void> write_bytes(const Tensor& t, std::string& out) {
@@ -157,17 +172,13 @@ Result<void> write_bytes(const Tensor& t, std::string& out) {
 }
 
 template <class T>
-Result<void> write_numbers(const Tensor& t, std::string& out) {
+void write_numbers(const Tensor& t, std::string& out) {
   for (size_t at = 0; at + sizeof(T) <= t.data.size(); at += sizeof(T)) {
     T value;
     std::memcpy(&value, t.data.data() + at, sizeof(T));
-    if (!write_element(value, out))
-      return Error{ErrorKind::kInvalid, "output '" + t.name +
-                                            "' holds NaN or infinity, which JSON cannot carry: "
-                                            "ask for it with binary_data"};
+    write_element(value, out);
     out += ',';
   }
-  return {};
 }
 
 }  // namespace
@@ -198,7 +209,7 @@ Result<void> write_json_data(const Tensor& tensor, std::string& out) {
     if constexpr (std::is_same_v<T, std::string_view>)
       outcome = write_bytes(tensor, out);
     else
-      outcome = write_numbers<T>(tensor, out);
+      write_numbers<T>(tensor, out);
   });
   if (!possible)
     return Error{ErrorKind::kInvalid, "output '" + tensor.name + "' is " +
@@ -208,6 +219,30 @@ Result<void> write_json_data(const Tensor& tensor, std::string& out) {
   if (out.size() > begin) out.pop_back();  // the last comma
   out += ']';
   return {};
+}
+
+std::optional<std::string> quote_non_finite(std::string_view json) {
+  std::string out;
+  bool in_text = false, any = false;
+  for (size_t at = 0; at < json.size();) {
+    const char c = json[at];
+    const auto* word =
+        in_text ? std::end(kNonFinite) : std::ranges::find_if(kNonFinite, [&](const NonFinite& n) {
+          return json.substr(at).starts_with(n.text);
+        });
+    if (word != std::end(kNonFinite)) {
+      any = true;
+      out.append("\"").append(word->text).append("\"");
+      at += word->text.size();
+      continue;
+    }
+    if (c == '"') in_text = !in_text;
+    const size_t taken = in_text && c == '\\' ? 2 : 1;
+    out.append(json.substr(at, taken));
+    at += taken;
+  }
+  if (!any) return std::nullopt;
+  return out;
 }
 
 void write_json_text(std::string_view text, std::string& out) {

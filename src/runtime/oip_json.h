@@ -3,6 +3,9 @@
 
 #include <simdjson.h>
 
+#include <optional>
+#include <string>
+
 #include "runtime/tensor.h"
 
 namespace sluice::runtime {
@@ -11,7 +14,11 @@ namespace sluice::runtime {
 // datatype's range. REQUIRES: element_count(tensor.shape) is ok.
 Result<void> read_json_data(simdjson::dom::element data, Tensor& tensor);
 
-// Appends "[…]", flat.
+// Puts quotes around NaN, Infinity and -Infinity, which are no JSON; read_json_data takes them so.
+// Nothing when there is none outside of texts.
+std::optional<std::string> quote_non_finite(std::string_view json);
+
+// Appends "[…]", flat; NaN and infinities bare.
 Result<void> write_json_data(const Tensor& tensor, std::string& out);
 
 // Appends a quoted, escaped string; what is not UTF-8 is replaced.

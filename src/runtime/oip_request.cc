@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
+#include <variant>
 
 #include "runtime/oip.h"
 #include "runtime/oip_json.h"
@@ -11,6 +13,9 @@ namespace sluice::runtime {
 namespace {
 
 using simdjson::dom::element;
+// Only those that say how tensors are framed are read; monostate: an object or an array.
+using Parameter = std::variant<bool, int64_t, double, std::string, std::monostate>;
+using Parameters = std::map<std::string, Parameter>;
 
 constexpr size_t kMaxDepth = 64;  // tensors have a handful of dimensions
 constexpr size_t kMaxTensors = 1024;
@@ -22,9 +27,10 @@ Error invalid(std::string why) {
   return {ErrorKind::kInvalid, std::move(why)};
 }
 
+// A member that is null is as good as absent: some clients write all members they know.
 std::optional<element> find(simdjson::dom::object object, std::string_view key) {
   element e;
-  if (object[key].get(e) != simdjson::SUCCESS) return std::nullopt;
+  if (object[key].get(e) != simdjson::SUCCESS || e.is_null()) return std::nullopt;
   return e;
 }
 
@@ -49,9 +55,9 @@ Result<Parameters> read_parameters(simdjson::dom::object object, const std::stri
       parameters[name] = d;
     else if (std::string_view s; value.get(s) == simdjson::SUCCESS)
       parameters[name] = std::string(s);
-    else
-      return bad_parameter(place, name, "must be a string, a number or a boolean");
-    if (std::ranges::find(kUnsupported, key) != std::end(kUnsupported))
+    else if (!value.is_null())
+      parameters[name] = std::monostate();
+    if (!value.is_null() && std::ranges::find(kUnsupported, key) != std::end(kUnsupported))
       return bad_parameter(place, name, "is not supported");
   }
   return parameters;
@@ -275,8 +281,6 @@ Result<InferRequest> parse_root(simdjson::dom::object root, std::string_view bin
   }
   SLUICE_ASSIGN(parameters, read_parameters(root, ""));
   SLUICE_ASSIGN(binary_output, boolean(parameters, "binary_data_output", false));
-  parameters.erase("binary_data_output");
-  request.parameters = std::move(parameters);
   SLUICE_ASSIGN(inputs, read_inputs(root, binary));
   request.inputs = std::move(inputs);
   SLUICE_TRY(fit_inputs(request.inputs, model));
@@ -301,7 +305,10 @@ Result<InferRequest> parse_infer(std::string_view body,
   if (parser.allocate(json_bytes, kMaxDepth) != simdjson::SUCCESS)
     return Error{ErrorKind::kInternal, "no memory for the request"};
   simdjson::dom::object root;
-  const simdjson::error_code fault = parser.parse(body.data(), json_bytes).get(root);
+  simdjson::error_code fault = parser.parse(body.data(), json_bytes).get(root);
+  if (fault != simdjson::SUCCESS && fault != simdjson::INCORRECT_TYPE)
+    if (const auto quoted = quote_non_finite(body.substr(0, json_bytes)))
+      fault = parser.parse(*quoted).get(root);
   if (fault == simdjson::INCORRECT_TYPE) return invalid("the body must be a JSON object");
   if (fault != simdjson::SUCCESS)
     return invalid(std::string("JSON: ") + simdjson::error_message(fault));

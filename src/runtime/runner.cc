@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <utility>
 
 #include "runtime/batch.h"
 
@@ -14,6 +15,7 @@ Runner::Runner(Model& model, Gate& gate, const Batching& batching, int threads, 
       gate_(gate),
       clock_(clock),
       statistics_(statistics),
+      batch_(batching.max_size),
       batcher_(batching),
       threads_(threads),
       thread_([this] { loop(); }) {}
@@ -102,12 +104,18 @@ void Runner::run(std::vector<Pending> batch) {
     return;
   }
   for (size_t i = 0; i < batch.size(); ++i)
-    answer(batch[i],
-           outcome.ok() ? Result<std::vector<Tensor>>(std::move((*outcome)[i])) : outcome.error(),
+    answer(batch[i], outcome.ok() ? Result<Computed>(std::move((*outcome)[i])) : outcome.error(),
            began);
 }
 
-Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pending>& batch) {
+// One answer of a batch reports its execution.
+Result<std::vector<Computed>> Runner::execute(const std::vector<Pending>& batch) {
+  std::vector<Computed> answers;
+  if (batch.size() == 1 && batch[0].work.inferences > batch_) {
+    SLUICE_ASSIGN(computed, execute_in_parts(batch[0].work));
+    answers.push_back(std::move(computed));
+    return answers;
+  }
   std::vector<const std::vector<Tensor>*> parts;
   std::vector<int> rows;
   for (const Pending& p : batch) {
@@ -124,21 +132,56 @@ Result<std::vector<std::vector<Tensor>>> Runner::execute(const std::vector<Pendi
   const int inferences = std::accumulate(rows.begin(), rows.end(), 0);
   gate_.hint_iteration(ran - ready, inferences);
 
-  std::vector<std::vector<Tensor>> answers;
   if (batch.size() == 1) {
-    answers.push_back(std::move(*outputs));
+    answers.push_back({std::move(*outputs), {}});
   } else {
     SLUICE_ASSIGN(cut, split(std::move(*outputs), rows));
-    answers = std::move(cut);
+    for (std::vector<Tensor>& each : cut) answers.push_back({std::move(each), {}});
   }
-  statistics_.executed(
-      {static_cast<int>(batch.size()), inferences, ready - begin, ran - ready, clock_.now() - ran},
-      unix_now());
+  wire::ComputeReport::Part part{inferences, 1, ready - begin, ran - ready, clock_.now() - ran};
+  for (Computed& a : answers) {
+    a.report.parts.push_back(part);
+    part.executions = 0;
+  }
   return answers;
 }
 
-void Runner::answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began) {
-  statistics_.answered(outcome.ok(), began - pending.arrived, clock_.now() - pending.arrived);
+Result<Computed> Runner::execute_in_parts(const Work& work) {
+  const std::vector<int> rows = rows_of_parts(work.inferences, batch_);
+  Computed computed;
+  std::vector<wire::ComputeReport::Part>& report = computed.report.parts;
+  const Time begin = clock_.now();
+  SLUICE_ASSIGN(parts, split(work.inputs, rows));
+  Time ready = clock_.now();
+  const Nanos input = ready - begin;
+  std::vector<std::vector<Tensor>> outputs;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto ran = model_.run(parts[i], &gate_);
+    if (!ran.ok()) return ran.error();
+    outputs.push_back(std::move(*ran));
+    const Time ended = clock_.now();
+    const Nanos infer = ended - std::exchange(ready, ended);
+    gate_.hint_iteration(infer, rows[i]);
+    if (report.empty() || report.back().batch != rows[i]) report.push_back({.batch = rows[i]});
+    ++report.back().executions;
+    report.back().infer += infer;
+  }
+  SLUICE_ASSIGN(joined, join_outputs(outputs, rows));
+  computed.outputs = std::move(joined);
+  report.front().input = input;
+  report.back().output = clock_.now() - ready;
+  return computed;
+}
+
+void Runner::answer(Pending& pending, Result<Computed> outcome, Time began) {
+  const Nanos whole = clock_.now() - pending.arrived;
+  if (outcome.ok()) {
+    outcome->report.queue = began - pending.arrived;
+    statistics_.succeeded(pending.work.inferences, whole, outcome->report.queue, outcome->report,
+                          unix_now());
+  } else {
+    statistics_.failed(whole);
+  }
   {
     const std::lock_guard lock(mutex_);
     due_.erase(due_.find(pending.due));

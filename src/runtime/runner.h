@@ -1,5 +1,6 @@
 // The one thread that runs a model: takes work from any thread, batches it, answers on its own
-// thread. A request that makes a batch fail fails alone: the others are run again without it.
+// thread. A request that makes a batch fail fails alone: the others are run again without it. A
+// request with more inferences than a batch holds runs alone, one part after the other.
 #pragma once
 
 #include <condition_variable>
@@ -19,6 +20,11 @@
 
 namespace sluice::runtime {
 
+struct Computed {
+  std::vector<Tensor> outputs;
+  wire::ComputeReport report;
+};
+
 struct Work {
   std::vector<Tensor> inputs;
   int inferences = 1;
@@ -26,7 +32,7 @@ struct Work {
   std::optional<int> more;
   std::optional<Nanos> time_left;  // it should be answered within
   // Called once, on the runner's thread; must not block.
-  std::function<void(Result<std::vector<Tensor>>)> done;
+  std::function<void(Result<Computed>)> done;
 };
 
 class Runner {
@@ -53,14 +59,16 @@ class Runner {
   std::vector<Pending> next_batch(std::unique_lock<std::mutex>& lock);
   void use_threads(int told);
   void run(std::vector<Pending> batch);
-  Result<std::vector<std::vector<Tensor>>> execute(const std::vector<Pending>& batch);
-  void answer(Pending& pending, Result<std::vector<Tensor>> outcome, Time began);
+  Result<std::vector<Computed>> execute(const std::vector<Pending>& batch);
+  Result<Computed> execute_in_parts(const Work& work);
+  void answer(Pending& pending, Result<Computed> outcome, Time began);
   void tell_due();
 
   Model& model_;
   Gate& gate_;
   const Clock& clock_;
   Statistics& statistics_;
+  const int batch_;  // inferences that run at a time
 
   std::mutex mutex_;
   std::condition_variable changed_;

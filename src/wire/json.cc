@@ -102,6 +102,7 @@ json to_json(const TensorSpec& t) {
 json to_json(const ModelSpec& m) {
   return {{"path", m.path},
           {"format", m.format},
+          {"content", m.content},
           {"inputs", list_of(m.inputs)},
           {"outputs", list_of(m.outputs)}};
 }
@@ -290,6 +291,7 @@ Result<ModelSpec> model_spec_from(const json& j) {
   ModelSpec m;
   m.path = f.text("path");
   m.format = f.text("format", m.format);
+  m.content = f.text("content");
   m.inputs = f.parts("inputs", tensor_spec_from);
   m.outputs = f.parts("outputs", tensor_spec_from);
   return f.finish(m);

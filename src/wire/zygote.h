@@ -62,10 +62,12 @@ struct StartInstance {
   char id[128] = {};
   char model_name[256] = {};   // as clients call it: /v2/models/NAME/infer
   uint32_t model_version = 1;  // the revision
-  uint32_t max_batch = 1;
+  uint32_t batch = 1;          // inferences that it runs at a time
   uint64_t max_delay_ns = 0;
   uint32_t uid = 0;  // 0: stays who the daemon is
   uint32_t gid = 0;
+  uint32_t max_batch = 1;  // inferences that a request may bring; more than `batch` run in parts
+  uint32_t reserved = 0;
 };
 
 // Three descriptors, in this order: permit page, usage page, bell. Or none.

@@ -25,6 +25,7 @@ TEST(Zygote, AMessageArrivesWithItsTextAndDescriptors) {
   const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   StartInstance sent;
   set_text(sent.id, "resnet-1-abcd");
+  sent.batch = 2;
   sent.max_batch = 8;
   const std::array fds{null.get(), null.get(), null.get()};
   ASSERT_TRUE(send_message(s.ours.get(), sent, fds).ok());
@@ -35,6 +36,7 @@ TEST(Zygote, AMessageArrivesWithItsTextAndDescriptors) {
   const Result<StartInstance> got = message_of<StartInstance>(*packet, 3);
   ASSERT_TRUE(got.ok());
   EXPECT_STREQ(got->id, "resnet-1-abcd");
+  EXPECT_EQ(got->batch, 2u);
   EXPECT_EQ(got->max_batch, 8u);
   struct stat a {
   }, b{};

@@ -1,0 +1,76 @@
+// The platform's own copies of the models that revisions serve, by content: a revision starts with
+// the bytes that it was applied with, whatever has become of the user's file since.
+//
+//   FOLDER/HASH.pt    the model file
+//   FOLDER/HASH.json  its inputs and outputs, as the revision has them
+//
+// HASH is the SHA-256 of both. A hard link would change with the user's file where that is written
+// in place, so each content is a copy; file systems that clone share its blocks. A copy that no
+// revision uses and no apply holds is removed.
+//
+// Threads: any. A call takes as long as the disk does, but for set_used().
+#pragma once
+
+#include <sys/stat.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/result.h"
+#include "control/regular_file.h"
+#include "model/function.h"
+
+namespace sluice::control {
+
+// Where a start finds the model: its copy, or the user's file for a revision older than copies.
+std::string start_path(const std::string& folder, const ModelSpec& model);
+
+class ModelCopies {
+ public:
+  explicit ModelCopies(std::string folder) : folder_(std::move(folder)) {}
+
+  // While it is held, sweep() leaves the content alone.
+  using Hold = std::shared_ptr<void>;
+
+  // Names the content of `model.path` with the model's inputs and outputs, in `model.content`.
+  // kInvalid: there is no such file.
+  Result<void> identify(ModelSpec& model) const;
+  // The same, and keeps a copy of it. A file that is the one of the last keep() is not read again.
+  // kConflict: the file changed meanwhile; kInternal: the disk is full. Nothing is left of it then.
+  Result<Hold> keep(ModelSpec& model);
+
+  // What revisions use. All of them: a content that is not listed may be removed.
+  void set_used(std::set<std::string> contents);
+  // Removes what neither a revision nor a hold uses, and what a process that died left half-made.
+  void sweep();
+
+ private:
+  // A file as it was when its content was named.
+  struct Known {
+    struct stat file {};
+    std::string description;
+    std::string content;
+  };
+
+  std::optional<std::string> known(const std::string& path, const struct stat& file,
+                                   const std::string& description) const;
+  Result<Hold> put(const RegularFile& from, ModelSpec& model, const std::string& description,
+                   const std::string& aside);
+  Hold hold(const std::string& name);
+  std::string next_name(const char* suffix);  // `mutex_` is held
+
+  const std::string folder_;
+  std::mutex copying_;  // held while one is made: the next may be of the same content
+  mutable std::mutex mutex_;
+  std::map<std::string, Known> known_;  // by path
+  std::multiset<std::string> held_;     // contents, and files that are being written
+  std::set<std::string> used_;
+  bool used_known_ = false;  // nothing is removed before
+  uint64_t next_ = 0;
+};
+
+}  // namespace sluice::control

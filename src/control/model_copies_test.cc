@@ -1,0 +1,127 @@
+#include "control/model_copies.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/folder_for_test.h"
+
+namespace sluice::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ModelCopiesTest : public testing::Test {
+ protected:
+  void write(const std::string& bytes) {
+    std::ofstream(model.path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  std::string read(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  std::set<std::string> files() {
+    std::set<std::string> out;
+    for (const auto& entry : fs::directory_iterator(copies_folder))
+      out.insert(entry.path().filename());
+    return out;
+  }
+  std::string copy() const { return start_path(copies_folder, model); }
+
+  const FolderForTest folder;
+  const std::string copies_folder = folder.path + "/models";
+  ModelCopies copies{copies_folder};
+  ModelSpec model{.path = folder.path + "/m.pt", .inputs = {{"x", "FP32", {-1, 2}}}};
+};
+
+TEST_F(ModelCopiesTest, AContentOutlivesTheFileThatIsWrittenInPlace) {
+  const std::string old(3'000'000, 'o');
+  write(old);
+  const auto first = copies.keep(model);
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  const std::string old_copy = copy();
+  write("new");
+  ASSERT_TRUE(copies.keep(model).ok());
+  EXPECT_NE(copy(), old_copy);
+  EXPECT_EQ(read(copy()), "new");
+  EXPECT_TRUE(read(old_copy) == old);
+  write(old);
+  ASSERT_TRUE(copies.keep(model).ok());
+  EXPECT_EQ(copy(), old_copy) << "the same content has the same name";
+}
+
+TEST_F(ModelCopiesTest, InputsAndOutputsArePartOfTheContent) {
+  write("weights");
+  ASSERT_TRUE(copies.identify(model).ok());
+  const std::string before = model.content;
+  EXPECT_EQ(before.size(), 64u);
+  EXPECT_FALSE(fs::exists(copies_folder)) << "to name it takes no copy";
+  model.inputs[0].shape = {-1, 3};
+  ASSERT_TRUE(copies.keep(model).ok());
+  EXPECT_NE(model.content, before);
+  EXPECT_NE(read(fs::path(copy()).replace_extension(".json")).find("[-1,3]"), std::string::npos);
+}
+
+TEST_F(ModelCopiesTest, WhatNoRevisionUsesAndNothingHoldsIsRemoved) {
+  write("one");
+  auto one = copies.keep(model);
+  const std::string first = model.content;
+  write("two");
+  auto two = copies.keep(model);
+  const std::string second = model.content;
+  std::ofstream(copies_folder + "/7.new") << "half of what a process wrote that died";
+  copies.sweep();
+  EXPECT_EQ(files().size(), 5u) << "what revisions use is not known yet";
+  copies.set_used({first});
+  copies.sweep();
+  EXPECT_EQ(files(), (std::set<std::string>{first + ".pt", first + ".json", second + ".pt",
+                                            second + ".json"}));
+  one->reset();
+  two->reset();
+  copies.sweep();
+  EXPECT_EQ(files(), (std::set<std::string>{first + ".pt", first + ".json"}));
+}
+
+TEST_F(ModelCopiesTest, ACopyThatIsGoneIsMadeAgain) {
+  write("weights");
+  ASSERT_TRUE(copies.keep(model).ok());
+  fs::remove(copy());
+  ASSERT_TRUE(copies.keep(model).ok());
+  EXPECT_EQ(read(copy()), "weights");
+}
+
+TEST_F(ModelCopiesTest, AMissingFileIsNamed) {
+  EXPECT_EQ(copies.keep(model).error().message, model.path + ": no such file, or not readable");
+}
+
+// In a process of its own, whose file systems are its own.
+TEST_F(ModelCopiesTest, AFullDiskIsNamedAndLeavesNothing) {
+  write(std::string(1 << 20, 'w'));
+  fs::create_directory(copies_folder);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") != 0 ||
+        mount("tmpfs", copies_folder.c_str(), "tmpfs", 0, "size=256k") != 0)
+      _exit(2);
+    const auto kept = copies.keep(model);
+    if (!kept.ok()) std::fprintf(stderr, "%s\n", kept.error().message.c_str());
+    const bool named =
+        !kept.ok() && kept.error().kind == ErrorKind::kInternal &&
+        kept.error().message.find("No space left on device") != std::string::npos &&
+        kept.error().message.find(model.path + " cannot be copied") != std::string::npos;
+    _exit(named && files().empty() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "mounting is not allowed here";
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace sluice::control

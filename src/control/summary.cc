@@ -1,0 +1,62 @@
+#include "control/summary.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace sluice::control {
+namespace {
+
+using Words = std::pair<std::string_view, std::string_view>;
+
+constexpr Words kHappened[] = {{"start", "started"},      {"stop", "stopped"},
+                               {"resize", "resized"},     {"unmet", "unmet"},
+                               {"lost", "lost"},          {"apply", "applied"},
+                               {"rollout", "rolled out"}, {"rollback", "rolled back"},
+                               {"delete", "deleted"},     {"drain", "cordoned"},
+                               {"undrain", "uncordoned"}, {"notice", "noticed"}};
+
+constexpr Words kWhy[] = {{"keep-alive", "always stays"},
+                          {"new-device", "more load"},
+                          {"used-device", "more load"},
+                          {"vertical-up", "more load"},
+                          {"vertical-down", "less load"},
+                          {"scale-in", "less load"},
+                          {"shift", "moved for a neighbour"},
+                          {"drained-device", "device cordoned"},
+                          {"retired", "revision has no traffic"},
+                          {"cluster-full", "no room"},
+                          {"max-replicas", "maxReplicas"},
+                          {"slo-impossible", "objective too short"},
+                          {"start", "too few"},
+                          {"stop", "too many"},
+                          {"replaced", "others are ready"},
+                          {"asked", ""},
+                          {"created", "new function"},
+                          {"changed", "new revision"},
+                          {"traffic", "traffic split"},
+                          {"newest-ready", "newest is ready"},
+                          {"rollout-failed", "given up"},
+                          {"start-backoff", "waits after a failed start"},
+                          {"start-lost", "did not appear"},
+                          {"instance-ended", "ended"},
+                          {"overdue", "does not answer"},
+                          {"fault", "device fault"},
+                          {"ungated", "without a permit"}};
+
+std::string in_words(std::span<const Words> table, const std::string& word) {
+  const auto found = std::ranges::find(table, word, &Words::first);
+  return found == table.end() ? word : std::string(found->second);
+}
+
+}  // namespace
+
+std::string summary(const Decision& d) {
+  std::string why = in_words(kWhy, d.reason.rule);
+  if (d.reason.rule == "keep-alive" && d.reason.text.starts_with("One ")) why = "one " + why;
+  std::string text = in_words(kHappened, d.action) + (why.empty() ? "" : " (" + why + ")");
+  return d.fault.empty() ? text : "not " + text;
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,138 @@
+#include "wire/model_description.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "wire/json.h"
+
+namespace sluice::wire {
+namespace {
+
+using nlohmann::json;
+
+// libtorch 1.13 has neither the wider unsigned integers nor text.
+constexpr std::string_view kDatatypes[] = {"BOOL",   "UINT8",  "INT8",   "INT16", "INT32",
+                                           "INT64",  "FP16",   "BF16",   "FP32",  "FP64",
+                                           "UINT16", "UINT32", "UINT64", "BYTES"};
+constexpr size_t kOfTorchscript = 10;
+
+std::string joined(const std::vector<std::string_view>& words) {
+  std::string out;
+  for (const std::string_view w : words) out += (out.empty() ? "" : ", ") + std::string(w);
+  return out;
+}
+
+// The value of a field that should be text; nullptr: it is missing or something else.
+const std::string* text_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
+}
+
+// Whether shape is a list of integers.
+bool read_shape(const json& tensor, std::vector<int64_t>& shape) {
+  const auto found = tensor.find("shape");
+  if (found == tensor.end() || !found->is_array()) return false;
+  if (!std::ranges::all_of(*found, [](const json& d) { return d.is_number_integer(); }))
+    return false;
+  shape = found->get<std::vector<int64_t>>();
+  return true;
+}
+
+class Reader {
+ public:
+  explicit Reader(const json& sidecar) : sidecar_(sidecar) {}
+
+  ModelDescription read() {
+    ModelDescription d;
+    if (!sidecar_.is_object()) {
+      complain("", "must be an object with inputs and outputs");
+      return d;
+    }
+    word("name", d.name);
+    word("platform", d.platform);
+    d.inputs = tensors("inputs", d.platform);
+    d.outputs = tensors("outputs", d.platform);
+    return d;
+  }
+  const std::string& problems() const { return problems_; }
+
+ private:
+  void complain(const std::string& field, const std::string& why) {
+    problems_ += (problems_.empty() ? "" : "; ") + field + (field.empty() ? "" : ": ") + why;
+  }
+
+  void word(const char* key, std::string& out) {
+    if (!sidecar_.contains(key)) return;
+    if (const std::string* text = text_of(sidecar_, key); text != nullptr && !text->empty())
+      out = *text;
+    else
+      complain(key, sidecar_[key].dump() + " is no text; it may be left out");
+  }
+
+  std::vector<TensorSpec> tensors(const char* key, const std::string& platform) {
+    std::vector<TensorSpec> out;
+    const json list = sidecar_.value(key, json());
+    if (!list.is_array() || list.empty()) {
+      complain(key, "must be a list of {name, datatype, shape}, of one at least");
+      return out;
+    }
+    std::set<std::string> names;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::string place = std::string(key) + "[" + std::to_string(i) + "]";
+      out.push_back(tensor(list[i], place, platform));
+      if (!out.back().name.empty() && !names.insert(out.back().name).second)
+        complain(place + ".name", "\"" + out.back().name + "\" stands twice");
+    }
+    return out;
+  }
+
+  TensorSpec tensor(const json& item, const std::string& place, const std::string& platform) {
+    TensorSpec t;
+    if (!item.is_object()) return complain(place, "must be {name, datatype, shape}"), t;
+    if (const std::string* name = text_of(item, "name")) t.name = *name;
+    if (const std::string* datatype = text_of(item, "datatype")) t.datatype = *datatype;
+    if (!read_shape(item, t.shape))
+      complain(place + ".shape", "must be a list of whole numbers, such as [-1, 3]");
+    for (const auto& [field, why] : tensor_problems(t, platform))
+      complain(place + "." + field, why);
+    return t;
+  }
+
+  const json& sidecar_;
+  std::string problems_;
+};
+
+}  // namespace
+
+std::vector<std::string_view> datatypes_of(std::string_view platform) {
+  const std::span all(kDatatypes);
+  const auto some = platform == kTorchscript ? all.first(kOfTorchscript) : all;
+  return {some.begin(), some.end()};
+}
+
+FieldProblems tensor_problems(const TensorSpec& t, std::string_view platform) {
+  FieldProblems out;
+  if (t.name.empty()) out.emplace_back("name", "is missing: the tensor's name");
+  const std::vector<std::string_view> allowed = datatypes_of(platform);
+  if (std::ranges::find(allowed, t.datatype) == allowed.end())
+    out.emplace_back("datatype",
+                     (t.datatype.empty() ? "is missing" : "\"" + t.datatype + "\" is not known") +
+                         "; allowed are " + joined(allowed));
+  for (const int64_t d : t.shape)
+    if (d < -1 || d == 0) {
+      out.emplace_back("shape", "the dimension " + std::to_string(d) +
+                                    " is neither -1 (variable) nor 1 or more");
+      break;
+    }
+  return out;
+}
+
+Result<ModelDescription> model_description_from(const json& sidecar) {
+  Reader reader(sidecar);
+  ModelDescription d = reader.read();
+  if (!reader.problems().empty()) return Error{ErrorKind::kInvalid, reader.problems()};
+  return d;
+}
+
+}  // namespace sluice::wire

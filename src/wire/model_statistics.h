@@ -1,0 +1,74 @@
+// What a model has done, in the words of Triton's statistics extension; and the report by which an
+// instance tells the gateway its part, one answer at a time. The gateway sums the reports of all
+// instances, so its figures stay when an instance ends.
+//
+// Plain values; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace sluice::wire {
+
+// What it took to compute one answer. Crosses in the header `Sluice-Compute`:
+// "QUEUE; BATCH EXECUTIONS INPUT INFER OUTPUT", durations in nanoseconds, the last part once for
+// each size of batch that the request's inferences ran in.
+struct ComputeReport {
+  struct Part {
+    int batch = 0;  // inferences that ran together
+    // Executions of that size that this answer reports; 0: another answer of the batch does.
+    int executions = 0;
+    Nanos input{0}, infer{0}, output{0};
+
+    bool operator==(const Part&) const = default;
+  };
+  Nanos queue{0};  // waited at the instance
+  std::vector<Part> parts;
+
+  bool operator==(const ComputeReport&) const = default;
+};
+inline constexpr std::string_view kComputeHeader = "Sluice-Compute";
+std::string to_text(const ComputeReport&);
+// Nothing where the text is no such report.
+std::optional<ComputeReport> compute_report_from(std::string_view text);
+
+struct Durations {
+  uint64_t count = 0;
+  Nanos total{0};
+
+  void add(Nanos each) {
+    ++count;
+    total += each;
+  }
+  bool operator==(const Durations&) const = default;
+};
+
+struct ModelStatistics {
+  struct PerBatch {
+    Durations input, infer, output;
+    bool operator==(const PerBatch&) const = default;
+  };
+  UnixMillis last_inference = 0;
+  uint64_t inferences = 0;
+  uint64_t executions = 0;
+  Durations success, fail, queue, input, infer, output;
+  std::map<int, PerBatch> by_batch;
+
+  // A request was answered after `whole`, of which it waited `queue`.
+  void succeeded(uint64_t of_inferences, Nanos whole, Nanos queue, const ComputeReport&);
+  void failed(Nanos whole) { fail.add(whole); }
+
+  bool operator==(const ModelStatistics&) const = default;
+};
+
+// One element of "model_stats".
+nlohmann::json to_json(const std::string& name, const std::string& version, const ModelStatistics&);
+
+}  // namespace sluice::wire

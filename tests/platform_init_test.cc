@@ -1,0 +1,72 @@
+// `sluice init`: from a TorchScript file to files that `sluice apply` accepts, with the real
+// runtime.
+#include <filesystem>
+#include <fstream>
+
+#include "control/archive_for_test.h"
+#include "tests/platform_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+class Init : public testing::Test {
+ protected:
+  Init() { std::filesystem::copy(SLUICE_MODELS "/simple.pt", model); }
+  Ended init(std::vector<std::string> more) const {
+    std::vector<std::string> words{"init", model};
+    words.insert(words.end(), more.begin(), more.end());
+    return p.cli(words);
+  }
+  json sidecar() const { return json::parse(std::ifstream(p.data + "/My_Model.json")); }
+  Ended dry_run() const { return p.cli({"apply", "--dry-run", "-f", p.data + "/My_Model.yaml"}); }
+
+  const Platform p;
+  const std::string model = p.data + "/My_Model.pt";
+};
+
+TEST_F(Init, WithItsInputsAModelIsRunToFindItsOutputs) {
+  const Ended made = init({"--input", "a:INT32:-1,16", "--input", "b:INT32:-1,16"});
+  EXPECT_EQ(made.code, 0) << made.err;
+  const json pair = [](const char* one, const char* two) {
+    const auto tensor = [](const char* name) {
+      return json{{"name", name}, {"datatype", "INT32"}, {"shape", {-1, 16}}};
+    };
+    return json::array({tensor(one), tensor(two)});
+  }("a", "b");
+  EXPECT_EQ(sidecar()["inputs"], pair);
+  EXPECT_EQ(sidecar()["outputs"][1],
+            (json{{"name", "output1"}, {"datatype", "INT32"}, {"shape", {-1, 16}}}));
+  EXPECT_EQ(dry_run().out, "default/my-model revision 1 created (dry run)\n");
+
+  const Ended again = init({});
+  EXPECT_NE(again.code, 0);
+  EXPECT_THAT(again.err, HasSubstr("My_Model.json: is there; init overwrites nothing"));
+  EXPECT_EQ(sidecar()["inputs"], pair);
+}
+
+TEST_F(Init, WhatItCannotKnowIsMarkedAndApplyNamesIt) {
+  EXPECT_EQ(init({}).code, 0);
+  EXPECT_EQ(sidecar()["inputs"].size(), 2u);
+  EXPECT_EQ(sidecar()["outputs"].size(), 2u);
+  const Ended refused = dry_run();
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("inputs[0].datatype: \"FILL-IN\" is not known; allowed are"));
+  EXPECT_THAT(refused.err, HasSubstr("outputs[1].shape: must be a list of whole numbers"));
+}
+
+TEST_F(Init, WhatIsWrongIsNamedAndNothingIsWritten) {
+  EXPECT_THAT(init({"--input", "a"}).err, HasSubstr("\"a\" is not NAME:DATATYPE:DIMS"));
+  EXPECT_THAT(init({"--input", "a:FLOAT:-1"}).err,
+              HasSubstr("datatype: \"FLOAT\" is not known; allowed are BOOL"));
+  EXPECT_THAT(init({"--input", "a:INT32:-1,16"}).err,
+              HasSubstr("--input: stands 1 times; the model's forward() takes 2: "));
+  std::ofstream(model) << control::archive_for_test("no model");
+  EXPECT_EQ(init({}).code, 2);
+  EXPECT_FALSE(std::filesystem::exists(p.data + "/My_Model.json"));
+  EXPECT_FALSE(std::filesystem::exists(p.data + "/My_Model.yaml"));
+}
+
+}  // namespace
+}  // namespace sluice
