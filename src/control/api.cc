@@ -191,7 +191,8 @@ Result<json> Api::applied(const wire::HttpRequest& request, const Result<Functio
     results.push_back({{"function", to_string(a.function)},
                        {"revision", a.revision},
                        {"action", a.what},
-                       {"difference", a.difference}});
+                       {"difference", a.difference},
+                       {"warnings", a.warnings}});
   return json{{"results", results}};
 }
 

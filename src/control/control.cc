@@ -76,6 +76,7 @@ void Control::observe(UnixMillis wall) {
   tell_faults(o.devices, wall);
   tell_ended(o.instances, wall);
   tell_ungated(o.instances, wall);
+  tell_unheld(o.instances, wall);
   seen_ = std::move(o);
 }
 
@@ -129,6 +130,27 @@ void Control::tell_ungated(const std::vector<ObservedInstance>& now, UnixMillis 
         first && told.ok() && told->text == why.text)
       continue;
     record({.at = wall, .action = "notice", .subject = o.instance.id, .reason = why});
+  }
+}
+
+// A living instance that its node does not hold to its slice, once when that begins and once when
+// it is over.
+void Control::tell_unheld(const std::vector<ObservedInstance>& now, UnixMillis wall) {
+  const bool first = seen_.boot_id.empty();
+  for (const ObservedInstance& o : now) {
+    if (!alive(o)) continue;
+    const std::string& id = o.instance.id;
+    const auto before = instance_in(seen_.instances, id);
+    bool was = before != seen_.instances.end() && !before->error.empty();
+    if (const auto told = store_.last_reason(id); first && told.ok()) was = told->rule == "unheld";
+    if (was == !o.error.empty()) continue;
+    Reason why{"held", id + " is held to its slice again.", {}};
+    if (!was) why = {"unheld", id + " is not held to its slice: " + o.error + ".", {}};
+    record({.at = wall,
+            .function = o.foreign ? FunctionName{.space = "", .name = ""} : o.instance.function,
+            .action = "notice",
+            .subject = id,
+            .reason = why});
   }
 }
 

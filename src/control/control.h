@@ -46,6 +46,7 @@ struct Applied {
   int revision = 0;
   std::string what;  // "created", "changed", "traffic" (the split alone), "unchanged"
   std::vector<std::string> difference;
+  std::vector<std::string> warnings;  // what the file asks for in vain
 };
 
 class Control {
@@ -130,6 +131,7 @@ class Control {
   void tell_faults(const std::vector<Device>& now, UnixMillis wall);
   void tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wall);
   void tell_ungated(const std::vector<ObservedInstance>& now, UnixMillis wall);
+  void tell_unheld(const std::vector<ObservedInstance>& now, UnixMillis wall);
   void count(Time now, UnixMillis wall);
   void account(Time now, UnixMillis wall);
   void forecast(Time now);

@@ -17,6 +17,17 @@ Result<void> check_path(const FunctionName& name, const FunctionName& other) {
                                         ", which is " + to_string(other) + " already"};
 }
 
+// What the file asks for and its bundle does not do.
+std::vector<std::string> warnings(const FunctionSpec& spec, const std::string& platform) {
+  const policy::Bundle& bundle = policy::bundle_of(spec, platform);
+  if (spec.min_replicas > 0 || bundle.reaches_zero) return {};
+  std::string reach;
+  for (const policy::Bundle& b : policy::bundles())
+    if (b.reaches_zero) reach += (reach.empty() ? "" : ", ") + std::string(b.name);
+  return {"minReplicas: 0 is taken as 1 under " + std::string(bundle.name) +
+          ", which always keeps an instance; these bundles reach zero: " + reach};
+}
+
 }  // namespace
 
 Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, bool dry,
@@ -50,6 +61,7 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
           {spec.name, resplit == spec ? before->newest : next, what, difference(newest, spec)});
     }
   }
+  for (size_t k = 0; k < specs.size(); ++k) out[k].warnings = warnings(specs[k], settings_.bundle);
   if (dry) return out;
   // One transaction: what is on disk is all of it or nothing.
   SLUICE_TRY(store_.transaction([&]() -> Result<void> {

@@ -347,6 +347,43 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
 }
 
+TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {
+  FunctionSpec zero = spec();
+  zero.min_replicas = 0;
+  const auto kept = control->apply({zero}, true, wall);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(kept->at(0).warnings,
+            std::vector<std::string>{
+                "minReplicas: 0 is taken as 1 under fixed, which always keeps an instance; these "
+                "bundles reach zero: exclusive"});
+  zero.policy = "exclusive";
+  EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
+  EXPECT_TRUE(control->apply({spec()}, true, wall)->at(0).warnings.empty());
+}
+
+TEST_F(ControlTest, AnUnheldInstanceIsSaidWhenItBeginsAndWhenItIsOver) {
+  const auto said = [&] {
+    std::vector<std::string> texts;
+    const std::vector<Decision> decisions = *store->decisions(FunctionName{.name = "f"}, 100);
+    for (const Decision& d : decisions)
+      if (d.action == "notice") texts.push_back(d.reason.rule);
+    return texts;
+  };
+  apply(spec());
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  cluster.seen.instances[0].error = "no pages from its node";
+  step(3);
+  EXPECT_EQ(said(), std::vector<std::string>{"unheld"});
+  open();
+  step(2);
+  EXPECT_EQ(said(), std::vector<std::string>{"unheld"}) << "said before the restart";
+  cluster.seen.instances[0].error.clear();
+  step(3);
+  EXPECT_EQ(said(), (std::vector<std::string>{"held", "unheld"}));
+}
+
 TEST(Summary, SaysWhatHappenedAndWhy) {
   const auto of = [](const char* action, Reason reason, const char* fault = "") {
     return summary({.action = action, .reason = std::move(reason), .fault = fault});

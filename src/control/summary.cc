@@ -43,7 +43,9 @@ constexpr Words kWhy[] = {{"keep-alive", "always stays"},
                           {"instance-ended", "ended"},
                           {"overdue", "does not answer"},
                           {"fault", "device fault"},
-                          {"ungated", "without a permit"}};
+                          {"ungated", "without a permit"},
+                          {"unheld", "not held to its slice"},
+                          {"held", "held to its slice again"}};
 
 std::string in_words(std::span<const Words> table, const std::string& word) {
   const auto found = std::ranges::find(table, word, &Words::first);

@@ -41,12 +41,13 @@ std::span<const Bundle> bundles() {
        kQuick,
        {}},
       {"exclusive",
-       "a whole device per instance, scaled out by concurrency",
+       "a whole device per instance, scaled out by concurrency; reaches zero",
        scale_exclusive,
        "last",
        "planned",
        kQuick,
-       {}},
+       {},
+       true},
   };
   return kBundles;
 }

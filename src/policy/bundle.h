@@ -57,6 +57,7 @@ struct Bundle {
   std::string_view arbiter;   // share.h's name; of a platform whose bundle it is
   Cadence cadence;
   ScaleConfig config;
+  bool reaches_zero = false;  // stops the last instance too, where minReplicas is 0
 };
 
 std::span<const Bundle> bundles();

@@ -123,6 +123,23 @@ TEST(Exclusive, LeavesOneByOneOnceTheLastMinuteWasQuiet) {
   EXPECT_THAT(c.tick(c.config.cooldown), IsEmpty());  // min_replicas stays
 }
 
+// As the table says of each: with minReplicas 0 and no load nothing is left.
+TEST(Bundles, ReachZeroOrKeepOne) {
+  for (const Bundle& bundle : bundles()) {
+    ClusterFixture c = cluster_with(std::string(bundle.name), 2);
+    c.function("a", Millis(100), Millis(10)).min_replicas = 0;
+    c.view("a").spec.slice = slice(1000, 300);
+    c.view("a").concurrency = 0.5;
+    c.rate("a", 1);
+    c.tick();
+    ASSERT_THAT(c.instances("a"), SizeIs(1)) << bundle.name;
+    c.view("a").concurrency = 0;
+    c.rate("a", 0);
+    for (int n = 0; n < 5; ++n) c.tick(Seconds(60));
+    EXPECT_THAT(c.instances("a"), SizeIs(bundle.reaches_zero ? 0 : 1)) << bundle.name;
+  }
+}
+
 TEST(Decide, EveryFunctionGoesByItsOwnBundleAndNoRoomIsGivenTwice) {
   ClusterFixture c(2);
   c.function("a", Millis(100), Millis(10)).policy = "has-gpu";

@@ -317,7 +317,8 @@ Result<nlohmann::json> inspect_torchscript(const std::string& path,
     }
     return nlohmann::json{{"inputs", names}, {"outputs", outputs}};
   } catch (const std::exception& e) {
-    return within(path, torch_error(e, ErrorKind::kInvalid));
+    std::string whole;
+    return within(path, torch_error(e, ErrorKind::kInvalid, whole));
   }
 }
 
