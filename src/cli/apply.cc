@@ -29,6 +29,9 @@ void print_result(const json& result, bool dry) {
             << result["action"].get<std::string>() << (dry ? " (dry run)" : "") << "\n";
   for (const auto& line : result["difference"])
     std::cout << "  " << line.get<std::string>() << "\n";
+  for (const auto& warning : result["warnings"])
+    std::cerr << "sluice: " << result["function"].get<std::string>() << ": "
+              << warning.get<std::string>() << "\n";
 }
 
 struct ApplyFlags {

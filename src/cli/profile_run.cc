@@ -52,7 +52,7 @@ class Subject {
 constexpr int kLeastRuns = 3;      // of a point, after one that warms
 constexpr Share kLeastQuota{200};  // a measurement with less says little
 
-struct Plan {
+struct Points {
   std::vector<Configuration> points;  // the largest quotas first, so that the slice only shrinks
   Nanos per_point;
   std::map<int, Nanos> whole;  // a batch's time on the whole of what was measured first
@@ -79,7 +79,7 @@ struct Plan {
 };
 
 // Quotas above the room are replaced by the room itself.
-Plan plan_of(const Sweep& sweep, const ProfileRoom& room) {
+Points points_of(const Sweep& sweep, const ProfileRoom& room) {
   std::vector<Share> widths{kWhole}, quotas;
   if (room.device.can_resize_sm)
     for (Share s = room.device.sm_quantum; s < kWhole; s = s + room.device.sm_quantum)
@@ -89,7 +89,7 @@ Plan plan_of(const Sweep& sweep, const ProfileRoom& room) {
   quotas.erase(std::unique(quotas.begin(), quotas.end()), quotas.end());
   std::vector<int> batches = sweep.batches;
   std::ranges::sort(batches);
-  Plan plan{.per_point = sweep.per_point};
+  Points plan{.per_point = sweep.per_point};
   for (const Share quota : quotas)
     for (const Share sm : widths)
       for (const int batch : batches) plan.points.push_back({batch, sm, quota});
@@ -127,7 +127,7 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
 // Every point that fits the budget, until `stop`.
 Result<std::vector<predict::ProfilePoint>> sweep_through(
     Subject& subject, wire::HttpClient& instance, const FunctionName& name, const json& inputs,
-    const Sweep& sweep, Plan plan, const std::function<void(const ProfileProgress&)>& progress,
+    const Sweep& sweep, Points plan, const std::function<void(const ProfileProgress&)>& progress,
     const std::atomic<bool>* stop) {
   const SteadyClock clock;
   const Time begin = clock.now();
@@ -214,7 +214,7 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
   json inputs = json::array();
   for (const TensorSpec& t : spec.model.inputs) inputs.push_back(wire::to_json(t));
   predict::Profile profile{.function = spec.name, .revision = 1};
-  SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep, plan_of(sweep, room),
+  SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep, points_of(sweep, room),
                                       progress, stop));
   profile.points = std::move(points);
   if (const auto state = node.json(verb::get, "/v1/state"); state.ok())
