@@ -253,7 +253,7 @@ TEST_F(GpuPlatform, AProgramOnAGpuThatFailsIsEndedAndTheReasonIsSaid) {
         all, [](const json& i) { return i["id"] == "greedy" && i["state"] == "gone"; });
   });
   EXPECT_THAT(platform_->cli({"get", "instances"}).out, HasSubstr("cuda1 failed: Xid 79"));
-  EXPECT_THAT(platform_->cli({"get", "decisions"}).out, HasSubstr("Program greedy is ended"));
+  EXPECT_THAT(platform_->cli({"get", "decisions"}).out, HasSubstr("Program greedy was ended"));
 }
 
 TEST_F(GpuPlatform, OneThatWishesItGoesOnElsewhereAsLongAsThereIsAnother) {

@@ -142,6 +142,9 @@ TEST(PlatformLifecycle, WhatGetsNothingSaysWhy) {
   Platform p;
   EXPECT_EQ(p.apply({.replicas = 5, .request = 90}).code, 0);  // of four devices
   p.until("/v1/functions/default/f", [](const json& f) { return f["replicas"]["ready"] == 4; });
+  // Said when it has lasted for a second.
+  p.until("/v1/decisions",
+          [&](const json&) { return !last_decision(p, "cluster-full").is_null(); });
   EXPECT_THAT(last_decision(p, "cluster-full")["reason"]["text"].get<std::string>(),
               HasSubstr("1 could not be started: of 4 devices none has room"));
 }

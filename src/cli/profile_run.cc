@@ -214,8 +214,8 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
   json inputs = json::array();
   for (const TensorSpec& t : spec.model.inputs) inputs.push_back(wire::to_json(t));
   predict::Profile profile{.function = spec.name, .revision = 1};
-  SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep, points_of(sweep, room),
-                                      progress, stop));
+  SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep,
+                                      points_of(sweep, room), progress, stop));
   profile.points = std::move(points);
   if (const auto state = node.json(verb::get, "/v1/state"); state.ok())
     for (const json& i : (*state)["instances"])
