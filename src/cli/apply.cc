@@ -60,7 +60,7 @@ Result<void> apply(const Session& session, const ApplyFlags& f) {
     }
   }
   std::cout << std::flush;
-  const auto waited = f.dry ? Result<void>() : wait_as_asked(session, f.wait, awaited);
+  auto waited = f.dry ? Result<void>() : wait_as_asked(session, f.wait, awaited);
   if (session.json()) print(all);
   return waited;
 }

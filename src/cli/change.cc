@@ -37,7 +37,7 @@ Result<void> rollback(const Session& session, const RollbackFlags& f) {
   const int revision = answer["revision"];
   if (!session.json())
     std::cout << f.function << " rolls back to revision " << revision << std::endl;
-  const auto waited = wait_as_asked(session, f.wait, {{session.named(f.function), revision}});
+  auto waited = wait_as_asked(session, f.wait, {{session.named(f.function), revision}});
   if (session.json()) print(answer);
   return waited;
 }

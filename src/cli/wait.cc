@@ -34,7 +34,7 @@ Phase phase_of(const json& f, int revision) {
 }
 
 std::string what_is_in_the_way(const json& f) {
-  if (const std::string why = f["unavailable"]; !why.empty()) return why;
+  if (std::string why = f["unavailable"]; !why.empty()) return why;
   const json& last = f["last_decision"];
   return last.is_null() ? "nothing was decided yet" : last["reason"]["text"].get<std::string>();
 }

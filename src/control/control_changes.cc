@@ -1,6 +1,5 @@
 // What users ask of the loop: apply, roll back, delete, drain.
 #include <algorithm>
-#include <ranges>
 
 #include "control/control.h"
 #include "control/function_file.h"
@@ -92,9 +91,9 @@ Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, Uni
 // contents of its models, have a bound.
 int Control::oldest_kept(const StoredFunction& f, int newest) const {
   std::vector<int> numbers{newest};
-  for (const Revision& r : f.revisions | std::views::reverse)
-    if (r.number != newest && numbers.size() < settings_.kept_revisions)
-      numbers.push_back(r.number);
+  for (auto r = f.revisions.rbegin(); r != f.revisions.rend(); ++r)
+    if (r->number != newest && numbers.size() < settings_.kept_revisions)
+      numbers.push_back(r->number);
   return numbers.back();
 }
 

@@ -119,8 +119,8 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
         format.complain("name", "\"" + s.model.format + "\" is not served: torchscript is");
     });
     if (!m.has("storageUri")) m.need("path", "the model's file");
-    if ((m.text("storageUri", s.model.path) | m.text("path", s.model.path)) && s.model.path.empty())
-      m.complain("path", "\"\" is no file");
+    const bool by_uri = m.text("storageUri", s.model.path), by_path = m.text("path", s.model.path);
+    if ((by_uri || by_path) && s.model.path.empty()) m.complain("path", "\"\" is no file");
     s.model.path = absolute(s.model.path, context);
     if (m.has("inputs")) m.need("outputs", "the model's outputs, beside its inputs");
     if (m.has("outputs")) m.need("inputs", "the model's inputs, beside its outputs");
