@@ -64,7 +64,8 @@ void FakeCluster::serve(Nanos elapsed) {
         static_cast<uint64_t>(rate * seconds(elapsed)) + std::exchange(once[function], 0);
     t->requests += n;
     t->ok += n;
-    t->inferences += n;
+    t->concurrency_seconds += 0.01 * static_cast<double>(n);
+    t->inferences += n * (each.contains(function) ? each[function] : 1);
     for (uint64_t i = 0; i < n; ++i) t->latency.add(Millis(10));
   }
   for (ObservedInstance& o : seen.instances)

@@ -175,11 +175,14 @@ void Control::count(Time now, UnixMillis wall) {
   gateway_started_ = seen_.gateway_started;
   for (auto& [name, r] : functions_) {
     if (restarted) r.traffic.restart();
+    const uint64_t before = r.traffic.changes();
     const auto t = uncounted_.find(name);
     if (t != uncounted_.end())
       r.traffic.step(t->second, *elapsed, restarted);
     else
       r.traffic.rest(*elapsed);
+    // A loop that has just begun does not know of the requests before.
+    if (r.traffic.changes() != before || r.last_request == Time{}) r.last_request = now;
   }
   uncounted_.clear();
 }
@@ -230,6 +233,7 @@ Snapshot Control::snapshot(Time now) const {
     v.violating =
         r.traffic.violations(settings_.violation_window) > 1 - v.spec.slo.percentile / 100;
     v.last_scale_down = r.last_scale_down;
+    v.last_request = r.last_request;
     v.start_cost = start_cost(name);
     s.functions.push_back(std::move(v));
   }
@@ -262,7 +266,8 @@ void Control::forecast(Time now) {
     const policy::Forecaster* forecaster = policy::find_forecaster(bundle.forecast);
     for (auto& [name, r] : functions_)
       if (&bundle_of(r) == &bundle)
-        r.forecast = forecaster->step(r.forecast, r.traffic.rate(c.rate_window), c.rate_window);
+        r.forecast = forecaster->step(r.forecast, r.traffic.rate(c.rate_window), c.rate_window,
+                                      r.traffic.inferences_per_request());
   }
 }
 
@@ -295,8 +300,21 @@ void Control::decide(Time now, UnixMillis wall) {
   if (deciding.empty()) return;
   for (FunctionView& f : s.functions)
     f.due = deciding.contains(&policy::bundle_of(f.spec, settings_.bundle));
-  for (const Action& action : policy::decide(s, settings_.bundle, predictor_))
+  std::set<FunctionName> wants;
+  for (const Action& action : policy::decide(s, settings_.bundle, predictor_)) {
+    if (!std::holds_alternative<StopInstance>(action.what)) wants.insert(action.function);
     if (!held_back(action, now, wall)) carry_out(action, now, wall);
+  }
+  for (const FunctionView& f : s.functions)
+    if (f.due && !wants.contains(f.spec.name)) try_again(f, now);
+}
+
+// What could not be had for a function that now wants nothing may be had by the next request: a
+// function at zero would be refused for ever.
+void Control::try_again(const FunctionView& f, Time now) {
+  const auto trouble = troubles_.find({f.spec.name, f.revision});
+  if (trouble != troubles_.end() && now < trouble->second.retry_at) return;
+  functions_.at(f.spec.name).unavailable.clear();
 }
 
 }  // namespace sluice::control

@@ -31,7 +31,7 @@ struct ControlSettings {
   Nanos overdue_grace = Seconds(5);  // beyond its timeout, for an instance that answers nothing
   Nanos patience = Seconds(10);      // what was asked for and does not show by then was lost
   Nanos retry_most = Seconds(60);    // between starts of a revision that cannot start
-  Nanos unmet_after = Seconds(1);  // that demand of a running function is unmet, before it is said
+  Nanos unmet_after = Seconds(1);  // a running function's unmet demand lasts before it is recorded
   Nanos start_cost = Seconds(5);   // assumed of a function that never became ready
   int rollout_tries = 3;           // starts that may fail before a rollout is given up
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
@@ -77,7 +77,7 @@ class Control {
     StoredFunction stored;
     Traffic traffic;
     policy::Forecast forecast;
-    Time last_scale_down{};
+    Time last_scale_down{}, last_request{};
     std::string unavailable;     // why it gets nothing
     std::string rollout_failed;  // why the newest revision was given up; the serving one goes on
     Time newest_ready_since{};   // during a rollout
@@ -153,6 +153,7 @@ class Control {
   Snapshot snapshot(Time now) const;
   void look(const Snapshot& s);
   void decide(Time now, UnixMillis wall);
+  void try_again(const FunctionView& f, Time now);
   void carry_out(const Action& action, Time now, UnixMillis wall);
   // What a routing table depends on and changes by itself.
   struct RouteInputs {
@@ -179,7 +180,7 @@ class Control {
   Result<void> keep_counts();
   Result<void> keep_counts(const FunctionName& name, const Runtime& r);
   void record(Decision decision);
-  static bool fold(Runtime& r, Decision& d, Nanos least);
+  bool fold(Runtime& r, Decision& d, Nanos least) const;
   std::string new_id(const FunctionName& f, int revision);
   const StoredFunction* find(const FunctionName& f) const;
   Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);

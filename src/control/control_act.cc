@@ -83,7 +83,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
   Runtime& r = functions_.at(action.function);
   Account& account = accounting_.of(action.function);
   Result<void> outcome;
-  Nanos least{0};  // for which it has to last before it is said
+  Nanos least{0};  // that the demand must stay unmet before the decision is recorded
   if (const auto* start = std::get_if<StartInstance>(&action.what)) {
     const FunctionSpec& spec = spec_of(r.stored, start->revision);
     Instance i{.id = new_id(action.function, start->revision),
@@ -147,14 +147,16 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
 
 // Whether the decision need not be said: it was said, and goes on; or it has not lasted for `least`
 // yet. One that goes on for long is said again, with how often it was decided.
-bool Control::fold(Runtime& r, Decision& d, Nanos least) {
+bool Control::fold(Runtime& r, Decision& d, Nanos least) const {
   constexpr UnixMillis kAnother = 10'000;  // after such a pause it has begun anew
   constexpr UnixMillis kAgainAfter = 600'000;
   Runtime::Said& s = r.said[d.action + (d.fault.empty() ? " " : " in vain ") + d.reason.rule];
   const auto within = [&](UnixMillis since, UnixMillis most) {
     return d.at >= since && d.at - since < most;
   };
-  if (!within(s.last, s.at == 0 ? kAnother / 5 : kAnother)) s = {.since = d.at};
+  // Before it is said, it may pause for a few decisions.
+  const Nanos pause = 3 * std::max(bundle_of(r).cadence.decide_every, settings_.decide_at_rest);
+  if (!within(s.last, s.at == 0 ? pause / Millis(1) : kAnother)) s = {.since = d.at};
   s.last = d.at;
   if (s.at == 0 && within(s.since, least / Millis(1))) return true;
   if (s.at != 0 && within(s.at, kAgainAfter)) return ++s.repeated, true;

@@ -16,15 +16,28 @@ Result<void> check_path(const FunctionName& name, const FunctionName& other) {
                                         ", which is " + to_string(other) + " already"};
 }
 
+// "a, b": the bundles that have the flag.
+std::string bundles_with(bool policy::Bundle::*flag) {
+  std::string names;
+  for (const policy::Bundle& b : policy::bundles())
+    if (b.*flag) names += (names.empty() ? "" : ", ") + std::string(b.name);
+  return names;
+}
+
 // What the file asks for and its bundle does not do.
 std::vector<std::string> warnings(const FunctionSpec& spec, const std::string& platform) {
   const policy::Bundle& bundle = policy::bundle_of(spec, platform);
-  if (spec.min_replicas > 0 || bundle.reaches_zero) return {};
-  std::string reach;
-  for (const policy::Bundle& b : policy::bundles())
-    if (b.reaches_zero) reach += (reach.empty() ? "" : ", ") + std::string(b.name);
-  return {"minReplicas: 0 is taken as 1 under " + std::string(bundle.name) +
-          ", which always keeps an instance; these bundles reach zero: " + reach};
+  const std::string name(bundle.name);
+  std::vector<std::string> out;
+  if (spec.min_replicas == 0 && !bundle.reaches_zero)
+    out.push_back("minReplicas: 0 is taken as 1 under " + name +
+                  ", which always keeps an instance; these bundles reach zero: " +
+                  bundles_with(&policy::Bundle::reaches_zero));
+  if (spec.scale_target > 0 && !bundle.by_concurrency)
+    out.push_back("scaleTarget: " + std::to_string(spec.scale_target) + " has no effect under " +
+                  name + ", which scales by rate; these bundles scale by concurrency: " +
+                  bundles_with(&policy::Bundle::by_concurrency));
+  return out;
 }
 
 }  // namespace

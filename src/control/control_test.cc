@@ -359,6 +359,13 @@ TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {
   zero.policy = "exclusive";
   EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
   EXPECT_TRUE(control->apply({spec()}, true, wall)->at(0).warnings.empty());
+  zero.scale_target = 4;
+  EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
+  zero.policy = "has-gpu";
+  zero.min_replicas = 1;
+  EXPECT_EQ(control->apply({zero}, true, wall)->at(0).warnings,
+            std::vector<std::string>{"scaleTarget: 4 has no effect under has-gpu, which scales by "
+                                     "rate; these bundles scale by concurrency: exclusive"});
 }
 
 TEST_F(ControlTest, AnUnheldInstanceIsSaidWhenItBeginsAndWhenItIsOver) {

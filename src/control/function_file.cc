@@ -139,6 +139,8 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
     f.complain("maxReplicas", std::to_string(s.max_replicas) + " is below minReplicas " +
                                   std::to_string(s.min_replicas));
   f.integer("containerConcurrency", s.container_concurrency, 0, 1000);
+  f.integer("scaleTarget", s.scale_target, 0, 1000);
+  f.duration("scaleToZeroAfter", s.scale_to_zero_after, Seconds(1), std::chrono::hours(24));
   f.integer("maxQueue", s.max_queue, 0, kMany);
   std::string admission = s.admit_all ? "all" : "in-time";
   f.text("admission", admission);
@@ -246,6 +248,8 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
       {"minReplicas", std::to_string(s.min_replicas)},
       {"maxReplicas", std::to_string(s.max_replicas)},
       {"containerConcurrency", std::to_string(s.container_concurrency)},
+      {"scaleTarget", s.scale_target == 0 ? "the policy's" : std::to_string(s.scale_target)},
+      {"scaleToZeroAfter", format_duration(s.scale_to_zero_after)},
       {"maxQueue", std::to_string(s.max_queue)},
       {"admission", s.admit_all ? "all" : "in-time"},
       {"timeout", format_duration(s.timeout)},
@@ -306,6 +310,9 @@ std::string to_yaml(const FunctionSpec& s) {
     << YAML::Key << "containerConcurrency" << YAML::Value << s.container_concurrency << YAML::Key
     << "maxQueue" << YAML::Value << s.max_queue << YAML::Key << "timeout" << YAML::Value
     << format_duration(s.timeout);
+  if (s.scale_target > 0) y << YAML::Key << "scaleTarget" << YAML::Value << s.scale_target;
+  if (s.scale_to_zero_after != FunctionSpec{}.scale_to_zero_after)
+    y << YAML::Key << "scaleToZeroAfter" << YAML::Value << format_duration(s.scale_to_zero_after);
   if (s.admit_all) y << YAML::Key << "admission" << YAML::Value << "all";
   y << YAML::Key << "batcher" << YAML::Value << YAML::BeginMap << YAML::Key << "maxBatchSize"
     << YAML::Value << s.batching.max_size;

@@ -150,6 +150,8 @@ spec:
   model: {path: m.pt}
   slo: {latency: 80ms, percentile: 99}
   batcher: {maxBatchSize: 8, maxLatency: 2ms}
+  scaleTarget: 3
+  scaleToZeroAfter: 5m
   slice: {sm: 50%, quota: {request: 20%, limit: 0.4}, memory: 512Mi}
   token: "secret"
 )";
@@ -161,6 +163,8 @@ TEST(FunctionFile, IsReadAndWrittenBack) {
   EXPECT_EQ(to_string(s.name), "vision/resnet");
   EXPECT_EQ(s.model.path, "/models/m.pt");
   EXPECT_EQ(s.slo.latency, Millis(80));
+  EXPECT_EQ(s.scale_target, 3);
+  EXPECT_EQ(s.scale_to_zero_after, Seconds(300));
   EXPECT_EQ(s.slice->quota.limit.permille, 400);
   EXPECT_EQ(s.slice->memory, 512 << 20);
   EXPECT_EQ(parse_functions(to_yaml(s), {})->at(0), s);

@@ -4,10 +4,12 @@
 //
 //   bundle NAME                the platform's from now on, four turns a second (else `fixed`, one)
 //   measured MILLISECONDS      what one request takes the functions' model on a whole device
-//   apply F SHARE [canary N]   a revision that wants SHARE of a device; "any": its file states none
+//   apply F SHARE [canary N|zero]  a revision that wants SHARE of a device; "any": its file states
+//                              none; "zero": minReplicas is 0
 //   rollback F · delete F · drain DEVICE · fault DEVICE
 //   load F RATE                requests a second from now on
 //   invoke F N                 so many requests, at once
+//   each F N                   a request of F brings so many inferences
 //   hold F · release F         its instances have a request in hand that does not end; it ends
 //   hang F                     its ready instances stop answering; their requests are overdue now
 //   lose starts|stops|resizes N · repeat starts · start-takes SECONDS
@@ -103,6 +105,10 @@ class Timeline : public testing::Test {
       words >> a >> n;
       cluster_.load.try_emplace({.name = a});
       cluster_.once[{.name = a}] = n;
+    } else if (verb == "each") {
+      int n = 0;
+      words >> a >> n;
+      cluster_.each[{.name = a}] = n;
     } else if (verb == "fault") {
       words >> a;
       cluster_.faults[a] = "Xid 79";
@@ -165,7 +171,9 @@ class Timeline : public testing::Test {
       const Share quota{std::stoi(share) * 10};
       spec.slice = Slice{.sm = kWhole, .quota = {quota, quota}};
     }
-    if (words >> word && word == "canary") words >> spec.canary_traffic_percent;
+    words >> word;
+    if (word == "canary") words >> spec.canary_traffic_percent;
+    if (word == "zero") spec.min_replicas = 0;
     const auto done = control_->apply({spec}, false, wall_);
     EXPECT_TRUE(done.ok()) << done.error().message;
     return true;
@@ -625,6 +633,51 @@ TEST_F(Timeline, OneInvokeTakesNoSecondDevice) {
    30 expect f r1:ready
    30 starts 1
    30 stops 0
+  )");
+}
+
+TEST_F(Timeline, OneInvokeOfABatchTakesNoSecondDevice) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 150
+    0 each f 8
+    2 apply f any
+    2 invoke f 1
+    6 expect f r1:ready
+   10 invoke f 1
+   30 invoke f 1
+   60 starts 1
+   60 stops 0
+  )");
+}
+
+// It decides every two seconds.
+TEST_F(Timeline, AnUnmetDemandIsSaidUnderTheBundleThatDecidesSeldomToo) {
+  play(R"(
+    0 bundle has-gpu-paper
+    0 measured 150
+    0 apply f any
+   10 load f 40
+   40 said f cluster-full
+  )");
+}
+
+// Its one device is cordoned while the first request comes; the client leaves.
+TEST_F(Timeline, AFunctionAtZeroThatFoundNoRoomIsServedOnceThereIsSome) {
+  play(R"(
+    0 bundle exclusive
+    0 apply a any
+    0 apply b any
+    5 apply f any zero
+    6 expect f nothing
+    6 servable f
+    6 invoke f 1
+    8 unmet f device
+   20 delete a
+   22 servable f
+   30 expect f nothing
+   30 invoke f 1
+   34 expect f r1:ready
   )");
 }
 

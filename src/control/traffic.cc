@@ -103,6 +103,10 @@ double Traffic::rate(Nanos window) const {
 double Traffic::request_rate(Nanos window) const {
   return per_second(&Step::requests, window);
 }
+double Traffic::inferences_per_request() const {
+  if (totals_.ok == 0) return 1;
+  return std::max(1.0, static_cast<double>(totals_.inferences) / static_cast<double>(totals_.ok));
+}
 double Traffic::concurrency(Nanos window) const {
   return per_second(&Step::concurrency_seconds, window);
 }

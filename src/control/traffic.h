@@ -29,6 +29,7 @@ class Traffic {
 
   double rate(Nanos window) const;  // inferences per second
   double request_rate(Nanos window) const;
+  double inferences_per_request() const;   // of all that were answered; at least 1
   double concurrency(Nanos window) const;  // mean of waiting + in flight
   double concurrency_peak() const;         // the largest mean over a second, of the last minute
   double arrival_cv() const;               // of the gaps of the last minute; 1 when too few

@@ -70,9 +70,11 @@ struct FunctionSpec {
   int min_replicas = 1;
   int max_replicas = 0;           // 0: no bound
   int container_concurrency = 0;  // requests an instance may have at once; 0: its batch size
-  int max_queue = 1000;           // waiting requests; beyond, 429
-  bool admit_all = false;         // queue also what cannot meet its objective; else 429
-  Nanos timeout = Seconds(60);    // a request's whole life
+  int scale_target = 0;           // requests that an instance should have at once; 0: the policy's
+  Nanos scale_to_zero_after = Seconds(60);  // without a request, where min_replicas is 0
+  int max_queue = 1000;                     // waiting requests; beyond, 429
+  bool admit_all = false;                   // queue also what cannot meet its objective; else 429
+  Nanos timeout = Seconds(60);              // a request's whole life
   Batching batching;
   Bytes memory = 0;                  // of one instance; 0: measured
   std::string policy;                // a bundle's name; empty: the platform's

@@ -17,8 +17,12 @@ constexpr Cadence kPublished{
     .rate_window = Seconds(10), .measure_every = Seconds(2), .decide_every = Seconds(2)};
 
 // A queue that is 90 % busy waits; a batch that takes the whole objective leaves no time to wait.
-constexpr ScaleConfig kOurs{
-    .alpha = 0.7, .slo_fraction = 0.5, .borrow = true, .work_off = true, .slack = 0.02};
+constexpr ScaleConfig kOurs{.alpha = 0.7,
+                            .slo_fraction = 0.5,
+                            .borrow = true,
+                            .work_off = true,
+                            .slack = 0.02,
+                            .outlast_starts = true};
 
 }  // namespace
 
@@ -47,7 +51,8 @@ std::span<const Bundle> bundles() {
        "planned",
        kQuick,
        {},
-       true},
+       /*reaches_zero=*/true,
+       /*by_concurrency=*/true},
   };
   return kBundles;
 }

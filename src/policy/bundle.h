@@ -31,6 +31,9 @@ struct ScaleConfig {
   bool work_off = false;
   // Ours, off in the paper. A gap of so much of the capacity is worth no start.
   double slack = 0;
+  // Ours, off in the paper. No instance leaves until the last one that was started is ready and has
+  // stayed for as long as its start took: a start costs more than what it holds.
+  bool outlast_starts = false;
   Share unmeasured{250};            // request of an instance whose model was never measured
   double target_utilisation = 0.7;  // `exclusive`: of an instance's concurrency
 };
@@ -57,7 +60,8 @@ struct Bundle {
   std::string_view arbiter;   // share.h's name; of a platform whose bundle it is
   Cadence cadence;
   ScaleConfig config;
-  bool reaches_zero = false;  // stops the last instance too, where minReplicas is 0
+  bool reaches_zero = false;    // stops the last instance too, where minReplicas is 0
+  bool by_concurrency = false;  // reads scaleTarget
 };
 
 std::span<const Bundle> bundles();

@@ -123,6 +123,38 @@ TEST(Exclusive, LeavesOneByOneOnceTheLastMinuteWasQuiet) {
   EXPECT_THAT(c.tick(c.config.cooldown), IsEmpty());  // min_replicas stays
 }
 
+TEST(Exclusive, TheFileSaysTheTargetAndTheIdleTimeBeforeZero) {
+  ClusterFixture c = cluster_with("exclusive", 4);
+  FunctionSpec& a = c.function("a", Millis(100), Millis(10));
+  a.container_concurrency = 10;
+  a.scale_target = 2;
+  a.min_replicas = 0;
+  a.scale_to_zero_after = Seconds(300);
+  c.view("a").concurrency = c.view("a").concurrency_peak = 6;
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(3));
+  c.view("a").concurrency = c.view("a").concurrency_peak = 0;
+  for (int minute = 0; minute < 4; ++minute) c.tick(Seconds(60));
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  EXPECT_THAT(c.tick(Seconds(50)), IsEmpty());
+  c.tick(Seconds(20));
+  EXPECT_THAT(c.rules("a"), ElementsAre("stop"));
+}
+
+TEST(Exclusive, AShortIdleTimeForgetsTheLastMinutesPeak) {
+  ClusterFixture c = cluster_with("exclusive", 1);
+  FunctionSpec& a = c.function("a", Millis(100), Millis(10));
+  a.min_replicas = 0;
+  a.scale_to_zero_after = Seconds(5);
+  c.view("a").concurrency = c.view("a").concurrency_peak = 0.5;
+  c.tick();
+  c.view("a").concurrency = 0;
+  c.tick(Seconds(4));
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  c.tick(Seconds(2));
+  EXPECT_THAT(c.instances("a"), IsEmpty());
+}
+
 // As the table says of each: with minReplicas 0 and no load nothing is left.
 TEST(Bundles, ReachZeroOrKeepOne) {
   for (const Bundle& bundle : bundles()) {

@@ -75,6 +75,8 @@ std::vector<Action> ClusterFixture::decide() const {
 
 const std::vector<Action>& ClusterFixture::tick(Nanos after) {
   become_ready(after);
+  for (FunctionView& f : now.functions)
+    if (f.concurrency > 0) f.last_request = now.now;
   last_ = decide();
   for (const Action& action : last_) {  // one by one: also on the way nothing may overlap
     carry_out(now, std::span(&action, 1), "i", started_);

@@ -52,7 +52,8 @@ class ClusterFixture {
   // Time passes: starting instances are ready, draining ones gone.
   void become_ready(Nanos after);
 
-  // Time passes, then a decision is made and carried out.
+  // Time passes, then a decision is made and carried out. A function with concurrency has just been
+  // asked.
   const std::vector<Action>& tick(Nanos after = Seconds(2));
   std::vector<Action> decide() const;
 

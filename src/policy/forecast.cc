@@ -21,29 +21,29 @@ Forecast step(const Forecast& before, double measured, double q, double d) {
 
 }  // namespace
 
-Forecast kalman_paper(const Forecast& before, double rate, Nanos) {
+Forecast kalman_paper(const Forecast& before, double rate, Nanos, double) {
   constexpr double kQ = 1, kD = 10, kP0 = 1;
   return before.seen ? step(before, rate, kQ, kD) : first(rate, kP0);
 }
 
-Forecast kalman(const Forecast& before, double rate, Nanos window) {
+Forecast kalman(const Forecast& before, double rate, Nanos window, double each) {
   constexpr double kWander = 0.3;       // of the rate itself, in a second
   constexpr double kLeastWander = 0.5;  // requests per second, so that a rate of zero can be left
   constexpr double kBurst = 3;     // deviations above the estimate that chance does not explain
   constexpr double kEvidence = 4;  // arrivals in a window; fewer are believed for no rate at once
   const double w = seconds(window);
-  const bool evident = rate * w >= kEvidence;
-  if (!before.seen && evident) return first(rate, rate / w);
+  const bool evident = rate * w >= kEvidence * each;
+  if (!before.seen && evident) return first(rate, each * rate / w);
   const double wander = std::max(kLeastWander, kWander * before.rate);
   // No rate is so low that a window without requests proves it: at least one is assumed.
-  const double poisson = std::max(before.rate / w, 1 / (w * w));
+  const double poisson = std::max(each * before.rate / w, each * each / (w * w));
   const double wandered = wander * wander * w;
   const double deviation = std::sqrt(before.variance + wandered + poisson);
-  if (evident && rate - before.rate > kBurst * deviation) return first(rate, rate / w);
+  if (evident && rate - before.rate > kBurst * deviation) return first(rate, each * rate / w);
   return step(before, rate, wandered, poisson);
 }
 
-Forecast last_rate(const Forecast&, double rate, Nanos) {
+Forecast last_rate(const Forecast&, double rate, Nanos, double) {
   return {.expected = rate, .rate = rate, .variance = 0, .seen = true};
 }
 

@@ -15,7 +15,9 @@
 //                  the estimate is a burst and believed as it is: too much for a moment costs less
 //                  than a queue. Fewer than four arrivals in a window are no such evidence: the
 //                  filter follows them from zero. With windows of 1 s, a step to three times the
-//                  rate is followed within 6 measurements from 1/s, 1 from 10/s up.
+//                  rate is followed within 6 measurements from 1/s, 1 from 10/s up. Requests
+//                  arrive, not inferences: a request that brings several is one arrival, and D is
+//                  that of a compound Poisson process, each × R ÷ w.
 //   last           the last measurement.
 //
 // The lag of the window over which a rate was measured comes on top.
@@ -28,7 +30,7 @@
 
 namespace sluice::policy {
 
-// Rates in requests per second.
+// Rates in inferences per second.
 struct Forecast {
   double expected = 0;  // what to be ready for: the estimate and its margin
   double rate = 0;      // the estimate R
@@ -38,15 +40,16 @@ struct Forecast {
   bool operator==(const Forecast&) const = default;
 };
 
-// `rate` was measured over `window`. REQUIRES: rate ≥ 0, window > 0.
-Forecast kalman_paper(const Forecast& before, double rate, Nanos window);
-Forecast kalman(const Forecast& before, double rate, Nanos window);
-Forecast last_rate(const Forecast& before, double rate, Nanos window);
+// `rate` was measured over `window`; requests bring `each` inferences on average.
+// REQUIRES: rate ≥ 0, window > 0, each ≥ 1.
+Forecast kalman_paper(const Forecast& before, double rate, Nanos window, double each = 1);
+Forecast kalman(const Forecast& before, double rate, Nanos window, double each = 1);
+Forecast last_rate(const Forecast& before, double rate, Nanos window, double each = 1);
 
 struct Forecaster {
   std::string_view name;
   std::string_view summary;
-  Forecast (*step)(const Forecast& before, double rate, Nanos window);
+  Forecast (*step)(const Forecast& before, double rate, Nanos window, double each);
 };
 std::span<const Forecaster> forecasters();
 const Forecaster* find_forecaster(std::string_view name);  // nullptr: there is none of that name

@@ -9,11 +9,11 @@
 namespace sluice::policy {
 namespace {
 
-using Step = Forecast (*)(const Forecast&, double, Nanos);
+using Step = Forecast (*)(const Forecast&, double, Nanos, double);
 
 Forecast settled(Step step, double rate) {
   Forecast f;
-  for (int i = 0; i < 200; ++i) f = step(f, rate, Seconds(1));
+  for (int i = 0; i < 200; ++i) f = step(f, rate, Seconds(1), 1);
   return f;
 }
 
@@ -21,7 +21,7 @@ Forecast settled(Step step, double rate) {
 int lag(Step step, double from, double to) {
   Forecast f = settled(step, from);
   for (int n = 1; n < 100; ++n) {
-    f = step(f, to, Seconds(1));
+    f = step(f, to, Seconds(1), 1);
     if (std::abs(f.rate - from) >= 0.9 * std::abs(to - from)) return n;
   }
   return 100;
@@ -53,6 +53,17 @@ TEST(Forecast, AFewArrivalsAreNoRate) {
     }
   }
   EXPECT_EQ(kalman({}, 8, window).rate, 8) << "four are a rate";
+}
+
+TEST(Forecast, ARequestOfManyInferencesIsOneArrival) {
+  const Nanos window = Millis(500);
+  constexpr double kEach = 8;
+  Forecast f = kalman({}, 0, window, kEach);
+  for (int n = 0; n < 20; ++n) f = kalman(f, 0, window, kEach);
+  EXPECT_LT(f.expected, kEach / 2);
+  for (const int requests : {1, 2, 3})
+    EXPECT_LT(kalman(f, requests * kEach / seconds(window), window, kEach).expected, kEach / 2);
+  EXPECT_EQ(kalman(f, 16 * kEach, window, kEach).rate, 16 * kEach) << "eight are a burst";
 }
 
 TEST(Forecast, LagIsAsTheHeaderSays) {
@@ -109,7 +120,7 @@ TEST(Forecast, EveryForecasterOfTheTableStaysFiniteAndNotNegative) {
     Forecast f;
     for (int i = 0; i < 1000; ++i) {
       const double rate = random.chance(0.3) ? 0 : random.exponential(200);
-      f = forecaster.step(f, rate, Millis(1 + random.below(10000)));
+      f = forecaster.step(f, rate, Millis(1 + random.below(10000)), 1 + random.below(8));
       ASSERT_TRUE(std::isfinite(f.expected)) << forecaster.name;
       ASSERT_GE(f.rate, 0) << forecaster.name;
     }

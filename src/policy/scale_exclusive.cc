@@ -12,6 +12,7 @@ namespace {
 
 // Requests that one instance should have at once on average.
 double target_concurrency(const FunctionSpec& spec, const ScaleConfig& config) {
+  if (spec.scale_target > 0) return spec.scale_target;
   const int most = spec.container_concurrency > 0 ? spec.container_concurrency
                                                   : std::max(1, spec.batching.max_size);
   return most * config.target_utilisation;
@@ -20,8 +21,11 @@ double target_concurrency(const FunctionSpec& spec, const ScaleConfig& config) {
 Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
                      const ScaleConfig& config, const Predictor& predictor) {
   const double target = target_concurrency(*d.spec, config);
-  const double now = d.view->concurrency * d.part;
-  const double peak = std::max(now, d.view->concurrency_peak * d.part);
+  // What was measured over the last minute counts no longer once the last one may leave.
+  const bool idle = d.spec->min_replicas == 0 &&
+                    snapshot.now - d.view->last_request >= d.spec->scale_to_zero_after;
+  const double now = idle ? 0 : d.view->concurrency * d.part;
+  const double peak = idle ? 0 : std::max(now, d.view->concurrency_peak * d.part);
   const auto instances_for = [&](double concurrency) {
     const int needed = static_cast<int>(std::ceil(concurrency / target));
     return std::clamp(needed, d.spec->min_replicas, most_replicas(d));
@@ -38,9 +42,12 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
   };
   std::string text = (now < 0.05 ? "No" : at_once(now)) + " requests at once";
   if (peak >= now + 0.05) text += ", up to " + at_once(peak) + " in the last minute";
+  if (idle)
+    text += ", and none came for " +
+            counted(static_cast<int>(seconds(d.spec->scale_to_zero_after)), "second");
   text += "; one instance takes " + at_once(target) + ".";
   return {instances_for(now),
-          std::max(kept, instances_for(peak)),
+          std::max({kept, instances_for(peak), idle ? 0 : 1}),
           whole,
           instance_batch(d, whole, config, predictor),
           text,

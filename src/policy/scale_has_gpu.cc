@@ -158,9 +158,8 @@ void HybridScaler::scale_down() {
   }
 }
 
-// No instance leaves until the last one that was started is ready and has stayed for as long as its
-// start took: a start costs more than what it holds.
 bool HybridScaler::starts_were_worth_it() const {
+  if (!config_.outlast_starts) return true;
   const std::vector<size_t> all = counted();
   return std::all_of(all.begin(), all.end(), [&](size_t i) {
     const Instance& instance = plan_.at(i).instance;

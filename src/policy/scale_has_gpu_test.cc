@@ -296,6 +296,7 @@ TEST(HasGpu, AnInstanceStaysForAsLongAsItsStartTook) {
   ClusterFixture c(2);
   c.function("a", Millis(100), Millis(10));
   c.view("a").start_cost = Seconds(2);
+  c.config.outlast_starts = true;
   c.instance("a1", "a", "d0", slice(1000, 1000)).started = Time{};  // adopted
   c.rate("a", 120);
   const auto time_passes = [&](Nanos step) {

@@ -121,6 +121,8 @@ json to_json(const FunctionSpec& s) {
               {"min_replicas", s.min_replicas},
               {"max_replicas", s.max_replicas},
               {"container_concurrency", s.container_concurrency},
+              {"scale_target", s.scale_target},
+              {"scale_to_zero_after_ms", s.scale_to_zero_after.count() / 1'000'000},
               {"max_queue", s.max_queue},
               {"admit_all", s.admit_all},
               {"timeout_ms", s.timeout.count() / 1'000'000},
@@ -318,6 +320,8 @@ Result<FunctionSpec> function_spec_from(const json& j) {
   s.min_replicas = static_cast<int>(f.integer("min_replicas", 1, 0, 10'000));
   s.max_replicas = static_cast<int>(f.integer("max_replicas", 0, 0, 10'000));
   s.container_concurrency = static_cast<int>(f.integer("container_concurrency", 0, 0, 1000));
+  s.scale_target = static_cast<int>(f.integer("scale_target", 0, 0, 1000));
+  s.scale_to_zero_after = Millis(f.integer("scale_to_zero_after_ms", 60'000, 1000, 86'400'000));
   s.max_queue = static_cast<int>(f.integer("max_queue", 1000, 0, 10'000'000));
   s.admit_all = f.boolean("admit_all", false);
   s.timeout = Millis(f.integer("timeout_ms", 60'000, 1, 86'400'000));
