@@ -150,14 +150,13 @@ spec:
   model: {path: m.pt}
   slo: {latency: 80ms, percentile: 99}
   batcher: {maxBatchSize: 8, maxLatency: 2ms}
-  scaleTarget: 3
-  scaleToZeroAfter: 5m
   slice: {sm: 50%, quota: {request: 20%, limit: 0.4}, memory: 512Mi}
   token: "secret"
 )";
 
 TEST(FunctionFile, IsReadAndWrittenBack) {
-  const auto specs = parse_functions(kFile, {.file = "f.yaml", .folder = "/models"});
+  const std::string text = kFile + std::string("  scaleTarget: 3\n  scaleToZeroAfter: 5m\n");
+  const auto specs = parse_functions(text, {.file = "f.yaml", .folder = "/models"});
   ASSERT_TRUE(specs.ok()) << specs.error().message;
   const FunctionSpec& s = specs->at(0);
   EXPECT_EQ(to_string(s.name), "vision/resnet");
