@@ -69,7 +69,8 @@ void ClusterFixture::become_ready(Nanos after) {
 
 std::vector<Action> ClusterFixture::decide() const {
   std::vector<Bundle> table(bundles().begin(), bundles().end());
-  for (Bundle& b : table) b.config = config;
+  if (!recorded)
+    for (Bundle& b : table) b.config = config;
   return policy::decide(now, bundle, predictor, table);
 }
 

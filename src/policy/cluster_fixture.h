@@ -64,7 +64,8 @@ class ClusterFixture {
 
   Snapshot now;
   ToyPredictor predictor;
-  ScaleConfig config;  // of all bundles
+  ScaleConfig config;     // of all bundles, …
+  bool recorded = false;  // … unless their own settings count
   std::string bundle = "has-gpu";
 
  private:
