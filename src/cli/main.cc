@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   cli::add_describe(app, session, outcome);
   cli::add_events(app, session, outcome);
   cli::add_change(app, session, outcome);
+  cli::add_policies(app, session, outcome);
   cli::add_status(app, session, outcome);
   cli::add_invoke(app, session, outcome);
   cli::add_logs(app, session, outcome);

@@ -15,7 +15,7 @@
 
 #include "cli/companion.h"
 #include "cli/session.h"
-#include "control/quantity.h"
+#include "model/quantity.h"
 #include "wire/json.h"
 
 namespace sluice::cli {
@@ -41,7 +41,7 @@ struct ResizeFlags {
 };
 
 Result<Bytes> memory_of(const std::string& text) {
-  Result<Bytes> parsed = control::parse_bytes(text);
+  Result<Bytes> parsed = sluice::parse_bytes(text);
   if (!parsed.ok()) parsed = Error{ErrorKind::kInvalid, "--memory: " + parsed.error().message};
   return parsed;
 }
@@ -49,7 +49,7 @@ Result<Bytes> memory_of(const std::string& text) {
 // "none", too.
 Result<Nanos> slo_of(const std::string& text) {
   if (text == "none") return Nanos(0);
-  Result<Nanos> parsed = control::parse_duration(text);
+  Result<Nanos> parsed = sluice::parse_duration(text);
   if (!parsed.ok()) parsed = Error{ErrorKind::kInvalid, "--slo: " + parsed.error().message};
   return parsed;
 }
@@ -194,11 +194,11 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
   if (session.json())
     print(changed);
   else
-    std::cout << f.id << ": quota " << control::format_share(slice.quota.request) << ", limit "
-              << control::format_share(slice.quota.limit)
-              << (f.sm ? ", sm " + control::format_share(slice.sm) : "")
-              << (slice.memory > 0 ? ", memory " + control::format_bytes(slice.memory) : "")
-              << (slice.slo > Nanos(0) ? ", slo " + control::format_duration(slice.slo) : "")
+    std::cout << f.id << ": quota " << sluice::format_share(slice.quota.request) << ", limit "
+              << sluice::format_share(slice.quota.limit)
+              << (f.sm ? ", sm " + sluice::format_share(slice.sm) : "")
+              << (slice.memory > 0 ? ", memory " + sluice::format_bytes(slice.memory) : "")
+              << (slice.slo > Nanos(0) ? ", slo " + sluice::format_duration(slice.slo) : "")
               << "\n";
   return {};
 }

@@ -79,6 +79,7 @@ void add_describe(CLI::App& app, Session& session, Outcome& outcome);
 void add_events(CLI::App& app, Session& session, Outcome& outcome);
 void add_change(CLI::App& app, Session& session,
                 Outcome& outcome);  // rollback, delete, drain, undrain
+void add_policies(CLI::App& app, Session& session, Outcome& outcome);
 void add_status(CLI::App& app, Session& session, Outcome& outcome);
 void add_invoke(CLI::App& app, Session& session, Outcome& outcome);
 void add_logs(CLI::App& app, Session& session, Outcome& outcome);

@@ -20,6 +20,7 @@
 #include "cli/platform_processes.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
+#include "control/function_file.h"
 #include "node/cgroup.h"
 #include "policy/bundle.h"
 #include "policy/share.h"
@@ -33,7 +34,8 @@ constexpr Nanos kPatience = Seconds(45);  // for a process to finish what it has
 
 struct UpFlags {
   std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
-              arbiter, nvml, mps, gpu_store;
+              arbiter, nvml, mps, gpu_store, settings_file;
+  policy::SettingTexts settings;  // of the policy, as the file says
   std::string tls_cert, tls_key, gateway_token_file;
   size_t max_body = 64 << 20;
   bool strict_readiness = false;
@@ -92,6 +94,8 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   node.insert(node.end(), {"--arbiter", arbiter});
   std::vector<std::string> control{self,     "control", "--data",      data,  "--policy", f.policy,
                                    "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
+  for (const auto& [name, text] : f.settings)
+    control.insert(control.end(), {"--setting", name + "=" + text});
   std::vector<std::string> gateway{self,          "gateway",
                                    "--data",      data,
                                    "--listen-fd", first,
@@ -127,11 +131,17 @@ Result<std::string> publish(const Supervisor& supervisor, const std::string& nam
   return at;
 }
 
-Result<void> up(const Session& session, const UpFlags& f) {
+Result<void> up(const Session& session, UpFlags& f) {
   log::start("up");
-  if (policy::find_bundle(f.policy) == nullptr)
+  const policy::Bundle* bundle = policy::find_bundle(f.policy);
+  if (bundle == nullptr)
     return Error{ErrorKind::kInvalid,
-                 "--policy: '" + f.policy + "' is not known (sluice up --help lists them)"};
+                 "--policy: '" + f.policy + "' is not known (`sluice policies` lists them)"};
+  if (!f.settings_file.empty()) {
+    SLUICE_ASSIGN(text, read_file(f.settings_file));
+    SLUICE_ASSIGN(settings, control::parse_settings(text, f.settings_file, *bundle));
+    f.settings = std::move(settings);
+  }
   const std::string data = std::filesystem::absolute(session.data);
   SLUICE_ASSIGN(supervisor, Supervisor::open(data));
   SLUICE_TRY(make_token(data + "/token"));
@@ -199,6 +209,9 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
     policies += "\n" + std::string(b.name) + ": " + std::string(b.summary);
   up_command->add_option("--policy", f->policy, "of functions that name none:" + policies)
       ->capture_default_str();
+  up_command->add_option("--settings", f->settings_file,
+                         "YAML file of NAME: VALUE, settings of that policy (`sluice policies "
+                         "NAME` shows them)");
   up_command
       ->add_option("--devices", f->devices, "CPU devices to make of this machine; 0: at least four")
       ->check(CLI::Range(0, kMostDevices));

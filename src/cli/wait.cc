@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "base/clock.h"
-#include "control/quantity.h"
+#include "model/quantity.h"
 
 namespace sluice::cli {
 namespace {
@@ -82,7 +82,7 @@ void add_wait(CLI::App& command, WaitFlags& flags) {
 }
 
 Result<Nanos> timeout_of(const WaitFlags& flags) {
-  auto parsed = control::parse_duration(flags.timeout);
+  auto parsed = sluice::parse_duration(flags.timeout);
   if (!parsed.ok()) return within("--timeout", parsed.error());
   return parsed;
 }

@@ -300,8 +300,10 @@ void Control::decide(Time now, UnixMillis wall) {
   if (deciding.empty()) return;
   for (FunctionView& f : s.functions)
     f.due = deciding.contains(&policy::bundle_of(f.spec, settings_.bundle));
-  std::set<FunctionName> wants;
-  for (const Action& action : policy::decide(s, settings_.bundle, predictor_)) {
+  std::set<FunctionName> wants;  // something that it may not get
+  if (std::exchange(memories_boot_, seen_.boot_id) != seen_.boot_id) memories_.clear();
+  const policy::PlatformPolicy platform{settings_.bundle, settings_.bundle_settings};
+  for (const Action& action : policy::decide(s, platform, predictor_, memories_, random_)) {
     if (!std::holds_alternative<StopInstance>(action.what)) wants.insert(action.function);
     if (!held_back(action, now, wall)) carry_out(action, now, wall);
   }

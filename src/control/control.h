@@ -15,15 +15,17 @@
 #include "control/cluster.h"
 #include "control/store.h"
 #include "control/traffic.h"
-#include "policy/bundle.h"
+#include "policy/decide.h"
 #include "policy/forecast.h"
 #include "predict/profile_table.h"
 
 namespace sluice::control {
 
 struct ControlSettings {
-  std::string bundle = "has-gpu";  // of functions that name none
-  Nanos turn_every = Millis(250);  // a bundle decides in the turns that are its own
+  std::string bundle = "has-gpu";        // of functions that name none
+  policy::SettingTexts bundle_settings;  // of that bundle, in place of its own
+  uint64_t seed = 1;                     // of the policies that draw
+  Nanos turn_every = Millis(250);        // a bundle decides in the turns that are its own
   Nanos account_every = Seconds(1);
   Nanos decide_at_rest = Seconds(1);  // a bundle decides again though nothing has changed
   Nanos violation_window = Seconds(10);
@@ -127,6 +129,8 @@ class Control {
   void restore_counts(const Accounts& accounts);
   void restore_counts(const FunctionName& name, Runtime& r, const Accounts& accounts);
   void restore_platform(const Accounts& accounts);
+  void restore_memories(const Accounts& accounts);
+  Result<void> keep_memories();
   void observe(UnixMillis wall);
   void tell_faults(const std::vector<Device>& now, UnixMillis wall);
   void tell_ended(const std::vector<ObservedInstance>& now, UnixMillis wall);
@@ -216,6 +220,10 @@ class Control {
     uint64_t saw = 0;
   };
   std::map<std::string_view, Beat> beats_;
+  policy::Memories memories_;       // what policies remember, …
+  policy::Memories kept_memories_;  // … as in the store
+  std::string memories_boot_;       // their times are of that boot's clock
+  Random random_;
   Snapshot looked_at_;             // the last one, with all functions due
   uint64_t looks_ = 1;             // how many differed from the one before
   std::vector<RateSample> rates_;  // of the last second, not in the store yet

@@ -12,6 +12,7 @@ using nlohmann::json;
 constexpr size_t kMostRates = 100'000;        // kept while the disk is full
 constexpr const char* kPlatform = "";         // the account of what belongs to no function
 constexpr const char* kTraffic = " traffic";  // behind a function's name: its counters
+constexpr const char* kMemory = "memory ";    // before a bundle's name: what its policies remember
 
 template <class Counters>
 struct Counter {
@@ -88,6 +89,11 @@ void restore(Traffic& traffic, const json& j) {
 
 Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, const Clock& clock,
                                                ControlSettings settings) {
+  const policy::Bundle* bundle = policy::find_bundle(settings.bundle);
+  if (bundle == nullptr)
+    return Error{ErrorKind::kInvalid, "the policy '" + settings.bundle + "' is not known"};
+  if (const auto set = bundle->settings.with(settings.bundle_settings); !set.ok())
+    return within("policy " + settings.bundle, set.error());
   std::unique_ptr<Control> c(new Control(store, cluster, clock, std::move(settings)));
   SLUICE_ASSIGN(functions, store.functions());
   SLUICE_ASSIGN(profiles, store.profiles());
@@ -124,6 +130,28 @@ void Control::restore_counts(const Accounts& accounts) {
   for (auto& [name, r] : functions_)
     tried(to_string(name), [&, &name = name, &r = r] { restore_counts(name, r, accounts); });
   tried(kPlatform, [&] { restore_platform(accounts); });
+  tried(kMemory, [&] { restore_memories(accounts); });
+}
+
+void Control::restore_memories(const Accounts& accounts) {
+  for (const auto& [key, account] : accounts) {
+    if (!key.starts_with(kMemory)) continue;
+    memories_boot_ = account.at("boot_id");
+    memories_[key.substr(std::string_view(kMemory).size())] = {account.at("version"),
+                                                               account.at("numbers")};
+  }
+  kept_memories_ = memories_;
+}
+
+Result<void> Control::keep_memories() {
+  for (const auto& [bundle, memory] : memories_) {
+    const auto kept = kept_memories_.find(bundle);
+    if (kept != kept_memories_.end() && kept->second == memory) continue;
+    SLUICE_TRY(store_.save_account(
+        kMemory + bundle,
+        {{"boot_id", memories_boot_}, {"version", memory.version}, {"numbers", memory.numbers}}));
+  }
+  return {};
 }
 
 void Control::restore_counts(const FunctionName& name, Runtime& r, const Accounts& accounts) {
@@ -160,6 +188,7 @@ Control::Control(Store& store, Cluster& cluster, const Clock& clock, ControlSett
       clock_(clock),
       settings_(std::move(settings)),
       predictor_(settings_.window),
+      random_(settings_.seed),
       next_id_(static_cast<uint64_t>(clock.now().time_since_epoch().count())) {}
 
 // A profile is of a model; every revision that serves the model is known by it.
@@ -209,6 +238,7 @@ Result<void> Control::keep_counts() {
   auto saved = store_.transaction([&]() -> Result<void> {
     SLUICE_TRY(store_.add_rates(rates_));
     for (const auto& [name, r] : functions_) SLUICE_TRY(keep_counts(name, r));
+    SLUICE_TRY(keep_memories());
     std::map<std::string, int64_t> used;
     for (const auto& [id, busy] : accounting_.used()) used[id] = busy.count();
     return store_.save_account(kPlatform, {{"gateway_started", gateway_started_},
@@ -218,6 +248,7 @@ Result<void> Control::keep_counts() {
   });
   if (saved.ok() || rates_.size() > kMostRates) rates_.clear();
   if (!saved.ok()) return saved;
+  kept_memories_ = memories_;
   for (auto& [name, r] : functions_)
     r.kept = {accounting_.of(name), r.rollout_failed, r.traffic.changes()};
   return saved;

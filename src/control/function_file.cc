@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <map>
 
-#include "control/quantity.h"
+#include "base/words.h"
 #include "control/yaml_documents.h"
 #include "control/yaml_fields.h"
+#include "model/quantity.h"
 #include "policy/bundle.h"
 #include "wire/model_description.h"
 
@@ -98,16 +99,31 @@ void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& ou
   }
 }
 
-void read_policy(Fields& f, std::string& policy) {
-  if (!f.text("policy", policy) || policy::find_bundle(policy) != nullptr) return;
-  std::vector<std::string> known;
-  std::string all;
-  for (const policy::Bundle& b : policy::bundles()) {
-    known.emplace_back(b.name);
-    all += (all.empty() ? "" : ", ") + known.back();
+// A bundle's name, or {name, settings}.
+void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
+  const auto known = [](Fields& where, const std::string& key, const std::string& name) {
+    if (policy::find_bundle(name) != nullptr) return;
+    std::vector<std::string> names;
+    for (const policy::Bundle& b : policy::bundles()) names.emplace_back(b.name);
+    where.complain(key, "\"" + name + "\" is not known" + did_you_mean(name, names) +
+                            " Allowed are " + listed(names, names.size()));
+  };
+  if (!f.is_mapping("policy")) {
+    if (f.text("policy", s.policy)) known(f, "policy", s.policy);
+    return;
   }
-  f.complain("policy", "\"" + policy + "\" is not known" + did_you_mean(policy, known) +
-                           " Allowed are " + all);
+  section(f, "policy", source, problems, [&](Fields& p) {
+    p.need("name", "a policy's name");
+    if (p.text("name", s.policy)) known(p, "name", s.policy);
+    p.texts("settings", s.policy_settings);
+    const policy::Bundle* bundle = policy::find_bundle(s.policy);
+    for (const auto& [name, text] : s.policy_settings) {
+      if (bundle == nullptr) return;
+      if (const auto set = bundle->settings.with({{name, text}}); !set.ok())
+        problems.push_back(source.at(p.path_of("settings." + name)) + ": under " + s.policy + ", " +
+                           set.error().message);
+    }
+  });
 }
 
 void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& source,
@@ -153,7 +169,7 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
     b.duration("maxLatency", s.batching.max_delay, Nanos(0), Seconds(10));
   });
   f.bytes("memory", s.memory);
-  read_policy(f, s.policy);
+  read_policy(f, s, source, problems);
   if (s.policy == "fixed")
     f.need("slice", "what policy fixed holds: slice: {quota: {request: 30%}}");
   section(f, "slice", source, problems, [&](Fields& slice) {
@@ -234,6 +250,13 @@ std::string described(const std::vector<TensorSpec>& tensors) {
   return out;
 }
 
+// "alpha: 0.8, beta: 0.2"
+std::string described(const std::map<std::string, std::string>& settings) {
+  std::string out;
+  for (const auto& [name, text] : settings) out += (out.empty() ? "" : ", ") + name + ": " + text;
+  return out.empty() ? "the policy's" : out;
+}
+
 // Every field as text, by the name it has in a file.
 std::map<std::string, std::string> flat(const FunctionSpec& s) {
   std::map<std::string, std::string> out{
@@ -257,6 +280,7 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
       {"batcher.maxLatency", std::to_string(s.batching.max_delay.count() / 1000) + "us"},
       {"memory", format_bytes(s.memory)},
       {"policy", s.policy.empty() ? "the platform's" : s.policy},
+      {"policy.settings", described(s.policy_settings)},
       {"slice", s.slice ? format_share(s.slice->sm) + " × " + format_share(s.slice->quota.request) +
                               "…" + format_share(s.slice->quota.limit)
                         : "none"},
@@ -286,6 +310,32 @@ Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const F
   std::string all;
   for (const std::string& p : problems) all += (all.empty() ? "" : "\n") + p;
   return Error{ErrorKind::kInvalid, all};
+}
+
+Result<policy::SettingTexts> parse_settings(std::string_view text, const std::string& file,
+                                            const policy::Bundle& bundle) {
+  SLUICE_ASSIGN(documents, yaml_documents(text, file));
+  policy::SettingTexts out;
+  std::string problems;
+  const auto complain = [&](int line, const std::string& why) {
+    problems += (problems.empty() ? "" : "\n") + file + ":" + std::to_string(line) + " " + why;
+  };
+  for (const YAML::Node& node : documents) {
+    if (node.IsNull()) continue;
+    if (!node.IsMap()) complain(node.Mark().line + 1, "wants a mapping of settings to values");
+    for (const auto& entry : node.IsMap() ? node : YAML::Node(YAML::NodeType::Map)) {
+      const int line = entry.first.Mark().line + 1;
+      const auto name = entry.first.as<std::string>("");
+      if (!entry.second.IsScalar())
+        complain(line, name + ": must be one value");
+      else if (!out.emplace(name, entry.second.Scalar()).second)
+        complain(line, name + ": stands twice");
+      else if (const auto set = bundle.settings.with({{name, out[name]}}); !set.ok())
+        complain(line, set.error().message);
+    }
+  }
+  if (!problems.empty()) return Error{ErrorKind::kInvalid, problems};
+  return out;
 }
 
 std::string to_yaml(const FunctionSpec& s) {
@@ -320,7 +370,12 @@ std::string to_yaml(const FunctionSpec& s) {
     y << YAML::Key << "maxLatency" << YAML::Value << format_duration(s.batching.max_delay);
   y << YAML::EndMap;
   if (s.memory > 0) y << YAML::Key << "memory" << YAML::Value << format_bytes(s.memory);
-  if (!s.policy.empty()) y << YAML::Key << "policy" << YAML::Value << s.policy;
+  if (!s.policy_settings.empty())
+    y << YAML::Key << "policy" << YAML::Value << YAML::BeginMap << YAML::Key << "name"
+      << YAML::Value << s.policy << YAML::Key << "settings" << YAML::Value << s.policy_settings
+      << YAML::EndMap;
+  else if (!s.policy.empty())
+    y << YAML::Key << "policy" << YAML::Value << s.policy;
   if (s.slice) {
     y << YAML::Key << "slice" << YAML::Value << YAML::BeginMap << YAML::Key << "sm" << YAML::Value
       << format_share(s.slice->sm);

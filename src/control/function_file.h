@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "model/function.h"
+#include "policy/bundle.h"
 
 namespace sluice::control {
 
@@ -26,6 +27,10 @@ struct FileContext {
 using ModelCheck = std::function<Result<void>(FunctionSpec&)>;
 Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const FileContext& context,
                                                   const ModelCheck& check_model = {});
+
+// A file of a bundle's settings, "NAME: VALUE" each; every problem is named, as above.
+Result<policy::SettingTexts> parse_settings(std::string_view text, const std::string& file,
+                                            const policy::Bundle& bundle);
 
 // The specification as a file that parses to the same.
 std::string to_yaml(const FunctionSpec& spec);

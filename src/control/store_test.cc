@@ -169,6 +169,43 @@ TEST(FunctionFile, IsReadAndWrittenBack) {
   EXPECT_EQ(parse_functions(to_yaml(s), {})->at(0), s);
 }
 
+TEST(FunctionFile, APolicyMayHaveSettingsOfItsOwn) {
+  const auto with = [](const std::string& policy) {
+    return parse_functions(kFile + policy, {.file = "f.yaml", .folder = "/models"});
+  };
+  const auto specs = with("  policy: {name: has-gpu, settings: {alpha: 0.8, cooldown: 2m}}\n");
+  ASSERT_TRUE(specs.ok()) << specs.error().message;
+  EXPECT_EQ(specs->at(0).policy, "has-gpu");
+  EXPECT_EQ(specs->at(0).policy_settings,
+            (std::map<std::string, std::string>{{"alpha", "0.8"}, {"cooldown", "2m"}}));
+  EXPECT_EQ(parse_functions(to_yaml(specs->at(0)), {})->at(0), specs->at(0));
+  FunctionSpec plain = specs->at(0);
+  plain.policy_settings.clear();
+  EXPECT_EQ(difference(plain, specs->at(0)),
+            std::vector<std::string>{"policy.settings: the policy's -> alpha: 0.8, cooldown: 2m"});
+  EXPECT_EQ(with("  policy: {name: has-gpu, settings: {alpha: 3, betta: 1}}\n").error().message,
+            "f.yaml:10 spec.policy.settings.alpha: under has-gpu, alpha: 3 is not allowed; 0.05 to "
+            "1 are\n"
+            "f.yaml:10 spec.policy.settings.betta: under has-gpu, betta is no setting of this "
+            "policy; did you mean 'beta'?; there are alpha, beta, quota_step, min_quota, cooldown, "
+            "min_rate, slo_fraction, idle_meets_slo, borrow, work_off, slack, outlast_starts and "
+            "unmeasured");
+  EXPECT_EQ(with("  policy: {settings: {alpha: 0.5}}\n").error().message,
+            "f.yaml:10 spec.policy.name: is missing; it must be a policy's name");
+}
+
+TEST(FunctionFile, SettingsOfAPlatformsPolicyAreAFileOfTheirOwn) {
+  const policy::Bundle& bundle = *policy::find_bundle("exclusive");
+  const auto settings = parse_settings("target_utilisation: 0.5\n", "s.yaml", bundle);
+  ASSERT_TRUE(settings.ok()) << settings.error().message;
+  EXPECT_EQ(settings->at("target_utilisation"), "0.5");
+  EXPECT_EQ(parse_settings("target_utilisation: 7\ncooldown: soon\n", "s.yaml", bundle)
+                .error()
+                .message.substr(0, 77),
+            "s.yaml:1 target_utilisation: 7 is not allowed; 0.01 to 1 are\ns.yaml:2 cooldow");
+  EXPECT_FALSE(parse_settings("- a\n", "s.yaml", bundle).ok());
+}
+
 // One change to the good file, and what must be said of it.
 TEST(FunctionFile, AFunctionMayHaveTheNameThatItHasOnAnotherServer) {
   const auto parses = [](const std::string& name) {

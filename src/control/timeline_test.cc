@@ -4,7 +4,8 @@
 //
 //   bundle NAME                the platform's from now on, four turns a second (else `fixed`, one)
 //   measured MILLISECONDS      what one request takes the functions' model on a whole device
-//   apply F SHARE [canary N|zero]  a revision that wants SHARE of a device; "any": its file states
+//   apply F SHARE [canary N|zero|set NAME VALUE]  a revision that wants SHARE of a device; "any":
+//   its file states
 //                              none; "zero": minReplicas is 0
 //   rollback F · delete F · drain DEVICE · fault DEVICE
 //   load F RATE                requests a second from now on
@@ -174,6 +175,12 @@ class Timeline : public testing::Test {
     words >> word;
     if (word == "canary") words >> spec.canary_traffic_percent;
     if (word == "zero") spec.min_replicas = 0;
+    if (word == "set") {
+      std::string value;
+      words >> word >> value;
+      spec.policy_settings[word] = value;
+      spec.policy = bundle_;
+    }
     const auto done = control_->apply({spec}, false, wall_);
     EXPECT_TRUE(done.ok()) << done.error().message;
     return true;
@@ -648,6 +655,22 @@ TEST_F(Timeline, OneInvokeOfABatchTakesNoSecondDevice) {
    30 invoke f 1
    60 starts 1
    60 stops 0
+  )");
+}
+
+// f takes what it needs for 4/s at 70 %, g at 10 %.
+TEST_F(Timeline, AFunctionsOwnSettingsDecide) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 50
+    0 apply f any
+    9 load f 4
+   20 on f cpu0
+   20 delete f
+   29 expect f nothing
+   30 apply g any set alpha 0.1
+   39 load g 4
+   50 on g cpu0 cpu1
   )");
 }
 

@@ -6,8 +6,8 @@
 
 #include "control/cluster.h"
 #include "control/model_archive.h"
-#include "control/quantity.h"
 #include "control/regular_file.h"
+#include "model/quantity.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "control/quantity.h"
+#include "model/quantity.h"
 
 namespace sluice::control {
 namespace {
@@ -138,6 +138,25 @@ YAML::Node Fields::take(const std::string& key) {
   const YAML::Node node = it->second;
   left_.erase(it);
   return node;
+}
+
+bool Fields::is_mapping(const std::string& key) const {
+  const auto it = left_.find(key);
+  return it != left_.end() && it->second.IsMap();
+}
+
+void Fields::texts(const std::string& key, std::map<std::string, std::string>& out) {
+  const YAML::Node node = take(key);
+  if (!node.IsDefined()) return;
+  if (!node.IsMap()) return complain(key, "must be a mapping of names to values");
+  for (const auto& entry : node) {
+    const auto name = entry.first.as<std::string>("");
+    source_.lines[path_of(key) + "." + name] = entry.first.Mark().line + 1;
+    if (!entry.second.IsScalar())
+      complain(key, name + " must be one value");
+    else if (!out.emplace(name, entry.second.Scalar()).second)
+      complain(key, name + " stands twice");
+  }
 }
 
 void Fields::complain(const std::string& key, std::string_view what) {

@@ -40,6 +40,7 @@ class Fields {
   Fields& operator=(const Fields&) = delete;
 
   bool has(std::string_view key) const;
+  bool is_mapping(const std::string& key) const;
   YAML::Node take(const std::string& key);  // an undefined node when absent
   std::string path_of(const std::string& key) const;
 
@@ -50,6 +51,8 @@ class Fields {
   void duration(const std::string& key, Nanos& out, Nanos low, Nanos high);
   void share(const std::string& key, Share& out);
   void bytes(const std::string& key, Bytes& out);
+  // A mapping of names to texts, numbers or truth values, as they stand in the file.
+  void texts(const std::string& key, std::map<std::string, std::string>& out);
 
   // Complains when it is absent, unless an unknown field looks like it: then that one alone is a
   // problem.

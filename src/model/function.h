@@ -3,6 +3,7 @@
 #pragma once
 
 #include <compare>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,11 +77,12 @@ struct FunctionSpec {
   bool admit_all = false;                   // queue also what cannot meet its objective; else 429
   Nanos timeout = Seconds(60);              // a request's whole life
   Batching batching;
-  Bytes memory = 0;                  // of one instance; 0: measured
-  std::string policy;                // a bundle's name; empty: the platform's
-  std::optional<Slice> slice;        // what `fixed` holds, and where others start
-  int canary_traffic_percent = 100;  // of the traffic, to the newest revision
-  std::string token;                 // callers must bear it; empty: the platform's rule
+  Bytes memory = 0;                                    // of one instance; 0: measured
+  std::string policy;                                  // a bundle's name; empty: the platform's
+  std::map<std::string, std::string> policy_settings;  // of that bundle, in place of its own
+  std::optional<Slice> slice;                          // what `fixed` holds, and where others start
+  int canary_traffic_percent = 100;                    // of the traffic, to the newest revision
+  std::string token;  // callers must bear it; empty: the platform's rule
 
   bool operator==(const FunctionSpec&) const = default;
 };

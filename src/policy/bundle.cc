@@ -17,42 +17,46 @@ constexpr Cadence kPublished{
     .rate_window = Seconds(10), .measure_every = Seconds(2), .decide_every = Seconds(2)};
 
 // A queue that is 90 % busy waits; a batch that takes the whole objective leaves no time to wait.
-constexpr ScaleConfig kOurs{.alpha = 0.7,
-                            .slo_fraction = 0.5,
-                            .borrow = true,
-                            .work_off = true,
-                            .slack = 0.02,
-                            .outlast_starts = true};
+constexpr HasGpuSettings kOurs{.alpha = 0.7,
+                               .slo_fraction = 0.5,
+                               .borrow = true,
+                               .work_off = true,
+                               .slack = 0.02,
+                               .outlast_starts = true};
 
 }  // namespace
 
 std::span<const Bundle> bundles() {
-  static constexpr Bundle kBundles[] = {
-      {"has-gpu", "quotas first, then instances on used and on new devices (HAS-GPU, our settings)",
-       scale_has_gpu, "kalman", "planned", kQuick, kOurs},
-      {"has-gpu-paper",
-       "the same with the settings of the published code",
-       scale_has_gpu,
-       "kalman-paper",
-       "window",
-       kPublished,
-       {}},
-      {"fixed",
-       "the slice in the function's file, never changed",
-       scale_fixed,
-       "last",
-       "planned",
-       kQuick,
-       {}},
-      {"exclusive",
-       "a whole device per instance, scaled out by concurrency; reaches zero",
-       scale_exclusive,
-       "last",
-       "planned",
-       kQuick,
-       {},
-       /*reaches_zero=*/true,
-       /*by_concurrency=*/true},
+  static const Bundle kBundles[] = {
+      {.name = "has-gpu",
+       .summary = "quotas first, then instances on used and on new devices (HAS-GPU, our settings)",
+       .scale = scale_has_gpu,
+       .settings = Settings(kOurs),
+       .forecast = "kalman",
+       .arbiter = "planned",
+       .cadence = kQuick},
+      {.name = "has-gpu-paper",
+       .summary = "the same with the settings of the published code",
+       .scale = scale_has_gpu,
+       .settings = Settings(HasGpuSettings{}),
+       .forecast = "kalman-paper",
+       .arbiter = "window",
+       .cadence = kPublished},
+      {.name = "fixed",
+       .summary = "the slice in the function's file, never changed",
+       .scale = scale_fixed,
+       .forecast = "last",
+       .arbiter = "planned",
+       .cadence = kQuick},
+      {.name = "exclusive",
+       .summary = "a whole device per instance, scaled out by concurrency; reaches zero",
+       .scale = scale_exclusive,
+       .settings = Settings(ExclusiveSettings{}),
+       .forecast = "last",
+       .arbiter = "planned",
+       .cadence = kQuick,
+       .reaches_zero = true,
+       .by_concurrency = true},
   };
   return kBundles;
 }

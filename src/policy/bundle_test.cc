@@ -196,13 +196,40 @@ TEST(Decide, WhoIsNotDueIsTakenAsItIs) {
   EXPECT_THAT(c.tick(), SizeIs(1));
 }
 
+// A policy that counts its turns, and draws.
+std::vector<Action> count_turns(Turn& turn) {
+  std::vector<double>& turns = turn.memory.numbers["cluster"];
+  if (turns.empty()) turns = {0, 0};
+  ++turns[0];
+  turns[1] = turn.random.uniform();
+  return {};
+}
+
+TEST(Decide, APolicyRemembersAndOneOfAnotherVersionForgets) {
+  ClusterFixture c(1);
+  c.function("a", Millis(100), Millis(10)).policy = "fixed";
+  Bundle counting = *find_bundle("fixed");
+  counting.scale = count_turns;
+  const auto tick = [&] {
+    policy::decide(c.now, {}, c.predictor, c.memories, c.random, std::span(&counting, 1));
+    return c.memories.at("fixed").numbers.at("cluster");
+  };
+  const double first = tick()[1];
+  EXPECT_EQ(tick()[0], 2);
+  counting.memory_version = 1;
+  EXPECT_EQ(tick()[0], 1);
+  c.memories.clear();
+  c.random = Random(1);
+  EXPECT_EQ(tick()[1], first) << "the same seed, the same draw";
+}
+
 // As published, a slice may take the whole objective and is asked for at 90 % of its capacity.
 TEST(Decide, EachBundleGoesByItsOwnSettings) {
   ClusterFixture c(4);
   c.function("ours", Millis(100), Millis(10)).policy = "has-gpu";
   c.function("papers", Millis(100), Millis(10)).policy = "has-gpu-paper";
   for (const char* name : {"ours", "papers"}) c.rate(name, 50);
-  const std::vector<Action> actions = policy::decide(c.now, "has-gpu", c.predictor);
+  const std::vector<Action> actions = policy::decide(c.now, {}, c.predictor, c.memories, c.random);
   std::map<std::string, double> held;
   for (const StartInstance& s : only<StartInstance>(actions)) {
     held[s.function.name] += area(s.slice);

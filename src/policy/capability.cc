@@ -4,7 +4,8 @@
 
 namespace sluice::policy {
 
-Capability::Capability(const Demand& demand, const ScaleConfig& config, const Predictor& predictor)
+Capability::Capability(const Demand& demand, const HasGpuSettings& config,
+                       const Predictor& predictor)
     : predictor_(predictor),
       config_(config),
       function_(demand.function()),
@@ -71,12 +72,12 @@ std::optional<Share> Capability::idle_quota(Share sm, int batch) const {
   return std::nullopt;
 }
 
-Share quota_above(Share quota, const ScaleConfig& config) {
+Share quota_above(Share quota, const HasGpuSettings& config) {
   const int step = config.quota_step.permille;
   return std::min(Share{(quota.permille / step + 1) * step}, kWhole);
 }
 
-Share quota_below(Share quota, const ScaleConfig& config) {
+Share quota_below(Share quota, const HasGpuSettings& config) {
   const int step = config.quota_step.permille;
   return std::max(Share{(quota.permille - 1) / step * step}, config.min_quota);
 }

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "model/predictor.h"
-#include "policy/bundle.h"
 #include "policy/demand.h"
+#include "policy/has_gpu_settings.h"
 
 namespace sluice::policy {
 
 class Capability {
  public:
-  Capability(const Demand& demand, const ScaleConfig& config, const Predictor& predictor);
+  Capability(const Demand& demand, const HasGpuSettings& config, const Predictor& predictor);
 
   bool known() const { return fastest_.has_value(); }        // was it ever measured?
   std::optional<Nanos> fastest() const { return fastest_; }  // one request on a whole device
@@ -52,7 +52,7 @@ class Capability {
   bool keeps_slo_idle(const Configuration& c) const;
 
   const Predictor& predictor_;
-  const ScaleConfig& config_;
+  const HasGpuSettings& config_;
   FunctionName function_;
   int revision_;
   std::vector<int> batches_;  // ascending, up to the function's maximum
@@ -63,7 +63,7 @@ class Capability {
 };
 
 // The quotas that vertical scaling steps through: min_quota, then the multiples of quota_step.
-Share quota_above(Share quota, const ScaleConfig& config);
-Share quota_below(Share quota, const ScaleConfig& config);
+Share quota_above(Share quota, const HasGpuSettings& config);
+Share quota_below(Share quota, const HasGpuSettings& config);
 
 }  // namespace sluice::policy

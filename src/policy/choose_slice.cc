@@ -26,7 +26,7 @@ bool more_capable(const SliceCandidate& a, const SliceCandidate& b) {
 // The candidate in that opening with the smallest quota that covers `gap`, or all of the opening if
 // none does. A quota is never below what keeps one request in time.
 std::optional<SliceCandidate> in_opening(Lanes& device, const Opening& opening,
-                                         const Capability& capability, const ScaleConfig& config,
+                                         const Capability& capability, const HasGpuSettings& config,
                                          double gap) {
   if (opening.quota < config.min_quota) return std::nullopt;
   const std::optional<int> batch = capability.best_batch(opening.sm, opening.quota);
@@ -41,7 +41,7 @@ std::optional<SliceCandidate> in_opening(Lanes& device, const Opening& opening,
 }
 
 std::vector<SliceCandidate> candidates(Lanes& device, const Capability& capability,
-                                       const ScaleConfig& config, double gap) {
+                                       const HasGpuSettings& config, double gap) {
   std::vector<SliceCandidate> found;
   Share last = kNone;
   for (const Share width : capability.widths()) {
@@ -73,7 +73,7 @@ std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory, Devi
 
 std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
                                              const Capability& capability,
-                                             const ScaleConfig& config, double gap) {
+                                             const HasGpuSettings& config, double gap) {
   std::optional<SliceCandidate> best;
   for (Lanes* device : by_occupancy(devices, capability.memory())) {
     if (best && best->device->used()) return best;  // step 2: the first used device that has one
@@ -87,7 +87,7 @@ std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
 
 std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
                                                  const Capability& capability,
-                                                 const ScaleConfig& config) {
+                                                 const HasGpuSettings& config) {
   constexpr double kAll = std::numeric_limits<double>::infinity();
   std::optional<SliceCandidate> best;
   for (Lanes* device : by_occupancy(devices, capability.memory())) {

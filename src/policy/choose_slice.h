@@ -23,12 +23,12 @@ struct SliceCandidate {
 // the one with the most capability per sm × quota. Nothing: no single slice covers it.
 std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
                                              const Capability& capability,
-                                             const ScaleConfig& config, double gap);
+                                             const HasGpuSettings& config, double gap);
 
 // The most capable slice there is room for. Nothing: none is in time.
 std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
                                                  const Capability& capability,
-                                                 const ScaleConfig& config);
+                                                 const HasGpuSettings& config);
 
 // Which device is tried first: used ones by rising occupancy, then new ones; or all by rising
 // occupancy.

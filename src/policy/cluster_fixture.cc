@@ -67,11 +67,12 @@ void ClusterFixture::become_ready(Nanos after) {
   }
 }
 
-std::vector<Action> ClusterFixture::decide() const {
+std::vector<Action> ClusterFixture::decide() {
   std::vector<Bundle> table(bundles().begin(), bundles().end());
   if (!recorded)
-    for (Bundle& b : table) b.config = config;
-  return policy::decide(now, bundle, predictor, table);
+    for (Bundle& b : table)
+      if (b.settings.is<HasGpuSettings>()) b.settings = Settings(config);
+  return policy::decide(now, {bundle}, predictor, memories, random, table);
 }
 
 const std::vector<Action>& ClusterFixture::tick(Nanos after) {

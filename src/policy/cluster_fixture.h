@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "policy/decide.h"
+#include "policy/has_gpu_settings.h"
 
 namespace sluice::policy {
 
@@ -55,7 +56,7 @@ class ClusterFixture {
   // Time passes, then a decision is made and carried out. A function with concurrency has just been
   // asked.
   const std::vector<Action>& tick(Nanos after = Seconds(2));
-  std::vector<Action> decide() const;
+  std::vector<Action> decide();
 
   std::vector<std::string> rules(const std::string& function) const;  // of the last tick
   std::vector<const Instance*> instances(const std::string& function) const;
@@ -64,9 +65,11 @@ class ClusterFixture {
 
   Snapshot now;
   ToyPredictor predictor;
-  ScaleConfig config;     // of all bundles, …
+  HasGpuSettings config;  // of all bundles that have such, …
   bool recorded = false;  // … unless their own settings count
   std::string bundle = "has-gpu";
+  Memories memories;
+  Random random{1};
 
  private:
   std::vector<Action> last_;

@@ -65,19 +65,34 @@ void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_
             [](const Instance& a, const Instance& b) { return a.id < b.id; });
 }
 
-std::vector<Action> decide(const Snapshot& snapshot, std::string_view platform_bundle,
-                           const Predictor& predictor, std::span<const Bundle> table) {
+Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
+                     const PlatformPolicy& platform) {
+  Settings settings = bundle.settings;
+  if (bundle.name == platform.bundle)
+    if (auto changed = settings.with(platform.settings); changed.ok()) settings = *changed;
+  if (auto changed = settings.with(spec.policy_settings); changed.ok()) settings = *changed;
+  return settings;
+}
+
+std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platform,
+                           const Predictor& predictor, Memories& memories, Random& random,
+                           std::span<const Bundle> table) {
   Snapshot as_decided = snapshot;
   std::vector<Action> all;
   int started = 0;
   for (const Bundle& bundle : table) {
     std::vector<FunctionName> mine;
+    std::vector<Settings> settings;
     for (const FunctionView& f : snapshot.functions) {
-      if (f.due && bundle_of(f.spec, platform_bundle).name == bundle.name)
-        mine.push_back(f.spec.name);
+      if (!f.due || bundle_of(f.spec, platform.bundle).name != bundle.name) continue;
+      mine.push_back(f.spec.name);
+      settings.push_back(settings_of(bundle, f.spec, platform));
     }
     if (mine.empty()) continue;
-    std::vector<Action> actions = bundle.scale(as_decided, mine, bundle.config, predictor);
+    Memory& memory = memories[std::string(bundle.name)];
+    if (memory.version != bundle.memory_version) memory = {.version = bundle.memory_version};
+    Turn turn{as_decided, mine, settings, predictor, memory, random};
+    std::vector<Action> actions = bundle.scale(turn);
     carry_out(as_decided, actions, "planned ", started);  // no real id holds a space
     std::move(actions.begin(), actions.end(), std::back_inserter(all));
   }

@@ -6,14 +6,17 @@
 
 namespace sluice::policy {
 
-std::vector<Demand> demands(const Snapshot& snapshot, std::span<const FunctionName> mine) {
+std::vector<Demand> demands(const Turn& turn) {
   std::vector<Demand> all;
-  for (const FunctionView& view : snapshot.functions) {
-    if (!std::binary_search(mine.begin(), mine.end(), view.spec.name)) continue;
-    all.push_back({&view, &view.spec, view.revision, view.spec.canary_traffic_percent / 100.0});
+  for (const FunctionView& view : turn.snapshot.functions) {
+    const auto own = std::lower_bound(turn.mine.begin(), turn.mine.end(), view.spec.name);
+    if (own == turn.mine.end() || *own != view.spec.name) continue;
+    const Settings* settings = &turn.settings[own - turn.mine.begin()];
+    all.push_back(
+        {&view, &view.spec, settings, view.revision, view.spec.canary_traffic_percent / 100.0});
     for (const OlderRevision& older : view.older) {
       if (older.traffic_percent <= 0) continue;
-      all.push_back({&view, &older.spec, older.revision, older.traffic_percent / 100.0});
+      all.push_back({&view, &older.spec, settings, older.revision, older.traffic_percent / 100.0});
     }
   }
   const auto rank = [](const Demand& d) {

@@ -6,13 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "model/snapshot.h"
+#include "policy/bundle.h"
 
 namespace sluice::policy {
 
 struct Demand {
   const FunctionView* view = nullptr;  // lives as long as the snapshot
   const FunctionSpec* spec = nullptr;  // of this revision
+  const Settings* settings = nullptr;  // the function's; lives as long as the turn
   int revision = 0;
   double part = 1;  // of the function's traffic that it has to be ready for
 
@@ -20,8 +21,9 @@ struct Demand {
   double rate() const { return view->forecast * part; }  // inferences per second
 };
 
-// `mine` by name. The newest revision always has a demand; older ones while they have traffic.
-std::vector<Demand> demands(const Snapshot& snapshot, std::span<const FunctionName> mine);
+// Of the turn's own functions. The newest revision always has a demand; older ones while they have
+// traffic.
+std::vector<Demand> demands(const Turn& turn);
 
 // How many instances must stay, whatever the rate (H9); how many there may be.
 int least_replicas(const Demand& demand);

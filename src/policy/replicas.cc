@@ -55,9 +55,9 @@ Reason why_unmet(const ClusterPlan& plan, const Replicas& replicas, const Sorted
 
 }  // namespace
 
-int instance_batch(const Demand& demand, const Slice& slice, const ScaleConfig& config,
-                   const Predictor& predictor) {
-  const Capability capability(demand, config, predictor);
+int instance_batch(const Demand& demand, const Slice& slice, const Predictor& predictor) {
+  static const HasGpuSettings kPlain;  // no borrowing, the whole objective
+  const Capability capability(demand, kPlain, predictor);
   if (!capability.known()) return std::max(1, demand.spec->batching.max_size);
   return capability.best_batch(slice.sm, slice.quota.limit).value_or(1);
 }

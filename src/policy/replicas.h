@@ -29,8 +29,7 @@ void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& repl
 
 // The batch size of one instance: the best that is in time in that slice, one request at a time if
 // none is; the file's largest if the model was never measured.
-int instance_batch(const Demand& demand, const Slice& slice, const ScaleConfig& config,
-                   const Predictor& predictor);
+int instance_batch(const Demand& demand, const Slice& slice, const Predictor& predictor);
 
 // Memory of one instance: the file's, else as measured, else 0.
 Bytes instance_memory(const Demand& demand, const Predictor& predictor);

@@ -11,7 +11,7 @@ namespace sluice::policy {
 namespace {
 
 // Requests that one instance should have at once on average.
-double target_concurrency(const FunctionSpec& spec, const ScaleConfig& config) {
+double target_concurrency(const FunctionSpec& spec, const ExclusiveSettings& config) {
   if (spec.scale_target > 0) return spec.scale_target;
   const int most = spec.container_concurrency > 0 ? spec.container_concurrency
                                                   : std::max(1, spec.batching.max_size);
@@ -19,7 +19,8 @@ double target_concurrency(const FunctionSpec& spec, const ScaleConfig& config) {
 }
 
 Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
-                     const ScaleConfig& config, const Predictor& predictor) {
+                     const Predictor& predictor) {
+  const auto& config = d.settings->as<ExclusiveSettings>();
   const double target = target_concurrency(*d.spec, config);
   // What was measured over the last minute counts no longer once the last one may leave.
   const bool idle = d.spec->min_replicas == 0 &&
@@ -49,21 +50,29 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
   return {instances_for(now),
           std::max({kept, instances_for(peak), idle ? 0 : 1}),
           whole,
-          instance_batch(d, whole, config, predictor),
+          instance_batch(d, whole, predictor),
           text,
           nonzero({{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}})};
 }
 
 }  // namespace
 
-std::vector<Action> scale_exclusive(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                                    const ScaleConfig& config, const Predictor& predictor) {
-  const std::vector<Demand> all = demands(snapshot, mine);
-  ClusterPlan plan(snapshot, mine, /*movable=*/false);
+std::span<const Setting<ExclusiveSettings>> ExclusiveSettings::settings() {
+  using S = ExclusiveSettings;
+  static constexpr Setting<S> kAll[] = {
+      {"target_utilisation", &S::target_utilisation, 0.01, 1, "of an instance's concurrency"},
+      {"cooldown", &S::cooldown, 0, 3600, "between instances that leave"},
+  };
+  return kAll;
+}
+
+std::vector<Action> scale_exclusive(Turn& turn) {
+  const std::vector<Demand> all = demands(turn);
+  ClusterPlan plan(turn.snapshot, turn.mine, /*movable=*/false);
   plan.stop_retired(all);
   for (const Demand& d : all) {
     const int running = static_cast<int>(plan.serving(d).size());
-    hold_replicas(plan, d, replicas_of(d, running, snapshot, config, predictor), predictor);
+    hold_replicas(plan, d, replicas_of(d, running, turn.snapshot, turn.predictor), turn.predictor);
   }
   return plan.actions();
 }

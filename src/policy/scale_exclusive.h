@@ -8,7 +8,13 @@
 
 namespace sluice::policy {
 
-std::vector<Action> scale_exclusive(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                                    const ScaleConfig& config, const Predictor& predictor);
+struct ExclusiveSettings {
+  double target_utilisation = 0.7;  // of what an instance may have at once, where no file says
+  Nanos cooldown = Seconds(10);     // between instances of a function that leave
+
+  static std::span<const Setting<ExclusiveSettings>> settings();
+};
+
+std::vector<Action> scale_exclusive(Turn& turn);
 
 }  // namespace sluice::policy

@@ -5,10 +5,10 @@
 
 namespace sluice::policy {
 
-std::vector<Action> scale_fixed(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                                const ScaleConfig& config, const Predictor& predictor) {
-  const std::vector<Demand> all = demands(snapshot, mine);
-  ClusterPlan plan(snapshot, mine, /*movable=*/false);
+std::vector<Action> scale_fixed(Turn& turn) {
+  const Predictor& predictor = turn.predictor;
+  const std::vector<Demand> all = demands(turn);
+  ClusterPlan plan(turn.snapshot, turn.mine, /*movable=*/false);
   plan.stop_retired(all);
   for (const Demand& d : all) {
     const int count = least_replicas(d);
@@ -18,7 +18,7 @@ std::vector<Action> scale_fixed(const Snapshot& snapshot, std::span<const Functi
                   {count,
                    count,
                    slice,
-                   instance_batch(d, slice, config, predictor),
+                   instance_batch(d, slice, predictor),
                    count == 1 ? "One instance with a fixed slice always stays."
                               : std::to_string(count) +
                                     " instances with a fixed slice always stay (minReplicas).",

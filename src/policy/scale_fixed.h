@@ -6,7 +6,6 @@
 
 namespace sluice::policy {
 
-std::vector<Action> scale_fixed(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                                const ScaleConfig& config, const Predictor& predictor);
+std::vector<Action> scale_fixed(Turn& turn);
 
 }  // namespace sluice::policy

@@ -16,13 +16,12 @@ namespace {
 // Algorithm 1 for one revision, on the plan that the functions before it left.
 class HybridScaler {
  public:
-  HybridScaler(ClusterPlan& plan, const Demand& demand, const ScaleConfig& config,
-               const Predictor& predictor, Time now)
+  HybridScaler(ClusterPlan& plan, const Demand& demand, const Predictor& predictor, Time now)
       : plan_(plan),
         demand_(demand),
-        config_(config),
+        config_(demand.settings->as<HasGpuSettings>()),
         predictor_(predictor),
-        capability_(demand, config, predictor),
+        capability_(demand, config_, predictor),
         now_(now) {}
 
   void scale_down();
@@ -60,7 +59,7 @@ class HybridScaler {
 
   ClusterPlan& plan_;
   const Demand& demand_;
-  const ScaleConfig& config_;
+  const HasGpuSettings& config_;
   const Predictor& predictor_;
   Capability capability_;
   Time now_;
@@ -379,14 +378,33 @@ Reason HybridScaler::why_unmet(double gap) const {
 
 }  // namespace
 
-std::vector<Action> scale_has_gpu(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                                  const ScaleConfig& config, const Predictor& predictor) {
-  const std::vector<Demand> all = demands(snapshot, mine);
-  ClusterPlan plan(snapshot, mine, /*movable=*/true);
+std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
+  using S = HasGpuSettings;
+  static constexpr Setting<S> kAll[] = {
+      {"alpha", &S::alpha, 0.05, 1, "part of the capacity above which more is taken"},
+      {"beta", &S::beta, 0, 0.95, "part of the capacity below which some is given back"},
+      {"quota_step", &S::quota_step, 1, 1000, "by which quotas change"},
+      {"min_quota", &S::min_quota, 1, 1000, "least quota of an instance"},
+      {"cooldown", &S::cooldown, 0, 3600, "between two times that a function gives back"},
+      {"min_rate", &S::min_rate, 0, 1000, "inferences a second that always stay possible"},
+      {"slo_fraction", &S::slo_fraction, 0.05, 1, "of the objective: the longest batch"},
+      {"idle_meets_slo", &S::idle_meets_slo, 0, 1, "an idle instance still answers in time"},
+      {"borrow", &S::borrow, 0, 1, "an instance may use what its lane leaves idle"},
+      {"work_off", &S::work_off, 0, 1, "what waits counts as load"},
+      {"slack", &S::slack, 0, 0.5, "gap, as a part of the capacity, that is worth no start"},
+      {"outlast_starts", &S::outlast_starts, 0, 1, "none leaves until a start was worth its cost"},
+      {"unmeasured", &S::unmeasured, 1, 1000, "request of a model that was never measured"},
+  };
+  return kAll;
+}
+
+std::vector<Action> scale_has_gpu(Turn& turn) {
+  const std::vector<Demand> all = demands(turn);
+  ClusterPlan plan(turn.snapshot, turn.mine, /*movable=*/true);
   plan.stop_retired(all);
   std::vector<HybridScaler> scalers;
   scalers.reserve(all.size());
-  for (const Demand& d : all) scalers.emplace_back(plan, d, config, predictor, snapshot.now);
+  for (const Demand& d : all) scalers.emplace_back(plan, d, turn.predictor, turn.snapshot.now);
   // What some give back, others may take in the same tick.
   for (HybridScaler& s : scalers) s.scale_down();
   for (HybridScaler& s : scalers) s.leave_drained();

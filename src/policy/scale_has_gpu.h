@@ -13,10 +13,10 @@
 #pragma once
 
 #include "policy/bundle.h"
+#include "policy/has_gpu_settings.h"
 
 namespace sluice::policy {
 
-std::vector<Action> scale_has_gpu(const Snapshot& snapshot, std::span<const FunctionName> mine,
-                                  const ScaleConfig& config, const Predictor& predictor);
+std::vector<Action> scale_has_gpu(Turn& turn);
 
 }  // namespace sluice::policy

@@ -90,7 +90,10 @@ TEST_P(Property, OnlyItsOwnFunctionsAreTouched) {
     if (i.function == mine[0] || i.function == mine[1]) own.insert(i.id);
   }
   for (const Bundle& bundle : bundles()) {
-    for (const Action& a : bundle.scale(c.now, mine, c.config, c.predictor)) {
+    const std::vector<Settings> settings(mine.size(), bundle.settings);
+    Memory memory;
+    Turn turn{c.now, mine, settings, c.predictor, memory, c.random};
+    for (const Action& a : bundle.scale(turn)) {
       EXPECT_TRUE(a.function == mine[0] || a.function == mine[1]) << bundle.name;
       EXPECT_FALSE(a.reason.rule.empty() || a.reason.text.empty()) << bundle.name;
       const auto* stop = std::get_if<StopInstance>(&a.what);

@@ -129,6 +129,7 @@ json to_json(const FunctionSpec& s) {
               {"batching", to_json(s.batching)},
               {"memory", s.memory},
               {"policy", s.policy},
+              {"policy_settings", s.policy_settings},
               {"canary_traffic_percent", s.canary_traffic_percent},
               {"token", s.token}};
   if (s.slice) out["slice"] = to_json(*s.slice);
@@ -328,6 +329,11 @@ Result<FunctionSpec> function_spec_from(const json& j) {
   s.batching = f.part("batching", &batching_from);
   s.memory = f.integer("memory", 0, 0, kMost);
   s.policy = f.text("policy");
+  if (const json* settings = f.child("policy_settings"); settings != nullptr) {
+    if (!settings->is_object()) f.fail("policy_settings", "must be an object");
+    for (const auto& [name, text] : settings->items())
+      if (text.is_string()) s.policy_settings[name] = text;
+  }
   if (f.child("slice") != nullptr) s.slice = f.part("slice", &slice_from);
   s.canary_traffic_percent = static_cast<int>(f.integer("canary_traffic_percent", 100, 0, 100));
   s.token = f.text("token");

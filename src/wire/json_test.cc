@@ -53,6 +53,8 @@ TEST(Json, NounsReadWhatTheyWrite) {
   f.batching = {.max_size = 8, .max_delay = Millis(2)};
   f.slice = slice;
   f.scale_target = 4;
+  f.policy = "has-gpu";
+  f.policy_settings = {{"alpha", "0.8"}};
   f.scale_to_zero_after = Seconds(90);
   f.token = "secret";
   EXPECT_EQ(*function_spec_from(to_json(f)), f);

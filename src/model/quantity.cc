@@ -1,11 +1,11 @@
-#include "control/quantity.h"
+#include "model/quantity.h"
 
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <span>
 
-namespace sluice::control {
+namespace sluice {
 namespace {
 
 struct Unit {
@@ -110,4 +110,4 @@ std::string format_bytes(Bytes b) {
   return b == 0 ? "0" : std::to_string(b) + "B";
 }
 
-}  // namespace sluice::control
+}  // namespace sluice

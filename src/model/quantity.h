@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "model/slice.h"
 
-namespace sluice::control {
+namespace sluice {
 
 // ns, us, ms, s, m, h. A unit must stand, but with 0.
 Result<Nanos> parse_duration(std::string_view text);
@@ -25,4 +25,4 @@ std::string format_share(Share);  // "12.5%"
 Result<Bytes> parse_bytes(std::string_view text);
 std::string format_bytes(Bytes);  // the largest binary unit that divides it: "512Mi", "1000B"
 
-}  // namespace sluice::control
+}  // namespace sluice

@@ -1,0 +1,34 @@
+// Settings of scale_has_gpu and of what sizes its slices. The defaults are those of HAS-GPU's
+// published code where it has one. A plain value.
+#pragma once
+
+#include "policy/settings.h"
+
+namespace sluice::policy {
+
+struct HasGpuSettings {
+  double alpha = 0.9;     // scale up when the forecast exceeds alpha × capacity
+  double beta = 0.3;      // scale down when it is below beta × capacity
+  Share quota_step{100};  // ΔI_q
+  Share min_quota{50};
+  Nanos cooldown = Seconds(10);  // between scale-downs of a function
+  double min_rate = 0.1;         // R_min, inferences per second that always stay possible
+  double slo_fraction = 1.0;     // of the SLO: the longest a candidate slice's batches may take
+  bool idle_meets_slo = true;    // reading (g): idle keeps a quota that answers one request in time
+  // Ours, off in the paper. An instance may use what its lane leaves idle: its request is what it
+  // can count on, the whole window its limit. It is then in time if it is at its limit.
+  bool borrow = false;
+  // Ours, off in the paper: what waits has to be done within slo_fraction × SLO, on top of the
+  // rate.
+  bool work_off = false;
+  // Ours, off in the paper. A gap of so much of the capacity is worth no start.
+  double slack = 0;
+  // Ours, off in the paper. No instance leaves until the last one that was started is ready and has
+  // stayed for as long as its start took: a start costs more than what it holds.
+  bool outlast_starts = false;
+  Share unmeasured{250};  // request of an instance whose model was never measured
+
+  static std::span<const Setting<HasGpuSettings>> settings();
+};
+
+}  // namespace sluice::policy
