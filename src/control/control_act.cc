@@ -204,7 +204,8 @@ void Control::push_routes() {
   RouteInputs inputs = route_inputs();
   if (inputs == pushed_for_ && !stale && !routes_stale_) return leave_out_stopping();
   std::vector<RoutedFunction> routed;
-  for (const auto& [name, r] : functions_) routed.push_back({&r.stored, r.unavailable});
+  for (const auto& [name, r] : functions_)
+    routed.push_back({&r.stored, bundle_of(r).route, r.unavailable});
   std::vector<ObservedInstance> instances = seen_.instances;
   for (ObservedInstance& o : instances)
     if (stopping_.contains(o.instance.id) && alive(o)) o.instance.state = InstanceState::kDraining;

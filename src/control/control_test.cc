@@ -347,6 +347,12 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
 }
 
+TEST_F(ControlTest, TheGatewayIsToldTheRouteOfTheFunctionsPolicy) {
+  ASSERT_TRUE(control->apply({spec()}, false, wall).ok());
+  step(1);
+  EXPECT_EQ(cluster.routes["functions"][0]["route"], policy::find_bundle("fixed")->route);
+}
+
 TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {
   FunctionSpec zero = spec();
   zero.min_replicas = 0;

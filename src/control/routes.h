@@ -13,6 +13,7 @@ namespace sluice::control {
 
 struct RoutedFunction {
   const StoredFunction* function = nullptr;
+  std::string_view route;   // route.h's name
   std::string unavailable;  // why no instance can be had; empty: one will come
 };
 

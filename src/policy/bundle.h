@@ -50,9 +50,10 @@ struct Bundle {
   std::string_view name;
   std::string_view summary;  // one line for --help
   ScaleFunction scale;
-  Settings settings;          // of its policies
-  std::string_view forecast;  // forecast.h's name
-  std::string_view arbiter;   // share.h's name; of a platform whose bundle it is
+  Settings settings;                    // of its policies
+  std::string_view route = "weighted";  // route.h's name: to which instance a request goes
+  std::string_view forecast;            // forecast.h's name
+  std::string_view arbiter;             // share.h's name; of a platform whose bundle it is
   Cadence cadence;
   bool reaches_zero = false;    // stops the last instance too, where minReplicas is 0
   bool by_concurrency = false;  // reads scaleTarget

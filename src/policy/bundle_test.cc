@@ -6,6 +6,7 @@
 
 #include "policy/cluster_fixture.h"
 #include "policy/forecast.h"
+#include "policy/route.h"
 #include "policy/share.h"
 
 namespace sluice::policy {
@@ -23,6 +24,7 @@ TEST(Bundles, AreFoundByNameAndNameWhatThereIs) {
     names.push_back(b.name);
     EXPECT_EQ(find_bundle(b.name), &b);
     EXPECT_NE(find_forecaster(b.forecast), nullptr) << b.name;
+    EXPECT_NE(find_route(b.route), nullptr) << b.name;
     EXPECT_TRUE(make_arbiter(b.arbiter, {}).ok()) << b.name;
   }
   EXPECT_THAT(names, ElementsAre("has-gpu", "has-gpu-paper", "fixed", "exclusive"));
