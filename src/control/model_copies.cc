@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <vector>
@@ -22,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kChunk = 1 << 20;
 constexpr size_t kMostKnown = 10'000;
+constexpr size_t kHashDigits = 64;
 
 class Sha256 {
  public:
@@ -100,6 +102,17 @@ bool copy_bytes(const RegularFile& from, int to) {
   for (; at < static_cast<off_t>(from.size()); at += kChunk)
     if (!write_all(to, from.read(static_cast<uint64_t>(at), kChunk))) return false;
   return true;
+}
+
+// Whether ModelCopies gives files such a name.
+bool is_name_of_ours(std::string_view file) {
+  const size_t dot = std::min(file.find('.'), file.size());
+  const std::string_view stem = file.substr(0, dot), ending = file.substr(dot);
+  if (stem.empty()) return false;
+  if (ending == ".new" || ending == ".old")
+    return stem.find_first_not_of("0123456789") == stem.npos;
+  return (ending == ".pt" || ending == ".json" || ending == ".json.new") &&
+         stem.size() == kHashDigits && stem.find_first_not_of("0123456789abcdef") == stem.npos;
 }
 
 }  // namespace
@@ -204,23 +217,31 @@ void ModelCopies::set_used(std::set<std::string> contents) {
   used_known_ = true;
 }
 
+// The folder is listed before anything in it is renamed: a new name would be listed, too.
 void ModelCopies::sweep() {
-  std::vector<std::string> unused;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!used_known_) return;
-    std::error_code fault;
-    for (fs::directory_iterator at(folder_, fault), end; !fault && at != end; at.increment(fault)) {
-      const std::string path = at->path(), file = at->path().filename();
-      const std::string content = file.substr(0, file.find('.'));
-      if (used_.contains(content) || held_.contains(content) || held_.contains(file)) continue;
-      // Removing a large file takes its time: others do not wait for it.
-      unused.push_back(folder_ + "/" + next_name(".old"));
-      if (::rename(path.c_str(), unused.back().c_str()) == 0)
-        log::info("{}: no revision uses it any more", path);
-    }
-  }
-  for (const std::string& path : unused) ::unlink(path.c_str());
+  std::vector<std::string> files;
+  std::error_code fault;
+  for (fs::directory_iterator at(folder_, fault), end; !fault && at != end; at.increment(fault))
+    if (std::error_code ignored; at->symlink_status(ignored).type() == fs::file_type::regular &&
+                                 is_name_of_ours(at->path().filename().string()))
+      files.push_back(at->path().filename());
+  for (const std::string& file : files)
+    if (const std::string old = put_aside(file); !old.empty()) ::unlink(old.c_str());
+}
+
+// Renames a file that nothing uses, so that its removal, which takes a large file's time, needs no
+// lock. Returns the new path; empty: the file stays.
+std::string ModelCopies::put_aside(const std::string& file) {
+  const std::string path = folder_ + "/" + file;
+  const std::string content = file.substr(0, file.find('.'));
+  const std::lock_guard lock(mutex_);
+  if (!used_known_ || used_.contains(content) || held_.contains(content) || held_.contains(file))
+    return "";
+  if (file.ends_with(".old")) return path;
+  std::string old = folder_ + "/" + next_name(".old");
+  if (::rename(path.c_str(), old.c_str()) != 0) return "";
+  log::info("{}: no revision uses it any more", path);
+  return old;
 }
 
 }  // namespace sluice::control

@@ -45,7 +45,8 @@ class ModelCopies {
 
   // What revisions use. All of them: a content that is not listed may be removed.
   void set_used(std::set<std::string> contents);
-  // Removes what neither a revision nor a hold uses, and what a process that died left half-made.
+  // Removes copies that neither a revision nor a hold uses, and files that a dead process left
+  // half-made. Files with other names stay.
   void sweep();
 
  private:
@@ -62,6 +63,7 @@ class ModelCopies {
                    const std::string& aside);
   Hold hold(const std::string& name);
   std::string next_name(const char* suffix);  // `mutex_` is held
+  std::string put_aside(const std::string& file);
 
   const std::string folder_;
   std::mutex copying_;  // held while one is made: the next may be of the same content

@@ -88,6 +88,24 @@ TEST_F(ModelCopiesTest, WhatNoRevisionUsesAndNothingHoldsIsRemoved) {
   EXPECT_EQ(files(), (std::set<std::string>{first + ".pt", first + ".json"}));
 }
 
+TEST_F(ModelCopiesTest, AStrangersFilesStay) {
+  fs::create_directories(copies_folder + "/mine");
+  const std::string hash(64, 'a');
+  const std::set<std::string> strange{"mine.pt", "mine",      "1.txt",       "x.new",      ".old",
+                                      "notes",   "AAAA.json", hash + ".txt", hash + "b.pt"};
+  for (const std::string& name : strange)
+    if (name != "mine") std::ofstream(fs::path(copies_folder) / name) << "a stranger's";
+  for (const std::string& name : {hash + ".pt", hash + ".json", hash + ".json.new",
+                                  std::string("3.old"), std::string("4.new")})
+    std::ofstream(fs::path(copies_folder) / name) << "unused";
+  fs::create_directories(copies_folder + "/" + std::string(64, 'b') + ".pt");
+  copies.set_used({});
+  copies.sweep();
+  std::set<std::string> left = strange;
+  left.insert(std::string(64, 'b') + ".pt");
+  EXPECT_EQ(files(), left);
+}
+
 TEST_F(ModelCopiesTest, ACopyThatIsGoneIsMadeAgain) {
   write("weights");
   ASSERT_TRUE(copies.keep(model).ok());
