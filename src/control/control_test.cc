@@ -242,6 +242,27 @@ TEST_F(ControlTest, ARevisionOlderThanCopiesStartsFromItsFileUntilItsFileIsAppli
             std::vector<std::string>{"model's content: not known -> c1"});
 }
 
+TEST_F(ControlTest, ContentsAreUnknownWhileARevisionInTheStoreCannotBeRead) {
+  FunctionSpec s = spec();
+  for (const char* content : {"c1", "c2"}) {
+    s.model.content = content;
+    apply(s);
+  }
+  open();
+  EXPECT_EQ(control->contents(), (std::set<std::string>{"c1", "c2"}));
+  control.reset();
+  store.reset();
+  Database db = std::move(*Database::open(dir + "/control.db"));
+  ASSERT_TRUE(db.run("UPDATE revisions SET spec='{' WHERE number=2").ok());
+  open();
+  EXPECT_EQ(control->contents(), std::nullopt) << "one of two";
+  ASSERT_TRUE(db.run("UPDATE revisions SET spec='{'").ok());
+  open();
+  EXPECT_EQ(control->contents(), std::nullopt) << "the only two";
+  apply(s);
+  EXPECT_EQ(control->contents(), std::nullopt) << "the rows are in the file still";
+}
+
 TEST_F(ControlTest, TenRevisionsAreKeptAndTheServingOne) {
   FunctionSpec s = spec();
   for (int i = 1; i <= 15; ++i) {

@@ -35,9 +35,12 @@ struct Serving {
   const Control& control;
 };
 
-// Copies of models that no revision uses any more are removed beside the loop.
+// Removes unused copies of models, beside the loop. All copies stay while a revision in the store
+// cannot be read, since its copy is not known.
 void sweep(Serving with) {
-  with.models.set_used(with.control.contents());
+  auto used = with.control.contents();
+  if (!used) return;
+  with.models.set_used(std::move(*used));
   asio::post(with.files, [&models = with.models] { models.sweep(); });
 }
 
