@@ -66,7 +66,7 @@ TEST(PlatformApply, AWrongFieldIsNamedWithItsValueAndWhatIsAllowed) {
       {"  policy: fixed",
        "-:5 spec.slice: is missing; it must be what policy fixed holds: slice: {quota: "},
       {"  slice: {sm: 33%}",
-       "default/f: slice.sm: 33% is no width of a device here: multiples of "},
+       "default/f: slice.sm: 33% is not a supported width; the devices here support multiples of "},
       {"  memory: 900Ti", "default/f: memory: 900Ti is more than any device has (at most "}};
   for (const Fault& f : faults) expect_refused(p, file_with(f.lines, model), f.said);
 
@@ -146,9 +146,9 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
                  "half.pt: is truncated (10 bytes, its directory is missing)");
   expect_refused(p, file_with("", file("state.pt", control::archive_for_test("", "data.pkl"))),
                  "state.pt: is no TorchScript model (an archive without constants.pkl");
-  expect_refused(
-      p, file_with("", file("alone.pt", whole)),
-      "alone.json: no such file, or not readable: the model's inputs and outputs stand there");
+  expect_refused(p, file_with("", file("alone.pt", whole)),
+                 "alone.json: no such file, or not readable. Describe the model's inputs and "
+                 "outputs in that file");
   const std::string odd = file("odd.pt", whole);
   for (const char* sidecar : {"{", "[]", "{\"inputs\": []}", "{\"inputs\": [{\"name\": 3}]}"}) {
     file("odd.json", sidecar);

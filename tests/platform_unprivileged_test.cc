@@ -167,18 +167,38 @@ TEST(PlatformUnprivileged, AChildOfAForeignProgramIsUnderItsSlice) {
   EXPECT_EQ(stranger.state_of_childs_gate(), SLUICE_GATE_OPEN);
 }
 
-// A child that computes and knows of no permits.
+// A child whose own child computes and knows of no permits.
 struct BusyProgram {
-  BusyProgram() : pid(fork()) {
-    if (pid != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (;;) (void)getppid();
+  BusyProgram() {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    pid = fork();
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const pid_t child = fork();
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) (void)getppid();
+      }
+      if (write(ends[1], &child, sizeof child) < 0) _exit(1);
+      for (;;)
+        if (wait(nullptr) < 0) pause();
+    }
+    close(ends[1]);
+    if (read(ends[0], &worker, sizeof worker) < 0) worker = 0;
+    close(ends[0]);
   }
   ~BusyProgram() {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
   }
-  const pid_t pid;
+  // Ends the child's child; the child waits for it.
+  void end_worker() const {
+    ASSERT_GT(worker, 0);
+    kill(worker, SIGKILL);
+    EXPECT_TRUE(eventually("the worker to be reaped", [&] { return kill(worker, 0) != 0; }));
+  }
+  pid_t pid = 0, worker = 0;
 };
 
 TEST(PlatformUnprivileged, AProgramThatNothingHoldsIsShown) {
@@ -196,7 +216,10 @@ TEST(PlatformUnprivileged, AProgramThatNothingHoldsIsShown) {
       if (i["id"] == "burner") return i["error"].get<std::string>().starts_with("nothing holds it");
     return false;
   });
+  program.end_worker();
   EXPECT_THAT(p.cli({"get", "instances"}).out, HasSubstr("nothing holds it"));
+  EXPECT_THAT(on_node(p, verb::get, "/v1/state", nullptr).dump(), HasSubstr("nothing holds it"))
+      << "the CPU time of the processes alive fell";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // `sluice apply -f FILE…`: makes functions what the files say. Idempotent.
 #include <CLI/CLI.hpp>
+#include <future>
 #include <iostream>
 
 #include "cli/files.h"
@@ -11,13 +12,22 @@ namespace {
 
 using nlohmann::json;
 
+// The platform reads and copies new models before it answers: a large one takes minutes.
+constexpr Nanos kLongestApply = Seconds(24 * 3600);
+constexpr Nanos kSaidAfter = Seconds(3);
+
 // What became of a file's functions, or would.
 Result<json> apply_file(const Session& session, const FunctionFile& file, bool dry) {
   const std::string target = "/v1/functions?file=" + escaped(file.name) +
                              "&folder=" + escaped(file.folder) + "&home=" + escaped(home()) +
                              (dry ? "&dry_run=1" : "");
-  SLUICE_ASSIGN(answer,
-                session.api_raw(wire::http::verb::post, target, file.text, "application/yaml"));
+  auto applied = std::async(std::launch::async, [&] {
+    return session.api_raw(wire::http::verb::post, target, file.text, "application/yaml",
+                           kLongestApply);
+  });
+  if (applied.wait_for(kSaidAfter) == std::future_status::timeout)
+    std::cerr << "sluice: " << file.name << ": the platform reads and copies new models\n";
+  SLUICE_ASSIGN(answer, applied.get());
   if (answer.result_int() != 200)
     return refused(static_cast<int>(answer.result_int()), answer.body());
   SLUICE_ASSIGN(body, wire::parse_json(answer.body()));

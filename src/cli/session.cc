@@ -54,8 +54,9 @@ Error Session::nobody(const std::string& why) const {
 }
 
 Result<wire::HttpResponse> Session::api_raw(wire::http::verb method, const std::string& target,
-                                            std::string body, std::string_view type) const {
-  wire::HttpClient client({.path = run("api.sock")}, Seconds(60));
+                                            std::string body, std::string_view type,
+                                            Nanos timeout) const {
+  wire::HttpClient client({.path = run("api.sock")}, timeout);
   auto answer = client.call(method, target, std::move(body), type);
   if (!answer.ok() && answer.error().kind == ErrorKind::kUnavailable)
     return nobody(answer.error().message);

@@ -35,7 +35,8 @@ struct Session {
   Result<nlohmann::json> api(wire::http::verb method, const std::string& target,
                              const nlohmann::json& body = nullptr) const;
   Result<wire::HttpResponse> api_raw(wire::http::verb method, const std::string& target,
-                                     std::string body, std::string_view type) const;
+                                     std::string body, std::string_view type,
+                                     Nanos timeout = Seconds(60)) const;
   // Where the gateway listens, as `sluice up` wrote it down.
   Result<wire::Endpoint> gateway() const;
 };

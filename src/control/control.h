@@ -99,7 +99,9 @@ class Control {
     } kept;
   };
   const std::map<FunctionName, Runtime>& functions() const { return functions_; }
-  std::set<std::string> contents() const;  // of all revisions' models
+  // The contents of all revisions' models. nullopt: the store has a revision that cannot be read,
+  // and its content is not known.
+  std::optional<std::set<std::string>> contents() const;
   const Observation& seen() const { return seen_; }
   const Accounting& accounting() const { return accounting_; }
   // Instances of that revision that ended before they were ready, since the last one that was.
@@ -199,6 +201,7 @@ class Control {
   const ControlSettings settings_;
   std::map<FunctionName, Runtime> functions_;
   std::set<FunctionName> unreadable_;  // in the store; their instances are left alone
+  bool all_read_ = true;               // every revision in the store, when it was opened
   std::map<std::string, predict::Profile> profiles_;
   predict::ProfileTable predictor_;
   Accounting accounting_;

@@ -191,7 +191,8 @@ Result<int> Control::rollback(const FunctionName& name, int to, UnixMillis wall)
   return to;
 }
 
-std::set<std::string> Control::contents() const {
+std::optional<std::set<std::string>> Control::contents() const {
+  if (!all_read_) return std::nullopt;
   std::set<std::string> all;
   for (const auto& [name, r] : functions_)
     for (const Revision& revision : r.stored.revisions)

@@ -100,6 +100,7 @@ Result<std::unique_ptr<Control>> Control::open(Store& store, Cluster& cluster, c
   SLUICE_ASSIGN(accounts, store.accounts());
   SLUICE_ASSIGN(instances, store.instances());
   for (StoredFunction& f : functions) {
+    c->all_read_ = c->all_read_ && f.complete;
     if (f.revisions.empty()) {
       c->unreadable_.insert(f.name);
       continue;

@@ -1,6 +1,7 @@
 // What came of what the loop had asked for: instances that appeared, ended or got lost, and
 // revisions that take over or are given up.
 #include <algorithm>
+#include <filesystem>
 
 #include "base/log.h"
 #include "control/control.h"
@@ -10,9 +11,12 @@
 namespace sluice::control {
 namespace {
 
-// A failed start names the copy that it read; the user knows the file that it is of.
+// A failed start names the copy that it read; the user knows the file that it is of. A copy that is
+// gone is said to be, since the user's file may be there.
 std::string with_users_path(std::string error, const std::string& models, const ModelSpec& model) {
   const std::string copy = start_path(models, model);
+  if (!model.content.empty() && error.find(copy) != error.npos && !std::filesystem::exists(copy))
+    return "the copy of " + model.path + " is gone: apply the function's file again";
   for (size_t at = 0; (at = error.find(copy, at)) != error.npos; at += model.path.size())
     error.replace(at, copy.size(), model.path);
   return error;

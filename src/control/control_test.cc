@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "base/folder_for_test.h"
 #include "control/archive_for_test.h"
@@ -242,6 +244,49 @@ TEST_F(ControlTest, ARevisionOlderThanCopiesStartsFromItsFileUntilItsFileIsAppli
             std::vector<std::string>{"model's content: not known -> c1"});
 }
 
+TEST_F(ControlTest, AFailedStartNamesTheUsersFileAndSaysWhetherItsCopyIsGone) {
+  FunctionSpec s = spec();
+  s.model.content = "c1";
+  apply(s);
+  const std::string copy = dir + "/models/c1.pt";
+  const auto said_of_failure = [&] {
+    step(70);  // until it is tried again
+    cluster.seen.instances.back().error = copy + ": no such file";
+    cluster.all(InstanceState::kStarting, InstanceState::kGone);
+    step();
+    for (const Decision& d : *store->decisions(s.name, 100))
+      if (d.action == "lost") return d.reason.text;
+    return std::string();
+  };
+  EXPECT_NE(said_of_failure().find("the copy of " + s.model.path +
+                                   " is gone: apply the function's file again"),
+            std::string::npos);
+  std::filesystem::create_directory(dir + "/models");
+  std::ofstream(copy) << "weights";
+  EXPECT_NE(said_of_failure().find(s.model.path + ": no such file"), std::string::npos);
+}
+
+TEST_F(ControlTest, ContentsAreUnknownWhileARevisionInTheStoreCannotBeRead) {
+  FunctionSpec s = spec();
+  for (const char* content : {"c1", "c2"}) {
+    s.model.content = content;
+    apply(s);
+  }
+  open();
+  EXPECT_EQ(control->contents(), (std::set<std::string>{"c1", "c2"}));
+  control.reset();
+  store.reset();
+  Database db = std::move(*Database::open(dir + "/control.db"));
+  ASSERT_TRUE(db.run("UPDATE revisions SET spec='{' WHERE number=2").ok());
+  open();
+  EXPECT_EQ(control->contents(), std::nullopt) << "one of two";
+  ASSERT_TRUE(db.run("UPDATE revisions SET spec='{'").ok());
+  open();
+  EXPECT_EQ(control->contents(), std::nullopt) << "the only two";
+  apply(s);
+  EXPECT_EQ(control->contents(), std::nullopt) << "the rows are in the file still";
+}
+
 TEST_F(ControlTest, TenRevisionsAreKeptAndTheServingOne) {
   FunctionSpec s = spec();
   for (int i = 1; i <= 15; ++i) {
@@ -311,7 +356,7 @@ TEST_F(ControlTest, NothingIsHalfDeployed) {
   broken.slice->sm = {300};
   const auto refused = control->apply({spec(), broken}, false, wall);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("default/g: slice.sm: 30% is no width of a device"),
+  EXPECT_NE(refused.error().message.find("default/g: slice.sm: 30% is not a supported width"),
             std::string::npos)
       << refused.error().message;
   EXPECT_TRUE(control->functions().empty());

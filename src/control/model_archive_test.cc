@@ -149,10 +149,11 @@ TEST(CheckFeasible, AWidthThatNoDeviceHasIsRefused) {
   EXPECT_TRUE(check_feasible(spec, halves, {}).ok());
   EXPECT_TRUE(check_feasible(spec, {}, {}).ok()) << "no device is known yet";
   EXPECT_EQ(check_feasible(spec, whole, {}).error().message,
-            "slice.sm: 50% is no width of a device here: multiples of 100% are");
+            "slice.sm: 50% is not a supported width; the devices here support multiples of 100%.");
   spec.slice->sm = {300};
-  EXPECT_EQ(check_feasible(spec, halves, {}).error().message,
-            "slice.sm: 30% is no width of a device here: multiples of 50% or 100% are");
+  EXPECT_EQ(
+      check_feasible(spec, halves, {}).error().message,
+      "slice.sm: 30% is not a supported width; the devices here support multiples of 50% or 100%.");
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "base/log.h"
@@ -20,12 +22,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kChunk = 1 << 20;
+constexpr size_t kPiece = 1 << 20;
 constexpr size_t kMostKnown = 10'000;
+constexpr size_t kHashDigits = 64;
 
+// Of a description and then a file's bytes.
 class Sha256 {
  public:
-  Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
+  explicit Sha256(const std::string& description) : context_(EVP_MD_CTX_new()) {
+    EVP_DigestInit_ex(context_, EVP_sha256(), nullptr);
+    add(description);
+    add(std::string_view("\0", 1));
+  }
   ~Sha256() { EVP_MD_CTX_free(context_); }
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
@@ -55,11 +63,29 @@ std::string description_of(const ModelSpec& model) {
       .dump();
 }
 
-std::string content_of(const RegularFile& file, const std::string& description) {
-  Sha256 hash;
-  hash.add(description);
-  hash.add(std::string_view("\0", 1));
-  for (uint64_t at = 0; at < file.size(); at += kChunk) hash.add(file.read(at, kChunk));
+// Passes all of a file's bytes to `take`, in pieces.
+Result<void> for_each_piece(const RegularFile& file, const std::string& path,
+                            const std::atomic<bool>& stopped,
+                            const std::function<Result<void>(std::string_view)>& take) {
+  for (uint64_t at = 0; at < file.size(); at += kPiece) {
+    if (stopped) return Error{ErrorKind::kUnavailable, "the platform is shutting down"};
+    const std::string piece = file.read(at, kPiece);
+    if (piece.size() < std::min<uint64_t>(kPiece, file.size() - at))
+      return Error{ErrorKind::kInternal, path + ": only " + std::to_string(at + piece.size()) +
+                                             " of " + std::to_string(file.size()) +
+                                             " bytes can be read"};
+    SLUICE_TRY(take(piece));
+  }
+  return {};
+}
+
+Result<std::string> content_of(const RegularFile& file, const std::string& path,
+                               const std::string& description, const std::atomic<bool>& stopped) {
+  Sha256 hash(description);
+  SLUICE_TRY(for_each_piece(file, path, stopped, [&](std::string_view piece) -> Result<void> {
+    hash.add(piece);
+    return {};
+  }));
   return hash.hex();
 }
 
@@ -69,6 +95,11 @@ bool same_file(const struct stat& a, const struct stat& b) {
   };
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
          same(a.st_mtim, b.st_mtim) && same(a.st_ctim, b.st_ctim);
+}
+
+bool changed_since(const RegularFile& opened, const std::string& path) {
+  const auto now = RegularFile::open(path);
+  return !now.ok() || !same_file(now->about(), opened.about());
 }
 
 // Two writes within a tick of the kernel's clock have the same time: a file that was written just
@@ -86,20 +117,29 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-// The kernel's clone where the file system has one; else its copy; else ours, across some file
-// systems.
-bool copy_bytes(const RegularFile& from, int to) {
-  if (::ioctl(to, FICLONE, from.fd()) == 0) return true;
-  off_t at = 0;
-  while (at < static_cast<off_t>(from.size())) {
-    const ssize_t n = ::copy_file_range(from.fd(), &at, to, nullptr, from.size() - at, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == ENOSPC) return false;
-    if (n <= 0) break;
-  }
-  for (; at < static_cast<off_t>(from.size()); at += kChunk)
-    if (!write_all(to, from.read(static_cast<uint64_t>(at), kChunk))) return false;
-  return true;
+bool flush_folder(const std::string& folder) {
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return fd.valid() && ::fsync(fd.get()) == 0;
+}
+
+// Only then may the content of a file of that size have a copy.
+bool has_copy_of_size(const std::string& folder, uint64_t size) {
+  std::error_code fault;
+  for (fs::directory_iterator at(folder, fault), end; !fault && at != end; at.increment(fault))
+    if (std::error_code gone; at->path().extension() == ".pt" && at->file_size(gone) == size)
+      return true;
+  return false;
+}
+
+// Whether ModelCopies gives files such a name.
+bool is_name_of_ours(std::string_view file) {
+  const size_t dot = std::min(file.find('.'), file.size());
+  const std::string_view stem = file.substr(0, dot), ending = file.substr(dot);
+  if (stem.empty()) return false;
+  if (ending == ".new" || ending == ".old")
+    return stem.find_first_not_of("0123456789") == stem.npos;
+  return (ending == ".pt" || ending == ".json" || ending == ".json.new") &&
+         stem.size() == kHashDigits && stem.find_first_not_of("0123456789abcdef") == stem.npos;
 }
 
 }  // namespace
@@ -135,19 +175,27 @@ Result<void> ModelCopies::identify(ModelSpec& model) const {
   SLUICE_ASSIGN(file, RegularFile::open(model.path));
   const std::string description = description_of(model);
   const auto content = known(model.path, file.about(), description);
-  model.content = content ? *content : content_of(file, description);
+  if (content) {
+    model.content = *content;
+    return {};
+  }
+  SLUICE_ASSIGN(read, content_of(file, model.path, description, stopped_));
+  model.content = read;
   return {};
+}
+
+// Holds a content and names it in `model`. Returns nullptr if it has no copy.
+ModelCopies::Hold ModelCopies::hold_copy(ModelSpec& model, const std::string& content) {
+  Hold held = hold(content);
+  model.content = content;
+  return fs::exists(start_path(folder_, model)) ? held : nullptr;
 }
 
 Result<ModelCopies::Hold> ModelCopies::keep(ModelSpec& model) {
   SLUICE_ASSIGN(file, RegularFile::open(model.path));
   const std::string description = description_of(model);
-  if (const auto content = known(model.path, file.about(), description)) {
-    Hold held = hold(*content);
-    model.content = *content;
-    if (fs::exists(start_path(folder_, model))) return held;
-  }
-  const std::lock_guard one_at_a_time(copying_);
+  if (const auto content = known(model.path, file.about(), description))
+    if (Hold held = hold_copy(model, *content)) return held;
   std::error_code fault;
   if (fs::create_directory(folder_, fault)) fs::permissions(folder_, fs::perms::owner_all, fault);
   if (fault) return system_error(folder_, fault.value());
@@ -160,35 +208,34 @@ Result<ModelCopies::Hold> ModelCopies::keep(ModelSpec& model) {
   const std::string aside = folder_ + "/" + name;
   auto kept = put(file, model, description, aside);
   ::unlink(aside.c_str());
-  if (!kept.ok()) return within("model.path: " + model.path + " cannot be copied", kept.error());
-  return kept;
+  if (kept.ok() || kept.error().kind == ErrorKind::kConflict) return kept;
+  return within("model.path: " + model.path + " cannot be copied", kept.error());
 }
 
-// Makes the copy in `aside`, unless there is one, and names it.
+// Holds the copy of the file's content. Makes it in `aside` if there is none.
 Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& model,
                                            const std::string& description,
                                            const std::string& aside) {
   const Fd to(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   struct stat begun {};
   if (!to.valid() || ::fstat(to.get(), &begun) != 0) return system_error(folder_);
-  model.content = content_of(from, description);
-  Hold held = hold(model.content);
-  const std::string path = start_path(folder_, model);
-  const bool there = fs::exists(path);
-  if (!there && (!copy_bytes(from, to.get()) || ::fsync(to.get()) != 0)) {
-    const Error why = system_error(folder_);
-    return within("the copy takes " + std::to_string((from.size() >> 20) + 1) + " MiB", why);
+  Hold held;
+  // After a restart no file is known, but most have their copies: those are not written again.
+  if (has_copy_of_size(folder_, from.size())) {
+    SLUICE_ASSIGN(content, content_of(from, model.path, description, stopped_));
+    held = hold_copy(model, content);
   }
-  SLUICE_ASSIGN(copy, RegularFile::open(there ? path : aside));
-  SLUICE_ASSIGN(after, RegularFile::open(model.path));
-  if (!same_file(after.about(), from.about()) ||
-      (!there && content_of(copy, description) != model.content))
-    return Error{ErrorKind::kConflict, "it changed meanwhile: apply again when it is written"};
-  if (!there) {
-    // The description first: a model that is there is whole.
-    SLUICE_TRY(
-        replace_file(fs::path(path).replace_extension(".json"), description, 0600, Flush::kYes));
-    if (::rename(aside.c_str(), path.c_str()) != 0) return system_error(path);
+  if (!held) {
+    const auto content = copy(from, model, description, to, aside);
+    if (changed_since(from, model.path) ||
+        (content.ok() && check_ != nullptr && !check_(aside).ok()))
+      return Error{ErrorKind::kConflict,
+                   "model.path: " + model.path +
+                       " changed while it was copied. Apply again once it is completely written."};
+    if (!content.ok()) return content.error();
+    held = hold(*content);
+    model.content = *content;
+    SLUICE_TRY(give_name(aside, start_path(folder_, model), description));
   }
   if (settled_before(begun, from.about())) {
     const std::lock_guard lock(mutex_);
@@ -198,29 +245,78 @@ Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& m
   return held;
 }
 
+// Fills `to`, the file `aside`, and returns the content of what it wrote. Each byte is read once:
+// from the clone where the file system clones, else from the user's file.
+Result<std::string> ModelCopies::copy(const RegularFile& from, const ModelSpec& model,
+                                      const std::string& description, const Fd& to,
+                                      const std::string& aside) const {
+  const auto failed = [&] {
+    const Error why = system_error(folder_);
+    return within("the copy takes " + std::to_string((from.size() >> 20) + 1) + " MiB", why);
+  };
+  std::string content;
+  if (::ioctl(to.get(), FICLONE, from.fd()) == 0) {
+    SLUICE_ASSIGN(clone, RegularFile::open(aside));
+    SLUICE_ASSIGN(cloned, content_of(clone, model.path, description, stopped_));
+    content = cloned;
+  } else {
+    Sha256 hash(description);
+    SLUICE_TRY(
+        for_each_piece(from, model.path, stopped_, [&](std::string_view piece) -> Result<void> {
+          hash.add(piece);
+          if (!write_all(to.get(), piece)) return failed();
+          return {};
+        }));
+    content = hash.hex();
+  }
+  if (::fsync(to.get()) != 0) return failed();
+  return content;
+}
+
+// Renames the finished copy `aside` to `path`, unless another keep() has done so with its own.
+Result<void> ModelCopies::give_name(const std::string& aside, const std::string& path,
+                                    const std::string& description) {
+  const std::lock_guard one_at_a_time(naming_);
+  if (fs::exists(path)) return {};
+  // The description first: a model that is there is whole.
+  SLUICE_TRY(
+      replace_file(fs::path(path).replace_extension(".json"), description, 0600, Flush::kYes));
+  if (::rename(aside.c_str(), path.c_str()) != 0 || !flush_folder(folder_))
+    return system_error(path);
+  return {};
+}
+
 void ModelCopies::set_used(std::set<std::string> contents) {
   const std::lock_guard lock(mutex_);
   used_ = std::move(contents);
   used_known_ = true;
 }
 
+// The folder is listed before anything in it is renamed: a new name would be listed, too.
 void ModelCopies::sweep() {
-  std::vector<std::string> unused;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!used_known_) return;
-    std::error_code fault;
-    for (fs::directory_iterator at(folder_, fault), end; !fault && at != end; at.increment(fault)) {
-      const std::string path = at->path(), file = at->path().filename();
-      const std::string content = file.substr(0, file.find('.'));
-      if (used_.contains(content) || held_.contains(content) || held_.contains(file)) continue;
-      // Removing a large file takes its time: others do not wait for it.
-      unused.push_back(folder_ + "/" + next_name(".old"));
-      if (::rename(path.c_str(), unused.back().c_str()) == 0)
-        log::info("{}: no revision uses it any more", path);
-    }
-  }
-  for (const std::string& path : unused) ::unlink(path.c_str());
+  std::vector<std::string> files;
+  std::error_code fault;
+  for (fs::directory_iterator at(folder_, fault), end; !fault && at != end; at.increment(fault))
+    if (std::error_code ignored; at->symlink_status(ignored).type() == fs::file_type::regular &&
+                                 is_name_of_ours(at->path().filename().string()))
+      files.push_back(at->path().filename());
+  for (const std::string& file : files)
+    if (const std::string old = put_aside(file); !old.empty()) ::unlink(old.c_str());
+}
+
+// Renames a file that nothing uses, so that its removal, which takes a large file's time, needs no
+// lock. Returns the new path; empty: the file stays.
+std::string ModelCopies::put_aside(const std::string& file) {
+  const std::string path = folder_ + "/" + file;
+  const std::string content = file.substr(0, file.find('.'));
+  const std::lock_guard lock(mutex_);
+  if (!used_known_ || used_.contains(content) || held_.contains(content) || held_.contains(file))
+    return "";
+  if (file.ends_with(".old")) return path;
+  std::string old = folder_ + "/" + next_name(".old");
+  if (::rename(path.c_str(), old.c_str()) != 0) return "";
+  log::info("{}: no revision uses it any more", path);
+  return old;
 }
 
 }  // namespace sluice::control

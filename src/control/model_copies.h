@@ -8,11 +8,13 @@
 // in place, so each content is a copy; file systems that clone share its blocks. A copy that no
 // revision uses and no apply holds is removed.
 //
-// Threads: any. A call takes as long as the disk does, but for set_used().
+// Threads: any. Several may keep() at once. A call takes as long as the disk does, but for
+// set_used() and stop().
 #pragma once
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,21 +33,29 @@ std::string start_path(const std::string& folder, const ModelSpec& model);
 
 class ModelCopies {
  public:
-  explicit ModelCopies(std::string folder) : folder_(std::move(folder)) {}
+  // A file is copied only if its copy passes `check`.
+  using Check = Result<void> (*)(const std::string& path);
+  explicit ModelCopies(std::string folder, Check check = nullptr)
+      : folder_(std::move(folder)), check_(check) {}
 
-  // While it is held, sweep() leaves the content alone.
+  // While a Hold of a content lives, sweep() leaves the content alone. Must not outlive
+  // ModelCopies.
   using Hold = std::shared_ptr<void>;
 
   // Names the content of `model.path` with the model's inputs and outputs, in `model.content`.
   // kInvalid: there is no such file.
   Result<void> identify(ModelSpec& model) const;
-  // The same, and keeps a copy of it. A file that is the one of the last keep() is not read again.
-  // kConflict: the file changed meanwhile; kInternal: the disk is full. Nothing is left of it then.
+  // The same, and keeps a copy of it. A file that has not changed since its last keep() is not read
+  // again. kConflict: the file changed meanwhile; kInternal: a read failed, or the disk is full.
+  // A failed keep() leaves no file.
   Result<Hold> keep(ModelSpec& model);
+  // Makes every keep() and identify() fail with kUnavailable, those under way soon.
+  void stop() { stopped_ = true; }
 
-  // What revisions use. All of them: a content that is not listed may be removed.
+  // Sets the contents that revisions use. sweep() may remove every other content.
   void set_used(std::set<std::string> contents);
-  // Removes what neither a revision nor a hold uses, and what a process that died left half-made.
+  // Removes copies that neither a revision nor a hold uses, and files that a dead process left
+  // half-made. Files with other names stay.
   void sweep();
 
  private:
@@ -60,14 +70,23 @@ class ModelCopies {
                                    const std::string& description) const;
   Result<Hold> put(const RegularFile& from, ModelSpec& model, const std::string& description,
                    const std::string& aside);
+  Result<std::string> copy(const RegularFile& from, const ModelSpec& model,
+                           const std::string& description, const Fd& to,
+                           const std::string& aside) const;
+  Result<void> give_name(const std::string& aside, const std::string& path,
+                         const std::string& description);
+  Hold hold_copy(ModelSpec& model, const std::string& content);
   Hold hold(const std::string& name);
   std::string next_name(const char* suffix);  // `mutex_` is held
+  std::string put_aside(const std::string& file);
 
   const std::string folder_;
-  std::mutex copying_;  // held while one is made: the next may be of the same content
+  const Check check_;
+  std::atomic<bool> stopped_ = false;
+  std::mutex naming_;  // held while a finished copy gets its name: another may be of that content
   mutable std::mutex mutex_;
   std::map<std::string, Known> known_;  // by path
-  std::multiset<std::string> held_;     // contents, and files that are being written
+  std::multiset<std::string> held_;     // contents in use by a keep(), and files it writes
   std::set<std::string> used_;
   bool used_known_ = false;  // nothing is removed before
   uint64_t next_ = 0;

@@ -6,11 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "base/folder_for_test.h"
+#include "control/archive_for_test.h"
+#include "control/model_archive.h"
 
 namespace sluice::control {
 namespace {
@@ -88,12 +93,105 @@ TEST_F(ModelCopiesTest, WhatNoRevisionUsesAndNothingHoldsIsRemoved) {
   EXPECT_EQ(files(), (std::set<std::string>{first + ".pt", first + ".json"}));
 }
 
+TEST_F(ModelCopiesTest, AStrangersFilesStay) {
+  fs::create_directories(copies_folder + "/mine");
+  const std::string hash(64, 'a');
+  const std::set<std::string> strange{"mine.pt", "mine",      "1.txt",       "x.new",      ".old",
+                                      "notes",   "AAAA.json", hash + ".txt", hash + "b.pt"};
+  for (const std::string& name : strange)
+    if (name != "mine") std::ofstream(fs::path(copies_folder) / name) << "a stranger's";
+  for (const std::string& name : {hash + ".pt", hash + ".json", hash + ".json.new",
+                                  std::string("3.old"), std::string("4.new")})
+    std::ofstream(fs::path(copies_folder) / name) << "unused";
+  fs::create_directories(copies_folder + "/" + std::string(64, 'b') + ".pt");
+  copies.set_used({});
+  copies.sweep();
+  std::set<std::string> left = strange;
+  left.insert(std::string(64, 'b') + ".pt");
+  EXPECT_EQ(files(), left);
+}
+
 TEST_F(ModelCopiesTest, ACopyThatIsGoneIsMadeAgain) {
   write("weights");
   ASSERT_TRUE(copies.keep(model).ok());
   fs::remove(copy());
   ASSERT_TRUE(copies.keep(model).ok());
   EXPECT_EQ(read(copy()), "weights");
+}
+
+// What this process has passed to read() ("rchar") or write() ("wchar").
+int64_t bytes_passed(const std::string& field) {
+  std::ifstream io("/proc/self/io");
+  for (std::string name; io >> name;)
+    if (int64_t n = 0; io >> n && name == field + ":") return n;
+  return -1;
+}
+
+TEST_F(ModelCopiesTest, ANewModelIsReadOnceAndAKnownCopyIsNotWrittenAgain) {
+  constexpr int64_t kSize = 8 << 20;
+  write(std::string(kSize, 'w'));
+  const int64_t before = bytes_passed("rchar");
+  if (before < 0) GTEST_SKIP() << "no /proc/self/io";
+  ASSERT_TRUE(copies.keep(model).ok());
+  EXPECT_LT(bytes_passed("rchar") - before, kSize * 3 / 2);
+  ModelCopies restarted(copies_folder);
+  const int64_t written = bytes_passed("wchar");
+  ASSERT_TRUE(restarted.keep(model).ok());
+  EXPECT_LT(bytes_passed("wchar") - written, kSize / 2);
+}
+
+TEST_F(ModelCopiesTest, SeveralAreKeptAtOnce) {
+  std::vector<ModelSpec> models(6, model);
+  for (size_t i = 0; i < models.size(); ++i) {
+    model.path = models[i].path = folder.path + "/m" + std::to_string(i) + ".pt";
+    write(std::string(2'000'000, i % 2 == 0 ? 'a' : 'b'));
+  }
+  std::vector<std::thread> threads;
+  std::vector<ModelCopies::Hold> holds(models.size());
+  for (size_t i = 0; i < models.size(); ++i)
+    threads.emplace_back([&, i] {
+      if (auto kept = copies.keep(models[i]); kept.ok()) holds[i] = *kept;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::ranges::count(holds, nullptr), 0);
+  EXPECT_EQ(models[0].content, models[2].content);
+  EXPECT_EQ(files(),
+            (std::set<std::string>{models[0].content + ".pt", models[0].content + ".json",
+                                   models[1].content + ".pt", models[1].content + ".json"}));
+}
+
+// A file of sysfs says that it has a page, and yields less: as a disk does that fails.
+TEST_F(ModelCopiesTest, AFileThatCannotBeReadToItsEndIsRefused) {
+  model.path = "/sys/kernel/mm/transparent_hugepage/enabled";
+  if (!fs::exists(model.path)) GTEST_SKIP() << "no sysfs";
+  EXPECT_FALSE(copies.identify(model).ok());
+  const auto kept = copies.keep(model);
+  ASSERT_FALSE(kept.ok());
+  EXPECT_NE(kept.error().message.find(" of 4096 bytes can be read"), std::string::npos)
+      << kept.error().message;
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(ModelCopiesTest, ACopyThatFailsItsCheckIsNotKept) {
+  write("replaced since it was checked");
+  ModelCopies checked(copies_folder, check_model_archive);
+  const auto kept = checked.keep(model);
+  ASSERT_FALSE(kept.ok());
+  EXPECT_EQ(kept.error().kind, ErrorKind::kConflict);
+  EXPECT_EQ(kept.error().message,
+            "model.path: " + model.path +
+                " changed while it was copied. Apply again once it is completely written.");
+  EXPECT_TRUE(files().empty());
+  write(archive_for_test("weights"));
+  EXPECT_TRUE(checked.keep(model).ok());
+}
+
+TEST_F(ModelCopiesTest, NothingIsReadAfterStop) {
+  write("weights");
+  copies.stop();
+  EXPECT_EQ(copies.identify(model).error().kind, ErrorKind::kUnavailable);
+  EXPECT_EQ(copies.keep(model).error().kind, ErrorKind::kUnavailable);
+  EXPECT_TRUE(files().empty());
 }
 
 TEST_F(ModelCopiesTest, AMissingFileIsNamed) {

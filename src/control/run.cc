@@ -15,6 +15,7 @@
 #include "control/api.h"
 #include "control/cluster_local.h"
 #include "control/kept_answers.h"
+#include "control/model_archive.h"
 #include "control/turns.h"
 
 namespace sluice::control {
@@ -35,9 +36,13 @@ struct Serving {
   const Control& control;
 };
 
-// Copies of models that no revision uses any more are removed beside the loop.
-void sweep(Serving with) {
-  with.models.set_used(with.control.contents());
+// Removes unused copies of models, beside the loop. All copies stay while a revision in the store
+// cannot be read, since its copy is not known. `applied` holds what it copied until now.
+void sweep(Serving with, std::optional<Result<Api::FunctionsRead>> applied = {}) {
+  auto used = with.control.contents();
+  if (!used) return;
+  with.models.set_used(std::move(*used));
+  applied.reset();
   asio::post(with.files, [&models = with.models] { models.sweep(); });
 }
 
@@ -64,7 +69,7 @@ asio::awaitable<wire::HttpResponse> answer(Api& api, Serving with, wire::HttpReq
     co_await asio::co_spawn(with.files, read, asio::use_awaitable);
     response = api.apply(request, *functions, unix_now());
     with.kept.forget();
-    sweep(with);
+    sweep(with, std::move(functions));
   } else if (is_get) {
     response = with.kept.get(request.target(), [&] { return api.handle(request, unix_now()); });
   } else {
@@ -85,6 +90,8 @@ Result<void> run_control(const ControlOptions& options) {
   o.settings.models = o.data + "/models";
   SLUICE_ASSIGN(store, Store::open(o.data + "/control.db"));
   const SteadyClock clock;
+  // Outlives `io`, whose unfinished coroutines release their holds of copies as they go.
+  ModelCopies models(o.settings.models, check_model_archive);
   asio::io_context io(1);
   Waiters quiet(io);
   LocalCluster cluster(o.data + "/run/node.sock", o.data + "/run/gateway.sock",
@@ -95,7 +102,6 @@ Result<void> run_control(const ControlOptions& options) {
 
   KeptAnswers kept;
   Turns turns(io, *control, cluster, quiet, [&] { kept.forget(); });
-  ModelCopies models(o.settings.models);
   asio::thread_pool files(2);
   const Serving serving{turns, kept, files, models, *control};
   sweep(serving);
@@ -132,6 +138,9 @@ Result<void> run_control(const ControlOptions& options) {
   });
   log::info("policy {}, {} functions", o.settings.bundle, control->functions().size());
   io.run();
+  models.stop();  // a copy under way ends after its next piece
+  files.stop();
+  files.join();
   control->close();
   return {};
 }

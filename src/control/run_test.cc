@@ -136,7 +136,9 @@ class HungControl : public testing::Test {
     });
     EXPECT_TRUE(eventually("the API", [&] { return get("/v1/status").ok(); }));
   }
-  ~HungControl() override {
+  ~HungControl() override { end(); }
+  void end() {
+    if (!running_.joinable()) return;
     peers_.node.reset();  // which ends the calls under way
     peers_.gateway.reset();
     kill(getpid(), SIGTERM);
@@ -153,11 +155,12 @@ class HungControl : public testing::Test {
     return answer;
   }
   Result<json> get(const std::string& target) { return ask(verb::get, target); }
+  static std::string file_of(const std::string& name, const std::string& model) {
+    return "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: " + name +
+           "\nspec: {model: {path: " + model + "}, slo: {latency: 100ms}}\n";
+  }
   Result<json> apply(const std::string& model) {
-    return ask(verb::post, "/v1/functions",
-               "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: {name: f}\n"
-               "spec: {model: {path: " +
-                   model + "}, slo: {latency: 100ms}}\n");
+    return ask(verb::post, "/v1/functions", file_of("{name: f}", model));
   }
 
   HungPeers peers_;
@@ -182,6 +185,46 @@ TEST_F(HungControl, ChangesDoNotWaitForPeers) {
   EXPECT_EQ((*get("/v1/functions"))[0]["name"], "f");
   EXPECT_TRUE(ask(verb::delete_, "/v1/functions/default/f").ok());
   EXPECT_EQ((*get("/v1/functions")).size(), 0u);
+}
+
+TEST_F(HungControl, ARefusedApplyLeavesNoCopy) {
+  const std::string model = peers_.folder.path + "/m.pt";
+  const auto refused =
+      ask(verb::post, "/v1/functions",
+          file_of("{name: a.b}", model) + "---\n" + file_of("{name: b, namespace: a}", model));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("clients would call it a.b"), std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(eventually("the copy to be removed", [&] {
+    return std::filesystem::is_empty(peers_.folder.path + "/models");
+  }));
+}
+
+// A model of a terabyte, which is read for an hour: an archive with a hole before its last record.
+TEST_F(HungControl, AnEndDoesNotWaitForAModelThatIsRead) {
+  constexpr size_t kEndRecord = 22;
+  const std::string path = peers_.folder.path + "/large.pt";
+  const std::string archive = archive_for_test("weights");
+  std::filesystem::copy(peers_.folder.path + "/m.json", peers_.folder.path + "/large.json");
+  {
+    std::ofstream large(path, std::ios::binary);
+    large << archive.substr(0, archive.size() - kEndRecord);
+    large.seekp(int64_t{1} << 40);
+    large << archive.substr(archive.size() - kEndRecord) << std::flush;
+    ASSERT_TRUE(large.good()) << "no file system for a file of a terabyte";
+  }
+  std::thread client(
+      [&] { (void)ask(verb::post, "/v1/functions?dry_run=1", file_of("{name: f}", path)); });
+  const auto is_read = [&] {
+    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code closed;
+      if (std::filesystem::read_symlink(fd, closed) == path) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(eventually("the model to be read", is_read));
+  end();
+  client.join();
 }
 
 TEST_F(HungControl, AModelThatIsNoFileIsRefused) {

@@ -107,18 +107,23 @@ Result<std::vector<StoredFunction>> Store::functions() {
     found[r.text(0)] = {function_name(r.text(0)),
                         static_cast<int>(r.integer(1)),
                         static_cast<int>(r.integer(2)),
-                        {}};
+                        {},
+                        true};
   }));
   SLUICE_TRY(db_.each(
       "SELECT function, number, spec, created FROM revisions ORDER BY function, number", {},
       [&](const Row& r) {
+        const auto f = found.find(r.text(0));
         const auto spec = wire::function_spec_from(parsed(r.text(2)));
         if (!spec.ok())
           log::error("store: {}: revision {} cannot be read: {}. It stays in the file.", r.text(0),
                      r.integer(1), spec.error().message);
-        else if (const auto f = found.find(r.text(0)); f != found.end())
+        if (f == found.end()) return;
+        if (spec.ok())
           f->second.revisions.push_back(
               {function_name(r.text(0)), static_cast<int>(r.integer(1)), *spec, r.integer(3)});
+        else
+          f->second.complete = false;
       }));
   std::vector<StoredFunction> out;
   for (auto& [name, f] : found) {

@@ -20,6 +20,7 @@ struct StoredFunction {
   int newest = 0;   // the revision that shall serve
   int serving = 0;  // the one that serves until the newest is ready; the same when it is
   std::vector<Revision> revisions;  // ascending
+  bool complete = true;             // every revision in the file could be read
 };
 
 // A decision, with what came of it.

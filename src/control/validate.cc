@@ -20,7 +20,7 @@ Error invalid(const std::string& field, const std::string& why) {
   return {ErrorKind::kInvalid, field + ": " + why};
 }
 
-// "50%, 100%": what the widths of slices are multiples of.
+// Returns "50% or 100%": what the widths of slices must be multiples of.
 std::string quanta(const std::vector<Device>& devices) {
   std::set<Share> all;
   for (const Device& d : devices)
@@ -40,8 +40,8 @@ Result<void> check_model(FunctionSpec& spec) {
   if (!file.ok())
     return Error{ErrorKind::kInvalid,
                  file.error().message +
-                     ": the model's inputs and outputs stand there, or as model.inputs and "
-                     "model.outputs in the function's file; `sluice init` writes both files"};
+                     ". Describe the model's inputs and outputs in that file or in model.inputs "
+                     "and model.outputs; `sluice init` writes both files."};
   if (file->size() > kLargestSidecar)
     return Error{ErrorKind::kInvalid, sidecar + ": has " + std::to_string(file->size()) +
                                           " bytes; at most " + std::to_string(kLargestSidecar) +
@@ -66,8 +66,9 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
   };
   if (spec.slice && std::ranges::any_of(devices, serves) && std::ranges::none_of(devices, holds))
     return invalid("slice.sm", format_share(spec.slice->sm) +
-                                   " is no width of a device here: multiples of " +
-                                   quanta(devices) + " are");
+                                   " is not a supported width; the devices here support "
+                                   "multiples of " +
+                                   quanta(devices) + ".");
   Bytes largest = 0;
   for (const Device& d : devices)
     if (serves(d)) largest = std::max(largest, d.memory);

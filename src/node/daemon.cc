@@ -183,10 +183,10 @@ DaemonView Daemon::view() const {
   std::map<InstanceId, ClientState> states = enforcer_->states();
   for (const InstanceRecord& r : state_.instances) {
     const ClientState state = alive(r) ? states[r.instance.id] : ClientState{};
-    v.instances.push_back(
-        {r, alive(r) ? state.used : r.used, state.ungated, state.sm_refusal,
-         alive(r) ? peak_memory(r.process.pid) : 0, enforcer_->memory_held(r.instance.id),
-         enforcer_->fault_of(r.instance.id, state), enforcer_->outside(r.instance.id)});
+    v.instances.push_back({r, alive(r) ? state.used : r.used, state.ungated, state.sm_refusal,
+                           alive(r) ? peak_memory(r.process.pid) : 0,
+                           enforcer_->memory_held(r.instance.id),
+                           enforcer_->fault_of(r.instance.id), enforcer_->outside(r.instance.id)});
   }
   return v;
 }

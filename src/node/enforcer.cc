@@ -315,11 +315,27 @@ void Enforcer::charge_ungated() {
   }
 }
 
+// Whether nothing holds a program without a cgroup. Once it is, it stays so until one of its
+// processes attaches: the CPU time of those alive falls whenever one of them ends.
+bool Enforcer::is_unheld(const Client& c, int attached) {
+  if (attached > 0) return false;
+  return c.unheld || (identity_of(c.process.pid) == c.process &&
+                      cpu_time_of(family_of(c.process.pid)) > kMostBeforePermits);
+}
+
 // What Sluice starts itself has no right to leave its group.
 bool Enforcer::poll_strays() {
   bool changed = false;
+  const std::map<InstanceId, ClientState> states =
+      cgroups_.writable() ? std::map<InstanceId, ClientState>() : this->states();
   for (auto& [id, c] : clients_) {
-    if (!c.foreign || !c.cgroup || !c.counted_by_kernel) continue;
+    if (!c.foreign || !c.counted_by_kernel) continue;
+    if (!c.cgroup) {
+      const auto state = states.find(id);
+      const bool unheld = is_unheld(c, state == states.end() ? 0 : state->second.processes);
+      changed |= std::exchange(c.unheld, unheld) != unheld;
+      continue;
+    }
     std::vector<pid_t> family;
     if (identity_of(c.process.pid) == c.process) family = family_of(c.process.pid);
     for (const auto& [pid, process] : c.strays.outside())
@@ -334,15 +350,14 @@ bool Enforcer::poll_strays() {
   return changed;
 }
 
-std::string Enforcer::fault_of(const InstanceId& id, const ClientState& state) const {
+std::string Enforcer::fault_of(const InstanceId& id) const {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return "";
   const Client& c = found->second;
   if (!c.strays.outside().empty())
     return "process " + std::to_string(c.strays.outside().begin()->first) +
            " has left its cgroup; nothing holds it";
-  if (c.foreign && c.counted_by_kernel && !c.cgroup && state.processes == 0 &&
-      cpu_time_of(family_of(c.process.pid)) > kMostBeforePermits)
+  if (c.unheld)
     return "nothing holds it: it asks for no permits, and without root it has no cgroup";
   return "";
 }

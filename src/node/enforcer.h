@@ -74,11 +74,11 @@ class Enforcer {
   // the while a few times a second. Whoever begins it is logged.
   void charge_ungated();
 
-  // Polls for processes of foreign programs that have left their cgroups. Returns whether some
-  // have, or are back, since the last time.
+  // Polls foreign programs for processes that have left their cgroups, and, where there are no
+  // cgroups, for programs that nothing holds. Returns whether that has changed since the last poll.
   bool poll_strays();
   // What is wrong with a living instance; empty: nothing.
-  std::string fault_of(const InstanceId& id, const ClientState& state) const;
+  std::string fault_of(const InstanceId& id) const;
   // CPU time of its processes that have left its cgroup, cumulative.
   Nanos outside(const InstanceId& id);
 
@@ -108,6 +108,7 @@ class Enforcer {
     bool counted_by_kernel = true;  // what it uses, in its cgroup or by its processes' clocks
     bool ungated = false;           // it used its GPU past the hook
     bool foreign = false;           // of `sluice run`
+    bool unheld = false;            // it has computed without a permit, and has no cgroup
     StrayProcesses strays;
   };
 
@@ -122,6 +123,7 @@ class Enforcer {
   void remove_empty_groups();
   Result<Placement> look_up(const Peer& peer, uint32_t device);
   bool is_under(const Client& c, const Peer& peer) const;
+  static bool is_unheld(const Client& c, int attached);
 
   const Clock& clock_;
   const PermitServerConfig serving_;
