@@ -221,6 +221,22 @@ TEST_F(Contract, ASecondDeathIsAnsweredWithTheReason) {
   EXPECT_EQ(counters().failed, 1u);
 }
 
+TEST_F(Contract, ACompressedBodyIsNotSentToASecondInstance) {
+  raw_instance("i");
+  instance("k");
+  table({"i"});
+  const int c = connect();
+  send(c, post("bomb", "Content-Encoding: gzip\r\n"));
+  Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "bomb"));
+  table({"i", "k"});
+  i.reset();
+  const std::string failed = receive(c, "}");
+  EXPECT_THAT(failed, HasSubstr("HTTP/1.1 502"));
+  EXPECT_THAT(failed, HasSubstr("the instance died; a compressed body is not sent again"));
+  EXPECT_EQ(counters().retried, 0u);
+}
+
 TEST_F(Contract, ALargeBodyIsNotSentAgainAndTheAnswerSaysWhy) {
   raw_instance("i");
   instance("k");

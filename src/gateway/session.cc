@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
+#include <boost/beast/core/string.hpp>
 #include <charconv>
 #include <utility>
 
@@ -22,6 +23,13 @@ uint64_t inferences_said(const Head& answer) {
   if (const auto said = answer.find("Sluice-Inferences"))
     std::from_chars(said->data(), said->data() + said->size(), inferences);
   return inferences;
+}
+
+// A compressed body may have killed its instance by its inflated size, which the gateway does not
+// know. It would kill the next one, too.
+bool is_compressed(const Head& request) {
+  const auto coding = request.find(http::field::content_encoding);
+  return coding && !boost::beast::iequals(*coding, "identity");
 }
 
 class Session final : public Waiter, public Watch, public std::enable_shared_from_this<Session> {
@@ -254,6 +262,9 @@ Awaitable<bool> Session::ask_instances() {
     if (watch_.expired) co_return co_await time_out();
     if (step == Exchange::Step::kGarbled)
       co_return co_await give_up(Outcome::kBroken, 502, "the instance's answer is broken");
+    if (step == Exchange::Step::kDied && is_compressed(client_.head()))
+      co_return co_await give_up(Outcome::kBroken, 502,
+                                 "the instance died; a compressed body is not sent again");
     if (step == Exchange::Step::kDied && !client_.kept_whole())
       co_return co_await give_up(
           Outcome::kBroken, 502,
