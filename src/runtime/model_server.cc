@@ -217,7 +217,7 @@ asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
   if (!loaded_) co_return error_response(503, "model '" + model_.name + "' is unloaded");
   std::string inflated;
   const std::string_view encoding = header(request, "Content-Encoding").value_or("identity");
-  const bool plain = encoding == "identity";
+  const bool plain = is_identity(encoding);
   if (!plain && !inflatable(encoding))
     co_return error_response(415, "Content-Encoding: '" + std::string(encoding.substr(0, 40)) +
                                       "' is none of gzip, deflate and identity");

@@ -306,6 +306,7 @@ TEST_F(ModelServerTest, ACompressedBodyIsReadAndBoundedAsItIsInflated) {
                    "Content-Encoding: deflate\r\n" + header);
   };
   EXPECT_THAT(ask(sent(infer_body(9))), HasSubstr("[18,2]"));
+  EXPECT_THAT(ask(infer(9, "Content-Encoding: Identity\r\n")), HasSubstr("[18,2]"));
   EXPECT_THAT(ask(sent(infer_body(9), "Sluice-Body-Limit: 20\r\n")), StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(ask(sent(infer_body(9) + std::string(1000, ' '))), StartsWith("HTTP/1.1 413"));
 }
