@@ -27,6 +27,9 @@ using ModelCheck = std::function<Result<void>(FunctionSpec&)>;
 Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const FileContext& context,
                                                   const ModelCheck& check_model = {});
 
+// Whether a function may have that name; kInvalid says what a name is.
+Result<void> check_name(const std::string& name);
+
 // The specification as a file that parses to the same.
 std::string to_yaml(const FunctionSpec& spec);
 
