@@ -7,6 +7,7 @@
 //   deaf       the instance never gets ready
 //   stubborn   the instance ignores Drain and SIGTERM
 //   busy       a thread that computes for ever, gated
+//   nan        an element of "outputs" is NaN, which stands bare
 // Instances answer every path with {"pid", "uid", "gate", "sum", "model_version", "model"}: with
 // ?ms=N after N ms of gated work, with ?until=FILE when there is that file, with ?mib=N after
 // taking N MiB for good ("taken": false where an allocation fails), and "outputs" that are always
@@ -47,6 +48,7 @@ sluice_gate gate = {"", 0};
 char permit_socket[108];
 uint32_t model_version = 0;
 std::string model_line;
+bool has_nan = false;
 
 using Words = std::map<std::string, int>;  // each with the number behind it, or 0
 
@@ -120,7 +122,7 @@ wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
   if (const std::string mib = target.get("mib"); !mib.empty()) taken = take(std::stoul(mib));
   uint64_t sum = 0;
   for (const char c : request.body()) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  co_return wire::json_response(
+  wire::HttpResponse response = wire::json_response(
       {{"taken", taken},
        {"pid", getpid()},
        {"uid", getuid()},
@@ -130,6 +132,11 @@ wire::asio::awaitable<wire::HttpResponse> answer(wire::HttpRequest request) {
        {"sum", sum},
        {"outputs",
         {{{"name", "y"}, {"datatype", "FP32"}, {"shape", {1, 3}}, {"data", {0.5, -1.0, 2.0}}}}}});
+  if (has_nan) {
+    response.body().replace(response.body().find("-1.0"), 4, "NaN");
+    response.prepare_payload();
+  }
+  co_return response;
 }
 
 void serve(Fd listening, Fd control, bool stubborn) {
@@ -178,6 +185,7 @@ void instance(const wire::StartInstance& what, std::vector<Fd> fds, const Words&
     std::fflush(stdout);
     _exit(3);
   }
+  has_nan = model.contains("nan");
   if (model.contains("deaf")) pause();
   if (model.contains("busy"))
     std::thread([] {

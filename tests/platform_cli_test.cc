@@ -383,14 +383,19 @@ TEST(PlatformCli, CompletesValues) {
 
 TEST(PlatformCli, CompletesInZsh) {
   if (!std::filesystem::exists("/usr/bin/zsh")) GTEST_SKIP() << "there is no zsh";
-  // As zsh would call it at the end of "sluice -o js"; compadd works in a completion only.
-  const std::string script = "sluice() { " + program("sluice") +
-                             " \"$@\"; }; eval \"$(sluice completion zsh)\"; "
-                             "compadd() { shift; print -l -- \"$@\"; }; "
-                             "words=(sluice -o js); CURRENT=3; _sluice";
-  const Ended e = run({"/usr/bin/zsh", "-f", "-c", script});
-  EXPECT_EQ(e.code, 0) << e.err;
-  EXPECT_THAT(words_of(e.out), ElementsAre("table", "json")) << e.err;
+  // As zsh would call it at the end of "sluice WORDS"; compadd works in a completion only.
+  const auto complete_in_zsh = [](const std::string& words) {
+    const std::string script = "sluice() { " + program("sluice") +
+                               " \"$@\"; }; eval \"$(sluice completion zsh)\"; "
+                               "compadd() { shift; print -l -- \"offered:\" \"$@\"; }; "
+                               "words=(sluice " +
+                               words + "); CURRENT=$#words; _sluice";
+    const Ended e = run({"/usr/bin/zsh", "-f", "-c", script});
+    EXPECT_EQ(e.code, 0) << e.err;
+    return words_of(e.out);
+  };
+  EXPECT_THAT(complete_in_zsh("-o js"), ElementsAre("offered:", "table", "json"));
+  EXPECT_THAT(complete_in_zsh("version x"), ElementsAre()) << "not even an empty word";
 }
 
 TEST(PlatformCli, CompletesTheNamesOfWhatThereIs) {
@@ -537,12 +542,34 @@ TEST(PlatformCli, WaitsUntilARevisionServesOrIsGivenUp) {
   EXPECT_THAT(late.err, HasSubstr("default/late revision 1 does not serve yet after 100ms: "));
 }
 
+TEST(PlatformCli, WaitsForACanaryWithoutTrafficUntilItIsReady) {
+  Platform p;
+  p.deploy({});
+  const Ended canary =
+      p.cli({"apply", "--wait", "-f",
+             function_file(p, {.request = 30, .more = "  canaryTrafficPercent: 0\n"})});
+  EXPECT_EQ(canary.code, 0) << canary.err;
+  EXPECT_THAT(canary.out, HasSubstr("default/f revision 2 serves\n"));
+  const json f = p.function();
+  EXPECT_EQ(f["serving"], 1);
+  EXPECT_EQ(f["newest_ready"], true);
+  const Ended deaf =
+      p.cli({"apply", "--wait", "--timeout", "2s", "-f",
+             function_file(p, {.words = "deaf", .more = "  canaryTrafficPercent: 0\n"})});
+  EXPECT_EQ(deaf.code, 7) << "not before it is ready: " << deaf.out;
+}
+
 TEST(PlatformCli, DeletesWhatFilesName) {
   Platform p;
   const std::string f = function_file(p, {}), g = function_file(p, {.name = "g"});
   EXPECT_EQ(p.cli({"apply", "--wait", "-f", f, "-f", g}).code, 0);
-  EXPECT_EQ(p.cli({"delete", "-f", f, "-f", g}).out, "default/f deleted\ndefault/g deleted\n");
+  EXPECT_EQ(p.cli({"delete", "-f", f, "-f", g, "-f", f}).out,
+            "default/f deleted\ndefault/g deleted\n");
   EXPECT_EQ(p.cli_json({"get", "functions"}).size(), 0u);
+  EXPECT_EQ(p.cli({"apply", "-f", f, "-f", g}).code, 0);
+  const json deleted = p.cli_json({"delete", "-f", f, "-f", g});
+  ASSERT_EQ(deleted.size(), 2u) << deleted;
+  EXPECT_EQ(deleted[1]["deleted"], "default/g");
   expect_fails(p, {{"delete", "-f", f}, 3, "function 'default/f' not found; there is none"});
 }
 
@@ -629,17 +656,30 @@ TEST(PlatformCli, InvokePrintsValuesAndTakesABody) {
   expect_fails(p, {{"load", "f", "--body", "/no/such"}, 3, "/no/such: cannot be read"});
 }
 
+TEST(PlatformCli, InvokeShowsAnAnswerThatIsNotANumber) {
+  Platform p;
+  p.deploy({.words = "nan"});
+  EXPECT_THAT(p.cli({"invoke", "f", "--print"}).out, HasSubstr("0.5 \"NaN\" 2.0\n"));
+  EXPECT_EQ(p.cli_json({"invoke", "f"})["answer"]["outputs"][0]["data"][1], "NaN");
+}
+
 TEST(PlatformCli, ALoadFailsAboveTheFailuresThatAreAllowed) {
   Platform p;
-  p.deploy({});
-  const std::vector<std::string> load{"load",       "f",     "--rate",        "50",
-                                      "--duration", "200ms", "--max-failures"};
+  p.deploy({.more = "  maxQueue: 2\n"});
   const auto allowing = [&](const std::string& percent) {
-    std::vector<std::string> words = load;
-    words.push_back(percent);
-    return p.cli(words);
+    return p.cli({"load", "f", "--rate", "50", "--arrivals", "constant", "--duration", "1s",
+                  "--max-failures", percent});
   };
   EXPECT_EQ(allowing("0").code, 0);
+  // While the instance is busy two requests wait, which are answered, and the others are shed.
+  HeldRequest held(p);
+  busy_one(p);
+  auto load = std::async(std::launch::async, allowing, "0");
+  p.until("/v1/report", [](const json& r) { return r["functions"][0]["shed"] > 0; });
+  held.answer();
+  const Ended failed = load.get();
+  EXPECT_EQ(failed.code, 1) << failed.out;
+  EXPECT_THAT(failed.err, HasSubstr("requests were shed or failed; --max-failures allows 0.00 %"));
   expect_fails(p, {{"load", "f", "--max-failures", "101"}, 2, "--max-failures"});
 }
 
@@ -647,11 +687,17 @@ TEST(PlatformCli, ATokenLeavesThePlatformNowhere) {
   Platform p;
   const std::string secret = "s3cr3t-words",
                     file = function_file(p, {.more = "  token: " + secret + "\n"});
-  std::string shown = p.cli({"apply", "--dry-run", "-f", file}).out;
-  shown += p.cli({"apply", "--wait", "-f", file}).out;
+  std::string shown;
+  const auto show = [&](const std::vector<std::string>& words) {
+    const Ended ended = p.cli(words);
+    shown += ended.out + ended.err;
+  };
+  show({"apply", "--dry-run", "-f", file});
+  show({"apply", "--wait", "-f", file});
   const std::string other =
       function_file(p, {.name = "f", .more = "  token: other-" + secret + "\n"});
-  shown += p.cli({"apply", "--dry-run", "-f", other}).out;
+  show({"apply", "--dry-run", "-f", other});
+  show({"invoke", "f"});
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"get", "functions", "-o", "json"},
         {"get", "revisions", "-o", "json"},
@@ -662,7 +708,7 @@ TEST(PlatformCli, ATokenLeavesThePlatformNowhere) {
         {"logs", "control"},
         {"logs", "gateway"},
         {"logs", "node"}})
-    shown += p.cli(words).out;
+    show(words);
   EXPECT_THAT(shown, Not(HasSubstr(secret)));
   EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("# token: set; it is not shown"));
 }
@@ -691,7 +737,7 @@ TEST(PlatformCli, AProfileRunsBesideFunctionsWhereThereIsRoom) {
   ASSERT_EQ(points.size(), 2u) << points;
   EXPECT_EQ(points[0]["quota"], 400) << "what the functions leave";
   EXPECT_EQ(points[1]["quota"], 100);
-  EXPECT_THAT(p.cli(profile).out, HasSubstr("nothing is known above a quota of 40%"));
+  EXPECT_THAT(p.cli(profile).out, HasSubstr("The largest quota measured is 40%; larger ones"));
 
   p.deploy({.name = "h", .replicas = 4, .request = 30});
   const Ended full = p.cli(profile);
@@ -712,6 +758,25 @@ TEST(PlatformCli, AProfileKeepsWhatItMeasuredBeforeCtrlC) {
   ASSERT_EQ(kept.size(), 1u);
   EXPECT_GE(kept.begin()->at("points").size(), 1u);
   EXPECT_LT(kept.begin()->at("points").size(), 20u);
+}
+
+// The instance of the second model never gets ready.
+TEST(PlatformCli, AProfileThatIsInterruptedWhileItWaitsPrintsWhatIsStored) {
+  Platform p;
+  const std::string f = function_file(p, {}), g = function_file(p, {.name = "g", .words = "deaf"});
+  Following profile(p, {"-o", "json", "profile", "--batches", "1", "--quotas", "100", "--seconds",
+                        "0.05", "-f", f, "-f", g});
+  p.until("/v1/instances", [](const json& all) {
+    return std::ranges::any_of(all, [](const json& i) {
+      return i["function"] == "sluice-profile/g" && i["state"] == "starting";
+    });
+  });
+  EXPECT_EQ(profile.end(SIGINT), 1);
+  const std::string printed = profile.printed();
+  EXPECT_THAT(printed, HasSubstr("interrupted before the first point; nothing is kept"));
+  const json stored = json::parse(printed.substr(0, printed.rfind(']') + 1), nullptr, false);
+  ASSERT_EQ(stored.size(), 1u) << printed;
+  EXPECT_EQ(stored[0]["points"].size(), 1u);
 }
 
 // Lines of a /metrics without those of comments, and the names that it explains.

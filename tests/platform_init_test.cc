@@ -46,6 +46,17 @@ TEST_F(Init, WithItsInputsAModelIsRunToFindItsOutputs) {
   EXPECT_EQ(sidecar()["inputs"], pair);
 }
 
+TEST_F(Init, AFunctionHasTheNameThatWasGiven) {
+  const Ended refused = init({"--name", "my model"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--name: \"my model\" is no name: letters, digits and - _ ."));
+  EXPECT_FALSE(std::filesystem::exists(p.data + "/My_Model.yaml"));
+  const Ended made =
+      init({"--input", "a:INT32:-1,16", "--input", "b:INT32:-1,16", "--name", "R_5.v2"});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(dry_run().out, "default/R_5.v2 revision 1 created (dry run)\n");
+}
+
 TEST_F(Init, WhatItCannotKnowIsMarkedAndApplyNamesIt) {
   EXPECT_EQ(init({}).code, 0);
   EXPECT_EQ(sidecar()["inputs"].size(), 2u);

@@ -1,5 +1,6 @@
 // `sluice rollback`, `delete`, `drain`, `undrain`.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "cli/files.h"
@@ -42,7 +43,7 @@ Result<void> rollback(const Session& session, const RollbackFlags& f) {
   return waited;
 }
 
-// What function files name, all of it or, where one is unknown, none.
+// What function files name, each once; all of it or, where one is unknown, none.
 Result<std::vector<std::string>> named_in(const Session& session,
                                           const std::vector<std::string>& files) {
   std::vector<std::string> names;
@@ -51,7 +52,9 @@ Result<std::vector<std::string>> named_in(const Session& session,
     SLUICE_ASSIGN(specs,
                   control::parse_functions(
                       file.text, {.file = file.name, .folder = file.folder, .home = home()}));
-    for (const FunctionSpec& spec : specs) names.push_back(to_string(spec.name));
+    for (const FunctionSpec& spec : specs)
+      if (std::ranges::find(names, to_string(spec.name)) == names.end())
+        names.push_back(to_string(spec.name));
   }
   for (const std::string& name : names) {
     const auto there = session.api(verb::get, session.function_path(name));
@@ -67,9 +70,19 @@ Result<void> remove(const Session& session, const std::string& name,
   if (!name.empty())
     return call(session, verb::delete_, session.function_path(name), nullptr, name + " deleted");
   SLUICE_ASSIGN(names, named_in(session, files));
-  for (const std::string& n : names)
-    SLUICE_TRY(call(session, verb::delete_, session.function_path(n), nullptr, n + " deleted"));
-  return {};
+  nlohmann::json deleted = nlohmann::json::array();
+  Result<void> outcome;
+  for (auto n = names.begin(); n != names.end() && outcome.ok(); ++n) {
+    auto answer = session.api(verb::delete_, session.function_path(*n));
+    if (!answer.ok()) {
+      outcome = answer.error();
+      continue;
+    }
+    if (!session.json()) std::cout << *n << " deleted\n";
+    deleted.push_back(std::move(*answer));
+  }
+  if (session.json() && (outcome.ok() || !deleted.empty())) print(deleted);
+  return outcome;
 }
 
 }  // namespace

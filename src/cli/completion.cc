@@ -38,6 +38,7 @@ _sluice() {
   case "${offered[1]}" in
     :files) _files ;;
     :dirs) _files -/ ;;
+    '') ;;
     *) compadd -- "${offered[@]}" ;;
   esac
 }

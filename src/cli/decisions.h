@@ -9,8 +9,10 @@
 namespace sluice::cli {
 
 // The newest `limit` of a function, of the session's namespace, or (neither given) of all; newest
-// first. kNotFound: there is no such function, and there never was one.
-Result<nlohmann::json> decisions_of(const Session& session, const std::string& function, int limit);
+// first. Those of a namespace are looked for among the newest `searched` of all. kNotFound: there
+// is no such function, and there never was one.
+Result<nlohmann::json> decisions_of(const Session& session, const std::string& function, int limit,
+                                    int searched = 10'000);
 
 // Prints them a line each, newest last, and with `follow` those that come until a signal ends us.
 Result<void> stream_decisions(const Session& session, const std::string& function, int limit,

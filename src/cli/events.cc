@@ -15,7 +15,8 @@ using wire::http::verb;
 
 namespace {
 
-constexpr int kMostDecisions = 10'000;  // decisions asked for at once
+constexpr int kMostDecisions = 10'000;    // decisions asked for at once
+constexpr int kMostNewDecisions = 1'000;  // the same while it follows, each half second
 constexpr Nanos kDecisionPollInterval = Millis(500);
 
 // Nothing, or why there can be no decisions of that function.
@@ -33,11 +34,12 @@ void print_line(const Session& session, const json& decision) {
 
 }  // namespace
 
-Result<json> decisions_of(const Session& session, const std::string& function, int limit) {
+Result<json> decisions_of(const Session& session, const std::string& function, int limit,
+                          int searched) {
   const bool of_space = function.empty() && !session.space.empty();
   const std::string of = function.empty() ? "" : escaped(to_string(session.named(function)));
   SLUICE_ASSIGN(all, session.api(verb::get, "/v1/decisions?limit=" +
-                                                std::to_string(of_space ? kMostDecisions : limit) +
+                                                std::to_string(of_space ? searched : limit) +
                                                 "&function=" + of));
   if (all.empty() && !function.empty()) SLUICE_TRY(check_function(session, function));
   if (!of_space) return all;
@@ -51,7 +53,7 @@ Result<json> decisions_of(const Session& session, const std::string& function, i
 
 Result<void> stream_decisions(const Session& session, const std::string& function, int limit,
                               bool follow) {
-  SLUICE_ASSIGN(now, decisions_of(session, function, limit));
+  SLUICE_ASSIGN(now, decisions_of(session, function, limit, kMostDecisions));
   int64_t last = 0;
   for (;;) {
     for (auto d = now.rbegin(); d != now.rend(); ++d) {
@@ -61,7 +63,7 @@ Result<void> stream_decisions(const Session& session, const std::string& functio
     }
     if (!follow) return {};
     std::this_thread::sleep_for(kDecisionPollInterval);
-    SLUICE_ASSIGN(later, decisions_of(session, function, kMostDecisions / 10));
+    SLUICE_ASSIGN(later, decisions_of(session, function, kMostNewDecisions, kMostNewDecisions));
     now = std::move(later);
   }
 }

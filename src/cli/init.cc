@@ -15,6 +15,7 @@
 #include "base/replace_file.h"
 #include "base/system_error.h"
 #include "cli/session.h"
+#include "control/function_file.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
 
@@ -175,8 +176,11 @@ Result<void> init(const Session& session, const InitFlags& f) {
   for (const std::string& path : {sidecar, function})
     if (fs::exists(path))
       return Error{ErrorKind::kConflict, path + ": is there; init overwrites nothing"};
+  if (!f.name.empty())
+    if (const auto checked = control::check_name(f.name); !checked.ok())
+      return within("--name", checked.error());
   SLUICE_ASSIGN(described, sidecar_of(f));
-  const std::string name = label_of(f.name.empty() ? model.stem().string() : f.name);
+  const std::string name = f.name.empty() ? label_of(model.stem().string()) : f.name;
   SLUICE_TRY(replace_file(sidecar, sidecar_text(described), 0644));
   SLUICE_TRY(replace_file(function, function_text(name, model), 0644));
   const bool whole = described.dump().find(kFillIn) == std::string::npos;
@@ -207,7 +211,7 @@ void add_init(CLI::App& app, Session& session, Outcome& outcome) {
                    "model is run once to find its outputs")
       ->allow_extra_args(false);
   command->add_option("--output", f->outputs, "the same of each output")->allow_extra_args(false);
-  command->add_option("--name", f->name, "the function's; default: the file's");
+  command->add_option("--name", f->name, "the function's name; default: made from the file's");
   command->callback([=, &session, &outcome] { outcome = init(session, *f); });
 }
 

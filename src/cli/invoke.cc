@@ -6,6 +6,7 @@
 #include "cli/payload.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "wire/non_finite.h"
 
 namespace sluice::cli {
 namespace {
@@ -36,6 +37,14 @@ Result<wire::HttpRequest> request_of(const Session& session, const InvokeFlags& 
   request.set("Inference-Header-Content-Length", std::to_string(payload.json_bytes));
   request.body() = payload.body;
   return request;
+}
+
+// NaN and infinities, which an answer has bare, become texts.
+Result<json> parse_answer(const std::string& text) {
+  auto parsed = wire::parse_json(text);
+  if (parsed.ok()) return parsed;
+  const auto quoted = wire::wrap_non_finite(text, "\"", "\"");
+  return quoted ? wire::parse_json(*quoted) : parsed;
 }
 
 std::string values_of(const json& data) {
@@ -73,7 +82,7 @@ Result<void> invoke(const Session& session, const InvokeFlags& f) {
   const std::string head =
       answer->body().substr(0, length.empty() ? std::string::npos : std::stoul(length));
   if (answer->result_int() != 200) return refused(static_cast<int>(answer->result_int()), head);
-  SLUICE_ASSIGN(parsed, wire::parse_json(head));
+  SLUICE_ASSIGN(parsed, parse_answer(head));
   if (session.json()) {
     print({{"status", answer->result_int()}, {"latency_ms", millis(took)}, {"answer", parsed}});
     return {};

@@ -91,8 +91,8 @@ void add_load(CLI::App& app, Session& session, Outcome& outcome) {
   CLI::App* command =
       app.add_subcommand("load",
                          "send an open-loop load; latency counts from the intended send time.\n"
-                         "Exit code 1 when a function answered no request with 200, or fewer than\n"
-                         "--max-failures allows");
+                         "Exit code 1 when a function answered no request with 200, or when more\n"
+                         "requests failed than `--max-failures` allows.");
   command->add_option("functions", f->functions)->required();
   command->add_option("--rate", f->rate, "requests per second")
       ->check(number_from(0, 1e6))

@@ -66,8 +66,8 @@ void say_what_is_missing(const predict::Profile& measured, int total) {
   Share largest = kNone;
   for (const auto& p : measured.points) largest = std::max(largest, p.at.quota);
   if (largest < kWhole)
-    std::cout << "No device was wholly free or asked for: nothing is known above a quota of "
-              << percent(largest.permille) << "\n";
+    std::cout << "The largest quota measured is " << percent(largest.permille)
+              << "; larger ones are not known.\n";
 }
 
 void print_measured(const FunctionSpec& spec, const predict::Profile& measured, int total) {
@@ -79,9 +79,9 @@ void print_measured(const FunctionSpec& spec, const predict::Profile& measured, 
   say_what_is_missing(measured, total);
 }
 
-// Measures and stores; what was measured before Ctrl-C, too.
-Result<nlohmann::json> profile_one(const Session& session, const FunctionSpec& spec,
-                                   const Sweep& sweep) {
+// Measures and stores; what was measured before Ctrl-C, too. Adds what is stored to `stored`.
+Result<void> profile_one(const Session& session, const FunctionSpec& spec, const Sweep& sweep,
+                         nlohmann::json& stored) {
   int total = 0;
   SLUICE_ASSIGN(measured, profile_model(
                               session.run("node.sock"), spec, sweep,
@@ -96,11 +96,12 @@ Result<nlohmann::json> profile_one(const Session& session, const FunctionSpec& s
   body["model"] = spec.model.path;
   const auto put = session.api(wire::http::verb::put, "/v1/profiles", body);
   if (!put.ok()) return put.error();
+  stored.push_back(std::move(body));
   if (!session.json()) print_measured(spec, measured, total);
   if (profile_interrupted)
     return Error{ErrorKind::kInternal, "interrupted; " + std::to_string(measured.points.size()) +
                                            " of " + std::to_string(total) + " points are kept"};
-  return body;
+  return {};
 }
 
 Result<void> profile(const Session& session, const ProfileFlags& f) {
@@ -115,13 +116,12 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
   const auto runs = session.node().json(wire::http::verb::get, "/v1/state");
   if (!runs.ok()) return runs.error();
   std::signal(SIGINT, [](int) { profile_interrupted = true; });
-  nlohmann::json all = nlohmann::json::array();
-  for (const FunctionSpec& spec : specs) {
-    SLUICE_ASSIGN(body, profile_one(session, spec, sweep_of(f)));
-    all.push_back(body);
-  }
-  if (session.json()) print(all);
-  return {};
+  nlohmann::json stored = nlohmann::json::array();
+  Result<void> outcome;
+  for (auto spec = specs.begin(); spec != specs.end() && outcome.ok(); ++spec)
+    outcome = profile_one(session, *spec, sweep_of(f), stored);
+  if (session.json() && (outcome.ok() || !stored.empty())) print(stored);
+  return outcome;
 }
 
 }  // namespace
@@ -138,10 +138,13 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command->add_option("--quotas", f->quotas, "shares of time, per cent; without: 100,40,10")
+  command
+      ->add_option("--quotas", f->quotas,
+                   "shares of time, per cent; default: 100,40,10, with --full 100,70,40,20,10")
       ->delimiter(',')
       ->check(CLI::Range(1, 100));
-  command->add_option("--seconds", f->seconds, "at each point, at least; without: 0.4")
+  command
+      ->add_option("--seconds", f->seconds, "least time at each point; default: 0.4, with --full 1")
       ->check(number_from(0.05, 600.0));
   command->callback([=, &session, &outcome] { outcome = profile(session, *f); });
 }

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
 #include <thread>
 
 #include "cli/load_run.h"
 #include "cli/payload.h"
+#include "cli/profile_plan.h"
 #include "wire/json.h"
 
 namespace sluice::cli {
@@ -18,17 +18,22 @@ namespace {
 using nlohmann::json;
 using wire::http::verb;
 
+bool is_set(const std::atomic<bool>* stop) {
+  return stop != nullptr && *stop;
+}
+
 // The instance that is measured; stopped and forgotten when this goes.
 class Subject {
  public:
   Subject(wire::HttpClient& node, std::string id) : node_(node), id_(std::move(id)) {}
   ~Subject() { (void)node_.json(verb::delete_, "/v1/instances/" + id_, {{"drain_ms", 1000}}); }
 
-  Result<json> wait_ready() {
+  // Returns its state when it is ready, or when `stop` is set.
+  Result<json> wait_ready(const std::atomic<bool>* stop) {
     for (int waited = 0; waited < 1200; ++waited) {
       SLUICE_ASSIGN(state, node_.json(verb::get, "/v1/instances/" + id_));
       const std::string now = state.value("state", "");
-      if (now == "ready") return state;
+      if (now == "ready" || is_set(stop)) return state;
       if (now != "starting")
         return Error{ErrorKind::kInternal,
                      "the instance to measure ended: " + state.value("error", "")};
@@ -49,37 +54,10 @@ class Subject {
   const std::string id_;
 };
 
-constexpr int kLeastRuns = 3;      // of a point, after one that warms
 constexpr Share kLeastQuota{200};  // a measurement with less says little
 
-struct Points {
-  std::vector<Configuration> points;  // the largest quotas first, so that the slice only shrinks
-  Nanos per_point;
-  std::map<int, Nanos> whole;  // a batch's time on the whole of what was measured first
-
-  // How long a point takes, as far as it is known.
-  Nanos estimate(const Configuration& at) const {
-    const auto known = whole.find(at.batch);
-    if (known == whole.end()) return per_point;
-    const Nanos one(static_cast<int64_t>(static_cast<double>(known->second.count()) /
-                                         (at.quota.fraction() * at.sm.fraction())));
-    return one + std::max(per_point, kLeastRuns * one);
-  }
-  void learn(const predict::ProfilePoint& p) {
-    const double share = p.at.quota.fraction() * p.at.sm.fraction();
-    whole.try_emplace(
-        p.at.batch,
-        Nanos(static_cast<int64_t>(static_cast<double>(p.latency_p50.count()) * share)));
-  }
-  Nanos left_after(size_t done) const {
-    Nanos sum{0};
-    for (size_t i = done; i < points.size(); ++i) sum += estimate(points[i]);
-    return sum;
-  }
-};
-
 // Quotas above the room are replaced by the room itself.
-Points points_of(const Sweep& sweep, const ProfileRoom& room) {
+ProfilePlan points_of(const Sweep& sweep, const ProfileRoom& room) {
   std::vector<Share> widths{kWhole}, quotas;
   if (room.device.can_resize_sm)
     for (Share s = room.device.sm_quantum; s < kWhole; s = s + room.device.sm_quantum)
@@ -89,7 +67,7 @@ Points points_of(const Sweep& sweep, const ProfileRoom& room) {
   quotas.erase(std::unique(quotas.begin(), quotas.end()), quotas.end());
   std::vector<int> batches = sweep.batches;
   std::ranges::sort(batches);
-  Points plan{.per_point = sweep.per_point};
+  ProfilePlan plan{.per_point = sweep.per_point};
   for (const Share quota : quotas)
     for (const Share sm : widths)
       for (const int batch : batches) plan.points.push_back({batch, sm, quota});
@@ -106,8 +84,9 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
   const SteadyClock clock;
   std::vector<Nanos> times;
   Time begin = clock.now();
-  for (int i = -1; i < kLeastRuns || clock.now() - begin < at_least; ++i) {  // the first one warms
-    if (stop != nullptr && *stop) return Error{ErrorKind::kConflict, "interrupted"};
+  // The first one warms.
+  for (int i = -1; i < ProfilePlan::kLeastRuns || clock.now() - begin < at_least; ++i) {
+    if (is_set(stop)) return Error{ErrorKind::kConflict, "interrupted"};
     const Time sent = clock.now();
     SLUICE_ASSIGN(answer, instance.send(request));
     if (answer.result_int() != 200)
@@ -127,8 +106,8 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
 // Every point that fits the budget, until `stop`.
 Result<std::vector<predict::ProfilePoint>> sweep_through(
     Subject& subject, wire::HttpClient& instance, const FunctionName& name, const json& inputs,
-    const Sweep& sweep, Points plan, const std::function<void(const ProfileProgress&)>& progress,
-    const std::atomic<bool>* stop) {
+    const Sweep& sweep, ProfilePlan plan,
+    const std::function<void(const ProfileProgress&)>& progress, const std::atomic<bool>* stop) {
   const SteadyClock clock;
   const Time begin = clock.now();
   std::vector<predict::ProfilePoint> points;
@@ -145,7 +124,7 @@ Result<std::vector<predict::ProfilePoint>> sweep_through(
     }
     SLUICE_ASSIGN(payload, make_payload(inputs, at.batch, 7));
     auto point = measure(instance, served_name(name), payload, at, sweep.per_point, stop);
-    if (stop != nullptr && *stop) break;
+    if (is_set(stop)) break;
     if (!point.ok()) return point.error();
     points.push_back(*point);
     plan.learn(*point);
@@ -209,11 +188,12 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
                                   {"batching", {{"max_size", most}, {"max_delay_us", 0}}}});
   if (!started.ok()) return started.error();
   Subject subject(node, id);
-  SLUICE_ASSIGN(ready, subject.wait_ready());
+  predict::Profile profile{.function = spec.name, .revision = 1};
+  SLUICE_ASSIGN(ready, subject.wait_ready(stop));
+  if (is_set(stop)) return profile;
   wire::HttpClient instance({.path = ready.value("socket", "")}, Seconds(120));
   json inputs = json::array();
   for (const TensorSpec& t : spec.model.inputs) inputs.push_back(wire::to_json(t));
-  predict::Profile profile{.function = spec.name, .revision = 1};
   SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep,
                                       points_of(sweep, room), progress, stop));
   profile.points = std::move(points);

@@ -41,8 +41,9 @@ struct ProfileRoom {
 // room. `state` is the node's.
 Result<ProfileRoom> room_to_measure(const nlohmann::json& state);
 
-// `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the sweep
-// early; the profile then has the points that were measured. kExhausted as of room_to_measure.
+// `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the
+// start and the sweep early; the profile then has the points that were measured, perhaps none.
+// kExhausted as of room_to_measure.
 Result<predict::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,

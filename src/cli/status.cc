@@ -36,8 +36,8 @@ Result<void> status(const Session& session) {
               << "enforcement  " << now["enforcement"].get<std::string>() << "\n";
   }
   if (whole) return {};
-  return Error{ErrorKind::kInternal, "a process of the platform does not answer; " +
-                                         session.hint("logs") + " lists what each printed"};
+  return Error{ErrorKind::kInternal, "a process of the platform does not answer; `" +
+                                         session.hint("logs NAME") + "` shows what it printed"};
 }
 
 }  // namespace

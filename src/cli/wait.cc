@@ -20,6 +20,11 @@ bool has_traffic(const json& function, int revision) {
   });
 }
 
+// A canary without traffic serves as soon as it could.
+bool is_idle_canary(const json& function) {
+  return function["canary_percent"] == 0 && function["newest_ready"].get<bool>();
+}
+
 enum class Phase { kComes, kServes, kGivenUp, kReplaced };
 
 Phase phase_of(const json& f, int revision) {
@@ -27,7 +32,7 @@ Phase phase_of(const json& f, int revision) {
   if (f["revision"] != revision) return Phase::kReplaced;
   if (!f["rollout_failed"].get<std::string>().empty()) return Phase::kGivenUp;
   const bool first = f["serving"] == revision;
-  if (n["ready"] > 0 && has_traffic(f, revision)) return Phase::kServes;
+  if (n["ready"] > 0 && (has_traffic(f, revision) || is_idle_canary(f))) return Phase::kServes;
   if (first && f["start_failures"] >= kTries) return Phase::kGivenUp;
   const bool sleeps = n["min"] == 0 && n["starting"] == 0 && n["ready"] == 0;
   return sleeps && f["unavailable"].get<std::string>().empty() ? Phase::kServes : Phase::kComes;
@@ -76,8 +81,8 @@ Result<void> wait_for(const Session& session, const Awaited& a, Time give_up,
 
 void add_wait(CLI::App& command, WaitFlags& flags) {
   command.add_flag("--wait", flags.wait,
-                   "until the revision serves; exit code 1 where it cannot start");
-  command.add_option("--timeout", flags.timeout, "of --wait; then the exit code is 7")
+                   "Waits until the revision serves. Exits with 1 if it cannot start");
+  command.add_option("--timeout", flags.timeout, "Longest wait; after it the exit code is 7")
       ->capture_default_str();
 }
 

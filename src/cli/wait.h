@@ -20,8 +20,9 @@ struct Awaited {
   int revision = 0;
 };
 
-// Returns at once without --wait; else when each revision serves: as the only one, as a canary, or
-// (with minReplicas 0) with its first request; `--timeout` is for all of them together. Says on
+// Returns at once without --wait; else when each revision serves: as the only one, as a canary
+// (without traffic, canaryTrafficPercent 0: when an instance is ready), or (with minReplicas 0)
+// with its first request; `--timeout` is for all of them together. Says on
 // stdout which serves, except for JSON. kInternal: one cannot start, with the reason; kConflict:
 // another revision is newer; kTimeout, with what is in the way.
 Result<void> wait_as_asked(const Session& session, const WaitFlags& flags,

@@ -35,9 +35,8 @@ bool is_name(const std::string& s) {
 
 void read_name(Fields& f, const std::string& key, std::string& out) {
   f.text(key, out);
-  if (!out.empty() && !is_name(out))
-    f.complain(key, "\"" + out.substr(0, 60) +
-                        "\" is no name: letters, digits and - _ . between them, at most 63");
+  if (out.empty()) return;
+  if (const auto checked = check_name(out); !checked.ok()) f.complain(key, checked.error().message);
 }
 
 void read_label(Fields& f, const std::string& key, std::string& out) {
@@ -290,6 +289,13 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
 }
 
 }  // namespace
+
+Result<void> check_name(const std::string& name) {
+  if (is_name(name)) return {};
+  return Error{ErrorKind::kInvalid,
+               "\"" + name.substr(0, 60) +
+                   "\" is no name: letters, digits and - _ . between them, at most 63"};
+}
 
 Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const FileContext& context,
                                                   const ModelCheck& check_model) {

@@ -32,6 +32,9 @@ Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const F
 Result<policy::SettingTexts> parse_settings(std::string_view text, const std::string& file,
                                             const policy::Bundle& bundle);
 
+// Whether a function may have that name; kInvalid says what a name is.
+Result<void> check_name(const std::string& name);
+
 // The specification as a file that parses to the same.
 std::string to_yaml(const FunctionSpec& spec);
 

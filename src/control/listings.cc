@@ -66,15 +66,17 @@ std::string file_without_token(FunctionSpec spec) {
   return text;
 }
 
+bool newest_ready(const Control& control, const FunctionName& name, const Control::Runtime& r) {
+  return std::ranges::any_of(control.seen().instances, [&](const ObservedInstance& o) {
+    return o.instance.function == name && o.instance.revision == r.stored.newest &&
+           o.instance.state == InstanceState::kReady;
+  });
+}
+
 // The revisions' parts of the traffic as things stand, in percent.
 std::vector<std::pair<int, int>> split_of(const Control& control, const FunctionName& name,
                                           const Control::Runtime& r) {
-  const bool newest_ready =
-      std::ranges::any_of(control.seen().instances, [&](const ObservedInstance& o) {
-        return o.instance.function == name && o.instance.revision == r.stored.newest &&
-               o.instance.state == InstanceState::kReady;
-      });
-  return traffic_split(r.stored, newest_ready);
+  return traffic_split(r.stored, newest_ready(control, name, r));
 }
 
 }  // namespace
@@ -106,6 +108,8 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
            {"revision", r.stored.newest},
            {"serving", r.stored.serving},
            {"split", split},
+           {"newest_ready", newest_ready(control, name, r)},
+           {"canary_percent", spec.canary_traffic_percent},
            {"replicas",
             {{"ready", held.ready},
              {"starting", held.starting},

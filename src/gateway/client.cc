@@ -77,8 +77,8 @@ bool Client::wants_continue() const {
          boost::beast::iequals(head_.find(http::field::expect).value_or(""), "100-continue");
 }
 
-bool Client::too_large() const {
-  return request_->length().value_or(0) > limits_.body_bytes;
+bool Client::longer_than(size_t bytes) const {
+  return request_->length().value_or(0) > bytes;
 }
 
 Awaitable<bool> Client::send_continue() {

@@ -31,7 +31,7 @@ class Client {
   };
   Awaitable<std::optional<Unread>> read_request();
   const Head& head() const { return head_; }
-  bool too_large() const;  // its length is more than is allowed
+  bool longer_than(size_t bytes) const;  // as its Content-Length says
   bool wants_continue() const;
   Awaitable<bool> send_continue();
 

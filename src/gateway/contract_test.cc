@@ -221,6 +221,22 @@ TEST_F(Contract, ASecondDeathIsAnsweredWithTheReason) {
   EXPECT_EQ(counters().failed, 1u);
 }
 
+TEST_F(Contract, ACompressedBodyIsNotSentToASecondInstance) {
+  raw_instance("i");
+  instance("k");
+  table({"i"});
+  const int c = connect();
+  send(c, post("bomb", "Content-Encoding: gzip\r\n"));
+  Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "bomb"));
+  table({"i", "k"});
+  i.reset();
+  const std::string failed = receive(c, "}");
+  EXPECT_THAT(failed, HasSubstr("HTTP/1.1 502"));
+  EXPECT_THAT(failed, HasSubstr("the instance died; a compressed body is not sent again"));
+  EXPECT_EQ(counters().retried, 0u);
+}
+
 TEST_F(Contract, ALargeBodyIsNotSentAgainAndTheAnswerSaysWhy) {
   raw_instance("i");
   instance("k");
@@ -569,6 +585,39 @@ TEST_F(ContractOfBodies, ItIsSaidBeforeTheBodyIsSent) {
     EXPECT_THAT(answer, HasSubstr("larger than the 2097152 bytes allowed"));
   }
   EXPECT_EQ(counters().invalid, 2u);
+}
+
+// The gateway answers a repository call itself, from a body that it keeps whole.
+TEST_F(ContractOfBodies, ARepositoryCallHasItsOwnLimit) {
+  table({});
+  const std::string load = "POST /v2/repository/models/f/load HTTP/1.1\r\nHost: x\r\n";
+  const std::string too_large = "larger than the 1048576 bytes allowed here";
+  const std::string mebibyte(1 << 20, ' ');
+  const int asking = connect();
+  send(asking, load + "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n");
+  EXPECT_THAT(receive(asking, "}"),
+              testing::AllOf(testing::StartsWith("HTTP/1.1 413"), HasSubstr(too_large)));
+  EXPECT_THAT(
+      push(connect(),
+           load + "Transfer-Encoding: chunked\r\n\r\n100001\r\n" + mebibyte + " \r\n0\r\n\r\n",
+           "}"),
+      testing::AllOf(testing::StartsWith("HTTP/1.1 413"), HasSubstr(too_large)));
+  EXPECT_THAT(push(connect(), load + "Content-Length: 1048576\r\n\r\n" + mebibyte, "{}"),
+              testing::StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(ContractOfBodies, ARepositoryCallIsRefusedForNowWhereNoMemoryIsFree) {
+  use({.body_rooms = 0});
+  table({});
+  const auto load = [&](size_t bytes) {
+    return push(connect(),
+                "POST /v2/repository/models/f/load HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                    std::to_string(bytes) + "\r\n\r\n" + std::string(bytes, ' '),
+                "}");
+  };
+  EXPECT_THAT(load(16 * 1024), testing::StartsWith("HTTP/1.1 200")) << "it lies behind its head";
+  EXPECT_THAT(load(16 * 1024 + 1),
+              testing::AllOf(testing::StartsWith("HTTP/1.1 503"), HasSubstr("no memory is free")));
 }
 
 TEST_F(ContractOfBodies, AClientThatIsStillWritingCanReadIt) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
+#include <boost/beast/core/string.hpp>
 #include <charconv>
 #include <utility>
 
@@ -22,6 +23,13 @@ uint64_t inferences_said(const Head& answer) {
   if (const auto said = answer.find("Sluice-Inferences"))
     std::from_chars(said->data(), said->data() + said->size(), inferences);
   return inferences;
+}
+
+// A compressed body may have killed its instance by its inflated size, which the gateway does not
+// know. It would kill the next one, too.
+bool is_compressed(const Head& request) {
+  const auto coding = request.find(http::field::content_encoding);
+  return coding && !boost::beast::iequals(*coding, "identity");
 }
 
 class Session final : public Waiter, public Watch, public std::enable_shared_from_this<Session> {
@@ -187,13 +195,22 @@ Awaitable<bool> Session::answer_locally(const LocalAnswer& answer) {
                                        .extra = extra});
 }
 
-// A question whose body says more.
+// A question whose body says more. All of the body is kept in memory, which bounds it.
 Awaitable<bool> Session::answer_with_body() {
-  if (client_.wants_continue() && !co_await client_.send_continue()) co_return false;
-  Client::Body body = Client::Body::kWhole;
-  if (!client_.keep_what_is_here()) body = co_await client_.keep_body(arrived_ + limits_.head);
-  if (body == Client::Body::kTooLarge) body = Client::Body::kOver;
-  if (body != Client::Body::kWhole) co_return co_await body_fault(body);
+  using Body = Client::Body;
+  const size_t most = std::min(limits_.body_bytes, BodyRooms::kSize);
+  Body body = client_.longer_than(most) ? Body::kOver : Body::kWhole;
+  if (body == Body::kWhole && client_.wants_continue() && !co_await client_.send_continue())
+    co_return false;
+  if (body == Body::kWhole && !client_.keep_what_is_here())
+    body = co_await client_.keep_body(arrived_ + limits_.head);
+  if (body == Body::kTooLarge && client_.kept().empty())
+    co_return co_await give_up(Outcome::kInvalid, 503, "body: no memory is free to keep it");
+  const std::string too_large =
+      "body: larger than the " + std::to_string(most) + " bytes allowed here";
+  if (body == Body::kTooLarge || body == Body::kOver)
+    co_return co_await give_up(Outcome::kInvalid, 413, too_large);
+  if (body != Body::kWhole) co_return co_await body_fault(body);
   const Head& head = client_.head();
   const auto own = local_.answer(head.method(), target_of(head).path, arrived_, client_.kept());
   co_return co_await answer_locally(*own);
@@ -222,7 +239,7 @@ Awaitable<bool> Session::refuse(const Dispatcher::Entry& entry) {
 Awaitable<bool> Session::serve_request() {
   // 4. Its body, or the beginning of a large one: what a slow client has not sent yet holds neither
   // a place in the queue nor an instance.
-  if (client_.too_large()) co_return co_await body_fault(Client::Body::kOver);
+  if (client_.longer_than(limits_.body_bytes)) co_return co_await body_fault(Client::Body::kOver);
   if (client_.wants_continue() && !co_await client_.send_continue()) co_return end(Outcome::kGone);
   Client::Body body = Client::Body::kWhole;
   if (!client_.keep_what_is_here()) body = co_await client_.keep_body(timeout_at_);
@@ -254,6 +271,9 @@ Awaitable<bool> Session::ask_instances() {
     if (watch_.expired) co_return co_await time_out();
     if (step == Exchange::Step::kGarbled)
       co_return co_await give_up(Outcome::kBroken, 502, "the instance's answer is broken");
+    if (step == Exchange::Step::kDied && is_compressed(client_.head()))
+      co_return co_await give_up(Outcome::kBroken, 502,
+                                 "the instance died; a compressed body is not sent again");
     if (step == Exchange::Step::kDied && !client_.kept_whole())
       co_return co_await give_up(
           Outcome::kBroken, 502,

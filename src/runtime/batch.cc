@@ -6,6 +6,9 @@
 namespace sluice::runtime {
 namespace {
 
+constexpr size_t kBytesOfElement = 32;  // of a request
+constexpr size_t kBytesBesides = 1 << 20;
+
 // Bytes that the next `rows` rows take, of a tensor with `all` rows.
 size_t bytes_of_rows(const Tensor& t, std::string_view rest, int64_t rows, int64_t all) {
   if (t.datatype != Datatype::kBytes) return t.data.size() / static_cast<size_t>(all) * rows;
@@ -36,6 +39,20 @@ Result<int> inferences_of(const InferRequest& request, const ModelSpec& model, i
                                           "; the function's maxBatchSize allows 1 to " +
                                           std::to_string(max_batch)};
   return static_cast<int>(rows);
+}
+
+std::optional<size_t> request_bytes(const ModelSpec& model, int max_batch) {
+  const bool batches = batchable(model);
+  size_t bytes = kBytesBesides;
+  for (const TensorSpec& spec : model.inputs) {
+    if (spec.datatype == to_string(Datatype::kBytes)) return std::nullopt;
+    Shape shape = spec.shape;
+    if (batches) shape[0] = max_batch;
+    const auto elements = element_count(shape);
+    if (!elements.ok()) return std::nullopt;
+    bytes += kBytesOfElement * static_cast<size_t>(*elements);
+  }
+  return bytes;
 }
 
 std::string batch_key(std::span<const Tensor> inputs) {

@@ -2,6 +2,7 @@
 // apart again. Pure.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,11 @@ bool batchable(const ModelSpec&);
 // How many inferences the request is; kInvalid when its inputs disagree about it or it is more than
 // one batch may hold. 1 for a model that is not batchable.
 Result<int> inferences_of(const InferRequest&, const ModelSpec&, int max_batch);
+
+// The most bytes that a request for one whole batch needs, binary or as JSON: 32 an element, which
+// is twice what a number with its comma takes, and 1 MiB for the rest. Nothing where the model
+// leaves the number of elements open.
+std::optional<size_t> request_bytes(const ModelSpec&, int max_batch);
 
 // Equal for requests that may run together: their inputs' datatypes and dimensions beyond the
 // batch. No model reads the parameters of a request, and all outputs are computed whatever was

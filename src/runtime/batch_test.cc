@@ -12,6 +12,27 @@ Tensor int8(const std::string& name, Shape shape, std::string data) {
   return {name, Datatype::kInt8, std::move(shape), std::move(data)};
 }
 
+TEST(Batch, ARequestNeedsBytesForTheElementsOfAWholeBatch) {
+  struct Case {
+    const char* datatype;
+    std::vector<int64_t> in, out;
+    std::optional<size_t> bytes;
+  };
+  const size_t mib = 1 << 20;
+  const Case cases[] = {
+      {"FP32", {-1, 3, 224, 224}, {-1, 10}, mib + 32 * 8 * 3 * 224 * 224},
+      {"UINT8", {2, 3}, {1}, mib + 32 * 6},
+      {"INT64", {-1, -1}, {-1, 10}, std::nullopt},
+      {"FP32", {-1, 3}, {1}, std::nullopt},
+      {"BYTES", {-1, 3}, {-1}, std::nullopt},
+  };
+  for (const Case& c : cases)
+    EXPECT_EQ(
+        request_bytes({.inputs = {{"a", c.datatype, c.in}}, .outputs = {{"x", "FP32", c.out}}}, 8),
+        c.bytes)
+        << c.datatype << c.in.size();
+}
+
 TEST(Batch, InferencesAreTheFirstDimension) {
   const InferRequest two{.inputs = {int8("a", {2, 2}, "abcd"), int8("b", {2}, "xy")}};
   EXPECT_EQ(*inferences_of(two, kModel, 4), 2);

@@ -304,7 +304,7 @@ Result<nlohmann::json> inspect_torchscript(const std::string& path,
       if (argument.type()->kind() != c10::TypeKind::TensorType)
         return Error{ErrorKind::kInvalid, path + ": forward() takes '" + argument.name() + "', a " +
                                               argument.type()->str() +
-                                              "; tensors are served alone"};
+                                              "; only tensors are supported as inputs"};
       names.push_back(argument.name());
     }
     if (!inputs.empty() && inputs.size() == names.size()) {

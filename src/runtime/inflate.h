@@ -8,7 +8,8 @@
 
 namespace sluice::runtime {
 
-// Whether a Content-Encoding of that name is understood; "identity" is none to inflate.
+// Names of a Content-Encoding; capitals do not count (RFC 9110 §8.4.1).
+bool is_identity(std::string_view encoding);  // there is nothing to inflate
 bool inflatable(std::string_view encoding);
 
 // The body as it was before it was compressed. kInvalid when it is broken or cut short;

@@ -33,8 +33,22 @@ TEST(Inflate, GivesBackWhatWasCompressed) {
       EXPECT_EQ(*back, text);
     }
   EXPECT_TRUE(inflatable("x-gzip"));
+  EXPECT_TRUE(inflatable("GZip"));
+  EXPECT_TRUE(inflatable("Deflate"));
+  EXPECT_TRUE(is_identity("Identity"));
   EXPECT_FALSE(inflatable("br"));
   EXPECT_FALSE(inflatable("identity"));
+}
+
+TEST(Inflate, AGzipBodyMayHaveSeveralMembers) {
+  std::string body = deflated("one ", true) + deflated("", true);
+  body += deflated("two", true);
+  const auto back = inflate_body(body, "gzip", 7);
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(*back, "one two");
+  const auto refused = inflate_body(body, "gzip", 6);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kExhausted) << "the bound is for all of them";
 }
 
 TEST(Inflate, IsBounded) {
@@ -59,7 +73,9 @@ TEST(Inflate, WhatIsNotCompressedSoIsRefused) {
       {good, "deflate", "no deflate"},
       {deflated("text", false), "gzip", "no gzip"},
       {good.substr(0, good.size() - 3), "gzip", "cut short"},
-      {good + "x", "gzip", "1 bytes follow its end"},
+      {good + "x", "gzip", "cut short"},
+      {good + "more", "gzip", "broken"},
+      {deflated("text", false) + "x", "deflate", "1 bytes follow its end"},
   };
   for (const Case& c : cases) {
     const auto refused = inflate_body(c.body, c.encoding, 100);

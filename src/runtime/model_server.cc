@@ -1,5 +1,6 @@
 #include "runtime/model_server.h"
 
+#include <algorithm>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -216,13 +217,16 @@ asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
   if (!loaded_) co_return error_response(503, "model '" + model_.name + "' is unloaded");
   std::string inflated;
   const std::string_view encoding = header(request, "Content-Encoding").value_or("identity");
-  const bool plain = encoding == "identity";
+  const bool plain = is_identity(encoding);
   if (!plain && !inflatable(encoding))
     co_return error_response(415, "Content-Encoding: '" + std::string(encoding.substr(0, 40)) +
                                       "' is none of gzip, deflate and identity");
   if (!plain) {
-    const size_t most = hint<size_t>(request, "Sluice-Body-Limit").value_or(body_bytes_);
-    auto outcome = inflate_body(request.body(), encoding, std::min(most, body_bytes_));
+    // What inflates beyond the model's needs would only fill the memory of this instance.
+    const size_t most =
+        std::min({hint<size_t>(request, "Sluice-Body-Limit").value_or(body_bytes_), body_bytes_,
+                  request_bytes(model_.file.spec, model_.batching.max_size).value_or(body_bytes_)});
+    auto outcome = inflate_body(request.body(), encoding, most);
     if (!outcome.ok() && outcome.error().kind == ErrorKind::kExhausted)
       co_return error_response(413, outcome.error().message);
     if (!outcome.ok()) co_return error_response(outcome.error());

@@ -137,6 +137,15 @@ std::string infer(int value, const std::string& headers = "") {
   return request("POST", "/v2/models/m/infer", infer_body(value), headers);
 }
 
+std::string compressed(const std::string& text) {
+  uLongf size = compressBound(text.size());
+  std::string out(size, 0);
+  compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(text.data()),
+           text.size());
+  out.resize(size);
+  return out;
+}
+
 class ModelServerTest : public testing::Test {
  protected:
   void SetUp() override { start({.max_size = 4}); }
@@ -292,18 +301,28 @@ TEST(ModelConfig, ATensorWithoutADimensionIsReshaped) {
 
 TEST_F(ModelServerTest, ACompressedBodyIsReadAndBoundedAsItIsInflated) {
   start({.max_size = 4}, {.body_bytes = 1000});
-  const auto compressed = [](const std::string& text, const std::string& header = "") {
-    uLongf size = compressBound(text.size());
-    std::string out(size, 0);
-    compress(reinterpret_cast<Bytef*>(out.data()), &size,
-             reinterpret_cast<const Bytef*>(text.data()), text.size());
-    out.resize(size);
-    return request("POST", "/v2/models/m/infer", out, "Content-Encoding: deflate\r\n" + header);
+  const auto sent = [](const std::string& text, const std::string& header = "") {
+    return request("POST", "/v2/models/m/infer", compressed(text),
+                   "Content-Encoding: deflate\r\n" + header);
   };
-  EXPECT_THAT(ask(compressed(infer_body(9))), HasSubstr("[18,2]"));
-  EXPECT_THAT(ask(compressed(infer_body(9), "Sluice-Body-Limit: 20\r\n")),
-              StartsWith("HTTP/1.1 413"));
-  EXPECT_THAT(ask(compressed(infer_body(9) + std::string(1000, ' '))), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ask(sent(infer_body(9))), HasSubstr("[18,2]"));
+  EXPECT_THAT(ask(infer(9, "Content-Encoding: Identity\r\n")), HasSubstr("[18,2]"));
+  EXPECT_THAT(ask(sent(infer_body(9), "Sluice-Body-Limit: 20\r\n")), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ask(sent(infer_body(9) + std::string(1000, ' '))), StartsWith("HTTP/1.1 413"));
+}
+
+// 64 KiB of gzip may become 64 MiB of JSON, and several times that when it is parsed.
+TEST_F(ModelServerTest, ACompressedBodyIsNoLargerThanTheModelNeeds) {
+  const auto inflating_to = [](size_t bytes) {
+    std::string text = infer_body(9);
+    text.resize(bytes, ' ');
+    return request("POST", "/v2/models/m/infer", compressed(text), "Content-Encoding: deflate\r\n");
+  };
+  const size_t most = (1 << 20) + 4 * 2 * 32;
+  EXPECT_THAT(ask(inflating_to(most)), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ask(inflating_to(most + 1)),
+              AllOf(StartsWith("HTTP/1.1 413"),
+                    HasSubstr("inflates to more than the " + std::to_string(most))));
 }
 
 TEST_F(ModelServerTest, BadRequestsAreToldWhy) {

@@ -4,9 +4,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
+
+#include "wire/non_finite.h"
 
 namespace sluice::runtime {
 namespace {
@@ -48,27 +49,25 @@ bool with_json_type(Datatype d, Use use) {
   return false;
 }
 
-// JSON has no words for these; Triton reads and writes them bare.
-struct NonFinite {
-  std::string_view text;
-  double value;
-};
-constexpr NonFinite kNonFinite[] = {{"NaN", std::numeric_limits<double>::quiet_NaN()},
-                                    {"Infinity", std::numeric_limits<double>::infinity()},
-                                    {"-Infinity", -std::numeric_limits<double>::infinity()}};
+// The number that mark_non_finite() has put there; nothing where the element is another.
+const wire::NonFinite* non_finite(element e) {
+  simdjson::dom::object mark;
+  if (e.get(mark) != simdjson::SUCCESS || mark.size() != 1) return nullptr;
+  const auto* found =
+      std::ranges::find(wire::kNonFinite, (*mark.begin()).key, &wire::NonFinite::text);
+  return found == std::end(wire::kNonFinite) ? nullptr : found;
+}
 
 template <class T>
 bool read_element(element e, T& value) {
   if constexpr (std::is_floating_point_v<T>) {
-    if (std::string_view text; e.get(text) == simdjson::SUCCESS) {
-      const auto* found = std::ranges::find(kNonFinite, text, &NonFinite::text);
-      if (found != std::end(kNonFinite)) value = static_cast<T>(found->value);
-      return found != std::end(kNonFinite);
+    if (double wide; e.get(wide) == simdjson::SUCCESS) {
+      value = static_cast<T>(wide);
+      return std::isfinite(value);
     }
-    double wide;
-    if (e.get(wide) != simdjson::SUCCESS) return false;
-    value = static_cast<T>(wide);
-    return std::isfinite(value);
+    const wire::NonFinite* number = non_finite(e);
+    if (number != nullptr) value = static_cast<T>(number->value);
+    return number != nullptr;
   } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, uint64_t> ||
                        std::is_same_v<T, int64_t> || std::is_same_v<T, std::string_view>) {
     return e.get(value) == simdjson::SUCCESS;
@@ -132,10 +131,12 @@ class Reader {
 
   Result<void> scalar(element e, int64_t index) {
     T value;
-    if (!read_element(e, value))
-      return at_element(tensor_, "element " + std::to_string(index) + " (" +
-                                     simdjson::minify(e).substr(0, 40) + ") is no " +
-                                     std::string(to_string(tensor_.datatype)));
+    if (!read_element(e, value)) {
+      const wire::NonFinite* number = non_finite(e);
+      const std::string shown = number != nullptr ? std::string(number->text) : simdjson::minify(e);
+      return at_element(tensor_, "element " + std::to_string(index) + " (" + shown.substr(0, 40) +
+                                     ") is no " + std::string(to_string(tensor_.datatype)));
+    }
     append(value, tensor_.data);
     return {};
   }
@@ -221,28 +222,8 @@ Result<void> write_json_data(const Tensor& tensor, std::string& out) {
   return {};
 }
 
-std::optional<std::string> quote_non_finite(std::string_view json) {
-  std::string out;
-  bool in_text = false, any = false;
-  for (size_t at = 0; at < json.size();) {
-    const char c = json[at];
-    const auto* word =
-        in_text ? std::end(kNonFinite) : std::ranges::find_if(kNonFinite, [&](const NonFinite& n) {
-          return json.substr(at).starts_with(n.text);
-        });
-    if (word != std::end(kNonFinite)) {
-      any = true;
-      out.append("\"").append(word->text).append("\"");
-      at += word->text.size();
-      continue;
-    }
-    if (c == '"') in_text = !in_text;
-    const size_t taken = in_text && c == '\\' ? 2 : 1;
-    out.append(json.substr(at, taken));
-    at += taken;
-  }
-  if (!any) return std::nullopt;
-  return out;
+std::optional<std::string> mark_non_finite(std::string_view json) {
+  return wire::wrap_non_finite(json, "{\"", "\":0}");
 }
 
 void write_json_text(std::string_view text, std::string& out) {

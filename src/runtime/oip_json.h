@@ -14,9 +14,10 @@ namespace sluice::runtime {
 // datatype's range. REQUIRES: element_count(tensor.shape) is ok.
 Result<void> read_json_data(simdjson::dom::element data, Tensor& tensor);
 
-// Puts quotes around NaN, Infinity and -Infinity, which are no JSON; read_json_data takes them so.
-// Nothing when there is none outside of texts.
-std::optional<std::string> quote_non_finite(std::string_view json);
+// Turns each bare NaN, Infinity and -Infinity into an object, such as {"NaN":0}: read_json_data
+// takes that for a number of FP32 and FP64, and no other reader takes an object for a text or a
+// number. Returns nothing when there is none outside of texts.
+std::optional<std::string> mark_non_finite(std::string_view json);
 
 // Appends "[…]", flat; NaN and infinities bare.
 Result<void> write_json_data(const Tensor& tensor, std::string& out);

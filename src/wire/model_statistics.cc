@@ -8,7 +8,10 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostParts = 8;
-constexpr int64_t kLargestReported = int64_t{1} << 53;
+// What a report may say. An instance is not trusted, and the sums outlive it.
+constexpr int64_t kLargestDuration = Nanos(std::chrono::hours(1)).count();
+constexpr int64_t kLargestBatch = 1024;  // and as many executions
+constexpr size_t kMostBatches = 256;     // sizes of batches that are kept apart
 
 // Takes the next number from the front of `text`, with one space before it unless it is the first.
 std::optional<int64_t> take(std::string_view& text, bool first) {
@@ -16,7 +19,7 @@ std::optional<int64_t> take(std::string_view& text, bool first) {
   if (!first) text.remove_prefix(1);
   int64_t number = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (fault != std::errc() || number < 0 || number > kLargestReported) return std::nullopt;
+  if (fault != std::errc() || number < 0 || number > kLargestDuration) return std::nullopt;
   text.remove_prefix(static_cast<size_t>(end - text.data()));
   return number;
 }
@@ -51,7 +54,8 @@ std::optional<ComputeReport> compute_report_from(std::string_view text) {
       if (!taken) return std::nullopt;
       number = *taken;
     }
-    if (report.parts.size() == kMostParts || numbers[0] > 1'000'000 || numbers[1] > 1'000'000)
+    if (report.parts.size() == kMostParts || numbers[0] > kLargestBatch ||
+        numbers[1] > kLargestBatch)
       return std::nullopt;
     report.parts.push_back({static_cast<int>(numbers[0]), static_cast<int>(numbers[1]),
                             Nanos(numbers[2]), Nanos(numbers[3]), Nanos(numbers[4])});
@@ -72,12 +76,12 @@ void ModelStatistics::succeeded(uint64_t of_inferences, Nanos whole, Nanos waite
     all.output += p.output;
     if (p.executions == 0) continue;
     executions += static_cast<uint64_t>(p.executions);
+    if (by_batch.size() == kMostBatches && !by_batch.contains(p.batch)) continue;
     PerBatch& batch = by_batch[p.batch];
-    for (Durations* d : {&batch.input, &batch.infer, &batch.output})
-      d->count += static_cast<uint64_t>(p.executions);
-    batch.input.total += p.input;
-    batch.infer.total += p.infer;
-    batch.output.total += p.output;
+    const auto times = static_cast<uint64_t>(p.executions);
+    batch.input.add(p.input, times);
+    batch.infer.add(p.infer, times);
+    batch.output.add(p.output, times);
   }
   if (report.parts.empty()) return;
   input.add(all.input);

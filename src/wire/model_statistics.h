@@ -5,6 +5,7 @@
 // Plain values; not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -36,16 +37,18 @@ struct ComputeReport {
 };
 inline constexpr std::string_view kComputeHeader = "Sluice-Compute";
 std::string to_text(const ComputeReport&);
-// Nothing where the text is no such report.
+// Nothing where the text is no such report, or its figures are beyond what an instance can have: a
+// batch or executions above 1,024, a duration above an hour.
 std::optional<ComputeReport> compute_report_from(std::string_view text);
 
 struct Durations {
   uint64_t count = 0;
   Nanos total{0};
 
-  void add(Nanos each) {
-    ++count;
-    total += each;
+  // `of`: what the duration is of, all of them together. The sum stays at its largest value.
+  void add(Nanos duration, uint64_t of = 1) {
+    count += of;
+    total += std::min(duration, Nanos::max() - total);
   }
   bool operator==(const Durations&) const = default;
 };
@@ -59,7 +62,7 @@ struct ModelStatistics {
   uint64_t inferences = 0;
   uint64_t executions = 0;
   Durations success, fail, queue, input, infer, output;
-  std::map<int, PerBatch> by_batch;
+  std::map<int, PerBatch> by_batch;  // of the first 256 sizes
 
   // A request was answered after `whole`, of which it waited `queue`.
   void succeeded(uint64_t of_inferences, Nanos whole, Nanos queue, const ComputeReport&);

@@ -20,9 +20,26 @@ TEST(ModelStatistics, WhatIsNoReportIsNone) {
   for (const std::string& text :
        {std::string(), std::string("x"), std::string("-1"), std::string("1;"),
         std::string("1; 1 1 1 1"), std::string("1; 1 1 1 1 1 1"), std::string("1; 1 1 1 1 -1"),
-        std::string("1; 9999999 1 1 1 1"), std::string("1; 1 1 1 1 99999999999999999999"),
-        long_one})
+        std::string("1; 1025 1 1 1 1"), std::string("1; 1 1025 1 1 1"),
+        std::string("3600000000001"), std::string("1; 1 1 1 3600000000001 1"),
+        std::string("1; 1 1 1 1 99999999999999999999"), long_one})
     EXPECT_EQ(compute_report_from(text), std::nullopt) << text;
+}
+
+// An instance may report anything; the gateway copies these figures under a lock.
+TEST(ModelStatistics, AreBoundedWhateverInstancesReport) {
+  const auto reported = compute_report_from("1; 1024 1 3600000000000 3600000000000 3600000000000");
+  ASSERT_TRUE(reported.has_value());
+  ModelStatistics s;
+  for (int batch = 0; batch <= 1024; ++batch)
+    s.succeeded(1, Nanos(1), Nanos(1), {Nanos(1), {{batch, 1, Nanos(1), Nanos(1), Nanos(1)}}});
+  EXPECT_EQ(s.by_batch.size(), 256u);
+  EXPECT_EQ(s.executions, 1025u) << "the sums have all of them";
+  ComputeReport longest{Nanos(0), {8, {1, 1, Nanos::max() / 8, Nanos(1), Nanos(1)}}};
+  for (int i = 0; i < 3; ++i) s.succeeded(1, Nanos(1), Nanos::max(), longest);
+  EXPECT_EQ(s.queue.total, Nanos::max());
+  EXPECT_EQ(s.input.total, Nanos::max());
+  EXPECT_EQ(s.by_batch[1].input.total, Nanos::max());
 }
 
 // Two requests in one batch, one in two parts, one that failed.

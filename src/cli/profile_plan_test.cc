@@ -1,0 +1,24 @@
+#include "cli/profile_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::cli {
+namespace {
+
+constexpr Share kTenth{100};
+
+TEST(ProfilePlan, ALargerBatchIsEstimatedFromTheLargestThatWasMeasured) {
+  ProfilePlan plan{.per_point = Millis(400)};
+  EXPECT_EQ(plan.estimate({8, kWhole, kWhole}), Millis(400)) << "nothing is known";
+  plan.learn({.at = {1, kWhole, kWhole}, .latency_p50 = Seconds(3)});
+  plan.learn({.at = {2, kWhole, kWhole}, .latency_p50 = Seconds(5)});
+  // One that warms, and three.
+  EXPECT_EQ(plan.estimate({2, kWhole, kWhole}), Seconds(20));
+  EXPECT_EQ(plan.estimate({8, kWhole, kWhole}), Seconds(80)) << "four times batch 2";
+  EXPECT_EQ(plan.estimate({8, kWhole, kTenth}), Seconds(800));
+  plan.points = {{2, kWhole, kWhole}, {8, kWhole, kWhole}};
+  EXPECT_EQ(plan.left_after(1), Seconds(80));
+}
+
+}  // namespace
+}  // namespace sluice::cli

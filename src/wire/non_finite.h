@@ -1,0 +1,24 @@
+// NaN and infinities in JSON, which has no words for them; Triton writes and reads them bare. Pure.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice::wire {
+
+struct NonFinite {
+  std::string_view text;
+  double value;
+};
+inline constexpr NonFinite kNonFinite[] = {{"NaN", std::numeric_limits<double>::quiet_NaN()},
+                                           {"Infinity", std::numeric_limits<double>::infinity()},
+                                           {"-Infinity", -std::numeric_limits<double>::infinity()}};
+
+// Puts `before` and `after` around each bare NaN, Infinity and -Infinity, so that they can stand
+// for values of JSON. Returns nothing when there is none outside of texts.
+std::optional<std::string> wrap_non_finite(std::string_view json, std::string_view before,
+                                           std::string_view after);
+
+}  // namespace sluice::wire
