@@ -39,9 +39,10 @@ TEST(PlatformCli, EveryCommandIsThereAndHelps) {
   EXPECT_EQ(all.code, 0);
   EXPECT_THAT(all.out, HasSubstr("Exit codes: 0 done, 1 failed, 2 wrong usage or input"));
   for (const std::string command :
-       {"up",       "down",   "apply", "get",     "describe",   "events",  "status",
-        "rollback", "delete", "drain", "undrain", "invoke",     "logs",    "profile",
-        "load",     "top",    "run",   "resize",  "quickstart", "version", "completion"}) {
+       {"up",     "down",       "apply",   "get",       "describe", "events",
+        "status", "rollback",   "delete",  "policies",  "drain",    "undrain",
+        "invoke", "logs",       "profile", "load",      "top",      "run",
+        "resize", "quickstart", "version", "completion"}) {
     EXPECT_THAT(all.out, HasSubstr("\n  " + command + " ")) << command;
     const Ended help = run({program("sluice"), command, "--help"});
     EXPECT_EQ(help.code, 0) << command;

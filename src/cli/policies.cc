@@ -20,7 +20,7 @@ json settings_of(const policy::Bundle& bundle) {
   return all;
 }
 
-void list(const Session& session) {
+void list_policies(const Session& session) {
   json all = json::array();
   Table table({"POLICY", "REACHES-ZERO", "ARBITER", "SETTINGS", "SUMMARY"});
   for (const policy::Bundle& b : policy::bundles()) {
@@ -36,7 +36,7 @@ void list(const Session& session) {
   session.json() ? print(all) : void(std::cout << table.text());
 }
 
-Result<void> show(const Session& session, const std::string& name) {
+Result<void> show_policy(const Session& session, const std::string& name) {
   const policy::Bundle* bundle = policy::find_bundle(name);
   if (bundle == nullptr) {
     std::vector<std::string> names;
@@ -62,9 +62,9 @@ void add_policies(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("name", *name, "such as has-gpu");
   command->callback([name, &session, &outcome] {
     if (name->empty())
-      list(session), outcome = Result<void>();
+      list_policies(session), outcome = Result<void>();
     else
-      outcome = show(session, *name);
+      outcome = show_policy(session, *name);
   });
 }
 
