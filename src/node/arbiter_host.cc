@@ -86,7 +86,14 @@ void ArbiterHost::post(std::function<void()> command) {
 DeviceNumber ArbiterHost::add_device(std::unique_ptr<policy::Arbiter> arbiter,
                                      const policy::ArbiterConfig& config, int millicores) {
   return call([&] {
-    devices_.push_back({.arbiter = std::move(arbiter), .config = config, .millicores = millicores});
+    using Budgets = policy::HostedDevice::Budgets;
+    const Budgets budgets = millicores == 0 ? Budgets::kWatched : Budgets::kCountedByClients;
+    devices_.push_back({.hosted = policy::HostedDevice(std::move(arbiter), budgets),
+                        .config = config,
+                        .millicores = millicores,
+                        .clients = {},
+                        .observations = {},
+                        .revoked = {}});
     return static_cast<DeviceNumber>(devices_.size() - 1);
   });
 }
@@ -106,8 +113,7 @@ Result<void> ArbiterHost::admit(DeviceNumber number, const policy::ShareClient& 
     if (find({number, share.id}) != nullptr)
       return Error{ErrorKind::kConflict,
                    "client " + std::to_string(share.id) + " is there already"};
-    const Time now = clock_.now();
-    SLUICE_TRY(device.arbiter->admit(share, now));
+    SLUICE_TRY(device.hosted.admit(share, clock_.now()));
     Client& client = device.clients[share.id];
     client.share = share;
     client.meter = std::move(meter);
@@ -122,9 +128,8 @@ Result<void> ArbiterHost::resize(DeviceNumber number, const policy::ShareClient&
     if (client == nullptr)
       return Error{ErrorKind::kNotFound, "no client " + std::to_string(share.id)};
     Device& device = devices_[number];
-    const Time now = look(device);
-    observe(device, *client, now);  // what was used so far counts at the old size
-    SLUICE_TRY(device.arbiter->admit(share, now));
+    step(device);  // what was used so far counts at the old size
+    SLUICE_TRY(device.hosted.admit(share, clock_.now()));
     client->share = share;
     if (device.millicores != 0)
       client->meter->set_millicores(static_cast<int>(millicores_of(device.millicores, share)));
@@ -142,7 +147,7 @@ void ArbiterHost::remove(ClientRef ref) {
     const Time now = clock_.now();
     for (const ProcessNumber p : std::vector(client->processes)) drop_process(p, now);
     device.clients.erase(ref.client);
-    device.arbiter->remove(ref.client, now);
+    device.hosted.remove(ref.client, now);
     step(device);
   });
 }
@@ -153,9 +158,8 @@ Result<ClientState> ArbiterHost::state(ClientRef ref) {
     if (client == nullptr)
       return Error{ErrorKind::kNotFound, "no client " + std::to_string(ref.client)};
     Device& device = devices_[ref.device];
-    const Time now = look(device);
-    observe(device, *client, now);
-    return state_of(*client);
+    step(device);
+    return state_of(device, ref.client, *client);
   });
 }
 
@@ -164,21 +168,21 @@ std::map<ClientRef, ClientState> ArbiterHost::states() {
     std::map<ClientRef, ClientState> all;
     for (DeviceNumber number = 0; number < devices_.size(); ++number) {
       Device& device = devices_[number];
-      const Time now = look(device);
-      for (auto& [id, client] : device.clients) {
-        observe(device, client, now);
-        all[{number, id}] = state_of(client);
-      }
+      step(device);
+      for (const auto& [id, client] : device.clients)
+        all[{number, id}] = state_of(device, id, client);
     }
     return all;
   });
 }
 
-ClientState ArbiterHost::state_of(const Client& client) const {
-  ClientState state{.used = client.used,
-                    .ungated = client.ungated,
-                    .granted = client.grant.has_value(),
-                    .wanting = client.wanting,
+ClientState ArbiterHost::state_of(const Device& device, policy::ClientId id,
+                                  const Client& client) const {
+  const policy::HostedDevice::Client& hosted = *device.hosted.find(id);
+  ClientState state{.used = hosted.used,
+                    .ungated = hosted.ungated,
+                    .granted = hosted.grant.has_value(),
+                    .wanting = hosted.wanting,
                     .processes = static_cast<int>(client.processes.size())};
   for (const ProcessNumber p : client.processes)
     state.sm_refusal = std::max(state.sm_refusal, processes_.at(p).pages.sm_refusal());
@@ -221,9 +225,12 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
   SLUICE_STEP("serve: entered");
   client->processes.push_back(number);
   client->meter->add_process(id);
-  write_slice(devices_[ref.device], *client, process);
+  const Device& device = devices_[ref.device];
+  write_slice(device, *client, process);
   __atomic_store_n(&process.pages.permit().heartbeat_ns, page_time(now), __ATOMIC_RELAXED);
-  if (client->grant) write_grant(*client, process, now);
+  const policy::HostedDevice::Client& hosted = *device.hosted.find(ref.client);
+  write_contended(process, hosted.contended);
+  if (hosted.grant) write_grant(*hosted.grant, hosted.grant->budget - hosted.spent, process, now);
   return Attachment{number, std::move(fds), std::move(clients_bell)};
 }
 
@@ -242,13 +249,9 @@ std::set<pid_t> ArbiterHost::attached(DeviceNumber device) {
 
 void ArbiterHost::charge(ClientRef ref, Nanos busy, Time seen_until) {
   call([&] {
-    Client* client = find(ref);
-    if (client == nullptr) return;
-    const Time now = clock_.now();
-    client->used += busy;
-    client->ungated += busy;
+    if (find(ref) == nullptr) return;
     Device& device = devices_[ref.device];
-    device.arbiter->charge(ref.client, busy, seen_until, now);
+    device.hosted.charge(ref.client, busy, seen_until, clock_.now());
     step(device);
   });
 }
@@ -311,11 +314,9 @@ void ArbiterHost::on_bell(ProcessNumber number, Time now) {
   if (at == processes_.end()) return;
   Process& process = at->second;
   clear(process.bell);
-  Client& client = *find(process.client);
-  client.unmoved = false;
-  client.unused = Nanos(0);
-  client.expected_since = now;
-  devices_[process.client.device].next = now;
+  Device& device = devices_[process.client.device];
+  device.hosted.notify(process.client.client, now);
+  device.next = now;
   if (++process.bells < config_.bells_per_heartbeat) return;
   epoll_event deaf{.events = 0, .data = {.u64 = kBell | number}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, process.bell.get(), &deaf);
@@ -349,11 +350,16 @@ void ArbiterHost::write_slice(const Device& device, const Client& client, Proces
   set(page.millicores, millicores_of(device.millicores, client.share));
 }
 
-void ArbiterHost::write_grant(const Client& client, Process& process, Time now) {
-  const Nanos budget = std::max(client.grant->budget - client.spent, Nanos(0));
-  sluice_permit_grant(&process.pages.permit(), budget.count(), page_time(client.grant->valid_until),
-                      page_time(now));
+void ArbiterHost::write_grant(const policy::Grant& grant, Nanos budget, Process& process,
+                              Time now) {
+  sluice_permit_grant(&process.pages.permit(), std::max(budget, Nanos(0)).count(),
+                      page_time(grant.valid_until), page_time(now));
   process.pages.wake();
+}
+
+void ArbiterHost::write_contended(Process& process, bool contended) {
+  __atomic_store_n(&process.pages.permit().flags, contended ? SLUICE_CONTENDED : 0,
+                   __ATOMIC_SEQ_CST);
 }
 
 void ArbiterHost::close_pages(Process& process) {
@@ -375,8 +381,12 @@ void ArbiterHost::drop_process(ProcessNumber number, Time now) {
   client.meter->report(process.id, process.pages.device_report(), now);  // its last word
   client.meter->remove_process(process.id);
   std::erase(client.processes, number);
-  if (client.processes.empty()) revoke(client, now);  // nothing is in flight: the next look says so
-  devices_[process.client.device].next = now;
+  Device& device = devices_[process.client.device];
+  if (client.processes.empty()) {  // nothing is in flight: the next look says so
+    device.hosted.leave(process.client.client, now);
+    client.meter->revoked(now);
+  }
+  device.next = now;
   processes_.erase(at);
   SLUICE_STEP("drop: forgotten");
 }

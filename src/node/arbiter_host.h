@@ -1,6 +1,7 @@
-// Hosts the arbiters of a group of devices on one thread: feeds them what the pages, the meter and
-// the kernel say, and carries their permits out. The thread runs under SCHED_FIFO where it may; it
-// wakes for the arbiters' next, a bell, a command, a death, and to show that it lives.
+// Hosts a group of devices on one thread. What each does is decided by its policy::HostedDevice,
+// which is pure; the thread reads pages, meters and hints, steps the device, and writes its pages.
+// The thread runs under SCHED_FIFO where it may; it wakes for the devices' next, a bell, a command,
+// a death, and to show that it lives.
 //
 // Thread-safe. Commands run on the thread and return when they are in force: resize() comes back
 // with the new permit written (within a millisecond). The host owns devices, clients and pages;
@@ -24,6 +25,7 @@
 #include "node/meter.h"
 #include "node/page.h"
 #include "node/process_identity.h"
+#include "policy/hosted_device.h"
 #include "policy/share.h"
 
 namespace sluice::node {
@@ -110,23 +112,15 @@ class ArbiterHost {
     policy::ShareClient share;
     std::unique_ptr<Meter> meter;
     std::vector<ProcessNumber> processes;
-    std::optional<policy::Grant> grant;  // in force
-    Time expected_since{};               // to use it: since it came, or the client rang,
-    Nanos unused{0};                     // and so long earlier: permits that it did nothing with
-    Nanos spent{0};                      // of the grant, as the meter shows
-    bool draining = false;               // revoked, and perhaps not yet stopped
-    Time revoked_at{};
     Claims claims;  // at the last look
-    bool wanting = false;
-    bool unmoved = false;    // did nothing with its permit, and has not rung since
-    Time due = Time::max();  // of its oldest waiting request, as far as is believed
-    Nanos used{0}, ungated{0};
   };
   struct Device {
-    std::unique_ptr<policy::Arbiter> arbiter;
+    policy::HostedDevice hosted;
     policy::ArbiterConfig config;
     int millicores = 0;
     std::map<policy::ClientId, Client> clients;
+    std::vector<policy::ClientObservation> observations;  // in the order of `clients`
+    std::vector<policy::Quiescence> revoked;              // kept for its memory
     Time next = Time::max();
   };
 
@@ -146,26 +140,23 @@ class ArbiterHost {
   void run_commands();
   void beat(Time now);
 
-  ClientState state_of(const Client& client) const;
-  // Reads all that is to be observed, and the clock after it.
-  Time look(Device& device);
+  ClientState state_of(const Device& device, policy::ClientId id, const Client& client) const;
   void step(Device& device);
-  bool decide(Device& device, Time now);
-  void observe(Device& device, Client& client, Time now);
+  Time look(Device& device);
+  void observe(Client& client, const policy::HostedDevice::Client& hosted, bool on_cpu,
+               policy::ClientObservation& seen, Time now);
+  void hear_hints(const Client& client, policy::ClientObservation& seen, Time now);
   Claims claims(const Client& client) const;
   void pass_reports_on(Client& client, Time now);
-  void hear_hints(Device& device, Client& client, Time now);
-  void meter(Device& device, Client& client, bool resting, Time now);
-  bool notice_drained(Device& device, Client& client, const Claims& claims, Time now);
-  void look_again(Device& device, const Client& client, Time now);
-  void revoke(Client& client, Time now);
-  void grant(Client& client, const policy::Grant& grant, Time now);
-  void show_contention(Device& device, Time now);
+  void carry_out(Device& device, const policy::PermitWrites& writes, Time now);
+  const std::vector<policy::Quiescence>& look_at_revoked(
+      Device& device, const std::vector<policy::ClientId>& revoked, Time now);
 
   Result<Attachment> attach_now(ClientRef ref, const ProcessIdentity& process, Fd pidfd,
                                 Pages pages, PageFds fds);
   void write_slice(const Device& device, const Client& client, Process& process);
-  void write_grant(const Client& client, Process& process, Time now);
+  void write_grant(const policy::Grant& grant, Nanos budget, Process& process, Time now);
+  void write_contended(Process& process, bool contended);
   void close_pages(Process& process);
   void drop_process(ProcessNumber number, Time now);
   Client* find(ClientRef ref);

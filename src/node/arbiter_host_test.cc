@@ -1,5 +1,6 @@
 // The host with real pages and gates, and an arbiter of a few lines. Clients are threads or gates
-// of this process; what needs processes of their own is in permit_server_test.cc.
+// of this process; what needs processes of their own is in permit_server_test.cc. What a device
+// decides without pages and threads is judged in policy/hosted_device_test.cc.
 #include "node/arbiter_host.h"
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include "node/meter_cpu.h"
 #include "node/meter_cuda.h"
 #include "node/peer.h"
-#include "node/turns_for_test.h"
+#include "policy/turns_for_test.h"
 #include "wire/permit.h"
 
 namespace sluice::node {
@@ -57,7 +58,7 @@ class ArbiterHostTest : public testing::Test {
 
   void start() {
     host.emplace(clock, HostConfig{.generation = ++generation});
-    device = host->add_device(std::make_unique<TurnsForTest>(log), {}, 1000);
+    device = host->add_device(std::make_unique<policy::TurnsForTest>(), {}, 1000);
   }
   policy::ShareClient share(policy::ClientId id, int request = 200) {
     return {.id = id, .sm = kWhole, .quota = {{request}, {request}}, .position = {}};
@@ -89,7 +90,6 @@ class ArbiterHostTest : public testing::Test {
   SteadyClock clock;
   uint32_t generation = 0;
   uint64_t fake_start_time = 0;
-  std::shared_ptr<TurnsForTest::Log> log = std::make_shared<TurnsForTest::Log>();
   std::optional<ArbiterHost> host;
   DeviceNumber device = 0;
 };
@@ -374,25 +374,9 @@ TEST_F(ArbiterHostTest, NorDoesOneOnAGpu) {
   EXPECT_LE(state->used, clock.now() - start);
 }
 
-// A client that is stopped while it waits says so for ever.
-TEST_F(ArbiterHostTest, WhoDoesNothingWithItsPermitWantsNothingUntilItRings) {
-  ASSERT_TRUE(host->admit(device, share(1), std::make_unique<IdleMeter>()).ok());
-  Attachment stopped = attach_raw(1);
-  auto* page = static_cast<sluice_usage_page*>(mmap(
-      nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, stopped.pages.usage.get(), 0));
-  __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&page->waiting, 1u, __ATOMIC_SEQ_CST);
-  for (int wishes = 1; wishes <= 3; ++wishes) {
-    eventfd_write(stopped.bell.get(), 1);
-    const auto over = [&] { return log->wishes == wishes && !host->state({device, 1})->wanting; };
-    EXPECT_TRUE(eventually("the wish to be taken for over", over));
-  }
-  munmap(page, SLUICE_PAGE_SIZE);
-}
-
 // On a device that is not a CPU, and that keeps no account.
 TEST_F(ArbiterHostTest, WhoReportsNothingOfADeviceIsStoppedWhenItsLeaseIsAsLongAsItsBudget) {
-  const DeviceNumber gpu = host->add_device(std::make_unique<TurnsForTest>(), {}, 0);
+  const DeviceNumber gpu = host->add_device(std::make_unique<policy::TurnsForTest>(), {}, 0);
   ASSERT_TRUE(host->admit(gpu, share(1), std::make_unique<CudaMeter>(nullptr, clock.now())).ok());
   Attachment silent = attach_raw(1, gpu);
   auto* page = static_cast<sluice_usage_page*>(mmap(
@@ -402,71 +386,25 @@ TEST_F(ArbiterHostTest, WhoReportsNothingOfADeviceIsStoppedWhenItsLeaseIsAsLongA
   eventfd_write(silent.bell.get(), 1);
   const auto spent = [&] {
     const auto state = host->state({gpu, 1});
-    return state->used >= TurnsForTest::kTurn && !state->granted;
+    return state->used >= policy::TurnsForTest::kTurn && !state->granted;
   };
   EXPECT_TRUE(eventually("the permit to end", spent));
   munmap(page, SLUICE_PAGE_SIZE);
 }
 
-TEST_F(ArbiterHostTest, AClientStandsForWhatWasDonePastTheGate) {
-  const policy::ArbiterConfig config{.window = policy::window_of("planned")};
-  auto planned = policy::make_arbiter("planned", config);
-  const DeviceNumber gpu = host->add_device(std::move(*planned), config, 0);
-  ASSERT_TRUE(host->admit(gpu, share(1), std::make_unique<BlindMeter>()).ok());
-  Attachment at_the_gate = attach_raw(1, gpu);
-  EXPECT_THAT(host->attached(gpu), testing::ElementsAre(getpid()));
-  EXPECT_THAT(host->attached(device), testing::IsEmpty());
-  auto* page =
-      static_cast<sluice_usage_page*>(mmap(nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE,
-                                           MAP_SHARED, at_the_gate.pages.usage.get(), 0));
-  __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
-  eventfd_write(at_the_gate.bell.get(), 1);
-  EXPECT_TRUE(eventually("a permit", [&] { return host->state({gpu, 1})->granted; }));
-  Nanos charged{0};
-  EXPECT_TRUE(eventually("it to stand", [&] {
-    host->charge({gpu, 1}, Seconds(1), clock.now());
-    charged += Seconds(1);
-    return !host->state({gpu, 1})->granted;
-  }));
-  EXPECT_EQ(host->state({gpu, 1})->ungated, charged);
-  EXPECT_EQ(host->state({gpu, 1})->used, charged);
-  munmap(page, SLUICE_PAGE_SIZE);
+TEST_F(ArbiterHostTest, ChargesWhatWasUsedPastTheGate) {
+  admit(1);
+  host->charge({device, 1}, Seconds(1), clock.now());
+  EXPECT_EQ(host->state({device, 1})->ungated, Seconds(1));
+  EXPECT_EQ(host->state({device, 1})->used, Seconds(1));
 }
 
-// Neither is one whose turns are shorter than the time after which silence means something.
-TEST_F(ArbiterHostTest, ShortTurnsThatItDoesNothingWithAddUp) {
-  class SlowMeter : public IdleMeter {
-   public:
-    Nanos lag() const override { return TurnsForTest::kLease + Millis(10); }
-  };
-  class BusyMeter : public SlowMeter {  // uses what it gets and stops at once
-   public:
-    std::optional<Reading> poll(Time now, bool resting) override {
-      active_ = now;
-      return SlowMeter::poll(now, resting);
-    }
-    Time last_active() const override { return active_; }
-    bool drained(Time, Time, bool) override { return true; }
-
-   private:
-    Time active_{};
-  };
-  ASSERT_TRUE(host->admit(device, share(1), std::make_unique<SlowMeter>()).ok());
-  ASSERT_TRUE(host->admit(device, share(2), std::make_unique<BusyMeter>()).ok());
-  const Attachment stopped = attach_raw(1), busy = attach_raw(2);
-  for (const Attachment* a : {&stopped, &busy}) {
-    auto* page = static_cast<sluice_usage_page*>(mmap(
-        nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, a->pages.usage.get(), 0));
-    __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&page->waiting, 1u, __ATOMIC_SEQ_CST);
-    munmap(page, SLUICE_PAGE_SIZE);
-    eventfd_write(a->bell.get(), 1);
-  }
-  const auto wished = [&] { return log->wishes >= 2; };
-  ASSERT_TRUE(eventually("both to want the device", wished));
-  const auto over = [&] { return !host->state({device, 1})->wanting; };
-  EXPECT_TRUE(eventually("the wish of the stopped one to be taken for over", over));
-  EXPECT_TRUE(host->state({device, 2})->wanting);
+TEST_F(ArbiterHostTest, KnowsTheProcessesOfEachDevice) {
+  const DeviceNumber gpu = host->add_device(std::make_unique<policy::TurnsForTest>(), {}, 0);
+  ASSERT_TRUE(host->admit(gpu, share(1), std::make_unique<BlindMeter>()).ok());
+  const Attachment client = attach_raw(1, gpu);
+  EXPECT_THAT(host->attached(gpu), testing::ElementsAre(getpid()));
+  EXPECT_THAT(host->attached(device), testing::IsEmpty());
 }
 
 TEST_F(ArbiterHostTest, ChargesWhatTheKernelCounts) {

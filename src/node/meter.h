@@ -8,14 +8,12 @@
 
 #include "base/clock.h"
 #include "node/process_identity.h"
+#include "policy/hosted_device.h"
 #include "wire/permit_page.h"
 
 namespace sluice::node {
 
-struct Reading {
-  Nanos busy{0};      // more than the readings before
-  Time seen_until{};  // and this is all until then
-};
+using policy::Reading;
 
 class Meter {
  public:

@@ -16,7 +16,7 @@
 
 #include "base/eventually_for_test.h"
 #include "node/meter_cpu.h"
-#include "node/turns_for_test.h"
+#include "policy/turns_for_test.h"
 #include "wire/permit.h"
 
 namespace sluice::node {
@@ -98,7 +98,8 @@ class PermitServerTest : public testing::Test {
 
   void start() {
     host.emplace(clock, HostConfig{.generation = ++generation});
-    const DeviceNumber device = host->add_device(std::make_unique<TurnsForTest>(), {}, 1000);
+    const DeviceNumber device =
+        host->add_device(std::make_unique<policy::TurnsForTest>(), {}, 1000);
     for (policy::ClientId id = 0; id < 2; ++id) {
       const policy::ShareClient share{
           .id = id, .sm = kWhole, .quota = {{500}, {1000}}, .position = {}};

@@ -9,6 +9,8 @@ namespace sluice::policy {
 namespace {
 constexpr Nanos kReportEvery = Millis(2);
 constexpr Nanos kNever = Nanos::max();
+constexpr Nanos kSilence = Millis(12);  // as the CPU's meter: then a client has stopped
+constexpr Nanos kForGood = std::chrono::hours(1000);
 }  // namespace
 
 Behaviour greedy(Nanos op) {
@@ -40,7 +42,7 @@ Behaviour never_draining() {
 }
 
 Behaviour pretending() {
-  return {.works = false, .acknowledges = Millis(12)};
+  return {.works = false};
 }
 
 Packing random_packing(Random& random, size_t pieces) {
@@ -76,18 +78,19 @@ Simulation::Simulation(std::string_view arbiter, uint64_t seed, const ArbiterCon
     : config_(config), random_(seed) {
   auto made = make_arbiter(arbiter, config);
   SLUICE_CHECK(made.ok(), made.error().message);
-  arbiter_ = std::move(*made);
+  device_.emplace(std::move(*made), HostedDevice::Budgets::kCountedByClients);
 }
 
 Result<void> Simulation::add(const ShareClient& share, const Behaviour& behaviour,
                              const Meter& meter) {
-  SLUICE_TRY(arbiter_->admit(share, host_clock()));
+  SLUICE_TRY(device_->admit(share, host_clock()));
   Client client{.share = share, .behaviour = behaviour, .meter = meter};
   client.wanting = behaviour.starts_resting;  // toggled below
   client.samples.assign((next_sample_ - start_) / config_.window, Nanos(0));
   client.rested.assign(client.samples.size(), true);
   client.rested_now = true;
   client.next_report = now_ + kReportEvery;
+  client.last_active = now_;
   if (behaviour.request_every > Nanos(0)) client.next_request = now_;
   Client& added = clients_[share.id] = client;
   if (behaviour.starts_resting) {
@@ -103,25 +106,26 @@ Result<void> Simulation::add(const ShareClient& share, const Behaviour& behaviou
 }
 
 Result<void> Simulation::change(const ShareClient& share) {
-  SLUICE_TRY(arbiter_->admit(share, host_clock()));
+  SLUICE_TRY(device_->admit(share, host_clock()));
   clients_.at(share.id).share = share;
   step_due_ = true;
   return {};
 }
 
 void Simulation::remove(ClientId id) {
-  arbiter_->remove(id, host_clock());
+  device_->remove(id, host_clock());
   clients_.erase(id);
   step_due_ = true;
 }
 
 void Simulation::say_deadline(ClientId id, Nanos from_now) {
-  arbiter_->deadline(id, now_ + from_now, host_clock());
+  if (const auto at = clients_.find(id); at != clients_.end()) at->second.due = now_ + from_now;
   step_due_ = true;
 }
 
 void Simulation::say_iteration(ClientId id, Nanos cycle, uint32_t kind) {
-  arbiter_->iteration(id, cycle, kind, host_clock());
+  const auto at = clients_.find(id);
+  if (at != clients_.end()) at->second.ended_iterations.push_back({cycle, kind});
 }
 
 void Simulation::at(Nanos when, std::function<void()> what) {
@@ -163,9 +167,28 @@ void Simulation::toggle(Client& c) {
 
 void Simulation::set_wanting(Client& c, bool wanting) {
   c.wanting = wanting;
-  if (!wanting) c.rested_now = true;
-  arbiter_->want(c.share.id, wanting, host_clock());
+  if (wanting) return;
+  c.rested_now = true;
+  become_idle(c);
+}
+
+// An operator that is in flight ends first.
+void Simulation::become_idle(const Client& c) {
+  if (!c.wanting && !c.running && c.contended) ring(c.share.id);
+}
+
+void Simulation::ring(ClientId id) {
+  device_->notify(id, host_clock());
   step_due_ = true;
+}
+
+// Of clients that have come to wait.
+void Simulation::ring_doorbells() {
+  for (auto& [id, c] : clients_) {
+    const bool waits = c.waits(now_);
+    if (waits && !c.rang) ring(id);
+    c.rang = waits;
+  }
 }
 
 void Simulation::take_requests() {
@@ -176,25 +199,23 @@ void Simulation::take_requests() {
     c.requests.push_back(now_);
     if (c.requests.size() > 1) continue;
     set_wanting(c, true);
-    tell_deadline(c);
+    update_due(c);
   }
 }
 
 void Simulation::finish_iteration(Client& c) {
   c.ops_done = 0;
   ++c.iterations;
-  arbiter_->iteration(c.share.id, now_ - c.iteration_began, 0, host_clock());
+  c.ended_iterations.push_back({now_ - c.iteration_began, 0});
   if (c.behaviour.request_every == Nanos(0)) return;
   c.latencies.push_back(now_ - c.requests.front());
   c.requests.pop_front();
   if (c.requests.empty()) set_wanting(c, false);
-  tell_deadline(c);
+  update_due(c);
 }
 
-void Simulation::tell_deadline(const Client& c) {
-  const Time due = c.requests.empty() ? Time::max() : c.requests.front() + c.behaviour.slo;
-  arbiter_->deadline(c.share.id, due, host_clock());
-  step_due_ = true;
+void Simulation::update_due(Client& c) {
+  c.due = c.requests.empty() ? Time::max() : c.requests.front() + c.behaviour.slo;
 }
 
 Time Simulation::next_event() const {
@@ -203,7 +224,7 @@ Time Simulation::next_event() const {
     if (c.running) next = std::min(next, c.op_end);
   }
   if (paused()) return std::min(next, paused_until_);
-  next = std::min(next, next_step_);
+  next = std::min(next, step_due_ ? now_ : next_step_);
   if (!script_.empty()) next = std::min(next, script_.begin()->first);
   for (const auto& [id, c] : clients_) next = std::min(next, next_event(c));
   return std::max(next, now_);
@@ -212,10 +233,7 @@ Time Simulation::next_event() const {
 // Of what it does itself.
 Time Simulation::next_event(const Client& c) const {
   Time next = std::min(c.toggles, c.next_request);
-  if (!c.running && !c.told && !c.may_run(now_)) {  // revoked between operators
-    next = c.tells == Time::max() ? now_ : std::min(next, c.tells);
-  }
-  if (!c.running && c.pause_end > now_ && c.may_run(now_)) next = std::min(next, c.pause_end);
+  if (!c.running && c.pause_end > now_) next = std::min(next, c.pause_end);
   if (c.meter.lag > Nanos(0)) next = std::min(next, c.next_report);
   return next;
 }
@@ -248,23 +266,10 @@ void Simulation::end_operators() {
 void Simulation::notice_ends() {
   for (auto& [id, c] : clients_) {
     if (c.toggles <= now_) toggle(c);
-    if (std::exchange(c.ran, false)) {
-      c.pause_end = now_ + c.behaviour.pause;
-      if (++c.ops_done == c.behaviour.iteration) finish_iteration(c);
-    }
-    // At the gate: the next operator starts, or the host hears that nothing is in flight.
-    if (c.running || c.told || c.may_run(now_)) continue;
-    c.tells = std::min(c.tells, now_ + c.behaviour.acknowledges);
-    if (c.tells <= now_) {
-      c.told = true;
-      c.permitted = false;
-      step_due_ = true;
-      if (c.meter.lag == Nanos(0)) {
-        arbiter_->charge(id, c.busy - c.reported, now_, host_clock());
-        c.reported = c.busy;
-      }
-      arbiter_->drained(id, host_clock());
-    }
+    if (!std::exchange(c.ran, false)) continue;
+    c.pause_end = now_ + c.behaviour.pause;
+    if (++c.ops_done == c.behaviour.iteration) finish_iteration(c);
+    become_idle(c);
   }
 }
 
@@ -276,41 +281,77 @@ void Simulation::report() {
     c.next_report = now_ + kReportEvery;
     if (random_.chance(c.meter.loss)) continue;
     const Time arrives = now_ + Nanos(random_.between(0, c.meter.lag.count()));
-    script_.emplace(arrives, [this, id = id, busy, seen = now_] {
-      arbiter_->charge(id, busy, seen, host_clock());
+    script_.emplace(arrives, [this, id = id, reading = Reading{busy, now_}] {
+      const auto at = clients_.find(id);
+      if (at == clients_.end()) return;
+      at->second.readings.push_back(reading);
       step_due_ = true;
     });
   }
 }
 
 void Simulation::step() {
-  for (auto& [id, c] : clients_) {
-    if (c.meter.lag > Nanos(0)) continue;
-    arbiter_->charge(id, c.busy - c.reported, now_, host_clock());
+  ++steps_;
+  step_due_ = false;
+  const Time now = host_clock();
+  observations_.resize(clients_.size());
+  auto seen = observations_.begin();
+  for (auto& [id, c] : clients_) observe(c, *seen++, now);
+  const PermitWrites* writes = &device_->step(now, observations_);
+  for (carry_out(*writes); !writes->revoke.empty(); carry_out(*writes)) {
+    std::vector<Quiescence> revoked;
+    for (const ClientId id : writes->revoke) revoked.push_back({id, quiet_by(id, now)});
+    writes = &device_->resume(revoked);
+  }
+  next_step_ = writes->next;
+  if (next_step_ < Time::max() && late_ > Nanos(0))
+    next_step_ += Nanos(random_.between(0, late_.count()));
+}
+
+void Simulation::observe(Client& c, ClientObservation& seen, Time now) {
+  if (c.meter.lag == Nanos(0)) {
+    c.readings.push_back({c.busy - c.reported, now_});
     c.reported = c.busy;
   }
-  const Permits permits = arbiter_->step(host_clock());
-  ++steps_;
-  for (const ClientId id : permits.revoke) {
-    ++revocations_;
-    clients_.at(id).permitted = false;
-  }
-  for (const Grant& g : permits.grant) {
-    ++grants_;
+  const auto was_busy = [](const Reading& r) { return r.busy > Nanos(0); };
+  if (std::any_of(c.readings.begin(), c.readings.end(), was_busy)) c.last_active = now;
+  seen.client = c.share.id;
+  seen.waiting = c.waits(now_) || (c.wanting && !c.behaviour.works);
+  seen.want = c.wanting || c.running;
+  seen.resting = c.rests(now_);
+  seen.readings = std::exchange(c.readings, {});
+  seen.last_active = c.last_active;
+  seen.lag = silence(c);
+  seen.quiet_by = device_->find(c.share.id)->quiescing ? quiet_by(c.share.id, now) : Time::max();
+  seen.due = c.due;
+  seen.ended = std::exchange(c.ended_iterations, {});
+}
+
+// After so long a client of which nothing is heard has used nothing, if no report can be lost.
+Nanos Simulation::silence(const Client& c) const {
+  const bool loses_reports = c.meter.lag > Nanos(0) && c.meter.loss > 0;
+  return loses_reports ? kForGood : kSilence + c.meter.lag + clock_back_;
+}
+
+Time Simulation::quiet_by(ClientId id, Time now) const {
+  const Client& c = clients_.at(id);
+  if (c.rests(now_)) return now;
+  return std::max(device_->find(id)->revoked_at, c.last_active) + silence(c);
+}
+
+void Simulation::carry_out(const PermitWrites& writes) {
+  revocations_ += static_cast<int64_t>(writes.revoke.size());
+  grants_ += static_cast<int64_t>(writes.grant.size());
+  for (const ClientId id : writes.revoke) clients_.at(id).permitted = false;
+  for (const Grant& g : writes.grant) {
     Client& c = clients_.at(g.client);
     c.permitted = true;
     c.budget = g.budget;
     c.valid_until = g.valid_until;
     c.spent = Nanos(0);
-    c.told = false;
-    c.tells = Time::max();
     c.held_sm = c.share.sm;
   }
-  next_step_ = permits.next;
-  if (next_step_ < Time::max() && late_ > Nanos(0)) {
-    next_step_ += Nanos(random_.between(0, late_.count()));
-  }
-  step_due_ = false;
+  for (const auto& [id, contended] : writes.contended) clients_.at(id).contended = contended;
 }
 
 void Simulation::start_operators() {
@@ -352,9 +393,10 @@ void Simulation::act() {
   report();
   run_script();
   if (paused()) return;
-  if (next_step_ <= now_) step_due_ = true;
-  if (step_due_) step();
+  ring_doorbells();
+  if (step_due_ || next_step_ <= now_) step();
   start_operators();
+  ring_doorbells();
 }
 
 void Simulation::run(Nanos until) {

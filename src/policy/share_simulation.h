@@ -1,6 +1,8 @@
 // A device in virtual time for the arbiters' tests: clients that run operators under their permits,
-// a host that carries permits out, a meter with lag and loss. Checks at every instant that the sm
-// of holders (permit in force, or an operator in flight) stay within the device.
+// the HostedDevice of the node daemon, a meter with lag and loss. The clients behave as the gate
+// does: they ring when they begin to wait, and when they become idle while others wait. Checks at
+// every instant that the sm of holders (permit in force, or an operator in flight) stay within the
+// device.
 //
 //   Simulation device("planned");
 //   device.add({.id = 1, .sm = {1000}, .quota = {{300}, {300}}}, greedy(Millis(2)));
@@ -13,10 +15,11 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/random.h"
+#include "policy/hosted_device.h"
 #include "policy/share.h"
 
 namespace sluice::policy {
@@ -38,8 +41,7 @@ struct Behaviour {
   Nanos work = Nanos::max();  // bursts of work about this long …
   Nanos rest{0};              // … and rests, both exponential
   bool starts_resting = false;
-  bool works = true;      // false: wants and holds, and runs nothing
-  Nanos acknowledges{0};  // so long after its permit's end the host knows that nothing is in flight
+  bool works = true;  // false: waits and holds, runs nothing, and never says that it rests
   int iteration = 0;  // operators of one (a request, a training step), whose end is marked; 0: none
   Nanos request_every{0};  // it serves requests, one iteration each: their distance, exponential …
   Nanos slo{0};            // … and their objective, from the arrival
@@ -51,7 +53,7 @@ Behaviour bursty(Nanos op, Nanos work, Nanos rest);
 Behaviour serving(Nanos op, int ops, Nanos request_every, Nanos slo);
 Behaviour training(Nanos op, int ops);  // greedy, with marked steps
 Behaviour never_draining();
-Behaviour pretending();  // stopped while it waits, or hostile
+Behaviour pretending();  // hostile: waits, does nothing with its permits, and rings for more
 
 // A device cut by random full cuts into `pieces` rectangles that fill it, sides multiples of 50 ‰,
 // numbered in random order. limit = request.
@@ -91,7 +93,6 @@ class Simulation {
   const std::vector<Nanos>& latencies(ClientId id) const { return clients_.at(id).latencies; }
   int64_t iterations(ClientId id) const { return clients_.at(id).iterations; }
   Nanos window() const { return config_.window; }
-  Arbiter& arbiter() { return *arbiter_; }
 
   int64_t steps() const { return steps_; }
   int64_t grants() const { return grants_; }
@@ -115,12 +116,16 @@ class Simulation {
     Time op_end = Time::max();
     Time pause_end{};
     Time ended = Time::max();  // its permit, while an operator is in flight
-    bool told = true;          // the host knows that it has drained
-    Time tells = Time::max();  // it will know then
+    bool rang = false;         // it waits, and has notified the host
+    bool contended = false;    // others wait, as its page says
     Nanos busy{0};             // cumulative
     Nanos reported{0};
     Time next_report{};
-    std::deque<Time> requests;  // arrivals of those that wait, the oldest first
+    std::vector<Reading> readings;  // that have come, and the host has not seen
+    Time last_active{};
+    Time due = Time::max();
+    std::vector<Iteration> ended_iterations;  // since the host looked
+    std::deque<Time> requests;                // arrivals of those that wait, the oldest first
     Time next_request = Time::max();
     int ops_done = 0;  // of the iteration under way
     Time iteration_began{};
@@ -130,6 +135,8 @@ class Simulation {
     std::vector<bool> rested;    // per window
     bool rested_now = false;
     bool may_run(Time now) const { return permitted && now < valid_until && spent < budget; }
+    bool waits(Time now) const { return wanting && !running && pause_end <= now && !may_run(now); }
+    bool rests(Time now) const { return wanting ? behaviour.works && waits(now) : !running; }
   };
 
   bool paused() const { return now_ < paused_until_; }
@@ -142,19 +149,27 @@ class Simulation {
   void notice_ends();
   void toggle(Client& client);
   void set_wanting(Client& client, bool wanting);
+  void become_idle(const Client& client);
+  void ring(ClientId id);
+  void ring_doorbells();
   void take_requests();
   void finish_iteration(Client& client);
-  void tell_deadline(const Client& client);
+  void update_due(Client& client);
   void report();
   void step();
+  void observe(Client& client, ClientObservation& seen, Time now);
+  Nanos silence(const Client& client) const;
+  Time quiet_by(ClientId id, Time now) const;
+  void carry_out(const PermitWrites& writes);
   void start_operators();
   void check_holders();
   Time host_clock();
 
   ArbiterConfig config_;
-  std::unique_ptr<Arbiter> arbiter_;
+  std::optional<HostedDevice> device_;
   Random random_;
   std::map<ClientId, Client> clients_;
+  std::vector<ClientObservation> observations_;
   std::multimap<Time, std::function<void()>> script_;  // also reports under way
   Time start_{std::chrono::hours(1)};
   Time now_ = start_;

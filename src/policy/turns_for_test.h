@@ -9,9 +9,9 @@
 
 #include "policy/share.h"
 
-namespace sluice::node {
+namespace sluice::policy {
 
-class TurnsForTest : public policy::Arbiter {
+class TurnsForTest : public Arbiter {
  public:
   static constexpr Nanos kTurn = Millis(2);    // of use
   static constexpr Nanos kLease = Millis(20);  // a permit ends then, used or not
@@ -19,38 +19,38 @@ class TurnsForTest : public policy::Arbiter {
   // What the host has told, for tests to look at (the lists on its thread, or when it has gone).
   struct Log {
     std::atomic<int> wishes{0};  // how often somebody came to want the device
-    std::vector<policy::ClientId> drained;
-    std::vector<policy::ShareClient> admitted;
+    std::vector<ClientId> drained;
+    std::vector<ShareClient> admitted;
   };
 
   explicit TurnsForTest(std::shared_ptr<Log> log = nullptr) : log_(std::move(log)) {}
 
-  Result<void> admit(const policy::ShareClient& client, Time) override {
+  Result<void> admit(const ShareClient& client, Time) override {
     if (client.quota.request > kWhole) return Error{ErrorKind::kExhausted, "does not fit"};
     if (log_) log_->admitted.push_back(client);
     if (find(client.id) == clients_.end()) clients_.push_back({client.id, false});
     renew_ = true;
     return {};
   }
-  void remove(policy::ClientId id, Time) override {
+  void remove(ClientId id, Time) override {
     std::erase_if(clients_, [id](const Client& c) { return c.id == id; });
     if (holder_ == id) holder_ = kNobody;
   }
-  void want(policy::ClientId id, bool wanting, Time) override {
+  void want(ClientId id, bool wanting, Time) override {
     const auto at = find(id);
     if (at != clients_.end()) at->wanting = wanting;
     if (log_ && wanting) ++log_->wishes;
   }
-  void charge(policy::ClientId id, Nanos busy, Time, Time) override {
+  void charge(ClientId id, Nanos busy, Time, Time) override {
     if (id == holder_) left_ -= busy;
   }
-  void drained(policy::ClientId id, Time) override {
+  void drained(ClientId id, Time) override {
     if (log_) log_->drained.push_back(id);
     if (id == holder_) holder_ = kNobody;
   }
 
-  policy::Permits step(Time now) override {
-    policy::Permits permits;
+  Permits step(Time now) override {
+    Permits permits;
     const bool over = left_ <= Nanos(0) || now >= until_;
     if (holder_ != kNobody && over && others_want()) {
       if (!revoked_) permits.revoke.push_back(holder_);
@@ -67,12 +67,12 @@ class TurnsForTest : public policy::Arbiter {
   std::string_view name() const override { return "turns"; }
 
  private:
-  static constexpr policy::ClientId kNobody = ~policy::ClientId{0};
+  static constexpr ClientId kNobody = ~ClientId{0};
   struct Client {
-    policy::ClientId id;
+    ClientId id;
     bool wanting;
   };
-  std::vector<Client>::iterator find(policy::ClientId id) {
+  std::vector<Client>::iterator find(ClientId id) {
     return std::find_if(clients_.begin(), clients_.end(), [id](auto& c) { return c.id == id; });
   }
   bool others_want() const {
@@ -80,7 +80,7 @@ class TurnsForTest : public policy::Arbiter {
                        [this](auto& c) { return c.wanting && c.id != holder_; });
   }
   // The one that wants and has waited longest: whoever is chosen goes to the back.
-  void take_turn(Time now, policy::Permits& permits) {
+  void take_turn(Time now, Permits& permits) {
     const auto next =
         std::find_if(clients_.begin(), clients_.end(), [](auto& c) { return c.wanting; });
     if (next == clients_.end()) return;
@@ -94,10 +94,10 @@ class TurnsForTest : public policy::Arbiter {
 
   std::shared_ptr<Log> log_;
   std::vector<Client> clients_;
-  policy::ClientId holder_ = kNobody;
+  ClientId holder_ = kNobody;
   Nanos left_{0};
   Time until_{};
   bool revoked_ = false, renew_ = false;
 };
 
-}  // namespace sluice::node
+}  // namespace sluice::policy
