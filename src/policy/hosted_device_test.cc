@@ -115,7 +115,22 @@ struct End {
   Nanos when;
   ClientObservation seen;
 };
-class EndOfAPermit : public HostedDeviceTest, public testing::WithParamInterface<End> {};
+// Leaves it to the host to end permits.
+class NeverRevokes : public TurnsForTest {
+ public:
+  explicit NeverRevokes(std::shared_ptr<int> decisions) : decisions_(std::move(decisions)) {}
+  Permits step(Time now) override {
+    ++*decisions_;
+    Permits permits = TurnsForTest::step(now);
+    permits.revoke.clear();
+    return permits;
+  }
+
+ private:
+  const std::shared_ptr<int> decisions_;
+};
+
+class EndOfAPermit : public testing::TestWithParam<End> {};
 INSTANTIATE_TEST_SUITE_P(, EndOfAPermit,
                          testing::Values(End{"ItsBudgetIsSpentAsTheMeterShows", kTurn,
                                              runs(1, kTurn, kTurn)},
@@ -123,16 +138,19 @@ INSTANTIATE_TEST_SUITE_P(, EndOfAPermit,
                                          End{"ItsTimeIsOver", kLease, runs(1, Nanos(1), kLease)}),
                          [](const auto& info) { return std::string(info.param.why); });
 
-// The arbiter decides with what the revocation set free, not before.
+// The arbiter decides once, with what the revocation set free.
 TEST_P(EndOfAPermit, IsWrittenBeforeTheDecision) {
-  admit({1, 2});
-  step(Nanos(0), {waits(1), waits(2)});
-  const auto& [why, now, seen] = GetParam();
-  const PermitWrites end = step(now, {seen, waits(2)});
-  EXPECT_THAT(end.revoke, ElementsAre(1));
-  EXPECT_THAT(end.grant, IsEmpty());
-  EXPECT_THAT(granted(resume({{1, at(now)}})), ElementsAre(2));
-  EXPECT_THAT(log->drained, ElementsAre(1));
+  const auto decisions = std::make_shared<int>(0);
+  HostedDevice device(std::make_unique<NeverRevokes>(decisions),
+                      HostedDevice::Budgets::kCountedByClients);
+  for (const ClientId id : {1, 2}) ASSERT_TRUE(device.admit(share(id), at(Nanos(0))).ok());
+  device.step(at(Nanos(0)), std::vector{waits(1), waits(2)});
+  const End& end = GetParam();
+  const std::vector<ClientObservation> seen = {end.seen, waits(2)};
+  EXPECT_THAT(device.step(at(end.when), seen).revoke, ElementsAre(1));
+  EXPECT_EQ(*decisions, 1);
+  EXPECT_THAT(granted(device.resume(std::vector<Quiescence>{{1, at(end.when)}})), ElementsAre(2));
+  EXPECT_EQ(*decisions, 2);
 }
 
 TEST_F(HostedDeviceTest, ARevokedClientAtRestFreesTheDeviceInTheSameStep) {
