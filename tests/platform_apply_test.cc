@@ -156,6 +156,34 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   }
 }
 
+// The platform's are in a file, a function's in its own; wrong ones start nothing.
+TEST(PlatformApply, SettingsOfAPolicyAreReadCheckedAndShown) {
+  std::string file;
+  Platform p({"--policy", "has-gpu"}, [&](const std::string& data) {
+    file = data + "-settings.yaml";
+    std::ofstream(file) << "alpha: 0.8\ncooldown: 5s\n";
+    return false;
+  });
+  p.launch({"--settings", file});
+  p.wait_until_serves();
+  EXPECT_THAT(p.cli({"status"}).out, HasSubstr("has-gpu (alpha: 0.8, cooldown: 5s)"));
+  const std::string own = "  policy: {name: has-gpu, settings: {alpha: 0.5}}";
+  EXPECT_EQ(p.cli({"apply", "-f", "-"}, file_with(own, p.model(""))).code, 0);
+  EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("alpha: 0.5"));
+  const Ended wrong =
+      p.cli({"apply", "-f", "-"},
+            file_with("  policy: {name: fixed, settings: {alpha: 0.5}}", p.model("")));
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("-:6 spec.policy.settings.alpha: under fixed, alpha: this "
+                                   "policy has no settings"));
+  std::ofstream(file) << "alpha: 0.8\nalhpa: 1\n";
+  const Ended refused = p.cli({"up", "--settings", file});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr(":2 alhpa is no setting of this policy; did you mean 'alpha'"));
+  std::filesystem::remove(file);
+}
+
 TEST(PlatformApply, AModelThatCannotBeLoadedSaysSoAndHarmsNobody) {
   Platform p;
   p.deploy({.name = "good"});

@@ -15,6 +15,14 @@ std::string address(const Session& session, const std::string& file) {
   return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
+// "has-gpu (alpha: 0.8)"
+std::string policy(const json& now) {
+  std::string settings;
+  for (const auto& [name, text] : now["policy_settings"].items())
+    settings += (settings.empty() ? " (" : ", ") + name + ": " + text.get<std::string>();
+  return now["policy"].get<std::string>() + settings + (settings.empty() ? "" : ")");
+}
+
 Result<void> status(const Session& session) {
   SLUICE_ASSIGN(now, session.api(wire::http::verb::get, "/v1/status"));
   now["data"] = session.data;
@@ -32,7 +40,7 @@ Result<void> status(const Session& session) {
               << "API          http://" << now["api_at"].get<std::string>() << "\n"
               << "gateway      " << word("gateway") << "\n"
               << "node daemon  " << word("node") << "\n"
-              << "policy       " << now["policy"].get<std::string>() << "\n"
+              << "policy       " << policy(now) << "\n"
               << "enforcement  " << now["enforcement"].get<std::string>() << "\n";
   }
   if (whole) return {};

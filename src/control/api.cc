@@ -87,6 +87,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
                   {"node_seen", control_.seen().node_seen},
                   {"gateway_seen", control_.seen().gateway_seen},
                   {"policy", control_.settings().bundle},
+                  {"policy_settings", control_.settings().bundle_settings},
                   {"backstop", control_.seen().backstop},
                   {"enforcement", control_.seen().enforcement}};
     if (kind == "profiles") {

@@ -254,7 +254,8 @@ TEST_F(ControlTest, AFailedStartNamesTheUsersFileAndSaysWhetherItsCopyIsGone) {
     cluster.seen.instances.back().error = copy + ": no such file";
     cluster.all(InstanceState::kStarting, InstanceState::kGone);
     step();
-    for (const Decision& d : *store->decisions(s.name, 100))
+    const auto decisions = store->decisions(s.name, 100);
+    for (const Decision& d : *decisions)
       if (d.action == "lost") return d.reason.text;
     return std::string();
   };
