@@ -40,7 +40,7 @@ struct Claims {
 // A client that uses all that it is granted, and stops when that is used up. It is its own meter.
 class BusyClient : public node::Meter {
  public:
-  Claims look(Time now) {
+  Claims claims_at(Time now) {
     const Nanos busy = std::min(now - seen_, left_);
     seen_ = now;
     left_ -= busy;
@@ -89,7 +89,7 @@ class Host {
   }
 
   Time step(Time now) {
-    for (auto& [id, client] : clients_) client.claims = client.meter->look(now);
+    for (auto& [id, client] : clients_) client.claims = client.meter->claims_at(now);
     auto seen = observations_.begin();
     auto hosted = device_.clients().begin();
     for (auto& [id, client] : clients_) observe(client, *hosted++, *seen++, now);
@@ -98,7 +98,7 @@ class Host {
       revoked_.clear();
       for (const ClientId id : writes->revoke) {
         BusyClient& client = *clients_.at(id).meter;
-        revoked_.push_back({id, quiet_by(client, now, now, client.look(now).resting)});
+        revoked_.push_back({id, quiet_by(client, now, now, client.claims_at(now).resting)});
       }
       writes = &device_.resume(revoked_);
     }
@@ -168,7 +168,7 @@ class FormerHost {
   }
 
   Time step(Time now) {
-    for (auto& [id, client] : clients_) client.claims = client.meter->look(now);
+    for (auto& [id, client] : clients_) client.claims = client.meter->claims_at(now);
     for (auto& [id, client] : clients_) observe(client, now);
     for (int round = 0; round < 4 && decide(now); ++round) {
     }
@@ -198,7 +198,7 @@ class FormerHost {
     bool freed = false;
     for (const ClientId id : permits.revoke) {
       Client& client = clients_.at(id);
-      freed |= notice_drained(client, client.meter->look(now), now);
+      freed |= notice_drained(client, client.meter->claims_at(now), now);
     }
     return freed;
   }

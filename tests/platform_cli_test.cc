@@ -729,6 +729,21 @@ TEST(PlatformCli, AProfileIsQuickUnlessAllOfItIsAskedFor) {
             5u);
 }
 
+TEST(PlatformCli, AModelIsProfiledByTheInputsOfItsFunctionsFileAlone) {
+  Platform p;
+  const std::string model = p.data + "/alone.pt", file = p.data + "/alone.yaml";
+  std::filesystem::copy_file(p.model(""), model);
+  std::ofstream(file) << "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\n"
+                         "metadata: {name: alone}\nspec:\n  model:\n    path: "
+                      << model
+                      << "\n    inputs: [{name: x, datatype: FP32, shape: [-1, 4]}]\n"
+                         "    outputs: [{name: x, datatype: FP32, shape: [-1, 4]}]\n";
+  const json kept = p.cli_json(
+      {"profile", "-f", file, "--batches", "1", "--quotas", "100", "--seconds", "0.05"})[0];
+  EXPECT_EQ(kept["points"].size(), 1u);
+  EXPECT_EQ(kept["model"], model);
+}
+
 TEST(PlatformCli, AProfileRunsBesideFunctionsWhereThereIsRoom) {
   Platform p;
   p.deploy({.replicas = 4, .request = 60});

@@ -3,10 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <thread>
 
+#include "base/replace_file.h"
 #include "cli/load_run.h"
 #include "cli/payload.h"
 #include "cli/profile_plan.h"
@@ -103,6 +107,42 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
                                at.batch * static_cast<double>(times.size()) / seconds(elapsed)};
 }
 
+// The model server reads a model's inputs and outputs from the file beside it. Where the function's
+// file alone tells them, this is a folder with that file and a link to the model; it goes with
+// this.
+class Described {
+ public:
+  explicit Described(const ModelSpec& model) : model_(model) {}
+  ~Described() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  Described(const Described&) = delete;
+
+  Result<ModelSpec> ready() {
+    namespace fs = std::filesystem;
+    const fs::path path = model_.path;
+    if (fs::exists(fs::path(path).replace_extension(".json"))) return model_;
+    char name[] = "/tmp/sluice-profile-XXXXXX";
+    std::error_code fault;
+    if (mkdtemp(name) == nullptr)
+      return Error{ErrorKind::kInternal, std::string("/tmp: ") + std::strerror(errno)};
+    folder_ = name;
+    ModelSpec described = model_;
+    described.path = folder_ / path.filename();
+    fs::create_symlink(path, described.path, fault);
+    if (fault) return Error{ErrorKind::kInternal, described.path + ": " + fault.message()};
+    const json all = wire::to_json(model_);
+    SLUICE_TRY(replace_file(fs::path(described.path).replace_extension(".json"),
+                            json{{"inputs", all["inputs"]}, {"outputs", all["outputs"]}}.dump()));
+    return described;
+  }
+
+ private:
+  const ModelSpec model_;
+  std::filesystem::path folder_;
+};
+
 // Every point that fits the budget, until `stop`.
 Result<std::vector<predict::ProfilePoint>> sweep_through(
     Subject& subject, wire::HttpClient& instance, const FunctionName& name, const json& inputs,
@@ -176,6 +216,8 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
   const FunctionName name{"sluice-profile", spec.name.name};
   const std::string id = "profile-" + spec.name.name + "-" + std::to_string(getpid());
   const Slice slice{.sm = kWhole, .quota = {room.quota, room.quota}};
+  Described described(spec.model);
+  SLUICE_ASSIGN(model, described.ready());
   const auto started = node.json(verb::post, "/v1/instances",
                                  {{"id", id},
                                   {"function", to_string(name)},
@@ -184,7 +226,7 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
                                   {"slice", wire::to_json(slice)},
                                   {"batch", most},
                                   {"owner", getpid()},
-                                  {"model", wire::to_json(spec.model)},
+                                  {"model", wire::to_json(model)},
                                   {"batching", {{"max_size", most}, {"max_delay_us", 0}}}});
   if (!started.ok()) return started.error();
   Subject subject(node, id);
