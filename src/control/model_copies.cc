@@ -307,7 +307,7 @@ void ModelCopies::sweep() {
 // Renames a file that nothing uses, so that its removal, which takes a large file's time, needs no
 // lock. Returns the new path; empty: the file stays.
 std::string ModelCopies::put_aside(const std::string& file) {
-  const std::string path = folder_ + "/" + file;
+  std::string path = folder_ + "/" + file;
   const std::string content = file.substr(0, file.find('.'));
   const std::lock_guard lock(mutex_);
   if (!used_known_ || used_.contains(content) || held_.contains(content) || held_.contains(file))
