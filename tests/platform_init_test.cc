@@ -65,6 +65,9 @@ TEST_F(Init, WhatItCannotKnowIsMarkedAndApplyNamesIt) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("inputs[0].datatype: \"FILL-IN\" is not known; allowed are"));
   EXPECT_THAT(refused.err, HasSubstr("outputs[1].shape: must be a list of whole numbers"));
+  // What it says to do next works.
+  EXPECT_EQ(init({"--input", "a:INT32:-1,16", "--input", "b:INT32:-1,16"}).code, 0);
+  EXPECT_EQ(dry_run().out, "default/my-model revision 1 created (dry run)\n");
 }
 
 TEST_F(Init, WhatIsWrongIsNamedAndNothingIsWritten) {

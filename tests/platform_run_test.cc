@@ -68,6 +68,16 @@ TEST(PlatformRun, AProgramIsUnderItsSliceAndResizedWhileItRuns) {
           [](const json& all) { return all.empty() || all[0]["state"] == "gone"; });
 }
 
+TEST(PlatformRun, DownNamesTheProgramsThatGoOnWithoutASlice) {
+  Platform p;
+  const Running sleeper(p, "mine", "cpu1");
+  listed(p, "mine");
+  const Ended down = p.cli({"down"});
+  EXPECT_EQ(down.code, 0);
+  EXPECT_THAT(down.err, HasSubstr("mine goes on, held to no slice any more"));
+  EXPECT_EQ(kill(sleeper.pid(), 0), 0);
+}
+
 TEST(PlatformRun, AnEndedProgramKeepsWhatItUsed) {
   Platform p;
   const std::string counts = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";

@@ -169,12 +169,19 @@ std::string function_text(const std::string& name, const fs::path& model) {
          "    maxBatchSize: 1     # more, where requests may run together\n";
 }
 
+// Whether init wrote it and left something to say.
+bool is_unfinished(const std::string& path) {
+  const auto text = read_file(path);
+  return text.ok() && text->find(kFillIn) != std::string::npos;
+}
+
 Result<void> init(const Session& session, const InitFlags& f) {
   const fs::path model(f.model);
   const std::string sidecar = fs::path(model).replace_extension(".json");
   const std::string function = fs::path(model).replace_extension(".yaml");
+  const bool again = is_unfinished(sidecar);  // the function file stays as it is
   for (const std::string& path : {sidecar, function})
-    if (fs::exists(path))
+    if (fs::exists(path) && !again)
       return Error{ErrorKind::kConflict, path + ": is there; init overwrites nothing"};
   if (!f.name.empty())
     if (const auto checked = control::check_name(f.name); !checked.ok())
@@ -182,7 +189,8 @@ Result<void> init(const Session& session, const InitFlags& f) {
   SLUICE_ASSIGN(described, sidecar_of(f));
   const std::string name = f.name.empty() ? label_of(model.stem().string()) : f.name;
   SLUICE_TRY(replace_file(sidecar, sidecar_text(described), 0644));
-  SLUICE_TRY(replace_file(function, function_text(name, model), 0644));
+  if (!again || !fs::exists(function))
+    SLUICE_TRY(replace_file(function, function_text(name, model), 0644));
   const bool whole = described.dump().find(kFillIn) == std::string::npos;
   if (session.json()) {
     print({{"function", function}, {"sidecar", sidecar}, {"complete", whole}});
@@ -193,8 +201,8 @@ Result<void> init(const Session& session, const InitFlags& f) {
     std::cout << "next: sluice apply -f " << function << "\n";
   else
     std::cout << "next: replace " << kFillIn << " in " << sidecar
-              << " by datatypes (FP32, INT64, …) and dimensions (-1: variable), or say them: "
-                 "--input NAME:DATATYPE:DIMS\n";
+              << " by datatypes (FP32, INT64, …) and dimensions (-1: variable), or run this again "
+                 "with --input NAME:DATATYPE:DIMS for each input\n";
   return {};
 }
 

@@ -18,7 +18,8 @@ std::string address(const Session& session, const std::string& file) {
 // "has-gpu (alpha: 0.8)"
 std::string policy(const json& now) {
   std::string settings;
-  for (const auto& [name, text] : now["policy_settings"].items())
+  const json own = now.value("policy_settings", json::object());  // an older platform tells none
+  for (const auto& [name, text] : own.items())
     settings += (settings.empty() ? " (" : ", ") + name + ": " + text.get<std::string>();
   return now["policy"].get<std::string>() + settings + (settings.empty() ? "" : ")");
 }

@@ -15,6 +15,7 @@
 #include "base/replace_file.h"
 #include "base/secret.h"
 #include "base/system_error.h"
+#include "base/words.h"
 #include "cli/inherited.h"
 #include "cli/limits.h"
 #include "cli/platform_processes.h"
@@ -185,9 +186,29 @@ Result<void> down(const Session& session, bool keep) {
   return supervisor.stop(keep ? Supervisor::End::kToReturn : Supervisor::End::kForGood, kPatience);
 }
 
+// The programs of `sluice run` that the platform holds now.
+std::vector<std::string> programs(const Session& session) {
+  std::vector<std::string> ids;
+  const auto state = session.node().json(verb::get, "/v1/state");
+  if (!state.ok()) return ids;
+  for (const auto& i : state->value("instances", nlohmann::json::array()))
+    if (i.value("foreign", false) && i.value("state", "gone") != "gone")
+      ids.push_back(i.value("id", ""));
+  return ids;
+}
+
 Result<void> down_and_say(const Session& session, bool keep) {
+  const std::vector<std::string> running = keep ? std::vector<std::string>() : programs(session);
   SLUICE_TRY(down(session, keep));
-  if (session.json()) print({{"data", session.data}, {"instances", keep ? "go on" : "ended"}});
+  if (session.json()) {
+    print({{"data", session.data},
+           {"instances", keep ? "go on" : "ended"},
+           {"programs_not_held", running}});
+  } else if (!running.empty()) {
+    std::cerr << "sluice: " << listed(running) << (running.size() == 1 ? " goes" : " go")
+              << " on, held to no slice any more: `sluice down` does not end programs of `sluice "
+                 "run`\n";
+  }
   return {};
 }
 

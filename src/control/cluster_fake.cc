@@ -63,6 +63,10 @@ void FakeCluster::serve(Nanos elapsed) {
     const auto n =
         static_cast<uint64_t>(rate * seconds(elapsed)) + std::exchange(once[function], 0);
     t->requests += n;
+    if (malformed.contains(function)) {
+      t->invalid += n;
+      continue;
+    }
     t->ok += n;
     t->concurrency_seconds += 0.01 * static_cast<double>(n);
     t->inferences += n * (each.contains(function) ? each[function] : 1);

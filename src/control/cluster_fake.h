@@ -39,6 +39,7 @@ class FakeCluster : public Cluster {
   // ---- traffic: so many requests a second, all answered in 10 ms ----
   std::map<FunctionName, double> load;
   std::map<FunctionName, int> once;  // requests that come all at once, at the next observation
+  std::set<FunctionName> malformed;  // its requests are answered with 400
   std::map<FunctionName, int> each;  // inferences that a request brings; absent: 1
   std::set<FunctionName> held;       // their ready instances have a request that does not end
   void hang(const FunctionName& f);  // the ready instances answer nothing from now on

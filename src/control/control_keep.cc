@@ -19,14 +19,12 @@ struct Counter {
   const char* name;
   uint64_t Counters::*member;
 };
-constexpr Counter<TrafficTotals> kTotals[] = {{"requests", &TrafficTotals::requests},
-                                              {"ok", &TrafficTotals::ok},
-                                              {"shed", &TrafficTotals::shed},
-                                              {"failed", &TrafficTotals::failed},
-                                              {"late", &TrafficTotals::late},
-                                              {"cold_starts", &TrafficTotals::cold_starts},
-                                              {"inferences", &TrafficTotals::inferences},
-                                              {"retried", &TrafficTotals::retried}};
+constexpr Counter<TrafficTotals> kTotals[] = {
+    {"requests", &TrafficTotals::requests},       {"ok", &TrafficTotals::ok},
+    {"invalid", &TrafficTotals::invalid},         {"shed", &TrafficTotals::shed},
+    {"failed", &TrafficTotals::failed},           {"late", &TrafficTotals::late},
+    {"cold_starts", &TrafficTotals::cold_starts}, {"inferences", &TrafficTotals::inferences},
+    {"retried", &TrafficTotals::retried}};
 constexpr Counter<ObservedTraffic> kSeen[] = {{"requests", &ObservedTraffic::requests},
                                               {"ok", &ObservedTraffic::ok},
                                               {"invalid", &ObservedTraffic::invalid},

@@ -44,6 +44,7 @@ void add_traffic(std::string& out, const Control& control) {
   for (const auto& [function, r] : control.functions()) {
     const TrafficTotals& t = r.traffic.totals();
     ended.add(with(of(function), "outcome", "ok"), static_cast<double>(t.ok));
+    ended.add(with(of(function), "outcome", "invalid"), static_cast<double>(t.invalid));
     ended.add(with(of(function), "outcome", "shed"), static_cast<double>(t.shed));
     ended.add(with(of(function), "outcome", "failed"), static_cast<double>(t.failed));
   }

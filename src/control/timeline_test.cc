@@ -10,6 +10,7 @@
 //   rollback F · delete F · drain DEVICE · fault DEVICE
 //   load F RATE                requests a second from now on
 //   invoke F N                 so many requests, at once
+//   malformed F                its requests are answered with 400 from now on
 //   each F N                   a request of F brings so many inferences
 //   hold F · release F         its instances have a request in hand that does not end; it ends
 //   hang F                     its ready instances stop answering; their requests are overdue now
@@ -106,6 +107,9 @@ class Timeline : public testing::Test {
       words >> a >> n;
       cluster_.load.try_emplace({.name = a});
       cluster_.once[{.name = a}] = n;
+    } else if (verb == "malformed") {
+      words >> a;
+      cluster_.malformed.insert({.name = a});
     } else if (verb == "each") {
       int n = 0;
       words >> a >> n;
@@ -655,6 +659,19 @@ TEST_F(Timeline, OneInvokeOfABatchTakesNoSecondDevice) {
    30 invoke f 1
    60 starts 1
    60 stops 0
+  )");
+}
+
+TEST_F(Timeline, RequestsThatAreAnsweredWith400AreNoLoad) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 150
+    0 malformed f
+    0 apply f any
+    9 load f 40
+   30 expect f r1:ready
+   30 starts 1
+   30 requests f 850
   )");
 }
 

@@ -35,17 +35,20 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   s.violations = (now.late - b.late) + bad;
   s.ended = ok + bad;
   const uint64_t inferences = now.inferences - b.inferences;
-  // Arrivals in inferences: requests are known when they come, their inferences when they end.
+  // Arrivals in inferences: requests are known when they come, their inferences when they end. A
+  // request that was refused for what it says (400) was no load.
+  const uint64_t load = s.requests - std::min(s.requests, now.invalid - b.invalid);
   const double each =
       now.ok == 0 ? 1.0 : static_cast<double>(now.inferences) / static_cast<double>(now.ok);
   s.inferences =
-      static_cast<uint64_t>(std::llround(static_cast<double>(s.requests) * std::max(each, 1.0)));
+      static_cast<uint64_t>(std::llround(static_cast<double>(load) * std::max(each, 1.0)));
   s.concurrency_seconds = now.concurrency_seconds - b.concurrency_seconds;
   s.gaps = now.gaps - b.gaps;
   s.gap_sum = now.gap_sum - b.gap_sum;
   s.gap_squares = now.gap_squares - b.gap_squares;
   if (ok > 0) s.latency = std::make_shared<Histogram>(now.latency.since(b.latency));
   totals_.requests += s.requests;
+  totals_.invalid += now.invalid - b.invalid;
   totals_.ok += ok;
   totals_.shed += now.shed - b.shed;
   totals_.failed += (now.failed - b.failed) + (now.timed_out - b.timed_out);

@@ -13,8 +13,8 @@
 namespace sluice::control {
 
 struct TrafficTotals {  // since the function was made, over all gateways
-  uint64_t requests = 0, ok = 0, shed = 0, failed = 0, late = 0, cold_starts = 0, inferences = 0,
-           retried = 0;
+  uint64_t requests = 0, ok = 0, invalid = 0, shed = 0, failed = 0, late = 0, cold_starts = 0,
+           inferences = 0, retried = 0;
   Histogram latency;
 };
 
