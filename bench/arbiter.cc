@@ -1,8 +1,8 @@
 // arbiter: one decision at 64 clients that all have work, by every arbiter: the charges that the
-// host tells before it, and the step. Beside it the scheduler that FaST-GShare released, as its
-// repository describes itself (written anew here): for each decision the grants of the last window
-// are summed up by client name, all who wait are put into a list and sorted, and those who fit are
-// copied out of it. Its sockets, locks and log are left out, and so is whatever the host does.
+// host reports before it, and the step. The reference is FaST-GShare's released scheduler, as its
+// repository describes itself (written anew here). For each decision it sums up the grants of the
+// last window by client name. It puts all waiting clients into a list, sorts it, and copies the
+// fitting ones out. Its sockets, locks and log are left out, and so is the host's work.
 //
 //   bench_arbiter [--json FILE]
 #include <time.h>
@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "arbiters/busy_device.h"
 #include "bench/report.h"
-#include "policy/share_busy_device.h"
 
 namespace sluice::bench {
 namespace {
@@ -23,7 +23,7 @@ constexpr int kBatch = 50;     // decisions per timing
 constexpr int kRounds = 2000;  // timings of each, interleaved
 constexpr int kWarmUp = 20;    // rounds
 
-// FaST-GShare's scheduler under the same load, on a clock in milliseconds as there.
+// FaST-GShare's scheduler under the same load, with its clock in milliseconds.
 class SortPerGrant {
  public:
   SortPerGrant() {
@@ -34,7 +34,7 @@ class SortPerGrant {
     }
   }
 
-  // The tokens that have ended go back, whose they were ask again, and somebody is picked.
+  // Ended tokens are returned, their clients ask again, and a client is picked.
   void step() {
     for (auto t = running_.begin(); t != running_.end();) {
       if (t->until > now_) {
@@ -116,7 +116,7 @@ class SortPerGrant {
   int64_t grants_ = 0;
 };
 
-// Of this thread alone, so that a neighbour on the core costs nothing.
+// For this thread alone, so that a neighbour on the core costs nothing.
 double cpu_us() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

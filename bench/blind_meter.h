@@ -1,10 +1,10 @@
-// A meter that has seen everything and found nothing: for what a permit costs while it lasts. Not
+// A meter that reports at once that nothing was used: for the cost of a permit while it lasts. Not
 // thread-safe, like every meter.
 #pragma once
 
 #include <utility>
 
-#include "node/meter.h"
+#include "enforce/meter.h"
 
 namespace sluice::bench {
 

@@ -1,7 +1,7 @@
 // **coldstart**: from the decision to start an instance to the last byte of the first ResNet-50
 // answer through the gateway, on a whole platform: decided, reserved, recorded, forked from a warm
-// template, in its cgroup, with its pages, routed to. Against the same runtime executed plainly and
-// asked directly. Interleaved, one core each.
+// template, in its cgroup, with its pages, routed to. The reference is the same runtime executed
+// plainly and asked directly. Interleaved, one core each.
 //
 //   bench_coldstart [--n N] [--models DIR] [--sluice PATH] [--runtime PATH] [--json FILE]
 #include <fcntl.h>
@@ -53,7 +53,7 @@ void end(pid_t pid) {
   ::waitpid(pid, nullptr, 0);
 }
 
-// The first answer of whoever will listen there; asked again until somebody does.
+// Returns the first answer of the server that will listen there; asks until one does.
 Result<std::string> first_answer(const std::string& socket) {
   wire::HttpClient client({.path = socket}, Seconds(60));
   const Time give_up = kClock.now() + Seconds(60);
@@ -88,7 +88,7 @@ Result<Start> plain_exec(const Settings& s) {
 class Platform {
  public:
   explicit Platform(const Settings& s) : data_(s.folder + "/data") {
-    // So many devices that each has one core, as the reference has one thread.
+    // Enough devices that each has one core, like the reference's one thread.
     const unsigned devices = std::max(1u, std::thread::hardware_concurrency() * 3 / 4);
     pid_ =
         run({s.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", "127.0.0.1:0",
@@ -116,7 +116,7 @@ class Platform {
     return first_after_start();
   }
 
-  // Its only instance is killed: the request that comes next waits for another one.
+  // Kills its only instance: the next request waits for another one.
   Result<Start> start_again() {
     SLUICE_ASSIGN(instances, api_.json(verb::get, "/v1/instances"));
     for (const nlohmann::json& i : instances)
@@ -125,7 +125,7 @@ class Platform {
   }
 
  private:
-  // From the moment at which the loop decided to start to the last byte of the answer.
+  // From the moment of the loop's decision to start to the last byte of the answer.
   Result<Start> first_after_start() {
     std::string address;
     std::ifstream(data_ + "/run/gateway.address") >> address;
@@ -159,7 +159,7 @@ class Platform {
   UnixMillis last_start_ = 0;
 };
 
-// The part of a file that is in the page cache.
+// Returns the part of a file that is in the page cache.
 double resident(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat s {};

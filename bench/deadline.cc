@@ -1,9 +1,9 @@
-// deadline: how many requests of two functions are late, when the arbiter knows by when the oldest
-// waiting request of each should be answered (`deadline`) and when it keeps to the plan alone
-// (`planned`). A short request with a tight objective (4 ms, 10 ms; a fifth of the device) and a
-// long one with a loose one (20 ms, 100 ms; three tenths), alone or beside training that has the
-// other half and always has work. Arrivals are exponential, the same under both. On the virtual
-// clock: nothing here is measured on a machine.
+// deadline: how many requests of two functions are late, if the arbiter knows the due time of each
+// one's oldest waiting request (`deadline`), and if it keeps to the plan alone (`planned`). A short
+// request with a tight objective (4 ms, 10 ms; a fifth of the device) and a long one with a loose
+// one (20 ms, 100 ms; three tenths), alone or beside training that has the other half and always
+// has work. Arrivals are exponential, the same under both. On the virtual clock: nothing here is
+// measured on a machine.
 //
 //   bench_deadline [--json FILE]
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "bench/report.h"
-#include "policy/share_simulation.h"
+#include "tests/support/arbiter_simulation.h"
 
 namespace sluice::bench {
 namespace {
@@ -36,7 +36,7 @@ struct Late {
   size_t requests = 0;
 };
 
-// Of each function, at a load in ‰ of its request.
+// Returns each function's result, at a load in ‰ of its request.
 std::array<Late, 2> play(std::string_view arbiter, int load, bool beside_training) {
   policy::Simulation device(arbiter);
   bool fits = !beside_training || device.add(kTraining, policy::training(kOperator, 20)).ok();

@@ -1,4 +1,4 @@
-// Where tools/make_models puts the demonstration models, unless `--models DIR` says otherwise.
+// The folder of the demonstration models (tools/make_models), unless `--models DIR` names another.
 #pragma once
 
 #include <cstdlib>

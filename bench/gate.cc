@@ -1,4 +1,4 @@
-// **gate**: what the gate costs a model at full quota, under a daemon's arbiter: the same batch
+// **gate**: the gate's cost for a model at full quota, under a daemon's arbiter: the same batch
 // with and without, alternately. ResNet-50 and MobileNetV2 in their optimised form, and a chain of
 // 50,000 operators that do next to nothing.
 //
@@ -10,8 +10,8 @@
 #include "base/random.h"
 #include "bench/demo_models.h"
 #include "bench/report.h"
-#include "node/arbiter_host.h"
-#include "node/meter_cpu.h"
+#include "enforce/arbiter_host.h"
+#include "enforce/meter_cpu.h"
 #include "runtime/engine.h"
 #include "runtime/environment.h"
 
@@ -80,7 +80,7 @@ Pairs measure(runtime::Model& model, const std::vector<Tensor>& inputs, Gate& ga
   timed(true);
   timed(false);
   for (int i = 0; i < runs; ++i) {
-    // Who goes first alternates too: what one leaves in the caches helps both alike.
+    // The order alternates too: what one leaves in the caches helps both alike.
     const bool first = i % 2 == 0;
     const double a = timed(first), b = timed(!first);
     pairs.with.push_back(first ? a : b);

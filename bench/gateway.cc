@@ -1,9 +1,9 @@
 // bench_gateway: our gateway beside nginx and haproxy: same upstream, same cores, as many workers.
 // Load from wrk, one contender after the other; a figure is the median over rounds, a ratio the
-// median of the rounds' ratios. Every round starts all processes anew: one program started twice
-// can run a third apart for as long as it lives, so that rounds on one start would repeat one
-// throw of the dice. Beside requests a second and p99 stands the CPU time per request, which a
-// busy machine disturbs least.
+// median of the rounds' ratios. Every round starts all processes anew: two starts of one program
+// can differ by a third for as long as they live, so rounds on one start would repeat one sample.
+// Beside requests a second and p99 stands the CPU time per request, which a busy machine disturbs
+// least.
 //
 //   bench_gateway [--rounds 7] [--seconds 3] [--workers 1] [--json FILE]
 #include <sched.h>
@@ -40,7 +40,7 @@ struct Cores {
   std::string proxy, upstream, load;
 };
 
-// The proxies' cores first, then one for the upstream and one for wrk; shared where cores are few.
+// The proxies' cores first, then one for the upstream and one for wrk; shared if cores are few.
 Cores cores_for(int workers) {
   const int n = static_cast<int>(std::thread::hardware_concurrency());
   return {.proxy = workers == 1 ? "0" : "0-" + std::to_string(std::min(workers, n) - 1),
@@ -64,7 +64,7 @@ struct Load {
 };
 constexpr Load kLoads[] = {{"1 KiB", 1024, 64}, {"600 KiB", 600 * 1024, 16}};
 
-// What a load gave each contender, round by round.
+// Each contender's result under a load, round by round.
 using Seen = std::map<std::string, std::vector<Round>>;
 
 // All processes of one round.
@@ -87,7 +87,7 @@ class Bed {
     std::filesystem::remove_all(dir_);
   }
 
-  // Every contender passes a body on unchanged and the answer back, or figures mean nothing.
+  // Every contender must pass a body on unchanged and the answer back, or figures mean nothing.
   bool verify() {
     for (Contender& c : contenders_)
       for (const Load& load : kLoads)

@@ -1,11 +1,11 @@
-// gpuquota: the share of a GPU (gpu_bed.h) that a program uses against the share it was given,
-// judged by the device itself, over windows of a second. Programs are unmodified and run under the
+// gpuquota: the share of a GPU (gpu_bed.h) that a program uses against its granted share, measured
+// by the device itself, over windows of a second. Programs are unmodified and run under the
 // preloaded hook; each launches kernels of its own kind as fast as it may.
 //
-// What it can be told: --help.
+// Its options: --help.
 //
-// Beside each case, in the same run (but with --ours): FaST-GShare's arbiter in place of ours
-// (multi_token), and the same programs held as others do it, by tokens for blocks, and by these
+// References for each case, in the same run (except with --ours): FaST-GShare's arbiter in place of
+// ours (multi_token), and the same programs held by other methods: tokens for blocks, and tokens
 // under utilisation feedback (gpu_rivals.h).
 #include <algorithm>
 #include <cmath>
@@ -16,20 +16,20 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/gpu_bed.h"
 #include "bench/report.h"
+#include "tests/support/gpu_bed.h"
 #include "wire/permit.h"
 
 namespace sluice::bench {
 namespace {
 
 constexpr Nanos kWindow = Seconds(1);
-// The device has confirmed what the programs report, and what they did before they were held is
+// By then the device has confirmed the programs' reports, and their use before they were held is
 // paid for: at 5 % each kernel of 20 ms takes 0.4 s.
 constexpr Nanos kSettle = Seconds(5);
 
 struct TenantSpec {
-  int request, limit;  // permille; measured where they are the same
+  int request, limit;  // permille; measured if they are equal
   GpuProgram program;
   HeldBy held_by = HeldBy::kHook;
   SmShare part = {};
@@ -42,7 +42,7 @@ struct Case {
   bool side_by_side = false;  // as clients of MPS; a share is one of the time in its SMs
 };
 
-// Of those tenants that may use what they request and no more: the worst of them.
+// The worst of the tenants that may use no more than their request.
 struct Error {
   double mean = 0, worst = 0;  // in percent of the device, absolute
   bool worked = true;
@@ -225,10 +225,10 @@ constexpr char kUsage[] =
 struct Options {
   bool quick = false, list = false, ours_alone = false;
   std::string only;
-  int windows = 0;  // 0: not said
+  int windows = 0;  // 0: not given
 };
 
-// Nothing: there is an argument that it does not know.
+// Returns nothing if there is an unknown argument.
 std::optional<Options> options_of(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {

@@ -1,8 +1,8 @@
-// hook: what the library in the driver's place adds to a launch, within budget, all in (checkpoints
-// included), on one thread and on four. Beside it the two ways that are usual: the driver's
-// function looked up by name under a mutex at every launch, and a counter that all threads share.
-// Each adds to the same launch, which does nothing; what the launch itself takes is measured beside
-// them and subtracted.
+// hook: the cost that the library in the driver's place adds to a launch, within budget, all in
+// (checkpoints included), on one thread and on four. The references are the two usual ways: the
+// driver's function looked up by name under a mutex at every launch, and a counter that all threads
+// share. Each adds to the same launch, which does nothing; the bare launch is measured beside them
+// and subtracted.
 #include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kRounds = 200;  // timings of each kind, interleaved, per thread
 
-// One way to launch, and what it took: ns per launch, of each thread and round.
+// One way to launch, and its cost: ns per launch, of each thread and round.
 struct Way {
   std::function<void(int times)> run;
   std::vector<double> ns = {};
@@ -37,8 +37,8 @@ std::function<void(int)> repeat(Once once) {
   };
 }
 
-// To the nth of the cores that this process may use: threads that are woken together are otherwise
-// put on one.
+// Pins to the nth of the cores that this process may use: threads that are woken together are
+// otherwise put on one.
 void keep_to_core(int nth) {
   cpu_set_t all, one;
   CPU_ZERO(&one);
@@ -49,8 +49,8 @@ void keep_to_core(int nth) {
   SLUICE_CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
 }
 
-// The ways in turn, in every other round the other way round, `batch` launches a timing, on so many
-// threads at once. Whether every launch reached the driver.
+// Runs the ways in turn, in reversed order every other round, `batch` launches per timing, on so
+// many threads at once. Returns whether every launch reached the driver.
 bool measure(int threads, int batch, const std::vector<Way*>& ways, unsigned long (*launched)()) {
   std::barrier together(threads);
   std::mutex results;
@@ -78,7 +78,7 @@ bool measure(int threads, int batch, const std::vector<Way*>& ways, unsigned lon
   return all;
 }
 
-// What a way took beyond the bare launch of the same round.
+// Returns a way's cost beyond the bare launch of the same round.
 Samples added(const Way& way, const Way& bare) {
   std::vector<double> difference;
   for (size_t i = 0; i < way.ns.size(); ++i) difference.push_back(way.ns[i] - bare.ns[i]);
@@ -119,8 +119,8 @@ void added_per_launch(Report& report, int threads, const HookedDriver& cuda) {
   report.add(Row("added per launch, p99" + on, o.p99, "ns").of(o));
 }
 
-// A program that does nothing but launch, as fast as a real driver lets it. A timing is long enough
-// to have in it whatever the hook does now and then.
+// A program that only launches, as fast as a real driver allows. A timing is long enough to include
+// the hook's occasional work.
 void launch_bound(Report& report, int threads, const HookedDriver& cuda) {
   using LaunchEx = decltype(&cuLaunchKernelEx);
   const auto direct = function<LaunchEx>(cuda.driver, "cuLaunchKernelEx");

@@ -1,10 +1,10 @@
-// The driver under bench_hook, bench_live_sm and bench_memory: its launches do nothing but count,
+// The driver under bench_hook and bench_memory: its launches do nothing but count,
 // its allocations hand out numbers, so that what stands before them is all there is to measure. Its
 // device has done what was launched at once: events are reached when they are recorded. Slow
 // launches come with slow events.
 #include <time.h>
 
-#include "wire/cuda_abi.h"
+#include "abi/cuda_abi.h"
 
 struct CUevent_st {
   bool timed;
@@ -55,7 +55,7 @@ CUresult cuMemFree_v2(CUdeviceptr) {
   return CUDA_SUCCESS;
 }
 
-// About as long as the fastest of real launches, which take 1.3 to 3 us; events a microsecond.
+// About as long as the fastest of real launches, which take 1.3 to 3 us; events take a microsecond.
 CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
   slow = true;
   keep_the_processor(5000);
@@ -89,64 +89,6 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
   *milliseconds =
       static_cast<float>(1e3 * difftime(end->when.tv_sec, begin->when.tv_sec) +
                          1e-6 * static_cast<double>(end->when.tv_nsec - begin->when.tv_nsec));
-  return CUDA_SUCCESS;
-}
-
-// Green contexts and streams are numbers; its device has 16 groups of SMs.
-CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
-  *flags = 0;
-  *active = 1;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
-  return cuCtxGetCurrent(context);
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetDevResource(CUdevice, CUdevResource* resource, CUdevResourceType type) {
-  resource->type = type;
-  resource->sm = {128, 8, 8};
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDevSmResourceSplitByCount(CUdevResource*, unsigned* count, const CUdevResource*,
-                                     CUdevResource*, unsigned, unsigned) {
-  *count = 16;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* descriptor, CUdevResource*, unsigned) {
-  *descriptor = reinterpret_cast<CUdevResourceDesc>(1);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc, CUdevice, unsigned) {
-  *green = reinterpret_cast<CUgreenCtx>(1);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGreenCtxDestroy(CUgreenCtx) {
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx, unsigned, int) {
-  *stream = reinterpret_cast<CUstream>(0x1000);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamDestroy_v2(CUstream) {
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamQuery(CUstream) {
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned) {
   return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
-// host: one step of a device's host at 8 and 64 clients that all have work, under `planned`: what
-// the clients show is read, the HostedDevice is stepped, and its permits are handed out. Beside it
-// the host as it was when it did all this itself, between its pages and the arbiter: its glue is
-// kept here (FormerHost), under the same load. Both must grant the same.
+// host: one step of a device's host at 8 and 64 clients that all have work, under `planned`: it
+// reads the clients' state, steps the HostedDevice, and hands out its permits. The reference is the
+// earlier host, which did all this itself between its pages and the arbiter: its glue is kept here
+// (FormerHost), under the same load. Both must grant the same.
 //
 // Pages are left out on both sides: a client is a few words that the host reads, and a meter. Times
 // are of the thread's processor, so that a neighbour on the core costs nothing.
@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "arbiters/hosted_device.h"
 #include "base/check.h"
 #include "bench/report.h"
-#include "node/meter.h"
-#include "policy/hosted_device.h"
+#include "enforce/meter.h"
 
 namespace sluice::bench {
 namespace {
@@ -32,12 +32,12 @@ constexpr int kRounds = 1000;  // timings of each, interleaved
 constexpr int kWarmUp = 20;    // rounds
 constexpr Time kStart{std::chrono::hours(1)};
 
-// What a client says of itself.
+// A client's own report.
 struct Claims {
   bool waiting = false, want = false, resting = true;
 };
 
-// A client that uses all that it is granted, and stops when that is used up. It is its own meter.
+// A client that uses its whole grant, and then stops. It is its own meter.
 class BusyClient : public node::Meter {
  public:
   Claims claims_at(Time now) {
@@ -77,7 +77,7 @@ policy::ShareClient share_of(int i, int clients) {
           .has_slo = i % 2 == 0};
 }
 
-// As node/arbiter_host.cc, without pages.
+// As enforce/arbiter_host.cc, without pages.
 class Host {
  public:
   explicit Host(int clients) : observations_(clients) {
@@ -155,7 +155,7 @@ class Host {
   int64_t grants_ = 0;
 };
 
-// The host before it was split: its clients know all, and each thing is done as it is seen.
+// The earlier host: its clients know all, and it acts on each observation as it is made.
 class FormerHost {
  public:
   explicit FormerHost(int clients) {

@@ -1,5 +1,5 @@
-// One image of noise as a raw binary inference request, and its answer's tensor: what benchmarks
-// ask of the convolutional demonstration models.
+// One image of noise as a raw binary inference request, and its answer's tensor: for benchmarks of
+// the convolutional demonstration models.
 #pragma once
 
 #include <cstring>
@@ -21,7 +21,7 @@ inline wire::HttpRequest image_request(const std::string& model) {
   return request;
 }
 
-// The bytes of the answer's tensors.
+// Returns the bytes of the answer's tensors.
 inline Result<std::string> infer(wire::HttpClient& client, const std::string& model) {
   SLUICE_ASSIGN(response, client.send(image_request(model)));
   if (response.result_int() != 200) return Error{ErrorKind::kInternal, response.body()};

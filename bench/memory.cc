@@ -1,13 +1,13 @@
-// memory: what the library in the driver's place adds to an allocation and its free, within the
-// headroom that the process holds, and where it has to ask the daemon. Beside it what a ledger
-// costs that asks for each. The driver under it allocates nothing.
+// memory: the cost that the library in the driver's place adds to an allocation and its free:
+// within the process's headroom, and when it has to ask the daemon. The reference is a ledger that
+// is asked for each. The driver under it allocates nothing.
 #include <unistd.h>
 
 #include <string>
 
 #include "bench/hooked_driver.h"
 #include "bench/report.h"
-#include "node/permit_server.h"
+#include "enforce/permit_server.h"
 #include "wire/permit_attach.h"
 
 namespace sluice::bench {
@@ -17,30 +17,30 @@ constexpr int kRounds = 200;
 constexpr Bytes kLimit = Bytes{8} << 30;
 
 // The node's side: a slice of memory, and the socket where this process's hook finds it.
-class Desk {
+class Ledger {
  public:
-  Desk() : account_(*desk_.open("bench", kLimit, nullptr)) {
+  Ledger() : account_(*broker_.open("bench", kLimit, nullptr)) {
     auto server = node::PermitServer::start(
         {.path = path_}, clock_,
         [this](const node::Peer&, uint32_t) -> Result<node::Placement> {
           return node::Placement{.memory = account_};
         },
-        &desk_);
+        &broker_);
     SLUICE_CHECK(server.ok(), "permit server");
     server_ = std::move(*server);
     setenv("SLUICE_PERMIT_SOCKET", path_.c_str(), 1);
   }
-  ~Desk() {
+  ~Ledger() {
     unlink(path_.c_str());
     unlink((path_ + ".record").c_str());
   }
 
-  Bytes held() const { return desk_.look(account_).held; }
+  Bytes held() const { return broker_.look(account_).held; }
 
  private:
   const std::string path_ = "/tmp/sluice-bench-memory." + std::to_string(getpid());
   SteadyClock clock_;
-  node::MemoryDesk desk_{clock_, 1, *node::MemoryRecord::open(path_ + ".record")};
+  node::MemoryBroker broker_{clock_, 1, *node::MemoryRecord::open(path_ + ".record")};
   node::MemoryAccount account_;
   std::unique_ptr<node::PermitServer> server_;
 };
@@ -50,7 +50,7 @@ struct Driver {
       : allocate(function<decltype(&cuMemAlloc_v2)>(library, "cuMemAlloc_v2")),
         free(function<decltype(&cuMemFree_v2)>(library, "cuMemFree_v2")) {}
 
-  // ns for each allocation with its free.
+  // Returns the ns for each allocation with its free.
   double time(int pairs, size_t bytes) const {
     const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
     for (int i = 0; i < pairs; ++i) {
@@ -72,19 +72,19 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   constexpr size_t kSmall = size_t{2} << 20, kLarge = size_t{1} << 30;
   Report report("memory", argc, argv);
-  const Desk desk;
+  const Ledger broker;
   const HookedDriver cuda;
   const Driver direct(cuda.driver), hooked(cuda.hook);
-  CUdeviceptr kept = 0;  // so that there is headroom
+  CUdeviceptr kept = 0;  // leaves headroom
   if (hooked.allocate(&kept, kSmall) != CUDA_SUCCESS) report.fail("the first allocation failed");
 
   std::vector<double> within, asking;
   for (int round = 0; round < kRounds; ++round) {
     const double bare = direct.time(1000, kSmall);
     within.push_back(hooked.time(1000, kSmall) - bare);
-    asking.push_back(hooked.time(10, kLarge) - bare);  // beyond any headroom: asked, and given back
+    asking.push_back(hooked.time(10, kLarge) - bare);  // beyond any headroom: asked, and freed
   }
-  if (desk.held() == 0) report.fail("the hook did not ask the daemon");
+  if (broker.held() == 0) report.fail("the hook did not ask the daemon");
   CUdeviceptr beyond = 0;
   if (hooked.allocate(&beyond, kLimit) != CUDA_ERROR_OUT_OF_MEMORY)
     report.fail("more than the slice has was allocated");

@@ -1,12 +1,12 @@
 // **overload**: a gateway with two instances of 50 ms (40 requests a second) under 1, 2, 10 and 50
-// times what they can answer, for 15 s each, then 0.7 times. A fifth of the clients pauses within
-// its body, so that a 429 meets clients that still send. In time is within the objective of 500 ms.
+// times their capacity, for 15 s each, then 0.7 times. A fifth of the clients pauses within its
+// body, so that a 429 meets clients that still send. In time means within the objective of 500 ms.
 //
 //   bench_overload [--seconds 15] [--seed 1] [--json FILE]
 #include <cstdio>
 
-#include "bench/overload_case.h"
 #include "bench/report.h"
+#include "tests/support/overload_case.h"
 
 namespace sluice::bench {
 namespace {

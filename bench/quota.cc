@@ -1,10 +1,10 @@
-// quota: the share of a device that a client uses against the share it was given, judged by the
+// quota: the share of a device that a client uses against its granted share, measured by the
 // kernel's counter from outside, over windows of one second: alone, and with three neighbours that
 // are idle, greedy (they may borrow everything) or bursty. On a device of one core, and on one that
 // is four fifths of a core, as on a machine of four.
 //
-// Who else ran on that core is said with each case: a device that has less than its core cannot
-// give what it promised.
+// Each case reports the time of other programs on that core: a device with less than its core
+// cannot keep its reservations.
 //
 //   bench_quota [--windows N] [--arbiter NAME] [--only TEXT] [--json FILE]
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "bench/report.h"
-#include "bench/testbed.h"
+#include "tests/support/testbed.h"
 
 namespace sluice::bench {
 namespace {
@@ -69,7 +69,7 @@ std::string name_of(int millicores, int quota, const Scene& scene) {
 
 void run(Report& report, const std::string& arbiter, int millicores, int quota, const Scene& scene,
          int windows) {
-  // The reference beside what can be compared with it: a client alone.
+  // The reference, for the case that can be compared with it: a client alone.
   const Error kernel = scene.neighbours == 0 ? by_kernel(millicores, quota, windows) : Error{};
   Testbed bed({.arbiter = arbiter, .millicores = millicores});
   const policy::ClientId client = bed.start(Load::kGreedy, quota, quota);

@@ -44,7 +44,7 @@ std::string json(const std::string& bench, const Row& r) {
          ", \"n\": " + std::to_string(r.n) + ", \"spread\": " + number(r.spread) + "}";
 }
 
-// Several benchmarks may write to one file: the list goes on where it ended.
+// Several benchmarks may write to one file: the list continues where it ended.
 bool append(const std::string& path, const std::vector<std::string>& rows) {
   std::string text;
   if (std::ifstream in(path); in)

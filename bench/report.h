@@ -1,10 +1,10 @@
-// What every benchmark prints: a table for people and, with --json FILE, rows for machines.
+// The output of every benchmark: a table for people and, with --json FILE, rows for machines.
 //
 //   Report report("permit", argc, argv);            // takes --json FILE out of the arguments
 //   report.add(Row("fast path p50", ns, "ns").beside("unix socket", socket_ns).at_most(10));
 //   return report.finish();
 //
-// A reference is measured in the same run, interleaved. A benchmark whose reference did no work, or
+// A reference is measured in the same run. A benchmark whose reference did no work, or
 // whose answers are wrong, calls fail(): its figures mean nothing. Where the machine's host took
 // some of the processors' time meanwhile, the table says how much. Not thread-safe.
 #pragma once
@@ -55,8 +55,8 @@ class Report {
   void add(const Row& row);
   void note(std::string_view line);  // printed, not part of the rows
   void fail(std::string_view why);
-  // Prints the table, appends the rows to FILE (a JSON list), and says how the process shall end.
-  // A goal that was missed is a figure, not a failure.
+  // Prints the table, appends the rows to FILE (a JSON list), and returns the process's exit
+  // status. A missed goal is a figure, not a failure.
   int finish();
 
  private:
@@ -68,7 +68,7 @@ class Report {
   StolenTime stolen_;
 };
 
-// The value of `--name VALUE` among the arguments, or `otherwise`.
+// Returns the value of `--name VALUE` among the arguments, or `otherwise`.
 int int_argument(int argc, char** argv, std::string_view name, int otherwise);
 
 }  // namespace sluice::bench

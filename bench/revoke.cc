@@ -1,6 +1,6 @@
-// revoke: from a revocation until the device has nothing more of the program, by the device itself
-// (gpu_bed.h). The program is unmodified, runs under the preloaded hook, and launches as fast as
-// it may; what it has queued then is what there is to wait for.
+// revoke: from a revocation until the device has no more work of the program, by the device's own
+// account (gpu_bed.h). The program is unmodified, runs under the preloaded hook, and launches as
+// fast as it may; the wait is for its queued work.
 //
 //   bench_revoke [--times N] [--json FILE]
 #include <algorithm>
@@ -8,13 +8,13 @@
 #include <string>
 
 #include "base/random.h"
-#include "bench/gpu_bed.h"
 #include "bench/report.h"
+#include "tests/support/gpu_bed.h"
 
 namespace sluice::bench {
 namespace {
 
-// Grants whoever wants to run, but one whose request is 0, from whom it takes the permit.
+// Grants every client that wants to run, except one whose request is 0, whose permit it revokes.
 class OnOff : public policy::Arbiter {
  public:
   Result<void> admit(const policy::ShareClient& client, Time) override {

@@ -1,5 +1,5 @@
-// **siege**: what honest clients see while others attack the gateway, what the control API's memory
-// is under attack, and what a platform loses while its processes are killed at random.
+// **siege**: honest clients' results while others attack the gateway, the control API's memory
+// under attack, and a platform's losses while its processes are killed at random.
 //
 // The reference of an attack is the same honest load beside a process without connections that is
 // as busy as the attacker was. The reference of a start without a template is the runtime alone.
@@ -8,8 +8,8 @@
 //               [--runtime PATH --model FILE.pt] [--json FILE]
 //
 // `--seconds` is the length of each attack. Without `--runtime` the platform runs
-// tests/fake_runtime.cc, whose model takes 300 ms to load.
-#include "bench/siege.h"
+// tests/programs/fake_runtime.cc, whose model takes 300 ms to load.
+#include "tests/support/siege.h"
 
 #include <algorithm>
 #include <cstdio>

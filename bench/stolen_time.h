@@ -1,6 +1,6 @@
-// How much of a virtual machine's processor time its host gave to others, by the kernel ("steal" of
-// /proc/stat): figures that were taken meanwhile are that much worse, and no better ones are to be
-// had there. Nothing says how much slower a processor was whose other half had work. Any thread.
+// The part of a virtual machine's processor time that its host gave to others, by the kernel
+// ("steal" of /proc/stat). Figures taken meanwhile are that much worse, and cannot be better there.
+// A processor slowed by work on its other half is not reported anywhere. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace sluice::bench {
 
 // Since the machine's start, of all its processors together.
 struct ProcessorTime {
-  uint64_t all = 0, stolen = 0;  // in ticks; zeros where the kernel does not tell
+  uint64_t all = 0, stolen = 0;  // in ticks; zeros if the kernel does not report it
 };
 ProcessorTime read_processor_time(std::istream& stat);
 
-// From its making on.
+// Measures from its construction on.
 class StolenTime {
  public:
   StolenTime();

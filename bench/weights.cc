@@ -1,6 +1,6 @@
-// **weights**: memory of four VGG-19 instances, forked from one warm template against four
-// processes of their own: the proportional set size (PSS) of all processes that it takes, after
-// each has answered a request. On the shared side zygote and template count too.
+// **weights**: memory of four VGG-19 instances, forked from one warm template, against four
+// processes of their own: the proportional set size (PSS) of all processes involved, after each has
+// answered a request. On the shared side zygote and template count too.
 //
 //   bench_weights [--models DIR] [--runtime PATH] [--json FILE]
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "bench/demo_models.h"
 #include "bench/image_request.h"
 #include "bench/report.h"
-#include "node/store_server.h"
+#include "store/server.h"
 #include "wire/http.h"
 #include "wire/zygote.h"
 
@@ -36,7 +36,7 @@ double pss_mib(pid_t pid) {
   return 0;
 }
 
-// The runtime's program with these arguments; `inherited` stays open in it.
+// Runs the runtime's program with these arguments; `inherited` stays open in it.
 pid_t run(const std::string& program, std::vector<std::string> arguments, int inherited = -1) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
@@ -48,7 +48,7 @@ pid_t run(const std::string& program, std::vector<std::string> arguments, int in
   ::_exit(127);
 }
 
-// Until somebody listens there, for at most a minute.
+// Waits until a process listens there, for at most a minute.
 Result<void> wait_for(const wire::Endpoint& at) {
   const SteadyClock clock;
   for (const Time end = clock.now() + Seconds(60); clock.now() < end; ::usleep(20'000)) {
@@ -117,7 +117,8 @@ Result<M> hear(const Fd& from) {
   return wire::message_of<M>(packet);
 }
 
-// The daemon's part, without daemon: a template of the model, and the store that it shares by.
+// The daemon's part, without daemon: a template of the model, and the store through which it
+// shares.
 struct Template {
   node::StoreServer store{node::host_memory(), {.capacity = uint64_t{4} << 30}};
   SocketPair zygote, model;

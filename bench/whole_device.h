@@ -1,6 +1,6 @@
-// A device of which this process and its children hold all, in this process: an arbiter, its pages,
-// and the socket where their hook finds that out. For benchmarks of what a permit costs that is
-// always there.
+// A device that is wholly this process's and its children's, in this process: an arbiter, its
+// pages, and the socket at which their hook asks. For benchmarks of the cost of a permit that is
+// always granted.
 #pragma once
 
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <string>
 
 #include "bench/blind_meter.h"
-#include "node/arbiter_host.h"
-#include "node/permit_server.h"
+#include "enforce/arbiter_host.h"
+#include "enforce/permit_server.h"
 
 namespace sluice::bench {
 
@@ -34,13 +34,13 @@ class WholeDevice {
   }
   ~WholeDevice() { unlink(path_.c_str()); }
 
-  // Of its SMs (all of them, at first). Returns when the pages say so.
+  // Resizes its part of the SMs (at first all). Returns when the pages show it.
   void resize(Share sm) {
     const policy::ShareClient part{.id = 1, .sm = sm, .quota = {kWhole, kWhole}, .position = {}};
     SLUICE_CHECK(host_.resize(0, part).ok(), "resize");
   }
 
-  // How many processes have come for their pages so far.
+  // Returns how many processes have fetched their pages so far.
   int processes() const { return processes_; }
 
  private:

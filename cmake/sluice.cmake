@@ -17,8 +17,9 @@ target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<BOOL:${SLUICE_WE
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
 if(SLUICE_SANITIZE STREQUAL "address")
   # Without the checks that ASan makes as well in its own way (a null pointer traps, what lies outside of
-  # an object is poisoned): they are nearly half of a translation unit's time.
-  target_compile_options(sluice_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=null,object-size,vptr
+  # an object is poisoned), and without that of alignment, which every access through a pointer would pay:
+  # they are more than half of a translation unit's time.
+  target_compile_options(sluice_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=null,object-size,vptr,alignment
     -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(sluice_flags INTERFACE -fsanitize=address,undefined)
 elseif(SLUICE_SANITIZE STREQUAL "thread")
@@ -60,28 +61,30 @@ endfunction()
 set(SLUICE_TESTS OFF)
 if(GTest_FOUND AND NOT SLUICE_FUZZ)
   set(SLUICE_TESTS ON)
-  add_executable(sluice_test_header EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/precompiled.cc)
+  add_executable(sluice_test_header EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/support/precompiled.cc)
   target_link_libraries(sluice_test_header PRIVATE sluice_flags GTest::gmock)
   target_compile_options(sluice_test_header PRIVATE -O0)
   target_precompile_headers(sluice_test_header PRIVATE <gmock/gmock.h> <gtest/gtest.h> <algorithm> <chrono> <filesystem>
     <fstream> <map> <optional> <set> <string> <thread> <vector>)
 endif()
 
-# sluice_test(name [ALONE | REALTIME] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest program, run by
-# ctest as one test. Programs link and run slower than they compile here, so a folder keeps its tests in
-# one program.
-#   ALONE     no other test runs beside it
-#   REALTIME  nor beside this one, which judges by the clock, or by what a device or a CPU did by it:
-#             `./test` gives it a second chance, for a machine may keep it from the processor
+# sluice_test(name [ALONE] [RELEASE] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest
+# program, run by ctest as one test. Programs link and run slower than they compile here, so a folder keeps
+# its tests in one program.
+#   ALONE     no other test runs beside it: it judges by the clock, or by what a device or a CPU did by it
+#   RELEASE   presets without SLUICE_EVERY_TEST build and run it too: it needs what is not built with
+#             sanitizers, or is the one that shows what users run
 #   TSAN      preset `tsan` builds (target `threads`) and runs it too
 #   OPTIMIZED like what it tests: it simulates for long, or has sources that need it to link
+add_custom_target(tests ALL)
 add_custom_target(threads)
 function(sluice_test name)
-  cmake_parse_arguments(T "ALONE;REALTIME;TSAN;OPTIMIZED" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(T "ALONE;RELEASE;TSAN;OPTIMIZED" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
   if(NOT SLUICE_TESTS)
     return()
   endif()
   add_executable(${name} ${T_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})  # "tests/support/…"
   target_link_libraries(${name} PRIVATE ${T_LINKS} GTest::gmock GTest::gtest_main)
   if(NOT T_OPTIMIZED)
     target_compile_options(${name} PRIVATE -O0)
@@ -90,16 +93,18 @@ function(sluice_test name)
     list(FILTER in_c INCLUDE REGEX "\\.c$")
     set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   endif()
+  if(NOT SLUICE_EVERY_TEST AND NOT T_RELEASE)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
+  add_dependencies(tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT})
-  if(T_ALONE OR T_REALTIME)
+  if(T_ALONE)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
-  endif()
-  if(T_REALTIME AND NOT SLUICE_SANITIZE STREQUAL "thread")
-    set_property(TEST ${name} APPEND PROPERTY LABELS realtime)
   endif()
   if(T_TSAN)
     add_dependencies(threads ${name})
@@ -125,8 +130,11 @@ function(sluice_fuzzer name)
     add_test(NAME ${name} COMMAND ${name} -seed=1 -runs=100000 -max_total_time=20 -timeout=5 -rss_limit_mb=2048
              ${CMAKE_BINARY_DIR}/corpus-${name} ${F_CORPUS})
   else()
-    add_executable(${name} ${F_SOURCES} ${CMAKE_SOURCE_DIR}/tests/replay_corpus.cc)
+    add_executable(${name} EXCLUDE_FROM_ALL ${F_SOURCES} ${CMAKE_SOURCE_DIR}/tests/support/replay_corpus.cc)
     target_link_libraries(${name} PRIVATE ${F_LINKS})
-    add_test(NAME ${name} COMMAND ${name} ${F_CORPUS})
+    if(SLUICE_EVERY_TEST)
+      add_dependencies(tests ${name})
+      add_test(NAME ${name} COMMAND ${name} ${F_CORPUS})
+    endif()
   endif()
 endfunction()

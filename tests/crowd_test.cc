@@ -1,5 +1,5 @@
 // Many processes at once: 256 that attach in the same moment, and an instance that forks without
-// end. Whatever comes beyond what one client may have is refused, and nobody else notices.
+// end. Processes beyond a client's bound are refused, and other clients are not affected.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,9 +11,9 @@
 #include <climits>
 #include <functional>
 
-#include "base/eventually_for_test.h"
-#include "node/meter_cpu.h"
-#include "node/permit_server.h"
+#include "enforce/meter_cpu.h"
+#include "enforce/permit_server.h"
+#include "tests/support/eventually.h"
 #include "wire/permit.h"
 
 namespace sluice {
@@ -30,7 +30,7 @@ struct Board {
     std::atomic<uint32_t> refusal;
     std::atomic<uint64_t> units;
   };
-  uint32_t go;  // a futex: 1 lets those who wait begin
+  uint32_t go;  // a futex: 1 lets waiting processes begin
   std::atomic<int> born;
   Process processes[kMost];
 };
@@ -38,7 +38,7 @@ struct Board {
 class Crowd : public testing::Test {
  protected:
   Crowd() : host_(clock_, {}) {
-    prctl(PR_SET_CHILD_SUBREAPER, 1);  // grandchildren become ours, to be waited for
+    prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphaned grandchildren become ours, to be waited for
     board_ = new (mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                        -1, 0)) Board{};
     host_.add_device(*policy::make_arbiter("planned", {}), {}, 1000);
@@ -53,7 +53,7 @@ class Crowd : public testing::Test {
                                  std::make_unique<node::ProcessCounter>(), 1000, clock_.now()))
                       .ok());
     }
-    // Whoever comes is what it says: the client of its device number.
+    // Each process is the client of its device number.
     auto server = node::PermitServer::start(
         {.path = socket_}, clock_, [this](const node::Peer&, uint32_t device) {
           return Result<node::Placement>(node::Placement{&host_, {0, device}});
@@ -67,7 +67,7 @@ class Crowd : public testing::Test {
     munmap(board_, sizeof(Board));
   }
 
-  // A new process takes the next place; none is left: it ends.
+  // A new process takes the next place, or ends if none is left.
   Board::Process& take_place() {
     const int place = board_->born++;
     if (place >= kMost) _exit(0);
@@ -81,13 +81,13 @@ class Crowd : public testing::Test {
     life(take_place());
     _exit(0);
   }
-  // Until there is an answer, or another question is due.
+  // Waits until there is an answer, or another question is due.
   static void wait_for_turn(const sluice_process& p) {
     const auto left = static_cast<int64_t>(p.next_ns - sluice_clock(CLOCK_MONOTONIC));
     pollfd answer{p.talking != 0 ? p.sock : -1, POLLIN, 0};
     poll(&answer, 1, static_cast<int>(std::max<int64_t>(left, 0) / 1'000'000) + 1);
   }
-  // Asks for pages until it has them or is refused, says so, and stays.
+  // Asks for pages until it has them or is refused, reports that, and stays.
   void attach_and_stay(Board::Process& mine, policy::ClientId client) {
     sluice_gate gate{.socket_path = socket_.c_str(), .device = client};
     sluice_process* process = sluice_process_of(&gate);

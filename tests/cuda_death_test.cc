@@ -1,12 +1,12 @@
-// The death matrix on a device (docs/design/cuda.md): a program that knows nothing of Sluice is
-// killed or stopped at every labelled step of its hook, between a launch and its report and between
-// a charge and its allocation too, beside a neighbour that always has work. Whatever the step,
-//   - the neighbour goes on, and has the whole device while nobody else can use it;
-//   - all that the device did for the program is charged, what was in flight included;
-//   - the ledger of memory never says less than the device has, and after a death says nothing, and
-//     who comes next has all of it;
-//   - who was stopped goes on when it may.
-// The judge is the emulated device's log. Every label of the hook must have been come to.
+// The death matrix on a device (docs/design/cuda.md). An unmodified program is killed or stopped at
+// every labelled step of its hook, beside a neighbour that always has work. The steps include those
+// between a launch and its report, and between a charge and its allocation. Whatever the step,
+//   - the neighbour goes on, and has the whole device while no other client can use it;
+//   - everything that the device did for the program is charged, work in flight included;
+//   - the ledger of memory never shows less than the device has; after a death it shows nothing,
+//     and the next program has all of it;
+//   - a stopped program goes on when it may.
+// The emulated device's log decides. Every label of the hook must have been reached.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -18,13 +18,13 @@
 #include <optional>
 #include <utility>
 
-#include "base/eventually_for_test.h"
 #include "emulator/device_memory.h"
 #include "emulator/machine.h"
-#include "node/meter_cuda.h"
-#include "node/permit_server.h"
-#include "tests/each_step.h"
-#include "tests/led_program.h"
+#include "enforce/permit_server.h"
+#include "gpu/meter_cuda.h"
+#include "tests/support/each_step.h"
+#include "tests/support/eventually.h"
+#include "tests/support/led_program.h"
 
 namespace sluice {
 namespace {
@@ -35,12 +35,12 @@ constexpr Nanos kPatience = Seconds(60);
 constexpr policy::ClientId kVictim = 1, kNeighbour = 2;
 constexpr Bytes kMib = Bytes{1} << 20;
 constexpr Bytes kSlice = 64;  // MiB of memory
-// Kernels that were launched before there were pages, or run between two of our looks.
+// Kernels launched before there were pages, or run between two polls.
 constexpr Nanos kSome = Millis(3);
 
 class CudaDeath : public testing::Test {
  protected:
-  CudaDeath() : host_(clock_, {}), desk_(make_desk()) {
+  CudaDeath() : host_(clock_, {}), broker_(make_desk()) {
     emulator::MachineSpec spec;
     spec.memory = 1024 * kMib;
     spec.context_memory = 0;
@@ -54,10 +54,10 @@ class CudaDeath : public testing::Test {
       EXPECT_TRUE(
           host_.admit(0, share, std::make_unique<node::CudaMeter>(nullptr, clock_.now())).ok());
     }
-    account_ = *desk_.open("victim", kSlice * kMib, nullptr);
+    account_ = *broker_.open("victim", kSlice * kMib, nullptr);
     auto server = node::PermitServer::start(
         {.path = folder_ / "permit.sock"}, clock_,
-        [this](const node::Peer& peer, uint32_t) { return place_of(peer.process.pid); }, &desk_);
+        [this](const node::Peer& peer, uint32_t) { return place_of(peer.process.pid); }, &broker_);
     EXPECT_TRUE(server.ok());
     server_ = std::move(*server);
     {
@@ -73,11 +73,11 @@ class CudaDeath : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  node::MemoryDesk make_desk() {
+  node::MemoryBroker make_desk() {
     fs::create_directories(folder_);
-    return node::MemoryDesk(clock_, 1, *node::MemoryRecord::open(folder_ / "record"));
+    return node::MemoryBroker(clock_, 1, *node::MemoryRecord::open(folder_ / "record"));
   }
-  // Whoever is not the neighbour is under the victim's slice.
+  // Every process but the neighbour is under the victim's slice.
   Result<node::Placement> place_of(pid_t pid) {
     const std::lock_guard lock(mutex_);
     const bool is_neighbour = pid == neighbour_;
@@ -94,7 +94,7 @@ class CudaDeath : public testing::Test {
             {"SLUICE_PERMIT_SOCKET", folder_ / "permit.sock"},
             {"LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER},
             {"LD_PRELOAD", hook},
-            {kStepsVariable, plan_.environment(Part::kClient)}};
+            {kStepsVariable, plan_.environment(Role::kClient)}};
   }
   pid_t start(const char* program, const char* hook, const char* word = nullptr) {
     const auto variables = environment(hook);
@@ -118,9 +118,9 @@ class CudaDeath : public testing::Test {
     waitpid(pid, nullptr, 0);
   }
 
-  // ---- what the device and the books say --------------------------------------------------------
+  // ---- figures of the device and the books ------------------------------------------------------
 
-  // By the device's log, which knows the dead as well.
+  // From the device's log, which keeps ended processes as well.
   Nanos busy(pid_t pid) {
     const emulator::Machine::Lock lock(*machine_);
     const emulator::DeviceModel& device = lock->devices[0];
@@ -135,7 +135,7 @@ class CudaDeath : public testing::Test {
     const Nanos before = busy(pid);
     return eventually("work on the device", [&] { return busy(pid) > before + Millis(3); });
   }
-  // Beside one that wants the device it has half of it.
+  // Beside a client that wants the device it has half of it.
   testing::AssertionResult neighbour_has_all() {
     constexpr Nanos kSpan = Millis(40);
     Nanos before = busy(neighbour_);
@@ -165,7 +165,7 @@ class CudaDeath : public testing::Test {
   }
   testing::AssertionResult memory_is_back() {
     return eventually("memory to be given back", [&] {
-      return desk_.look(account_).held == 0 && desk_.look(account_).holders == 0;
+      return broker_.look(account_).held == 0 && broker_.look(account_).holders == 0;
     });
   }
   void expect_all_memory_for_the_next() {
@@ -178,7 +178,7 @@ class CudaDeath : public testing::Test {
   // ---- the cells --------------------------------------------------------------------------------
 
   void bring_victim_to(const std::string& label, int signal) {
-    plan_.arm(Part::kClient, label, signal);
+    plan_.arm(Role::kClient, label, signal);
     start_victim();
     ASSERT_TRUE(plan_.wait_for_hit(kPatience)) << "it did not come to this step";
     waitpid(victim_, nullptr, WUNTRACED);
@@ -197,11 +197,11 @@ class CudaDeath : public testing::Test {
 
   void stop_at(const std::string& label) {
     bring_victim_to(label, SIGSTOP);
-    EXPECT_GE(desk_.look(account_).held, on_device());
+    EXPECT_GE(broker_.look(account_).held, on_device());
     EXPECT_TRUE(works(neighbour_));
     EXPECT_TRUE(all_is_charged());
     EXPECT_TRUE(neighbour_has_all());
-    EXPECT_GE(desk_.look(account_).held, on_device()) << "nothing of it is lost meanwhile";
+    EXPECT_GE(broker_.look(account_).held, on_device()) << "nothing of it is lost meanwhile";
     kill(victim_, SIGCONT);
     EXPECT_TRUE(works(victim_));
     EXPECT_TRUE(book(1));
@@ -214,22 +214,21 @@ class CudaDeath : public testing::Test {
   static std::vector<std::string> hook_labels() {
     return labels_in({"hook/launches.cc", "hook/meter.cc", "hook/meter_finished.cc",
                       "hook/meter_room.cc", "hook/waits.cc", "hook/copies.cc", "hook/memory.h",
-                      "hook/memory_account.cc", "hook/memory_graphs.cc", "hook/memory_pools.cc",
-                      "hook/memory_virtual.cc"});
+                      "hook/memory_account.cc", "hook/memory_pools.cc", "hook/memory_virtual.cc"});
   }
 
   const fs::path folder_ = testing::TempDir() + "cuda_death" + std::to_string(getpid());
   SteadyClock clock_;
   Plan plan_;
   std::unique_ptr<emulator::Machine> machine_;
-  uint64_t read_ = 0;               // of its log; this and the next under its lock
+  uint64_t read_ = 0;               // of its log; this and the next are under its lock
   std::map<uint32_t, Nanos> busy_;  // by pid
   node::ArbiterHost host_;
-  node::MemoryDesk desk_;
+  node::MemoryBroker broker_;
   node::MemoryAccount account_ = 0;
-  std::mutex mutex_;  // of the next three, which the server's thread looks at
+  std::mutex mutex_;  // guards the next three, which the server's thread reads
   pid_t neighbour_ = 0, victim_ = 0;
-  std::optional<Nanos> before_pages_;  // the victim had used when it asked for them
+  std::optional<Nanos> before_pages_;  // the victim's use when it asked for them
   Nanos charged_before_{0};
   std::unique_ptr<node::PermitServer> server_;
 };

@@ -11,15 +11,15 @@
 #include <thread>
 #include <vector>
 
-#include "base/eventually_for_test.h"
 #include "base/random.h"
 #include "emulator/machine.h"
-#include "node/arbiter_host.h"
-#include "node/gpu_watch.h"
-#include "node/meter_cuda.h"
-#include "node/permit_server.h"
-#include "tests/device_meter.h"
-#include "tests/device_windows.h"
+#include "enforce/arbiter_host.h"
+#include "enforce/permit_server.h"
+#include "gpu/gpu_watch.h"
+#include "gpu/meter_cuda.h"
+#include "tests/support/device_meter.h"
+#include "tests/support/device_windows.h"
+#include "tests/support/eventually.h"
 
 namespace sluice {
 namespace {
@@ -27,15 +27,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kRequest = 200;
-constexpr Nanos kSettle = Seconds(1);   // the device has confirmed what the program reports
-constexpr Nanos kInFlight = Millis(1);  // src/hook/meter.h, and some for a late look
+constexpr Nanos kSettle = Seconds(1);   // until the device has confirmed the program's reports
+constexpr Nanos kInFlight = Millis(1);  // src/hook/meter.h, with a margin for a late poll
 
 Nanos busy(emulator::Machine& machine) {
   const emulator::Machine::Lock lock(machine);
   return Nanos(lock->devices[0].device_busy_ns());
 }
 
-// What programs do (cuda_greedy.cc), and how long their longest kernel takes.
+// Kinds of programs (cuda_greedy.cc), and how long their longest kernel takes.
 struct Kind {
   const char* name;
   Nanos longest_kernel;
@@ -45,9 +45,6 @@ std::string name_of(const testing::TestParamInfo<Kind>& info) {
   const Kind& kind = info.param;
   return kind.processes == 1 ? kind.name : std::to_string(kind.processes) + "_x_" + kind.name;
 }
-const auto kInOneThread = testing::Values(Kind{"kernel", Millis(1)}, Kind{"graph", Millis(1)},
-                                          Kind{"queue", Micros(10)}, Kind{"streams", Micros(100)},
-                                          Kind{"legacy", Micros(200)}, Kind{"lengths", Millis(3)});
 
 class Enforcement : public testing::Test {
  protected:
@@ -93,14 +90,13 @@ class Enforcement : public testing::Test {
     return !lock->devices[0].next_change();
   }
 
-  // Its share in each window and in all of them, but for one kernel of each process and what may be
-  // in flight when a window ends. Of several processes it is known to a tenth how long they had the
-  // device.
+  // Expects its share in each window and in all of them, up to one kernel of each process and the
+  // work in flight when a window ends. Of several processes it is known to a tenth how long they
+  // had the device.
   void expect_held(const Kind& kind, Nanos late_news = Nanos(0)) {
     const int processes = kind.processes;
     for (int i = 0; i < processes; ++i) start(kind.name, true);
-    // What it launches before it has its pages (the first launch waits for them, not for ever) runs
-    // on.
+    // Its launches before it has its pages run on (the first launch waits for them, not for ever).
     ASSERT_TRUE(eventually("its pages", [&] {
       return host_.state({0, 1})->processes == processes;
     }));
@@ -121,24 +117,6 @@ class Enforcement : public testing::Test {
   std::vector<pid_t> programs_;
 };
 
-// What is charged is what the device did.
-class CudaEnforcement : public Enforcement, public testing::WithParamInterface<Kind> {
- protected:
-  CudaEnforcement() {
-    const auto used = [this](pid_t) { return busy(*machine_); };  // by the only program on it
-    charge_by(std::make_unique<DeviceMeter>(used));
-  }
-};
-INSTANTIATE_TEST_SUITE_P(OneThread, CudaEnforcement, kInOneThread, name_of);
-INSTANTIATE_TEST_SUITE_P(Others, CudaEnforcement,
-                         testing::Values(Kind{"threads", Micros(100)}, Kind{"ptsz", Micros(100)},
-                                         Kind{"exec", Millis(1)}, Kind{"contexts", Micros(100)}),
-                         name_of);
-
-TEST_P(CudaEnforcement, UsesNoMoreThanItsShareAndAKernelAWindow) {
-  expect_held(GetParam());
-}
-
 // As on a machine that is not given its processors: every now and then the program stands still
 // while its window passes, and goes on before the arbiter does, which had begun to look.
 TEST_F(Enforcement, HoldsThoughProgramAndArbiterAreKeptFromTheirProcessors) {
@@ -158,8 +136,8 @@ TEST_F(Enforcement, HoldsThoughProgramAndArbiterAreKeptFromTheirProcessors) {
   expect_held({"streams", Micros(100)});
 }
 
-// The checks above would find a hook that does nothing. Noise lowers what it uses for a while, not
-// for ever.
+// The checks above would detect a hook that does nothing. Noise lowers its use for a while, not for
+// ever.
 TEST_F(Enforcement, WithoutTheHookAProgramUsesMore) {
   start("kernel", false);
   bool more = false;
@@ -172,9 +150,9 @@ TEST_F(Enforcement, WithoutTheHookAProgramUsesMore) {
 
 // As on a node: what is charged is what the hook reports, which the device's own account (NVML's)
 // confirms.
-class CudaEnforcementByReports : public Enforcement, public testing::WithParamInterface<Kind> {
+class CudaEnforcement : public Enforcement, public testing::WithParamInterface<Kind> {
  protected:
-  CudaEnforcementByReports() : watch_(node::GpuWatch::start(SLUICE_EMULATED_NVML)) {
+  CudaEnforcement() : watch_(node::GpuWatch::start(SLUICE_EMULATED_NVML)) {
     EXPECT_FALSE(watch_->gpus().empty()) << watch_->describe();
     charge_by(std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus().at(0).uuid),
                                                 clock_.now()));
@@ -182,13 +160,21 @@ class CudaEnforcementByReports : public Enforcement, public testing::WithParamIn
 
   const std::unique_ptr<node::GpuWatch> watch_;
 };
-INSTANTIATE_TEST_SUITE_P(OneThread, CudaEnforcementByReports, kInOneThread, name_of);
-INSTANTIATE_TEST_SUITE_P(Processes, CudaEnforcementByReports,
+INSTANTIATE_TEST_SUITE_P(OneThread, CudaEnforcement,
+                         testing::Values(Kind{"kernel", Millis(1)}, Kind{"graph", Millis(1)},
+                                         Kind{"queue", Micros(10)}, Kind{"streams", Micros(100)},
+                                         Kind{"legacy", Micros(200)}, Kind{"lengths", Millis(3)}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Others, CudaEnforcement,
+                         testing::Values(Kind{"threads", Micros(100)}, Kind{"ptsz", Micros(100)},
+                                         Kind{"exec", Millis(1)}, Kind{"contexts", Micros(100)}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Processes, CudaEnforcement,
                          testing::Values(Kind{"kernel", Millis(1), 4}, Kind{"graph", Millis(1), 4},
                                          Kind{"queue", Micros(10), 4}),
                          name_of);
 
-TEST_P(CudaEnforcementByReports, UsesNoMoreThanItsShareAndAKernelAWindow) {
+TEST_P(CudaEnforcement, UsesNoMoreThanItsShareAndAKernelAWindow) {
   // A thread that loses its processor says later what ran meanwhile.
   constexpr Nanos kLateNews = Millis(1);
   expect_held(GetParam(), kLateNews);

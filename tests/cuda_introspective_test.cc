@@ -1,25 +1,25 @@
-// Programs that know nothing of Sluice under `introspective`, on the emulated device: one has an
-// objective, and its iterations, seen by its waits alone, become slow and fast again. What the
-// device itself says decides. They run side by side in space (MPS), so that nothing but the
-// arbiter keeps one from the device for the other's sake.
+// Unmodified programs under `introspective`, on the emulated device. One has an objective; its
+// iterations, seen only by its waits, become slow and fast again. The device's own account decides.
+// They run side by side in space (MPS), so that only the arbiter keeps one from the device for the
+// other's sake.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <utility>
 
-#include "base/eventually_for_test.h"
-#include "node/arbiter_host.h"
-#include "node/permit_server.h"
-#include "tests/device_meter.h"
-#include "tests/emulated_gpus.h"
+#include "enforce/arbiter_host.h"
+#include "enforce/permit_server.h"
+#include "tests/support/device_meter.h"
+#include "tests/support/emulated_gpus.h"
+#include "tests/support/eventually.h"
 
 namespace sluice {
 namespace {
 
 constexpr policy::ClientId kServer = 1, kTrainer = 2;
 
-// What the device says that it did for a process.
+// Returns the device's work for a process, by its own account.
 Nanos used_by(emulator::Machine& machine, pid_t pid) {
   const emulator::Machine::Lock state(machine);
   for (const emulator::Process& p : state->processes)
@@ -42,8 +42,8 @@ class CudaIntrospective : public EmulatedGpus {
         });
     EXPECT_TRUE(server.ok());
     permits_ = std::move(*server);
-    // The server is not held back by its own quota, whatever its state; iterations up to three
-    // times the shortest are borne, so that noise raises no emergency.
+    // The server is not held back by its own quota, whatever its state. Iterations up to three
+    // times the shortest are tolerated, so that noise raises no emergency.
     admit({.id = kServer,
            .sm = {500},
            .quota = {kWhole, kWhole},
@@ -87,7 +87,7 @@ class CudaIntrospective : public EmulatedGpus {
     const emulator::Machine::Lock lock(*machine_);
     return Nanos(lock->devices[0].now());
   }
-  // In some 200 ms of the device's clock the trainer's share is as wished.
+  // Waits until over some 200 ms of the device's clock the trainer's share is as wished.
   template <typename Wished>
   testing::AssertionResult await_share(const char* what, Wished wished) {
     Nanos begin = device_now(), used = used_by(*machine_, trainer_);

@@ -1,12 +1,12 @@
-// What the hook says of a program's iterations, where its slice asks for them: which of its waits
-// end one, how long it took, and what it compares with.
+// The hook's reports of a program's iterations, where its slice asks for them: which of its waits
+// end one, how long it took, and its kind.
 #include <gtest/gtest.h>
 
 #include <set>
 #include <vector>
 
 #include "hook/iterations.h"
-#include "tests/metered_program.h"
+#include "tests/support/metered_program.h"
 
 namespace sluice::hook {
 namespace {
@@ -18,7 +18,7 @@ class Iterating {
  public:
   explicit Iterating(Program& p, uint64_t slo_ns = kSlo) : p_(p), stream_(p.stream()) {
     p_.need(p_.allocate(&number_, 4), "cuMemAlloc");
-    for (int i = 0; i < 20; ++i) step({"ms1", "us100", "us10"});  // what they take is learned
+    for (int i = 0; i < 20; ++i) step({"ms1", "us100", "us10"});  // its times are learned
     p_.daemon.ask_for_iterations(slo_ns);
   }
 
@@ -26,7 +26,7 @@ class Iterating {
     for (const char* kernel : kernels) p_.launch(p_.function(kernel), stream_, 132);
     p_.need(p_.stream_synchronize(stream_), "cuStreamSynchronize");
   }
-  // Looks at a number on the device, as a program does for its log.
+  // Reads a number on the device, as a program does for its log.
   void look() {
     unsigned number = 0;
     p_.need(p_.copy_from_device(&number, number_, 4), "cuMemcpyDtoH");
@@ -122,7 +122,7 @@ TEST(CudaIterations, WhatCarriesMoreWorkIsOfAnotherKind) {
             "");
 }
 
-// Pauses between requests count for nothing; a pause within one does.
+// Pauses between requests do not count; a pause within one does.
 TEST(CudaIterations, BeginWithTheFirstLaunchAfterAWait) {
   EXPECT_EQ(fault_of([](Program& p) {
               Iterating it(p);

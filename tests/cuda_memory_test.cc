@@ -1,7 +1,7 @@
-// What one program takes of its slice's memory, of every kind, under limits that change; what
-// pools, contexts and maps keep of it.
+// One program's use of its slice's memory, of every kind, under limits that change; the parts that
+// pools, contexts and maps keep.
 #include "base/random.h"
-#include "tests/memory_program.h"
+#include "tests/support/memory_program.h"
 
 namespace sluice {
 namespace {
@@ -28,7 +28,8 @@ INSTANTIATE_TEST_SUITE_P(CudaMemory, EveryKind,
                                          "array", "flat", "mipmapped", "graph"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Pre-granted, so that a program need not ask for each; never so much that others are kept from it.
+// Granted in advance, so that a program need not ask for each; never so much that it deprives
+// others.
 TEST_F(CudaMemory, HeadroomIsHeldAndGivenBack) {
   Program program(folder_);
   EXPECT_EQ(program.allocate("plain", 2), CUDA_SUCCESS);
@@ -106,7 +107,7 @@ TEST_F(CudaMemory, WhatPoolsKeepForLaterIsForAllKinds) {
   }
 }
 
-// More than are looked at at once.
+// More pools than one pass reads.
 TEST_F(CudaMemory, WhatManyPoolsKeepForLaterIsForAllKinds) {
   Program program(folder_);
   ASSERT_EQ(program.ask("keepers 100").result, CUDA_SUCCESS);
@@ -116,7 +117,7 @@ TEST_F(CudaMemory, WhatManyPoolsKeepForLaterIsForAllKinds) {
 }
 
 // Handles are released and maps undone in any order, several maps by one call: a piece is charged
-// until the last of both is gone, as the device has it.
+// until the last of both is gone, as on the device.
 TEST_F(CudaMemory, MappedMemoryGoesWithItsLastHandleOrMapInWhateverOrder) {
   constexpr int kPieces = 8;
   constexpr Bytes kPiece = 16;
@@ -133,7 +134,7 @@ TEST_F(CudaMemory, MappedMemoryGoesWithItsLastHandleOrMapInWhateverOrder) {
     };
     while (used() > kContext) {
       const auto i = static_cast<int>(random.below(kPieces));
-      int count = 0;  // of those from there on that are mapped
+      int count = 0;  // of the maps from there on
       while (i + count < kPieces && map[i + count] != 0) ++count;
       if (random.below(2) == 0 && handle[i] != 0) {
         handle[i] = 0;

@@ -1,7 +1,7 @@
-// One slice's memory between several: processes, threads, and the lives of the daemon.
-#include "base/eventually_for_test.h"
+// One slice's memory between several processes, threads, and daemons in turn.
 #include "base/random.h"
-#include "tests/memory_program.h"
+#include "tests/support/eventually.h"
+#include "tests/support/memory_program.h"
 
 namespace sluice {
 namespace {
@@ -75,7 +75,7 @@ TEST_F(CudaMemory, FourProcessesTogetherKeepToTheLimit) {
 TEST_F(CudaMemory, ThreadsThatComeAtOnceKeepToTheLimitAndLeaveNothingCharged) {
   Program program(folder_);
   program.tell("threads 8");
-  // Who looks without a pause keeps the device's lock from the program, and from the daemon.
+  // Polling without a pause keeps the device's lock from the program, and from the daemon.
   EXPECT_TRUE(eventually("its answer", [&] {
     EXPECT_LE(on_device(), limit_);
     return program.has_answered();
@@ -86,7 +86,7 @@ TEST_F(CudaMemory, ThreadsThatComeAtOnceKeepToTheLimitAndLeaveNothingCharged) {
   EXPECT_EQ(program.allocate("plain", limit_ - kContext), CUDA_SUCCESS);
 }
 
-// One thread looks at all pools whenever another frees or is short of memory.
+// One thread reads all pools whenever another frees or is short of memory.
 TEST_F(CudaMemory, APoolThatGoesWhileOthersLookAtItLeavesNothingCharged) {
   Program program(folder_);
   EXPECT_EQ(program.ask("pools 8").result, CUDA_SUCCESS);
@@ -95,7 +95,7 @@ TEST_F(CudaMemory, APoolThatGoesWhileOthersLookAtItLeavesNothingCharged) {
   EXPECT_EQ(program.allocate("plain", limit_ - kContext), CUDA_SUCCESS);
 }
 
-// The page goes away under threads that look at it.
+// The page goes away under threads that read it.
 TEST_F(CudaMemory, ADaemonThatCountsNoMoreHarmsNoThread) {
   Program program(folder_);
   EXPECT_EQ(program.allocate("plain", 2), CUDA_SUCCESS);
@@ -124,7 +124,7 @@ TEST_F(CudaMemory, WithoutADaemonAProcessHasItsPartOfTheRest) {
   EXPECT_LE(held(), limit_);
 }
 
-// Whether or not the device says what they have.
+// Whether or not the device reports what they have.
 TEST_F(CudaMemory, TheNextDaemonLendsNobodyWhatAnotherHas) {
   for (const bool device_says : {true, false}) {
     Program program(folder_), other(folder_);

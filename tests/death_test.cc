@@ -1,11 +1,11 @@
 // The death matrix (docs/design/permits.md): a client, or the daemon, is killed or stopped at every
 // labelled step of the protocol, beside a neighbour that always has work. Whatever the step,
-//   - the neighbour goes on, and has the dead one's share, the whole device, while nobody else
-//     wants it;
-//   - the daemon's books say that nobody is there, and the next process of that client is served;
-//   - who was stopped goes on when it may;
-//   - a daemon's clients go on without it, and are attached to the next one.
-// Every label that stands in the sources must have been come to.
+//   - the neighbour goes on, and has the dead client's share, the whole device, while no other
+//     client wants it;
+//   - the daemon's books show no process, and the next process of that client is served;
+//   - a stopped process goes on when it may;
+//   - a daemon's clients go on without it, and attach to the next one.
+// Every label in the sources must have been reached.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,10 +17,10 @@
 #include <fstream>
 #include <utility>
 
-#include "base/eventually_for_test.h"
-#include "node/meter_cpu.h"
-#include "node/permit_server.h"
-#include "tests/each_step.h"
+#include "enforce/meter_cpu.h"
+#include "enforce/permit_server.h"
+#include "tests/support/each_step.h"
+#include "tests/support/eventually.h"
 #include "wire/permit.h"
 
 namespace sluice {
@@ -31,7 +31,7 @@ constexpr Nanos kPatience = Seconds(60);
 constexpr policy::ClientId kVictim = 1, kNeighbour = 2;
 constexpr int kClients = 3;  // places, by id
 
-// What the test, its daemons and its clients share.
+// Shared by the test, its daemons and its clients.
 struct Board {
   struct Client {
     std::atomic<pid_t> pid;
@@ -45,7 +45,7 @@ struct Board {
     std::atomic<bool> granted, wanting;
   };
   Client clients[kClients];
-  Book books[kClients];  // as the daemon has written them at the last question
+  Book books[kClients];  // as the daemon wrote them at the last question
 };
 
 void burn(Nanos cpu) {
@@ -54,7 +54,7 @@ void burn(Nanos cpu) {
   }
 }
 
-// Part of a client's life, as burning is: it wants nothing meanwhile.
+// Rests, as part of a client's life: it wants nothing meanwhile.
 void rest(Nanos time) {
   const timespec span{0, static_cast<long>(time.count())};
   clock_nanosleep(CLOCK_MONOTONIC, 0, &span, nullptr);
@@ -88,11 +88,11 @@ class DeathMatrix : public testing::Test {
   }
   void end_client(policy::ClientId id) { end(board_->clients[id].pid.exchange(0)); }
   template <class Life>
-  static pid_t fork_as(Part part, Life life) {
+  static pid_t fork_as(Role role, Life life) {
     const pid_t pid = fork();
     if (pid != 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    Plan::play(part);
+    Plan::play(role);
     life();
     _exit(0);
   }
@@ -103,11 +103,11 @@ class DeathMatrix : public testing::Test {
     SLUICE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
     line_ = Fd(ends[0]);
     Fd daemons(ends[1]);
-    daemon_ = fork_as(Part::kDaemon, [&] { run_daemon(std::move(daemons)); });
+    daemon_ = fork_as(Role::kDaemon, [&] { run_daemon(std::move(daemons)); });
     daemons.reset();
     EXPECT_TRUE(heard()) << "no daemon";
   }
-  // The daemon has said something; it did not end instead.
+  // Returns whether the daemon has answered, rather than ended.
   bool heard() {
     pollfd answer{line_.get(), POLLIN, 0};
     char word;
@@ -150,13 +150,13 @@ class DeathMatrix : public testing::Test {
     _exit(0);
   }
 
-  // Works, and rests for a moment now and then.
+  // Starts a client that works, and rests for a moment now and then.
   void start_client(policy::ClientId id) {
     Board::Client& mine = board_->clients[id];
     mine.units = 0;
     mine.gate = SLUICE_GATE_OPEN;
-    const pid_t pid = fork_as(id == kVictim ? Part::kClient : Part::kNone, [this, id, &mine] {
-      mine.pid = getpid();  // by which the daemon knows it; our parent may be later
+    const pid_t pid = fork_as(id == kVictim ? Role::kClient : Role::kNone, [this, id, &mine] {
+      mine.pid = getpid();  // the daemon identifies it by this; the parent may set it later
       sluice_gate gate{.socket_path = socket_.c_str()};
       sluice_thread* thread = nullptr;
       for (;;) {
@@ -194,8 +194,8 @@ class DeathMatrix : public testing::Test {
       return client.gate == SLUICE_GATE_ATTACHED && client.generation == generation_;
     });
   }
-  // Beside one that wants the device it gets 10 ms a window at most; for three windows, and while
-  // it works, it has more.
+  // Beside a client that wants the device it gets at most 10 ms a window. For three windows, and
+  // while it works, it has more.
   testing::AssertionResult neighbour_has_all() {
     uint64_t since = neighbour().units;
     int looks = 0;
@@ -218,7 +218,7 @@ class DeathMatrix : public testing::Test {
   // ---- the cells --------------------------------------------------------------------------------
 
   void kill_client_at(const std::string& label) {
-    plan_.arm(Part::kClient, label, SIGKILL);
+    plan_.arm(Role::kClient, label, SIGKILL);
     start_client(kVictim);
     ASSERT_TRUE(plan_.wait_for_hit(kPatience)) << "nobody came to this step";
     waitpid(victim().pid.exchange(0), nullptr, 0);
@@ -234,7 +234,7 @@ class DeathMatrix : public testing::Test {
   }
 
   void stop_client_at(const std::string& label) {
-    plan_.arm(Part::kClient, label, SIGSTOP);
+    plan_.arm(Role::kClient, label, SIGSTOP);
     start_client(kVictim);
     ASSERT_TRUE(plan_.wait_for_hit(kPatience)) << "nobody came to this step";
     waitpid(victim().pid, nullptr, WUNTRACED);
@@ -249,9 +249,9 @@ class DeathMatrix : public testing::Test {
     EXPECT_TRUE(book_of_victim(0));
   }
 
-  // Lets processes come and go until the daemon has come to the label.
+  // Starts and ends processes until the daemon reaches the label.
   void bring_daemon_to(const std::string& label, int signal) {
-    plan_.arm(Part::kDaemon, label, signal);
+    plan_.arm(Role::kDaemon, label, signal);
     for (int attempt = 0; attempt < 100 && plan_.hit() == 0; ++attempt) {
       end_client(kVictim);
       start_client(kVictim);
@@ -293,8 +293,8 @@ class DeathMatrix : public testing::Test {
     return labels_in({"wire/permit_attach.h", "wire/permit_gate.h", "wire/permit_hints.h"});
   }
   static std::vector<std::string> daemon_labels() {
-    return labels_in({"wire/permit_page.h", "node/arbiter_host.cc", "node/arbiter_host_device.cc",
-                      "node/permit_server.cc"});
+    return labels_in({"wire/permit_page.h", "enforce/arbiter_host.cc",
+                      "enforce/arbiter_host_device.cc", "enforce/permit_server.cc"});
   }
 
   const std::string socket_ = testing::TempDir() + "death" + std::to_string(getpid()) + ".sock";
@@ -302,7 +302,7 @@ class DeathMatrix : public testing::Test {
   Board* board_ = nullptr;
   uint32_t generation_ = 0;
   pid_t daemon_ = 0;
-  Fd line_;  // to the daemon, which answers each word when it has written its books
+  Fd line_;  // to the daemon, which answers each word once it has written its books
 };
 
 TEST_F(DeathMatrix, AClientKilledAtAnyStep) {

@@ -1,5 +1,5 @@
 // The gateway as a process that ends, is killed and comes back. The test holds the listening socket
-// as the supervisor does, and is the instance itself. Nothing sleeps: sockets block, at most 30 s.
+// as the supervisor does, and plays the instance. Nothing sleeps: sockets block, at most 30 s.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
@@ -38,7 +38,7 @@ class Peer {
     EXPECT_EQ(::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
-  // Until that text has come; until the end, with "<closed>", if it never does.
+  // Returns the text received up to `end`; if it never comes, all text with "<closed>".
   std::string receive(std::string_view end) {
     std::string all;
     while (end.empty() || all.find(end) == all.npos) {
@@ -145,7 +145,7 @@ TEST_F(GatewayProcess, NewConnectionsWaitWhileItIsAwayAndAreServedByTheNext) {
   EXPECT_THAT(i.receive(""), HasSubstr("<closed>"));
   Peer meanwhile = connect();
   meanwhile.send(post("meanwhile"));
-  launch();  // and knows its routes without being told
+  launch();  // it knows its routes without a new message
   Peer k = accepted();
   EXPECT_THAT(k.receive("meanwhile"), HasSubstr("POST"));
   k.send(answer("served"));
@@ -178,7 +178,7 @@ TEST_F(GatewayProcess, ToldToEndItFinishesWhatItHasWhileTheNextServes) {
   EXPECT_EQ(old.wait(), 0) << "it ends by itself, with success";
 }
 
-// Loops share the queue: whoever's answer frees a credit wakes a session of another loop.
+// Loops share the queue: an answer that frees a credit wakes a session of another loop.
 TEST_F(GatewayProcess, ManyClientsOnTwoLoopsAreAllAnswered) {
   Process& gateway = launch();
   wire::asio::io_context io;

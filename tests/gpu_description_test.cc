@@ -1,9 +1,9 @@
-// What the node's NVML loader learns of a machine's GPUs, of emulated ones.
+// The node's NVML loader on emulated GPUs: its description of a machine's GPUs.
 #include <gmock/gmock.h>
 
 #include "emulator/identity.h"
-#include "node/nvml.h"
-#include "tests/emulated_gpus.h"
+#include "gpu/nvml.h"
+#include "tests/support/emulated_gpus.h"
 
 namespace sluice::node {
 namespace {

@@ -1,15 +1,15 @@
-// What the node's watch tells of GPUs that fail, and that it neither blocks nor repeats itself.
-#include "node/gpu_watch.h"
+// The node's watch reports failing GPUs, and neither blocks nor repeats itself.
+#include "gpu/gpu_watch.h"
 
 #include <gmock/gmock.h>
 
 #include <mutex>
 
-#include "base/eventually_for_test.h"
 #include "emulator/device_memory.h"
 #include "emulator/health.h"
 #include "emulator/identity.h"
-#include "tests/emulated_gpus.h"
+#include "tests/support/emulated_gpus.h"
+#include "tests/support/eventually.h"
 
 namespace sluice::node {
 namespace {
@@ -144,7 +144,7 @@ TEST_F(Watch, ANvmlThatIsNotThereIsSaid) {
   EXPECT_THAT(watch_->describe(), testing::StartsWith("no GPU: /nowhere/libnvidia-ml.so.1"));
 }
 
-// Held up by the machine's lock, as a driver holds up who asks about a GPU that hangs.
+// Held up by the machine's lock, as a driver holds up a caller that asks about a hung GPU.
 TEST_F(Watch, ANvmlThatHangsIsNotWaitedFor) {
   make("devices=1");
   std::unique_ptr<Machine::Lock> hanging = std::make_unique<Machine::Lock>(*machine_);

@@ -1,21 +1,21 @@
-// What clients say of their requests and iterations reaches the arbiter of a CPU device from other
-// processes, and moves the device: under `deadline` whose request is due first runs first; under
-// `introspective` an instance that raises an emergency gets the others' tokens until it ends.
+// Clients' hints on their requests and iterations reach the arbiter of a CPU device from other
+// processes, and take effect. Under `deadline` the client whose request is due first runs first.
+// Under `introspective` an instance that raises an emergency gets the others' tokens until it ends.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <mutex>
 
-#include "base/eventually_for_test.h"
-#include "node/meter_cpu.h"
-#include "tests/client_process.h"
+#include "enforce/meter_cpu.h"
+#include "tests/support/client_process.h"
+#include "tests/support/eventually.h"
 
 namespace sluice {
 namespace {
 
 constexpr int kMillicores = 1000;
 
-// Can be held: then whoever asks for the time waits, and decides nothing meanwhile.
+// Can be held: then a thread that asks for the time waits, and decides nothing meanwhile.
 class HeldClock : public Clock {
  public:
   Time now() const override {
@@ -27,13 +27,13 @@ class HeldClock : public Clock {
     }
     return steady_.now();
   }
-  // Returns when somebody asks.
+  // Returns when a thread asks.
   void hold() {
     std::unique_lock lock(mutex_);
     held_ = true;
     await_question(lock);
   }
-  // Answers, and returns when somebody asks again.
+  // Answers, and returns when a thread asks again.
   void answer() {
     std::unique_lock lock(mutex_);
     answered_ = asked_;
@@ -76,7 +76,7 @@ struct Device {
   node::ArbiterHost host;
 };
 
-// Memory that children inherit.
+// Returns memory that children inherit.
 template <class T>
 class Shared {
  public:
@@ -96,10 +96,10 @@ class Shared {
 
 constexpr int kAgain = 0;
 
-// Two clients that come to wait while nobody decides; to which of them the first decision gives the
-// device: who runs first is the machine's affair. The plan would give it to the one in whose phase
-// the decision falls. Again, where a client may have waited for so long that it took the daemon for
-// dead.
+// Two clients begin to wait while no decision is made. Returns to which of them the first decision
+// gives the device; which one runs first is up to the machine. The plan would give it to the client
+// in whose phase the decision falls. Repeats if a client may have waited so long that it took the
+// daemon for dead.
 int first_of_two(Nanos due_of_1, Nanos due_of_2) {
   HeldClock clock;
   Shared<std::atomic<int>> ran;
@@ -155,7 +155,7 @@ void burn(Nanos cpu) {
   }
 }
 
-// A server, whose iterations are as short as ever or not, beside training; side by side in space.
+// A server, whose iterations become slow and fast again, beside training; side by side in space.
 class IntrospectiveAcrossProcesses : public testing::Test {
  protected:
   static constexpr policy::ClientId kServer = 1, kTrainer = 2;
@@ -167,7 +167,7 @@ class IntrospectiveAcrossProcesses : public testing::Test {
                     [this](ClientProcess::Self& self) { serve(self); });
     trainer_.emplace(device_.host, node::ClientRef{0, kTrainer}, work);
   }
-  // Nobody can claim a cycle that is longer than the time since the last: the host sees to it.
+  // The host ensures that no client can claim a cycle longer than the time since its last.
   [[noreturn]] void serve(ClientProcess::Self& self) {
     for (;;) {
       for (int unit = 0; unit < 20; ++unit) {
@@ -178,11 +178,11 @@ class IntrospectiveAcrossProcesses : public testing::Test {
     }
   }
 
-  // The trainer's tokens are of the order of its limit, 4.5 ms a window.
+  // The trainer's tokens are close to its limit, 4.5 ms a window.
   testing::AssertionResult await_many_tokens() {
     return eventually("the trainer's limit", [&] { return trainer_->budget() >= Millis(4); });
   }
-  // … or of the floor, for a hundred looks.
+  // … or close to the floor, for a hundred polls.
   testing::AssertionResult await_few_tokens() {
     int looks = 0;
     return eventually("the trainer to have next to nothing", [&] {

@@ -1,14 +1,14 @@
-// What is lost when something dies, stops, fills up or is taken (docs/design/processes.md): nothing
-// but the thing itself.
+// When something dies, stops, fills up or is taken, only the thing itself is lost
+// (docs/design/processes.md).
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <cstdio>
 
-#include "base/folder_for_test.h"
-#include "node/process_identity.h"
-#include "tests/node_harness.h"
-#include "tests/small_disk.h"
+#include "process/process_identity.h"
+#include "tests/support/folder.h"
+#include "tests/support/node.h"
+#include "tests/support/small_disk.h"
 
 namespace sluice {
 namespace {
@@ -37,7 +37,7 @@ Fd pidfd_in(const json& instance) {
   return pidfd_of(instance["pid"].get<pid_t>());
 }
 
-// The daemon run to its end, for starts that must fail: its exit code and what it said.
+// The daemon run to its end, for starts that must fail: its exit code and its output.
 struct Ended {
   int code = 0;
   std::string said;
@@ -54,7 +54,7 @@ std::string flags_for(const std::string& data) {
   return "--data " + data + " --runtime " + program("fake_runtime");
 }
 
-// The number behind `word` in the daemon's log, the last time it said so.
+// Returns the last number behind `word` in the daemon's log.
 pid_t logged_pid(const Node& node, const std::string& word) {
   const std::string log = node.log();
   const size_t at = log.rfind(word + " ");
@@ -70,17 +70,17 @@ TEST(NodeFaults, AKilledDaemonLosesNothingAndGivesNothingAway) {
   EXPECT_FALSE(ends_within(pidfd_in(busy), Nanos(0)));
 
   node.launch();
-  EXPECT_EQ(node.start("more", 400)["status"], 429);  // 800 of 1000 are kept
+  EXPECT_EQ(node.start("more", 400)["status"], 429);  // 800 of 1000 are reserved
   EXPECT_EQ(node.start("less", 200)["status"], 202);
   EXPECT_EQ(node.wait("busy", "ready")["pid"], busy["pid"]);
   EXPECT_EQ(node.wait("calm", "ready")["uid"], calm["uid"]);
-  // Gates find the new daemon by themselves; every look is a request with work of its own.
+  // Gates find the new daemon by themselves; every poll is a request with work of its own.
   json self = json::object();
   for (int i = 0; i < 2000 && self.value("gate", 0) != 1; ++i)
     self = node.ask("calm", "/burn?ms=1");
   EXPECT_EQ(self["gate"], 1) << self;
   EXPECT_EQ(node.resize("busy", 300)["status"], 200);
-  EXPECT_EQ(node.remove("busy")["status"], 202);  // adopted ones drain by SIGTERM
+  EXPECT_EQ(node.remove("busy")["status"], 202);  // adopted instances drain by SIGTERM
   node.wait("busy", "gone");
 }
 
@@ -117,7 +117,7 @@ TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
   const Fd pidfd = pidfd_in(a);
   kill(a["pid"].get<pid_t>(), SIGKILL);
   ASSERT_TRUE(ends_within(pidfd, Seconds(30)));
-  const ChildProcess stranger;  // has its pid now
+  const ChildProcess stranger;  // it has the recorded pid now
   json state = json::parse(std::ifstream(node.state_file()));
   state["boot_id"] = "another";
   state["instances"][0]["pid"] = stranger.pid();
@@ -127,7 +127,7 @@ TEST(NodeFaults, AfterARestartOfTheMachineNobodyIsAdopted) {
   EXPECT_FALSE(ends_within(pidfd_of(stranger.pid()), Nanos(0)));
 }
 
-// A daemon that cannot know what runs starts nothing, ends nothing, and says what runs.
+// A daemon that cannot know what runs starts nothing, ends nothing, and reports what runs.
 class NodeJson : public testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(NodeJson, ThatDoesNotSayWhatRunsStopsTheStart) {
@@ -160,7 +160,8 @@ INSTANTIATE_TEST_SUITE_P(, NodeJson,
                                          std::pair("[]", "cannot be understood"),
                                          std::pair(kOtherBoot, "is missing or not the last one")));
 
-// A record may be wrong: edited, or of a disk that lied. What it names is then not ours to end.
+// A record may be wrong: edited, or from a faulty disk. The process that it names is then not ours
+// to end.
 TEST(NodeFaults, ARecordThatNamesAnotherProgramsProcessSignalsNothing) {
   for (const char* state_then : {"starting", "ready"}) {
     Node node;
@@ -240,7 +241,7 @@ TEST(NodeFaults, TwoPlatformsNeverShareUids) {
   Node third;
   EXPECT_NE(block_of(third.ready("a", 200)), first);
   const std::string wish = " --first-uid " + std::to_string(first * 1000);
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   EXPECT_THAT(run_daemon(flags_for(folder.path) + wish).said,
               HasSubstr("first-uid: uids " + std::to_string(first * 1000) + " to "));
   one.launch();
@@ -314,7 +315,7 @@ TEST(NodeFaults, LogsOfInstancesThatEndedLongAgoAreRemoved) {
   EXPECT_TRUE(std::filesystem::exists(node.data + "/logs/a.log"));
 }
 
-// A process of somebody else's, and a child of its own.
+// A process of another program, and a child of its own.
 struct Stranger {
   pid_t pid = 0, child = 0;
   Stranger() {

@@ -1,16 +1,16 @@
 // The death matrix of the node daemon, on GPUs: it is killed within each step of lending memory,
-// and of dealing with a device that fails. Programs know nothing of Sluice and go on meanwhile.
-//   - no more of the device is ever in use than the slice has: what was lent is written down;
-//   - what a program held that has ended is free;
-//   - a program on a failing device is ended, and the record says why.
+// and of handling a failing device. Unmodified programs go on meanwhile.
+//   - No more of the device is ever in use than the slice has: what was lent is recorded.
+//   - An ended program's memory is free.
+//   - A program on a failing device is ended, and the record says why.
 #include <gmock/gmock.h>
 
 #include <thread>
 
-#include "base/eventually_for_test.h"
 #include "emulator/health.h"
-#include "tests/each_step.h"
-#include "tests/node_with_led_programs.h"
+#include "tests/support/each_step.h"
+#include "tests/support/eventually.h"
+#include "tests/support/node_with_led_programs.h"
 
 namespace sluice {
 namespace {
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 // Before the node is started.
 struct PlanOfTheDaemon {
-  PlanOfTheDaemon() { setenv(kStepsVariable, plan_.environment(Part::kDaemon).c_str(), 1); }
+  PlanOfTheDaemon() { setenv(kStepsVariable, plan_.environment(Role::kDaemon).c_str(), 1); }
   ~PlanOfTheDaemon() { unsetenv(kStepsVariable); }
   Plan plan_;
 };
@@ -28,11 +28,11 @@ class NodeGpuDeath : protected PlanOfTheDaemon, public NodeWithLedPrograms {
  protected:
   NodeGpuDeath() : NodeWithLedPrograms("node_main_with_steps") {}
 
-  // The daemon starts, dies at the step, and another comes; `life` brings it there.
+  // The daemon starts, dies at the step, and another one starts; `life` leads it to the step.
   template <class Life>
   void live_through(const std::string& label, Life life) {
     node_->stop(SIGKILL);
-    plan_.arm(Part::kDaemon, label, SIGKILL);
+    plan_.arm(Role::kDaemon, label, SIGKILL);
     node_->launch();
     const pid_t doomed = node_->pid();
     std::thread programs([&] {
@@ -45,7 +45,7 @@ class NodeGpuDeath : protected PlanOfTheDaemon, public NodeWithLedPrograms {
     ASSERT_EQ(plan_.hit(), doomed) << "it did not come to this step";
   }
 
-  // Takes and frees in a slice that it shares with another, as long as the step wants.
+  // Allocates and frees in a slice that it shares with another program, as long as the step needs.
   void take_and_free(int program) {
     Bytes which = 0;
     for (int round = 0; round < 3; ++round) {
@@ -53,7 +53,7 @@ class NodeGpuDeath : protected PlanOfTheDaemon, public NodeWithLedPrograms {
       EXPECT_LE(on_device(), kSlice + kPrograms * kHeadroom);
     }
   }
-  // Takes what it can get; then gives it back.
+  // Allocates what it can; then frees it.
   void fill(int program) {
     std::vector<Bytes> taken;
     for (Bytes which = 0; ask(program, "plain 16", &which) == 0; taken.push_back(which))
@@ -72,9 +72,9 @@ TEST_F(NodeGpuDeath, KilledWithinAnyStepOfLendingMemory) {
   std::ofstream(script) << "echo plain 16 | " SLUICE_CUDA_MEMORY " >" << folder_ << "/said\n"
                         << "exec tail -f /dev/null";
   int born = 0;
-  at_each(plan_, labels_in({"node/memory_desk.cc"}), [&](const std::string& label) {
+  at_each(plan_, labels_in({"enforce/memory_broker.cc"}), [&](const std::string& label) {
     const std::string id = "short" + std::to_string(++born);
-    // One comes, holds memory and ends, on the other device, where its slice stays; two go on
+    // A program joins, holds memory and ends, on the other device, where its slice stays; two go on
     // meanwhile.
     pid_t rest = 0;
     live_through(label, [&] {
@@ -91,7 +91,7 @@ TEST_F(NodeGpuDeath, KilledWithinAnyStepOfLendingMemory) {
 }
 
 TEST_F(NodeGpuDeath, KilledWithinAnyStepOfEndingProgramsOnADeviceThatFails) {
-  at_each(plan_, labels_in({"node/daemon_faults.cc"}), [&](const std::string& label) {
+  at_each(plan_, labels_in({"node/device_faults.cc"}), [&](const std::string& label) {
     const pid_t program = start_program("cuda1", {SLUICE_CUDA_GREEDY, "kernel"}, Node::slice(200));
     ASSERT_TRUE(eventually("work", [&] { return busy(1) >= Millis(1); }));
     live_through(label, [&] {

@@ -1,7 +1,7 @@
-// Memory of a GPU that two programs of one slice share, through a node daemon that is killed: what
-// the device itself says stays within the slice.
-#include "base/eventually_for_test.h"
-#include "tests/node_with_led_programs.h"
+// GPU memory that two programs of one slice share, through a node daemon that is killed: by the
+// device's own account it stays within the slice.
+#include "tests/support/eventually.h"
+#include "tests/support/node_with_led_programs.h"
 
 namespace sluice {
 namespace {

@@ -1,14 +1,13 @@
-// A node with GPUs, emulated ones: which devices it has, what becomes of one that fails, and a CUDA
-// program that knows nothing of Sluice, started as the node says. What it used says the device's
-// own log.
+// A node with emulated GPUs: its devices, the handling of one that fails, and an unmodified CUDA
+// program, started as the node says. The device's own log has its use.
 #include <gmock/gmock.h>
 
-#include "base/eventually_for_test.h"
 #include "emulator/health.h"
 #include "emulator/identity.h"
-#include "tests/device_windows.h"
-#include "tests/led_program.h"
-#include "tests/node_with_gpus.h"
+#include "tests/support/device_windows.h"
+#include "tests/support/eventually.h"
+#include "tests/support/led_program.h"
+#include "tests/support/node_with_gpus.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +20,7 @@ constexpr Nanos kKernel = Millis(1);
 
 class GpuSlice : public NodeWithGpus {
  protected:
-  // Once the device has confirmed what the program reports.
+  // Checks once the device has confirmed the program's reports.
   void expect_held(const char* kind) {
     start_program("cuda1", {SLUICE_CUDA_GREEDY, kind}, Node::slice(kRequest));
     ASSERT_TRUE(eventually("200 ms of work", [&] { return busy(1) >= Millis(200); }));
@@ -51,7 +50,7 @@ TEST_F(GpuSlice, SoDoesOneThatLaunchesGraphs) {
   expect_held("graph");
 }
 
-// We put ourselves under a slice, and what we start is under it.
+// This process puts itself under a slice, so its children are under it too.
 TEST_F(GpuSlice, NvmlShowsAProgramItsSliceAlone) {
   constexpr Bytes kMib = Bytes{1} << 20;
   const json taken = take(getpid(), "cuda1", Node::slice(200, 0, 256 * kMib));

@@ -1,5 +1,5 @@
 // A node daemon's model store on an emulated GPU: programs of one function share a model by name,
-// and no other function gets it; what is left when the store or the daemon is killed.
+// and no other function gets it. Also what is left when the store or the daemon is killed.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -7,10 +7,10 @@
 
 #include <future>
 
-#include "base/eventually_for_test.h"
-#include "tests/led_program.h"
-#include "tests/node_with_gpus.h"
-#include "tests/tensors_on_device.h"
+#include "tests/support/eventually.h"
+#include "tests/support/led_program.h"
+#include "tests/support/node_with_gpus.h"
+#include "tests/support/tensors_on_device.h"
 #include "wire/model_store.h"
 
 namespace sluice {
@@ -35,7 +35,7 @@ class GpuStore : public NodeWithGpus {
   }
 
   // A program under a slice of the GPU, connected to the GPU's store; without a function: one
-  // that nobody has put under a slice.
+  // without a slice.
   class Program {
    public:
     Program(GpuStore& test, const std::string& function, const std::string& on = "cuda0")
@@ -70,7 +70,7 @@ class GpuStore : public NodeWithGpus {
   };
 
   int on_device() { return tensors_on_device(*machine_, kOnDevice); }
-  // The process of cuda0's store that was started last; 0: none.
+  // Returns the process of cuda0's last started store; 0 if none.
   pid_t store() {
     const std::string log = node_->log();
     const std::string says =

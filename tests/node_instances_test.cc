@@ -1,7 +1,7 @@
-// Instances' lives under a real daemon: start, serve, resize, drain, and every way to fail.
+// Instances' life cycles under a real daemon: start, serve, resize, drain, and every way to fail.
 #include <map>
 
-#include "tests/node_harness.h"
+#include "tests/support/node.h"
 
 namespace sluice {
 namespace {
@@ -43,13 +43,45 @@ TEST(NodeInstances, WhatDoesNotFitIsRefusedWithItsReason) {
   const json grown = node.resize("b", 301);
   EXPECT_EQ(grown["status"], 429);
   EXPECT_EQ(grown["error"],
-            "cpu0 has no room for sm 1000 × request 301 beside what it has promised");
+            "cpu0 has no room for sm 100% × request 30.1% beside what it has promised");
   EXPECT_EQ(node.start("c", 100, "", "cpu9")["error"], "device: there is no 'cpu9' on this node");
   EXPECT_EQ(node.start("../c", 100, "", "cpu1")["status"], 400);
   EXPECT_EQ(node.start(std::string(120, 'c'), 100, "", "cpu1")["status"], 400);
   EXPECT_EQ(node.call(verb::post, "/v1/instances", {{"id", "c"}})["error"],
             "instance.slice: is missing");
   EXPECT_EQ(node.resize("nobody", 100)["status"], 404);
+}
+
+TEST(NodeInstances, ADeviceInUseRefusesAnotherArbiterAlsoAfterARestart) {
+  Node node;
+  ASSERT_EQ(node.start("a", 100, "", "cpu0", "introspective")["status"], 202);
+  node.wait("a", "ready");
+  const std::string refused =
+      "cpu0 runs the arbiter introspective for a; b needs the arbiter planned";
+  for (int daemon = 0; daemon < 2; ++daemon) {
+    const json other = node.start("b", 100, "", "cpu0", "planned");
+    EXPECT_EQ(other["status"], 409);
+    EXPECT_EQ(other["error"], refused);
+    EXPECT_EQ(node.get("/v1/instances/a")["arbiter"], "introspective");
+    EXPECT_EQ(node.get("/v1/state")["devices"][0]["window_us"], 5000);
+    EXPECT_EQ(node.ask("a", "/burn?ms=5")["gate"], 1);
+    node.restart();
+  }
+  EXPECT_EQ(node.start("b", 100, "", "cpu1", "fair")["status"], 400);
+  node.remove("a");
+  node.wait("a", "gone");
+  ASSERT_EQ(node.start("b", 100, "", "cpu0", "planned")["status"], 202);
+  EXPECT_EQ(node.wait("b", "ready")["arbiter"], "planned");
+  EXPECT_EQ(node.ask("b", "/burn?ms=5")["gate"], 1);
+  EXPECT_EQ(node.get("/v1/state")["devices"][0]["window_us"], 20'000);
+}
+
+TEST(NodeInstances, TheUsersArbiterRulesOverTheOneThatAStartNames) {
+  Node node({"--arbiter", "deadline"});
+  ASSERT_EQ(node.start("a", 100, "", "cpu0", "planned")["status"], 202);
+  ASSERT_EQ(node.start("b", 100, "", "cpu0", "window")["status"], 202);
+  EXPECT_EQ(node.wait("b", "ready")["arbiter"], "deadline");
+  EXPECT_EQ(node.get("/v1/state")["devices"][0]["arbiter"], "deadline");
 }
 
 TEST(NodeInstances, ADrainedDeviceTakesNothingNewAlsoAfterARestart) {
@@ -75,7 +107,7 @@ void kill_it(pid_t pid) {
   waitpid(pid, nullptr, 0);
 }
 
-// What is free of their lane lies in pieces, before, between and after them.
+// The free time of their lane lies in pieces, before, between and after them.
 TEST(NodeInstances, ProgramsAreShiftedInTimeWhereOneNeedsTheRoom) {
   Node node;
   std::map<std::string, pid_t> programs;
@@ -122,7 +154,7 @@ TEST(NodeInstances, WhatWasStartedForAProcessEndsWithIt) {
   kill_it(one);
   node.wait("a", "gone");
   EXPECT_EQ(node.get("/v1/instances/b")["state"], "ready");
-  node.restart();  // which forgets nothing
+  node.restart();  // the restart forgets nothing
   EXPECT_EQ(node.get("/v1/instances/b")["state"], "ready");
   kill_it(other);
   node.wait("b", "gone");
@@ -150,7 +182,7 @@ TEST_P(NodeFailing, SaysWhyAndFreesTheShare) {
 
 INSTANTIATE_TEST_SUITE_P(
     , NodeFailing,
-    testing::Values(Failing{"fail", "model MODEL: not a model"},
+    testing::Values(Failing{"fail", "MODEL: not a model"},
                     Failing{"crash", "exit code 3; its log ends: a runs\nno such tensor"}));
 
 TEST(NodeInstances, AStubbornOneIsKilledAfterItsTime) {

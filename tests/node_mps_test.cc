@@ -1,11 +1,11 @@
-// A node whose emulated GPU is shared by MPS: what programs get of its SMs, and what becomes of
-// them when the control daemon or the node daemon dies. The control daemon is a stand-in
-// (mps_control_for_test.cc); the emulated device confines its clients as they are told at their
-// start. One-sided: noise makes a program use less, never more.
+// A node whose emulated GPU is shared by MPS: programs' SMs, and the effect of the death of the
+// control daemon or the node daemon. The control daemon is a stand-in
+// (tests/programs/mps_control.cc); the emulated device confines its clients as set at their start.
+// One-sided: noise makes a program use less, never more.
 #include <gmock/gmock.h>
 
-#include "base/eventually_for_test.h"
-#include "tests/node_with_gpus.h"
+#include "tests/support/eventually.h"
+#include "tests/support/node_with_gpus.h"
 
 namespace sluice {
 namespace {
@@ -27,7 +27,7 @@ class Mps : public NodeWithGpus {
   explicit Mps(const std::vector<std::string>& flags = {"--mps", SLUICE_MPS_CONTROL})
       : NodeWithGpus(kGpu, flags) {}
 
-  // As soon as the node says so of its GPU.
+  // Waits until the node reports that of its GPU.
   testing::AssertionResult mps_is(const testing::Matcher<std::string>& wanted) {
     uint64_t seen = 0;
     json last;
@@ -50,7 +50,7 @@ class Mps : public NodeWithGpus {
     std::ifstream(pipe_file("nvidia-cuda-mps-control.pid")) >> pid;
     return pid;
   }
-  // What the server says of its clients.
+  // Sets the server's answer about its clients.
   void let_clients_be(const std::vector<pid_t>& pids) {
     std::ofstream file(pipe_file("clients"));
     for (const pid_t pid : pids) file << pid << "\n";
@@ -114,88 +114,6 @@ TEST_F(Mps, TwoHalvesRunAtOnceEachHeldToItsTime) {
   EXPECT_GT(used.busy_ns, 0);
   EXPECT_GT(usage(whole_time).busy_ns, other.busy_ns) << "neither waits for the other";
   std::printf("share %.3f\n", seconds(Nanos(used.busy_ns)) / took);
-}
-
-// The hook holds programs to their SMs, in the place of MPS. Of the 132 SMs it can part 16 groups
-// of 8.
-class LiveSm : public Mps {
- protected:
-  LiveSm() : Mps({"--mps", SLUICE_MPS_CONTROL, "--live-sm"}) {}
-
-  std::vector<emulator::Stretch> stretches_of(pid_t program) {
-    const Machine::Lock state(*machine_);
-    const emulator::DeviceModel& device = state->devices[0];
-    std::vector<emulator::Stretch> all;
-    for (uint64_t i = 0; i < device.log_end(); ++i)
-      if (device.stretch(i).process == static_cast<uint32_t>(program))
-        all.push_back(device.stretch(i));
-    return all;
-  }
-  testing::AssertionResult runs_on(pid_t program, uint32_t sms) {
-    return eventually(std::to_string(sms) + " SMs", [&] {
-      const auto all = stretches_of(program);
-      return !all.empty() && all.back().sms == sms;
-    });
-  }
-  json resize(const char* id, const json& slice) {
-    return node_->call(verb::patch, std::string("/v1/processes/") + id, {{"slice", slice}});
-  }
-};
-
-TEST_F(LiveSm, AProgramsSmsChangeWhileItRuns) {
-  ASSERT_TRUE(ready());
-  EXPECT_EQ(device("cuda0")["sm_quantum"], 100);
-  EXPECT_EQ(device("cuda0")["can_resize_sm"], true);
-  const pid_t program = start_greedy("a", part(500, 1000));
-  EXPECT_TRUE(runs_on(program, 64));
-  for (const auto& [sm, sms] : {std::pair{200, 24}, {900, 112}, {1000, 132}, {500, 64}}) {
-    const json changed = resize("a", part(sm, 1000));
-    ASSERT_EQ(changed["status"], 200) << changed;
-    EXPECT_TRUE(runs_on(program, sms));
-  }
-  const json refused = resize("a", part(250, 1000));
-  EXPECT_EQ(refused["status"], 400) << refused;
-  node_->restart();
-  ASSERT_TRUE(ready());
-  ASSERT_EQ(resize("a", part(300, 1000))["status"], 200);
-  EXPECT_TRUE(runs_on(program, 32));
-}
-
-TEST_F(LiveSm, NeighboursHaveNoSmsInCommon) {
-  ASSERT_TRUE(ready());
-  const pid_t one = start_greedy("a", part(500, 1000)), other = start_greedy("b", part(500, 1000));
-  EXPECT_TRUE(runs_on(one, 64));
-  EXPECT_TRUE(runs_on(other, 64));
-  const emulator::Ns begin = stretches_of(one).back().end_ns;  // both have their pages by now
-  const json refused = resize("a", part(600, 1000));
-  EXPECT_EQ(refused["status"], 429) << refused;
-  ASSERT_EQ(resize("b", part(200, 1000))["status"], 200);
-  ASSERT_EQ(resize("a", part(500, 900))["status"], 200);
-  EXPECT_TRUE(runs_on(other, 24));
-  // Kernels of both at once, and none that had to do with fewer SMs for the other's sake.
-  EXPECT_TRUE(eventually("both at once", [&] {
-    const auto ours = stretches_of(one), theirs = stretches_of(other);
-    if (ours.empty()) return false;
-    return std::ranges::any_of(theirs, [&](const emulator::Stretch& s) {
-      return s.sms == 24 && s.begin_ns < ours.back().end_ns && s.end_ns > ours.back().begin_ns;
-    });
-  }));
-  for (const pid_t program : {one, other})
-    for (const emulator::Stretch& s : stretches_of(program)) {
-      EXPECT_TRUE(s.begin_ns < begin || s.sms == 64 || s.sms == 24) << s.sms;
-    }
-}
-
-TEST_F(LiveSm, WhereTheDriverRefusesTheProgramGoesOnAndTheNodeKnows) {
-  ASSERT_TRUE(ready());
-  {
-    const Machine::Lock state(*machine_);
-    ASSERT_TRUE(emulator::inject(*state, "cuGreenCtxCreate", 801, 0, 1));
-  }
-  const pid_t program = start_greedy("a", part(500, 1000));
-  EXPECT_TRUE(runs_on(program, 132));
-  EXPECT_TRUE(eventually(
-      "the daemon", [&] { return node_->get("/v1/state")["instances"][0]["sm_refusal"] == 801; }));
 }
 
 TEST_F(Mps, AControlDaemonThatIsKilledIsStartedAgainAndProgramsGoOn) {

@@ -1,5 +1,5 @@
-// From inside: what a process with an instance's own uid cannot do. As root alone are instances
-// kept apart by uid; without root these are skipped, and the threat model says what then is
+// From inside: what a process with an instance's own uid cannot do. Instances are kept apart by uid
+// only as root; without root these tests are skipped, and docs/threat-model.md says what is then
 // cooperative.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,14 +14,14 @@
 
 #include <functional>
 
-#include "base/child_for_test.h"
-#include "tests/node_harness.h"
+#include "tests/support/child.h"
+#include "tests/support/node.h"
 #include "wire/permit.h"  // first, as it says
 
 namespace sluice {
 namespace {
 
-// Runs `attempt` in a process with that uid and no rights; what it returned.
+// Runs `attempt` in a process with that uid and no rights. Returns its result.
 std::string as(uid_t uid, const std::function<std::string()>& attempt) {
   return in_child([&](int out) {
            std::string said = "cannot change its uid";
@@ -33,7 +33,7 @@ std::string as(uid_t uid, const std::function<std::string()>& attempt) {
       .said;
 }
 
-// The error of a system call, "allowed" when there was none.
+// Returns the error of a system call; "allowed" without one.
 template <class R>
 std::string outcome(R result) {
   return result >= 0 ? "allowed" : strerrorname_np(errno);
@@ -72,7 +72,8 @@ TEST_F(NodeSecurity, EveryInstanceHasItsOwnUid) {
   EXPECT_NE(mine["uid"], other["uid"]);
   for (const json& i : {mine, other}) {
     struct stat s {};
-    stat(("/proc/" + i["pid"].dump()).c_str(), &s);
+    ASSERT_EQ(stat(("/proc/" + i["pid"].dump()).c_str(), &s), 0);
+    EXPECT_EQ(s.st_uid, i["uid"].get<uid_t>());
     EXPECT_EQ(node->ask(i["id"])["uid"], i["uid"]);
   }
 }
@@ -136,7 +137,7 @@ TEST_F(NodeSecurity, NoWayOutOfItsGroup) {
                 testing::AnyOf("EACCES", "ENOENT"));
 }
 
-// What permit.sock answers to a process of that uid: the pages, or why not.
+// permit.sock's answer to a process of that uid: the pages, or the refusal.
 struct Answer {
   uint32_t type = 0, reason = 0;
   int fds[3] = {-1, -1, -1};

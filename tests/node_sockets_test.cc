@@ -1,5 +1,5 @@
-// Each slice's own permit socket on a real node daemon: made with the slice, there again when the
-// daemon is, gone with the slice; and who belongs to it.
+// Each slice's own permit socket on a real node daemon: made with the slice, made again by the next
+// daemon, gone with the slice; and which processes belong to it.
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -7,9 +7,9 @@
 
 #include <filesystem>
 
-#include "base/child_for_test.h"
-#include "node/permit_caller_for_test.h"
-#include "tests/node_with_gpus.h"
+#include "tests/support/child.h"
+#include "tests/support/node_with_gpus.h"
+#include "tests/support/permit_caller.h"
 
 namespace sluice {
 namespace {
@@ -20,7 +20,7 @@ using node::PermitCaller;
 
 const std::string kUnknown = "refused " + std::to_string(SLUICE_REFUSED_UNKNOWN);
 
-// The slice's program does nothing; we, outside of the slice, ask at its socket.
+// The slice's program does nothing; this process, outside of the slice, asks at its socket.
 class NodeSockets : public NodeWithGpus {
  protected:
   NodeSockets() {
@@ -73,7 +73,7 @@ TEST_F(NodeSockets, AnotherUsersProcessDoesNot) {
   EXPECT_EQ(s.st_mode & 07777, 0711u) << "whose slices there are is not for all to see";
 }
 
-// As a container has it: numbers of its own, and the socket's folder mounted where it likes.
+// As in a container: with its own numbers, and the socket's folder mounted anywhere.
 TEST_F(NodeSockets, AlsoFromAContainer) {
   const fs::path own = put_on("cuda1"), there = node_->data + "/there";
   fs::create_directory(there);
@@ -95,7 +95,7 @@ TEST_F(NodeSockets, AlsoFromAContainer) {
   EXPECT_EQ(said, "welcome");
 }
 
-// As `sudo -u` in a program does: it is under the slice, whoever it is.
+// As after `sudo -u` in a program: the process is under the slice, whatever its user.
 TEST_F(NodeSockets, AProcessOfTheSliceThatBecameAnotherUsersDoes) {
   if (geteuid() != 0) GTEST_SKIP() << "another user can be tried as root alone";
   const std::string said =
@@ -110,7 +110,7 @@ TEST_F(NodeSockets, AProcessOfTheSliceThatBecameAnotherUsersDoes) {
   EXPECT_EQ(said, "welcome");
 }
 
-// The kernel counts what is used there, in the slice's group: who is not in it would go uncounted.
+// The kernel counts use there in the slice's group: a process outside of it would go uncounted.
 TEST_F(NodeSockets, OnACpuOneHasToBeUnderTheSliceAsWell) {
   EXPECT_EQ(answer_at(put_on("cpu0")), kUnknown);
 }

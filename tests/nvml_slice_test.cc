@@ -1,15 +1,15 @@
-// An unmodified NVML program under a slice, on emulated devices: it sees the slice's part of the
-// slice's device, as a real permit server says, and nobody else's processes.
+// An unmodified NVML program under a slice, on emulated devices: by a real permit server it sees
+// the slice's part of the slice's device, and no other slice's processes.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "base/eventually_for_test.h"
+#include "abi/nvml_abi.h"
 #include "emulator/identity.h"
-#include "tests/emulated_gpus.h"
-#include "tests/led_program.h"
-#include "tests/memory_daemon.h"
-#include "wire/nvml_abi.h"
+#include "tests/support/emulated_gpus.h"
+#include "tests/support/eventually.h"
+#include "tests/support/led_program.h"
+#include "tests/support/memory_daemon.h"
 
 namespace sluice {
 namespace {
@@ -24,7 +24,7 @@ class NvmlSlice : public EmulatedGpus {
   NvmlSlice() {
     make("devices=2 memory_mib=1024");
     daemon_.start(kLimit * kMib);
-    // We are another tenant, of all devices.
+    // This process is another tenant, of all devices.
     const uint32_t me = machine_->join(1000);
     const emulator::Machine::Lock lock(*machine_);
     for (unsigned d = 0; d < 2; ++d)
@@ -42,7 +42,7 @@ class NvmlSlice : public EmulatedGpus {
     }
     return e;
   }
-  // Looks for device 0, which is not the slice's.
+  // Reads device 0, which is not the slice's.
   std::vector<std::string> reader() const {
     return {SLUICE_NVML_READER, emulator::uuid_text(0), emulator::bus_text(0)};
   }
@@ -90,7 +90,7 @@ TEST_F(NvmlSlice, AChangedLimitIsSeenAtOnce) {
   EXPECT_EQ(look(program)["devices"][0]["memory"], memory(0, kDevice)) << "the device is smaller";
 }
 
-// A difference of the two must not wrap around.
+// The difference of the two must not wrap around.
 TEST_F(NvmlSlice, NoMoreIsUsedThanThereIs) {
   LedProgram cuda({SLUICE_CUDA_MEMORY}, environment(SLUICE_CUDA_HOOK));
   cuda.next();

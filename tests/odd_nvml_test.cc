@@ -1,29 +1,30 @@
-// The node's watch over an NVML that behaves as the emulated one never does (nvml_for_test.c).
+// The node's watch over an NVML that misbehaves in ways in which the emulated one does not
+// (odd_nvml.c).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
 
-#include "base/eventually_for_test.h"
-#include "node/gpu_watch.h"
+#include "gpu/gpu_watch.h"
+#include "tests/support/eventually.h"
 
 namespace sluice::node {
 namespace {
 
-constexpr Nanos kStamp = Micros(1);  // by which NVML tells moments
+constexpr Nanos kStamp = Micros(1);  // the unit of NVML's time stamps
 
 class OddNvml : public testing::Test {
  protected:
-  OddNvml() : watch_(GpuWatch::start(SLUICE_NVML_FOR_TEST, Seconds(100))) {
+  OddNvml() : watch_(GpuWatch::start(SLUICE_ODD_NVML, Seconds(100))) {
     EXPECT_EQ(watch_->gpus().size(), 1U) << watch_->describe();
     watch_->on_fault([this](const GpuFault& fault) {
       const std::lock_guard lock(mutex_);
       faults_.push_back(fault);
     });
   }
-  // A moment that the library has written down.
+  // Returns a moment that the library recorded.
   static Time moment(const char* name) {
-    void* library = dlopen(SLUICE_NVML_FOR_TEST, RTLD_NOW | RTLD_NOLOAD);
+    void* library = dlopen(SLUICE_ODD_NVML, RTLD_NOW | RTLD_NOLOAD);
     SLUICE_CHECK(library != nullptr, "the watch has opened it");
     return Time(Nanos(*static_cast<const uint64_t*>(dlsym(library, name))));
   }
@@ -38,7 +39,7 @@ class OddNvml : public testing::Test {
   std::unique_ptr<GpuWatch> watch_;  // ends first: it calls back
 };
 
-// What takes the library its time must not make a process's use look later than it was.
+// A slow library must not make a process's use look later than it was.
 TEST_F(OddNvml, UseIsOfTheMomentInWhichItWasStamped) {
   std::optional<DeviceUse> use;
   EXPECT_TRUE(eventually("an account of this process", [&] {
@@ -46,11 +47,11 @@ TEST_F(OddNvml, UseIsOfTheMomentInWhichItWasStamped) {
     return use.has_value();
   }));
   ASSERT_TRUE(use);
-  EXPECT_LE(use->until, moment("nvml_for_test_asked_ns") + kStamp);
+  EXPECT_LE(use->until, moment("odd_nvml_asked_ns") + kStamp);
 }
 
-// The first that is told after a while in which nobody used anything is of the time since then, but
-// for a second, in which what was used may not have been told yet.
+// The first use reported after an idle poll is of the time since that poll, or up to a second before
+// it: use in that second may not have been reported yet.
 TEST_F(OddNvml, UseBeginsWhenNobodyHadUsedAny) {
   std::optional<DeviceUse> use;
   EXPECT_TRUE(eventually("an account of this process", [&] {
@@ -58,7 +59,7 @@ TEST_F(OddNvml, UseBeginsWhenNobodyHadUsedAny) {
     return use.has_value();
   }));
   ASSERT_TRUE(use);
-  EXPECT_LE(use->from, moment("nvml_for_test_first_ns") + kStamp);
+  EXPECT_LE(use->from, moment("odd_nvml_first_ns") + kStamp);
   EXPECT_GT(use->from, began_ - Seconds(1));
 }
 

@@ -1,8 +1,8 @@
-// A short shard of bench/overload. What it checks holds on a machine of any speed: answers are
-// right, refusals can be read and say when to come again. Seeded.
+// A short shard of bench/overload. Its checks hold on a machine of any speed: answers are right,
+// refusals are readable and say when to retry. Seeded.
 #include <gtest/gtest.h>
 
-#include "bench/overload_case.h"
+#include "tests/support/overload_case.h"
 
 namespace sluice::bench {
 namespace {

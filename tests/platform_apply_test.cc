@@ -1,18 +1,20 @@
-// Function files that cannot be: one error that names the field, the value and what is allowed, the
+// Impossible function files: one error that names the field, the value and the allowed range, the
 // exit code for wrong input, and nothing half-deployed.
 #include <filesystem>
 #include <fstream>
 
-#include "control/archive_for_test.h"
-#include "tests/platform_harness.h"
+#include "tests/support/archive.h"
+#include "tests/support/platform.h"
 
 namespace sluice {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 struct Fault {
-  std::string lines;  // of the spec, which begins on line 5
+  std::string lines;  // of the spec, from line 5 on
   std::string said;
 };
 
@@ -105,7 +107,7 @@ TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
   expect_refused(p, head + "metadata: {name: f}\n", "spec: is missing");
   const std::string one = file_with("", model);
   expect_refused(p, one + "---\n" + one, "default/f stands there twice");
-  // All problems at once; and of two functions none, when one is wrong.
+  // All problems at once; if one of two functions is wrong, neither is applied.
   const Ended both =
       p.cli({"apply", "-f", "-"}, file_with("  minReplica: 2\n  timeout: soon", model));
   EXPECT_THAT(both.err, HasSubstr("-:6 spec.minReplica"));
@@ -135,7 +137,7 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
     std::ofstream(p.data + "/" + name) << text;
     return p.data + "/" + name;
   };
-  const std::string whole = control::archive_for_test("weights");
+  const std::string whole = control::archive_of("weights");
   const std::string missing = p.data + "/no-such.pt";
   expect_refused(p, file_with("", missing),
                  "-:5 spec.model.path: " + missing + ": no such file, or not readable");
@@ -144,7 +146,7 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   expect_refused(p, file_with("", file("empty.pt", "")), "empty.pt: is no TorchScript");
   expect_refused(p, file_with("", file("half.pt", whole.substr(0, 10))),
                  "half.pt: is truncated (10 bytes, its directory is missing)");
-  expect_refused(p, file_with("", file("state.pt", control::archive_for_test("", "data.pkl"))),
+  expect_refused(p, file_with("", file("state.pt", control::archive_of("", "data.pkl"))),
                  "state.pt: is no TorchScript model (an archive without constants.pkl");
   expect_refused(p, file_with("", file("alone.pt", whole)),
                  "alone.json: no such file, or not readable. Describe the model's inputs and "
@@ -156,7 +158,19 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   }
 }
 
-// The platform's are in a file, a function's in its own; wrong ones start nothing.
+TEST(PlatformApply, AMissingModelOfTheExamplesComesWithHowToMakeIt) {
+  const Platform p;
+  const std::string hint = "`tools/make_models` makes the models of the examples";
+  const std::string examples = p.data + "/.cache/sluice/models/resnet50.pt";
+  for (const std::string& model : {examples, p.data + "/resnet50.pt"}) {
+    const Ended missing = p.cli({"apply", "-f", "-"}, file_with("", model));
+    EXPECT_EQ(missing.code, 2);
+    EXPECT_THAT(missing.err, HasSubstr(model + ": no such file, or not readable"));
+    EXPECT_EQ(missing.err.find(hint) != std::string::npos, model == examples) << missing.err;
+  }
+}
+
+// The platform's settings are in a file, a function's in its own; wrong ones start nothing.
 TEST(PlatformApply, SettingsOfAPolicyAreReadCheckedAndShown) {
   std::string file;
   Platform p({"--policy", "has-gpu"}, [&](const std::string& data) {
@@ -167,6 +181,11 @@ TEST(PlatformApply, SettingsOfAPolicyAreReadCheckedAndShown) {
   p.launch({"--settings", file});
   p.wait_until_serves();
   EXPECT_THAT(p.cli({"status"}).out, HasSubstr("has-gpu (alpha: 0.8, cooldown: 5s)"));
+  const std::string shown = p.cli({"policies", "has-gpu"}).out;
+  EXPECT_THAT(shown, ContainsRegex("SETTING +VALUE +IN-FORCE +ALLOWED"));
+  EXPECT_THAT(shown, ContainsRegex("alpha +0.7 +0.8 "));
+  EXPECT_THAT(shown, ContainsRegex("beta +0.3 +0.3 "));
+  EXPECT_THAT(p.cli({"policies", "exclusive"}).out, Not(HasSubstr("IN-FORCE")));
   const std::string own = "  policy: {name: has-gpu, settings: {alpha: 0.5}}";
   EXPECT_EQ(p.cli({"apply", "-f", "-"}, file_with(own, p.model(""))).code, 0);
   EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("alpha: 0.5"));
@@ -184,15 +203,71 @@ TEST(PlatformApply, SettingsOfAPolicyAreReadCheckedAndShown) {
   std::filesystem::remove(file);
 }
 
+// `hpa` is one file and one line of the bundles' table. Of two devices in use lanes would take the
+// one with more free space, best fit takes the other.
+TEST(PlatformApply, ABundlePlacesScalesAndRoutesByItsOwnRules) {
+  Platform p;
+  p.deploy({.name = "sixty", .request = 60});
+  p.deploy({.name = "fifty", .request = 50});
+  const std::string own =
+      "  policy: {name: hpa, settings: {tolerance: 0.05}}\n  scaleTarget: 1\n"
+      "  slice: {quota: {request: 40%}}";
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file_with(own, p.model(""))).code, 0);
+  p.wait_until_settled("f", 1);
+  EXPECT_EQ(p.instances("f")[0]["device"], p.instances("sixty")[0]["device"]);
+  HeldRequest first(p), second(p);
+  p.wait_until_settled("f", 2);  // at its next tick, within 15 s
+  EXPECT_EQ(first.answer()["status"], 200);
+  EXPECT_EQ(second.answer()["status"], 200);
+  EXPECT_THAT(p.cli({"get", "decisions", "f"}).out,
+              HasSubstr("2.0 requests at once; one instance takes 1.0."));
+  std::ifstream file(p.data + "/run/routes.json");
+  const json routes = json::parse(file);
+  for (const json& f : routes["functions"])
+    EXPECT_EQ(f["route"], f["name"] == "default/f" ? "least_work" : "weighted") << f;
+}
+
+// `f` runs under `window`, `other` under `planned`. The device could hold both.
+TEST(PlatformApply, BundlesOfDifferentArbitersNeverShareADevice) {
+  Platform p({"--devices", "1"});
+  const std::string paper = "  policy: has-gpu-paper\n  slice: {quota: {request: 20%}}\n";
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file_with(paper, p.model(""))).code, 0);
+  p.wait_until_settled("f", 1);
+  EXPECT_EQ(p.instances("f")[0]["arbiter"], "window");
+  EXPECT_EQ(p.apply({.name = "other"}).code, 0);
+  const json other = p.until("/v1/functions/default/other", [](const json& now) {
+    return !now["unavailable"].get<std::string>().empty();
+  });
+  EXPECT_THAT(other["unavailable"].get<std::string>(),
+              HasSubstr("cpu0 runs the arbiter window for function f"));
+  EXPECT_EQ(p.ask("f")["status"], 200);
+  EXPECT_EQ(p.cli({"delete", "f"}).code, 0);
+  p.wait_until_settled("other", 1);
+  EXPECT_EQ(p.instances("other")[0]["arbiter"], "planned");
+  EXPECT_EQ(p.instances("other")[0]["device"], "cpu0");
+  EXPECT_EQ(p.ask("other")["status"], 200);
+}
+
+TEST(PlatformApply, TheUsersArbiterServesAllBundles) {
+  Platform p({"--devices", "1", "--arbiter", "deadline"});
+  const std::string paper = "  policy: has-gpu-paper\n  slice: {quota: {request: 20%}}\n";
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file_with(paper, p.model(""))).code, 0);
+  p.wait_until_settled("f", 1);
+  p.deploy({.name = "other"});
+  for (const char* name : {"f", "other"})
+    EXPECT_EQ(p.instances(name)[0]["arbiter"], "deadline") << name;
+}
+
 TEST(PlatformApply, AModelThatCannotBeLoadedSaysSoAndHarmsNobody) {
   Platform p;
   p.deploy({.name = "good"});
-  EXPECT_EQ(p.apply({.words = "fail"}).code, 0);  // a model to look at
+  EXPECT_EQ(p.apply({.words = "fail"}).code, 0);  // a model to find
   const json f = p.until("/v1/functions/default/f", [](const json& now) {
     return !now["unavailable"].get<std::string>().empty();
   });
-  EXPECT_THAT(f["unavailable"].get<std::string>(),
-              HasSubstr("model " + p.model("fail") + ": not a model"));
+  const std::string why = f["unavailable"], path = p.model("fail");
+  EXPECT_THAT(why, HasSubstr(path + ": not a model"));
+  EXPECT_EQ(why.find(path), why.rfind(path)) << "named twice: " << why;
   EXPECT_THAT(p.cli({"get", "functions"}).out, HasSubstr("could not start"));
   EXPECT_TRUE(eventually("a 503", [&] { return p.ask()["status"] == 503; }));
   EXPECT_THAT(p.ask()["error"].get<std::string>(), HasSubstr("not a model"));

@@ -12,9 +12,9 @@
 #include <sstream>
 #include <utility>
 
-#include "base/folder_for_test.h"
 #include "base/words.h"
-#include "tests/platform_harness.h"
+#include "tests/support/folder.h"
+#include "tests/support/platform.h"
 
 namespace sluice {
 namespace {
@@ -39,10 +39,10 @@ TEST(PlatformCli, EveryCommandIsThereAndHelps) {
   EXPECT_EQ(all.code, 0);
   EXPECT_THAT(all.out, HasSubstr("Exit codes: 0 done, 1 failed, 2 wrong usage or input"));
   for (const std::string command :
-       {"up",     "down",       "apply",   "get",       "describe", "events",
-        "status", "rollback",   "delete",  "policies",  "drain",    "undrain",
-        "invoke", "logs",       "profile", "load",      "top",      "run",
-        "resize", "quickstart", "version", "completion"}) {
+       {"up",     "down",     "apply",      "get",      "describe",  "events",
+        "status", "rollback", "delete",     "policies", "drain",     "undrain",
+        "invoke", "logs",     "profile",    "load",     "top",       "run",
+        "resize", "simulate", "quickstart", "version",  "completion"}) {
     EXPECT_THAT(all.out, HasSubstr("\n  " + command + " ")) << command;
     const Ended help = run({program("sluice"), command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
@@ -134,7 +134,7 @@ TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
 TEST(PlatformCli, WhatIsAnotherUsersIsSaidToBe) {
   if (geteuid() != 0) GTEST_SKIP() << "root alone can be another user";
   Platform p;
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   std::filesystem::permissions(folder.path, std::filesystem::perms{0755});
   std::filesystem::copy(program("sluice"), folder.path + "/sluice");
   const std::string hidden = p.data + "/logs/f.yaml";
@@ -156,7 +156,7 @@ TEST(PlatformCli, WhatIsAnotherUsersIsSaidToBe) {
   }
 }
 
-// 503 is "refused for now": the platform runs.
+// 503 means "refused for now": the platform runs.
 TEST(PlatformCli, AFunctionThatCannotServeRefusesForNow) {
   Platform p;
   EXPECT_EQ(p.apply({.words = "fail"}).code, 0);
@@ -192,7 +192,7 @@ TEST(PlatformCli, NamesNarrowWhatIsShown) {
 }
 
 TEST(PlatformCli, QuickstartEmptiesNothingThatIsNotItsOwn) {
-  const FolderForTest folder, other;
+  const TemporaryFolder folder, other;
   std::ofstream(folder.path + "/precious") << "words";
   const std::string trace = other.path + "/trace";
   std::ofstream(trace) << "1\n";
@@ -212,7 +212,7 @@ TEST(PlatformCli, QuickstartEmptiesNothingThatIsNotItsOwn) {
   EXPECT_EQ(p.cli({"get", "functions"}).code, 0);
 }
 
-// Every number has a range: the error names the option, what it was told and what is allowed.
+// Every number has a range: the error names the option, its value and the allowed range.
 TEST(PlatformCli, ANumberOutOfItsRangeIsNamedAndNothingIsDone) {
   struct OutOfRange {
     std::vector<std::string> command;
@@ -241,10 +241,7 @@ TEST(PlatformCli, ANumberOutOfItsRangeIsNamedAndNothingIsDone) {
       {{"load", "f"}, "--connections", "0", "1 to 20000"},
       {{"profile", "-f", "x"}, "--batches", "257", "1 to 256"},
       {{"profile", "-f", "x"}, "--quotas", "101", "1 to 100"},
-      {{"profile", "-f", "x"}, "--seconds", "0", "0.050000 to 600.000000"},
-      {{"run", "--", "true"}, "--quota", "0", "1 to 100"},
-      {{"run", "--", "true"}, "--limit", "101", "0 to 100"},
-      {{"run", "--", "true"}, "--sm", "-5", "1 to 100"}};
+      {{"profile", "-f", "x"}, "--seconds", "0", "0.050000 to 600.000000"}};
   for (const OutOfRange& o : all) {
     std::vector<std::string> words = o.command;
     words.insert(words.begin() + 1, {o.option, o.value});
@@ -268,7 +265,7 @@ TEST(PlatformCli, ListingsHaveTheirColumns) {
   EXPECT_THAT(std::vector(row.begin() + 5, row.begin() + 8), ElementsAre("250ms", "-", "-"));
   EXPECT_THAT(p.cli({"get", "functions", "--help"}).out, HasSubstr("  VIOL "));
   EXPECT_THAT(p.cli({"get", "instances"}).out, HasSubstr("default/f"));
-  EXPECT_THAT(p.cli({"get", "devices"}).out, HasSubstr("cpu3"));
+  EXPECT_THAT(p.cli({"get", "devices"}).out, testing::AllOf(HasSubstr("cpu3"), HasSubstr("cpu/")));
   EXPECT_THAT(p.cli({"get", "revisions", "f"}).out, HasSubstr("100%"));
   EXPECT_THAT(p.cli({"get", "decisions", "f"}).out, HasSubstr("Revision 1 was applied."));
   EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("kind: InferenceFunction"));
@@ -280,7 +277,7 @@ TEST(PlatformCli, ListingsHaveTheirColumns) {
   EXPECT_THAT(p.cli({"logs", "control", "--lines", "100000"}).out,
               StartsWith("what was moved aside\n"));
   EXPECT_THAT(words_of(p.cli({"logs"}).out), testing::Not(testing::Contains("control.log")));
-  // One frame, without a terminal's codes, where there is no terminal.
+  // One frame, without a terminal's codes, if there is no terminal.
   const Ended top = p.cli({"top"});
   EXPECT_EQ(top.code, 0);
   EXPECT_EQ(words_of(first_line(top.out)), words_of(first_line(functions)));  // columns grow
@@ -326,7 +323,10 @@ TEST(PlatformCli, EveryAnswerIsToBeHadAsJson) {
   p.wait_until_settled("f", 1);
   EXPECT_EQ(p.cli_json({"get", "functions"})[0]["name"], "f");
   EXPECT_EQ(p.cli_json({"get", "functions", "f"}).size(), 1u);
-  EXPECT_EQ(p.cli_json({"get", "revisions"})[0]["percent"], 100);
+  const json revision = p.cli_json({"get", "revisions"})[0];
+  EXPECT_EQ(revision["percent"], 100);
+  EXPECT_EQ(revision["content"], measured[0]["content"]) << "its profile is found by it";
+  EXPECT_EQ(p.cli_json({"get", "devices"})[0]["type"], measured[0]["device_type"]);
   EXPECT_FALSE(p.cli_json({"get", "instances"}).empty());
   EXPECT_EQ(p.cli_json({"get", "devices"}).size(), 4u);
   EXPECT_FALSE(p.cli_json({"get", "decisions", "f"}).empty());
@@ -346,7 +346,7 @@ TEST(PlatformCli, EveryAnswerIsToBeHadAsJson) {
   p.launch();
 }
 
-// What bash offers at the end of that line.
+// Returns what bash offers at the end of that line.
 std::vector<std::string> complete(const std::string& line) {
   const std::string script = "sluice() { " + program("sluice") +
                              " \"$@\"; }; eval \"$(sluice completion)\"; COMP_WORDS=(" + line +
@@ -369,7 +369,7 @@ TEST(PlatformCli, CompletesInBash) {
 }
 
 TEST(PlatformCli, CompletesValues) {
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   std::ofstream(folder.path + "/function.yaml") << "";
   EXPECT_THAT(complete("sluice -o js"), ElementsAre("json"));
   EXPECT_THAT(complete("sluice get functions --output ''"), ElementsAre("table", "json"));
@@ -451,7 +451,7 @@ TEST(PlatformCli, LoadsOfEveryKind) {
     for (const char* key : {"p50_ms", "p95_ms", "p99_ms"}) EXPECT_GT(r[key], 0) << key;
     return r["requests"].get<int>();
   };
-  // The times at which it sends are drawn before: how many there are is the seed's alone.
+  // Its sending times are drawn beforehand: their number depends only on the seed.
   EXPECT_NEAR(load({"--arrivals", "constant", "--rate", "80"}), 40, 1);
   EXPECT_EQ(load({"--rate", "40", "--seed", "3"}), load({"--rate", "40", "--seed", "3"}));
   EXPECT_GT(load({"--arrivals", "gamma", "--cv", "2", "--rate", "40"}), 0);
@@ -574,7 +574,7 @@ TEST(PlatformCli, DeletesWhatFilesName) {
   expect_fails(p, {{"delete", "-f", f}, 3, "function 'default/f' not found; there is none"});
 }
 
-// A command that goes on until a signal ends it.
+// A command that runs until a signal ends it.
 class Following {
  public:
   Following(const Platform& p, const std::vector<std::string>& words)
@@ -596,7 +596,7 @@ class Following {
     if (pid_ != 0) end(SIGKILL);
   }
   Following(const Following&) = delete;
-  // Its exit code, 128 + signal where one ended it.
+  // Returns its exit code, 128 + signal if one ended it.
   int end(int signal) {
     kill(pid_, signal);
     int status = 0;
@@ -763,6 +763,22 @@ TEST(PlatformCli, AProfileRunsBesideFunctionsWhereThereIsRoom) {
       << "what would make room";
 }
 
+TEST(PlatformCli, ADeviceShowsItsTypeAndHasThePriceAndTheWindowOfTheFlags) {
+  std::string type;
+  {
+    Platform p;
+    type = p.cli_json({"get", "devices"})[0]["type"];
+  }
+  Platform p({"--arbiter", "introspective", "--price", type + "=7"});
+  const json device = p.cli_json({"get", "devices"})[0];
+  EXPECT_EQ(device["type"], type);
+  EXPECT_EQ(device["price_per_hour"], 7);
+  EXPECT_EQ(device["window_us"], 5000);
+  EXPECT_THAT(p.cli({"describe", "device", "cpu0"}).out, HasSubstr(type));
+  EXPECT_THAT(p.cli({"up", "--price", "cpu/500m=-1"}).err,
+              HasSubstr("--price: in \"cpu/500m=-1\" the price is no number from 0 to 1000000"));
+}
+
 TEST(PlatformCli, AProfileKeepsWhatItMeasuredBeforeCtrlC) {
   Platform p;
   const std::string file = function_file(p, {});
@@ -795,7 +811,7 @@ TEST(PlatformCli, AProfileThatIsInterruptedWhileItWaitsPrintsWhatIsStored) {
   EXPECT_EQ(stored[0]["points"].size(), 1u);
 }
 
-// Lines of a /metrics without those of comments, and the names that it explains.
+// The lines of a /metrics without comments, and the names that it explains.
 struct Metrics {
   std::set<std::string> families;
   std::vector<std::string> samples;

@@ -1,4 +1,4 @@
-// Each process of the platform killed under load: what is lost is what ARCHITECTURE.md says.
+// Each process of the platform killed under load: only what ARCHITECTURE.md names is lost.
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "cli/platform_processes.h"
-#include "tests/platform_harness.h"
-#include "tests/small_disk.h"
+#include "tests/support/platform.h"
+#include "tests/support/small_disk.h"
 
 namespace sluice {
 namespace {
@@ -102,7 +102,7 @@ TEST(PlatformFaults, AKilledSupervisorLosesNothingAndTheNextUpTakesOver) {
   for (const char* name : {"node", "control", "gateway"}) children[name] = p.pid_of(name);
   EXPECT_EQ(p.stop(SIGKILL), 128 + SIGKILL);
   load.flows();
-  p.deploy({.name = "g"});  // nobody misses it
+  p.deploy({.name = "g"});  // it is not missed
 
   p.launch();
   EXPECT_TRUE(eventually("the adoption",
@@ -112,7 +112,7 @@ TEST(PlatformFaults, AKilledSupervisorLosesNothingAndTheNextUpTakesOver) {
   for (const auto& [name, pid] : children) EXPECT_EQ(p.pid_of(name), pid) << name;
   EXPECT_EQ(p.pids(), instances);
 
-  // What it adopted it starts again, on the sockets that users know.
+  // It starts again what it adopted, on the sockets that users know.
   const wire::Endpoint at = p.gateway();
   p.kill_process("gateway");
   EXPECT_EQ(p.ask()["status"], 200);
@@ -145,7 +145,7 @@ TEST(PlatformFaults, WhatDiedWhileNobodyLookedIsStartedByTheNextUp) {
   p.wait_until_serves();
   EXPECT_EQ(p.pids(), instances);
   EXPECT_EQ(p.ask()["status"], 200);
-  // Nobody's children now: the end finds them too.
+  // Orphans now: stopping finds them too.
   p.stop(SIGKILL);
   const Ended down = p.cli({"down"});
   EXPECT_EQ(down.code, 0) << down.err;
@@ -211,7 +211,7 @@ TEST(PlatformFaults, DownEndsTheInstancesOfANodeDaemonThatDied) {
   p.deploy({.words = "stubborn", .replicas = 2});
   const std::set<pid_t> instances = p.pids();
   std::future<Ended> down = std::async(std::launch::async, [&] { return p.cli({"down"}); });
-  // Its instances have been asked to end, and do not.
+  // Its instances were asked to end, and do not.
   wire::HttpClient node({.path = p.data + "/run/node.sock"}, kPatience);
   EXPECT_TRUE(eventually("the draining", [&] {
     const auto state = node.json(verb::get, "/v1/state");
@@ -248,7 +248,7 @@ TEST(PlatformFaults, AKilledGatewayLosesItsOpenRequestsAndNewOnesWait) {
   Load load(p, 40, "?ms=1");
   load.flows();
 
-  // While the supervisor is stopped nobody starts the gateway again: what connects now waits.
+  // While the supervisor is stopped the gateway is not started again: new connections wait.
   const pid_t supervisor = p.supervisor();
   kill(supervisor, SIGSTOP);
   p.kill_process("gateway");
@@ -273,12 +273,12 @@ TEST(PlatformFaults, AKilledGatewayLosesItsOpenRequestsAndNewOnesWait) {
       << testing::PrintToString(r.faults);
 }
 
-// A process that hangs holds up neither the API nor, the gateway apart, what runs.
+// A hung process delays neither the API nor, except for the gateway, running requests.
 TEST(PlatformFaults, AStoppedProcessDoesNotHoldUpTheApi) {
   Platform p;
   p.deploy({});
   const std::set<pid_t> before = p.pids();
-  // Below the time-out of the loop's own calls: an answer that waits for one of them fails.
+  // Below the time-out of the loop's own calls: an answer that waited for one of them would fail.
   const Nanos patience = Seconds(4);
   for (const char* name : {"node", "gateway"}) {
     const pid_t stopped = p.pid_of(name);

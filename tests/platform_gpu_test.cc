@@ -1,6 +1,6 @@
-// GPUs on a whole platform: a machine of emulated ones, told by the emulated NVML, and a CUDA
-// program that knows nothing of Sluice under `sluice run`. What it used says the device's own log.
-// What is the node daemon's alone stands in node_gpu_slice_test.cc.
+// GPUs on a whole platform: a machine of emulated ones, described by the emulated NVML, and an
+// unmodified CUDA program under `sluice run`. The device's own log has its use.
+// node_gpu_slice_test.cc has what concerns only the node daemon.
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -9,9 +9,9 @@
 
 #include "emulator/health.h"
 #include "emulator/identity.h"
-#include "tests/device_windows.h"
-#include "tests/emulated_gpus.h"
-#include "tests/platform_harness.h"
+#include "tests/support/device_windows.h"
+#include "tests/support/emulated_gpus.h"
+#include "tests/support/platform.h"
 
 namespace sluice {
 namespace {
@@ -35,7 +35,7 @@ class GpuPlatform : public EmulatedGpus {
     platform_.reset();
   }
 
-  // `sluice run …` of a program that never ends, on cuda1; what it says goes to said().
+  // Runs `sluice run …` with a program that never ends, on cuda1; its output goes to said().
   void start_program(std::vector<std::string> flags = {},
                      std::vector<std::string> command = {SLUICE_CUDA_GREEDY, "kernel"}) {
     std::vector<std::string> words{
@@ -74,8 +74,8 @@ class GpuPlatform : public EmulatedGpus {
     const Nanos before = busy(device);
     return eventually("32 ms of work", [&] { return busy(device) >= before + Millis(32); });
   }
-  // The program has its pages, and what it uses is counted. A launch waits 100 ms for them and then
-  // goes on without, which is no fault where the daemon was kept from the processor.
+  // Waits until the program has its pages, and its use is counted. A launch waits 100 ms for them
+  // and then goes on without, which is no fault if the daemon was kept from the processor.
   void await_held() {
     platform_->until("/v1/instances", [](const json& all) {
       return std::ranges::any_of(
@@ -257,7 +257,7 @@ TEST_F(GpuPlatform, AProgramOnAGpuThatFailsIsEndedAndTheReasonIsSaid) {
 }
 
 TEST_F(GpuPlatform, OneThatWishesItGoesOnElsewhereAsLongAsThereIsAnother) {
-  // A shell that stays: all that its slice holds is ended, not the first process alone.
+  // A shell that stays: all processes of its slice are ended, not only the first.
   start_program({"--restart"}, {"/bin/sh", "-c", SLUICE_CUDA_GREEDY " kernel; true"});
   ASSERT_TRUE(works(1));
   fail_device(1);
@@ -266,7 +266,7 @@ TEST_F(GpuPlatform, OneThatWishesItGoesOnElsewhereAsLongAsThereIsAnother) {
   fail_device(0);
   EXPECT_EQ(exit_code_of_program(), 75);
   EXPECT_THAT(said(), HasSubstr("greedy-2 was ended: cuda0 failed: Xid 79"));
-  EXPECT_THAT(said(), HasSubstr("there is no other GPU"));
+  EXPECT_THAT(said(), HasSubstr("no device takes anything new; cuda0 is drained"));
 }
 
 TEST_F(GpuPlatform, ASignalForSluiceRunIsItsPrograms) {

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "control/archive_for_test.h"
-#include "tests/platform_harness.h"
+#include "tests/support/archive.h"
+#include "tests/support/platform.h"
 
 namespace sluice {
 namespace {
@@ -65,7 +65,7 @@ TEST_F(Init, WhatItCannotKnowIsMarkedAndApplyNamesIt) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("inputs[0].datatype: \"FILL-IN\" is not known; allowed are"));
   EXPECT_THAT(refused.err, HasSubstr("outputs[1].shape: must be a list of whole numbers"));
-  // What it says to do next works.
+  // The next step that it names works.
   EXPECT_EQ(init({"--input", "a:INT32:-1,16", "--input", "b:INT32:-1,16"}).code, 0);
   EXPECT_EQ(dry_run().out, "default/my-model revision 1 created (dry run)\n");
 }
@@ -76,7 +76,7 @@ TEST_F(Init, WhatIsWrongIsNamedAndNothingIsWritten) {
               HasSubstr("datatype: \"FLOAT\" is not known; allowed are BOOL"));
   EXPECT_THAT(init({"--input", "a:INT32:-1,16"}).err,
               HasSubstr("--input: stands 1 times; the model's forward() takes 2: "));
-  std::ofstream(model) << control::archive_for_test("no model");
+  std::ofstream(model) << control::archive_of("no model");
   EXPECT_EQ(init({}).code, 2);
   EXPECT_FALSE(std::filesystem::exists(p.data + "/My_Model.json"));
   EXPECT_FALSE(std::filesystem::exists(p.data + "/My_Model.yaml"));

@@ -1,8 +1,8 @@
-// A function's life on the whole platform: applied, changed, split, rolled back, moved, deleted,
-// and there again after everything was restarted.
+// A function's life cycle on the whole platform: applied, changed, split, rolled back, moved,
+// deleted, and there again after a restart of everything.
 #include <cmath>
 
-#include "tests/platform_harness.h"
+#include "tests/support/platform.h"
 
 namespace sluice {
 namespace {
@@ -61,7 +61,7 @@ TEST(PlatformLifecycle, ACanaryGetsItsPartOfTheTraffic) {
   std::set<pid_t> ours;
   for (const json& i : p.instances())
     if (i["revision"] == 2) ours.insert(i["pid"].get<pid_t>());
-  // The gateway learns of the split at the end of the turn that made it.
+  // The gateway learns of the split at the end of the tick that made it.
   ASSERT_TRUE(
       eventually("the canary to answer", [&] { return ours.count(p.ask().value("pid", 0)) == 1; }));
   constexpr int kAsked = 300;
@@ -74,7 +74,7 @@ TEST(PlatformLifecycle, ACanaryGetsItsPartOfTheTraffic) {
   EXPECT_EQ(p.apply({.words = "canary", .replicas = 2}).out,
             "default/f revision 2 traffic\n  canaryTrafficPercent: 30 -> 100\n");
   p.wait_until_settled("f", 2);
-  for (const pid_t pid : p.pids()) EXPECT_EQ(before.count(pid), 1u);  // nothing started for it
+  for (const pid_t pid : p.pids()) EXPECT_EQ(before.count(pid), 1u);  // nothing was started for it
 }
 
 TEST(PlatformLifecycle, AFailedRolloutStaysOnTheOldRevision) {
@@ -93,7 +93,7 @@ TEST(PlatformLifecycle, AFailedRolloutStaysOnTheOldRevision) {
   load.flows();
   expect_nothing_lost(load.end());
   for (const pid_t pid : first) EXPECT_THAT(p.pids(), Contains(pid));
-  // The next one is another matter.
+  // The next one differs.
   p.deploy({.words = "better", .replicas = 2});
   EXPECT_EQ(p.function()["serving"], 3);
 }
@@ -113,7 +113,7 @@ TEST(PlatformLifecycle, ADeletedFunctionAnswersWhatItAccepted) {
   EXPECT_EQ(answer.value("pid", 0), pid) << answer;
   EXPECT_TRUE(eventually("the instance's end", [&] { return is_dead(pid); }));
   EXPECT_EQ(p.cli({"delete", "f"}).code, 3);
-  p.deploy({});  // of the same name: another
+  p.deploy({});  // another one of the same name
   EXPECT_EQ(p.function()["revision"], 1);
 }
 
@@ -142,7 +142,7 @@ TEST(PlatformLifecycle, WhatGetsNothingSaysWhy) {
   Platform p;
   EXPECT_EQ(p.apply({.replicas = 5, .request = 90}).code, 0);  // of four devices
   p.until("/v1/functions/default/f", [](const json& f) { return f["replicas"]["ready"] == 4; });
-  // Said when it has lasted for a second.
+  // Reported after it has lasted for a second.
   p.until("/v1/decisions",
           [&](const json&) { return !last_decision(p, "cluster-full").is_null(); });
   EXPECT_THAT(last_decision(p, "cluster-full")["reason"]["text"].get<std::string>(),
@@ -181,7 +181,7 @@ TEST(PlatformLifecycle, AnUpgradeLeavesInstancesRunning) {
   const Ended down = p.cli({"down", "--keep"});
   EXPECT_EQ(down.code, 0) << down.err;
   for (const pid_t pid : instances) EXPECT_FALSE(is_dead(pid));
-  p.stop(SIGTERM);  // it has ended already
+  p.stop(SIGTERM);  // already ended
   p.launch();
   p.wait_until_serves();
   p.wait_until_settled("f", 2);

@@ -1,4 +1,4 @@
-// A revision is its model: what becomes of the user's file changes nothing that a revision serves.
+// A revision keeps its model: later changes to the user's file change nothing that it serves.
 #include <signal.h>
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 #include <fstream>
 #include <map>
 
-#include "control/archive_for_test.h"
-#include "tests/platform_harness.h"
+#include "tests/support/archive.h"
+#include "tests/support/platform.h"
 
 namespace sluice {
 namespace {
@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 // Writes the file in place: its inode stays.
 void write_model(const Platform& p, const std::string& content) {
-  std::ofstream(p.model("m")) << control::archive_for_test("\n" + content + "\n");
+  std::ofstream(p.model("m")) << control::archive_of("\n" + content + "\n");
 }
 
 std::string served(const Platform& p) {

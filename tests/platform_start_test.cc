@@ -1,4 +1,4 @@
-// What `sluice up` does where it cannot start: a clear error, its exit code, and nothing running.
+// `sluice up` where it cannot start: a clear error, its exit code, and nothing running.
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/lock_file.h"
-#include "tests/platform_harness.h"
-#include "tests/small_disk.h"
+#include "tests/support/platform.h"
+#include "tests/support/small_disk.h"
 
 namespace sluice {
 namespace {
@@ -25,7 +25,7 @@ struct Folder {
   std::string path;
 };
 
-// `sluice up` run to its end, which must come by itself.
+// Runs `sluice up` to its end, which must come by itself.
 struct Flags {
   std::string listen = "127.0.0.1:0", api = "127.0.0.1:0", policy = "fixed",
               runtime = program("fake_runtime");
@@ -39,7 +39,7 @@ Ended up(const std::string& data, const Flags& f = {}) {
   return run(words);
 }
 
-// No process of the platform runs on it.
+// Expects that no process of the platform runs on it.
 void expect_nothing_runs(const std::string& data) {
   for (const char* name : {"node", "control", "gateway"})
     EXPECT_EQ(lock_holder(data + "/run/" + name + ".lock").value_or(-1), 0) << name;
@@ -101,7 +101,7 @@ TEST(PlatformStart, ATokenOfThePlatformHoldsForFunctionsThatHaveNone) {
   EXPECT_EQ(invoke({"f", "--token", "ours"}), 0);
   EXPECT_EQ(invoke({"own", "--token", "ours"}), 6);
   EXPECT_EQ(invoke({"own", "--token", "its"}), 0);
-  // A gateway that takes over asks for it too.
+  // A gateway that takes over needs it too.
   p.kill_process("gateway");
   EXPECT_EQ(p.ask()["status"], 401);
   EXPECT_EQ(invoke({"f", "--token", "ours"}), 0);
@@ -126,7 +126,7 @@ TEST(PlatformStart, AStateThatCannotBeUnderstoodIsNamedAndNothingIsTouched) {
   const pid_t instance = *p.pids().begin();
   const std::string state = p.data + "/run/node.state";
   EXPECT_EQ(p.cli({"down", "--keep"}).code, 0);
-  p.stop();  // it has ended already
+  p.stop();  // already ended
   for (const char* text : {R"({"version":1,"instances":[{"id":3,"pid":"one"}]})", "[]", "{", ""}) {
     std::ofstream(state) << text;
     const Ended e = up(p.data);

@@ -1,12 +1,12 @@
-// The platform as a user without root has it: one uid, no cgroups unless somebody delegated them.
-// As root, the tests take on such a user; otherwise they run as who they are.
+// The platform for a user without root: one uid, no cgroups unless they were delegated. As root,
+// the tests take on such a user; otherwise they run as the current user.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <ctime>
 
-#include "tests/platform_harness.h"
+#include "tests/support/platform.h"
 #include "wire/permit.h"
 
 namespace sluice {
@@ -32,7 +32,7 @@ json whole_slice(int request) {
   return {{"sm", 1000}, {"request", request}, {"limit", request}, {"memory", 0}};
 }
 
-// CPU time of a process as the kernel counts it.
+// Returns the CPU time of a process as the kernel counts it.
 Nanos used_by(pid_t pid) {
   clockid_t id;
   timespec t{};
@@ -40,7 +40,7 @@ Nanos used_by(pid_t pid) {
   return Seconds(t.tv_sec) + Nanos(t.tv_nsec);
 }
 
-// Its part of a core over a span of wall time.
+// Returns its share of a core over a span of wall time.
 double share_over(pid_t pid, Nanos span) {
   const SteadyClock clock;
   const Time begin = clock.now();
@@ -50,7 +50,7 @@ double share_over(pid_t pid, Nanos span) {
          std::chrono::duration<double>(clock.now() - begin);
 }
 
-// An instance that is computing at all times, on a device that the loop leaves to `sluice profile`.
+// Returns an instance that always computes, on a device that the loop leaves to `sluice profile`.
 json busy_instance(const Platform& p, const std::string& device, int request) {
   on_node(p, verb::post, "/v1/instances",
           {{"id", "busy"},
@@ -104,7 +104,7 @@ TEST(PlatformUnprivileged, TheMissingBackstopIsSaidOnceAndShown) {
       backstop ? testing::Matcher<std::string>(Not(HasSubstr(missing))) : HasSubstr(missing));
 }
 
-// One-sided: noise makes it use less, never more. Permits alone hold it, since nothing else can.
+// One-sided: noise makes it use less, never more. Only permits hold it: there is nothing else.
 TEST(PlatformUnprivileged, ABusyInstanceIsHeldToWhatItWasResizedTo) {
   Platform p({}, {}, ordinary_user());
   const json device = p.get("/v1/devices")[0];
@@ -121,7 +121,7 @@ TEST(PlatformUnprivileged, ABusyInstanceIsHeldToWhatItWasResizedTo) {
   std::printf("share %.3f\n", share);
 }
 
-// A process that has a child, which waits for a word and then says how its gate stands.
+// A process with a child that waits for a word and then reports its gate's state.
 struct ProgramWithChild {
   explicit ProgramWithChild(const std::string& permit_socket) {
     SLUICE_CHECK(pipe(go) == 0 && pipe(state) == 0, "pipe");

@@ -1,5 +1,5 @@
 // An unmodified PyTorch program under the preloaded gate: a real arbiter, permit.sock, and the
-// kernel's count of what it used. One-sided: noise makes a program use less, never more.
+// kernel's count of its use. One-sided: noise makes a program use less, never more.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 #include <future>
 #include <string>
 
-#include "node/arbiter_host.h"
-#include "node/meter_cpu.h"
-#include "node/permit_server.h"
+#include "enforce/arbiter_host.h"
+#include "enforce/meter_cpu.h"
+#include "enforce/permit_server.h"
 
 namespace sluice {
 namespace {
@@ -41,7 +41,7 @@ struct Program {
   pid_t pid = 0;
   Fd output;
 
-  // With the gate in front, stdout and stderr in one.
+  // Runs it with the gate preloaded, stdout and stderr in one.
   Program(const char* python, const std::string& permit_socket) {
     int fds[2];
     SLUICE_CHECK(::pipe2(fds, O_CLOEXEC) == 0, "pipe");
@@ -65,7 +65,7 @@ struct Program {
     ::waitpid(pid, nullptr, 0);
   }
 
-  // What it printed until `text` came, it ended, or a minute passed.
+  // Returns its output until `text` came, it ended, or a minute passed.
   std::string read_until(const std::string& text) const {
     std::string all;
     pollfd p{output.get(), POLLIN, 0};
@@ -93,7 +93,7 @@ class PreloadedGateTest : public testing::Test {
     device_ = host_.add_device(*policy::make_arbiter("planned", config), config, 1000);
   }
 
-  // Whoever asks at the socket is given this share of a core.
+  // Grants this share of a core to any process that asks at the socket.
   void serve(
       int permille, std::function<void()> before_answer = [] {}) {
     const policy::ShareClient client{
@@ -124,7 +124,7 @@ TEST_F(PreloadedGateTest, ABusyTrainingScriptKeepsToItsQuota) {
   serve(200);
   const Program program(kTraining, path_);
   ASSERT_THAT(program.read_until("begin"), HasSubstr("begin"));
-  // What was used before the gate attached (the import) is not this test's affair.
+  // Use before the gate attached (the import) is outside of this test.
   const Time start = clock_.now();
   const Nanos used_before = program.used();
   ::poll(nullptr, 0, 3000);
@@ -141,7 +141,7 @@ TEST_F(PreloadedGateTest, SaysSoWhereNobodyAnswers) {
   EXPECT_THAT(Program(kOnce, "").read_until("end"), HasSubstr("SLUICE_PERMIT_SOCKET is not set"));
 }
 
-// As beside a resize on a busy machine: the kernel keeps the daemon from looking up the caller.
+// As beside a resize on a busy machine: the kernel delays the daemon's look-up of the caller.
 TEST_F(PreloadedGateTest, ALateAnswerIsNoRefusal) {
   std::promise<void> begun;
   serve(200, [answer = begun.get_future().share()] { answer.wait_for(Millis(800)); });

@@ -1,6 +1,6 @@
-// A short shard of bench/siege. What it checks holds on a machine of any speed: answers are right,
-// what was killed comes back, nothing is left over. Seeded.
-#include "bench/siege.h"
+// A short shard of bench/siege. Its checks hold on a machine of any speed: answers are right,
+// killed processes come back, nothing is left over. Seeded.
+#include "tests/support/siege.h"
 
 #include <gtest/gtest.h>
 

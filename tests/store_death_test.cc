@@ -1,15 +1,15 @@
 // The death matrix of a GPU's model store (docs/design/model-store.md): a client is killed or
 // stopped at every labelled step of storing, sharing and releasing, and so is the store. Whatever
 // the step,
-//   - a tensor that others come by is whole: who waits for one whose storer dies fills it anew;
-//   - what nobody has any more is off the device, and what somebody has stays, without the store
-//     too;
-//   - the store serves others meanwhile, and the next store serves who comes.
-// Every label in the sources must have been come to.
+//   - a tensor that others get is whole: a client that waits for a dead storer's tensor fills it
+//     anew;
+//   - a tensor without users is off the device; a tensor with users stays, even without the store;
+//   - the store serves others meanwhile, and the next store serves new clients.
+// Every label in the sources must have been reached.
 #include <poll.h>
 
-#include "tests/each_step.h"
-#include "tests/store_on_gpu.h"
+#include "tests/support/each_step.h"
+#include "tests/support/store_on_gpu.h"
 
 namespace sluice::node {
 namespace {
@@ -18,7 +18,7 @@ constexpr Nanos kPatience = Seconds(60);
 
 // Before the store is started.
 struct PlanOfTheStore {
-  PlanOfTheStore() { setenv(kStepsVariable, plan_.environment(Part::kStore).c_str(), 1); }
+  PlanOfTheStore() { setenv(kStepsVariable, plan_.environment(Role::kStore).c_str(), 1); }
   ~PlanOfTheStore() { unsetenv(kStepsVariable); }
   Plan plan_;
 };
@@ -36,7 +36,7 @@ void live(sluice_store* store, const StoreUser::Say& say) {
   say('e');
 }
 
-// Stores "kept" and keeps it. Says 'k'; and, when there is no store any more, what it holds.
+// Stores "kept" and keeps it. Says 'k'; once the store is gone, says what it holds.
 void keep(sluice_store* store, const StoreUser::Say& say) {
   sluice_tensor* kept = nullptr;
   if (!enter_device() || sluice_store_tensor(store, "kept", kBytes, -1, &kept) != SLUICE_OK ||
@@ -54,11 +54,11 @@ class StoreDeath : protected PlanOfTheStore,
  protected:
   StoreDeath() : StoreOnGpu(SLUICE_STORE_WITH_STEPS, GetParam()) {}
 
-  // At the label it stops; then others come, one of them for what it is at.
+  // It stops at the label; then others connect, one of them for the tensor that it is busy with.
   void end_client_at(const std::string& label, int signal) {
-    plan_.arm(Part::kClient, label, SIGSTOP);
+    plan_.arm(Role::kClient, label, SIGSTOP);
     StoreUser victim(connect(), [](sluice_store* store, const auto& say) {
-      Plan::play(Part::kClient);
+      Plan::play(Role::kClient);
       live(store, say);
     });
     ASSERT_TRUE(plan_.wait_for_hit(kPatience)) << "it did not come to this step";
@@ -85,7 +85,7 @@ class StoreDeath : protected PlanOfTheStore,
   }
 
   void bring_store_to(const std::string& label, int signal) {
-    plan_.arm(Part::kStore, label, signal);
+    plan_.arm(Role::kStore, label, signal);
     StoreUser guest(connect(), [](sluice_store*, const auto&) {});
     guest.kill();
     ASSERT_TRUE(plan_.wait_for_hit(kPatience)) << "it did not come to this step";
@@ -101,7 +101,8 @@ class StoreDeath : protected PlanOfTheStore,
     store_ = -1;
     EXPECT_EQ(user.next_step(), 'e');
     user.kill();
-    // The emulated device keeps legacy memory for those who have opened it; a real one need not.
+    // The emulated device keeps legacy memory for processes that have opened it; a real one need
+    // not.
     EXPECT_EQ(keeper.next_step(), 'k');
     EXPECT_TRUE(becomes(1));
     start(4096 * kMib);
@@ -131,9 +132,8 @@ class StoreDeath : protected PlanOfTheStore,
     return labels_in({"wire/model_store.cc", "wire/store_mapping_cuda.cc"});
   }
   std::vector<std::string> store_labels() const {
-    if (legacy()) return labels_in({"node/store_process.cc", "node/store_server.cc"});
-    return labels_in(
-        {"node/store_memory_cuda.cc", "node/store_process.cc", "node/store_server.cc"});
+    if (legacy()) return labels_in({"store/process.cc", "store/server.cc"});
+    return labels_in({"store/memory_cuda.cc", "store/process.cc", "store/server.cc"});
   }
 };
 

@@ -1,11 +1,11 @@
 // sluice-store as a process, with clients that are processes, on an emulated GPU: by descriptors
-// and by legacy handles. What is on the device, the emulated machine's own books say.
+// and by legacy handles. The emulated machine's own books say what is on the device.
 #include <gmock/gmock.h>
 
 #include <cstring>
 
 #include "emulator/device_memory.h"
-#include "tests/store_on_gpu.h"
+#include "tests/support/store_on_gpu.h"
 
 namespace sluice::node {
 namespace {
@@ -89,7 +89,7 @@ TEST_P(StoreProcess, WhenItIsKilledWhatIsSharedByDescriptorsStays) {
   kill_store();
   char step = 'n';
   while (step == 'n') step = user.next_step();
-  // The emulated device keeps legacy memory for those who have opened it; a real one need not.
+  // The emulated device keeps legacy memory for processes that have opened it; a real one need not.
   EXPECT_EQ(step, 'a');
   EXPECT_EQ(on_device(), 1);
   user.kill();

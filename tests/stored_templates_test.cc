@@ -1,15 +1,15 @@
-// Templates of a real runtime and their instances share weights over a model store, which frees
-// them with their last user, also when all of them were killed.
+// Templates of a real runtime and their instances share weights over a model store. It frees them
+// with their last user, even when all of them were killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <array>
 
-#include "base/eventually_for_test.h"
-#include "base/folder_for_test.h"
-#include "node/store_client_for_test.h"
-#include "node/store_server.h"
+#include "store/server.h"
+#include "tests/support/eventually.h"
+#include "tests/support/folder.h"
+#include "tests/support/store_client.h"
 #include "wire/http.h"
 #include "wire/zygote.h"
 
@@ -41,7 +41,7 @@ class StoredTemplates : public testing::Test {
     waitpid(zygote_.pid, nullptr, 0);
   }
 
-  // Asks `from` for a process that shares `fds` with it; it is there when it is ready.
+  // Asks `from` for a process that shares `fds` with it; returns once it is ready.
   template <class Request>
   Process start(const Fd& from, const Request& request, node::SocketEnds control,
                 std::span<const int> fds, bool waits_for_go) {
@@ -97,7 +97,7 @@ class StoredTemplates : public testing::Test {
                       [&] { return store_.use().connections == number; });
   }
 
-  const FolderForTest folder_;
+  const TemporaryFolder folder_;
   node::StoreServer store_{node::host_memory(), {.capacity = 1 << 20}};
   Process zygote_;
   int instances_ = 0;

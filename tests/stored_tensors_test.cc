@@ -1,5 +1,5 @@
 // Tensors of libtorch over the model store: processes that store the same tensors read one copy,
-// and compute what they did.
+// and compute the same as before.
 #include "runtime/stored_tensors.h"
 
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 
 #include <optional>
 
-#include "base/eventually_for_test.h"
-#include "node/store_client_for_test.h"
-#include "node/store_server.h"
+#include "store/server.h"
+#include "tests/support/eventually.h"
+#include "tests/support/store_client.h"
 
 namespace sluice {
 namespace {
@@ -41,7 +41,7 @@ std::vector<at::Tensor> some_tensors() {
   return {matrix,
           matrix.t(),                        // the same data, transposed
           at::arange(5, at::kLong),          // another type
-          at::randn({8, 8}).slice(1, 0, 3),  // gaps: stays
+          at::randn({8, 8}).slice(1, 0, 3),  // with gaps: stays
           at::scalar_tensor(3.5),
           at::empty({0})};
 }
@@ -65,7 +65,7 @@ TEST_F(StoredTensors, OneFillsAllReadTheSameMemory) {
   EXPECT_TRUE(at::allclose(at::mm(first[0], first[1]), at::mm(plain[0], plain[1])));
 }
 
-// A layer computes with parameters that are the store's.
+// A layer computes with parameters that lie in the store.
 TEST_F(StoredTensors, AModuleKeepsItsAnswers) {
   torch::nn::Linear layer(16, 4);
   const at::Tensor input = at::randn({2, 16});

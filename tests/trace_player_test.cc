@@ -1,7 +1,7 @@
 // A recorded trace on the emulated device, in virtual time: judged by the device's log.
-#include "tests/trace_player.h"
+#include "tests/support/trace_player.h"
 
-#include "emulator/machine_fixture.h"
+#include "tests/support/emulated_machine.h"
 
 namespace sluice::emulator {
 namespace {
@@ -22,7 +22,7 @@ sync gap=0
 
 class TracePlayerTest : public MachineFixture {
  protected:
-  // How it went in a process that plays the trace.
+  // Returns the exit code of a process that plays the trace.
   static int played(const char* text, int times) {
     const pid_t pid = child([&] {
       LaunchTrace trace;
@@ -43,7 +43,7 @@ class TracePlayerTest : public MachineFixture {
     return WEXITSTATUS(status);
   }
 
-  // Time in which the device ran something, by its log.
+  // Returns the time in which the device ran something, by its log.
   static Ns busy(Machine& machine) {
     Machine::Lock lock(machine);
     const DeviceModel& device = lock->devices[0];

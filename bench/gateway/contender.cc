@@ -40,7 +40,7 @@ Process::Process(const std::vector<std::string>& command, const std::string& cor
   pid_ = ::fork();
   SLUICE_CHECK(pid_ >= 0, "fork");
   if (pid_ == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // or a proxy that was left behind slows the next run
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // or a leftover proxy slows the next run
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     ::dup2(out, 1);
     ::dup2(out, 2);

@@ -26,14 +26,14 @@ class Process {
   pid_t pid_ = -1;
 };
 
-// The text of a file with each @NAME@ replaced.
+// Returns the text of a file with each @NAME@ replaced.
 std::string filled_in(const std::string& file,
                       const std::vector<std::pair<std::string, std::string>>& values);
 
-// A TCP port of the loopback that was free a moment ago.
+// Returns a TCP port of the loopback that was free a moment ago.
 int free_port();
 
-// Runs wrk; what its script printed.
+// A run of wrk: its script's output.
 struct LoadResult {
   double requests_per_second = 0;
   double p50_us = 0, p99_us = 0;

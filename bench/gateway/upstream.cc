@@ -18,13 +18,13 @@ namespace sluice::bench {
 namespace {
 
 struct Peer {
-  std::string head;   // as far as it has come
+  std::string head;   // as far as received
   uint64_t left = 0;  // of the body
   uint64_t sum = 0;
   bool verify = false;
 };
 
-// The value of a header field, or nothing; good enough for the proxies we know.
+// Returns the value of a header field, or nothing; good enough for the known proxies.
 std::string_view field(std::string_view head, std::string_view name) {
   for (size_t at = head.find("\r\n"); at + 2 < head.size(); at = head.find("\r\n", at + 2)) {
     const std::string_view line = head.substr(at + 2, head.find("\r\n", at + 2) - at - 2);
@@ -44,7 +44,7 @@ void answer(int fd, const Peer& peer) {
   [[maybe_unused]] const ssize_t sent = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
 }
 
-// Takes what was read; answers each request that is whole.
+// Takes the read bytes; answers each whole request.
 void take(int fd, Peer& peer, std::string_view bytes, std::atomic<uint64_t>& answered) {
   while (!bytes.empty()) {
     if (peer.left == 0) {

@@ -7,7 +7,7 @@
 namespace sluice::bench {
 namespace {
 
-// For a driver that compiles it and, in the line behind //@, for the emulated one.
+// Returns a module for a driver that compiles it and, in the line behind //@, for the emulated one.
 std::string spin_module(uint64_t ns) {
   const std::string n = std::to_string(ns);
   return "//@ kernel spin ns=" + std::to_string(ns == 0 ? 1000 : ns) + R"(
@@ -67,7 +67,7 @@ CUfunction Gpu::kernel(uint64_t ns) {
   CUfunction function = nullptr;
   GPU_CHECK(cuModuleLoadData(&module, spin_module(ns).c_str()));
   GPU_CHECK(cuModuleGetFunction(&function, module, "spin"));
-  launch(function);  // compiled and loaded by the time that it returns
+  launch(function);  // compiled and loaded when it returns
   GPU_CHECK(cuCtxSynchronize());
   return function;
 }

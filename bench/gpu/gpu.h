@@ -1,8 +1,8 @@
 // The first GPU of the machine, for the programs of this folder: its primary context, and kernels
-// of one block that take a known time. Driver API alone, from cuda.h; on the emulated driver the
-// same programs run, which shows that they run and measures nothing.
+// of one block that take a known time. Driver API alone, from cuda.h. The same programs run on the
+// emulated driver, which shows that they run and measures nothing.
 //
-// A call that fails ends the program, with the call and the driver's word for it. Not thread-safe.
+// A call that fails ends the program, with the call and the driver's error. Not thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -23,7 +23,7 @@ class Gpu {
   std::string name() const;
   int attribute(CUdevice_attribute which) const;
 
-  // A kernel that reads the device's clock until so much has passed; 0: returns at once.
+  // Returns a kernel that reads the device's clock until so much has passed; 0: returns at once.
   CUfunction kernel(uint64_t ns);
   void launch(CUfunction kernel, CUstream stream = nullptr) const;
   static CUstream stream();

@@ -1,8 +1,8 @@
-// gpu_events: what the meter's means cost and how right they are. A timing event's record and
-// query, and the time between two of them around a kernel of known length; beside a word that the
-// device writes into the host's memory (cuStreamWriteValue64), which would tell of progress without
-// a query. Alone, and with --neighbours N other processes that keep the device busy: run it with
-// and without MPS.
+// gpu_events: the cost and accuracy of the meter's means: a timing event's record and query, and
+// the time between two of them around a kernel of known length. Beside it a word that the device
+// writes into the host's memory (cuStreamWriteValue64), which would show progress without a query.
+// Alone, and with --neighbours N other processes that keep the device busy: run it with and without
+// MPS.
 //
 //   gpu_events [--neighbours N] [--json FILE]
 #include <signal.h>
@@ -23,7 +23,7 @@ constexpr int kRounds = 100;
 constexpr int kBatch = 64;  // calls a timing
 constexpr uint64_t kKernelNs = 100'000;
 
-// Processes with contexts of their own that launch without end; they go with this one.
+// Processes with contexts of their own that launch without end; they end with this object.
 class Neighbours {
  public:
   explicit Neighbours(int count) {
@@ -57,7 +57,7 @@ class Neighbours {
   std::vector<pid_t> pids_;
 };
 
-// ns a call; what it queued is waited for between the timings.
+// Returns the ns per call; queued work is waited for between the timings.
 Samples per_call(const std::function<void()>& call) {
   std::vector<double> ns;
   for (int round = 0; round < kRounds; ++round) {
@@ -87,8 +87,8 @@ void costs(Report& report, Gpu& gpu) {
   beside_launch("cuCtxGetDevice", context);
 }
 
-// How far the events are from what a kernel of known length takes: their error where nobody else
-// is there, their error and the wait for the device where somebody is.
+// The distance of the events from the time of a kernel of known length: alone their error; with
+// neighbours their error and the wait for the device.
 void accuracy(Report& report, Gpu& gpu) {
   const CUstream stream = Gpu::stream();
   const CUfunction kernel = gpu.kernel(kKernelNs);
@@ -110,7 +110,7 @@ void accuracy(Report& report, Gpu& gpu) {
   report.add(Row("the same, p99", s.p99, "us").beside("its length", kKernelNs / 1000.0).of(s));
 }
 
-// A shared page as the permit's are: memory of ours, made known to the device.
+// A shared page like the permit's: host memory of this process, registered with the device.
 void progress(Report& report) {
   constexpr size_t kPage = 4096;
   const int file = memfd_create("progress", 0);

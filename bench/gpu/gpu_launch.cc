@@ -1,4 +1,4 @@
-// gpu_launch: what the hook adds to a launch on a real driver: ns per launch of a kernel that does
+// gpu_launch: the hook's cost per launch on a real driver: ns per launch of a kernel that does
 // nothing, and of a graph of them, by a program with the whole device's permit, under the hook and
 // without it, in turn.
 //
@@ -42,7 +42,7 @@ double per_call(int times, Call call) {
   return static_cast<double>(now_ns() - start) / times;
 }
 
-// The program that is measured: a process of its own.
+// The measured program: a process of its own.
 int measured() {
   Gpu gpu;
   const CUfunction empty = gpu.kernel(0);

@@ -1,7 +1,7 @@
-// gpu_memory: what the driver takes of the device for what is asked of it: small allocations,
-// arrays, a context; how pools grow, and whether a pool may be asked while a stream captures; when
-// graphs that allocate have their memory, and what of it they share. What the hook charges for them
-// rests on it (docs/design/cuda.md, memory).
+// gpu_memory: what the driver takes of the device for requested memory: small allocations, arrays,
+// a context; how pools grow, and whether a pool may be queried while a stream captures; when graphs
+// that allocate have their memory, and how much of it they share. The hook's charges for them rest
+// on it (docs/design/cuda.md, memory).
 //
 //   gpu_memory [--json FILE]
 #include <vector>
@@ -20,7 +20,7 @@ size_t used() {
   return total - free_bytes;
 }
 
-// Enough of them that the driver's blocks, of whatever size, come to more than one.
+// Enough of them to need more than one of the driver's blocks, of any size.
 void plain(Report& report, size_t bytes) {
   const size_t count = bytes < kMib ? 8 * kMib / std::max<size_t>(bytes, 2 * kKib) : 16;
   const size_t before = used();
@@ -96,7 +96,7 @@ void asked_while_capturing(Report& report, const Gpu& gpu) {
   }
 }
 
-// A graph of two allocations, of which the second follows the end of the first, and its instance.
+// A graph of two allocations, the second after the end of the first, and its instance.
 struct Allocating {
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
@@ -160,7 +160,7 @@ void graphs(Report& report, const Gpu& gpu) {
               "; a clone: " + word_for(cloned));
 }
 
-// Beside the first, which this process has already; that one, and its libraries, NVML tells.
+// A second context beside this process's first; NVML reports the first, and its libraries.
 void second_context(Report& report, const Gpu& gpu) {
   CUcontext second = nullptr;
   const size_t before = used();

@@ -1,19 +1,18 @@
 // gpu_slices: one GPU's part of the node daemon for programs that a script starts (slices.py): its
-// arbiter, the ledger of its memory, and for each slice a socket of its own, by which its programs
-// are known. Needs no CUDA to be built.
+// arbiter, the ledger of its memory, and for each slice a socket of its own, which identifies its
+// programs. Can be built without CUDA.
 //
 //   gpu_slices FOLDER [--arbiter NAME] [--nvml LIBRARY]
 //
 // It keeps the first GPU that NVML finds. On standard input, a line each, answered by a line:
 //
-//   slice N REQUEST LIMIT SM MIB   makes slice N, or changes it; shares in permille, MIB 0: memory
-//   is
-//                                  not counted. Its socket is FOLDER/N.sock. Slices of all SMs lie
-//                                  behind each other in time, others beside each other
-//   state N                        "ok": busy ns, attached processes, bytes held, holders
-//   gpu                            "ok": its UUID, memory in bytes
+//   slice N REQUEST LIMIT SM MIB  makes slice N, or changes it; shares in permille, MIB 0: memory
+//                                 is not counted. Its socket is FOLDER/N.sock. Slices of all SMs
+//                                 lie behind each other in time, others beside each other
+//   state N                       "ok": busy ns, attached processes, bytes held, holders
+//   gpu                           "ok": its UUID, memory in bytes
 //
-// The answer is "ok …", or "error …" and why. It ends with its input.
+// The answer is "ok …", or "error …" with the reason. It ends with its input.
 #include <cstdio>
 #include <cstring>
 #include <iostream>
@@ -22,9 +21,9 @@
 #include <sstream>
 
 #include "base/check.h"
-#include "node/gpu_watch.h"
-#include "node/meter_cuda.h"
-#include "node/permit_server.h"
+#include "enforce/permit_server.h"
+#include "gpu/gpu_watch.h"
+#include "gpu/meter_cuda.h"
 
 namespace sluice::bench {
 namespace {
@@ -48,13 +47,13 @@ class GpuSlices {
       : folder_(options.folder),
         watch_(node::GpuWatch::start(options.nvml)),
         host_(clock_, {}),
-        desk_(clock_, 1, need(node::MemoryRecord::open(folder_ + "/memory"))) {
+        broker_(clock_, 1, need(node::MemoryRecord::open(folder_ + "/memory"))) {
     if (watch_->gpus().empty()) need(Result<int>(Error{ErrorKind::kNotFound, watch_->describe()}));
     const policy::ArbiterConfig config{.window = policy::window_of(options.arbiter)};
     host_.add_device(need(policy::make_arbiter(options.arbiter, config)), config, 0);
     const auto lookup = [this](const node::Peer& peer, uint32_t) { return place_of(peer.slice); };
-    server_ =
-        need(node::PermitServer::start({.path = folder_ + "/permit.sock"}, clock_, lookup, &desk_));
+    server_ = need(
+        node::PermitServer::start({.path = folder_ + "/permit.sock"}, clock_, lookup, &broker_));
   }
 
   std::string answer(const std::string& line) {
@@ -86,7 +85,7 @@ class GpuSlices {
     const auto at = slices_.find(share.id);
     if (at == slices_.end()) return make(share, memory);
     share.position = at->second.share.position;
-    if (at->second.memory != 0) desk_.set_limit(at->second.memory, memory);
+    if (at->second.memory != 0) broker_.set_limit(at->second.memory, memory);
     at->second.share = share;
     return host_.resize(0, share);
   }
@@ -97,7 +96,7 @@ class GpuSlices {
     const std::string name = std::to_string(share.id);
     Slice slice{.share = share};
     if (memory > 0) {
-      const auto opened = desk_.open(name, memory, account);
+      const auto opened = broker_.open(name, memory, account);
       if (!opened.ok()) return opened.error();
       slice.memory = *opened;
     }
@@ -136,7 +135,7 @@ class GpuSlices {
     if (at == slices_.end()) return "error no slice " + std::to_string(id);
     const auto client = host_.state({0, id});
     if (!client.ok()) return "error " + client.error().message;
-    const node::MemoryLedger::Account memory = desk_.look(at->second.memory);
+    const node::MemoryLedger::Account memory = broker_.look(at->second.memory);
     std::ostringstream text;
     text << "ok " << client->used.count() << " " << client->processes << " " << memory.held << " "
          << memory.holders;
@@ -147,7 +146,7 @@ class GpuSlices {
   SteadyClock clock_;
   const std::unique_ptr<node::GpuWatch> watch_;
   node::ArbiterHost host_;
-  node::MemoryDesk desk_;
+  node::MemoryBroker broker_;
   std::map<policy::ClientId, Slice> slices_;
   std::mutex mutex_;  // guards places_
   std::map<std::string, node::Placement> places_;

@@ -1,8 +1,7 @@
-// kernel_facts: what permits need of the kernel, asked of the one that is there, which may be a
-// virtual machine's, a container runtime's own, or stand behind a seccomp profile: sealed pages, a
-// wait on a page that cannot be written, the same for a client that may hardly call anything,
-// pidfds, a real-time thread. A line each; ends with 1 where something is missing that must be
-// there.
+// kernel_facts: checks the features that permits need of the present kernel, which may be a virtual
+// machine's, a container runtime's own, or behind a seccomp profile: sealed pages, a wait on a page
+// that cannot be written, the same for a client that may hardly call anything, pidfds, a real-time
+// thread. A line each; ends with 1 if a required one is missing.
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -22,7 +21,7 @@
 #include <cstring>
 #include <functional>
 
-#include "node/page.h"
+#include "enforce/page.h"
 
 namespace sluice::bench {
 namespace {
@@ -52,10 +51,10 @@ bool forbid_the_rest() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-constexpr int kNoFilter = 2;  // the exit of a client that could not be forbidden anything
+constexpr int kNoFilter = 2;  // the exit of a client without a filter
 
-// How a client ended, 0 is well, that sleeps on the permit's word until it changes: woken once for
-// nothing, then by the change.
+// Returns how a client ended (0: well) that sleeps on the permit's word until it changes: woken
+// once without a change, then by the change.
 int wake_client(const Fd& permit, sluice_permit_page& ours, const std::function<bool()>& prepare) {
   const pid_t client = fork();
   if (client == 0) {

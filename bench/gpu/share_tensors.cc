@@ -1,5 +1,5 @@
-// share_tensors (src/runtime) for Python, as the operator sluice::share; built by model_sharing.py
-// with whatever libtorch is there.
+// share_tensors (src/runtime) for Python, as the operator sluice::share; model_sharing.py builds it
+// with the installed libtorch.
 #include <torch/library.h>
 
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Over the connection `socket`, which is the store's from then on, until the process ends.
+// Over the connection `socket`, which belongs to the store from then on, until the process ends.
 void share(int64_t socket, const std::string& name, const std::vector<at::Tensor>& tensors) {
   sluice_store* store = nullptr;
   sluice_store_adopt(static_cast<int>(socket), &store);

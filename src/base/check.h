@@ -1,4 +1,4 @@
-// CHECK: a broken invariant is our own fault; the process says where and ends. For faults of the
+// CHECK: a broken invariant is our own bug; the process prints where and ends. For faults of the
 // outside world return a Result instead. Never used in code that runs inside a user's program.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Time as a value. `Time` has no now(): whoever decides is handed the moment, and only mains and
-// adapters hold a Clock. Monotonic nanoseconds, the same origin for every process of one boot.
+// Time as a value. `Time` has no now(): code that decides is handed the moment, and only mains and
+// adapters hold a Clock. Monotonic nanoseconds, with the same origin for every process of one boot.
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ class SteadyClock : public Clock {
   Time now() const override;
 };
 
-// Moves when told. Starts one hour after zero, so that "an hour ago" exists.
+// Moves on request. Starts one hour after zero, so that "an hour ago" exists.
 class ManualClock : public Clock {
  public:
   explicit ManualClock(Time start = Time(std::chrono::hours(1))) : now_(start.time_since_epoch()) {}
@@ -60,7 +60,7 @@ class ManualClock : public Clock {
   std::atomic<Nanos> now_;
 };
 
-// Milliseconds since 1970, for what people read and what outlives a boot; never for durations.
+// Milliseconds since 1970, for people and for data that outlives a boot; never for durations.
 using UnixMillis = int64_t;
 UnixMillis unix_now();
 

@@ -1,5 +1,5 @@
-// Hears of a descriptor through an epoll: level-triggered, for reading. What the kernel grants for
-// this is bounded, and who connects uses it up: where there is no more, the caller refuses.
+// Watches a descriptor through an epoll: level-triggered, for reading. The kernel bounds the number
+// of watches, and connecting clients use it up: beyond it the caller refuses.
 #pragma once
 
 #include <sys/epoll.h>

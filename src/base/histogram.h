@@ -1,6 +1,6 @@
 // Histogram: durations counted in log-scaled buckets, 8 to an octave from 1 µs to over an hour, so
-// a quantile is within 9 % of the truth. Mergeable, and cumulative ones can be subtracted: what
-// happened since. A plain value; not thread-safe.
+// a quantile is within 9 % of the truth. Histograms can be merged, and an earlier state can be
+// subtracted. A plain value; not thread-safe.
 #pragma once
 
 #include <array>
@@ -21,16 +21,18 @@ class Histogram {
   Nanos sum() const { return sum_; }
   Nanos mean() const { return count_ == 0 ? Nanos(0) : sum_ / static_cast<int64_t>(count_); }
 
-  // Upper bound of the bucket in which the q-quantile (0 … 1) lies; 0 when empty.
+  // Returns the upper bound of the bucket in which the q-quantile (0 … 1) lies; 0 when empty.
   Nanos quantile(double q) const;
-  // How many were at most `bound`, to the resolution of a bucket.
+  // Returns how many were at most `bound`, to the resolution of a bucket.
   uint64_t at_most(Nanos bound) const;
 
   Histogram& operator+=(const Histogram& other);
+  // Returns what was added since `earlier`.
   // REQUIRES: `earlier` is an earlier state of this one.
   Histogram since(const Histogram& earlier) const;
 
-  // The filled buckets as (index, count), for the wire; the reverse ignores what is out of range.
+  // Returns the filled buckets as (index, count), for the wire; the reverse ignores invalid
+  // indices.
   std::vector<std::pair<int, uint64_t>> filled() const;
   void restore(int bucket, uint64_t count);
   void restore_sum(Nanos sum) { sum_ = sum; }

@@ -40,7 +40,7 @@ Result<Fd> take_lock(const std::string& path) {
     if (errno != EACCES && errno != EAGAIN) return system_error(path);
     SLUICE_ASSIGN(pid, holder_of(fd, path));
     if (pid != 0) return held(path, "process " + std::to_string(pid));
-    // Let go in between: once more.
+    // Released in between: try once more.
   }
   return fd;
 }

@@ -1,4 +1,5 @@
-// Between processes, since a lock keeps nobody out of its own: the holder is a child of the test.
+// Uses processes, because a lock does not keep out its own process: the holder is a child of the
+// test.
 #include "base/lock_file.h"
 
 #include <gtest/gtest.h>
@@ -8,18 +9,19 @@
 #include <filesystem>
 #include <functional>
 
-#include "base/eventually_for_test.h"
-#include "base/folder_for_test.h"
+#include "tests/support/eventually.h"
+#include "tests/support/folder.h"
 
 namespace sluice {
 namespace {
 
 struct LockFile : testing::Test {
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string path = folder.path + "/up.lock";
 };
 
-// A process that runs `body`, and then waits for its end. Returns when the body has run.
+// A process that runs `body`, and then waits for its end. The constructor returns once the body has
+// run.
 class Process {
  public:
   explicit Process(const std::function<void()>& body) {
@@ -51,7 +53,7 @@ class Process {
 TEST_F(LockFile, NobodyHoldsWhatNobodyTook) {
   EXPECT_EQ(*lock_holder(path), 0);
   EXPECT_FALSE(std::filesystem::exists(path));
-  EXPECT_TRUE(take_lock(path).ok());  // and lets go at once
+  EXPECT_TRUE(take_lock(path).ok());  // and releases it at once
   EXPECT_EQ(*lock_holder(path), 0);
 }
 
@@ -63,7 +65,7 @@ TEST_F(LockFile, ASecondTakerLearnsWhoHoldsIt) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().kind, ErrorKind::kConflict);
   EXPECT_EQ(second.error().message, path + " is held by process " + std::to_string(holder.pid));
-  EXPECT_EQ(*lock_holder(path), holder.pid);  // asking has not taken it away
+  EXPECT_EQ(*lock_holder(path), holder.pid);  // the query has not taken it away
 }
 
 TEST_F(LockFile, GoesWithItsHolderHoweverThatEnds) {

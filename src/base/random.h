@@ -1,7 +1,7 @@
 // A seeded generator whose sequence is the same on every machine and compiler: xoshiro256** for the
-// bits, own distributions (those of the standard library differ between implementations).
-// Not thread-safe; one generator per owner, the seed handed in and printed by whoever tests with
-// it.
+// bits, and distributions of its own (those of the standard library differ between
+// implementations). Not thread-safe; one generator per owner. The caller provides the seed, and
+// tests print it.
 #pragma once
 
 #include <cstdint>

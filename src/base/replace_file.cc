@@ -34,7 +34,7 @@ bool flush_folder_of(const std::string& path) {
 Result<void> replace_file(const std::string& path, std::string_view text, mode_t mode,
                           Flush flush) {
   const std::string aside = path + ".new";
-  ::unlink(aside.c_str());  // what a dead writer left may have another mode
+  ::unlink(aside.c_str());  // a dead writer's file may have another mode
   const Fd fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) return system_error(path);
   if (!write_all(fd.get(), text) || (flush == Flush::kYes && ::fdatasync(fd.get()) != 0) ||

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/folder_for_test.h"
+#include "tests/support/folder.h"
 
 namespace sluice {
 namespace {
@@ -17,7 +17,7 @@ std::string text_of(const std::string& path) {
 }
 
 TEST(ReplaceFile, IsWholeAndHasItsMode) {
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string path = folder.path + "/token";
   std::ofstream(path + ".new") << "half of what a dead wri";
   ASSERT_TRUE(replace_file(path, "one\n").ok());
@@ -30,13 +30,13 @@ TEST(ReplaceFile, IsWholeAndHasItsMode) {
 }
 
 TEST(ReplaceFile, AFlushedOneIsThereAsWell) {
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   ASSERT_TRUE(replace_file(folder.path + "/boot", "one", 0600, Flush::kYes).ok());
   EXPECT_EQ(text_of(folder.path + "/boot"), "one");
 }
 
 TEST(ReplaceFile, AFailureNamesThePathAndLeavesWhatWasThere) {
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string taken = folder.path + "/taken";
   std::filesystem::create_directories(taken + "/by-a-folder");
   const Result<void> outcome = replace_file(taken, "text");

@@ -17,16 +17,16 @@
 
 namespace sluice {
 
-// Kinds are what callers decide on (a status code, a retry); the message is for people.
+// Callers decide by the kind (a status code, a retry); the message is for people.
 enum class ErrorKind {
-  kInvalid,      // the input can never be right: HTTP 400, exit code 2
+  kInvalid,      // the input can never be valid: HTTP 400, exit code 2
   kDenied,       // not allowed: 401, 403
   kNotFound,     // 404
-  kConflict,     // contradicts what is there: 409
-  kExhausted,    // a limit is reached, later may work: 429
-  kUnavailable,  // the other side is not there: 503
+  kConflict,     // contradicts the present state: 409
+  kExhausted,    // a limit is reached, may work later: 429
+  kUnavailable,  // the other side is absent: 503
   kTimeout,      // 504
-  kInternal,     // the world failed us (disk, system call): 500
+  kInternal,     // the system failed (disk, system call): 500
 };
 
 struct Error {
@@ -34,7 +34,7 @@ struct Error {
   std::string message;
 };
 
-// Puts where it happened in front: "function.yaml: slo: …".
+// Prefixes the place of the error: "function.yaml: slo: …".
 inline Error within(std::string_view place, Error error) {
   error.message = std::string(place) + ": " + error.message;
   return error;

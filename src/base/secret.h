@@ -1,4 +1,4 @@
-// Secrets: made, and compared with what a stranger says.
+// Makes secrets, and compares them with untrusted input.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace sluice {
 
-// 192 bits of the kernel's, as 48 hexadecimal digits.
+// Returns 192 bits of the kernel's, as 48 hexadecimal digits.
 std::string make_secret();
 
-// Takes as long wherever they differ: a secret must not be guessed byte by byte.
+// Takes equally long wherever they differ, so that a secret cannot be guessed byte by byte.
 bool same_secret(std::string_view said, std::string_view secret);
 
 }  // namespace sluice

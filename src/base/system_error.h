@@ -1,4 +1,4 @@
-// What a system call's failure is to callers: its kind, and "WHAT: No such file or directory".
+// Turns a system call's failure into an error: its kind, and "WHAT: No such file or directory".
 #pragma once
 
 #include <cerrno>

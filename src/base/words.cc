@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// Optimal string alignment: a swap of two neighbours is one fault, as people make it.
+// Optimal string alignment: a swap of two neighbours, a common typing error, is one fault.
 size_t faults(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;

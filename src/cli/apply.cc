@@ -1,4 +1,4 @@
-// `sluice apply -f FILE…`: makes functions what the files say. Idempotent.
+// `sluice apply -f FILE…`: makes functions match their files. Idempotent.
 #include <CLI/CLI.hpp>
 #include <future>
 #include <iostream>
@@ -16,7 +16,7 @@ using nlohmann::json;
 constexpr Nanos kLongestApply = Seconds(24 * 3600);
 constexpr Nanos kSaidAfter = Seconds(3);
 
-// What became of a file's functions, or would.
+// Returns what happened to a file's functions, or would happen.
 Result<json> apply_file(const Session& session, const FunctionFile& file, bool dry) {
   const std::string target = "/v1/functions?file=" + escaped(file.name) +
                              "&folder=" + escaped(file.folder) + "&home=" + escaped(home()) +
@@ -53,7 +53,7 @@ struct ApplyFlags {
 Result<void> apply(const Session& session, const ApplyFlags& f) {
   if (const auto timeout = timeout_of(f.wait); !timeout.ok()) return timeout.error();
   SLUICE_ASSIGN(files, read_files(f.files));
-  // A file is applied as a whole or not at all; of several, all are checked before one is applied.
+  // A file is applied whole or not at all; of several, all are checked before one is applied.
   if (files.size() > 1)
     for (const FunctionFile& file : files) {
       const auto checked = apply_file(session, file, true);

@@ -43,7 +43,7 @@ Result<void> rollback(const Session& session, const RollbackFlags& f) {
   return waited;
 }
 
-// What function files name, each once; all of it or, where one is unknown, none.
+// Returns the functions that files name, each once; an error if one is unknown.
 Result<std::vector<std::string>> named_in(const Session& session,
                                           const std::vector<std::string>& files) {
   std::vector<std::string> names;

@@ -25,7 +25,7 @@ Companion::Companion() {
   SLUICE_CHECK(pipe2(ends, O_CLOEXEC) == 0, "no descriptors left");
   Fd read_end(ends[0]), write_end(ends[1]);
   const sigset_t ours = watched();
-  signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody learns how a child ended
+  signal(SIGCHLD, SIG_DFL);  // if it is ignored, a child's exit status is lost
   sigprocmask(SIG_BLOCK, &ours, &before_);
   const pid_t parent = getpid();
   child_ = fork();
@@ -47,7 +47,7 @@ Companion::End Companion::wait() {
   while (waitpid(child_, &status, WNOHANG) == 0) {
     siginfo_t info;
     const int signal = sigwaitinfo(&ours, &info);
-    const bool from_somebody = info.si_code <= 0;  // else the terminal's, for all of its group
+    const bool from_somebody = info.si_code <= 0;  // else the terminal's, for its whole group
     if (signal > 0 && signal != SIGCHLD && from_somebody) kill(child_, signal);
   }
   sigprocmask(SIG_SETMASK, &before_, nullptr);

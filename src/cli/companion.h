@@ -1,6 +1,6 @@
-// A child that becomes a program, with us beside it until it ends, as timeout(1) stays: for whoever
-// has to know why it ended. What somebody sends to us is passed on to it; what a terminal sends
-// goes to both by itself. It dies with us.
+// A child that becomes a program, while this process stays beside it until it ends, as timeout(1)
+// does, to report why it ended. Signals from other processes are passed on to the child; a
+// terminal's signals reach both by themselves. The child dies with this process.
 #pragma once
 
 #include <signal.h>
@@ -12,23 +12,23 @@ namespace sluice::cli {
 
 class Companion {
  public:
-  // Forks; of one thread alone. Both go on from here.
+  // Forks; only for a process of one thread. Both processes go on from here.
   Companion();
 
   bool in_child() const { return child_ == 0; }
-  // In the child, where it cannot become its program after all.
+  // Called in the child, if it cannot become its program after all.
   void could_not() const;
 
   struct End {
     bool was_program = false;
-    int status = 0;  // as a shell tells it: 128 + signal where one ended it
+    int status = 0;  // in a shell's form: 128 + signal if one ended it
   };
-  // In the parent; from then on signals are its own again.
+  // Called in the parent; afterwards its signals are its own again.
   End wait();
 
  private:
   Fd failed_;  // one byte of could_not(), else nothing until the child has become its program
-  sigset_t before_{};  // what was blocked
+  sigset_t before_{};  // the signals that were blocked
   pid_t child_ = 0;
 };
 

@@ -1,5 +1,6 @@
-// `sluice completion SHELL`: a script that asks `sluice __complete WORDS…` what may stand where the
-// user types. The answer is made from the commands themselves and from what the platform has.
+// `sluice completion SHELL`: prints a script that asks `sluice __complete WORDS…` for the
+// candidates at the cursor. The answer comes from the commands themselves and from the platform's
+// state.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -45,7 +46,7 @@ _sluice() {
 whence compdef >/dev/null && compdef _sluice sluice || :
 )sh";
 
-// Rows of a listing; none where no platform runs.
+// Returns the rows of a listing; none if no platform runs.
 json rows_of(const Session& session, const std::string& what) {
   const auto list = session.api(wire::http::verb::get, "/v1/" + what);
   return list.ok() ? *list : json::array();
@@ -81,14 +82,14 @@ bool is_one_of(const std::string& word, const Words& words) {
   return std::ranges::find(words, word) != words.end();
 }
 
-// What CLI::IsMember allows, from its description: "TEXT:{a,b,c}".
+// Returns what CLI::IsMember allows, from its description: "TEXT:{a,b,c}".
 Words members(const std::string& description) {
   const size_t begin = description.find('{'), end = description.find('}');
   if (begin == std::string::npos || end == std::string::npos) return {};
   return CLI::detail::split(description.substr(begin + 1, end - begin - 1), ',');
 }
 
-// What may stand behind an option.
+// Returns an option's possible values.
 Words values_of(const Session& session, const CLI::Option& option) {
   const std::string name = option.get_lnames().empty() ? "" : option.get_lnames()[0];
   if (name == "data") return kFolders;
@@ -105,7 +106,7 @@ Words values_of(const Session& session, const CLI::Option& option) {
   return members(option.get_type_name());
 }
 
-// What may stand as a command's next argument, after `before`.
+// Returns a command's possible next arguments, after `before`.
 Words arguments_of(const Session& session, const CLI::App& command, const Words& before) {
   const std::string& name = command.get_name();
   if (name == "get" || name == "describe") {
@@ -149,7 +150,7 @@ const CLI::App* command_of(const CLI::App& app, const std::string& word) {
   return nullptr;
 }
 
-// "--data=DIR" as the two words that it stands for; bash gives it as three.
+// Splits "--data=DIR" into the two words that it stands for; bash gives it as three.
 Words without_equals(const Words& words) {
   Words out;
   for (const std::string& word : words) {
@@ -161,7 +162,7 @@ Words without_equals(const Words& words) {
   return out;
 }
 
-// What may stand in the place of the last word.
+// Returns what may replace the last word.
 Words candidates(const CLI::App& app, Session& session, const Words& words) {
   const CLI::App* command = nullptr;
   Words before;  // arguments of the command

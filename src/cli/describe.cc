@@ -41,7 +41,7 @@ std::string identity_of(const json& gpu) {
   return text + "\n";
 }
 
-// What lives on a device, or belongs to a function.
+// Returns the instances that live on a device, or belong to a function.
 json living_with(const json& instances, const char* key, const json& value) {
   json out = json::array();
   for (const json& i : instances)
@@ -49,7 +49,7 @@ json living_with(const json& instances, const char* key, const json& value) {
   return out;
 }
 
-// By its id or its UUID.
+// The device has that id or UUID.
 Result<void> describe_device(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(devices, session.api(verb::get, "/v1/devices"));
   SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
@@ -58,7 +58,7 @@ Result<void> describe_device(const Session& session, const std::string& name) {
   if (found == devices.end())
     return Error{ErrorKind::kNotFound, not_found("device", name, ids_of(devices))};
   json device = *found;
-  const json held = living_with(instances, "device", device["id"]);
+  const json held = living_with(by_part(instances), "device", device["id"]);
   if (session.json()) {
     device["instances"] = held;
     print(device);
@@ -73,7 +73,7 @@ Result<void> describe_device(const Session& session, const std::string& name) {
   return {};
 }
 
-// Or a program of `sluice run`, by its id.
+// The instance may be a program of `sluice run`, by its id.
 Result<void> describe_instance(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(instances, session.api(verb::get, "/v1/instances"));
   const auto found =
@@ -129,7 +129,7 @@ Result<void> describe_function(const Session& session, const std::string& name) 
   return {};
 }
 
-// What the one word names: a function, else an instance or a device of that name.
+// Describes a function, else an instance or a device of that name.
 Result<void> describe_any(const Session& session, const std::string& name) {
   auto described = describe_function(session, name);
   using Describe = Result<void> (*)(const Session&, const std::string&);
@@ -141,7 +141,7 @@ Result<void> describe_any(const Session& session, const std::string& name) {
   return described;
 }
 
-// "NAME", or "NOUN NAME".
+// The words are "NAME", or "NOUN NAME".
 Result<void> describe(const Session& session, const std::vector<std::string>& words) {
   if (words.size() == 1) return describe_any(session, words[0]);
   std::string what = words[0];

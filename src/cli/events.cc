@@ -15,14 +15,18 @@ using wire::http::verb;
 
 namespace {
 
-constexpr int kMostDecisions = 10'000;    // decisions asked for at once
-constexpr int kMostNewDecisions = 1'000;  // the same while it follows, each half second
+constexpr int kMostDecisions = 10'000;    // decisions per request
+constexpr int kMostNewDecisions = 1'000;  // the same while it follows, every half second
 constexpr Nanos kDecisionPollInterval = Millis(500);
 
-// Nothing, or why there can be no decisions of that function.
+// Returns an error if there can be no decisions of that function.
 Result<void> check_function(const Session& session, const std::string& function) {
   const auto there = session.api(verb::get, session.function_path(function));
-  return there.ok() ? Result<void>() : Result<void>(there.error());
+  if (there.ok()) return {};
+  if (!is_program(session, function)) return there.error();
+  return Error{ErrorKind::kNotFound,
+               "'" + function + "' is a program of `sluice run`: no policy decides about it; `" +
+                   session.hint("describe instance " + function) + "` shows its slice"};
 }
 
 void print_line(const Session& session, const json& decision) {
@@ -33,6 +37,13 @@ void print_line(const Session& session, const json& decision) {
 }
 
 }  // namespace
+
+bool is_program(const Session& session, const std::string& name) {
+  const auto all = session.api(verb::get, "/v1/instances");
+  return all.ok() && std::ranges::any_of(*all, [&](const json& i) {
+           return i["id"] == name && i.value("foreign", false);
+         });
+}
 
 Result<json> decisions_of(const Session& session, const std::string& function, int limit,
                           int searched) {

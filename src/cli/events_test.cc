@@ -3,15 +3,15 @@
 #include <filesystem>
 
 #include "cli/decisions.h"
-#include "wire/http_for_test.h"
+#include "tests/support/http.h"
 
 namespace sluice::cli {
 namespace {
 
-// Decisions of a namespace cannot be asked for, so all are asked for and filtered.
+// The API cannot list decisions by namespace, so all are requested and filtered.
 TEST(Events, FollowingANamespaceAsksForFewDecisionsAgainAndAgain) {
   std::vector<std::string> asked;
-  const FolderForTest data;
+  const TemporaryFolder data;
   std::filesystem::create_directory(data.path + "/run");
   {
     const wire::Serving api(

@@ -1,4 +1,4 @@
-// Function files as commands take them: files, folders of them, or standard input.
+// Function files as arguments of commands: files, folders of them, or standard input.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace sluice::cli {
 
 struct FunctionFile {
-  std::string name, folder, text;  // paths in the text are taken from the folder
+  std::string name, folder, text;  // paths in the text are relative to the folder
 };
 
-// In the order of their names. "-" is standard input, whose folder is the working directory.
+// Returns them by name. "-" is standard input, whose folder is the working directory.
 Result<std::vector<FunctionFile>> read_files(const std::vector<std::string>& named);
 
 }  // namespace sluice::cli

@@ -7,7 +7,7 @@
 
 namespace sluice::cli {
 
-// Adds the subcommand; when it was chosen, `outcome` is what became of it.
+// Adds the subcommand; if it was chosen, `outcome` is its result.
 void add_gateway_command(CLI::App& app, Result<void>& outcome);
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// `sluice get …`: what there is, a line each.
+// `sluice get …`: lists the platform's objects, a line each.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -24,7 +24,7 @@ struct GetFlags {
   bool names = false, watch = false;
 };
 
-// Of a row of any listing; empty: it belongs to none.
+// Returns the function of a row of any listing; empty if it belongs to none.
 std::string function_of(const std::string& what, const json& row) {
   if (what == "functions")
     return row["namespace"].get<std::string>() + "/" + row["name"].get<std::string>();
@@ -44,7 +44,7 @@ Result<json> named_devices(const json& devices, const std::string& name) {
   return out;
 }
 
-// Those of a function, which may have none; or the one of that name.
+// Returns the instances of a function, which may have none, or the one of that name.
 Result<json> named_instances(const Session& session, const json& all, const std::string& name) {
   const std::string function = to_string(session.named(name));
   json out = kept(all, [&](const json& i) { return i["id"] == name || i["function"] == function; });
@@ -52,7 +52,7 @@ Result<json> named_instances(const Session& session, const json& all, const std:
   return Error{ErrorKind::kNotFound, not_found("function or instance", name, ids_of(all))};
 }
 
-// Of that function; the platform says what there is where there is no such function.
+// Returns the rows of that function. For an unknown function the platform lists the known ones.
 Result<json> rows_of_function(const Session& session, const std::string& what, const json& all,
                               const std::string& name) {
   const auto there = session.api(verb::get, session.function_path(name));
@@ -73,7 +73,7 @@ Result<json> rows(const Session& session, const GetFlags& f) {
   });
 }
 
-// What other commands know a row by, a line each; for the shell's completion.
+// Prints the names by which other commands know the rows, a line each; for the shell's completion.
 Result<void> print_names(const std::string& what, const json& list) {
   if (what != "functions" && what != "instances" && what != "devices")
     return Error{ErrorKind::kInvalid,
@@ -83,8 +83,8 @@ Result<void> print_names(const std::string& what, const json& list) {
   return {};
 }
 
-// Once a second until a signal ends us: a terminal is drawn anew, elsewhere what has changed
-// follows what was printed.
+// Once a second until a signal ends this process: redraws a terminal; elsewhere appends what has
+// changed.
 Result<void> watch(const Session& session, const GetFlags& f) {
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   std::string before;

@@ -11,7 +11,7 @@ inline constexpr int kListenFd = 3;  // the first listening socket; the second f
 inline constexpr int kLockFd = 9;    // of DATA/run/NAME.lock, locked for as long as the child lives
 
 // Keeps them from the programs that this process starts: an instance could hold the lock or answer
-// on the socket in its place. A descriptor that is not open is passed over.
+// on the socket in its place. Ignores a descriptor that is not open.
 inline void keep_inherited() {
   for (const int fd : {kListenFd, kListenFd + 1, kLockFd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }

@@ -1,4 +1,4 @@
-// `sluice init MODEL.pt`: writes the function file and the sidecar that a model of one's own needs.
+// `sluice init MODEL.pt`: writes the function file and the sidecar for a user's model.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kFillIn = "FILL-IN";  // no datatype: `apply` names it and what is allowed
+constexpr const char* kFillIn = "FILL-IN";  // no datatype: `apply` names it and the allowed ones
 
 struct InitFlags {
   std::string model, name;
@@ -60,7 +60,7 @@ Result<json> tensors_from(const std::vector<std::string>& flags, const char* opt
   return out;
 }
 
-// What a program prints until it ends.
+// Returns a program's output until it ends.
 Result<std::string> output_of(const std::vector<std::string>& words) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
@@ -87,8 +87,8 @@ Result<std::string> output_of(const std::vector<std::string>& words) {
   return out;
 }
 
-// What the model's forward() takes, as the runtime finds it: {"inputs": [NAME…], "outputs": how
-// many, or what a run with these inputs gave}.
+// Returns what the model's forward() takes, as the runtime finds it: {"inputs": [NAME…], "outputs":
+// N, or the result of a run with these inputs}.
 Result<json> inspect(const std::string& model, const json& inputs) {
   const std::string runtime = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
   SLUICE_ASSIGN(said, output_of({runtime, "inspect", "--model", model, "--inputs", inputs.dump()}));
@@ -104,7 +104,8 @@ json placeholder(const std::string& name) {
   return {{"name", name}, {"datatype", kFillIn}, {"shape", {kFillIn}}};
 }
 
-// The inputs' and outputs' list, with a placeholder for each that is neither told nor found.
+// Returns the inputs' and outputs' list, with a placeholder for each that is neither given nor
+// found.
 Result<json> sidecar_of(const InitFlags& f) {
   SLUICE_ASSIGN(inputs, tensors_from(f.inputs, "--input"));
   SLUICE_ASSIGN(outputs, tensors_from(f.outputs, "--output"));
@@ -169,7 +170,7 @@ std::string function_text(const std::string& name, const fs::path& model) {
          "    maxBatchSize: 1     # more, where requests may run together\n";
 }
 
-// Whether init wrote it and left something to say.
+// Returns whether init wrote the file and left placeholders in it.
 bool is_unfinished(const std::string& path) {
   const auto text = read_file(path);
   return text.ok() && text->find(kFillIn) != std::string::npos;
@@ -179,7 +180,7 @@ Result<void> init(const Session& session, const InitFlags& f) {
   const fs::path model(f.model);
   const std::string sidecar = fs::path(model).replace_extension(".json");
   const std::string function = fs::path(model).replace_extension(".yaml");
-  const bool again = is_unfinished(sidecar);  // the function file stays as it is
+  const bool again = is_unfinished(sidecar);  // keep the function file as it is
   for (const std::string& path : {sidecar, function})
     if (fs::exists(path) && !again)
       return Error{ErrorKind::kConflict, path + ": is there; init overwrites nothing"};

@@ -39,7 +39,7 @@ Result<wire::HttpRequest> request_of(const Session& session, const InvokeFlags& 
   return request;
 }
 
-// NaN and infinities, which an answer has bare, become texts.
+// Turns NaN and infinities, which an answer has bare, into strings.
 Result<json> parse_answer(const std::string& text) {
   auto parsed = wire::parse_json(text);
   if (parsed.ok()) return parsed;

@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kContentDigits = 12;
 constexpr size_t kWhyWidth = 60;  // of an explanation in a listing; `describe` shows it whole
 
 struct Column {
@@ -34,18 +35,20 @@ const Columns kFunctions{
     {"COST/1K", "cost of 1,000 answered requests; - before the first"},
     {"LAST-DECISION", "what was decided last, by which rule and how long ago; or why none serves"},
     {"AGE", "since the function was made"}};
-const Columns kRevisions{{"FUNCTION", "whose revision"},
-                         {"REVISION", "numbered from 1 by each change of the function"},
-                         {"TRAFFIC", "its part of the function's traffic"},
-                         {"SLO", "the latency objective; - without one"},
-                         {"MODEL", "the model file"},
-                         {"AGE", "since it was applied"}};
+const Columns kRevisions{
+    {"FUNCTION", "whose revision"},
+    {"REVISION", "numbered from 1 by each change of the function"},
+    {"TRAFFIC", "its part of the function's traffic"},
+    {"SLO", "the latency objective; - without one"},
+    {"MODEL", "the model file"},
+    {"CONTENT", "of the model: its SHA-256 begins so; - where it is not known"},
+    {"AGE", "since it was applied"}};
 const Columns kInstances{
     {"INSTANCE", "its name, for `sluice logs` and `sluice describe instance`"},
     {"FUNCTION", "whose instance; for a program of `sluice run` its --function"},
     {"REVISION", "of the function"},
     {"STATE", "starting, ready, draining, or gone (for a minute)"},
-    {"DEVICE", "where it runs"},
+    {"DEVICE", "where it runs; of several parts, a row each"},
     {"SM", "share of the device's cores or SMs that it holds"},
     {"REQUEST", "share of time that it may count on"},
     {"LIMIT", "share of time that it may use while others are idle"},
@@ -60,6 +63,7 @@ const Columns kInstances{
     {"WHY", "why it ended, or what is wrong with it"}};
 const Columns kDevices{{"DEVICE", "its name, for `sluice describe device`"},
                        {"KIND", "cpu or cuda"},
+                       {"TYPE", "devices of one type share profiles and the price"},
                        {"CORES", "of a CPU device; SMs of a GPU"},
                        {"MEM", "its memory"},
                        {"SM-QUANTUM", "the step in which its cores or SMs are given out"},
@@ -96,7 +100,7 @@ std::string clock_time(int64_t unix_ms) {
   return text;
 }
 
-// "-" of a latency that there is none of.
+// Returns "-" for an absent latency.
 std::string milliseconds(const json& ms) {
   return ms.get<double>() > 0 ? fixed(ms, 0) + "ms" : "-";
 }
@@ -139,7 +143,7 @@ std::string busy_of(const json& device) {
   return std::to_string(device["busy_percent"].get<int>()) + "%";
 }
 
-// Of a program of `sluice run`; an instance has its function's.
+// Returns the objective of a program of `sluice run`; an instance has its function's.
 std::string slo_of(const json& slice) {
   const int64_t us = slice.value("slo_us", 0);
   if (us == 0) return "-";
@@ -166,7 +170,7 @@ std::string ready_of(const json& replicas) {
   return std::to_string(ready) + "/" + std::to_string(wanted);
 }
 
-// Of a process that began at that tick of this machine's kernel; 0: it has not begun.
+// Returns the age of a process that began at that tick of this machine's kernel; 0: not begun.
 std::string process_age(uint64_t start_time) {
   if (start_time == 0) return "-";
   timespec now{};
@@ -177,16 +181,19 @@ std::string process_age(uint64_t start_time) {
 
 std::string revisions_table(const json& list) {
   Table t = table("revisions");
-  for (const json& r : list)
+  for (const json& r : list) {
+    const std::string content = r.value("content", "");
     t.add({r["function"], std::to_string(r["revision"].get<int>()),
            std::to_string(r["percent"].get<int>()) + "%", milliseconds(r["slo_ms"]), r["model"],
+           content.empty() ? "-" : content.substr(0, kContentDigits),
            age(unix_now() - r["created"].get<int64_t>())});
+  }
   return t.text();
 }
 
 std::string instances_table(const json& list) {
   Table t = table("instances");
-  for (const json& r : list) {
+  for (const json& r : by_part(list)) {
     const bool gone = r["state"] == "gone";
     t.add({r["id"], r["function"], std::to_string(r["revision"].get<int>()), r["state"],
            r["device"], share(r, "sm"), share(r, "request"), share(r, "limit"), slo_of(r["slice"]),
@@ -201,10 +208,10 @@ std::string instances_table(const json& list) {
 std::string devices_table(const json& list) {
   Table t = table("devices");
   for (const json& r : list)
-    t.add({r["id"], r["kind"], cores_of(r), bytes(r["memory"]), percent(r["sm_quantum"]),
-           std::to_string(r["instances"].get<int>()), percent(r["reserved"]), busy_of(r),
-           fixed(r["price_per_hour"], 3), r["backstop"].get<bool>() ? "kernel" : "none",
-           state_of(r)});
+    t.add({r["id"], r["kind"], r.value("type", "-"), cores_of(r), bytes(r["memory"]),
+           percent(r["sm_quantum"]), std::to_string(r["instances"].get<int>()),
+           percent(r["reserved"]), busy_of(r), fixed(r["price_per_hour"], 3),
+           r["backstop"].get<bool>() ? "kernel" : "none", state_of(r)});
   return t.text();
 }
 
@@ -261,6 +268,21 @@ std::string decision_line(const json& d) {
 std::string short_name(const json& function) {
   const std::string space = function["namespace"];
   return (space == "default" ? "" : space + "/") + function["name"].get<std::string>();
+}
+
+json by_part(const json& instances) {
+  json rows = json::array();
+  for (const json& i : instances) {
+    const json parts = i.value("parts", json::array());
+    if (parts.empty()) rows.push_back(i);  // from before parts existed
+    for (const json& part : parts) {
+      json row = i;
+      row.update(part);
+      row["parts"] = json::array({part});
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
 }
 
 bool above_limit(const json& i) {

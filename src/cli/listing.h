@@ -1,5 +1,5 @@
-// What the platform lists, as tables for people: for `get`, `describe`, `top` and the quickstart.
-// `list` holds rows of GET /v1/WHAT. Pure, but for the ages of what tells the time of its making.
+// The platform's listings as tables for people: for `get`, `describe`, `top` and the quickstart.
+// `list` holds rows of GET /v1/WHAT. Pure, except for ages, which depend on the current time.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,13 +17,18 @@ std::string functions_table(const nlohmann::json& list);
 // Explains the columns of a listing, a line each; for `sluice get WHAT --help`.
 std::string legend(const std::string& what);
 
-// A decision as a line: "12:03:59  default/f  resize f-1-x: 20% -> 40%. …".
+// Returns a decision as a line: "12:03:59  default/f  resize f-1-x: 20% -> 40%. …".
 std::string decision_line(const nlohmann::json& decision);
 
-// A function as commands take it: without the namespace where that is the default.
+// Returns a function's name as commands take it: without the default namespace.
 std::string short_name(const nlohmann::json& function);
 
-// Whether a program of `sluice run` used more than a tenth above its limit in the last second.
+// Returns a row for each part of each instance, with that part's device, slice and position. Each
+// of an instance's rows has its whole use and holdings.
+nlohmann::json by_part(const nlohmann::json& instances);
+
+// Returns whether a program of `sluice run` used more than a tenth above its limit in the last
+// second.
 bool above_limit(const nlohmann::json& instance);
 
 }  // namespace sluice::cli

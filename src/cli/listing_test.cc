@@ -31,7 +31,7 @@ json function(const json& changes = json::object()) {
   return f;
 }
 
-// The words of a listing's only row.
+// Returns the words of a listing's only row.
 std::vector<std::string> row(const std::string& table) {
   std::istringstream in(table.substr(table.find('\n') + 1));
   return {std::istream_iterator<std::string>(in), {}};
@@ -73,7 +73,7 @@ TEST(Listing, AReasonIsNotCutInsideANumber) {
   EXPECT_NE(table.find("takes as …"), std::string::npos) << table;
 }
 
-// As the kernel counts a process's start.
+// In the kernel's unit of a process's start.
 uint64_t ticks_ago(int seconds) {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -105,6 +105,18 @@ TEST(Listing, AProgramAboveItsLimitSaysSo) {
   EXPECT_EQ(listing("instances", json::array({program(310)})).find("above"), std::string::npos);
 }
 
+TEST(Listing, AnInstanceOfTwoPartsHasARowForEach) {
+  json pair = program(0);
+  for (const char* device : {"cpu0", "cpu1"})
+    pair["parts"].push_back({{"device", device}, {"slice", pair["slice"]}});
+  pair["parts"][1]["slice"]["request"] = 250;
+  for (const char* field : {"device", "slice"}) pair.erase(field);
+  const std::string text = listing("instances", json::array({pair}));
+  EXPECT_NE(text.find("cpu0    100%      30%"), std::string::npos) << text;
+  EXPECT_NE(text.find("cpu1    100%      25%"), std::string::npos) << text;
+  EXPECT_EQ(by_part(by_part(json::array({pair}))).size(), 2u);
+}
+
 TEST(Listing, AnEndedProgramKeepsWhatItUsedAndHasNoAge) {
   const std::string ended = listing("instances", json::array({program(360, "exit status 0")}));
   EXPECT_NE(ended.find("4.2"), std::string::npos) << ended;
@@ -126,6 +138,20 @@ TEST(Listing, EveryColumnHasItsLegend) {
     for (std::string column; head >> column;)
       EXPECT_NE(text.find("  " + column), std::string::npos) << what << " " << column;
   }
+}
+
+TEST(Listing, ARevisionShowsTheBeginningOfItsModelsHash) {
+  json row{{"function", "default/f"},
+           {"revision", 2},
+           {"percent", 100},
+           {"slo_ms", 80},
+           {"model", "/m.pt"},
+           {"content", "0123456789abcdef0123456789abcdef"},
+           {"created", 0}};
+  EXPECT_THAT(listing("revisions", json::array({row})),
+              testing::HasSubstr("/m.pt  0123456789ab  "));
+  row["content"] = "";
+  EXPECT_THAT(listing("revisions", json::array({row})), testing::HasSubstr("/m.pt  -  "));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `sluice load FUNCTION`: an open-loop load through the gateway, and what came of it.
+// `sluice load FUNCTION`: an open-loop load through the gateway, and its results.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
@@ -9,9 +9,9 @@
 #include "cli/load_report.h"
 #include "cli/load_run.h"
 #include "cli/payload.h"
-#include "cli/rate_file.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "sim/rate_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -27,7 +27,7 @@ struct LoadFlags {
   std::optional<double> max_failures;  // per cent
 };
 
-// The request that is sent to every function: --body, or one made up from the signature.
+// Returns the request for every function: --body, or one made up from the signature.
 Result<Payload> payload_of(const LoadFlags& f, const nlohmann::json& inputs) {
   if (f.body.empty()) return make_payload(inputs, f.batch, f.seed);
   SLUICE_ASSIGN(text, read_file(f.body));
@@ -35,12 +35,12 @@ Result<Payload> payload_of(const LoadFlags& f, const nlohmann::json& inputs) {
 }
 
 Result<void> load(const Session& session, const LoadFlags& f) {
-  SLUICE_ASSIGN(duration, parse_duration(f.duration));
+  SLUICE_ASSIGN(duration, sim::parse_duration(f.duration));
   RatePlan plan{{duration, f.rate}};
   if (!f.rates.empty()) {
-    SLUICE_ASSIGN(step, parse_duration(f.step));
+    SLUICE_ASSIGN(step, sim::parse_duration(f.step));
     SLUICE_ASSIGN(text, read_file(f.rates));
-    const auto parsed = parse_rates(text, {.step = step, .scale = f.scale});
+    const auto parsed = sim::parse_rates(text, {.step = step, .scale = f.scale});
     if (!parsed.ok()) return within(f.rates, parsed.error());
     plan = fit_to(*parsed, duration);
   }
@@ -63,7 +63,8 @@ Result<void> load(const Session& session, const LoadFlags& f) {
          .plan = plan,
          .gaps = gaps,
          .seed = f.seed + targets.size(),
-         .slo = from_millis(info["slo_ms"].get<double>())});
+         .slo = from_millis(info["slo_ms"].get<double>()),
+         .percentile = info["percentile"].get<double>()});
   }
   std::signal(SIGINT, [](int) { interrupted = true; });
   const auto results = run_load(
@@ -79,7 +80,9 @@ Result<void> load(const Session& session, const LoadFlags& f) {
   if (session.json())
     print(report_of(results));
   else
-    std::cout << table_of(results);
+    std::cout << table_of(results) << std::flush;
+  for (const std::string& line : missed_objectives(targets, results))
+    std::cerr << "sluice: " << line << "\n";
   SLUICE_TRY(anything_answered(results));
   return f.max_failures ? few_failures(results, *f.max_failures) : Result<void>();
 }

@@ -1,8 +1,20 @@
 #include "cli/load_report.h"
 
+#include <cmath>
+
 #include "cli/table.h"
+#include "model/quantity.h"
 
 namespace sluice::cli {
+namespace {
+
+// "95", "99.9"
+std::string plain(double percent) {
+  const double whole = std::round(percent);
+  return fixed(percent, std::abs(percent - whole) < 1e-6 ? 0 : 1);
+}
+
+}  // namespace
 
 nlohmann::json report_of(const std::vector<LoadResult>& results) {
   nlohmann::json out = nlohmann::json::array();
@@ -34,6 +46,23 @@ std::string table_of(const std::vector<LoadResult>& results) {
   for (const LoadResult& r : results)
     for (const std::string& fault : r.faults) out += r.name + ": " + fault + "\n";
   return out;
+}
+
+std::vector<std::string> missed_objectives(const std::vector<LoadTarget>& targets,
+                                           const std::vector<LoadResult>& results) {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const LoadTarget& target = targets[i];
+    const LoadResult& r = results[i];
+    const double allowed = 100 - target.percentile;
+    if (target.slo == Nanos(0) || r.ok == 0 || r.violations_pct() <= allowed) continue;
+    lines.push_back(r.name + ": objective missed: p" + plain(target.percentile) + " is " +
+                    fixed(millis(quantile(r.latencies, target.percentile / 100)), 0) +
+                    "ms, the objective " + sluice::format_duration(target.slo) + "; " +
+                    fixed(r.violations_pct(), 1) + "% of the requests were late, shed or failed, " +
+                    plain(allowed) + "% may be");
+  }
+  return lines;
 }
 
 Result<void> anything_answered(const std::vector<LoadResult>& results) {

@@ -12,9 +12,14 @@ namespace sluice::cli {
 nlohmann::json report_of(const std::vector<LoadResult>& results);
 std::string table_of(const std::vector<LoadResult>& results);
 
-// An error when a function was sent requests and answered none with 200.
+// Returns a line for each function that missed its objective, with the measured value. `results`
+// are those of `targets`, in their order.
+std::vector<std::string> missed_objectives(const std::vector<LoadTarget>& targets,
+                                           const std::vector<LoadResult>& results);
+
+// Returns an error if a function got requests and answered none with 200.
 Result<void> anything_answered(const std::vector<LoadResult>& results);
-// An error when more than `percent` of a function's requests were not answered with 200.
+// Returns an error if more than `percent` of a function's requests were not answered with 200.
 Result<void> few_failures(const std::vector<LoadResult>& results, double percent);
 
 }  // namespace sluice::cli

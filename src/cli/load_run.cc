@@ -17,7 +17,7 @@
 #include <deque>
 #include <memory>
 
-#include "node/cgroup.h"
+#include "enforce/cgroup.h"
 #include "wire/await.h"
 
 namespace sluice::cli {
@@ -76,7 +76,7 @@ class Player {
  private:
   asio::awaitable<void> send_all(const LoadTarget& target, LoadResult& result) {
     ++open_;
-    Arrivals arrivals(target.plan, target.gaps, target.seed);
+    sim::Arrivals arrivals(target.plan, target.gaps, target.seed);
     asio::steady_timer timer(io_);
     http::request<http::string_body> request{http::verb::post, target.path, 11};
     request.set(http::field::host, "sluice");
@@ -100,7 +100,7 @@ class Player {
     closed();
   }
 
-  // Nobody is left: the report need not wait for its next second.
+  // No connection is left: the report need not wait for its next second.
   void closed() {
     if (--open_ == 0) tick_.cancel();
   }
@@ -124,7 +124,7 @@ class Player {
     closed();
   }
 
-  // The status of the answer; 0 and a fault when there was none.
+  // Returns the status of the answer; 0 and a fault if there was none.
   asio::awaitable<int> exchange(const http::request<http::string_body>& request,
                                 std::chrono::steady_clock::time_point until, std::string& fault) {
     if (!co_await take_slot(until)) {
@@ -139,7 +139,8 @@ class Player {
   asio::awaitable<int> exchange_in_slot(const http::request<http::string_body>& request,
                                         std::chrono::steady_clock::time_point until,
                                         std::string& fault) {
-    // A kept connection may be closed under our feet, and so may all the others: then a fresh one.
+    // A kept connection may be closed meanwhile, and so may all the others: then a fresh one is
+    // used.
     for (bool must_be_fresh = false;; must_be_fresh = true) {
       std::unique_ptr<Connection> c = kept();
       if (must_be_fresh) c.reset();
@@ -179,8 +180,8 @@ class Player {
     return c;
   }
 
-  // A slot is the right to use a connection: there are as many as there may be connections, and who
-  // waits for one gets it in turn.
+  // A slot is the right to use a connection. There are as many as the allowed connections, and
+  // waiting requests get them in order.
   asio::awaitable<bool> take_slot(std::chrono::steady_clock::time_point until) {
     if (slots_ > 0) {
       --slots_;
@@ -189,7 +190,7 @@ class Player {
     asio::steady_timer turn(io_, until);
     waiting_.push_back(&turn);
     co_await turn.async_wait(kAwait);
-    co_return std::erase(waiting_, &turn) == 0;  // give_slot() took us out and left us its slot
+    co_return std::erase(waiting_, &turn) == 0;  // give_slot() took it out and left it its slot
   }
   void give_slot() {
     if (waiting_.empty()) {
@@ -210,7 +211,7 @@ class Player {
   std::vector<LoadResult> results_;
   std::deque<asio::steady_timer*> waiting_;  // for a slot
   int slots_;
-  int open_ = 0;  // senders and requests under way
+  int open_ = 0;  // senders and requests in progress
 };
 
 }  // namespace
@@ -231,7 +232,7 @@ Nanos quantile(std::vector<Nanos> values, double q) {
 
 std::vector<LoadResult> run_load(const std::vector<LoadTarget>& targets, const LoadOptions& options,
                                  const LoadProgress& progress, const std::atomic<bool>* stop) {
-  // A load that waits for a core would measure itself; without the right to, it may.
+  // A load that waits for a core would measure itself. Without the right to a priority, it may.
   ::setpriority(PRIO_PROCESS, 0, node::kReserveNice);
   Player player(targets, options, stop);
   player.run(progress);

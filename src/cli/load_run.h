@@ -1,6 +1,6 @@
-// An open-loop load: requests are sent when the plan says so, whether or not earlier ones were
-// answered, and a latency counts from the *intended* send time to the last byte of the answer.
-// A slow server therefore cannot slow its own measurement down (no coordinated omission).
+// An open-loop load: requests are sent at planned times, whether or not earlier ones were answered,
+// and latency counts from the *intended* send time to the last byte of the answer. So a slow server
+// cannot slow its own measurement down (no coordinated omission).
 //
 // One thread, one io_context, owned by run_load(). Connections are kept and reused; at most
 // `connections` exist, and a request that must wait for one waits on its own clock.
@@ -12,22 +12,27 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/arrivals.h"
+#include "sim/arrivals.h"
 #include "wire/http.h"
 
 namespace sluice::cli {
+
+using sim::Gaps;
+using sim::RatePlan;
+using sim::RateStep;
 
 struct LoadTarget {
   std::string name;  // of the function, for reports
   std::string path;  // "/v2/models/NAME/infer"
   std::string body;
   std::string content_type = "application/json";
-  size_t json_bytes = 0;  // Inference-Header-Content-Length, when the body is binary
+  size_t json_bytes = 0;  // Inference-Header-Content-Length, if the body is binary
   std::string token;
   RatePlan plan;
   Gaps gaps;
   uint64_t seed = 1;
-  Nanos slo{0};  // 0: nothing is late
+  Nanos slo{0};            // 0: nothing is late
+  double percentile = 95;  // of the requests that must be within it
 };
 
 struct LoadOptions {
@@ -46,14 +51,14 @@ struct LoadResult {
   std::vector<Nanos> latencies;     // of those answered with 200
   std::vector<std::string> faults;  // the first few, for people
 
-  // Late, shed or failed, in per cent of what was sent.
+  // Late, shed or failed requests, in per cent of those sent.
   double violations_pct() const;
 };
 
-// The q-quantile (0 … 1) by nearest rank; 0 when there is none.
+// Returns the q-quantile (0 … 1) by nearest rank; 0 without values.
 Nanos quantile(std::vector<Nanos> values, double q);
 
-// Called about once a second with what there is so far.
+// Called about once a second with the results so far.
 using LoadProgress = std::function<void(Nanos since_start, const std::vector<LoadResult>&)>;
 
 // Plays all targets at once; returns when every request has been answered or has timed out.

@@ -7,13 +7,16 @@
 #include <cmath>
 #include <thread>
 
-#include "cli/arrivals.h"
 #include "cli/load_report.h"
 #include "cli/load_run.h"
-#include "cli/rate_file.h"
+#include "sim/arrivals.h"
+#include "sim/rate_file.h"
 
 namespace sluice::cli {
 namespace {
+
+using sim::Arrivals;
+using sim::parse_rates;
 
 std::vector<double> arrivals(const RatePlan& plan, Gaps gaps, uint64_t seed = 1) {
   Arrivals a(plan, gaps, seed);
@@ -36,8 +39,9 @@ TEST(Arrivals, RandomLoadsHaveTheirRateAndTheirSpread) {
     const auto t = arrivals(plan, gaps, 7);
     EXPECT_NEAR(static_cast<double>(t.size()), total_requests(plan), 0.04 * total_requests(plan));
     double sum = 0, squares = 0;
-    size_t n = 0;
-    for (size_t i = 1; i < t.size() && t[i] < 2000; ++i, ++n) {
+    double n = 0;
+    for (size_t i = 1; i < t.size() && t[i] < 2000; ++i) {
+      ++n;
       sum += t[i] - t[i - 1];
       squares += (t[i] - t[i - 1]) * (t[i] - t[i - 1]);
     }
@@ -46,8 +50,8 @@ TEST(Arrivals, RandomLoadsHaveTheirRateAndTheirSpread) {
   }
 }
 
-// Kolmogorov-Smirnov: the largest distance between the gaps' distribution and 1 − exp(−λx). It
-// exceeds 1.95 / √n for one seed in a thousand where they are the same.
+// Kolmogorov-Smirnov: the largest distance between the gaps' distribution and 1 − exp(−λx). If they
+// are the same, it exceeds 1.95 / √n for one seed in a thousand.
 TEST(Arrivals, GapsOfAPoissonLoadAreExponentialAndIndependent) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     constexpr double kRate = 50;
@@ -75,7 +79,7 @@ TEST(Arrivals, GapsOfAPoissonLoadAreExponentialAndIndependent) {
   }
 }
 
-// Counts of a renewal process over long windows vary by its gaps' CV²: variance ÷ mean.
+// The counts of a renewal process over long windows vary by its gaps' CV²: variance ÷ mean.
 TEST(Arrivals, CountsVaryAsTheirGapsDo) {
   for (const Gaps gaps : {Gaps{Gaps::Kind::kConstant}, Gaps{Gaps::Kind::kGamma, 0.5}, Gaps{},
                           Gaps{Gaps::Kind::kGamma, 2}}) {
@@ -116,8 +120,8 @@ TEST(RateFile, FaultsNameTheLineTheTextAndWhatIsAllowed) {
   EXPECT_EQ(fault("\n# nothing\n"), "rates: there is no step in it");
 }
 
-// A server that keeps the first request for a while: those behind it waited too, though they were
-// sent late. Bounds from below alone, which a slow machine cannot break.
+// A server holds the first request for a while: those behind it waited too, though they were sent
+// late. Only lower bounds, which a slow machine cannot break.
 TEST(Load, LatencyCountsFromTheIntendedSendTime) {
   constexpr Nanos kStall = Millis(300);
   Fd listening = std::move(*wire::listen_on({.host = "127.0.0.1"}));
@@ -167,13 +171,30 @@ TEST(LoadReport, AFunctionThatAnsweredNothingMakesTheLoadAFailure) {
             "g: none of 3 requests was answered with 200");
 }
 
+TEST(LoadReport, AMissedObjectiveIsSaidWithByWhat) {
+  const LoadTarget target{.slo = Millis(300)};
+  LoadResult r{.name = "f", .sent = 100, .ok = 98, .shed = 2, .late = 3};
+  r.latencies.assign(95, Millis(100));
+  r.latencies.insert(r.latencies.end(), 3, Millis(412));
+  EXPECT_TRUE(missed_objectives({target}, {r}).empty()) << "5 % may be";
+  r.shed = 3;
+  r.sent = 101;
+  r.latencies.insert(r.latencies.end(), 3, Millis(412));
+  EXPECT_EQ(missed_objectives({target}, {r}),
+            std::vector<std::string>{
+                "f: objective missed: p95 is 412ms, the objective 300ms; 5.9% of the requests "
+                "were late, shed or failed, 5% may be"});
+  EXPECT_TRUE(missed_objectives({{}}, {r}).empty()) << "there is no objective";
+  EXPECT_TRUE(missed_objectives({target}, {LoadResult{}}).empty()) << "nothing was asked";
+}
+
 TEST(LoadReport, MoreFailuresThanAllowedAreAnError) {
   LoadResult r;
   r.name = "f";
   r.sent = 200;
   r.shed = 1;
   r.failed = 2;
-  r.late = 50;  // answered, all the same
+  r.late = 50;  // but answered
   r.ok = 197;
   EXPECT_TRUE(few_failures({r}, 1.5).ok());
   EXPECT_EQ(few_failures({r}, 1).error().message,

@@ -1,4 +1,4 @@
-// `sluice logs [NAME]`: what a process or an instance printed.
+// `sluice logs [NAME]`: prints the log of a process or an instance.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 #include "base/system_error.h"
 #include "base/words.h"
+#include "cli/decisions.h"
 #include "cli/session.h"
 
 namespace sluice::cli {
@@ -53,8 +54,8 @@ struct LogFlags {
   bool follow = false;
 };
 
-// Prints what is added to the file from `at` on, until a signal ends us. A file that was moved
-// aside is read from its beginning.
+// Prints additions to the file from `at` on, until a signal ends this process. A file that was
+// moved aside is read from its beginning.
 [[noreturn]] void follow(const std::string& path, size_t at) {
   for (;;) {
     std::error_code fault;
@@ -78,13 +79,17 @@ Result<void> logs(const Session& session, const LogFlags& f) {
   const bool there = std::filesystem::exists(path, fault);
   if (fault) return system_error(path, fault.value());
   if (name.find('/') != name.npos || !there) {
+    if (is_program(session, name))
+      return Error{ErrorKind::kNotFound, "'" + name +
+                                             "' is a program of `sluice run`: what it prints goes "
+                                             "to where that was started, its terminal or a file"};
     SLUICE_ASSIGN(names, names_of(session));
     return Error{ErrorKind::kNotFound, not_found("log", name, names)};
   }
   if (f.follow && session.json())
     return Error{ErrorKind::kInvalid, "--follow: prints text only, not JSON"};
   SLUICE_ASSIGN(text, read_file(path));
-  const Result<std::string> before = read_file(path + ".1");  // what was moved aside, if anything
+  const Result<std::string> before = read_file(path + ".1");  // the part moved aside, if any
   const std::vector<std::string> lines = last_lines(before.ok() ? *before + text : text, f.lines);
   if (session.json()) {
     print({{"name", name}, {"lines", lines}});

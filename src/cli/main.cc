@@ -12,7 +12,8 @@
 namespace sluice::cli {
 namespace {
 
-// The first word that is neither an option nor an option's value, where no command has that name.
+// Returns the first word that is neither an option nor an option's value, if no command has that
+// name.
 std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -45,7 +46,7 @@ int main(int argc, char** argv) {
       "            5 refused for now, 6 not allowed, 7 timed out, 75 run: the program's GPU "
       "failed"};
   app.name("sluice");
-  app.require_subcommand(0, 1);  // none is told below, a wrong one as what it is
+  app.require_subcommand(0, 1);  // both errors are reported below
   app.fallthrough();             // --data and -o also after the command
   app.set_version_flag("--version", SLUICE_VERSION);
   cli::Session session{.data = cli::default_data()};
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
   cli::add_load(app, session, outcome);
   cli::add_top(app, session, outcome);
   cli::add_run(app, session, outcome);
+  cli::add_simulate(app, session, outcome);
   cli::add_quickstart(app, session, outcome);
   cli::add_completion(app, outcome);
   cli::add_control(app, outcome);

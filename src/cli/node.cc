@@ -11,28 +11,30 @@
 #include <boost/asio/steady_timer.hpp>
 #include <filesystem>
 
+#include "arbiters/arbiter.h"
 #include "base/log.h"
 #include "cli/inherited.h"
 #include "cli/limits.h"
+#include "cli/price_option.h"
 #include "node/daemon.h"
 #include "node/node_api.h"
-#include "policy/share.h"
 
 namespace sluice::cli {
 namespace {
 
-constexpr Nanos kLeaving = Seconds(10);  // for what ends with us
+constexpr Nanos kLeaving = Seconds(10);  // for helpers that end with the daemon
 
 constexpr int kLongestGraceMs = 3'600'000;
 
 struct NodeFlags {
   node::DaemonSettings settings;
+  std::vector<std::string> prices;  // by type
   int listen_fd = -1;
   int grace_ms = 30'000;
   bool share_uid = false;
 };
 
-// A process under a slice costs the daemon three descriptors: as many as we may have.
+// A process under a slice costs the daemon three descriptors, so it takes as many as allowed.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -47,6 +49,10 @@ Result<void> run_node(NodeFlags flags) {
   boost::asio::io_context io{1};
   const SteadyClock clock;
   if (flags.settings.gpu.library == "none") flags.settings.gpu.library.clear();
+  for (const std::string& text : flags.prices) {
+    SLUICE_ASSIGN(price, node::parse_type_price(text));
+    flags.settings.prices.insert_or_assign(price.first, price.second);
+  }
   flags.settings.grace = Millis(flags.grace_ms);
   flags.settings.own_uids = geteuid() == 0 && !flags.share_uid;
   Fd listening(flags.listen_fd);
@@ -76,6 +82,7 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   auto flags = std::make_shared<NodeFlags>();
   const auto beside_us = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   flags->settings.runtime = beside_us / "sluice-runtime";
+  flags->settings.libraries = beside_us;
   flags->settings.gpu.store_program = beside_us / "sluice-store";
   CLI::App* node = app.add_subcommand("node", "the node daemon (started by `sluice up`)");
   node::DaemonSettings& s = flags->settings;
@@ -95,13 +102,16 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--gpu-store", s.gpu.store,
                    "of each GPU's memory, as 4GiB, set aside for models that programs share")
       ->transform(CLI::AsSizeValue(false));
-  node->add_flag("--live-sm", s.gpu.live_sm,
-                 "with --mps: a slice's SMs may change while its program runs, for some "
-                 "microseconds more a launch (green contexts)");
   node->add_option("--price-per-gpu-hour", s.gpu.price_per_hour)
       ->check(number_from(0, kHighestPrice))
       ->capture_default_str();
-  node->add_option("--arbiter", s.arbiter, "who may run now, on each device")
+  add_price_option(*node, flags->prices);
+  node->add_option("--arbiter", s.arbiter,
+                   "which decides who may run now, on every device; without, a device's first "
+                   "instance chooses")
+      ->check(CLI::IsMember(policy::arbiter_names()));
+  node->add_option("--default-arbiter", s.default_arbiter,
+                   "of a device whose first instance names none")
       ->check(CLI::IsMember(policy::arbiter_names()))
       ->capture_default_str();
   node->add_option("--first-uid", s.first_uid,

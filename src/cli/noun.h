@@ -1,4 +1,4 @@
-// What there is to get, in the words that users have for it.
+// The nouns of `sluice get`, in users' words.
 #pragma once
 
 #include <CLI/CLI.hpp>

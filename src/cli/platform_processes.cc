@@ -52,7 +52,7 @@ std::string platform_variable(const std::string& data) {
   return "SLUICE_PLATFORM=" + (fault ? data : whole.string());
 }
 
-// The environment is read after the pidfd was opened, so that the two are of one process.
+// The environment is read after the pidfd was opened, so that both belong to one process.
 std::vector<PlatformProcess> platform_processes(const std::string& data) {
   const std::string variable = platform_variable(data);
   std::vector<PlatformProcess> found;

@@ -1,5 +1,5 @@
-// The processes of a platform, found by the kernel alone: the supervisor starts its children with
-// SLUICE_PLATFORM=DATA in their environment, and what they start inherits it (zygote, templates,
+// The processes of a platform, found by the kernel alone. The supervisor starts its children with
+// SLUICE_PLATFORM=DATA in their environment, and their children inherit it (zygote, templates,
 // instances, MPS's daemons). A program of `sluice run` does not carry it. Any thread.
 #pragma once
 
@@ -20,14 +20,14 @@ struct PlatformProcess {
   Fd pidfd;
 };
 
-// What the environment of a platform's process holds, by whatever path DATA is named.
+// Returns the environment variable of a platform's process, whatever the path of DATA.
 std::string platform_variable(const std::string& data);
 
-// Those that live, without this one.
+// Returns the living processes, without this one.
 std::vector<PlatformProcess> platform_processes(const std::string& data);
 
-// Asks what lives to end (SIGTERM), and kills it (SIGKILL) after `patience`. An error names what
-// lives on after that.
+// Asks living processes to end (SIGTERM), and kills them (SIGKILL) after `patience`. An error names
+// those that live on after that.
 Result<void> end_platform_processes(const std::string& data, Nanos patience);
 
 }  // namespace sluice::cli

@@ -1,4 +1,5 @@
-// `sluice policies [NAME]`: the policies that this program has, and the settings of one.
+// `sluice policies [NAME]`: lists the policies of this program, and the settings of one, with those
+// that the running platform has changed.
 #include <CLI/CLI.hpp>
 #include <iostream>
 
@@ -18,6 +19,14 @@ json settings_of(const policy::Bundle& bundle) {
     all.push_back(
         {{"name", s.name}, {"value", s.value}, {"allowed", s.allowed}, {"meaning", s.meaning}});
   return all;
+}
+
+// Returns the running platform's overrides of the bundle's values, by the setting's name. Empty:
+// none, or no platform runs.
+json changed_by_platform(const Session& session, const std::string& bundle) {
+  const auto now = session.api(wire::http::verb::get, "/v1/status");
+  if (!now.ok() || now->value("policy", "") != bundle) return json::object();
+  return now->value("policy_settings", json::object());
 }
 
 void list_policies(const Session& session) {
@@ -43,12 +52,21 @@ Result<void> show_policy(const Session& session, const std::string& name) {
     for (const policy::Bundle& b : policy::bundles()) names.emplace_back(b.name);
     return Error{ErrorKind::kNotFound, not_found("policy", name, names)};
   }
-  const json settings = settings_of(*bundle);
+  json settings = settings_of(*bundle);
+  const json changed = changed_by_platform(session, name);
+  for (json& s : settings)
+    if (changed.contains(s["name"])) s["in_force"] = changed[s["name"].get<std::string>()];
   if (session.json()) return print(settings), Result<void>();
   std::cout << bundle->name << ": " << bundle->summary << "\n";
   if (settings.empty()) return std::cout << "It has no settings.\n", Result<void>();
-  Table table({"SETTING", "VALUE", "ALLOWED", "MEANING"});
-  for (const json& s : settings) table.add({s["name"], s["value"], s["allowed"], s["meaning"]});
+  std::vector<std::string> head{"SETTING", "VALUE", "ALLOWED", "MEANING"};
+  if (!changed.empty()) head.insert(head.begin() + 2, "IN-FORCE");
+  Table table(head);
+  for (const json& s : settings) {
+    std::vector<std::string> row{s["name"], s["value"], s["allowed"], s["meaning"]};
+    if (!changed.empty()) row.insert(row.begin() + 2, s.value("in_force", row[1]));
+    table.add(row);
+  }
   std::cout << "\n" << table.text();
   return {};
 }

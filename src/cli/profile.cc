@@ -10,7 +10,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "control/function_file.h"
-#include "control/store.h"
+#include "control/profiles.h"
 #include "control/validate.h"
 
 namespace sluice::cli {
@@ -20,8 +20,8 @@ std::atomic<bool> profile_interrupted = false;
 
 struct ProfileFlags {
   std::vector<std::string> files;
-  std::vector<int> batches{1, 2, 4, 8}, quotas;  // no quotas: as quick or full has them
-  double seconds = 0;                            // 0: the same
+  std::vector<int> batches{1, 2, 4, 8}, quotas;  // no quotas: those of quick or full
+  double seconds = 0;                            // 0: that of quick or full
   bool full = false;
 };
 
@@ -39,26 +39,23 @@ Sweep sweep_of(const ProfileFlags& f) {
   return sweep;
 }
 
-std::vector<std::string> cells(const predict::ProfilePoint& p) {
-  return {std::to_string(p.at.batch),
-          percent(p.at.sm.permille),
-          percent(p.at.quota.permille),
-          fixed(millis(p.latency_p50), 1) + "ms",
-          fixed(millis(p.latency_p95), 1) + "ms",
-          fixed(p.throughput, 1)};
+std::vector<std::string> cells(const MeasuredPoint& p) {
+  return {std::to_string(p.at.batch),     percent(p.at.sm.permille),
+          percent(p.at.quota.permille),   fixed(millis(p.median), 1) + "ms",
+          fixed(millis(p.p95), 1) + "ms", fixed(p.throughput, 1)};
 }
 
 // "3/12  batch 4, sm 100%, quota 100%: 81.2ms, 49.3/s; about 20 s left".
 std::string progress_line(const ProfileProgress& p) {
-  const predict::ProfilePoint& point = p.point;
+  const MeasuredPoint& point = p.point;
   return std::to_string(p.done) + "/" + std::to_string(p.total) + "  batch " +
          std::to_string(point.at.batch) + ", sm " + percent(point.at.sm.permille) + ", quota " +
-         percent(point.at.quota.permille) + ": " + fixed(millis(point.latency_p50), 1) + "ms, " +
+         percent(point.at.quota.permille) + ": " + fixed(millis(point.median), 1) + "ms, " +
          fixed(point.throughput, 1) + "/s; about " + fixed(seconds(p.left), 0) + " s left\n";
 }
 
-// What was measured less than asked for, a line each.
-void say_what_is_missing(const predict::Profile& measured, int total) {
+// Prints which requested measurements are missing, a line each.
+void say_what_is_missing(const control::Profile& measured, int total) {
   const int done = static_cast<int>(measured.points.size());
   if (!profile_interrupted && done < total)
     std::cout << total - done << " of " << total
@@ -70,16 +67,16 @@ void say_what_is_missing(const predict::Profile& measured, int total) {
               << "; larger ones are not known.\n";
 }
 
-void print_measured(const FunctionSpec& spec, const predict::Profile& measured, int total) {
+void print_measured(const FunctionSpec& spec, const control::Profile& measured, int total) {
   Table table({"BATCH", "SM", "QUOTA", "P50", "P95", "PER-S"});
   for (const auto& point : measured.points) table.add(cells(point));
-  std::cout << to_string(spec.name) << ": " << spec.model.path << ", " << bytes(measured.memory)
-            << "\n"
+  std::cout << to_string(spec.name) << ": " << spec.inference().model.path << ", "
+            << bytes(measured.memory) << "\n"
             << table.text();
   say_what_is_missing(measured, total);
 }
 
-// Measures and stores; what was measured before Ctrl-C, too. Adds what is stored to `stored`.
+// Measures and stores, also what was measured before Ctrl-C. Adds the stored profiles to `stored`.
 Result<void> profile_one(const Session& session, const FunctionSpec& spec, const Sweep& sweep,
                          nlohmann::json& stored) {
   int total = 0;
@@ -93,7 +90,6 @@ Result<void> profile_one(const Session& session, const FunctionSpec& spec, const
   if (measured.points.empty())
     return Error{ErrorKind::kInternal, "interrupted before the first point; nothing is kept"};
   nlohmann::json body = control::to_json(measured);
-  body["model"] = spec.model.path;
   const auto put = session.api(wire::http::verb::put, "/v1/profiles", body);
   if (!put.ok()) return put.error();
   stored.push_back(std::move(body));

@@ -21,8 +21,8 @@ Nanos ProfilePlan::estimate(const Configuration& at) const {
   return one + std::max(per_point, kLeastRuns * one);
 }
 
-void ProfilePlan::learn(const predict::ProfilePoint& point) {
-  const double latency = static_cast<double>(point.latency_p50.count());
+void ProfilePlan::learn(const MeasuredPoint& point) {
+  const double latency = static_cast<double>(point.median.count());
   whole.try_emplace(point.at.batch, Nanos(static_cast<int64_t>(latency * share_of(point.at))));
 }
 

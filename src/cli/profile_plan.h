@@ -1,26 +1,26 @@
-// The points that a profile measures, in their order, and how long each takes as far as that is
-// known. Pure; not thread-safe.
+// The points that a profile measures, in their order, and how long each takes as far as known.
+// Pure; not thread-safe.
 #pragma once
 
 #include <map>
 #include <vector>
 
 #include "base/clock.h"
-#include "predict/profile_table.h"
+#include "model/predictor.h"
 
 namespace sluice::cli {
 
 struct ProfilePlan {
-  static constexpr int kLeastRuns = 3;  // of a point, after one that warms
+  static constexpr int kLeastRuns = 3;  // of a point, after one to warm up
 
   std::vector<Configuration> points;  // the largest quotas first, so that the slice only shrinks
   Nanos per_point{0};                 // the least time at each
   std::map<int, Nanos> whole;         // a batch's time on a whole device, as measured
 
   // A batch that was not measured takes as long as the next smaller one, in proportion. Returns
-  // per_point while no smaller one was measured.
+  // per_point if no smaller one was measured.
   Nanos estimate(const Configuration& at) const;
-  void learn(const predict::ProfilePoint& point);
+  void learn(const MeasuredPoint& point);
   Nanos left_after(size_t done) const;
 };
 

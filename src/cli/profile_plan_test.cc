@@ -10,9 +10,9 @@ constexpr Share kTenth{100};
 TEST(ProfilePlan, ALargerBatchIsEstimatedFromTheLargestThatWasMeasured) {
   ProfilePlan plan{.per_point = Millis(400)};
   EXPECT_EQ(plan.estimate({8, kWhole, kWhole}), Millis(400)) << "nothing is known";
-  plan.learn({.at = {1, kWhole, kWhole}, .latency_p50 = Seconds(3)});
-  plan.learn({.at = {2, kWhole, kWhole}, .latency_p50 = Seconds(5)});
-  // One that warms, and three.
+  plan.learn({.at = {1, kWhole, kWhole}, .median = Seconds(3)});
+  plan.learn({.at = {2, kWhole, kWhole}, .median = Seconds(5)});
+  // One to warm up, and three.
   EXPECT_EQ(plan.estimate({2, kWhole, kWhole}), Seconds(20));
   EXPECT_EQ(plan.estimate({8, kWhole, kWhole}), Seconds(80)) << "four times batch 2";
   EXPECT_EQ(plan.estimate({8, kWhole, kTenth}), Seconds(800));

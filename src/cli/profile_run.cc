@@ -11,9 +11,11 @@
 #include <thread>
 
 #include "base/replace_file.h"
+#include "cli/listing.h"
 #include "cli/load_run.h"
 #include "cli/payload.h"
 #include "cli/profile_plan.h"
+#include "control/model_copies.h"
 #include "wire/json.h"
 
 namespace sluice::cli {
@@ -26,13 +28,13 @@ bool is_set(const std::atomic<bool>* stop) {
   return stop != nullptr && *stop;
 }
 
-// The instance that is measured; stopped and forgotten when this goes.
+// The measured instance; stopped and forgotten when this goes.
 class Subject {
  public:
   Subject(wire::HttpClient& node, std::string id) : node_(node), id_(std::move(id)) {}
   ~Subject() { (void)node_.json(verb::delete_, "/v1/instances/" + id_, {{"drain_ms", 1000}}); }
 
-  // Returns its state when it is ready, or when `stop` is set.
+  // Returns its state once it is ready, or `stop` is set.
   Result<json> wait_ready(const std::atomic<bool>* stop) {
     for (int waited = 0; waited < 1200; ++waited) {
       SLUICE_ASSIGN(state, node_.json(verb::get, "/v1/instances/" + id_));
@@ -60,7 +62,7 @@ class Subject {
 
 constexpr Share kLeastQuota{200};  // a measurement with less says little
 
-// Quotas above the room are replaced by the room itself.
+// Quotas above the free time are replaced by it.
 ProfilePlan points_of(const Sweep& sweep, const ProfileRoom& room) {
   std::vector<Share> widths{kWhole}, quotas;
   if (room.device.can_resize_sm)
@@ -78,9 +80,9 @@ ProfilePlan points_of(const Sweep& sweep, const ProfileRoom& room) {
   return plan;
 }
 
-Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::string& served,
-                                      const Payload& payload, const Configuration& at,
-                                      Nanos at_least, const std::atomic<bool>* stop) {
+Result<MeasuredPoint> measure(wire::HttpClient& instance, const std::string& served,
+                              const Payload& payload, const Configuration& at, Nanos at_least,
+                              const std::atomic<bool>* stop) {
   wire::HttpRequest request{verb::post, "/v2/models/" + served + "/infer", 11};
   request.set("Inference-Header-Content-Length", std::to_string(payload.json_bytes));
   request.set(wire::http::field::content_type, "application/octet-stream");
@@ -103,13 +105,13 @@ Result<predict::ProfilePoint> measure(wire::HttpClient& instance, const std::str
       times.push_back(clock.now() - sent);
   }
   const Nanos elapsed = clock.now() - begin;
-  return predict::ProfilePoint{at, quantile(times, 0.5), quantile(times, 0.95),
-                               at.batch * static_cast<double>(times.size()) / seconds(elapsed)};
+  return MeasuredPoint{at, quantile(times, 0.5), quantile(times, 0.95),
+                       at.batch * static_cast<double>(times.size()) / seconds(elapsed)};
 }
 
-// The model server reads a model's inputs and outputs from the file beside it. Where the function's
-// file alone tells them, this is a folder with that file and a link to the model; it goes with
-// this.
+// The model server reads a model's inputs and outputs from the file beside it. If only the
+// function's file has them, this is a folder with that file and a link to the model; it goes with
+// this object.
 class Described {
  public:
   explicit Described(const ModelSpec& model) : model_(model) {}
@@ -144,13 +146,13 @@ class Described {
 };
 
 // Every point that fits the budget, until `stop`.
-Result<std::vector<predict::ProfilePoint>> sweep_through(
+Result<std::vector<MeasuredPoint>> sweep_through(
     Subject& subject, wire::HttpClient& instance, const FunctionName& name, const json& inputs,
     const Sweep& sweep, ProfilePlan plan,
     const std::function<void(const ProfileProgress&)>& progress, const std::atomic<bool>* stop) {
   const SteadyClock clock;
   const Time begin = clock.now();
-  std::vector<predict::ProfilePoint> points;
+  std::vector<MeasuredPoint> points;
   Slice slice{.sm = kWhole, .quota = {kNone, kNone}};
   for (size_t i = 0; i < plan.points.size(); ++i) {
     const Configuration& at = plan.points[i];
@@ -182,12 +184,12 @@ Result<std::vector<predict::ProfilePoint>> sweep_through(
 
 Result<ProfileRoom> room_to_measure(const json& state) {
   std::optional<ProfileRoom> best;
-  std::string holders;  // a line a device
+  std::string holders;  // a line per device
   for (const json& d : state["devices"]) {
     if (d.value("drained", false) || d.value("kind", "cpu") != "cpu") continue;
     int64_t held = 0;
     std::string names;
-    for (const json& i : state["instances"]) {
+    for (const json& i : by_part(state["instances"])) {
       if (i.value("device", "") != d["id"] || i.value("state", "gone") == "gone") continue;
       held += i["slice"].value("request", 0) * i["slice"].value("sm", 0) / kWhole.permille;
       names += (names.empty() ? "" : ", ") + i.value("id", "");
@@ -205,7 +207,7 @@ Result<ProfileRoom> room_to_measure(const json& state) {
                    holders};
 }
 
-Result<predict::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
+Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
                                        const std::atomic<bool>* stop) {
@@ -216,7 +218,9 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
   const FunctionName name{"sluice-profile", spec.name.name};
   const std::string id = "profile-" + spec.name.name + "-" + std::to_string(getpid());
   const Slice slice{.sm = kWhole, .quota = {room.quota, room.quota}};
-  Described described(spec.model);
+  ModelSpec named = spec.inference().model;
+  SLUICE_TRY(control::ModelCopies("").identify(named));
+  Described described(spec.inference().model);
   SLUICE_ASSIGN(model, described.ready());
   const auto started = node.json(verb::post, "/v1/instances",
                                  {{"id", id},
@@ -230,12 +234,15 @@ Result<predict::Profile> profile_model(const std::string& node_socket, const Fun
                                   {"batching", {{"max_size", most}, {"max_delay_us", 0}}}});
   if (!started.ok()) return started.error();
   Subject subject(node, id);
-  predict::Profile profile{.function = spec.name, .revision = 1};
+  control::Profile profile{.model = named.path,
+                           .content = named.content,
+                           .device = type_of(room.device),
+                           .function = spec.name};
   SLUICE_ASSIGN(ready, subject.wait_ready(stop));
   if (is_set(stop)) return profile;
   wire::HttpClient instance({.path = ready.value("socket", "")}, Seconds(120));
   json inputs = json::array();
-  for (const TensorSpec& t : spec.model.inputs) inputs.push_back(wire::to_json(t));
+  for (const TensorSpec& t : spec.inference().model.inputs) inputs.push_back(wire::to_json(t));
   SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep,
                                       points_of(sweep, room), progress, stop));
   profile.points = std::move(points);

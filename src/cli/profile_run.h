@@ -1,6 +1,6 @@
-// Measures a model on this machine: one instance, started beside the control loop where a device
-// has room, through points of batch × sm × quota. The instance is the real one behind its real
-// gate: what is measured is what will be served.
+// Measures a model on this machine: one instance, started beside the control loop on a device with
+// free time, through points of batch × sm × quota. It is a real instance behind its real gate, as
+// in service.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "control/profiles.h"
 #include "model/device.h"
 #include "model/function.h"
-#include "predict/profile_table.h"
 #include "wire/http.h"
 
 namespace sluice::cli {
@@ -27,24 +27,24 @@ struct Sweep {
 };
 
 struct ProfileProgress {
-  const predict::ProfilePoint& point;  // measured just now
+  const MeasuredPoint& point;  // measured just now
   int done = 0, total = 0;
   Nanos left{0};  // estimated
 };
 
-// What a measurement may use: a share of time of a device.
+// The share of time of a device that a measurement may use.
 struct ProfileRoom {
   Device device;
   Share quota;
 };
-// The device with most time left. kExhausted: each has less than a fifth, with what would make
-// room. `state` is the node's.
+// Returns the device with most time left. Returns kExhausted if each has less than a fifth, with
+// how to free some. `state` is the node's.
 Result<ProfileRoom> room_to_measure(const nlohmann::json& state);
 
-// `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the
-// start and the sweep early; the profile then has the points that were measured, perhaps none.
-// kExhausted as of room_to_measure.
-Result<predict::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
+// `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the start and
+// the sweep early; the profile then has the points measured so far, perhaps none.
+// Returns kExhausted as room_to_measure does.
+Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
                                        const std::atomic<bool>* stop = nullptr);

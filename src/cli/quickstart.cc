@@ -1,6 +1,6 @@
 // `sluice quickstart`: the main job, end to end. Starts the platform, measures three models,
 // deploys them with objectives, plays a bursty trace at a level that fits this machine, shows the
-// live view and prints what came of it. Fails if anything failed.
+// live view and prints the results. Fails if anything failed.
 #include "cli/quickstart.h"
 
 #include <CLI/CLI.hpp>
@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of a device's time; above a whole one, over several instances.
+// Of a device's time; above a whole one it spans several instances.
 constexpr int kLeastSlice = 10, kMostSlice = 64'000;
 
 std::string in_ms(const json& value) {
@@ -79,7 +79,7 @@ void print_comparison(const std::vector<json>& reports) {
             << table.text();
 }
 
-// The slice that, never changed, costs what the changing one cost.
+// Returns the fixed slices that cost as much as the changing ones did.
 std::map<std::string, int> slices_of_equal_cost(const json& report) {
   std::map<std::string, int> slices;
   const double device =
@@ -92,7 +92,7 @@ std::map<std::string, int> slices_of_equal_cost(const json& report) {
   return slices;
 }
 
-// NAME=PERMILLE of one of the functions that are played.
+// Reads NAME=PERMILLE of one of the played functions.
 Result<std::map<std::string, int>> parse_slices(const std::vector<std::string>& texts) {
   std::map<std::string, int> slices;
   for (const std::string& text : texts) {
@@ -115,13 +115,13 @@ Result<std::map<std::string, int>> parse_slices(const std::vector<std::string>& 
   return slices;
 }
 
-// Found out before the load is played, not after.
+// Checked before the load is played, not after.
 Result<void> check_writable(const std::string& path) {
   if (path.empty() || std::ofstream(path, std::ios::app)) return {};
   return Error{ErrorKind::kInvalid, "--report: " + path + " cannot be written"};
 }
 
-// has-gpu first, by whose cost `fixed` is sized; exclusive last, beside which all costs are shown.
+// has-gpu first, whose cost sizes `fixed`; exclusive last, to which all costs are compared.
 std::vector<QuickstartFlags> plays_of(const QuickstartFlags& f) {
   std::vector<QuickstartFlags> plays;
   const auto add = [&](const char* policy, bool borrow = false) {
@@ -208,6 +208,11 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
       ->add_flag("--wide", f->wide,
                  "--compare also with has-gpu-paper and with fixed that may borrow idle time")
       ->needs(comparing);
+  std::vector<std::string> functions;
+  for (const char* model : kQuickstartModels) functions.push_back(function_of(model));
+  command
+      ->add_option("--only", f->only, "play these of the functions, with the load of all of them")
+      ->check(CLI::IsMember(functions));
   command->add_option("--models", f->models, "folder of tools/make_models")->capture_default_str();
   command->add_option("--trace", f->trace, "rate file, relative rates")->capture_default_str();
   command->add_option("--seed", f->seed)->capture_default_str();

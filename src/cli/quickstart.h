@@ -1,5 +1,5 @@
 // The main job in parts: a platform of its own, measured models, one play of the trace under one
-// policy. The same plans can be played under several, so that they meet the same load.
+// policy. The same plans can be played under several policies, so that they meet the same load.
 #pragma once
 
 #include <map>
@@ -20,6 +20,7 @@ struct QuickstartFlags {
   uint64_t seed = 1;
   double level = 0.25;                // mean load, as a part of all devices
   std::map<std::string, int> slices;  // fixed: permille of a device's time, by function
+  std::vector<std::string> only;      // the functions to play; empty: all
 };
 
 constexpr const char* kQuickstartModels[] = {"resnet50", "mobilenet_v2", "bert_base"};
@@ -29,16 +30,17 @@ std::string function_of(std::string model);  // the function that serves it
 struct Plan {
   FunctionSpec spec;
   double rate = 0;         // requests per second, mean
-  nlohmann::json profile;  // as the API takes it
+  nlohmann::json profile;  // in the API's form
 };
 
 // Starts a platform in `session.data` (emptied before), deploys and plays. `plans` are measured
-// there if there are none yet. The platform ends with the play unless `flags.keep`. The report is
-// what --report writes.
+// there if there are none yet. The platform ends with the play unless `flags.keep`. Returns the
+// report that --report writes.
 Result<nlohmann::json> play(const Session& session, const QuickstartFlags& flags,
                             std::vector<Plan>& plans);
 
-// Nothing may fail in a demonstration; late and shed requests are its subject.
+// Returns an error if a request failed: late and shed requests are the demonstration's subject,
+// failed ones are not.
 Result<void> nothing_failed(const nlohmann::json& report);
 
 }  // namespace sluice::cli

@@ -1,5 +1,5 @@
 // One play of the main job: a platform of its own, the models measured and deployed, the trace
-// played, and what came of it.
+// played, and the results.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -17,13 +17,13 @@
 #include "cli/payload.h"
 #include "cli/profile_run.h"
 #include "cli/quickstart.h"
-#include "cli/rate_file.h"
 #include "cli/slices_view.h"
 #include "cli/supervisor.h"
 #include "cli/table.h"
 #include "control/function_file.h"
-#include "control/store.h"
+#include "control/profiles.h"
 #include "control/validate.h"
+#include "sim/rate_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -31,9 +31,9 @@ namespace {
 using nlohmann::json;
 using wire::http::verb;
 
-constexpr const char* kLog = "/up.log";  // which tells a folder of ours
+constexpr const char* kLog = "/up.log";  // identifies a folder of ours
 
-// Empties the folder: only where an earlier play made it, and nothing runs there.
+// Empties the folder: only if an earlier play made it, and no platform runs there.
 Result<void> begin_anew(const std::string& data) {
   namespace fs = std::filesystem;
   std::error_code fault;
@@ -52,7 +52,7 @@ Result<void> begin_anew(const std::string& data) {
   return {};
 }
 
-// The platform, for as long as this lives.
+// The platform, for the lifetime of this object.
 class Platform {
  public:
   Platform(const std::string& data, const std::string& policy, const std::string& log) {
@@ -101,17 +101,17 @@ Result<void> wait_for(const std::function<Result<bool>()>& done, Nanos patience,
                what + ": not within " + std::to_string(patience.count() / 1'000'000'000) + " s"};
 }
 
-// The objective: five times the model alone on a whole device, and 30 ms for the way.
-Nanos objective(const predict::Profile& p) {
+// The objective: five times the model alone on a whole device, plus 30 ms for the network path.
+Nanos objective(const control::Profile& p) {
   Nanos alone = std::chrono::hours(1);
   for (const auto& point : p.points)
     if (point.at.batch == 1 && point.at.quota == kWhole && point.at.sm == kWhole)
-      alone = point.latency_p50;
+      alone = point.median;
   const int64_t ms = (alone * 5 + Millis(30)).count() / 1'000'000;
   return Millis((ms + 9) / 10 * 10);
 }
 
-double whole_device_rate(const predict::Profile& p) {
+double whole_device_rate(const control::Profile& p) {
   for (const auto& point : p.points)
     if (point.at.batch == 1 && point.at.quota == kWhole && point.at.sm == kWhole)
       return point.throughput;
@@ -121,35 +121,35 @@ double whole_device_rate(const predict::Profile& p) {
 Result<Plan> measured(const Session& session, const std::string& model, const QuickstartFlags& f,
                       size_t devices) {
   FunctionSpec spec;
+  InferenceSpec& inference = spec.inference();
   const std::string name = function_of(model);
   spec.name = {.name = name};
-  spec.model.path = f.models + "/" + model + ".pt";
-  SLUICE_TRY(control::check_model(spec));
+  inference.model.path = f.models + "/" + model + ".pt";
+  SLUICE_TRY(control::check_model(inference.model));
   std::cout << "  " << name << " " << std::flush;
   const Sweep sweep{
       .batches = {1, 2, 4}, .quotas = {{1000}, {500}, {200}}, .per_point = Millis(400)};
   SLUICE_ASSIGN(profile, profile_model(session.run("node.sock"), spec, sweep,
                                        [](const auto&) { std::cout << "." << std::flush; }));
   json body = control::to_json(profile);
-  body["model"] = spec.model.path;
-  spec.slo = {.latency = objective(profile), .percentile = 95};
-  spec.batching = {.max_size = 4, .max_delay = Millis(2)};
-  spec.timeout = Seconds(20);
-  const double rate = f.level * static_cast<double>(devices) /
-                      static_cast<double>(std::size(kQuickstartModels)) *
+  inference.slo = {.latency = objective(profile), .percentile = 95};
+  inference.batching = {.max_size = 4, .max_delay = Millis(2)};
+  inference.timeout = Seconds(20);
+  const size_t played = f.only.empty() ? std::size(kQuickstartModels) : f.only.size();
+  const double rate = f.level * static_cast<double>(devices) / static_cast<double>(played) *
                       whole_device_rate(profile);
   std::cout << " " << fixed(whole_device_rate(profile), 1) << "/s on a whole device, "
-            << bytes(profile.memory) << "; objective p95 <= " << millis(spec.slo.latency)
+            << bytes(profile.memory) << "; objective p95 <= " << millis(inference.slo.latency)
             << " ms, load " << fixed(rate, 1) << "/s\n";
   return Plan{spec, rate, body};
 }
 
-// `fixed`: the slice that the flags state, half a device if none, in as many instances as it takes.
+// `fixed`: the slice in the flags, by default half a device, in as many instances as needed.
 FunctionSpec with_fixed_slice(FunctionSpec spec, const QuickstartFlags& f) {
   const auto stated = f.slices.find(spec.name.name);
   const int permille = stated == f.slices.end() ? 500 : stated->second;
-  spec.min_replicas = (permille + kWhole.permille - 1) / kWhole.permille;
-  const Share each{permille / spec.min_replicas};
+  spec.inference().min_replicas = (permille + kWhole.permille - 1) / kWhole.permille;
+  const Share each{permille / spec.inference().min_replicas};
   spec.slice = Slice{.sm = kWhole, .quota = {each, f.borrow ? kWhole : each}};
   return spec;
 }
@@ -178,10 +178,10 @@ std::vector<LoadTarget> targets_of(const std::vector<Plan>& plans, const RatePla
   std::vector<LoadTarget> targets;
   for (const Plan& p : plans) {
     json inputs = json::array();
-    for (const TensorSpec& t : p.spec.model.inputs)
+    for (const TensorSpec& t : p.spec.inference().model.inputs)
       inputs.push_back({{"name", t.name}, {"datatype", t.datatype}, {"shape", t.shape}});
     const auto payload = make_payload(inputs, 1, 3);
-    // The same trace for each, a third of it later: their bursts do not coincide.
+    // The same trace for each, offset by a third of it, so that their bursts do not coincide.
     RatePlan plan(
         trace.begin() + static_cast<ptrdiff_t>(trace.size() * targets.size() / plans.size()),
         trace.end());
@@ -196,13 +196,13 @@ std::vector<LoadTarget> targets_of(const std::vector<Plan>& plans, const RatePla
                        .json_bytes = payload->json_bytes,
                        .plan = fit_to(plan, from_seconds(f.seconds)),
                        .seed = f.seed * 100 + targets.size(),
-                       .slo = p.spec.slo.latency});
+                       .slo = p.spec.inference().slo.latency});
   }
   return targets;
 }
 
-// The loop counts the last answers at one of its next turns. What never reached the gateway it does
-// not count at all.
+// The loop counts the last answers at one of its next ticks. It never counts requests that did not
+// reach the gateway.
 void wait_until_counted(const Session& session, const std::vector<LoadResult>& results) {
   const auto counted = [&]() -> Result<bool> {
     SLUICE_ASSIGN(report, session.api(verb::get, "/v1/report"));
@@ -215,7 +215,7 @@ void wait_until_counted(const Session& session, const std::vector<LoadResult>& r
   (void)wait_for(counted, Seconds(5), "the last answers to be counted");
 }
 
-// The load's own view of requests, the platform's of slices and cost.
+// Joins the load's view of requests with the platform's of slices and cost.
 json joined(const Session& session, const std::vector<LoadResult>& results,
             const std::vector<Plan>& plans, const QuickstartFlags& f) {
   json out{{"policy", f.policy + (f.borrow ? " borrowing" : "")},
@@ -228,7 +228,7 @@ json joined(const Session& session, const std::vector<LoadResult>& results,
   const json rows = report_of(results);
   for (size_t i = 0; i < results.size(); ++i) {
     json row = rows[i];
-    row["slo_ms"] = millis(plans[i].spec.slo.latency);
+    row["slo_ms"] = millis(plans[i].spec.inference().slo.latency);
     if (report.ok())
       for (const json& r : (*report)["functions"])
         if (r["name"] == results[i].name) {
@@ -244,7 +244,7 @@ json joined(const Session& session, const std::vector<LoadResult>& results,
   return out;
 }
 
-// The platform is up when it has devices and its gateway answers.
+// The platform is up once it has devices and its gateway answers.
 Result<size_t> devices_of(const Session& session, Platform& platform) {
   size_t devices = 0;
   SLUICE_TRY(wait_for(
@@ -294,7 +294,7 @@ std::string function_of(std::string model) {
 
 Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<Plan>& plans) {
   SLUICE_ASSIGN(trace_text, read_file(f.trace));
-  const auto trace = parse_rates(trace_text);
+  const auto trace = sim::parse_rates(trace_text);
   if (!trace.ok()) return within(f.trace, trace.error());
   SLUICE_TRY(begin_anew(session.data));
   std::cout << "starting the platform (policy " << f.policy << ", data in " << session.data
@@ -304,6 +304,8 @@ Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<
   if (plans.empty()) {
     std::cout << devices << " CPU devices; measuring the models (batch x quota):\n";
     for (const char* model : kQuickstartModels) {
+      if (!f.only.empty() && std::ranges::find(f.only, function_of(model)) == f.only.end())
+        continue;
       SLUICE_ASSIGN(plan, measured(session, model, f, devices));
       plans.push_back(std::move(plan));
     }

@@ -1,9 +1,9 @@
-// `sluice run -- PROGRAM…`: runs an unmodified program under a slice. We put ourselves under it,
-// then become the program: it and all its descendants are in the slice's cgroup, and a preloaded
-// gate holds libtorch programs to it operator by operator; on a GPU any CUDA program, launch by
-// launch. A GPU may fail, and its node then ends the program: there a child of ours becomes it, and
-// we stay to say so, and to start it again on another if that is wished. `sluice resize ID`:
-// changes the slice while the program runs.
+// `sluice run -- PROGRAM…`: runs an unmodified program under a slice. This process puts itself
+// under it, then becomes the program: it and all its descendants are in the slice's cgroup. A
+// preloaded gate holds libtorch programs to it operator by operator; on a GPU the hook holds any
+// CUDA program, launch by launch. A GPU may fail, and its node then ends the program. There a child
+// becomes the program, and this process stays to report that, and on request to start it again on
+// another GPU. `sluice resize ID`: changes the slice while the program runs.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,8 +14,12 @@
 #include <optional>
 
 #include "cli/companion.h"
+#include "cli/limits.h"
+#include "cli/run_devices.h"
 #include "cli/session.h"
 #include "model/quantity.h"
+#include "node/program_environment.h"
+#include "process/spawn.h"
 #include "wire/json.h"
 
 namespace sluice::cli {
@@ -26,9 +30,13 @@ using wire::http::verb;
 
 constexpr int kDeviceFailed = 75;  // EX_TEMPFAIL of sysexits.h: another try may succeed
 
+struct Shares {
+  std::optional<int> quota, limit, sm;  // in permille
+};
+
 struct RunFlags {
-  std::string device = "cpu0", id, memory, slo, function;
-  int quota = 20, limit = 0, sm = 100;
+  std::string device, id, memory, slo, function;
+  Shares shares{.quota = 200, .limit = {}, .sm = 1000};
   double tolerance = 0;
   bool restart = false;
   std::vector<std::string> command;
@@ -36,9 +44,20 @@ struct RunFlags {
 
 struct ResizeFlags {
   std::string id, memory, slo;
-  std::optional<int> quota, limit, sm;
+  Shares shares;
   std::optional<double> tolerance;
 };
+
+// Puts the shares in the flags into `slice`. A limit without a flag rises to the request.
+Result<void> take_shares(const Shares& f, Slice& slice) {
+  auto& [request, limit] = slice.quota;
+  if (f.sm) slice.sm = {*f.sm};
+  if (f.quota) request = {*f.quota};
+  limit = f.limit ? Share{*f.limit} : std::max(limit, request);
+  if (limit >= request) return {};
+  return Error{ErrorKind::kInvalid, "--limit: " + sluice::format_share(limit) +
+                                        " is below the quota of " + sluice::format_share(request)};
+}
 
 Result<Bytes> memory_of(const std::string& text) {
   Result<Bytes> parsed = sluice::parse_bytes(text);
@@ -46,7 +65,7 @@ Result<Bytes> memory_of(const std::string& text) {
   return parsed;
 }
 
-// "none", too.
+// Also accepts "none".
 Result<Nanos> slo_of(const std::string& text) {
   if (text == "none") return Nanos(0);
   Result<Nanos> parsed = sluice::parse_duration(text);
@@ -57,29 +76,21 @@ int permille(double tolerance) {
   return static_cast<int>(std::lround(1000 * tolerance));
 }
 
-// What lies beside us under these names, in front of what one of the loader's variables has
-// already.
-Result<void> put_in_front(const char* variable, const std::vector<std::string>& names) {
-  const std::filesystem::path folder =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const char* others = ::getenv(variable);  // NOLINT(concurrency-mt-unsafe): one thread
-  std::string all = others == nullptr ? "" : others;
-  for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    const std::string path = folder / *name;
-    if (!std::filesystem::exists(path))
-      return Error{ErrorKind::kInternal,
-                   path + ": missing: without it a program is not held to its slice"};
-    all = all.empty() ? path : path + ":" + all;
-  }
-  if (!all.empty()) ::setenv(variable, all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
-  return {};
+// Returns the node's environment for a program under a slice.
+node::ProgramEnvironment environment_from(const json& taken) {
+  using Names = std::vector<std::string>;
+  return {.preload = taken.value("preload", Names{"libsluice_gate.so"}),
+          .library_path = taken.value("library_path", Names{}),
+          .variables = taken.value("environment", node::Variables{})};
 }
 
-// Under a slice of the first of `devices` that has room; returns only where it cannot.
+// Becomes the program under a slice of the first of `devices` with enough free; returns only if it
+// cannot. `reserved` says how full the devices are.
 Error become_program(const Session& session, const RunFlags& f, const std::string& id,
-                     const std::vector<DeviceId>& devices) {
+                     const std::vector<DeviceId>& devices, const std::string& reserved) {
   NodeClient node = session.node();
-  Slice slice{.sm = {f.sm * 10}, .quota = {{f.quota * 10}, {std::max(f.limit, f.quota) * 10}}};
+  Slice slice;
+  SLUICE_TRY(take_shares(f.shares, slice));
   if (!f.memory.empty()) {
     SLUICE_ASSIGN(memory, memory_of(f.memory));
     slice.memory = memory;
@@ -89,8 +100,10 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
     slice.slo = slo;
   }
   slice.tolerance = permille(f.tolerance);
-  Result<json> taken = Error{ErrorKind::kExhausted, "there is no other GPU"};
+  Result<json> taken = Error{ErrorKind::kExhausted, "no device takes anything new"};
+  DeviceId chosen;
   for (const DeviceId& device : devices) {
+    chosen = device;
     taken = node.json(verb::post, "/v1/processes",
                       {{"id", id},
                        {"pid", getpid()},
@@ -99,29 +112,22 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
                        {"slice", wire::to_json(slice)}});
     if (taken.ok() || taken.error().kind != ErrorKind::kExhausted) break;
   }
-  if (!taken.ok()) return taken.error();
-  using Names = std::vector<std::string>;
-  SLUICE_TRY(put_in_front("LD_PRELOAD", taken->value("preload", Names{"libsluice_gate.so"})));
-  SLUICE_TRY(put_in_front("LD_LIBRARY_PATH", taken->value("library_path", Names{})));
-  const json variables = taken->value("environment", json::object());
-  for (const auto& [name, value] : variables.items())
-    ::setenv(name.c_str(), value.get<std::string>().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
-  std::vector<char*> argv;
-  for (const std::string& word : f.command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
+  if (!taken.ok()) {
+    Error why = taken.error();
+    if (why.kind == ErrorKind::kExhausted && !reserved.empty()) why.message += "; " + reserved;
+    return why;
+  }
+  if (f.device.empty())
+    std::cerr << "sluice: " << id << " runs on " << chosen << ", the first device with room\n";
+  const auto beside_us = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  SLUICE_ASSIGN(variables,
+                node::with_environment(node::own_variables(), environment_from(*taken), beside_us));
+  std::vector<std::string> words = f.command, settings = node::as_words(variables);
+  ::execvpe(words[0].c_str(), node::pointers_to(words).data(), node::pointers_to(settings).data());
   return Error{ErrorKind::kNotFound, f.command[0] + ": cannot be run"};
 }
 
-// GPUs that take something new.
-std::vector<DeviceId> sound_gpus(const json& state) {
-  std::vector<DeviceId> ids;
-  for (const json& d : state["devices"])
-    if (d["kind"] == "cuda" && !d["drained"].get<bool>()) ids.push_back(d["id"]);
-  return ids;
-}
-
-// Why the node has ended the program; empty: it has not.
+// Returns why the node has ended the program; empty if it has not.
 std::string fault_that_ended(NodeClient node, const std::string& id) {
   const Result<json> record = node.json(verb::get, "/v1/processes/" + escaped(id));
   if (!record.ok() || record->value("device_fault", "").empty()) return "";
@@ -131,20 +137,21 @@ std::string fault_that_ended(NodeClient node, const std::string& id) {
 Result<void> run(const Session& session, const RunFlags& f) {
   const std::string id = f.id.empty() ? "run-" + std::to_string(getpid()) : f.id;
   SLUICE_ASSIGN(state, session.node().json(verb::get, "/v1/state"));
-  const auto& all = state["devices"];
-  const bool can_fail = std::ranges::any_of(
-      all, [&](const json& d) { return d["id"] == f.device && d["kind"] == "cuda"; });
+  const std::string kind = f.device.empty() ? "cpu" : kind_of(state, f.device);
+  const bool can_fail = kind == "cuda";
+  std::string reserved = reserved_text(state, kind);
+  std::vector<DeviceId> devices{f.device};
+  if (f.device.empty()) devices = sound_devices(state, kind);
   if (!can_fail && !state.value("backstop", true))
     std::cerr << "sluice: the platform has no cgroups: a program that is not PyTorch is not held "
                  "to its slice\n";
-  if (!can_fail) return become_program(session, f, id, {f.device});
+  if (!can_fail) return become_program(session, f, id, devices, reserved);
 
-  std::vector<DeviceId> devices{f.device};
   for (int life = 1;; ++life) {
     const std::string name = life == 1 ? id : id + "-" + std::to_string(life);
     Companion program;
     if (program.in_child()) {
-      const Error why = become_program(session, f, name, devices);
+      const Error why = become_program(session, f, name, devices, reserved);
       program.could_not();
       return why;
     }
@@ -155,13 +162,15 @@ Result<void> run(const Session& session, const RunFlags& f) {
     std::cerr << "sluice: " << name << " was ended: " << fault << "\n";
     if (!f.restart) std::exit(kDeviceFailed);
     SLUICE_ASSIGN(now, session.node().json(verb::get, "/v1/state"));
-    devices = sound_gpus(now);
+    devices = sound_devices(now, kind);
+    reserved = reserved_text(now, kind);
   }
 }
 
-// What a flag does not say stays as it is. The request may not pass the limit: it takes it along.
+// A share without a flag stays. A request above the limit raises the limit with it.
 Result<void> resize(const Session& session, const ResizeFlags& f) {
-  if (!f.quota && !f.limit && !f.sm && f.memory.empty() && f.slo.empty() && !f.tolerance)
+  const auto& [quota, limit, sm] = f.shares;
+  if (!quota && !limit && !sm && f.memory.empty() && f.slo.empty() && !f.tolerance)
     return Error{ErrorKind::kInvalid,
                  "say what to change: --quota, --limit, --sm, --memory, --slo or --tolerance"};
   NodeClient node = session.node();
@@ -171,10 +180,7 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
     return Error{ErrorKind::kInvalid,
                  f.id + " is an instance of a function: its slice is the policy's to change"};
   SLUICE_ASSIGN(slice, wire::slice_from(record.value("slice", json::object())));
-  if (f.quota) slice.quota.request = {*f.quota * 10};
-  if (f.limit) slice.quota.limit = {*f.limit * 10};
-  if (f.sm) slice.sm = {*f.sm * 10};
-  if (!f.limit) slice.quota.limit = std::max(slice.quota.limit, slice.quota.request);
+  SLUICE_TRY(take_shares(f.shares, slice));
   if (!f.memory.empty()) {
     if (slice.memory == 0)
       return Error{ErrorKind::kInvalid,
@@ -189,18 +195,27 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
   }
   if (f.tolerance) slice.tolerance = permille(*f.tolerance);
   SLUICE_ASSIGN(changed, node.json(verb::patch, target, {{"slice", wire::to_json(slice)}}));
-  // So that listings show it at once; to who may not ask for that they are closed, too.
+  // Lets listings show it at once; fails for callers without access to the API.
   (void)session.api(verb::post, "/v1/turns");
   if (session.json())
     print(changed);
   else
     std::cout << f.id << ": quota " << sluice::format_share(slice.quota.request) << ", limit "
               << sluice::format_share(slice.quota.limit)
-              << (f.sm ? ", sm " + sluice::format_share(slice.sm) : "")
+              << (sm ? ", sm " + sluice::format_share(slice.sm) : "")
               << (slice.memory > 0 ? ", memory " + sluice::format_bytes(slice.memory) : "")
               << (slice.slo > Nanos(0) ? ", slo " + sluice::format_duration(slice.slo) : "")
               << "\n";
   return {};
+}
+
+void add_shares(CLI::App& command, Shares& shares, const std::string& about_sm) {
+  const auto add = [&](const char* name, std::optional<int>& permille, const std::string& about) {
+    command.add_option(name, permille, about)->transform(share_in_permille())->type_name("SHARE");
+  };
+  add("--quota", shares.quota, "share of time: 30%, 30 or 0.3");
+  add("--limit", shares.limit, "share of time that it may use while others are idle");
+  add("--sm", shares.sm, about_sm);
 }
 
 }  // namespace
@@ -208,15 +223,10 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
 void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<RunFlags>();
   CLI::App* command = app.add_subcommand("run", "run a program of your own under a slice");
-  command->add_option("--device", f->device)->capture_default_str();
-  command->add_option("--quota", f->quota, "share of time, per cent")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  command->add_option("--limit", f->limit, "may use this much when others are idle, per cent")
-      ->check(CLI::Range(0, 100));
-  command->add_option("--sm", f->sm, "share of the device's cores or SMs, per cent")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
+  command->add_option("--device", f->device, "without: the first CPU device with room");
+  add_shares(*command, f->shares, "share of the device's cores or SMs");
+  command->get_option("--quota")->default_str("20%");
+  command->get_option("--sm")->default_str("100%");
   command->add_option("--memory", f->memory,
                       "GPU memory it may hold, as 512Mi or 4G; without: all there is");
   command->add_option("--slo", f->slo,
@@ -236,11 +246,7 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   CLI::App* again =
       app.add_subcommand("resize", "change the slice of a program that `sluice run` started");
   again->add_option("id", r->id, "as `sluice get instances` lists it")->required();
-  again->add_option("--quota", r->quota, "share of time, per cent")->check(CLI::Range(1, 100));
-  again->add_option("--limit", r->limit, "may use this much when others are idle, per cent")
-      ->check(CLI::Range(1, 100));
-  again->add_option("--sm", r->sm, "share of the device's cores or SMs, where these may change")
-      ->check(CLI::Range(1, 100));
+  add_shares(*again, r->shares, "share of the device's cores or SMs, where these may change");
   again->add_option("--memory", r->memory,
                     "GPU memory it may hold; what it holds already it keeps");
   again->add_option("--slo", r->slo, "each of its iterations takes at most so long, or none");

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr char kInMemory[] = "/run/sluice";
 
-// One of its own for each data directory, by whatever path that is reached. Empty where there can
-// be none.
+// Returns a place of its own for each data directory, whatever its path. Empty if there can be
+// none.
 fs::path place_in_memory(const std::string& data) {
   struct stat s {};
   if (::geteuid() != 0 || ::stat(data.c_str(), &s) != 0) return {};
@@ -31,7 +31,7 @@ fs::path place_in_memory(const std::string& data) {
   return place;
 }
 
-// What a data directory that is gone has left in the place of a new one with its inode.
+// Removes the remains of a deleted data directory whose inode a new one has.
 void empty(const fs::path& place) {
   std::error_code fault;
   std::vector<fs::path> left;
@@ -45,7 +45,7 @@ void empty(const fs::path& place) {
 
 }  // namespace
 
-// A link elsewhere is a copied data directory's: the other one may be in use.
+// A link elsewhere belongs to a copied data directory: the other one may be in use.
 Result<void> make_run_folder(const std::string& data) {
   const fs::path run = fs::path(data) / "run";
   std::error_code fault;

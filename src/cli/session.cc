@@ -131,7 +131,7 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 void print(const json& value) {
-  // A program may have printed anything: what is not UTF-8 is replaced.
+  // A program may have printed anything: invalid UTF-8 is replaced.
   std::cout << value.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
 }
 

@@ -1,4 +1,4 @@
-// What every command that talks to the platform shares: where its data directory is, how to print.
+// State shared by every command that talks to the platform: its data directory, and how to print.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -13,40 +13,41 @@
 
 namespace sluice::cli {
 
-// The node daemon's API. Errors are those of Session::api.
+// A client of the node daemon's API. Errors are those of Session::api.
 class NodeClient;
 
 struct Session {
   std::string data;              // --data, SLUICE_DATA, or default_data()
   std::string output = "table";  // -o: table, json
-  std::string space;             // -n: the namespace of names that state none; empty: not given
+  std::string space;             // -n: the namespace of names without one; empty: not given
 
   bool json() const { return output == "json"; }
   std::string run(const std::string& socket) const { return data + "/run/" + socket; }
-  // A command for a hint: "sluice up", or "sluice --data DIR up" where the user chose DIR.
+  // Returns a command for a hint: "sluice up", or "sluice --data DIR up" if the user chose DIR.
   std::string hint(const std::string& command) const;
   // "NAME" or "NAMESPACE/NAME", as a user states it.
   FunctionName named(const std::string& name) const;
   std::string function_path(const std::string& name) const;  // "/v1/functions/NAMESPACE/NAME"
-  // kUnavailable, with how to start the platform; kDenied, where it is another user's.
+  // Returns kUnavailable, with how to start the platform; kDenied if it is another user's.
   Error nobody(const std::string& why) const;
   NodeClient node() const;
-  // The user's API.
+  // Calls the user's API.
   Result<nlohmann::json> api(wire::http::verb method, const std::string& target,
                              const nlohmann::json& body = nullptr) const;
   Result<wire::HttpResponse> api_raw(wire::http::verb method, const std::string& target,
                                      std::string body, std::string_view type,
                                      Nanos timeout = Seconds(60)) const;
-  // Where the gateway listens, as `sluice up` wrote it down.
+  // Returns the gateway's address, as `sluice up` wrote it down.
   Result<wire::Endpoint> gateway() const;
 };
 
-// /var/lib/sluice as root, else ~/.local/share/sluice.
+// Returns /var/lib/sluice as root, else ~/.local/share/sluice.
 std::string default_data();
 std::string home();
 std::string escaped(const std::string& text);  // for a query
-// A refusal by a platform that runs; `body` is its answer. A status of 503 is kExhausted ("refused
-// for now"), since kUnavailable means that no platform runs; 502 is kInternal.
+// Returns the error for a refusal by a running platform; `body` is its answer. A status of 503 is
+// kExhausted ("refused for now"), because kUnavailable means that no platform runs; 502 is
+// kInternal.
 Error refused(int status, const std::string& body);
 // Takes -n, --namespace.
 void add_namespace(CLI::App& command, Session& session);
@@ -66,10 +67,10 @@ class NodeClient {
   wire::HttpClient http_;
 };
 
-// What scripts can rely on; `sluice --help` lists it.
+// Exit codes that scripts can rely on; `sluice --help` lists them.
 int exit_code(const Error& error);
 
-// Each adds its subcommands. When one was chosen, `outcome` is what became of it.
+// Each adds its subcommands. If one was chosen, `outcome` is its result.
 using Outcome = Result<void>;
 void add_up(CLI::App& app, Session& session, Outcome& outcome);
 void add_control(CLI::App& app, Outcome& outcome);  // started by `up`
@@ -88,9 +89,10 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome);
 void add_load(CLI::App& app, Session& session, Outcome& outcome);
 void add_top(CLI::App& app, Session& session, Outcome& outcome);
 void add_run(CLI::App& app, Session& session, Outcome& outcome);  // run, resize
+void add_simulate(CLI::App& app, Session& session, Outcome& outcome);
 void add_quickstart(CLI::App& app, Session& session, Outcome& outcome);
 void add_completion(CLI::App& app, Outcome& outcome);
-// For a completion script: what may stand in the place of the last of the words after "sluice".
+// For a completion script: prints what may replace the last of the words after "sluice".
 void print_candidates(const CLI::App& app, Session& session, const std::vector<std::string>& words);
 
 }  // namespace sluice::cli

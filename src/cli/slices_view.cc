@@ -19,7 +19,7 @@ std::string repeated(const char* cell, int times) {
   return out;
 }
 
-// In cells, rounded, but never nothing where there is something.
+// In cells, rounded, but at least one for a value above zero.
 int cells(int permille) {
   return permille <= 0 ? 0 : std::clamp((permille * kWidth + 500) / 1000, 1, kWidth);
 }
@@ -57,6 +57,7 @@ std::string slices_view(const json& devices, const json& instances) {
     if (i["state"] != "gone") width = std::max(width, i["id"].get<std::string>().size());
   for (const json& d : devices)
     device_width = std::max(device_width, d["id"].get<std::string>().size());
+  const json rows = by_part(instances);
   std::string out;
   for (const json& d : devices) {
     std::string head = padded(d["id"], device_width) + "  " +
@@ -64,7 +65,7 @@ std::string slices_view(const json& devices, const json& instances) {
                        (d.value("drained", false) ? ", drained" : "") + "  ";
     const char* parts = d.value("kind", "cpu") == "cpu" ? "cores" : "SMs";
     bool empty = true;
-    for (const json& i : instances) {
+    for (const json& i : rows) {
       if (i["device"] != d["id"] || i["state"] == "gone") continue;
       out += head + line(i, parts, width) + "\n";
       head = std::string(head.size(), ' ');

@@ -1,5 +1,5 @@
-// The slices of all devices as bars, for `top` and the quickstart: what each instance may count on,
-// what of it it uses, and what it borrows. Pure.
+// The slices of all devices as bars, for `top` and the quickstart: each instance's request, its use
+// within it, and what it borrows. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

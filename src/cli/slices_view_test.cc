@@ -39,12 +39,23 @@ TEST(SlicesView, NothingIsTooSmallToBeSeenAndNothingLeavesTheBar) {
   EXPECT_NE(large.find("140%  ████████████████████\n"), std::string::npos) << large;
 }
 
+TEST(SlicesView, AnInstanceOfTwoPartsStandsOnBothDevices) {
+  json pair = instance("pair", "", 0, 0, 100);
+  for (const char* field : {"device", "slice"}) pair.erase(field);
+  for (const auto& [device, request] : {std::pair("cpu0", 300), {"cpu1", 200}})
+    pair["parts"].push_back(
+        {{"device", device}, {"slice", {{"sm", 1000}, {"request", request}, {"limit", request}}}});
+  EXPECT_EQ(view({device("cpu0", 300), device("cpu1", 200)}, {pair}),
+            "cpu0    30% reserved  pair    30%                  uses  10%  ██░░░░\n"
+            "cpu1    20% reserved  pair    20%                  uses  10%  ██░░\n");
+}
+
 TEST(SlicesView, AProgramAboveItsLimitIsMarked) {
   json program = instance("train", "cpu0", 300, 300, 360);
   program["foreign"] = true;
   EXPECT_NE(view({device("cpu0", 300)}, {program}).find("uses  36%  ██████  above its limit\n"),
             std::string::npos);
-  program["used"] = 320;  // within what a second's measure varies
+  program["used"] = 320;  // within the variation of a second's measure
   EXPECT_EQ(view({device("cpu0", 300)}, {program}).find("above"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// `sluice status`: whether a platform runs here, where it answers, and what holds its slices.
+// `sluice status`: whether a platform runs here, its addresses, and how slices are held.
 #include <CLI/CLI.hpp>
 #include <iostream>
 
@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// Where a process of the platform listens, as `sluice up` published it.
+// Returns the address of a process of the platform, as `sluice up` published it.
 std::string address(const Session& session, const std::string& file) {
   const auto text = read_file(session.run(file));
   return text.ok() ? text->substr(0, text->find('\n')) : "";
@@ -18,7 +18,7 @@ std::string address(const Session& session, const std::string& file) {
 // "has-gpu (alpha: 0.8)"
 std::string policy(const json& now) {
   std::string settings;
-  const json own = now.value("policy_settings", json::object());  // an older platform tells none
+  const json own = now.value("policy_settings", json::object());  // an older platform sends none
   for (const auto& [name, text] : own.items())
     settings += (settings.empty() ? " (" : ", ") + name + ": " + text.get<std::string>();
   return now["policy"].get<std::string>() + settings + (settings.empty() ? "" : ")");

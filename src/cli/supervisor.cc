@@ -20,19 +20,19 @@
 #include "cli/inherited.h"
 #include "cli/platform_processes.h"
 #include "cli/run_folder.h"
-#include "node/cgroup.h"
-#include "node/log_folder.h"
-#include "node/spawn.h"
+#include "enforce/cgroup.h"
+#include "process/log_folder.h"
+#include "process/spawn.h"
 
 namespace sluice::cli {
 namespace {
 
-// A child that lived this long has got over its start.
-constexpr Nanos kSettled = Seconds(10);   // until then a start that fails ends `up`
-constexpr Nanos kLivedWell = Seconds(1);  // a process that has is started again at once
+// A child that lived this long has completed its start.
+constexpr Nanos kSettled = Seconds(10);   // until then a failed start ends `up`
+constexpr Nanos kLivedWell = Seconds(1);  // after it a dead process is restarted at once
 constexpr Nanos kLongestPause = Seconds(5);
 
-constexpr Nanos kEndsWithin = Seconds(10);  // what the children left behind
+constexpr Nanos kEndsWithin = Seconds(10);  // for processes that the children left behind
 
 int pidfd_open(int pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -76,7 +76,7 @@ std::string how_it_ended(int status) {
                              : "status " + std::to_string(WEXITSTATUS(status));
 }
 
-// The last line of its log; a full disk leaves none.
+// Returns the last line of its log; a full disk leaves none.
 std::string last_words(const std::string& log, int status) {
   std::ifstream in(log);
   std::string last;
@@ -97,7 +97,7 @@ std::vector<std::string> command_of(int pid) {
   return words;
 }
 
-// Whether whoever asked for `wanted` is content with `at`.
+// Returns whether an address `at` satisfies the `wanted` one.
 bool serves(const wire::Endpoint& at, const wire::Endpoint& wanted) {
   return at.path == wanted.path && at.host == wanted.host &&
          (wanted.port == 0 || at.port == wanted.port);
@@ -116,11 +116,11 @@ Result<Supervisor> Supervisor::open(const std::string& data) {
     std::filesystem::create_directories(data + folder, fault);
     if (fault) return system_error(data + folder, fault.value());
   }
-  // Sockets lie in run/: others may pass through to permit.sock, and see nothing.
+  // Sockets lie in run/: other users may pass through to permit.sock, and see nothing.
   ::chmod(data.c_str(), 0711);
   ::chmod((data + "/run/i").c_str(), 0711);
   ::chmod((data + "/logs").c_str(), 0700);
-  // First: `sluice down` may signal whoever holds the lock.
+  // First: `sluice down` may signal the lock's holder.
   const sigset_t ending = ending_signals();
   ::sigprocmask(SIG_BLOCK, &ending, nullptr);
   Result<Fd> lock = take_lock(lock_path(data));
@@ -159,7 +159,7 @@ Result<void> Supervisor::adopt(Child& child) {
   SLUICE_ASSIGN(running, Supervisor::child(data_, child.spec.name));
   if (!running) return {};
   if (!take_sockets(child, running->pidfd.get())) {
-    // Without its sockets we could not start it again later: replace it now, in order.
+    // Without its sockets it could not be restarted later: replace it now, in order.
     log::info("{}: pid {} cannot be adopted; replacing it", child.spec.name, running->pid);
     end_process(running->pidfd.get(), child.spec.name, Seconds(30));
     return {};
@@ -260,15 +260,16 @@ Result<void> Supervisor::launch(Child& child) {
   const int pid = ::fork();
   if (pid < 0) return system_error("fork");
   if (pid == 0) {
-    // Only async-signal-safe calls from here. A session of its own: our terminal's Ctrl-C is ours.
+    // Only async-signal-safe calls from here. A session of its own: our terminal's Ctrl-C must not
+    // reach it.
     ::setsid();
-    ::setpriority(PRIO_PROCESS, 0, node::kReserveNice);  // where it may
+    ::setpriority(PRIO_PROCESS, 0, node::kReserveNice);  // if allowed
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     ::dup2(log.get(), STDOUT_FILENO);
     ::dup2(log.get(), STDERR_FILENO);
-    // Out of the way first: one socket may lie where another belongs.
+    // Moves them aside first: one socket may lie where another belongs.
     constexpr int kAside = 64;
     for (size_t i = 0; i < child.listening.size(); ++i)
       ::dup3(child.listening[i].get(), kAside + static_cast<int>(i), O_CLOEXEC);
@@ -290,10 +291,10 @@ Result<void> Supervisor::launch(Child& child) {
 
 // ---- watching ----------------------------------------------------------------------------------
 
-// An error when it failed at once: what it was told is wrong, and trying again would not help.
+// Returns an error if it failed at once: its arguments are wrong, and another try would not help.
 Result<void> Supervisor::reap(Child& child) {
   int status = 0;
-  // An adopted one is not ours to wait for: nobody knows how it ended.
+  // An adopted child cannot be waited for: its exit status is unknown.
   const bool known = ::waitpid(child.pid, &status, WNOHANG) == child.pid;
   const bool settled = clock_.now() - child.started > kSettled;
   child.pidfd.reset();
@@ -324,7 +325,7 @@ Result<void> Supervisor::run(Nanos patience) {
     std::vector<pollfd> watched{{signals.get(), POLLIN, 0}};
     Time next = Time::max();
     for (const Child& c : children_) {
-      watched.push_back({c.pidfd.get(), POLLIN, 0});  // −1 is passed over
+      watched.push_back({c.pidfd.get(), POLLIN, 0});  // −1 is ignored
       if (!c.pidfd.valid()) next = std::min(next, c.restart_at);
     }
     const int wait =
@@ -351,7 +352,7 @@ Result<void> Supervisor::run(Nanos patience) {
 Result<void> Supervisor::stop(End end, Nanos patience) {
   for (auto child = children_.rbegin(); child != children_.rend(); ++child)
     stop(*child, end, patience);
-  // What a killed node daemon left behind, and what it was starting when it ended.
+  // Processes that a killed node daemon left behind, and those that it was starting at its end.
   if (end == End::kForGood) return end_platform_processes(data_, kEndsWithin);
   for (const Child& c : children_) {
     SLUICE_ASSIGN(left, Supervisor::child(data_, c.spec.name));

@@ -1,8 +1,8 @@
-// The supervisor: `sluice up`. Holds the listening sockets, starts the platform's processes, starts
-// those that die again, and stops them in order. Its own death changes nothing: its children live
-// in sessions of their own, and the next `up` on the same data directory adopts them, listening
-// sockets included (pidfd_getfd). Each child holds the lock of DATA/run/NAME.lock from before its
-// first instruction, so that the kernel says which process it is.
+// The supervisor: `sluice up`. Holds the listening sockets, starts the platform's processes,
+// restarts those that die, and stops them in order. Its own death changes nothing: its children
+// live in sessions of their own, and the next `up` on the same data directory adopts them,
+// listening sockets included (pidfd_getfd). Each child holds the lock of DATA/run/NAME.lock from
+// before its first instruction, so that the kernel identifies the process.
 //
 // One thread, in which SIGINT, SIGTERM and SIGUSR1 are blocked from open() on. Owns the data
 // directory's lock for as long as it lives.
@@ -24,38 +24,40 @@ namespace sluice::cli {
 struct ChildSpec {
   std::string name;                  // "gateway"; its log is DATA/logs/NAME.log
   std::vector<std::string> command;  // argv
-  std::vector<std::string> listen;   // the addresses that are listened on for it
-  // Called before it is stopped for good, when all that started later has stopped; may be empty.
+  std::vector<std::string> listen;   // the addresses on which the supervisor listens for it
+  // Called before its final stop, after all later processes have stopped; may be empty.
   std::function<void()> before_stop;
 };
 
 class Supervisor {
  public:
-  // kConflict: another `up` holds the data directory. Makes DATA, DATA/run, DATA/logs.
+  // Makes DATA, DATA/run, DATA/logs. Returns kConflict if another `up` holds the data directory.
   static Result<Supervisor> open(const std::string& data);
-  // The process that holds it; nullopt where none does.
+  // Returns the process that holds it; nullopt if none does.
   static Result<std::optional<LockHolder>> holder(const std::string& data);
-  // The process of that name that runs on the data directory, whichever supervisor started it.
+  // Returns the process of that name that runs on the data directory, whichever supervisor started
+  // it.
   static Result<std::optional<LockHolder>> child(const std::string& data, const std::string& name);
 
-  // Takes over what lives of these from a supervisor that died; they go on as they were started.
+  // Takes over those of these that a dead supervisor left running; they go on as they were started.
   Result<void> adopt(const std::vector<ChildSpec>& children);
-  // Logs where that differs from what is wanted now: flags, and addresses.
+  // Logs where they differ from the wanted flags and addresses.
   void warn_of_differences() const;
   bool has_children() const;
-  // Makes the listening sockets of the others. kConflict: somebody listens there.
+  // Makes the listening sockets of the others. Returns kConflict if another process listens there.
   Result<void> listen();
-  // Where a child can be reached, in the order of its specification.
+  // Returns the addresses of a child, in the order of its specification.
   Result<std::vector<wire::Endpoint>> addresses(const std::string& name) const;
-  // Starts the others, in order; all are stopped again when one cannot be started.
+  // Starts the others, in order; stops all again if one cannot be started.
   Result<void> start();
 
-  // Until SIGINT or SIGTERM: restarts what dies, at once or with backoff (processes.md). Then stops
-  // all, last started first, and waits for each at most `patience`. SIGUSR1 ends the same way but
-  // for `before_stop`. A child that fails in its first seconds ends all with its own words.
+  // Runs until SIGINT or SIGTERM: restarts processes that die, at once or with backoff
+  // (docs/design/processes.md). Then stops all, last started first, and waits for each at most
+  // `patience`. SIGUSR1 ends the same way without `before_stop`. A child that fails in its first
+  // seconds ends all, with its own message.
   Result<void> run(Nanos patience);
   enum class End { kForGood, kToReturn };
-  // For good: an error names each process of the platform that runs on.
+  // Stops for good; an error names each process of the platform that runs on.
   Result<void> stop(End end, Nanos patience);
 
  private:
@@ -64,9 +66,9 @@ class Supervisor {
     std::vector<Fd> listening;
     Fd pidfd;
     int pid = 0;
-    bool first = true;  // never started again
+    bool first = true;  // not restarted yet
     Time started{};
-    Time restart_at{};  // when not running
+    Time restart_at{};  // if it is not running
     Nanos pause{0};
   };
 

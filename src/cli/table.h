@@ -16,7 +16,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A text for a terminal of that size: longer lines end with "…", further lines are left out.
+// Returns a text fitted to a terminal of that size: longer lines end with "…", further lines are
+// left out.
 std::string fitted(const std::string& text, size_t columns, size_t rows);
 
 std::string fixed(double value, int decimals);  // "12.3"

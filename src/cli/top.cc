@@ -18,8 +18,7 @@ namespace {
 using nlohmann::json;
 using wire::http::verb;
 
-// Keys arrive at once and are not shown; the terminal is as before when this goes, also after
-// Ctrl-C.
+// Keys arrive at once and are not shown; the destructor restores the terminal, also after Ctrl-C.
 class RawTerminal {
  public:
   RawTerminal() {
@@ -34,8 +33,8 @@ class RawTerminal {
   }
   RawTerminal(const RawTerminal&) = delete;
 
-  // Waits for a second at most. True: `q` or Ctrl-C. Without a terminal at stdin, keys are not
-  // read.
+  // Waits for at most a second. Returns true on `q` or Ctrl-C. Without a terminal at stdin, keys
+  // are not read.
   bool quits() const {
     constexpr char kCtrlC = 3;
     pollfd keys{changed_ ? STDIN_FILENO : -1, POLLIN, 0};
@@ -49,7 +48,7 @@ class RawTerminal {
   bool changed_ = false;
 };
 
-// Columns and rows of the terminal; nothing is cut where it does not say.
+// Returns the columns and rows of the terminal; an unknown size cuts nothing.
 winsize terminal_size() {
   winsize size{};
   (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
@@ -88,7 +87,7 @@ Result<void> once(const Session& session) {
   return {};
 }
 
-// Every second, until a key or a signal ends it.
+// Draws every second, until a key or a signal ends it.
 Result<void> top(const Session& session) {
   const RawTerminal terminal;
   do {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "arbiters/arbiter.h"
 #include "base/log.h"
 #include "base/replace_file.h"
 #include "base/secret.h"
@@ -19,12 +20,12 @@
 #include "cli/inherited.h"
 #include "cli/limits.h"
 #include "cli/platform_processes.h"
+#include "cli/price_option.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
 #include "control/function_file.h"
-#include "node/cgroup.h"
+#include "enforce/cgroup.h"
 #include "policy/bundle.h"
-#include "policy/share.h"
 
 namespace sluice::cli {
 namespace {
@@ -36,23 +37,23 @@ constexpr Nanos kPatience = Seconds(45);  // for a process to finish what it has
 struct UpFlags {
   std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
               arbiter, nvml, mps, gpu_store, settings_file;
-  policy::SettingTexts settings;  // of the policy, as the file says
+  policy::SettingTexts settings;  // of the policy, from the file
   std::string tls_cert, tls_key, gateway_token_file;
   size_t max_body = 64 << 20;
   bool strict_readiness = false;
   int devices = 0, threads = 0;
-  std::optional<int> first_uid;  // without: as the node daemon has it
-  bool live_sm = false;
+  std::optional<int> first_uid;            // without: as the node daemon has it
   std::optional<double> price, gpu_price;  // without: as the node daemon has it
+  std::vector<std::string> type_prices;
 };
 
-// Made once, readable by its owner alone.
+// Made once, readable only by its owner.
 Result<void> make_token(const std::string& path) {
   if (std::filesystem::exists(path)) return {};
   return replace_file(path, make_secret() + "\n");
 }
 
-// The platform ends: instances too. The loop that would start them anew has stopped by now.
+// Ends instances with the platform. The loop that would start them anew has stopped by now.
 void stop_instances(const std::string& node_socket) {
   wire::HttpClient node({.path = node_socket}, Seconds(10));
   const SteadyClock clock;
@@ -75,7 +76,7 @@ void stop_instances(const std::string& node_socket) {
   }
 }
 
-// The platform's processes in the order in which they start.
+// Returns the platform's processes in their starting order.
 std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string node_socket = data + "/run/node.sock";
@@ -84,15 +85,21 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   if (f.devices > 0) node.insert(node.end(), {"--devices", std::to_string(f.devices)});
   if (f.price) node.insert(node.end(), {"--price-per-core-hour", std::to_string(*f.price)});
   if (f.gpu_price) node.insert(node.end(), {"--price-per-gpu-hour", std::to_string(*f.gpu_price)});
+  if (!f.type_prices.empty()) {
+    std::string all;
+    for (const std::string& price : f.type_prices) all += (all.empty() ? "" : ",") + price;
+    node.insert(node.end(), {"--price", all});
+  }
   if (!f.nvml.empty()) node.insert(node.end(), {"--nvml", f.nvml});
   if (!f.mps.empty()) node.insert(node.end(), {"--mps", f.mps});
   if (!f.gpu_store.empty()) node.insert(node.end(), {"--gpu-store", f.gpu_store});
-  if (f.live_sm) node.push_back("--live-sm");
   if (f.first_uid) node.insert(node.end(), {"--first-uid", std::to_string(*f.first_uid)});
   if (!f.runtime.empty()) node.insert(node.end(), {"--runtime", f.runtime});
   const policy::Bundle* bundle = policy::find_bundle(f.policy);
-  const std::string arbiter(f.arbiter.empty() && bundle != nullptr ? bundle->arbiter : f.arbiter);
-  node.insert(node.end(), {"--arbiter", arbiter});
+  if (!f.arbiter.empty())
+    node.insert(node.end(), {"--arbiter", f.arbiter});
+  else if (bundle != nullptr)
+    node.insert(node.end(), {"--default-arbiter", std::string(bundle->arbiter)});
   std::vector<std::string> control{self,     "control", "--data",      data,  "--policy", f.policy,
                                    "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
   for (const auto& [name, text] : f.settings)
@@ -116,14 +123,15 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
           {.name = "gateway", .command = gateway, .listen = {f.listen}}};
 }
 
-// Said where the user looks, once: the node daemon will find the same.
+// Warns the user once, at the terminal: the node daemon will find the same.
 void warn_without_backstop() {
   const auto cgroups = node::Cgroups::detect("sluice-up-" + std::to_string(getpid()));
   if (!cgroups.writable()) return log::warn("{}", cgroups.describe());
   if (auto tried = cgroups.open(""); tried.ok()) (void)tried->remove();
 }
 
-// For users of this machine: where the process listens, its port as the kernel chose it.
+// Publishes for users of this machine where the process listens, with the port that the kernel
+// chose.
 Result<std::string> publish(const Supervisor& supervisor, const std::string& name,
                             const std::string& path) {
   SLUICE_ASSIGN(listening, supervisor.addresses(name));
@@ -170,8 +178,8 @@ Result<void> end_supervisor(const LockHolder& supervisor, bool keep) {
   return {};
 }
 
-// Asks the supervisor; then looks itself, because the supervisor may have died on the way, or long
-// before, and ends what is left.
+// Asks the supervisor; then checks by itself and ends what is left, because the supervisor may have
+// died on the way, or long before.
 Result<void> down(const Session& session, bool keep) {
   log::start("down");
   const std::string data = std::filesystem::absolute(session.data);
@@ -186,7 +194,7 @@ Result<void> down(const Session& session, bool keep) {
   return supervisor.stop(keep ? Supervisor::End::kToReturn : Supervisor::End::kForGood, kPatience);
 }
 
-// The programs of `sluice run` that the platform holds now.
+// Returns the programs of `sluice run` that the platform now holds.
 std::vector<std::string> programs(const Session& session) {
   std::vector<std::string> ids;
   const auto state = session.node().json(verb::get, "/v1/state");
@@ -240,6 +248,7 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
       ->check(number_from(0, kHighestPrice));
   up_command->add_option("--price-per-gpu-hour", f->gpu_price, "the same of a GPU")
       ->check(number_from(0, kHighestPrice));
+  add_price_option(*up_command, f->type_prices);
   up_command->add_option("--nvml", f->nvml,
                          "NVIDIA's management library, where not where the loader looks; none: "
                          "this machine's GPUs are left alone");
@@ -250,9 +259,6 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
       ->add_option("--gpu-store", f->gpu_store,
                    "of each GPU's memory, as 4GiB, set aside for models that programs share")
       ->transform(CLI::AsSizeValue(false));
-  up_command->add_flag("--live-sm", f->live_sm,
-                       "with --mps: a slice's SMs may change while its program runs, for some "
-                       "microseconds more a launch (green contexts)");
   up_command
       ->add_option("--first-uid", f->first_uid,
                    "as root: uids of instances begin here, for a second platform on this machine")
@@ -260,8 +266,10 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command
-      ->add_option("--arbiter", f->arbiter,
-                   "who may run now, on each device; default: the policy's")
+      ->add_option(
+          "--arbiter", f->arbiter,
+          "of every device: which decides who may run now. Without, each device runs that of "
+          "the policy of the function that it serves first")
       ->check(CLI::IsMember(policy::arbiter_names()));
   up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");

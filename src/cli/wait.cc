@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kTries = 3;  // of a first revision; the platform gives up later ones itself
+constexpr int kTries = 3;  // of a first revision; the platform gives up later ones by itself
 
 bool has_traffic(const json& function, int revision) {
   return std::ranges::any_of(function["split"], [&](const json& part) {
@@ -20,7 +20,7 @@ bool has_traffic(const json& function, int revision) {
   });
 }
 
-// A canary without traffic serves as soon as it could.
+// Returns whether it is a canary without traffic, which serves as soon as it could.
 bool is_idle_canary(const json& function) {
   return function["canary_percent"] == 0 && function["newest_ready"].get<bool>();
 }
@@ -59,7 +59,7 @@ Result<void> wait_for(const Session& session, const Awaited& a, Time give_up,
     if (answer.result_int() != 200)
       return refused(static_cast<int>(answer.result_int()), answer.body());
     SLUICE_ASSIGN(f, wire::parse_json(answer.body()));
-    const bool decided = turn != "0";  // since the change: the loop has looked at it
+    const bool decided = turn != "0";  // since the change: the loop has considered it
     const Phase phase = phase_of(f, a.revision);
     if (phase == Phase::kServes && decided) return {};
     if (phase == Phase::kReplaced)

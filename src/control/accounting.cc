@@ -4,28 +4,57 @@
 #include <cmath>
 
 namespace sluice::control {
+namespace {
+
+// The holdings of an instance's parts. Their use is known only as a sum: the use above their total
+// is charged at the mean of their cores and prices. So one part's idle share offsets what another
+// borrows.
+struct Held {
+  double seconds = 0;        // of a whole device, summed over the parts
+  double cost = 0;           // of these
+  double sm = 0, price = 0;  // means over the parts
+};
+
+Held held_by(const Instance& i, const std::vector<Device>& devices, Nanos elapsed) {
+  Held h;
+  const auto parts = static_cast<double>(i.parts.size());
+  for (const Part& p : i.parts) {
+    const Device* device = find(devices, p.device);
+    if (device == nullptr) continue;
+    const double sm = p.slice.sm.fraction();
+    const double held = sm * p.slice.quota.request.fraction() * seconds(elapsed);
+    h.seconds += held;
+    h.cost += held * device->price_per_hour / 3600;
+    h.sm += sm / parts;
+    h.price += device->price_per_hour / parts;
+  }
+  return h;
+}
+
+}  // namespace
 
 void Accounting::step(const std::vector<ObservedInstance>& instances,
                       const std::vector<Device>& devices, Nanos elapsed) {
-  std::map<InstanceId, Nanos> used_now;
+  std::map<InstanceId, Used> used_now;
   shares_.clear();
   for (const ObservedInstance& o : instances) {
     const Instance& i = o.instance;
     if (i.state == InstanceState::kGone) continue;
     const auto before = used_.find(i.id);
-    // One that is new has used what it has used since it was born.
+    // A new instance is charged for its use since birth.
     const Nanos used =
-        std::max(Nanos(0), o.used - (before == used_.end() ? Nanos(0) : before->second));
-    used_now[i.id] = o.used;
-    shares_[i.id] = {static_cast<int>(std::lround(1000 * seconds(used) / seconds(elapsed)))};
-    const auto device = std::ranges::find(devices, i.device, &Device::id);
-    if (o.foreign || device == devices.end()) continue;
+        std::max(Nanos(0), o.used - (before == used_.end() ? Nanos(0) : before->second.busy));
+    used_now.emplace_hint(used_now.end(), i.id, Used{i.function, o.used});
+    const auto parts = static_cast<double>(i.parts.size());
+    shares_[i.id] = {
+        static_cast<int>(std::lround(1000 * seconds(used) / seconds(elapsed) / parts))};
+    const Held held = held_by(i, devices, elapsed);
+    if (o.foreign || held.sm == 0) continue;
+    const double used_seconds = held.sm * seconds(used);
     Account& a = accounts_[i.function];
-    const double held = i.slice.sm.fraction() * i.slice.quota.request.fraction() * seconds(elapsed);
-    const double used_seconds = i.slice.sm.fraction() * seconds(used);
-    a.slice_seconds += held;
+    a.slice_seconds += held.seconds;
     a.used_seconds += used_seconds;
-    a.cost += (held + std::max(0.0, used_seconds - held)) * device->price_per_hour / 3600;
+    a.cost += held.cost + std::max(0.0, used_seconds - held.seconds) * held.price / 3600;
   }
   used_ = std::move(used_now);
 }

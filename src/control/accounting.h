@@ -1,6 +1,6 @@
-// What a function held, used and cost (DESIGN §1, *Cost*): sm × request for as long as it is held,
-// plus what was used above it, at the device's price; per instance and step, so that shares are
-// multiplied before they are added. Pure.
+// A function's holdings, use and cost: sm × request for as long as it is held, plus the use above
+// it, at the device's price, summed over its parts. Charged per instance and step, so that shares
+// are multiplied before they are added. Pure.
 #pragma once
 
 #include <map>
@@ -26,20 +26,25 @@ Account account_from(const nlohmann::json& j);
 
 class Accounting {
  public:
-  // Charges functions for their living instances and the time since the last step. A program of
-  // somebody's own costs no function anything; its share is known all the same.
+  // Charges functions for their living instances and the time since the last step. A foreign
+  // program costs no function anything; its used share is known all the same.
   void step(const std::vector<ObservedInstance>& instances, const std::vector<Device>& devices,
             Nanos elapsed);
   Account& of(const FunctionName& f) { return accounts_[f]; }
-  // Empty for a function that has none yet.
+  // Returns an empty account for a function without one.
   Account of(const FunctionName& f) const {
     const auto found = accounts_.find(f);
     return found == accounts_.end() ? Account{} : found->second;
   }
-  // Busy time by instance at the last step; restored, so that it is not charged again.
-  const std::map<InstanceId, Nanos>& used() const { return used_; }
-  void restore_used(std::map<InstanceId, Nanos> used) { used_ = std::move(used); }
-  // Of its window, over the time before the last step: what a listing shows beside the quota.
+  // An instance's busy time at the last step; restored, so that it is not charged again.
+  struct Used {
+    FunctionName function;
+    Nanos busy{0};
+  };
+  const std::map<InstanceId, Used>& used() const { return used_; }
+  void restore_used(const InstanceId& i, Used used) { used_[i] = std::move(used); }
+  // Returns its use of its window, over the time before the last step, for listings beside the
+  // quota. The mean of several parts.
   Share used_share(const InstanceId& i) const {
     const auto found = shares_.find(i);
     return found == shares_.end() ? kNone : found->second;
@@ -48,7 +53,7 @@ class Accounting {
 
  private:
   std::map<FunctionName, Account> accounts_;
-  std::map<InstanceId, Nanos> used_;  // at the last step
+  std::map<InstanceId, Used> used_;
   std::map<InstanceId, Share> shares_;
 };
 

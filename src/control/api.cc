@@ -5,9 +5,11 @@
 
 #include "base/secret.h"
 #include "base/words.h"
+#include "control/device_names.h"
 #include "control/function_file.h"
 #include "control/listings.h"
 #include "control/metrics.h"
+#include "control/store.h"
 #include "control/validate.h"
 #include "wire/json.h"
 
@@ -35,15 +37,6 @@ Error no_function(const Control& control, const FunctionName& name) {
   std::vector<std::string> all;
   for (const auto& [function, r] : control.functions()) all.push_back(to_string(function));
   return {ErrorKind::kNotFound, not_found("function", to_string(name), all)};
-}
-
-Result<void> check_device(const Control& control, const DeviceId& device) {
-  std::vector<std::string> all;
-  for (const Device& d : control.seen().devices) {
-    if (d.id == device) return {};
-    all.push_back(d.id);
-  }
-  return Error{ErrorKind::kNotFound, not_found("device", device, all)};
 }
 
 }  // namespace
@@ -81,31 +74,19 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
     if (kind == "devices") return device_rows(control_, wall);
     if (kind == "decisions") return decisions(target);
     if (kind == "report") return control::report(control_);
-    if (kind == "status")
-      return json{{"node", control_.seen().node_there},
-                  {"gateway", control_.seen().gateway_there},
-                  {"node_seen", control_.seen().node_seen},
-                  {"gateway_seen", control_.seen().gateway_seen},
-                  {"policy", control_.settings().bundle},
-                  {"policy_settings", control_.settings().bundle_settings},
-                  {"backstop", control_.seen().backstop},
-                  {"enforcement", control_.seen().enforcement}};
+    if (kind == "status") return control::status(control_);
     if (kind == "profiles") {
-      json out = json::object();
-      for (const auto& [model, profile] : control_.profiles())
-        out[model] = control::to_json(profile);
+      json out = json::array();
+      for (const auto& [key, profile] : control_.profiles().all()) out.push_back(to_json(profile));
       return out;
     }
   }
-  // Makes the loop look (run.cc): somebody has changed something at the node.
+  // Makes the loop poll at once (run.cc): a user has changed something at the node.
   if (kind == "turns" && path.size() == 2 && method == verb::post) return json::object();
   if (kind == "profiles" && path.size() == 2 && method == verb::put) {
     SLUICE_ASSIGN(body, wire::parse_json(request.body()));
-    wire::Fields f(body, "profile");
-    const std::string model = f.text("model");
     SLUICE_ASSIGN(profile, profile_from(body));
-    if (model.empty()) return Error{ErrorKind::kInvalid, "profile.model: must not be empty"};
-    SLUICE_TRY(control_.set_profile(model, profile));
+    SLUICE_TRY(control_.set_profile(profile));
     return json{{"points", profile.points.size()}};
   }
   if (kind == "functions" && path.size() >= 4) {
@@ -129,7 +110,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
     }
     if (path.size() == 5 && path[4] == "rates" && method == verb::get) {
       SLUICE_ASSIGN(span, to_int(target.get("seconds"), "seconds", 300));
-      SLUICE_ASSIGN(samples, control_.store().rates(name, wall / 1000 - span));
+      SLUICE_ASSIGN(samples, control_.journal().rates(name, wall / 1000 - span));
       json out = json::array();
       for (const RateSample& s : samples)
         out.push_back({{"second", s.second},
@@ -142,9 +123,9 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   }
   if (kind == "devices" && path.size() == 4 && method == verb::post &&
       (path[3] == "drain" || path[3] == "undrain")) {
-    SLUICE_TRY(check_device(control_, path[2]));
-    SLUICE_TRY(control_.set_drained(path[2], path[3] == "drain", wall));
-    return json{{"device", path[2]}, {"drained", path[3] == "drain"}};
+    SLUICE_ASSIGN(device, device_named(control_.seen().devices, path[2]));
+    SLUICE_TRY(control_.set_drained(device, path[3] == "drain", wall));
+    return json{{"device", device}, {"drained", path[3] == "drain"}};
   }
   return missing;
 }
@@ -165,10 +146,10 @@ Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
   SLUICE_ASSIGN(specs, parse_functions(request.body(), context, check_model));
   for (FunctionSpec& spec : specs) {
     if (is_dry(target)) {
-      SLUICE_TRY(copies.identify(spec.model));
+      SLUICE_TRY(copies.identify(spec.inference().model));
       continue;
     }
-    auto kept = copies.keep(spec.model);
+    auto kept = copies.keep(spec.inference().model);
     if (!kept.ok()) return within(to_string(spec.name), kept.error());
     read.copies.push_back(std::move(*kept));
   }
@@ -200,7 +181,7 @@ Result<json> Api::applied(const wire::HttpRequest& request, const Result<Functio
 Result<json> Api::decisions(const wire::Target& target) const {
   SLUICE_ASSIGN(limit, to_int(target.get("limit"), "limit", 50));
   const std::string of = target.get("function");
-  SLUICE_ASSIGN(found, control_.store().decisions(
+  SLUICE_ASSIGN(found, control_.journal().decisions(
                            of.empty() ? std::nullopt : std::optional(function_name(of)), limit));
   json out = json::array();
   for (const Decision& d : found) out.push_back(to_json(d));

@@ -1,6 +1,6 @@
 // The user's HTTP API (docs/api.md), over the control loop.
 //
-// Threads: the loop's, but for read_functions().
+// Threads: the loop's, except read_functions().
 #pragma once
 
 #include <optional>
@@ -13,18 +13,19 @@ namespace sluice::control {
 
 class Api {
  public:
-  // `token`: what callers must bear; empty: anybody who reaches the socket may call.
+  // `token`: the token that callers must bear; empty: every caller that reaches the socket may
+  // call.
   Api(Control& control, std::string token, std::string home)
       : control_(control), token_(std::move(token)), home_(std::move(home)) {}
 
-  // The server's admission: a request without the token gets 401. handle() does not look again.
+  // The server's admission: a request without the token gets 401. handle() does not check again.
   std::optional<wire::HttpResponse> refusal(const wire::HttpHead& head) const;
   wire::HttpResponse handle(const wire::HttpRequest& request, UnixMillis wall);
 
-  // POST /v1/functions has two halves, since the first reads files, which may take its time:
-  // read_functions() parses the function files, checks their models and copies what is new of them
-  // (unless it is a dry run), on any thread, and apply()
-  // deploys them. `copies` stay while what was read is held.
+  // POST /v1/functions has two halves, because the first reads files, which may take long.
+  // read_functions(), on any thread, parses the function files, checks their models and copies the
+  // new ones (unless it is a dry run). apply() deploys them. `copies` stay while the result of the
+  // first half is held.
   struct FunctionsRead {
     std::vector<FunctionSpec> specs;
     std::vector<ModelCopies::Hold> copies;

@@ -1,12 +1,13 @@
-// The Cluster port: the one seam between the control loop and the world. The local adapter drives
-// this machine's node daemon and gateway; Kubernetes and the simulator are others.
+// The Cluster port: the control loop's only interface to nodes and gateways. The local adapter
+// drives this machine's node daemon and gateway, one of each.
 //
-// One thread, the loop's. Calls block for milliseconds, also when what they call hangs. A call that
-// fails changed nothing that the next observe() would not show.
+// One thread, the loop's. Calls block for milliseconds, even if the callee hangs. An accepted order
+// takes effect later: observations show its progress. A failed order changed nothing that a later
+// observation would not show. kUnavailable or kTimeout: its node or gateway does not answer.
 #pragma once
 
+#include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,28 +16,33 @@
 
 #include "base/histogram.h"
 #include "base/result.h"
+#include "model/birth.h"
 #include "model/device.h"
 #include "model/instance.h"
+#include "model/node.h"
+#include "model/routing.h"
 
 namespace sluice::control {
 
-// An instance as its node sees it.
+// An instance in its node's view.
 struct ObservedInstance {
   Instance instance;
-  bool foreign = false;  // a user's own process under a slice: not ours to scale
+  std::string node;       // the node that it runs on
+  bool reachable = true;  // false: its node does not answer, and this is its last report
+  bool foreign = false;   // a user's own process under a slice: not ours to scale
   std::string socket;
   int64_t pid = 0;
   uint64_t start_time = 0;  // of the process, in the kernel's ticks
   int64_t ready_after_ms = 0;
   Nanos used{0};     // busy time so far, at its own sm
-  Nanos ungated{0};  // of that, on a GPU past the hook
+  Nanos ungated{0};  // the part of it on a GPU past the hook
   Nanos outside{0};  // CPU time of processes that have left its cgroup
   Bytes peak_memory = 0;
-  std::optional<Bytes> memory_held;  // of a GPU, where it is counted
-  std::string device_fault;          // of its device, for which its node ends it
+  std::optional<Bytes> memory_held;  // of a GPU, if it is counted
+  std::string device_fault;          // the fault of its device, for which its node ends it
   std::string error;                 // why it is gone
-  UnixMillis ended = 0;              // when; 0: it lives, or its node does not tell
-  bool stopped = false;              // it is gone because it was asked to stop, by any client
+  UnixMillis ended = 0;              // 0: it is alive, or its node does not report it
+  bool stopped = false;              // it ended on request, by any client
   bool node_fault = false;           // its node ended its start: its daemon died, its disk was full
 };
 
@@ -44,12 +50,36 @@ inline bool alive(const ObservedInstance& o) {
   return o.instance.state != InstanceState::kGone;
 }
 
+// Returns nullptr if it is not among them.
+// REQUIRES: sorted by id, as observations are.
+inline const ObservedInstance* find(const std::vector<ObservedInstance>& all,
+                                    const InstanceId& id) {
+  const auto id_of = [](const ObservedInstance& o) -> const InstanceId& { return o.instance.id; };
+  const auto found = std::ranges::lower_bound(all, id, {}, id_of);
+  return found != all.end() && found->instance.id == id ? &*found : nullptr;
+}
+inline ObservedInstance* find_instance(std::vector<ObservedInstance>& all, const InstanceId& id) {
+  return const_cast<ObservedInstance*>(find(all, id));
+}
+inline const Device* find(const std::vector<Device>& all, const DeviceId& id) {
+  const auto found = std::ranges::lower_bound(all, id, {}, &Device::id);
+  return found != all.end() && found->id == id ? &*found : nullptr;
+}
+
 // A function in this namespace belongs to `sluice profile`, which starts and stops its instances.
 inline constexpr std::string_view kProfiling = "sluice-profile";
-// Whether the loop decides about it.
+// Returns whether the loop decides about it.
 inline bool ours(const ObservedInstance& o) {
   return !o.foreign && o.instance.function.space != kProfiling;
 }
+
+// The gateway's counts of an instance, since it has a route to it.
+struct ObservedAnswers {
+  InstanceId instance;
+  int in_flight = 0;
+  uint64_t answered = 0, inferences = 0;
+  Nanos answering{0};  // the sum over its requests, from the grant to the end
+};
 
 // A function's traffic, counted since the gateway started.
 struct ObservedTraffic {
@@ -62,59 +92,94 @@ struct ObservedTraffic {
   uint64_t gaps = 0;
   double gap_sum = 0, gap_squares = 0;
   Histogram latency;
+  std::vector<ObservedAnswers> instances;
 };
 
-// Whether functions can run on it: the model server computes on CPUs.
+// Returns whether functions can run on it: the model server computes on CPUs.
 inline bool serves(const Device& d) {
   return d.kind == DeviceKind::kCpu;
 }
 
-// What a device says of itself at the moment.
+// A device's momentary report.
 struct DeviceLoad {
   int busy_percent = 0;
   Bytes memory_used = 0;
 };
 
-struct Observation {
-  bool node_there = false;  // false: devices and instances are unknown now, not empty
-  UnixMillis node_seen = 0, gateway_seen = 0;  // when each answered last; 0: never
-  std::string boot_id;
-  bool backstop = true;                     // the kernel holds programs that never ask for a permit
-  std::string enforcement;                  // what else holds the slices, or what is missing
-  std::vector<Device> devices;              // by id
-  std::map<DeviceId, DeviceLoad> loads;     // of GPUs that answer
-  std::vector<ObservedInstance> instances;  // by id
-  bool gateway_there = false;
-  UnixMillis gateway_started = 0;
+// A node, and its report apart from its devices and instances.
+struct ObservedNode {
+  Node node;
+  UnixMillis seen = 0;      // when it last answered; 0: never
+  bool backstop = true;     // the kernel holds programs that never ask for a permit
+  std::string enforcement;  // how else slices are held, or what is missing
+};
+
+struct ObservedGateway {
+  std::string name;
+  bool there = false;   // false: it did not answer, and its traffic is unknown, not zero
+  UnixMillis seen = 0;  // when it last answered; 0: never
+  UnixMillis started = 0;
   int64_t routes_version = -1;
-  // A function that is not listed counts what it counted in the observation before.
+  // A function that is not listed has the counts of the observation before.
   std::vector<ObservedTraffic> traffic;
-  std::set<InstanceId> busy;  // have a request of the gateway's in hand
+  std::set<InstanceId> busy;  // those with a request of the gateway's in hand
   // How long ago an instance's oldest request ran into its function's timeout, with no answer from
   // the instance since. An instance that is not listed has no such request.
   std::map<InstanceId, Nanos> overdue;
 };
 
-// What an instance is started with, beyond what the decision said.
+// An adapter lists every node and gateway of the cluster, also silent ones, and the devices and
+// instances of those that answer. What is not listed is gone.
+struct Observation {
+  std::vector<ObservedNode> nodes;          // by name
+  std::vector<Device> devices;              // by id
+  std::map<DeviceId, DeviceLoad> loads;     // of GPUs that answer
+  std::vector<ObservedInstance> instances;  // by id
+  std::vector<ObservedGateway> gateways;    // by name
+};
+
+// Returns nullptr for an unknown name.
+inline const ObservedNode* find_node(const Observation& o, const std::string& name) {
+  const auto name_of = [](const ObservedNode& n) -> const std::string& { return n.node.name; };
+  const auto found = std::ranges::lower_bound(o.nodes, name, {}, name_of);
+  return found != o.nodes.end() && found->node.name == name ? &*found : nullptr;
+}
+// Returns whether any node answers, all do, and all gateways do. All are false for an empty list.
+inline bool any_node_there(const Observation& o) {
+  return std::ranges::any_of(o.nodes, [](const ObservedNode& n) { return n.node.reachable; });
+}
+inline bool all_nodes_there(const Observation& o) {
+  return !o.nodes.empty() &&
+         std::ranges::all_of(o.nodes, [](const ObservedNode& n) { return n.node.reachable; });
+}
+inline bool all_gateways_there(const Observation& o) {
+  return !o.gateways.empty() && std::ranges::all_of(o.gateways, &ObservedGateway::there);
+}
+
+// The order to start an instance, beyond the decision.
 struct StartOrder {
   Instance instance;
   ModelSpec model;
   Batching batching;
+  // Started by exec of it, instead of a fork of the model's template.
+  std::optional<ExecOfProgram> program;
 };
 
 class Cluster {
  public:
   virtual ~Cluster() = default;
   virtual Observation observe() = 0;
+  // On the node of the instance's device. Idempotent by the instance's id.
   virtual Result<void> start(const StartOrder& order) = 0;
   virtual Result<void> resize(const InstanceId& id, const Slice& slice,
                               const Position& position) = 0;
   virtual Result<void> stop(const InstanceId& id,
-                            Nanos drain) = 0;  // also forgets one that is gone
+                            Nanos drain) = 0;  // also forgets an ended one
   virtual Result<void> set_drained(const DeviceId& device, bool drained) = 0;
-  // The instances that have a request in hand under that table: of the others, who gets no more by
-  // it has none and will have none.
-  virtual Result<std::set<InstanceId>> set_routes(const nlohmann::json& table) = 0;
+  // Returns the instances that have a request of that gateway's in hand under that table. Any other
+  // instance that the table gives no more requests has none of this gateway's and will have none.
+  virtual Result<std::set<InstanceId>> set_routes(const std::string& gateway,
+                                                  const RoutingTable& table) = 0;
 };
 
 }  // namespace sluice::control

@@ -1,10 +1,13 @@
 #include "control/cluster_local.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "wire/birth_json.h"
 #include "wire/json.h"
+#include "wire/routing_json.h"
 
 namespace sluice::control {
 namespace {
@@ -37,7 +40,7 @@ Result<ObservedInstance> instance_from(const json& j) {
   return f.finish(o);
 }
 
-// A list's items, where they stand; none where there is no list.
+// Returns a list's items in place; none if there is no list.
 const json& items(Fields& f, std::string_view key) {
   static const json kNone = json::array();
   const json* list = f.child(key);
@@ -86,14 +89,25 @@ Result<ObservedTraffic> traffic_from(const json& j) {
   return f.finish(t);
 }
 
-// Adds the function's instances that have an overdue request.
-void add_overdue(const json& function, std::map<InstanceId, Nanos>& overdue) {
+// Returns the function's instances, by id; adds those that have an overdue request.
+std::vector<ObservedAnswers> answers_from(const json& function,
+                                          std::map<InstanceId, Nanos>& overdue) {
   Fields f(function, "traffic");
+  std::vector<ObservedAnswers> out;
   for (const json& item : items(f, "instances")) {
     Fields i(item, "instance");
-    const Micros since(i.integer("overdue_us", 0, 0, kMost / 1000));
-    if (since > Micros(0)) overdue[i.text("id")] = since;
+    const auto number = [&](const char* key) { return i.integer(key, 0, 0, kMost / 1000); };
+    ObservedAnswers& a = out.emplace_back();
+    a.instance = i.text("id");
+    a.in_flight = static_cast<int>(i.integer("in_flight", 0, 0, 1'000'000'000));
+    a.answered = static_cast<uint64_t>(number("answered"));
+    a.inferences = static_cast<uint64_t>(number("inferences"));
+    a.answering = Micros(number("busy_us"));
+    const Micros since(number("overdue_us"));
+    if (since > Micros(0)) overdue[a.instance] = since;
   }
+  std::ranges::sort(out, {}, &ObservedAnswers::instance);
+  return out;
 }
 
 std::set<InstanceId> busy_from(Fields& f) {
@@ -108,12 +122,23 @@ Result<void> done(const Result<json>& answer) {
   return {};
 }
 
-void observe_node(const json& state, Observation& o) {
+LinkTier tier_of(const DeviceLink& l) {
+  return l.nvlinks > 0 ? LinkTier::kNvlink : LinkTier::kPcie;
+}
+
+// Returns the node that the daemon reports, without the bandwidth of links.
+// REQUIRES: `devices` is sorted.
+Node node_of(const std::vector<Device>& devices, std::string boot_id) {
+  Node n{.name = devices.empty() ? "" : devices.front().node, .boot_id = std::move(boot_id)};
+  for (const Device& d : devices) {
+    n.devices.push_back(d.id);
+    for (const DeviceLink& l : d.links) n.links.push_back({d.id, l.to, tier_of(l)});
+  }
+  return n;
+}
+
+ObservedNode observe_node(const json& state, Observation& o) {
   Fields f(state, "state");
-  o.node_there = true;
-  o.boot_id = f.text("boot_id");
-  o.backstop = f.boolean("backstop", true);
-  o.enforcement = f.text("enforcement");
   for (const json& item : items(f, "devices")) {
     const auto device = wire::device_from(item);
     if (!device.ok()) {
@@ -126,30 +151,38 @@ void observe_node(const json& state, Observation& o) {
     o.loads[device->id] = {static_cast<int>(load.integer("busy_percent", 0, 0, 100)),
                            load.integer("memory_used", 0, 0, kMost)};
   }
-  for (const json& item : items(f, "instances")) {
-    const auto instance = instance_from(item);
-    if (instance.ok())
-      o.instances.push_back(*instance);
-    else
-      log::warn("node: {}", instance.error().message);
-  }
   std::ranges::sort(o.devices, {}, &Device::id);
+  ObservedNode n{.node = node_of(o.devices, f.text("boot_id")), .seen = unix_now()};
+  n.backstop = f.boolean("backstop", true);
+  n.enforcement = f.text("enforcement");
+  for (const json& item : items(f, "instances")) {
+    auto instance = instance_from(item);
+    if (instance.ok()) {
+      instance->node = n.node.name;
+      o.instances.push_back(std::move(*instance));
+    } else {
+      log::warn("node: {}", instance.error().message);
+    }
+  }
   std::ranges::sort(o.instances, {}, [](const ObservedInstance& i) { return i.instance.id; });
+  return n;
 }
 
-void observe_gateway(const json& stats, Observation& o) {
+void observe_gateway(const json& stats, ObservedGateway& g) {
   Fields f(stats, "stats");
-  o.gateway_there = true;
-  o.gateway_started = f.integer("started", 0, 0, kMost);
-  o.routes_version = f.integer("version", 0, 0, kMost);
-  o.busy = busy_from(f);
+  g.there = true;
+  g.started = f.integer("started", 0, 0, kMost);
+  g.routes_version = f.integer("version", 0, 0, kMost);
+  g.busy = busy_from(f);
   for (const json& item : items(f, "functions")) {
-    const auto traffic = traffic_from(item);
-    if (traffic.ok())
-      o.traffic.push_back(*traffic);
-    else
+    std::vector<ObservedAnswers> answers = answers_from(item, g.overdue);
+    auto traffic = traffic_from(item);
+    if (traffic.ok()) {
+      traffic->instances = std::move(answers);
+      g.traffic.push_back(std::move(*traffic));
+    } else {
       log::warn("gateway: {}", traffic.error().message);
-    add_overdue(item, o.overdue);
+    }
   }
 }
 
@@ -176,12 +209,10 @@ bool LocalCluster::settled() const {
 Observation LocalCluster::observe() {
   left_ = kOrdersWait;
   Observation o;
-  if (const auto state = node_.take_look(); state && state->ok()) {
-    observe_node(**state, o);
-    node_seen_ = unix_now();
-    backstop_ = o.backstop;
-    enforcement_ = o.enforcement;
-  }
+  seen_.node.reachable = false;
+  if (const auto state = node_.take_look(); state && state->ok()) seen_ = observe_node(**state, o);
+  if (seen_.seen > 0) o.nodes.push_back(seen_);
+  ObservedGateway& gateway = o.gateways.emplace_back(ObservedGateway{.name = kGateway});
   if (const auto stats = gateway_.take_look(); stats && stats->ok()) {
     const auto started = (*stats)->value("started", UnixMillis{0});
     // A restarted gateway counts from zero: request full statistics next.
@@ -189,12 +220,9 @@ Observation LocalCluster::observe() {
     told_ = whole ? (*stats)->value("told", int64_t{0}) : 0;
     gateway_started_ = started;
     gateway_seen_ = unix_now();
-    if (whole) observe_gateway(**stats, o);
+    if (whole) observe_gateway(**stats, gateway);
   }
-  o.backstop = backstop_;
-  o.enforcement = enforcement_;
-  o.node_seen = node_seen_;
-  o.gateway_seen = gateway_seen_;
+  gateway.seen = gateway_seen_;
   return o;
 }
 
@@ -207,16 +235,18 @@ Result<json> LocalCluster::ask(Port& port, verb verb, std::string_view target, j
 
 Result<void> LocalCluster::start(const StartOrder& order) {
   const Instance& i = order.instance;
-  return done(ask(node_, verb::post, "/v1/instances",
-                  {{"id", i.id},
-                   {"function", to_string(i.function)},
-                   {"revision", i.revision},
-                   {"device", i.device},
-                   {"slice", wire::to_json(i.slice)},
-                   {"position", wire::to_json(i.position)},
-                   {"batch", i.batch},
-                   {"model", wire::to_json(order.model)},
-                   {"batching", wire::to_json(order.batching)}}));
+  const Birth birth =
+      order.program ? Birth(*order.program) : Birth(ForkOfTemplate{order.model, order.batching});
+  json body = {{"id", i.id},
+               {"function", to_string(i.function)},
+               {"revision", i.revision},
+               {"device", i.device()},
+               {"slice", wire::to_json(i.slice())},
+               {"position", wire::to_json(i.position())},
+               {"batch", i.batch},
+               {"arbiter", i.arbiter}};
+  body.update(wire::to_json(birth));
+  return done(ask(node_, verb::post, "/v1/instances", body));
 }
 
 Result<void> LocalCluster::resize(const InstanceId& id, const Slice& slice,
@@ -234,9 +264,23 @@ Result<void> LocalCluster::set_drained(const DeviceId& device, bool drained) {
   return done(ask(node_, verb::patch, "/v1/devices/" + device, {{"drained", drained}}));
 }
 
-Result<std::set<InstanceId>> LocalCluster::set_routes(const json& table) {
-  SLUICE_ASSIGN(answer, ask(gateway_, verb::put, "/v1/routes", table));
-  Fields f(answer, "answer");
+// Sends only changes, if the gateway took a table before. It refuses a change if it has another
+// table (kConflict: it was restarted), or supports no changes (kNotFound: it is of an older
+// version).
+Result<std::set<InstanceId>> LocalCluster::set_routes(const std::string& gateway,
+                                                      const RoutingTable& table) {
+  if (gateway != kGateway)
+    return Error{ErrorKind::kNotFound, "there is no gateway '" + gateway + "'"};
+  const RoutingTable before = std::exchange(routes_, {});
+  Result<json> answer = Error{ErrorKind::kNotFound, "no table to change"};
+  if (before.version > 0)
+    answer = ask(gateway_, verb::patch, "/v1/routes", wire::to_json(change_between(before, table)));
+  if (!answer.ok() &&
+      (answer.error().kind == ErrorKind::kConflict || answer.error().kind == ErrorKind::kNotFound))
+    answer = ask(gateway_, verb::put, "/v1/routes", wire::to_json(table));
+  if (!answer.ok()) return answer.error();
+  routes_ = table;
+  Fields f(*answer, "answer");
   return busy_from(f);
 }
 

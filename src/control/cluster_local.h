@@ -1,8 +1,9 @@
 // The Cluster of one machine: its node daemon and its gateway, over their unix sockets
-// (docs/design/processes.md). Either may be away; the observation says so.
+// (docs/design/processes.md). Either may be away; the observation says so. The node is listed from
+// its first answer on, the gateway always.
 //
-// No call waits for a peer that does not answer: look() begins an observation, which observe()
-// takes as far as it has come; the other calls wait kOrdersWait together between two observations.
+// No call waits for a peer that does not answer: look() begins an observation, and observe()
+// returns its progress. The other calls wait at most kOrdersWait together between two observations.
 // So the API, on the same thread, answers a GET within 100 ms whatever a peer does.
 #pragma once
 
@@ -14,36 +15,39 @@ namespace sluice::control {
 class LocalCluster : public Cluster {
  public:
   static constexpr Nanos kOrdersWait = Millis(75);
-  static constexpr Nanos kAway = Millis(500);  // without an answer for so long, a peer is away
+  static constexpr const char* kGateway = "gateway";  // its name
+  // Without an answer for so long, a peer counts as away.
+  static constexpr Nanos kAway = Millis(500);
 
-  // `on_quiet`: called on another thread when a peer has answered all that it was asked.
-  // `timeout`: after which a call is given up and the next is made.
+  // `on_quiet`: called on another thread once a peer has answered all its calls. `timeout`: after
+  // which a call is given up and the next is made.
   LocalCluster(const std::string& node_socket, const std::string& gateway_socket,
                std::function<void()> on_quiet, Nanos timeout = Seconds(5));
 
   void look();
-  // Whether each peer has answered all that it was asked, or is away.
+  // Returns whether each peer has answered all its calls, or is away.
   bool settled() const;
 
-  // A peer that has not answered the last look() is not there.
+  // A peer that has not answered the last look() counts as absent.
   Observation observe() override;
   Result<void> start(const StartOrder& order) override;
   Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override;
   Result<void> stop(const InstanceId& id, Nanos drain) override;
   Result<void> set_drained(const DeviceId& device, bool drained) override;
-  Result<std::set<InstanceId>> set_routes(const nlohmann::json& table) override;
+  Result<std::set<InstanceId>> set_routes(const std::string& gateway,
+                                          const RoutingTable& table) override;
 
  private:
   Result<nlohmann::json> ask(Port& port, wire::http::verb verb, std::string_view target,
                              nlohmann::json body);
 
   Port node_, gateway_;
-  Nanos left_ = kOrdersWait;  // of what orders may wait until the next observation
-  UnixMillis node_seen_ = 0, gateway_seen_ = 0;
-  bool backstop_ = true;  // as the node said last
-  std::string enforcement_;
+  Nanos left_ = kOrdersWait;  // how long orders may still wait until the next observation
+  ObservedNode seen_;         // the node's last answer
+  UnixMillis gateway_seen_ = 0;
+  RoutingTable routes_;  // as last accepted by the gateway; version 0: unknown
   UnixMillis gateway_started_ = 0;
-  int64_t told_ = 0;  // of the gateway's statistics: those that changed later are asked for
+  int64_t told_ = 0;  // of the gateway's statistics: only later changes are requested
 };
 
 }  // namespace sluice::control

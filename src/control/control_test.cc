@@ -7,10 +7,14 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/folder_for_test.h"
-#include "control/archive_for_test.h"
-#include "control/cluster_fake.h"
+#include "control/desired_memory.h"
+#include "control/journal_memory.h"
+#include "control/store.h"
 #include "control/summary.h"
+#include "predict/profile_table.h"
+#include "tests/support/archive.h"
+#include "tests/support/fake_cluster.h"
+#include "tests/support/folder.h"
 
 namespace sluice::control {
 namespace {
@@ -18,20 +22,21 @@ namespace {
 class ControlTest : public testing::Test {
  protected:
   ControlTest() {
-    write_model_for_test(dir + "/m");
+    write_model(dir + "/m");
     open();
   }
 
   void open() {
     control.reset();
+    predictor = {};
     store.emplace(std::move(*Store::open(dir + "/control.db")));
-    control = std::move(
-        *Control::open(*store, cluster, clock, {.bundle = "fixed", .models = dir + "/models"}));
+    control = std::move(*Control::open(*store, *store, cluster, predictor, clock,
+                                       {.bundle = "fixed", .models = dir + "/models"}));
   }
   FunctionSpec spec(int permille = 300) {
     FunctionSpec s;
     s.name.name = "f";
-    s.model.path = dir + "/m.pt";
+    s.inference().model.path = dir + "/m.pt";
     s.slice = Slice{.sm = kWhole, .quota = {{permille}, {permille}}};
     return s;
   }
@@ -53,12 +58,13 @@ class ControlTest : public testing::Test {
     return out;
   }
 
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string& dir = folder.path;
   ManualClock clock;
   UnixMillis wall = 1'000'000'000'000;
   FakeCluster cluster{clock};
   std::optional<Store> store;
+  predict::ProfileTable predictor;
   std::unique_ptr<Control> control;
 };
 
@@ -71,6 +77,15 @@ TEST_F(ControlTest, StartsWhatIsAskedForOnce) {
   EXPECT_EQ(cluster.starts, 1);
   ASSERT_EQ(cluster.routes["functions"][0]["instances"].size(), 1u);
   EXPECT_EQ(cluster.routes["functions"][0]["instances"][0]["state"], "ready");
+}
+
+TEST_F(ControlTest, AStartNamesTheArbiterOfTheFunctionsPolicy) {
+  FunctionSpec papers = spec();
+  papers.policy = "has-gpu-paper";
+  apply(papers);
+  step(5);
+  ASSERT_EQ(cluster.seen.instances.size(), 1u);
+  EXPECT_EQ(cluster.seen.instances[0].instance.arbiter, "window");
 }
 
 TEST_F(ControlTest, ALostStartIsNoticedAndAskedForAgain) {
@@ -151,12 +166,29 @@ TEST_F(ControlTest, NoCounterGoesBackWhenTheLoopIsKilled) {
   EXPECT_GE(control->functions().at({.name = "f"}).traffic.totals().requests, 100u);
 }
 
+TEST_F(ControlTest, ARestartKeepsTheArrivalsOfEveryMinuteThatHasEnded) {
+  const FunctionName f{.name = "f"};
+  apply(spec());
+  cluster.load[f] = 10;
+  step(200);
+  const auto before = control->functions().at(f).arrivals->per_minute(10);
+  ASSERT_GE(before.size(), 3u);
+  EXPECT_EQ(before.back(), 600u);
+  open();
+  step(60);
+  const auto after = control->functions().at(f).arrivals->per_minute(10);
+  ASSERT_GE(after.size(), 4u);
+  EXPECT_TRUE(std::equal(before.end() - 3, before.end(), after.end() - 4));
+  EXPECT_LE(control->functions().at(f).arrivals->per_second(600).size(), 60u);
+  ASSERT_TRUE(control->remove(f, wall).ok());
+  EXPECT_TRUE(store->arrivals(f)->empty());
+}
+
 TEST_F(ControlTest, AnAccountThatHoldsItsCountersIsTakenOver) {
   apply(spec());
-  ASSERT_TRUE(
-      store
-          ->save_account("default/f", {{"starts", 7}, {"traffic", {{"totals", {{"requests", 5}}}}}})
-          .ok());
+  JournalEntry entry;
+  entry.accounts["default/f"] = {{"starts", 7}, {"traffic", {{"totals", {{"requests", 5}}}}}};
+  ASSERT_TRUE(store->write(entry).ok());
   for (int restart = 0; restart < 2; ++restart) {
     open();
     EXPECT_EQ(control->accounting().of({.name = "f"}).starts, restart == 0 ? 7u : 8u);
@@ -215,13 +247,13 @@ TEST_F(ControlTest, ANewRevisionTakesOverWhenItIsReadyAndRollsBack) {
 
 TEST_F(ControlTest, AChangedContentIsANewRevisionAndEachStartsFromItsOwnCopy) {
   FunctionSpec s = spec();
-  s.model.content = "c1";
+  s.inference().model.content = "c1";
   apply(s);
   step(2);
   EXPECT_EQ(cluster.last_model, dir + "/models/c1.pt");
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
   EXPECT_EQ(control->apply({s}, false, wall)->at(0).what, "unchanged");
-  s.model.content = "c2";
+  s.inference().model.content = "c2";
   const auto changed = control->apply({s}, false, wall);
   EXPECT_EQ(changed->at(0).what, "changed");
   EXPECT_EQ(changed->at(0).difference, std::vector<std::string>{"model's content: c1 -> c2"});
@@ -229,7 +261,7 @@ TEST_F(ControlTest, AChangedContentIsANewRevisionAndEachStartsFromItsOwnCopy) {
   EXPECT_EQ(cluster.last_model, dir + "/models/c2.pt");
   open();
   EXPECT_EQ(control->contents(), (std::set<std::string>{"c1", "c2"})) << "the store has them";
-  cluster.kill({.name = "f"});  // of revision 1, which serves still
+  cluster.kill({.name = "f"});  // of revision 1, which still serves
   step(3);
   EXPECT_EQ(cluster.last_model, dir + "/models/c1.pt");
 }
@@ -239,14 +271,14 @@ TEST_F(ControlTest, ARevisionOlderThanCopiesStartsFromItsFileUntilItsFileIsAppli
   step(2);
   EXPECT_EQ(cluster.last_model, dir + "/m.pt");
   FunctionSpec s = spec();
-  s.model.content = "c1";
+  s.inference().model.content = "c1";
   EXPECT_EQ(control->apply({s}, false, wall)->at(0).difference,
             std::vector<std::string>{"model's content: not known -> c1"});
 }
 
 TEST_F(ControlTest, AFailedStartNamesTheUsersFileAndSaysWhetherItsCopyIsGone) {
   FunctionSpec s = spec();
-  s.model.content = "c1";
+  s.inference().model.content = "c1";
   apply(s);
   const std::string copy = dir + "/models/c1.pt";
   const auto said_of_failure = [&] {
@@ -259,18 +291,18 @@ TEST_F(ControlTest, AFailedStartNamesTheUsersFileAndSaysWhetherItsCopyIsGone) {
       if (d.action == "lost") return d.reason.text;
     return std::string();
   };
-  EXPECT_NE(said_of_failure().find("the copy of " + s.model.path +
+  EXPECT_NE(said_of_failure().find("the copy of " + s.inference().model.path +
                                    " is gone: apply the function's file again"),
             std::string::npos);
   std::filesystem::create_directory(dir + "/models");
   std::ofstream(copy) << "weights";
-  EXPECT_NE(said_of_failure().find(s.model.path + ": no such file"), std::string::npos);
+  EXPECT_NE(said_of_failure().find(s.inference().model.path + ": no such file"), std::string::npos);
 }
 
 TEST_F(ControlTest, ContentsAreUnknownWhileARevisionInTheStoreCannotBeRead) {
   FunctionSpec s = spec();
   for (const char* content : {"c1", "c2"}) {
-    s.model.content = content;
+    s.inference().model.content = content;
     apply(s);
   }
   open();
@@ -291,7 +323,7 @@ TEST_F(ControlTest, ContentsAreUnknownWhileARevisionInTheStoreCannotBeRead) {
 TEST_F(ControlTest, TenRevisionsAreKeptAndTheServingOne) {
   FunctionSpec s = spec();
   for (int i = 1; i <= 15; ++i) {
-    s.model.content = "c" + std::to_string(i);
+    s.inference().model.content = "c" + std::to_string(i);
     apply(s);
     if (i > 2) continue;
     step(2);
@@ -313,7 +345,7 @@ TEST_F(ControlTest, ACanaryStaysBesideTheOldOne) {
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
   step(2);
   FunctionSpec canary = spec(400);
-  canary.canary_traffic_percent = 10;
+  canary.inference().canary_traffic_percent = 10;
   apply(canary);
   step(3);
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
@@ -333,7 +365,7 @@ TEST_F(ControlTest, ApplyIsIdempotentAndADryRunChangesNothing) {
             (std::vector<std::string>{"slice: 100% × 30%…30% -> 100% × 50%…50%"}));
 }
 
-// Clients call default/a.b as they would call a/b.
+// Clients would call default/a.b and a/b alike.
 TEST_F(ControlTest, TwoFunctionsOfOnePathAreRefused) {
   step();
   FunctionSpec dotted = spec(), spaced = spec();
@@ -387,7 +419,7 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   step(3);
   EXPECT_EQ(cluster.starts, 2);
   const auto& last = control->functions().at({.name = "c"});
-  EXPECT_EQ(last.last_decision->action, "unmet");
+  EXPECT_EQ(control->decisions().last({.name = "c"})->action, "unmet");
   EXPECT_FALSE(last.unavailable.empty());
   EXPECT_EQ(cluster.routes["functions"][2]["unavailable"], last.unavailable);
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());
@@ -401,23 +433,64 @@ TEST_F(ControlTest, TheGatewayIsToldTheRouteOfTheFunctionsPolicy) {
 
 TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {
   FunctionSpec zero = spec();
-  zero.min_replicas = 0;
+  zero.inference().min_replicas = 0;
   const auto kept = control->apply({zero}, true, wall);
   ASSERT_TRUE(kept.ok());
   EXPECT_EQ(kept->at(0).warnings,
             std::vector<std::string>{
                 "minReplicas: 0 is taken as 1 under fixed, which always keeps an instance; these "
-                "bundles reach zero: exclusive"});
+                "bundles reach zero: exclusive, kpa, fast-gshare, fast-gshare-paper, "
+                "smif, infless"});
   zero.policy = "exclusive";
   EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
   EXPECT_TRUE(control->apply({spec()}, true, wall)->at(0).warnings.empty());
-  zero.scale_target = 4;
+  zero.inference().scale_target = 4;
   EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
   zero.policy = "has-gpu";
-  zero.min_replicas = 1;
+  zero.inference().min_replicas = 1;
+  EXPECT_EQ(
+      control->apply({zero}, true, wall)->at(0).warnings,
+      std::vector<std::string>{"scaleTarget: 4 has no effect under has-gpu, which scales by "
+                               "rate; these bundles scale by concurrency: exclusive, hpa, kpa"});
+  zero.inference().scale_target = 0;
+  zero.inference().scale_to_zero_after = Seconds(30);
   EXPECT_EQ(control->apply({zero}, true, wall)->at(0).warnings,
-            std::vector<std::string>{"scaleTarget: 4 has no effect under has-gpu, which scales by "
-                                     "rate; these bundles scale by concurrency: exclusive"});
+            std::vector<std::string>{"scaleToZeroAfter: 30s has no effect with minReplicas: 1; the "
+                                     "last instance stops with minReplicas: 0 alone"});
+  zero.policy = "exclusive";
+  zero.inference().min_replicas = 0;
+  EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
+}
+
+// Requests that wait for the function are turned away once it is unavailable.
+TEST_F(ControlTest, AFailedStartBesideOneThatComesLeavesTheFunctionAvailable) {
+  FunctionSpec two = spec();
+  two.inference().min_replicas = 2;
+  apply(two);
+  step();
+  ASSERT_EQ(cluster.count(1, InstanceState::kStarting), 2);
+  const auto unavailable = [&] {
+    step();
+    return !control->functions().at({.name = "f"}).unavailable.empty();
+  };
+  const auto fail = [&](bool node_fault) {
+    ObservedInstance& o = cluster.seen.instances.front();
+    o.instance.state = InstanceState::kGone;
+    o.error = "no model";
+    o.node_fault = node_fault;
+  };
+  fail(false);
+  EXPECT_FALSE(unavailable());
+  fail(true);  // the last one, which says nothing about the model
+  EXPECT_FALSE(unavailable());
+  clock.advance(Seconds(10));
+  step();
+  ASSERT_GT(cluster.count(1, InstanceState::kStarting), 0);
+  while (cluster.count(1, InstanceState::kStarting) > 0) {
+    fail(false);
+    step();
+  }
+  EXPECT_TRUE(unavailable());
 }
 
 TEST_F(ControlTest, AnUnheldInstanceIsSaidWhenItBeginsAndWhenItIsOver) {
@@ -521,10 +594,63 @@ TEST_F(ControlTest, WhatDoesNotChangeIsDecidedOnceASecondAndRoutedOnce) {
   // The same name with another file is another function.
   ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
   FunctionSpec other = spec();
-  other.timeout = Seconds(7);
+  other.inference().timeout = Seconds(7);
   apply(other);
   ticks(1);
   EXPECT_EQ(cluster.routes["functions"][0]["timeout_ms"], 7000.0);
+}
+
+TEST_F(ControlTest, WhatOthersChangeInTheDesiredStateIsCarriedOut) {
+  MemoryDesiredState desired;
+  MemoryJournal journal;
+  control =
+      std::move(*Control::open(desired, journal, cluster, predictor, clock, {.bundle = "fixed"}));
+  StoredFunction f{.name = spec().name, .newest = 1, .serving = 1};
+  f.revisions.push_back({f.name, 1, spec(), wall});
+  desired.change(f);
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  EXPECT_EQ(cluster.count(1, InstanceState::kReady), 1);
+
+  f.newest = 2;
+  f.revisions.push_back({f.name, 2, spec(400), wall});
+  desired.change(f);
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  EXPECT_EQ(desired.functions()->at(0).serving, 2) << "the loop reports it";
+
+  f.revisions.clear();
+  desired.change(f);
+  step(3);
+  EXPECT_EQ(cluster.count(2, InstanceState::kReady), 0);
+  EXPECT_TRUE(control->functions().empty());
+}
+
+// A full journal loses nothing, and a tick writes it at most once.
+TEST_F(ControlTest, ATickWritesItsJournalOnceAndWhatItCouldNotWriteLater) {
+  MemoryDesiredState desired;
+  MemoryJournal journal;
+  control =
+      std::move(*Control::open(desired, journal, cluster, predictor, clock, {.bundle = "fixed"}));
+  for (const char* name : {"a", "b"}) {
+    FunctionSpec s = spec();
+    s.name.name = name;
+    apply(s);
+  }
+  journal.full = true;
+  for (int second = 0; second < 5; ++second) {
+    const int before = journal.writes;
+    step();
+    EXPECT_EQ(journal.writes, before + 1);
+  }
+  EXPECT_EQ(cluster.starts, 2) << "the loop goes on";
+  EXPECT_EQ(journal.decisions({}, 100)->size(), 2u) << "those of the applies";
+  journal.full = false;
+  step();
+  EXPECT_EQ(journal.decisions({}, 100)->size(), 4u) << "and the starts";
+  EXPECT_EQ(journal.instances()->size(), 2u);
+  EXPECT_EQ(journal.accounts()->at("default/a").at("starts"), 1);
 }
 
 TEST(Traffic, RestCountsAsTimeInWhichNothingWasAskedFor) {
@@ -568,20 +694,95 @@ TEST_F(ControlTest, CostIsWhatIsHeldAndWhatIsUsedAboveIt) {
   EXPECT_NEAR(after - before, 0.5, 1e-9) << "0.3 held, 0.2 above, at 1 a second";
 }
 
+// Two devices of different prices, half of the time of each.
+TEST(Accounting, AnInstanceOfTwoPartsCostsWhatItHoldsOnBothDevices) {
+  const Slice half{.sm = kWhole, .quota = {{500}, kWhole}};
+  ObservedInstance pair;
+  pair.instance = {.id = "pair",
+                   .function = {.name = "f"},
+                   .state = InstanceState::kReady,
+                   .parts = {{"a", half, {}}, {"b", half, {}}}};
+  const std::vector<Device> devices{{.id = "a", .price_per_hour = 3600},
+                                    {.id = "b", .price_per_hour = 7200}};
+  Accounting accounting;
+  accounting.step({pair}, devices, Seconds(2));
+  Account account = accounting.of({.name = "f"});
+  EXPECT_NEAR(account.slice_seconds, 2, 1e-9) << "a second on each device";
+  EXPECT_NEAR(account.cost, 1 + 2, 1e-9);
+  pair.used = Seconds(3);  // of the 4 that both devices had in these 2 s
+  accounting.step({pair}, devices, Seconds(2));
+  account = accounting.of({.name = "f"});
+  EXPECT_NEAR(account.used_seconds, 3, 1e-9);
+  EXPECT_NEAR(account.cost, 3 + 3 + 1.5, 1e-9) << "a second above what is held, at the mean price";
+  EXPECT_EQ(accounting.used_share("pair"), Share{750});
+}
+
 TEST_F(ControlTest, AProgramOfSomebodysOwnHasItsShareAndCostsNoFunctionAnything) {
   ObservedInstance program;
   program.foreign = true;
   program.instance = {.id = "train",
                       .function = {.name = "f"},
                       .state = InstanceState::kReady,
-                      .device = "cpu0",
-                      .slice = {.sm = kWhole, .quota = {kWhole, kWhole}}};
+                      .parts = {{"cpu0", {.sm = kWhole, .quota = {kWhole, kWhole}}, {}}}};
   cluster.seen.instances = {program};
   step(1);
   cluster.seen.instances[0].used += Millis(400);
   step(1);
   EXPECT_EQ(control->accounting().used_share("train"), Share{400});
   EXPECT_EQ(control->accounting().of({.name = "f"}).cost, 0);
+}
+
+// Returns the median for one request that the loop's policies use; 0 if unknown.
+Nanos known(const Predictor& predictor, int revision) {
+  const auto p = predictor.predict(
+      {.function = {.name = "f"}, .revision = revision, .device = {"cpu/1000m"}}, {});
+  return p ? p->median : Nanos(0);
+}
+
+std::vector<MeasuredPoint> alone(Nanos median) {
+  return {{.median = median}};
+}
+
+TEST_F(ControlTest, AProfileWithoutATypeIsOfTheTypeOfThisNodesDevices) {
+  ASSERT_TRUE(store->save_profile({.model = dir + "/m.pt", .points = alone(Millis(9))}).ok());
+  open();
+  apply(spec());
+  EXPECT_EQ(known(predictor, 1), Nanos(0)) << "no device was seen yet";
+  step();
+  EXPECT_EQ(known(predictor, 1), Millis(9));
+  open();
+  step();
+  EXPECT_EQ(known(predictor, 1), Millis(9));
+}
+
+TEST_F(ControlTest, ARevisionHasTheProfileOfItsOwnContentAndType) {
+  step();
+  FunctionSpec s = spec();
+  s.inference().model.content = "aa";
+  const auto measured = [&](const char* content, const char* type, Nanos median) {
+    EXPECT_TRUE(control
+                    ->set_profile({.model = dir + "/m.pt",
+                                   .content = content,
+                                   .device = {type},
+                                   .points = alone(median)})
+                    .ok());
+  };
+  measured("aa", "cpu/1000m", Millis(9));
+  measured("aa", "cpu/250m", Millis(40));
+  apply(s);
+  EXPECT_EQ(known(predictor, 1), Millis(9));
+  s.inference().model.content = "bb";  // the file was replaced
+  apply(s);
+  EXPECT_EQ(known(predictor, 1), Millis(9));
+  EXPECT_EQ(known(predictor, 2), Nanos(0));
+  measured("bb", "cpu/1000m", Millis(5));
+  EXPECT_EQ(known(predictor, 2), Millis(5));
+  // Another function of the same name, whose model was not measured.
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  s.inference().model.content = "cc";
+  apply(s);
+  EXPECT_EQ(known(predictor, 1), Nanos(0));
+  EXPECT_EQ(known(predictor, 2), Nanos(0));
 }
 
 }  // namespace

@@ -14,8 +14,13 @@ std::string Row::text(int column) const {
   return text == nullptr ? "" : reinterpret_cast<const char*>(text);
 }
 
+nlohmann::json Row::json(int column) const {
+  auto parsed = nlohmann::json::parse(text(column), nullptr, false);
+  return parsed.is_discarded() ? nlohmann::json() : parsed;
+}
+
 Result<Database> Database::open(const std::string& path) {
-  // It holds tokens: its owner's alone. SQLite gives its other files the same mode.
+  // It holds tokens: only for its owner. SQLite gives its other files the same mode.
   const Fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   sqlite3* db = nullptr;
   const int code =
@@ -35,7 +40,7 @@ Database::~Database() {
 
 Error Database::fault(std::string_view doing) const {
   std::string why = db_ != nullptr ? sqlite3_errmsg(db_) : "out of memory";
-  // SQLite calls a full disk "disk I/O error" where it makes its shared memory, of 32 KiB.
+  // SQLite reports a full disk as "disk I/O error" where it makes its shared memory, of 32 KiB.
   std::error_code unknown;
   const std::filesystem::space_info disk = std::filesystem::space(path_, unknown);
   if (db_ != nullptr && (sqlite3_errcode(db_) & 0xff) == SQLITE_IOERR && !unknown &&
@@ -44,7 +49,7 @@ Error Database::fault(std::string_view doing) const {
   return {ErrorKind::kInternal, path_ + ": " + std::string(doing) + ": " + why};
 }
 
-// nullptr: SQLite refuses it.
+// Returns nullptr if SQLite refuses it.
 sqlite3_stmt* Database::prepare(std::string_view sql) {
   if (const auto found = idle_.find(sql); found != idle_.end())
     return idle_.extract(found).mapped();

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -23,6 +24,7 @@ class Row {
   int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
   double number(int column) const { return sqlite3_column_double(statement_, column); }
   std::string text(int column) const;
+  nlohmann::json json(int column) const;  // null: the text is not JSON
 
  private:
   sqlite3_stmt* statement_;
@@ -30,7 +32,8 @@ class Row {
 
 class Database {
  public:
-  // Write-ahead log, synced at every commit. kInternal: what SQLite says, with the path.
+  // Uses a write-ahead log, synced at every commit. Returns kInternal with SQLite's message and the
+  // path.
   static Result<Database> open(const std::string& path);
   Database(Database&& other) noexcept
       : path_(std::move(other.path_)),
@@ -42,7 +45,7 @@ class Database {
   Result<void> run(std::string_view sql, const std::vector<SqlValue>& values = {});
   Result<void> each(std::string_view sql, const std::vector<SqlValue>& values,
                     const std::function<void(const Row&)>& row);
-  // All of `work`, or nothing of it. Inside another one it is a part of that.
+  // Commits all of `work`, or nothing. Within another transaction it is a part of that.
   Result<void> transaction(const std::function<Result<void>()>& work);
 
  private:

@@ -46,7 +46,7 @@ void read_label(Fields& f, const std::string& key, std::string& out) {
                         "\" is no name: a-z, 0-9 and -, at most 63, not - at an end");
 }
 
-// A sub-mapping, read by `read` if it is there.
+// Reads a sub-mapping by `read` if it is there.
 template <class Read>
 void section(Fields& f, const std::string& key, Source& source, Problems& problems, Read read) {
   const YAML::Node node = f.take(key);
@@ -62,7 +62,7 @@ std::string absolute(std::string path, const FileContext& context) {
   return (std::filesystem::path(context.folder) / path).lexically_normal();
 }
 
-// A tensor's dimensions; none: one number.
+// Reads a tensor's dimensions; none: one number.
 void read_shape(Fields& f, std::vector<int64_t>& out) {
   const YAML::Node list = f.take("shape");
   if (!list.IsDefined()) return;
@@ -98,7 +98,14 @@ void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& ou
   }
 }
 
-// A bundle's name, or {name, settings}.
+// Returns whether a bundle's settings agree once these override them; each is checked by itself
+// elsewhere.
+Result<void> together(const policy::Bundle& bundle, const policy::SettingTexts& texts) {
+  const auto settings = bundle.settings.with(texts);
+  return settings.ok() ? settings->check() : Result<void>();
+}
+
+// Reads a bundle's name, or {name, settings}.
 void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
   const auto known = [](Fields& where, const std::string& key, const std::string& name) {
     if (policy::find_bundle(name) != nullptr) return;
@@ -116,17 +123,19 @@ void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems)
     if (p.text("name", s.policy)) known(p, "name", s.policy);
     p.texts("settings", s.policy_settings);
     const policy::Bundle* bundle = policy::find_bundle(s.policy);
-    for (const auto& [name, text] : s.policy_settings) {
-      if (bundle == nullptr) return;
+    if (bundle == nullptr) return;
+    for (const auto& [name, text] : s.policy_settings)
       if (const auto set = bundle->settings.with({{name, text}}); !set.ok())
         problems.push_back(source.at(p.path_of("settings." + name)) + ": under " + s.policy + ", " +
                            set.error().message);
-    }
+    if (const auto agree = together(*bundle, s.policy_settings); !agree.ok())
+      problems.push_back(source.at(p.path_of("settings")) + ": under " + s.policy + ", " +
+                         agree.error().message);
   });
 }
 
-void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& source,
-               Problems& problems) {
+void read_inference(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,
+                    Problems& problems) {
   f.need("model", "the model's path: model: {path: …}");
   section(f, "model", source, problems, [&](Fields& m) {
     section(m, "modelFormat", source, problems, [&](Fields& format) {
@@ -147,7 +156,6 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
     slo.duration("latency", s.slo.latency, Micros(100), std::chrono::hours(1));
     slo.number("percentile", s.slo.percentile, 1, 100);
   });
-  f.integer("priority", s.priority, -1000, 1000);
   f.integer("minReplicas", s.min_replicas, 0, 10'000);
   f.integer("maxReplicas", s.max_replicas, 0, 10'000);
   if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
@@ -163,10 +171,21 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
     f.complain("admission", "'" + admission + "' is neither in-time nor all");
   s.admit_all = admission == "all";
   f.duration("timeout", s.timeout, Millis(1), std::chrono::hours(24));
+  if (s.timeout < s.slo.latency)
+    f.complain("timeout", format_duration(s.timeout) + " is below slo.latency, " +
+                              format_duration(s.slo.latency) +
+                              ": no request would last until its objective");
   section(f, "batcher", source, problems, [&](Fields& b) {
     b.integer("maxBatchSize", s.batching.max_size, 1, 256);
     b.duration("maxLatency", s.batching.max_delay, Nanos(0), Seconds(10));
   });
+  f.integer("canaryTrafficPercent", s.canary_traffic_percent, 0, 100);
+  f.text("token", s.token);
+}
+
+// Reads the fields of all kinds of functions.
+void read_shared(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
+  f.integer("priority", s.priority, -1000, 1000);
   f.bytes("memory", s.memory);
   read_policy(f, s, source, problems);
   if (s.policy == "fixed")
@@ -183,8 +202,6 @@ void read_spec(Fields& f, FunctionSpec& s, const FileContext& context, Source& s
     });
     s.slice = held;
   });
-  f.integer("canaryTrafficPercent", s.canary_traffic_percent, 0, 100);
-  f.text("token", s.token);
 }
 
 void read_document(const YAML::Node& node, const FileContext& context,
@@ -205,9 +222,12 @@ void read_document(const YAML::Node& node, const FileContext& context,
       f.complain("apiVersion", "\"" + version + "\" is not known: sluice.dev/v1alpha1 is");
     f.need("kind", "InferenceFunction");
     const bool told = f.text("kind", kind);
-    if (kind == "TrainingFunction")
-      f.complain("kind", "TrainingFunction is not served yet: InferenceFunction is");
-    else if (told && kind != "InferenceFunction")
+    if (kind == "TrainingFunction") {  // its other fields need no report
+      f.take("metadata");
+      f.take("spec");
+      return f.complain("kind", "TrainingFunction is not served yet: InferenceFunction is");
+    }
+    if (told && kind != "InferenceFunction")
       f.complain("kind", "\"" + kind + "\" is not known: InferenceFunction is");
     f.need("metadata", "metadata: {name: …}");
     f.need("spec", "the function's specification");
@@ -218,11 +238,14 @@ void read_document(const YAML::Node& node, const FileContext& context,
       m.take("labels");
       m.take("annotations");
     });
-    section(f, "spec", source, problems,
-            [&](Fields& s) { read_spec(s, spec, context, source, problems); });
+    section(f, "spec", source, problems, [&](Fields& s) {
+      read_inference(s, spec.inference(), context, source, problems);
+      read_shared(s, spec, source, problems);
+    });
   }
-  if (check_model && !spec.model.path.empty())
-    if (const auto checked = check_model(spec); !checked.ok())
+  ModelSpec& model = spec.inference().model;
+  if (check_model && !model.path.empty())
+    if (const auto checked = check_model(model); !checked.ok())
       problems.push_back(source.at("spec.model.path") + ": " + checked.error().message);
   out.push_back(std::move(spec));
 }
@@ -256,35 +279,36 @@ std::string described(const std::map<std::string, std::string>& settings) {
   return out.empty() ? "the policy's" : out;
 }
 
-// Every field as text, by the name it has in a file.
+// Returns every field as text, by its name in a file.
 std::map<std::string, std::string> flat(const FunctionSpec& s) {
+  const InferenceSpec& i = s.inference();
   std::map<std::string, std::string> out{
-      {"model.path", s.model.path},
-      {"model.modelFormat.name", s.model.format},
-      {"model.inputs", described(s.model.inputs)},
-      {"model.outputs", described(s.model.outputs)},
-      {"model's content", s.model.content.empty() ? "not known" : s.model.content.substr(0, 12)},
-      {"slo.latency", s.slo.latency == Nanos(0) ? "none" : format_duration(s.slo.latency)},
-      {"slo.percentile", std::to_string(s.slo.percentile)},
+      {"model.path", i.model.path},
+      {"model.modelFormat.name", i.model.format},
+      {"model.inputs", described(i.model.inputs)},
+      {"model.outputs", described(i.model.outputs)},
+      {"model's content", i.model.content.empty() ? "not known" : i.model.content.substr(0, 12)},
+      {"slo.latency", i.slo.latency == Nanos(0) ? "none" : format_duration(i.slo.latency)},
+      {"slo.percentile", std::to_string(i.slo.percentile)},
       {"priority", std::to_string(s.priority)},
-      {"minReplicas", std::to_string(s.min_replicas)},
-      {"maxReplicas", std::to_string(s.max_replicas)},
-      {"containerConcurrency", std::to_string(s.container_concurrency)},
-      {"scaleTarget", s.scale_target == 0 ? "the policy's" : std::to_string(s.scale_target)},
-      {"scaleToZeroAfter", format_duration(s.scale_to_zero_after)},
-      {"maxQueue", std::to_string(s.max_queue)},
-      {"admission", s.admit_all ? "all" : "in-time"},
-      {"timeout", format_duration(s.timeout)},
-      {"batcher.maxBatchSize", std::to_string(s.batching.max_size)},
-      {"batcher.maxLatency", std::to_string(s.batching.max_delay.count() / 1000) + "us"},
+      {"minReplicas", std::to_string(i.min_replicas)},
+      {"maxReplicas", std::to_string(i.max_replicas)},
+      {"containerConcurrency", std::to_string(i.container_concurrency)},
+      {"scaleTarget", i.scale_target == 0 ? "the policy's" : std::to_string(i.scale_target)},
+      {"scaleToZeroAfter", format_duration(i.scale_to_zero_after)},
+      {"maxQueue", std::to_string(i.max_queue)},
+      {"admission", i.admit_all ? "all" : "in-time"},
+      {"timeout", format_duration(i.timeout)},
+      {"batcher.maxBatchSize", std::to_string(i.batching.max_size)},
+      {"batcher.maxLatency", std::to_string(i.batching.max_delay.count() / 1000) + "us"},
       {"memory", format_bytes(s.memory)},
       {"policy", s.policy.empty() ? "the platform's" : s.policy},
       {"policy.settings", described(s.policy_settings)},
       {"slice", s.slice ? format_share(s.slice->sm) + " × " + format_share(s.slice->quota.request) +
                               "…" + format_share(s.slice->quota.limit)
                         : "none"},
-      {"canaryTrafficPercent", std::to_string(s.canary_traffic_percent)},
-      {"token", s.token.empty() ? "none" : "set"}};
+      {"canaryTrafficPercent", std::to_string(i.canary_traffic_percent)},
+      {"token", i.token.empty() ? "none" : "set"}};
   return out;
 }
 
@@ -340,11 +364,13 @@ Result<policy::SettingTexts> parse_settings(std::string_view text, const std::st
         complain(line, set.error().message);
     }
   }
+  if (const auto agree = together(bundle, out); !agree.ok()) complain(1, agree.error().message);
   if (!problems.empty()) return Error{ErrorKind::kInvalid, problems};
   return out;
 }
 
 std::string to_yaml(const FunctionSpec& s) {
+  const InferenceSpec& i = s.inference();
   YAML::Emitter y;
   y << YAML::BeginMap << YAML::Key << "apiVersion" << YAML::Value << "sluice.dev/v1alpha1";
   y << YAML::Key << "kind" << YAML::Value << "InferenceFunction";
@@ -353,27 +379,27 @@ std::string to_yaml(const FunctionSpec& s) {
     << s.name.space;
   y << YAML::EndMap << YAML::Key << "spec" << YAML::Value << YAML::BeginMap;
   y << YAML::Key << "model" << YAML::Value << YAML::BeginMap << YAML::Key << "path" << YAML::Value
-    << s.model.path;
-  write_tensors(y, "inputs", s.model.inputs);
-  write_tensors(y, "outputs", s.model.outputs);
+    << i.model.path;
+  write_tensors(y, "inputs", i.model.inputs);
+  write_tensors(y, "outputs", i.model.outputs);
   y << YAML::EndMap;
-  if (s.slo.latency > Nanos(0))
+  if (i.slo.latency > Nanos(0))
     y << YAML::Key << "slo" << YAML::Value << YAML::BeginMap << YAML::Key << "latency"
-      << YAML::Value << format_duration(s.slo.latency) << YAML::Key << "percentile" << YAML::Value
-      << s.slo.percentile << YAML::EndMap;
+      << YAML::Value << format_duration(i.slo.latency) << YAML::Key << "percentile" << YAML::Value
+      << i.slo.percentile << YAML::EndMap;
   y << YAML::Key << "priority" << YAML::Value << s.priority << YAML::Key << "minReplicas"
-    << YAML::Value << s.min_replicas << YAML::Key << "maxReplicas" << YAML::Value << s.max_replicas
-    << YAML::Key << "containerConcurrency" << YAML::Value << s.container_concurrency << YAML::Key
-    << "maxQueue" << YAML::Value << s.max_queue << YAML::Key << "timeout" << YAML::Value
-    << format_duration(s.timeout);
-  if (s.scale_target > 0) y << YAML::Key << "scaleTarget" << YAML::Value << s.scale_target;
-  if (s.scale_to_zero_after != FunctionSpec{}.scale_to_zero_after)
-    y << YAML::Key << "scaleToZeroAfter" << YAML::Value << format_duration(s.scale_to_zero_after);
-  if (s.admit_all) y << YAML::Key << "admission" << YAML::Value << "all";
+    << YAML::Value << i.min_replicas << YAML::Key << "maxReplicas" << YAML::Value << i.max_replicas
+    << YAML::Key << "containerConcurrency" << YAML::Value << i.container_concurrency << YAML::Key
+    << "maxQueue" << YAML::Value << i.max_queue << YAML::Key << "timeout" << YAML::Value
+    << format_duration(i.timeout);
+  if (i.scale_target > 0) y << YAML::Key << "scaleTarget" << YAML::Value << i.scale_target;
+  if (i.scale_to_zero_after != InferenceSpec{}.scale_to_zero_after)
+    y << YAML::Key << "scaleToZeroAfter" << YAML::Value << format_duration(i.scale_to_zero_after);
+  if (i.admit_all) y << YAML::Key << "admission" << YAML::Value << "all";
   y << YAML::Key << "batcher" << YAML::Value << YAML::BeginMap << YAML::Key << "maxBatchSize"
-    << YAML::Value << s.batching.max_size;
-  if (s.batching.max_delay > Nanos(0))
-    y << YAML::Key << "maxLatency" << YAML::Value << format_duration(s.batching.max_delay);
+    << YAML::Value << i.batching.max_size;
+  if (i.batching.max_delay > Nanos(0))
+    y << YAML::Key << "maxLatency" << YAML::Value << format_duration(i.batching.max_delay);
   y << YAML::EndMap;
   if (s.memory > 0) y << YAML::Key << "memory" << YAML::Value << format_bytes(s.memory);
   if (!s.policy_settings.empty())
@@ -392,8 +418,8 @@ std::string to_yaml(const FunctionSpec& s) {
       y << YAML::Key << "memory" << YAML::Value << format_bytes(s.slice->memory);
     y << YAML::EndMap;
   }
-  y << YAML::Key << "canaryTrafficPercent" << YAML::Value << s.canary_traffic_percent;
-  if (!s.token.empty()) y << YAML::Key << "token" << YAML::Value << YAML::DoubleQuoted << s.token;
+  y << YAML::Key << "canaryTrafficPercent" << YAML::Value << i.canary_traffic_percent;
+  if (!i.token.empty()) y << YAML::Key << "token" << YAML::Value << YAML::DoubleQuoted << i.token;
   y << YAML::EndMap << YAML::EndMap;
   return std::string(y.c_str()) + "\n";
 }
@@ -403,8 +429,8 @@ std::vector<std::string> difference(const FunctionSpec& before, const FunctionSp
   const auto was = flat(before), is = flat(after);
   for (const auto& [field, value] : is)
     if (was.at(field) != value) out.push_back(field + ": " + was.at(field) + " -> " + value);
-  if (before.token != after.token && before.token.empty() == after.token.empty())
-    out.push_back("token: changed");
+  const std::string &old = before.inference().token, &now = after.inference().token;
+  if (old != now && old.empty() == now.empty()) out.push_back("token: changed");
   return out;
 }
 

@@ -1,5 +1,5 @@
-// What GETs were answered with since the loop's state changed last: a listing is made once a turn,
-// however often it is asked for.
+// Answers to GETs since the last change of the loop's state: a listing is made once a tick, however
+// often it is asked for.
 //
 // One thread, the API's.
 #pragma once

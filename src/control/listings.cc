@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Nanos kShown = Seconds(60);       // listings speak of the last minute
-constexpr UnixMillis kEndedShown = 60'000;  // ago: what ended earlier is listed no more
+constexpr Nanos kShown = Seconds(60);       // listings show the last minute
+constexpr UnixMillis kEndedShown = 60'000;  // ago: earlier ends are not listed
 
 double percent_late(const TrafficTotals& t) {
   const uint64_t ended = t.ok + t.shed + t.failed;
@@ -23,19 +23,27 @@ double percent_late(const TrafficTotals& t) {
              : 100.0 * static_cast<double>(t.late + t.shed + t.failed) / static_cast<double>(ended);
 }
 
-// How long ago what is shown of the node was true; 0 while it answers, and if it never has.
-UnixMillis node_stale_ms(const Control& control, UnixMillis wall) {
-  const Observation& o = control.seen();
-  return o.node_there || o.node_seen == 0 ? 0 : std::max<UnixMillis>(wall - o.node_seen, 1);
+// Returns how old the shown state is; 0 while its source answers, and if it never has.
+UnixMillis stale_ms(bool there, UnixMillis seen, UnixMillis wall) {
+  return there || seen == 0 ? 0 : std::max<UnixMillis>(wall - seen, 1);
 }
 
-UnixMillis gateway_stale_ms(const Control& control, UnixMillis wall) {
-  const Observation& o = control.seen();
-  return o.gateway_there || o.gateway_seen == 0 ? 0
-                                                : std::max<UnixMillis>(wall - o.gateway_seen, 1);
+UnixMillis node_stale_ms(const Control& control, const std::string& name, UnixMillis wall) {
+  const ObservedNode* n = find_node(control.seen(), name);
+  return n == nullptr ? 0 : stale_ms(n->node.reachable, n->seen, wall);
 }
 
-// What a function's instances hold together.
+// For figures summed over all nodes and gateways: the age of the oldest.
+UnixMillis oldest_stale_ms(const Control& control, UnixMillis wall) {
+  UnixMillis oldest = 0;
+  for (const ObservedNode& n : control.seen().nodes)
+    oldest = std::max(oldest, stale_ms(n.node.reachable, n.seen, wall));
+  for (const ObservedGateway& g : control.seen().gateways)
+    oldest = std::max(oldest, stale_ms(g.there, g.seen, wall));
+  return oldest;
+}
+
+// The sum of a function's instances.
 struct Holding {
   int ready = 0, starting = 0, draining = 0;
   int sm = 0, request = 0, limit = 0;  // permille of a device, summed
@@ -50,32 +58,36 @@ Holding holding_of(const Control& control, const FunctionName& name) {
     h.ready += i.state == InstanceState::kReady;
     h.starting += i.state == InstanceState::kStarting;
     h.draining += i.state == InstanceState::kDraining;
-    h.sm += i.slice.sm.permille;
-    h.request += i.slice.quota.request.permille;
-    h.limit += i.slice.quota.limit.permille;
-    h.memory += std::max(i.slice.memory, o.peak_memory);
+    Bytes memory = 0;
+    for (const Part& p : i.parts) {
+      h.sm += p.slice.sm.permille;
+      h.request += p.slice.quota.request.permille;
+      h.limit += p.slice.quota.limit.permille;
+      memory += p.slice.memory;
+    }
+    h.memory += std::max(memory, o.peak_memory);
   }
   return h;
 }
 
-// A token leaves the platform with no listing.
+// No listing shows a token.
 std::string file_without_token(FunctionSpec spec) {
-  const bool set = !std::exchange(spec.token, "").empty();
+  const bool set = !std::exchange(spec.inference().token, "").empty();
   std::string text = to_yaml(spec);
   if (set) text += std::string(text.ends_with("\n") ? "" : "\n") + "# token: set; it is not shown";
   return text;
 }
 
-bool newest_ready(const Control& control, const FunctionName& name, const Control::Runtime& r) {
+bool newest_ready(const Control& control, const FunctionName& name, const FunctionState& r) {
   return std::ranges::any_of(control.seen().instances, [&](const ObservedInstance& o) {
     return o.instance.function == name && o.instance.revision == r.stored.newest &&
            o.instance.state == InstanceState::kReady;
   });
 }
 
-// The revisions' parts of the traffic as things stand, in percent.
+// Returns the revisions' current parts of the traffic, in percent.
 std::vector<std::pair<int, int>> split_of(const Control& control, const FunctionName& name,
-                                          const Control::Runtime& r) {
+                                          const FunctionState& r) {
   return traffic_split(r.stored, newest_ready(control, name, r));
 }
 
@@ -94,8 +106,9 @@ json to_json(const Decision& d) {
 }
 
 json function_row(const Control& control, const FunctionName& name, UnixMillis wall) {
-  const Control::Runtime& r = control.functions().at(name);
+  const FunctionState& r = control.functions().at(name);
   const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
+  const InferenceSpec& inference = spec.inference();
   const Holding held = holding_of(control, name);
   const Account costs = control.accounting().of(name);
   const TrafficTotals& t = r.traffic.totals();
@@ -109,19 +122,19 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
            {"serving", r.stored.serving},
            {"split", split},
            {"newest_ready", newest_ready(control, name, r)},
-           {"canary_percent", spec.canary_traffic_percent},
+           {"canary_percent", inference.canary_traffic_percent},
            {"replicas",
             {{"ready", held.ready},
              {"starting", held.starting},
              {"draining", held.draining},
-             {"min", spec.min_replicas},
-             {"max", spec.max_replicas}}},
+             {"min", inference.min_replicas},
+             {"max", inference.max_replicas}}},
            {"sm", held.sm},
            {"request", held.request},
            {"limit", held.limit},
            {"memory", held.memory},
-           {"slo_ms", millis(spec.slo.latency)},
-           {"percentile", spec.slo.percentile},
+           {"slo_ms", millis(inference.slo.latency)},
+           {"percentile", inference.slo.percentile},
            {"p50_ms", millis(r.traffic.latency(0.50, kShown))},
            {"p95_ms", millis(r.traffic.latency(0.95, kShown))},
            {"p99_ms", millis(r.traffic.latency(0.99, kShown))},
@@ -142,13 +155,14 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
            {"policy", spec.policy.empty() ? control.settings().bundle : spec.policy},
            {"unavailable", r.unavailable},
            {"start_failures", control.start_failures(name, r.stored.newest)},
-           {"rollout_failed", r.rollout_failed},
-           {"model", spec.model.path},
-           {"inputs", wire::to_json(spec.model)["inputs"]},
+           {"rollout_failed", control.rollout_failed(name)},
+           {"model", inference.model.path},
+           {"inputs", wire::to_json(inference.model)["inputs"]},
            {"file", file_without_token(spec)},
-           {"stale_ms", std::max(node_stale_ms(control, wall), gateway_stale_ms(control, wall))},
+           {"stale_ms", oldest_stale_ms(control, wall)},
            {"age_ms", wall - r.stored.revisions.front().created}};
-  out["last_decision"] = r.last_decision ? to_json(*r.last_decision) : json();
+  const Decision* last = control.decisions().last(name);
+  out["last_decision"] = last != nullptr ? to_json(*last) : json();
   return out;
 }
 
@@ -173,9 +187,9 @@ json revision_rows(const Control& control, const std::string& of) {
                      {"created", revision.created},
                      {"percent", percent},
                      {"newest", revision.number == r.stored.newest},
-                     {"model", revision.spec.model.path},
-                     {"content", revision.spec.model.content},
-                     {"slo_ms", millis(revision.spec.slo.latency)}});
+                     {"model", revision.spec.inference().model.path},
+                     {"content", revision.spec.inference().model.content},
+                     {"slo_ms", millis(revision.spec.inference().slo.latency)}});
     }
   }
   return out;
@@ -198,7 +212,7 @@ json instance_rows(const Control& control, UnixMillis wall) {
               {"device_fault", o.device_fault},
               {"error", o.error},
               {"foreign", o.foreign},
-              {"stale_ms", node_stale_ms(control, wall)}});
+              {"stale_ms", node_stale_ms(control, o.node, wall)}});
     if (o.memory_held) i["memory_held"] = *o.memory_held;
     out.push_back(std::move(i));
   }
@@ -209,7 +223,8 @@ json device_rows(const Control& control, UnixMillis wall) {
   json out = json::array();
   for (const Device& d : control.seen().devices) {
     json row = wire::to_json(d);
-    row["backstop"] = control.seen().backstop && serves(d);
+    const ObservedNode* node = find_node(control.seen(), d.node);
+    row["backstop"] = (node == nullptr || node->backstop) && serves(d);
     if (const auto load = control.seen().loads.find(d.id); load != control.seen().loads.end())
       row.update(
           {{"busy_percent", load->second.busy_percent}, {"memory_used", load->second.memory_used}});
@@ -217,21 +232,45 @@ json device_rows(const Control& control, UnixMillis wall) {
     Bytes memory = 0;
     int instances = 0;
     for (const ObservedInstance& o : control.seen().instances) {
-      if (o.instance.device != d.id || o.instance.state == InstanceState::kGone) continue;
-      reserved += area(o.instance.slice);
-      memory += o.instance.slice.memory;
-      ++instances;
+      if (o.instance.state == InstanceState::kGone) continue;
+      for (const Part& p : o.instance.parts) {
+        if (p.device != d.id) continue;
+        reserved += area(p.slice);
+        memory += p.slice.memory;
+        ++instances;
+      }
     }
     row.update({{"instances", instances},
                 {"reserved", reserved / 1000},
                 {"memory_reserved", memory},
-                {"stale_ms", node_stale_ms(control, wall)}});
+                {"stale_ms", node_stale_ms(control, d.node, wall)}});
     out.push_back(std::move(row));
   }
   return out;
 }
 
-// Since each function was made.
+// Silent peers count: one of several determines the figure of all. 0: never seen.
+json status(const Control& control) {
+  const Observation& o = control.seen();
+  const auto oldest = [](const auto& all) {
+    UnixMillis seen = all.empty() ? 0 : all.front().seen;
+    for (const auto& one : all) seen = std::min(seen, one.seen);
+    return seen;
+  };
+  const auto lacks = [](const ObservedNode& n) { return !n.backstop; };
+  const auto weakest = std::ranges::find_if(o.nodes, lacks);
+  const auto shown = weakest != o.nodes.end() ? weakest : o.nodes.begin();
+  return {{"node", all_nodes_there(o)},
+          {"gateway", all_gateways_there(o)},
+          {"node_seen", oldest(o.nodes)},
+          {"gateway_seen", oldest(o.gateways)},
+          {"policy", control.settings().bundle},
+          {"policy_settings", control.settings().bundle_settings},
+          {"backstop", weakest == o.nodes.end()},
+          {"enforcement", shown == o.nodes.end() ? "" : shown->enforcement}};
+}
+
+// Since each function's creation.
 json report(const Control& control) {
   json out = json::array();
   for (const auto& [name, r] : control.functions()) {
@@ -245,7 +284,7 @@ json report(const Control& control) {
                    {"p50_ms", millis(t.latency.quantile(0.5))},
                    {"p95_ms", millis(t.latency.quantile(0.95))},
                    {"p99_ms", millis(t.latency.quantile(0.99))},
-                   {"slo_ms", millis(spec_of(r.stored, r.stored.newest).slo.latency)},
+                   {"slo_ms", millis(spec_of(r.stored, r.stored.newest).inference().slo.latency)},
                    {"violations_pct", percent_late(t)},
                    {"cold_starts", t.cold_starts},
                    {"resizes", a.resizes},

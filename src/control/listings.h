@@ -1,6 +1,6 @@
-// What the API answers to GET: rows of what the control loop knows, as JSON (docs/api.md). While
-// the node daemon or the gateway does not answer, that is what it last said, `stale_ms` ago. They
-// read and change nothing; on the loop's thread.
+// The API's answers to GET: rows of the control loop's state, as JSON (docs/api.md). While the node
+// daemon or the gateway does not answer, they show its last report, `stale_ms` old. They only read;
+// on the loop's thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,15 +12,17 @@ namespace sluice::control {
 
 nlohmann::json to_json(const Decision& decision);
 
-// One row of `get functions`, and the whole of `describe`; latencies and violations of the last
-// minute.
+// Returns one row of `get functions`, which is also all of `describe`; latencies and violations of
+// the last minute.
 nlohmann::json function_row(const Control& control, const FunctionName& name, UnixMillis wall);
 nlohmann::json function_rows(const Control& control, UnixMillis wall);
 // `of`: a function's name, empty for all.
 nlohmann::json revision_rows(const Control& control, const std::string& of);
 nlohmann::json instance_rows(const Control& control, UnixMillis wall);
 nlohmann::json device_rows(const Control& control, UnixMillis wall);
-// Requests, latencies and costs of each function since it was made.
+// Returns whether nodes and gateways answer, and the platform's policy.
+nlohmann::json status(const Control& control);
+// Returns requests, latencies and costs of each function since its creation.
 nlohmann::json report(const Control& control);
 
 }  // namespace sluice::control

@@ -14,14 +14,14 @@ MetricLabels of(const FunctionName& f) {
   return {{"namespace", f.space}, {"function", f.name}};
 }
 
-// What each function is: its traffic since it was made.
+// Adds each function's traffic since its creation.
 void add_traffic(std::string& out, const Control& control) {
   const auto family = [&](const char* name, Type type, const char* help, auto value) {
     MetricFamily f(out, name, type, help);
     for (const auto& [function, r] : control.functions())
       f.add(of(function), static_cast<double>(value(r)));
   };
-  using R = Control::Runtime;
+  using R = FunctionState;
   family("sluice_requests_total", Type::kCounter, "Requests that named the function.",
          [](const R& r) { return r.traffic.totals().requests; });
   family("sluice_inferences_total", Type::kCounter, "Inferences of answered requests.",
@@ -62,7 +62,7 @@ void add_traffic(std::string& out, const Control& control) {
     duration.add(of(function), r.traffic.totals().latency);
 }
 
-// What each function held, used and cost.
+// Adds each function's holdings, use and cost.
 void add_accounts(std::string& out, const Control& control) {
   const auto family = [&](const char* name, Type type, const char* help, auto value) {
     MetricFamily f(out, name, type, help);
@@ -72,7 +72,7 @@ void add_accounts(std::string& out, const Control& control) {
     }
   };
   using A = Account;
-  using R = Control::Runtime;
+  using R = FunctionState;
   family("sluice_slice_seconds_total", Type::kCounter, "Device-seconds reserved.",
          [](const A& a, const R&) { return a.slice_seconds; });
   family("sluice_used_seconds_total", Type::kCounter, "Device-seconds used.",
@@ -102,24 +102,29 @@ void add_instances(std::string& out, const Control& control) {
   for (const auto& [f, r] : control.functions())
     starting.add(of(f), count(f, InstanceState::kStarting));
 
+  const auto labels = [&](const Instance& i, const Part& p) {
+    return with(
+        with(with(of(i.function), "revision", std::to_string(i.revision)), "instance", i.id),
+        "device", p.device);
+  };
   const auto family = [&](const char* name, Type type, const char* help, auto value) {
     MetricFamily f(out, name, type, help);
-    for (const ObservedInstance& o : control.seen().instances) {
-      if (!alive(o)) continue;
-      const Instance& i = o.instance;
-      f.add(
-          with(with(with(of(i.function), "revision", std::to_string(i.revision)), "instance", i.id),
-               "device", i.device),
-          static_cast<double>(value(o)));
-    }
+    for (const ObservedInstance& o : control.seen().instances)
+      if (alive(o)) f.add(labels(o.instance, o.instance.first()), static_cast<double>(value(o)));
+  };
+  const auto by_part = [&](const char* name, Type type, const char* help, auto value) {
+    MetricFamily f(out, name, type, help);
+    for (const ObservedInstance& o : control.seen().instances)
+      if (alive(o))
+        for (const Part& p : o.instance.parts) f.add(labels(o.instance, p), value(p));
   };
   using O = ObservedInstance;
-  family("sluice_instance_sm_ratio", Type::kGauge, "Share of the device's cores that is held.",
-         [](const O& o) { return o.instance.slice.sm.fraction(); });
-  family("sluice_instance_request_ratio", Type::kGauge, "Share of time that is reserved.",
-         [](const O& o) { return o.instance.slice.quota.request.fraction(); });
-  family("sluice_instance_limit_ratio", Type::kGauge, "Share of time that may be used at most.",
-         [](const O& o) { return o.instance.slice.quota.limit.fraction(); });
+  by_part("sluice_instance_sm_ratio", Type::kGauge, "Share of the device's cores that is held.",
+          [](const Part& p) { return p.slice.sm.fraction(); });
+  by_part("sluice_instance_request_ratio", Type::kGauge, "Share of time that is reserved.",
+          [](const Part& p) { return p.slice.quota.request.fraction(); });
+  by_part("sluice_instance_limit_ratio", Type::kGauge, "Share of time that may be used at most.",
+          [](const Part& p) { return p.slice.quota.limit.fraction(); });
   family("sluice_instance_used_seconds_total", Type::kCounter,
          "Busy time at its own share of cores.", [](const O& o) { return seconds(o.used); });
   family("sluice_instance_peak_memory_bytes", Type::kGauge, "The most memory it had.",
@@ -128,7 +133,7 @@ void add_instances(std::string& out, const Control& control) {
     MetricFamily f(out, name, Type::kGauge, help);
     for (const O& o : control.seen().instances)
       if (alive(o) && o.memory_held)
-        f.add({{"instance", o.instance.id}, {"device", o.instance.device}},
+        f.add({{"instance", o.instance.id}, {"device", o.instance.device()}},
               static_cast<double>(value(o)));
   };
   of_gpus("sluice_instance_device_memory_held_bytes",
@@ -136,7 +141,7 @@ void add_instances(std::string& out, const Control& control) {
           [](const O& o) { return *o.memory_held; });
   of_gpus("sluice_instance_device_memory_limit_bytes",
           "Memory of the GPU that they may hold together.",
-          [](const O& o) { return o.instance.slice.memory; });
+          [](const O& o) { return o.instance.slice().memory; });
   MetricFamily outside(out, "sluice_instance_outside_cgroup_seconds_total", Type::kCounter,
                        "CPU time of processes that have left their slice's cgroup.");
   for (const O& o : control.seen().instances)
@@ -145,7 +150,7 @@ void add_instances(std::string& out, const Control& control) {
                        "Busy time of the GPU past the hook, by its own account; counts as used.");
   for (const Device& d : control.seen().devices)
     for (const O& o : control.seen().instances)
-      if (d.kind == DeviceKind::kCuda && o.instance.device == d.id && alive(o))
+      if (d.kind == DeviceKind::kCuda && o.instance.device() == d.id && alive(o))
         ungated.add({{"instance", o.instance.id}, {"device", d.id}}, seconds(o.ungated));
 }
 
@@ -155,8 +160,9 @@ void add_devices(std::string& out, const Control& control) {
   for (const Device& d : control.seen().devices) {
     double sum = 0;
     for (const ObservedInstance& o : control.seen().instances)
-      if (alive(o) && o.instance.device == d.id)
-        sum += o.instance.slice.sm.fraction() * o.instance.slice.quota.request.fraction();
+      for (const Part& p : o.instance.parts)
+        if (alive(o) && p.device == d.id)
+          sum += p.slice.sm.fraction() * p.slice.quota.request.fraction();
     reserved.add({{"device", d.id}}, sum);
   }
   MetricFamily memory(out, "sluice_device_memory_bytes", Type::kGauge, "Memory of the device.");

@@ -1,6 +1,6 @@
-// Everything that is counted, in Prometheus' text format, on the one endpoint GET /metrics of the
-// API: functions (since they were made, over all restarts), instances and devices. Clean under
-// `promtool check metrics`. On the loop's thread.
+// All metrics, in Prometheus' text format, on the one endpoint GET /metrics of the API: functions
+// (since their creation, over all restarts), instances and devices. Clean under `promtool check
+// metrics`. On the loop's thread.
 #pragma once
 
 #include <string>

@@ -26,7 +26,7 @@ uint64_t little_endian(std::string_view bytes) {
   return n;
 }
 
-// Where the directory lies; nothing when the file does not end as an archive does.
+// Returns where the directory lies; nothing if the file does not end as an archive does.
 std::optional<Extent> directory_of(const RegularFile& file) {
   const uint64_t size = file.size();
   const uint64_t begin = size - std::min<uint64_t>(size, kLongestTail);

@@ -1,5 +1,5 @@
-// Is a file a TorchScript model? It is a zip archive whose directory, at its end, lists
-// constants.pkl; nothing of it is run to find out. At most 16 MiB of it are read.
+// Checks that a file is a TorchScript model: a zip archive whose directory, at its end, lists
+// constants.pkl. Nothing of it is run, and at most 16 MiB of it are read.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace sluice::control {
 
-// kInvalid says what is wrong with it: missing, truncated, no archive, an archive of something
-// else.
+// Returns kInvalid with the fault: missing, truncated, no archive, an archive of something else.
 Result<void> check_model_archive(const std::string& path);
 
 }  // namespace sluice::control

@@ -6,39 +6,39 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/folder_for_test.h"
-#include "control/archive_for_test.h"
 #include "control/validate.h"
+#include "tests/support/archive.h"
+#include "tests/support/folder.h"
 
 namespace sluice::control {
 namespace {
 
 class ModelArchive : public testing::Test {
  protected:
-  // What is said of a file with these bytes; empty: it is one.
+  // Returns the error for a file with these bytes; empty if it is an archive.
   std::string said(const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
     const auto checked = check_model_archive(path);
     return checked.ok() ? "" : checked.error().message.substr(path.size() + 2);
   }
 
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string path = folder.path + "/m.pt";
 };
 
 TEST_F(ModelArchive, ListsItsConstants) {
-  EXPECT_EQ(said(archive_for_test("weights")), "");
-  EXPECT_EQ(said(archive_for_test("weights", "model/data.pkl")),
+  EXPECT_EQ(said(archive_of("weights")), "");
+  EXPECT_EQ(said(archive_of("weights", "model/data.pkl")),
             "is no TorchScript model (an archive without constants.pkl; torch.jit.save makes one "
             "with it)");
 }
 
 TEST_F(ModelArchive, IsWhole) {
-  const std::string whole = archive_for_test(std::string(500, 'w'));
+  const std::string whole = archive_of(std::string(500, 'w'));
   for (size_t size = 4; size < whole.size(); ++size)
     EXPECT_EQ(said(whole.substr(0, size)),
               "is truncated (" + std::to_string(size) + " bytes, its directory is missing)");
-  std::string lies = whole;  // about where its directory is
+  std::string lies = whole;  // with a wrong place of its directory
   lies.replace(lies.size() - 6, 4, "\xf0\xff\xff\x7f");
   EXPECT_NE(said(lies), "");
 }
@@ -51,14 +51,14 @@ TEST_F(ModelArchive, IsNoOtherFile) {
             folder.path + "/none: no such file, or not readable");
 }
 
-// Nothing writes to it: an open that waits for a writer would never return.
+// Without a writer: an open that waits for one would never return.
 TEST_F(ModelArchive, IsNoFifo) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(check_model_archive(path).error().message, path + ": is no regular file");
 }
 
 TEST_F(ModelArchive, ALargeDirectoryIsNotRead) {
-  const std::string whole = archive_for_test("weights");
+  const std::string whole = archive_of("weights");
   constexpr size_t kHole = size_t{1} << 30;
   std::ofstream(path, std::ios::binary) << whole.substr(0, 40);
   std::filesystem::resize_file(path, kHole);
@@ -69,9 +69,9 @@ TEST_F(ModelArchive, ALargeDirectoryIsNotRead) {
             path + ": its directory has 805306368 bytes; at most 16777216 are allowed");
 }
 
-// Beyond 4 GiB the directory's place stands in a record of its own.
+// Beyond 4 GiB the directory's place is in a record of its own.
 TEST_F(ModelArchive, MayBeLargerThan4GiB) {
-  const std::string whole = archive_for_test("weights");
+  const std::string whole = archive_of("weights");
   const std::string end = whole.substr(whole.size() - 22);
   const std::string files = whole.substr(0, whole.size() - 22);
   const std::string wide = std::string("PK\6\6") + std::string(36, '\0') + end.substr(12, 4) +
@@ -86,40 +86,40 @@ TEST_F(ModelArchive, MayBeLargerThan4GiB) {
 }
 
 TEST(CheckModel, NamesTheFieldAndTheFile) {
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string path = folder.path + "/m";
-  FunctionSpec spec;
-  spec.model.path = path + ".pt";
-  EXPECT_EQ(check_model(spec).error().message, path + ".pt: no such file, or not readable");
-  write_model_for_test(path);
-  EXPECT_TRUE(check_model(spec).ok());
-  EXPECT_EQ(spec.model.inputs.size(), 1u);
-  spec.model.inputs.clear();
+  ModelSpec model;
+  model.path = path + ".pt";
+  EXPECT_EQ(check_model(model).error().message, path + ".pt: no such file, or not readable");
+  write_model(path);
+  EXPECT_TRUE(check_model(model).ok());
+  EXPECT_EQ(model.inputs.size(), 1u);
+  model.inputs.clear();
   std::filesystem::resize_file(path + ".json", size_t{2} << 20);
-  EXPECT_EQ(check_model(spec).error().message,
+  EXPECT_EQ(check_model(model).error().message,
             path + ".json: has 2097152 bytes; at most 1048576 are allowed");
   std::filesystem::remove(path + ".json");
-  spec.model.inputs = spec.model.outputs = {{"x", "FP32", {-1, 2}}};
-  EXPECT_TRUE(check_model(spec).ok()) << "the function's file says it";
-  spec.model.inputs.clear();
+  model.inputs = model.outputs = {{"x", "FP32", {-1, 2}}};
+  EXPECT_TRUE(check_model(model).ok()) << "the function's file says it";
+  model.inputs.clear();
   ASSERT_EQ(mkfifo((path + ".json").c_str(), 0600), 0);
-  EXPECT_NE(check_model(spec).error().message.find("is no regular file"), std::string::npos);
+  EXPECT_NE(check_model(model).error().message.find("is no regular file"), std::string::npos);
 }
 
-// What the model server's loader would refuse, all at once.
+// All that the model server's loader would refuse, at once.
 TEST(CheckModel, NamesAllThatIsWrongWithASidecar) {
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string path = folder.path + "/m";
   const auto said = [&](const std::string& sidecar) {
-    FunctionSpec spec;
-    spec.model.path = path + ".pt";
-    std::ofstream(path + ".pt") << archive_for_test("weights");
+    ModelSpec model;
+    model.path = path + ".pt";
+    std::ofstream(path + ".pt") << archive_of("weights");
     std::ofstream(path + ".json") << sidecar;
-    const auto checked = check_model(spec);
+    const auto checked = check_model(model);
     return checked.ok() ? "" : checked.error().message.substr(path.size() + 7);
   };
   const std::string x = R"({"name": "x", "datatype": "FP32", "shape": [-1, 3, 224, 224]})";
-  // As docs/function-file.md has it; and with what older ones have.
+  // In the form of docs/function-file.md, and of older files.
   EXPECT_EQ(said(R"({"inputs": [)" + x + R"(], "outputs": [)" + x + "]}"), "");
   EXPECT_EQ(said(R"({"name": "m", "platform": "pytorch_torchscript", "inputs": [)" + x +
                  R"(], "outputs": [)" + x + "]}"),

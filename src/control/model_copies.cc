@@ -26,7 +26,7 @@ constexpr size_t kPiece = 1 << 20;
 constexpr size_t kMostKnown = 10'000;
 constexpr size_t kHashDigits = 64;
 
-// Of a description and then a file's bytes.
+// Hashes a description and then a file's bytes.
 class Sha256 {
  public:
   explicit Sha256(const std::string& description) : context_(EVP_MD_CTX_new()) {
@@ -55,7 +55,7 @@ class Sha256 {
   EVP_MD_CTX* context_;
 };
 
-// What a model's copy has beside it: the same text for the same inputs and outputs.
+// Returns the file beside a model's copy: the same text for the same inputs and outputs.
 std::string description_of(const ModelSpec& model) {
   const nlohmann::json all = wire::to_json(model);
   return nlohmann::json{
@@ -102,8 +102,8 @@ bool changed_since(const RegularFile& opened, const std::string& path) {
   return !now.ok() || !same_file(now->about(), opened.about());
 }
 
-// Two writes within a tick of the kernel's clock have the same time: a file that was written just
-// before it is read may be written again unseen. `now`: of a file that was made just then.
+// Two writes within a tick of the kernel's clock have the same time, so a file written just before
+// it is read may be rewritten unnoticed. `now`: of a file that was made just then.
 bool settled_before(const struct stat& now, const struct stat& file) {
   return now.st_ctim.tv_sec - file.st_ctim.tv_sec > 1;
 }
@@ -122,7 +122,7 @@ bool flush_folder(const std::string& folder) {
   return fd.valid() && ::fsync(fd.get()) == 0;
 }
 
-// Only then may the content of a file of that size have a copy.
+// Otherwise no copy can have the content of a file of that size.
 bool has_copy_of_size(const std::string& folder, uint64_t size) {
   std::error_code fault;
   for (fs::directory_iterator at(folder, fault), end; !fault && at != end; at.increment(fault))
@@ -131,7 +131,7 @@ bool has_copy_of_size(const std::string& folder, uint64_t size) {
   return false;
 }
 
-// Whether ModelCopies gives files such a name.
+// Returns whether ModelCopies gives files such a name.
 bool is_name_of_ours(std::string_view file) {
   const size_t dot = std::min(file.find('.'), file.size());
   const std::string_view stem = file.substr(0, dot), ending = file.substr(dot);
@@ -220,7 +220,7 @@ Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& m
   struct stat begun {};
   if (!to.valid() || ::fstat(to.get(), &begun) != 0) return system_error(folder_);
   Hold held;
-  // After a restart no file is known, but most have their copies: those are not written again.
+  // After a restart no file is known, but most have copies: those are not written again.
   if (has_copy_of_size(folder_, from.size())) {
     SLUICE_ASSIGN(content, content_of(from, model.path, description, stopped_));
     held = hold_copy(model, content);
@@ -245,8 +245,8 @@ Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& m
   return held;
 }
 
-// Fills `to`, the file `aside`, and returns the content of what it wrote. Each byte is read once:
-// from the clone where the file system clones, else from the user's file.
+// Fills `to`, the file `aside`, and returns the content that it wrote. Each byte is read once: from
+// the clone if the file system clones, else from the user's file.
 Result<std::string> ModelCopies::copy(const RegularFile& from, const ModelSpec& model,
                                       const std::string& description, const Fd& to,
                                       const std::string& aside) const {
@@ -278,7 +278,7 @@ Result<void> ModelCopies::give_name(const std::string& aside, const std::string&
                                     const std::string& description) {
   const std::lock_guard one_at_a_time(naming_);
   if (fs::exists(path)) return {};
-  // The description first: a model that is there is whole.
+  // The description first, so that a model with its final name is complete.
   SLUICE_TRY(
       replace_file(fs::path(path).replace_extension(".json"), description, 0600, Flush::kYes));
   if (::rename(aside.c_str(), path.c_str()) != 0 || !flush_folder(folder_))

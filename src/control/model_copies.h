@@ -1,14 +1,14 @@
 // The platform's own copies of the models that revisions serve, by content: a revision starts with
-// the bytes that it was applied with, whatever has become of the user's file since.
+// the bytes that it was applied with, whatever happened to the user's file since.
 //
 //   FOLDER/HASH.pt    the model file
 //   FOLDER/HASH.json  its inputs and outputs, as the revision has them
 //
-// HASH is the SHA-256 of both. A hard link would change with the user's file where that is written
-// in place, so each content is a copy; file systems that clone share its blocks. A copy that no
-// revision uses and no apply holds is removed.
+// HASH is the SHA-256 of both. A hard link would change with the user's file if that is written in
+// place, so each content is a copy; file systems that clone share its blocks. A copy without a
+// revision or an apply that uses it is removed.
 //
-// Threads: any. Several may keep() at once. A call takes as long as the disk does, but for
+// Threads: any. Several may keep() at once. A call takes as long as the disk does, except
 // set_used() and stop().
 #pragma once
 
@@ -28,7 +28,8 @@
 
 namespace sluice::control {
 
-// Where a start finds the model: its copy, or the user's file for a revision older than copies.
+// Returns the path of the model for a start: its copy, or the user's file for a revision older than
+// copies.
 std::string start_path(const std::string& folder, const ModelSpec& model);
 
 class ModelCopies {
@@ -38,28 +39,29 @@ class ModelCopies {
   explicit ModelCopies(std::string folder, Check check = nullptr)
       : folder_(std::move(folder)), check_(check) {}
 
-  // While a Hold of a content lives, sweep() leaves the content alone. Must not outlive
+  // While a Hold of a content lives, sweep() leaves the content alone. A Hold must not outlive
   // ModelCopies.
   using Hold = std::shared_ptr<void>;
 
-  // Names the content of `model.path` with the model's inputs and outputs, in `model.content`.
-  // kInvalid: there is no such file.
+  // Stores the content's name of `model.path` with the model's inputs and outputs in
+  // `model.content`.
+  // Returns kInvalid if there is no such file.
   Result<void> identify(ModelSpec& model) const;
-  // The same, and keeps a copy of it. A file that has not changed since its last keep() is not read
-  // again. kConflict: the file changed meanwhile; kInternal: a read failed, or the disk is full.
-  // A failed keep() leaves no file.
+  // Does the same, and keeps a copy. A file that has not changed since its last keep() is not read
+  // again. Returns kConflict if the file changed meanwhile; kInternal if a read failed, or the disk
+  // is full. A failed keep() leaves no file.
   Result<Hold> keep(ModelSpec& model);
-  // Makes every keep() and identify() fail with kUnavailable, those under way soon.
+  // Makes every keep() and identify() fail with kUnavailable, running ones soon.
   void stop() { stopped_ = true; }
 
   // Sets the contents that revisions use. sweep() may remove every other content.
   void set_used(std::set<std::string> contents);
-  // Removes copies that neither a revision nor a hold uses, and files that a dead process left
-  // half-made. Files with other names stay.
+  // Removes copies that neither a revision nor a hold uses, and half-made files of a dead process.
+  // Files with other names stay.
   void sweep();
 
  private:
-  // A file as it was when its content was named.
+  // A file's state when its content was named.
   struct Known {
     struct stat file {};
     std::string description;
@@ -77,18 +79,19 @@ class ModelCopies {
                          const std::string& description);
   Hold hold_copy(ModelSpec& model, const std::string& content);
   Hold hold(const std::string& name);
-  std::string next_name(const char* suffix);  // `mutex_` is held
+  std::string next_name(const char* suffix);  // REQUIRES: `mutex_` is held
   std::string put_aside(const std::string& file);
 
   const std::string folder_;
   const Check check_;
   std::atomic<bool> stopped_ = false;
-  std::mutex naming_;  // held while a finished copy gets its name: another may be of that content
+  // Held while a finished copy gets its name: another may have the same content.
+  std::mutex naming_;
   mutable std::mutex mutex_;
   std::map<std::string, Known> known_;  // by path
   std::multiset<std::string> held_;     // contents in use by a keep(), and files it writes
   std::set<std::string> used_;
-  bool used_known_ = false;  // nothing is removed before
+  bool used_known_ = false;  // no copy is removed before
   uint64_t next_ = 0;
 };
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/folder_for_test.h"
-#include "control/archive_for_test.h"
 #include "control/model_archive.h"
+#include "tests/support/archive.h"
+#include "tests/support/folder.h"
 
 namespace sluice::control {
 namespace {
@@ -39,7 +39,7 @@ class ModelCopiesTest : public testing::Test {
   }
   std::string copy() const { return start_path(copies_folder, model); }
 
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   const std::string copies_folder = folder.path + "/models";
   ModelCopies copies{copies_folder};
   ModelSpec model{.path = folder.path + "/m.pt", .inputs = {{"x", "FP32", {-1, 2}}}};
@@ -119,7 +119,7 @@ TEST_F(ModelCopiesTest, ACopyThatIsGoneIsMadeAgain) {
   EXPECT_EQ(read(copy()), "weights");
 }
 
-// What this process has passed to read() ("rchar") or write() ("wchar").
+// Returns the bytes that this process passed to read() ("rchar") or write() ("wchar").
 int64_t bytes_passed(const std::string& field) {
   std::ifstream io("/proc/self/io");
   for (std::string name; io >> name;)
@@ -160,7 +160,7 @@ TEST_F(ModelCopiesTest, SeveralAreKeptAtOnce) {
                                    models[1].content + ".pt", models[1].content + ".json"}));
 }
 
-// A file of sysfs says that it has a page, and yields less: as a disk does that fails.
+// A file of sysfs claims a page and yields less, like a failing disk.
 TEST_F(ModelCopiesTest, AFileThatCannotBeReadToItsEndIsRefused) {
   model.path = "/sys/kernel/mm/transparent_hugepage/enabled";
   if (!fs::exists(model.path)) GTEST_SKIP() << "no sysfs";
@@ -182,7 +182,7 @@ TEST_F(ModelCopiesTest, ACopyThatFailsItsCheckIsNotKept) {
             "model.path: " + model.path +
                 " changed while it was copied. Apply again once it is completely written.");
   EXPECT_TRUE(files().empty());
-  write(archive_for_test("weights"));
+  write(archive_of("weights"));
   EXPECT_TRUE(checked.keep(model).ok());
 }
 
@@ -198,7 +198,7 @@ TEST_F(ModelCopiesTest, AMissingFileIsNamed) {
   EXPECT_EQ(copies.keep(model).error().message, model.path + ": no such file, or not readable");
 }
 
-// In a process of its own, whose file systems are its own.
+// In a process with file systems of its own.
 TEST_F(ModelCopiesTest, AFullDiskIsNamedAndLeavesNothing) {
   write(std::string(1 << 20, 'w'));
   fs::create_directory(copies_folder);

@@ -1,8 +1,8 @@
 // One peer of the control loop (the node daemon, the gateway) over its unix socket. A thread of the
-// port makes the calls, one after another, so that the loop waits no longer for a peer than it
-// chooses to, whatever the peer does.
+// port makes the calls, one after another, so that the loop chooses how long it waits for a peer,
+// whatever the peer does.
 //
-// Threads: all of it is for the loop's thread; `on_quiet` is called on the port's.
+// Threads: all of it is for the loop's thread; the port's thread calls `on_quiet`.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ class Port {
 
   // `timeout`: after which a call has failed. `on_quiet`: called whenever the last call has ended.
   Port(std::string socket, Nanos timeout, std::function<void()> on_quiet);
-  ~Port();  // waits for the call under way, at most its timeout
+  ~Port();  // waits for the current call, at most its timeout
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
@@ -36,12 +36,12 @@ class Port {
   // Returns the answer to the last look once; nothing if there is none (yet).
   std::optional<Result<nlohmann::json>> take_look();
 
-  // Calls and waits until `until` at most. kUnavailable: the call was not begun by then, and will
-  // not be. kTimeout: it was begun, and may still be carried out.
+  // Makes a call and waits at most until `until`. Returns kUnavailable if the call was not begun by
+  // then, and will not be; kTimeout if it was begun, and may still be carried out.
   Result<nlohmann::json> call(wire::http::verb verb, std::string_view target, nlohmann::json body,
                               Clock::time_point until);
 
-  // Since when calls are under way or wait; nothing when none is.
+  // Returns since when calls run or wait; nothing if none does.
   std::optional<Clock::time_point> busy_since() const;
 
  private:
@@ -53,17 +53,17 @@ class Port {
   };
 
   void run();
-  std::shared_ptr<Call> enqueue(Call call);  // `mutex_` is held
+  std::shared_ptr<Call> enqueue(Call call);  // REQUIRES: `mutex_` is held
 
   const std::string socket_;
   const std::function<void()> on_quiet_;
-  wire::HttpClient client_;  // the thread's
+  wire::HttpClient client_;  // owned by the thread
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Call>> waiting_;
   std::shared_ptr<Call> look_;
   std::optional<Clock::time_point> busy_since_;
-  bool under_way_ = false;  // a call is
+  bool under_way_ = false;  // a call is running
   bool ending_ = false;
   std::thread thread_;
 };

@@ -12,7 +12,7 @@ Result<RegularFile> RegularFile::open(const std::string& path) {
   const auto invalid = [&](const std::string& why) {
     return Error{ErrorKind::kInvalid, path + ": " + why};
   };
-  // Non-blocking: the open of a FIFO waits for a writer otherwise.
+  // Non-blocking: otherwise the open of a FIFO waits for a writer.
   Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat about {};
   if (!fd.valid() || ::fstat(fd.get(), &about) != 0)

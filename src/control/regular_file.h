@@ -16,13 +16,13 @@ namespace sluice::control {
 
 class RegularFile {
  public:
-  // kInvalid: missing, not readable, or of another kind.
+  // Returns kInvalid if it is missing, not readable, or of another kind.
   static Result<RegularFile> open(const std::string& path);
 
   uint64_t size() const { return static_cast<uint64_t>(about_.st_size); }
-  const struct stat& about() const { return about_; }  // as it was when it was opened
+  const struct stat& about() const { return about_; }  // its state at open()
   int fd() const { return fd_.get(); }
-  // Returns less than `size` bytes where the file ends before.
+  // Returns less than `size` bytes at the file's end.
   std::string read(uint64_t offset, size_t size) const;
 
  private:

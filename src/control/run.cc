@@ -16,7 +16,9 @@
 #include "control/cluster_local.h"
 #include "control/kept_answers.h"
 #include "control/model_archive.h"
+#include "control/store.h"
 #include "control/turns.h"
+#include "predict/profile_table.h"
 
 namespace sluice::control {
 namespace {
@@ -24,20 +26,21 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr int64_t kLongestWaitMs = 60'000;
-constexpr Nanos kFirstTurn = Seconds(1);  // requests wait for it, since nothing is known before it
+// Requests wait for it, because nothing is known before it.
+constexpr Nanos kFirstTurn = Seconds(1);
 constexpr size_t kLargestBody = 1 << 20;  // of function files and profiles
 
-// What answers the API's requests.
+// The parts that answer the API's requests.
 struct Serving {
   Turns& turns;
   KeptAnswers& kept;
-  asio::thread_pool& files;  // reads function files and what they name
+  asio::thread_pool& files;  // reads function files and the files that they name
   ModelCopies& models;
   const Control& control;
 };
 
 // Removes unused copies of models, beside the loop. All copies stay while a revision in the store
-// cannot be read, since its copy is not known. `applied` holds what it copied until now.
+// cannot be read, because its copy is unknown. `applied` holds its copies until now.
 void sweep(Serving with, std::optional<Result<Api::FunctionsRead>> applied = {}) {
   auto used = with.control.contents();
   if (!used) return;
@@ -46,9 +49,9 @@ void sweep(Serving with, std::optional<Result<Api::FunctionsRead>> applied = {})
   asio::post(with.files, [&models = with.models] { models.sweep(); });
 }
 
-// GET …?after=TURN&wait_ms=N waits for the loop's next turn. What a change asks for begins before
-// it is answered: a function that was applied can be called. Every answer says after which turn it
-// was given.
+// GET …?after=TURN&wait_ms=N waits for the loop's next tick. The effect of a change begins before
+// it is answered, so that an applied function can be called. Every answer names the last tick
+// before it.
 asio::awaitable<wire::HttpResponse> answer(Api& api, Serving with, wire::HttpRequest request) {
   Turns& turns = with.turns;
   if (turns.number() == 0) co_await turns.after(0, kFirstTurn);
@@ -73,7 +76,7 @@ asio::awaitable<wire::HttpResponse> answer(Api& api, Serving with, wire::HttpReq
   } else if (is_get) {
     response = with.kept.get(request.target(), [&] { return api.handle(request, unix_now()); });
   } else {
-    co_await turns.settle();  // an order would wait behind what the turn asks, and has little time
+    co_await turns.settle();  // an order would wait behind the tick's calls, and has little time
     response = api.handle(request, unix_now());
     with.kept.forget();
     if (request.method() == wire::http::verb::delete_) sweep(with);
@@ -88,15 +91,17 @@ asio::awaitable<wire::HttpResponse> answer(Api& api, Serving with, wire::HttpReq
 Result<void> run_control(const ControlOptions& options) {
   ControlOptions o = options;
   o.settings.models = o.data + "/models";
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> o.settings.boot_id;
   SLUICE_ASSIGN(store, Store::open(o.data + "/control.db"));
   const SteadyClock clock;
-  // Outlives `io`, whose unfinished coroutines release their holds of copies as they go.
+  // Outlives `io`, whose unfinished coroutines release their holds of copies at its end.
   ModelCopies models(o.settings.models, check_model_archive);
   asio::io_context io(1);
   Waiters quiet(io);
   LocalCluster cluster(o.data + "/run/node.sock", o.data + "/run/gateway.sock",
                        [&] { asio::post(io, [&] { quiet.wake(); }); });
-  SLUICE_ASSIGN(control, Control::open(store, cluster, clock, o.settings));
+  predict::ProfileTable predictor;
+  SLUICE_ASSIGN(control, Control::open(store, store, cluster, predictor, clock, o.settings));
   std::string token;
   std::ifstream(o.data + "/token") >> token;
 
@@ -115,7 +120,7 @@ Result<void> run_control(const ControlOptions& options) {
         wire::HttpLimits{.body_bytes = kLargestBody},
         [api](const wire::HttpHead& head) { return api->refusal(head); });
   };
-  // The socket is the owner's alone; over TCP everybody must bear the token.
+  // The socket is only for its owner; over TCP every caller must bear the token.
   Fd local(o.listen_fd);
   if (!local.valid()) {
     SLUICE_ASSIGN(made, wire::listen_on({.path = o.data + "/run/api.sock"}));
@@ -138,7 +143,7 @@ Result<void> run_control(const ControlOptions& options) {
   });
   log::info("policy {}, {} functions", o.settings.bundle, control->functions().size());
   io.run();
-  models.stop();  // a copy under way ends after its next piece
+  models.stop();  // a running copy ends after its next piece
   files.stop();
   files.join();
   control->close();

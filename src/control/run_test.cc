@@ -1,5 +1,5 @@
-// The control process with a node daemon and a gateway that take connections and answer nothing, as
-// stopped processes do.
+// The control process with a node daemon and a gateway that take connections and answer nothing,
+// like stopped processes.
 #include "control/run.h"
 
 #include <gtest/gtest.h>
@@ -7,15 +7,18 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <boost/asio/io_context.hpp>
 #include <filesystem>
+#include <mutex>
 #include <semaphore>
 #include <thread>
 
-#include "base/eventually_for_test.h"
-#include "base/folder_for_test.h"
-#include "control/archive_for_test.h"
 #include "control/cluster_local.h"
 #include "control/kept_answers.h"
+#include "tests/support/archive.h"
+#include "tests/support/eventually.h"
+#include "tests/support/folder.h"
 
 namespace sluice::control {
 namespace {
@@ -34,13 +37,13 @@ struct HungPeers {
     return folder.path + "/run/" + name + ".sock";
   }
 
-  const FolderForTest folder;
+  const TemporaryFolder folder;
   Fd node, gateway;
 };
 
 // ---- the cluster -----------------------------------------------------------------------------
 
-// What a peer that is served by hand has been sent up to its end.
+// Returns all bytes that a hand-served peer received up to the end.
 std::string received(const Fd& connection) {
   std::string all;
   char chunk[4096];
@@ -55,6 +58,13 @@ StartOrder start_of(const std::string& id) {
   return order;
 }
 
+void answer(const Fd& connection, const std::string& body) {
+  const std::string all =
+      "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  EXPECT_EQ(::send(connection.get(), all.data(), all.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(all.size()));
+}
+
 // The calls themselves would wait for an hour.
 TEST(HungCluster, OrdersDoNotWaitForAPeerAndAreNotSentLater) {
   HungPeers peers;
@@ -65,8 +75,8 @@ TEST(HungCluster, OrdersDoNotWaitForAPeerAndAreNotSentLater) {
   EXPECT_EQ(cluster->set_drained("cpu0", true).error().kind, ErrorKind::kUnavailable);
   EXPECT_TRUE(eventually("the peers to be away", [&] { return cluster->settled(); }));
   const Observation o = cluster->observe();
-  EXPECT_FALSE(o.node_there);
-  EXPECT_FALSE(o.gateway_there);
+  EXPECT_TRUE(o.nodes.empty()) << "it has never answered";
+  EXPECT_FALSE(all_gateways_there(o));
 
   const Fd connection(::accept(peers.node.get(), nullptr, nullptr));
   peers.node.reset();
@@ -85,24 +95,98 @@ TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
   LocalCluster cluster(
       peers.socket("node"), peers.socket("gateway"), [&] { quiet.release(); }, Seconds(3600));
   cluster.look();
-  EXPECT_FALSE(cluster.observe().node_there);
+  EXPECT_FALSE(any_node_there(cluster.observe()));
   peers.gateway.reset();  // its call fails
   quiet.acquire();
   const Fd connection(::accept(peers.node.get(), nullptr, nullptr));
-  const std::string state = R"({"boot_id":"the boot","enforcement":"by cgroups"})";
-  const std::string answer =
-      "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(state.size()) + "\r\n\r\n" + state;
-  EXPECT_EQ(::send(connection.get(), answer.data(), answer.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(answer.size()));
+  answer(connection, R"({"boot_id":"the boot","enforcement":"by cgroups"})");
   quiet.acquire();
   const Observation o = cluster.observe();
-  EXPECT_TRUE(o.node_there);
-  EXPECT_EQ(o.boot_id, "the boot");
-  EXPECT_GT(o.node_seen, 0);
-  EXPECT_FALSE(o.gateway_there);
+  EXPECT_TRUE(any_node_there(o));
+  EXPECT_EQ(o.nodes[0].node.boot_id, "the boot");
+  EXPECT_GT(o.nodes[0].seen, 0);
+  EXPECT_FALSE(all_gateways_there(o));
   const Observation later = cluster.observe();
-  EXPECT_FALSE(later.node_there);  // it has not been asked again
-  EXPECT_EQ(later.enforcement, "by cgroups");
+  EXPECT_FALSE(any_node_there(later));  // it has not been polled again
+  EXPECT_EQ(later.nodes[0].enforcement, "by cgroups");
+}
+
+TEST(LocalCluster, WhatTheGatewayCountsOfInstancesIsObservedById) {
+  HungPeers peers;
+  std::counting_semaphore<> quiet(0);
+  LocalCluster cluster(
+      peers.socket("node"), peers.socket("gateway"), [&] { quiet.release(); }, Seconds(3600));
+  cluster.look();
+  peers.node.reset();  // its call fails
+  quiet.acquire();
+  const Fd connection(::accept(peers.gateway.get(), nullptr, nullptr));
+  answer(connection, R"({"started": 5, "told": 1, "version": 1, "functions": [
+      {"name": "default/f", "requests": 9, "instances": [
+        {"id": "b", "in_flight": 2, "answered": 7, "inferences": 14, "busy_us": 3000},
+        {"id": "a", "answered": 1, "overdue_us": 9}]},
+      {"name": "default/g", "requests": 1}]})");
+  quiet.acquire();
+  const Observation o = cluster.observe();
+  const ObservedGateway& g = o.gateways.at(0);
+  ASSERT_EQ(g.traffic.size(), 2u);
+  const std::vector<ObservedAnswers>& instances = g.traffic[0].instances;
+  ASSERT_EQ(instances.size(), 2u);
+  EXPECT_EQ(instances[0].instance, "a");
+  EXPECT_EQ(instances[0].answered, 1u);
+  EXPECT_EQ(instances[1].instance, "b");
+  EXPECT_EQ(instances[1].in_flight, 2);
+  EXPECT_EQ(instances[1].answered, 7u);
+  EXPECT_EQ(instances[1].inferences, 14u);
+  EXPECT_EQ(instances[1].answering, Millis(3));
+  EXPECT_TRUE(g.traffic[1].instances.empty());
+  EXPECT_EQ(g.overdue, (std::map<InstanceId, Nanos>{{"a", Micros(9)}}));
+}
+
+// A gateway that accepts tables, and changes of its own version.
+TEST(LocalCluster, RoutesAreSentInPartsToAGatewayThatHasTheVersionBefore) {
+  const TemporaryFolder folder;
+  const std::string socket = folder.path + "/gateway.sock";
+  boost::asio::io_context io;
+  std::mutex mutex;
+  std::vector<std::string> calls{"", ""};  // the mutex guards them
+  std::atomic<bool> restarted = false;
+  auto server = std::make_unique<wire::HttpServer>(
+      io, std::move(*wire::listen_on({.path = socket})),
+      [&](wire::HttpRequest request) -> wire::asio::awaitable<wire::HttpResponse> {
+        const json body = json::parse(request.body());
+        const bool part = request.method() == verb::patch;
+        const std::lock_guard lock(mutex);
+        calls.push_back(part ? "part since " + body["since"].dump() : "whole");
+        if (part && restarted.exchange(false)) co_return wire::error_response(409, "another table");
+        co_return wire::json_response({{"version", body["version"]}, {"busy", {"i"}}});
+      });
+  std::thread thread([&] { io.run(); });
+  LocalCluster cluster(
+      folder.path + "/node.sock", socket, [] {}, Seconds(3600));
+  RoutingTable table{.version = 1};
+  const auto push = [&] {
+    cluster.observe();  // orders may wait again
+    ++table.version;
+    const auto busy = cluster.set_routes(LocalCluster::kGateway, table);
+    return busy.ok() && *busy == std::set<InstanceId>{"i"};
+  };
+  const auto last_two = [&] {
+    const std::lock_guard lock(mutex);
+    return std::pair(calls.rbegin()[1], calls.back());
+  };
+  // On a busy machine an order may be given up; then the table is sent whole.
+  EXPECT_TRUE(eventually("a part behind a whole table", [&] {
+    return push() && push() &&
+           last_two().second == "part since " + std::to_string(table.version - 1);
+  }));
+  EXPECT_TRUE(eventually("a whole table behind a part that was refused", [&] {
+    restarted = false;
+    if (!push()) return false;
+    restarted = true;
+    return push() && last_two().second == "whole" && last_two().first.starts_with("part");
+  }));
+  io.stop();
+  thread.join();
 }
 
 // ---- answers ---------------------------------------------------------------------------------
@@ -128,7 +212,7 @@ TEST(KeptAnswers, AListingIsMadeOnceUntilTheStateChanges) {
 class HungControl : public testing::Test {
  protected:
   HungControl() {
-    write_model_for_test(peers_.folder.path + "/m");
+    write_model(peers_.folder.path + "/m");
     running_ = std::thread([this] {
       ControlOptions options;
       options.data = peers_.folder.path;
@@ -139,13 +223,13 @@ class HungControl : public testing::Test {
   ~HungControl() override { end(); }
   void end() {
     if (!running_.joinable()) return;
-    peers_.node.reset();  // which ends the calls under way
+    peers_.node.reset();  // this ends running calls
     peers_.gateway.reset();
     kill(getpid(), SIGTERM);
     running_.join();
   }
 
-  // A peer's time-out is longer: an answer that waits for one comes too late.
+  // A peer's time-out is longer: an answer that waits for it comes too late.
   Result<json> ask(verb method, const std::string& target, const std::string& body = "") {
     wire::HttpClient client({.path = peers_.socket("api")}, Seconds(4));
     SLUICE_ASSIGN(response, client.call(method, target, body));
@@ -200,11 +284,11 @@ TEST_F(HungControl, ARefusedApplyLeavesNoCopy) {
   }));
 }
 
-// A model of a terabyte, which is read for an hour: an archive with a hole before its last record.
+// A model of a terabyte takes an hour to read: an archive with a hole before its last record.
 TEST_F(HungControl, AnEndDoesNotWaitForAModelThatIsRead) {
   constexpr size_t kEndRecord = 22;
   const std::string path = peers_.folder.path + "/large.pt";
-  const std::string archive = archive_for_test("weights");
+  const std::string archive = archive_of("weights");
   std::filesystem::copy(peers_.folder.path + "/m.json", peers_.folder.path + "/large.json");
   {
     std::ofstream large(path, std::ios::binary);

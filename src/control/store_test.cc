@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/folder_for_test.h"
 #include "control/function_file.h"
+#include "tests/support/folder.h"
 
 namespace sluice::control {
 namespace {
@@ -19,10 +19,10 @@ class StoreTest : public testing::Test {
   static Revision revision(int n) {
     FunctionSpec s;
     s.name.name = "f";
-    s.model.path = "/m.pt";
+    s.inference().model.path = "/m.pt";
     return {s.name, n, s, n * 10};
   }
-  const FolderForTest folder;
+  const TemporaryFolder folder;
 };
 
 TEST_F(StoreTest, KeepsWhatItWasGiven) {
@@ -30,19 +30,20 @@ TEST_F(StoreTest, KeepsWhatItWasGiven) {
     Store store = std::move(*Store::open(path()));
     ASSERT_TRUE(store.add_revision(revision(1), 1).ok());
     ASSERT_TRUE(store.add_revision(revision(2), 1).ok());
+    JournalEntry entry;
+    entry.decisions.push_back({.at = 5,
+                               .function = {.name = "f"},
+                               .action = "start",
+                               .subject = "i",
+                               .reason = {"r", "because", {{"x", 1}}}});
+    entry.rates.push_back({{.name = "f"}, 100, 2.5, 1, 2, 3});
+    ASSERT_TRUE(store.write(entry).ok());
     ASSERT_TRUE(store
-                    .add_decision({.at = 5,
-                                   .function = {.name = "f"},
-                                   .action = "start",
-                                   .subject = "i",
-                                   .reason = {"r", "because", {{"x", 1}}}})
+                    .save_profile({.model = "/m.pt",
+                                   .content = "aa",
+                                   .device = {"cpu/500m"},
+                                   .points = {{{1, {1000}, {500}}, Millis(2), Millis(3), 10}}})
                     .ok());
-    ASSERT_TRUE(
-        store
-            .save_profile("/m.pt", {.function = {.name = "f"},
-                                    .points = {{{1, {1000}, {500}}, Millis(2), Millis(3), 10}}})
-            .ok());
-    ASSERT_TRUE(store.add_rates({{{.name = "f"}, 100, 2.5, 1, 2, 3}}).ok());
   }
   Store store = std::move(*Store::open(path()));
   const auto functions = *store.functions();
@@ -51,8 +52,67 @@ TEST_F(StoreTest, KeepsWhatItWasGiven) {
   EXPECT_EQ(functions[0].serving, 1);
   EXPECT_EQ(functions[0].revisions[1], revision(2));
   EXPECT_EQ(store.decisions(FunctionName{.name = "f"}, 5)->at(0).reason.numbers[0].second, 1);
-  EXPECT_EQ(store.profiles()->at("/m.pt").points[0].at.quota.permille, 500);
+  const Profiles profiles = *store.profiles();
+  const Profile* profile = profiles.find({.path = "/moved.pt", .content = "aa"}, {"cpu/500m"});
+  ASSERT_NE(profile, nullptr);
+  EXPECT_EQ(profile->points[0].at.quota.permille, 500);
   EXPECT_EQ(store.rates({.name = "f"}, 0)->at(0).rate, 2.5);
+}
+
+// Schema 2 had no arrivals.
+TEST_F(StoreTest, AFileOfSchema2KeepsWhatItHasAndTakesArrivals) {
+  {
+    Store store = std::move(*Store::open(path()));
+    ASSERT_TRUE(store.add_revision(revision(1), 1).ok());
+    Database db = std::move(*Database::open(path()));
+    ASSERT_TRUE(db.run("DROP TABLE arrivals").ok());
+    ASSERT_TRUE(db.run("PRAGMA user_version = 2").ok());
+  }
+  Store store = std::move(*Store::open(path()));
+  EXPECT_EQ(store.functions()->size(), 1u);
+  EXPECT_TRUE(store.arrivals({.name = "f"})->empty());
+  JournalEntry entry{.arrivals = {{{.name = "f"}, 7, {1, 2, 3}}}};
+  ASSERT_TRUE(store.write(entry).ok());
+  EXPECT_EQ(*store.arrivals({.name = "f"}), entry.arrivals);
+}
+
+TEST_F(StoreTest, ArrivalsThatCannotBeReadAreNone) {
+  Store store = std::move(*Store::open(path()));
+  Database db = std::move(*Database::open(path()));
+  ASSERT_TRUE(db.run("INSERT INTO arrivals VALUES ('default/f', 1, '[1,-2,\"x\",null,5]')").ok());
+  ASSERT_TRUE(db.run("INSERT INTO arrivals VALUES ('default/f', 2, 'no list')").ok());
+  ASSERT_TRUE(db.run("INSERT INTO arrivals VALUES ('default/f', 3, '[]')").ok());
+  const auto hours = *store.arrivals({.name = "f"});
+  ASSERT_EQ(hours.size(), 3u);
+  EXPECT_EQ(hours[0].arrivals, (ArrivalHistory::Hour{1, 0, 0, 0, 5}));
+  EXPECT_EQ(hours[1].arrivals, ArrivalHistory::Hour{});
+  EXPECT_EQ(hours[2].arrivals, ArrivalHistory::Hour{});
+}
+
+// In the form of the version before: one profile per path, without a type of device.
+TEST_F(StoreTest, ProfilesOfSchema1AreKeptUntilTheModelIsMeasuredAgain) {
+  {
+    Database db = std::move(*Database::open(path()));
+    ASSERT_TRUE(
+        db.run("CREATE TABLE profiles (model TEXT PRIMARY KEY, profile TEXT NOT NULL)").ok());
+    ASSERT_TRUE(db.run("INSERT INTO profiles VALUES ('/m.pt', ?)",
+                       {R"({"function": "default/f", "revision": 1, "memory": 7, "points": [{
+                             "batch": 1, "sm": 1000, "quota": 500, "latency_p50_us": 2000,
+                             "latency_p95_us": 3000, "throughput": 10}]})"})
+                    .ok());
+    ASSERT_TRUE(db.run("PRAGMA user_version = 1").ok());
+  }
+  const ModelSpec model{.path = "/m.pt", .content = "aa"};
+  Store store = std::move(*Store::open(path()));
+  const Profiles before = *store.profiles();
+  const Profile* old = before.find(model, {"cpu/500m"});
+  ASSERT_NE(old, nullptr);
+  EXPECT_EQ(old->points[0].median, Millis(2));
+  EXPECT_EQ(old->memory, 7);
+  ASSERT_TRUE(store.save_profile({.model = "/m.pt", .content = "aa", .device = {"cpu/500m"}}).ok());
+  const Profiles after = *store.profiles();
+  EXPECT_EQ(after.all().size(), 1u);
+  EXPECT_EQ(after.find({.path = "/m.pt", .content = "bb"}, {"cpu/500m"}), nullptr);
 }
 
 TEST_F(StoreTest, RefusesANewerSchemaAndWhatIsNoStore) {
@@ -77,6 +137,18 @@ TEST_F(StoreTest, RefusesAFileThatWasEmptied) {
   EXPECT_EQ(std::filesystem::file_size(path()), 0u) << "it is left as it is";
 }
 
+// A newer sluice may have stored it.
+TEST_F(StoreTest, ATrainingFunctionStaysInTheFileUnserved) {
+  Revision training = revision(1);
+  training.spec.kind = TrainingSpec{.program = {.command = {"/bin/train"}, .port = 0}};
+  Store store = std::move(*Store::open(path()));
+  ASSERT_TRUE(store.add_revision(training, 1).ok());
+  const auto functions = *store.functions();
+  ASSERT_EQ(functions.size(), 1u);
+  EXPECT_TRUE(functions[0].revisions.empty());
+  EXPECT_FALSE(functions[0].complete);
+}
+
 TEST_F(StoreTest, ARowThatCannotBeReadStopsNoOther) {
   const auto of = [](const std::string& name, int number) {
     Revision r = revision(number);
@@ -88,8 +160,9 @@ TEST_F(StoreTest, ARowThatCannotBeReadStopsNoOther) {
     for (const char* name : {"good", "bare", "half"})
       ASSERT_TRUE(store.add_revision(of(name, 1), 1).ok());
     ASSERT_TRUE(store.add_revision(of("half", 2), 1).ok());
-    ASSERT_TRUE(store.save_account("default/good", {{"starts", 1}}).ok());
-    ASSERT_TRUE(store.save_account("default/half", {{"starts", 2}}).ok());
+    JournalEntry entry;
+    entry.accounts = {{"default/good", {{"starts", 1}}}, {"default/half", {{"starts", 2}}}};
+    ASSERT_TRUE(store.write(entry).ok());
   }
   {
     Database db = std::move(*Database::open(path()));
@@ -109,7 +182,7 @@ TEST_F(StoreTest, ARowThatCannotBeReadStopsNoOther) {
   EXPECT_EQ(store.functions()->at(2).newest, 2);
 }
 
-// kill -9 at any moment: what was acknowledged is there.
+// kill -9 at any moment: acknowledged changes are there.
 TEST_F(StoreTest, AcknowledgedRevisionsSurviveAKill) {
   for (int round = 0; round < 5; ++round) {
     int pipe_fds[2];
@@ -160,10 +233,10 @@ TEST(FunctionFile, IsReadAndWrittenBack) {
   ASSERT_TRUE(specs.ok()) << specs.error().message;
   const FunctionSpec& s = specs->at(0);
   EXPECT_EQ(to_string(s.name), "vision/resnet");
-  EXPECT_EQ(s.model.path, "/models/m.pt");
-  EXPECT_EQ(s.slo.latency, Millis(80));
-  EXPECT_EQ(s.scale_target, 3);
-  EXPECT_EQ(s.scale_to_zero_after, Seconds(300));
+  EXPECT_EQ(s.inference().model.path, "/models/m.pt");
+  EXPECT_EQ(s.inference().slo.latency, Millis(80));
+  EXPECT_EQ(s.inference().scale_target, 3);
+  EXPECT_EQ(s.inference().scale_to_zero_after, Seconds(300));
   EXPECT_EQ(s.slice->quota.limit.permille, 400);
   EXPECT_EQ(s.slice->memory, 512 << 20);
   EXPECT_EQ(parse_functions(to_yaml(s), {})->at(0), s);
@@ -190,6 +263,10 @@ TEST(FunctionFile, APolicyMayHaveSettingsOfItsOwn) {
             "policy; did you mean 'beta'?; there are alpha, beta, quota_step, min_quota, cooldown, "
             "min_rate, slo_fraction, idle_meets_slo, borrow, work_off, slack, outlast_starts and "
             "unmeasured");
+  EXPECT_TRUE(with("  policy: {name: has-gpu, settings: {alpha: 0.2, beta: 0.1}}\n").ok());
+  EXPECT_EQ(with("  policy: {name: has-gpu, settings: {beta: 0.8}}\n").error().message,
+            "f.yaml:10 spec.policy.settings: under has-gpu, beta: 0.8 is above alpha, which is "
+            "0.7; at most alpha is allowed");
   EXPECT_EQ(with("  policy: {settings: {alpha: 0.5}}\n").error().message,
             "f.yaml:10 spec.policy.name: is missing; it must be a policy's name");
 }
@@ -204,9 +281,12 @@ TEST(FunctionFile, SettingsOfAPlatformsPolicyAreAFileOfTheirOwn) {
                 .message.substr(0, 77),
             "s.yaml:1 target_utilisation: 7 is not allowed; 0.01 to 1 are\ns.yaml:2 cooldow");
   EXPECT_FALSE(parse_settings("- a\n", "s.yaml", bundle).ok());
+  EXPECT_EQ(
+      parse_settings("alpha: 0.2\n", "s.yaml", *policy::find_bundle("has-gpu")).error().message,
+      "s.yaml:1 beta: 0.3 is above alpha, which is 0.2; at most alpha is allowed");
 }
 
-// One change to the good file, and what must be said of it.
+// One change to the good file, and the expected message.
 TEST(FunctionFile, AFunctionMayHaveTheNameThatItHasOnAnotherServer) {
   const auto parses = [](const std::string& name) {
     std::string text = kFile;
@@ -248,6 +328,9 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
            {"maxLatency: 2ms", "maxLatency: 2", "\"2\" is not a duration with a unit"},
            {"memory: 512Mi", "memory: 12", "\"12\" is not an amount of memory with a unit"},
            {"  token:", "  timeout: 5\n  token:", "f.yaml:9 spec.timeout: \"5\" is not a duration"},
+           {"  token:", "  timeout: 50ms\n  token:",
+            "f.yaml:9 spec.timeout: 50ms is below slo.latency, 80ms"},
+           {"latency: 80ms, p", "latency: 2m, p", "spec.timeout: 1m is below slo.latency, 2m"},
            {"  token:", "  policy: has-gpus\n  token:",
             "f.yaml:9 spec.policy: \"has-gpus\" is not known, did you mean \"has-gpu\"?"},
            {"path: m.pt", "path: \"\"", "f.yaml:5 spec.model.path: \"\" is no file"},
@@ -269,7 +352,19 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
   }
 }
 
-// A misspelt field is one problem: that the one it stands for is missing is not another.
+TEST(FunctionFile, ATrainingFunctionIsRefusedInOneSentence) {
+  const auto specs = parse_functions(
+      "apiVersion: sluice.dev/v1alpha1\n"
+      "kind: TrainingFunction\n"
+      "metadata: {name: vgg}\n"
+      "spec: {program: {command: [/bin/train]}, workers: {min: 2, max: 16}}\n",
+      {.file = "f.yaml"});
+  ASSERT_FALSE(specs.ok());
+  EXPECT_EQ(specs.error().message,
+            "f.yaml:2 kind: TrainingFunction is not served yet: InferenceFunction is");
+}
+
+// A misspelt field is one problem; the missing field that it stands for is not another.
 TEST(FunctionFile, EachFaultIsSaidOnce) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"model: {path: m.pt}", "modle: {path: m.pt}"},
@@ -294,7 +389,7 @@ TEST(FunctionFile, ZeroNeedsNoUnit) {
   text.replace(text.find("512Mi"), 5, "0");
   const auto specs = parse_functions(text, {});
   ASSERT_TRUE(specs.ok()) << specs.error().message;
-  EXPECT_EQ(specs->at(0).batching.max_delay, Nanos(0));
+  EXPECT_EQ(specs->at(0).inference().batching.max_delay, Nanos(0));
   EXPECT_EQ(specs->at(0).slice->memory, 0);
 }
 
@@ -306,18 +401,19 @@ TEST(FunctionFile, TellsTheModelsInputsAndOutputs) {
   text.replace(text.find("path: m.pt"), 10, tensors);
   const auto specs = parse_functions(text, {.folder = "/models"});
   ASSERT_TRUE(specs.ok()) << specs.error().message;
-  EXPECT_EQ(specs->at(0).model.inputs, (std::vector<TensorSpec>{{"1", "FP32", {-1, 3}}}));
-  EXPECT_EQ(specs->at(0).model.outputs, (std::vector<TensorSpec>{{"y", "INT64", {}}}));
+  EXPECT_EQ(specs->at(0).inference().model.inputs,
+            (std::vector<TensorSpec>{{"1", "FP32", {-1, 3}}}));
+  EXPECT_EQ(specs->at(0).inference().model.outputs, (std::vector<TensorSpec>{{"y", "INT64", {}}}));
   EXPECT_EQ(parse_functions(to_yaml(specs->at(0)), {})->at(0), specs->at(0));
 }
 
 TEST(FunctionFile, AModelsFaultHasItsLineAndStandsBesideTheOthers) {
   std::string text = kFile;
   text.replace(text.find("80ms"), 4, "fast");
-  const auto specs = parse_functions(
-      text, {.file = "f.yaml", .folder = "/models"}, [](FunctionSpec& s) -> Result<void> {
-        return Error{ErrorKind::kInvalid, s.model.path + ": is none"};
-      });
+  const auto specs = parse_functions(text, {.file = "f.yaml", .folder = "/models"},
+                                     [](ModelSpec& m) -> Result<void> {
+                                       return Error{ErrorKind::kInvalid, m.path + ": is none"};
+                                     });
   EXPECT_NE(specs.error().message.find("f.yaml:6 spec.slo.latency: "), std::string::npos);
   EXPECT_NE(specs.error().message.find("f.yaml:5 spec.model.path: /models/m.pt: is none"),
             std::string::npos);

@@ -7,7 +7,7 @@
 
 namespace sluice::control {
 
-// What happened, and why. A rule that has no words here stands for itself.
+// Returns what happened, and why. A rule without words here is shown by its name.
 std::string summary(const Decision& decision);
 
 }  // namespace sluice::control

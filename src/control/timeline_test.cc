@@ -1,6 +1,6 @@
 // Timelines: what the loop does to a cluster with a saboteur in it, second by second, in a small
-// language. A line is "SECOND VERB WORDS"; events happen before the loop's turn of that second,
-// expectations are looked at after it.
+// language. A line is "SECOND VERB WORDS". Events happen before the loop's tick of that second;
+// expectations are checked after it.
 //
 //   bundle NAME                the platform's from now on, four turns a second (else `fixed`, one)
 //   measured MILLISECONDS      what one request takes the functions' model on a whole device
@@ -20,6 +20,7 @@
 //   node away|back|restarts · gateway away|back|restarts · control restarts
 //   expect F r1:ready …        all instances of it, by revision; "nothing"
 //   on F cpu0 …                the devices of its instances
+//   holds F at-least|at-most PERMILLE  of a device's time, its ready instances together
 //   servable F                 the gateway is not told to refuse its requests
 //   unmet F TEXT               the reason of its last unmet demand has this in it
 //   split F r1:90 r2:10        what the gateway was told
@@ -33,10 +34,13 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/folder_for_test.h"
-#include "control/archive_for_test.h"
-#include "control/cluster_fake.h"
 #include "control/control.h"
+#include "control/desired_memory.h"
+#include "control/journal_memory.h"
+#include "predict/profile_table.h"
+#include "tests/support/archive.h"
+#include "tests/support/fake_cluster.h"
+#include "tests/support/folder.h"
 
 namespace sluice::control {
 namespace {
@@ -44,7 +48,7 @@ namespace {
 class Timeline : public testing::Test {
  protected:
   Timeline() {
-    write_model_for_test(folder_.path + "/m");
+    write_model(folder_.path + "/m");
     cluster_.start_takes = Seconds(2);
     cluster_.drain_takes = Seconds(3);
     open();
@@ -66,11 +70,12 @@ class Timeline : public testing::Test {
 
   void open() {
     control_.reset();
-    store_.emplace(std::move(*Store::open(folder_.path + "/control.db")));
-    control_ = std::move(*Control::open(*store_, cluster_, clock_, {.bundle = bundle_}));
+    predictor_ = {};
+    control_ = std::move(
+        *Control::open(desired_, journal_, cluster_, predictor_, clock_, {.bundle = bundle_}));
   }
 
-  // Events of a second come first; the first expectation after them takes the turn.
+  // Events of a second come first; the first expectation after them runs the tick.
   void turn() {
     for (int n = 0; n < turns_a_second_; ++n) {
       if (!turned_) control_->step(wall_);
@@ -170,15 +175,15 @@ class Timeline : public testing::Test {
     words >> name >> share;
     FunctionSpec spec;
     spec.name.name = name;
-    spec.model.path = folder_.path + "/m.pt";
-    spec.slo.latency = Millis(400);
+    spec.inference().model.path = folder_.path + "/m.pt";
+    spec.inference().slo.latency = Millis(400);
     if (share != "any") {
       const Share quota{std::stoi(share) * 10};
       spec.slice = Slice{.sm = kWhole, .quota = {quota, quota}};
     }
     words >> word;
-    if (word == "canary") words >> spec.canary_traffic_percent;
-    if (word == "zero") spec.min_replicas = 0;
+    if (word == "canary") words >> spec.inference().canary_traffic_percent;
+    if (word == "zero") spec.inference().min_replicas = 0;
     if (word == "set") {
       std::string value;
       words >> word >> value;
@@ -191,12 +196,12 @@ class Timeline : public testing::Test {
   }
 
   void measure(Nanos alone) {
-    predict::Profile profile;
+    Profile profile{.model = folder_.path + "/m.pt", .device = {"cpu/1000m"}};
     for (const int permille : {250, 500, 1000}) {
       const Nanos takes = alone * 1000 / permille;
       profile.points.push_back({{1, kWhole, {permille}}, takes, takes, 1 / seconds(takes)});
     }
-    EXPECT_TRUE(control_->set_profile(folder_.path + "/m.pt", profile).ok());
+    EXPECT_TRUE(control_->set_profile(profile).ok());
   }
 
   bool holds(const std::string& verb, std::istringstream& words) {
@@ -217,6 +222,13 @@ class Timeline : public testing::Test {
       EXPECT_EQ(split(f), rest);
     } else if (verb == "said" || verb == "unsaid") {
       EXPECT_EQ(said(f, rest), verb == "said") << f << ": " << rest;
+    } else if (verb == "holds") {
+      const int permille = std::stoi(rest.substr(rest.find(' ') + 1));
+      if (rest.starts_with("at-least")) {
+        EXPECT_GE(held(f), permille);
+      } else {
+        EXPECT_LE(held(f), permille);
+      }
     } else if (verb == "on") {
       EXPECT_EQ(devices(f), rest);
     } else if (verb == "servable") {
@@ -251,12 +263,20 @@ class Timeline : public testing::Test {
   std::string devices(const std::string& f) const {
     std::string text;
     for (const ObservedInstance& o : cluster_.seen.instances)
-      if (o.instance.function.name == f) text += (text.empty() ? "" : " ") + o.instance.device;
+      if (o.instance.function.name == f) text += (text.empty() ? "" : " ") + o.instance.device();
     return text;
   }
 
+  int held(const std::string& f) const {
+    int permille = 0;
+    for (const ObservedInstance& o : cluster_.seen.instances)
+      if (o.instance.function.name == f && o.instance.state == InstanceState::kReady)
+        permille += o.instance.slice().quota.request.permille;
+    return permille;
+  }
+
   std::string unmet(const std::string& f) {
-    const auto decisions = store_->decisions(FunctionName{.name = f}, 1000);
+    const auto decisions = journal_.decisions(FunctionName{.name = f}, 1000);
     const auto last = std::ranges::find(*decisions, "unmet", &Decision::action);
     return last == decisions->end() ? "nothing was unmet" : last->reason.text;
   }
@@ -271,14 +291,14 @@ class Timeline : public testing::Test {
   }
 
   bool said(const std::string& f, const std::string& rule) {
-    const auto decisions = store_->decisions(FunctionName{.name = f}, 1000);
+    const auto decisions = journal_.decisions(FunctionName{.name = f}, 1000);
     return std::ranges::any_of(*decisions,
                                [&](const Decision& d) { return d.reason.rule == rule; });
   }
 
   std::string everything() {
     std::string text;
-    const auto decisions = store_->decisions(std::nullopt, 50);
+    const auto decisions = journal_.decisions(std::nullopt, 50);
     for (const Decision& d : *decisions)
       text += std::to_string((d.at - kStart) / 1000) + "s " + to_string(d.function) + " " +
               d.action + " " + d.subject + ": " + d.reason.rule + ": " + d.reason.text + " " +
@@ -287,7 +307,7 @@ class Timeline : public testing::Test {
   }
 
   static constexpr UnixMillis kStart = 1'000'000'000'000;
-  const FolderForTest folder_;
+  const TemporaryFolder folder_;
   ManualClock clock_;
   UnixMillis wall_ = kStart;
   std::string bundle_ = "fixed";
@@ -295,7 +315,9 @@ class Timeline : public testing::Test {
   int second_ = 0;
   bool turned_ = false;
   FakeCluster cluster_{clock_};
-  std::optional<Store> store_;
+  MemoryDesiredState desired_;
+  MemoryJournal journal_;
+  predict::ProfileTable predictor_;
   std::unique_ptr<Control> control_;
 };
 
@@ -371,7 +393,7 @@ TEST_F(Timeline, ARestartedLoopAdoptsWhatRunsAndCountsNothingTwice) {
    26 gateway restarts
    30 requests f 250
   )");
-  const Control::Runtime& r = control_->functions().at({.name = "f"});
+  const FunctionState& r = control_->functions().at({.name = "f"});
   EXPECT_LE(r.traffic.request_rate(Seconds(10)), 11) << "the restart looked like a burst";
   EXPECT_EQ(r.traffic.totals().latency.count(), r.traffic.totals().ok);
   const Account a = control_->accounting().of({.name = "f"});
@@ -526,7 +548,7 @@ TEST_F(Timeline, AnInstanceThatAnswersNothingIsReplacedAfterItsTimeoutAndAGrace)
   )");
   EXPECT_EQ(cluster_.last_drain, Nanos(0)) << "it would not use it";
   EXPECT_EQ(control_->accounting().of({.name = "f"}).stops, 1u);
-  const auto decisions = store_->decisions(FunctionName{.name = "f"}, 100);
+  const auto decisions = journal_.decisions(FunctionName{.name = "f"}, 100);
   const auto d =
       std::ranges::find(*decisions, "overdue", [](const auto& x) { return x.reason.rule; });
   ASSERT_NE(d, decisions->end());
@@ -567,7 +589,7 @@ TEST_F(Timeline, ADrainedDeviceIsLeftWithoutAGap) {
     7 expect f r1:ready r1:starting
    14 expect f r1:ready
   )");
-  EXPECT_EQ(cluster_.seen.instances.at(0).instance.device, "cpu1");
+  EXPECT_EQ(cluster_.seen.instances.at(0).instance.device(), "cpu1");
 }
 
 TEST_F(Timeline, ADeviceThatFailsIsLeftWithoutAGapAndItIsSaidOnce) {
@@ -580,9 +602,9 @@ TEST_F(Timeline, ADeviceThatFailsIsLeftWithoutAGapAndItIsSaidOnce) {
    15 control restarts
    17 expect f r1:ready
   )");
-  EXPECT_EQ(cluster_.seen.instances.at(0).instance.device, "cpu1");
+  EXPECT_EQ(cluster_.seen.instances.at(0).instance.device(), "cpu1");
   std::vector<std::string> said;
-  const std::vector<Decision> decisions = *store_->decisions(std::nullopt, 100);
+  const std::vector<Decision> decisions = *journal_.decisions(std::nullopt, 100);
   for (const Decision& d : decisions)
     if (d.reason.rule == "fault") said.push_back(d.subject + ": " + d.reason.text);
   EXPECT_EQ(
@@ -602,7 +624,7 @@ TEST_F(Timeline, AfterAnOrderlyDownNothingWasLost) {
   )");
 }
 
-// Two devices, a quarter each for models that were never measured.
+// Two devices, a quarter each for models that were not measured.
 TEST_F(Timeline, EightFunctionsNeverMeasuredRunOnTwoDevicesAndTheNinthIsToldWhy) {
   play(R"(
     0 bundle has-gpu
@@ -675,7 +697,7 @@ TEST_F(Timeline, RequestsThatAreAnsweredWith400AreNoLoad) {
   )");
 }
 
-// f takes what it needs for 4/s at 70 %, g at 10 %.
+// f takes its need for 4/s at 70 %, g at 10 %.
 TEST_F(Timeline, AFunctionsOwnSettingsDecide) {
   play(R"(
     0 bundle has-gpu
@@ -691,6 +713,23 @@ TEST_F(Timeline, AFunctionsOwnSettingsDecide) {
   )");
 }
 
+// hpa wants four at 300/s, remembers that for 300 s across a restart of the loop, and fills a
+// device before it takes the next.
+TEST_F(Timeline, WhatAPolicyRemembersOutlivesTheLoop) {
+  play(R"(
+    0 bundle hpa
+    0 apply f 25%
+    5 on f cpu0
+   10 load f 300
+   40 expect f r1:ready r1:ready r1:ready r1:ready
+   40 on f cpu0 cpu0 cpu0 cpu0
+   41 load f 0
+   60 control restarts
+  300 expect f r1:ready r1:ready r1:ready r1:ready
+  370 expect f r1:ready
+  )");
+}
+
 // It decides every two seconds.
 TEST_F(Timeline, AnUnmetDemandIsSaidUnderTheBundleThatDecidesSeldomToo) {
   play(R"(
@@ -702,7 +741,7 @@ TEST_F(Timeline, AnUnmetDemandIsSaidUnderTheBundleThatDecidesSeldomToo) {
   )");
 }
 
-// Its one device is cordoned while the first request comes; the client leaves.
+// Its only device is cordoned while the first request comes; the client leaves.
 TEST_F(Timeline, AFunctionAtZeroThatFoundNoRoomIsServedOnceThereIsSome) {
   play(R"(
     0 bundle exclusive
@@ -718,6 +757,59 @@ TEST_F(Timeline, AFunctionAtZeroThatFoundNoRoomIsServedOnceThereIsSome) {
    30 expect f nothing
    30 invoke f 1
    34 expect f r1:ready
+  )");
+}
+
+// 12 requests of 40 ms are 480 permille of a device.
+TEST_F(Timeline, ALostResizeIsAskedForAgain) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 40
+    0 apply f any
+    5 load f 3
+   14 expect f r1:ready
+   14 holds f at-most 400
+   14 lose resizes 3
+   14 load f 12
+   22 expect f r1:ready
+   22 holds f at-least 480
+   22 starts 1
+  )");
+}
+
+// 14 requests of 100 ms are more than a device: the instance is resized to what its device has, and
+// a second one, which takes ten seconds, is started once.
+TEST_F(Timeline, ALateStartIsBridgedByResizesAndNotDoubled) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 100
+    0 apply f any
+    5 load f 2
+   14 expect f r1:ready
+   14 start-takes 10
+   14 load f 14
+   16 expect f r1:ready r1:starting
+   16 holds f at-least 900
+   23 starts 2
+   23 expect f r1:ready r1:starting
+   26 expect f r1:ready r1:ready
+   26 holds f at-least 1400
+   26 starts 2
+  )");
+}
+
+TEST_F(Timeline, ALostStartOfAScaledFunctionIsAskedForAgain) {
+  play(R"(
+    0 bundle has-gpu
+    0 measured 100
+    0 apply f any
+    5 load f 2
+   14 expect f r1:ready
+   14 lose starts 1
+   14 load f 14
+   30 expect f r1:ready r1:ready
+   30 holds f at-least 1400
+   30 starts 3
   )");
 }
 
@@ -740,7 +832,7 @@ TEST_F(Timeline, AStepInLoadTakesASecondDeviceAtOnceAndKeepsItForItsStartsWorth)
   )");
 }
 
-// What `sluice drain DEVICE` promises.
+// The guarantee of `sluice drain DEVICE`.
 TEST_F(Timeline, ACordonedDeviceIsEmptiedMakeBeforeBreak) {
   const std::string script = R"(
     5 expect a r1:ready

@@ -10,7 +10,7 @@ namespace {
 constexpr Nanos kKept = Seconds(60);
 constexpr Nanos kPeakOver = Millis(900);
 
-// Whether nothing was counted in between, and nothing is under way.
+// Returns whether nothing was counted in between, and nothing is in progress.
 bool same(const ObservedTraffic& a, const ObservedTraffic& b) {
   const auto counters = [](const ObservedTraffic& t) {
     return std::tie(t.requests, t.ok, t.invalid, t.shed, t.failed, t.timed_out, t.gone, t.late,
@@ -22,10 +22,13 @@ bool same(const ObservedTraffic& a, const ObservedTraffic& b) {
 
 }  // namespace
 
-void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
+uint64_t Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   if (restarted || now.requests < before_.requests) before_ = {};
   const ObservedTraffic& b = before_;
-  if (same(now, b)) return rest(elapsed);
+  if (same(now, b)) {
+    rest(elapsed);
+    return 0;
+  }
   ++changes_;
   Step s{.elapsed = elapsed};
   s.requests = now.requests - b.requests;
@@ -35,8 +38,8 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   s.violations = (now.late - b.late) + bad;
   s.ended = ok + bad;
   const uint64_t inferences = now.inferences - b.inferences;
-  // Arrivals in inferences: requests are known when they come, their inferences when they end. A
-  // request that was refused for what it says (400) was no load.
+  // Arrivals in inferences: requests are known when they arrive, their inferences when they end. A
+  // request refused as invalid (400) is no load.
   const uint64_t load = s.requests - std::min(s.requests, now.invalid - b.invalid);
   const double each =
       now.ok == 0 ? 1.0 : static_cast<double>(now.inferences) / static_cast<double>(now.ok);
@@ -46,7 +49,11 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   s.gaps = now.gaps - b.gaps;
   s.gap_sum = now.gap_sum - b.gap_sum;
   s.gap_squares = now.gap_squares - b.gap_squares;
-  if (ok > 0) s.latency = std::make_shared<Histogram>(now.latency.since(b.latency));
+  if (ok > 0) {
+    const Histogram latency = now.latency.since(b.latency);
+    s.latency = latency.filled();
+    totals_.latency += latency;
+  }
   totals_.requests += s.requests;
   totals_.invalid += now.invalid - b.invalid;
   totals_.ok += ok;
@@ -56,18 +63,20 @@ void Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted) {
   totals_.cold_starts += now.cold_starts - b.cold_starts;
   totals_.retried += now.retried - b.retried;
   totals_.inferences += inferences;
-  if (s.latency) totals_.latency += *s.latency;
   untaken_.requests += s.requests;
   untaken_.violations += s.violations;
   queued_ = now.queued;
   in_flight_ = now.in_flight;
   before_ = now;
+  const uint64_t arrived = s.inferences;
   keep(std::move(s));
+  return arrived;
 }
 
 void Traffic::rest(Nanos elapsed) {
   if (!steps_.empty() && steps_.back().at_rest) {
     steps_.back().elapsed += elapsed;
+    held_ += elapsed;
     forget_old();
   } else {
     keep({.elapsed = elapsed, .at_rest = true});
@@ -75,20 +84,19 @@ void Traffic::rest(Nanos elapsed) {
 }
 
 void Traffic::keep(Step step) {
+  held_ += step.elapsed;
   steps_.push_back(std::move(step));
   forget_old();
 }
 
 void Traffic::forget_old() {
-  Nanos held{0};
-  for (const Step& kept : steps_) held += kept.elapsed;
-  while (steps_.size() > 1 && held - steps_.front().elapsed >= kKept) {
-    held -= steps_.front().elapsed;
+  while (steps_.size() > 1 && held_ - steps_.front().elapsed >= kKept) {
+    held_ -= steps_.front().elapsed;
     steps_.pop_front();
   }
 }
 
-// The mean over the newest steps that make up the window, or over what there is.
+// Returns the mean over the newest steps that make up the window, or over all there are.
 template <class Member>
 double Traffic::per_second(Member member, Nanos window) const {
   double sum = 0;
@@ -128,16 +136,16 @@ double Traffic::concurrency_peak() const {
   return peak;
 }
 
-double Traffic::arrival_cv() const {
+Traffic::Gaps Traffic::gaps() const {
   double n = 0, sum = 0, squares = 0;
   for (const Step& s : steps_) {
     n += static_cast<double>(s.gaps);
     sum += s.gap_sum;
     squares += s.gap_squares;
   }
-  if (n < 10 || sum <= 0) return 1;
+  if (n < 10 || sum <= 0) return {};
   const double mean = sum / n;
-  return std::sqrt(std::max(0.0, squares / n - mean * mean)) / mean;
+  return {from_seconds(mean), std::sqrt(std::max(0.0, squares / n - mean * mean)) / mean};
 }
 
 double Traffic::violations(Nanos window) const {
@@ -145,14 +153,23 @@ double Traffic::violations(Nanos window) const {
   return ended > 0 ? per_second(&Step::violations, window) / ended : 0;
 }
 
-Nanos Traffic::latency(double quantile, Nanos window) const {
+Histogram Traffic::latency_histogram(Nanos window) const {
   Histogram h;
   Nanos span{0};
   for (auto s = steps_.rbegin(); s != steps_.rend() && span < window; ++s) {
-    if (s->latency) h += *s->latency;
+    for (const auto& [bucket, count] : s->latency) h.restore(bucket, count);
     span += s->elapsed;
   }
-  return h.quantile(quantile);
+  return h;
+}
+
+Nanos Traffic::latency(double quantile, Nanos window) const {
+  return latency_histogram(window).quantile(quantile);
+}
+
+LatencyQuantiles Traffic::latencies(Nanos window) const {
+  const Histogram h = latency_histogram(window);
+  return {h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)};
 }
 
 }  // namespace sluice::control

@@ -11,7 +11,7 @@ using wire::kAwait;
 using Clock = std::chrono::steady_clock;
 
 asio::awaitable<void> Turns::run() {
-  Clock::time_point next = Clock::now();  // when the next turn is due
+  Clock::time_point next = Clock::now();  // when the next tick is due
   for (;;) {
     if (!asked_) {
       pause_.expires_at(next);
@@ -27,7 +27,7 @@ asio::awaitable<void> Turns::run() {
     under_way_ = false;
     ++number_;
     made_.wake();
-    // On the beat; a turn that took longer than one, or came early, sets a new one.
+    // On the period; a tick that took longer than one, or came early, sets a new one.
     const auto now = Clock::now();
     const Nanos step = control_.next_step();
     next = std::clamp(next + step, now, now + step);

@@ -1,8 +1,8 @@
-// The turns of the control loop beside its API, on one thread: each looks at the cluster, and makes
-// the loop's step when what was asked for has come. While a turn waits, the API is served.
+// The ticks of the control loop beside its API, on one thread: each polls the cluster, and steps
+// the loop once the answers have come. While a tick waits, the API is served.
 //
-// A peer that does not answer costs a turn LocalCluster::kAway once, and no later turn anything
-// until it answers again.
+// A peer that does not answer delays one tick by LocalCluster::kAway, and no later tick until it
+// answers again.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -31,12 +31,12 @@ class Turns {
         pause_(io) {}
 
   boost::asio::awaitable<void> run();  // for ever
-  // Returns when a turn that begins after this call has been made.
+  // Returns after a tick that begins after this call.
   boost::asio::awaitable<void> make();
   // Returns when the cluster has settled, after LocalCluster::kAway at the latest.
   boost::asio::awaitable<void> settle();
-  // Returns at once when `turn` is not the last one (it may be another loop's), else when the next
-  // has been made, or after `patience`.
+  // Returns at once if `turn` is not the last tick (it may be another loop's); else after the next
+  // tick, or after `patience`.
   boost::asio::awaitable<void> after(uint64_t turn, Nanos patience);
   uint64_t number() const { return number_; }
 
@@ -45,11 +45,11 @@ class Turns {
   LocalCluster& cluster_;
   Waiters& quiet_;
   const std::function<void()> on_step_;
-  Waiters made_;                     // wait for a turn's end
-  boost::asio::steady_timer pause_;  // until the next turn
+  Waiters made_;                     // wait for a tick's end
+  boost::asio::steady_timer pause_;  // until the next tick
   uint64_t number_ = 0;
-  bool asked_ = false;      // for a turn at once
-  bool under_way_ = false;  // a turn has begun
+  bool asked_ = false;      // for a tick at once
+  bool under_way_ = false;  // a tick has begun
 };
 
 }  // namespace sluice::control

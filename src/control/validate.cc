@@ -30,12 +30,21 @@ std::string quanta(const std::vector<Device>& devices) {
   return out;
 }
 
+// Returns how to make the models of examples/, if one of them is missing; else nothing.
+std::string hint_of_missing(const std::filesystem::path& model) {
+  std::error_code fault;
+  if (!model.parent_path().string().ends_with("/.cache/sluice/models")) return "";
+  if (std::filesystem::exists(model, fault) || fault) return "";
+  return ". `tools/make_models` makes the models of the examples in this folder.";
+}
+
 }  // namespace
 
-Result<void> check_model(FunctionSpec& spec) {
-  SLUICE_TRY(check_model_archive(spec.model.path));
-  if (!spec.model.inputs.empty()) return {};
-  const std::string sidecar = std::filesystem::path(spec.model.path).replace_extension(".json");
+Result<void> check_model(ModelSpec& model) {
+  if (const auto archive = check_model_archive(model.path); !archive.ok())
+    return Error{ErrorKind::kInvalid, archive.error().message + hint_of_missing(model.path)};
+  if (!model.inputs.empty()) return {};
+  const std::string sidecar = std::filesystem::path(model.path).replace_extension(".json");
   const auto file = RegularFile::open(sidecar);
   if (!file.ok())
     return Error{ErrorKind::kInvalid,
@@ -54,8 +63,8 @@ Result<void> check_model(FunctionSpec& spec) {
     return Error{ErrorKind::kInvalid, sidecar + ": platform: \"" + described->platform +
                                           "\" is not served: " + std::string(wire::kTorchscript) +
                                           " is, and may be left out"};
-  spec.model.inputs = described->inputs;
-  spec.model.outputs = described->outputs;
+  model.inputs = described->inputs;
+  model.outputs = described->outputs;
   return {};
 }
 
@@ -78,12 +87,20 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
       return invalid("memory", format_bytes(wanted) + " is more than any device has (at most " +
                                    format_bytes(largest) + ")");
   }
-  if (fastest && spec.slo.latency > Nanos(0) && spec.slo.latency < *fastest)
-    return invalid("slo.latency", format_duration(spec.slo.latency) +
-                                      " is below the fastest this machine can answer (" +
-                                      std::to_string(fastest->count() / 1'000) +
-                                      "us on a whole device)");
+  const Nanos slo = spec.inference().slo.latency;
+  if (fastest && slo > Nanos(0) && slo < *fastest)
+    return invalid("slo.latency",
+                   format_duration(slo) + " is below the fastest this machine can answer (" +
+                       std::to_string(fastest->count() / 1'000) + "us on a whole device)");
   return {};
+}
+
+std::vector<std::string> contradictions(const InferenceSpec& spec) {
+  const bool stated = spec.scale_to_zero_after != InferenceSpec{}.scale_to_zero_after;
+  if (!stated || spec.min_replicas == 0) return {};
+  return {"scaleToZeroAfter: " + format_duration(spec.scale_to_zero_after) +
+          " has no effect with minReplicas: " + std::to_string(spec.min_replicas) +
+          "; the last instance stops with minReplicas: 0 alone"};
 }
 
 }  // namespace sluice::control

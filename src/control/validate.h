@@ -1,8 +1,10 @@
-// Checks of a specification against the world, before anything of it is deployed: is the model a
-// model, is its signature known, can any device hold it, can anything be that fast?
+// Checks of a specification before any of it is deployed: its model is a model, its signature is
+// known, a device can hold it, and its objective can be met.
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "model/device.h"
@@ -12,12 +14,15 @@
 namespace sluice::control {
 
 // Fills in the inputs and outputs from the model's sidecar (NAME.json beside NAME.pt), unless the
-// function's file has them. kInvalid names the file, the field, the value and what is allowed.
-// Reads files: not for a loop's thread. Any thread.
-Result<void> check_model(FunctionSpec& spec);
+// function's file has them. Returns kInvalid with the file, the field, the value and the allowed
+// range. Reads files: not for a loop's thread. Any thread.
+Result<void> check_model(ModelSpec& model);
 
-// `fastest`: the shortest latency ever measured for this model; nothing: never measured.
+// `fastest`: the shortest latency measured for this model; nothing: not measured.
 Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
                             std::optional<Nanos> fastest);
+
+// Returns the parts of the specification without effect, a sentence each. Pure.
+std::vector<std::string> contradictions(const InferenceSpec& spec);
 
 }  // namespace sluice::control

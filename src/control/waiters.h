@@ -1,4 +1,4 @@
-// Coroutines that wait for the same event, each for as long as it likes.
+// Coroutines that wait for the same event, each with its own patience.
 //
 // Threads: all on the io_context's one thread.
 #pragma once

@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kLongest = 1 << 20;
 constexpr int kDeepest = 32;
 
-// The length of the character that `text` begins with, if that is one that YAML calls printable, or
-// a tab or the end of a line; 0: it is not, or is no UTF-8.
+// Returns the length of the first character, if YAML calls it printable, or it is a tab or the end
+// of a line; 0 if not, or for invalid UTF-8.
 size_t printable(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80)
@@ -24,7 +24,7 @@ size_t printable(std::string_view text) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
     code = code << 6 | (byte(i) & 0x3f);
   }
-  constexpr uint32_t kLeast[] = {0, 0, 0xa0, 0x800, 0x10000};  // shorter ways there are no UTF-8
+  constexpr uint32_t kLeast[] = {0, 0, 0xa0, 0x800, 0x10000};  // a shorter encoding is no UTF-8
   const bool none = code < kLeast[length] || (code >= 0xd800 && code < 0xe000) ||
                     (code & 0xfffe) == 0xfffe || code == 0xfeff || code > 0x10ffff;
   return none ? 0 : length;
@@ -39,12 +39,11 @@ bool is_text(std::string_view text) {
   return true;
 }
 
-// Hears what the parser finds before any node is made of it.
+// Receives the parser's events before any node is made of them.
 class Sentry : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
-    // yaml-cpp 0.7 leaves a stray "," or "]" where it is and finds an empty document there,
-    // forever.
+    // yaml-cpp 0.7 does not consume a stray "," or "]" and finds an empty document there, forever.
     if (mark.pos <= last_start_) refuse(mark, "nothing can start with this character");
     last_start_ = mark.pos;
   }

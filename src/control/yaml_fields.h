@@ -1,6 +1,6 @@
-// Reads a YAML mapping field by field, and complains about everything that is wrong with it rather
-// than about the first thing: unknown keys (with the nearest known one), duplicates, wrong types,
-// values out of range. JSON is YAML, so this reads both. Used by one parse, on one thread.
+// Reads a YAML mapping field by field, and reports all of its faults rather than the first: unknown
+// keys (with the nearest known one), duplicates, wrong types, values out of range. JSON is YAML, so
+// this reads both. Used by one parse, on one thread.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -18,13 +18,13 @@
 
 namespace sluice::control {
 
-// Where the fields of one document stand, so that checks made later can still name the line.
+// The places of one document's fields, so that later checks can still name the line.
 struct Source {
   std::string file;
   int line = 1;                      // where the document begins
   std::map<std::string, int> lines;  // by field: "spec.slo.latency"
 
-  // "functions.yaml:12 spec.slo.latency"; an absent field names its nearest parent's line.
+  // Returns "functions.yaml:12 spec.slo.latency"; an absent field has its nearest parent's line.
   std::string at(const std::string& field) const;
 };
 
@@ -34,28 +34,27 @@ class Fields {
  public:
   // `path` names the mapping: "", "spec", "spec.slo". The references outlive this object.
   Fields(const YAML::Node& node, std::string path, Source& source, Problems& problems);
-  // Complains about keys that nobody asked for.
+  // Reports keys that were not read.
   ~Fields();
   Fields(const Fields&) = delete;
   Fields& operator=(const Fields&) = delete;
 
   bool has(std::string_view key) const;
   bool is_mapping(const std::string& key) const;
-  YAML::Node take(const std::string& key);  // an undefined node when absent
+  YAML::Node take(const std::string& key);  // an undefined node if absent
   std::string path_of(const std::string& key) const;
 
-  // Each leaves `out` alone when the field is absent or wrong; complains when it is wrong.
-  bool text(const std::string& key, std::string& out);  // whether there was text
+  // Each leaves `out` alone if the field is absent or wrong, and reports a wrong one.
+  bool text(const std::string& key, std::string& out);  // returns whether there was text
   void integer(const std::string& key, int& out, int low, int high);
   void number(const std::string& key, double& out, double low, double high);
   void duration(const std::string& key, Nanos& out, Nanos low, Nanos high);
   void share(const std::string& key, Share& out);
   void bytes(const std::string& key, Bytes& out);
-  // A mapping of names to texts, numbers or truth values, as they stand in the file.
+  // A mapping of names to texts, numbers or truth values, as written in the file.
   void texts(const std::string& key, std::map<std::string, std::string>& out);
 
-  // Complains when it is absent, unless an unknown field looks like it: then that one alone is a
-  // problem.
+  // Reports its absence, unless an unknown field looks like it: then only that one is a problem.
   void need(const std::string& key, std::string_view allowed);
   void complain(const std::string& key, std::string_view what);
 
@@ -64,17 +63,17 @@ class Fields {
               const std::function<Result<void>(const std::string&, bool quoted)>& read);
 
   std::string path_;
-  bool broken_ = false;  // no mapping: nothing more is said of it
+  bool broken_ = false;  // no mapping: no more faults are reported
   Source& source_;
   Problems& problems_;
-  std::map<std::string, YAML::Node> left_;      // keys nobody has asked for yet
-  std::vector<std::string> known_;              // keys somebody asked for
-  std::map<std::string, std::string> missing_;  // what is said of each
+  std::map<std::string, YAML::Node> left_;      // keys not read yet
+  std::vector<std::string> known_;              // keys that were read
+  std::map<std::string, std::string> missing_;  // the report for each
 };
 
-// The nearest known word, or nothing when none is near.
+// Returns the nearest known word, or nothing if none is near.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
-// ", did you mean \"minReplicas\"?", or "." when none is near.
+// Returns ", did you mean \"minReplicas\"?", or "." if none is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace sluice::control

@@ -62,8 +62,7 @@ void DeviceModel::abort_client(std::uint32_t client) {
   candidates_.count = 0;  // some are gone; the next advance() plans anew
 }
 
-std::uint32_t DeviceModel::open_stream(std::uint32_t client, std::uint32_t group, StreamKind kind,
-                                       const SmSet& sms) {
+std::uint32_t DeviceModel::open_stream(std::uint32_t client, std::uint32_t group, StreamKind kind) {
   const std::uint32_t id = free_slot(streams_);
   if (id == kNone) return kNone;
   const std::uint32_t generation = streams_[id].generation + 1;
@@ -75,8 +74,7 @@ std::uint32_t DeviceModel::open_stream(std::uint32_t client, std::uint32_t group
                   .first = kNone,
                   .last = kNone,
                   .submitted = seq_,
-                  .reached = seq_,
-                  .sms = sms};
+                  .reached = seq_};
   ++clients_[client].streams;
   return id;
 }

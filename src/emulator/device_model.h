@@ -7,8 +7,7 @@
 //   run
 //               at once, each within its cap; without, clients take turns of `slice_ns`. SMs are
 //               given in the order in which kernels became ready; what is left over goes to the
-//               next. A stream may be confined to some SMs (a green context's); others may use them
-//               too.
+//               next.
 //   Bandwidth   is shared max–min fair; who gets less than it asks runs slower by as much.
 //   The log     holds every stretch of time in which a kernel ran on a given number of SMs: the
 //   judge
@@ -20,7 +19,6 @@
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -30,7 +28,6 @@ namespace sluice::emulator {
 using Ns = std::int64_t;
 
 inline constexpr std::uint32_t kMostSms = 256;
-using SmSet = std::bitset<kMostSms>;
 
 struct DeviceSpec {
   std::uint32_t sms = 132;
@@ -86,12 +83,7 @@ class DeviceModel {
   // Clients, streams and events are numbered; kNone: the table is full.
   std::uint32_t add_client(std::uint32_t process, std::uint32_t sm_permille);
   void remove_client(std::uint32_t client);  // what is queued runs on; its events go
-  std::uint32_t open_stream(std::uint32_t client, std::uint32_t group, StreamKind kind) {
-    return open_stream(client, group, kind, all_sms());
-  }
-  // Its kernels run on these SMs alone; there is at least one.
-  std::uint32_t open_stream(std::uint32_t client, std::uint32_t group, StreamKind kind,
-                            const SmSet& sms);
+  std::uint32_t open_stream(std::uint32_t client, std::uint32_t group, StreamKind kind);
   void close_stream(std::uint32_t stream);  // what is queued runs on
   std::uint32_t open_event(std::uint32_t client);
   void close_event(std::uint32_t event);
@@ -133,10 +125,6 @@ class DeviceModel {
   Usage usage(std::uint32_t client) const { return clients_[client].usage; }
   Ns device_busy_ns() const { return device_busy_ns_; }
   const DeviceSpec& spec() const { return spec_; }
-  SmSet all_sms() const { return ~SmSet() >> (kMostSms - spec_.sms); }
-  std::uint32_t sms_of(std::uint32_t stream) const {
-    return static_cast<std::uint32_t>(streams_[stream].sms.count());
-  }
   void set_cap(std::uint32_t client, std::uint32_t sm_permille);
   void set_shared(bool shared) { spec_.shared = shared; }
 
@@ -176,7 +164,6 @@ class DeviceModel {
     StreamKind kind;
     std::uint32_t client, group, generation, first, last, length;
     std::uint64_t submitted, reached;  // seq
-    SmSet sms;                         // where its kernels may run
   };
   struct Event {
     bool used, ever, done;
@@ -202,7 +189,6 @@ class DeviceModel {
   bool settle();
   void collect(Candidates& out);
   void take_turns(const Candidates& candidates);
-  std::uint32_t take_sms(SmSet& free, const SmSet& of, std::uint32_t most) const;
   void grant_sms(const Candidates& candidates);
   void grant_bandwidth(const Candidates& candidates);
   void set_sms(Op& op, std::uint32_t sms);

@@ -24,9 +24,6 @@ class DeviceTest : public testing::Test {
   std::uint32_t stream(std::uint32_t client, StreamKind kind = StreamKind::kNonBlocking) {
     return model_->open_stream(client, 0, kind);
   }
-  std::uint32_t part(std::uint32_t client, unsigned sms) {
-    return model_->open_stream(client, 0, StreamKind::kNonBlocking, sms);
-  }
   // Its name is a number; `blocks` of `ns` each.
   void launch(std::uint32_t stream, std::uint32_t name, std::uint32_t blocks, Ns ns,
               std::uint32_t bandwidth = 0) {
@@ -155,27 +152,6 @@ TEST_F(DeviceTest, ACooperativeKernelWaitsForAllItsSmsAndIsNotOvertaken) {
   model_->launch(b, {.function = 2, .blocks = 8, .together = true, .wave_ns = 10});
   launch(d, 3, 4, 10);
   EXPECT_EQ(timeline(), "1.1 0-10 x4\n1.2 10-20 x8\n1.3 20-30 x4\n");
-}
-
-TEST_F(DeviceTest, AStreamOnSomeSmsStaysThereAndReservesNone) {
-  start(true);
-  const auto of_one = client(1), of_other = client(2);
-  const auto low = part(of_one, 0b1111), high = part(of_one, 0b11110000);
-  launch(low, 1, 8, 10);   // two waves
-  launch(high, 2, 4, 20);  // beside it
-  EXPECT_EQ(timeline(), "1.1 0-20 x4\n1.2 0-20 x4\n");
-  const auto overlapping = part(of_other, 0b1100);
-  launch(low, 3, 3, 10);          // on the last of its SMs
-  launch(overlapping, 4, 2, 10);  // of which this one would have two
-  launch(stream(of_other), 5, 5, 10);
-  EXPECT_EQ(timeline().substr(24), "1.3 20-30 x3\n2.5 20-30 x5\n2.4 30-40 x2\n");
-}
-
-TEST_F(DeviceTest, ACooperativeKernelFitsIntoItsStreamsSms) {
-  start(true);
-  model_->launch(part(client(1), 0b11),
-                 {.function = 1, .blocks = 2, .together = true, .wave_ns = 10});
-  EXPECT_EQ(timeline(), "1.1 0-10 x2\n");
 }
 
 TEST_F(DeviceTest, ALegacyStreamKeepsTheOrderWithBlockingStreamsOfItsGroupAlone) {

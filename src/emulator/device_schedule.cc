@@ -146,43 +146,23 @@ void DeviceModel::set_pace(Op& op, Ns took_ns) {
       now_ + std::max<Ns>(0, std::llround(std::max(op.left, 0.0) * static_cast<double>(took_ns)));
 }
 
-// From the last SM on: partitions are made from the first.
-std::uint32_t DeviceModel::take_sms(SmSet& free, const SmSet& of, std::uint32_t most) const {
-  const SmSet usable = free & of;
-  const auto count = static_cast<std::uint32_t>(usable.count());
-  if (count <= most) {
-    free &= ~of;
-    return count;
-  }
-  std::uint32_t left = most;
-  for (std::uint32_t sm = spec_.sms; left > 0; --sm) {
-    if (!usable[sm - 1]) continue;
-    free.reset(sm - 1);
-    --left;
-  }
-  return most;
-}
-
 void DeviceModel::grant_sms(const Candidates& candidates) {
   for (std::uint32_t i = 0; i < candidates.count; ++i)
     clients_[streams_[ops_[candidates.op[i]].stream].client].granted = 0;
-  SmSet free = all_sms();
+  std::uint32_t free = spec_.sms;
   for (std::uint32_t i = 0; i < candidates.count; ++i) {
     Op& op = ops_[candidates.op[i]];
-    const Stream& stream = streams_[op.stream];
-    const std::uint32_t id = stream.client;
+    const std::uint32_t id = streams_[op.stream].client;
     Client& client = clients_[id];
     std::uint32_t give = 0;
     if (spec_.shared || id == turn_) {
       const std::uint32_t cap =
           spec_.shared ? std::max(1U, spec_.sms * client.sm_permille / 1000) : spec_.sms;
-      give = take_sms(
-          free, stream.sms,
-          std::min({op.kernel.blocks, op.kernel.most_sms, cap - std::min(cap, client.granted)}));
-      if (op.kernel.together && give < std::min(op.kernel.blocks, sms_of(op.stream))) {
-        give = 0;
-        free.reset();  // those behind it wait with it, or it would wait for ever
-      }
+      give = std::min(
+          {free, op.kernel.blocks, op.kernel.most_sms, cap - std::min(cap, client.granted)});
+      free -= give;
+      if (op.kernel.together && give < std::min(op.kernel.blocks, spec_.sms))
+        give = free = 0;  // those behind it wait with it, or it would wait for ever
     }
     client.granted += give;
     set_sms(op, give);

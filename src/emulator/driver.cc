@@ -95,9 +95,8 @@ Call::Call(const char* function, Needs needs) : driver_(the_driver) {
   refused_ = injected(function);
   if (refused_ != CUDA_SUCCESS) return;
   const auto& stack = context_stack();
-  current_ = context_ = stack.empty() ? nullptr : stack.back();
-  const bool lives = driver_->contexts.find(current_) != nullptr;
-  if (lives && current_->primary != nullptr) context_ = current_->primary;
+  context_ = stack.empty() ? nullptr : stack.back();
+  const bool lives = driver_->contexts.find(context_) != nullptr;
   if (needs == kDriver) return;
   if (context_ == nullptr)
     refused_ = CUDA_ERROR_INVALID_CONTEXT;

@@ -30,8 +30,6 @@ struct Driver {
   bool forked = false;                 // the child of a process that called cuInit cannot use it
 
   Table<Context> contexts;
-  Table<ResourceDescriptor> descriptors;
-  Table<GreenContext> greens;
   Table<Module> modules;
   Table<Function> functions;
   Table<Stream> streams;
@@ -54,7 +52,6 @@ struct Driver {
   std::vector<std::weak_ptr<Capture>> captures;
   std::uint32_t groups = 0;
   std::uint64_t capture_ids = 0;
-  std::uint32_t splits = 0;  // of SM resources, so far
 
   std::uint32_t in_machine(CUdevice device) const { return visible[device]; }
   bool has(CUdevice device) const {
@@ -76,10 +73,8 @@ class Call {
     return driver_->has(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
   }
   Driver& driver() const { return *driver_; }
-  // The current context; of a green one, the primary that it is a view of.
+  // The current context.
   Context* context() const { return context_; }
-  // The current one itself: whose streams are meant.
-  Context* current() const { return current_; }
   DeviceModel& model(const Machine::Lock& lock, CUdevice device) const {
     return lock->devices[driver_->in_machine(device)];
   }
@@ -95,7 +90,7 @@ class Call {
   CUresult look_at(Context& context);
 
   Driver* driver_ = nullptr;
-  Context *context_ = nullptr, *current_ = nullptr;
+  Context* context_ = nullptr;
   std::unique_lock<std::mutex> lock_;
   CUresult refused_ = CUDA_SUCCESS;
 };
@@ -108,8 +103,6 @@ int thread_id();
 
 // The stream that a handle means in the current context; null: none does.
 Stream* stream_of(Call& call, CUstream handle, DefaultStream which);
-// Why stream_of() found none.
-CUresult no_stream(const Call& call, CUstream handle);
 Stream* make_stream(Call& call, Context& context, StreamKind kind, unsigned flags, int priority);
 
 // A use of a device's primary context, which the first makes and the last ends.

@@ -14,7 +14,6 @@ constexpr unsigned kFlags = 0xff;
 CUresult take_place(MachineState& state, const Driver& driver, std::uint32_t index,
                     Context& context) {
   DeviceModel& device = state.devices[index];
-  context.sms = device.all_sms();
   context.cost = allocate(state, index, driver.process, state.spec.context_memory);
   if (context.cost == DeviceModel::kNone) return CUDA_ERROR_OUT_OF_MEMORY;
   Process& process = state.processes[driver.process];
@@ -53,7 +52,7 @@ CUresult make_context(Call& call, CUdevice device, unsigned flags, bool primary,
 
 // Made by cuCtxCreate, and there.
 bool is_ones_own(const Context* context) {
-  return context != nullptr && !context->is_primary && context->primary == nullptr;
+  return context != nullptr && !context->is_primary;
 }
 
 // All that belongs to it goes with it; what it has queued runs out.
@@ -79,11 +78,8 @@ void destroy_context(Call& call, Context* context) {
   driver.functions.remove_if([&](const Function& f) { return f.module->context == context; });
   driver.modules.remove_if([&](const Module& m) { return m.context == context; });
   driver.execs.remove_if([&](const GraphExec& e) { return e.context == context; });
-  std::erase_if(driver.legacy,
-                [&](const auto& s) { return s.first == context || s.first->primary == context; });
+  driver.legacy.erase(context);
   std::erase_if(driver.per_thread, [&](const auto& s) { return s.first.first == context; });
-  driver.greens.remove_if([&](const GreenContext& g) { return g.context->primary == context; });
-  driver.contexts.remove_if([&](const Context& c) { return c.primary == context; });
   driver.contexts.remove(context);
 }
 }  // namespace
@@ -236,7 +232,7 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = reinterpret_cast<CUcontext>(call.current());
+  *context = reinterpret_cast<CUcontext>(call.context());
   return CUDA_SUCCESS;
 }
 

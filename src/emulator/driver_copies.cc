@@ -48,7 +48,7 @@ template <typename F>
 CUresult pass(Call& call, CUstream handle, DefaultStream which, Wait wait, CUgraphNodeType type,
               Engine engine, std::uint64_t bytes, F&& move) {
   Stream* stream = stream_of(call, handle, which);
-  if (stream == nullptr) return no_stream(call, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (wait == Wait::kYes)
     if (const CUresult result = unsafe_call(call.driver()); result != CUDA_SUCCESS) return result;
   Node node;

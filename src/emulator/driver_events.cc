@@ -20,7 +20,7 @@ CUresult record(const char* function, CUevent handle, CUstream stream_handle, De
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Event* event = call.driver().events.find(handle);
   Stream* stream = stream_of(call, stream_handle, which);
-  if (stream == nullptr) return no_stream(call, stream_handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event == nullptr || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr) {
     if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

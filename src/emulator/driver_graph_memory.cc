@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "emulator/capture.h"
 #include "emulator/device_memory.h"
@@ -47,35 +48,16 @@ CUresult back(Call& call, std::uint64_t at, GraphBlock& block) {
     block.allocation = DeviceModel::kNone;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  GraphMemory::Counters& counters = driver.graph_memory.counters[block.device];
-  counters.reserved += block.mapped;
-  counters.reserved_high = std::max(counters.reserved_high, counters.reserved);
+  driver.graph_memory.counters[block.device].reserved += block.mapped;
   return CUDA_SUCCESS;
 }
 
 void use(Driver& driver, std::uint64_t at, GraphBlock& block) {
   block.in_use = true;
-  GraphMemory::Counters& counters = driver.graph_memory.counters[block.device];
-  counters.used += block.mapped;
-  counters.used_high = std::max(counters.used_high, counters.used);
+  driver.graph_memory.counters[block.device].used += block.mapped;
   driver.ranges[at] = {.kind = RangeKind::kGraph, .bytes = block.bytes, .mapped = block.mapped};
 }
 
-// The counter behind an attribute; null: it is none.
-std::uint64_t* counter_of(GraphMemory::Counters& counters, CUgraphMem_attribute attribute) {
-  switch (attribute) {
-    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      return &counters.used;
-    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-      return &counters.used_high;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-      return &counters.reserved;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-      return &counters.reserved_high;
-    default:
-      return nullptr;
-  }
-}
 }  // namespace
 
 namespace sluice::emulator {
@@ -103,9 +85,8 @@ bool free_by_node(Driver& driver, const Graph& graph, std::uint64_t pointer) {
   const auto found = driver.graph_memory.blocks.find(pointer);
   if (found == driver.graph_memory.blocks.end()) return false;
   GraphBlock& block = found->second;
-  if (block.freed_within || (block.freed_elsewhere && block.graph == &graph)) return false;
-  (block.graph == &graph ? block.freed_within : block.freed_elsewhere) = true;
-  return true;
+  if (block.graph != &graph) return true;
+  return !std::exchange(block.freed_within, true);
 }
 
 void orphan_blocks_of(Driver& driver, const Graph& graph) {
@@ -161,27 +142,10 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
                                       void* value) {
   const Call call(__func__, Call::kDriver);
   if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
-  const std::uint64_t* counter = counter_of(call.driver().graph_memory.counters[device], attribute);
-  if (counter == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(value, counter, sizeof *counter);
-  return CUDA_SUCCESS;
-}
-
-// The high marks alone, and these to zero alone: to what there is now.
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
-                                      void* value) {
-  const Call call(__func__, Call::kDriver);
-  if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
-  GraphMemory::Counters& counters = call.driver().graph_memory.counters[device];
-  std::uint64_t to = 0;
-  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(&to, value, sizeof to);
-  if (to != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-    counters.used_high = counters.used;
-  else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-    counters.reserved_high = counters.reserved;
-  else
+  const GraphMemory::Counters& counters = call.driver().graph_memory.counters[device];
+  const bool used = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT;
+  if (value == nullptr || (!used && attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT))
     return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(value, used ? &counters.used : &counters.reserved, sizeof counters.used);
   return CUDA_SUCCESS;
 }

@@ -96,7 +96,7 @@ CUresult launch(const char* name, CUgraphExec handle, CUstream stream_handle, De
   Driver& driver = call.driver();
   GraphExec* exec = driver.execs.find(handle);
   Stream* stream = stream_of(call, stream_handle, which);
-  if (stream == nullptr) return no_stream(call, stream_handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = CUDA_SUCCESS;
   if (stream->capture != nullptr) {  // a graph within a graph: its nodes
@@ -275,24 +275,6 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PA
         .dptr = node.pointer};
   };
   return get_params(call, handle, CU_GRAPH_NODE_TYPE_MEM_ALLOC, allocation, of);
-}
-
-CUresult cuGraphAddMemFreeNode(CUgraphNode* made, CUgraph handle, const CUgraphNode* dependencies,
-                               size_t count, CUdeviceptr pointer) {
-  const Call call(__func__, Call::kDriver);
-  if (call.refused() != CUDA_SUCCESS) return call.refused();
-  Graph* graph = call.driver().graphs.find(handle);
-  if (graph == nullptr || made == nullptr || !free_by_node(call.driver(), *graph, pointer))
-    return CUDA_ERROR_INVALID_VALUE;
-  Node node{.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
-  node.pointer = pointer;
-  return add_node(call, *graph, std::move(node), dependencies, count, made);
-}
-
-CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* pointer) {
-  const Call call(__func__, Call::kDriver);
-  return get_params(call, handle, CU_GRAPH_NODE_TYPE_MEM_FREE, pointer,
-                    [](const Node& node) { return node.pointer; });
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode* made, CUgraph handle, const CUgraphNode* dependencies,

@@ -83,7 +83,7 @@ SLUICE_BOTH(cuLaunchHostFunc, _ptsz, (CUstream handle, CUhostFn function, void* 
   Call call(__func__);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Stream* stream = stream_of(call, handle, which);
-  if (stream == nullptr) return no_stream(call, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Node node;
   node.type = CU_GRAPH_NODE_TYPE_HOST;
@@ -99,7 +99,7 @@ SLUICE_BOTH(cuStreamAddCallback, _ptsz,
               Call call(__func__);
               if (call.refused() != CUDA_SUCCESS) return call.refused();
               Stream* stream = stream_of(call, handle, which);
-              if (stream == nullptr) return no_stream(call, handle);
+              if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
               if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
               const CUresult result = refuse_if_capturing(*stream);
               if (result != CUDA_SUCCESS) return result;

@@ -43,10 +43,10 @@ CUresult launch(const char* name, const Launch& asked, DefaultStream which) {
   Driver& driver = call.driver();
   Function* function = driver.functions.find(asked.what.func);
   Stream* stream = stream_of(call, asked.stream, which);
-  if (stream == nullptr) return no_stream(call, asked.stream);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Kernel kernel;
-  const auto sms = static_cast<std::uint32_t>(stream->made_in->sms.count());
+  const std::uint32_t sms = driver.machine->spec().device.sms;
   CUresult result = kernel_of(*function, asked.what, sms, asked.together, kernel);
   if (result != CUDA_SUCCESS) return result;
   Node node;
@@ -73,26 +73,6 @@ CUresult launch_ex(const char* name, const CUlaunchConfig* config, CUfunction fu
                   config->blockDimY, config->blockDimZ, config->sharedMemBytes, parameters, extra},
                  config->hStream,
                  together},
-                which);
-}
-
-// What the oldest launches take from their function.
-struct OldShape {
-  CUfunction function = nullptr;
-  unsigned x = 1, y = 1, z = 1;
-};
-OldShape& old_shape() {
-  thread_local OldShape shape;
-  return shape;
-}
-CUresult launch_old(const char* name, CUfunction function, int width, int height, CUstream stream,
-                    DefaultStream which) {
-  const OldShape shape = old_shape().function == function ? old_shape() : OldShape{};
-  if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
-  return launch(name,
-                {{function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, shape.x,
-                  shape.y, shape.z},
-                 stream},
                 which);
 }
 }  // namespace
@@ -125,36 +105,3 @@ SLUICE_BOTH(cuLaunchCooperativeKernel, _ptsz,
                              true},
                             which);
             })
-
-CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
-                                              unsigned) {
-  if (launches == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < count; ++i) {
-    const CUDA_LAUNCH_PARAMS& one = launches[i];
-    const CUresult result =
-        launch(__func__,
-               {{one.function, one.gridDimX, one.gridDimY, one.gridDimZ, one.blockDimX,
-                 one.blockDimY, one.blockDimZ, one.sharedMemBytes, one.kernelParams, nullptr},
-                one.hStream,
-                true},
-               DefaultStream::kLegacy);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
-  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
-  old_shape() = {function, static_cast<unsigned>(x), static_cast<unsigned>(y),
-                 static_cast<unsigned>(z)};
-  return CUDA_SUCCESS;
-}
-CUresult cuLaunch(CUfunction function) {
-  return launch_old(__func__, function, 1, 1, nullptr, DefaultStream::kLegacy);
-}
-CUresult cuLaunchGrid(CUfunction function, int width, int height) {
-  return launch_old(__func__, function, width, height, nullptr, DefaultStream::kLegacy);
-}
-CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream) {
-  return launch_old(__func__, function, width, height, stream, DefaultStream::kLegacy);
-}

@@ -70,7 +70,7 @@ CUresult allocate_from(const char* function, CUdeviceptr* pointer, size_t bytes,
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Driver& driver = call.driver();
   Stream* stream = stream_of(call, stream_handle, which);
-  if (stream == nullptr) return no_stream(call, stream_handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture != nullptr) return captured_allocation(call, *stream, bytes, pointer);
   Pool* pool =
@@ -123,7 +123,7 @@ SLUICE_BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream_handle)
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Driver& driver = call.driver();
   Stream* stream = stream_of(call, stream_handle, which);
-  if (stream == nullptr) return no_stream(call, stream_handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr) return captured_free(call, *stream, pointer);
   if (free_graph_memory(driver, pointer)) return CUDA_SUCCESS;
   const auto found = driver.ranges.find(pointer);

@@ -10,8 +10,7 @@ Stream* make_stream(Call& call, Context& context, StreamKind kind, unsigned flag
   Driver& driver = call.driver();
   const std::uint32_t device = driver.in_machine(context.device);
   auto stream = std::make_unique<Stream>();
-  stream->context = context.primary != nullptr ? context.primary : &context;
-  stream->made_in = &context;
+  stream->context = &context;
   stream->kind = kind;
   stream->flags = flags;
   stream->priority = priority;
@@ -19,7 +18,7 @@ Stream* make_stream(Call& call, Context& context, StreamKind kind, unsigned flag
     Machine::Lock lock(*driver.machine);
     const std::uint32_t client = lock->processes[driver.process].client[device];
     stream->model = find_room(*lock, driver.machine->memory_file(), [&] {
-      return lock->devices[device].open_stream(client, context.group, kind, context.sms);
+      return lock->devices[device].open_stream(client, context.group, kind);
     });
   }
   return stream->model == DeviceModel::kNone ? nullptr : driver.streams.add(std::move(stream));
@@ -30,21 +29,12 @@ Stream* stream_of(Call& call, CUstream handle, DefaultStream which) {
   const bool own =
       handle == CU_STREAM_PER_THREAD || (handle == nullptr && which == DefaultStream::kPerThread);
   if (!own && (handle == nullptr || handle == CU_STREAM_LEGACY))
-    return driver.legacy.at(call.current());
-  if (!own) {
-    Stream* stream = driver.streams.find(handle);
-    return stream != nullptr && stream->made_in != nullptr ? stream : nullptr;
-  }
-  if (call.current() != call.context()) return nullptr;  // green contexts have none
+    return driver.legacy.at(call.context());
+  if (!own) return driver.streams.find(handle);
   Stream*& mine = driver.per_thread[{call.context(), thread_id()}];
   if (mine == nullptr)
     mine = make_stream(call, *call.context(), StreamKind::kBlocking, CU_STREAM_DEFAULT, 0);
   return mine;
-}
-
-CUresult no_stream(const Call& call, CUstream handle) {
-  return call.driver().streams.find(handle) != nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                                       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 }  // namespace sluice::emulator
@@ -54,7 +44,7 @@ namespace {
 CUresult find(Call& call, CUstream handle, DefaultStream which, Stream** stream) {
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   *stream = stream_of(call, handle, which);
-  return *stream == nullptr ? no_stream(call, handle) : CUDA_SUCCESS;
+  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 // To ask what it has done: refused of one that captures, and of any while a capture forbids such
@@ -106,7 +96,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   if (stream == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   const StreamKind kind =
       flags == CU_STREAM_NON_BLOCKING ? StreamKind::kNonBlocking : StreamKind::kBlocking;
-  Stream* made = make_stream(call, *call.current(), kind, flags, priority);
+  Stream* made = make_stream(call, *call.context(), kind, flags, priority);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *stream = reinterpret_cast<CUstream>(made);
   return CUDA_SUCCESS;
@@ -120,7 +110,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Driver& driver = call.driver();
   Stream* stream = driver.streams.find(handle);
-  if (stream == nullptr || stream->made_in == nullptr) return no_stream(call, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr) stream->capture->invalid = true;
   {
     Machine::Lock lock(*driver.machine);
@@ -140,7 +130,7 @@ SLUICE_BOTH(cuStreamGetPriority, _ptsz, (CUstream handle, int* priority), {
 
 SLUICE_BOTH(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext* context), {
   return tell(__func__, handle, which, context,
-              [](const Stream& s) { return reinterpret_cast<CUcontext>(s.made_in); });
+              [](const Stream& s) { return reinterpret_cast<CUcontext>(s.context); });
 })
 
 SLUICE_BOTH(cuStreamQuery, _ptsz, (CUstream handle), {
@@ -176,8 +166,7 @@ CUresult cuCtxSynchronize() {
   {
     Machine::Lock lock(*driver.machine);
     driver.streams.for_each([&](const Stream& stream) {
-      const bool green = call.current() != call.context();
-      if (stream.context == call.context() && (!green || stream.made_in == call.current()))
+      if (stream.context == call.context())
         ends.push_back(call.model(lock, stream.context->device).end_of(stream.model));
     });
   }

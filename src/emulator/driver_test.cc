@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "abi/cuda_abi.h"
 #include "emulator/device_memory.h"
 #include "emulator/identity.h"
-#include "emulator/machine_fixture.h"
-#include "wire/cuda_abi.h"
+#include "tests/support/emulated_machine.h"
 
 namespace sluice::emulator {
 namespace {
@@ -190,36 +190,6 @@ TEST_F(DriverTest, ClientsOfASharedDeviceKeepToTheirPercentage) {
   EXPECT_EQ(lock->devices[0].stretch(0).end_ns, 2'000'000);
   EXPECT_EQ(lock->devices[0].stretch(1).sms, 20U);
   EXPECT_EQ(lock->devices[0].stretch(1).end_ns, 5'000'000);
-}
-
-// Two processes ask for a quarter of the SMs and are given the same ones, as each would be alone;
-// one of them takes a part of its own as well.
-TEST_F(DriverTest, GreenContextsOfTwoProcessesMayHaveTheSameSms) {
-  start("sms=64 shared=1 clock=virtual");
-  const auto in_parts = [](unsigned parts) {
-    const Client client;
-    CUdevResource all{}, groups[2] = {};
-    NEED(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS);
-    NEED(cuDevSmResourceSplitByCount(groups, &parts, &all, nullptr, 0, 16) == CUDA_SUCCESS);
-    for (unsigned i = 0; i < parts; ++i) {
-      CUdevResourceDesc descriptor = nullptr;
-      CUgreenCtx green = nullptr;
-      CUstream stream = nullptr;
-      NEED(cuDevResourceGenerateDesc(&descriptor, &groups[i], 1) == CUDA_SUCCESS);
-      NEED(cuGreenCtxCreate(&green, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS);
-      NEED(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS);
-      client.launch(64, stream);
-    }
-  };
-  ended_well(child([&] { in_parts(1); }));
-  ended_well(child([&] { in_parts(2); }));
-  run_out();
-  Machine::Lock lock(*machine_);
-  ASSERT_EQ(lock->devices[0].log_end(), 3U);
-  for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(lock->devices[0].stretch(i).sms, 16U);
-  // Side by side in their own parts, one after the other where both have the same.
-  EXPECT_EQ(lock->devices[0].stretch(0).begin_ns, lock->devices[0].stretch(1).begin_ns);
-  EXPECT_EQ(lock->devices[0].stretch(2).begin_ns, lock->devices[0].stretch(0).end_ns);
 }
 
 TEST_F(DriverTest, WithoutSharingTwoGreedyOnesGetHalfEach) {

@@ -12,7 +12,7 @@
 
 #include "emulator/device_model.h"
 #pragma GCC visibility push(default)
-#include "wire/cuda_abi.h"
+#include "abi/cuda_abi.h"
 #pragma GCC visibility pop
 
 namespace sluice::emulator {
@@ -44,12 +44,9 @@ class Table {
   std::unordered_map<T*, std::unique_ptr<T>> objects_;
 };
 
-// A green context is a view of its device's primary one: all but its streams is the primary's.
 struct Context {
   CUdevice device = 0;
-  std::uint32_t group = 0;     // of its streams, in the device's model
-  Context* primary = nullptr;  // of a green one
-  SmSet sms;                   // where kernels in its streams may run
+  std::uint32_t group = 0;  // of its streams, in the device's model
   unsigned flags = 0;
   bool is_primary = false;
   unsigned uses = 1;                        // of one's own: attached so often
@@ -103,18 +100,8 @@ struct Capture {
   bool invalid = false;
 };
 
-// SMs that a green context may be made of, and the context as the handle that names it alone.
-struct ResourceDescriptor {
-  CUdevice device = 0;
-  SmSet sms;
-};
-struct GreenContext {
-  Context* context = nullptr;
-};
-
 struct Stream {
-  Context* context = nullptr;  // never a green one
-  Context* made_in = nullptr;  // may be; null: it is gone, and the stream of no use any more
+  Context* context = nullptr;
   std::uint32_t model = 0;
   unsigned flags = 0;
   int priority = 0;
@@ -156,12 +143,11 @@ struct GraphBlock {
   std::uint32_t allocation = DeviceModel::kNone;  // kNone: nothing lies behind it
   bool in_use = false;
   bool freed_within = false;  // by a node of that graph
-  bool freed_elsewhere = false;
 };
 struct GraphMemory {
   std::map<std::uint64_t, GraphBlock> blocks;  // by address
   struct Counters {
-    std::uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+    std::uint64_t used = 0, reserved = 0;
   };
   std::map<CUdevice, Counters> counters;
 };

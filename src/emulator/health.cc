@@ -7,7 +7,7 @@
 #include <atomic>
 #include <climits>
 
-#include "wire/nvml_abi.h"
+#include "abi/nvml_abi.h"
 
 namespace sluice::emulator {
 namespace {

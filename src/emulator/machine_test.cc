@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "emulator/device_memory.h"
-#include "emulator/machine_fixture.h"
+#include "tests/support/emulated_machine.h"
 
 namespace sluice::emulator {
 namespace {

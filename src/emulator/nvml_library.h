@@ -4,7 +4,7 @@
 #pragma once
 
 #pragma GCC visibility push(default)
-#include "wire/nvml_abi.h"
+#include "abi/nvml_abi.h"
 #pragma GCC visibility pop
 
 #include <array>

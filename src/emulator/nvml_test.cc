@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "abi/nvml_abi.h"
 #include "emulator/device_memory.h"
 #include "emulator/health.h"
 #include "emulator/identity.h"
-#include "emulator/machine_fixture.h"
-#include "wire/nvml_abi.h"
+#include "tests/support/emulated_machine.h"
 
 namespace sluice::emulator {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/replace_file.h"
+#include "wire/routing_json.h"
 
 namespace sluice::gateway {
 namespace {
@@ -17,7 +18,7 @@ json to_json(const Histogram& h) {
   return {{"sum_ns", h.sum().count()}, {"buckets", buckets}};
 }
 
-// For how long it has answered nothing since a request timed out there.
+// Returns how long it has answered nothing since a request timed out there.
 Nanos overdue(const Upstream& u, Time now) {
   return u.overdue_since == Time{} ? Nanos(0) : now - u.overdue_since;
 }
@@ -65,8 +66,10 @@ wire::asio::awaitable<wire::HttpResponse> AdminApi::handle(wire::HttpRequest req
   using wire::http::verb;
   const std::string_view target(request.target().data(), request.target().size());
   if (target == "/v1/routes" && request.method() == verb::put) co_return put_routes(request.body());
+  if (target == "/v1/routes" && request.method() == verb::patch)
+    co_return change_routes(request.body());
   if (target == "/v1/routes" && request.method() == verb::get)
-    co_return wire::json_response(gateway::to_json(dispatcher_.table()));
+    co_return wire::json_response(wire::to_json(dispatcher_.table()));
   if (request.method() == verb::get)
     if (const auto asked = wire::parse_target(target);
         asked.ok() && asked->path == std::vector<std::string>{"v1", "stats"})
@@ -80,21 +83,36 @@ wire::HttpResponse AdminApi::put_routes(const std::string& body) {
   if (!parsed.ok()) return wire::error_response(parsed.error());
   auto table = table_from(*parsed);
   if (!table.ok()) return wire::error_response(table.error());
-  // A table that cannot be kept still rules: serving comes before surviving a restart. It holds
-  // tokens: 0600.
-  if (!routes_file_.empty())
-    if (const auto saved = replace_file(routes_file_, gateway::to_json(*table).dump()); !saved.ok())
-      log::warn("routes: {}", saved.error().message);
-  const int64_t version = table->version;
   dispatcher_.set_table(std::move(*table), clock_.now());
-  return wire::json_response({{"version", version}, {"busy", dispatcher_.busy()}});
+  return routes_taken();
 }
 
-// The functions that changed since the answer of that number; 0: all.
+wire::HttpResponse AdminApi::change_routes(const std::string& body) {
+  const auto parsed = wire::parse_json(body);
+  if (!parsed.ok()) return wire::error_response(parsed.error());
+  const auto change = change_from(*parsed);
+  if (!change.ok()) return wire::error_response(change.error());
+  if (!dispatcher_.change_table(*change, clock_.now()))
+    return wire::error_response(
+        409, "routes.since: the table here is not of version " + std::to_string(change->since));
+  return routes_taken();
+}
+
+// A table that cannot be kept still applies: serving comes before surviving a restart. The file
+// holds tokens: 0600.
+wire::HttpResponse AdminApi::routes_taken() {
+  const RoutingTable table = dispatcher_.table();
+  if (!routes_file_.empty())
+    if (const auto saved = replace_file(routes_file_, wire::to_json(table).dump()); !saved.ok())
+      log::warn("routes: {}", saved.error().message);
+  return wire::json_response({{"version", table.version}, {"busy", dispatcher_.busy()}});
+}
+
+// Returns the functions that changed since the answer of that number; 0: all.
 json AdminApi::stats(uint64_t since) {
   json functions = json::array();
   const Time now = clock_.now();
-  std::map<FunctionName, Told> told;  // without those that are gone
+  std::map<FunctionName, Told> told;  // without removed ones
   ++answers_;
   for (const FunctionStats& s : dispatcher_.stats(now)) {
     Told& t = told[s.name] = told_[s.name];

@@ -1,4 +1,4 @@
-// The gateway's admin API on its own socket: the control loop puts the table and reads the
+// The gateway's admin API on its own socket: the control loop writes the table and reads the
 // counters.
 #pragma once
 
@@ -14,13 +14,15 @@ class AdminApi {
 
  private:
   wire::HttpResponse put_routes(const std::string& body);
+  wire::HttpResponse change_routes(const std::string& body);
+  wire::HttpResponse routes_taken();
   nlohmann::json stats(uint64_t since);
 
   Dispatcher& dispatcher_;
   const Clock& clock_;
   const std::string routes_file_;
-  const UnixMillis started_;  // a restart shows: cumulative counters began anew
-  // A function as it was told last: it is told again only to those that have not seen it so.
+  const UnixMillis started_;  // shows a restart: cumulative counters began anew
+  // A function as last reported: it is sent again only to readers that have not seen it so.
   struct Told {
     Counters counters;
     bool busy = false;
@@ -30,7 +32,7 @@ class AdminApi {
   uint64_t answers_ = 0;
 };
 
-// Reads the table a gateway kept before; without one, or with a broken one, starts empty.
+// Reads the table that an earlier gateway kept; without a valid one, starts empty.
 void load_table(const std::string& file, Dispatcher& dispatcher, Time now);
 
 }  // namespace sluice::gateway

@@ -1,4 +1,4 @@
-// What the gateway says about itself: JSON and metrics hold numbers, whatever happened or did not.
+// The gateway's report of itself: JSON and metrics hold numbers in every state.
 #include "gateway/admin.h"
 
 #include <gmock/gmock.h>
@@ -113,6 +113,22 @@ TEST_F(AdminTest, ATableIsAnsweredWithWhoHasARequestInHand) {
             json::array({"i"}));
   dispatcher.finish(request, Outcome::kOk, 0, clock.now());
   EXPECT_EQ(ask(verb::get, "/v1/stats")["busy"], json::array());
+}
+
+TEST_F(AdminTest, AChangeHoldsForTheVersionThatItIsSince) {
+  ask(verb::put, "/v1/routes", kTable);
+  const char* change = R"({"since":3,"version":4,"functions":[{"name":"default/g"}],
+                           "removed":["default/f"]})";
+  EXPECT_EQ(ask(verb::patch, "/v1/routes", change)["version"], 4);
+  const json table = ask(verb::get, "/v1/routes");
+  ASSERT_EQ(table["functions"].size(), 1u);
+  EXPECT_EQ(table["functions"][0]["name"], "default/g");
+  EXPECT_EQ(ask(verb::patch, "/v1/routes", change, 409)["error"],
+            "routes.since: the table here is not of version 3");
+  EXPECT_EQ(ask(verb::get, "/v1/stats")["version"], 4);
+  EXPECT_EQ(
+      ask(verb::patch, "/v1/routes", R"({"since":4,"version":5,"removed":[7]})", 400)["error"],
+      "routes.removed: must be a list of names");
 }
 
 TEST_F(AdminTest, ATableIsTakenWholeOrNotAtAll) {

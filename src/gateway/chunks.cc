@@ -42,7 +42,7 @@ Chunks::State Chunks::after(char byte, error_code& fault) {
     case State::kFirstDigit:
     case State::kSize:
       if (const int digit = hex_digit(byte); digit >= 0) {
-        if (left_ >> 60 != 0) fault = http::error::bad_chunk;  // no room for another digit
+        if (left_ >> 60 != 0) fault = http::error::bad_chunk;  // another digit would overflow
         left_ = left_ << 4 | static_cast<uint64_t>(digit);
         return State::kSize;
       }

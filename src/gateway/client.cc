@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kMostDropped = 256 * 1024;
 constexpr Nanos kLinger = Seconds(5);
-constexpr size_t kMostLingered = 1 << 30;  // the largest body that may be allowed
+constexpr size_t kMostLingered = 1 << 30;  // the largest allowed body
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n";
 
 std::string error_body(std::string_view message) {
@@ -81,13 +82,23 @@ bool Client::longer_than(size_t bytes) const {
   return request_->length().value_or(0) > bytes;
 }
 
+uint64_t Client::body_bytes() const {
+  return request_->length().value_or(kept_.size());
+}
+
 Awaitable<bool> Client::send_continue() {
-  static constexpr std::array<std::string_view, 1> kContinue{"HTTP/1.1 100 Continue\r\n\r\n"};
-  const error_code fault = co_await connection_.stream->send(kContinue);
+  static constexpr std::array<std::string_view, 1> kParts{kContinue};
+  const error_code fault = co_await connection_.stream->send(kParts);
   co_return !fault;
 }
 
-// A small one is read behind its head and stays there.
+// 100 and no other: some clients take another interim status for their answer.
+bool Client::probe() {
+  if (head_.version < 11 || answer_begun_) return true;
+  return connection_.stream->send_at_once(kContinue);
+}
+
+// A small body is read behind its head and stays there.
 bool Client::keep_what_is_here() {
   if (request_->done()) return true;
   const auto length = request_->length();
@@ -107,8 +118,7 @@ Awaitable<Client::Body> Client::keep_body(Time no_later) {
   co_return kept_.size() > limits_.body_bytes ? Body::kOver : body;
 }
 
-// One that is too large to be kept shows how fast it comes before it gets an instance: its
-// beginning is kept.
+// A body too large to be kept must arrive fast before it gets an instance: its beginning is kept.
 Awaitable<Client::Body> Client::read_body() {
   const auto length = request_->length();
   if (length && *length <= Connection::kRead) co_return co_await keep_in_buffer();
@@ -123,7 +133,7 @@ Awaitable<Client::Body> Client::read_body() {
   co_return body;
 }
 
-// From here the body has to come at the rate of one that streams.
+// From here the body has to arrive at the rate of a streamed one.
 void Client::hurry() {
   if (must_be_fast_) return;
   must_be_fast_ = true;
@@ -160,7 +170,7 @@ Awaitable<Client::Body> Client::keep_in_room() {
       kept_ = {room_.get(), size};
       continue;
     }
-    // A chunk may be larger than what is left of the room: never take more than fits.
+    // A chunk may be larger than the rest of the buffer: never take more than fits.
     if (size == BodyRooms::kSize) co_return Body::kTooLarge;
     const std::string_view at_hand = connection_.unused().substr(0, BodyRooms::kSize - size);
     const auto taken = request_->take_body(at_hand, fault);
@@ -199,8 +209,8 @@ Awaitable<Piece> Client::next_piece() {
   co_return piece;
 }
 
-// Waiting for a body uses patience up, what comes earns some back: whoever stays below the least
-// rate for long is not served, however it spreads its bytes.
+// Waiting for a body uses up patience, and arriving bytes restore some. A client that stays below
+// the least rate for long is not served, however it spreads its bytes.
 void Client::begin_wait() {
   waits_since_ = loop_.now();
   watch_.deadline = std::min(body_by_, waits_since_ + patience_);
@@ -292,7 +302,7 @@ Awaitable<error_code> Client::send_piece(std::string_view piece, bool last) {
   co_return fault;
 }
 
-// To close with bytes unread makes TCP reset the connection, and the answer is lost on its way.
+// A close with unread bytes makes TCP reset the connection, and the answer is lost on its way.
 Awaitable<void> Client::linger() {
   const bool unread = (request_->begun() && !request_->done()) || connection_.buffer.size() > 0;
   if (!unread || watch_.gone) co_return;

@@ -1,5 +1,5 @@
 // The client's side of a session: reads requests, keeps or streams their bodies, writes answers.
-// Knows HTTP and nothing of queues.
+// Handles HTTP, not queues.
 //
 // Belongs to its session; runs on its loop's thread.
 #pragma once
@@ -23,57 +23,64 @@ class Client {
 
   // ---- the request -----------------------------------------------------------------------------
 
-  // Reads the next request's head. Nothing: here it is. Else the session ends; with a status the
-  // client is told why first.
+  // Reads the next request's head. Returns nothing once it has arrived. Otherwise the session ends;
+  // with a status the client is informed first.
   struct Unread {
     int status = 0;
     std::string why;
   };
   Awaitable<std::optional<Unread>> read_request();
   const Head& head() const { return head_; }
-  bool longer_than(size_t bytes) const;  // as its Content-Length says
+  bool longer_than(size_t bytes) const;  // by its Content-Length
+  uint64_t body_bytes() const;           // by that, else what is kept of it
   bool wants_continue() const;
   Awaitable<bool> send_continue();
 
-  // Keeps the body, to be sent as often as needed. False: it is not here yet, read it.
+  // Keeps the body, to be sent as often as needed. Returns false if it has not arrived: read it.
   bool keep_what_is_here();
   // kTooLarge: kept() is its beginning, the rest is to be streamed. kOver: more than is allowed.
   enum class Body { kWhole, kTooLarge, kOver, kLate, kLeft, kBroken };
   Awaitable<Body> keep_body(Time no_later);
   std::string_view kept() const { return kept_; }
-  // The body has been read to its end.
+  // Returns whether the body has been read to its end.
   bool whole() const { return request_->done(); }
-  // The body has been read to its end, and all of it is kept().
+  // Returns whether the body has been read to its end, and all of it is kept().
   bool kept_whole() const { return whole() && !streamed_; }
-  // What comes after kept(), piece by piece; where it breaks off, body_fault() says why.
+  // Returns what follows kept(), piece by piece; where it breaks off, body_fault() gives the
+  // reason.
   Awaitable<Piece> next_piece();
   Body body_fault() const { return body_fault_; }  // kWhole: none
-  // How it is framed for an instance.
+  // Returns its framing for an instance.
   Framing framing() const;
+  // Breaks the connection of a client that has left, which TCP does when something is sent to it:
+  // an interim answer, which a waiting client skips. Returns false if it has broken. It cannot
+  // detect clients of HTTP/1.0, which know no interim answer, or under TLS.
+  bool probe();
   // Reads on to the next request, if that is not far; else the connection must close.
   Awaitable<void> drop_body();
 
   // ---- the answer ------------------------------------------------------------------------------
 
-  // One of the gateway's own. False: the connection ends.
+  // Sends an answer of the gateway's own. Returns false if the connection ends.
   Awaitable<bool> send_own(const OwnAnswer& answer);
   Awaitable<bool> send_error(int status, std::string_view why, std::string_view extra = "");
 
-  // An instance's: its head, which goes out with the first piece of its body; its pieces. The last
-  // one, which may be empty, ends it.
+  // An instance's answer: its head, which goes out with the first piece of its body; its pieces.
+  // The last piece, which may be empty, ends it.
   void begin_answer(const Answer& answer);
   bool answer_begun() const { return answer_begun_; }  // something went out
   bool answer_has_body() const { return has_body_; }
   Awaitable<error_code> send_piece(std::string_view piece, bool last);
 
-  // The client's X-Request-Id, or ours where it sent none.
+  // Returns the client's X-Request-Id, or ours if it sent none.
   std::string_view request_id() const;
   std::string_view own_request_id() const { return own_id_; }
 
-  // Before closing: lets the client read our last answer although we do not read all it sends.
+  // Before closing: lets the client read our last answer although the rest of its data stays
+  // unread.
   Awaitable<void> linger();
 
-  // The client has sent more already, before it had the last answer.
+  // Returns whether the client has already sent more, before it had the last answer.
   bool pipelines() const { return connection_.buffer.size() > 0; }
   bool keep() const { return keep_; }
   void close_after() { keep_ = false; }
@@ -98,11 +105,11 @@ class Client {
   std::string own_id_;            // empty when the client sent one
   std::string_view kept_;         // in the connection's buffer, or in …
   std::unique_ptr<char[]> room_;  // … this
-  std::string out_;               // an answer of our own, or an instance's head until it goes out
+  std::string out_;               // an own answer, or an instance's head until it goes out
   Time body_by_ = Time::max();
   Time waits_since_{};
-  Nanos patience_{0};          // how long the body may still keep us waiting
-  bool must_be_fast_ = false;  // for it is larger than what is kept
+  Nanos patience_{0};          // how long the gateway still waits for the body
+  bool must_be_fast_ = false;  // because it is larger than what is kept
   Body body_fault_ = Body::kWhole;
   bool streamed_ = false;
   uint64_t streamed_bytes_ = 0;

@@ -1,5 +1,5 @@
 // A connection, to a client or to an instance: its stream, and what was read of it but not used
-// yet. How messages are read from it, the same way on both sides.
+// yet. Both sides read messages from it in the same way.
 //
 // Belongs to its loop's thread.
 #pragma once
@@ -21,7 +21,7 @@ struct Connection {
   std::string_view unused() const {
     return {static_cast<const char*>(buffer.data().data()), buffer.size()};
   }
-  // Reads some more behind what is unused.
+  // Reads some more behind the unused bytes.
   Awaitable<error_code> fill();
 
   std::unique_ptr<Stream> stream;
@@ -33,7 +33,7 @@ template <bool kRequest>
 Awaitable<error_code> read_head(Connection& from, Message<kRequest>& message);
 
 // The body's next piece, in scratch or in the connection's buffer: for use before the next wait.
-// Empty and no fault: that was all.
+// Empty without a fault: the end.
 struct Piece {
   error_code fault;
   std::string_view data;

@@ -1,8 +1,8 @@
-// What the gateway promises users and operators, line by line: who waits where, who is answered
-// what, and who is given up.
+// The gateway's contract with users and operators, line by line: which requests wait and where, the
+// answers, and when a client is given up.
 #include <gmock/gmock.h>
 
-#include "gateway/session_fixture.h"
+#include "tests/support/gateway_session.h"
 
 namespace sluice::gateway {
 namespace {
@@ -13,13 +13,13 @@ using testing::Not;
 class Contract : public SessionFixture {
  protected:
   using SessionFixture::SessionFixture;
-  // The head of a request whose body streams, and as much of the body as is read before that.
+  // The head of a request whose body streams, and as much of the body as is read before streaming.
   static constexpr size_t kLarge = 9'999'999;
   static std::string large_begins() {
     return "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: " +
            std::to_string(kLarge) + "\r\n\r\nbegin" + std::string(BodyRooms::kSize - 5, 'b');
   }
-  // A request of that body, seen by an instance on this connection.
+  // Returns whether an instance sees a request with that body on this connection.
   testing::AssertionResult arrives(const Fd& at, std::string_view body) {
     const std::string seen = receive(at.get(), body);
     if (seen.find(body) != seen.npos) return testing::AssertionSuccess();
@@ -27,7 +27,7 @@ class Contract : public SessionFixture {
   }
 };
 
-// ---- who waits where ---------------------------------------------------------------------------
+// ---- where requests wait -----------------------------------------------------------------------
 
 TEST_F(Contract, ARequestWaitsInTheQueueAndGoesWhereItCanStartFirst) {
   raw_instance("i");
@@ -299,7 +299,7 @@ TEST_F(Contract, AnEarlyAnswerToALargeBodyArrives) {
   EXPECT_THAT(early, HasSubstr("Connection: close"));
 }
 
-// A minute is what they would else have waited for.
+// Otherwise they would have waited for a minute.
 TEST_F(Contract, ADeletedFunctionAnswersWhatItHasAndTurnsTheRestAwayAtOnce) {
   raw_instance("i");
   raw_instance("k");
@@ -326,6 +326,20 @@ TEST_F(Contract, ADeletedFunctionAnswersWhatItHasAndTurnsTheRestAwayAtOnce) {
   EXPECT_THAT(receive(answered, "answered"), HasSubstr("HTTP/1.1 200"));
   send(answered, post("late"));
   EXPECT_THAT(receive(answered, "}"), HasSubstr("HTTP/1.1 404"));
+}
+
+TEST_F(Contract, WhatWaitsForAFunctionThatBecomesUnavailableIsToldWhyAtOnce) {
+  RoutingTable t = table_of({});
+  put(t);
+  const int waiting = connect();
+  send(waiting, post("waiting"));
+  ASSERT_TRUE(until([&] { return stats().queued == 1; }));
+  t.functions["f"].unavailable = "no device has room";
+  put(t);
+  const std::string refused = receive(waiting, "}");
+  EXPECT_THAT(refused, HasSubstr("HTTP/1.1 503"));
+  EXPECT_THAT(refused, HasSubstr("no device has room"));
+  EXPECT_TRUE(until([&] { return stats().queued == 0; }));
 }
 
 // ---- what is said of a function ----------------------------------------------------------------
@@ -439,7 +453,7 @@ TEST_F(Contract, AModelLooksTheSameDuringACanary) {
       << "an inference needs none";
 }
 
-// ---- what clients of Triton and KServe ask -----------------------------------------------------
+// ---- questions of Triton's and KServe's clients ------------------------------------------------
 
 TEST_F(Contract, TheRepositoryReadsWhatItIsAsked) {
   instance("i");
@@ -562,7 +576,7 @@ class ContractOfBodies : public Contract {
   static std::string head(const std::string& framing) {
     return "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\n" + framing + "\r\n\r\n";
   }
-  // Sends what fits into the socket while the loop runs; the answer, to its end.
+  // Sends what fits into the socket while the loop runs. Returns the answer, to its end.
   std::string push(int c, std::string_view bytes, std::string_view until_text) {
     std::string all;
     until([&] {
@@ -587,7 +601,7 @@ TEST_F(ContractOfBodies, ItIsSaidBeforeTheBodyIsSent) {
   EXPECT_EQ(counters().invalid, 2u);
 }
 
-// The gateway answers a repository call itself, from a body that it keeps whole.
+// The gateway answers a repository call itself, and keeps its whole body.
 TEST_F(ContractOfBodies, ARepositoryCallHasItsOwnLimit) {
   table({});
   const std::string load = "POST /v2/repository/models/f/load HTTP/1.1\r\nHost: x\r\n";
@@ -719,7 +733,7 @@ TEST_F(Contract, AFunctionsTokenIsAskedForAndStaysHere) {
   const std::string served = ask(c, "let in", "Authorization: Bearer secret\r\n");
   EXPECT_THAT(served, HasSubstr("HTTP/1.1 200"));
   EXPECT_THAT(served, Not(HasSubstr("secret")));
-  // A function without a token may have a scheme of its own, where the platform has none either.
+  // A function without a token may have a scheme of its own, if the platform has none either.
   table({"i"});
   EXPECT_THAT(ask(c, "own", "Authorization: Basic dTpw\r\n"), HasSubstr("Seen-Token: Basic dTpw"));
 }

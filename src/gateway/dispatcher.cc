@@ -3,30 +3,41 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/secret.h"
 
 namespace sluice::gateway {
 
 using policy::InstanceView;
 
-// The requests of one revision that wait. Those whose bodies stream wait apart: their turn depends
-// on how many of them hold an instance.
+// The waiting requests of one revision. Those whose bodies stream wait apart, because their turn
+// depends on how many of them hold an instance.
 struct RevisionQueue {
   policy::DeadlineQueue<Waiter*> kept, streamed;
 
   policy::DeadlineQueue<Waiter*>& of(const Waiter& w) { return w.streams ? streamed : kept; }
   bool empty() const { return kept.empty() && streamed.empty(); }
+  // Returns the queue whose head goes next. `service`: how long an answer is expected to take.
+  policy::DeadlineQueue<Waiter*>& next(bool may_stream, Time now, Nanos service) {
+    const bool stream =
+        may_stream && !streamed.empty() && streamed.rank(now, service) < kept.rank(now, service);
+    return stream ? streamed : kept;
+  }
 };
 
 struct FunctionState {
   FunctionRoute route;
-  policy::RouteFunction choose = nullptr;
+  const policy::Route* policy = nullptr;
+  policy::RouteState routed;  // of that route
   policy::RevisionSplit split;
   std::vector<InstanceView> views;  // beside `upstreams`
   std::vector<std::shared_ptr<Upstream>> upstreams;
   std::map<int, RevisionQueue> queues;  // by revision
-  int places = 0;                       // taken of route.max_queue
-  int in_flight = 0;
+  // Requests that hold a place of route.max_queue, and those at an instance. `all` bounds the
+  // queue. `load` leaves out questions about the model; it is reported and integrated.
+  struct Held {
+    int places = 0, in_flight = 0;
+  } all, load;
   int streaming = 0;  // of those in flight
   policy::ServiceTime service;
   Counters counters;
@@ -34,9 +45,14 @@ struct FunctionState {
   Time last_arrival{}, integrated_to{};
   bool removed = false;
 
+  void add(int Held::*what, const Waiter& w, int n) {
+    all.*what += n;
+    if (w.is_inference) load.*what += n;
+  }
+
   void integrate(Time now) {
     if (integrated_to != Time{} && now > integrated_to)
-      counters.concurrency_seconds += (places + in_flight) * seconds(now - integrated_to);
+      counters.concurrency_seconds += (load.places + load.in_flight) * seconds(now - integrated_to);
     integrated_to = std::max(integrated_to, now);
   }
 
@@ -51,15 +67,35 @@ struct FunctionState {
     last_arrival = now;
   }
 
-  // What each instance may be given now: whole batches, and nothing while it is down.
-  void refresh_credit(Time now) {
+  // Takes each instance's current measurements. Its credit is whole batches, and zero while it is
+  // down.
+  void refresh(Time now) {
     for (size_t i = 0; i < views.size(); ++i) {
       const InstanceRoute& r = route.instances[i];
       const Upstream& u = *upstreams[i];
       const int room = r.credit - u.outstanding;
       views[i].credit = r.ready && u.down_until <= now ? room / r.batch * r.batch : 0;
       views[i].outstanding = u.outstanding;
+      views[i].inferences = u.asked;
+      views[i].service_rate = u.rate.per_second();
+      views[i].last_answer = u.last_answer;
     }
+  }
+
+  // Returns the instance that takes a request at the head of its queue. An instance whose credit
+  // just came back may pull it.
+  std::optional<size_t> instance_for(const Waiter& w, const Upstream* freed, Time now) {
+    const policy::RequestView head{w.revision_, w.inferences, w.body_bytes, w.deadline_};
+    if (freed != nullptr && policy->pull != nullptr)
+      for (size_t i = 0; i < views.size(); ++i)
+        if (upstreams[i].get() == freed && views[i].revision == head.revision &&
+            views[i].credit > 0 && policy->pull(head, views, i, routed, now))
+          return i;
+    return policy->choose(head, views, routed, now);
+  }
+
+  bool any_waits() const {
+    return std::ranges::any_of(queues, [](const auto& entry) { return !entry.second.empty(); });
   }
 
   bool has_credit(int revision) const {
@@ -74,7 +110,7 @@ struct FunctionState {
       const Upstream& u = *upstreams[i];
       if (r.revision != revision || !r.ready) continue;
       const Nanos takes = u.service.known() ? u.service.mean() : service.mean();
-      // Of several batches under way the oldest ends first: in turn, one each takes ÷ batches.
+      // The oldest of several running batches ends first; in turn, one each takes ÷ batches.
       const Nanos turn = takes / std::max(r.credit / r.batch, 1);
       const Time done = u.outstanding > 0 ? u.last_grant + turn : now;
       out.push_back({.slots = r.credit,
@@ -100,7 +136,7 @@ struct FunctionState {
     const int next = split.next();
     return next != 0 || route.instances.empty() ? next : route.instances.front().revision;
   }
-  // The revision with most of the traffic, of equal ones the first.
+  // Returns the revision with most of the traffic, of equal ones the first.
   int main_revision() const {
     const auto most = std::ranges::max_element(route.split, {}, &policy::RevisionPercent::percent);
     if (most != route.split.end()) return most->revision;
@@ -122,6 +158,12 @@ struct FunctionState {
       if (views[i].revision == revision && route.instances[i].ready) return true;
     return false;
   }
+  // Returns why no instance will take a request of `revision`; empty if one is ready or may start.
+  std::string_view unserved(int revision) const {
+    if (removed) return "the function was deleted meanwhile";
+    if (route.unavailable.empty() || any_ready(revision)) return {};
+    return route.unavailable;
+  }
 };
 
 namespace {
@@ -134,8 +176,8 @@ void mark_broken(Upstream& u, Time now) {
   u.down_until = now + u.down_for;
 }
 
-// `overdue`: the instance had the request for most of its time-out. It may still be at it, so
-// others get the next requests.
+// `overdue`: the instance had the request for most of its time-out. It may still be working on it,
+// so others get the next requests.
 void note_end(Upstream& u, Outcome outcome, bool overdue, Time now) {
   if (outcome == Outcome::kBroken || overdue) mark_broken(u, now);
   if (overdue && u.overdue_since == Time{}) u.overdue_since = now;
@@ -144,56 +186,83 @@ void note_end(Upstream& u, Outcome outcome, bool overdue, Time now) {
   if (outcome == Outcome::kOk) u.down_for = Nanos(0);
 }
 
+// A request of an unknown number counts as one.
+int inferences_asked(const Waiter& w) {
+  return w.is_inference ? std::max(w.inferences, 1) : 0;
+}
+
 }  // namespace
 
 void Dispatcher::set_table(RoutingTable table, Time now) {
   const std::lock_guard lock(mutex_);
   for (auto& [served, f] : functions_)
-    if (!table.functions.contains(served)) {
-      f->removed = true;
-      leaving_.insert(leaving_.end(), f->upstreams.begin(), f->upstreams.end());
-      f->route.instances.clear();
-      f->views.clear();
-      f->upstreams.clear();
-      turn_away_all(*f);
-    }
-  for (const auto& [served, route] : table.functions) {
-    std::shared_ptr<FunctionState>& slot = functions_[served];
-    if (!slot) slot = std::make_shared<FunctionState>();
-    FunctionState& f = *slot;
-    f.integrate(now);
-    f.removed = false;
-    std::vector<InstanceView> views;
-    std::vector<std::shared_ptr<Upstream>> upstreams;
-    for (const InstanceRoute& i : route.instances) {
-      // Who was there keeps what is known of it.
-      InstanceView view{.revision = i.revision, .capability = i.capability};
-      std::shared_ptr<Upstream> upstream;
-      for (size_t k = 0; k < f.upstreams.size(); ++k)
-        if (f.upstreams[k]->id == i.id && f.upstreams[k]->socket == i.socket) {
-          upstream = f.upstreams[k];
-          view.balance = f.views[k].balance;
-        }
-      if (!upstream) {
-        upstream = std::make_shared<Upstream>();
-        upstream->id = i.id;
-        upstream->socket = i.socket;
-      }
-      views.push_back(view);
-      upstreams.push_back(std::move(upstream));
-    }
-    for (const auto& before : f.upstreams)
-      if (std::ranges::find(upstreams, before) == upstreams.end()) leaving_.push_back(before);
-    f.views = std::move(views);
-    f.upstreams = std::move(upstreams);
-    f.route = route;
-    f.choose = policy::find_route(route.route)->choose;
-    f.split.set(route.split);
-    std::erase_if(f.revisions, [&f](const auto& entry) { return !f.splits_to(entry.first); });
-    for (const policy::RevisionPercent& p : route.split) f.revisions[p.revision];
-    dispatch(f, now);
-  }
+    if (!table.functions.contains(served)) remove(*f, now);
+  for (const auto& [served, route] : table.functions) set_route(served, route, now);
   table_ = std::move(table);
+}
+
+bool Dispatcher::change_table(const RoutingChange& change, Time now) {
+  const std::lock_guard lock(mutex_);
+  if (table_.version != change.since) return false;
+  for (const FunctionName& name : change.removed)
+    if (const auto f = functions_.find(served_name(name)); f != functions_.end())
+      remove(*f->second, now);
+  for (const auto& [served, route] : change.changed) set_route(served, route, now);
+  apply(table_, change);
+  return true;
+}
+
+void Dispatcher::remove(FunctionState& f, Time now) {
+  if (f.removed) return;
+  f.removed = true;
+  leaving_.insert(leaving_.end(), f.upstreams.begin(), f.upstreams.end());
+  f.route.instances.clear();
+  f.views.clear();
+  f.upstreams.clear();
+  f.routed.instances.clear();
+  dispatch(f, now);
+}
+
+void Dispatcher::set_route(const std::string& served, const FunctionRoute& route, Time now) {
+  std::shared_ptr<FunctionState>& slot = functions_[served];
+  if (!slot) slot = std::make_shared<FunctionState>();
+  FunctionState& f = *slot;
+  f.integrate(now);
+  f.removed = false;
+  const policy::Route* const policy = policy::find_route(route.route, routes_);
+  SLUICE_CHECK(policy != nullptr, "a table names a route that there is not");
+  if (f.policy != policy) f.routed = {.instances = std::vector<int64_t>(f.upstreams.size())};
+  f.policy = policy;
+  std::vector<InstanceView> views;
+  std::vector<std::shared_ptr<Upstream>> upstreams;
+  std::vector<int64_t> numbers;
+  for (const InstanceRoute& i : route.instances) {
+    // A known instance keeps its measurements.
+    views.push_back({.revision = i.revision, .capability = i.capability});
+    numbers.push_back(0);
+    std::shared_ptr<Upstream> upstream;
+    for (size_t k = 0; k < f.upstreams.size(); ++k)
+      if (f.upstreams[k]->id == i.id && f.upstreams[k]->socket == i.socket) {
+        upstream = f.upstreams[k];
+        numbers.back() = f.routed.instances[k];
+      }
+    if (!upstream) {
+      upstream = std::make_shared<Upstream>();
+      upstream->id = i.id;
+      upstream->socket = i.socket;
+    }
+    upstreams.push_back(std::move(upstream));
+  }
+  for (const auto& before : f.upstreams)
+    if (std::ranges::find(upstreams, before) == upstreams.end()) leaving_.push_back(before);
+  f.views = std::move(views);
+  f.upstreams = std::move(upstreams);
+  f.routed.instances = std::move(numbers);
+  f.route = route;
+  f.split.set(route.split);
+  std::erase_if(f.revisions, [&f](const auto& entry) { return !f.splits_to(entry.first); });
+  for (const policy::RevisionPercent& p : route.split) f.revisions[p.revision];
+  dispatch(f, now);
 }
 
 RoutingTable Dispatcher::table() const {
@@ -214,6 +283,7 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
                                    std::string_view token) {
   const std::lock_guard lock(mutex_);
   w.entered_ = w.displaced_ = false;
+  w.turned_away_.clear();
   w.compute.reset();
   const auto found = functions_.find(served);
   if (found == functions_.end() || found->second->removed)
@@ -240,7 +310,7 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
   FunctionState& f = *w.function_;
   if (f.removed) {
     w.function_.reset();
-    return {Refusal::kUnavailable, "the function was deleted meanwhile"};
+    return {Refusal::kUnavailable, std::string(f.unserved(0))};
   }
   f.integrate(now);
   if (w.is_inference) f.count_arrival(now);
@@ -257,7 +327,7 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
     w.function_.reset();
     return entry;
   }
-  ++f.places;
+  f.add(&FunctionState::Held::places, w, 1);
   w.counted_ = true;
   w.upstream_.reset();
   w.cold_ = !f.any_ready(w.revision_);
@@ -267,10 +337,14 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
 }
 
 Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
-  const bool ready = f.any_ready(w.revision_);
-  if (!ready && !f.route.unavailable.empty()) return {Refusal::kUnavailable, f.route.unavailable};
+  if (const std::string_view why = f.unserved(w.revision_); !why.empty())
+    return {Refusal::kUnavailable, std::string(why)};
+  // A question starts no instance, so it would wait in vain.
+  if (!w.is_inference && !f.any_ready(w.revision_))
+    return {Refusal::kUnavailable,
+            "no instance of '" + served_name(f.route.name) + "' is ready; questions start none"};
   RevisionQueue& queue = f.queues[w.revision_];
-  f.refresh_credit(now);
+  f.refresh(now);
   // A place is for waiting: a request that starts at once needs none, and a queue of zero serves.
   if (queue.empty() && f.has_credit(w.revision_) && (!w.streams || f.may_stream())) return {};
   const std::vector<policy::ServerView> servers = f.servers(w.revision_, now);
@@ -282,11 +356,11 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   if (!f.route.admit_all && w.is_inference && !verdict.admitted)
     return {.refusal = Refusal::kLate,
             .why = "'" + served_name(f.route.name) + "' cannot answer in time (" +
-                   std::to_string(f.places) + " waiting)",
+                   std::to_string(f.all.places) + " waiting)",
             .retry_after = verdict.retry_after};
   const int places = w.streams ? std::max(f.route.max_queue / 4, 1) : f.route.max_queue;
   const bool too_many_stream = w.streams && waiting >= places;
-  const bool full = f.places >= f.route.max_queue;
+  const bool full = f.all.places >= f.route.max_queue;
   if (!too_many_stream && (!full || (!f.route.admit_all && displace(f, w.revision_, now))))
     return {};
   return {.refusal = Refusal::kFull,
@@ -295,11 +369,8 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
           .retry_after = policy::expected_start(servers, waiting, now) - now};
 }
 
-// Into its queue, unless its function was deleted since it came.
 void Dispatcher::line_up(Waiter& w) {
-  FunctionState& f = *w.function_;
-  if (f.removed) return w.on_granted();
-  w.ticket_ = f.queues[w.revision_].of(w).push(w.deadline_, &w);
+  w.ticket_ = w.function_->queues[w.revision_].of(w).push(w.deadline_, &w);
   w.queued_ = true;
 }
 
@@ -319,27 +390,27 @@ void Dispatcher::defer(Waiter& w) {
   w.ticket_ = queue.push(Time{}, &w);
 }
 
-// Sheds the oldest lost request, so that one that can be in time has its place.
+// Sheds the oldest lost request in favour of one that can be in time.
 bool Dispatcher::displace(FunctionState& f, int revision, Time now) {
   const auto lost = f.queues[revision].kept.take_lost(now, f.service.mean());
   if (!lost) return false;
   Waiter& w = **lost;
-  --f.places;
+  f.add(&FunctionState::Held::places, w, -1);
   w.queued_ = w.counted_ = false;
   w.displaced_ = true;
   w.on_granted();
   return true;
 }
 
-// No instance will take what waits for a function that was deleted: it need not wait for its
-// time-out.
-void Dispatcher::turn_away_all(FunctionState& f) {
-  for (auto& [revision, queues] : f.queues)
-    for (auto* queue : {&queues.kept, &queues.streamed})
-      while (const auto waiting = queue->pop(Time{}, Nanos(0))) {
-        (*waiting)->queued_ = false;
-        (*waiting)->on_granted();
-      }
+// Ends the wait of every request in a queue that no instance will serve.
+void Dispatcher::turn_away(RevisionQueue& queues, std::string_view why) {
+  for (auto* queue : {&queues.kept, &queues.streamed})
+    while (const auto waiting = queue->pop(Time{}, Nanos(0))) {
+      Waiter& w = **waiting;
+      w.queued_ = false;
+      w.turned_away_ = why;
+      w.on_granted();
+    }
 }
 
 void Dispatcher::again(Waiter& w, bool refused_connection, Time now) {
@@ -348,25 +419,28 @@ void Dispatcher::again(Waiter& w, bool refused_connection, Time now) {
   Upstream& broken = *w.upstream_;
   mark_broken(broken, now);
   f.counters.retried += !refused_connection && w.is_inference;
-  release(w, now);
+  release(w, 0, now);
   f.integrate(now);
-  ++f.places;
+  f.add(&FunctionState::Held::places, w, 1);
   w.counted_ = true;
-  // Its revision may have gone meanwhile: then to the one that traffic goes to now.
+  // If its revision is gone, it takes one that traffic goes to now.
   if (!f.splits_to(w.revision_)) w.revision_ = f.next_revision();
   line_up(w);
   dispatch(f, now);
 }
 
-// Gives back what a granted request holds.
-void Dispatcher::release(Waiter& w, Time now) {
+// Returns what a granted request holds to its instance. `inferences`: those answered.
+void Dispatcher::release(Waiter& w, uint64_t inferences, Time now) {
   if (!w.upstream_) return;
   FunctionState& f = *w.function_;
   f.integrate(now);
   --w.upstream_->outstanding;
-  --f.in_flight;
+  w.upstream_->asked -= inferences_asked(w);
+  if (w.is_inference) w.upstream_->rate.end(inferences, now);
+  if (inferences > 0) w.upstream_->last_answer = now;
+  f.add(&FunctionState::Held::in_flight, w, -1);
   f.streaming -= std::exchange(w.sending_, false);
-  w.upstream_->busy += now - w.granted_at_;
+  if (w.is_inference) w.upstream_->busy += now - w.granted_at_;
   w.upstream_.reset();
 }
 
@@ -389,7 +463,7 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
       if (!w.upstream_) return;
       ++w.upstream_->answered;
       w.upstream_->inferences += std::max<uint64_t>(inferences, 1);
-      // One sample a batch; what streamed took as long as its client.
+      // One sample a batch; a streamed request took as long as its client.
       if (w.streams || w.more_ > 0) return;
       f.service.add(now - w.granted_at_);
       w.upstream_->service.add(now - w.granted_at_);
@@ -426,15 +500,17 @@ void Dispatcher::finish(Waiter& w, Outcome outcome, uint64_t inferences, Time no
   FunctionState& f = *keep;
   f.integrate(now);
   if (w.queued_) f.queues[w.revision_].of(w).remove(w.ticket_);
-  if (w.counted_) --f.places;
+  if (w.counted_) f.add(&FunctionState::Held::places, w, -1);
   w.queued_ = w.counted_ = false;
   f.counters.requests += w.is_inference && !w.entered_;
   if (w.is_inference) count_end(w, outcome, inferences, now);
   const bool overdue = outcome == Outcome::kTimedOut && now - w.granted_at_ > f.route.timeout / 2;
-  if (w.upstream_) note_end(*w.upstream_, outcome, overdue, now);
-  release(w, now);
+  const std::shared_ptr<Upstream> freed = w.upstream_;
+  if (freed) note_end(*freed, outcome, overdue, now);
+  const bool answered = outcome == Outcome::kOk && w.is_inference;
+  release(w, answered ? std::max<uint64_t>(inferences, 1) : 0, now);
   w.function_.reset();
-  dispatch(f, now);
+  dispatch(f, now, freed.get());
 }
 
 void Dispatcher::tick(Time now) {
@@ -446,19 +522,25 @@ void Dispatcher::tick(Time now) {
   });
 }
 
-// Hands waiting requests to instances that can start them. An instance takes a wave of `batch`
-// requests when that much of its credit is free: what is given later would wait there, bound.
-void Dispatcher::dispatch(FunctionState& f, Time now) {
-  f.refresh_credit(now);
+// Hands waiting requests to instances that can start them. An instance takes a dispatch batch of
+// `batch` requests when that much of its credit is free: a smaller hand-over would wait there,
+// bound. `freed`: an instance whose credit just came back.
+void Dispatcher::dispatch(FunctionState& f, Time now, const Upstream* freed) {
+  if (!f.any_waits()) return;
+  f.refresh(now);
   for (auto& [revision, queue] : f.queues) {
+    if (queue.empty()) continue;
+    if (const std::string_view why = f.unserved(revision); !why.empty()) {
+      turn_away(queue, why);
+      continue;
+    }
     std::vector<Waiter*> granted;
     for (;;) {
       const Nanos service = f.service.mean();
-      const bool stream =
-          f.may_stream() && queue.streamed.rank(now, service) < queue.kept.rank(now, service);
-      auto& next = stream ? queue.streamed : queue.kept;
-      if (next.empty()) break;
-      const auto chosen = f.choose(f.views, revision);
+      auto& next = queue.next(f.may_stream(), now, service);
+      Waiter* const* head = next.head(now, service);
+      if (head == nullptr) break;
+      const auto chosen = f.instance_for(**head, freed, now);
       if (!chosen) break;
       Waiter* w = *next.pop(now, service);
       grant(f, *w, *chosen, now);
@@ -474,12 +556,16 @@ void Dispatcher::dispatch(FunctionState& f, Time now) {
 void Dispatcher::grant(FunctionState& f, Waiter& w, size_t instance, Time now) {
   f.integrate(now);
   Upstream& u = *f.upstreams[instance];
+  const int asks = inferences_asked(w);
   --f.views[instance].credit;
   ++f.views[instance].outstanding;
+  f.views[instance].inferences += asks;
+  if (u.asked == 0) u.rate.begin(now);
+  u.asked += asks;
   ++u.outstanding;
   u.last_grant = now;
-  --f.places;
-  ++f.in_flight;
+  f.add(&FunctionState::Held::places, w, -1);
+  f.add(&FunctionState::Held::in_flight, w, 1);
   w.sending_ = w.streams;
   f.streaming += w.sending_;
   w.queued_ = w.counted_ = false;
@@ -501,8 +587,8 @@ std::vector<FunctionStats> Dispatcher::stats(Time now) {
     f->integrate(now);
     FunctionStats s{.name = f->route.name,
                     .counters = f->counters,
-                    .queued = f->places,
-                    .in_flight = f->in_flight};
+                    .queued = f->load.places,
+                    .in_flight = f->load.in_flight};
     for (const auto& u : f->upstreams) s.instances.push_back(*u);
     for (const policy::RevisionPercent& p : f->route.split) {
       RevisionStats& r = s.revisions[p.revision] = f->revisions[p.revision];

@@ -1,5 +1,5 @@
-// Overload in virtual time: a function with an objective is offered more than its instances can do,
-// and goes on answering as much in time as they can.
+// Overload in virtual time: a function with an objective is offered more than its instances can
+// serve, and goes on answering as many requests in time as they can.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -89,7 +89,7 @@ class Play {
     run_granted();
   }
 
-  // What was granted together runs as one batch.
+  // Requests granted together run as one batch.
   void run_granted() {
     std::map<std::string, Nanos> takes;
     for (Request* r : granted_) {
@@ -127,7 +127,7 @@ TEST(Overload, GoodputStaysAndWhatIsAdmittedIsInTime) {
       const uint64_t seed = 7;
       SCOPED_TRACE(std::string(load.name) + ", " + std::to_string(factor) + " x, seed 7");
       Play play(load, seed);
-      // Warms the estimate, as a function that was in use before has it.
+      // Warms the estimate, like a function that was in use before.
       play.offer(load.capacity() / 2, Seconds(5));
       const Nanos duration = Seconds(20);
       const Outcomes o = play.offer(factor * load.capacity(), duration);
@@ -139,7 +139,7 @@ TEST(Overload, GoodputStaysAndWhatIsAdmittedIsInTime) {
     }
 }
 
-// An estimate may not close a queue that needs no protection: little is refused near capacity.
+// An estimate must not close a queue that needs no protection: few are refused near capacity.
 TEST(Overload, BelowCapacityAlmostNothingIsRefused) {
   for (const double objective_in_services : {2.0, 3.0, 10.0}) {
     SCOPED_TRACE(objective_in_services);

@@ -1,7 +1,7 @@
 // The dispatcher under random arrivals, answers, deaths, tables and clients that leave, in virtual
-// time. Whatever happens: nothing is lost, nothing is granted twice, no instance has more than its
-// credit, a full queue takes a request only in the place of a lost one, a request is refused as
-// late only where others wait or run, and what leaves a queue leaves it in order.
+// time. No request is lost or granted twice, and no instance exceeds its credit. A full queue takes
+// a request only in place of a lost one. A request is refused as late only while others wait or
+// run. Requests leave a queue in order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class World {
     }
   }
 
-  // Everybody can start, nobody arrives: what waits must all be answered.
+  // Every instance can start and no request arrives: all waiting ones must be answered.
   void drain() {
     all_ready_ = true;
     new_table();
@@ -112,7 +112,7 @@ class World {
   void new_table() {
     RoutingTable t;
     FunctionRoute f{.name = {.name = "f"}, .slo = kSlo, .max_queue = kMaxQueue};
-    f.route = random_.below(2) == 0 ? "weighted" : "least_work";
+    f.route = policy::routes()[random_.below(policy::routes().size())].name;
     const int percent = static_cast<int>(random_.below(101));
     f.split = {{1, percent}, {2, 100 - percent}};
     table_.clear();
@@ -162,7 +162,7 @@ class World {
       default:
         ADD_FAILURE() << entry.why;
     }
-    // What was displaced answers its client.
+    // A displaced request answers its client.
     for (size_t i = living_.size(); i-- > 0;)
       if (living_[i]->shed) {
         dispatcher_.finish(*living_[i], Outcome::kShed, 0, now_);
@@ -218,7 +218,7 @@ class World {
   Random random_;
   Dispatcher dispatcher_;
   Time now_ = Time(Seconds(1000));
-  policy::ServiceTime service_;  // as the dispatcher estimates it
+  policy::ServiceTime service_;  // by the dispatcher's estimate
   bool all_ready_ = false;
   std::map<std::string, InstanceRoute> table_;
   std::vector<std::unique_ptr<Request>> living_;
@@ -240,7 +240,7 @@ TEST(DispatcherProperty, NothingIsLostNothingIsGrantedTwice) {
   }
 }
 
-// H8: while all are busy alike, each gets work in proportion to what it can do.
+// While all are equally busy, each instance gets work in proportion to its capability.
 TEST(DispatcherProperty, WorkIsSharedInProportionToCapability) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

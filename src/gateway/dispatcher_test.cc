@@ -4,6 +4,8 @@
 
 #include <deque>
 
+#include "wire/routing_json.h"
+
 namespace sluice::gateway {
 namespace {
 
@@ -26,6 +28,7 @@ class DispatcherTest : public testing::Test {
                         .slo = Millis(100),
                         .max_queue = max_queue,
                         .admit_all = admit_all,
+                        .unavailable = unavailable,
                         .split = std::move(split),
                         .instances = std::move(instances)};
     dispatcher.set_table(t, now);
@@ -62,7 +65,7 @@ class DispatcherTest : public testing::Test {
   void finish(char name, Outcome outcome = Outcome::kOk) {
     dispatcher.finish(r(name), outcome, 1, now);
   }
-  // Who is where: "a@i b@-".
+  // Returns the place of each request: "a@i b@-".
   std::string where() {
     std::string out;
     for (const Request& request : requests)
@@ -71,7 +74,8 @@ class DispatcherTest : public testing::Test {
   }
   Counters counters() { return dispatcher.stats(now)[0].counters; }
 
-  bool admit_all = false;  // of the next table
+  bool admit_all = false;   // of the next table
+  std::string unavailable;  // of the next table
   Dispatcher dispatcher;
   Time now = Time(Seconds(100));
   std::deque<Request> requests;
@@ -173,7 +177,7 @@ TEST_F(DispatcherTest, ABodyThatComesSlowlyUsesHalfOfTheObjectiveAtMost) {
 TEST_F(DispatcherTest, AFullQueueOfLostRequestsMakesWayForOneThatCanBeInTime) {
   table({}, 2);
   arrive("ab");
-  now += Millis(150);  // both are lost: nothing could start them
+  now += Millis(150);  // both are lost: no instance could start them
   arrive("c");
   EXPECT_TRUE(r('a').woken && r('a').displaced());
   EXPECT_FALSE(r('b').woken);
@@ -266,6 +270,40 @@ TEST_F(DispatcherTest, AQuestionAboutTheModelWaitsLikeTheOthersAndIsNoLoad) {
   EXPECT_EQ(c.requests + c.ok + c.invalid + c.failed + c.inferences + c.latency.count(), 0u);
 }
 
+// The loop sees demand in queued, running and integrated requests: a question is in none of them.
+TEST_F(DispatcherTest, AQuestionIsNoDemandWhileItWaitsOrRuns) {
+  table({instance("i")});
+  Request running('r'), waiting('w');
+  for (Request* q : {&running, &waiting}) {
+    q->is_inference = false;
+    EXPECT_EQ(ask(*q).refusal, Dispatcher::Refusal::kNone);
+  }
+  EXPECT_EQ(running.at() + waiting.at(), "i-");
+  now += Seconds(1);
+  arrive("a");
+  FunctionStats s = dispatcher.stats(now)[0];
+  EXPECT_EQ(s.queued, 1) << "a alone";
+  EXPECT_EQ(s.in_flight, 0);
+  EXPECT_EQ(s.counters.concurrency_seconds, 0.001);
+  for (Request* q : {&running, &waiting}) dispatcher.finish(*q, Outcome::kOk, 0, now);
+  finish('a');
+  s = dispatcher.stats(now)[0];
+  EXPECT_EQ(s.queued + s.in_flight, 0);
+  EXPECT_EQ(s.instances[0].busy, Nanos(0)) << "a was answered in no time";
+}
+
+TEST_F(DispatcherTest, AQuestionWakesNoFunction) {
+  table({});
+  Request question('q');
+  question.is_inference = false;
+  const auto entry = ask(question);
+  EXPECT_EQ(entry.refusal, Dispatcher::Refusal::kUnavailable);
+  EXPECT_EQ(entry.why, "no instance of 'f' is ready; questions start none");
+  const FunctionStats s = dispatcher.stats(now += Seconds(1))[0];
+  EXPECT_EQ(s.counters, Counters{});
+  EXPECT_EQ(s.queued, 0);
+}
+
 TEST_F(DispatcherTest, AVersionThatIsNotThereIsTheCallersFault) {
   table({instance("i")});
   Request wrong('w');
@@ -354,6 +392,31 @@ TEST_F(DispatcherTest, WhoeverADeletedFunctionCannotServeIsToldAtOnce) {
   EXPECT_EQ(dispatcher.stats(now)[0].queued, 0);
 }
 
+TEST_F(DispatcherTest, RequestsThatWaitAreTurnedAwayOnceNoInstanceCanBeHad) {
+  table({});
+  arrive("ab");
+  unavailable = "no device has room";
+  table({instance("i")});
+  EXPECT_EQ(where(), "a@i b@-");
+  EXPECT_FALSE(r('b').woken) << "an instance is ready";
+  table({});
+  EXPECT_TRUE(r('b').woken);
+  EXPECT_EQ(r('b').turned_away(), "no device has room");
+  finish('b', Outcome::kFailed);
+  r('a').woken = false;
+  dispatcher.again(r('a'), false, now);
+  EXPECT_TRUE(r('a').woken) << "its instance died";
+  EXPECT_EQ(r('a').turned_away(), "no device has room");
+  finish('a', Outcome::kFailed);
+  EXPECT_EQ(counters().failed, 2u);
+  EXPECT_EQ(dispatcher.stats(now)[0].queued, 0);
+  unavailable.clear();
+  table({});
+  arrive("c");
+  EXPECT_FALSE(r('c').woken) << "it waits again";
+  finish('c', Outcome::kGone);
+}
+
 TEST_F(DispatcherTest, TrafficIsSplitOverRevisions) {
   std::vector<InstanceRoute> instances{instance("old", 100, 1, 1), instance("new", 100, 1, 2)};
   table(instances, 100, {{1, 75}, {2, 25}});
@@ -373,6 +436,37 @@ TEST_F(DispatcherTest, ConcurrencyIsTheIntegralOfWaitingAndRunning) {
   EXPECT_NEAR(counters().concurrency_seconds, 0.001 + 0.018 + 0.010, 1e-9);
 }
 
+TEST_F(DispatcherTest, AChangeTouchesItsFunctionsAloneAndHoldsForOneVersion) {
+  const auto named = [](const char* name, int max_queue) {
+    FunctionRoute f{.name = {.name = name}, .max_queue = max_queue, .split = {{1, 100}}};
+    f.instances = {instance(name)};
+    return f;
+  };
+  RoutingTable t{.version = 3};
+  for (const char* name : {"f", "g", "h"}) t.functions[name] = named(name, 1);
+  dispatcher.set_table(t, now);
+  arrive("ab");
+  RoutingChange change{.since = 2, .version = 4, .changed = {}, .removed = {{.name = "f"}}};
+  EXPECT_FALSE(dispatcher.change_table(change, now));
+  EXPECT_EQ(dispatcher.table(), t);
+  EXPECT_FALSE(r('b').woken);
+  change.since = 3;
+  change.changed["g"] = named("g", 2);
+  change.changed["new"] = named("new", 1);
+  EXPECT_TRUE(dispatcher.change_table(change, now));
+  EXPECT_TRUE(r('b').woken) << "f was deleted";
+  EXPECT_EQ(r('b').turned_away(), "the function was deleted meanwhile");
+  apply(t, change);
+  EXPECT_EQ(dispatcher.table(), t);
+  Request g('g'), h('h'), n('n');
+  EXPECT_EQ(ask(g, "g").refusal, Dispatcher::Refusal::kNone);
+  EXPECT_EQ(ask(h, "h").refusal, Dispatcher::Refusal::kNone);
+  EXPECT_EQ(ask(n, "new").refusal, Dispatcher::Refusal::kNone);
+  EXPECT_EQ(g.at() + h.at() + n.at(), "ghnew");
+  for (Request* request : {&g, &h, &n}) dispatcher.finish(*request, Outcome::kOk, 1, now);
+  for (const char name : std::string("ab")) finish(name, Outcome::kFailed);
+}
+
 TEST(Table, ReadsWhatItWritesAndNamesFaults) {
   RoutingTable t{.version = 3};
   t.functions["v.f"] = {.name = {"v", "f"},
@@ -383,12 +477,16 @@ TEST(Table, ReadsWhatItWritesAndNamesFaults) {
                         .route = "least_work",
                         .split = {{1, 90}, {2, 10}},
                         .instances = {{"i", 1, "/s", 4, 2, 12.5, true}}};
-  EXPECT_EQ(*table_from(to_json(t)), t);
+  EXPECT_EQ(*table_from(wire::to_json(t)), t);
+  const RoutingChange change{
+      .since = 3, .version = 4, .changed = t.functions, .removed = {{"v", "gone"}}};
+  EXPECT_EQ(*change_from(wire::to_json(change)), change);
   const auto fault = [](const char* text) {
     return table_from(nlohmann::json::parse(text)).error().message;
   };
   EXPECT_EQ(fault(R"({"functions":[{"name":"f","route":"x"}]})"),
-            "function.route: 'x' is none of weighted, least_work");
+            "function.route: 'x' is none of weighted, least_work, round_robin, least_outstanding, "
+            "service_rate");
   EXPECT_EQ(fault(R"({"functions":[{"name":"f","instances":[{"id":"i"}]}]})"),
             "f: instance.socket: must not be empty");
   EXPECT_EQ(fault(R"({"functions":[{"name":"f"},{"name":"f"}]})"),

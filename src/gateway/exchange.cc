@@ -12,7 +12,7 @@ Awaitable<Exchange::Step> Exchange::ask(Waiter& request, Client& client, const F
   put_request_head(out_, client.head(), with);
   const bool streamed = !client.whole();
   for (bool again = false;; again = true) {
-    // What cannot be sent twice goes on a new connection: a kept one may be closing.
+    // A request that cannot be sent twice goes on a new connection: a kept one may be closing.
     connection_ = again || streamed ? nullptr : loop_.kept(socket_);
     const bool reused = connection_ != nullptr;
     if (!reused) {
@@ -20,8 +20,8 @@ Awaitable<Exchange::Step> Exchange::ask(Waiter& request, Client& client, const F
       if (co_await loop_.connect(*connection_, socket_))
         co_return again ? Step::kDied : Step::kRefused;
     }
-    // Behind all that can be read now, so that requests go out in bursts, which find the other end
-    // awake: one of 1 KiB costs a seventh less (bench_gateway).
+    // After everything that can be read now, so that requests go out in bursts, which find the
+    // other end awake: one of 1 KiB costs a seventh less (bench_gateway).
     co_await asio::post(loop_.io.get_executor(), kAwait);
     error_code fault = co_await send(request, client, answer_by);
     if (client.body_fault() != Client::Body::kWhole) co_return Step::kNotSent;
@@ -45,7 +45,7 @@ Awaitable<error_code> Exchange::send(Waiter& request, Client& client, Time answe
                                               in_chunk ? "\r\n" : ""};
   error_code fault = co_await connection_->stream->send(parts);
   if (!fault && streamed) {
-    watch_.for_client = false;  // reading tells anyway
+    watch_.for_client = false;  // reading detects it anyway
     fault = co_await stream_body(client, answer_by);
     loop_.dispatcher.sent(request, loop_.now());
     watch_.for_client = !early_;
@@ -82,7 +82,7 @@ Awaitable<error_code> Exchange::read_answer_head(bool no_body) {
     const error_code fault = co_await read_head(*connection_, *answer_);
     if (fault) co_return fault;
     if (head_.status / 100 != 1) co_return error_code{};
-    answer_.emplace(head_, limits_.header_bytes);  // 1xx: the real one follows
+    answer_.emplace(head_, limits_.header_bytes);  // 1xx: the final answer follows
   }
 }
 

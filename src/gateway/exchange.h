@@ -1,4 +1,4 @@
-// The instance's side of a session: one request sent to one instance, and its answer as it comes.
+// The instance's side of a session: one request to one instance, and its answer as it arrives.
 //
 // Belongs to its session; runs on its loop's thread.
 #pragma once
@@ -16,27 +16,28 @@ class Exchange {
   Exchange(Loop& loop, Watch& watch, const SessionLimits& limits)
       : loop_(loop), watch_(watch), limits_(limits) {}
 
-  // Sends what the client asked to the instance that was granted, tells the dispatcher when all of
-  // a streamed body has gone there, and waits for the head of the answer.
+  // Sends the client's request to the granted instance, reports to the dispatcher when all of a
+  // streamed body has gone there, and waits for the head of the answer.
   enum class Step {
     kAnswers,  // answer() has a head
     kRefused,  // no connection: nothing was sent
     kDied,     // broke before the first byte of an answer
-    kGarbled,  // broke within the head, or it is no HTTP
+    kGarbled,  // broke within the head, or is not HTTP
     kNotSent,  // the client did not send all of its body: see its body_fault()
   };
   Awaitable<Step> ask(Waiter& request, Client& client, const Forwarded& with, Time answer_by);
 
   const Answer& answer() const { return *answer_; }
-  // The body's next piece; empty: that was all.
+  // Returns the body's next piece; empty: the end.
   Awaitable<Piece> next_piece();
-  // The answer came before all of the request was sent: the client's connection is of no use now.
+  // The answer came before all of the request was sent: the client's connection cannot be used
+  // again.
   bool early() const { return early_; }
 
-  // Keeps the connection for the next request where that can be, else closes it. Pieces are gone.
+  // Keeps the connection for the next request if possible, else closes it. Invalidates pieces.
   void release();
   void abandon() { connection_.reset(); }
-  // Makes what waits return.
+  // Makes waiting calls return.
   void cancel();
 
  private:

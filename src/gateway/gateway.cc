@@ -27,7 +27,7 @@
 namespace sluice::gateway {
 namespace {
 
-// An address, or the network of 64 bits of one of IPv6, which one peer has to itself.
+// Returns an address, or for IPv6 the network of 64 bits that one peer has to itself.
 uint64_t hash_of(const sockaddr_storage& peer) {
   if (peer.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(peer);
@@ -41,7 +41,7 @@ uint64_t hash_of(const sockaddr_storage& peer) {
   return network | uint64_t{1} << 63;
 }
 
-// Raises the limit of descriptors as far as it may be; returns it.
+// Raises the limit of descriptors as far as allowed; returns it.
 size_t most_descriptors() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
@@ -51,8 +51,8 @@ size_t most_descriptors() {
   return limit.rlim_cur;
 }
 
-// What each of so many loops may carry. A quarter of the descriptors is left for connections to
-// instances.
+// Returns the limits of each of so many loops. A quarter of the descriptors is left for connections
+// to instances.
 LoopLimits part_of(LoopLimits all, size_t loops) {
   all.connections = std::min(all.connections, most_descriptors() / 4 * 3);
   all.connections = std::max<size_t>(all.connections / loops, 1);
@@ -62,7 +62,7 @@ LoopLimits part_of(LoopLimits all, size_t loops) {
   return all;
 }
 
-// Accepts on one loop. All loops wait on the same socket; the one that is free takes the next.
+// Accepts on one loop. All loops wait on the same socket; a free one takes the next.
 class Acceptor {
  public:
   Acceptor(Loop& loop, int fd, const SessionLimits& limits, const LocalAnswers& local,
@@ -109,7 +109,7 @@ class Acceptor {
   }
 
  private:
-  // Until a connection that was given up has been closed.
+  // Waits until a connection that was given up has been closed.
   Awaitable<void> pause() {
     Timer timer(loop_.io, Millis(5));
     co_await timer.async_wait(kAwait);
@@ -124,7 +124,7 @@ class Acceptor {
     });
     const auto [fault] = co_await tls.async_handshake(asio::ssl::stream_base::server, kAwait);
     limit.cancel();
-    // The handler above has run or been cancelled before `tls` moves on.
+    // The handler above runs or is cancelled before `tls` moves on.
     co_await asio::post(loop_.io, asio::use_awaitable_t<Executor>{});
     if (!fault)
       co_await serve(loop_, std::make_unique<TlsStream>(std::move(tls)), limits_, local_, peer);

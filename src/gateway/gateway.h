@@ -1,5 +1,5 @@
 // The gateway process: the front door of all functions. Puts dispatcher, loops, sessions and the
-// admin API together; lives in one call.
+// admin API together, in one call.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct GatewayOptions {
   LoopLimits loop_limits;  // of all loops together
 };
 
-// Until SIGTERM or SIGINT: then accepts no more, finishes what it has, and returns.
+// Runs until SIGTERM or SIGINT: then accepts no more, finishes its requests, and returns.
 Result<void> run_gateway(const GatewayOptions& options);
 
 }  // namespace sluice::gateway

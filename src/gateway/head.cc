@@ -32,7 +32,7 @@ bool hop_by_hop(http::field id) {
   }
 }
 
-// Connection's options that name fields meant for this hop alone; most messages have none.
+// Connection's options that name fields for this hop only; most messages have none.
 class NamedInConnection {
  public:
   explicit NamedInConnection(const Head& head) {
@@ -53,8 +53,8 @@ class NamedInConnection {
   std::vector<std::string_view> names_;
 };
 
-// The gateway and the instance must read a path alike: one that can be written in another way,
-// with escapes, or with segments that are empty or dots, is no path of ours.
+// The gateway and the instance must read a path alike. A path that can be written in another way,
+// with escapes, or with segments that are empty or dots, is refused.
 bool canonical(std::string_view path) {
   if (path.find('%') != path.npos || path.find('\\') != path.npos) return false;
   for (size_t at = 1; at <= path.size();) {
@@ -66,8 +66,8 @@ bool canonical(std::string_view path) {
   return true;
 }
 
-// What the gateway and its instances say to each other: a client has no say in it, and no use for
-// what an answer took.
+// Fields between the gateway and its instances: a client may not set them, and has no use for an
+// answer's report.
 constexpr std::string_view kOurs[] = {"Sluice-More", "Sluice-Time-Left", "Sluice-Versions",
                                       "Sluice-Body-Limit", wire::kComputeHeader};
 bool ours(std::string_view name) {

@@ -1,6 +1,6 @@
 // Request and response heads: what may pass, where it goes, and how it is passed on. Pure
-// functions. The parser has refused what is no HTTP; here goes what would be read differently by
-// the next hop (request smuggling), and hop-by-hop fields (RFC 9110 §7.6.1).
+// functions. The parser has refused malformed HTTP. This refuses what the next hop could read
+// differently (request smuggling), and removes hop-by-hop fields (RFC 9110 §7.6.1).
 #pragma once
 
 #include <optional>
@@ -13,34 +13,34 @@
 
 namespace sluice::gateway {
 
-// kInvalid: answer 400 and close. Refuses Content-Length beside Transfer-Encoding, differing
-// Content-Lengths, any coding but a single "chunked", Transfer-Encoding in HTTP/1.0, two Hosts,
-// none in HTTP/1.1.
+// Returns kInvalid for: answer 400 and close. Refuses Content-Length beside Transfer-Encoding,
+// differing Content-Lengths, any coding but a single "chunked", Transfer-Encoding in HTTP/1.0, two
+// Hosts, none in HTTP/1.1.
 Result<void> check_framing(const Head& head);
 
-// What a request is for: "/path", or "http://authority/path" taken apart (RFC 9112 §3.2.2).
+// The target of a request: "/path", or "http://authority/path" taken apart (RFC 9112 §3.2.2).
 struct Target {
   std::string_view authority, path;
 };
 Target target_of(const Head& request);
 
-// It asks for another protocol on this connection, a WebSocket say. One for HTTP/2 does not count:
-// whoever offers that goes on in HTTP/1.1 as well.
+// Returns whether it asks for another protocol on this connection, e.g. a WebSocket. An upgrade to
+// HTTP/2 does not count: a client that offers it goes on in HTTP/1.1 as well.
 bool wants_upgrade(const Head& request);
 
-// "/v2/models/NAME[/versions/N][/…]" taken apart; nothing for other paths, and for one that is not
-// in its canonical form ("%", "//", "/./", a "/" at its end).
+// "/v2/models/NAME[/versions/N][/…]" taken apart; nothing for other paths, and for a path that is
+// not in its canonical form ("%", "//", "/./", a "/" at its end).
 struct ModelPath {
   std::string_view served;
-  int revision = 0;       // 0: not said
+  int revision = 0;       // 0: not given
   std::string_view rest;  // "infer", "ready", …, or empty
 };
 std::optional<ModelPath> model_path(std::string_view target);
 
-// The bearer token of an Authorization field; empty when there is none.
+// Returns the bearer token of an Authorization field; empty if there is none.
 std::string_view bearer(const Head& head);
 
-// How a body's end is told.
+// How a body's end is marked.
 struct Framing {
   bool chunked = false;
   std::optional<uint64_t> length;  // neither: no body, or until the connection closes
@@ -50,19 +50,19 @@ struct Forwarded {
   std::string_view request_id;  // set when the client sent none
   std::string_view traceparent;
   int more = 0;                    // Sluice-More; 0: none
-  std::optional<Nanos> time_left;  // Sluice-Time-Left; none: it is no inference
+  std::optional<Nanos> time_left;  // Sluice-Time-Left; none: no inference
   std::string_view versions;       // Sluice-Versions; empty: none
   size_t body_limit = 0;           // Sluice-Body-Limit, where the body is compressed
   bool token_is_ours = true;       // the token was for the gateway: the instance must not see it
   Framing framing;
 };
-// Appends the head as the instance gets it.
+// Appends the head for the instance.
 void put_request_head(std::string& out, const Head& head, const Forwarded& with);
 
 // How the client's connection goes on.
-enum class Persistence { kKeep, kKeepSaid, kClose };  // kKeepSaid: HTTP/1.0 wants to be told
+enum class Persistence { kKeep, kKeepSaid, kClose };  // kKeepSaid: HTTP/1.0 needs the header
 
-// Appends the head as the client gets it: the instance's, framed for this client.
+// Appends the head for the client: the instance's, framed for this client.
 void put_response_head(std::string& out, const Head& head, std::string_view request_id,
                        const Framing& framing, Persistence persistence);
 
@@ -76,7 +76,7 @@ struct OwnAnswer {
 void put_own_answer(std::string& out, const OwnAnswer& answer, std::string_view request_id,
                     Persistence persistence, bool head_only);
 
-// May the body of such an answer be anything but empty? (RFC 9112 §6.3)
+// Returns whether the body of such an answer may be non-empty (RFC 9112 §6.3).
 bool has_body(http::verb method, unsigned status);
 
 }  // namespace sluice::gateway

@@ -23,7 +23,7 @@ size_t size_of(Parts parts) {
   return sum;
 }
 
-// As much as goes without waiting.
+// Sends as much as possible without waiting. Returns its size.
 size_t send_now(Socket& to, Parts parts, error_code& fault) {
   std::array<iovec, kMostParts> vectors;
   msghdr message{};
@@ -36,7 +36,7 @@ size_t send_now(Socket& to, Parts parts, error_code& fault) {
   return 0;
 }
 
-// What is still to be sent.
+// The parts that are still to be sent.
 class Rest {
  public:
   explicit Rest(Parts parts) : size_(parts.size()) {
@@ -104,6 +104,12 @@ Awaitable<error_code> PlainStream::send_scratch(Parts parts) {
   const std::string kept = joined(rest.parts());
   const std::array<std::string_view, 1> one{kept};
   co_return co_await send(one);
+}
+
+bool PlainStream::send_at_once(std::string_view text) {
+  error_code fault;
+  const size_t sent = send_now(socket_, {&text, 1}, fault);
+  return !fault && (sent == 0 || sent == text.size());  // 0: its buffer is full
 }
 
 Awaitable<Received> TlsStream::receive(std::span<char> room) {

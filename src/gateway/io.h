@@ -43,16 +43,20 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // At least one byte, or a fault (asio::error::eof: the peer sends no more). The room must stay
-  // until then …
+  // Receives at least one byte, or a fault (asio::error::eof: the peer sends no more). The buffer
+  // must stay until then …
   virtual Awaitable<Received> receive(std::span<char> room) = 0;
   // … or may be scratch: it is filled between the last wait and the return.
   virtual Awaitable<Received> receive_scratch(std::span<char> room) = 0;
-  // Sends all of it. The parts must stay as they are until then …
+  // Sends all parts. They must stay as they are until then …
   virtual Awaitable<error_code> send(Parts parts) = 0;
-  // … or may lie in scratch: what does not go at once is copied.
+  // … or may lie in scratch: what cannot be sent at once is copied.
   virtual Awaitable<error_code> send_scratch(Parts parts) = 0;
-  // For its options, and to cancel what waits.
+  // Sends a short text without waiting. Returns false if the connection cannot be used after that.
+  // TLS cannot send without waiting and sends nothing.
+  // REQUIRES: no send() is in progress.
+  virtual bool send_at_once(std::string_view text) = 0;
+  // For its options, and to cancel waiting calls.
   virtual Socket& socket() = 0;
 };
 
@@ -63,6 +67,7 @@ class PlainStream final : public Stream {
   Awaitable<Received> receive_scratch(std::span<char> room) override;
   Awaitable<error_code> send(Parts parts) override;
   Awaitable<error_code> send_scratch(Parts parts) override;
+  bool send_at_once(std::string_view text) override;
   Socket& socket() override { return socket_; }
 
  private:
@@ -71,18 +76,19 @@ class PlainStream final : public Stream {
 
 class TlsStream final : public Stream {
  public:
-  // Of a socket whose handshake is done.
+  // Takes a socket whose handshake is done.
   explicit TlsStream(TlsSocket socket) : socket_(std::move(socket)), record_(kRecord) {}
   Awaitable<Received> receive(std::span<char> room) override;
   Awaitable<Received> receive_scratch(std::span<char> room) override;
   Awaitable<error_code> send(Parts parts) override;
   Awaitable<error_code> send_scratch(Parts parts) override;
+  bool send_at_once(std::string_view) override { return true; }
   Socket& socket() override { return socket_.next_layer(); }
 
  private:
   static constexpr size_t kRecord = 16 * 1024;  // TLS's largest
   TlsSocket socket_;
-  std::vector<char> record_;  // Asio holds what it decrypts into across a wait
+  std::vector<char> record_;  // Asio decrypts into it across a wait
 };
 
 }  // namespace sluice::gateway

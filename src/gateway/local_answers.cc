@@ -18,7 +18,7 @@ LocalAnswer not_allowed(std::string allow) {
   return refused;
 }
 
-// What clients of Triton and KServe may ask for and do not get, in one sentence.
+// The refusals of requests that clients of Triton and KServe may make, in one sentence.
 std::optional<LocalAnswer> refusal(std::string_view path) {
   const auto because = [](int status, const char* why) {
     return as_json({{"error", why}}, status);
@@ -37,7 +37,7 @@ double micros(Nanos d) {
   return static_cast<double>(d.count()) / 1000;
 }
 
-// The names and labels of Triton, for each revision that has traffic.
+// Writes the names and labels of Triton, for each revision with traffic.
 void put_triton_metrics(std::string& out, const std::vector<FunctionStats>& all) {
   const auto each = [&](const char* name, Type type, const char* help, auto add) {
     MetricFamily family(out, name, type, help);
@@ -153,8 +153,8 @@ LocalAnswer LocalAnswers::function_statistics(std::string_view method, std::stri
   return as_json({{"model_stats", statistics(now, served, revision)}});
 }
 
-// In Triton's words, an element for each revision; of one function or, `served` being empty, of
-// all. Revision 0: all that have traffic.
+// In Triton's terms, an element for each revision; of one function or, if `served` is empty, of
+// all. Revision 0: all with traffic.
 json LocalAnswers::statistics(Time now, std::string_view served, int revision) const {
   json all = json::array();
   for (const FunctionStats& f : dispatcher_.stats(now)) {

@@ -1,4 +1,4 @@
-// What the gateway answers itself: health, the server's metadata, the list of functions, metrics.
+// The gateway's own answers: health, the server's metadata, the list of functions, metrics.
 // Thread-safe: const, over the dispatcher.
 #pragma once
 
@@ -29,15 +29,15 @@ class LocalAnswers {
         version_(std::move(version)),
         strict_readiness_(strict_readiness) {}
 
-  // Health, for probes; the rest lists functions, which is not for strangers.
+  // Health, for probes. Other answers list functions, which is not for strangers.
   static bool is_public(std::string_view target);
-  // Whether what is asked stands in the body as well.
+  // Returns whether the body is part of the question.
   static bool reads_body(std::string_view target);
-  // Nothing: the path belongs to a function.
+  // Returns nothing if the path belongs to a function.
   std::optional<LocalAnswer> answer(std::string_view method, std::string_view target, Time now,
                                     std::string_view body = "") const;
-  // Of a function that is there, summed over its instances, those that ended included. Revision 0:
-  // of each that has traffic.
+  // Of an existing function, summed over its instances, including ended ones. Revision 0: of each
+  // revision with traffic.
   LocalAnswer function_statistics(std::string_view method, std::string_view served, int revision,
                                   Time now) const;
 
@@ -49,7 +49,7 @@ class LocalAnswers {
   Dispatcher& dispatcher_;
   const std::string version_;
   const bool strict_readiness_;
-  mutable std::mutex mutex_;  // of the two below: what was made last, for a moment
+  mutable std::mutex mutex_;  // guards the two below: the last answers, kept for a moment
   mutable std::string metrics_;
   mutable Time made_{};
 };

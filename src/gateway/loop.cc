@@ -17,7 +17,7 @@ constexpr Nanos kSweep = Millis(20);
 constexpr Nanos kCloseStale = Seconds(1);
 constexpr size_t kScratch = 128 * 1024;  // measured: stays in the second-level cache, few calls
 
-// The instance closed it, or sent something nobody asked for: not to be used again.
+// Returns whether the instance closed it, or sent something unasked: it cannot be used again.
 bool stale(Socket& socket) {
   char byte;
   const ssize_t n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -107,7 +107,7 @@ Awaitable<void> Loop::turn(const Watch& session, Timer& bell) {
   turns_.erase(place);
 }
 
-// Calls the first that has not been called; it leaves the list when it runs.
+// Runs the first that has not been called; it leaves the list when it runs.
 void Loop::next_turn() {
   const auto next = std::ranges::find(turns_, false, [](const Turn* t) { return t->come; });
   turning_ = next != turns_.end();
@@ -133,7 +133,7 @@ void Loop::keep(const std::string& socket, std::unique_ptr<Connection> connectio
     list.push_back(std::move(connection));
 }
 
-// An instance that is gone leaves connections that nobody would look at again.
+// Connections of an ended instance would stay: no request asks for them again.
 void Loop::close_stale() {
   for (auto& [socket, list] : kept_)
     std::erase_if(list, [](const auto& c) { return stale(c->stream->socket()); });

@@ -1,11 +1,11 @@
-// A loop: one io_context on one thread, with what its sessions share: kept connections to
+// A loop: one io_context on one thread, with state shared by its sessions: kept connections to
 // instances, memory for bodies, turns, and a sweep that ends what is overdue. Everything belongs to
-// its thread; others post().
+// its thread; other threads post().
 //
-// A session is in one of three lists. *Idle*: between requests, the idlest first. *Slow*: in the
-// midst of a request and waiting for its client, to send the rest or to take the answer, the
-// longest wait first. *Busy*: all others. Only a client can fill the first two, so when there is no
-// room for another connection, the first of them is closed.
+// A session is in one of three lists. *Idle*: between requests, the idlest first. *Slow*: within a
+// request and waiting for its client, to send the rest or to take the answer; the longest wait
+// first. *Busy*: all others. Only a client can fill the first two, so when another connection does
+// not fit, the first of them is closed.
 #pragma once
 
 #include <list>
@@ -24,14 +24,15 @@
 
 namespace sluice::gateway {
 
-// Room for bodies that are kept until the answer begins. The room given back last is taken next,
-// while the cache knows it. What may be out at a time is bounded: who gets none streams its body.
+// Buffers for bodies that are kept until the answer begins. The buffer given back last is taken
+// next, while the cache holds it. The number in use is bounded: a session without one streams its
+// body.
 class BodyRooms {
  public:
   static constexpr size_t kSize = 1 << 20;
 
   explicit BodyRooms(size_t most_out) : most_out_(most_out) {}
-  std::unique_ptr<char[]> take();  // nullptr: too many are out
+  std::unique_ptr<char[]> take();  // nullptr: too many are in use
   void give(std::unique_ptr<char[]> room);
 
  private:
@@ -41,11 +42,11 @@ class BodyRooms {
   size_t out_ = 0;
 };
 
-// What one loop carries.
+// The limits of one loop.
 struct LoopLimits {
   size_t connections = 16 * 1024;  // of clients
-  size_t slow = 4096;              // of them, in the midst of a request and waiting for the client
-  size_t slow_of_peer = 1024;      // of those, of one address
+  size_t slow = 4096;              // of these, within a request and waiting for the client
+  size_t slow_of_peer = 1024;      // of those, from one address
   size_t body_rooms = 256;         // bodies of up to 1 MiB that are kept
 };
 
@@ -55,32 +56,32 @@ class Loop {
 
   // ---- sessions --------------------------------------------------------------------------------
 
-  // Puts a session at the end of a list. Of too many slow ones the longest wait is given up, of the
-  // same address where that has too many.
+  // Puts a session at the end of a list. If there are too many slow ones, closes the longest wait;
+  // of one address, if that has too many.
   void put(Watch& session, Watch::List list);
   size_t sessions() const { return busy_.size() + idle_.size() + slow_.size(); }
   size_t idle() const { return idle_.size(); }
   size_t slow() const { return slow_.size(); }
   bool has_room() const { return sessions() < limits_.connections; }
-  // Closes the idlest session, else the slowest one. False: all are busy.
+  // Closes the idlest session, else the slowest one. Returns false if all are busy.
   bool make_room();
 
   // Returns when the session may go on with a request that its client sent before it had the last
-  // answer. One such request begins in a round of the loop, in the order of the calls, so that
-  // clients that wait for their answers do not wait for those that pipeline.
+  // answer. One such request begins in a round of the loop, in the order of the calls. So clients
+  // that pipeline do not delay clients that wait for their answers.
   Awaitable<void> turn(const Watch& session, Timer& bell);
 
   // ---- what sessions share ---------------------------------------------------------------------
 
-  // A kept connection to that socket, or nothing. Newest first: the warmest. Its instance may have
-  // closed it since the last sweep: to look would cost a call for each request.
+  // Returns a kept connection to that socket, or nothing. Newest first: the warmest. Its instance
+  // may have closed it since the last sweep: a check would cost a call for each request.
   std::unique_ptr<Connection> kept(const std::string& socket);
   void keep(const std::string& socket, std::unique_ptr<Connection> connection);
-  // A new one, and how it is connected; in two steps, so that its owner can cancel the second.
+  // A new connection, and how to connect it: in two steps, so that its owner can cancel the second.
   std::unique_ptr<Connection> unconnected();
   Awaitable<error_code> connect(Connection& connection, const std::string& socket);
 
-  // Where pieces of bodies pass through; never held across a wait.
+  // The buffer through which pieces of bodies pass; never held across a wait.
   std::span<char> scratch() { return scratch_; }
 
   // Appends random hex digits, for identities: unique, no secrets.
@@ -115,7 +116,7 @@ class Loop {
   Sessions busy_, idle_, slow_;
   std::unordered_map<uint64_t, size_t> slow_of_peer_;
   std::list<Turn*> turns_;
-  bool turning_ = false;  // next_turn() is on its way
+  bool turning_ = false;  // next_turn() is posted
 
   std::map<std::string, std::vector<std::unique_ptr<Connection>>> kept_;
   std::vector<char> scratch_;

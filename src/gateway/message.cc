@@ -13,8 +13,8 @@ std::string_view sv(boost::beast::string_view s) {
   return {s.data(), s.size()};
 }
 
-// Folded: a line break between the name and the value, or a value that the parser had to put
-// together elsewhere.
+// Returns whether it is folded: a line break between the name and the value, or a value that the
+// parser had to put together elsewhere.
 bool folded(std::string_view name, std::string_view value, const char* input_end) {
   const char* from = name.data() + name.size();
   const std::less<const char*> before;

@@ -1,9 +1,9 @@
-// An HTTP/1.1 message as it comes in: its head in one piece of memory, its body as pieces that stay
-// where they were read. Beast's parser decides what is a head; nothing is allocated per field, and
-// nothing here reads or waits: whoever has bytes hands them in.
+// An HTTP/1.1 message as it arrives: its head in one piece of memory, its body as pieces that stay
+// where they were read. Beast's parser decides what is a head. Nothing is allocated per field, and
+// nothing here reads or waits: the caller hands bytes in.
 //
-// Stricter than the parser: folded lines are refused, and the head as a whole is bounded. Bodies
-// are ours (chunks.h): Beast's parser asserts on a last chunk that comes in pieces. Not
+// Stricter than the parser: refuses folded lines, and bounds the head as a whole. Bodies are parsed
+// by chunks.h, because Beast's parser asserts on a last chunk that comes in pieces. Not
 // thread-safe.
 #pragma once
 
@@ -25,7 +25,7 @@ namespace sluice::gateway {
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-// A request's or an answer's. Used again and again: clear() keeps the memory. Views into it hold
+// The head of a request or an answer. Reused: clear() keeps the memory. Views into it are valid
 // until then.
 class Head {
  public:
@@ -35,7 +35,7 @@ class Head {
   };
 
   void clear();
-  // False when the head would become larger than `limit`.
+  // Returns false if the head would become larger than `limit`.
   bool set_line(std::string_view method_or_reason, std::string_view target, size_t limit);
   bool add(http::field id, std::string_view name, std::string_view value, size_t limit);
 
@@ -45,7 +45,7 @@ class Head {
 
   size_t size() const { return places_.size(); }
   Field operator[](size_t i) const;
-  // The first one's value; nothing when there is none.
+  // Returns the first one's value; nothing if there is none.
   std::optional<std::string_view> find(http::field id) const;
   std::optional<std::string_view> find(std::string_view name) const;
 
@@ -77,24 +77,24 @@ class Message final : private http::basic_parser<kRequest> {
   // Clears `head` and fills it; it must outlive the message.
   Message(Head& head, size_t head_limit);
 
-  // An answer that has no body whatever its head says (to HEAD). Before the first byte.
+  // For an answer without a body whatever its head says (to HEAD). Call before the first byte.
   void no_body() { Parser::skip(true); }
 
-  // Takes bytes of the head; says how many. Not done and no fault: more are needed.
+  // Takes bytes of the head; returns how many. Not done and no fault: more are needed.
   size_t take_head(std::string_view bytes, error_code& fault);
   bool head_done() const { return Parser::is_header_done(); }
   bool begun() const { return Parser::got_some(); }
   const Head& head() const { return head_; }
 
-  // Of a message whose head is done.
+  // For a message whose head is done.
   bool keep_alive() const { return Parser::keep_alive(); }
   bool chunked() const { return chunked_; }
-  std::optional<uint64_t> length() const;  // as its Content-Length says
+  std::optional<uint64_t> length() const;  // by its Content-Length
   bool done() const { return head_done() && (chunked_ ? chunks_.done() : left_ == 0); }
-  // How much of the body may be read at once without meeting what is not of it; 0 when chunked.
+  // Returns how much of the body may be read at once without reading past it; 0 when chunked.
   uint64_t unframed() const { return chunked_ ? 0 : left_; }
 
-  // The body's next piece. No data, no fault and not done: more bytes are needed.
+  // Returns the body's next piece. No data, no fault and not done: more bytes are needed.
   BodyPiece take_body(std::string_view bytes, error_code& fault);
   // The peer closed: the end of a body of unknown length, a fault anywhere else.
   void take_end(error_code& fault);

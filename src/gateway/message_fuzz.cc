@@ -1,6 +1,6 @@
 // Any bytes, as a request or an answer, handed over whole and in pieces: the same head, body and
-// end either way, nothing in a field that could end it. What is passed on reads, at the next hop,
-// as the same message and nothing after it: that is what request smuggling would break.
+// end either way, and nothing in a field that could end it. The next hop reads what is passed on as
+// the same message and nothing after it: request smuggling would break that.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -24,7 +24,7 @@ struct Read {
   size_t used = 0;
 };
 
-// Offers `step` more bytes at a time; what was not used is offered again, as a connection does.
+// Offers `step` more bytes at a time; unused bytes are offered again, as a connection does.
 template <bool kRequest>
 Read read(std::string_view bytes, size_t step, Head& head) {
   Message<kRequest> message(head, kLimit);
@@ -65,7 +65,7 @@ bool same(const Head& a, const Head& b) {
   return true;
 }
 
-// The next hop sees one message, with the framing that was asked for.
+// The next hop sees one message, with the requested framing.
 template <bool kRequest>
 void check_passed_on(const std::string& text, const Framing& framing) {
   Head head;

@@ -13,7 +13,7 @@ LocalAnswer refused(const std::string& why, int status = 400) {
   return as_json({{"error", why}}, status);
 }
 
-// The members of a body, which may be absent.
+// Returns the members of a body, which may be absent.
 Result<json> members(std::string_view body) {
   if (body.find_first_not_of(" \t\r\n") == body.npos) return json::object();
   SLUICE_ASSIGN(parsed, wire::parse_json(body));
@@ -27,7 +27,7 @@ bool is_ready(const FunctionRoute& f, int revision) {
       f.instances, [&](const InstanceRoute& i) { return i.ready && i.revision == revision; });
 }
 
-// Why a `load` with such a body would not do what it says; empty: it would.
+// Returns why a `load` with such a body would not do what it says; empty if it would.
 std::string not_applied(const json& asked) {
   for (const auto& [member, value] : asked.items()) {
     if (member != "parameters" && !value.is_null()) return "'" + member + "' is not applied";

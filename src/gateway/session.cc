@@ -84,19 +84,20 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
   Watch& watch_;  // this session's own
   Client client_;
   Exchange exchange_;
-  Timer bell_;  // never rings by itself: cancelled when anything happens
+  Timer bell_;  // never expires by itself: cancelled when anything happens
   std::string traceparent_;
   Time arrived_{}, timeout_at_{}, next_check_{};
   bool half_closed_ = false;
   bool token_is_ours_ = false;
-  std::string versions_;  // of the function, for an instance that is asked about its model
-  std::atomic<bool> granted_ = false, listening_ = false;  // listening: to the bell
+  std::string versions_;  // of the function, for an instance that gets a question about its model
+  std::atomic<bool> granted_ = false, listening_ = false;  // listening: for the bell
 };
 
-// ---- called by others --------------------------------------------------------------------------
+// ---- called by other threads -------------------------------------------------------------------
 
 // Under the dispatcher's mutex, perhaps on another loop's thread. Either this sees that the session
-// listens, or the session sees the grant before it does (both flags are sequentially consistent).
+// listens, or the session sees the grant before it listens (both flags are sequentially
+// consistent).
 void Session::on_granted() {
   granted_ = true;
   if (listening_) asio::post(loop_.io, [self = shared_from_this()] { self->bell_.cancel(); });
@@ -116,15 +117,18 @@ void Session::close() {
   wake();
 }
 
-// A client that has closed both directions has left. One that has closed its sending side may have
-// left as well, or wait for its answer (RFC 9112 §9.6): it waits behind all others.
+// A client that has closed its sending side may have left, or wait for its answer (RFC 9112 §9.6).
+// Its request goes behind all others, and a probe distinguishes the two: TCP resets the connection
+// of a client that has left, and the next check sees that.
 void Session::look_after_client() {
   pollfd p{client_.socket().native_handle(), POLLRDHUP, 0};
   if (::poll(&p, 1, 0) <= 0) return;
-  if ((p.revents & (POLLHUP | POLLERR)) != 0)
+  if ((p.revents & (POLLHUP | POLLERR)) != 0) {
     gone = true;
-  else if (!std::exchange(half_closed_, true))
+  } else if (!std::exchange(half_closed_, true)) {
     loop_.dispatcher.defer(*this);
+    gone = !client_.probe();
+  }
 }
 
 void Session::wake() {
@@ -145,7 +149,7 @@ Awaitable<bool> Session::next_request() {
   if (unread) co_return co_await client_.send_error(unread->status, unread->why);
   arrived_ = loop_.now();
 
-  // 2. Ours, or a function's.
+  // 2. The gateway's own, or a function's.
   const Head& head = client_.head();
   const std::string_view target = target_of(head).path;
   const bool reads_body = LocalAnswers::reads_body(target);
@@ -195,7 +199,7 @@ Awaitable<bool> Session::answer_locally(const LocalAnswer& answer) {
                                        .extra = extra});
 }
 
-// A question whose body says more. All of the body is kept in memory, which bounds it.
+// A question whose details are in the body. All of the body is kept in memory, which bounds it.
 Awaitable<bool> Session::answer_with_body() {
   using Body = Client::Body;
   const size_t most = std::min(limits_.body_bytes, BodyRooms::kSize);
@@ -235,10 +239,10 @@ Awaitable<bool> Session::refuse(const Dispatcher::Entry& entry) {
   co_return co_await client_.send_error(status, entry.why, extra);
 }
 
-// From here its function counts it; every way out passes end().
+// From here on its function counts it; every way out passes end().
 Awaitable<bool> Session::serve_request() {
-  // 4. Its body, or the beginning of a large one: what a slow client has not sent yet holds neither
-  // a place in the queue nor an instance.
+  // 4. Its body, or the beginning of a large one: a slow client's missing bytes hold neither a
+  //    place in the queue nor an instance.
   if (client_.longer_than(limits_.body_bytes)) co_return co_await body_fault(Client::Body::kOver);
   if (client_.wants_continue() && !co_await client_.send_continue()) co_return end(Outcome::kGone);
   Client::Body body = Client::Body::kWhole;
@@ -247,13 +251,15 @@ Awaitable<bool> Session::serve_request() {
     co_return co_await body_fault(body);
   // 5. A place in the queue.
   streams = body == Client::Body::kTooLarge;
+  body_bytes = client_.body_bytes();
   const auto entry = loop_.dispatcher.enter(*this, arrived_, loop_.now());
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
   watch_.for_client = true;
   co_return co_await ask_instances();
 }
 
-// 6. and 7. An instance, and the exchange with it; once more if it dies before it answers.
+// 6. and 7. An instance, and the exchange with it; once more if the instance dies before it
+//    answers.
 Awaitable<bool> Session::ask_instances() {
   for (bool retried = false;;) {
     watch_.deadline = timeout_at_;
@@ -261,8 +267,7 @@ Awaitable<bool> Session::ask_instances() {
     if (watch_.gone) co_return end(Outcome::kGone);
     if (watch_.expired) co_return co_await time_out();
     if (displaced()) co_return co_await give_way();
-    if (!granted())
-      co_return co_await give_up(Outcome::kFailed, 503, "the function was deleted meanwhile");
+    if (!granted()) co_return co_await give_up(Outcome::kFailed, 503, turned_away());
     const Exchange::Step step = co_await exchange_.ask(*this, client_, forwarded(), timeout_at_);
     if (step == Exchange::Step::kAnswers) co_return co_await relay_answer();
     exchange_.abandon();
@@ -316,8 +321,8 @@ Forwarded Session::forwarded() {
       .framing = client_.framing()};
 }
 
-// 8. The answer, as it comes. The instance's credit is free again when its last byte is here: a
-// client that is slow to take the end of an answer holds no instance.
+// 8. The answer, as it arrives. The instance's credit is free again once its last byte is here: a
+//    client that is slow to take the end of an answer holds no instance.
 Awaitable<bool> Session::relay_answer() {
   const Answer& answer = exchange_.answer();
   const unsigned status = answer.head().status;
@@ -354,7 +359,7 @@ Awaitable<bool> Session::break_off() {
   co_return end(watch_.expired ? Outcome::kTimedOut : Outcome::kBroken);
 }
 
-// The client took no more: no fault of the instance's.
+// The client took no more: not the instance's fault.
 bool Session::cut_off() {
   exchange_.abandon();
   return end(Outcome::kGone);
@@ -413,7 +418,7 @@ Awaitable<void> serve(Loop& loop, std::unique_ptr<Stream> stream, const SessionL
   } catch (const std::exception&) {
     // Memory ran out for this connection, or the library gave up on it: it ends, the others go on.
   }
-  loop.dispatcher.finish(*session, Outcome::kFailed, 0, loop.now());  // no-op when nothing is held
+  loop.dispatcher.finish(*session, Outcome::kFailed, 0, loop.now());  // no-op if it holds nothing
   loop.put(*session, Watch::List::kNone);
 }
 

@@ -14,7 +14,7 @@
 
 namespace sluice::gateway {
 
-// Serves until the client leaves or the loop stops. `peer`: its address, hashed; 0: it has none.
+// Serves until the client leaves or the loop stops. `peer`: its address, hashed; 0: none.
 Awaitable<void> serve(Loop& loop, std::unique_ptr<Stream> stream, const SessionLimits& limits,
                       const LocalAnswers& local, uint64_t peer = 0);
 

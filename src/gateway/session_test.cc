@@ -1,7 +1,8 @@
-// What a session does with HTTP: relays, keeps connections, refuses what two hops could read apart.
+// HTTP in a session: it relays, keeps connections, and refuses what two hops could read
+// differently.
 #include <gmock/gmock.h>
 
-#include "gateway/session_fixture.h"
+#include "tests/support/gateway_session.h"
 
 namespace sluice::gateway {
 namespace {
@@ -68,7 +69,7 @@ TEST_F(SessionTest, WhatIsNotMeantForTheNextHopStaysHere) {
   EXPECT_EQ(answer.find("Seen-Secret: 42"), answer.npos);
 }
 
-// What the next hop could read differently is refused, and the connection closed.
+// Refuses what the next hop could read differently, and closes the connection.
 TEST_F(SessionTest, AttacksAreRefused) {
   instance("i");
   table({"i"});

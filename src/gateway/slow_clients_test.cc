@@ -1,7 +1,7 @@
-// Clients that are slow, silent, or send without reading: what they hold, and what the others meet.
+// Clients that are slow, silent, or send without reading: what they hold, and the effect on others.
 #include <gmock/gmock.h>
 
-#include "gateway/session_fixture.h"
+#include "tests/support/gateway_session.h"
 
 namespace sluice::gateway {
 namespace {
@@ -82,7 +82,7 @@ TEST_F(FewSlowClients, TheIdlestMakesRoom) {
   EXPECT_TRUE(until([&] { return loop->has_room(); }));
 }
 
-// 60 MB at 80 KiB/s: less than 64 KiB/s would be given up anyway.
+// 60 MB at 80 KiB/s: below 64 KiB/s it would be given up anyway.
 TEST_F(SlowClients, ALargeBodyGetsNoInstanceUntilItHasComeFast) {
   limits.stream_patience = Millis(100);
   limits.stream_rate = 1e9;
@@ -129,7 +129,47 @@ TEST_F(SlowClients, AHalfClosedClientGetsItsAnswer) {
   EXPECT_THAT(receive(c, ""), testing::EndsWith("answer<closed>"));
 }
 
-// A client that has sent a thousand requests takes turns with one that sends its second.
+// Over TCP a client that has left and one that has closed its sending side look alike.
+TEST_F(SlowClients, AClientThatLeavesIsForgottenWhereverItsRequestIs) {
+  raw_instance("i");
+  table({"i"});
+  const int running = connect_tcp(), waiting = connect_tcp();
+  send(running, post("running"));
+  const Fd i = accepted("i");
+  receive(i.get(), "running");
+  send(waiting, post("waiting"));
+  ASSERT_TRUE(until([&] { return stats().queued == 1; }));
+  leave(waiting);
+  EXPECT_TRUE(until([&] { return stats().queued == 0; }));
+  EXPECT_EQ(counters().gone, 1u);
+  leave(running);
+  EXPECT_EQ(receive(i.get(), ""), "<closed>");
+  EXPECT_EQ(counters().gone, 2u);
+}
+
+TEST_F(SlowClients, AClientThatClosesItsSendingSideGetsItsAnswerOverTcp) {
+  raw_instance("i");
+  table({});
+  const int newer = connect_tcp(), older = connect_tcp();
+  send(newer, post("asks and closes"));
+  send(older, "POST /v2/models/f/infer HTTP/1.0\r\nContent-Length: 3\r\n\r\nold");
+  for (const int c : {newer, older}) ASSERT_EQ(::shutdown(c, SHUT_WR), 0);
+  EXPECT_EQ(receive(newer, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  const Time checked_at = clock.now() + Millis(250);  // twice by then
+  until([&] { return clock.now() > checked_at; });
+  EXPECT_EQ(stats().queued, 2);
+  EXPECT_TRUE(silent(older)) << "HTTP/1.0 knows no interim answer";
+  table({"i"});
+  const Fd i = accepted("i");
+  for (int n = 0; n < 2; ++n) {
+    receive(i.get(), "\r\n\r\n");
+    send(i.get(), answer("answer"));
+  }
+  for (const int c : {newer, older})
+    EXPECT_THAT(receive(c, ""), testing::EndsWith("answer<closed>"));
+}
+
+// A client that has sent a thousand requests alternates with a client that sends its second.
 TEST_F(SlowClients, APipelineGoesOnInTurns) {
   std::string many;
   for (int i = 0; i < 100; ++i) many += "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -149,7 +189,7 @@ TEST_F(SlowClients, APipelineGoesOnInTurns) {
   EXPECT_TRUE(until([&] { return answers(greedy) == 100 && answers(other) == 100; }));
 }
 
-// A path that the gateway and an instance could read apart would infer and count nothing.
+// A path that the gateway and an instance could read differently would run an inference uncounted.
 TEST_F(SlowClients, APathHasOneReading) {
   instance("i");
   table({"i"});

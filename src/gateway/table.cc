@@ -1,104 +1,36 @@
 #include "gateway/table.h"
 
-#include "policy/route.h"
-#include "wire/json.h"
+#include <utility>
+
+#include "routing/route.h"
+#include "wire/routing_json.h"
 
 namespace sluice::gateway {
 namespace {
 
-using nlohmann::json;
-using wire::Fields;
-
-Result<InstanceRoute> instance_from(const json& j) {
-  Fields f(j, "instance");
-  InstanceRoute i;
-  i.id = f.text("id");
-  i.revision = static_cast<int>(f.integer("revision", 1, 0, 1'000'000'000));
-  i.socket = f.text("socket");
-  i.credit = static_cast<int>(f.integer("credit", 1, 1, 100'000));
-  i.batch = static_cast<int>(f.integer("batch", 1, 1, i.credit));
-  i.capability = f.number("capability", 0, 0, 1e12);
-  i.ready = f.text("state", "ready") == "ready";
-  if (i.id.empty()) f.fail("id", "must not be empty");
-  if (i.socket.empty()) f.fail("socket", "must not be empty");
-  return f.finish(i);
-}
-
-Result<policy::RevisionPercent> percent_from(const json& j) {
-  Fields f(j, "revision");
-  return f.finish(
-      policy::RevisionPercent{static_cast<int>(f.integer("number", 1, 0, 1'000'000'000)),
-                              static_cast<int>(f.integer("percent", 0, 0, 100))});
-}
-
-Result<FunctionRoute> function_from(const json& j) {
-  Fields f(j, "function");
-  FunctionRoute r;
-  r.name = function_name(f.text("name"));
-  r.slo = from_millis(f.number("slo_ms", 0, 0, 1e9));
-  r.timeout = from_millis(f.number("timeout_ms", 60'000, 1, 1e8));
-  r.max_queue = static_cast<int>(f.integer("max_queue", 1000, 0, 10'000'000));
-  r.admit_all = f.text("admission", "in-time") == "all";
-  r.token = f.text("token");
-  r.unavailable = f.text("unavailable");
-  r.route = f.text("route", r.route);
-  if (r.name.name.empty()) f.fail("name", "must not be empty");
-  if (policy::find_route(r.route) == nullptr)
-    f.fail("route", "'" + r.route + "' is none of weighted, least_work");
-  for (const json& item : f.list("revisions")) {
-    auto p = percent_from(item);
-    if (!p.ok()) return within(f.text("name"), p.error());
-    r.split.push_back(*p);
+Result<void> check_routes(const std::map<std::string, FunctionRoute>& functions) {
+  for (const auto& [served, r] : functions) {
+    if (policy::find_route(r.route) != nullptr) continue;
+    std::string message = "function.route: '" + r.route + "' is none of";
+    for (const char* separator = " "; const policy::Route& known : policy::routes())
+      message += std::exchange(separator, ", ") + std::string(known.name);
+    return Error{ErrorKind::kInvalid, message};
   }
-  for (const json& item : f.list("instances")) {
-    auto i = instance_from(item);
-    if (!i.ok()) return within(f.text("name"), i.error());
-    r.instances.push_back(std::move(*i));
-  }
-  return f.finish(r);
+  return {};
 }
 
 }  // namespace
 
-Result<RoutingTable> table_from(const json& j) {
-  Fields f(j, "routes");
-  RoutingTable t;
-  t.version = f.integer("version", 0, 0, INT64_MAX);
-  for (const json& item : f.list("functions")) {
-    SLUICE_ASSIGN(function, function_from(item));
-    const std::string served = served_name(function.name);
-    if (!t.functions.emplace(served, std::move(function)).second)
-      f.fail("functions", "'" + served + "' stands there twice");
-  }
-  return f.finish(t);
+Result<RoutingTable> table_from(const nlohmann::json& j) {
+  SLUICE_ASSIGN(table, wire::routing_table_from(j));
+  if (const auto known = check_routes(table.functions); !known.ok()) return known.error();
+  return table;
 }
 
-json to_json(const RoutingTable& t) {
-  json functions = json::array();
-  for (const auto& [served, r] : t.functions) {
-    json revisions = json::array(), instances = json::array();
-    for (const auto& p : r.split)
-      revisions.push_back({{"number", p.revision}, {"percent", p.percent}});
-    for (const auto& i : r.instances)
-      instances.push_back({{"id", i.id},
-                           {"revision", i.revision},
-                           {"socket", i.socket},
-                           {"credit", i.credit},
-                           {"batch", i.batch},
-                           {"capability", i.capability},
-                           {"state", i.ready ? "ready" : "draining"}});
-    functions.push_back({{"name", to_string(r.name)},
-                         {"slo_ms", millis(r.slo)},
-                         {"timeout_ms", millis(r.timeout)},
-                         {"max_queue", r.max_queue},
-                         {"admission", r.admit_all ? "all" : "in-time"},
-                         {"token", r.token},
-                         {"unavailable", r.unavailable},
-                         {"route", r.route},
-                         {"revisions", revisions},
-                         {"instances", instances}});
-  }
-  return {{"version", t.version}, {"functions", functions}};
+Result<RoutingChange> change_from(const nlohmann::json& j) {
+  SLUICE_ASSIGN(change, wire::routing_change_from(j));
+  if (const auto known = check_routes(change.changed); !known.ok()) return known.error();
+  return change;
 }
 
 }  // namespace sluice::gateway

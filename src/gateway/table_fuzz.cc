@@ -6,6 +6,7 @@
 #include "gateway/head.h"
 #include "gateway/table.h"
 #include "wire/json.h"
+#include "wire/routing_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!parsed.ok()) return parsed.error().message.empty() ? std::abort(), 0 : 0;
   const auto table = gateway::table_from(*parsed);
   if (!table.ok()) return table.error().message.empty() ? std::abort(), 0 : 0;
-  const auto again = gateway::table_from(gateway::to_json(*table));
+  const auto again = gateway::table_from(wire::to_json(*table));
   if (!again.ok() || *again != *table) std::abort();
   return 0;
 }

@@ -1,6 +1,6 @@
 // How long a session may wait, and what happened meanwhile. No await has a timer of its own: a
-// sweep looks at every busy session each 20 ms (loop.h), marks its Watch and makes its awaits
-// return; whatever awaits looks at the marks.
+// sweep checks every busy session each 20 ms (loop.h), marks its Watch and makes its awaits return;
+// they check the marks.
 //
 // Belongs to its loop's thread.
 #pragma once
@@ -19,9 +19,9 @@ struct SessionLimits {
   Nanos head = Seconds(20);            // for the rest of a head, once begun
   Nanos body_patience = Seconds(10);   // how far a body may fall behind …
   double body_rate = 64 * 1024;        // … this, in bytes a second
-  Nanos stream_patience = Seconds(2);  // the same for a body that is larger than what is kept:
+  Nanos stream_patience = Seconds(2);  // the same for a body larger than what is kept:
   double stream_rate = 512 * 1024;     // it must be fast before and while it holds an instance
-  Nanos stall = Seconds(30);           // to take an answer of ours, or the end of an instance's
+  Nanos stall = Seconds(30);           // to take our answer, or the end of an instance's
 };
 
 class Watch : public boost::intrusive::list_base_hook<> {
@@ -29,9 +29,9 @@ class Watch : public boost::intrusive::list_base_hook<> {
   enum class List { kNone, kBusy, kIdle, kSlow };  // of its loop (loop.h)
 
   virtual ~Watch() = default;
-  // Looks at the clock and at the client; ends what is overdue.
+  // Checks the clock and the client; ends what is overdue.
   virtual void sweep(Time now) = 0;
-  // Ends the connection: its place is wanted for another one.
+  // Ends the connection, to make place for another one.
   virtual void close() = 0;
 
   // Before each request.
@@ -42,11 +42,11 @@ class Watch : public boost::intrusive::list_base_hook<> {
 
   Time deadline = Time::max();
   bool idle = false;        // between requests: ends when the loop stops
-  bool for_client = false;  // nothing reads from the client: ask whether it is still there
+  bool for_client = false;  // nothing reads from the client: probe whether it is still there
   bool expired = false;     // the deadline has passed
   bool gone = false;        // the client has left
-  uint64_t peer = 0;        // the client's address, hashed; 0: it has none
-  List list = List::kNone;  // the loop's to change
+  uint64_t peer = 0;        // the client's address, hashed; 0: none
+  List list = List::kNone;  // changed by the loop
 };
 
 }  // namespace sluice::gateway

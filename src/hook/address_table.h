@@ -13,9 +13,9 @@ namespace sluice::hook {
 template <class Value>
 class AddressTable {
  public:
-  // Null: it is not there. Good until the next change.
+  // Returns nullptr if it is not there; 0 never is. Good until the next change.
   Value* find(uint64_t key) {
-    if (capacity_ == 0) return nullptr;
+    if (capacity_ == 0 || key == 0) return nullptr;
     Slot& slot = slots_[place_of(key)];
     return slot.key == key ? &slot.value : nullptr;
   }

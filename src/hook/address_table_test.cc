@@ -45,5 +45,13 @@ TEST(AddressTable, AnEmptyOneHasNothing) {
   EXPECT_FALSE(table.remove(1));
 }
 
+// Programs free nullptr.
+TEST(AddressTable, HasNothingAtZero) {
+  AddressTable<int> table{};
+  ASSERT_TRUE(table.insert(1, 1));
+  EXPECT_EQ(table.find(0), nullptr);
+  EXPECT_FALSE(table.remove(0));
+}
+
 }  // namespace
 }  // namespace sluice::hook

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "wire/cuda_types.h"
+#include "abi/cuda_types.h"
 
 namespace sluice::hook {
 

@@ -12,9 +12,9 @@
 #include <functional>
 #include <map>
 
-#include "base/child_for_test.h"
-#include "base/folder_for_test.h"
-#include "hook/hooked_process_for_test.h"
+#include "tests/support/child.h"
+#include "tests/support/folder.h"
+#include "tests/support/hooked_process.h"
 
 namespace sluice::hook {
 namespace {
@@ -61,23 +61,23 @@ class DeliveryTest : public testing::Test {
     return folder.string();
   }
 
-  const FolderForTest folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(DeliveryTest, PreloadedItIsTheDriverThatProgramsOpen) {
-  EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", kDriverForTest}}),
+  EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", kRecordingDriver}}),
             reached());
 }
 
 TEST_F(DeliveryTest, InFrontOfTheDriverItFindsTheDriverBehind) {
   const std::string ours = folder_with("ours", kHook),
-                    theirs = folder_with("theirs", kDriverForTest);
+                    theirs = folder_with("theirs", kRecordingDriver);
   EXPECT_EQ(output_of({kProbe}, {{"LD_LIBRARY_PATH", ours + ":" + theirs}}), reached());
 }
 
 TEST_F(DeliveryTest, TwiceInFrontOfTheDriverItStillFindsIt) {
   const std::string ours = folder_with("ours", kHook),
-                    theirs = folder_with("theirs", kDriverForTest);
+                    theirs = folder_with("theirs", kRecordingDriver);
   EXPECT_EQ(output_of({kProbe}, {{"LD_PRELOAD", kHook}, {"LD_LIBRARY_PATH", ours + ":" + theirs}}),
             reached());
 }
@@ -85,7 +85,7 @@ TEST_F(DeliveryTest, TwiceInFrontOfTheDriverItStillFindsIt) {
 // As numba does, and much that uses ctypes: this name is no SONAME, so preloading alone does not
 // answer to it.
 TEST_F(DeliveryTest, PreloadedAndInFrontItIsWhatProgramsOpenByTheNameWithoutANumber) {
-  const std::string path = SLUICE_HOOK_FOLDER ":" + folder_with("theirs", kDriverForTest);
+  const std::string path = SLUICE_HOOK_FOLDER ":" + folder_with("theirs", kRecordingDriver);
   for (const char* name : {"libcuda.so", "libcuda.so.1"})
     EXPECT_EQ(output_of({kProbe, name}, {{"LD_PRELOAD", kHook}, {"LD_LIBRARY_PATH", path}}),
               reached())
@@ -119,7 +119,7 @@ class MountedDeliveryTest : public DeliveryTest {
 };
 
 TEST_F(MountedDeliveryTest, MountedOverTheDriverItFindsTheDriverWhereThatWasPutAside) {
-  const std::string place = folder_with("driver", kDriverForTest);
+  const std::string place = folder_with("driver", kRecordingDriver);
   EXPECT_EQ(output_where(
                 [&] {
                   return empty("/run") && fs::create_directories("/run/sluice/driver") &&
@@ -135,16 +135,16 @@ TEST_F(MountedDeliveryTest, PreloadedForAllProgramsItIsTheDriverThatTheyOpen) {
                   return empty("/etc") &&
                          bool(std::ofstream("/etc/ld.so.preload") << kHook << "\n");
                 },
-                {{"SLUICE_CUDA_DRIVER", kDriverForTest}}),
+                {{"SLUICE_CUDA_DRIVER", kRecordingDriver}}),
             reached());
 }
 
 TEST_F(DeliveryTest, AProgramWithoutCudaOnlyMapsIt) {
   const std::string maps =
       output_of({"/bin/cat", "/proc/self/maps"},
-                {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", kDriverForTest}});
+                {{"LD_PRELOAD", kHook}, {"SLUICE_CUDA_DRIVER", kRecordingDriver}});
   EXPECT_THAT(maps, HasSubstr(fs::path(kHook).filename().string()));
-  EXPECT_THAT(maps, Not(HasSubstr(fs::path(kDriverForTest).filename().string())));
+  EXPECT_THAT(maps, Not(HasSubstr(fs::path(kRecordingDriver).filename().string())));
 }
 
 TEST_F(DeliveryTest, NothingIsPrintedWhereThereIsNoDriver) {

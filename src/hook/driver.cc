@@ -2,7 +2,6 @@
 
 #include <errno.h>
 
-#include "hook/green_launches.h"
 #include "hook/real_library.h"
 
 // Tells a hook, this one or a copy of it, from a driver.
@@ -69,7 +68,6 @@ __attribute__((visibility("hidden"))) void* sluice_resolve_entry(unsigned entry)
   void* function = without_driver(static_cast<Entry>(entry));
   if (driver.open() != nullptr) {
     function = driver_function(name_in(kNames, entry));
-    function = launched_by(static_cast<Entry>(entry), function);
     if (function == nullptr) function = reinterpret_cast<void*>(no_such_function);
     __atomic_store_n(&sluice_driver_table[entry], function, __ATOMIC_RELEASE);
   }

@@ -2,8 +2,8 @@
 // entry point (real_library.h). Any thread at any time.
 #pragma once
 
+#include "abi/cuda_abi.h"
 #include "hook/entry_points.h"
-#include "wire/cuda_abi.h"
 
 // The driver's own function, for hooks: jumps through the slot of that very variant. Without a
 // driver it returns CUDA_ERROR_NO_DEVICE, and where the driver is too old to have it,

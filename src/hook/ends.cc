@@ -1,10 +1,8 @@
-// What the meter has to hear of besides work: graphs and modules that go, whose addresses others
+// What the meter has to hear of besides work and graphs: modules that go, whose addresses others
 // may get, and streams that come, for a blocking one is not seen later.
 #include "hook/blocking_streams.h"
 #include "hook/launch_gate.h"
-#include "hook/memory_graphs.h"
 
-SLUICE_DRIVER(cuGraphExecDestroy);
 SLUICE_DRIVER(cuLibraryUnload);
 SLUICE_DRIVER(cuModuleUnload);
 SLUICE_DRIVER(cuStreamCreate);
@@ -30,12 +28,6 @@ using sluice::hook::seen;
 using sluice::hook::unloaded;
 
 extern "C" {
-
-SLUICE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
-  sluice::hook::forget_graph(exec);
-  sluice::hook::forget_graph_memory(exec);
-  return driver_cuGraphExecDestroy(exec);
-}
 
 SLUICE_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
   return unloaded(driver_cuLibraryUnload(library));

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "hook/hooked_process_for_test.h"
+#include "tests/support/hooked_process.h"
 
 namespace sluice::hook {
 namespace {

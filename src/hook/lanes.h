@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "wire/cuda_types.h"
+#include "abi/cuda_types.h"
 
 namespace sluice::hook {
 

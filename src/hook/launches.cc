@@ -2,23 +2,15 @@
 // driver's function of the same version and variant, unchanged.
 #include "hook/blocking_streams.h"
 #include "hook/launch_gate.h"
-#include "hook/memory_graphs.h"
 
-SLUICE_DRIVER(cuCtxPopCurrent_v2);
-SLUICE_DRIVER(cuCtxPushCurrent_v2);
 SLUICE_DRIVER(cuGraphLaunch);
 SLUICE_DRIVER(cuGraphLaunch_ptsz);
-SLUICE_DRIVER(cuLaunch);
 SLUICE_DRIVER(cuLaunchCooperativeKernel);
 SLUICE_DRIVER(cuLaunchCooperativeKernel_ptsz);
-SLUICE_DRIVER(cuLaunchCooperativeKernelMultiDevice);
-SLUICE_DRIVER(cuLaunchGrid);
-SLUICE_DRIVER(cuLaunchGridAsync);
 SLUICE_DRIVER(cuLaunchKernel);
 SLUICE_DRIVER(cuLaunchKernel_ptsz);
 SLUICE_DRIVER(cuLaunchKernelEx);
 SLUICE_DRIVER(cuLaunchKernelEx_ptsz);
-SLUICE_DRIVER(cuStreamGetCtx);
 
 namespace sluice::hook {
 namespace {
@@ -91,15 +83,6 @@ CUresult gated(CUstream stream, uint64_t key, Launch&& launch) {
   return metered(device, {stream, key, 0}, launch);
 }
 
-// One of several launches at once, each on the device of its stream.
-void pass_gate_of_stream(CUstream stream) {
-  CUcontext context = nullptr;
-  const bool there = driver_cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
-                     driver_cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
-  if (const int device = device_of_thread(); device >= 0) pass_gate(device, stream);
-  if (there) driver_cuCtxPopCurrent_v2(&context);
-}
-
 }  // namespace
 }  // namespace sluice::hook
 
@@ -149,47 +132,7 @@ SLUICE_GATED(cuLaunchCooperativeKernel,
               parameters),
              stream, kernel_key(function, grid_x, grid_y, grid_z))
 
-// One that allocates has to have its memory first; captured, it does nothing yet.
-#define SLUICE_GRAPH_LAUNCH(name, is_capturing)                                                  \
-  __attribute__((noinline)) static CUresult held_##name(CUgraphExec exec, CUstream stream) {     \
-    if (sluice::hook::captures<is_capturing>(stream)) return driver_##name(exec, stream);        \
-    return gated<is_capturing>(stream, graph_key(exec), [&] {                                    \
-      return sluice::hook::with_graph_memory(exec, [&] { return driver_##name(exec, stream); }); \
-    });                                                                                          \
-  }                                                                                              \
-  SLUICE_EXPORT CUresult name(CUgraphExec exec, CUstream stream) {                               \
-    const bool allocates = __atomic_load_n(&sluice::hook::graphs_allocate, __ATOMIC_RELAXED);    \
-    return !allocates && goes_at_once<is_capturing>(stream, graph_key(exec))                     \
-               ? driver_##name(exec, stream)                                                     \
-               : held_##name(exec, stream);                                                      \
-  }
-SLUICE_GRAPH_LAUNCH(cuGraphLaunch, kLegacy)
-SLUICE_GRAPH_LAUNCH(cuGraphLaunch_ptsz, kPerThread)
-
-SLUICE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches,
-                                                            unsigned count, unsigned flags) {
-  for (unsigned i = 0; launches != nullptr && i < count; ++i)
-    sluice::hook::pass_gate_of_stream(launches[i].hStream);
-  return driver_cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
-}
-
-SLUICE_EXPORT CUresult cuLaunch(CUfunction function) {
-  return gated<kLegacy>(nullptr, kernel_key(function, 1, 1, 1),
-                        [&] { return driver_cuLaunch(function); });
-}
-
-SLUICE_EXPORT CUresult cuLaunchGrid(CUfunction function, int width, int height) {
-  const uint64_t key =
-      kernel_key(function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
-  return gated<kLegacy>(nullptr, key, [&] { return driver_cuLaunchGrid(function, width, height); });
-}
-
-SLUICE_EXPORT CUresult cuLaunchGridAsync(CUfunction function, int width, int height,
-                                         CUstream stream) {
-  const uint64_t key =
-      kernel_key(function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
-  return gated<kLegacy>(stream, key,
-                        [&] { return driver_cuLaunchGridAsync(function, width, height, stream); });
-}
+SLUICE_GATED(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream), stream,
+             graph_key(exec))
 
 }  // extern "C"

@@ -9,7 +9,6 @@
 #include "hook/launch_gate.h"
 #include "hook/lock.h"
 #include "hook/memory_account.h"
-#include "hook/memory_pools.h"
 
 namespace sluice::hook {
 
@@ -68,6 +67,18 @@ bool take_out_charge(uint64_t address, Charge& charge);
 void give_back_charges_of(CUcontext context);
 // The calling thread's.
 CUcontext current_context();
+
+// Memory pools are charged for what they have reserved, which only they know: they give back at
+// moments of their own.
+// Looks at all pools of this process, and gives back what they have.
+void settle_pools();
+
+// Has the driver give back what destroyed graphs do not use (memory_graphs.cc).
+void trim_graph_memory();
+
+// As account.take(); if need be, after graphs have given back what they keep for later, all pools
+// what they have, and then what they keep, as a driver does that has no memory left.
+bool take_from_all(MemoryAccount& account, uint64_t bytes);
 
 // Charges `bytes` to the device of the context, allocates, and notes what it cost by the address
 // that `allocate` left in `address`; `release` undoes what cannot be noted.

@@ -1,22 +1,19 @@
 // What was allocated in a context is freed with it, and so are the events that the meter has there:
 // they are left alone while a call may be ending it.
-#include "hook/green_streams.h"
 #include "hook/launch_gate.h"
 #include "hook/memory.h"
-#include "hook/memory_pools.h"
-#include "hook/primary_context.h"
 
 SLUICE_DRIVER(cuCtxDestroy);
 SLUICE_DRIVER(cuCtxDestroy_v2);
 SLUICE_DRIVER(cuCtxDetach);
 SLUICE_DRIVER(cuCtxFromGreenCtx);
-SLUICE_DRIVER(cuCtxGetDevice);
 SLUICE_DRIVER(cuCtxGetId);
-SLUICE_DRIVER(cuCtxPopCurrent_v2);
-SLUICE_DRIVER(cuCtxPushCurrent_v2);
+SLUICE_DRIVER(cuDevicePrimaryCtxGetState);
 SLUICE_DRIVER(cuDevicePrimaryCtxRelease);
+SLUICE_DRIVER(cuDevicePrimaryCtxRelease_v2);
 SLUICE_DRIVER(cuDevicePrimaryCtxReset);
 SLUICE_DRIVER(cuDevicePrimaryCtxReset_v2);
+SLUICE_DRIVER(cuDevicePrimaryCtxRetain);
 SLUICE_DRIVER(cuGreenCtxDestroy);
 
 namespace sluice::hook {
@@ -44,49 +41,44 @@ bool is_gone(CUcontext context) {
   return result != CUDA_SUCCESS && result != CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
 }
 
+bool primary_is_active(CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  return driver_cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+// Returns nullptr if the device has no primary context now. (CUDA's runtime makes it without us.)
+CUcontext primary_of(CUdevice device) {
+  CUcontext context = nullptr;
+  if (!primary_is_active(device) ||
+      driver_cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+    return nullptr;
+  driver_cuDevicePrimaryCtxRelease_v2(device);
+  return context;
+}
+
 // The last release ends it, a reset does so at once; which it is, is seen afterwards.
-template <class End>
-CUresult may_end_primary(CUdevice device, End end) {
+template <auto end>
+CUresult end_primary(CUdevice device) {
   const bool known = account_of(device) != nullptr || is_metered(device);
   const CUcontext context = known ? primary_of(device) : nullptr;
-  if (context == nullptr) return end();
+  if (context == nullptr) return end(device);
   leave_context_alone(context);
-  const CUresult result = end();
+  const CUresult result = end(device);
   const bool gone = result == CUDA_SUCCESS && !primary_is_active(device);
   settle(context, gone);
   if (gone) settle_pools();
   return result;
 }
 
-template <auto end>
-CUresult end_primary(CUdevice device) {
-  end_green_streams(device);
-  return may_end_primary(device, [device] { return end(device); });
-}
-
-// Negative: it has none.
-CUdevice device_of(CUcontext context) {
-  CUdevice device = -1;
-  if (driver_cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return device;
-  if (driver_cuCtxGetDevice(&device) != CUDA_SUCCESS) device = -1;
-  driver_cuCtxPopCurrent_v2(&context);
-  return device;
-}
-
-// It holds its device's primary context, whose memory is what was allocated in it.
+// What was allocated in it belongs to the device's primary context, and stays charged.
 CUresult destroy_green(CUgreenCtx green) {
   CUcontext context = nullptr;
-  const auto destroy = [green] { return driver_cuGreenCtxDestroy(green); };
-  if (driver_cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS) return destroy();
-  const CUdevice device = device_of(context);
+  if (driver_cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS)
+    return driver_cuGreenCtxDestroy(green);
   leave_context_alone(context);
-  const CUresult result = may_end_primary(device, destroy);
-  if (result != CUDA_SUCCESS) {
-    use_context_again(context);
-    return result;
-  }
-  forget_context(context);
-  if (device >= 0 && !primary_is_active(device)) give_back_charges_of(context);
+  const CUresult result = driver_cuGreenCtxDestroy(green);
+  result == CUDA_SUCCESS ? forget_context(context) : use_context_again(context);
   return result;
 }
 

@@ -2,14 +2,10 @@
 // before the driver is asked; over the limit it is not asked at all, and the program hears what it
 // would hear on a smaller device.
 #include "hook/memory.h"
-#include "hook/memory_pools.h"
 
-SLUICE_DRIVER(cuMemAlloc);
 SLUICE_DRIVER(cuMemAlloc_v2);
 SLUICE_DRIVER(cuMemAllocManaged);
-SLUICE_DRIVER(cuMemAllocPitch);
 SLUICE_DRIVER(cuMemAllocPitch_v2);
-SLUICE_DRIVER(cuMemFree);
 SLUICE_DRIVER(cuMemFree_v2);
 
 namespace sluice::hook {
@@ -18,16 +14,6 @@ namespace {
 // Rows as drivers pad them.
 constexpr uint64_t pitched(uint64_t width, uint64_t height) {
   return charged_for(product(rounded_up(width, kAlignment), height));
-}
-
-// Memory from a pool may be freed so, too.
-template <auto release, class Address>
-CUresult free_plain(Address address) {
-  bool known = false;
-  const CUresult result = free_charged(
-      address, [&] { return release(address); }, known);
-  if (result == CUDA_SUCCESS && !known) settle_pools();
-  return result;
 }
 
 }  // namespace
@@ -42,11 +28,6 @@ SLUICE_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
       pointer, charged_for(bytes), [&] { return driver_cuMemAlloc_v2(pointer, bytes); },
       driver_cuMemFree_v2);
 }
-SLUICE_EXPORT CUresult cuMemAlloc(unsigned* pointer, unsigned bytes) {
-  return allocate_charged(
-      pointer, charged_for(bytes), [&] { return driver_cuMemAlloc(pointer, bytes); },
-      driver_cuMemFree);
-}
 
 SLUICE_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width,
                                           size_t height, unsigned element) {
@@ -55,13 +36,6 @@ SLUICE_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, s
       [&] { return driver_cuMemAllocPitch_v2(pointer, pitch, width, height, element); },
       driver_cuMemFree_v2);
 }
-SLUICE_EXPORT CUresult cuMemAllocPitch(unsigned* pointer, unsigned* pitch, unsigned width,
-                                       unsigned height, unsigned element) {
-  return allocate_charged(
-      pointer, pitched(width, height),
-      [&] { return driver_cuMemAllocPitch(pointer, pitch, width, height, element); },
-      driver_cuMemFree);
-}
 
 SLUICE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
   return allocate_charged(
@@ -69,11 +43,13 @@ SLUICE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, uns
       driver_cuMemFree_v2);
 }
 
+// Memory from a pool may be freed so, too.
 SLUICE_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
-  return free_plain<driver_cuMemFree_v2>(pointer);
-}
-SLUICE_EXPORT CUresult cuMemFree(unsigned pointer) {
-  return free_plain<driver_cuMemFree>(pointer);
+  bool known = false;
+  const CUresult result = free_charged(
+      pointer, [&] { return driver_cuMemFree_v2(pointer); }, known);
+  if (result == CUDA_SUCCESS && !known) settle_pools();
+  return result;
 }
 
 }  // extern "C"

@@ -1,6 +1,4 @@
-#include "hook/memory_pools.h"
-
-#include "hook/memory_graphs.h"
+#include "hook/memory.h"
 
 SLUICE_DRIVER(cuCtxPopCurrent_v2);
 SLUICE_DRIVER(cuCtxPushCurrent_v2);
@@ -173,10 +171,6 @@ void settle_pools() {
 bool take_from_all(MemoryAccount& account, uint64_t bytes) {
   if (account.take(bytes)) return true;
   trim_graph_memory();
-  return take_from_pools(account, bytes);
-}
-
-bool take_from_pools(MemoryAccount& account, uint64_t bytes) {
   Pools* pools = __atomic_load_n(&process_pools, __ATOMIC_ACQUIRE);
   if (pools == nullptr) return account.take(bytes);
   settle_pools();

@@ -1,8 +1,14 @@
-// What a decision may ask for, each with its reason in words and numbers. The same list feeds the
+// A decision's possible actions, each with its reason in words and numbers. The same list feeds the
 // cluster, the simulator, the log and the tests. Plain values.
+//
+// The control loop executes StartInstance, StopInstance and ResizeInstance, and reports Unmet. It
+// refuses StartGang, MoveInstance, Loan and SetTraining: the journal then says what is missing. An
+// instance's batch is set at its start; a running one keeps it.
 #pragma once
 
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -12,7 +18,7 @@
 namespace sluice {
 
 // `rule` is a short stable word ("vertical-up", "new-device"); `text` a sentence for people;
-// `numbers` what the sentence rests on, in the order it was looked at.
+// `numbers` its figures, in the order of the decision.
 struct Reason {
   std::string rule;
   std::string text;
@@ -24,10 +30,11 @@ struct Reason {
 struct StartInstance {
   FunctionName function;
   int revision = 0;
-  DeviceId device;
-  Slice slice;
-  Position position;
+  Parts parts = Parts(1);
   int batch = 1;
+  std::string arbiter;  // required of the device; empty: any
+
+  const Part& first() const { return parts.front(); }
 
   bool operator==(const StartInstance&) const = default;
 };
@@ -40,8 +47,9 @@ struct StopInstance {
 
 struct ResizeInstance {
   InstanceId instance;
-  Slice slice;
-  Position position;
+  Parts parts = Parts(1);  // all of them, in their order
+
+  const Part& first() const { return parts.front(); }
 
   bool operator==(const ResizeInstance&) const = default;
 };
@@ -53,9 +61,54 @@ struct Unmet {
   bool operator==(const Unmet&) const = default;
 };
 
+// All of them, or none.
+struct StartGang {
+  std::vector<StartInstance> instances;
+
+  bool operator==(const StartGang&) const = default;
+};
+
+// The instance's part on `from` moves to another device; it serves meanwhile.
+struct MoveInstance {
+  InstanceId instance;
+  DeviceId from, to;
+  Position position;  // on the other
+
+  bool operator==(const MoveInstance&) const = default;
+};
+
+// A device of one virtual cluster that another uses for a time.
+struct Loan {
+  DeviceId device;
+  std::string from, to;  // virtual clusters
+  Nanos length{0};
+
+  bool operator==(const Loan&) const = default;
+};
+
+// How a running training job goes on.
+struct SetTraining {
+  InstanceId instance;
+  int batch = 0;
+  double learning_rate = 0;
+
+  bool operator==(const SetTraining&) const = default;
+};
+
+using Wanted = std::variant<StartInstance, StopInstance, ResizeInstance, Unmet, StartGang,
+                            MoveInstance, Loan, SetTraining>;
+
+// Returns its name in logs and journals: "start", "move".
+constexpr std::string_view name_of(const Wanted& what) {
+  constexpr std::string_view kNames[] = {"start",      "stop", "resize", "unmet",
+                                         "start-gang", "move", "loan",   "set-training"};
+  static_assert(std::size(kNames) == std::variant_size_v<Wanted>);
+  return kNames[what.index()];
+}
+
 struct Action {
   FunctionName function;
-  std::variant<StartInstance, StopInstance, ResizeInstance, Unmet> what;
+  Wanted what;
   Reason reason;
 
   bool operator==(const Action&) const = default;

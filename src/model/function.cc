@@ -1,5 +1,9 @@
 #include "model/function.h"
 
+#include <utility>
+
+#include "base/check.h"
+
 namespace sluice {
 
 std::string to_string(const FunctionName& f) {
@@ -14,6 +18,16 @@ FunctionName function_name(const std::string& text) {
 
 std::string served_name(const FunctionName& f) {
   return f.space == "default" ? f.name : f.space + "." + f.name;
+}
+
+const InferenceSpec& FunctionSpec::inference() const {
+  const auto* spec = std::get_if<InferenceSpec>(&kind);
+  SLUICE_CHECK(spec != nullptr, to_string(name) + " is a training function");
+  return *spec;
+}
+
+InferenceSpec& FunctionSpec::inference() {
+  return const_cast<InferenceSpec&>(std::as_const(*this).inference());
 }
 
 std::string revision_id(const FunctionName& f, int number) {

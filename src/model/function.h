@@ -1,14 +1,16 @@
-// What users state: a model and an objective. A Function is its name and its newest specification;
-// every change makes an immutable Revision. Plain values; parsing stands in control/function_file.
+// Users' functions: a model and an objective, or a training job. A Function is its name and its
+// newest specification; every change makes an immutable Revision. Plain values;
+// control/function_file parses them.
 #pragma once
 
 #include <compare>
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
+#include <variant>
 
 #include "base/clock.h"
+#include "model/birth.h"
 #include "model/slice.h"
 
 namespace sluice {
@@ -27,26 +29,6 @@ FunctionName function_name(const std::string& text);  // reverses it; no slash: 
 // "namespace.name". A name may hold dots: `apply` refuses two functions that are served alike.
 std::string served_name(const FunctionName&);
 
-enum class FunctionKind { kInference, kTraining };
-
-// The Open Inference Protocol's tensor: -1 is a variable dimension; the first one is the batch.
-struct TensorSpec {
-  std::string name;
-  std::string datatype;  // "FP32", "INT64", …
-  std::vector<int64_t> shape;
-
-  bool operator==(const TensorSpec&) const = default;
-};
-
-struct ModelSpec {
-  std::string path;  // the model file on this machine
-  std::string format = "torchscript";
-  std::string content;  // the SHA-256 of file, inputs and outputs; empty: not known
-  std::vector<TensorSpec> inputs, outputs;
-
-  bool operator==(const ModelSpec&) const = default;
-};
-
 // Latency objective: at `percentile`, from intended send to the last byte of the answer.
 struct Objective {
   Nanos latency{0};
@@ -55,19 +37,10 @@ struct Objective {
   bool operator==(const Objective&) const = default;
 };
 
-struct Batching {
-  int max_size = 1;
-  Nanos max_delay{0};  // the longest a request waits for others to join its batch
-
-  bool operator==(const Batching&) const = default;
-};
-
-struct FunctionSpec {
-  FunctionName name;
-  FunctionKind kind = FunctionKind::kInference;
+// A function that answers requests.
+struct InferenceSpec {
   ModelSpec model;
   Objective slo;
-  int priority = 0;  // larger wins when a device is full
   int min_replicas = 1;
   int max_replicas = 0;           // 0: no bound
   int container_concurrency = 0;  // requests an instance may have at once; 0: its batch size
@@ -77,12 +50,38 @@ struct FunctionSpec {
   bool admit_all = false;                   // queue also what cannot meet its objective; else 429
   Nanos timeout = Seconds(60);              // a request's whole life
   Batching batching;
+  int canary_traffic_percent = 100;  // of the traffic, to the newest revision
+  std::string token;                 // callers must bear it; empty: the platform's rule
+
+  bool operator==(const InferenceSpec&) const = default;
+};
+
+// An elastic training job: workers of one program, whose number the platform chooses. It runs
+// until the program ends. No loop starts one yet.
+struct TrainingSpec {
+  ExecOfProgram program;     // of each worker
+  int min_workers = 1;       // fewer make no progress
+  int max_workers = 1;       // more are never started
+  int batch = 0;             // samples of a step, over all workers, at the start; 0: the program's
+  double learning_rate = 0;  // at that batch; 0: the program's
+
+  bool operator==(const TrainingSpec&) const = default;
+};
+
+// The common fields of all functions, and those of the kind.
+struct FunctionSpec {
+  FunctionName name;
+  int priority = 0;                                    // larger wins when a device is full
   Bytes memory = 0;                                    // of one instance; 0: measured
   std::string policy;                                  // a bundle's name; empty: the platform's
   std::map<std::string, std::string> policy_settings;  // of that bundle, in place of its own
   std::optional<Slice> slice;                          // what `fixed` holds, and where others start
-  int canary_traffic_percent = 100;                    // of the traffic, to the newest revision
-  std::string token;  // callers must bear it; empty: the platform's rule
+  std::variant<InferenceSpec, TrainingSpec> kind;
+
+  bool is_inference() const { return std::holds_alternative<InferenceSpec>(kind); }
+  // The function must be an inference function: the process ends otherwise.
+  const InferenceSpec& inference() const;
+  InferenceSpec& inference();
 
   bool operator==(const FunctionSpec&) const = default;
 };

@@ -17,6 +17,14 @@ TEST(FunctionName, ReadsWhatItPrints) {
   EXPECT_EQ(served_name({.name = "resnet"}), "resnet");
 }
 
+TEST(FunctionSpecDeathTest, ATrainingFunctionHasNoInferenceFields) {
+  FunctionSpec spec{.name = {"vision", "vgg"}};
+  EXPECT_EQ(spec.inference().min_replicas, 1) << "a function is one of inference unless it says";
+  spec.kind = TrainingSpec{};
+  EXPECT_FALSE(spec.is_inference());
+  EXPECT_DEATH((void)spec.inference(), "vision/vgg is a training function");
+}
+
 TEST(Share, RoundsUpToWhatADeviceCanHold) {
   EXPECT_EQ(round_up({1}, {250}).permille, 250);
   EXPECT_EQ(round_up({250}, {250}).permille, 250);

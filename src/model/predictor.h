@@ -1,11 +1,14 @@
-// The predictor: how long a batch takes, hence how many inferences a second a slice brings (H5).
-// A table measured by `sluice profile` today, learned models later; policies see this alone.
+// The predictor: how long a batch takes, hence how many inferences a second a slice yields. The
+// control loop is handed one and teaches it; policies ask it. Neither depends on its kind: a table
+// of `sluice profile`'s measurements today, learned models later.
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "model/device.h"
 #include "model/function.h"
 #include "model/slice.h"
 
@@ -20,30 +23,88 @@ struct Configuration {
   auto operator<=>(const Configuration&) const = default;
 };
 
-// Thread-safe: const, and pure.
+// What a prediction is about: a revision's model on devices of one type.
+struct ModelOnDevice {
+  FunctionName function;
+  int revision = 0;
+  std::string variant;  // of its model files; empty: the revision's own
+  DeviceType device;
+  Nanos window = Device().window;  // of the device's arbiter
+
+  bool operator==(const ModelOnDevice&) const = default;
+};
+
+inline ModelOnDevice model_on(const FunctionName& function, int revision, const Device& device) {
+  return {function, revision, "", type_of(device), device.window};
+}
+
+// The source of a prediction.
+enum class PredictionSource {
+  kMeasured,      // at that very point
+  kInterpolated,  // between measured points
+  kExtrapolated,  // beyond them
+  kLearned,       // by a model of many functions
+};
+
+// The latency of one batch that runs alone.
+struct Prediction {
+  Nanos median{0};
+  Nanos p95{0};            // ≥ median
+  double uncertainty = 0;  // the true median is expected within median × (1 ± uncertainty)
+  PredictionSource source = PredictionSource::kMeasured;
+};
+
+// What is worth considering, ascending.
+struct Candidates {
+  std::vector<int> batches;
+  std::vector<Share> sms;
+};
+
+// One point as measured.
+struct MeasuredPoint {
+  Configuration at;
+  Nanos median{0};        // of one batch
+  Nanos p95{0};           // 0: not measured
+  double throughput = 0;  // inferences per second, with work always waiting; 0: not measured
+
+  bool operator==(const MeasuredPoint&) const = default;
+};
+
+struct Measurement {
+  ModelOnDevice of;
+  Bytes memory = 0;  // of one instance, peak; 0: not measured
+  std::vector<MeasuredPoint> points;
+};
+
+// Several threads may call const functions at once; learn() and forget() exclude all others. Const
+// functions are pure: they answer the same until the next learn() or forget().
 class Predictor {
  public:
   virtual ~Predictor() = default;
 
-  // Latency of one batch at that point; nothing where the function was never measured. Monotone:
-  // never longer with more sm or quota.
-  virtual std::optional<Nanos> latency(const FunctionName&, int revision,
-                                       const Configuration&) const = 0;
+  // Returns nothing where that model is unknown on that type. Monotone: neither quantile is longer
+  // with more sm or quota.
+  virtual std::optional<Prediction> predict(const ModelOnDevice&, const Configuration&) const = 0;
 
-  // Batch sizes and spatial shares worth considering, ascending; empty where unknown.
-  virtual std::vector<int> batches(const FunctionName&, int revision) const = 0;
-  virtual std::vector<Share> sms(const FunctionName&, int revision) const = 0;
+  // Returns empty lists where unknown.
+  virtual Candidates candidates(const ModelOnDevice&) const = 0;
 
-  // Memory of one instance, measured; nothing where unknown.
-  virtual std::optional<Bytes> memory(const FunctionName&, int revision) const = 0;
+  // Returns the memory of one instance, or nothing where unknown.
+  virtual std::optional<Bytes> memory(const ModelOnDevice&) const = 0;
 
-  // Inferences per second with work always waiting: batch ÷ latency unless it knows better (alone,
-  // a batch also waits for its turn in the window; in a queue that is another batch's time). 0
-  // where unknown. Monotone like latency.
-  virtual double throughput(const FunctionName& f, int revision, const Configuration& c) const {
-    const std::optional<Nanos> t = latency(f, revision, c);
-    return t && t->count() > 0 ? c.batch / seconds(*t) : 0.0;
+  // Returns the inferences per second with work always waiting; 0 where unknown. Without a better
+  // source that is batch ÷ median: alone, a batch also waits for its turn in the window; in a queue
+  // that is another batch's time. Monotone like predict().
+  virtual double throughput(const ModelOnDevice& m, const Configuration& c) const {
+    const std::optional<Prediction> p = predict(m, c);
+    return p && p->median > Nanos(0) ? c.batch / seconds(p->median) : 0.0;
   }
+
+  // Takes in what was measured. A point replaces an earlier one at the same configuration.
+  virtual void learn(const Measurement&) = 0;
+
+  // Drops what was measured of all revisions of a function.
+  virtual void forget(const FunctionName&) = 0;
 };
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// What an instance holds on a device: a rectangle in space × time, and memory (DESIGN §1, F1).
-// Shares are integer permille; what a quantum rounds up is charged. Plain values.
+// An instance's holding on a device: a rectangle in space × time, and memory. Shares are integer
+// permille; the amount that a quantum rounds up is charged. Plain values.
 #pragma once
 
 #include <compare>
@@ -33,8 +33,8 @@ constexpr Share round_up(Share s, Share quantum) {
   return {(s.permille + quantum.permille - 1) / quantum.permille * quantum.permille};
 }
 
-// A share of time. request: guaranteed in every window to an instance that has work;
-// limit ≥ request: the most it may use of what others leave idle.
+// A share of time. request: guaranteed in every window to an instance that has work; limit ≥
+// request: the most that it may use, including idle time of others.
 struct Quota {
   Share request;
   Share limit;
@@ -46,8 +46,8 @@ struct Slice {
   Share sm;     // share of the device's SMs or cores, a multiple of its sm_quantum
   Quota quota;  // share of time on them
   Bytes memory = 0;
-  // Of a program that Sluice does not serve itself. Somebody waits for its iterations (a batch, a
-  // request), each of which should take at most so long; 0: it runs for its throughput.
+  // Of a program that Sluice does not serve itself: the longest that each of its iterations (a
+  // batch, a request) should take; 0: it runs for its throughput.
   Nanos slo{0};
   // Beyond so many ‰ of the shortest, an iteration is slow; 0: as the arbiter has it (1600).
   int tolerance = 0;
@@ -60,8 +60,8 @@ constexpr int64_t area(const Slice& s) {
   return static_cast<int64_t>(s.sm.permille) * s.quota.request.permille;
 }
 
-// Where the rectangle lies: its first permille in space, and in the window of time. What placement
-// decides and the `planned` arbiter keeps. Instances of one HAS-GPU lane share sm_begin and sm.
+// The rectangle's place: its first permille in space, and in the window of time. Placement decides
+// it and the `planned` arbiter keeps it. Instances of one HAS-GPU lane share sm_begin and sm.
 struct Position {
   Share sm_begin;
   Share time_begin;

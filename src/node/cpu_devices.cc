@@ -7,14 +7,14 @@ namespace {
 
 constexpr int kFewestDevices = 4;
 constexpr int kMostDevices = 1024;
-constexpr int kSmallestShare = 10;  // millicores; below, a device could run nothing in a window
+constexpr int kSmallestShare = 10;  // millicores; a smaller device could run nothing in a window
 constexpr Bytes kMiB = 1 << 20;
 
 int reserve_millicores(int cores) {
   return std::max(400, cores * 1000 / 5);
 }
 
-// The largest number of cores up to `cores` of which a permille share can be exact.
+// Returns the largest number of cores up to `cores` in which a permille share can be exact.
 int exact_cores(int cores) {
   while (1000 % cores != 0) --cores;
   return cores;

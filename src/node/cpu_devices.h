@@ -1,4 +1,4 @@
-// How a machine's cores become CPU devices: at least four, so that placement over devices is real
+// Divides a machine's cores into CPU devices: at least four, so that placement over devices is real
 // on any machine, beside a reserve for gateway, control loop and load generator. Pure: the machine
 // is handed in.
 #pragma once
@@ -31,16 +31,16 @@ struct CpuSplit {
   bool operator==(const CpuSplit&) const = default;
 };
 
-// Whole cores where every device can have one, else equal shares of the cores that the reserve
-// leaves. Equal devices; whole ones have a number of cores that divides 1000, so that a share in
+// Whole cores if every device can have one, else equal shares of the cores that the reserve leaves.
+// The devices are equal. Whole ones have a number of cores that divides 1000, so that a share in
 // permille is a whole number of cores.
 Result<CpuSplit> split_cpu(const Machine& machine, const CpuSettings& settings);
 
-// The cores of a slice on a device with cores of its own: sm_begin and sm are multiples of its
-// quantum.
+// Returns the cores of a slice on a device with cores of its own: sm_begin and sm are multiples of
+// its quantum.
 std::vector<int> cores_of(const LocalDevice& device, Share sm_begin, Share sm);
 
-// Threads that can run at once on `sm` of the device: its cores, rounded up.
+// Returns how many threads can run at once on `sm` of the device: its cores, rounded up.
 int threads_of(const Device& device, Share sm);
 
 }  // namespace sluice::node

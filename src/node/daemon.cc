@@ -3,33 +3,89 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "base/log.h"
+#include "model/quantity.h"
+#include "node/housekeeping.h"
 #include "node/machine.h"
-#include "wire/await.h"
+#include "wire/endpoint.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
 namespace {
 
-using wire::kAwait;
-constexpr size_t kKeptDead = 200;  // records of instances that are gone, for those who ask why
-
-// The same request, whatever became of it since (a slice is resized, a position chosen).
+// Returns whether it is the same request, whatever happened since (a resize, a chosen position).
 bool same_start(const InstanceRecord& r, const StartRequest& q) {
   return !r.foreign && r.instance.function == q.function && r.instance.revision == q.revision &&
-         r.instance.device == q.device && r.instance.batch == q.batch && r.model == q.model &&
-         r.batching == q.batching;
+         std::ranges::equal(r.instance.parts, q.parts, {}, &Part::device, &PartRequest::device) &&
+         r.instance.batch == q.batch && r.birth == q.birth;
+}
+
+Bytes peak_memory_of(const InstanceRecord& r) {
+  Bytes sum = 0;
+  for (const ProcessIdentity& process : first_processes(r)) sum += peak_memory(process.pid);
+  return sum;
 }
 
 }  // namespace
 
-// ---- what is asked of us -----------------------------------------------------------------------
+Result<std::unique_ptr<Daemon>> Daemon::open(asio::io_context& io, const Clock& clock,
+                                             DaemonSettings settings) {
+  SLUICE_ASSIGN(found, take_over(clock, settings));
+  std::unique_ptr<Daemon> daemon(new Daemon(io, clock, std::move(settings), std::move(found)));
+  SLUICE_TRY(daemon->begin(io));
+  return daemon;
+}
+
+Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Takeover found)
+    : settings_(std::move(settings)),
+      lock_(std::move(found.lock)),
+      uids_lock_(std::move(found.uids.lock)),
+      changes_(io),
+      records_(settings_.paths.state(), std::move(found.state), changes_),
+      enforcer_(std::move(found.enforcer)),
+      reservations_(clock, records_, *enforcer_,
+                    settings_.own_uids
+                        ? std::optional<UidPool>(std::in_place, found.uids.first, kUidsPerBlock)
+                        : std::nullopt,
+                    settings_.default_arbiter),
+      mps_(io, clock, settings_.gpu.mps, std::move(found.mps_absent), settings_.paths,
+           records_.state().devices, [this] { changes_.notify(); }),
+      stores_(io, clock, settings_.gpu, settings_.paths, records_.state().devices,
+              [this](const Peer& peer, const DeviceId& gpu) { return owner_on(gpu, peer); }),
+      live_(io, clock, records_, reservations_, *enforcer_, mps_, settings_.grace),
+      zygote_(io, {.path = settings_.runtime,
+                   .log = settings_.paths.logs() + "/zygote.log",
+                   .cores = std::move(found.zygote_cores),
+                   .weights = settings_.weights}),
+      forks_(io, zygote_, *enforcer_, reservations_.ledger(), settings_.paths,
+             settings_.ready_patience),
+      execs_(
+          io, clock, [this](const InstanceRecord& r, size_t part) { return variables_of(r, part); },
+          settings_.ready_patience),
+      births_(io, clock, records_, *enforcer_, live_, forks_, execs_),
+      faults_(io, records_, reservations_, live_, settings_.grace),
+      gpus_(std::move(found.gpus)) {}
+
+// Live instances are known before the first process may ask for a permit.
+Result<void> Daemon::begin(asio::io_context& io) {
+  if (const Result<void> adopted = live_.adopt(); !adopted.ok())
+    return within(settings_.paths.state(), adopted.error());
+  SLUICE_STEP("open: adopted");
+  SLUICE_TRY(enforcer_->serve());
+  SLUICE_STEP("open: serves");
+  SLUICE_TRY(records_.save());
+  SLUICE_STEP("open: saved");
+  SLUICE_TRY(stores_.start());
+  SLUICE_TRY(zygote_.start());
+  SLUICE_STEP("open: has a zygote");
+  faults_.listen_to(*gpus_);
+  start_housekeeping(io, *enforcer_, records_, changes_, settings_.paths.logs());
+  return {};
+}
 
 Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   SLUICE_TRY(check_id(q.id, settings_.paths));
@@ -37,12 +93,7 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
     if (same_start(*known, q)) return known;
     return Error{ErrorKind::kConflict, "id: '" + q.id + "' is another instance"};
   }
-  if (const Device* d = ledger_.find(q.device); d != nullptr && d->kind == DeviceKind::kCuda)
-    return Error{ErrorKind::kInvalid, "device: " + q.device +
-                                          " is a GPU, and the model server computes on CPUs; "
-                                          "`sluice run` puts a program of your own on it"};
-  if (access(q.model.path.c_str(), R_OK) != 0)
-    return Error{ErrorKind::kInvalid, "model.path: " + q.model.path + ": " + std::strerror(errno)};
+  SLUICE_TRY(can_be_born(q));
   const std::optional<ProcessIdentity> owner = identity_of(q.owner);
   if (q.owner != 0 && !owner)
     return Error{ErrorKind::kInvalid, "owner: " + std::to_string(q.owner) + " is no process here"};
@@ -50,19 +101,72 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   r.instance = {.id = q.id,
                 .function = q.function,
                 .revision = q.revision,
-                .device = q.device,
-                .slice = q.slice,
-                .batch = q.batch};
-  r.model = q.model;
-  r.batching = q.batching;
-  r.socket = settings_.paths.socket_of(q.id);
+                .batch = q.batch,
+                .arbiter = q.arbiter};
+  r.birth = q.birth;
+  SLUICE_ASSIGN(address, address_for(q));
+  r.socket = address;
   r.log = q.log.empty() ? settings_.paths.log_of(q.id) : q.log;
   r.owner = owner.value_or(ProcessIdentity{});
-  SLUICE_TRY(enter(std::move(r), q.position));
-  forget_old();
-  asio::co_spawn(io_, launch(q.id), asio::detached);
-  if (owner) asio::co_spawn(io_, stop_with_owner(q.id, *owner), asio::detached);
+  SLUICE_TRY(reservations_.enter(std::move(r), q.parts));
+  records_.forget_old();
+  births_.begin(q.id);
+  if (owner) live_.stop_after(q.id, *owner);
   return find(q.id);
+}
+
+Result<void> Daemon::can_have_parts(const StartRequest& q) const {
+  if (q.parts.size() == 1) return {};
+  if (!std::holds_alternative<ExecOfProgram>(q.birth))
+    return Error{ErrorKind::kInvalid,
+                 "parts: the model server computes on one device; several parts need a program"};
+  for (const PartRequest& p : q.parts)
+    if (const Device* d = device(p.device); d != nullptr && d->kind == DeviceKind::kCuda)
+      return Error{ErrorKind::kInvalid,
+                   "parts: " + p.device + " is a GPU; several parts may be on CPU devices only"};
+  return {};
+}
+
+Result<void> Daemon::can_be_born(const StartRequest& q) const {
+  SLUICE_TRY(can_have_parts(q));
+  const PartRequest& first = q.parts.front();
+  const Device* d = device(first.device);
+  const bool on_gpu = d != nullptr && d->kind == DeviceKind::kCuda;
+  if (const auto* program = std::get_if<ExecOfProgram>(&q.birth)) {
+    const std::string& path = program->command[0];
+    if (access(path.c_str(), X_OK) != 0)
+      return Error{ErrorKind::kInvalid, "program.command: " + path + ": " + std::strerror(errno)};
+    if (on_gpu) SLUICE_TRY(mps_.pipes_for(*d, first.slice, mps_client(0)));
+    return {};
+  }
+  if (on_gpu)
+    return Error{ErrorKind::kInvalid, "device: " + first.device +
+                                          " is a GPU, and the model server computes on CPUs; "
+                                          "`sluice run` puts a program of your own on it"};
+  const std::string& path = std::get<ForkOfTemplate>(q.birth).model.path;
+  if (access(path.c_str(), R_OK) != 0)
+    return Error{ErrorKind::kInvalid, "model.path: " + path + ": " + std::strerror(errno)};
+  return {};
+}
+
+// No two live instances have the same address.
+Result<std::string> Daemon::address_for(const StartRequest& q) const {
+  const auto* program = std::get_if<ExecOfProgram>(&q.birth);
+  if (program == nullptr || !program->port) return settings_.paths.socket_of(q.id);
+  std::map<int, InstanceId> taken;
+  for (const InstanceRecord& r : records_.state().instances)
+    if (alive(r) && !r.foreign)
+      if (const auto at = wire::parse_endpoint(r.socket); at.ok() && at->path.empty())
+        taken[at->port] = r.instance.id;
+  int port = *program->port;
+  if (const auto other = taken.find(port); other != taken.end())
+    return Error{ErrorKind::kConflict, "program.port: " + std::to_string(port) +
+                                           " is the port of the instance " + other->second};
+  if (port == 0) {
+    SLUICE_ASSIGN(free, free_port([&](int p) { return taken.contains(p); }));
+    port = free;
+  }
+  return "127.0.0.1:" + std::to_string(port);
 }
 
 Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
@@ -74,106 +178,95 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
     if (known->foreign && known->process == *process) return known;
     return Error{ErrorKind::kConflict, "id: '" + q.id + "' is another instance"};
   }
-  for (const InstanceRecord& r : state_.instances)
-    if (alive(r) && r.process == *process)
+  for (const InstanceRecord& r : records_.state().instances)
+    if (alive(r) && std::ranges::count(first_processes(r), *process) > 0)
       return Error{ErrorKind::kConflict,
                    "pid: " + std::to_string(q.pid) + " is under the slice " + r.instance.id};
-  const Device* device = ledger_.find(q.device);
-  if (device != nullptr && device->kind != DeviceKind::kCuda && q.slice.memory > 0)
+  const Device* d = device(q.device);
+  if (d != nullptr && d->kind != DeviceKind::kCuda && q.slice.memory > 0)
     return Error{ErrorKind::kInvalid, "slice.memory: " + q.device +
                                           " is no GPU: a program's memory there is not held to a "
                                           "limit; 0 is allowed"};
   SLUICE_ASSIGN(pidfd, open_process(*process));
-  if (const Device* d = ledger_.find(q.device); d != nullptr && d->kind == DeviceKind::kCuda)
-    SLUICE_TRY(mps_.pipes_for(*d, q.slice, q.pid));
+  if (d != nullptr && d->kind == DeviceKind::kCuda) SLUICE_TRY(mps_.pipes_for(*d, q.slice, q.pid));
   InstanceRecord r;
   r.instance = {.id = q.id,
                 .function = q.function.name.empty() ? FunctionName{.name = q.id} : q.function,
-                .state = InstanceState::kReady,
-                .device = q.device,
-                .slice = q.slice};
+                .state = InstanceState::kReady};
   r.foreign = true;
   r.process = *process;
-  SLUICE_TRY(enter(r, q.position));
+  SLUICE_TRY(reservations_.enter(r, {{q.device, q.slice, q.position}}));
   for (const pid_t pid : family_of(q.pid)) {
     const Result<void> placed = enforcer_->place(*find(q.id), pid);
     if (!placed.ok() && pid == q.pid) log::warn("{}: {}", q.id, placed.error().message);
   }
   SLUICE_STEP("take: placed");
-  live_[q.id].pidfd = std::move(pidfd);
-  asio::co_spawn(io_, watch(q.id), asio::detached);
-  log::info("{}: process {} is under a slice of {} ‰ of {}", q.id, q.pid,
-            q.slice.quota.request.permille, q.device);
+  std::vector<Tie> tie(1);
+  tie[0].pidfd = std::move(pidfd);
+  live_.follow(q.id, std::move(tie));
+  log::info("{}: process {} is under a slice of {} of {}", q.id, q.pid,
+            format_share(q.slice.quota.request), q.device);
   return find(q.id);
 }
 
-ProgramEnvironment Daemon::environment(const InstanceRecord& r) const {
-  const Device& device = *ledger_.find(r.instance.device);
-  return environment_on(
-      device, r.instance.slice,
-      std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
-      {.mps_pipes = mps_.pipes_for(device, r.instance.slice, r.process.pid).value_or({}),
-       .model_store = stores_.socket_of(device.id)});
+// An MPS server has clients of only the daemon's user. A program of ours with a uid of its own is
+// no client; 0 stands for no process.
+pid_t Daemon::mps_client(pid_t foreign) const {
+  if (foreign != 0) return foreign;
+  return settings_.own_uids ? 0 : getpid();
 }
 
-// Programs of one function, on the GPU whose store it is.
+ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) const {
+  const auto& [id, slice, position] = r.instance.parts.at(part);
+  const Device& on = *device(id);
+  return environment_on(
+      on, slice, std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
+      {.mps_pipes =
+           mps_.pipes_for(on, slice, mps_client(r.foreign ? r.process.pid : 0)).value_or({}),
+       .model_store = stores_.socket_of(on.id)});
+}
+
+// Passes nothing of the daemon's own environment except the mark of its platform.
+Result<Variables> Daemon::variables_of(const InstanceRecord& r, size_t part) const {
+  Variables all{{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"SLUICE_INSTANCE", r.instance.id}};
+  for (const auto& [name, value] : std::get<ExecOfProgram>(r.birth).environment)
+    all.insert_or_assign(name, value);
+  all["SLUICE_PART"] = std::to_string(part);
+  all["SLUICE_PARTS"] = std::to_string(r.instance.parts.size());
+  if (const Variables own = own_variables(); own.contains("SLUICE_PLATFORM"))
+    all["SLUICE_PLATFORM"] = own.at("SLUICE_PLATFORM");
+  return with_environment(std::move(all), environment(r, part), settings_.libraries);
+}
+
+// The owner is the function of the process's slice on the store's GPU.
 Result<std::string> Daemon::owner_on(const DeviceId& gpu, const Peer& peer) const {
-  const std::optional<InstanceId> id = enforcer_->slice_of(peer);
-  const InstanceRecord* r = id ? find(*id) : nullptr;
-  if (r == nullptr || r->instance.device != gpu)
+  const std::optional<Enforcer::Holder> holder = enforcer_->slice_of(peer);
+  const InstanceRecord* r = holder ? find(holder->id) : nullptr;
+  if (r == nullptr || r->instance.parts[holder->part].device != gpu)
     return Error{ErrorKind::kNotFound,
                  "process " + std::to_string(peer.process.pid) + " has no slice of it"};
   return to_string(r->instance.function);
 }
 
-asio::awaitable<void> Daemon::leave() {
-  return mps_.quit();
-}
-
-// Keeps the newest dead for those who ask why.
-void Daemon::forget_old() {
-  auto dead = static_cast<size_t>(std::ranges::count_if(state_.instances, std::not_fn(alive)));
-  std::erase_if(state_.instances,
-                [&](const InstanceRecord& r) { return !alive(r) && dead-- > kKeptDead; });
-}
-
-// ---- what is asked about us --------------------------------------------------------------------
-
-InstanceRecord* Daemon::find_record(const InstanceId& id) {
-  const auto found = std::ranges::find_if(
-      state_.instances, [&](const InstanceRecord& r) { return r.instance.id == id; });
-  return found == state_.instances.end() ? nullptr : &*found;
-}
-
-const InstanceRecord* Daemon::find(const InstanceId& id) const {
-  return const_cast<Daemon*>(this)->find_record(id);
-}
-
-Result<void> Daemon::save() {
-  tell_change();
-  return registry_.save(state_);
-}
-
-void Daemon::tell_change() {
-  ++version_;
-  for (asio::steady_timer* waiter : waiting_) waiter->cancel();
-}
-
-asio::awaitable<void> Daemon::change_after(uint64_t version, Nanos patience) {
-  if (version_ > version) co_return;
-  asio::steady_timer timer(io_, patience);
-  waiting_.insert(&timer);
-  co_await timer.async_wait(kAwait);
-  waiting_.erase(&timer);
+Result<const InstanceRecord*> Daemon::resize(const InstanceId& id, std::vector<PartRequest> parts) {
+  const InstanceRecord* r = find(id);
+  const Parts held = r != nullptr ? r->instance.parts : Parts(1);
+  const Share before = held.front().slice.sm;
+  for (size_t k = 0; k < std::min(parts.size(), held.size()); ++k)
+    if (parts[k].device.empty()) parts[k].device = held[k].device;
+  SLUICE_ASSIGN(resized, reservations_.resize(id, parts));
+  if (resized->instance.slice().sm != before)
+    live_.tell_threads(id, forks_.threads_of(resized->instance));
+  return resized;
 }
 
 DaemonView Daemon::view() const {
-  DaemonView v{.boot_id = state_.boot_id,
-               .generation = state_.generation,
-               .version = version_,
+  DaemonView v{.boot_id = records_.state().boot_id,
+               .generation = records_.state().generation,
+               .version = changes_.version(),
                .backstop = enforcer_->has_backstop(),
                .enforcement = enforcer_->describe(),
-               .devices = ledger_.devices()};
+               .devices = reservations_.ledger().devices()};
   if (!settings_.own_uids) v.enforcement += "; instances share this user's uid";
   const std::map<std::string, GpuLoad> loads = gpus_->loads();
   for (Device& d : v.devices) {
@@ -181,11 +274,10 @@ DaemonView Daemon::view() const {
     if (d.kind == DeviceKind::kCuda) d.mps_status = mps_.describe(d);
   }
   std::map<InstanceId, ClientState> states = enforcer_->states();
-  for (const InstanceRecord& r : state_.instances) {
+  for (const InstanceRecord& r : records_.state().instances) {
     const ClientState state = alive(r) ? states[r.instance.id] : ClientState{};
-    v.instances.push_back({r, alive(r) ? state.used : r.used, state.ungated, state.sm_refusal,
-                           alive(r) ? peak_memory(r.process.pid) : 0,
-                           enforcer_->memory_held(r.instance.id),
+    v.instances.push_back({r, alive(r) ? state.used : r.used, state.ungated,
+                           alive(r) ? peak_memory_of(r) : 0, enforcer_->memory_held(r.instance.id),
                            enforcer_->fault_of(r.instance.id), enforcer_->outside(r.instance.id)});
   }
   return v;

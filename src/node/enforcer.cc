@@ -11,31 +11,22 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "base/log.h"
 #include "base/system_error.h"
-#include "node/instance_memory.h"
-#include "node/meter_cpu.h"
-#include "node/meter_cuda.h"
+#include "enforce/instance_memory.h"
+#include "enforce/meter_cpu.h"
+#include "gpu/meter_cuda.h"
 
 namespace sluice::node {
 namespace {
 
-// A program that has used so much and has not asked for a permit will not: importing PyTorch takes
-// a few seconds.
+// A program that has used so much without asking for a permit never will: importing PyTorch takes a
+// few seconds.
 constexpr Nanos kMostBeforePermits = Seconds(3);
 
-// Whether a process stands in the group of that name, in any hierarchy.
-bool in_group(pid_t pid, const std::string& name) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
-  for (std::string line; std::getline(file, line);)
-    if (line.ends_with("/" + name)) return true;
-  return false;
-}
-
-// For all threads of a process that no group holds; those to come inherit it.
+// For all threads of a process that no group holds; later ones inherit it.
 Result<void> set_affinity(pid_t pid, const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -51,17 +42,35 @@ Result<void> set_affinity(pid_t pid, const std::vector<int>& cores) {
   return {};
 }
 
-// What Sluice starts serves requests, and says itself how they fare; a foreign program runs for its
-// throughput, unless its slice says otherwise.
-policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r) {
-  const Instance& i = r.instance;
+policy::ArbiterConfig config_of(std::string_view arbiter, const Device& device) {
+  const bool is_cpu = device.kind == DeviceKind::kCpu;
+  return {.window = policy::window_of(arbiter), .pace = is_cpu ? pace_on(device.millicores) : 1000};
+}
+
+// Instances that Sluice starts serve requests, and report their due times themselves. A foreign
+// program runs for its throughput, unless its slice says otherwise.
+policy::ShareClient share_of(policy::ClientId id, bool foreign, const Part& part) {
   return {.id = id,
-          .sm = i.slice.sm,
-          .quota = i.slice.quota,
-          .position = i.position,
-          .has_slo = !r.foreign || i.slice.slo > Nanos(0),
-          .slo = i.slice.slo,
-          .tolerance = i.slice.tolerance};
+          .sm = part.slice.sm,
+          .quota = part.slice.quota,
+          .position = part.position,
+          .has_slo = !foreign || part.slice.slo > Nanos(0),
+          .slo = part.slice.slo,
+          .tolerance = part.slice.tolerance};
+}
+
+// Returns the first process of a part; pid 0 if it is not born yet.
+ProcessIdentity process_of(const InstanceRecord& r, size_t part) {
+  const std::vector<ProcessIdentity> all = first_processes(r);
+  return part < all.size() ? all[part] : ProcessIdentity{};
+}
+
+void add(ClientState& sum, const ClientState& part) {
+  sum.used += part.used;
+  sum.ungated += part.ungated;
+  sum.granted |= part.granted;
+  sum.wanting |= part.wanting;
+  sum.processes += part.processes;
 }
 
 }  // namespace
@@ -76,26 +85,26 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
   e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
   for (const LocalDevice& d : devices) {
     const bool is_cpu = d.device.kind == DeviceKind::kCpu;
-    const policy::ArbiterConfig config{.window = policy::window_of(settings.arbiter),
-                                       .pace = is_cpu ? pace_on(d.device.millicores) : 1000};
-    SLUICE_ASSIGN(arbiter, policy::make_arbiter(settings.arbiter, config));
+    const std::string name(policy::kDefaultArbiter);  // until its first instance chooses
+    const policy::ArbiterConfig config = config_of(name, d.device);
+    SLUICE_ASSIGN(arbiter, policy::make_arbiter(name, config));
     const DeviceNumber number =
         e->host_->add_device(std::move(arbiter), config, d.device.millicores);
     e->devices_.emplace(
-        d.device.id, HostedDevice{number, d, is_cpu ? nullptr : gpus.account(d.device.uuid), {}});
+        d.device.id, HostedDevice{number, d, name, is_cpu ? nullptr : gpus.account(d.device.uuid)});
   }
   return e;
 }
 
 Result<void> Enforcer::serve() {
-  desk_.forget_others();
+  broker_.forget_others();
   SLUICE_ASSIGN(
       server,
       PermitServer::start(
           serving_, clock_,
-          [this](const Peer& peer, uint32_t device) { return look_up(peer, device); }, &desk_));
+          [this](const Peer& peer, uint32_t device) { return look_up(peer, device); }, &broker_));
   server_ = std::move(server);
-  for (const auto& [id, client] : clients_) SLUICE_TRY(open_socket(id));
+  for (const auto& [id, clients] : clients_) SLUICE_TRY(open_socket(id));
   return {};
 }
 
@@ -106,30 +115,30 @@ Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups
       permit_sockets_(settings.permit_sockets),
       cgroups_(std::move(cgroups)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
-      desk_(clock, settings.generation, std::move(record)) {
+      broker_(clock, settings.generation, std::move(record)) {
   if (Result<Cgroup> all = cgroups_.open(""); all.ok())
     if (const auto weighs = all->set_weight(kDevicesWeight); !weighs.ok())
       log::warn("{}", weighs.error().message);
 }
 
-// Groups that hold nothing any more go, from the leaves up; the kernel keeps the others.
+// Removes empty groups, the leaves first; the kernel keeps the others.
 Enforcer::~Enforcer() {
   remove_empty_groups();
   std::vector<std::string> groups{"released"};
   for (const auto& [id, hosted] : devices_) groups.push_back(id);
-  groups.push_back("");  // that of all
+  groups.push_back("");  // the root of all groups
   for (const std::string& name : groups)
     if (Result<Cgroup> group = cgroups_.open(name); group.ok()) (void)group->remove();
 }
 
-Result<void> Enforcer::limit(const Client& c, const InstanceRecord& r) {
-  const LocalDevice& device = devices_.at(r.instance.device).device;
+Result<void> Enforcer::limit(const Client& c, const Part& part) {
+  const LocalDevice& device = devices_.at(part.device).device;
   if (device.device.kind != DeviceKind::kCpu) return {};
-  const Slice& slice = r.instance.slice;
-  const std::vector<int> cores = cores_of(device, r.instance.position.sm_begin, slice.sm);
+  const Slice& slice = part.slice;
+  const std::vector<int> cores = cores_of(device, part.position.sm_begin, slice.sm);
   if (!c.cgroup) {
     if (cores.empty() || c.process.pid == 0) return {};
-    if (!r.foreign) return set_affinity(c.process.pid, cores);
+    if (!c.foreign) return set_affinity(c.process.pid, cores);
     for (const pid_t pid : family_of(c.process.pid)) SLUICE_TRY(set_affinity(pid, cores));
     return {};
   }
@@ -147,13 +156,13 @@ std::string Enforcer::describe() const {
 }
 
 // A foreign program's memory on a CPU is not limited (Daemon::take_process).
-Result<void> Enforcer::limit_memory(const Client& c, const InstanceRecord& r) {
-  const Device& device = devices_.at(r.instance.device).device.device;
+Result<void> Enforcer::limit_memory(const Client& c, const InstanceRecord& r, const Part& part) {
+  const Device& device = devices_.at(part.device).device.device;
   if (device.kind != DeviceKind::kCpu || r.foreign) return {};
-  const Bytes most = memory_limit(r.instance.slice, device);
+  const Bytes most = memory_limit(part.slice, device);
   if (c.cgroup && cgroups_.limits_memory()) return Cgroup(*c.cgroup).set_memory(most);
   if (c.process.pid == 0) return {};
-  // Root without CAP_SYS_RESOURCE may not: the instance runs, and the log says how.
+  // Root without CAP_SYS_RESOURCE may not: the instance runs unlimited, and the log says so.
   if (const auto limited = limit_data(c.process.pid, most); !limited.ok())
     log::warn("{}: its memory is not limited: {}", r.instance.id, limited.error().message);
   return {};
@@ -161,49 +170,87 @@ Result<void> Enforcer::limit_memory(const Client& c, const InstanceRecord& r) {
 
 std::optional<std::string> Enforcer::killed_by_memory(const InstanceRecord& r) const {
   const auto found = clients_.find(r.instance.id);
-  if (found == clients_.end() || !found->second.cgroup || r.foreign) return std::nullopt;
-  if (!found->second.cgroup->killed_by_memory_limit()) return std::nullopt;
-  return killed_by_limit(r.instance.slice, devices_.at(r.instance.device).device.device);
+  if (found == clients_.end() || r.foreign) return std::nullopt;
+  for (size_t k = 0; k < found->second.size(); ++k) {
+    const Client& c = found->second[k];
+    const Part& part = r.instance.parts[k];
+    if (c.cgroup && c.cgroup->killed_by_memory_limit())
+      return killed_by_limit(part.slice, devices_.at(part.device).device.device);
+  }
+  return std::nullopt;
 }
 
 Result<void> Enforcer::admit(const InstanceRecord& r) {
-  const Instance& i = r.instance;
-  const HostedDevice& hosted = devices_.at(i.device);
+  const InstanceId& id = r.instance.id;
   remove_empty_groups();
+  std::vector<Client> clients;
+  Result<void> outcome;
+  for (size_t part = 0; part < r.instance.parts.size() && outcome.ok(); ++part) {
+    Result<Client> client = admit_part(r, part);
+    if (client.ok())
+      clients.push_back(std::move(*client));
+    else
+      outcome = client.error();
+  }
+  if (outcome.ok() && server_ != nullptr) outcome = open_socket(id);
+  if (!outcome.ok()) {
+    for (const Client& c : clients) forget(c);
+    return outcome;
+  }
+  const std::lock_guard lock(mutex_);
+  clients_.insert_or_assign(id, std::move(clients));
+  return {};
+}
+
+Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t number) {
+  const Part& part = r.instance.parts[number];
+  HostedDevice& hosted = devices_.at(part.device);
+  SLUICE_TRY(run_arbiter(hosted, r.instance.arbiter));
+  const ProcessIdentity process = process_of(r, number);
   Client c{.ref = {hosted.number, ++last_client_},
-           .process = r.process,
-           .uid = r.uid,
-           .owner = r.uid != 0 ? r.uid : uid_of(r.process.pid).value_or(geteuid()),
+           .process = process,
+           .uid = r.instance.parts.size() == 1 ? r.uid : 0,
+           .owner = r.uid != 0 ? r.uid : uid_of(process.pid).value_or(geteuid()),
            .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu,
            .foreign = r.foreign};
   if (cgroups_.writable()) {
-    SLUICE_ASSIGN(group, cgroups_.open(i.device + "/" + i.id));
+    SLUICE_ASSIGN(group, cgroups_.open(part.device + "/" + r.instance.id));
     c.cgroup = group;
-    SLUICE_TRY(limit(c, r));
+    SLUICE_TRY(limit(c, part));
   }
-  SLUICE_ASSIGN(meter, make_meter(hosted, i.slice.sm, c));
-  SLUICE_TRY(host_->admit(hosted.number, share_of(c.ref.client, r), std::move(meter)));
-  if (i.slice.memory > 0) {
-    const Result<MemoryAccount> memory = desk_.open(i.id, i.slice.memory, hosted.account);
+  SLUICE_ASSIGN(meter, make_meter(hosted, part.slice.sm, c));
+  SLUICE_TRY(
+      host_->admit(hosted.number, share_of(c.ref.client, r.foreign, part), std::move(meter)));
+  if (part.slice.memory > 0) {
+    const Result<MemoryAccount> memory =
+        broker_.open(r.instance.id, part.slice.memory, hosted.account);
     if (!memory.ok()) {
       host_->remove(c.ref);
       return memory.error();
     }
     c.memory = *memory;
   }
-  if (server_ != nullptr)
-    if (Result<void> opened = open_socket(i.id); !opened.ok()) {
-      host_->remove(c.ref);
-      desk_.close(c.memory);
-      return opened;
-    }
-  const std::lock_guard lock(mutex_);
-  clients_.insert_or_assign(i.id, std::move(c));
+  return c;
+}
+
+void Enforcer::forget(const Client& c) {
+  host_->remove(c.ref);
+  broker_.close(c.memory);
+}
+
+// The ledger has ensured that a device in use already runs that arbiter.
+Result<void> Enforcer::run_arbiter(HostedDevice& hosted, const std::string& name) {
+  if (hosted.arbiter == name) return {};
+  const policy::ArbiterConfig config = config_of(name, hosted.device.device);
+  SLUICE_ASSIGN(arbiter, policy::make_arbiter(name, config));
+  host_->set_arbiter(hosted.number, std::move(arbiter), config);
+  log::info("{} runs the arbiter {}", hosted.device.device.id, name);
+  hosted.arbiter = name;
   return {};
 }
 
-// In a folder of its own, which can be mounted into a container and stays the same while the slice
-// lives, whatever becomes of daemons and their sockets.
+// The socket lies in a folder of its own, which can be mounted into a container. The folder stays
+// the same while the slice lives, across daemons and their sockets.
 Result<void> Enforcer::open_socket(const InstanceId& id) {
   const std::string folder = permit_sockets_ + "/" + id;
   if ((mkdir(folder.c_str(), 0711) != 0 && errno != EEXIST) || chmod(folder.c_str(), 0711) != 0)
@@ -211,7 +258,7 @@ Result<void> Enforcer::open_socket(const InstanceId& id) {
   return server_->open_for(id, folder + "/sock");
 }
 
-// On a CPU the kernel counts; on a GPU its account has to confirm what clients say.
+// On a CPU the kernel counts; on a GPU its account has to confirm clients' reports.
 Result<std::unique_ptr<Meter>> Enforcer::make_meter(const HostedDevice& hosted, Share sm,
                                                     const Client& c) const {
   const Device& device = hosted.device.device;
@@ -227,57 +274,72 @@ Result<std::unique_ptr<Meter>> Enforcer::make_meter(const HostedDevice& hosted, 
       std::make_unique<CpuMeter>(std::move(counter), millicores, clock_.now()));
 }
 
-Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid) {
-  Client& c = clients_.at(r.instance.id);
-  if (pid == r.process.pid) {
+Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid, size_t number) {
+  Client& c = clients_.at(r.instance.id).at(number);
+  const Part& part = r.instance.parts[number];
+  if (const ProcessIdentity first = process_of(r, number); pid == first.pid) {
     const std::lock_guard lock(mutex_);
-    c.process = r.process;
+    c.process = first;
   }
-  SLUICE_TRY(limit_memory(c, r));
-  // Not under the lock: the kernel may take long, and processes that attach wait for it.
+  SLUICE_TRY(limit_memory(c, r, part));
+  // Not under the lock: the kernel may take long, and attaching processes wait for it.
   if (c.cgroup) return c.cgroup->add(pid);
-  const LocalDevice& device = devices_.at(r.instance.device).device;
+  const LocalDevice& device = devices_.at(part.device).device;
   if (device.cores.empty()) return {};
-  return set_affinity(pid, cores_of(device, r.instance.position.sm_begin, r.instance.slice.sm));
+  return set_affinity(pid, cores_of(device, part.position.sm_begin, part.slice.sm));
 }
 
 Result<Attachment> Enforcer::attach(const InstanceRecord& r, int pidfd) {
-  return host_->attach(clients_.at(r.instance.id).ref, r.process,
+  return host_->attach(clients_.at(r.instance.id).front().ref, r.process,
                        Fd(fcntl(pidfd, F_DUPFD_CLOEXEC, 0)));
 }
 
-Result<void> Enforcer::resize(const InstanceRecord& r) {
-  const Client& c = clients_.at(r.instance.id);
-  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r)));
-  desk_.set_limit(c.memory, r.instance.slice.memory);
-  SLUICE_TRY(limit_memory(c, r));
-  return limit(c, r);
+Result<void> Enforcer::resize(const InstanceRecord& r, const Parts& before) {
+  const std::vector<Client>& clients = clients_.at(r.instance.id);
+  for (size_t part = 0; part < clients.size(); ++part) {
+    Result<void> resized = resize_part(clients[part], r, r.instance.parts[part]);
+    if (resized.ok()) continue;
+    for (size_t k = 0; k <= part; ++k) (void)resize_part(clients[k], r, before[k]);
+    return resized;
+  }
+  return {};
+}
+
+Result<void> Enforcer::resize_part(const Client& c, const InstanceRecord& r, const Part& part) {
+  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r.foreign, part)));
+  broker_.set_limit(c.memory, part.slice.memory);
+  SLUICE_TRY(limit_memory(c, r, part));
+  return limit(c, part);
 }
 
 void Enforcer::release(const InstanceRecord& r) {
   const auto found = clients_.find(r.instance.id);
   if (found == clients_.end()) return;
-  if (server_ != nullptr) server_->close_for(r.instance.id);  // who dies while we start
+  // An instance that dies during the start.
+  if (server_ != nullptr) server_->close_for(r.instance.id);
   rmdir((permit_sockets_ + "/" + r.instance.id).c_str());
-  Client c = std::move(found->second);
+  std::vector<Client> clients = std::move(found->second);
   {
     const std::lock_guard lock(mutex_);
     clients_.erase(found);
   }
-  host_->remove(c.ref);
-  desk_.close(c.memory);
-  if (c.cgroup) empty(std::move(*c.cgroup), r.foreign);
+  for (Client& c : clients) {
+    forget(c);
+    if (c.cgroup) empty(std::move(*c.cgroup), r.foreign);
+  }
 }
 
-void Enforcer::bury(const InstanceRecord& r) {
-  if (!devices_.contains(r.instance.device)) return;
-  Result<Cgroup> group = cgroups_.open(r.instance.device + "/" + r.instance.id);
-  if (group.ok()) empty(std::move(*group), r.foreign);
+void Enforcer::reap(const InstanceRecord& r) {
+  for (const Part& part : r.instance.parts) {
+    if (!devices_.contains(part.device)) continue;
+    Result<Cgroup> group = cgroups_.open(part.device + "/" + r.instance.id);
+    if (group.ok()) empty(std::move(*group), r.foreign);
+  }
 }
 
 void Enforcer::empty(Cgroup group, bool foreign) {
   Result<Cgroup> outside = cgroups_.open("released");
-  constexpr int kMostRounds = 10;  // one that is born meanwhile is found in the next
+  constexpr int kMostRounds = 10;  // a process born meanwhile is found in the next round
   for (int round = 0; round < kMostRounds; ++round) {
     if (!foreign) group.signal(SIGKILL);
     for (const pid_t pid : group.processes())
@@ -287,48 +349,49 @@ void Enforcer::empty(Cgroup group, bool foreign) {
   remove_empty_groups();
 }
 
-// A group can go only when its last process is gone, which a kill does not wait for.
+// A group can be removed only once its last process is gone, which a kill does not wait for.
 void Enforcer::remove_empty_groups() {
   std::erase_if(left_, [](Cgroup& group) { return group.remove().ok(); });
 }
 
-void Enforcer::charge_ungated() {
+void Enforcer::watch_ungated() {
   for (auto& [device, hosted] : devices_) {
     if (hosted.account == nullptr) continue;
     const std::map<pid_t, DeviceUse> account = hosted.account->uses();
     if (account.empty()) continue;
     const std::set<pid_t> attached = host_->attached(hosted.number);
-    for (const UngatedUse::Use& use : hosted.ungated.take(account, attached, clock_.now())) {
-      const std::optional<ProcessIdentity> process = identity_of(use.pid);
-      const std::optional<uid_t> uid = uid_of(use.pid);
+    for (const auto& [pid, use] : account) {
+      if (attached.contains(pid)) continue;
+      const std::optional<ProcessIdentity> process = identity_of(pid);
+      const std::optional<uid_t> uid = uid_of(pid);
       if (!process || !uid) continue;
-      const std::optional<InstanceId> id =
+      const std::optional<Holder> holder =
           slice_of({.process = *process, .uid = *uid, .pidfd = {}, .slice = ""});
-      if (!id) continue;
-      Client& c = clients_.at(*id);
+      if (!holder) continue;
+      Client& c = clients_.at(holder->id)[holder->part];
       if (c.ref.device != hosted.number) continue;
-      host_->charge(c.ref, use.busy, use.until);
-      if (!std::exchange(c.ungated, true))
+      if (host_->watch(c.ref, pid) > Nanos(0) && !std::exchange(c.ungated, true))
         log::warn("{}: process {} uses {} past the hook, without a permit; its slice is charged",
-                  *id, use.pid, device);
+                  holder->id, pid, device);
     }
   }
 }
 
-// Whether nothing holds a program without a cgroup. Once it is, it stays so until one of its
-// processes attaches: the CPU time of those alive falls whenever one of them ends.
+// Returns whether nothing holds a program without a cgroup. Once true it stays so until one of its
+// processes attaches, because the CPU time of the living ones falls when one of them ends.
 bool Enforcer::is_unheld(const Client& c, int attached) {
   if (attached > 0) return false;
   return c.unheld || (identity_of(c.process.pid) == c.process &&
                       cpu_time_of(family_of(c.process.pid)) > kMostBeforePermits);
 }
 
-// What Sluice starts itself has no right to leave its group.
+// Instances that Sluice starts itself have no right to leave their groups.
 bool Enforcer::poll_strays() {
   bool changed = false;
   const std::map<InstanceId, ClientState> states =
       cgroups_.writable() ? std::map<InstanceId, ClientState>() : this->states();
-  for (auto& [id, c] : clients_) {
+  for (auto& [id, clients] : clients_) {
+    Client& c = clients.front();  // a foreign one has a single part
     if (!c.foreign || !c.counted_by_kernel) continue;
     if (!c.cgroup) {
       const auto state = states.find(id);
@@ -353,7 +416,7 @@ bool Enforcer::poll_strays() {
 std::string Enforcer::fault_of(const InstanceId& id) const {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return "";
-  const Client& c = found->second;
+  const Client& c = found->second.front();
   if (!c.strays.outside().empty())
     return "process " + std::to_string(c.strays.outside().begin()->first) +
            " has left its cgroup; nothing holds it";
@@ -364,71 +427,46 @@ std::string Enforcer::fault_of(const InstanceId& id) const {
 
 Nanos Enforcer::outside(const InstanceId& id) {
   const auto found = clients_.find(id);
-  return found == clients_.end() ? Nanos(0) : found->second.strays.used();
+  return found == clients_.end() ? Nanos(0) : found->second.front().strays.used();
+}
+
+const std::string& Enforcer::arbiter_of(const DeviceId& device) const {
+  return devices_.at(device).arbiter;
 }
 
 std::map<InstanceId, ClientState> Enforcer::states() {
   const std::map<ClientRef, ClientState> hosted = host_->states();
   std::map<InstanceId, ClientState> all;
-  for (const auto& [id, client] : clients_)
-    if (const auto found = hosted.find(client.ref); found != hosted.end()) all[id] = found->second;
+  for (const auto& [id, clients] : clients_)
+    for (const Client& c : clients)
+      if (const auto found = hosted.find(c.ref); found != hosted.end()) add(all[id], found->second);
   return all;
 }
 
 std::optional<Bytes> Enforcer::memory_held(const InstanceId& id) const {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return std::nullopt;
-  const Client& c = found->second;
-  if (c.counted_by_kernel || c.memory == 0) return std::nullopt;
-  return desk_.look(c.memory).held;
+  std::optional<Bytes> held;
+  for (const Client& c : found->second)
+    if (!c.counted_by_kernel && c.memory != 0)
+      held = held.value_or(0) + broker_.look(c.memory).held;
+  return held;
 }
 
 void Enforcer::signal(const InstanceId& id, int number) const {
   const auto found = clients_.find(id);
-  if (found != clients_.end() && found->second.cgroup) found->second.cgroup->signal(number);
+  if (found == clients_.end()) return;
+  for (const Client& c : found->second)
+    if (c.cgroup) c.cgroup->signal(number);
 }
 
 std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {
   const auto found = clients_.find(id);
-  if (found == clients_.end() || !found->second.cgroup) return {};
-  return found->second.cgroup->processes();
-}
-
-bool Enforcer::is_under(const Client& c, const Peer& peer) const {
-  return c.process == peer.process || (c.uid != 0 && c.uid == peer.uid) ||
-         (c.cgroup && in_group(peer.process.pid, c.cgroup->name()));
-}
-
-// Whose slice a process is under: its own, that of its uid (no two instances share one), that of
-// the group which it was born into; where there are no groups, that of its nearest ancestor. At a
-// slice's own socket it is that one, or none, and its owner's processes (and root's) belong to it
-// wherever they are. But where the kernel counts what is used they have to be under it all the
-// same, or what they use would be nobody's.
-std::optional<InstanceId> Enforcer::slice_of(const Peer& peer) const {
-  const auto may_be = [&](const InstanceId& id) {
-    return peer.slice.empty() || (peer.slice == id && peer.process.pid != 0);
-  };
-  if (const auto own = clients_.find(peer.slice); own != clients_.end()) {
-    const Client& c = own->second;
-    if (!c.counted_by_kernel && (peer.uid == c.owner || peer.uid == 0)) return own->first;
-  }
-  for (const auto& [id, c] : clients_)
-    if (may_be(id) && is_under(c, peer)) return id;
-  if (!cgroups_.writable())
-    for (const ProcessIdentity& ancestor : ancestors_of(peer.process.pid))
-      for (const auto& [id, c] : clients_)
-        if (may_be(id) && c.process == ancestor) return id;
-  return std::nullopt;
-}
-
-Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
-  if (device != 0)
-    return Error{ErrorKind::kInvalid, "device: a slice here is on one device, number 0"};
-  const std::lock_guard lock(mutex_);
-  const std::optional<InstanceId> id = slice_of(peer);
-  if (!id) return Error{ErrorKind::kNotFound, "the process holds no slice here"};
-  const Client& c = clients_.at(*id);
-  return Placement{host_.get(), c.ref, c.memory};
+  if (found == clients_.end()) return {};
+  std::vector<pid_t> all;
+  for (const Client& c : found->second)
+    if (c.cgroup) std::ranges::copy(c.cgroup->processes(), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace sluice::node

@@ -1,8 +1,8 @@
-// Slices made true on this machine: the arbiters' host, the desk that lends device memory,
-// permit.sock and one for each slice, and a cgroup per slice as the hard backstop. What the ledger
-// promised comes in; nothing here decides.
+// Enforces slices on this machine: the arbiters' host, the server that lends device memory,
+// permit.sock and a socket for each slice, and a cgroup per slice as the hard backstop. It carries
+// out the ledger's reservations, and decides nothing.
 //
-// Belongs to the daemon's loop, but for the lookups, which come from permit.sock's thread.
+// Belongs to the daemon's loop, except the lookups, which run on permit.sock's thread.
 #pragma once
 
 #include <map>
@@ -13,109 +13,118 @@
 #include <string_view>
 #include <vector>
 
-#include "node/arbiter_host.h"
-#include "node/cgroup.h"
+#include "enforce/arbiter_host.h"
+#include "enforce/cgroup.h"
+#include "enforce/meter.h"
+#include "enforce/permit_server.h"
+#include "enforce/stray_processes.h"
+#include "gpu/gpu_watch.h"
 #include "node/cpu_devices.h"
-#include "node/gpu_watch.h"
-#include "node/meter.h"
-#include "node/permit_server.h"
 #include "node/registry.h"
-#include "node/stray_processes.h"
-#include "node/ungated_use.h"
 
 namespace sluice::node {
 
-// What the cgroups of all node daemons' are called, and then what tells one from another.
+// The prefix of all node daemons' cgroups; the rest distinguishes them.
 inline constexpr std::string_view kCgroupPrefix = "sluice-node-";
 
 struct EnforcerSettings {
-  std::string arbiter;  // policy::make_arbiter's name
   std::string permit_socket;
   std::string permit_sockets;  // the folder of slices' own, ID/sock
-  std::string memory_record;   // the file in which a daemon finds what the one before it has lent
-  bool same_boot = true;       // that daemon ran, and what it lent may be held
+  std::string memory_record;   // the record of what an earlier daemon has lent
+  bool same_boot = true;       // that daemon ran in this boot, so its loans may be held
   uint32_t generation = 1;
 };
 
 class Enforcer {
  public:
-  // `gpus`: whose accounts say what was used of them.
+  // `gpus`: whose accounts give their use.
   static Result<std::unique_ptr<Enforcer>> start(const Clock& clock,
                                                  const std::vector<LocalDevice>& devices,
                                                  const GpuWatch& gpus, Cgroups cgroups,
                                                  const EnforcerSettings& settings);
 
-  // From now on processes are heard. What a daemon before us has admitted should be by then: one
-  // that is not known runs free.
+  // From now on processes are served. Instances that an earlier daemon admitted must be known by
+  // then: the processes of an unknown one run free.
   Result<void> serve();
 
-  ~Enforcer();  // what still runs stays in its group
+  ~Enforcer();  // remaining processes stay in their groups
   Enforcer(const Enforcer&) = delete;
 
-  // Makes the slice known: cgroup, meter, arbiter. Its processes may register from now on.
+  // Makes all parts known, or none: cgroup, meter, arbiter. Their processes may register from now
+  // on. An empty device runs the instance's arbiter from then on.
   Result<void> admit(const InstanceRecord& r);
-  // Puts a process, and what it will fork, under the slice.
-  Result<void> place(const InstanceRecord& r, pid_t pid);
-  // Pages for a process that is sent Go; others ask at permit.sock.
+  // Puts a process, and its later children, under the slice of a part.
+  Result<void> place(const InstanceRecord& r, pid_t pid, size_t part = 0);
+  // Returns pages for a process of the first part that is sent Go; others ask at permit.sock.
   Result<Attachment> attach(const InstanceRecord& r, int pidfd);
-  // Returns when the new permit is in force.
-  Result<void> resize(const InstanceRecord& r);
-  // Frees the share; ends what is left of the instance (foreign processes go on, outside).
+  // Returns when the new permits of all parts are in force. If one fails, those of `before` are.
+  Result<void> resize(const InstanceRecord& r, const Parts& before);
+  // Frees the shares; ends the instance's remaining processes (foreign processes go on, outside).
   void release(const InstanceRecord& r);
 
-  // What an instance that died unseen has left behind.
-  void bury(const InstanceRecord& r);
+  // Reaps an instance that died unseen: removes what it left behind.
+  void reap(const InstanceRecord& r);
 
-  // Whether the kernel holds programs that never ask for a permit; what it does, or why not.
+  // Whether the kernel holds programs that never ask for a permit; how it does, or why not.
   bool has_backstop() const { return cgroups_.writable(); }
   std::string describe() const;
 
-  // Charges slices for what their processes do on GPUs past the hook, by the GPUs' accounts; worth
-  // the while a few times a second. Whoever begins it is logged.
-  void charge_ungated();
+  // Has the meters of slices audit processes that use GPUs without pages, by the GPUs' accounts;
+  // call it more often than these have news. The first that is charged for it is logged.
+  void watch_ungated();
 
-  // Polls foreign programs for processes that have left their cgroups, and, where there are no
-  // cgroups, for programs that nothing holds. Returns whether that has changed since the last poll.
+  // Polls foreign programs for processes that have left their cgroups, and, without cgroups, for
+  // programs that nothing holds. Returns whether that has changed since the last poll.
   bool poll_strays();
-  // What is wrong with a living instance; empty: nothing.
+  // Returns the fault of a live instance; empty if it has none.
   std::string fault_of(const InstanceId& id) const;
-  // CPU time of its processes that have left its cgroup, cumulative.
+  // Returns the CPU time of its processes that have left its cgroup, cumulative.
   Nanos outside(const InstanceId& id);
 
-  std::map<InstanceId, ClientState> states();                    // of all clients
-  std::optional<Bytes> memory_held(const InstanceId& id) const;  // of a GPU, where it is counted
-  std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroup, where it has one
-  // Why the instance is gone, where the kernel has killed it at its memory limit.
+  const std::string& arbiter_of(const DeviceId& device) const;   // the one that it runs
+  std::map<InstanceId, ClientState> states();                    // summed over the parts of each
+  std::optional<Bytes> memory_held(const InstanceId& id) const;  // of GPUs, if it is counted
+  std::vector<pid_t> processes(const InstanceId& id) const;      // of its cgroups, if any
+  // Returns the reason if the kernel has killed the instance at its memory limit.
   std::optional<std::string> killed_by_memory(const InstanceRecord& r) const;
   void signal(const InstanceId& id, int number) const;  // signals them
-  // Whose slice a process is under; none: it is under none.
-  std::optional<InstanceId> slice_of(const Peer& peer) const;
+  // The slice that a process is under: that of this part of the instance.
+  struct Holder {
+    InstanceId id;
+    size_t part = 0;
+  };
+  std::optional<Holder> slice_of(const Peer& peer) const;  // none: the process is under no slice
 
  private:
   struct HostedDevice {
     DeviceNumber number = 0;
     LocalDevice device;
+    std::string arbiter;                           // the one that it runs
     std::shared_ptr<const DeviceAccount> account;  // a GPU's
-    UngatedUse ungated;
   };
+  // The client of one part.
   struct Client {
     ClientRef ref;
     MemoryAccount memory = 0;
-    std::optional<Cgroup> cgroup;  // none: they cannot be written here
+    std::optional<Cgroup> cgroup;  // none: cgroups cannot be written here
     ProcessIdentity process;
-    uid_t uid = 0;                  // its own, of what we started
-    uid_t owner = 0;                // whose processes belong to it when they come to its socket
-    bool counted_by_kernel = true;  // what it uses, in its cgroup or by its processes' clocks
+    uid_t uid = 0;                  // exclusive to its processes; 0: none
+    uid_t owner = 0;                // whose processes belong to it when they connect to its socket
+    bool counted_by_kernel = true;  // its use, in its cgroup or by its processes' clocks
     bool ungated = false;           // it used its GPU past the hook
-    bool foreign = false;           // of `sluice run`
+    bool foreign = false;           // started by `sluice run`
     bool unheld = false;            // it has computed without a permit, and has no cgroup
     StrayProcesses strays;
   };
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
            MemoryRecord record);
-  Result<void> limit(const Client& client, const InstanceRecord& r);
-  Result<void> limit_memory(const Client& client, const InstanceRecord& r);
+  Result<Client> admit_part(const InstanceRecord& r, size_t part);
+  Result<void> resize_part(const Client& client, const InstanceRecord& r, const Part& part);
+  void forget(const Client& client);
+  Result<void> limit(const Client& client, const Part& part);
+  Result<void> limit_memory(const Client& client, const InstanceRecord& r, const Part& part);
+  Result<void> run_arbiter(HostedDevice& hosted, const std::string& name);
   Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
                                             const Client& c) const;
   Result<void> open_socket(const InstanceId& id);
@@ -132,14 +141,14 @@ class Enforcer {
   const Cgroups cgroups_;
   std::map<DeviceId, HostedDevice> devices_;
   policy::ClientId last_client_ = 0;
-  std::vector<Cgroup> left_;  // of slices that are released, with processes still on their way out
+  std::vector<Cgroup> left_;  // of released slices, with processes still exiting
 
-  // Written by the loop under the mutex, read by it without, and by lookups under it.
+  // Written by the loop under the mutex; read by the loop without it, and by lookups under it.
   std::mutex mutex_;
-  std::map<InstanceId, Client> clients_;
+  std::map<InstanceId, std::vector<Client>> clients_;  // one per part, in their order
   std::unique_ptr<ArbiterHost> host_;
-  MemoryDesk desk_;
-  std::unique_ptr<PermitServer> server_;  // ends before host and desk, which it points to
+  MemoryBroker broker_;
+  std::unique_ptr<PermitServer> server_;  // ends before host and broker, which it points to
 };
 
 }  // namespace sluice::node

@@ -8,7 +8,7 @@ namespace {
 
 constexpr char kAbsent[] = "NVML does not find it any more";
 
-// The first "cuda…" that is not taken, and takes it.
+// Returns the first free "cuda…", and takes it.
 DeviceId free_id(std::set<DeviceId>& taken) {
   for (int i = 0;; ++i)
     if (const auto [id, fresh] = taken.insert("cuda" + std::to_string(i)); fresh) return *id;
@@ -16,39 +16,23 @@ DeviceId free_id(std::set<DeviceId>& taken) {
 
 void keep_drained(Device& found, const Device& known) {
   if (known.fault == kAbsent) return;  // it is back
-  // What was set apart may have been drained for that alone.
+  // A device that was set apart may have been cordoned only for that.
   found.drained |= known.drained && known.set_apart.empty();
   if (found.fault.empty()) found.fault = known.fault;
 }
 
-// The finest share of its SMs that clients can be held to, and by whom.
+// Sets the finest share of its SMs that clients can be held to, and by which method.
 void let_clients_share(Device& gpu, const GpuSettings& settings) {
   if (!gpu.mps || settings.mps.empty()) return;
-  gpu.sm_quantum = settings.live_sm ? green_quantum(gpu) : kMpsQuantum;
-  gpu.can_resize_sm = settings.live_sm && gpu.sm_quantum < kWhole;
+  gpu.sm_quantum = kMpsQuantum;
 }
 
 void keep_what_is_held(Device& found, const Device& known) {
-  if (found.can_resize_sm == known.can_resize_sm)
-    found.sm_quantum = std::min(found.sm_quantum, known.sm_quantum);
-  else
-    found.sm_quantum = known.sm_quantum;
-  found.can_resize_sm = known.can_resize_sm;
+  found.sm_quantum = std::min(found.sm_quantum, known.sm_quantum);
   found.memory = std::max(found.memory, known.memory);
 }
 
 }  // namespace
-
-// Shares of a thousand that come out even.
-Share green_quantum(const Device& gpu) {
-  const int group = gpu.compute_capability >= 90 ? 8 : gpu.compute_capability >= 80 ? 4 : 2;
-  const int groups = gpu.sms / group;
-  int quantum = 1;
-  while (quantum < kWhole.permille &&
-         (kWhole.permille % quantum != 0 || quantum * groups < kWhole.permille))
-    ++quantum;
-  return {quantum};
-}
 
 std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
                                     const std::vector<Device>& found,
@@ -85,7 +69,7 @@ std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
   }
   for (auto& [uuid, gpu] : absent) {
     if (!held.contains(gpu.id)) continue;
-    if (!gpu.drained) gpu.fault = kAbsent;  // else it stays drained when it is back
+    if (!gpu.drained) gpu.fault = kAbsent;  // else it stays cordoned when it is back
     gpu.drained = true;
     gpu.links.clear();
     devices.push_back({std::move(gpu), {}});

@@ -1,4 +1,4 @@
-// Which GPU has which id, and which stays drained, over restarts of the daemon.
+// Which GPU has which id, and which stays cordoned, over restarts of the daemon.
 #include "node/gpu_devices.h"
 
 #include <gtest/gtest.h>
@@ -109,27 +109,6 @@ TEST(GpuDevices, UnderMpsTheyHoldPartsOfTheirSms) {
   EXPECT_EQ(devices[0].device.sm_quantum, kMpsQuantum);
   EXPECT_EQ(devices[1].device.sm_quantum, kWhole);
   EXPECT_EQ(merge({}, {able})[0].device.sm_quantum, kWhole) << "nobody has asked for it";
-}
-
-// 132 SMs in groups of 8, of which there are 16: a tenth has one of them at least.
-TEST(GpuDevices, GreenContextsHoldTheirGroupsOfSmsAndTheseMayChange) {
-  Device h100 = gpu("GPU-a"), a100 = gpu("GPU-b"), t4 = gpu("GPU-c"), unknown = gpu("GPU-d");
-  h100.sms = 132, a100.sms = 108, t4.sms = 40;
-  h100.compute_capability = 90, a100.compute_capability = 80, t4.compute_capability = 75;
-  for (Device* d : {&h100, &a100, &t4, &unknown}) d->mps = true;
-  GpuSettings live{.mps = "/usr/bin/nvidia-cuda-mps-control", .live_sm = true};
-  const auto devices = merge_gpus({}, {h100, a100, t4, unknown}, {}, "n", live);
-  const int wanted[] = {100, 40, 50, 1000};
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(devices[i].device.sm_quantum.permille, wanted[i]);
-    EXPECT_EQ(devices[i].device.can_resize_sm, i < 3);
-  }
-  live.live_sm = false;
-  const Device held = merge_gpus(devices, {h100}, {"cuda0"}, "n", live)[0].device;
-  EXPECT_TRUE(held.can_resize_sm) << "its clients were started for that";
-  EXPECT_EQ(held.sm_quantum.permille, 100);
-  EXPECT_FALSE(merge_gpus(devices, {h100}, {}, "n", live)[0].device.can_resize_sm);
-  EXPECT_FALSE(merge({}, {h100})[0].device.can_resize_sm) << "without MPS";
 }
 
 TEST(GpuDevices, APartThatIsHeldStaysPossibleWithoutMps) {

@@ -1,4 +1,4 @@
-// A device as its own node has it. A plain value.
+// A device in its own node's view. A plain value.
 #pragma once
 
 #include <vector>

@@ -11,7 +11,7 @@
 namespace sluice::node {
 namespace {
 
-// The text behind "key…:" in a file of such lines; empty when there is none.
+// Returns the text behind "key…:" in a file of such lines; empty if there is none.
 std::string line_of(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

@@ -1,4 +1,4 @@
-// This machine, as far as this process may use it; and how much memory a process has used.
+// This machine, as far as this process may use it, and the memory that a process has used.
 #pragma once
 
 #include "base/result.h"
@@ -9,7 +9,7 @@ namespace sluice::node {
 // Cores by the process's own affinity, memory within its control group.
 Result<Machine> this_machine();
 
-// The most that was resident at once (VmHWM); 0 when it is gone.
+// Returns the peak resident memory (VmHWM); 0 if the process is gone.
 Bytes peak_memory(pid_t pid);
 
 }  // namespace sluice::node

@@ -9,7 +9,7 @@
 namespace sluice::node {
 namespace {
 
-// A server has clients of one user alone; others would wait until those are gone.
+// A server takes clients of only one user; others would wait until those are gone.
 bool is_ours(pid_t process) {
   struct stat s {};
   return stat(("/proc/" + std::to_string(process)).c_str(), &s) == 0 && s.st_uid == geteuid();
@@ -40,7 +40,7 @@ std::string MpsControls::describe(const Device& gpu) const {
   return "off: " + (absent_.empty() ? "it cannot confine a client's SMs" : absent_);
 }
 
-// Empty: it would be served.
+// Returns why not; empty if it would be served.
 std::string MpsControls::why_not(const Device& gpu, pid_t process) const {
   const auto found = controls_.find(gpu.id);
   if (found == controls_.end() || !found->second->ready()) return describe(gpu);

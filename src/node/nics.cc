@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Every character of `pattern` that is an x stands for a hexadecimal digit.
+// Every x in `pattern` stands for a hexadecimal digit.
 bool matches(const std::string& text, const std::string& pattern) {
   return std::ranges::equal(text, pattern, [](char c, char p) {
     return p == 'x' ? std::isxdigit(static_cast<unsigned char>(c)) != 0 : c == p;
@@ -24,8 +24,8 @@ bool is_function(const std::string& step) {
   return matches(step, "xxxx:xx:xx.x") || matches(step, "xxxxx:xx:xx.x");
 }
 
-// NVML's 00000000:3B:00.0 is the kernel's 0000:3b:00.0: a domain has four digits there, or more
-// where it needs them.
+// NVML's 00000000:3B:00.0 is the kernel's 0000:3b:00.0: a domain has four digits there, or more if
+// needed.
 std::string kernels_name(std::string bus) {
   std::ranges::transform(bus, bus.begin(), [](unsigned char c) { return std::tolower(c); });
   while (bus.find(':') > 4 && bus.find(':') != std::string::npos && bus.starts_with('0'))
@@ -54,7 +54,7 @@ NicTopology::NicTopology(const fs::path& sys) : sys_(sys) {
 void NicTopology::add(const fs::path& devices) {
   for (const fs::path& entry : sorted_entries(devices)) {
     std::error_code absent;
-    if (fs::exists(entry / "device/physfn", absent)) continue;  // a part of another
+    if (fs::exists(entry / "device/physfn", absent)) continue;  // a virtual function of another
     Nic nic{entry.filename(), place_of(entry / "device")};
     const bool known = std::ranges::any_of(
         nics_, [&](const Nic& other) { return other.place.steps == nic.place.steps; });
@@ -62,8 +62,8 @@ void NicTopology::add(const fs::path& devices) {
   }
 }
 
-// What stands behind the link: …/pci0000:3a/0000:3a:00.0/0000:3b:00.0, and for some cards a device
-// of their own below (virtio0). Nothing: it hangs on no PCIe.
+// Returns the place behind the link: …/pci0000:3a/0000:3a:00.0/0000:3b:00.0, for some cards
+// followed by a device of their own (virtio0). Returns nothing if it is not on PCIe.
 NicTopology::Place NicTopology::place_of(const fs::path& device) {
   std::error_code fault;
   const fs::path real = fs::canonical(device, fault);
@@ -84,8 +84,7 @@ NicTopology::Place NicTopology::place_of(const fs::path& device) {
   return place;
 }
 
-// Below what the two have in common there is for each: itself; or a switch's port and itself; or
-// more switches.
+// Below the common ancestor each side has itself, or a switch's port and itself, or more switches.
 PciePath NicTopology::between(const Place& one, const Place& other) {
   const auto [a, b] = std::ranges::mismatch(one.steps, other.steps);
   const auto common = a - one.steps.begin();

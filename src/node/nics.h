@@ -1,5 +1,5 @@
-// A machine's network cards, and how near each is to a GPU: by where the two hang in the tree of
-// PCIe that the kernel shows under /sys, in the words of `nvidia-smi topo -m`.
+// A machine's network cards, and how near each is to a GPU by the PCIe tree that the kernel shows
+// under /sys, in the terms of `nvidia-smi topo -m`.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,19 @@
 namespace sluice::node {
 
 // A card at one place of the tree has one name: its InfiniBand device's, else its first network
-// interface's. Virtual functions, and what does not hang on PCIe, are none.
+// interface's. Virtual functions, and devices that are not on PCIe, do not count.
 class NicTopology {
  public:
-  // `sys`: where sysfs is mounted. What cannot be read there is not there.
+  // `sys`: where sysfs is mounted. Unreadable entries count as absent.
   explicit NicTopology(const std::filesystem::path& sys);
 
-  // By name. `bus`: the GPU's address, as NVML writes it; of one that is not found, nothing.
+  // Sorted by name. `bus`: the GPU's address, as NVML writes it; nothing for an unknown one.
   std::vector<NicLink> near(const std::string& bus) const;
 
  private:
   struct Place {
     std::vector<std::string> steps;  // from the root of its tree down to itself
-    int numa_node = -1;              // -1: the machine has none, or does not say
+    int numa_node = -1;              // -1: the machine has none, or does not report it
   };
   struct Nic {
     std::string name;

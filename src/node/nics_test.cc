@@ -1,11 +1,11 @@
-// How near network cards are to a GPU, in small made trees of sysfs.
+// The distance of network cards from a GPU, in small artificial trees of sysfs.
 #include "node/nics.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "base/folder_for_test.h"
+#include "tests/support/folder.h"
 
 namespace sluice::node {
 namespace {
@@ -31,7 +31,7 @@ class Nics : public testing::Test {
     fs::create_directories(path.parent_path());
     fs::create_symlink(to, path);
   }
-  // A card: its class, its name, and what its device is.
+  // A card: its class, its name, and its device.
   void nic(const std::string& name, const std::string& at) {
     fs::create_directories(device(at) / name);
     link("class/" + name, device(at) / name);
@@ -48,7 +48,7 @@ class Nics : public testing::Test {
     return text;
   }
 
-  const FolderForTest folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(Nics, AreAsFarAsWhatLiesBetween) {

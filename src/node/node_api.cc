@@ -1,7 +1,9 @@
 #include "node/node_api.h"
 
-#include "node/store_process.h"
-#include "wire/json.h"
+#include <algorithm>
+
+#include "store/process.h"
+#include "wire/birth_json.h"
 
 namespace sluice::node {
 namespace {
@@ -19,9 +21,33 @@ std::optional<Position> optional_position(wire::Fields& f) {
   return f.part<Position>("position", wire::position_from);
 }
 
+std::string known_arbiter(wire::Fields& f) {
+  std::string name = f.text("arbiter");
+  const std::vector<std::string> all = policy::arbiter_names();
+  if (name.empty() || std::ranges::find(all, name) != all.end()) return name;
+  std::string allowed;
+  for (const std::string& a : all) allowed += (allowed.empty() ? "" : ", ") + a;
+  f.fail("arbiter", "'" + name + "' is none of " + allowed);
+  return "";
+}
+
 Slice required_slice(wire::Fields& f) {
   if (f.child("slice") == nullptr) f.fail("slice", "is missing");
   return f.part<Slice>("slice", wire::slice_from);
+}
+
+Result<PartRequest> part_request_from(const json& j) {
+  wire::Fields f(j, "part");
+  return f.finish(PartRequest{f.text("device"), required_slice(f), optional_position(f)});
+}
+
+// Reads "parts", or in its place the fields of the only one.
+std::vector<PartRequest> part_requests(wire::Fields& f) {
+  if (f.child("parts") == nullptr)
+    return {{f.text("device"), required_slice(f), optional_position(f)}};
+  std::vector<PartRequest> parts = f.parts("parts", part_request_from);
+  if (parts.empty()) f.fail("parts", "is empty; an instance has at least one");
+  return parts;
 }
 
 HttpResponse answer(const Result<const InstanceRecord*>& r, int status) {
@@ -41,7 +67,7 @@ HttpResponse answer(const Result<void>& r, int status) {
   return r.ok() ? wire::json_response(json::object(), status) : wire::error_response(r.error());
 }
 
-// The request's JSON, read by `read`, handed to `act`.
+// Reads the request's JSON by `read`, and hands it to `act`.
 template <class T, class Act>
 HttpResponse with_body(const HttpRequest& request, Result<T> (*read)(const json&), Act act) {
   Result<json> body = wire::parse_json(request.body().empty() ? "{}" : request.body());
@@ -51,13 +77,9 @@ HttpResponse with_body(const HttpRequest& request, Result<T> (*read)(const json&
   return act(*parsed);
 }
 
-struct Resizing {
-  Slice slice;
-  std::optional<Position> position;
-};
-Result<Resizing> resizing_from(const json& body) {
+Result<std::vector<PartRequest>> resizing_from(const json& body) {
   wire::Fields f(body, "resize");
-  return f.finish(Resizing{required_slice(f), optional_position(f)});
+  return f.finish(part_requests(f));
 }
 
 struct Stopping {
@@ -84,9 +106,9 @@ HttpResponse on_instance(Daemon& daemon, const HttpRequest& request, const std::
       return wire::json_response(to_json(*r));
     }
     case verb::patch:
-      return with_body<Resizing>(request, resizing_from, [&](const Resizing& to) {
-        return answer(daemon.resize(id, to.slice, to.position), 200);
-      });
+      return with_body<std::vector<PartRequest>>(
+          request, resizing_from,
+          [&](const std::vector<PartRequest>& to) { return answer(daemon.resize(id, to), 200); });
     case verb::delete_:
       return with_body<Stopping>(request, stopping_from, [&](const Stopping& s) {
         return answer(s.program ? daemon.end_program(id, s.drain) : daemon.stop(id, s.drain), 202);
@@ -96,7 +118,7 @@ HttpResponse on_instance(Daemon& daemon, const HttpRequest& request, const std::
   }
 }
 
-// GET /v1/state?after=VERSION&wait_ms=N: at the next change, or after that long.
+// GET /v1/state?after=VERSION&wait_ms=N: answers at the next change, or after that long.
 asio::awaitable<HttpResponse> state(Daemon& daemon, const wire::Target& target) {
   const uint64_t after = std::strtoull(target.get("after", "0").c_str(), nullptr, 10);
   const int64_t wait = std::strtoll(target.get("wait_ms", "0").c_str(), nullptr, 10);
@@ -132,6 +154,7 @@ json to_json(const InstanceRecord& r) {
   out.update({{"foreign", r.foreign},
               {"pid", r.process.pid},
               {"start_time", r.process.start_time},
+              {"siblings", siblings_json(r)},
               {"uid", r.uid},
               {"socket", r.socket},
               {"log", r.log},
@@ -160,7 +183,6 @@ json to_json(const DaemonView& view) {
     json one = to_json(row.record);
     one["used_ns"] = row.used.count();
     one["ungated_ns"] = row.ungated.count();
-    one["sm_refusal"] = row.sm_refusal;
     one["peak_memory"] = row.peak_memory;
     if (!row.fault.empty()) one["error"] = row.fault;
     one["outside_ns"] = row.outside.count();
@@ -176,12 +198,10 @@ Result<StartRequest> start_request_from(const json& body) {
   q.id = f.text("id");
   q.function = function_name(f.text("function"));
   q.revision = static_cast<int>(f.integer("revision", 1, 1, INT32_MAX));
-  q.device = f.text("device");
-  q.slice = required_slice(f);
-  q.position = optional_position(f);
+  q.parts = part_requests(f);
   q.batch = static_cast<int>(f.integer("batch", 1, 1, 65536));
-  q.model = f.part<ModelSpec>("model", wire::model_spec_from);
-  q.batching = f.part<Batching>("batching", wire::batching_from);
+  q.arbiter = known_arbiter(f);
+  q.birth = wire::birth_from(f);
   q.log = f.text("log");
   q.owner = static_cast<pid_t>(f.integer("owner", 0, 0, INT32_MAX));
   if (q.function.name.empty() || q.function.name.size() > 255)

@@ -1,7 +1,12 @@
-// What a program under a slice is started with.
+// The environment of a program under a slice.
 #include "node/program_environment.h"
 
 #include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/support/folder.h"
 
 namespace sluice::node {
 namespace {
@@ -46,20 +51,36 @@ TEST(ProgramEnvironment, WhereItsGpusModelsAreShared) {
       testing::Contains(Pair("SLUICE_MODEL_STORE", "/run/store.sock")));
 }
 
-TEST(ProgramEnvironment, WhereSmsMayChangeTheHookHoldsItToThemAndMpsDoesNot) {
-  Device gpu = kGpu;
-  gpu.can_resize_sm = true;
-  EXPECT_THAT(
-      environment_on(gpu, {.sm = {500}}, kSocket, {.mps_pipes = "/run/mps/cuda0"}).variables,
-      UnorderedElementsAre(
-          Pair("SLUICE_PERMIT_SOCKET", kSocket), Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
-          Pair("SLUICE_VISIBLE_DEVICES", "GPU-a"),
-          Pair("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/cuda0"), Pair("SLUICE_LIVE_SM", "1")));
-}
-
 TEST(ProgramEnvironment, WithoutAMemorySizeMpsHoldsNone) {
   EXPECT_FALSE(environment_on(kGpu, {.sm = kWhole}, kSocket, {.mps_pipes = "/p"})
                    .variables.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
+}
+
+TEST(WithEnvironment, LibrariesComeInFrontAndVariablesInPlaceOfOthers) {
+  const TemporaryFolder folder;
+  for (const char* name : {"/a.so", "/b.so", "/driver"}) std::ofstream(folder.path + name) << "";
+  const ProgramEnvironment added{
+      .preload = {"a.so", "b.so"}, .library_path = {"driver"}, .variables = {{"GPU", "mine"}}};
+  const Result<Variables> all = with_environment(
+      {{"LD_PRELOAD", "/theirs.so"}, {"GPU", "theirs"}, {"HOME", "/"}}, added, folder.path);
+  EXPECT_THAT(*all, UnorderedElementsAre(Pair("LD_PRELOAD", folder.path + "/a.so:" + folder.path +
+                                                                "/b.so:/theirs.so"),
+                                         Pair("LD_LIBRARY_PATH", folder.path + "/driver"),
+                                         Pair("GPU", "mine"), Pair("HOME", "/")));
+  EXPECT_THAT(as_words({{"A", "1"}, {"B", ""}}), ElementsAre("A=1", "B="));
+}
+
+TEST(WithEnvironment, AMissingLibraryIsAnError) {
+  const TemporaryFolder folder;
+  const Result<Variables> all = with_environment({}, {.preload = {"a.so"}}, folder.path);
+  EXPECT_EQ(all.error().message,
+            folder.path + "/a.so: missing: without it a program is not held to its slice");
+}
+
+TEST(OwnVariables, AreThisProcesss) {
+  setenv("SLUICE_FOR_TEST", "a=b", 1);
+  EXPECT_EQ(own_variables().at("SLUICE_FOR_TEST"), "a=b");
+  unsetenv("SLUICE_FOR_TEST");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "base/replace_file.h"
 #include "base/system_error.h"
-#include "wire/json.h"
+#include "wire/birth_json.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
@@ -15,24 +15,31 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 1: an instance had one part, and no "parts"
 constexpr int64_t kMost = INT64_MAX;
 
 json kept(const LocalDevice& d) {
   return {{"device", wire::to_json(d.device)}, {"cores", d.cores}};
 }
 
+Result<ProcessIdentity> process_from(const json& object) {
+  wire::Fields f(object, "process");
+  ProcessIdentity p;
+  p.pid = static_cast<pid_t>(f.integer("pid", 0, 1, INT32_MAX));
+  p.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
+  return f.finish(p);
+}
+
 json kept(const InstanceRecord& r) {
   json out = wire::to_json(r.instance);
   out.update({{"started_ns", r.instance.started.time_since_epoch().count()},
               {"foreign", r.foreign},
-              {"model", wire::to_json(r.model)},
-              {"batching", wire::to_json(r.batching)},
               {"socket", r.socket},
               {"log", r.log},
               {"uid", r.uid},
               {"pid", r.process.pid},
               {"start_time", r.process.start_time},
+              {"siblings", siblings_json(r)},
               {"program", r.program},
               {"owner_pid", r.owner.pid},
               {"owner_start_time", r.owner.start_time},
@@ -43,6 +50,11 @@ json kept(const InstanceRecord& r) {
               {"error", r.error},
               {"stopped", r.stopped},
               {"node_fault", r.node_fault}});
+  // Sets "program" to the file that it executes.
+  if (const auto* program = std::get_if<ExecOfProgram>(&r.birth))
+    out["exec"] = wire::to_json(*program);
+  else
+    out.update(wire::to_json(r.birth));
   return out;
 }
 
@@ -70,13 +82,17 @@ Result<InstanceRecord> record_from(const json& object) {
     if (f.child(key) == nullptr) f.fail(key, "is missing");
   r.instance.started = Time(Nanos(f.integer("started_ns", 0, 0, kMost)));
   r.foreign = f.boolean("foreign", false);
-  r.model = f.part<ModelSpec>("model", wire::model_spec_from);
-  r.batching = f.part<Batching>("batching", wire::batching_from);
+  if (f.child("exec") != nullptr)
+    r.birth = f.part<ExecOfProgram>("exec", wire::program_from);
+  else
+    r.birth = ForkOfTemplate{f.part<ModelSpec>("model", wire::model_spec_from),
+                             f.part<Batching>("batching", wire::batching_from)};
   r.socket = f.text("socket");
   r.log = f.text("log");
   r.uid = static_cast<uid_t>(f.integer("uid", 0, 0, UINT32_MAX));
   r.process.pid = static_cast<pid_t>(f.integer("pid", 0, 0, INT32_MAX));
   r.process.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
+  r.siblings = f.parts("siblings", process_from);
   r.program = f.text("program");
   r.owner.pid = static_cast<pid_t>(f.integer("owner_pid", 0, 0, INT32_MAX));
   r.owner.start_time = static_cast<uint64_t>(f.integer("owner_start_time", 0, 0, kMost));
@@ -108,6 +124,13 @@ Result<std::string> read_file(const std::string& path) {
 
 }  // namespace
 
+json siblings_json(const InstanceRecord& r) {
+  json all = json::array();
+  for (const ProcessIdentity& p : r.siblings)
+    all.push_back({{"pid", p.pid}, {"start_time", p.start_time}});
+  return all;
+}
+
 std::string state_to_json(const NodeState& state) {
   json out = {{"version", kVersion},
               {"boot_id", state.boot_id},
@@ -124,10 +147,11 @@ Result<NodeState> state_from_json(std::string_view text) {
   wire::Fields f(object, "node");
   const int64_t version = f.integer("version", 0, 0, INT32_MAX);
   NodeState s;
-  if (version != kVersion)
-    f.fail("version", std::to_string(version) + " is not " + std::to_string(kVersion) +
-                          ", the one that this sluice can read");
-  // Without one of these, what runs would be taken for ended, and its shares given out again.
+  if (version < 1 || version > kVersion)
+    f.fail("version", std::to_string(version) + " is not from 1 to " + std::to_string(kVersion) +
+                          ", those that this sluice can read");
+  // Without one of these, running instances would be taken for ended, and their shares given out
+  // again.
   for (const char* key : {"boot_id", "devices", "instances"})
     if (f.child(key) == nullptr) f.fail(key, "is missing");
   s.boot_id = f.text("boot_id");

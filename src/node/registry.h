@@ -1,20 +1,21 @@
-// What the node daemon must not forget: node.state. Written whole, to a new file that then takes
-// the old one's name, so that a reader finds the state before or after, never between. Not flushed
-// to the disk, which would hold up every resize by milliseconds: what is written survives the
-// daemon's death, and a power cut, which may leave pieces, ends the boot that all records belong
-// to. So that pieces are told from damage, node.state.boot says which boot they are of; it is
-// flushed.
+// The daemon's lasting state: node.state. Written whole, to a new file that then takes the old
+// one's name, so that a reader finds the state before or after, never between. It is not flushed to
+// the disk, which would delay every resize by milliseconds. So it survives the daemon's death. A
+// power cut may leave pieces, but ends the boot that all records belong to. To tell pieces from
+// damage, node.state.boot says which boot they are of; it is flushed.
 //
 // Not thread-safe; the daemon's loop owns it.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "model/birth.h"
 #include "model/instance.h"
 #include "node/local_device.h"
-#include "node/process_identity.h"
+#include "process/process_identity.h"
 
 namespace sluice::node {
 
@@ -22,20 +23,20 @@ namespace sluice::node {
 struct InstanceRecord {
   Instance instance;
   bool foreign = false;
-  ModelSpec model;
-  Batching batching;
-  std::string socket;          // where it serves; empty for a foreign one
-  std::string log;             // its output
-  uid_t uid = 0;               // its own; 0: the daemon's
-  ProcessIdentity process;     // pid 0: not born yet
-  std::string program;         // the file that it executes; empty for a foreign one
-  ProcessIdentity owner;       // it ends when this one does; pid 0: nobody's
-  int64_t ready_after_ms = 0;  // from the request to start it; 0: not yet
+  Birth birth;              // none for a foreign one
+  std::string socket;       // where it serves: a path or HOST:PORT; empty for a foreign one
+  std::string log;          // its output
+  uid_t uid = 0;            // its own; 0: the daemon's
+  ProcessIdentity process;  // of its first part; pid 0: not born yet
+  std::vector<ProcessIdentity> siblings;  // of its other parts, in their order
+  std::string program;                    // the file that it executes; empty: its own choice
+  ProcessIdentity owner;                  // it ends when this one does; pid 0: no owner
+  int64_t ready_after_ms = 0;             // from the request to start it; 0: not yet ready
   UnixMillis ended = 0;
-  Nanos used{0};             // busy time in all, when it has ended
-  std::string device_fault;  // of its device, for which it is ended; empty: it is not
+  Nanos used{0};             // total busy time, once it has ended
+  std::string device_fault;  // the fault of its device that ended it; empty: none
   std::string error;         // why it is gone
-  bool stopped = false;      // it ended as it was asked to
+  bool stopped = false;      // it ended on request
   bool node_fault = false;   // its node ended its start: the daemon died, the disk was full, …
 
   bool operator==(const InstanceRecord&) const = default;
@@ -45,15 +46,29 @@ inline bool alive(const InstanceRecord& r) {
   return r.instance.state != InstanceState::kGone;
 }
 
+// The first process of each part, in the parts' order; its children belong to the same part.
+inline std::vector<ProcessIdentity> first_processes(const InstanceRecord& r) {
+  std::vector<ProcessIdentity> all{r.process};
+  all.insert(all.end(), r.siblings.begin(), r.siblings.end());
+  return all;
+}
+
+// A user's program, not the model server: it is ended by signals, and may work on a GPU.
+inline bool is_program(const InstanceRecord& r) {
+  return r.foreign || std::holds_alternative<ExecOfProgram>(r.birth);
+}
+
 struct NodeState {
   std::string boot_id;
-  uint32_t generation = 0;  // of the daemon's pages: one more at every start
+  uint32_t generation = 0;  // of the daemon's pages: incremented at every start
   std::vector<LocalDevice> devices;
-  std::vector<InstanceRecord> instances;  // in the order they were started
+  std::vector<InstanceRecord> instances;  // in the order of their starts
 
   bool operator==(const NodeState&) const = default;
 };
 
+// In the form of node.state and the node API.
+nlohmann::json siblings_json(const InstanceRecord& r);
 std::string state_to_json(const NodeState& state);
 Result<NodeState> state_from_json(std::string_view text);
 
@@ -61,8 +76,8 @@ class Registry {
  public:
   Registry(std::string path, std::string boot_id);
 
-  // Nothing when there is no file yet, or pieces of one of an earlier boot; an error when it is of
-  // this boot and cannot be understood (survivors.h says what to do then).
+  // Returns nothing if there is no file yet, or pieces of one of an earlier boot. Returns an error
+  // if it is of this boot and cannot be understood (survivors.h handles that).
   Result<std::optional<NodeState>> load() const;
   Result<void> save(const NodeState& state);
   const std::string& path() const { return path_; }

@@ -27,14 +27,12 @@ NodeState example() {
                 .function = {"default", "resnet"},
                 .revision = 1,
                 .state = InstanceState::kReady,
-                .device = "cpu0",
-                .slice = {{500}, {{200}, {400}}, 1000},
-                .position = {{500}, {100}},
+                .parts = {{"cpu0", {{500}, {{200}, {400}}, 1000}, {{500}, {100}}}},
                 .batch = 4,
                 .started = Time(Seconds(12))};
-  r.model.path = "/models/resnet.pt";
-  r.model.inputs = {{"x", "FP32", {-1, 3, 224, 224}}};
-  r.batching = {.max_size = 4, .max_delay = Micros(500)};
+  r.birth = ForkOfTemplate{
+      .model = {.path = "/models/resnet.pt", .inputs = {{"x", "FP32", {-1, 3, 224, 224}}}},
+      .batching = {.max_size = 4, .max_delay = Micros(500)}};
   r.socket = "/data/run/i/resnet-1-k7f2.sock";
   r.log = "/data/logs/resnet-1-k7f2.log";
   r.uid = 61003;
@@ -43,6 +41,14 @@ NodeState example() {
   r.owner = {.pid = 77, .start_time = 123456};
   r.ready_after_ms = 140;
   s.instances.push_back(r);
+  r.birth = ExecOfProgram{.command = {"/bin/server"}, .port = 0, .ready_path = "/"};
+  r.socket = "127.0.0.1:40123";
+  s.instances.push_back(r);
+  r.instance.parts.push_back({"cpu1", {{500}, {{200}, {400}}, 0}, {}});
+  r.siblings = {{.pid = 98, .start_time = 123456790}};
+  s.instances.push_back(r);
+  r.siblings.clear();
+  r.birth = ForkOfTemplate{};
   r.foreign = true;
   r.instance.state = InstanceState::kGone;
   r.ended = 1'700'000'000'000;
@@ -87,7 +93,7 @@ TEST_F(RegistryTest, ATruncatedFileIsAnError) {
   EXPECT_NE(load_error().find("node.json: cannot be understood"), std::string::npos);
 }
 
-// A file that can be parsed but does not list instances is no empty node.
+// A file that can be parsed but does not list instances is not an empty node.
 TEST_F(RegistryTest, AFileWithoutWhatSaysWhoRunsIsAnError) {
   const json whole = json::parse(state_to_json(example()));
   const auto error_without = [&](const json::json_pointer& at) {
@@ -109,7 +115,7 @@ TEST_F(RegistryTest, AFileWithoutWhatSaysWhoRunsIsAnError) {
 TEST_F(RegistryTest, AFieldOfAWrongTypeIsNamed) {
   const std::pair<const char*, json> wrong[] = {{"/instances", json::object()},
                                                 {"/instances/0/pid", "12"},
-                                                {"/instances/0/slice", 5},
+                                                {"/instances/0/parts", 5},
                                                 {"/instances/0/uid", -1},
                                                 {"/boot_id", 7},
                                                 {"/generation", "3"}};
@@ -132,8 +138,40 @@ TEST_F(RegistryTest, WhatAPowerCutLeftInPiecesHoldsNothing) {
 }
 
 TEST_F(RegistryTest, ANewerVersionIsRefused) {
-  std::ofstream(file) << R"({"version": 2})";
-  EXPECT_NE(load_error().find("2 is not 1"), std::string::npos) << load_error();
+  std::ofstream(file) << R"({"version": 3})";
+  EXPECT_NE(load_error().find("3 is not from 1 to 2"), std::string::npos) << load_error();
+}
+
+// In version 1 an instance has no parts, but the fields of one.
+constexpr char kVersion1[] = R"({"boot_id":"b00","generation":7,"version":1,
+"devices":[{"cores":[4],"device":{"can_resize_sm":true,"drained":false,"id":"cpu0","kind":"cpu",
+  "memory":1073741824,"millicores":1000,"node":"here","price_per_hour":0.08,"sm_quantum":500}}],
+"instances":[{"batch":4,"batching":{"max_delay_us":500,"max_size":4},"device":"cpu0",
+  "device_fault":"","ended":0,"error":"","foreign":false,"function":"default/resnet",
+  "id":"resnet-1-k7f2","log":"/data/logs/resnet-1-k7f2.log",
+  "model":{"content":"","format":"torchscript","inputs":[],"outputs":[],"path":"/m.pt"},
+  "node_fault":false,"owner_pid":0,"owner_start_time":0,"pid":99,
+  "position":{"sm_begin":500,"time_begin":100},"program":"/usr/bin/sluice-runtime",
+  "ready_after_ms":140,"revision":1,"slice":{"limit":400,"memory":1000,"request":200,"sm":500},
+  "socket":"/data/run/i/resnet-1-k7f2.sock","start_time":123456789,"started_ns":12000000000,
+  "state":"ready","stopped":false,"uid":61003,"used_ns":0}]})";
+
+TEST_F(RegistryTest, AnInstanceOfVersion1HasOnePart) {
+  std::ofstream(file) << kVersion1;
+  const auto state = registry.load();
+  ASSERT_TRUE(state.ok()) << state.error().message;
+  const InstanceRecord& r = (**state).instances.at(0);
+  EXPECT_EQ(r.instance.parts, (Parts{{"cpu0", {{500}, {{200}, {400}}, 1000}, {{500}, {100}}}}));
+  EXPECT_EQ(r.process.pid, 99);
+  ASSERT_TRUE(registry.save(**state).ok());
+  EXPECT_EQ(**registry.load(), **state);
+}
+
+TEST_F(RegistryTest, AllPartsAreKept) {
+  NodeState s = example();
+  s.instances[0].instance.parts.push_back({"cpu1", {{1000}, {{300}, {300}}, 0}, {{0}, {700}}});
+  ASSERT_TRUE(registry.save(s).ok());
+  EXPECT_EQ(**registry.load(), s);
 }
 
 TEST_F(RegistryTest, ADiskThatTakesNothingIsAnErrorAndTheOldStateStays) {

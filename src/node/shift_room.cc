@@ -7,7 +7,7 @@
 namespace sluice::node {
 namespace {
 
-// False: not even then.
+// Returns false if that does not suffice.
 bool make_room(policy::Lanes& lanes, const InstanceId& id, const Slice& wanted, bool held) {
   const Share request = wanted.quota.request;
   const Bytes has = held ? lanes.room(id).memory : 0;
@@ -19,7 +19,7 @@ bool make_room(policy::Lanes& lanes, const InstanceId& id, const Slice& wanted, 
   }
   for (const policy::Opening& opening : lanes.openings(wanted.sm)) {
     if (opening.quota < request) continue;
-    lanes.place(id, opening, request, wanted.memory, true);
+    lanes.place({.id = id, .quota = request, .memory = wanted.memory, .movable = true}, opening);
     return true;
   }
   return false;
@@ -34,21 +34,22 @@ std::vector<Shift> shifts_for(const Ledger& ledger, const InstanceId& id, const 
   if (d == nullptr) return {};
   policy::Lanes lanes(*d);
   bool held = false;
-  for (const auto& [other, p] : ledger.promises()) {
-    if (p.device != device) continue;
+  for (const auto& [other, promise] : ledger.promises()) {
+    const Part* p = part_on(promise.parts, device);
+    if (p == nullptr) continue;
     held |= other == id;
-    lanes.add({other, p.slice.sm, p.slice.quota.request, p.position, p.slice.memory,
+    lanes.add({other, p->slice.sm, p->slice.quota.request, p->position, p->slice.memory,
                other == id || movable(other)});
   }
   if (d->drained && !held) return {};
   if (lanes.width(wanted.sm) != wanted.sm || !make_room(lanes, id, wanted, held)) return {};
 
-  // Who goes to the left goes in the order of their places, who goes to the right in the opposite
-  // one: so the next place is always free.
+  // Slices that move left go in the order of their places, those that move right in the opposite
+  // order: so the next place is always free.
   std::vector<Shift> left, right;
   for (const policy::Room& room : lanes.rooms()) {
     if (room.id == id) continue;
-    const Position& from = ledger.promises().at(room.id).position;
+    const Position& from = part_on(ledger.promises().at(room.id).parts, device)->position;
     if (room.position == from) continue;
     (room.position.time_begin < from.time_begin ? left : right).push_back({room.id, room.position});
   }

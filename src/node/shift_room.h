@@ -1,6 +1,6 @@
-// Room for a slice that its lane has, but not in one piece: what lies in the way is shifted in
-// time. That costs a running program nothing but a little of one window; positions in space stay.
-// Pure; where a lane's instances go, and how little each moves, is policy::Lanes' to say.
+// Makes space for a slice that its lane has only in pieces: shifts the slices in the way in time.
+// That costs a running program only a little of one window; positions in space stay. Pure;
+// policy::Lanes decides where a lane's instances go, and moves each as little as possible.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@ struct Shift {
   bool operator==(const Shift&) const = default;
 };
 
-// The shifts after which `wanted` fits on the device, for `id` that holds a slice there or is to
-// get its first one. In an order in which each finds its place free; the last is of `id` itself,
-// where it is to be then. Empty: none would do. `movable`: whom the node may shift.
+// Returns the shifts after which `wanted` fits on the device, for `id`, which holds a slice there
+// or is to get its first one. In their order each finds its place free; the last is that of `id`
+// itself. Empty if no shifts suffice. `movable`: the instances that the node may shift.
 std::vector<Shift> shifts_for(const Ledger& ledger, const InstanceId& id, const DeviceId& device,
                               const Slice& wanted,
                               const std::function<bool(const InstanceId&)>& movable);

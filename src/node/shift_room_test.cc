@@ -17,7 +17,7 @@ Slice slice(int request, int sm = 1000) {
   return {{sm}, {{request}, kWhole}, 0};
 }
 
-// Lanes are written a letter for each tenth of the window: "aaa..bb...". Capitals are not to be
+// A lane is written as a letter for each tenth of the window: "aaa..bb...". Capitals must not be
 // shifted.
 struct Node {
   Ledger ledger{{Device{.id = kDevice, .memory = 1000, .sm_quantum = {100}}}};
@@ -31,15 +31,16 @@ struct Node {
       const Position p{{sm_begin}, {static_cast<int>(at) * 100}};
       if (lane[at] == '.') continue;
       EXPECT_TRUE(ledger
-                      .reserve(std::string(1, lane[at]), kDevice,
-                               slice(static_cast<int>(next - at) * 100, sm), p)
+                      .reserve(std::string(1, lane[at]),
+                               {{kDevice, slice(static_cast<int>(next - at) * 100, sm), p}})
                       .ok());
     }
   }
 
   std::string lane(int sm_begin = 0) const {
     std::string out(10, '.');
-    for (const auto& [id, p] : ledger.promises()) {
+    for (const auto& [id, promise] : ledger.promises()) {
+      const Part& p = promise.parts.front();
       if (p.position.sm_begin.permille != sm_begin) continue;
       const auto at = static_cast<size_t>(p.position.time_begin.permille / 100),
                  length = static_cast<size_t>(p.slice.quota.request.permille / 100);
@@ -48,7 +49,7 @@ struct Node {
     return out;
   }
 
-  // Whether it fits after all that has been shifted for it; each shift is checked by the ledger.
+  // Returns whether it fits after all shifts for it; the ledger checks each shift.
   bool fits(const InstanceId& id, const Slice& wanted) {
     const std::vector<Shift> shifts =
         shifts_for(ledger, id, kDevice, wanted,
@@ -57,9 +58,9 @@ struct Node {
     for (const Shift& s : shifts) {
       const bool is_last = s.id == id;
       const bool held = ledger.promises().contains(s.id);
-      const Slice as = is_last ? wanted : ledger.promises().at(s.id).slice;
-      const auto done =
-          held ? ledger.change(s.id, as, s.to) : ledger.reserve(s.id, kDevice, as, s.to);
+      const Slice as = is_last ? wanted : ledger.promises().at(s.id).parts.front().slice;
+      const auto done = held ? ledger.change(s.id, {{kDevice, as, s.to}})
+                             : ledger.reserve(s.id, {{kDevice, as, s.to}});
       EXPECT_TRUE(done.ok()) << done.error().message;
     }
     EXPECT_EQ(shifts.back().id, id);
@@ -89,7 +90,7 @@ TEST(ShiftRoom, WhoGrowsPushesItsNeighboursAside) {
 TEST(ShiftRoom, WhoComesGetsWhatIsLeftInPieces) {
   Node node(".aa..bb..c");
   EXPECT_TRUE(node.fits("d", slice(500)));
-  EXPECT_EQ(node.ledger.promises().at("d").slice.quota.request, Share{500});
+  EXPECT_EQ(node.ledger.promises().at("d").parts.front().slice.quota.request, Share{500});
   EXPECT_EQ(node.lane().find('.'), std::string::npos) << node.lane();
 }
 
@@ -120,7 +121,7 @@ TEST(ShiftRoom, OtherLanesStayAsTheyAre) {
   EXPECT_EQ(node.lane(500), "ccdddddddd");
 }
 
-// Each shift finds its place free, as fits() checks, and what the lane has in all can be had.
+// Each shift finds its place free, as fits() checks, and all of a lane's free time can be used.
 TEST(ShiftRoomProperty, WhatALaneHasInAllCanBeHad) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -135,7 +136,7 @@ TEST(ShiftRoomProperty, WhatALaneHasInAllCanBeHad) {
       }
       int others = 0;
       for (const auto& [other, p] : node.ledger.promises())
-        if (other != id) others += p.slice.quota.request.permille;
+        if (other != id) others += p.parts.front().slice.quota.request.permille;
       const int request = 1 + static_cast<int>(random.below(1000));
       EXPECT_EQ(node.fits(id, slice(request)), others + request <= 1000);
     }

@@ -21,7 +21,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return found;
 }
 
-// The instance that listens on each socket, by the socket's inode as /proc/PID/fd shows it. Lines
+// Returns the instance that listens on each socket, by the socket's inode as in /proc/PID/fd. Lines
 // of /proc/net/unix: number, references, protocol, flags, type, state, inode, path.
 std::map<std::string, InstanceId> listening_in(const std::string& folder) {
   constexpr unsigned long kListens = 0x10000;
@@ -70,8 +70,7 @@ std::string listed(const Survivors& survivors) {
 Survivors find_survivors(const Cgroups& cgroups, const std::string& sockets) {
   Survivors survivors;
   for (const auto& [path, pids] : cgroups.populated()) {
-    // DEVICE/ID, or a group that a program has made below it; what is released lies one level
-    // higher.
+    // DEVICE/ID, or a group that a program has made below it; released groups lie one level higher.
     const fs::path group(path);
     if (group.has_parent_path())
       survivors[*std::next(group.begin())].insert(pids.begin(), pids.end());

@@ -1,7 +1,7 @@
-// What of a platform still runs, as the kernel knows it and the stored state may not: processes
-// in the platform's cgroups, and those that hold the listening sockets of its instances. Where
-// there are no cgroups, a foreign program (`sluice run`) is not found. Free functions; any
-// thread.
+// The processes of a platform that still run, as the kernel knows them and the stored state may
+// not: processes in the platform's cgroups, and those that hold the listening sockets of its
+// instances. Without cgroups it does not find foreign programs (`sluice run`), or programs that
+// serve on a port. Free functions; any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "node/cgroup.h"
+#include "enforce/cgroup.h"
 #include "node/registry.h"
 
 namespace sluice::node {
@@ -20,9 +20,9 @@ using Survivors = std::map<InstanceId, std::set<pid_t>>;
 // `sockets`: the folder in which each instance listens, at ID.sock.
 Survivors find_survivors(const Cgroups& cgroups, const std::string& sockets);
 
-// The state from which a daemon of this boot may start. An error where the file cannot be read, or
-// where instances run that it does not know: starting without them would promise their shares
-// again. The error lists what runs, and says what to do.
+// Returns the state from which a daemon of this boot may start. Returns an error if the file cannot
+// be read, or if instances run that it does not know: starting without them would reserve their
+// shares again. The error lists what runs, and says what to do.
 Result<NodeState> state_to_start_from(const Registry& registry, const std::string& boot,
                                       Survivors survivors);
 

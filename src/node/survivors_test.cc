@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "base/folder_for_test.h"
+#include "tests/support/folder.h"
 #include "wire/http.h"
 
 namespace sluice::node {
@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(FindSurvivors, KnowsAnInstanceByItsListeningSocketAlone) {
-  const FolderForTest folder, other;
+  const TemporaryFolder folder, other;
   const Cgroups none = Cgroups::detect("none", "/nowhere");
   EXPECT_EQ(find_survivors(none, folder.path), Survivors{});
   const Result<Fd> a = wire::listen_on({.path = folder.path + "/a.b.sock"});
@@ -27,14 +27,15 @@ TEST(FindSurvivors, KnowsAnInstanceByItsListeningSocketAlone) {
 struct StateToStartFrom : testing::Test {
   void save(const std::string& boot) {
     NodeState state{.boot_id = boot, .generation = 3};
-    state.instances.push_back({.instance = {.id = "a", .device = "cpu0"}, .process = {7, 8}});
+    state.instances.push_back(
+        {.instance = {.id = "a", .parts = {{"cpu0", {}, {}}}}, .process = {7, 8}});
     ASSERT_TRUE(registry.save(state).ok());
   }
   std::string error_with(const Survivors& survivors) const {
     const Result<NodeState> state = state_to_start_from(registry, "now", survivors);
     return state.ok() ? "" : state.error().message;
   }
-  FolderForTest folder;
+  TemporaryFolder folder;
   Registry registry{folder.path + "/node.json", "now"};
 };
 

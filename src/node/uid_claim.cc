@@ -14,15 +14,15 @@
 namespace sluice::node {
 namespace {
 
-// 65000 to 65999 are the system's: nobody, and no uid at all in 16 bits.
+// 65000 to 65999 are the system's, including "nobody" and the 16-bit value for no uid.
 constexpr uid_t kFirstBlock = 61000, kLastBlock = 99000, kSystemBlock = 65000;
 
 std::string name_of(uid_t first) {
   return std::to_string(first) + " to " + std::to_string(first + kUidsPerBlock - 1);
 }
 
-// Each uid that a process runs under, with one such process. (Who owns /proc/PID says less: root,
-// for a process that has changed its uid.)
+// Returns each uid that a process runs under, with one such process. (The owner of /proc/PID is
+// less exact: root, for a process that has changed its uid.)
 std::map<uid_t, pid_t> uids_in_use() {
   std::map<uid_t, pid_t> used;
   std::error_code fault;
@@ -32,7 +32,7 @@ std::map<uid_t, pid_t> uids_in_use() {
     if (pid <= 0) continue;
     std::ifstream status(process->path() / "status");
     for (std::string word, state; status >> word;) {
-      if (word == "State:" && status >> state && state == "Z") break;  // it has ended
+      if (word == "State:" && status >> state && state == "Z") break;  // ended
       if (uid_t uid = 0; word == "Uid:" && status >> uid) {
         used.emplace(uid, pid);
         break;
@@ -51,7 +51,7 @@ std::vector<uid_t> candidates(const UidRequest& request) {
   return blocks;
 }
 
-// Nothing when the block is locked now; else why it is not free.
+// Returns nothing if the block is now locked; else why it is not free.
 Result<std::string> lock_block(const Fd& file, const std::string& path, uid_t first) {
   struct flock range {};
   range.l_type = F_WRLCK;

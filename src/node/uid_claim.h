@@ -1,7 +1,7 @@
 // Claims of uids on this machine, so that no two platforms give instances the same uid. A claim is
 // a record lock on a range of bytes, one per uid, of a file that all platforms share; the kernel
-// drops it with the daemon. Instances outlive a daemon: a block in which a process runs that is no
-// instance of the claimant's is not free either.
+// drops it with the daemon. Instances outlive a daemon, so a block is not free either while a
+// process runs in it that is no instance of the claimant's.
 //
 // The daemon makes one claim for its life. As for base/lock_file.h, closing any other descriptor of
 // the file drops the lock. Not thread-safe.
@@ -23,7 +23,7 @@ inline constexpr uid_t kUidsPerBlock = 1000;
 struct UidRequest {
   std::string file = kUidClaims;
   uid_t first = 0;       // of the block; 0: that of `ours`, else the first free one
-  std::set<uid_t> ours;  // of instances that an earlier daemon of this platform has started
+  std::set<uid_t> ours;  // of instances that an earlier daemon of this platform started
 };
 
 struct UidClaim {
@@ -32,8 +32,8 @@ struct UidClaim {
   std::string passed_over;  // why it is not the usual block; empty: it is
 };
 
-// Claims uids first … first + kUidsPerBlock − 1. kConflict: the requested block is taken, and the
-// message says by which process. kExhausted: no block is free.
+// Claims uids first … first + kUidsPerBlock − 1. Returns kConflict if the requested block is taken,
+// with the process in the message; kExhausted if no block is free.
 Result<UidClaim> claim_uids(const UidRequest& request);
 
 }  // namespace sluice::node

@@ -10,17 +10,17 @@
 #include <optional>
 #include <utility>
 
-#include "base/folder_for_test.h"
+#include "tests/support/folder.h"
 
 namespace sluice::node {
 namespace {
 
 using testing::HasSubstr;
 
-// Blocks that no platform chooses by itself, so that this machine's own do not matter.
+// Blocks that no platform chooses by itself, so that this machine's own platforms do not interfere.
 constexpr uid_t kBlock = 1'900'000'000;
 
-// A process that has done `begin` and then waits for its end.
+// A process that has run `begin` and then waits for its end.
 class Process {
  public:
   explicit Process(const std::function<bool()>& begin) {
@@ -64,7 +64,7 @@ struct UidClaims : testing::Test {
       return held.has_value();
     });
   }
-  FolderForTest folder;
+  TemporaryFolder folder;
 };
 
 TEST_F(UidClaims, ABlockIsClaimedOnceAndFreeWithItsDaemonsEnd) {

@@ -17,8 +17,8 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "node/log_folder.h"
-#include "node/process_identity.h"
+#include "process/log_folder.h"
+#include "process/process_identity.h"
 #include "wire/await.h"
 #include "wire/permit_steps.h"
 
@@ -39,7 +39,7 @@ Error system_error(const std::string& what) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  setsid();  // a terminal's Ctrl-C is not for us
+  setsid();  // a terminal's Ctrl-C must not reach us
   dup2(null, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
@@ -47,13 +47,13 @@ Error system_error(const std::string& what) {
     fcntl(socket, F_SETFD, 0);
   else
     dup2(socket, kZygoteSocket);
-  setpriority(PRIO_PROCESS, 0, 0);  // the daemon's reserve is not for models
+  setpriority(PRIO_PROCESS, 0, 0);  // the daemon's priority is not for models
   if (CPU_COUNT(&cores) > 0) sched_setaffinity(0, sizeof cores, &cores);
   execl(path, path, "zygote", "--control-fd", "3", nullptr);
   _exit(127);
 }
 
-// What tells a file from another of its name; errno says why it is empty.
+// Returns the identity of a file beyond its name; empty with errno on failure.
 std::string version_of(const std::string& path) {
   struct stat s {};
   if (stat(path.c_str(), &s) != 0) return "";
@@ -61,7 +61,8 @@ std::string version_of(const std::string& path) {
          std::to_string(s.st_mtim.tv_sec) + '.' + std::to_string(s.st_mtim.tv_nsec);
 }
 
-// What tells a model from another: under an old name, a new file, or a new description beside it.
+// Returns the identity of a model: under an old name, it changes with a new file, or a new
+// description.
 Result<std::string> key_of(const ModelSpec& model) {
   if (model.path.size() >= sizeof(wire::StartTemplate::model_path))
     return Error{ErrorKind::kInvalid, "model.path: is longer than 4095 bytes"};
@@ -127,7 +128,7 @@ Result<void> ZygoteHost::start() {
   return {};
 }
 
-// Waits for the zygote's end and starts another. Templates live on: they have sockets of their own.
+// Waits for the zygote's end and starts another. Templates live on, with sockets of their own.
 asio::awaitable<void> ZygoteHost::mind(std::shared_ptr<Process> zygote) {
   const auto born = std::chrono::steady_clock::now();
   co_await wait_for_end(io_, zygote->pidfd.get());
@@ -142,8 +143,8 @@ asio::awaitable<void> ZygoteHost::mind(std::shared_ptr<Process> zygote) {
   if (const Result<void> again = start(); !again.ok()) log::error("{}", again.error().message);
 }
 
-// A template's, with its model as the owner: no instance reaches another model's weights by it.
-// None: it keeps its weights to itself.
+// Returns a template's connection, with its model as the owner: no instance reaches another model's
+// weights by it. Without one it keeps its weights to itself.
 Fd ZygoteHost::store_connection(const std::string& model) {
   if (!weights_) return Fd();
   Result<SocketPair> pair = make_socket_pair();
@@ -171,7 +172,7 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   Result<wire::Packet> packet = co_await zygote->channel.receive(settings_.answer_patience);
   const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
   if (!started.ok()) {
-    // A zygote that does not answer is of no use: mind() starts another.
+    // A zygote that does not answer is useless: mind() starts another.
     if (started.error().kind == ErrorKind::kTimeout)
       syscall(SYS_pidfd_send_signal, zygote->pidfd.get(), SIGKILL, nullptr, 0);
     co_return within("zygote", started.error());
@@ -179,7 +180,10 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   t->pidfd = std::move(packet->fds[0]);
   packet = co_await t->channel.receive(settings_.template_patience);
   const Result<wire::Ready> ready = answer_as<wire::Ready>(packet);
-  if (!ready.ok()) co_return within("model " + path, ready.error());
+  if (!ready.ok()) {
+    const bool named = ready.error().message.find(path) != std::string::npos;  // by the template
+    co_return named ? ready.error() : within("model " + path, ready.error());
+  }
   log::info("template {} of {} warm after {:.0f} ms", started->pid, path,
             static_cast<double>(ready->load_ns) / 1e6);
   co_return Result<void>();
@@ -214,7 +218,7 @@ asio::awaitable<Result<std::shared_ptr<ZygoteHost::Template>>> ZygoteHost::templ
     t->last_use = ++uses_;
     t->outcome = co_await load(t, model.path, warm_batch);
     // A template that died while it loaded may have been killed. A second death is the model's
-    // fault, and so is every other failure of a template that was started.
+    // fault, and so is every other failure of a started template.
     const auto failed = [&t] { return !t->outcome->ok() && t->pidfd.valid(); };
     if (failed() && t->outcome->error().kind == ErrorKind::kUnavailable)
       t->outcome = co_await load(t, model.path, warm_batch);
@@ -226,10 +230,12 @@ asio::awaitable<Result<std::shared_ptr<ZygoteHost::Template>>> ZygoteHost::templ
   co_return t;
 }
 
-asio::awaitable<Result<Newborn>> ZygoteHost::fork_instance(const ModelSpec& model, int warm_batch,
-                                                           const wire::StartInstance& what,
-                                                           std::span<const int, 3> fds) {
-  // A template (or the zygote) may have died since it was last used: then once more with a new one.
+asio::awaitable<Result<SpawnedProcess>> ZygoteHost::fork_instance(const ModelSpec& model,
+                                                                  int warm_batch,
+                                                                  const wire::StartInstance& what,
+                                                                  std::span<const int, 3> fds) {
+  // A template (or the zygote) may have died since its last use: then tries once more with a new
+  // one.
   for (int attempt = 0;; ++attempt) {
     const Result<std::shared_ptr<Template>> found = co_await template_of(model, warm_batch);
     Error error;
@@ -243,7 +249,7 @@ asio::awaitable<Result<Newborn>> ZygoteHost::fork_instance(const ModelSpec& mode
       else
         packet = sent.error();
       const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
-      if (started.ok()) co_return Newborn{started->pid, std::move(packet->fds[0])};
+      if (started.ok()) co_return SpawnedProcess{started->pid, std::move(packet->fds[0])};
       error = within("template", started.error());
       if (!t->channel.open()) forget(t);
     } else {

@@ -1,7 +1,7 @@
 // The zygote and its templates: the framework loaded once, each model loaded and warmed once, so
-// that an instance is a fork (docs/design/processes.md). Starts the runtime, starts it again when
-// it dies, keeps the templates that were used last. Templates share their weights over a model
-// store, so that a template made anew reads what the instances of the old one still have.
+// that an instance is a fork (docs/design/processes.md). Starts the runtime, restarts it when it
+// dies, keeps the most recently used templates. Templates share their weights over a model store,
+// so that a new template reads what the old one's instances still have.
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines.
 #pragma once
@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "model/function.h"
-#include "node/channel.h"
-#include "node/store_server.h"
+#include "process/channel.h"
+#include "process/spawn.h"
+#include "store/server.h"
 
 namespace sluice::node {
 
@@ -27,13 +28,7 @@ struct RuntimeSettings {
   size_t max_templates = 8;                // kept warm; the one unused for longest goes first
   Nanos template_patience = Seconds(300);  // for loading and warming a model
   Nanos answer_patience = Seconds(20);     // for a fork
-  Bytes weights = 0;  // what templates may put into the model store; 0: nothing
-};
-
-// A process that waits for Go on its control socket.
-struct Newborn {
-  pid_t pid = 0;
-  Fd pidfd;
+  Bytes weights = 0;                       // that templates may put into the model store; 0: none
 };
 
 class ZygoteHost {
@@ -41,17 +36,19 @@ class ZygoteHost {
   ZygoteHost(asio::io_context& io, RuntimeSettings settings);
   ~ZygoteHost();  // zygote and templates end; instances do not
 
-  // Starts the zygote, so that it is warm when it is needed. An error: there is no such program.
+  // Starts the zygote, so that it is warm when needed. Returns an error if there is no such
+  // program.
   Result<void> start();
 
-  // Forks an instance from the model's template, made first when there is none. `fds` are listening
-  // socket, control socket, log. kInvalid: the model cannot be loaded; other kinds: the zygote, the
-  // template or the machine failed.
-  asio::awaitable<Result<Newborn>> fork_instance(const ModelSpec& model, int warm_batch,
-                                                 const wire::StartInstance& what,
-                                                 std::span<const int, 3> fds);
+  // Forks an instance from the model's template, which it makes first if there is none. The
+  // instance waits for Go on its control socket. `fds` are listening socket, control socket, log.
+  // Returns kInvalid if the model cannot be loaded; other kinds mean that the zygote, the template
+  // or the machine failed.
+  asio::awaitable<Result<SpawnedProcess>> fork_instance(const ModelSpec& model, int warm_batch,
+                                                        const wire::StartInstance& what,
+                                                        std::span<const int, 3> fds);
 
-  pid_t zygote_pid() const;  // 0: there is none
+  pid_t zygote_pid() const;  // 0: none
   size_t templates() const { return templates_.size(); }
 
  private:
@@ -70,7 +67,7 @@ class ZygoteHost {
   const RuntimeSettings settings_;
   std::optional<StoreServer> weights_;
   std::shared_ptr<Process> zygote_;
-  std::map<std::string, std::shared_ptr<Template>> templates_;  // by file, as it is now
+  std::map<std::string, std::shared_ptr<Template>> templates_;  // by file, in its current version
   uint64_t uses_ = 0;
 };
 

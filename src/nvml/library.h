@@ -3,7 +3,7 @@
 // at any time.
 #pragma once
 
-#include "wire/nvml_abi.h"
+#include "abi/nvml_abi.h"
 
 #define SLUICE_EXPORT __attribute__((visibility("default")))
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string>
 
-#include "base/child_for_test.h"
-#include "nvml/library_for_test.h"
+#include "tests/support/child.h"
+#include "tests/support/recording_nvml.h"
 
 namespace sluice::hook::nvml {
 namespace {
@@ -41,10 +41,10 @@ Result call(void* library, const char* name, Arguments... arguments) {
 }
 
 TEST(NvmlPassTest, EveryEntryPointIsTheLibrarysOwn) {
-  EXPECT_EQ(over(SLUICE_NVML_FOR_TEST,
+  EXPECT_EQ(over(SLUICE_RECORDING_NVML,
                  [](void* nvml) -> std::string {
-                   void* real = dlopen(SLUICE_NVML_FOR_TEST, RTLD_NOW | RTLD_LOCAL);
-                   const auto* seen = static_cast<Call*>(dlsym(real, "library_for_test"));
+                   void* real = dlopen(SLUICE_RECORDING_NVML, RTLD_NOW | RTLD_LOCAL);
+                   const auto* seen = static_cast<Call*>(dlsym(real, "recording_nvml"));
                    for (unsigned i = 0; i < std::size(kEntries); ++i) {
                      const auto [name, words] = kEntries[i];
                      for (int twice = 0; twice < 2; ++twice) {  // found, and then known

@@ -1,5 +1,5 @@
-// A bundle is a named choice of policies with their settings (DESIGN §2). Adding one is a file with
-// its rules, its test, and one line in the table of bundle.cc.
+// A bundle is a named choice of policies with their settings (docs/adding-a-policy.md). Adding one
+// takes a file with its rules, its test, and one line in the table of bundle.cc.
 #pragma once
 
 #include <map>
@@ -11,14 +11,15 @@
 #include "base/random.h"
 #include "model/action.h"
 #include "model/predictor.h"
-#include "model/snapshot.h"
+#include "model/snapshot_index.h"
+#include "policy/place.h"
 #include "policy/settings.h"
 
 namespace sluice::policy {
 
-// What a policy remembers from one decision to the next: numbers, by a key that names a function, a
-// device or the cluster. The loop saves it. A policy must do without: it may be lost, and one of
-// another version is dropped. Times are seconds of the loop's clock.
+// A policy's state between decisions: numbers, by a key that names a function, a device or the
+// cluster. The loop saves it. A policy must work without it: it may be lost, and that of another
+// version is dropped. Times are seconds of the loop's clock.
 struct Memory {
   int version = 0;
   std::map<std::string, std::vector<double>> numbers;
@@ -26,9 +27,12 @@ struct Memory {
   bool operator==(const Memory&) const = default;
 };
 
-// What a bundle's policy decides from, and what it may change: its memory and the generator.
+// The inputs of a bundle's policy, and what it may change: its memory and the generator.
 struct Turn {
   const Snapshot& snapshot;
+  const SnapshotIndex& index;          // of that snapshot
+  const Placement& placement;          // the bundle's
+  std::string_view arbiter;            // the bundle's; a device in use with another one is full
   std::span<const FunctionName> mine;  // the functions whose bundle it is, by name
   std::span<const Settings> settings;  // of each of them
   const Predictor& predictor;
@@ -36,10 +40,16 @@ struct Turn {
   Random& random;
 };
 
-// Sees the others' instances as taken room. Pure: no clock, no log; equal input gives equal output.
+// Treats other bundles' instances as occupied. Pure: no clock, no log; equal input gives equal
+// output.
 using ScaleFunction = std::vector<Action> (*)(Turn& turn);
 
-// How often a bundle looks and decides.
+// For training: which jobs run where until when (plan), and which devices of one virtual cluster
+// another uses (loan). Both get the turn, with the bundle's jobs as its functions.
+using PlanFunction = std::vector<Action> (*)(Turn& turn);
+using LoanFunction = std::vector<Action> (*)(Turn& turn);
+
+// How often a bundle measures and decides.
 struct Cadence {
   Nanos rate_window{};    // over which a rate is measured
   Nanos measure_every{};  // a measurement for the forecaster
@@ -51,20 +61,23 @@ struct Bundle {
   std::string_view summary;  // one line for --help
   ScaleFunction scale;
   Settings settings;                    // of its policies
+  std::string_view place = "lanes";     // place.h's name: where a new instance goes
   std::string_view route = "weighted";  // route.h's name: to which instance a request goes
   std::string_view forecast;            // forecast.h's name
-  std::string_view arbiter;             // share.h's name; of a platform whose bundle it is
+  PlanFunction plan = nullptr;          // nullptr, because no job can be applied yet
+  LoanFunction loan = nullptr;          // the same
+  std::string_view arbiter;             // share.h's name; for the devices that it places on
   Cadence cadence;
-  bool reaches_zero = false;    // stops the last instance too, where minReplicas is 0
+  bool reaches_zero = false;    // also stops the last instance, if minReplicas is 0
   bool by_concurrency = false;  // reads scaleTarget
   int memory_version = 0;
 };
 
 std::span<const Bundle> bundles();
-const Bundle* find_bundle(std::string_view name);  // nullptr: there is none of that name
+const Bundle* find_bundle(std::string_view name);  // nullptr: unknown name
 
-// By which a function goes: the one that its specification names, else the platform's. A name that
-// is not known counts as the platform's; files are checked where they are read.
+// Returns the bundle that the function's specification names, else the platform's. An unknown name
+// counts as the platform's; files are checked where they are read.
 // REQUIRES: find_bundle(platform).
 const Bundle& bundle_of(const FunctionSpec& spec, std::string_view platform);
 

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "policy/cluster_fixture.h"
+#include <algorithm>
+
+#include "arbiters/arbiter.h"
 #include "policy/forecast.h"
-#include "policy/route.h"
-#include "policy/share.h"
+#include "routing/route.h"
+#include "tests/support/cluster.h"
 
 namespace sluice::policy {
 namespace {
@@ -24,10 +26,13 @@ TEST(Bundles, AreFoundByNameAndNameWhatThereIs) {
     names.push_back(b.name);
     EXPECT_EQ(find_bundle(b.name), &b);
     EXPECT_NE(find_forecaster(b.forecast), nullptr) << b.name;
+    EXPECT_NE(find_placement(b.place), nullptr) << b.name;
     EXPECT_NE(find_route(b.route), nullptr) << b.name;
     EXPECT_TRUE(make_arbiter(b.arbiter, {}).ok()) << b.name;
   }
-  EXPECT_THAT(names, ElementsAre("has-gpu", "has-gpu-paper", "fixed", "exclusive"));
+  EXPECT_THAT(names, ElementsAre("has-gpu", "has-gpu-paper", "fixed", "exclusive", "hpa", "kpa",
+                                 "fast-gshare", "fast-gshare-paper", "dilu", "dilu-paper", "mps-l",
+                                 "mps-r", "tgs", "smif", "infless"));
   EXPECT_EQ(find_bundle("magic"), nullptr);
 }
 
@@ -40,11 +45,11 @@ ClusterFixture cluster_with(const std::string& bundle, int devices) {
 TEST(Fixed, HoldsItsSliceWhateverTheRate) {
   ClusterFixture c = cluster_with("fixed", 2);
   FunctionSpec& spec = c.function("a", Millis(100), Millis(10));
-  spec.min_replicas = 2;
+  spec.inference().min_replicas = 2;
   spec.slice = Slice{{500}, {{300}, {600}}, 0};
   c.tick();
   ASSERT_THAT(c.instances("a"), SizeIs(2));
-  EXPECT_EQ(c.instances("a")[0]->slice, *spec.slice);
+  EXPECT_EQ(c.instances("a")[0]->slice(), *spec.slice);
   for (const double rate : {0.0, 10.0, 1e6}) {
     c.rate("a", rate);
     EXPECT_THAT(c.tick(), IsEmpty()) << rate;
@@ -63,7 +68,7 @@ TEST(Fixed, ReplacesWhatIsGone) {
 TEST(Fixed, SaysWhatDidNotFit) {
   ClusterFixture c = cluster_with("fixed", 1);
   FunctionSpec& spec = c.function("a", Millis(100), Millis(10));
-  spec.min_replicas = 4;
+  spec.inference().min_replicas = 4;
   spec.slice = slice(1000, 400);
   const auto& actions = c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("start", "start", "cluster-full"));
@@ -77,7 +82,7 @@ TEST(Fixed, LeavesADrainedDeviceMakeBeforeBreak) {
   ClusterFixture c = cluster_with("fixed", 2);
   c.function("a", Millis(100), Millis(10)).slice = slice(500, 300);
   c.tick();
-  c.device(c.instances("a").at(0)->device).drained = true;
+  c.device(c.instances("a").at(0)->device()).drained = true;
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("start"));
   c.tick();
@@ -87,11 +92,11 @@ TEST(Fixed, LeavesADrainedDeviceMakeBeforeBreak) {
 
 TEST(Exclusive, TakesWholeDevicesByConcurrency) {
   ClusterFixture c = cluster_with("exclusive", 4);
-  c.function("a", Millis(100), Millis(10)).container_concurrency = 10;
+  c.function("a", Millis(100), Millis(10)).inference().container_concurrency = 10;
   c.view("a").concurrency = 7;  // 70 % of one
   c.tick();
   EXPECT_THAT(c.instances("a"), SizeIs(1));
-  EXPECT_EQ(c.instances("a")[0]->slice, slice(1000, 1000));
+  EXPECT_EQ(c.instances("a")[0]->slice(), slice(1000, 1000));
   c.view("a").concurrency = 20;
   c.tick();
   EXPECT_THAT(c.instances("a"), SizeIs(3));
@@ -100,7 +105,7 @@ TEST(Exclusive, TakesWholeDevicesByConcurrency) {
 
 TEST(Exclusive, NeverMoreInstancesThanFreeDevices) {
   ClusterFixture c = cluster_with("exclusive", 3);
-  c.function("a", Millis(100), Millis(10)).container_concurrency = 1;
+  c.function("a", Millis(100), Millis(10)).inference().container_concurrency = 1;
   c.instance("b1", "b", "d1", slice(250, 50));
   c.view("a").concurrency = 20;
   const auto& actions = c.tick();
@@ -110,7 +115,7 @@ TEST(Exclusive, NeverMoreInstancesThanFreeDevices) {
 
 TEST(Exclusive, LeavesOneByOneOnceTheLastMinuteWasQuiet) {
   ClusterFixture c = cluster_with("exclusive", 4);
-  c.function("a", Millis(100), Millis(10)).container_concurrency = 10;
+  c.function("a", Millis(100), Millis(10)).inference().container_concurrency = 10;
   c.view("a").concurrency = 20;
   c.tick();
   c.view("a").concurrency = 0;
@@ -128,10 +133,10 @@ TEST(Exclusive, LeavesOneByOneOnceTheLastMinuteWasQuiet) {
 TEST(Exclusive, TheFileSaysTheTargetAndTheIdleTimeBeforeZero) {
   ClusterFixture c = cluster_with("exclusive", 4);
   FunctionSpec& a = c.function("a", Millis(100), Millis(10));
-  a.container_concurrency = 10;
-  a.scale_target = 2;
-  a.min_replicas = 0;
-  a.scale_to_zero_after = Seconds(300);
+  a.inference().container_concurrency = 10;
+  a.inference().scale_target = 2;
+  a.inference().min_replicas = 0;
+  a.inference().scale_to_zero_after = Seconds(300);
   c.view("a").concurrency = c.view("a").concurrency_peak = 6;
   c.tick();
   EXPECT_THAT(c.instances("a"), SizeIs(3));
@@ -146,8 +151,8 @@ TEST(Exclusive, TheFileSaysTheTargetAndTheIdleTimeBeforeZero) {
 TEST(Exclusive, AShortIdleTimeForgetsTheLastMinutesPeak) {
   ClusterFixture c = cluster_with("exclusive", 1);
   FunctionSpec& a = c.function("a", Millis(100), Millis(10));
-  a.min_replicas = 0;
-  a.scale_to_zero_after = Seconds(5);
+  a.inference().min_replicas = 0;
+  a.inference().scale_to_zero_after = Seconds(5);
   c.view("a").concurrency = c.view("a").concurrency_peak = 0.5;
   c.tick();
   c.view("a").concurrency = 0;
@@ -157,11 +162,11 @@ TEST(Exclusive, AShortIdleTimeForgetsTheLastMinutesPeak) {
   EXPECT_THAT(c.instances("a"), IsEmpty());
 }
 
-// As the table says of each: with minReplicas 0 and no load nothing is left.
+// By the table: with minReplicas 0 and no load none is left.
 TEST(Bundles, ReachZeroOrKeepOne) {
   for (const Bundle& bundle : bundles()) {
     ClusterFixture c = cluster_with(std::string(bundle.name), 2);
-    c.function("a", Millis(100), Millis(10)).min_replicas = 0;
+    c.function("a", Millis(100), Millis(10)).inference().min_replicas = 0;
     c.view("a").spec.slice = slice(1000, 300);
     c.view("a").concurrency = 0.5;
     c.rate("a", 1);
@@ -185,7 +190,102 @@ TEST(Decide, EveryFunctionGoesByItsOwnBundleAndNoRoomIsGivenTwice) {
   c.view("b").concurrency = 0.5;
   for (int i = 0; i < 3; ++i) c.tick();  // tick() checks that nothing overlaps
   for (const char* name : {"a", "b", "c"}) EXPECT_THAT(c.instances(name), SizeIs(1)) << name;
-  EXPECT_NE(c.instances("a")[0]->device, c.instances("b")[0]->device);
+  EXPECT_NE(c.instances("a")[0]->device(), c.instances("b")[0]->device());
+}
+
+// One device that functions of two bundles both want whole.
+std::string first_served(bool a_violates, bool reverse_table) {
+  ClusterFixture c(1);
+  c.function("a", Millis(100), Millis(10)).policy = "exclusive";
+  FunctionSpec& b = c.function("b", Millis(100), Millis(10));
+  b.policy = "fixed";
+  b.priority = 1;
+  c.view("a").concurrency = 1;
+  c.view("a").last_request = c.now.now;
+  c.view("a").violating = a_violates;
+  std::vector<Bundle> table(bundles().begin(), bundles().end());
+  if (reverse_table) std::ranges::reverse(table);
+  for (const Action& action : decide(c.now, {}, c.predictor, c.memories, c.random, table))
+    if (std::holds_alternative<StartInstance>(action.what)) return action.function.name;
+  return "nobody";
+}
+
+// `has-gpu-paper` runs under another arbiter than `has-gpu` and `fixed`.
+struct TwoArbiters : ClusterFixture {
+  explicit TwoArbiters(int devices) : ClusterFixture(devices) {
+    add("a", "has-gpu-paper");
+    add("b", "fixed");
+  }
+  void add(const std::string& name, const std::string& policy) {
+    FunctionSpec& spec = function(name, Millis(100), Millis(10));
+    spec.policy = policy;
+    spec.slice = slice(250, 100);
+    rate(name, 1);
+  }
+  std::string device_of(const std::string& name) const {
+    return instances(name).empty() ? "none" : instances(name)[0]->device();
+  }
+};
+
+TEST(Arbiters, BundlesOfDifferentOnesNeverShareADevice) {
+  TwoArbiters c(2);
+  c.add("c", "has-gpu");
+  for (int i = 0; i < 3; ++i) c.tick();
+  EXPECT_NE(c.device_of("a"), c.device_of("b"));
+  EXPECT_EQ(c.device_of("b"), c.device_of("c")) << "one arbiter, several bundles";
+  EXPECT_EQ(c.instances("a").at(0)->arbiter, "window");
+  EXPECT_EQ(c.instances("b").at(0)->arbiter, "planned");
+}
+
+TEST(Arbiters, ADeviceOfAnotherIsFullAndTheReasonSaysSo) {
+  TwoArbiters c(1);
+  const std::vector<Action>& actions = c.tick();
+  EXPECT_THAT(c.rules("b"), ElementsAre("cluster-full"));
+  EXPECT_THAT(actions.back().reason.text, HasSubstr("d0 runs the arbiter window for function a"));
+}
+
+TEST(Arbiters, ADeviceIsFreeAgainWhenItsLastInstanceHasGone) {
+  TwoArbiters c(1);
+  c.tick();
+  std::erase_if(c.now.functions, [](const FunctionView& f) { return f.spec.name == fn("a"); });
+  ASSERT_THAT(c.now.instances, SizeIs(1));
+  c.now.instances[0].state = InstanceState::kDraining;
+  EXPECT_THAT(c.decide(), SizeIs(1));
+  EXPECT_THAT(only<StartInstance>(c.decide()), IsEmpty()) << "it drains, and still holds its room";
+  c.tick();
+  EXPECT_EQ(c.device_of("b"), "d0");
+}
+
+TEST(Arbiters, OneThatTheUserFixedServesAllBundles) {
+  TwoArbiters c(1);
+  c.device("d0").arbiter = "deadline";
+  c.tick();
+  EXPECT_EQ(c.device_of("a"), "d0");
+  EXPECT_EQ(c.device_of("b"), "d0");
+}
+
+// A prediction holds for the window of the arbiter that an empty device is about to run.
+TEST(Arbiters, AnEmptyDeviceHasTheWindowOfTheOneThatItWillRun) {
+  static Nanos seen[2];
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10)).policy = "fixed";
+  c.instance("x", "gone", "d1", slice(250, 100));
+  Bundle looking = *find_bundle("fixed");
+  looking.arbiter = "introspective";
+  looking.scale = [](Turn& turn) {
+    for (int d = 0; d < 2; ++d) seen[d] = turn.snapshot.devices[d].window;
+    return std::vector<Action>();
+  };
+  policy::decide(c.now, {}, c.predictor, c.memories, c.random, std::span(&looking, 1));
+  EXPECT_EQ(seen[0], window_of("introspective"));
+  EXPECT_EQ(seen[1], c.now.devices[1].window) << "it is in use";
+}
+
+TEST(Decide, TheMostUrgentIsServedFirstWhateverTheOrderOfTheTable) {
+  for (const bool reverse_table : {false, true}) {
+    EXPECT_EQ(first_served(false, reverse_table), "b");  // has the higher priority
+    EXPECT_EQ(first_served(true, reverse_table), "a");   // violates its objective
+  }
 }
 
 TEST(Decide, WhoIsNotDueIsTakenAsItIs) {
@@ -198,7 +298,7 @@ TEST(Decide, WhoIsNotDueIsTakenAsItIs) {
   EXPECT_THAT(c.tick(), SizeIs(1));
 }
 
-// A policy that counts its turns, and draws.
+// A policy that counts its decisions, and draws.
 std::vector<Action> count_turns(Turn& turn) {
   std::vector<double>& turns = turn.memory.numbers["cluster"];
   if (turns.empty()) turns = {0, 0};
@@ -225,7 +325,22 @@ TEST(Decide, APolicyRemembersAndOneOfAnotherVersionForgets) {
   EXPECT_EQ(tick()[1], first) << "the same seed, the same draw";
 }
 
-// As published, a slice may take the whole objective and is asked for at 90 % of its capacity.
+// Its node takes the device with it, and reports the instance as gone later.
+TEST(Decide, AnInstanceOnADeviceThatHasGoneCountsForNothing) {
+  for (const Bundle& bundle : bundles()) {
+    ClusterFixture c = cluster_with(std::string(bundle.name), 1);
+    c.function("a", Millis(100), Millis(10)).slice = slice(1000, 500);
+    c.rate("a", 1);
+    c.instance("old", "a", "gone", slice(1000, 500));
+    const std::vector<Action> actions = c.decide();
+    ASSERT_THAT(actions, SizeIs(1)) << bundle.name;
+    const auto started = only<StartInstance>(actions);
+    ASSERT_THAT(started, SizeIs(1)) << bundle.name;
+    EXPECT_EQ(started[0].first().device, "d0") << bundle.name;
+  }
+}
+
+// As published, a slice may take the whole objective and is used up to 90 % of its capacity.
 TEST(Decide, EachBundleGoesByItsOwnSettings) {
   ClusterFixture c(4);
   c.function("ours", Millis(100), Millis(10)).policy = "has-gpu";
@@ -234,8 +349,9 @@ TEST(Decide, EachBundleGoesByItsOwnSettings) {
   const std::vector<Action> actions = policy::decide(c.now, {}, c.predictor, c.memories, c.random);
   std::map<std::string, double> held;
   for (const StartInstance& s : only<StartInstance>(actions)) {
-    held[s.function.name] += area(s.slice);
-    EXPECT_EQ(s.slice.quota.limit > s.slice.quota.request, s.function.name == "ours");
+    held[s.function.name] += area(s.first().slice);
+    EXPECT_EQ(s.first().slice.quota.limit > s.first().slice.quota.request,
+              s.function.name == "ours");
   }
   EXPECT_GT(held["ours"], held["papers"]);
 }
@@ -244,7 +360,7 @@ TEST(Decide, UnnamedFunctionsGoByThePlatforms) {
   ClusterFixture c = cluster_with("exclusive", 1);
   c.function("a", Millis(100), Millis(10));
   c.tick();
-  EXPECT_EQ(c.instances("a").at(0)->slice, slice(1000, 1000));
+  EXPECT_EQ(c.instances("a").at(0)->slice(), slice(1000, 1000));
 }
 
 }  // namespace

@@ -1,34 +1,39 @@
 #include "policy/capability.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/check.h"
 
 namespace sluice::policy {
 
 Capability::Capability(const Demand& demand, const HasGpuSettings& config,
-                       const Predictor& predictor)
+                       const Predictor& predictor, const Device& device)
     : predictor_(predictor),
       config_(config),
-      function_(demand.function()),
-      revision_(demand.revision),
-      batches_(predictor.batches(function_, revision_)),
-      widths_(predictor.sms(function_, revision_)) {
+      model_(model_on(demand.function(), demand.revision, device)) {
+  Candidates candidates = predictor.candidates(model_);
+  batches_ = std::move(candidates.batches);
+  widths_ = std::move(candidates.sms);
   const FunctionSpec& spec = *demand.spec;
-  std::erase_if(batches_, [&](int b) { return b > std::max(1, spec.batching.max_size); });
+  const InferenceSpec& inference = spec.inference();
+  std::erase_if(batches_, [&](int b) { return b > std::max(1, inference.batching.max_size); });
   if (batches_.empty()) batches_ = {1};
   fastest_ = latency({batches_.front(), kWhole, kWhole});
-  memory_ = spec.memory > 0 ? spec.memory : predictor.memory(function_, revision_).value_or(0);
-  if (spec.slo.latency <= Nanos(0)) return;  // no objective: everything is in time
-  slo_ = spec.slo.latency;
-  bound_ = from_seconds(seconds(spec.slo.latency) * config.slo_fraction);
-  if (fastest_ && *fastest_ > bound_) bound_ = spec.slo.latency;
+  memory_ = spec.memory > 0 ? spec.memory : predictor.memory(model_).value_or(0);
+  if (inference.slo.latency <= Nanos(0)) return;  // no objective: everything is in time
+  slo_ = inference.slo.latency;
+  bound_ = from_seconds(seconds(inference.slo.latency) * config.slo_fraction);
+  if (fastest_ && *fastest_ > bound_) bound_ = inference.slo.latency;
 }
 
 std::optional<Nanos> Capability::latency(const Configuration& c) const {
-  return predictor_.latency(function_, revision_, c);
+  const std::optional<Prediction> p = predictor_.predict(model_, c);
+  return p ? std::optional(p->median) : std::nullopt;
 }
 
 double Capability::throughput(const Configuration& c) const {
-  return predictor_.throughput(function_, revision_, c);
+  return predictor_.throughput(model_, c);
 }
 
 bool Capability::in_time(const Configuration& c) const {
@@ -43,6 +48,15 @@ bool Capability::keeps_slo_idle(const Configuration& c) const {
 }
 
 double Capability::of(const Configuration& c) const {
+  constexpr size_t kRemembered = 16;
+  for (const auto& [asked, answer] : answered_)
+    if (asked == c) return answer;
+  const double answer = compute(c);
+  if (answered_.size() < kRemembered) answered_.emplace_back(c, answer);
+  return answer;
+}
+
+double Capability::compute(const Configuration& c) const {
   if (in_time(c)) return throughput(c);
   double most = 0;
   for (const int batch : batches_) {
@@ -70,6 +84,33 @@ std::optional<Share> Capability::idle_quota(Share sm, int batch) const {
     if (q == kWhole) break;
   }
   return std::nullopt;
+}
+
+Capabilities::Capabilities(const Demand& demand, const HasGpuSettings& config,
+                           const Predictor& predictor, std::span<const Device* const> types) {
+  static const Device kNoDevice;
+  all_.reserve(types.size());
+  for (const Device* type : types)
+    all_.push_back({type, Capability(demand, config, predictor, *type)});
+  if (all_.empty()) all_.push_back({&kNoDevice, Capability(demand, config, predictor, kNoDevice)});
+  const auto fastest = [&](size_t i) {
+    return all_[i].capability.fastest().value_or(Nanos::max());
+  };
+  for (size_t i = 1; i < all_.size(); ++i)
+    if (fastest(i) < fastest(best_)) best_ = i;
+}
+
+const Capability& Capabilities::on(const Device& device) const {
+  const auto found =
+      std::ranges::find_if(all_, [&](const OnType& t) { return alike(*t.example, device); });
+  SLUICE_CHECK(found != all_.end(), device.id);
+  return found->capability;
+}
+
+Bytes Capabilities::most_memory() const {
+  Bytes most = 0;
+  for (const OnType& t : all_) most = std::max(most, t.capability.memory());
+  return most;
 }
 
 Share quota_above(Share quota, const HasGpuSettings& config) {

@@ -1,14 +1,16 @@
-// capability: what a slice can do for one revision (H5 as policies use it): inferences per second,
-// and whether its batches are in time.
+// capability: what a slice of a device of one type can do for one revision: inferences per second,
+// and whether its batches are in time. Capabilities has one for each type.
 //
-// *In time* means predicted latency ≤ slo_fraction × SLO (reading (d)); where not even the whole
-// device reaches that, ≤ SLO. An instance that may borrow runs its batches at its limit, the whole
-// window; its throughput is what the request is good for. A batch size is the most that an instance
-// puts together: when its quota is too small for full batches in time, it is counted at the largest
-// batch that is, and not at all if there is none.
+// *In time* means predicted latency ≤ slo_fraction × SLO; if not even the whole device reaches
+// that, ≤ SLO. An instance that may borrow runs its batches at its limit, the whole window; its
+// throughput is that of its request. A batch size is the most requests that an instance puts
+// together. If its quota is too small for full batches in time, it is counted at the largest batch
+// that is in time, and not at all if there is none.
 #pragma once
 
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "model/predictor.h"
@@ -17,52 +19,83 @@
 
 namespace sluice::policy {
 
+// Not thread-safe, not even for reading.
 class Capability {
  public:
-  Capability(const Demand& demand, const HasGpuSettings& config, const Predictor& predictor);
+  // For devices of the type of `device`. `config` and `predictor` outlive it.
+  Capability(const Demand& demand, const HasGpuSettings& config, const Predictor& predictor,
+             const Device& device);
 
-  bool known() const { return fastest_.has_value(); }        // was it ever measured?
+  bool known() const { return fastest_.has_value(); }        // it was measured there
   std::optional<Nanos> fastest() const { return fastest_; }  // one request on a whole device
-  Nanos bound() const { return bound_; }                     // what in time means
+  Nanos bound() const { return bound_; }                     // the bound for "in time"
 
-  // Inferences per second; 0 where unknown or never in time.
+  // Returns inferences per second; 0 if unknown or never in time.
   double of(const Configuration& c) const;
 
-  // The batch size for an instance of width `sm` that may grow to `quota`: the most capable in
-  // time; of those within 2 % the smallest, whose requests wait less for each other. Nothing: no
-  // size is.
+  // Returns the batch size for an instance of width `sm` that may grow to `quota`: the most capable
+  // in time; of those within 2 % the smallest, whose requests wait less for each other. Returns
+  // nothing if no size is in time.
   std::optional<int> best_batch(Share sm, Share quota) const;
 
-  // The smallest quota that an instance may fall to (H9, reading (g)): one that still answers a
-  // request in time, or with idle_meets_slo off only min_rate requests per second. One that may
-  // borrow answers within the SLO, whatever its neighbours do. `batch` is the instance's. Nothing:
-  // not even the whole window is enough.
+  // Returns the smallest quota that an idle instance may fall to (HAS-GPU's keep-alive): one that
+  // still answers a request in time, or, with idle_meets_slo off, only min_rate requests per
+  // second. An instance that may borrow must answer within the SLO, whatever its neighbours do.
+  // `batch` is the instance's. Returns nothing if not even the whole window suffices.
   std::optional<Share> idle_quota(Share sm, int batch) const;
 
   // Widths worth considering, ascending.
   const std::vector<Share>& widths() const { return widths_; }
 
-  // Memory of one instance: the file's, else as measured, else 0.
+  // Returns the memory of one instance: the file's, else as measured, else 0.
   Bytes memory() const { return memory_; }
 
  private:
   std::optional<Nanos> latency(const Configuration& c) const;
   double throughput(const Configuration& c) const;
+  double compute(const Configuration& c) const;  // computes of()
   bool in_time(const Configuration& c) const;
   bool keeps_slo_idle(const Configuration& c) const;
 
   const Predictor& predictor_;
   const HasGpuSettings& config_;
-  FunctionName function_;
-  int revision_;
+  ModelOnDevice model_;
   std::vector<int> batches_;  // ascending, up to the function's maximum
   std::vector<Share> widths_;
   std::optional<Nanos> fastest_;
   Nanos bound_ = Nanos::max(), slo_ = Nanos::max();
   Bytes memory_ = 0;
+  // Results of of(): a revision's few slices are asked for again and again.
+  mutable std::vector<std::pair<Configuration, double>> answered_;
 };
 
-// The quotas that vertical scaling steps through: min_quota, then the multiples of quota_step.
+// The capabilities of one revision on all types of device. `types` has one device of each relevant
+// type (one_of_each_type); the devices outlive it.
+class Capabilities {
+ public:
+  Capabilities(const Demand& demand, const HasGpuSettings& config, const Predictor& predictor,
+               std::span<const Device* const> types);
+
+  // REQUIRES: `types` has a device of its type.
+  const Capability& on(const Device& device) const;
+
+  // Returns the capability on the type that answers one request soonest; unknown if none was
+  // measured.
+  const Capability& best() const { return all_[best_].capability; }
+
+  // Returns the memory that one instance needs on its most demanding type.
+  Bytes most_memory() const;
+
+ private:
+  struct OnType {
+    const Device* example = nullptr;
+    Capability capability;
+  };
+  std::vector<OnType> all_;  // never empty
+  size_t best_ = 0;
+};
+
+// The steps of vertical scaling's quotas: min_quota, then the multiples of quota_step.
 Share quota_above(Share quota, const HasGpuSettings& config);
 Share quota_below(Share quota, const HasGpuSettings& config);
 

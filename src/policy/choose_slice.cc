@@ -8,7 +8,7 @@ namespace sluice::policy {
 namespace {
 
 double area(const SliceCandidate& c) {
-  return c.opening.sm.fraction() * c.quota.fraction();
+  return c.spot.opening.sm.fraction() * c.quota.fraction();
 }
 
 bool more_efficient(const SliceCandidate& a, const SliceCandidate& b) {
@@ -23,9 +23,9 @@ bool more_capable(const SliceCandidate& a, const SliceCandidate& b) {
   return rank(a) < rank(b);
 }
 
-// The candidate in that opening with the smallest quota that covers `gap`, or all of the opening if
-// none does. A quota is never below what keeps one request in time.
-std::optional<SliceCandidate> in_opening(Lanes& device, const Opening& opening,
+// Returns the candidate in that free rectangle with the smallest quota that covers `gap`, or all of
+// the rectangle if none does. A quota is never below what keeps one request in time.
+std::optional<SliceCandidate> in_opening(Layout& device, const Opening& opening,
                                          const Capability& capability, const HasGpuSettings& config,
                                          double gap) {
   if (opening.quota < config.min_quota) return std::nullopt;
@@ -37,16 +37,19 @@ std::optional<SliceCandidate> in_opening(Lanes& device, const Opening& opening,
   while (quota < opening.quota && of(quota) < gap) {
     quota = std::min(quota_above(quota, config), opening.quota);
   }
-  return SliceCandidate{&device, opening, *batch, quota, of(quota)};
+  return SliceCandidate{{&device, opening}, *batch, quota, of(quota)};
 }
 
-std::vector<SliceCandidate> candidates(Lanes& device, const Capability& capability,
+// Returns none if the device lacks the memory, or the model was not measured on its type.
+std::vector<SliceCandidate> candidates(Layout& device, const Capabilities& capabilities,
                                        const HasGpuSettings& config, double gap) {
   std::vector<SliceCandidate> found;
+  const Capability& capability = capabilities.on(device.device());
+  if (device.free_memory() < capability.memory()) return found;
   Share last = kNone;
   for (const Share width : capability.widths()) {
     const Share sm = device.width(width);
-    if (sm == last) continue;  // the quantum makes them one
+    if (sm == last) continue;  // the quantum makes them equal
     last = sm;
     for (const Opening& opening : device.openings(sm)) {
       if (auto c = in_opening(device, opening, capability, config, gap)) found.push_back(*c);
@@ -55,29 +58,35 @@ std::vector<SliceCandidate> candidates(Lanes& device, const Capability& capabili
   return found;
 }
 
+// Among unused devices that offer the same, all but the first.
+class Repeated {
+ public:
+  bool operator()(const Layout& layout) {
+    if (layout.used()) return false;
+    const Device& d = layout.device();
+    const bool known = std::ranges::any_of(seen_, [&](const Device* other) {
+      return alike(*other, d) && other->memory == d.memory && other->sm_quantum == d.sm_quantum;
+    });
+    if (!known) seen_.push_back(&d);
+    return known;
+  }
+
+ private:
+  std::vector<const Device*> seen_;
+};
+
 }  // namespace
 
-std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory, DeviceOrder order) {
-  std::vector<Lanes*> open;
-  for (Lanes& lanes : devices) {
-    if (!lanes.device().drained && lanes.free_memory() >= memory) open.push_back(&lanes);
-  }
-  const bool used_first = order == DeviceOrder::kUsedFirst;
-  const auto rank = [&](const Lanes* l) {
-    return std::tuple(used_first && !l->used(), l->occupancy());
-  };
-  std::stable_sort(open.begin(), open.end(),
-                   [&](const Lanes* a, const Lanes* b) { return rank(a) < rank(b); });
-  return open;
-}
-
-std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
-                                             const Capability& capability,
+std::optional<SliceCandidate> covering_slice(Layouts& layouts, const Capabilities& capabilities,
                                              const HasGpuSettings& config, double gap) {
   std::optional<SliceCandidate> best;
-  for (Lanes* device : by_occupancy(devices, capability.memory())) {
-    if (best && best->device->used()) return best;  // step 2: the first used device that has one
-    for (const SliceCandidate& c : candidates(*device, capability, config, gap)) {
+  DeviceQueue devices(layouts, 0);
+  Repeated repeated;
+  while (Layout* device = devices.next()) {
+    // Step 2: the first used device that has one.
+    if (best && best->spot.device->used()) return best;
+    if (repeated(*device)) continue;
+    for (const SliceCandidate& c : candidates(*device, capabilities, config, gap)) {
       if (c.capability < gap) continue;
       if (!best || more_efficient(c, *best)) best = c;
     }
@@ -85,27 +94,19 @@ std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
   return best;
 }
 
-std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
-                                                 const Capability& capability,
+std::optional<SliceCandidate> most_capable_slice(Layouts& layouts, const Capabilities& capabilities,
                                                  const HasGpuSettings& config) {
   constexpr double kAll = std::numeric_limits<double>::infinity();
   std::optional<SliceCandidate> best;
-  for (Lanes* device : by_occupancy(devices, capability.memory())) {
-    for (const SliceCandidate& c : candidates(*device, capability, config, kAll)) {
+  DeviceQueue devices(layouts, 0);
+  Repeated repeated;
+  while (Layout* device = devices.next()) {
+    if (repeated(*device)) continue;
+    for (const SliceCandidate& c : candidates(*device, capabilities, config, kAll)) {
       if (c.capability > 0 && (!best || more_capable(c, *best))) best = c;
     }
   }
   return best;
-}
-
-std::optional<SliceCandidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
-                                          Bytes memory, DeviceOrder order) {
-  for (Lanes* device : by_occupancy(devices, memory, order)) {
-    for (const Opening& opening : device->openings(device->width(sm))) {
-      if (opening.quota >= quota) return SliceCandidate{device, opening, 1, quota, 0};
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace sluice::policy

@@ -1,45 +1,30 @@
 // choose_slice: which slice a new instance gets, and on which device: steps 2 and 3 of HAS-GPU's
-// Algorithm 1. Devices that are drained or lack the memory are passed over.
+// Algorithm 1. Skips devices that are cordoned or lack the memory.
 #pragma once
 
 #include <optional>
-#include <span>
 
 #include "policy/capability.h"
-#include "policy/place_lanes.h"
+#include "policy/place.h"
 
 namespace sluice::policy {
 
 struct SliceCandidate {
-  Lanes* device = nullptr;
-  Opening opening;
+  Spot spot;
   int batch = 1;
   Share quota;
   double capability = 0;  // inferences per second with that quota
 };
 
-// The slice that covers `gap` alone with the fewest quota steps: on the used device of least
-// occupancy that has one, else on a new device (RaPPbyThroughput). Of several on the same device
-// the one with the most capability per sm × quota. Nothing: no single slice covers it.
-std::optional<SliceCandidate> covering_slice(std::vector<Lanes>& devices,
-                                             const Capability& capability,
+// Returns the slice that alone covers `gap` with the fewest quota steps: on the least occupied used
+// device that has one, else on a new device (RaPPbyThroughput). Of several on the same device it
+// takes the one with the most capability per sm × quota. Returns nothing if no single slice covers
+// it.
+std::optional<SliceCandidate> covering_slice(Layouts& layouts, const Capabilities& capabilities,
                                              const HasGpuSettings& config, double gap);
 
-// The most capable slice there is room for. Nothing: none is in time.
-std::optional<SliceCandidate> most_capable_slice(std::vector<Lanes>& devices,
-                                                 const Capability& capability,
+// Returns the most capable free slice; nothing if none is in time.
+std::optional<SliceCandidate> most_capable_slice(Layouts& layouts, const Capabilities& capabilities,
                                                  const HasGpuSettings& config);
-
-// Which device is tried first: used ones by rising occupancy, then new ones; or all by rising
-// occupancy.
-enum class DeviceOrder { kUsedFirst, kEmptiestFirst };
-
-// Room for exactly that slice, on the first device that has it.
-std::optional<SliceCandidate> exact_slice(std::vector<Lanes>& devices, Share sm, Share quota,
-                                          Bytes memory, DeviceOrder order);
-
-// Devices that take new instances, in that order; ties by id.
-std::vector<Lanes*> by_occupancy(std::vector<Lanes>& devices, Bytes memory,
-                                 DeviceOrder order = DeviceOrder::kUsedFirst);
 
 }  // namespace sluice::policy

@@ -1,6 +1,7 @@
 #include "policy/cluster_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -9,100 +10,119 @@
 namespace sluice::policy {
 namespace {
 
-bool contains(std::span<const FunctionName> names, const FunctionName& name) {
-  return std::binary_search(names.begin(), names.end(), name);
-}
-
-Room room_of(const Instance& i, bool movable) {
-  return {i.id, i.slice.sm, i.slice.quota.request, i.position, i.slice.memory, movable};
+Room room_of(const Instance& i, bool movable, const FunctionView* owner = nullptr) {
+  return {i.id,
+          i.slice().sm,
+          i.slice().quota.request,
+          i.position(),
+          i.slice().memory,
+          movable,
+          i.slice().quota.limit,
+          owner,
+          i.arbiter};
 }
 
 Reason why_shifted(const Instance& before, Position to) {
-  const Share quota = before.slice.quota.request;
+  const Share quota = before.slice().quota.request;
   return {"shift",
           "Its " + percent(quota) + " of the window begin at " + percent(to.time_begin) +
-              " instead of " + percent(before.position.time_begin) +
-              ", so that a neighbour in its lane can have more.",
+              " instead of " + percent(before.position().time_begin) +
+              ", so that another has its time in one piece.",
           {{"quota", quota.fraction()}}};
 }
 
 }  // namespace
 
-ClusterPlan::ClusterPlan(const Snapshot& snapshot, std::span<const FunctionName> mine, bool movable)
-    : snapshot_(snapshot) {
-  for (const Device& d : snapshot.devices) devices_.emplace_back(d);
-  for (const Instance& i : snapshot.instances) {
-    if (i.state == InstanceState::kGone) continue;
-    const bool ours = contains(mine, i.function) && i.state != InstanceState::kDraining;
-    const auto on = std::find_if(devices_.begin(), devices_.end(),
-                                 [&](const Lanes& l) { return l.device().id == i.device; });
-    if (on == devices_.end()) continue;  // its device is gone, and so will it be
-    on->add(room_of(i, ours && movable));
-    if (ours) instances_.push_back({i, &i, false, {}});
+ClusterPlan::ClusterPlan(const Turn& turn, bool movable)
+    : snapshot_(turn.snapshot),
+      index_(turn.index),
+      arbiter_(turn.arbiter),
+      layouts_(turn.snapshot.devices, turn.placement, turn.arbiter),
+      of_function_(turn.snapshot.functions.size()) {
+  std::vector<bool> mine(snapshot_.functions.size());
+  for (const FunctionName& name : turn.mine)
+    if (const auto f = index_.function(name)) mine[*f] = true;
+  for (uint32_t k = 0; k < snapshot_.instances.size(); ++k) {
+    const Instance& i = snapshot_.instances[k];
+    const auto device = index_.device_of(k);
+    if (i.state == InstanceState::kGone || !device) continue;  // gone, or soon, like its device
+    const auto function = index_.function_of(k);
+    const bool ours = function && mine[*function] && i.state != InstanceState::kDraining;
+    const bool reachable = snapshot_.devices[*device].reachable;
+    layouts_[*device].add(room_of(i, ours && movable && reachable,
+                                  function ? &snapshot_.functions[*function] : nullptr));
+    if (!ours) continue;
+    of_function_[*function].push_back(instances_.size());
+    instances_.push_back({i, &i, *device, false, {}});
   }
 }
 
-Lanes& ClusterPlan::device(const DeviceId& id) {
-  return const_cast<Lanes&>(std::as_const(*this).device(id));
-}
-
-const Lanes& ClusterPlan::device(const DeviceId& id) const {
-  const auto it = std::find_if(devices_.begin(), devices_.end(),
-                               [&](const Lanes& l) { return l.device().id == id; });
-  SLUICE_CHECK(it != devices_.end(), id);
-  return *it;
+uint32_t ClusterPlan::function_of(const Demand& demand) const {
+  const auto at = demand.view - snapshot_.functions.data();
+  SLUICE_CHECK(at >= 0 && at < std::ssize(of_function_), to_string(demand.function()));
+  return static_cast<uint32_t>(at);
 }
 
 std::vector<size_t> ClusterPlan::serving(const Demand& demand) const {
   std::vector<size_t> found;
-  for (size_t i = 0; i < instances_.size(); ++i) {
+  for (const size_t i : of_function_[function_of(demand)]) {
     const PlannedInstance& p = instances_[i];
-    if (p.stopping || p.instance.function != demand.function()) continue;
-    if (p.instance.revision == demand.revision) found.push_back(i);
+    if (!p.stopping && p.instance.revision == demand.revision) found.push_back(i);
   }
   return found;
 }
 
-bool ClusterPlan::on_drained(size_t i) const {
-  return device(instances_[i].instance.device).device().drained;
-}
-
 const Instance& ClusterPlan::instance(const InstanceId& id) const {
-  for (const PlannedInstance& p : instances_) {
-    if (p.instance.id == id) return p.instance;
-  }
-  const auto other = std::find_if(snapshot_.instances.begin(), snapshot_.instances.end(),
-                                  [&](const Instance& i) { return i.id == id; });
-  SLUICE_CHECK(other != snapshot_.instances.end(), id);
-  return *other;
+  if (const auto i = index_.instance(id)) return snapshot_.instances[*i];
+  const auto started = std::find_if(instances_.begin(), instances_.end(),
+                                    [&](const PlannedInstance& p) { return p.instance.id == id; });
+  SLUICE_CHECK(started != instances_.end(), id);
+  return started->instance;
 }
 
-void ClusterPlan::start(const Demand& demand, Lanes& device, const Opening& opening, Quota quota,
-                        Bytes memory, int batch, Reason reason) {
+void ClusterPlan::start(const Demand& demand, const Spot& spot, Quota quota, Bytes memory,
+                        int batch, Reason reason) {
+  start(demand, spot, Slice{.sm = spot.opening.sm, .quota = quota, .memory = memory}, batch,
+        std::move(reason));
+}
+
+void ClusterPlan::start(const Demand& demand, const Spot& spot, Slice slice, int batch,
+                        Reason reason) {
+  slice.sm = spot.opening.sm;
   PlannedInstance p;
   p.instance.id =
-      "start " + std::to_string(instances_.size());  // a place holder: ids hold no space
+      "start " + std::to_string(instances_.size());  // a placeholder: real ids hold no space
   p.instance.function = demand.function();
   p.instance.revision = demand.revision;
-  p.instance.device = device.device().id;
-  p.instance.slice = {opening.sm, quota, memory};
+  p.instance.first().device = spot.device->device().id;
+  p.instance.first().slice = slice;
   p.instance.batch = batch;
+  p.instance.arbiter = arbiter_;
+  const auto device = index_.device(p.instance.device());
+  SLUICE_CHECK(device, p.instance.device());
+  p.device = *device;
   p.reason = std::move(reason);
-  device.place(p.instance.id, opening, quota.request, memory, true);
   instances_.push_back(std::move(p));
+  const Instance& started = instances_.back().instance;
+  layouts_[*device].place(room_of(started, true, demand.view), spot.opening);
+  of_function_[function_of(demand)].push_back(instances_.size() - 1);
 }
 
 void ClusterPlan::resize(size_t i, Quota quota, Reason reason) {
+  if (!can_change(i)) return;
   PlannedInstance& p = instances_[i];
-  device(p.instance.device).resize(p.instance.id, quota.request);
-  p.instance.slice.quota = quota;
+  layouts_[p.device].resize(p.instance.id, quota.request);
+  layouts_[p.device].set_limit(p.instance.id, quota.limit);
+  p.instance.first().slice.quota = quota;
   p.reason = std::move(reason);
 }
 
 void ClusterPlan::stop(size_t i, Reason reason) {
-  device(instances_[i].instance.device).pin(instances_[i].instance.id);
-  instances_[i].stopping = true;
-  instances_[i].reason = std::move(reason);
+  if (!can_change(i)) return;
+  PlannedInstance& p = instances_[i];
+  layouts_[p.device].pin(p.instance.id);
+  p.stopping = true;
+  p.reason = std::move(reason);
 }
 
 void ClusterPlan::unmet(const Demand& demand, double gap, Reason reason) {
@@ -110,77 +130,84 @@ void ClusterPlan::unmet(const Demand& demand, double gap, Reason reason) {
 }
 
 void ClusterPlan::stop_retired(std::span<const Demand> demands) {
-  for (size_t i = 0; i < instances_.size(); ++i) {
-    const Instance& instance = instances_[i].instance;
-    const bool wanted = std::any_of(demands.begin(), demands.end(), [&](const Demand& d) {
-      return d.function() == instance.function && d.revision == instance.revision;
-    });
-    if (wanted) continue;
-    stop(i, {"retired",
-             "Revision " + std::to_string(instance.revision) + " has no traffic any more.",
-             {{"revision", instance.revision}}});
+  std::vector<std::vector<int>> wanted(of_function_.size());  // revisions
+  for (const Demand& d : demands) wanted[function_of(d)].push_back(d.revision);
+  for (size_t f = 0; f < of_function_.size(); ++f) {
+    for (const size_t i : of_function_[f]) {
+      const int revision = instances_[i].instance.revision;
+      if (std::find(wanted[f].begin(), wanted[f].end(), revision) != wanted[f].end()) continue;
+      stop(i, {"retired",
+               "Revision " + std::to_string(revision) + " has no traffic any more.",
+               {{"revision", revision}}});
+    }
   }
 }
 
 const Room& ClusterPlan::room(const PlannedInstance& p) const {
-  return device(p.instance.device).room(p.instance.id);
+  return layout(p).room(p.instance.id);
 }
 
 std::optional<Action> ClusterPlan::change(const PlannedInstance& p) const {
   const Instance& i = p.instance;
   const Position to = room(p).position;
+  const Part part{i.device(), i.slice(), to};
   if (p.before == nullptr) {
-    const StartInstance start{i.function, i.revision, i.device, i.slice, to, i.batch};
+    const StartInstance start{i.function, i.revision, {part}, i.batch, i.arbiter};
     return Action{i.function, start, p.reason};
   }
-  if (p.before->slice != i.slice) {
-    return Action{i.function, ResizeInstance{i.id, i.slice, to}, p.reason};
+  if (p.before->slice() != i.slice()) {
+    return Action{i.function, ResizeInstance{i.id, {part}}, p.reason};
   }
-  if (p.before->position != to) {
-    return Action{i.function, ResizeInstance{i.id, i.slice, to}, why_shifted(*p.before, to)};
+  if (p.before->position() != to) {
+    return Action{i.function, ResizeInstance{i.id, {part}}, why_shifted(*p.before, to)};
   }
   return std::nullopt;
 }
 
-// Rooms as the snapshot has them, by device: where each step of actions() begins.
-std::vector<ClusterPlan::Held> ClusterPlan::held_before() const {
-  std::vector<Held> held;
-  for (const Lanes& lanes : devices_) {
-    for (const Room& r : lanes.rooms()) held.push_back({lanes.device().id, r});
-  }
-  for (const PlannedInstance& p : instances_) {
-    std::erase_if(held, [&](const Held& h) { return h.room.id == p.instance.id; });
-    if (p.before != nullptr) held.push_back({p.before->device, room_of(*p.before, false)});
-  }
-  return held;
-}
-
-std::vector<Action> ClusterPlan::actions() const {
-  std::vector<Action> actions;
+// Rectangles of a lane keep their order, so of two neighbours at most one waits for the other:
+// there is always a change whose target is free (unless they overlapped before; then any order is
+// as good).
+std::vector<Action> ClusterPlan::changes() const {
   std::vector<const PlannedInstance*> pending;
+  std::map<uint32_t, std::vector<Room>> held;  // on the devices that change
   for (const PlannedInstance& p : instances_) {
-    if (p.stopping) actions.push_back({p.instance.function, StopInstance{p.instance.id}, p.reason});
-    if (change(p)) pending.push_back(&p);
+    if (!change(p)) continue;
+    pending.push_back(&p);
+    held.try_emplace(p.device, layouts_[p.device].rooms());
   }
-  // Rooms of a lane keep their order, so of two neighbours at most one waits for the other: there
-  // is always a change whose target is free (unless rooms overlapped before, then any order is as
-  // good).
-  std::vector<Held> held = held_before();
+  const auto forget = [&](const PlannedInstance& p) {
+    std::erase_if(held[p.device], [&](const Room& r) { return r.id == p.instance.id; });
+  };
+  for (const PlannedInstance& p : instances_) {  // each step begins from the snapshot
+    if (!held.contains(p.device)) continue;
+    forget(p);
+    if (p.before != nullptr) held[p.device].push_back(room_of(*p.before, false));
+  }
   const auto free = [&](const PlannedInstance* p) {
-    return std::none_of(held.begin(), held.end(), [&](const Held& h) {
-      return h.device == p->instance.device && h.room.id != p->instance.id &&
-             overlap(h.room, room(*p));
+    return std::ranges::none_of(held[p->device], [&](const Room& r) {
+      return r.id != p->instance.id && overlap(r, room(*p));
     });
   };
+  std::vector<Action> actions;
   while (!pending.empty()) {
     auto next = std::find_if(pending.begin(), pending.end(), free);
     if (next == pending.end()) next = pending.begin();
     const PlannedInstance& p = **next;
-    std::erase_if(held, [&](const Held& h) { return h.room.id == p.instance.id; });
-    held.push_back({p.instance.device, room(p)});
+    forget(p);
+    held[p.device].push_back(room(p));
     actions.push_back(*change(p));
     pending.erase(next);
   }
+  return actions;
+}
+
+std::vector<Action> ClusterPlan::actions() const {
+  std::vector<Action> actions;
+  for (const PlannedInstance& p : instances_) {
+    if (p.stopping) actions.push_back({p.instance.function, StopInstance{p.instance.id}, p.reason});
+  }
+  std::vector<Action> steps = changes();
+  std::move(steps.begin(), steps.end(), std::back_inserter(actions));
   actions.insert(actions.end(), unmet_.begin(), unmet_.end());
   return actions;
 }

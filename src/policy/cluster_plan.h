@@ -1,52 +1,60 @@
-// ClusterPlan: a decision in the making. It starts as the snapshot is; a scaler starts, resizes and
-// stops instances in it and looks at what that leaves; actions() is what leads from the snapshot to
-// the plan, each step with its reason, in an order in which no two rooms ever overlap.
+// ClusterPlan: a decision in progress. It starts as a copy of the snapshot. A scaler starts,
+// resizes and stops instances in it and examines the result. actions() leads from the snapshot to
+// the plan, each step with its reason, in an order in which no two rectangles ever overlap.
 //
-// A plain value over a snapshot that must outlive it. Not thread-safe.
+// Over a Turn that must outlive it. Not thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/action.h"
 #include "model/snapshot.h"
 #include "policy/demand.h"
-#include "policy/place_lanes.h"
+#include "policy/place.h"
 
 namespace sluice::policy {
 
 struct PlannedInstance {
   Instance instance;                 // as planned
-  const Instance* before = nullptr;  // as the snapshot has it; null: to be started
+  const Instance* before = nullptr;  // as in the snapshot; null: to be started
+  uint32_t device = 0;               // its layout
   bool stopping = false;
   Reason reason;  // of the planned change
 };
 
 class ClusterPlan {
  public:
-  // `mine` by name. Instances of other functions are taken room, and so are those that drain. Rooms
-  // of `mine` may be shifted in time if `movable`.
-  ClusterPlan(const Snapshot& snapshot, std::span<const FunctionName> mine, bool movable);
+  // Instances of other functions than the turn's count as occupied, and so do draining ones.
+  // Rectangles of the turn's functions may be shifted in time if `movable`.
+  ClusterPlan(const Turn& turn, bool movable);
 
-  std::vector<Lanes>& devices() { return devices_; }  // by id
-  const std::vector<Lanes>& devices() const { return devices_; }
-  Lanes& device(const DeviceId& id);
-  const Lanes& device(const DeviceId& id) const;
+  Layouts& layouts() { return layouts_; }
+  const Layouts& layouts() const { return layouts_; }
+  const Layout& layout(const PlannedInstance& p) const { return layouts_[p.device]; }
 
-  // The revision's instances that start or are ready and that the plan does not stop, by id; those
-  // to be started last. Positions are good until the next start().
+  // Returns the revision's instances that start or are ready and that the plan does not stop, by
+  // id; those to be started last.
   std::vector<size_t> serving(const Demand& demand) const;
   const PlannedInstance& at(size_t i) const { return instances_[i]; }
-  bool on_drained(size_t i) const;
-  // What holds a room on one of the devices, as planned.
+  bool on_drained(size_t i) const { return layout(instances_[i]).device().drained; }
+  // Returns whether it can be resized and stopped: its node answers. Else resize() and stop() do
+  // nothing.
+  bool can_change(size_t i) const { return layout(instances_[i]).device().reachable; }
+  // Returns the instance that holds a rectangle on one of the devices, as planned.
   const Instance& instance(const InstanceId& id) const;
 
-  void start(const Demand& demand, Lanes& device, const Opening& opening, Quota quota, Bytes memory,
-             int batch, Reason reason);
+  // `spot` is one that the layouts just returned.
+  void start(const Demand& demand, const Spot& spot, Quota quota, Bytes memory, int batch,
+             Reason reason);
+  // The same with all of the slice but its width, which is the spot's.
+  void start(const Demand& demand, const Spot& spot, Slice slice, int batch, Reason reason);
   void resize(size_t i, Quota quota, Reason reason);
-  // It keeps its room until it has drained.
+  // The instance keeps its rectangle until it has drained.
   void stop(size_t i, Reason reason);
   void unmet(const Demand& demand, double gap, Reason reason);
 
@@ -56,17 +64,17 @@ class ClusterPlan {
   std::vector<Action> actions() const;
 
  private:
-  struct Held {
-    DeviceId device;
-    Room room;
-  };
+  uint32_t function_of(const Demand& demand) const;  // its index in the snapshot
   const Room& room(const PlannedInstance& p) const;
   std::optional<Action> change(const PlannedInstance& p) const;  // a start, a resize, or nothing
-  std::vector<Held> held_before() const;
+  std::vector<Action> changes() const;
 
   const Snapshot& snapshot_;
-  std::vector<Lanes> devices_;
-  std::vector<PlannedInstance> instances_;
+  const SnapshotIndex& index_;
+  const std::string_view arbiter_;  // the bundle's
+  Layouts layouts_;
+  std::deque<PlannedInstance> instances_;
+  std::vector<std::vector<size_t>> of_function_;  // of instances_, by the snapshot's functions
   std::vector<Action> unmet_;
 };
 

@@ -1,5 +1,10 @@
 // decide: one tick over all functions. Each bundle decides for its functions and sees what the
-// bundles before it have already taken, so that no room is given away twice.
+// earlier bundles have taken, so that nothing is given away twice.
+//
+// Functions that compete are served in one order: those that violate their objective, then by
+// priority, then by name. If several bundles are due, each decides once for each of its tiers
+// (violating or not, priority). Of two bundles in a tier, the one whose first function's name comes
+// first decides first. Rectangles of a later tier count as occupied meanwhile.
 #pragma once
 
 #include <map>
@@ -12,27 +17,27 @@
 
 namespace sluice::policy {
 
-// What the platform is told to go by.
+// The platform's choice of policy.
 struct PlatformPolicy {
-  std::string bundle = "has-gpu";  // of functions that name none
-  SettingTexts settings;           // of that bundle, in place of the table's
+  std::string bundle = "has-gpu";  // of functions that name no bundle
+  SettingTexts settings;           // of that bundle, overriding the table's
 };
 
 using Memories = std::map<std::string, Memory, std::less<>>;  // by bundle
 
-// A function's settings: the bundle's, with the platform's and then its own in their place. Own
-// ones that cannot be read count as none: files are checked where they are read.
+// Returns a function's settings: the bundle's, overridden by the platform's and then by its own.
+// Invalid ones of its own are ignored: files are checked where they are read.
 Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
                      const PlatformPolicy& platform);
 
-// For the functions that are due, each by its bundle as it stands in `table`. What the policies
-// remember is read from `memories` and left there.
-// REQUIRES: find_bundle(platform.bundle).
+// Decides for the functions that are due, each by its bundle in `table`. The policies' state is
+// read from `memories` and left there.
+// REQUIRES: find_bundle(platform.bundle), and `table` has the bundles that functions name.
 std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platform,
                            const Predictor& predictor, Memories& memories, Random& random,
                            std::span<const Bundle> table = bundles());
 
-// What the cluster is asked to become: started instances appear as starting, under the ids
+// Applies actions to the snapshot: started instances appear as starting, under the ids
 // `prefix`000001, …, counted by `started`; stopped ones drain; last_scale_down is set where
 // something was given back.
 void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_view prefix,

@@ -12,8 +12,8 @@ std::vector<Demand> demands(const Turn& turn) {
     const auto own = std::lower_bound(turn.mine.begin(), turn.mine.end(), view.spec.name);
     if (own == turn.mine.end() || *own != view.spec.name) continue;
     const Settings* settings = &turn.settings[own - turn.mine.begin()];
-    all.push_back(
-        {&view, &view.spec, settings, view.revision, view.spec.canary_traffic_percent / 100.0});
+    all.push_back({&view, &view.spec, settings, view.revision,
+                   view.spec.inference().canary_traffic_percent / 100.0});
     for (const OlderRevision& older : view.older) {
       if (older.traffic_percent <= 0) continue;
       all.push_back({&view, &older.spec, settings, older.revision, older.traffic_percent / 100.0});
@@ -28,12 +28,12 @@ std::vector<Demand> demands(const Turn& turn) {
 }
 
 int least_replicas(const Demand& demand) {
-  return std::max(1, demand.spec->min_replicas);
+  return std::max(1, demand.inference().min_replicas);
 }
 
 int most_replicas(const Demand& demand) {
-  if (demand.spec->max_replicas <= 0) return std::numeric_limits<int>::max();
-  return std::max(demand.spec->max_replicas, demand.spec->min_replicas);
+  if (demand.inference().max_replicas <= 0) return std::numeric_limits<int>::max();
+  return std::max(demand.inference().max_replicas, demand.inference().min_replicas);
 }
 
 }  // namespace sluice::policy

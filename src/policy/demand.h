@@ -1,6 +1,6 @@
-// demand: what each revision has to carry, in the order in which functions that compete for a full
-// device are served (reading (i) of specs/has-gpu.md): those that violate their objective first,
-// then by priority, then by name. Of one function the newest revision comes first.
+// demand: the load of each revision, in the order in which functions that compete for a full device
+// are served: those that violate their objective first, then by priority, then by name. Of one
+// function the newest revision comes first.
 #pragma once
 
 #include <span>
@@ -13,19 +13,20 @@ namespace sluice::policy {
 struct Demand {
   const FunctionView* view = nullptr;  // lives as long as the snapshot
   const FunctionSpec* spec = nullptr;  // of this revision
-  const Settings* settings = nullptr;  // the function's; lives as long as the turn
+  const Settings* settings = nullptr;  // the function's; lives as long as the Turn
   int revision = 0;
-  double part = 1;  // of the function's traffic that it has to be ready for
+  double part = 1;  // of the function's traffic, for which it must be ready
 
   const FunctionName& function() const { return view->spec.name; }
+  const InferenceSpec& inference() const { return spec->inference(); }
   double rate() const { return view->forecast * part; }  // inferences per second
 };
 
-// Of the turn's own functions. The newest revision always has a demand; older ones while they have
-// traffic.
+// Returns the demands of the turn's own functions. The newest revision always has one; older ones
+// while they have traffic.
 std::vector<Demand> demands(const Turn& turn);
 
-// How many instances must stay, whatever the rate (H9); how many there may be.
+// Returns how many instances must stay, whatever the rate; how many there may be.
 int least_replicas(const Demand& demand);
 int most_replicas(const Demand& demand);
 

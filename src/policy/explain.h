@@ -1,4 +1,4 @@
-// How reasons are written: the units that people read.
+// Formats the numbers of reasons, in units for people.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class Words {
   std::string text_;
 };
 
-// The numbers of a reason without those that are zero: they explain nothing.
+// The numbers of a reason, without zeros: they explain nothing.
 using Numbers = std::vector<std::pair<std::string, double>>;
 Numbers nonzero(Numbers numbers);
 

@@ -10,7 +10,7 @@ Forecast first(double rate, double variance) {
   return {.expected = rate + std::sqrt(variance), .rate = rate, .variance = variance, .seen = true};
 }
 
-// One step of the filter; q and d are the variances of what happens and of what is measured.
+// One step of the filter; q and d are the variances of the process and of the measurement.
 Forecast step(const Forecast& before, double measured, double q, double d) {
   const double predicted = before.variance + q;
   const double gain = predicted / (predicted + d);
@@ -30,12 +30,12 @@ Forecast kalman(const Forecast& before, double rate, Nanos window, double each) 
   constexpr double kWander = 0.3;       // of the rate itself, in a second
   constexpr double kLeastWander = 0.5;  // requests per second, so that a rate of zero can be left
   constexpr double kBurst = 3;     // deviations above the estimate that chance does not explain
-  constexpr double kEvidence = 4;  // arrivals in a window; fewer are believed for no rate at once
+  constexpr double kEvidence = 4;  // arrivals in a window; fewer prove no rate at once
   const double w = seconds(window);
   const bool evident = rate * w >= kEvidence * each;
   if (!before.seen && evident) return first(rate, each * rate / w);
   const double wander = std::max(kLeastWander, kWander * before.rate);
-  // No rate is so low that a window without requests proves it: at least one is assumed.
+  // No rate is so low that a window without requests proves it: at least one request is assumed.
   const double poisson = std::max(each * before.rate / w, each * each / (w * w));
   const double wandered = wander * wander * w;
   const double deviation = std::sqrt(before.variance + wandered + poisson);

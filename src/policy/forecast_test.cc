@@ -17,7 +17,7 @@ Forecast settled(Step step, double rate) {
   return f;
 }
 
-// Measurements until the estimate has followed 90 % of a step of the rate.
+// Returns the measurements until the estimate has followed 90 % of a step of the rate.
 int lag(Step step, double from, double to) {
   Forecast f = settled(step, from);
   for (int n = 1; n < 100; ++n) {
@@ -41,7 +41,7 @@ TEST(Forecast, FirstMeasurementIsTakenAsItIs) {
   EXPECT_EQ(last_rate({}, 40, Seconds(1)).expected, 40);
 }
 
-// Whatever came before: one to three arrivals are no rate to take a device for.
+// From any state: one to three arrivals prove no rate worth a device.
 TEST(Forecast, AFewArrivalsAreNoRate) {
   const Nanos window = Millis(500);
   for (const int arrivals : {1, 2, 3}) {

@@ -1,5 +1,5 @@
-// Settings of scale_has_gpu and of what sizes its slices. The defaults are those of HAS-GPU's
-// published code where it has one. A plain value.
+// Settings of scale_has_gpu and of the sizing of its slices. The defaults are those of HAS-GPU's
+// published code, where it has one. A plain value.
 #pragma once
 
 #include "policy/settings.h"
@@ -14,21 +14,23 @@ struct HasGpuSettings {
   Nanos cooldown = Seconds(10);  // between scale-downs of a function
   double min_rate = 0.1;         // R_min, inferences per second that always stay possible
   double slo_fraction = 1.0;     // of the SLO: the longest a candidate slice's batches may take
-  bool idle_meets_slo = true;    // reading (g): idle keeps a quota that answers one request in time
-  // Ours, off in the paper. An instance may use what its lane leaves idle: its request is what it
-  // can count on, the whole window its limit. It is then in time if it is at its limit.
+  bool idle_meets_slo = true;    // idle keeps a quota that answers one request in time
+  // Ours, off in the paper. An instance may use the idle time of its lane: its request is
+  // guaranteed, its limit is the whole window. It is in time if it is at its limit.
   bool borrow = false;
-  // Ours, off in the paper: what waits has to be done within slo_fraction × SLO, on top of the
-  // rate.
+  // Ours, off in the paper. Waiting requests have to be done within slo_fraction × SLO, on top of
+  // the rate.
   bool work_off = false;
-  // Ours, off in the paper. A gap of so much of the capacity is worth no start.
+  // Ours, off in the paper. A gap of at most this part of the capacity causes no start.
   double slack = 0;
-  // Ours, off in the paper. No instance leaves until the last one that was started is ready and has
-  // stayed for as long as its start took: a start costs more than what it holds.
+  // Ours, off in the paper. No instance leaves until the last started one is ready and has stayed
+  // for as long as its start took: a start costs more than what it holds.
   bool outlast_starts = false;
-  Share unmeasured{250};  // request of an instance whose model was never measured
+  Share unmeasured{250};  // request of an instance whose model was not measured
 
   static std::span<const Setting<HasGpuSettings>> settings();
+  // With a larger beta, what is taken above alpha would be given back at once.
+  static constexpr SettingOrder kOrders[] = {{"beta", "alpha"}};
 };
 
 }  // namespace sluice::policy

@@ -8,10 +8,6 @@
 namespace sluice::policy {
 namespace {
 
-bool intersect(Share a_begin, Share a_length, Share b_begin, Share b_length) {
-  return a_begin < b_begin + b_length && b_begin < a_begin + a_length;
-}
-
 Share begin(const Room& r) {
   return r.position.time_begin;
 }
@@ -21,40 +17,8 @@ Share end(const Room& r) {
 
 }  // namespace
 
-bool overlap(const Room& a, const Room& b) {
-  return intersect(a.position.sm_begin, a.sm, b.position.sm_begin, b.sm) &&
-         intersect(begin(a), a.quota, begin(b), b.quota);
-}
-
-const Room& Lanes::room(const InstanceId& id) const {
-  return rooms_[index(id)];
-}
-
-size_t Lanes::index(const InstanceId& id) const {
-  const auto it =
-      std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& r) { return r.id == id; });
-  SLUICE_CHECK(it != rooms_.end(), id);
-  return static_cast<size_t>(it - rooms_.begin());
-}
-
-int64_t Lanes::occupancy() const {
-  int64_t sum = 0;
-  for (const Room& r : rooms_) sum += static_cast<int64_t>(r.sm.permille) * r.quota.permille;
-  return sum;
-}
-
-Bytes Lanes::free_memory() const {
-  Bytes free = device_.memory;
-  for (const Room& r : rooms_) free -= r.memory;
-  return free;
-}
-
-Share Lanes::width(Share sm) const {
-  return std::min(round_up(sm, device_.sm_quantum), kWhole);
-}
-
-// The lane's time between walls. Walls are all rooms that reach into the lane's columns, except
-// movable ones of the very same columns (and `also_movable`).
+// Returns the lane's time between pinned rectangles. Pinned are all that reach into the lane's
+// columns, except relocatable ones of the very same columns (and `also_movable`).
 std::vector<Lanes::Stretch> Lanes::stretches(Share sm_begin, Share sm,
                                              const Room* also_movable) const {
   std::vector<size_t> walls, members;
@@ -100,7 +64,7 @@ Share Lanes::rest(const Stretch& stretch) const {
 }
 
 std::vector<Opening> Lanes::openings(Share sm) const {
-  // 1. The rests of lanes of that width.
+  // 1. The free intervals of lanes of that width.
   std::vector<Share> lanes;
   for (const Room& r : rooms_) {
     if (r.sm == sm) lanes.push_back(r.position.sm_begin);
@@ -129,11 +93,11 @@ std::vector<Opening> Lanes::openings(Share sm) const {
   return found;
 }
 
-// Goes to the end of the widest gap: a lane's first two instances then grow towards each other and
-// nobody has to be shifted.
-void Lanes::place(const InstanceId& id, const Opening& opening, Share quota, Bytes memory,
-                  bool movable) {
-  SLUICE_CHECK(quota > kNone && quota <= opening.quota, id);
+// Goes to the end of the widest gap: a lane's first two instances then grow towards each other
+// without a shift.
+void Lanes::place(Room room, const Opening& opening) {
+  const Share quota = room.quota;
+  SLUICE_CHECK(quota > kNone && quota <= opening.quota, room.id);
   Stretch stretch{opening.time_begin, opening.time_end, {}};
   for (Stretch& s : stretches(opening.sm_begin, opening.sm, nullptr)) {
     if (s.begin == opening.time_begin) stretch = std::move(s);
@@ -150,7 +114,10 @@ void Lanes::place(const InstanceId& id, const Opening& opening, Share quota, Byt
   }
   const Share at = stretch.rooms.empty() ? best_begin : std::max(best_begin, best_end - quota);
   const size_t added = rooms_.size();
-  rooms_.push_back({id, opening.sm, kNone, {opening.sm_begin, at}, memory, movable});
+  room.sm = opening.sm;
+  room.quota = kNone;
+  room.position = {opening.sm_begin, at};
+  rooms_.push_back(std::move(room));
   stretch.rooms.insert(stretch.rooms.begin() + static_cast<std::ptrdiff_t>(order), added);
   make_room(stretch, added, quota);
 }
@@ -160,7 +127,7 @@ Lanes::Stretch Lanes::stretch_of(size_t room) const {
   for (Stretch& s : stretches(r.position.sm_begin, r.sm, &r)) {
     if (std::find(s.rooms.begin(), s.rooms.end(), room) != s.rooms.end()) return std::move(s);
   }
-  return {begin(r), end(r), {room}};  // overlapped already: nothing to win
+  return {begin(r), end(r), {room}};  // overlapped already: a shift gains nothing
 }
 
 Share Lanes::max_quota(const InstanceId& id) const {
@@ -178,8 +145,8 @@ void Lanes::resize(const InstanceId& id, Share quota) {
   }
 }
 
-// Gives `room` its quota, and shifts only when the gap around it is too small; then each neighbour
-// as little as possible. The order in the lane stays.
+// Gives `room` its quota. Shifts only if the gap around it is too small, and then each neighbour as
+// little as possible. The order in the lane stays.
 void Lanes::make_room(const Stretch& stretch, size_t room, Share quota) {
   const std::vector<size_t>& lane = stretch.rooms;
   const auto at = std::find(lane.begin(), lane.end(), room);
@@ -206,6 +173,14 @@ void Lanes::make_room(const Stretch& stretch, size_t room, Share quota) {
     right.position.time_begin = std::max(begin(right), limit);
     limit = end(right);
   }
+}
+
+std::unique_ptr<Layout> lanes_layout(const Device& device) {
+  return std::make_unique<Lanes>(device);
+}
+
+std::vector<Spot> place_lanes(Layouts& layouts, const PlaceRequest& request) {
+  return first_fit(layouts, request, DeviceOrder::kUsedFirst);
 }
 
 }  // namespace sluice::policy

@@ -13,7 +13,7 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// One device of that quantum. A room is written sm × quota at (sm, time).
+// One device of that quantum. A rectangle is written sm × quota at (sm, time).
 class LanesTest : public testing::Test {
  protected:
   static Device device(int quantum = 250) {
@@ -27,7 +27,8 @@ class LanesTest : public testing::Test {
     lanes_.add({id, {sm}, {quota}, {{sm_at}, {time_at}}, 10, movable});
   }
   int time_of(const std::string& id) const { return lanes_.room(id).position.time_begin.permille; }
-  Lanes lanes_{device()};
+  Device device_ = device();
+  Lanes lanes_{device_};
 };
 
 TEST_F(LanesTest, AnEmptyDeviceIsOneOpening) {
@@ -66,7 +67,8 @@ TEST_F(LanesTest, OccupancyAndMemoryAreThoseOfTheRooms) {
 
 TEST_F(LanesTest, TheSecondInALaneGrowsTowardsTheFirst) {
   put("a", 500, 300, 0, 0);
-  lanes_.place("b", lanes_.openings({500})[0], {200}, 10, true);
+  lanes_.place({.id = "b", .quota = {200}, .memory = 10, .movable = true},
+               lanes_.openings({500})[0]);
   EXPECT_EQ(time_of("b"), 800);
   lanes_.resize("b", {700});
   EXPECT_EQ(time_of("b"), 300);
@@ -92,7 +94,7 @@ TEST_F(LanesTest, RoomsOfOthersAreWalls) {
   put("wall", 500, 200, 0, 500, false);
   EXPECT_EQ(lanes_.max_quota("mine"), Share{500});
   const auto open = lanes_.openings({500});
-  ASSERT_THAT(open, SizeIs(3));  // before the wall, behind it, a new lane
+  ASSERT_THAT(open, SizeIs(3));  // before the pinned one, behind it, a new lane
   EXPECT_EQ(open[0].quota, Share{300});
   EXPECT_EQ(open[1].quota, Share{300});
 }
@@ -111,8 +113,8 @@ TEST_F(LanesTest, APinnedRoomIsAWall) {
   EXPECT_EQ(lanes_.max_quota("a"), Share{500});
 }
 
-// Whatever is placed, grown and shrunk: what openings() and max_quota() promise can be had, nothing
-// overlaps, walls stay where they are.
+// After any placements, growth and shrinking, the results of openings() and max_quota() can be
+// used, nothing overlaps, and pinned rectangles stay where they are.
 TEST(Lanes, KeepTheirPromisesWhateverHappens) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
@@ -131,7 +133,7 @@ TEST(Lanes, KeepTheirPromisesWhateverHappens) {
                               ? o.quota.permille
                               : static_cast<int>(1 + random.below(o.quota.permille))};
         const std::string id = std::to_string(step);
-        lanes.place(id, o, quota, 1, random.chance(0.8));
+        lanes.place({.id = id, .quota = quota, .memory = 1, .movable = random.chance(0.8)}, o);
         ASSERT_EQ(lanes.room(id).quota, quota);
         if (!lanes.room(id).movable) walls.push_back(lanes.room(id));
       } else {

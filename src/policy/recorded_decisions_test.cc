@@ -1,7 +1,7 @@
-// What the bundles decided on 150 random clusters over 20 ticks each, recorded: a change of shape
-// must not change a decision. recorded_decisions.txt has a line "SEED ACTIONS HASH" for each; the
-// hash is of the actions with their rules, not of what the reasons say. A decision that is changed
-// on purpose is recorded anew: the test prints the lines it found.
+// The bundles' decisions on 150 random clusters over 20 ticks each, recorded: a refactoring must
+// not change a decision. recorded_decisions.txt has a line "SEED ACTIONS HASH" for each; the hash
+// is of the actions with their rules, not of the reasons' texts. After an intended change the
+// decisions are recorded anew: the test prints the lines it found.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "policy/random_cluster.h"
+#include "tests/support/random_cluster.h"
 
 namespace sluice::policy {
 namespace {
@@ -28,12 +28,13 @@ std::string text_of(const Action& a) {
   std::ostringstream out;
   out << to_string(a.function) << " " << a.reason.rule << " ";
   if (const auto* start = std::get_if<StartInstance>(&a.what))
-    out << "start " << start->revision << " " << start->device << " "
-        << text_of(start->slice, start->position) << " batch " << start->batch;
+    out << "start " << start->revision << " " << start->first().device << " "
+        << text_of(start->first().slice, start->first().position) << " batch " << start->batch;
   else if (const auto* stop = std::get_if<StopInstance>(&a.what))
     out << "stop " << stop->instance;
   else if (const auto* resize = std::get_if<ResizeInstance>(&a.what))
-    out << "resize " << resize->instance << " " << text_of(resize->slice, resize->position);
+    out << "resize " << resize->instance << " "
+        << text_of(resize->first().slice, resize->first().position);
   else
     out << "unmet " << std::setprecision(9) << std::get<Unmet>(a.what).gap;
   return out.str() + "\n";

@@ -10,32 +10,23 @@
 namespace sluice::policy {
 namespace {
 
-// Requests that one instance should have at once on average.
-double target_concurrency(const FunctionSpec& spec, const ExclusiveSettings& config) {
-  if (spec.scale_target > 0) return spec.scale_target;
-  const int most = spec.container_concurrency > 0 ? spec.container_concurrency
-                                                  : std::max(1, spec.batching.max_size);
-  return most * config.target_utilisation;
-}
-
-Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
-                     const Predictor& predictor) {
+Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot, Bytes memory) {
   const auto& config = d.settings->as<ExclusiveSettings>();
-  const double target = target_concurrency(*d.spec, config);
-  // What was measured over the last minute counts no longer once the last one may leave.
-  const bool idle = d.spec->min_replicas == 0 &&
-                    snapshot.now - d.view->last_request >= d.spec->scale_to_zero_after;
+  const double target = target_concurrency(d.inference(), config.target_utilisation);
+  // The last minute's measurements do not count once the last one may leave.
+  const bool idle = d.inference().min_replicas == 0 &&
+                    snapshot.now - d.view->last_request >= d.inference().scale_to_zero_after;
   const double now = idle ? 0 : d.view->concurrency * d.part;
   const double peak = idle ? 0 : std::max(now, d.view->concurrency_peak * d.part);
   const auto instances_for = [&](double concurrency) {
     const int needed = static_cast<int>(std::ceil(concurrency / target));
-    return std::clamp(needed, d.spec->min_replicas, most_replicas(d));
+    return std::clamp(needed, d.inference().min_replicas, most_replicas(d));
   };
   const bool cooled = d.view->last_scale_down == Time{} ||
                       snapshot.now - d.view->last_scale_down >= config.cooldown;
-  // One leaves at a time, and none before the last minute's peak fits into the rest.
+  // One leaves at a time, once the last minute's peak fits into the rest.
   const int kept = cooled ? running - 1 : running;
-  const Slice whole{kWhole, {kWhole, kWhole}, instance_memory(d, predictor)};
+  const Slice whole{kWhole, {kWhole, kWhole}, memory};
   const auto at_once = [](double concurrency) {
     char text[32];
     std::snprintf(text, sizeof text, "%.1f", concurrency);
@@ -45,13 +36,9 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot,
   if (peak >= now + 0.05) text += ", up to " + at_once(peak) + " in the last minute";
   if (idle)
     text += ", and none came for " +
-            counted(static_cast<int>(seconds(d.spec->scale_to_zero_after)), "second");
+            counted(static_cast<int>(seconds(d.inference().scale_to_zero_after)), "second");
   text += "; one instance takes " + at_once(target) + ".";
-  return {instances_for(now),
-          std::max({kept, instances_for(peak), idle ? 0 : 1}),
-          whole,
-          instance_batch(d, whole, predictor),
-          text,
+  return {instances_for(now), std::max({kept, instances_for(peak), idle ? 0 : 1}), whole, text,
           nonzero({{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}})};
 }
 
@@ -68,11 +55,13 @@ std::span<const Setting<ExclusiveSettings>> ExclusiveSettings::settings() {
 
 std::vector<Action> scale_exclusive(Turn& turn) {
   const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn.snapshot, turn.mine, /*movable=*/false);
+  ClusterPlan plan(turn, /*movable=*/false);
   plan.stop_retired(all);
+  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
   for (const Demand& d : all) {
     const int running = static_cast<int>(plan.serving(d).size());
-    hold_replicas(plan, d, replicas_of(d, running, turn.snapshot, turn.predictor), turn.predictor);
+    const Bytes memory = instance_memory(d, turn.predictor, types);
+    hold_replicas(plan, d, replicas_of(d, running, turn.snapshot, memory), turn.predictor);
   }
   return plan.actions();
 }

@@ -1,7 +1,8 @@
-// scale_exclusive: a whole device per instance, as KServe with one GPU per replica. Scaled out by
-// concurrency as Knative's autoscaler does it: as many instances as keep each at target_utilisation
-// of the requests it may have at once. In only when the largest concurrency of the last minute
-// needs fewer, one per cooldown. Never more instances than free devices: the rest is reported.
+// scale_exclusive: a whole device per instance, as KServe with one GPU per replica. Scales out by
+// concurrency like Knative's autoscaler: as many instances as keep each at target_utilisation of
+// the requests it may have at once. Scales in only when the largest concurrency of the last minute
+// needs fewer, one instance per cooldown. Never starts more instances than free devices; reports
+// the rest.
 #pragma once
 
 #include "policy/bundle.h"
@@ -9,8 +10,8 @@
 namespace sluice::policy {
 
 struct ExclusiveSettings {
-  double target_utilisation = 0.7;  // of what an instance may have at once, where no file says
-  Nanos cooldown = Seconds(10);     // between instances of a function that leave
+  double target_utilisation = 0.7;  // of an instance's maximum, if no file says
+  Nanos cooldown = Seconds(10);     // between a function's scale-downs
 
   static std::span<const Setting<ExclusiveSettings>> settings();
 };

@@ -8,17 +8,16 @@ namespace sluice::policy {
 std::vector<Action> scale_fixed(Turn& turn) {
   const Predictor& predictor = turn.predictor;
   const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn.snapshot, turn.mine, /*movable=*/false);
+  ClusterPlan plan(turn, /*movable=*/false);
   plan.stop_retired(all);
+  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
   for (const Demand& d : all) {
     const int count = least_replicas(d);
-    Slice slice = d.spec->slice.value_or(Slice{kWhole, {kWhole, kWhole}, 0});
-    if (slice.memory == 0) slice.memory = instance_memory(d, predictor);
+    const Slice slice = stated_slice(d, predictor, types);
     hold_replicas(plan, d,
                   {count,
                    count,
                    slice,
-                   instance_batch(d, slice, predictor),
                    count == 1 ? "One instance with a fixed slice always stays."
                               : std::to_string(count) +
                                     " instances with a fixed slice always stay (minReplicas).",

@@ -1,5 +1,5 @@
-// scale_fixed: the slice in the file, never changed. min_replicas instances are kept and replaced
-// when they are gone; the rate is not looked at. A file without a slice gets whole devices.
+// scale_fixed: the slice in the file, never changed. Keeps min_replicas instances and replaces
+// ended ones, whatever the rate. A file without a slice gets whole devices.
 #pragma once
 
 #include "policy/bundle.h"

@@ -13,15 +13,16 @@
 namespace sluice::policy {
 namespace {
 
-// Algorithm 1 for one revision, on the plan that the functions before it left.
+// Algorithm 1 for one revision, on the plan left by the functions before it.
 class HybridScaler {
  public:
-  HybridScaler(ClusterPlan& plan, const Demand& demand, const Predictor& predictor, Time now)
+  HybridScaler(ClusterPlan& plan, const Demand& demand, const Predictor& predictor,
+               std::span<const Device* const> types, Time now)
       : plan_(plan),
         demand_(demand),
         config_(demand.settings->as<HasGpuSettings>()),
         predictor_(predictor),
-        capability_(demand, config_, predictor),
+        capabilities_(demand, config_, predictor, types),
         now_(now) {}
 
   void scale_down();
@@ -29,19 +30,21 @@ class HybridScaler {
   void leave_drained();
 
  private:
-  // Inferences per second that the revision has to be able to do (j).
+  // Inferences per second that the revision must be able to do.
   double wanted() const { return demand_.rate() / config_.alpha + work_off(); }
   double load() const { return demand_.rate() + work_off(); }
   double work_off() const;
   Quota quota(Share request) const { return {request, config_.borrow ? kWhole : request}; }
-  double capability(const Instance& instance, Share quota) const;
+  bool known() const { return capabilities_.best().known(); }  // measured on some type
+  const Capability& where_it_runs(const PlannedInstance& p) const;
+  double capability(const PlannedInstance& p, Share quota) const;
   double capability(size_t i) const;
-  std::vector<size_t> counted() const;  // serving, not on a drained device
+  std::vector<size_t> counted() const;  // serving, not on a cordoned device
   double capacity() const;
 
   bool starts_were_worth_it() const;
-  Share lowered_quota(const Instance& instance, double needed) const;
-  Share raised_quota(const Instance& instance, double needed) const;
+  Share lowered_quota(size_t i, double needed) const;
+  Share raised_quota(size_t i, double needed) const;
   void raise_quotas();
   void start_instances();
   std::optional<SliceCandidate> as_stated(double need);
@@ -61,17 +64,21 @@ class HybridScaler {
   const Demand& demand_;
   const HasGpuSettings& config_;
   const Predictor& predictor_;
-  Capability capability_;
+  Capabilities capabilities_;
   Time now_;
 };
 
-double HybridScaler::capability(const Instance& instance, Share quota) const {
-  return capability_.of({instance.batch, instance.slice.sm, quota});
+const Capability& HybridScaler::where_it_runs(const PlannedInstance& p) const {
+  return capabilities_.on(plan_.layout(p).device());
+}
+
+double HybridScaler::capability(const PlannedInstance& p, Share quota) const {
+  return where_it_runs(p).of({p.instance.batch, p.instance.slice().sm, quota});
 }
 
 double HybridScaler::capability(size_t i) const {
-  const Instance& instance = plan_.at(i).instance;
-  return capability(instance, instance.slice.quota.request);
+  const PlannedInstance& p = plan_.at(i);
+  return capability(p, p.instance.slice().quota.request);
 }
 
 std::vector<size_t> HybridScaler::counted() const {
@@ -86,10 +93,10 @@ double HybridScaler::capacity() const {
   return sum;
 }
 
-// What waits beyond one batch for each instance, which are about to take it. What waits for a first
-// instance to become ready says nothing of the capacity.
+// Waiting requests beyond one batch for each instance, which is about to take it. Requests that
+// wait for a first instance to become ready say nothing about the capacity.
 double HybridScaler::work_off() const {
-  if (!config_.work_off || demand_.spec->slo.latency <= Nanos(0)) return 0;
+  if (!config_.work_off || demand_.inference().slo.latency <= Nanos(0)) return 0;
   double waiting = demand_.view->queued * demand_.part;
   bool ready = false;
   for (const size_t i : counted()) {
@@ -97,7 +104,7 @@ double HybridScaler::work_off() const {
     ready |= plan_.at(i).instance.state == InstanceState::kReady;
   }
   if (!ready) return 0;
-  return std::max(0.0, waiting) / (seconds(demand_.spec->slo.latency) * config_.slo_fraction);
+  return std::max(0.0, waiting) / (seconds(demand_.inference().slo.latency) * config_.slo_fraction);
 }
 
 // "8.9/s expected".
@@ -132,12 +139,13 @@ void HybridScaler::scale_down() {
 
   std::vector<size_t> narrowest_first = counted();
   std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
-    return plan_.at(a).instance.slice.sm < plan_.at(b).instance.slice.sm;
+    return plan_.at(a).instance.slice().sm < plan_.at(b).instance.slice().sm;
   });
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
   const bool may_leave = starts_were_worth_it();
   for (const size_t i : narrowest_first) {
+    if (!plan_.can_change(i)) continue;
     const double others = left - capability(i);
     if (may_leave && count > least_replicas(demand_) && others >= wanted()) {
       left = others, --count;
@@ -146,13 +154,13 @@ void HybridScaler::scale_down() {
       plan_.stop(i, why_less("scale-in", rest + per_second(left), before, left));
       continue;
     }
-    const Instance instance = plan_.at(i).instance;
-    const Share from = instance.slice.quota.request;
-    const Share to = lowered_quota(instance, wanted() - others);
+    const PlannedInstance& p = plan_.at(i);
+    const Share from = p.instance.slice().quota.request;
+    const Share to = lowered_quota(i, wanted() - others);
     if (to == from) continue;
-    left = others + capability(instance, to);
+    left = others + capability(p, to);
     const std::string change = "quota " + percent(from) + " → " + percent(to) + " on " +
-                               instance.device + " leaves " + per_second(left);
+                               p.instance.device() + " leaves " + per_second(left);
     plan_.resize(i, quota(to), why_less("vertical-down", change, before, left));
   }
 }
@@ -167,13 +175,15 @@ bool HybridScaler::starts_were_worth_it() const {
   });
 }
 
-// The smallest quota on the way down with which the instance still does `needed`.
-Share HybridScaler::lowered_quota(const Instance& instance, double needed) const {
-  const Share floor = capability_.idle_quota(instance.slice.sm, instance.batch).value_or(kWhole);
-  Share quota = instance.slice.quota.request;
+// Returns the smallest quota on the way down with which the instance still does `needed`.
+Share HybridScaler::lowered_quota(size_t i, double needed) const {
+  const PlannedInstance& p = plan_.at(i);
+  const Slice& slice = p.instance.slice();
+  const Share floor = where_it_runs(p).idle_quota(slice.sm, p.instance.batch).value_or(kWhole);
+  Share quota = slice.quota.request;
   while (quota > floor) {
     const Share next = std::max(quota_below(quota, config_), floor);
-    if (capability(instance, next) < needed) break;
+    if (capability(p, next) < needed) break;
     quota = next;
   }
   return quota;
@@ -198,52 +208,55 @@ void HybridScaler::scale_up() {
 void HybridScaler::raise_quotas() {
   std::vector<size_t> widest_first = counted();
   std::stable_sort(widest_first.begin(), widest_first.end(), [&](size_t a, size_t b) {
-    return plan_.at(a).instance.slice.sm > plan_.at(b).instance.slice.sm;
+    return plan_.at(a).instance.slice().sm > plan_.at(b).instance.slice().sm;
   });
   const double before = capacity();
   double reached = before;
   for (const size_t i : widest_first) {
     if (reached >= wanted()) return;
-    const Instance instance = plan_.at(i).instance;
+    if (!plan_.can_change(i)) continue;
+    const PlannedInstance& p = plan_.at(i);
     const double others = reached - capability(i);
-    const Share from = instance.slice.quota.request;
-    const Share to = raised_quota(instance, wanted() - others);
-    const double then = others + capability(instance, to);
+    const Share from = p.instance.slice().quota.request;
+    const Share to = raised_quota(i, wanted() - others);
+    const double then = others + capability(p, to);
     if (then <= reached) continue;  // more time would not help this one
     reached = then;
     plan_.resize(i, quota(to),
                  {"vertical-up",
                   carries_text(before) + ". Quota " + percent(from) + " → " + percent(to) + " on " +
-                      instance.device + " makes it " + per_second(reached) + ".",
+                      p.instance.device() + " makes it " + per_second(reached) + ".",
                   numbers(before, reached)});
   }
 }
 
-// The first quota on the way up with which the instance does `needed`, or the most its lane has.
-Share HybridScaler::raised_quota(const Instance& instance, double needed) const {
-  const Share most = plan_.device(instance.device).max_quota(instance.id);
-  Share quota = instance.slice.quota.request;
-  while (quota < most && capability(instance, quota) < needed) {
+// Returns the first quota on the way up with which the instance does `needed`, or the most its lane
+// has.
+Share HybridScaler::raised_quota(size_t i, double needed) const {
+  const PlannedInstance& p = plan_.at(i);
+  const Share most = plan_.layout(p).max_quota(p.instance.id);
+  Share quota = p.instance.slice().quota.request;
+  while (quota < most && capability(p, quota) < needed) {
     quota = std::min(quota_above(quota, config_), most);
   }
   return quota;
 }
 
-// Steps 2 and 3, repeated until the gap is covered and min_replicas are there (b).
+// Steps 2 and 3, repeated until the gap is covered and min_replicas are there.
 void HybridScaler::start_instances() {
   for (;;) {
     const int count = static_cast<int>(counted().size());
     const int missing = least_replicas(demand_) - count;
-    if (!capability_.known() && missing <= 0) return;  // kept alive, but nothing to scale by
-    double gap = capability_.known() ? wanted() - capacity() : 0;
+    if (!known() && missing <= 0) return;  // kept alive, but nothing to scale by
+    double gap = known() ? wanted() - capacity() : 0;
     if (gap <= config_.slack * capacity()) gap = 0;
     if (gap <= 0 && missing <= 0) return;
     const double need = std::max(gap, config_.min_rate);
     std::optional<SliceCandidate> chosen;
     if (count < most_replicas(demand_)) {
-      if (count == 0 || !capability_.known()) chosen = as_stated(need);
-      if (!chosen) chosen = covering_slice(plan_.devices(), capability_, config_, need);
-      if (!chosen) chosen = most_capable_slice(plan_.devices(), capability_, config_);
+      if (count == 0 || !known()) chosen = as_stated(need);
+      if (!chosen) chosen = covering_slice(plan_.layouts(), capabilities_, config_, need);
+      if (!chosen) chosen = most_capable_slice(plan_.layouts(), capabilities_, config_);
     }
     if (!chosen) return plan_.unmet(demand_, need, why_unmet(gap));
     start(*chosen, gap);
@@ -251,36 +264,40 @@ void HybridScaler::start_instances() {
 }
 
 // The first instance has the slice that the function's file states, with more quota if the load
-// needs it. Every instance of a function that was never measured has it too; where the file states
-// none, an equal share of the emptiest device. Nothing: a measured function's file states none, or
-// no device has room.
+// needs it. Every instance of an unmeasured function has it too; if the file states none, an equal
+// share of the emptiest device. Returns nothing if a measured function's file states none, or no
+// device has space.
 std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
   const std::optional<Slice>& stated = demand_.spec->slice;
-  if (!stated && capability_.known()) return std::nullopt;
-  std::optional<SliceCandidate> c =
-      stated ? exact_slice(plan_.devices(), stated->sm, stated->quota.request, capability_.memory(),
-                           DeviceOrder::kUsedFirst)
-             : exact_slice(plan_.devices(), kWhole, config_.unmeasured, capability_.memory(),
-                           DeviceOrder::kEmptiestFirst);
-  if (!c) return c;
-  const int most = std::max(1, demand_.spec->batching.max_size);
-  c->batch = capability_.best_batch(c->opening.sm, kWhole).value_or(most);
-  const auto of = [&](Share q) { return capability_.of({c->batch, c->opening.sm, q}); };
-  while (capability_.known() && of(c->quota) < need && c->quota < c->opening.quota) {
-    c->quota = std::min(quota_above(c->quota, config_), c->opening.quota);
+  if (!stated && known()) return std::nullopt;
+  PlaceRequest request{.function = demand_.view, .memory = capabilities_.most_memory()};
+  request.sm = stated ? stated->sm : kWhole;
+  request.quota = quota(stated ? stated->quota.request : config_.unmeasured);
+  Layouts& layouts = plan_.layouts();
+  const std::vector<Spot> spots = stated ? layouts.placement().place(layouts, request)
+                                         : first_fit(layouts, request, DeviceOrder::kEmptiestFirst);
+  if (spots.empty()) return std::nullopt;
+  SliceCandidate c{spots.front(), 1, request.quota.request, 0};
+  const Share sm = c.spot.opening.sm, room = c.spot.opening.quota;
+  const Capability& there = capabilities_.on(c.spot.device->device());
+  c.batch =
+      there.best_batch(sm, kWhole).value_or(std::max(1, demand_.inference().batching.max_size));
+  const auto of = [&](Share q) { return there.of({c.batch, sm, q}); };
+  while (there.known() && of(c.quota) < need && c.quota < room) {
+    c.quota = std::min(quota_above(c.quota, config_), room);
   }
-  c->capability = of(c->quota);
+  c.capability = of(c.quota);
   return c;
 }
 
 bool HybridScaler::equal_share() const {
-  return !capability_.known() && !demand_.spec->slice;
+  return !known() && !demand_.spec->slice;
 }
 
 void HybridScaler::start(const SliceCandidate& c, double gap) {
   const Quota held = equal_share() ? Quota{c.quota, kWhole} : quota(c.quota);
-  plan_.start(demand_, *c.device, c.opening, held, capability_.memory(), c.batch,
-              why_started(c, gap));
+  const Bytes memory = capabilities_.on(c.spot.device->device()).memory();
+  plan_.start(demand_, c.spot, held, memory, c.batch, why_started(c, gap));
 }
 
 std::string HybridScaler::always_text() const {
@@ -291,23 +308,26 @@ std::string HybridScaler::always_text() const {
 
 Reason HybridScaler::why_started(const SliceCandidate& c, double gap) const {
   const double before = capacity();
-  const std::string slice = slice_text(c.opening.sm, c.quota) + " on " + c.device->device().id;
+  const std::string slice =
+      slice_text(c.spot.opening.sm, c.quota) + " on " + c.spot.device->device().id;
   if (gap <= 0) {
     const std::string why_so =
         equal_share() ? ", an equal share, as the model was never measured (sluice profile)" : "";
     return {"keep-alive", always_text() + ": " + slice + why_so + ".",
             numbers(before, before + c.capability)};
   }
-  return {c.device->used() ? "used-device" : "new-device",
+  return {c.spot.device->used() ? "used-device" : "new-device",
           carries_text(before) + ". " + (before > 0 ? "Another" : "An") + " instance, " + slice +
               ", batch " + std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".",
           numbers(before, before + c.capability)};
 }
 
-// --- drained devices ---
+// --- cordoned devices ---
 
-// Make before break: the others must be ready and enough.
+// Make before break: the others must be ready and sufficient.
 void HybridScaler::leave_drained() {
+  const auto drained = [&](size_t i) { return plan_.on_drained(i); };
+  if (std::ranges::none_of(plan_.serving(demand_), drained)) return;
   double ready = 0;
   int count = 0;
   for (const size_t i : counted()) {
@@ -315,12 +335,12 @@ void HybridScaler::leave_drained() {
     ready += capability(i), ++count;
   }
   if (count < least_replicas(demand_)) return;
-  if (capability_.known() && ready < wanted()) return;
+  if (known() && ready < wanted()) return;
   for (const size_t i : plan_.serving(demand_)) {
     if (!plan_.on_drained(i)) continue;
     const std::string can_do = ready > 0 ? ", which can do " + per_second(ready) : "";
     plan_.stop(i, {"drained-device",
-                   "Device " + plan_.at(i).instance.device + " is cordoned, and " +
+                   "Device " + plan_.at(i).instance.device() + " is cordoned, and " +
                        policy::counted(count, "instance") + " elsewhere " +
                        (count == 1 ? "is" : "are") + " ready" + can_do + ".",
                    nonzero({{"forecast", demand_.rate()}, {"capacity_after", ready}})});
@@ -329,7 +349,7 @@ void HybridScaler::leave_drained() {
 
 // --- nothing fits ---
 
-// What the missing instance would be for, and what stays on cordoned devices for the lack of it.
+// Why the missing instance is needed, and what stays on cordoned devices for lack of it.
 std::string HybridScaler::uncovered_text(double gap) const {
   std::string text = carries_text(capacity()) + ", " + per_second(gap) + " stay uncovered";
   if (gap <= 0) {
@@ -341,7 +361,7 @@ std::string HybridScaler::uncovered_text(double gap) const {
   for (const size_t i : plan_.serving(demand_)) {
     const Instance& instance = plan_.at(i).instance;
     if (plan_.on_drained(i))
-      text += "; " + instance.id + " stays on the cordoned device " + instance.device;
+      text += "; " + instance.id + " stays on the cordoned device " + instance.device();
   }
   return text + ": ";
 }
@@ -355,22 +375,22 @@ Reason HybridScaler::why_unmet(double gap) const {
                 ", and all of them have the most quota that their lanes have.",
             demand};
   }
-  if (capability_.known() && *capability_.fastest() > capability_.bound()) {
+  const Capability& best = capabilities_.best();
+  if (best.known() && *best.fastest() > best.bound()) {
     return {"slo-impossible",
-            "No slice meets the objective of " + milliseconds(demand_.spec->slo.latency) +
-                ": a whole device answers one request in " + milliseconds(*capability_.fastest()) +
-                ".",
-            {{"fastest_ms", millis(*capability_.fastest())}}};
+            "No slice meets the objective of " + milliseconds(demand_.inference().slo.latency) +
+                ": a whole device answers one request in " + milliseconds(*best.fastest()) + ".",
+            {{"fastest_ms", millis(*best.fastest())}}};
   }
   const std::optional<Slice>& stated = demand_.spec->slice;
   std::string what = slice_text(kWhole, config_.unmeasured);
-  if (stated && (!capability_.known() || counted().empty()))
+  if (stated && (!best.known() || counted().empty()))
     what = slice_text(stated->sm, stated->quota.request);
-  else if (capability_.known())
-    what = capability_.bound() == Nanos::max()
+  else if (best.known())
+    what = best.bound() == Nanos::max()
                ? "another slice"
-               : "a slice that answers within " + milliseconds(capability_.bound());
-  Reason reason = shortage(plan_, predictor_, what, capability_.memory());
+               : "a slice that answers within " + milliseconds(best.bound());
+  Reason reason = shortage(plan_, predictor_, what, best.memory());
   reason.text.insert(0, uncovered_text(gap));
   reason.numbers.insert(reason.numbers.begin(), demand.begin(), demand.end());
   return reason;
@@ -400,12 +420,14 @@ std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
 
 std::vector<Action> scale_has_gpu(Turn& turn) {
   const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn.snapshot, turn.mine, /*movable=*/true);
+  ClusterPlan plan(turn, /*movable=*/true);
   plan.stop_retired(all);
+  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
   std::vector<HybridScaler> scalers;
   scalers.reserve(all.size());
-  for (const Demand& d : all) scalers.emplace_back(plan, d, turn.predictor, turn.snapshot.now);
-  // What some give back, others may take in the same tick.
+  for (const Demand& d : all)
+    scalers.emplace_back(plan, d, turn.predictor, types, turn.snapshot.now);
+  // Quota that some give back, others may take in the same tick.
   for (HybridScaler& s : scalers) s.scale_down();
   for (HybridScaler& s : scalers) s.leave_drained();
   for (HybridScaler& s : scalers) s.scale_up();

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "policy/cluster_fixture.h"
+#include "tests/support/cluster.h"
 
 namespace sluice::policy {
 namespace {
@@ -18,7 +18,7 @@ using testing::Not;
 using testing::SizeIs;
 
 Share quota_of(const Instance* i) {
-  return i->slice.quota.request;
+  return i->slice().quota.request;
 }
 
 TEST(HasGpu, StartsOneInstanceWithoutLoad) {
@@ -35,8 +35,8 @@ TEST(HasGpu, TheIdleQuotaStillAnswersOneRequestInTime) {
   c.function("a", Millis(100), Millis(10));
   c.tick();
   const Instance* i = c.instances("a").at(0);
-  const Configuration at{1, i->slice.sm, quota_of(i)};
-  EXPECT_LE(c.predictor.latency(fn("a"), 1, at), Nanos(Millis(100)));
+  const Configuration at{1, i->slice().sm, quota_of(i)};
+  EXPECT_LE(c.predictor.predict(model_on(fn("a"), 1, c.device("d0")), at)->median, Millis(100));
 }
 
 TEST(HasGpu, OrIsMinimalIfSoAsked) {
@@ -54,7 +54,7 @@ TEST(HasGpu, BurstRaisesQuotaBeforeAnyStart) {
   c.rate("a", 70);  // whole device: 100/s
   const auto& actions = c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-up"));
-  EXPECT_EQ(only<ResizeInstance>(actions).at(0).slice, slice(1000, 800));
+  EXPECT_EQ(only<ResizeInstance>(actions).at(0).first().slice, slice(1000, 800));
   EXPECT_EQ(actions[0].reason.text,
             "20.0/s at 90 % carries 18.0/s; 70.0/s expected. Quota 20 % → 80 % on d0 makes it "
             "80.0/s.");
@@ -85,7 +85,7 @@ TEST(HasGpu, AUsedDeviceComesBeforeANewOneLeastOccupiedFirst) {
   c.rate("a", 20);
   const auto& actions = c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("used-device"));
-  EXPECT_EQ(only<StartInstance>(actions).at(0).device, "d2");
+  EXPECT_EQ(only<StartInstance>(actions).at(0).first().device, "d2");
 }
 
 TEST(HasGpu, DecayFallsBackToTheIdleFloorAfterTheCooldown) {
@@ -109,7 +109,7 @@ TEST(HasGpu, NothingIsGivenBackWithinTheCooldown) {
   c.rate("a", 20);
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
-  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{300});  // (c): 20 ≤ 0.9 × 30
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{300});  // 20 ≤ 0.9 × 30
   c.rate("a", 1);
   for (int s = 2; s < 10; s += 2) EXPECT_THAT(c.tick(), IsEmpty()) << s;
   c.tick();
@@ -175,11 +175,34 @@ TEST(HasGpu, ADrainedDeviceIsLeftMakeBeforeBreak) {
   c.device("d0").drained = true;
   const auto& actions = c.tick();
   ASSERT_THAT(only<StartInstance>(actions), SizeIs(1));
-  EXPECT_EQ(only<StartInstance>(actions)[0].device, "d1");
+  EXPECT_EQ(only<StartInstance>(actions)[0].first().device, "d1");
   EXPECT_THAT(only<StopInstance>(actions), IsEmpty());  // its successor is not ready yet
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("drained-device"));
   EXPECT_THAT(c.tick(), IsEmpty());
+}
+
+TEST(HasGpu, NothingIsChangedOnANodeThatDoesNotAnswer) {
+  ClusterFixture c(2);
+  c.function("a", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 500));
+  c.device("d0").reachable = false;
+  c.rate("a", 60);  // more than its quota can do, less than its device
+  const auto& up = c.tick();
+  ASSERT_THAT(up, SizeIs(1));
+  ASSERT_THAT(only<StartInstance>(up), SizeIs(1));
+  EXPECT_EQ(only<StartInstance>(up)[0].first().device, "d1");
+  c.become_ready(Seconds(10));
+  c.rate("a", 0);
+  for (int n = 0; n < 5; ++n)
+    for (const Action& action : c.tick(Seconds(60))) {
+      const auto* stop = std::get_if<StopInstance>(&action.what);
+      const auto* resize = std::get_if<ResizeInstance>(&action.what);
+      EXPECT_FALSE(stop != nullptr && stop->instance == "a1");
+      EXPECT_FALSE(resize != nullptr && resize->instance == "a1");
+    }
+  c.device("d0").reachable = true;
+  EXPECT_THAT(c.tick(Seconds(60)), Not(IsEmpty())) << "it is too large";
 }
 
 TEST(HasGpu, SaysWhyNothingFits) {
@@ -209,7 +232,7 @@ TEST(HasGpu, SaysThatTheSloIsImpossible) {
 
 TEST(HasGpu, SaysThatMaxReplicasHoldsItBack) {
   ClusterFixture c(4);
-  c.function("a", Millis(100), Millis(10)).max_replicas = 1;
+  c.function("a", Millis(100), Millis(10)).inference().max_replicas = 1;
   c.rate("a", 500);
   c.tick();
   c.tick();
@@ -230,22 +253,22 @@ TEST(HasGpu, AFunctionNeverMeasuredIsKeptAliveAsItsFileSays) {
   c.function("a", Millis(100), Nanos(0)).slice = slice(500, 400);
   c.rate("a", 1000);
   const auto& actions = c.tick();
-  EXPECT_EQ(only<StartInstance>(actions).at(0).slice, slice(500, 400));
+  EXPECT_EQ(only<StartInstance>(actions).at(0).first().slice, slice(500, 400));
   EXPECT_THAT(c.tick(), IsEmpty());
 }
 
 TEST(HasGpu, EveryInstanceOfAFunctionNeverMeasuredHasTheStatedSlice) {
   ClusterFixture c(3);
   c.function("a", Millis(100), Nanos(0)).slice = slice(1000, 600);
-  c.view("a").spec.min_replicas = 2;
+  c.view("a").spec.inference().min_replicas = 2;
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("keep-alive", "keep-alive"));
   ASSERT_THAT(c.instances("a"), SizeIs(2));
-  EXPECT_EQ(c.instances("a")[0]->slice.sm, kWhole);
+  EXPECT_EQ(c.instances("a")[0]->slice().sm, kWhole);
   EXPECT_EQ(quota_of(c.instances("a")[1]), Share{600});
-  EXPECT_NE(c.instances("a")[0]->device, c.instances("a")[1]->device);
+  EXPECT_NE(c.instances("a")[0]->device(), c.instances("a")[1]->device());
   EXPECT_THAT(c.tick(), IsEmpty());
-  c.view("a").spec.min_replicas = 4;
+  c.view("a").spec.inference().min_replicas = 4;
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("keep-alive", "cluster-full"));
 }
@@ -258,8 +281,8 @@ TEST(HasGpu, ModelsNeverMeasuredShareTheDevicesEvenly) {
     c.tick();
     std::map<DeviceId, int> on;
     for (const Instance& i : c.now.instances) {
-      EXPECT_EQ(i.slice, (Slice{kWhole, {{250}, kWhole}, 0})) << "it may borrow the rest";
-      ++on[i.device];
+      EXPECT_EQ(i.slice(), (Slice{kWhole, {{250}, kWhole}, 0})) << "it may borrow the rest";
+      ++on[i.device()];
     }
     EXPECT_EQ(on, (std::map<DeviceId, int>{{"d0", 4}, {"d1", 4}, {"d2", 4}}));
     EXPECT_THAT(c.tick(), IsEmpty());
@@ -272,7 +295,7 @@ TEST(HasGpu, AModelNeverMeasuredTakesTheEmptiestDevice) {
   c.function("b", Millis(100), Millis(10));
   c.instance("b1", "b", "d0", slice(1000, 300));
   c.tick();
-  EXPECT_EQ(c.instances("a").at(0)->device, "d1");
+  EXPECT_EQ(c.instances("a").at(0)->device(), "d1");
 }
 
 TEST(HasGpu, SaysWhichFunctionsHoldTheDevices) {
@@ -308,13 +331,13 @@ TEST(HasGpu, AnInstanceStaysForAsLongAsItsStartTook) {
     return actions;
   };
   ASSERT_THAT(only<StartInstance>(time_passes(Millis(250))), SizeIs(1));
-  c.rate("a", 1);  // the next moment it is wanted no more
+  c.rate("a", 1);  // from the next moment it is not needed
   for (int ms = 250; ms < 4000; ms += 250) {
     EXPECT_THAT(only<StopInstance>(time_passes(Millis(250))), IsEmpty()) << ms;
     if (ms == 2000)
       for (Instance& i : c.now.instances) i.state = InstanceState::kReady;
   }
-  c.now.now += Seconds(10);  // the cooldown of what was resized meanwhile
+  c.now.now += Seconds(10);  // the cooldown of the resizes meanwhile
   EXPECT_THAT(only<StopInstance>(time_passes(Millis(250))), SizeIs(1));
 }
 
@@ -372,15 +395,16 @@ TEST(HasGpu, AnOlderRevisionKeepsItsTrafficUntilItIsNotListed) {
 
 TEST(HasGpu, ACanaryIsSizedForItsPartOfTheTraffic) {
   ClusterFixture c(4);
-  c.function("a", Millis(100), Millis(10)).canary_traffic_percent = 25;
+  c.function("a", Millis(100), Millis(10)).inference().canary_traffic_percent = 25;
   c.view("a").older = {{1, c.view("a").spec, 75}};
   c.view("a").revision = 2;
   c.rate("a", 90);
   c.tick();
   double newest = 0, older = 0;
   for (const Instance* i : c.instances("a")) {
-    const Configuration at{i->batch, i->slice.sm, quota_of(i)};
-    (i->revision == 2 ? newest : older) += c.predictor.throughput(i->function, i->revision, at);
+    const Configuration at{i->batch, i->slice().sm, quota_of(i)};
+    (i->revision == 2 ? newest : older) +=
+        c.predictor.throughput(model_on(i->function, i->revision, c.device(i->device())), at);
   }
   EXPECT_GE(newest, 25);
   EXPECT_LT(newest, 50);
@@ -391,11 +415,11 @@ TEST(HasGpu, TheFirstInstanceHasTheStatedSliceAndGrowsFromThere) {
   ClusterFixture c(2);
   c.function("a", Millis(100), Millis(10)).slice = slice(500, 200);
   c.tick();
-  EXPECT_EQ(c.instances("a").at(0)->slice, slice(500, 200));
+  EXPECT_EQ(c.instances("a").at(0)->slice(), slice(500, 200));
   c.rate("a", 40);
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-up"));
-  EXPECT_EQ(c.instances("a").at(0)->slice, slice(500, 600));
+  EXPECT_EQ(c.instances("a").at(0)->slice(), slice(500, 600));
 }
 
 TEST(HasGpu, AGapNoSingleSliceCoversIsFilledWithSeveral) {
@@ -414,14 +438,14 @@ TEST(HasGpu, ABorrowersLimitIsTheWholeWindow) {
   c.function("a", Millis(100), Millis(10));
   c.tick();
   // Without borrowing 10 ms ÷ 20 % would be the first within half of the SLO.
-  EXPECT_EQ(c.instances("a").at(0)->slice.quota, (Quota{{100}, kWhole}));
+  EXPECT_EQ(c.instances("a").at(0)->slice().quota, (Quota{{100}, kWhole}));
   c.rate("a", 45);
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-up"));
-  EXPECT_EQ(c.instances("a").at(0)->slice.quota, (Quota{{500}, kWhole}));
+  EXPECT_EQ(c.instances("a").at(0)->slice().quota, (Quota{{500}, kWhole}));
   c.rate("a", 0);
   c.tick(Seconds(20));
-  EXPECT_EQ(c.instances("a").at(0)->slice.quota, (Quota{{100}, kWhole}));
+  EXPECT_EQ(c.instances("a").at(0)->slice().quota, (Quota{{100}, kWhole}));
 }
 
 TEST(HasGpu, WhatWaitsIsWorkedOffWithinTheSlo) {
@@ -456,6 +480,71 @@ TEST(HasGpu, WhatOneGivesBackAnotherTakesInTheSameTick) {
   c.tick();
   EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{100});
   EXPECT_EQ(quota_of(c.instances("b").at(0)), Share{800});
+}
+
+// --- devices of two types ---
+
+const DeviceType kSlow{"cpu/500m"};
+
+// d0 is of a fast type, d1 takes twice as long.
+class TwoTypes : public ClusterFixture {
+ public:
+  TwoTypes() : ClusterFixture(2, kWhole) {
+    device("d0").millicores = 1000;
+    device("d1").millicores = 500;
+    predictor.slowness[kSlow] = 2;
+    function("a", Millis(200), Millis(10));
+  }
+};
+
+TEST(HasGpu, ASlowerTypeOfDeviceNeedsMoreQuotaForTheSameLoad) {
+  std::map<std::string, Share> quotas;
+  for (const char* only : {"d0", "d1"}) {
+    TwoTypes c;
+    c.device(only == std::string("d0") ? "d1" : "d0").drained = true;
+    c.rate("a", 27);
+    c.tick();
+    ASSERT_EQ(c.instances("a").size(), 1u);
+    ASSERT_EQ(c.instances("a")[0]->device(), only);
+    quotas[only] = quota_of(c.instances("a")[0]);
+    EXPECT_NEAR(c.capacity("a"), 30, 1e-3);
+  }
+  EXPECT_EQ(quotas["d0"], Share{300});
+  EXPECT_EQ(quotas["d1"], Share{600});
+}
+
+TEST(HasGpu, AnInstanceCountsForWhatItDoesOnItsOwnDevice) {
+  TwoTypes c;
+  c.instance("a1", "a", "d0", slice(1000, 300));
+  c.instance("a2", "a", "d1", slice(1000, 300));
+  c.rate("a", 44);  // 30/s and 15/s at 90 % carry 40.5/s
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-up"));
+  EXPECT_NEAR(c.capacity("a"), 55, 1e-3);
+  // The quota that answers one request in time is twice as large there.
+  c.rate("a", 0);
+  for (int i = 0; i < 3; ++i) c.tick(Seconds(11));
+  ASSERT_EQ(c.instances("a").size(), 1u);
+  const Configuration at{1, kWhole, quota_of(c.instances("a")[0])};
+  const Device& on = c.device(c.instances("a")[0]->device());
+  EXPECT_LE(c.predictor.predict(model_on(fn("a"), 1, on), at)->median, Millis(200));
+}
+
+TEST(HasGpu, ATypeWhereItWasNeverMeasuredOrLacksTheMemoryIsPassedOver) {
+  for (const bool lacks_memory : {false, true}) {
+    TwoTypes c;
+    c.function("b", Millis(100), Millis(1));
+    c.instance("b1", "b", "d1", slice(1000, 200));  // used devices come first
+    if (lacks_memory)
+      c.predictor.needs[kSlow] = Bytes{2} << 30;
+    else
+      c.predictor.slowness[kSlow] = 0;
+    c.rate("a", 27);
+    c.rate("b", 1);
+    c.tick();
+    ASSERT_EQ(c.instances("a").size(), 1u);
+    EXPECT_EQ(c.instances("a")[0]->device(), "d0");
+  }
 }
 
 }  // namespace

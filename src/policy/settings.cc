@@ -16,7 +16,7 @@ std::string number(double value) {
   return {text, end};
 }
 
-// One of the kinds of settings: how its text is read, and written.
+// The kinds of settings: how each text is read, and written.
 Result<double> read(const double&, const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();
@@ -60,7 +60,7 @@ std::string write(Nanos value) {
   return format_duration(value);
 }
 
-// As the bounds are given.
+// In the unit of the bounds.
 double magnitude(double value) {
   return value;
 }
@@ -116,6 +116,10 @@ Result<void> assign(const Bound& bound, const std::string& text) {
       bound.slot);
 }
 
+double magnitude(const Bound& bound) {
+  return std::visit([](const auto* slot) { return magnitude(*slot); }, bound.slot);
+}
+
 SettingInfo info(const Bound& bound) {
   return std::visit(
       [&](const auto* slot) {
@@ -143,6 +147,21 @@ Result<Settings> Settings::with(const SettingTexts& texts) const {
     SLUICE_TRY(settings_detail::assign(*bound, text));
   }
   return changed;
+}
+
+Result<void> Settings::check() const {
+  const std::vector<settings_detail::Bound> bounds = held_->bounds();
+  for (const SettingOrder& order : held_->orders()) {
+    const auto low = std::ranges::find(bounds, order.low, &settings_detail::Bound::name);
+    const auto high = std::ranges::find(bounds, order.high, &settings_detail::Bound::name);
+    if (settings_detail::magnitude(*low) <= settings_detail::magnitude(*high)) continue;
+    const std::string name(order.high);
+    return Error{ErrorKind::kInvalid, std::string(order.low) + ": " +
+                                          settings_detail::info(*low).value + " is above " + name +
+                                          ", which is " + settings_detail::info(*high).value +
+                                          "; at most " + name + " is allowed"};
+  }
+  return {};
 }
 
 std::vector<SettingInfo> Settings::list() const {

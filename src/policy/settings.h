@@ -1,6 +1,6 @@
 // Settings: a policy's numbers as names and texts, so that a user can read and change them. A
 // policy keeps a plain struct with its defaults and a table of its fields; Settings holds any of
-// them.
+// these structs.
 //
 //   struct KpaSettings {
 //     double target = 0.7;
@@ -27,17 +27,23 @@
 
 namespace sluice::policy {
 
-// What users write: "0.8", "10s", "20%", "true", by the setting's name.
+// A user's texts: "0.8", "10s", "20%", "true", by the setting's name.
 using SettingTexts = std::map<std::string, std::string>;
 
-// One setting of a policy's struct T. The bounds are included: of a duration in seconds, of a share
-// in permille.
+// One setting of a policy's struct T. The bounds are inclusive: of a duration in seconds, of a
+// share in permille.
 template <class T>
 struct Setting {
   std::string_view name;
   std::variant<double T::*, int T::*, bool T::*, Share T::*, Nanos T::*> field;
   double least = 0, most = 0;
   std::string_view meaning;
+};
+
+// Two settings of a policy's struct T; the first must be at most the second. T lists such pairs as
+// `kOrders`, if it has any.
+struct SettingOrder {
+  std::string_view low, high;
 };
 
 // A setting for people.
@@ -54,12 +60,13 @@ struct Bound {
   std::string_view meaning;
 };
 Result<void> assign(const Bound& bound, const std::string& text);
+double magnitude(const Bound& bound);
 SettingInfo info(const Bound& bound);
 }  // namespace settings_detail
 
 class Settings {
  public:
-  Settings() : Settings(None{}) {}  // of a policy that has none
+  Settings() : Settings(None{}) {}  // of a policy without settings
   template <class T>
   explicit Settings(T values) : held_(std::make_unique<Held<T>>(std::move(values))) {}
   Settings(const Settings& other) : held_(other.held_->copy()) {}
@@ -70,7 +77,7 @@ class Settings {
   }
   ~Settings() = default;
 
-  // REQUIRES: made of a T.
+  // REQUIRES: made from a T.
   template <class T>
   const T& as() const {
     const auto* held = dynamic_cast<const Held<T>*>(held_.get());
@@ -82,9 +89,11 @@ class Settings {
     return dynamic_cast<const Held<T>*>(held_.get()) != nullptr;
   }
 
-  // These settings with others in their place; an error names the setting, the text and what is
-  // allowed.
+  // Returns these settings, overridden by others. An error names the setting, the text and the
+  // allowed range. Each is checked by itself.
   Result<Settings> with(const SettingTexts& texts) const;
+  // Checks that the settings agree with each other; an error names both, with their values.
+  Result<void> check() const;
   std::vector<SettingInfo> list() const;
 
  private:
@@ -95,6 +104,7 @@ class Settings {
     virtual ~HeldBase() = default;
     virtual std::unique_ptr<HeldBase> copy() const = 0;
     virtual std::vector<settings_detail::Bound> bounds() = 0;
+    virtual std::span<const SettingOrder> orders() const = 0;
   };
   template <class T>
   struct Held : HeldBase {
@@ -109,6 +119,12 @@ class Settings {
                         s.field),
              s.least, s.most, s.meaning});
       return all;
+    }
+    std::span<const SettingOrder> orders() const override {
+      if constexpr (requires { T::kOrders; })
+        return T::kOrders;
+      else
+        return {};
     }
     T values;
   };

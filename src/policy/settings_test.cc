@@ -44,9 +44,24 @@ TEST(Settings, ARefusalNamesTheSettingTheValueAndWhatIsAllowed) {
             "alpha: this policy has no settings");
 }
 
-// What is shown can be written back, and is allowed.
+TEST(Settings, ThatContradictEachOtherAreNamedWithTheirValues) {
+  const auto contradiction = [](const SettingTexts& texts) {
+    const auto checked = Settings(HasGpuSettings{}).with(texts)->check();
+    return checked.ok() ? "" : checked.error().message;
+  };
+  EXPECT_EQ(contradiction({{"beta", "0.8"}, {"alpha", "0.75"}}),
+            "beta: 0.8 is above alpha, which is 0.75; at most alpha is allowed");
+  EXPECT_EQ(contradiction({{"alpha", "0.2"}}),
+            "beta: 0.3 is above alpha, which is 0.2; at most alpha is allowed");
+  EXPECT_EQ(contradiction({{"alpha", "0.2"}, {"beta", "0.2"}}), "");
+  EXPECT_EQ(contradiction({}), "");
+  EXPECT_TRUE(Settings().check().ok());
+}
+
+// A setting's shown text can be read back, and is allowed.
 TEST(Settings, OfEveryBundleAreShownAsTheyAreRead) {
   for (const Bundle& bundle : bundles()) {
+    EXPECT_TRUE(bundle.settings.check().ok()) << bundle.name;
     std::set<std::string> names;
     for (const SettingInfo& s : bundle.settings.list()) {
       EXPECT_TRUE(names.insert(s.name).second) << bundle.name << ": " << s.name << " twice";

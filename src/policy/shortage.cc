@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "policy/explain.h"
@@ -9,58 +10,62 @@
 namespace sluice::policy {
 namespace {
 
-struct Free {
-  Share sm, quota;
-  DeviceId device;
-  int64_t area() const { return static_cast<int64_t>(sm.permille) * quota.permille; }
-};
-
-// The largest free rectangle of a device.
-Free largest_free(const Lanes& lanes) {
-  Free best{.device = lanes.device().id};
-  const int step = std::max(1, lanes.device().sm_quantum.permille);
-  for (int sm = step; sm < kWhole.permille + step; sm += step) {
-    for (const Opening& o : lanes.openings(lanes.width({sm}))) {
-      const Free free{o.sm, o.quota, lanes.device().id};
-      if (free.area() > best.area()) best = free;
-    }
-  }
-  return best;
+// "cpu1 runs the arbiter window for function a".
+std::string runs_for(const ClusterPlan& plan, const Layout& layout) {
+  const Room& room = *layout.arbiter_from();
+  const FunctionName& function = plan.instance(room.id).function;
+  return layout.device().id + " runs the arbiter " + std::string(room.arbiter) + " for " +
+         (function.name.empty() ? room.id : "function " + served_name(function));
 }
 
 // "3 are too full (at most …), 1 lacks memory (…), 1 is cordoned".
 std::string by_device(const ClusterPlan& plan, Bytes memory, Reason& reason) {
-  int full = 0, poor = 0, cordoned = 0;
+  int full = 0, poor = 0, cordoned = 0, others = 0, away = 0;
+  std::string first_other;
   Bytes most_memory = 0;
-  Free most;
-  for (const Lanes& lanes : plan.devices()) {
-    if (lanes.device().drained) {
+  const auto area = [](const std::optional<Opening>& o) {
+    return o ? int64_t{o->sm.permille} * o->quota.permille : 0;
+  };
+  std::optional<Opening> most;
+  DeviceId most_on;
+  for (size_t i = 0; i < plan.layouts().size(); ++i) {
+    const Layout& layout = plan.layouts()[i];
+    if (!layout.device().reachable) {
+      ++away;
+    } else if (layout.device().drained) {
       ++cordoned;
-    } else if (lanes.free_memory() < memory) {
+    } else if (layout.runs_another()) {
+      if (++others == 1) first_other = runs_for(plan, layout);
+    } else if (layout.free_memory() < memory) {
       ++poor;
-      most_memory = std::max(most_memory, lanes.free_memory());
+      most_memory = std::max(most_memory, layout.free_memory());
     } else {
       ++full;
-      const Free free = largest_free(lanes);
-      if (free.area() > most.area()) most = free;
+      const std::optional<Opening> largest = layout.largest_opening();
+      if (area(largest) > area(most)) most = largest, most_on = layout.device().id;
     }
   }
   const auto are = [](int n, const char* one, const char* several) {
     return std::to_string(n) + (n == 1 ? one : several);
   };
-  const std::string left = most.area() == 0 ? "nothing is free"
-                                            : "at most " + slice_text(most.sm, most.quota) +
-                                                  " is free, on " + most.device;
+  const std::string left =
+      !most ? "nothing is free"
+            : "at most " + slice_text(most->sm, most->quota) + " is free, on " + most_on;
   Words words;
   if (full > 0) words.add(are(full, " is", " are") + " too full (" + left + ")");
   if (poor > 0)
     words.add(are(poor, " lacks", " lack") + " " + mebibytes(memory) + " of memory (at most " +
               mebibytes(most_memory) + " is free)");
+  if (others == 1) words.add(first_other);
+  if (others > 1) words.add(std::to_string(others) + " run other arbiters (" + first_other + ")");
   if (cordoned > 0) words.add(are(cordoned, " is", " are") + " cordoned");
+  if (away > 0) words.add(are(away, " is", " are") + " unreachable");
   reason.numbers = nonzero({{"devices_full", full},
                             {"devices_without_memory", poor},
+                            {"devices_of_other_arbiters", others},
                             {"devices_drained", cordoned},
-                            {"most_free", static_cast<double>(most.area()) / 1e6}});
+                            {"devices_away", away},
+                            {"most_free", static_cast<double>(area(most)) / 1e6}});
   return words.text();
 }
 
@@ -72,13 +77,16 @@ std::string by_function(const ClusterPlan& plan, const Predictor& predictor) {
     int64_t area = 0;
   };
   std::map<std::string, int64_t> held;
-  for (const Lanes& lanes : plan.devices()) {
-    for (const Room& room : lanes.rooms()) {
+  for (size_t k = 0; k < plan.layouts().size(); ++k) {
+    const Layout& layout = plan.layouts()[k];
+    for (const Room& room : layout.rooms()) {
       const Instance& i = plan.instance(room.id);
       std::string name = i.function.name.empty() ? i.id : served_name(i.function);
       if (i.state == InstanceState::kDraining) {
         name += " (draining)";
-      } else if (!i.function.name.empty() && predictor.batches(i.function, i.revision).empty()) {
+      } else if (!i.function.name.empty() &&
+                 predictor.candidates(model_on(i.function, i.revision, layout.device()))
+                     .batches.empty()) {
         name += " (never measured)";
       }
       held[name] += static_cast<int64_t>(room.sm.permille) * room.quota.permille;
@@ -103,13 +111,15 @@ std::string by_function(const ClusterPlan& plan, const Predictor& predictor) {
 Reason shortage(const ClusterPlan& plan, const Predictor& predictor, const std::string& what,
                 Bytes memory) {
   Reason reason{"cluster-full", "", {}};
-  const size_t devices = plan.devices().size();
+  const size_t devices = plan.layouts().size();
   if (devices == 0) {
     reason.text = "there is no device.";
     return reason;
   }
   reason.text = "of " + counted(static_cast<int>(devices), "device") + " none has room for " +
                 what + ": " + by_device(plan, memory, reason) + "." + by_function(plan, predictor);
+  const std::string_view bound = plan.layouts().placement().bound;
+  if (!bound.empty()) reason.text.append(" ").append(bound);
   return reason;
 }
 

@@ -1,5 +1,5 @@
-// shortage: why no device takes another instance: what is free where, and which functions hold the
-// rest. Pure.
+// shortage: why no device takes another instance: each device's free space, and which functions
+// hold the rest. Pure.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace sluice::policy {
 
-// "of 4 devices none has room for `what`: …", with the numbers behind it. The rule is cluster-full.
-// `memory` is what the instance would need.
+// Returns "of 4 devices none has room for `what`: …", with the numbers behind it. The rule is
+// cluster-full. `memory` is the instance's need.
 Reason shortage(const ClusterPlan& plan, const Predictor& predictor, const std::string& what,
                 Bytes memory);
 

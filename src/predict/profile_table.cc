@@ -1,50 +1,82 @@
 #include "predict/profile_table.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace sluice::predict {
+namespace {
 
-void ProfileTable::set(const Profile& profile) {
-  Table table;
-  table.memory = profile.memory;
-  for (const ProfilePoint& p : profile.points) {
+// Assumed of a table, not measured: the noise of a short measurement; the error of interpolating;
+// the error of a rule beyond the points.
+double uncertainty_of(PredictionSource source) {
+  if (source == PredictionSource::kMeasured) return 0.05;
+  return source == PredictionSource::kInterpolated ? 0.1 : 0.3;
+}
+
+// Of one function.
+bool same(const ModelOnDevice& a, const ModelOnDevice& b) {
+  return a.revision == b.revision && a.variant == b.variant && a.device == b.device;
+}
+
+}  // namespace
+
+size_t ProfileTable::Hash::operator()(const FunctionName& f) const {
+  const std::hash<std::string> hash;
+  return 31 * hash(f.space) + hash(f.name);
+}
+
+void ProfileTable::learn(const Measurement& measured) {
+  std::vector<Entry>& entries = entries_[measured.of.function];
+  auto entry =
+      std::ranges::find_if(entries, [&](const Entry& e) { return same(e.of, measured.of); });
+  if (entry == entries.end()) entry = entries.insert(entry, {measured.of, {}});
+  Table& table = entry->table;
+  if (measured.memory > 0) table.memory = measured.memory;
+  for (const MeasuredPoint& p : measured.points) {
     if (p.at.batch <= 0 || p.at.sm <= kNone || p.at.quota <= kNone) continue;
-    if (p.latency_p50 <= Nanos(0)) continue;
-    table.latency.add(p.at, p.latency_p50);
-    table.service.add(p.at,
-                      p.throughput > 0 ? from_seconds(p.at.batch / p.throughput) : p.latency_p50);
+    if (p.median <= Nanos(0)) continue;
+    table.median.add(p.at, p.median);
+    table.p95.add(p.at, std::max(p.median, p.p95));
+    table.service.add(p.at, p.throughput > 0 ? from_seconds(p.at.batch / p.throughput) : p.median);
   }
-  tables_[{profile.function, profile.revision}] = std::move(table);
 }
 
-const ProfileTable::Table* ProfileTable::find(const FunctionName& function, int revision) const {
-  const auto it = tables_.find({function, revision});
-  return it == tables_.end() ? nullptr : &it->second;
+void ProfileTable::forget(const FunctionName& function) {
+  entries_.erase(function);
 }
 
-std::optional<Nanos> ProfileTable::latency(const FunctionName& function, int revision,
-                                           const Configuration& c) const {
-  const Table* table = find(function, revision);
-  return table == nullptr ? std::nullopt : table->latency.at(c, window_);
+const ProfileTable::Table* ProfileTable::find(const ModelOnDevice& m) const {
+  const auto found = entries_.find(m.function);
+  if (found == entries_.end()) return nullptr;
+  for (const Entry& e : found->second)
+    if (same(e.of, m)) return &e.table;
+  return nullptr;
 }
 
-double ProfileTable::throughput(const FunctionName& function, int revision,
-                                const Configuration& c) const {
-  const Table* table = find(function, revision);
+std::optional<Prediction> ProfileTable::predict(const ModelOnDevice& m,
+                                                const Configuration& c) const {
+  const Table* table = find(m);
+  if (table == nullptr) return std::nullopt;
+  const std::optional<Nanos> median = table->median.at(c, m.window);
+  if (!median) return std::nullopt;
+  const PredictionSource source = table->median.source(c);
+  return Prediction{*median, std::max(*median, *table->p95.at(c, m.window)), uncertainty_of(source),
+                    source};
+}
+
+double ProfileTable::throughput(const ModelOnDevice& m, const Configuration& c) const {
+  const Table* table = find(m);
   const std::optional<Nanos> t = table == nullptr ? std::nullopt : table->service.at(c, Nanos(0));
   return t && t->count() > 0 ? c.batch / seconds(*t) : 0;
 }
 
-std::vector<int> ProfileTable::batches(const FunctionName& function, int revision) const {
-  const Table* table = find(function, revision);
-  return table == nullptr ? std::vector<int>{} : table->latency.batches();
+Candidates ProfileTable::candidates(const ModelOnDevice& m) const {
+  const Table* table = find(m);
+  return table == nullptr ? Candidates{} : Candidates{table->median.batches(), table->median.sms()};
 }
 
-std::vector<Share> ProfileTable::sms(const FunctionName& function, int revision) const {
-  const Table* table = find(function, revision);
-  return table == nullptr ? std::vector<Share>{} : table->latency.sms();
-}
-
-std::optional<Bytes> ProfileTable::memory(const FunctionName& function, int revision) const {
-  const Table* table = find(function, revision);
+std::optional<Bytes> ProfileTable::memory(const ModelOnDevice& m) const {
+  const Table* table = find(m);
   if (table == nullptr || table->memory <= 0) return std::nullopt;
   return table->memory;
 }

@@ -1,16 +1,17 @@
-// ProfileTable: the Predictor over what `sluice profile` measured on this machine: points (batch,
-// sm, quota) with the latency of one batch alone and the throughput under a full queue. In between,
-// times are interpolated (see surface.h) and made monotone. Beyond the measured quotas
+// ProfileTable: the Predictor over measurements of `sluice profile`: points (batch, sm, quota) with
+// the latency of one batch alone and the throughput under a full queue, by model and type of
+// device. In between, times are interpolated (see surface.h) and made monotone. Beyond the measured
+// quotas
 //
 //   latency(q)          = latency(1) ÷ q + (1 − q) · window   the work takes 1 ÷ q as long, and its
 //                                                             turn may be the rest of a window away
 //   batch ÷ throughput  = the same without the wait: in a full queue that is another batch's time
 //
-// A function or revision that was never measured is unknown. A plain value once filled: const
-// methods may be called from any thread.
+// with the window of the device in question. An unmeasured function, revision or type is unknown.
+// Threads: as every Predictor.
 #pragma once
 
-#include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "model/predictor.h"
@@ -18,51 +19,34 @@
 
 namespace sluice::predict {
 
-// One measured point; the store and `sluice profile` keep these.
-struct ProfilePoint {
-  Configuration at;
-  Nanos latency_p50{0};  // of one batch
-  Nanos latency_p95{0};
-  double throughput = 0;  // inferences per second, with work always waiting
-
-  bool operator==(const ProfilePoint&) const = default;
-};
-
-struct Profile {
-  FunctionName function;
-  int revision = 0;
-  Bytes memory = 0;  // of one instance, peak; 0: not measured
-  std::vector<ProfilePoint> points;
-
-  bool operator==(const Profile&) const = default;
-};
-
 class ProfileTable : public Predictor {
  public:
-  // `window` is the arbiter's. A point with a batch or a share ≤ 0, or without latency, is no
-  // point.
-  explicit ProfileTable(Nanos window) : window_(window) {}
+  std::optional<Prediction> predict(const ModelOnDevice&, const Configuration&) const override;
+  Candidates candidates(const ModelOnDevice&) const override;
+  std::optional<Bytes> memory(const ModelOnDevice&) const override;
+  double throughput(const ModelOnDevice&, const Configuration&) const override;
 
-  // Adds a profile, or replaces the one of that revision.
-  void set(const Profile& profile);
-
-  // The median latency.
-  std::optional<Nanos> latency(const FunctionName&, int revision,
-                               const Configuration&) const override;
-  std::vector<int> batches(const FunctionName&, int revision) const override;
-  std::vector<Share> sms(const FunctionName&, int revision) const override;
-  std::optional<Bytes> memory(const FunctionName&, int revision) const override;
-  double throughput(const FunctionName&, int revision, const Configuration&) const override;
+  // A point with a batch or a share ≤ 0, or without a median, is no point. The measurement's window
+  // does not matter.
+  void learn(const Measurement&) override;
+  void forget(const FunctionName&) override;
 
  private:
   struct Table {
-    Surface latency, service;  // service: batch ÷ throughput
+    Surface median, p95, service;  // service: batch ÷ throughput
     Bytes memory = 0;
   };
-  const Table* find(const FunctionName&, int revision) const;
+  struct Entry {
+    ModelOnDevice of;  // its window does not matter
+    Table table;
+  };
+  struct Hash {
+    size_t operator()(const FunctionName& f) const;
+  };
+  const Table* find(const ModelOnDevice&) const;
 
-  Nanos window_;
-  std::map<std::pair<FunctionName, int>, Table> tables_;
+  // A few for each function. Hashed, since a decision asks for thousands.
+  std::unordered_map<FunctionName, std::vector<Entry>, Hash> entries_;
 };
 
 }  // namespace sluice::predict

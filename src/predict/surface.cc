@@ -1,90 +1,133 @@
 #include "predict/surface.h"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 
 #include "base/check.h"
 
 namespace sluice::predict {
 namespace {
 
-struct Point {
-  double x, y;
-};
-
-// Linear between points of ascending x; outside, the nearest one's y.
-double interpolate(const std::vector<Point>& points, double x) {
-  const auto right =
-      std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.x >= x; });
-  if (right == points.end()) return points.back().y;
-  if (right == points.begin() || right->x == x) return right->y;
-  const Point& a = *(right - 1);
-  return a.y + (right->y - a.y) * (x - a.x) / (right->x - a.x);
-}
-
-// No y above one further right: the better of two that contradict each other holds.
-void make_ascending(std::vector<Point>& points) {
-  for (size_t i = points.size() - 1; i-- > 0;) points[i].y = std::min(points[i].y, points[i + 1].y);
-}
-
 double inverse(Share s) {
   return 1 / s.fraction();
+}
+
+// The time at x from points that come by descending x: linear in between; outside, the nearest
+// one's. A point is no longer than one further right: the better of two that contradict each other
+// holds. Allocates nothing: policies ask very often.
+class FromTheRight {
+ public:
+  explicit FromTheRight(double x) : x_(x) {}
+
+  // False: the points further left no longer matter.
+  bool add(double x, double time) {
+    const double better = some_ ? std::min(time, right_time_) : time;
+    if (x > x_ || (!some_ && x < x_)) {  // x_ lies further left, or right of all points
+      right_ = x, right_time_ = better, some_ = true;
+      return x > x_;
+    }
+    if (x < x_) {
+      right_time_ = better + (right_time_ - better) * (x_ - x) / (right_ - x);
+    } else {
+      right_time_ = better;
+    }
+    some_ = true;
+    return false;
+  }
+  double time() const { return right_time_; }  // REQUIRES: a point was added
+
+ private:
+  const double x_;
+  bool some_ = false;
+  double right_ = 0, right_time_ = 0;
+};
+
+// The last entry up to `key` and the first from it on. REQUIRES: key is within the map's keys.
+template <class Map, class Key>
+auto around(const Map& map, const Key& key) {
+  const auto from = map.lower_bound(key);
+  return std::pair(from->first == key ? from : std::prev(from), from);
+}
+
+template <class Map, class Key>
+bool within(const Map& map, const Key& key) {
+  return !map.empty() && map.begin()->first <= key && key <= map.rbegin()->first;
+}
+
+template <class T>
+void insert_once(std::vector<T>& ascending, const T& value) {
+  const auto at = std::ranges::lower_bound(ascending, value);
+  if (at == ascending.end() || *at != value) ascending.insert(at, value);
 }
 
 }  // namespace
 
 void Surface::add(const Configuration& at, Nanos time) {
   SLUICE_CHECK(at.batch > 0 && at.sm > kNone && at.quota > kNone, "a point of nothing");
-  by_batch_[at.batch][at.sm][at.quota] = static_cast<double>(time.count());
+  Curve& curve = by_batch_[at.batch][at.sm];
+  const auto place =
+      std::ranges::lower_bound(curve, at.quota, std::ranges::greater(), &Point::quota);
+  insert_once(batches_, at.batch);
+  insert_once(sms_, at.sm);
+  const auto measured = static_cast<double>(time.count());
+  if (place != curve.end() && place->quota == at.quota)
+    place->measured = measured;
+  else
+    curve.insert(place, {at.quota, measured});
+  curve.back().time = curve.back().measured;
+  for (size_t i = curve.size() - 1; i-- > 0;)
+    curve[i].time = std::min(curve[i].measured, curve[i + 1].time);
 }
 
-double Surface::at_quota(const ByQuota& points, Share quota, Nanos wait) {
-  std::vector<Point> times;  // over 1 ÷ quota
-  for (auto p = points.rbegin(); p != points.rend(); ++p)
-    times.push_back({inverse(p->first), p->second});
-  make_ascending(times);
-  const Share smallest = points.begin()->first;
-  if (quota >= smallest) return interpolate(times, inverse(quota));
-  const double part = quota.fraction() / smallest.fraction();
-  return times.back().y / part + (1 - part) * static_cast<double>(wait.count());
-}
-
-double Surface::at_sm(const BySm& points, Share sm, Share quota, Nanos wait) {
-  std::vector<Point> times;  // over 1 ÷ sm
-  for (auto p = points.rbegin(); p != points.rend(); ++p) {
-    times.push_back({inverse(p->first), at_quota(p->second, quota, wait)});
+double Surface::at_quota(const Curve& curve, Share quota, Nanos wait) {
+  const Point& smallest = curve.back();
+  if (quota < smallest.quota) {
+    const double part = quota.fraction() / smallest.quota.fraction();
+    return smallest.time / part + (1 - part) * static_cast<double>(wait.count());
   }
-  make_ascending(times);
-  const Share smallest = points.begin()->first;
-  if (sm >= smallest) return interpolate(times, inverse(sm));
-  return times.back().y * smallest.fraction() / sm.fraction();
+  const auto right = std::ranges::find_if(curve, [&](const Point& p) { return p.quota <= quota; });
+  if (right == curve.begin() || right->quota == quota) return right->time;
+  const Point& left = *std::prev(right);
+  return left.time + (right->time - left.time) * (inverse(quota) - inverse(left.quota)) /
+                         (inverse(right->quota) - inverse(left.quota));
+}
+
+double Surface::at_sm(const BySm& curves, Share sm, Share quota, Nanos wait) {
+  const auto& [smallest, curve] = *curves.begin();
+  if (sm < smallest) return at_quota(curve, quota, wait) * smallest.fraction() / sm.fraction();
+  FromTheRight times(inverse(sm));
+  for (const auto& [width, points] : curves)
+    if (!times.add(inverse(width), at_quota(points, quota, wait))) break;
+  return times.time();
 }
 
 std::optional<Nanos> Surface::at(const Configuration& c, Nanos wait) const {
   if (by_batch_.empty() || c.batch <= 0 || c.sm <= kNone || c.quota <= kNone) return std::nullopt;
-  std::vector<Point> times;  // over batch
-  for (const auto& [batch, points] : by_batch_) {
-    times.push_back({static_cast<double>(batch), at_sm(points, c.sm, c.quota, wait)});
-  }
-  make_ascending(times);
-  double time = interpolate(times, c.batch);
+  FromTheRight times(c.batch);
+  for (auto it = by_batch_.rbegin(); it != by_batch_.rend(); ++it)
+    if (!times.add(it->first, at_sm(it->second, c.sm, c.quota, wait))) break;
+  double time = times.time();
   const int largest = by_batch_.rbegin()->first;
   if (c.batch > largest) time *= static_cast<double>(c.batch) / largest;
   return Nanos(static_cast<int64_t>(time));
 }
 
-std::vector<int> Surface::batches() const {
-  std::vector<int> found;
-  for (const auto& [batch, points] : by_batch_) found.push_back(batch);
-  return found;
-}
-
-std::vector<Share> Surface::sms() const {
-  std::set<Share> found;
-  for (const auto& [batch, points] : by_batch_) {
-    for (const auto& [sm, by_quota] : points) found.insert(sm);
+PredictionSource Surface::source(const Configuration& c) const {
+  if (!within(by_batch_, c.batch)) return PredictionSource::kExtrapolated;
+  const auto [below, above] = around(by_batch_, c.batch);
+  bool measured = below == above;
+  for (const auto& curves : {below, above}) {
+    if (!within(curves->second, c.sm)) return PredictionSource::kExtrapolated;
+    const auto [narrow, wide] = around(curves->second, c.sm);
+    measured = measured && narrow == wide;
+    for (const auto& curve : {narrow, wide}) {
+      const Curve& points = curve->second;
+      if (c.quota > points.front().quota || c.quota < points.back().quota)
+        return PredictionSource::kExtrapolated;
+      measured = measured && std::ranges::count(points, c.quota, &Point::quota) > 0;
+    }
   }
-  return {found.begin(), found.end()};
+  return measured ? PredictionSource::kMeasured : PredictionSource::kInterpolated;
 }
 
 }  // namespace sluice::predict

@@ -22,23 +22,34 @@ namespace sluice::predict {
 
 class Surface {
  public:
+  // Replaces the time of the same point.
   // REQUIRES: batch, sm, quota > 0
   void add(const Configuration& at, Nanos time);
 
   // Nothing: no point was added, or `c` holds nothing.
   std::optional<Nanos> at(const Configuration& c, Nanos wait) const;
 
-  std::vector<int> batches() const;  // measured, ascending
-  std::vector<Share> sms() const;
+  // What at(c) stands on: a point, points on both sides on every axis, or less.
+  PredictionSource source(const Configuration& c) const;
+
+  const std::vector<int>& batches() const { return batches_; }  // measured, ascending
+  const std::vector<Share>& sms() const { return sms_; }
 
  private:
-  using ByQuota = std::map<Share, double>;  // nanoseconds
-  using BySm = std::map<Share, ByQuota>;
+  struct Point {
+    Share quota;
+    double measured = 0;  // nanoseconds
+    double time = 0;      // … made monotone
+  };
+  using Curve = std::vector<Point>;  // over quota, descending
+  using BySm = std::map<Share, Curve>;
 
-  static double at_quota(const ByQuota& points, Share quota, Nanos wait);
-  static double at_sm(const BySm& points, Share sm, Share quota, Nanos wait);
+  static double at_quota(const Curve& curve, Share quota, Nanos wait);
+  static double at_sm(const BySm& curves, Share sm, Share quota, Nanos wait);
 
   std::map<int, BySm> by_batch_;
+  std::vector<int> batches_;
+  std::vector<Share> sms_;
 };
 
 }  // namespace sluice::predict

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kBytesOfElement = 32;  // of a request
 constexpr size_t kBytesBesides = 1 << 20;
 
-// Bytes that the next `rows` rows take, of a tensor with `all` rows.
+// Returns the bytes of the next `rows` rows, of a tensor with `all` rows.
 size_t bytes_of_rows(const Tensor& t, std::string_view rest, int64_t rows, int64_t all) {
   if (t.datatype != Datatype::kBytes) return t.data.size() / static_cast<size_t>(all) * rows;
   const int64_t elements = *element_count(t.shape) / all * rows;

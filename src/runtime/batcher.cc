@@ -7,8 +7,8 @@
 namespace sluice::runtime {
 namespace {
 
-// Announced requests come over the same connection within a round trip; should their sender have
-// died, the batch must not wait for them for long.
+// Announced requests come over the same connection within a round trip. If their sender has died,
+// the batch must not wait for them for long.
 constexpr Nanos kFollowWithin = Millis(2);
 
 }  // namespace
@@ -17,7 +17,7 @@ constexpr Nanos kFollowWithin = Millis(2);
 struct Batcher::Group {
   std::vector<size_t> members;  // positions, ascending; as many as fit
   bool full = false;
-  // Announced by requests of the key and not come yet; nothing when none announced any.
+  // Announced by requests of the key and not come yet; nothing if none were announced.
   std::optional<int> missing;
 };
 

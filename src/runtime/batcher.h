@@ -1,9 +1,9 @@
-// Which waiting requests run together, and when. Requests join a batch only when they may: equal
-// keys (datatypes, dimensions behind the batch). A batch starts when it is full, when
-// its oldest request has waited `max_delay`, or when those that it announced (`more`) have come;
-// announced ones are waited for, shortly, also beyond `max_delay`.
+// Decides which waiting requests run together, and when. Requests may join a batch if their keys
+// are equal (datatypes, dimensions behind the batch). A batch starts when it is full, when its
+// oldest request has waited `max_delay`, or when the requests that it announced (`more`) have come.
+// It waits shortly for announced requests, even beyond `max_delay`.
 //
-// Pure: time comes in as a value. Not thread-safe.
+// Pure: the caller passes the time. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace sluice::runtime {
 
 struct BatchItem {
   uint64_t ticket = 0;  // the caller's name for it
-  int inferences = 1;   // rows that it brings; more than the maximum run alone
+  int inferences = 1;   // rows that it brings; a request above the maximum runs alone
   std::string key;
   std::optional<int> more;  // so many for the same batch follow at once (header Sluice-More)
   Time arrived{};

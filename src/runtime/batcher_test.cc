@@ -16,7 +16,7 @@ constexpr Time at(int64_t ms) {
 }
 using Tickets = std::vector<uint64_t>;
 
-// Speaks in milliseconds since the start.
+// Takes times in milliseconds since the start.
 struct Bench {
   explicit Bench(int max_size, int64_t max_delay_ms)
       : batcher(Batching{max_size, Millis(max_delay_ms)}) {}

@@ -50,15 +50,15 @@ void Children::serve(int control, const std::function<void(wire::Packet)>& handl
 }
 
 void Children::start(int control, std::vector<int> keep, const std::function<int()>& body) {
-  std::fflush(nullptr);  // what is buffered must not be written twice
+  std::fflush(nullptr);  // buffered output must not be written twice
   const pid_t pid = ::fork();
   if (pid == 0) {
     close_all_but(std::move(keep));
     const int status = body();
     std::fflush(nullptr);
-    ::_exit(status);  // destructors of what the parent loaded are the parent's affair
+    ::_exit(status);  // the parent runs the destructors of what it loaded
   }
-  // Only this thread reaps, so that the pid cannot be somebody else's yet.
+  // Only this thread reaps, so the pid cannot be another process's yet.
   Fd pidfd(pid < 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
     (void)wire::send_message(

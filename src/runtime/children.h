@@ -1,5 +1,5 @@
-// A loop that forks on request: what zygote and template have in common. It lives in a process of
-// one thread, answers the messages of one socket, and reaps what it forked.
+// A loop that forks on request, for zygote and template. It runs in a process of one thread,
+// answers the messages of one socket, and reaps its children.
 #pragma once
 
 #include <sys/types.h>
@@ -21,13 +21,13 @@ class Children {
   // Handles packets until the other side closes `control`.
   void serve(int control, const std::function<void(wire::Packet)>& handle);
 
-  // Forks; the child runs `body` with no descriptor open but `keep` and the standard three, and
-  // ends with what it returns. Tells `control` Started with the pidfd, or Failed.
+  // Forks. The child runs `body` with no descriptor open but `keep` and the standard three, and
+  // exits with its result. Sends `control` Started with the pidfd, or Failed.
   void start(int control, std::vector<int> keep, const std::function<int()>& body);
 
  private:
-  // How a child ended stands in /proc until it is reaped, and before Linux 6.15 nowhere else that
-  // the daemon, which is not its parent, can see.
+  // A child's exit status stands in /proc until it is reaped. Before Linux 6.15 the daemon, which
+  // is not its parent, can see it nowhere else.
   static constexpr Nanos kCorpseStays = Seconds(1);
 
   struct Child {

@@ -85,7 +85,8 @@ Result<void> warm_up(Model& model, const ModelSpec& spec, int batch) {
   }
   const auto outcome = model.run(inputs, nullptr);
   if (!outcome.ok()) return within(spec.path, outcome.error());
-  // What loading left free is as much as the model. Forked instances would copy what they reuse.
+  // Loading left as much free memory as the model takes. Forked instances would copy what they
+  // reuse.
   malloc_trim(0);
   return {};
 }

@@ -1,6 +1,7 @@
-// The seam behind which models run. A model file NAME.pt has its metadata beside it in NAME.json:
+// The interface behind which models run. A model file NAME.pt has its metadata beside it in
+// NAME.json:
 //   {"inputs": [{"name", "datatype", "shape"}], "outputs": […]}    (wire/model_description.h)
-// `platform` there chooses the engine (engine.cc has the table); -1 is a variable dimension, a
+// `platform` there chooses the engine (engine.cc has the table). -1 is a variable dimension; a
 // first dimension of -1 everywhere means that requests may be batched along it.
 //
 // Threads: a Model belongs to one thread at a time. It may be loaded and warmed before a fork and
@@ -21,43 +22,43 @@
 namespace sluice::runtime {
 
 struct ModelFile {
-  std::string name;      // what the model calls itself
+  std::string name;      // the model's own name
   std::string platform;  // Triton's word: "pytorch_torchscript", "sluice_builtin"
   ModelSpec spec;        // spec.path: the file
 };
 
-// kNotFound without the file or its metadata, kInvalid naming what is wrong in them.
+// Returns kNotFound without the file or its metadata, kInvalid naming the fault in them.
 Result<ModelFile> read_model_file(const std::string& path);
 
 class Model {
  public:
   virtual ~Model() = default;
 
-  // Inputs in the order of the specification and fitting it; so are the outputs. Passes `gate`,
-  // unless there is none, before every unit of work. kInvalid: the values are the caller's fault
-  // (an index out of range).
+  // Runs the model. Inputs and outputs are in the order of the specification and fit it. Passes
+  // `gate`, unless it is null, before every unit of work. Returns kInvalid if the values are the
+  // caller's fault (an index out of range).
   virtual Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) = 0;
 
-  // Its weights are the store's from now on, under `name`: shared with whoever has stored the same.
-  // Before any fork. After an error they are its own as before. What the engine keeps in a layout
-  // of its own stays, and so does all of an engine that shares nothing.
+  // Moves its weights into the store, under `name`: they are shared with every process that stores
+  // the same. Call before any fork. After an error they are its own as before. Weights in a layout
+  // of the engine's own stay, and so do all weights of an engine that shares nothing.
   virtual Result<void> share_weights(sluice_store* store, const std::string& name) {
     (void)store;
     (void)name;
     return {};
   }
 
-  // How many threads run() uses from now on. Called by the thread that runs.
+  // Sets the number of threads of run() from now on. Called by the thread that runs.
   virtual void set_threads(int threads) = 0;
 
-  // In a forked child, before anything else: random numbers must not be its siblings'.
+  // Called in a forked child, before anything else: random numbers must not repeat its siblings'.
   virtual void after_fork() {}
 };
 
-// kInvalid: truncated, not a model, or of a platform that this build does not have.
+// Returns kInvalid for a truncated file, one that is no model, or a platform that this build lacks.
 Result<std::unique_ptr<Model>> load_model(const ModelFile&);
 
-// A batch of zeros, ungated, so that the first request finds everything in place.
+// Runs a batch of zeros, ungated, so that the first request finds everything in place.
 Result<void> warm_up(Model&, const ModelSpec&, int batch);
 
 }  // namespace sluice::runtime

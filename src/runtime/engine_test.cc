@@ -96,7 +96,7 @@ TEST_F(EngineTest, WhatIsWrongIsNamed) {
   EXPECT_EQ(read_model_file(folder_).error().kind, ErrorKind::kNotFound);
 }
 
-// What `apply` accepts, the loader knows.
+// The loader knows every datatype that `apply` accepts.
 TEST(Datatypes, EveryOneThatASidecarMayNameIsKnown) {
   for (const char* platform : {"pytorch_torchscript", "sluice_builtin"})
     for (const std::string_view name : wire::datatypes_of(platform))

@@ -17,13 +17,13 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int64_t kStoreWaitMs = 60'000;  // for another that loads the same model
+constexpr int64_t kStoreWaitMs = 60'000;  // for another process that loads the same model
 
 struct TypePair {
   Datatype ours;
   at::ScalarType theirs;
 };
-// What libtorch 1.13 has; the wider unsigned integers and BYTES it has not.
+// The types of libtorch 1.13, which lacks the wider unsigned integers and BYTES.
 constexpr TypePair kTypes[] = {
     {Datatype::kBool, at::kBool},   {Datatype::kUint8, at::kByte},    {Datatype::kInt8, at::kChar},
     {Datatype::kInt16, at::kShort}, {Datatype::kInt32, at::kInt},     {Datatype::kInt64, at::kLong},
@@ -45,7 +45,7 @@ std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }
 
-// The line that says what went wrong: the last one of the interpreter's, which quotes the model's
+// Returns the line with the cause: the last one of the interpreter's text, which quotes the model's
 // lines before it; the first one of all others.
 std::string_view cause_of(std::string_view text) {
   if (text.find("Traceback of TorchScript") == text.npos) return first_line(text);
@@ -54,7 +54,7 @@ std::string_view cause_of(std::string_view text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// The message is the cause in one line. The whole text goes to `whole` where it says more.
+// The message is the cause in one line. `whole` gets the whole text if it says more.
 Error torch_error(const std::exception& e, ErrorKind otherwise, std::string& whole) {
   const bool callers_fault = dynamic_cast<const c10::IndexError*>(&e) != nullptr ||
                              dynamic_cast<const c10::ValueError*>(&e) != nullptr;
@@ -71,7 +71,7 @@ void log_whole(const std::string& path, const std::string& text) {
 }
 
 // Models written as scripts keep their control flow, which only torch's interpreter runs. There the
-// gate is passed in the callback that every outermost operator makes.
+// callback of every outermost operator passes the gate.
 class GatedInterpreter {
  public:
   explicit GatedInterpreter(torch::jit::Module module) : module_(std::move(module)) {}
@@ -86,7 +86,7 @@ class GatedInterpreter {
   }
 
  private:
-  // Callbacks are plain functions: what they need has to be found from the thread.
+  // Callbacks are plain functions, so their state has to be found from the thread.
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) {
     if (depth_++ == 0 && gate_ != nullptr) gate_->pass();
     return nullptr;
@@ -104,18 +104,29 @@ bool has_convolution(const torch::jit::Graph& graph) {
   });
 }
 
-// A model's answer: one value, a tuple, or a list of tensors.
-void flatten(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
+Error not_served(const c10::Type& returned) {
+  return {ErrorKind::kInvalid,
+          "the model returns " + returned.repr_str() +
+              "; Sluice serves a tensor, or a tuple or list of tensors: wrap the model in a module "
+              "whose forward() returns one of these, such as tuple(answer.values()) of a dict"};
+}
+
+// Appends the tensors of a model's answer: one, or those of a tuple or list. Returns kInvalid if
+// the answer has a value of another type.
+Result<void> flatten(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
   if (value.isTensor()) {
     tensors.push_back(value.toTensor());
   } else if (value.isTuple()) {
-    for (const c10::IValue& v : value.toTupleRef().elements()) flatten(v, tensors);
+    for (const c10::IValue& v : value.toTupleRef().elements()) SLUICE_TRY(flatten(v, tensors));
   } else if (value.isList()) {
-    for (const c10::IValue& v : value.toListRef()) flatten(v, tensors);
+    for (const c10::IValue& v : value.toListRef()) SLUICE_TRY(flatten(v, tensors));
+  } else {
+    return not_served(*value.type());
   }
+  return {};
 }
 
-// The constants of a frozen graph. Those in oneDNN's layout are of another kind of node.
+// Returns the constants of a frozen graph. Those in oneDNN's layout are another kind of node.
 std::vector<at::Tensor> weights_of(const torch::jit::Block& block) {
   std::vector<at::Tensor> weights;
   for (const torch::jit::Node* node : block.nodes()) {
@@ -147,12 +158,13 @@ class TorchModel : public Model {
       std::vector<at::Tensor> tensors;
       for (const c10::IValue& v : executor_ ? executor_->run(std::move(values), gate)
                                             : interpreter_->run(std::move(values), gate))
-        flatten(v, tensors);
+        if (const auto flat = flatten(v, tensors); !flat.ok())
+          return Error{ErrorKind::kInternal, flat.error().message};  // not the caller's fault
       return answer(tensors);
     } catch (const std::exception& e) {
       std::string whole;
       Error error = torch_error(e, ErrorKind::kInternal, whole);
-      // The same text once: a client that repeats its request does not fill the log.
+      // Each text once, so that a client that repeats its request does not fill the log.
       if (whole != logged_) log_whole(spec_.path, whole);
       logged_ = std::move(whole);
       return error;
@@ -222,7 +234,7 @@ std::unique_ptr<Model> optimised(torch::jit::Module module, const ModelSpec& spe
     frozen = torch::jit::optimize_for_inference(frozen);
   auto graph = frozen.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
-  // Optimising leaves constants that nobody uses: a linear layer's weights before transposition.
+  // Optimising leaves unused constants: a linear layer's weights before transposition.
   torch::jit::EliminateDeadCode(graph);
   std::vector<at::Tensor> weights = weights_of(*graph->block());
   if (auto executor = GraphExecutor::compile(graph))
@@ -257,9 +269,9 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile& file) {
 
 namespace {
 
-// What forward() returns for zeros, with `variable` in the place of each variable dimension.
-std::vector<at::Tensor> run_once(torch::jit::Module& module, const std::vector<TensorSpec>& inputs,
-                                 int64_t variable) {
+// Returns forward()'s results for zeros, with `variable` in place of each variable dimension.
+Result<std::vector<at::Tensor>> run_once(torch::jit::Module& module,
+                                         const std::vector<TensorSpec>& inputs, int64_t variable) {
   const c10::InferenceMode no_autograd;
   std::vector<c10::IValue> values;
   for (const TensorSpec& t : inputs) {
@@ -268,15 +280,16 @@ std::vector<at::Tensor> run_once(torch::jit::Module& module, const std::vector<T
     values.emplace_back(at::zeros(shape, *theirs(*datatype_from(t.datatype))));
   }
   std::vector<at::Tensor> outputs;
-  flatten(module.forward(std::move(values)), outputs);
+  SLUICE_TRY(flatten(module.forward(std::move(values)), outputs));
   return outputs;
 }
 
 // A dimension that differs between two runs of different sizes is a variable one.
-nlohmann::json outputs_of(torch::jit::Module& module, const std::vector<TensorSpec>& inputs) {
+Result<nlohmann::json> outputs_of(torch::jit::Module& module,
+                                  const std::vector<TensorSpec>& inputs) {
   nlohmann::json out = nlohmann::json::array();
-  const std::vector<at::Tensor> two = run_once(module, inputs, 2),
-                                three = run_once(module, inputs, 3);
+  SLUICE_ASSIGN(two, run_once(module, inputs, 2));
+  SLUICE_ASSIGN(three, run_once(module, inputs, 3));
   for (size_t i = 0; i < two.size(); ++i) {
     Shape shape = two[i].sizes().vec();
     for (size_t d = 0; d < shape.size(); ++d)
@@ -307,10 +320,13 @@ Result<nlohmann::json> inspect_torchscript(const std::string& path,
                                               "; only tensors are supported as inputs"};
       names.push_back(argument.name());
     }
+    const c10::TypePtr type = schema.returns().at(0).type();
+    if (type->kind() == c10::TypeKind::DictType) return within(path, not_served(*type));
     if (!inputs.empty() && inputs.size() == names.size()) {
-      outputs = outputs_of(module, inputs);
-    } else if (const c10::TypePtr type = schema.returns().at(0).type();
-               type->kind() == c10::TypeKind::TensorType) {
+      const auto found = outputs_of(module, inputs);
+      if (!found.ok()) return within(path, found.error());
+      outputs = *found;
+    } else if (type->kind() == c10::TypeKind::TensorType) {
       outputs = 1;
     } else if (type->kind() == c10::TypeKind::TupleType) {
       outputs = type->containedTypes().size();

@@ -1,6 +1,6 @@
-// TorchScript models through libtorch, in their optimised form: frozen, convolutions with weights
-// in oneDNN's layout, run by our executor; by torch's interpreter where the graph has control flow.
-// Torch's headers stay behind this one.
+// TorchScript models through libtorch, in their optimised form: frozen, with the convolutions'
+// weights in oneDNN's layout, run by our executor. A graph with control flow runs in torch's
+// interpreter. Torch's headers stay behind this one.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@ namespace sluice::runtime {
 // Loads on one thread and starts none, so that the process may fork afterwards.
 Result<std::unique_ptr<Model>> load_torchscript(const ModelFile&);
 
-// What forward() takes and returns: {"inputs": [NAME…], "outputs": N}. With an `inputs` for each of
-// them the model is run, and "outputs" are [{"name", "datatype", "shape"}…]. kInvalid: no model, or
-// one that takes more than tensors.
+// Returns what forward() takes and returns: {"inputs": [NAME…], "outputs": N}. Given `inputs` for
+// each of them it runs the model, and "outputs" are [{"name", "datatype", "shape"}…]. Returns
+// kInvalid for a file that is no model, or a model that takes more than tensors.
 Result<nlohmann::json> inspect_torchscript(const std::string& path,
                                            const std::vector<TensorSpec>& inputs);
 

@@ -1,6 +1,5 @@
-// Answers of the torch engine, however they come about, against a plain run of the same file by
-// torch itself: executor, interpreter, batches, threads, forks. And that every operator passes the
-// gate.
+// Answers of the torch engine, by executor, interpreter, batches, threads and forks, against a
+// plain run of the same file by torch itself. Also checks that every operator passes the gate.
 #include "runtime/engine_torch.h"
 
 #include <gmock/gmock.h>
@@ -24,6 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 using Tensors = std::vector<Tensor>;
 
 std::string model_path(const std::string& name) {
@@ -64,7 +64,7 @@ Tensors random_inputs(const ModelSpec& spec, int batch, uint64_t seed) {
   return inputs;
 }
 
-// What torch's own interpreter makes of the file, not optimised.
+// Returns the results of torch's own interpreter, not optimised.
 std::vector<at::Tensor> plain(const std::string& path, const Tensors& inputs) {
   const torch::NoGradGuard no_grad;
   torch::jit::Module module = torch::jit::load(path);
@@ -207,7 +207,7 @@ uint64_t units_of_a_run(Model& model, const ModelSpec& spec) {
 TEST(TorchGate, StandsBeforeEveryOperatorOfTheExecutor) {
   const ModelFile file = file_of("chain");
   const auto model = load(file);
-  // What passed since the last checkpoint is not reported yet: at most 64 units.
+  // Units since the last checkpoint are not reported yet: at most 64.
   EXPECT_GE(units_of_a_run(*model, file.spec), 50'000u - 64);
 }
 
@@ -324,6 +324,27 @@ def forward(self, x):
     const bool interpreted = !std::string_view(c.cause).starts_with("mat1");
     EXPECT_EQ(logged.find("Traceback of TorchScript") != logged.npos, interpreted) << logged;
   }
+}
+
+TEST_F(ScriptTest, AnAnswerThatIsNoTensorIsNamedWithWhatIsServed) {
+  const std::string served = "; Sluice serves a tensor, or a tuple or list of tensors: wrap";
+  const ModelFile dict = script("def forward(self, x):\n    return {'y': x}\n");
+  const auto warm = warm_up(*load(dict), dict.spec, 1);
+  ASSERT_FALSE(warm.ok());
+  EXPECT_THAT(warm.error().message,
+              StartsWith(dict.spec.path + ": the model returns Dict[str, Tensor]" + served));
+  for (const std::vector<TensorSpec>& inputs : {std::vector<TensorSpec>(), dict.spec.inputs}) {
+    const auto inspected = inspect_torchscript(dict.spec.path, inputs);
+    ASSERT_FALSE(inspected.ok());
+    EXPECT_THAT(inspected.error().message, HasSubstr("the model returns Dict[str, Tensor]"));
+  }
+
+  const ModelFile inner = script("def forward(self, x):\n    return (x, {'y': x})\n");
+  EXPECT_THAT(warm_up(*load(inner), inner.spec, 1).error().message,
+              HasSubstr("returns Dict[str, Tensor]" + served));
+  const ModelFile number = script("def forward(self, x):\n    return x.dim()\n");
+  EXPECT_THAT(inspect_torchscript(number.spec.path, number.spec.inputs).error().message,
+              HasSubstr("the model returns int" + served));
 }
 
 TEST_F(ScriptTest, MetadataThatContradictsTheModelIsNamed) {

@@ -1,7 +1,7 @@
-// Runs a TorchScript graph node by node, as a device runs a stream of kernels: the gate stands in
-// the loop. The graph is frozen and inlined before: no attribute, no call, no control flow is left.
-// Values live in numbered slots; a slot is emptied by its last use, so that memory is that of the
-// interpreter. Constants (the weights) are only read.
+// Runs a TorchScript graph node by node, as a device runs a stream of kernels, with the gate in the
+// loop. The graph was frozen and inlined: it has no attributes, calls or control flow. Values live
+// in numbered slots. A slot is emptied by its last use, so the executor needs no more memory than
+// the interpreter. Constants (the weights) are only read.
 //
 // Not thread-safe. Included by the torch engine alone.
 #pragma once
@@ -20,10 +20,10 @@ namespace sluice::runtime {
 
 class GraphExecutor {
  public:
-  // Nothing for a graph with a node that needs the interpreter (an `if`, a loop, a call).
+  // Returns nothing for a graph with a node that needs the interpreter (an `if`, a loop, a call).
   static std::optional<GraphExecutor> compile(std::shared_ptr<torch::jit::Graph> graph);
 
-  // The graph's outputs. Throws what operators throw.
+  // Returns the graph's outputs. Throws what operators throw.
   std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate* gate);
 
   size_t operators() const { return operators_; }
@@ -49,7 +49,7 @@ class GraphExecutor {
   void mark_last_uses();
   void execute(Step& step, std::vector<c10::IValue>& slots, torch::jit::Stack& stack);
 
-  std::shared_ptr<torch::jit::Graph> graph_;  // owns what the steps were made from
+  std::shared_ptr<torch::jit::Graph> graph_;  // owns what the steps refer to
   std::unordered_map<const torch::jit::Value*, uint32_t> numbers_;
   std::vector<c10::IValue> initial_;  // every slot before a run: constants, else empty
   std::vector<bool> constant_;

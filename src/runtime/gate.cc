@@ -8,7 +8,7 @@ Result<void> Gate::adopt(std::span<Fd> pages) {
                                           std::to_string(pages.size())};
   auto* process = sluice_process_of(&gate_);
   const int fds[3] = {pages[0].get(), pages[1].get(), pages[2].get()};
-  // No connection stands behind pages that were handed over.
+  // Pages that were handed over have no connection.
   if (process == nullptr || !sluice_attach_pages(&gate_, process, fds, -1))
     return Error{ErrorKind::kInvalid, "pages: not a permit and a usage page of our version"};
   for (Fd& fd : pages) fd.release();

@@ -1,5 +1,5 @@
 // The gate inside our model server: the thread that runs the model passes it before every unit of
-// work, and says when it has none. Without pages and without a daemon it is open.
+// work, and reports when it has none. Without pages and without a daemon it is open.
 //
 // Threads: pass(), rest() and hint_iteration() belong to the thread that runs; adopt() comes before
 // it starts.
@@ -17,15 +17,15 @@ namespace sluice::runtime {
 
 class Gate {
  public:
-  // Registers at `permit_socket` by itself, at the first pass and whenever the daemon was gone.
-  // Empty: nobody is asked.
+  // Registers at `permit_socket` by itself, at the first pass and after every loss of the daemon.
+  // Empty: it registers nowhere.
   explicit Gate(std::string permit_socket = "") : socket_(std::move(permit_socket)) {
     gate_.socket_path = socket_.c_str();
   }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Permit page, usage page and bell, as the daemon hands them over.
+  // Takes the permit page, usage page and bell that the daemon hands over.
   Result<void> adopt(std::span<Fd> pages);
 
   void pass() { sluice_gate_pass(&gate_, &thread_); }
@@ -43,7 +43,7 @@ class Gate {
                           static_cast<uint32_t>(inferences));
   }
 
-  // Cores of the slice, rounded up, as the page last said; 0: not known.
+  // Returns the cores of the slice, rounded up, as last seen on the page; 0 if not known.
   int cores() const {
     return static_cast<int>(__atomic_load_n(&gate_.millicores, __ATOMIC_RELAXED) + 999) / 1000;
   }

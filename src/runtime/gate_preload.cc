@@ -1,11 +1,10 @@
-// libsluice_gate.so: the gate for an unmodified PyTorch program, put in front by LD_PRELOAD. When
-// libtorch is loaded, it asks it to call the gate before every operator.
+// libsluice_gate.so: the gate for an unmodified PyTorch program, preloaded by LD_PRELOAD. When
+// libtorch is loaded, the library makes it call the gate before every operator.
 //
-// Runs inside other people's programs: links nothing but libc (libtorch would drag 288 libraries
-// into every shell), throws nothing, never exits. The permit socket's path comes in
-// SLUICE_PERMIT_SOCKET; who the process is and what it may use, the daemon knows from the kernel.
-// Where the gate cannot work it says so, in one line; what remains is the cgroup's quota, if there
-// is one.
+// Runs inside other people's programs: links only libc (libtorch would drag 288 libraries into
+// every shell), never throws and never exits. SLUICE_PERMIT_SOCKET names the permit socket; the
+// daemon learns the process's identity and quota from the kernel. Where the gate cannot work it
+// says so, in one line; then only the cgroup's quota is left, if there is one.
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -19,13 +18,13 @@ namespace {
 
 sluice_gate gate = {};
 __thread sluice_thread* mine;
-unsigned decided;  // the process has pages, or was refused them
+unsigned decided;  // set once the process has pages, or was refused them
 
 void say(const char* what, const char* detail) {
   fprintf(stderr, "sluice-gate: %s%s; permits do not hold this program\n", what, detail);
 }
 
-// ---- libtorch's interface, as version 1.13 has it (ATen/record_function.h) --------------------
+// ---- libtorch's interface in version 1.13 (ATen/record_function.h) ----------------------------
 
 // std::unique_ptr<ObserverContext>: an address, but not trivial, hence returned in memory.
 struct NoContext {
@@ -51,8 +50,8 @@ constexpr TorchVersion kKnown[] = {
     {"libtorch_cpu.so.1.13", "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE"},
 };
 
-// Says once that the process has no pages. A busy daemon may answer after the first operator has
-// stopped waiting: while an answer is outstanding, nothing is decided.
+// Reports once that the process has no pages. A busy daemon may answer after the first operator has
+// stopped waiting, so nothing is decided while an answer is outstanding.
 void check_pages() {
   sluice_process* process = __atomic_load_n(&gate.process, __ATOMIC_ACQUIRE);
   if (process != nullptr) {
@@ -129,9 +128,9 @@ __attribute__((constructor)) void at_start() {
 
 }  // namespace
 
-// Python loads libtorch behind an extension module, by path. For what is no path libc looks at who
-// called (its RUNPATH, its $ORIGIN): such a call must reach it as its caller made it, so it is
-// jumped to, and looked after at the next one.
+// Python loads libtorch behind an extension module, by path. For a bare name libc uses the caller's
+// RUNPATH and $ORIGIN, so such a call must reach it as its caller made it: we jump to it, and check
+// for libtorch at the next call.
 extern "C" __attribute__((visibility("default"))) void* dlopen(const char* file, int mode) {
   const Dlopen next = next_dlopen();
   if (file == nullptr || strchr(file, '/') == nullptr || strchr(file, '$') != nullptr) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kPiece = 256 * 1024;
 
-// `name` is in small letters.
+// `name` is in lower case.
 bool is(std::string_view encoding, std::string_view name) {
   return std::ranges::equal(encoding, name, [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) == b;
@@ -48,7 +48,7 @@ Result<std::string> inflate_body(std::string_view body, std::string_view encodin
   std::string text;
   for (;;) {
     if (z.avail_out == 0) {
-      // One byte more than is allowed shows that it is too large.
+      // One byte more than allowed shows that it is too large.
       const size_t had = text.size();
       text.resize(std::min(had + kPiece, most + 1));
       z.next_out = reinterpret_cast<Bytef*>(text.data() + had);

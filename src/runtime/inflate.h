@@ -1,4 +1,4 @@
-// Bodies that a client compressed: gzip (RFC 1952) and deflate (RFC 1950). Pure.
+// Inflates compressed request bodies: gzip (RFC 1952) and deflate (RFC 1950). Pure.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace sluice::runtime {
 
-// Names of a Content-Encoding; capitals do not count (RFC 9110 §8.4.1).
+// Names of a Content-Encoding, in any case (RFC 9110 §8.4.1).
 bool is_identity(std::string_view encoding);  // there is nothing to inflate
 bool inflatable(std::string_view encoding);
 
-// The body as it was before it was compressed. kInvalid when it is broken or cut short;
-// kExhausted when it is larger than `most` bytes, found before more than that is held.
+// Returns the inflated body. Returns kInvalid if the body is broken or cut short; kExhausted if it
+// is larger than `most` bytes, found before more than that is held.
 // REQUIRES: inflatable(encoding).
 Result<std::string> inflate_body(std::string_view body, std::string_view encoding, size_t most);
 

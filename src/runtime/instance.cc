@@ -20,8 +20,8 @@ Error system_error(const char* what) {
   return {ErrorKind::kInternal, std::string(what) + ": " + std::generic_category().message(errno)};
 }
 
-// For good: no way back to who the daemon is, no gain by exec. Another uid than the parent's also
-// makes the process undumpable, so that its neighbours cannot trace it.
+// Permanent: no way back to the daemon's identity, and no gain by exec. A uid other than the
+// parent's also makes the process undumpable, so that its neighbours cannot trace it.
 Result<void> become(uint32_t uid, uint32_t gid) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return system_error("no_new_privs");
   if (uid == 0) return {};
@@ -31,12 +31,12 @@ Result<void> become(uint32_t uid, uint32_t gid) {
   return {};
 }
 
-// What the daemon says while the instance serves. Its silence, for good, changes nothing.
+// Takes the daemon's messages while the instance serves. A lost daemon changes nothing.
 class ControlWatch {
  public:
   ControlWatch(Serving& serving, Fd control)
       : serving_(serving), control_(serving.io(), control.release()) {
-    control_.native_non_blocking(true);  // Asio may call it ready when nothing has come
+    control_.native_non_blocking(true);  // Asio may report it ready with nothing there
     wait();
   }
 
@@ -47,7 +47,7 @@ class ControlWatch {
     });
   }
 
-  // False: there is nobody to listen to any more.
+  // Returns false once the peer is gone.
   bool handle() {
     const auto packet = wire::receive_packet(control_.native_handle());
     if (!packet.ok())

@@ -1,5 +1,5 @@
-// An instance: a fork of a warm template that serves its model once the daemon has said Go, which
-// it does when the instance is in its cgroup and its pages are there.
+// An instance: a fork of a warm template that serves its model after the daemon's Go, which comes
+// once the instance is in its cgroup and its pages are there.
 #pragma once
 
 #include "base/fd.h"
@@ -12,7 +12,7 @@ struct InstanceFds {
   Fd listening, control, log;
 };
 
-// Runs in the forked child; returns its exit code: 0 when it was drained.
+// Runs in the forked child. Returns its exit code: 0 when it was drained.
 int run_instance(const wire::StartInstance& start, InstanceFds fds, const ModelFile& file,
                  Model& model);
 

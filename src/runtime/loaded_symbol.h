@@ -1,6 +1,6 @@
-// Finds a function of a library that is mapped, perhaps not yet initialised, without asking the
-// dynamic loader: dlopen(RTLD_NOLOAD) from within another library's constructor would run
-// initialisers out of order. Reads the library's GNU hash table. libc only, no allocation.
+// Finds a function of a library that is mapped, perhaps not yet initialised, without the dynamic
+// loader: dlopen(RTLD_NOLOAD) from within another library's constructor would run initialisers out
+// of order. Reads the library's GNU hash table. libc only, no allocation.
 #pragma once
 
 #include <elf.h>

@@ -6,7 +6,7 @@
 namespace sluice::runtime {
 namespace {
 
-// What libc's own table says, or nothing.
+// Returns the address by libc's own table, or nothing.
 void* in_libc(const char* name) {
   struct Question {
     const char* name;

@@ -16,8 +16,8 @@ json tensors(const std::vector<TensorSpec>& specs) {
   return list;
 }
 
-// Triton writes dimensions without the batch where a model can be batched. It knows no tensor
-// without a dimension: one of a single element is [1], reshaped.
+// Triton writes dimensions without the batch if a model can be batched. It has no tensor without a
+// dimension: a single element is [1], reshaped.
 json config_tensors(const std::vector<TensorSpec>& specs, bool without_batch) {
   json list = json::array();
   for (const TensorSpec& s : specs) {

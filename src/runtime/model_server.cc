@@ -21,14 +21,14 @@ using wire::HttpResponse;
 using wire::json_response;
 
 constexpr char kHeaderLength[] = "Inference-Header-Content-Length";
-// What tracing needs comes back with the answer.
+// Headers for tracing return with the answer.
 constexpr const char* kEchoed[] = {"X-Request-Id", "traceparent", "tracestate"};
 
 HttpResponse not_found(const std::string& what) {
   return error_response(404, what);
 }
 
-// Nothing when the verb is right, otherwise a 405 that says which one is.
+// Returns nothing if the verb is right, otherwise a 405 that names the allowed one.
 std::optional<HttpResponse> wrong_verb(const HttpRequest& request, http::verb allowed) {
   if (request.method() == allowed) return std::nullopt;
   if (allowed == http::verb::get && request.method() == http::verb::head) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<std::string_view> header(const HttpRequest& request, const char* n
   return std::string_view(found->value().data(), found->value().size());
 }
 
-// A hint: what cannot be read is no hint.
+// A hint: an unreadable value counts as none.
 template <class Number>
 std::optional<Number> hint(const HttpRequest& request, const char* name) {
   const std::optional<std::string_view> text = header(request, name);
@@ -55,7 +55,7 @@ std::optional<Number> hint(const HttpRequest& request, const char* name) {
   return number;
 }
 
-// The versions that the gateway knows to serve beside this one: "1,2". None without a gateway.
+// Returns the versions that, by the gateway, serve beside this one: "1,2". None without a gateway.
 std::vector<std::string> versions_said(const HttpRequest& request) {
   std::vector<std::string> versions;
   std::string_view text = header(request, "Sluice-Versions").value_or("");
@@ -67,7 +67,7 @@ std::vector<std::string> versions_said(const HttpRequest& request) {
   return versions;
 }
 
-// Keeps the outputs that were asked for, in that order.
+// Keeps the requested outputs, in that order.
 std::vector<Tensor> chosen(std::vector<Tensor> outputs,
                            const std::vector<RequestedOutput>& wanted) {
   std::vector<Tensor> kept;
@@ -208,7 +208,7 @@ HttpResponse ModelServer::repository(const HttpRequest& request, const Path& pat
     return json_response(index);
   }
   if (path[3] != model_.name) return not_found("there is no model '" + path[3] + "'");
-  // The weights stay: they are shared with every other instance of the revision.
+  // The weights stay: all instances of the revision share them.
   loaded_ = path[4] == "load";
   return json_response({{"name", model_.name}, {path[4], true}});
 }
@@ -222,7 +222,7 @@ asio::awaitable<HttpResponse> ModelServer::infer(const HttpRequest& request) {
     co_return error_response(415, "Content-Encoding: '" + std::string(encoding.substr(0, 40)) +
                                       "' is none of gzip, deflate and identity");
   if (!plain) {
-    // What inflates beyond the model's needs would only fill the memory of this instance.
+    // A body that inflates beyond the model's needs would only fill this instance's memory.
     const size_t most =
         std::min({hint<size_t>(request, "Sluice-Body-Limit").value_or(body_bytes_), body_bytes_,
                   request_bytes(model_.file.spec, model_.batching.max_size).value_or(body_bytes_)});

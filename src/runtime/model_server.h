@@ -1,6 +1,6 @@
 // One model behind the Open Inference Protocol: health, metadata, inference, and Triton's
-// repository, configuration and statistics. A response header `Sluice-Inferences` says how many
-// inferences a request was.
+// repository, configuration and statistics. A response header `Sluice-Inferences` gives the
+// request's number of inferences.
 //
 // Threads: belongs to the thread of its io_context; the model runs on the runner's.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace sluice::runtime {
 
-// Tensors are larger than what the control plane sends; the gateway bounds how large they are and
-// how many come at once.
+// Tensors are larger than the control plane's messages; the gateway bounds their size and how many
+// come at once.
 inline constexpr wire::HttpLimits kTensorLimits{.body_bytes = 1 << 30,
                                                 .connections = 4096,
                                                 .memory_bytes = SIZE_MAX,
@@ -29,8 +29,7 @@ class ModelServer {
   ModelServer(wire::asio::io_context& io, Fd listening, ServedModel model, Runner& runner,
               const Statistics& statistics, wire::HttpLimits limits = kTensorLimits);
 
-  // Not ready any more; every request that was accepted is answered, then `drained` is called on
-  // the io_context. Once.
+  // Once: becomes unready, answers every accepted request, then calls `drained` on the io_context.
   void drain(std::function<void()> drained);
 
  private:
@@ -49,7 +48,7 @@ class ModelServer {
   Runner& runner_;
   const Statistics& statistics_;
   const size_t body_bytes_;  // of a request, inflated
-  bool loaded_ = true;       // what load and unload of the repository change
+  bool loaded_ = true;       // changed by load and unload of the repository
   bool draining_ = false;
   wire::HttpServer http_;
 };

@@ -1,4 +1,4 @@
-// A real server in this process, spoken to over raw sockets.
+// A real server in this process, driven over raw sockets.
 #include "runtime/model_server.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// x = 2a. Runs when allowed to, and remembers how many inferences each run had. Refuses 13.
+// x = 2a. Runs when allowed to, and remembers each run's number of inferences. Refuses 13.
 class Doubler : public Model {
  public:
   Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) override {
@@ -91,7 +91,7 @@ class Connection {
   }
   void close() { fd_.reset(); }
 
-  // One whole response, head and body; what came so far if the server closes or 20 s pass.
+  // Returns one whole response, head and body; a partial one if the server closes or 20 s pass.
   std::string response() {
     size_t head;
     while ((head = received_.find("\r\n\r\n")) == std::string::npos)
@@ -170,7 +170,7 @@ class ModelServerTest : public testing::Test {
                                             *statistics_, limits);
     thread_ = std::thread([this] { io_->run(); });
   }
-  // Drains as an instance does; returns when all that was accepted has been answered.
+  // Drains as an instance does; returns when all accepted requests have been answered.
   void stop() {
     if (!thread_.joinable()) return;
     wire::asio::post(*io_, [this] { server_->drain([this] { io_->stop(); }); });

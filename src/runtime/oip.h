@@ -1,6 +1,6 @@
-// The Open Inference Protocol over REST ("KServe v2") with the binary tensor extension: bytes of an
-// inference request to values, and values to bytes of an answer. Strict: whatever is not exactly
-// right is kInvalid, with a message that names it. Pure; a request is as large as its body.
+// The Open Inference Protocol over REST ("KServe v2") with the binary tensor extension: request
+// bytes to values, and values to answer bytes. Strict: anything inexact is kInvalid, with a message
+// that names it. Pure; a request is as large as its body.
 #pragma once
 
 #include <optional>
@@ -23,13 +23,14 @@ struct RequestedOutput {
 
 struct InferRequest {
   std::optional<std::string> id;
-  std::vector<Tensor> inputs;            // in the order of the model's
-  std::vector<RequestedOutput> outputs;  // never empty: all of the model's if none was named
+  std::vector<Tensor> inputs;  // in the order of the model's
+  // Never empty: all of the model's if the request names none.
+  std::vector<RequestedOutput> outputs;
 };
 
-// `header_length` is Inference-Header-Content-Length: how much of the body is JSON, the rest being
-// binary tensors; 0 means that the body is the model's only input itself. Without it all is JSON.
-// What comes back fits the model: names, datatypes, shapes, and every tensor has its data.
+// `header_length` is Inference-Header-Content-Length: how much of the body is JSON, before binary
+// tensors. 0 means that the body itself is the model's only input. Without it all is JSON. The
+// result fits the model: names, datatypes, shapes, and every tensor has its data.
 Result<InferRequest> parse_infer(std::string_view body,
                                  std::optional<std::string_view> header_length,
                                  const ModelSpec& model);
@@ -45,8 +46,8 @@ struct EncodedAnswer {
   std::optional<size_t> header_length;  // set when binary tensors follow the JSON
 };
 
-// kInvalid where JSON cannot carry an output (FP16, bytes that are no text). NaN and infinity are
-// written as Triton does: NaN, Infinity, -Infinity.
+// Returns kInvalid if JSON cannot carry an output (FP16, bytes that are no text). Writes NaN and
+// infinity as Triton does: NaN, Infinity, -Infinity.
 Result<EncodedAnswer> encode_answer(const InferAnswer&, const InferRequest&);
 
 }  // namespace sluice::runtime

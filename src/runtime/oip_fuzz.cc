@@ -1,6 +1,6 @@
-// Any bytes as an inference request: parsed or refused, never worse; and what was parsed fits its
-// model and can be answered. The first byte chooses the model and how the body is to be read, so
-// that one corpus covers JSON, binary and raw requests.
+// Any bytes as an inference request are parsed or refused. A parsed request fits its model and can
+// be answered. The first byte chooses the model and how the body is read, so that one corpus covers
+// JSON, binary and raw requests.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -14,7 +14,8 @@ namespace {
 
 using simdjson::dom::element;
 
-// Calls `use` with a value of the C++ type of a datatype; false for those that JSON cannot carry.
+// Calls `use` with a value of the C++ type of a datatype; returns false for those that JSON cannot
+// carry.
 template <class Use>
 bool with_json_type(Datatype d, Use use) {
   switch (d) {
@@ -49,7 +50,7 @@ bool with_json_type(Datatype d, Use use) {
   return false;
 }
 
-// The number that mark_non_finite() has put there; nothing where the element is another.
+// Returns the number that mark_non_finite() has put there; nothing if the element is another.
 const wire::NonFinite* non_finite(element e) {
   simdjson::dom::object mark;
   if (e.get(mark) != simdjson::SUCCESS || mark.size() != 1) return nullptr;

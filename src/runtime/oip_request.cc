@@ -13,21 +13,21 @@ namespace sluice::runtime {
 namespace {
 
 using simdjson::dom::element;
-// Only those that say how tensors are framed are read; monostate: an object or an array.
+// Only parameters that frame tensors are read; monostate: an object or an array.
 using Parameter = std::variant<bool, int64_t, double, std::string, std::monostate>;
 using Parameters = std::map<std::string, Parameter>;
 
 constexpr size_t kMaxDepth = 64;  // tensors have a handful of dimensions
 constexpr size_t kMaxTensors = 1024;
 
-// Parameters that name a mechanism we do not offer: ignoring them would give wrong answers.
+// Parameters for mechanisms that we lack: ignoring them would give wrong answers.
 constexpr std::string_view kUnsupported[] = {"shared_memory_region", "classification"};
 
 Error invalid(std::string why) {
   return {ErrorKind::kInvalid, std::move(why)};
 }
 
-// A member that is null is as good as absent: some clients write all members they know.
+// Returns nothing also for a null member: some clients write all members they know.
 std::optional<element> find(simdjson::dom::object object, std::string_view key) {
   element e;
   if (object[key].get(e) != simdjson::SUCCESS || e.is_null()) return std::nullopt;
@@ -194,7 +194,7 @@ Result<void> fit_input(const Tensor& t, const TensorSpec& spec) {
   return {};
 }
 
-// Brings the inputs into the model's order; each there once, none besides.
+// Brings the inputs into the model's order; each must be there once, and no others.
 Result<void> fit_inputs(std::vector<Tensor>& inputs, const ModelSpec& model) {
   std::vector<Tensor> ordered;
   std::set<std::string_view> seen;
@@ -228,7 +228,7 @@ Result<void> fit_outputs(std::vector<RequestedOutput>& outputs, const ModelSpec&
   return {};
 }
 
-// The body is the data of the model's only input; what its shape leaves open follows from the size.
+// The body is the data of the model's only input; its size settles the open dimension.
 Result<InferRequest> parse_raw(std::string_view body, const ModelSpec& model) {
   if (model.inputs.size() != 1)
     return invalid("a raw request needs a model with one input, this one has " +

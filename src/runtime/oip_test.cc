@@ -315,7 +315,7 @@ TEST(Oip, NotANumberAndInfinityAreBareWordsAsForTriton) {
       wanting({{"x", false}}));
   ASSERT_TRUE(e.ok());
   EXPECT_THAT(e->body, HasSubstr(R"("data":[NaN,Infinity,-Infinity])"));
-  // A text that holds such a word stays as it is, escapes included.
+  // A string that contains such a word stays as it is, escapes included.
   const auto r = parse(R"({"id":"NaN \" Infinity","inputs":[)" + std::string(kA) +
                        R"(,{"name":"b","datatype":"FP32","shape":[1,2],"data":[-Infinity,NaN]}]})");
   ASSERT_TRUE(r.ok()) << r.error().message;
@@ -326,7 +326,7 @@ TEST(Oip, NotANumberAndInfinityAreBareWordsAsForTriton) {
   EXPECT_TRUE(std::isnan(b[1]));
 }
 
-// Clients write all members that they know, and parameters for servers that read them.
+// Clients write all members that they know, and parameters for other servers.
 TEST(Oip, OptionalMembersMayBeNullAndUnknownParametersAnything) {
   const std::string a = kA, b = kB;
   const std::string bodies[] = {

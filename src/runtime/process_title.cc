@@ -10,8 +10,8 @@
 
 namespace sluice::runtime {
 
-// /proc/self/stat: fields 48 and 49 say where the arguments lie. They are counted from the last
-// ')', behind field 2: a process's name may hold anything.
+// /proc/self/stat: fields 48 and 49 locate the arguments. Fields are counted from the last ')',
+// behind field 2: a process's name may hold anything.
 void set_process_title(const char* name, const std::string& title) {
   ::prctl(PR_SET_NAME, name);
   std::ifstream file("/proc/self/stat");

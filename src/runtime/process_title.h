@@ -1,12 +1,13 @@
-// What `ps` and `top` show of a process that was forked and never executed anything of its own.
+// The name that `ps` and `top` show for a process that was forked without exec.
 #pragma once
 
 #include <string>
 
 namespace sluice::runtime {
 
-// `name` as the short one (the kernel keeps 15 characters), `title` in the place of the command
-// line, cut to the room that the process's arguments had. REQUIRES: nobody reads argv any more.
+// Sets `name` as the short name (the kernel keeps 15 characters), and `title` in place of the
+// command line, cut to the size of the process's arguments.
+// REQUIRES: argv is not read any more.
 void set_process_title(const char* name, const std::string& title);
 
 }  // namespace sluice::runtime

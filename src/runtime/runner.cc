@@ -43,7 +43,7 @@ void Runner::submit(Work work) {
   changed_.notify_one();
 }
 
-// The arbiter hears of the one that is due first, be it waiting or in the batch that runs.
+// Reports the earliest due time to the arbiter, of waiting and running work.
 void Runner::tell_due() {
   gate_.hint_due(due_.empty() ? Time::max() : *due_.begin());
 }
@@ -66,16 +66,16 @@ void Runner::loop() {
   }
 }
 
-// As many as the slice has cores; the page knows of a change before anybody else does.
+// As many as the slice has cores; the page is the first to show a change.
 void Runner::use_threads(int told) {
   const int threads = gate_.cores() > 0 ? gate_.cores() : told;
   if (std::exchange(used_threads_, threads) != threads) model_.set_threads(threads);
 }
 
-// Waits until a batch may start; empty when stopping and nothing waits.
+// Waits until a batch may start. Returns an empty one when stopping with no work left.
 std::vector<Runner::Pending> Runner::next_batch(std::unique_lock<std::mutex>& lock) {
   for (;;) {
-    // Who stops does not wait for others to join.
+    // When stopping, do not wait for others to join.
     const Batcher::Next next = batcher_.next(stopping_ ? Time::max() : clock_.now());
     if (!next.batch.empty()) {
       std::vector<Pending> batch;

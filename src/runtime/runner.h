@@ -1,6 +1,6 @@
 // The one thread that runs a model: takes work from any thread, batches it, answers on its own
-// thread. A request that makes a batch fail fails alone: the others are run again without it. A
-// request with more inferences than a batch holds runs alone, one part after the other.
+// thread. A request that makes a batch fail fails alone: the others run again without it. A request
+// larger than a batch runs alone, one part after the other.
 #pragma once
 
 #include <condition_variable>
@@ -30,7 +30,7 @@ struct Work {
   int inferences = 1;
   std::string key;
   std::optional<int> more;
-  std::optional<Nanos> time_left;  // it should be answered within
+  std::optional<Nanos> time_left;  // until it should be answered
   // Called once, on the runner's thread; must not block.
   std::function<void(Result<Computed>)> done;
 };
@@ -40,12 +40,12 @@ class Runner {
   // All outlive the runner; `model` and `gate` belong to its thread from now on.
   Runner(Model& model, Gate& gate, const Batching& batching, int threads, const Clock& clock,
          Statistics& statistics);
-  ~Runner();  // answers what waits, then ends
+  ~Runner();  // answers waiting work, then ends
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
   void submit(Work work);
-  // For batches from now on, where the permit page says nothing about cores.
+  // For batches from now on, if the permit page does not give the number of cores.
   void set_threads(int threads);
 
  private:
@@ -74,12 +74,12 @@ class Runner {
   std::condition_variable changed_;
   Batcher batcher_;
   std::map<uint64_t, Pending> pending_;
-  std::multiset<Time> due_;  // of all that is not answered yet
+  std::multiset<Time> due_;  // of all unanswered work
   uint64_t last_ticket_ = 0;
   int threads_;
   int used_threads_ = 0;  // the runner's thread alone
   bool stopping_ = false;
-  std::thread thread_;  // last: starts when all else is there
+  std::thread thread_;  // last: starts when all else is ready
 };
 
 }  // namespace sluice::runtime

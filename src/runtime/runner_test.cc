@@ -1,4 +1,4 @@
-// What the runner tells the arbiter, in the usage page of its gate.
+// The runner's hints to the arbiter, in the usage page of its gate.
 #include "runtime/runner.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ class RunnerHints : public testing::Test {
     runner_->submit(std::move(work));
     return answered->get_future();
   }
-  // In the time that is left of an hour, for the clock stands still.
+  // By the time left of an hour, because the clock stands still.
   Nanos due() const {
     const uint64_t word = __atomic_load_n(&usage_->due_ns, __ATOMIC_SEQ_CST);
     return word == 0 ? Nanos::max() : Nanos(word) - clock_.now().time_since_epoch();

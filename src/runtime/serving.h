@@ -1,5 +1,5 @@
-// A model being served until it is drained: what `sluice-runtime serve` and an instance have in
-// common. Everything runs on the thread that calls run(), but for the model's own.
+// Serves a model until it is drained, for `sluice-runtime serve` and an instance. Everything runs
+// on the thread that calls run(), except the model.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,8 +18,8 @@ class Serving {
   boost::asio::io_context& io() { return io_; }
   void set_threads(int threads) { runner_.set_threads(threads); }
 
-  // Accepts nothing more, answers what was accepted, then run() returns. SIGTERM and SIGINT do this
-  // too. Idempotent.
+  // Accepts nothing more and answers what was accepted; then run() returns. SIGTERM and SIGINT do
+  // this too. Idempotent.
   void drain();
 
   void run();

@@ -1,4 +1,4 @@
-// What a model has done since it was loaded.
+// A model's statistics since it was loaded.
 //
 // Thread-safe: the thread that runs the model writes, the server reads.
 #pragma once

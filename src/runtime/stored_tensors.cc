@@ -11,15 +11,15 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr uint64_t kAlignment = 512;  // what CUDA's allocators promise; the CPU's kernels want 64
+constexpr uint64_t kAlignment = 512;  // of CUDA's allocators; the CPU's kernels want 64
 
 struct Place {
   at::Tensor tensor;
   uint64_t offset = 0;
 };
 
-// Where each tensor lies in the stored one; `bytes` of all. The order is the caller's, so that
-// processes that load the same model agree.
+// Returns where each tensor lies in the stored one; `bytes` of all. The order is the caller's, so
+// that processes that load the same model agree.
 std::vector<Place> lay_out(const std::vector<at::Tensor>& tensors, uint64_t& bytes) {
   std::vector<Place> places;
   std::map<std::pair<const void*, uint64_t>, uint64_t> known;
@@ -42,7 +42,7 @@ at::Tensor view_of(const sluice_tensor& stored, const Place& place) {
       .make_tensor();
 }
 
-// Copies to a GPU are asked for, and may still be on their way.
+// Copies to a GPU are asynchronous, and may still be in progress.
 void finish_copies(const at::Device& device) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.synchronizeStream(guard.getStream(device));

@@ -1,6 +1,6 @@
-// Tensors as the Open Inference Protocol has them: a name, a datatype, a shape, and the elements
-// little-endian and row-major without padding. A BYTES element is its length (4 bytes) and its
-// bytes. Plain values.
+// Tensors in the form of the Open Inference Protocol: a name, a datatype, a shape, and the
+// elements, little-endian and row-major without padding. A BYTES element is its length (4 bytes)
+// and its bytes. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ size_t element_bytes(Datatype);  // 0 for BYTES: its elements differ
 using Shape = std::vector<int64_t>;
 std::string to_string(const Shape&);  // "[1,3,224,224]"
 
-// Product of the dimensions; kInvalid for a negative one and for more elements than memory has.
+// Returns the product of the dimensions; kInvalid for a negative one, or for more elements than
+// memory has.
 Result<int64_t> element_count(const Shape&);
 
 struct Tensor {
@@ -49,10 +50,10 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-// Whether `data` is what datatype and shape say, to the byte; also that booleans are 0 or 1.
+// Checks that `data` fits datatype and shape, to the byte, and that booleans are 0 or 1.
 Result<void> check_data(const Tensor&);
 
-// The elements of a BYTES tensor whose data was checked.
+// Returns the elements of a BYTES tensor whose data was checked.
 std::vector<std::string_view> bytes_elements(std::string_view data);
 void append_bytes_element(std::string& data, std::string_view element);
 

@@ -28,8 +28,8 @@ Result<WarmModel> load_warm(const wire::StartTemplate& start, sluice_store* stor
   return WarmModel{std::move(file), std::move(model)};
 }
 
-// `weights`: its connection to the model store, if it has one. Instances keep it open, and so the
-// weights that they read in the store's books.
+// `weights`: its connection to the model store, if it has one. Instances keep it open, and so keep
+// the weights that they read in the store's books.
 int run_template(const wire::StartTemplate& start, Fd control, Fd weights) {
   set_process_title("sluice-template",
                     std::string("sluice-runtime: template of ") + start.model_path);

@@ -88,7 +88,7 @@ class ZygoteTest : public testing::Test {
     return wire::message_of<M>(packet);
   }
 
-  // The daemon's end of the template's socket.
+  // Returns the daemon's end of the template's socket.
   Fd start_template(const std::string& path) {
     Pair pair = socket_pair();
     wire::StartTemplate start;
@@ -151,7 +151,7 @@ TEST_F(ZygoteTest, AnInstanceServesAfterGoAndDrains) {
   EXPECT_TRUE(ended(b.pidfd));
 }
 
-// In the room that this test's own command line has.
+// Within the size of this test's own command line.
 TEST_F(ZygoteTest, AnInstanceSaysWhatItIs) {
   const Fd model = start_template(folder_ + "/m.model");
   ASSERT_TRUE(hear<wire::Ready>(model).ok());
@@ -172,7 +172,7 @@ TEST_F(ZygoteTest, NothingRunsBeforeGo) {
   const Fd model = start_template(folder_ + "/m.model");
   ASSERT_TRUE(hear<wire::Ready>(model).ok());
   Instance a = start_instance(model, "a");
-  // It dies with the daemon that has not said Go.
+  // It dies with a daemon that has not sent Go.
   a.control.reset();
   EXPECT_TRUE(ended(a.pidfd));
 }

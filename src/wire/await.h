@@ -1,5 +1,5 @@
-// How coroutines here await an operation of Asio's: `auto [error, …] = co_await f(…, kAwait)`, an
-// error being a value.
+// How coroutines await an Asio operation: `auto [error, …] = co_await f(…, kAwait)`, with the error
+// as a value.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>

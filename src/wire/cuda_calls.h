@@ -1,9 +1,9 @@
 // The CUDA driver as the model store uses it, found at run time: nothing is needed to build or to
-// start. Whoever owns a CudaCalls may call it from any thread; the library stays loaded.
+// start. Any thread may call an open CudaCalls; the library stays loaded.
 #pragma once
 
+#include "abi/cuda_abi.h"
 #include "base/result.h"
-#include "wire/cuda_abi.h"
 
 namespace sluice::wire {
 
@@ -38,13 +38,14 @@ struct CudaCalls {
   SLUICE_CUDA_CALLS(SLUICE_CUDA_CALL)
 #undef SLUICE_CUDA_CALL
 
-  // What a call's failure is to callers; no memory is kExhausted.
+  // Returns the result as an error for callers; missing memory is kExhausted.
   Result<void> check(CUresult result, const char* what) const;
-  // kNotFound: this process does not see it.
+  // Returns kNotFound if this process does not see it.
   Result<CUdevice> device_of(const uint8_t (&uuid)[16]) const;
 };
 
-// Initialised. kUnavailable: there is no driver, or it is too old, or sees no device.
+// Returns the initialised driver; kUnavailable if there is none, it is too old, or it sees no
+// device.
 Result<CudaCalls> open_cuda();
 
 }  // namespace sluice::wire

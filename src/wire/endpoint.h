@@ -1,4 +1,4 @@
-// Where our processes and their users meet: a TCP or a unix address, and a socket that listens
+// Addresses at which our processes and their users meet, TCP or unix, and sockets that listen
 // there.
 //
 // Values and free functions: no state, any thread.
@@ -17,18 +17,18 @@ namespace sluice::wire {
 struct Endpoint {
   std::string path;  // unix, when not empty
   std::string host;
-  uint16_t port = 0;  // to listen on: 0 is any that is free
+  uint16_t port = 0;  // to listen on: 0 is any free port
 
   bool operator==(const Endpoint&) const = default;
 };
 Result<Endpoint> parse_endpoint(std::string_view text);
 std::string to_string(const Endpoint&);
 
-// A listening stream socket; for a unix path, what is left of a dead owner is replaced, mode
-// `mode`. kConflict: somebody listens there.
+// Returns a listening stream socket. For a unix path it replaces the file of a dead owner, with
+// mode `mode`. Returns kConflict if another process listens there.
 Result<Fd> listen_on(const Endpoint&, int mode = 0600, int backlog = 1024);
 
-// Where a listening socket can be reached, its port as the kernel chose it.
+// Returns where a listening socket can be reached, with the port that the kernel chose.
 Result<Endpoint> bound_to(const Fd& listening);
 
 }  // namespace sluice::wire

@@ -69,7 +69,7 @@ HttpResponse text_response(std::string body, std::string_view content_type) {
 }
 
 HttpResponse json_response(const nlohmann::json& body, int status) {
-  // Replaces what is not UTF-8: an answer must not fail because a name was odd.
+  // Replaces invalid UTF-8: an odd name must not make an answer fail.
   HttpResponse r = text_response(
       body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "application/json");
   r.result(static_cast<unsigned>(status));

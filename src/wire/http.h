@@ -1,9 +1,9 @@
 // HTTP/1.1 between our own processes and their users: a small server on coroutines, a blocking
-// client. For the control plane and the model server; the gateway's data path has its own, leaner
-// loop (docs/design/gateway.md).
+// client. For the control plane and the model server; the gateway's data path has a leaner loop
+// (docs/design/gateway.md).
 //
-// Threads: a server belongs to the io_context that it was given, which one thread runs; its handler
-// runs there. The client blocks its caller and shares nothing.
+// Threads: a server belongs to its io_context, which one thread runs; its handler runs there. The
+// client blocks its caller and shares nothing.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -53,7 +53,7 @@ ErrorKind error_kind(int http_status);
 
 // ---- server ----------------------------------------------------------------------------------
 
-// What one server holds at most. The defaults suit the control plane, whose messages are small.
+// The limits of one server. The defaults suit the control plane, whose messages are small.
 struct HttpLimits {
   size_t header_bytes = 32 * 1024;
   size_t body_bytes = 4 * 1024 * 1024;     // of one request
@@ -64,7 +64,7 @@ struct HttpLimits {
   Nanos answer = Seconds(10);              // an answer may stay untaken
 };
 
-// May suspend; a thrown exception becomes a 500 and a log line is the handler's own affair.
+// May suspend. A thrown exception becomes a 500; logging it is the handler's task.
 using HttpHandler = std::function<asio::awaitable<HttpResponse>(HttpRequest)>;
 
 // Decides on a request by its head, before its body is read. A response refuses the request.
@@ -85,9 +85,9 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Refuses new connections and closes those without a request. Requests in hand are finished, and
-  // so are those that have arrived and nobody has read yet, be it (of a unix socket) on connections
-  // that wait to be accepted. Then `idle` is called on the io_context.
+  // Refuses new connections and closes those without a request. Finishes requests in hand, and
+  // those that have arrived unread, even (on a unix socket) on connections that wait to be
+  // accepted. Then calls `idle` on the io_context.
   void drain(std::function<void()> idle);
 
  private:
@@ -107,7 +107,8 @@ class HttpClient {
 
   void set_token(std::string bearer);
 
-  // kUnavailable: nobody listens, or the connection broke; kTimeout. Any status is a response.
+  // Returns kUnavailable if no server listens or the connection broke, or kTimeout. Any status is a
+  // response.
   Result<HttpResponse> send(HttpRequest request);
   Result<HttpResponse> call(http::verb verb, std::string_view target, std::string body = "",
                             std::string_view content_type = "application/json");

@@ -90,7 +90,7 @@ Result<HttpResponse> HttpClient::send(HttpRequest request) {
 
   HttpResponse response;
   error_code fault;
-  // A kept connection may have been closed meanwhile: then once more on a fresh one.
+  // A kept connection may have been closed meanwhile: then tries once more on a fresh one.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const bool fresh = s.stream == nullptr;
     if (fresh) fault = s.run(s.connect());

@@ -1,5 +1,5 @@
-// What a server's limits hold against: clients without a token, idle and slow ones, and ones that
-// send much and read nothing.
+// What a server's limits protect against: clients without a token, idle and slow ones, and clients
+// that send much and read nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "base/eventually_for_test.h"
-#include "wire/http_for_test.h"
+#include "tests/support/eventually.h"
+#include "tests/support/http.h"
 
 namespace sluice::wire {
 namespace {
@@ -32,7 +32,7 @@ TEST(HttpAdmission, RefusesByTheHeadBeforeABodyIsSent) {
   EXPECT_NE(client.receive_all().find("401"), std::string::npos);
 }
 
-// Also where the body is on its way: a reset must not overtake the answer.
+// Also while the body is on its way: a reset must not overtake the answer.
 TEST(HttpAdmission, TheRefusalReachesAClientThatSendsOn) {
   asio::io_context io;
   Fd listening = std::move(*listen_on({.host = "127.0.0.1"}));
@@ -71,7 +71,7 @@ TEST(HttpLimits, TheIdlestConnectionGoesForANewOne) {
   EXPECT_NE(first.receive().find("200"), std::string::npos);
 }
 
-// A handler that answers /held when it is let go.
+// A handler that answers /held when released.
 class Held {
  public:
   asio::awaitable<HttpResponse> operator()(HttpRequest request) {
@@ -161,7 +161,7 @@ TEST(HttpLimits, TheNextRequestWaitsUntilTheLastAnswerIsTaken) {
   for (int i = 0; i < 100; ++i) requests += kGet;
   client.send(requests);
   EXPECT_TRUE(eventually("the first request", [&] { return asked > 0; }));
-  server.drain_after([] {});  // which waits for the answer's limit
+  server.drain_after([] {});  // the drain waits for the answer's limit
   EXPECT_EQ(asked, 1);
   EXPECT_LT(client.receive_all().size(), size_t{1} << 20);
 }
@@ -173,7 +173,7 @@ TEST(HttpLimits, UntakenAnswersGoForABody) {
   Serving server(large, {.memory_bytes = 4 << 20});
   Raw reads_nothing(server.endpoint), other(server.endpoint);
   reads_nothing.send(kGet);
-  EXPECT_FALSE(reads_nothing.receive().empty());  // it has begun
+  EXPECT_FALSE(reads_nothing.receive().empty());  // the answer has begun
   other.send(post(2 << 20));
   EXPECT_LT(reads_nothing.receive_all().size(), size_t{3} << 20);
   for (int i = 0; i < 32; ++i) other.send(std::string(64 << 10, 'b'));

@@ -24,11 +24,11 @@ namespace {
 
 using Parser = http::request_parser<http::string_body>;
 
-constexpr int kAcceptedATurn = 8;      // then the connections that are open take their turn
-constexpr Nanos kLinger = Seconds(1);  // for the rest of a body that is not wanted
+constexpr int kAcceptedATurn = 8;      // then the open connections take their turn
+constexpr Nanos kLinger = Seconds(1);  // for the rest of an unwanted body
 
 enum class Phase { kAwaitsRequest, kAwaitsBody, kInHandler, kAnswerUntaken };
-// What follows an answer. kDiscardRest: a close, behind a part of the request that was not read.
+// What follows an answer. kDiscardRest: a close with part of the request unread.
 enum class After { kNextRequest, kClose, kDiscardRest };
 
 struct Connection {
@@ -39,7 +39,7 @@ struct Connection {
   Phase phase = Phase::kAwaitsRequest;
   uint64_t since = 0;    // when the phase began, in phases of all connections
   size_t memory = 0;     // of the server's memory_bytes
-  bool evicted = false;  // closed for another's sake
+  bool evicted = false;  // closed in favour of another
 
   bool has_arrived() {
     error_code gone;
@@ -93,9 +93,9 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   asio::steady_timer room;  // cancelled when a connection ends or may be closed again
   uint64_t phases = 0;
   size_t memory = 0;
-  int connections = 0;    // with those that are closed and not unwound yet
-  bool stopping = false;  // no new connections, and no request that has not arrived
-  bool closed = false;    // the server is gone: no request at all
+  int connections = 0;    // including those closed and not unwound yet
+  bool stopping = false;  // no new connections, and no requests that have not arrived
+  bool closed = false;    // the server is gone: no requests at all
   std::function<void()> on_idle;
 };
 
@@ -106,7 +106,7 @@ void HttpServer::State::enter(Connection& c, Phase phase) {
   c.since = ++phases;
 }
 
-// Returns false if `bytes` do not fit, also after other connections were closed for it.
+// Returns false if `bytes` do not fit even after closing other connections.
 bool HttpServer::State::take_memory(Connection& c, size_t bytes) {
   if (bytes > limits.memory_bytes) return false;
   while (memory + bytes > limits.memory_bytes) {
@@ -123,7 +123,7 @@ void HttpServer::State::give_memory_back(Connection& c) {
   memory -= std::exchange(c.memory, 0);
 }
 
-// Returns nullptr if there is none that may be closed.
+// Returns nullptr if no connection may be closed.
 Connection* HttpServer::State::idlest(const Connection* except, bool with_memory) const {
   Connection* found = nullptr;
   for (Connection* c : open) {
@@ -167,7 +167,7 @@ asio::awaitable<void> HttpServer::State::accept_all() {
   }
 }
 
-// Returns false if there was no descriptor, or no memory, for a connection.
+// Returns false for lack of a descriptor, or of memory, for a connection.
 bool HttpServer::State::accept_waiting(int most) {
   for (int n = 0; n < most; ++n) {
     if (!stopping && is_full()) return true;
@@ -255,7 +255,7 @@ HttpResponse HttpServer::State::error_of(const error_code& fault) const {
   return error_response(400, "HTTP: " + fault.message());
 }
 
-// Why the request is refused by its head; otherwise memory for its body is taken.
+// Returns why the request is refused by its head; otherwise takes memory for its body.
 std::optional<HttpResponse> HttpServer::State::refusal(Connection& c, Parser& parser) {
   if (admission)
     if (auto refused = admission(parser.get().base())) return refused;
@@ -288,14 +288,14 @@ asio::awaitable<HttpResponse> HttpServer::State::handle(Connection& c, HttpReque
   co_return response;
 }
 
-// Returns whether the connection may be asked again.
+// Returns whether the connection may serve another request.
 asio::awaitable<bool> HttpServer::State::answer(Connection& c, HttpResponse response, After after) {
   if (stopping && after == After::kNextRequest) after = After::kClose;
   response.keep_alive(after == After::kNextRequest);
   if (!response.has_content_length()) response.prepare_payload();
   enter(c, Phase::kAnswerUntaken);
   give_memory_back(c);
-  take_memory(c, response.body().size());  // an answer that exists is sent, memory or not
+  take_memory(c, response.body().size());  // a finished answer is sent, memory or not
   c.stream.expires_after(limits.answer);
   http::serializer<false, http::string_body> serializer(response);
   const auto [fault, written] = co_await http::async_write(c.stream, serializer, kAwait);
@@ -304,7 +304,7 @@ asio::awaitable<bool> HttpServer::State::answer(Connection& c, HttpResponse resp
   co_return !fault && !c.evicted && after == After::kNextRequest;
 }
 
-// Closing a TCP connection on bytes that nothing has read takes the answer from the client.
+// Closing a TCP connection with unread bytes would take the answer from the client.
 asio::awaitable<void> HttpServer::State::discard_rest(Connection& c) {
   error_code ignored;
   c.stream.socket().shutdown(Socket::shutdown_send, ignored);
@@ -320,8 +320,8 @@ void HttpServer::State::say_when_idle() {
   if (stopping && connections == 0 && on_idle) asio::post(io, std::exchange(on_idle, nullptr));
 }
 
-// A unix socket that is shut down refuses new connections and hands out those that wait; one of TCP
-// forgets them.
+// A unix socket that is shut down refuses new connections and hands out waiting ones; a TCP socket
+// drops them.
 void HttpServer::State::refuse_connections() {
   int domain = 0;
   socklen_t size = sizeof(domain);

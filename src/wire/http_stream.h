@@ -1,6 +1,7 @@
-// The connection under HTTP: a TCP or a unix socket with a deadline for what is under way on it.
+// The connection under HTTP: a TCP or a unix socket with a deadline for its current operation.
 //
-// Names of Boost's types, for http_server.cc and http_client.cc alone.
+// Names of Boost's types, for sources that speak HTTP: http_server.cc, http_client.cc and the
+// node's readiness.cc.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

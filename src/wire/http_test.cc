@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "wire/http_for_test.h"
+#include "tests/support/http.h"
 
 namespace sluice::wire {
 namespace {
@@ -75,7 +75,7 @@ TEST(Http, ADrainedServerAnswersWhatWasOnItsWay) {
   std::optional<Raw> fresh;
   serving.drain_after([&] {
     kept.send(kRequest);
-    fresh.emplace(serving.endpoint);  // nobody has accepted it
+    fresh.emplace(serving.endpoint);  // not accepted yet
     fresh->send(kRequest);
   });
   for (Raw* connection : {&kept, &*fresh}) {

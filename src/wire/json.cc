@@ -12,10 +12,11 @@ namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr Micros kLeastSlo{100};
-constexpr int kLeastTolerance = 1200, kMostTolerance = 4000;  // what `introspective` can tell apart
+// The range that `introspective` can distinguish.
+constexpr int kLeastTolerance = 1200, kMostTolerance = 4000;
 constexpr int64_t kInt = std::numeric_limits<int>::max();
 constexpr std::array<std::string_view, 4> kStates{"starting", "ready", "draining", "gone"};
-// As `nvidia-smi topo` has them; two GPUs of one board are one step nearer than its words go.
+// As in `nvidia-smi topo`, plus one nearer step: two GPUs of one board.
 constexpr std::array<std::string_view, 6> kPaths{"BOARD", "PIX", "PXB", "PHB", "NODE", "SYS"};
 constexpr std::array<std::string_view, 3> kMigModes{"none", "off", "on"};  // by MigMode
 
@@ -76,6 +77,7 @@ json to_json(const Device& d) {
           {"kind", d.kind == DeviceKind::kCpu ? "cpu" : "cuda"},
           {"node", d.node},
           {"model", d.model},
+          {"type", type_of(d).name},
           {"uuid", d.uuid},
           {"bus", d.bus},
           {"compute_capability", d.compute_capability},
@@ -92,7 +94,9 @@ json to_json(const Device& d) {
           {"drained", d.drained},
           {"fault", d.fault},
           {"set_apart", d.set_apart},
-          {"price_per_hour", d.price_per_hour}};
+          {"price_per_hour", d.price_per_hour},
+          {"window_us", d.window.count() / 1000},
+          {"arbiter", d.arbiter}};
 }
 
 json to_json(const TensorSpec& t) {
@@ -111,40 +115,21 @@ json to_json(const Batching& b) {
   return {{"max_size", b.max_size}, {"max_delay_us", b.max_delay.count() / 1000}};
 }
 
-json to_json(const FunctionSpec& s) {
-  json out = {{"name", to_string(s.name)},
-              {"kind", s.kind == FunctionKind::kInference ? "inference" : "training"},
-              {"model", to_json(s.model)},
-              {"slo_us", s.slo.latency.count() / 1000},
-              {"slo_percentile", s.slo.percentile},
-              {"priority", s.priority},
-              {"min_replicas", s.min_replicas},
-              {"max_replicas", s.max_replicas},
-              {"container_concurrency", s.container_concurrency},
-              {"scale_target", s.scale_target},
-              {"scale_to_zero_after_ms", s.scale_to_zero_after.count() / 1'000'000},
-              {"max_queue", s.max_queue},
-              {"admit_all", s.admit_all},
-              {"timeout_ms", s.timeout.count() / 1'000'000},
-              {"batching", to_json(s.batching)},
-              {"memory", s.memory},
-              {"policy", s.policy},
-              {"policy_settings", s.policy_settings},
-              {"canary_traffic_percent", s.canary_traffic_percent},
-              {"token", s.token}};
-  if (s.slice) out["slice"] = to_json(*s.slice);
-  return out;
+json to_json(const Part& p) {
+  return {{"device", p.device}, {"slice", to_json(p.slice)}, {"position", to_json(p.position)}};
 }
 
 json to_json(const Instance& i) {
-  return {{"id", i.id},
-          {"function", to_string(i.function)},
-          {"revision", i.revision},
-          {"state", to_string(i.state)},
-          {"device", i.device},
-          {"slice", to_json(i.slice)},
-          {"position", to_json(i.position)},
-          {"batch", i.batch}};
+  json out = {{"id", i.id},
+              {"function", to_string(i.function)},
+              {"revision", i.revision},
+              {"state", to_string(i.state)},
+              {"parts", list_of(i.parts)},
+              {"batch", i.batch},
+              {"arbiter", i.arbiter}};
+  // As before parts existed, for readers that know no others.
+  if (i.parts.size() == 1) out.update(to_json(i.first()));
+  return out;
 }
 
 json to_json(const Reason& r) {
@@ -153,24 +138,52 @@ json to_json(const Reason& r) {
   return {{"rule", r.rule}, {"text", r.text}, {"numbers", numbers}};
 }
 
+namespace {
+
+json fields_of(const StartInstance& s) {
+  return {{"revision", s.revision},
+          {"device", s.first().device},
+          {"slice", to_json(s.first().slice)},
+          {"position", to_json(s.first().position)},
+          {"batch", s.batch},
+          {"arbiter", s.arbiter}};
+}
+
+}  // namespace
+
 json to_json(const Action& a) {
-  json out = {{"function", to_string(a.function)}, {"reason", to_json(a.reason)}};
+  json out = {{"function", to_string(a.function)},
+              {"action", name_of(a.what)},
+              {"reason", to_json(a.reason)}};
   if (const auto* start = std::get_if<StartInstance>(&a.what)) {
-    out.update({{"action", "start"},
-                {"revision", start->revision},
-                {"device", start->device},
-                {"slice", to_json(start->slice)},
-                {"position", to_json(start->position)},
-                {"batch", start->batch}});
+    out.update(fields_of(*start));
   } else if (const auto* stop = std::get_if<StopInstance>(&a.what)) {
-    out.update({{"action", "stop"}, {"instance", stop->instance}});
+    out.update({{"instance", stop->instance}});
   } else if (const auto* resize = std::get_if<ResizeInstance>(&a.what)) {
-    out.update({{"action", "resize"},
-                {"instance", resize->instance},
-                {"slice", to_json(resize->slice)},
-                {"position", to_json(resize->position)}});
+    out.update({{"instance", resize->instance},
+                {"slice", to_json(resize->first().slice)},
+                {"position", to_json(resize->first().position)}});
+  } else if (const auto* unmet = std::get_if<Unmet>(&a.what)) {
+    out.update({{"gap", unmet->gap}});
+  } else if (const auto* move = std::get_if<MoveInstance>(&a.what)) {
+    out.update({{"instance", move->instance},
+                {"from", move->from},
+                {"to", move->to},
+                {"position", to_json(move->position)}});
+  } else if (const auto* loan = std::get_if<Loan>(&a.what)) {
+    out.update({{"device", loan->device},
+                {"from", loan->from},
+                {"to", loan->to},
+                {"length_ms", loan->length.count() / 1'000'000}});
+  } else if (const auto* training = std::get_if<SetTraining>(&a.what)) {
+    out.update({{"instance", training->instance},
+                {"batch", training->batch},
+                {"learning_rate", training->learning_rate}});
   } else {
-    out.update({{"action", "unmet"}, {"gap", std::get<Unmet>(a.what).gap}});
+    json instances = json::array();
+    for (const StartInstance& one : std::get<StartGang>(a.what).instances)
+      instances.push_back(fields_of(one));
+    out["instances"] = std::move(instances);
   }
   return out;
 }
@@ -272,6 +285,9 @@ Result<Device> device_from(const json& j) {
   d.fault = f.text("fault");
   d.set_apart = f.text("set_apart");
   d.price_per_hour = f.number("price_per_hour", 0, 0, 1e9);
+  // A node from before this field existed has 20 ms.
+  d.window = Micros(f.integer("window_us", 20'000, 1, 1'000'000'000));
+  d.arbiter = f.text("arbiter");
   if (d.id.empty()) f.fail("id", "must not be empty");
   return f.finish(d);
 }
@@ -308,37 +324,12 @@ Result<Batching> batching_from(const json& j) {
   return f.finish(b);
 }
 
-Result<FunctionSpec> function_spec_from(const json& j) {
-  Fields f(j, "function");
-  FunctionSpec s;
-  s.name = function_name(f.text("name"));
-  s.kind = f.text("kind", "inference") == "training" ? FunctionKind::kTraining
-                                                     : FunctionKind::kInference;
-  s.model = f.part("model", &model_spec_from);
-  s.slo.latency = Micros(f.integer("slo_us", 0, 0, kMost / 1000));
-  s.slo.percentile = f.number("slo_percentile", 95, 0, 100);
-  s.priority = static_cast<int>(f.integer("priority", 0, -1'000'000, 1'000'000));
-  s.min_replicas = static_cast<int>(f.integer("min_replicas", 1, 0, 10'000));
-  s.max_replicas = static_cast<int>(f.integer("max_replicas", 0, 0, 10'000));
-  s.container_concurrency = static_cast<int>(f.integer("container_concurrency", 0, 0, 1000));
-  s.scale_target = static_cast<int>(f.integer("scale_target", 0, 0, 1000));
-  s.scale_to_zero_after = Millis(f.integer("scale_to_zero_after_ms", 60'000, 1000, 86'400'000));
-  s.max_queue = static_cast<int>(f.integer("max_queue", 1000, 0, 10'000'000));
-  s.admit_all = f.boolean("admit_all", false);
-  s.timeout = Millis(f.integer("timeout_ms", 60'000, 1, 86'400'000));
-  s.batching = f.part("batching", &batching_from);
-  s.memory = f.integer("memory", 0, 0, kMost);
-  s.policy = f.text("policy");
-  if (const json* settings = f.child("policy_settings"); settings != nullptr) {
-    if (!settings->is_object()) f.fail("policy_settings", "must be an object");
-    for (const auto& [name, text] : settings->items())
-      if (text.is_string()) s.policy_settings[name] = text;
-  }
-  if (f.child("slice") != nullptr) s.slice = f.part("slice", &slice_from);
-  s.canary_traffic_percent = static_cast<int>(f.integer("canary_traffic_percent", 100, 0, 100));
-  s.token = f.text("token");
-  if (s.name.name.empty()) f.fail("name", "must not be empty");
-  return f.finish(s);
+Result<Part> part_from(const json& j) {
+  Fields f(j, "part");
+  Part p{.device = f.text("device")};
+  p.slice = f.part("slice", &slice_from);
+  p.position = f.part("position", &position_from);
+  return f.finish(std::move(p));
 }
 
 Result<Instance> instance_from(const json& j) {
@@ -350,10 +341,14 @@ Result<Instance> instance_from(const json& j) {
   const Result<InstanceState> state = instance_state_from(f.text("state", "starting"));
   if (state.ok()) i.state = *state;
   if (!state.ok()) f.fail("state", state.error().message);
-  i.device = f.text("device");
-  i.slice = f.part("slice", &slice_from);
-  i.position = f.part("position", &position_from);
+  if (f.child("parts") != nullptr)
+    i.parts = f.parts("parts", part_from);
+  else  // from before parts existed
+    i.parts = {
+        {f.text("device"), f.part("slice", &slice_from), f.part("position", &position_from)}};
+  if (i.parts.empty()) f.fail("parts", "is empty; an instance has at least one");
   i.batch = static_cast<int>(f.integer("batch", 1, 1, 1024));
+  i.arbiter = f.text("arbiter");
   if (i.id.empty()) f.fail("id", "must not be empty");
   return f.finish(i);
 }

@@ -1,6 +1,6 @@
-// The nouns as JSON, as they cross processes. Writing never fails; reading names the field, the
-// value and what is allowed. Fields that are missing keep their defaults unless said otherwise;
-// unknown fields are ignored, so that old and new parts meet.
+// The domain's nouns as JSON, as they cross processes. Writing never fails; reading names the
+// field, the value and the allowed range. Missing fields keep their defaults unless said otherwise.
+// Unknown fields are ignored, so that versions can mix.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,12 +9,11 @@
 #include "base/result.h"
 #include "model/action.h"
 #include "model/device.h"
-#include "model/function.h"
 #include "model/instance.h"
 
 namespace sluice::wire {
 
-// Parses a text; kInvalid says where it breaks. Nesting is bounded to 64 levels.
+// Parses a text. Returns kInvalid with the position of the error. Nesting is bounded to 64 levels.
 Result<nlohmann::json> parse_json(std::string_view text);
 
 nlohmann::json to_json(const Slice&);
@@ -25,7 +24,7 @@ nlohmann::json to_json(const Device&);
 nlohmann::json to_json(const TensorSpec&);
 nlohmann::json to_json(const ModelSpec&);
 nlohmann::json to_json(const Batching&);
-nlohmann::json to_json(const FunctionSpec&);
+nlohmann::json to_json(const Part&);
 nlohmann::json to_json(const Instance&);
 nlohmann::json to_json(const Reason&);
 nlohmann::json to_json(const Action&);
@@ -38,14 +37,14 @@ Result<Device> device_from(const nlohmann::json&);
 Result<TensorSpec> tensor_spec_from(const nlohmann::json&);
 Result<ModelSpec> model_spec_from(const nlohmann::json&);
 Result<Batching> batching_from(const nlohmann::json&);
-Result<FunctionSpec> function_spec_from(const nlohmann::json&);
+Result<Part> part_from(const nlohmann::json&);
 Result<Instance> instance_from(const nlohmann::json&);
 Result<Reason> reason_from(const nlohmann::json&);
 
 std::string_view to_string(InstanceState);
 Result<InstanceState> instance_state_from(std::string_view);
 
-// Reads typed fields of one JSON object; the first fault is kept and everything after it ignored.
+// Reads typed fields of one JSON object; keeps the first fault and ignores everything after it.
 //   Fields f(json, "slice");
 //   Slice s{.sm = {f.integer("sm", 1000, 0, 1000)}, …};
 //   return f.finish(s);
@@ -68,7 +67,7 @@ class Fields {
     if (!r.ok()) return fail(key, r.error().message), otherwise;
     return std::move(*r);
   }
-  // The same of each item of a list.
+  // As child(), for each item of a list.
   template <class T>
   std::vector<T> parts(std::string_view key, Result<T> (*read)(const nlohmann::json&)) {
     std::vector<T> out;

@@ -22,8 +22,11 @@ TEST(Json, NounsReadWhatTheyWrite) {
                       .memory = 1 << 30,
                       .sm_quantum = {1000},
                       .can_resize_sm = true,
-                      .price_per_hour = 0.25};
+                      .price_per_hour = 0.25,
+                      .window = Millis(5)};
   EXPECT_EQ(*device_from(to_json(device)), device);
+  EXPECT_EQ(to_json(device)["type"], "cpu/800m");
+  EXPECT_EQ(device_from({{"id", "cpu0"}})->window, Millis(20)) << "of a node that does not tell";
   const Device gpu{.id = "cuda0",
                    .kind = DeviceKind::kCuda,
                    .uuid = "GPU-1",
@@ -46,28 +49,22 @@ TEST(Json, NounsReadWhatTheyWrite) {
   EXPECT_FALSE(nic_link_from({{"nic", "eth0"}, {"path", "far"}}).ok());
   EXPECT_FALSE(device_from({{"id", "cuda0"}, {"mig", "half"}}).ok());
 
-  FunctionSpec f;
-  f.name = {"vision", "resnet"};
-  f.model = {.path = "/m.pt", .inputs = {{"x", "FP32", {-1, 3}}}, .outputs = {{"y", "FP32", {-1}}}};
-  f.slo = {.latency = Millis(80), .percentile = 99};
-  f.batching = {.max_size = 8, .max_delay = Millis(2)};
-  f.slice = slice;
-  f.scale_target = 4;
-  f.policy = "has-gpu";
-  f.policy_settings = {{"alpha", "0.8"}};
-  f.scale_to_zero_after = Seconds(90);
-  f.token = "secret";
-  EXPECT_EQ(*function_spec_from(to_json(f)), f);
-
   Instance i{.id = "resnet-1-ab",
-             .function = f.name,
+             .function = {"vision", "resnet"},
              .revision = 2,
              .state = InstanceState::kReady,
-             .device = "cpu0",
-             .slice = slice,
-             .position = {{0}, {300}},
+             .parts = {{"cpu0", slice, {{0}, {300}}}},
              .batch = 4};
   EXPECT_EQ(*instance_from(to_json(i)), i);
+  EXPECT_EQ(to_json(i)["device"], "cpu0");
+  json without_parts = to_json(i);
+  without_parts.erase("parts");
+  EXPECT_EQ(*instance_from(without_parts), i);
+  i.parts.push_back({"cpu1", {{500}, {{100}, {100}}, 0}, {}});
+  EXPECT_EQ(*instance_from(to_json(i)), i);
+  EXPECT_FALSE(to_json(i).contains("device"));
+  EXPECT_EQ(instance_from({{"id", "a"}, {"parts", json::array()}}).error().message,
+            "instance.parts: is empty; an instance has at least one");
 
   const Reason r{.rule = "up", .text = "because", .numbers = {{"z", 1.5}, {"a", 2}}};
   EXPECT_EQ(*reason_from(to_json(r)), r);

@@ -1,5 +1,5 @@
-/* What asserts that a message or page has the layout that processes of other versions rely on. C
- * and C++. */
+/* Asserts that a message or page has the layout that processes of other versions rely on. C and
+ * C++. */
 #ifndef SLUICE_WIRE_LAYOUT_H_
 #define SLUICE_WIRE_LAYOUT_H_
 

@@ -23,13 +23,13 @@ std::string joined(const std::vector<std::string_view>& words) {
   return out;
 }
 
-// The value of a field that should be text; nullptr: it is missing or something else.
+// Returns the value of a text field; nullptr if it is missing or something else.
 const std::string* text_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
 }
 
-// Whether shape is a list of integers.
+// Returns whether shape is a list of integers.
 bool read_shape(const json& tensor, std::vector<int64_t>& shape) {
   const auto found = tensor.find("shape");
   if (found == tensor.end() || !found->is_array()) return false;

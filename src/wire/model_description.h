@@ -1,7 +1,7 @@
-// What a model says of itself beside its file, in NAME.json for NAME.pt:
+// A model's own description beside its file, in NAME.json for NAME.pt:
 //   {"inputs": [{"name", "datatype", "shape"}], "outputs": […]}
 // `name` and `platform` may stand there, too. `apply` and the model server's loader both read it
-// here, so that what one accepts the other can load. Pure.
+// here, so that each accepts what the other does. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,19 +18,19 @@ namespace sluice::wire {
 inline constexpr std::string_view kTorchscript = "pytorch_torchscript";
 
 struct ModelDescription {
-  std::string name;  // what the model calls itself; empty: nothing
+  std::string name;  // the model's own name; empty: none
   std::string platform{kTorchscript};
   std::vector<TensorSpec> inputs, outputs;
 };
 
-// kInvalid: all that is wrong with it, each as "inputs[0].datatype: …", with a semicolon between.
+// Returns kInvalid with all its faults, each as "inputs[0].datatype: …", separated by semicolons.
 Result<ModelDescription> model_description_from(const nlohmann::json& sidecar);
 
-// What is wrong with one tensor: the field and why, for each field.
+// The faults of one tensor: the field and the reason, for each field.
 using FieldProblems = std::vector<std::pair<std::string, std::string>>;
 FieldProblems tensor_problems(const TensorSpec& tensor, std::string_view platform);
 
-// The datatypes that a platform's models take and return.
+// Returns the datatypes that a platform's models take and return.
 std::vector<std::string_view> datatypes_of(std::string_view platform);
 
 }  // namespace sluice::wire

@@ -8,7 +8,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostParts = 8;
-// What a report may say. An instance is not trusted, and the sums outlive it.
+// The bounds of a report. An instance is not trusted, and the sums outlive it.
 constexpr int64_t kLargestDuration = Nanos(std::chrono::hours(1)).count();
 constexpr int64_t kLargestBatch = 1024;  // and as many executions
 constexpr size_t kMostBatches = 256;     // sizes of batches that are kept apart

@@ -1,6 +1,6 @@
-// What a model has done, in the words of Triton's statistics extension; and the report by which an
-// instance tells the gateway its part, one answer at a time. The gateway sums the reports of all
-// instances, so its figures stay when an instance ends.
+// A model's statistics, in the terms of Triton's statistics extension, and the report by which an
+// instance sends the gateway its part, one answer at a time. The gateway sums the reports of all
+// instances, so its figures outlive an instance.
 //
 // Plain values; not thread-safe.
 #pragma once
@@ -18,9 +18,9 @@
 
 namespace sluice::wire {
 
-// What it took to compute one answer. Crosses in the header `Sluice-Compute`:
-// "QUEUE; BATCH EXECUTIONS INPUT INFER OUTPUT", durations in nanoseconds, the last part once for
-// each size of batch that the request's inferences ran in.
+// The cost of computing one answer. It crosses in the header `Sluice-Compute`: "QUEUE; BATCH
+// EXECUTIONS INPUT INFER OUTPUT", durations in nanoseconds, the last part once for each size of
+// batch that the request's inferences ran in.
 struct ComputeReport {
   struct Part {
     int batch = 0;  // inferences that ran together
@@ -30,14 +30,14 @@ struct ComputeReport {
 
     bool operator==(const Part&) const = default;
   };
-  Nanos queue{0};  // waited at the instance
+  Nanos queue{0};  // wait at the instance
   std::vector<Part> parts;
 
   bool operator==(const ComputeReport&) const = default;
 };
 inline constexpr std::string_view kComputeHeader = "Sluice-Compute";
 std::string to_text(const ComputeReport&);
-// Nothing where the text is no such report, or its figures are beyond what an instance can have: a
+// Returns nothing if the text is no such report, or its figures exceed an instance's bounds: a
 // batch or executions above 1,024, a duration above an hour.
 std::optional<ComputeReport> compute_report_from(std::string_view text);
 
@@ -45,7 +45,7 @@ struct Durations {
   uint64_t count = 0;
   Nanos total{0};
 
-  // `of`: what the duration is of, all of them together. The sum stays at its largest value.
+  // Adds the total duration of `of` events. The sum saturates.
   void add(Nanos duration, uint64_t of = 1) {
     count += of;
     total += std::min(duration, Nanos::max() - total);
@@ -64,7 +64,7 @@ struct ModelStatistics {
   Durations success, fail, queue, input, infer, output;
   std::map<int, PerBatch> by_batch;  // of the first 256 sizes
 
-  // A request was answered after `whole`, of which it waited `queue`.
+  // A request was answered after `whole`, including its wait of `queue`.
   void succeeded(uint64_t of_inferences, Nanos whole, Nanos queue, const ComputeReport&);
   void failed(Nanos whole) { fail.add(whole); }
 

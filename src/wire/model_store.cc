@@ -27,7 +27,7 @@ using sluice::Result;
 
 namespace {
 
-// What the caller sees of a tensor, and what is behind it.
+// The caller's view of a tensor, and its mapping.
 struct Tensor : sluice_tensor {
   uint64_t number = 0;
   std::unique_ptr<sluice::wire::StoreMapping> mapping;
@@ -38,7 +38,7 @@ struct Answer {
   Fd handle;
 };
 
-// What came, if it is an answer: of a known type, whole, its text ended.
+// Returns the packet if it is an answer: of a known type, whole, its text terminated.
 Result<Answer> parse(sluice::wire::Packet packet) {
   Answer answer{};
   sluice_store_answer& m = answer.message;
@@ -61,7 +61,7 @@ sluice_store_request request(sluice_store_type type) {
   return m;
 }
 
-// Looked at here too: the store ends connections that send it others.
+// Checked here too: the store ends connections that send an invalid one.
 Result<sluice_store_request> request(sluice_store_type type, std::string_view name) {
   sluice_store_request m = request(type);
   if (name.empty() || name.size() >= sizeof m.name ||
@@ -86,7 +86,7 @@ struct sluice_store {
   Result<void> release(Tensor& tensor);
   Result<Tensor*> find(const sluice_tensor* tensor) const;
 
-  // The code of an outcome; what is behind it is kept for sluice_store_why.
+  // Returns the code of an outcome; keeps its text for sluice_store_why.
   template <class T>
   enum sluice_error tell(const Result<T>& outcome) {
     why = outcome.ok() ? "" : outcome.error().message;
@@ -100,8 +100,8 @@ struct sluice_store {
 };
 
 Result<void> sluice_store::send(const sluice_store_request& message) const {
-  // The child of a fork shares its parent's connection: two who talk would hear each other's
-  // answers.
+  // The child of a fork shares its parent's connection: two talking processes would receive each
+  // other's answers.
   if (::getpid() != owner)
     return Error{ErrorKind::kDenied, "the connection is the parent process's: make another"};
   return sluice::wire::send_packet(socket.get(), std::as_bytes(std::span(&message, 1)));
@@ -119,7 +119,7 @@ Result<Answer> sluice_store::ask(const sluice_store_request& question, int64_t w
         ::poll(&polled, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000)));
     if (ready > 0) break;
     if (ready < 0 || left > 0) continue;
-    // Answered all the same: that it waits no more, or what was on its way.
+    // It still gets an answer: TIMEOUT, or the one that was on its way.
     SLUICE_TRY(send(request(SLUICE_ASK_CANCEL)));
     waits = false;
   }
@@ -176,7 +176,7 @@ Result<void> sluice_store::commit(Tensor& tensor) {
   return tensor.mapping->read_only(std::move(answer->handle));
 }
 
-// Unmapped before the store hears of it: it may free what nobody has.
+// Unmapped before the store is informed: it may free a tensor without references.
 Result<void> sluice_store::release(Tensor& tensor) {
   tensor.mapping.reset();
   SLUICE_STEP("release: unmapped");
@@ -214,7 +214,7 @@ enum sluice_error sluice_store_adopt(int socket, sluice_store** store) {
 }
 
 void sluice_store_close(sluice_store* store) {
-  delete store;  // tensors are unmapped before the socket closes: the store may free them then
+  delete store;  // unmaps tensors before the socket closes: the store may free them then
 }
 
 enum sluice_error sluice_store_tensor(sluice_store* store, const char* name, uint64_t bytes,

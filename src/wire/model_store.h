@@ -14,20 +14,20 @@
  *   sluice_release_tensor(store, weights);      // its memory is free with the last user
  *   sluice_store_close(store);
  *
- * A tensor is `bytes` of memory under a name; what lies in them, the store does not ask: a library
- * may put one tensor there, or all of a model. Whoever stores a name first fills it; others who
+ * A tensor is `bytes` of memory under a name. The store does not look into it: a library may put
+ * one tensor there, or all of a model. The first client that stores a name fills it; others that
  * store or get it wait until it is committed, and share it. If the first one dies or releases it
- * unfilled, one of those who wait to store it fills it instead. A name means the same to all who
- * have the same owner, which the store's keeper decides: instances of one function.
+ * unfilled, one of the waiting storers fills it instead. A name means the same to all clients of
+ * one owner, which the store's keeper assigns: instances of one function.
  *
  * Data is aligned to 4096 bytes at least. On the CPU it is `data` in this process, and after the
- * commit nobody can ever write it, the storer included. On a GPU `data` is a device address, for
- * the context that was current, and read-only unless it came by a legacy handle.
+ * commit no process can ever write it, the storer included. On a GPU `data` is a device address,
+ * for the context that was current, and read-only unless it came by a legacy handle.
  *
- * Threads: a connection belongs to one thread at a time; what is mapped may be read by all. After a
- * fork the child may read what is mapped on the CPU, and its open end of the connection keeps it
- * there; it asks nothing over it (SLUICE_DENIED). When the store has died, calls return
- * SLUICE_UNAVAILABLE; what is mapped stays, but for legacy handles, whose memory was the store's.
+ * Threads: a connection belongs to one thread at a time; mapped tensors may be read by all. After a
+ * fork the child may read tensors mapped on the CPU, and its open end of the connection keeps them
+ * there; its calls return SLUICE_DENIED. When the store has died, calls return SLUICE_UNAVAILABLE;
+ * mapped tensors stay, except those of legacy handles, whose memory was the store's.
  *
  * Never exits, throws or prints. C11 and C++20. */
 #ifndef SLUICE_WIRE_MODEL_STORE_H_
@@ -43,7 +43,7 @@ enum sluice_error {
   SLUICE_OK = 0,
   SLUICE_INVALID = 1,     /* can never be right: a name or size that is not allowed */
   SLUICE_DENIED = 2,      /* not for this process */
-  SLUICE_NOT_FOUND = 3,   /* GET: nobody has stored it */
+  SLUICE_NOT_FOUND = 3,   /* GET: no client has stored it */
   SLUICE_CONFLICT = 4,    /* STORE: the name has another size */
   SLUICE_EXHAUSTED = 5,   /* the store is full, or there is no memory */
   SLUICE_UNAVAILABLE = 6, /* there is no store */
@@ -60,11 +60,11 @@ typedef struct sluice_tensor {
   int on_cuda; /* 1: `data` is a device's address */
 } sluice_tensor;
 
-/* `path`: where the store listens. */
+/* `path`: the socket where the store listens. */
 enum sluice_error sluice_store_connect(const char* path, sluice_store** store);
-/* Over a connected socket that was handed to this process, and is the connection's from now on. */
+/* Adopts a connected socket that was handed to this process. */
 enum sluice_error sluice_store_adopt(int socket, sluice_store** store);
-/* Releases what the connection has, and frees it. NULL is allowed. */
+/* Releases the connection's tensors, and frees it. NULL is allowed. */
 void sluice_store_close(sluice_store* store);
 
 /* STORE. `name`: 1 … 255 printable ASCII characters without spaces. Waits for another storer of the
@@ -72,17 +72,17 @@ void sluice_store_close(sluice_store* store);
  * caller has one reference, in `*tensor`, until sluice_release_tensor. */
 enum sluice_error sluice_store_tensor(sluice_store* store, const char* name, uint64_t bytes,
                                       int64_t wait_ms, sluice_tensor** tensor);
-/* GET. `*tensor` is never to be filled. */
+/* GET. The caller never fills `*tensor`. */
 enum sluice_error sluice_get_tensor(sluice_store* store, const char* name, int64_t wait_ms,
                                     sluice_tensor** tensor);
-/* What was written is for all to read. All work that writes it must have ended. Its address stays;
- * on failure it stays writable, and the caller's to fill. */
+/* Makes the written tensor readable for all. All work that writes it must have ended. Its address
+ * stays; on failure it stays writable, and the caller's to fill. */
 enum sluice_error sluice_commit_tensor(sluice_store* store, sluice_tensor* tensor);
-/* Unmaps it and gives the reference back; of a tensor that is not committed: gives up filling it.
- * Frees `tensor`, whatever it returns. */
+/* Unmaps the tensor and drops the reference; gives up filling it if it is not committed. Frees
+ * `tensor`, whatever it returns. */
 enum sluice_error sluice_release_tensor(sluice_store* store, sluice_tensor* tensor);
 
-/* Why the last call over this connection failed, for people; valid until the next one. */
+/* Returns why the last call over this connection failed, for people; valid until the next call. */
 const char* sluice_store_why(const sluice_store* store);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// NaN and infinities in JSON, which has no words for them; Triton writes and reads them bare. Pure.
+// NaN and infinities in JSON, which cannot express them; Triton writes and reads them bare. Pure.
 #pragma once
 
 #include <limits>
@@ -16,8 +16,8 @@ inline constexpr NonFinite kNonFinite[] = {{"NaN", std::numeric_limits<double>::
                                            {"Infinity", std::numeric_limits<double>::infinity()},
                                            {"-Infinity", -std::numeric_limits<double>::infinity()}};
 
-// Puts `before` and `after` around each bare NaN, Infinity and -Infinity, so that they can stand
-// for values of JSON. Returns nothing when there is none outside of texts.
+// Puts `before` and `after` around each bare NaN, Infinity and -Infinity, to make them JSON values.
+// Returns nothing if there is none outside of strings.
 std::optional<std::string> wrap_non_finite(std::string_view json, std::string_view before,
                                            std::string_view after);
 

@@ -16,7 +16,7 @@ Error socket_error(const char* what) {
           std::string(what) + ": " + std::generic_category().message(errno)};
 }
 
-// Takes ownership of what came, also of more descriptors than we allow.
+// Takes ownership of all received descriptors, even of more than we allow.
 std::vector<Fd> take_descriptors(msghdr& message) {
   std::vector<Fd> fds;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {

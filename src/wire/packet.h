@@ -1,6 +1,6 @@
 // One message and its file descriptors over a SOCK_SEQPACKET socket: how our processes hand each
 // other pages, sockets and pidfds. Blocking, restarted after signals. Thread-safe per socket and
-// direction, as the kernel keeps packets whole.
+// direction, because the kernel keeps packets whole.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ struct Packet {
   std::vector<Fd> fds;  // close-on-exec
 };
 
-// kUnavailable when the other side is gone.
+// Returns kUnavailable if the other side is gone.
 Result<void> send_packet(int socket, std::span<const std::byte> bytes,
                          std::span<const int> fds = {});
 
-// kUnavailable when the other side is gone; kInvalid for a packet over the limits above (it is
-// consumed, its descriptors closed); kTimeout when nothing has come and the socket does not block.
+// Returns kUnavailable if the other side is gone; kInvalid for a packet over the limits above (it
+// is consumed, its descriptors closed); kTimeout if none has come and the socket does not block.
 Result<Packet> receive_packet(int socket);
 
 }  // namespace sluice::wire

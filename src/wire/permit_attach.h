@@ -1,9 +1,9 @@
-/* How a process comes by its pages: the state it keeps, and the conversation with the daemon.
+/* How a process gets its pages: the state that it keeps, and the conversation with the daemon.
  *
- * All state of a process lies in private mappings that a fork wipes (MADV_WIPEONFORK): a child
- * finds zeros, takes the slow path at its first launch and attaches as a process of its own. What
- * is mapped is never unmapped, and old descriptors are closed only when new ones have come: another
- * thread may still look at them. A restart of the daemon, or a fork, costs 12 KiB.
+ * All state of a process lies in private mappings that a fork wipes (MADV_WIPEONFORK). A child
+ * finds zeros, takes the slow path at its first launch and attaches as a process of its own. Mapped
+ * pages are never unmapped, and old descriptors are closed only after new ones have come, because
+ * another thread may still read them. A restart of the daemon, or a fork, costs 12 KiB.
  *
  * Runs inside other people's programs: never exits, never throws, waits at most
  * SLUICE_ATTACH_WAIT_NS and only at the first launch, uses raw system calls where libc's are
@@ -34,49 +34,49 @@
 #define SLUICE_ANSWER_NS (1000 * SLUICE_MS_NS) /* the daemon's time to answer a HELLO */
 #define SLUICE_ATTACH_WAIT_NS \
   (100 * SLUICE_MS_NS)      /* a first launch waits this long for its pages */
-#define SLUICE_FD_FLOOR 512 /* out of the way of programs that reuse and close low numbers */
+#define SLUICE_FD_FLOOR 512 /* above the low numbers that programs reuse and close */
 #define SLUICE_THREADS 1023
 
-/* One pair of pages, and what the process knows about them. */
+/* One pair of pages, and the process's state for them. */
 struct sluice_attachment {
   const struct sluice_permit_page* permit;
   struct sluice_usage_page* usage;
   int bell, sock;
   uint32_t running; /* threads past the gate */
-  uint32_t metered; /* as of the gate */
+  uint32_t metered; /* as in the gate */
 
-  /* The grant being spent: what the clock that it is spent by said when it was first seen; the one
-   * used up. */
+  /* The grant being spent: its clock's value when the grant was first seen, and the number of the
+   * grant used up. */
   uint32_t base_seq, spent_seq;
   uint64_t base_ns;
 
-  /* The daemon's pulse: the last heartbeat seen, when it changed by our clock, and how far our
-   * clock is ahead of the daemon's (another time namespace). */
+  /* The daemon's heartbeat: the last one seen, when it changed by our clock, and how far our clock
+   * is ahead of the daemon's (another time namespace). */
   uint64_t beat_ns, beat_seen_ns;
   int64_t skew_ns;
 };
 
-/* Gate state of one thread. The fast path touches `left`, `seen` and `seq` alone: a cache line of
- * its own, for neighbours write theirs at every launch too. */
+/* Gate state of one thread. The fast path touches only `left`, `seen` and `seq`: on a cache line of
+ * its own, because other threads write theirs at every launch. */
 struct __attribute__((aligned(64))) sluice_thread {
   int32_t left;  /* launches until the next checkpoint */
   uint32_t seen; /* it may go while *seq is this */
   const uint32_t* seq;
-  struct sluice_attachment* at; /* where it is counted in `want` and `running`; NULL: idle */
+  struct sluice_attachment* at; /* where it counts in `want` and `running`; NULL: idle */
   uint64_t checked_ns;          /* its last checkpoint; 0: the time since then was not all work */
-  uint64_t go_until_ns;         /* no need to look at the budget before */
+  uint64_t go_until_ns;         /* no check of the budget before */
   uint32_t batch;               /* launches between checkpoints */
   uint32_t running;
   uint32_t owner; /* its tid; 0: free */
   uint32_t units; /* passed, and not yet reported */
 };
 
-/* At the request without a daemon: refilled per window, overrun kept as debt. */
+/* At the request without a daemon: refilled per window; overrun stays as debt. */
 struct sluice_refill {
   uint32_t lock, started;
   int64_t left_ns;
   uint64_t spent_ns, window_end_ns;
-  uint64_t beat_ns; /* the daemon's last heartbeat: another one, and the count starts anew */
+  uint64_t beat_ns; /* the daemon's last heartbeat: a new one restarts the count */
 };
 
 struct sluice_process {
@@ -85,23 +85,23 @@ struct sluice_process {
   uint32_t waited; /* the first launch has waited */
   int sock;
   uint32_t talking;  /* HELLO is sent */
-  uint64_t next_ns;  /* until then the answer is due; else: when to try again */
-  uint32_t open_seq; /* what threads look at while there is nothing to enforce */
+  uint64_t next_ns;  /* until then the answer is due; else: the time of the next attempt */
+  uint32_t open_seq; /* read by threads while there is nothing to enforce */
   uint32_t refusal;  /* the last REFUSED's reason */
   struct sluice_refill refill;
   struct sluice_thread threads[SLUICE_THREADS];
 };
 
 /* One per process and device, in static storage, zeros but for the first two. Survives a fork:
- * holds only what the child may know too. */
+ * holds only what the child may also know. */
 struct sluice_gate {
   const char* socket_path;
   uint32_t device; /* which of the process's devices, from 0 */
   struct sluice_process* process;
   uint32_t request, millicores; /* as last seen on a page; 0: never attached */
   uint64_t window_ns;
-  uint32_t metered; /* busy time of a device that is not a CPU stands on the usage page: who passes
-                       the gate also meters */
+  uint32_t metered; /* the gate's caller also meters: it writes the busy time of a device that is
+                       not a CPU to the usage page */
 };
 
 static inline uint64_t sluice_clock(clockid_t id) {
@@ -117,7 +117,8 @@ static inline void sluice_unlock(uint32_t* lock) {
   __atomic_store_n(lock, 0u, __ATOMIC_RELEASE);
 }
 
-/* Zeros, here and again in every child. NULL on a kernel that cannot promise that. */
+/* Returns memory of zeros, zeroed again in every child. NULL on a kernel that
+ * cannot promise that. */
 static inline void* sluice_wiped_memory(size_t size) {
   void* p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
@@ -151,12 +152,12 @@ static inline void* sluice_map(int fd, int prot, uint64_t magic) {
 
 static inline int sluice_high_fd(int fd) {
   const int high = fcntl(fd, F_DUPFD_CLOEXEC, SLUICE_FD_FLOOR);
-  if (high < 0) return fd; /* a small descriptor table: keep the number we have */
+  if (high < 0) return fd; /* a small descriptor table: keep the present number */
   close(fd);
   return high;
 }
 
-/* Keeps what a life without daemon, and a forked child's, go by. */
+/* Keeps the figures that a gate without daemon, and a forked child, go by. */
 static inline void sluice_remember(struct sluice_gate* g, const struct sluice_permit_page* p) {
   __atomic_store_n(&g->request, __atomic_load_n(&p->request, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
   __atomic_store_n(&g->millicores, __atomic_load_n(&p->millicores, __ATOMIC_RELAXED),
@@ -165,8 +166,8 @@ static inline void sluice_remember(struct sluice_gate* g, const struct sluice_pe
                    __ATOMIC_RELAXED);
 }
 
-/* Maps a pair of pages and makes them the process's. fds = {permit, usage, bell} and `sock` become
- * ours when this succeeds. */
+/* Maps a pair of pages and makes them the process's. On success fds = {permit, usage, bell} and
+ * `sock` become ours. */
 static inline int sluice_attach_pages(struct sluice_gate* g, struct sluice_process* p,
                                       const int fds[3], int sock) {
   struct sluice_attachment* old = __atomic_load_n(&p->current, __ATOMIC_ACQUIRE);
@@ -201,7 +202,7 @@ static inline int sluice_attach_pages(struct sluice_gate* g, struct sluice_proce
   return 1;
 }
 
-/* A connection to the daemon on which the first message is sent; -1: there is none. */
+/* Returns a connection to the daemon with the first message sent; -1 if there is none. */
 static inline int sluice_call_daemon(const char* path, const void* hello, size_t size) {
   struct sockaddr_un to;
   const size_t length = path != NULL ? strlen(path) : 0;
@@ -230,8 +231,8 @@ static inline int sluice_say_hello(const struct sluice_gate* g) {
   return sluice_call_daemon(g->socket_path, &hello, sizeof hello);
 }
 
-/* Receives one message and up to three descriptors (missing ones are -1, the kernel closes others);
- * its size, or as recvmsg. */
+/* Receives one message and up to three descriptors (missing ones are -1, the kernel closes others).
+ * Returns its size, or recvmsg's error. */
 static inline long sluice_receive(int sock, void* buffer, size_t size, int fds[3]) {
   union {
     char bytes[CMSG_SPACE(3 * sizeof(int))];
@@ -248,7 +249,7 @@ static inline long sluice_receive(int sock, void* buffer, size_t size, int fds[3
   m.msg_iov = &data;
   m.msg_iovlen = 1;
   m.msg_control = control.bytes;
-  m.msg_controllen = CMSG_LEN(3 * sizeof(int)); /* aligned, there would be room for a fourth */
+  m.msg_controllen = CMSG_LEN(3 * sizeof(int)); /* aligned, a fourth would fit */
   n = syscall(SYS_recvmsg, sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0) return n;
   c = CMSG_FIRSTHDR(&m);
@@ -285,7 +286,7 @@ static inline void sluice_hear_answer(struct sluice_gate* g, struct sluice_proce
 }
 
 /* One step of the conversation, without blocking; most calls find nothing due and return at once.
- * Whether an answer is still expected. */
+ * Returns whether an answer is still expected. */
 static inline int sluice_attach_step(struct sluice_gate* g, struct sluice_process* p,
                                      uint64_t now) {
   int talking;
@@ -311,7 +312,7 @@ static inline void sluice_attach_first(struct sluice_gate* g, struct sluice_proc
   while (now - start < SLUICE_ATTACH_WAIT_NS && sluice_attach_step(g, p, now)) {
     syscall(SYS_nanosleep, &nap, NULL);
     now = sluice_clock(CLOCK_MONOTONIC);
-    /* Many that wait at once must not keep the daemon from the processor. */
+    /* Many waiting processes must not keep the daemon from the processor. */
     if (nap.tv_nsec < 3000000) nap.tv_nsec *= 2;
   }
   __atomic_store_n(&p->waited, 1u, __ATOMIC_RELEASE);

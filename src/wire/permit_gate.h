@@ -6,12 +6,12 @@
  *   sluice_gate_idle_begin(mine);          // no more work for now
  *   sluice_gate_idle_end(&gate, mine);     // work is coming; optional, the next pass says it too
  *
- * Any thread may call at any time but in a signal handler. The fast path costs one decrement and
- * one load; every SLUICE_CHECK_NS or 64 launches, whichever comes first, a *checkpoint* reads the
- * clock (so after a sudden change from very short to very long units the budget is looked at up to
- * 64 units late; revocation is seen by every launch all the same, and the daemon's meter charges
- * what ran). Where who passes also meters, what may be submitted is bounded by that, and
- * checkpoints are SLUICE_CHECK_METERED times as far apart. */
+ * Any thread may call at any time except in a signal handler. The fast path costs one decrement and
+ * one load. Every SLUICE_CHECK_NS or 64 launches, whichever comes first, a *checkpoint* reads the
+ * clock. After a sudden change from very short to very long units the budget check may thus be up
+ * to 64 units late; every launch still sees a revocation, and the daemon's meter charges what ran.
+ * If the caller also meters, the meter bounds what may be submitted, and checkpoints are
+ * SLUICE_CHECK_METERED times as far apart. */
 /* NOLINTBEGIN(modernize-use-nullptr): this is C */
 #ifndef SLUICE_WIRE_PERMIT_GATE_H_
 #define SLUICE_WIRE_PERMIT_GATE_H_
@@ -21,26 +21,26 @@
 #define SLUICE_CHECK_NS 50000u
 #define SLUICE_CHECK_LAUNCHES 64u
 #define SLUICE_CHECK_METERED 4u
-#define SLUICE_REPORT_UNITS 1024u            /* passed fast, they are reported so many at once */
-#define SLUICE_SPIN_NS 5000u                 /* a grant that was just asked for comes this soon */
-#define SLUICE_SLEEP_NS (100 * SLUICE_MS_NS) /* the longest sleep without looking up */
-/* Nobody is kept waiting longer, whatever happens. */
+#define SLUICE_REPORT_UNITS 1024u            /* fast units are reported so many at once */
+#define SLUICE_SPIN_NS 5000u                 /* a grant just asked for comes this soon */
+#define SLUICE_SLEEP_NS (100 * SLUICE_MS_NS) /* the longest sleep without a check */
+/* The longest that the gate ever blocks a thread. */
 #define SLUICE_STUCK_NS (30000 * SLUICE_MS_NS)
 /* The longest wait for a refill, without daemon. */
 #define SLUICE_REFILL_DEBT_NS (5000 * SLUICE_MS_NS)
-#define SLUICE_STEP_NS 10000u /* between looks at the process's CPU clock, at least */
+#define SLUICE_STEP_NS 10000u /* between reads of the process's CPU clock, at least */
 
-/* --- the daemon's pulse ---------------------------------------------------------------- */
+/* --- the daemon's heartbeat ------------------------------------------------------------ */
 
-/* Whether the daemon lives: its heartbeat changed during the last 250 ms of our own clock. A
- * heartbeat that changed is fresh; where it does not look so, our clock is shifted (a time
- * namespace, a jump), and by how much is what `skew_ns` says from then on. */
+/* Returns whether the daemon is alive: its heartbeat changed during the last 250 ms of our own
+ * clock. A changed heartbeat is fresh; if it does not look so, our clock is shifted (a time
+ * namespace, a jump), and `skew_ns` is the shift from then on. */
 static inline int sluice_alive(struct sluice_attachment* at, uint64_t now) {
   const uint64_t beat = __atomic_load_n(&at->permit->heartbeat_ns, __ATOMIC_RELAXED);
   if (beat != __atomic_load_n(&at->beat_ns, __ATOMIC_RELAXED)) {
     const int64_t skew = __atomic_load_n(&at->skew_ns, __ATOMIC_RELAXED);
     int64_t age = (int64_t)(now - beat) - skew;
-    if (age < 0) { /* we may just have been off the processor since `now` was read */
+    if (age < 0) { /* the thread may have lost its processor since `now` was read */
       now = sluice_clock(CLOCK_MONOTONIC);
       age = (int64_t)(now - beat) - skew;
     }
@@ -49,7 +49,7 @@ static inline int sluice_alive(struct sluice_attachment* at, uint64_t now) {
     __atomic_store_n(&at->beat_seen_ns, now, __ATOMIC_RELAXED);
     __atomic_store_n(&at->beat_ns, beat, __ATOMIC_RELAXED);
   }
-  /* Signed: another thread may have looked later than `now`. */
+  /* Signed: another thread may have checked later than `now`. */
   return (int64_t)(now - __atomic_load_n(&at->beat_seen_ns, __ATOMIC_RELAXED)) <=
              (int64_t)SLUICE_DEAD_NS &&
          (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CLOSED) == 0;
@@ -57,8 +57,8 @@ static inline int sluice_alive(struct sluice_attachment* at, uint64_t now) {
 
 /* --- budgets --------------------------------------------------------------------------- */
 
-/* What a grant is spent by: the CPU time of the process; on a device that is not a CPU (millicores
- * 0) its busy time where that is metered, else wall time. `at` may be NULL. */
+/* Returns the time by which a grant is spent: the CPU time of the process; on a device that is not
+ * a CPU (millicores 0) its busy time if that is metered, else wall time. `at` may be NULL. */
 static inline uint64_t sluice_spent_clock(const struct sluice_attachment* at, uint32_t millicores) {
   if (millicores != 0) return sluice_clock(CLOCK_PROCESS_CPUTIME_ID);
   if (at != NULL && at->metered)
@@ -66,8 +66,8 @@ static inline uint64_t sluice_spent_clock(const struct sluice_attachment* at, ui
   return sluice_clock(CLOCK_MONOTONIC);
 }
 
-/* That → busy time of the slice, and the wall time in which so much may pass at the earliest, with
- * all its cores at work. A device is never busy for longer than time passes. */
+/* Convert that time to busy time of the slice, and to the least wall time in which so much can
+ * pass, with all its cores at work. A device is never busy for longer than time passes. */
 static inline uint64_t sluice_busy(uint64_t spent_ns, uint32_t millicores) {
   return millicores != 0 ? spent_ns * 1000 / millicores : spent_ns;
 }
@@ -76,7 +76,8 @@ static inline uint64_t sluice_soonest(uint64_t busy_ns, uint32_t millicores) {
   return millicores != 0 ? busy_ns / 1000 * millicores / cores : busy_ns;
 }
 
-/* What is left of a grant. The count starts when the first thread of the process sees it. */
+/* Returns what is left of a grant. The count starts when the first thread of the
+ * process sees it. */
 static inline uint64_t sluice_grant_left(struct sluice_attachment* at, const struct sluice_grant* g,
                                          uint32_t millicores) {
   const uint64_t spent = sluice_spent_clock(at, millicores);
@@ -91,9 +92,9 @@ static inline uint64_t sluice_grant_left(struct sluice_attachment* at, const str
   return busy < g->budget_ns ? g->budget_ns - busy : 0;
 }
 
-/* What work in flight may amount to on a device that is metered: it is spent already, but a grant
- * is used up only when it was busy for so long. No bound where no grant is being spent, for there
- * the gate holds. */
+/* Returns the bound on work in flight on a metered device: its time is spent already, but a grant
+ * is used up only when the device was busy for so long. There is no bound without a current grant,
+ * because the gate holds then. */
 static inline uint64_t sluice_grant_rest(struct sluice_attachment* at) {
   struct sluice_grant g;
   uint64_t busy;
@@ -104,7 +105,8 @@ static inline uint64_t sluice_grant_rest(struct sluice_attachment* at) {
   return busy < g.budget_ns ? g.budget_ns - busy : 0;
 }
 
-/* Whether the grant in force lets this thread go on; then until when it need not ask again. */
+/* Returns whether the grant in force lets this thread go on, and until when it
+ * need not ask again. */
 static inline int sluice_granted(struct sluice_attachment* at, struct sluice_thread* t,
                                  uint64_t now) {
   const uint32_t millicores = __atomic_load_n(&at->permit->millicores, __ATOMIC_RELAXED);
@@ -128,8 +130,8 @@ static inline int sluice_granted(struct sluice_attachment* at, struct sluice_thr
   return 1;
 }
 
-/* Without a daemon: goes on at the request, and no faster. Returns 0 when this thread may go on
- * (and until when it need not ask again), else how long to wait. */
+/* Without a daemon: goes on at the request, and no faster. Returns 0 if this thread may go on (and
+ * until when it need not ask again), else how long to wait. */
 static inline uint64_t sluice_refill_wait(const struct sluice_gate* g, struct sluice_process* p,
                                           struct sluice_thread* t, uint64_t beat_ns, uint64_t now) {
   struct sluice_refill* r = &p->refill;
@@ -139,8 +141,8 @@ static inline uint64_t sluice_refill_wait(const struct sluice_gate* g, struct sl
   const int64_t per_window = (int64_t)(window / 1000 * request);
   uint64_t spent, wait = 0;
   t->go_until_ns = now + SLUICE_CHECK_NS;
-  if (request == 0 || window == 0) return 0; /* never attached: nothing is known to keep to */
-  if (!sluice_try_lock(&r->lock)) return 0;  /* another thread is counting; the next look is soon */
+  if (request == 0 || window == 0) return 0; /* never attached: there is no request to keep to */
+  if (!sluice_try_lock(&r->lock)) return 0;  /* another thread counts; the next check is soon */
   spent = sluice_spent_clock(__atomic_load_n(&p->current, __ATOMIC_ACQUIRE), millicores);
   if (r->started == 0 || r->beat_ns != beat_ns) {
     r->started = 1;
@@ -169,7 +171,7 @@ static inline uint64_t sluice_refill_wait(const struct sluice_gate* g, struct sl
 
 /* --- counting threads ------------------------------------------------------------------ */
 
-/* What has passed: for people to look at, nobody needs or believes it. All threads write the same
+/* Reports the units passed, for people: no other code relies on it. All threads write the same
  * words, so they do it seldom. */
 static inline void sluice_report_units(struct sluice_thread* t) {
   __atomic_add_fetch(&t->at->usage->units, t->units, __ATOMIC_RELAXED);
@@ -184,7 +186,7 @@ static inline void sluice_report(struct sluice_thread* t, uint64_t passed_ns, ui
   if (t->batch < at_most || t->units >= SLUICE_REPORT_UNITS) sluice_report_units(t);
 }
 
-/* Once no thread runs under the grant `seen` any more, says so. */
+/* Reports it once no thread runs under the grant `seen` any more. */
 static inline void sluice_stop_running(struct sluice_thread* t) {
   if (t->running) {
     t->running = 0;
@@ -197,11 +199,11 @@ static inline void sluice_stop_running(struct sluice_thread* t) {
 
 static inline void sluice_bell(const struct sluice_attachment* at) {
   const uint64_t one = 1;
-  if (syscall(SYS_write, at->bell, &one, sizeof one) < 0) return; /* it is full, so it rings */
+  if (syscall(SYS_write, at->bell, &one, sizeof one) < 0) return; /* it is full, so it is ringing */
 }
 
-/* Counts the thread out of, or into, a pair of pages. The daemon, which revokes and then reads
- * `want`, either sees the thread here or is seen by the thread's next look at `seq`. */
+/* Counts the thread out of, or into, a pair of pages. The daemon revokes and then reads `want`.
+ * Either it sees the thread here, or the thread's next read of `seq` sees the revocation. */
 static inline void sluice_leave(struct sluice_thread* t) {
   if (t->at == NULL) return;
   sluice_report_units(t);
@@ -221,8 +223,8 @@ static inline void sluice_join(struct sluice_thread* t, struct sluice_attachment
   SLUICE_STEP("join: counted");
 }
 
-/* This thread's state: the slot it has (`mine`, unless a fork wiped it), a free one, or one whose
- * thread has gone. NULL: all are taken. */
+/* Returns this thread's state: its slot (`mine`, unless a fork wiped it), a free one, or that of an
+ * ended thread. Returns NULL if all are taken. */
 static inline struct sluice_thread* sluice_claim(struct sluice_process* p,
                                                  struct sluice_thread* mine) {
   const uint32_t tid = (uint32_t)syscall(SYS_gettid);
@@ -244,7 +246,7 @@ static inline struct sluice_thread* sluice_claim(struct sluice_process* p,
 
 /* --- the gate -------------------------------------------------------------------------- */
 
-/* Blocks until `seq` changes, a refill is due, or it is time to look up. */
+/* Blocks until `seq` changes, a refill is due, or it is time to check. */
 static inline void sluice_block(struct sluice_attachment* at, struct sluice_thread* t, int spin,
                                 uint64_t sleep_ns) {
   sluice_stop_running(t);
@@ -266,7 +268,7 @@ static inline void sluice_block(struct sluice_attachment* at, struct sluice_thre
   __atomic_sub_fetch(&at->usage->waiting, 1u, __ATOMIC_SEQ_CST);
 }
 
-/* Sets the thread off until its next checkpoint: so many launches that at most SLUICE_CHECK_NS pass
+/* Releases the thread until its next checkpoint: so many launches that at most SLUICE_CHECK_NS pass
  * at the pace of the last ones. */
 static inline void sluice_set_off(struct sluice_thread* t, uint64_t now) {
   const uint32_t times = t->at != NULL && t->at->metered ? SLUICE_CHECK_METERED : 1;
@@ -284,7 +286,7 @@ static inline void sluice_set_off(struct sluice_thread* t, uint64_t now) {
   t->left = (int32_t)t->batch;
 }
 
-/* No pages: free when there never were any, else (a forked child whose daemon is gone) at the
+/* Without pages: free if there never were any, else (a forked child whose daemon is gone) at the
  * request. Every checkpoint looks for a daemon. */
 static inline void sluice_run_alone(struct sluice_gate* g, struct sluice_process* p,
                                     struct sluice_thread* t, uint64_t now) {
@@ -331,7 +333,7 @@ static inline struct sluice_attachment* sluice_wait_permit(struct sluice_gate* g
       t->running = 1;
       if (__atomic_add_fetch(&at->running, 1u, __ATOMIC_SEQ_CST) == 1)
         __atomic_store_n(&at->usage->ack_seq, t->seen, __ATOMIC_SEQ_CST);
-      /* Revoked in between, and perhaps said to be stopped: look again. */
+      /* Revoked in between, and perhaps reported as stopped: check again. */
       if (__atomic_load_n(&at->permit->seq, __ATOMIC_SEQ_CST) != t->seen) continue;
     }
     if (go) {
@@ -391,25 +393,26 @@ __attribute__((noinline, cold, unused)) static struct sluice_thread* sluice_gate
   return t;
 }
 
-/* The fast path alone: whether one more unit of work may run, as far as can be told from here. */
+/* The fast path alone: returns whether one more unit of work may run, as far as it can tell. */
 static inline int sluice_gate_open(struct sluice_thread* t) {
   return __builtin_expect(t != NULL && --t->left > 0, 1) &&
          __builtin_expect(__atomic_load_n(t->seq, __ATOMIC_ACQUIRE) == t->seen, 1);
 }
 
-/* Returns when one more unit of work may run. */
+/* Returns once one more unit of work may run. */
 static inline void sluice_gate_pass(struct sluice_gate* g, struct sluice_thread** mine) {
   if (!sluice_gate_open(*mine)) *mine = sluice_gate_slow(g, *mine);
 }
 
-/* More was used than the thread knows of: its next pass looks at the budget. */
+/* More was used than the thread knows: its next pass checks the budget. */
 static inline void sluice_gate_look(struct sluice_thread* t) {
   if (t == NULL) return;
   t->left = 0;
   t->go_until_ns = 0;
 }
 
-/* The thread has no work. A permit may stay parked with the process until somebody wants it. */
+/* The thread has no work. A permit may stay parked with the process until another
+ * client wants it. */
 static inline void sluice_gate_idle_begin(struct sluice_thread* t) {
   struct sluice_attachment* at = t != NULL ? t->at : NULL;
   const int saved_errno = errno;
@@ -423,7 +426,7 @@ static inline void sluice_gate_idle_begin(struct sluice_thread* t) {
   errno = saved_errno;
 }
 
-/* Work is coming: says so before the first launch, which otherwise says it. */
+/* Announces work before the first launch, which would otherwise announce it. */
 static inline void sluice_gate_idle_end(struct sluice_gate* g, struct sluice_thread* t) {
   struct sluice_process* p = __atomic_load_n(&g->process, __ATOMIC_ACQUIRE);
   if (p == NULL || t == NULL || __atomic_load_n(&t->owner, __ATOMIC_RELAXED) == 0) return;
@@ -432,9 +435,9 @@ static inline void sluice_gate_idle_end(struct sluice_gate* g, struct sluice_thr
 }
 
 enum sluice_gate_state {
-  SLUICE_GATE_OPEN = 0,     /* never attached: nothing is enforced here */
+  SLUICE_GATE_OPEN = 0,     /* never attached: nothing is enforced */
   SLUICE_GATE_ATTACHED = 1, /* by the daemon's permits */
-  SLUICE_GATE_ALONE = 2,    /* the daemon is gone: at the request, by our own count */
+  SLUICE_GATE_ALONE = 2,    /* the daemon is gone: at the request, by the process's own count */
 };
 static inline enum sluice_gate_state sluice_gate_state(struct sluice_gate* g) {
   struct sluice_process* p = __atomic_load_n(&g->process, __ATOMIC_ACQUIRE);

@@ -1,14 +1,14 @@
-// Litmus test of the wake-up between two processes over two pages: the client publishes `waiting`
-// and then looks at `seq`, the daemon publishes `seq` and then looks at `waiting`. The pages are
-// two memfds, as in life: the permit page sealed against writers to come, the client's map of it
-// read-only and, like the other's, at an address of its own. A wake-up is lost when a client sleeps
-// to its time-out although the daemon had long finished granting and waking; noise cannot look like
-// that.
+// Litmus test of the wake-up between two processes over two pages. The client publishes `waiting`
+// and then reads `seq`; the daemon publishes `seq` and then reads `waiting`. The pages are two
+// memfds, as in production: the permit page is sealed against later writers; the client's map of it
+// is read-only, and each side's map lies at an address of its own. A wake-up is lost when a client
+// sleeps to its time-out although the daemon had long finished granting and waking. Noise cannot
+// look like that.
 //
 //   permit_litmus [SECONDS]
 //
 // permit_litmus_weak is the same with release and acquire in place of sequential consistency. It
-// loses wake-ups, which shows that this test can fail; it is no part of ctest.
+// loses wake-ups, which shows that this test can fail; it is not part of ctest.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ struct alignas(64) Round {
   std::atomic<uint64_t> number{0};
 };
 
-// How the two keep in step, apart from what is tested.
+// How the two keep in step, apart from the tested words.
 struct Shared {
   Round asked, blocked, granted;     // by the daemon, by the client, by the daemon
   std::atomic<uint64_t> granted_at;  // when store and wake of the last grant were over
@@ -50,7 +50,7 @@ void spin(uint64_t times) {
   for (; times > 0; --times) __asm__ volatile("");
 }
 
-// The n-th of the cores that we may use: two processes on one core never meet.
+// Moves to the n-th core that we may use: two processes on one core never meet.
 void move_to_core(int n) {
   cpu_set_t allowed, one;
   CPU_ZERO(&one);
@@ -64,7 +64,7 @@ uint64_t clock_ns() {
   return sluice_clock(CLOCK_MONOTONIC);
 }
 
-// One page, which whoever maps it after it is sealed may only read.
+// One page; any map made after the seal is read-only.
 class Page {
  public:
   Page() : fd_(memfd_create("litmus", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
@@ -84,7 +84,7 @@ class Page {
   const int fd_;
 };
 
-// Blocks as the gate does: counts itself, looks again, sleeps.
+// Blocks as the gate does: counts itself, checks again, sleeps.
 void client(Shared& s, const sluice_permit_page& permit, sluice_usage_page& usage) {
   sluice::Random random(2);
   for (uint64_t i = 1; !s.stop; ++i) {
@@ -103,8 +103,8 @@ void client(Shared& s, const sluice_permit_page& permit, sluice_usage_page& usag
   }
 }
 
-// Stores to cold lines: the processor keeps them, and the grant behind them, back for a while,
-// during which loads overtake. What an unlucky daemon does anyway, every time.
+// Stores to cold lines: the processor keeps them, and the grant behind them, back for a while, and
+// loads overtake them. This makes an unlucky daemon's timing the rule.
 class ColdStores {
  public:
   void fill(sluice::Random& random) {

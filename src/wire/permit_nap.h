@@ -1,6 +1,6 @@
 /* A short sleep that lasts as long as it was asked to. The kernel may let a thread sleep longer by
- * its timer slack, 50 us unless somebody changed that: as long as a device stands idle when it
- * changes hands. So the slack is put aside for the sleep (0.2 us). Any thread; its errno stays. */
+ * its timer slack, by default 50 us: as long as a device stands idle when it changes hands. So the
+ * slack is suspended for the sleep (0.2 us). Any thread; its errno stays. */
 #ifndef SLUICE_WIRE_PERMIT_NAP_H_
 #define SLUICE_WIRE_PERMIT_NAP_H_
 

@@ -1,9 +1,9 @@
 /* The pages and socket messages between the node daemon and its clients (docs/design/permits.md):
  * layout, and the two halves of every ordering between them, side by side.
  *
- * Little-endian, append-only, every offset asserted. The daemon owns both pages; the client may
- * write the usage page alone, and nobody believes what stands there without checking it.
- * C11 and C++20, gcc or clang, libc only; everything is safe to call from any thread. */
+ * Little-endian, append-only, every offset asserted. The daemon owns both pages. The client may
+ * write only the usage page, and the daemon checks everything that stands there. C11 and C++20, gcc
+ * or clang, libc only; everything is safe to call from any thread. */
 /* NOLINTBEGIN(modernize-use-nullptr): this is C */
 #ifndef SLUICE_WIRE_PERMIT_PAGE_H_
 #define SLUICE_WIRE_PERMIT_PAGE_H_
@@ -33,38 +33,38 @@
 #define SLUICE_PAGE_SIZE 4096u
 
 /* permit.flags */
-#define SLUICE_CONTENDED 1u /* somebody else wants the device: ring when idle */
+#define SLUICE_CONTENDED 1u /* another client wants the device: ring the doorbell when idle */
 #define SLUICE_CLOSED 2u    /* this page is no longer served: attach again */
 
-#define SLUICE_PARKED (1ull << 62) /* far away, and may be added to */
+#define SLUICE_PARKED (1ull << 62) /* far in the future, and safe to add to */
 
 struct sluice_page_header {
   uint64_t magic;
   uint32_t version;
   uint32_t size;       /* of the page, in bytes */
   uint32_t generation; /* the daemon's incarnation */
-  uint32_t features;   /* bits a newer side may use; unknown ones are ignored */
+  uint32_t features;   /* bits that a newer side may use; unknown ones are ignored */
 };
 
 struct sluice_permit_page {
   struct sluice_page_header header;
   uint8_t reserved0[40];
-  /* The grant, a cache line of its own. */
+  /* The grant, on a cache line of its own. */
   uint32_t seq; /* even: granted; odd: not. The futex word. */
   uint32_t flags;
   uint64_t valid_until_ns; /* the daemon's CLOCK_MONOTONIC; SLUICE_PARKED: no deadline */
   uint64_t budget_ns;      /* busy time that may be spent under this grant */
   uint64_t now_ns;         /* when the grant was written */
   uint8_t reserved1[32];
-  /* What the slice is, and that the daemon lives. */
+  /* The slice's quota, and the daemon's heartbeat. */
   uint64_t heartbeat_ns;
   uint64_t window_ns;
   uint32_t sm; /* permille, like the next two */
   uint32_t request;
   uint32_t limit;
   uint32_t millicores; /* of the client's sm; 0 where the device is not a CPU */
-  uint64_t slo_ns;   /* of an iteration: somebody wants to hear of them (permit_hints.h); else 0 */
-  uint64_t sm_range; /* which of the device's SMs are meant, for who can keep to them */
+  uint64_t slo_ns; /* of an iteration: somebody wants to hear of them (permit_hints.h); else 0 */
+  uint64_t unused_sm_range; /* 0; daemons once named the slice's SMs here */
   uint8_t reserved2[3920];
 };
 
@@ -75,25 +75,24 @@ struct sluice_usage_page {
   uint32_t want;    /* threads that have work; 0: the process is idle */
   uint32_t ack_seq; /* odd: seq | 1 of the last grant, no thread runs under it; even: one does */
   uint8_t reserved1[52];
-  uint64_t busy_ns; /* cumulative, and so are the next; never needed, for people to look at */
+  uint64_t busy_ns; /* cumulative, as are the next; for people only */
   uint64_t units;
   uint64_t longest_ns;
   uint8_t reserved2[40];
-  /* What the client's meter says of a device that is not a CPU, a cache line of its own; all zeros
-   * where it has none. What was submitted is in one of the first and the third. */
-  uint64_t device_busy_ns;      /* the device worked for it, merged over streams; cumulative */
-  uint64_t device_seen_ns;      /* when the other three were written; the daemon's clock */
-  uint64_t device_in_flight_ns; /* expected of what is submitted and not seen finished */
+  /* The client's meter for a device that is not a CPU, on a cache line of its own; all zeros
+   * without one. Submitted work is in either the first or the third. */
+  uint64_t device_busy_ns;      /* the device's work for it, merged over streams; cumulative */
+  uint64_t device_seen_ns;      /* when the other three were written, by the daemon's clock */
+  uint64_t device_in_flight_ns; /* expected of work submitted and not seen finished */
   uint64_t device_longest_ns;   /* the longest single unit seen: kernel, graph, copy or set */
   uint8_t reserved3[32];
-  /* Hints for arbiters (wire/permit_hints.h), not needed either; zeros say nothing. */
+  /* Hints for arbiters (wire/permit_hints.h), optional; zeros say nothing. */
   uint64_t due_ns;     /* of the oldest waiting request, by the daemon's clock; 0: none waits */
   uint64_t cycle_ns;   /* how long the last iteration took */
-  uint32_t iterations; /* that have ended, modulo 2^32; stored after the words beside it */
-  uint32_t kind;       /* of the last iteration: cycles compare with those of their kind */
+  uint32_t iterations; /* ended iterations, modulo 2^32; stored after the words beside it */
+  uint32_t kind;       /* of the last iteration: cycles are comparable within one kind */
   uint8_t reserved4[40];
-  /* The SMs of the permit page that the driver would not confine the client to: its CUresult. */
-  uint32_t sm_refusal;
+  uint32_t unused_sm_refusal; /* not read; hooks once reported a driver's error here */
   uint8_t reserved5[3772];
 };
 
@@ -115,7 +114,7 @@ SLUICE_AT(sluice_permit_page, request, 148);
 SLUICE_AT(sluice_permit_page, limit, 152);
 SLUICE_AT(sluice_permit_page, millicores, 156);
 SLUICE_AT(sluice_permit_page, slo_ns, 160);
-SLUICE_AT(sluice_permit_page, sm_range, 168);
+SLUICE_AT(sluice_permit_page, unused_sm_range, 168);
 SLUICE_AT(sluice_usage_page, header, 0);
 SLUICE_AT(sluice_usage_page, waiting, 64);
 SLUICE_AT(sluice_usage_page, want, 68);
@@ -131,13 +130,13 @@ SLUICE_AT(sluice_usage_page, due_ns, 256);
 SLUICE_AT(sluice_usage_page, cycle_ns, 264);
 SLUICE_AT(sluice_usage_page, iterations, 272);
 SLUICE_AT(sluice_usage_page, kind, 276);
-SLUICE_AT(sluice_usage_page, sm_refusal, 320);
+SLUICE_AT(sluice_usage_page, unused_sm_refusal, 320);
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_permit_page) == SLUICE_PAGE_SIZE, "permit page");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_usage_page) == SLUICE_PAGE_SIZE, "usage page");
 
 /* Socket messages, one per SEQPACKET datagram: HELLO from the client; WELCOME with the descriptors
- * permit, usage, bell in this order, or REFUSED, from the daemon. Who the client is, the kernel
- * says; HELLO only says which of its devices it means. */
+ * permit, usage, bell in this order, or REFUSED, from the daemon. The kernel identifies the client;
+ * HELLO only names which of its devices it means. */
 enum sluice_message_type {
   SLUICE_HELLO = 1,
   SLUICE_WELCOME = 2,
@@ -154,9 +153,9 @@ enum sluice_refusal {
   SLUICE_REFUSED_MALFORMED = 1, /* not a message of ours */
   SLUICE_REFUSED_VERSION = 2,   /* this daemon serves other versions */
   SLUICE_REFUSED_UNKNOWN = 3,   /* the process holds no slice here */
-  SLUICE_REFUSED_IDENTITY = 4,  /* the kernel does not say who it is, or it has died */
+  SLUICE_REFUSED_IDENTITY = 4,  /* the kernel does not identify it, or it has died */
   SLUICE_REFUSED_DEVICE = 5,    /* it holds no such device */
-  SLUICE_REFUSED_BUSY = 6,      /* too many processes; later may work */
+  SLUICE_REFUSED_BUSY = 6,      /* too many processes; may work later */
 };
 
 struct sluice_message {
@@ -180,7 +179,7 @@ struct sluice_welcome {
 struct sluice_refused {
   struct sluice_message head;
   uint32_t reason;
-  uint32_t retry_ms; /* ask again after this long at the earliest */
+  uint32_t retry_ms; /* ask again no sooner than after this long */
   char text[104];    /* for people, ends in a zero byte */
 };
 SLUICE_AT(sluice_message, version, 8);
@@ -196,16 +195,16 @@ SLUICE_STATIC_ASSERT(sizeof(struct sluice_hello) == 24, "hello");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_welcome) == 24, "welcome");
 SLUICE_STATIC_ASSERT(sizeof(struct sluice_refused) == 128, "refused");
 
-/* Whether a page is one that this side understands. */
+/* Returns whether this side understands the page. */
 static inline int sluice_header_ok(const struct sluice_page_header* h, uint64_t magic) {
   return h->magic == magic && h->version >= SLUICE_WIRE_VERSION_MIN &&
          h->version <= SLUICE_WIRE_VERSION && h->size >= SLUICE_PAGE_SIZE;
 }
 
 /* Waking. The client publishes `waiting`, then reads `seq`; the daemon publishes `seq`, then reads
- * `waiting`. Each stores and then loads the other's word: only sequential consistency keeps both
- * from reading the old value, which would be a lost wake-up. The litmus test overrides these two to
- * show that release and acquire are not enough. */
+ * `waiting`. Each stores and then loads the other's word, and only sequential consistency keeps
+ * both from reading the old value, which would be a lost wake-up. The litmus test overrides these
+ * two macros to show that release and acquire are not enough. */
 #ifndef SLUICE_WAKE_STORE
 #define SLUICE_WAKE_STORE __ATOMIC_SEQ_CST
 #define SLUICE_WAKE_LOAD __ATOMIC_SEQ_CST
@@ -220,8 +219,8 @@ static inline uint32_t sluice_seq(const struct sluice_permit_page* p) {
   return __atomic_load_n(&p->seq, SLUICE_WAKE_LOAD);
 }
 
-/* Sleeps while `seq` is `seen`, at most `ns`; 0: that time is over. The caller has counted itself
- * in `waiting`. Needs read access alone. */
+/* Sleeps while `seq` is `seen`, at most `ns`. Returns 0 on timeout. The caller has counted itself
+ * in `waiting`. Needs only read access. */
 static inline int sluice_permit_wait(const struct sluice_permit_page* p, uint32_t seen,
                                      uint64_t ns) {
   struct timespec timeout;
@@ -246,7 +245,7 @@ struct sluice_grant {
   uint64_t now_ns;
 };
 
-/* A seqlock without fences: each field is stored with release after the odd `seq`, so a reader that
+/* A seqlock without fences: each field is stored with release after the odd `seq`. So a reader that
  * sees a new field also sees the odd number, or a later one, when it reads `seq` again. */
 static inline void sluice_permit_grant(struct sluice_permit_page* p, uint64_t budget_ns,
                                        uint64_t valid_until_ns, uint64_t now_ns) {
@@ -261,13 +260,13 @@ static inline void sluice_permit_grant(struct sluice_permit_page* p, uint64_t bu
   __atomic_store_n(&p->seq, next, SLUICE_WAKE_STORE);
 }
 
-/* Revocation is this one store. */
+/* Revocation is this single store. */
 static inline void sluice_permit_revoke(struct sluice_permit_page* p) {
   __atomic_store_n(&p->seq, __atomic_load_n(&p->seq, __ATOMIC_RELAXED) | 1u, SLUICE_WAKE_STORE);
   SLUICE_STEP("revoke: closed");
 }
 
-/* Reads the grant in force; 0 when there is none (`seq` then says which number was not). */
+/* Reads the grant in force. Returns 0 if there is none (`seq` then holds the number seen). */
 static inline int sluice_permit_read(const struct sluice_permit_page* p, struct sluice_grant* g) {
   int i;
   for (i = 0; i < 16; ++i) {
@@ -278,22 +277,7 @@ static inline int sluice_permit_read(const struct sluice_permit_page* p, struct 
     g->now_ns = __atomic_load_n(&p->now_ns, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&p->seq, __ATOMIC_RELAXED) == g->seq) return 1;
   }
-  return 0; /* overtaken sixteen times: as good as none, the caller looks again */
-}
-
-/* A range of a device's SMs or cores, from `begin` up to `end` in permille, in one word, so that it
- * changes as a whole. Zero, what older daemons say, is all of them. */
-static inline uint64_t sluice_sm_range(uint32_t begin, uint32_t end) {
-  return begin | (uint64_t)end << 32;
-}
-static inline uint32_t sluice_sm_begin(uint64_t range) {
-  return (uint32_t)range;
-}
-static inline uint32_t sluice_sm_end(uint64_t range) {
-  return (uint32_t)(range >> 32);
-}
-static inline int sluice_sm_is_whole(uint64_t range) {
-  return range == 0 || (sluice_sm_begin(range) == 0 && sluice_sm_end(range) >= 1000u);
+  return 0; /* overtaken sixteen times: as good as none; the caller tries again */
 }
 
 /* The device's words, each side in the order that keeps them together: what leaves `in_flight_ns`

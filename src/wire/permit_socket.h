@@ -1,6 +1,6 @@
-/* Where a process asks for permits to a device that is not a CPU: at the socket that its
- * environment names; where that names none, in the folder of its slice as a container has it
- * mounted. Thread-safe as long as nobody changes the environment. */
+/* Where a process asks for permits to a device that is not a CPU: at the socket named in its
+ * environment, else in the folder of its slice that a container mounts. Thread-safe as long as the
+ * environment does not change. */
 /* NOLINTBEGIN(modernize-use-nullptr): this is C */
 #ifndef SLUICE_WIRE_PERMIT_SOCKET_H_
 #define SLUICE_WIRE_PERMIT_SOCKET_H_
@@ -11,7 +11,7 @@
 
 #define SLUICE_MOUNTED_PERMIT_SOCKET "/run/sluice/permit/sock"
 
-/* NULL: nobody is to be asked. */
+/* Returns NULL if there is no socket to ask. */
 static inline const char* sluice_permit_socket(void) {
   const char* named = getenv("SLUICE_PERMIT_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
   if (named != NULL) return named;

@@ -1,6 +1,6 @@
-/* Labelled steps: places in the protocol's code where a test kills or stops the process that has
- * come there (tests/death_test.cc). Nothing but in a test build: release objects hold no trace of
- * them, which is tested too. */
+/* Labelled steps: places in the protocol's code where a test kills or stops the process that
+ * reaches them (tests/death_test.cc). Only in a test build: release objects hold no trace of them,
+ * and a test checks that. */
 #ifndef SLUICE_WIRE_PERMIT_STEPS_H_
 #define SLUICE_WIRE_PERMIT_STEPS_H_
 

@@ -162,7 +162,7 @@ TEST(PermitPage, ReadersNeverMixTwoGrants) {
   daemon.join();
 }
 
-// Each round submits a unit of 3 and finishes one: what is charged may run ahead for a moment.
+// Each round submits a unit of 3 and finishes one: the charge may run ahead for a moment.
 TEST(PermitPage, NoUnitIsMissingWhileItMovesFromInFlightToBusy) {
   Daemon daemon;
   std::atomic<bool> over{false};
@@ -282,7 +282,7 @@ TEST_F(AttachedGate, WantsWhileAnyThreadHasWork) {
   Client client(gate);
   client.pass();
   EXPECT_EQ(daemon.want(), 1u);
-  Worker(gate).join();  // ends without a word: only the kernel knows
+  Worker(gate).join();  // ends without a report: only the kernel knows
   EXPECT_EQ(daemon.want(), 2u);
   sluice_gate_idle_begin(client.mine);
   sluice_gate_idle_begin(client.mine);
@@ -338,7 +338,7 @@ TEST(Gate, RunsUnderAClockThatIsShifted) {
   }
 }
 
-// A daemon that is newer than this gate may send more of them than there is room for.
+// A daemon that is newer than this gate may send more descriptors than fit.
 TEST(Attach, TakesThreeDescriptorsAndNoFourth) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

@@ -1,4 +1,4 @@
-// Prometheus' text format 0.0.4, for whoever has something to count. Written here, since the usual
+// Prometheus' text format 0.0.4, for any part that exports metrics. Written here, because the usual
 // library brings an HTTP server and a client along to print these lines.
 //
 // Values; any thread.
@@ -16,7 +16,7 @@ namespace sluice::wire {
 using MetricLabels = std::vector<std::pair<std::string_view, std::string>>;
 MetricLabels with(MetricLabels labels, std::string_view key, std::string text);
 
-// One family: its head, then its samples. `out` outlives it.
+// One family: its header, then its samples. `out` outlives it.
 class MetricFamily {
  public:
   enum class Type { kCounter, kGauge, kHistogram };

@@ -1,4 +1,4 @@
-// The C API's errors are ours, code for code: both sides of the model store's socket translate
+// The C API's errors equal ours, code for code: both sides of the model store's socket translate
 // here.
 #pragma once
 
@@ -20,7 +20,7 @@ inline enum sluice_error store_error_of(ErrorKind kind) {
   return static_cast<enum sluice_error>(SLUICE_INVALID + at);
 }
 
-// What no version of ours says is kInternal.
+// A code that no version of ours sends is kInternal.
 inline ErrorKind error_kind_of(uint32_t code) {
   return code >= SLUICE_INVALID && code <= SLUICE_FAULT ? kStoreErrors[code - SLUICE_INVALID]
                                                         : ErrorKind::kInternal;

@@ -15,7 +15,8 @@ namespace {
 constexpr uint64_t kHugePage = 2 << 20;
 constexpr int kMadvCollapse = 25;  // MADV_COLLAPSE of Linux 6.1; not in Debian 12's headers
 
-// Addresses with nothing behind them, aligned so that huge pages fit; null: there are none.
+// Returns addresses with nothing behind them, aligned so that huge pages fit; null if there are
+// none.
 char* reserve(uint64_t bytes) {
   const uint64_t more = bytes >= kHugePage ? kHugePage : 0;
   void* at =
@@ -29,7 +30,7 @@ char* reserve(uint64_t bytes) {
   return begin + before;
 }
 
-// Shared memory of the CPU. Its address is kept while there is nothing behind it.
+// Shared memory of the CPU. Its address is kept while nothing is mapped there.
 class HostMapping : public StoreMapping {
  public:
   static Result<std::unique_ptr<StoreMapping>> map(uint64_t bytes, Fd file, bool writable) {
@@ -45,8 +46,8 @@ class HostMapping : public StoreMapping {
   }
 
   void* data() const override { return at_; }
-  // Weights are read from end to end: small pages would cost the misses that private memory is
-  // spared where it has huge ones. Where the kernel cannot put them together they stay small.
+  // Weights are read from end to end, and small pages would cost more TLB misses than private
+  // memory with huge ones. If the kernel cannot merge them, they stay small.
   Result<void> stop_writing() override {
     (void)::madvise(at_, bytes_, kMadvCollapse);
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
@@ -64,7 +65,7 @@ class HostMapping : public StoreMapping {
  private:
   explicit HostMapping(uint64_t bytes) : bytes_(bytes), at_(reserve(bytes)) {}
 
-  // A file that can shrink would kill whoever reads it.
+  // A file that can shrink would kill its readers.
   static Result<void> check(const Fd& file, uint64_t bytes) {
     struct stat s {};
     const int seals = ::fcntl(file.get(), F_GET_SEALS);  // -1: of a kind that has none

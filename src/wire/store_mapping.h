@@ -1,5 +1,5 @@
-// A tensor's memory in this process: taken by the handle that the store sent, made read-only, given
-// back. Not thread-safe; moves nothing: the address is the tensor's for good.
+// A tensor's memory in this process: mapped by the store's handle, made read-only, released. Not
+// thread-safe. The address never changes.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@ namespace sluice::wire {
 
 class StoreMapping {
  public:
-  // By an answer of type FILL or SHARE and its descriptor (none: invalid).
+  // Maps it by an answer of type FILL or SHARE and its descriptor (none: invalid).
   static Result<std::unique_ptr<StoreMapping>> map(const sluice_store_answer& answer, Fd handle);
   virtual ~StoreMapping() = default;  // unmaps
 
   virtual void* data() const = 0;
   virtual bool on_cuda() const { return false; }
 
-  // Before the commit: nothing of this process writes any more. After an error, or resume(), it
-  // may.
+  // Before the commit: this process can no longer write the memory. After an error, or resume(), it
+  // can.
   virtual Result<void> stop_writing() = 0;
   virtual Result<void> resume() = 0;
   // After the commit, by its answer.

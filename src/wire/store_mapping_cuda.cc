@@ -8,7 +8,7 @@
 namespace sluice::wire {
 namespace {
 
-// A device's address is a number to CUDA, and a pointer to everybody else.
+// A device's address is a number to CUDA, and a pointer to all other code.
 void* pointer_to(CUdeviceptr at) {
   return reinterpret_cast<void*>(at);  // NOLINT(performance-no-int-to-ptr)
 }
@@ -22,7 +22,7 @@ class CudaMapping : public StoreMapping {
     if (at_ != 0) cuda_.cuMemAddressFree(at_, bytes_);
   }
 
-  // The map keeps the memory; the handle is not needed for longer.
+  // The map keeps the memory, so the handle can go.
   Result<void> map(const Fd& shared, bool writable) {
     CUmemGenericAllocationHandle memory = 0;
     void* file = pointer_to(static_cast<CUdeviceptr>(shared.get()));

@@ -1,8 +1,8 @@
-/* What a process and the model store say to each other (docs/design/model-store.md), over a
- * SOCK_SEQPACKET connection, one message a datagram. The process asks one thing at a time; each
- * question has one answer, which comes when the store has it. Only CANCEL may be sent while a
- * question is open: that one is then answered with TIMEOUT, unless its answer is on its way
- * already. Anything else ends the connection, and with its end all that it had is given back.
+/* Messages between a process and the model store (docs/design/model-store.md), over a
+ * SOCK_SEQPACKET connection, one message a datagram. The process asks one question at a time. Each
+ * question has one answer, which the store sends when it has it. Only CANCEL may be sent while a
+ * question is open: that question is then answered with TIMEOUT, unless its answer is on its way
+ * already. Anything else ends the connection, and its end releases all its tensors.
  *
  * One machine, host byte order, append-only, every offset asserted. C11 and C++20; plain values. */
 #ifndef SLUICE_WIRE_STORE_MESSAGE_H_
@@ -17,20 +17,20 @@
 #define SLUICE_STORE_NAME 256u /* bytes of a name, the 0 at its end included */
 
 enum sluice_store_type {
-  SLUICE_ASK_STORE = 1,  /* name, bytes: to fill it, or to share it if another has */
+  SLUICE_ASK_STORE = 1,  /* name, bytes: to fill it, or to share it if it is filled */
   SLUICE_ASK_GET = 2,    /* name: to share it */
   SLUICE_ASK_COMMIT = 3, /* tensor: it is filled */
   SLUICE_ASK_RELEASE = 4,
   SLUICE_ASK_CANCEL = 5,
   SLUICE_TOLD_FILL = 16,  /* memory, with its handle, to write to */
-  SLUICE_TOLD_SHARE = 17, /* the same, to read; also what answers COMMIT */
+  SLUICE_TOLD_SHARE = 17, /* the same, to read; also the answer to COMMIT */
   SLUICE_TOLD_DONE = 18,
   SLUICE_TOLD_REFUSED = 19 /* error, text */
 };
 
-/* Where the memory is, and what its handle is. */
+/* Where the memory is, and the type of its handle. */
 enum sluice_memory {
-  SLUICE_MEMORY_HOST = 1,        /* a descriptor: a memfd, for those who share it read-only */
+  SLUICE_MEMORY_HOST = 1,        /* a descriptor: a memfd, read-only for sharing processes */
   SLUICE_MEMORY_CUDA = 2,        /* a descriptor: of cuMemExportToShareableHandle */
   SLUICE_MEMORY_CUDA_LEGACY = 3, /* `handle`: a CUipcMemHandle */
   SLUICE_MEMORY_KINDS = 4
@@ -53,7 +53,7 @@ struct sluice_store_answer {
   struct sluice_store_head head;
   uint64_t tensor;
   uint64_t bytes;     /* as it was stored */
-  uint64_t mapped;    /* what is to be mapped of it: `bytes`, rounded up */
+  uint64_t mapped;    /* bytes to map: `bytes`, rounded up */
   uint32_t memory;    /* enum sluice_memory */
   uint32_t error;     /* enum sluice_error, of REFUSED */
   uint8_t device[16]; /* the GPU's UUID */

@@ -1,5 +1,5 @@
-// What the node daemon, the zygote, templates and instances say to each other (docs/design/
-// processes.md). Three kinds of SOCK_SEQPACKET socket pairs, all made by the daemon:
+// The messages between the node daemon, the zygote, templates and instances
+// (docs/design/processes.md). Three kinds of SOCK_SEQPACKET socket pairs, all made by the daemon:
 //
 //   daemon ⇄ zygote     StartTemplate + [template's socket, store]   → Started + [pidfd] | Failed
 //   daemon ⇄ template   (by itself, once the model is warm)          → Ready | Failed
@@ -7,10 +7,10 @@
 //   daemon ⇄ instance   Go + [permit page, usage page, bell]         → Ready | Failed
 //                       Resize, Drain
 //
-// Zygote and template answer in the order of the requests and end when the daemon's end closes.
-// An instance serves on then; SIGTERM drains it as Drain does. It waits for Go before it touches
-// its model: by then the daemon has put it into its cgroup. Go without descriptors means: register
-// at `permit_socket`, or run ungated when that is empty too.
+// Zygote and template answer requests in order, and end when the daemon's end closes. An instance
+// then serves on; SIGTERM drains it as Drain does. It waits for Go before it touches its model: by
+// then the daemon has put it into its cgroup. Go without descriptors means: register at
+// `permit_socket`, or run ungated if that is empty too.
 //
 // Plain structs, host byte order (one machine), strings end in 0. A larger message of a newer
 // version is read by its known part.
@@ -46,8 +46,9 @@ struct ZygoteHead {
   ZygoteKind kind;
 };
 
-// Loads a model and keeps it warm for instances to be forked from. The template's end of its socket
-// pair; and, where weights are to be shared with other templates, a connection to the model store.
+// Loads a model and keeps it warm for instances to be forked from. Descriptors: the template's end
+// of its socket pair, and a connection to the model store if weights are to be shared with other
+// templates.
 struct StartTemplate {
   ZygoteHead head{.kind = ZygoteKind::kStartTemplate};
   uint32_t warm_batch = 1;  // batch size of the warming inference
@@ -64,9 +65,9 @@ struct StartInstance {
   uint32_t model_version = 1;  // the revision
   uint32_t batch = 1;          // inferences that it runs at a time
   uint64_t max_delay_ns = 0;
-  uint32_t uid = 0;  // 0: stays who the daemon is
+  uint32_t uid = 0;  // 0: the daemon's own
   uint32_t gid = 0;
-  uint32_t max_batch = 1;  // inferences that a request may bring; more than `batch` run in parts
+  uint32_t max_batch = 1;  // inferences that a request may carry; above `batch` they run in parts
   uint32_t reserved = 0;
 };
 
@@ -88,7 +89,7 @@ struct Drain {
   ZygoteHead head{.kind = ZygoteKind::kDrain};
 };
 
-// One descriptor: the pidfd, taken by the parent before the child could be reaped.
+// One descriptor: the pidfd, opened by the parent before the child could be reaped.
 struct Started {
   ZygoteHead head{.kind = ZygoteKind::kStarted};
   int32_t pid = 0;
@@ -112,7 +113,7 @@ concept ZygoteMessage = std::is_trivially_copyable_v<M> && requires(M m) {
   m.head.kind;
 };
 
-// REQUIRES: text fits (callers check paths and names at their own border).
+// REQUIRES: text fits (callers check paths and names at their own boundary).
 template <size_t N>
 void set_text(char (&field)[N], std::string_view text) {
   SLUICE_CHECK(text.size() < N, text);
@@ -146,7 +147,7 @@ inline Result<ZygoteKind> kind_of(const Packet& packet) {
   return head.kind;
 }
 
-// The packet as M, if it is one; every text field is made to end.
+// Returns the packet as M, if it is one; every text field is terminated.
 template <ZygoteMessage M>
 Result<M> message_of(const Packet& packet, size_t descriptors = 0) {
   M m;

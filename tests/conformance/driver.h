@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "wire/cuda_abi.h"
+#include "abi/cuda_abi.h"
 
 namespace conformance {
 
@@ -62,7 +62,6 @@ void check_launches(const Bench& bench);
 void check_capture(const Bench& bench);
 void check_graphs(const Bench& bench);
 void check_graph_memory(const Bench& bench);
-void check_green_contexts(const Bench& bench);
 void check_memory(const Bench& bench);
 void check_pools(const Bench& bench);
 void check_virtual_memory(const Bench& bench);

@@ -109,35 +109,6 @@ void check_what_outlives_a_launch(const Bench& bench, CUstream stream) {
   cu.cuDeviceGraphMemTrim(bench.device);
 }
 
-void check_freed_by_others(const Bench& bench, CUstream stream) {
-  const Driver& cu = bench.cu;
-  Report& report = bench.report;
-  const Allocating made = allocating(bench, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-  for (int i = 0; i < 2; ++i)
-    report.result(cu.cuGraphLaunch(made.exec, stream), CUDA_SUCCESS,
-                  "an instance may free by itself what its last launch left");
-  CUgraph other = nullptr;
-  CUgraphNode frees = nullptr;
-  CUgraphExec exec = nullptr;
-  cu.cuGraphCreate(&other, 0);
-  report.result(cu.cuGraphAddMemFreeNode(&frees, other, nullptr, 0, made.pointer), CUDA_SUCCESS,
-                "another graph may free it");
-  report.result(cu.cuGraphAddMemFreeNode(&frees, made.graph, &made.node, 1, made.pointer),
-                CUDA_ERROR_INVALID_VALUE, "then its own may not");
-  cu.cuGraphInstantiateWithFlags(&exec, other, 0);
-  CUdeviceptr freed = 0;
-  report.result(cu.cuGraphMemFreeNodeGetParams(frees, &freed), CUDA_SUCCESS,
-                "a node that frees says what");
-  report.check(freed == made.pointer, "as it was told");
-  report.result(cu.cuGraphLaunch(exec, stream), CUDA_SUCCESS, "it is freed by a launch");
-  cu.cuStreamSynchronize(stream);
-  report.equal(static_cast<long long>(used(bench)), 0, "then it is free");
-  cu.cuGraphExecDestroy(exec);
-  cu.cuGraphDestroy(other);
-  destroy(cu, made);
-  cu.cuDeviceGraphMemTrim(bench.device);
-}
-
 void check_what_is_not_allowed(const Bench& bench, CUstream stream) {
   const Driver& cu = bench.cu;
   Report& report = bench.report;
@@ -163,27 +134,13 @@ void check_what_is_not_allowed(const Bench& bench, CUstream stream) {
   cu.cuDeviceGraphMemTrim(bench.device);
 }
 
-void check_high_marks(const Bench& bench) {
-  Report& report = bench.report;
-  report.check(attribute(bench, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) >= kBytes,
-               "the most that was in use is kept");
-  std::uint64_t zero = 0;
-  for (const CUgraphMem_attribute mark :
-       {CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH}) {
-    report.result(bench.cu.cuDeviceSetGraphMemAttribute(bench.device, mark, &zero), CUDA_SUCCESS,
-                  "a high mark may be set to zero");
-    report.equal(static_cast<long long>(attribute(bench, mark)), 0, "then it starts anew");
-  }
-}
 }  // namespace
 
 void check_graph_memory(const Bench& bench) {
   const CUstream stream = bench.stream();
   check_captured(bench, stream);
   check_what_outlives_a_launch(bench, stream);
-  check_freed_by_others(bench, stream);
   check_what_is_not_allowed(bench, stream);
-  check_high_marks(bench);
   bench.cu.cuStreamDestroy_v2(stream);
 }
 

@@ -39,7 +39,6 @@ int main(int count, char** arguments) {
     check_capture(bench);
     check_graphs(bench);
     check_graph_memory(bench);
-    check_green_contexts(bench);
     check_memory(bench);
     check_pools(bench);
     check_virtual_memory(bench);

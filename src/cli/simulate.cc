@@ -1,0 +1,210 @@
+// `sluice simulate SCENARIO.yaml`: plays a scenario under one or several policies in virtual time,
+// and compares what they did. No platform is needed.
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/session.h"
+#include "cli/table.h"
+#include "policy/bundle.h"
+#include "sim/report.h"
+#include "sim/run.h"
+#include "sim/scenario_file.h"
+#include "sim/timeline_plot.h"
+
+namespace sluice::cli {
+namespace {
+
+struct SimulateFlags {
+  std::string scenario, json, timeline, plots;
+  std::vector<std::string> policies;
+  std::optional<uint64_t> seed;
+};
+
+std::atomic<bool> simulation_stopped = false;
+
+Result<sim::Scenario> read_scenario(const SimulateFlags& f) {
+  SLUICE_ASSIGN(text, read_file(f.scenario));
+  const auto folder = std::filesystem::path(f.scenario).parent_path();
+  SLUICE_ASSIGN(scenario, sim::parse_scenario(text, f.scenario, folder));
+  if (f.seed) scenario.seed = *f.seed;
+  if (!f.policies.empty()) scenario.policies = f.policies;
+  if (scenario.policies.empty()) scenario.policies = {"has-gpu"};
+  for (const std::string& policy : scenario.policies)
+    if (policy::find_bundle(policy) == nullptr)
+      return Error{ErrorKind::kInvalid,
+                   "--policies: '" + policy + "' is not known; `sluice policies` lists them"};
+  return scenario;
+}
+
+std::string ratio(uint64_t part, uint64_t whole) {
+  return whole == 0 ? "-" : fixed(100 * static_cast<double>(part) / static_cast<double>(whole), 2);
+}
+
+void print_functions(const sim::Scenario& s, const std::vector<sim::Outcome>& outcomes) {
+  std::vector<std::string> head{"POLICY", "FUNCTION", "REQUESTS"};
+  for (const double m : s.slo_multiples)
+    head.push_back("VIOLATE%" + (m == 1 ? "" : "@" + fixed(m, 1)));
+  for (const char* name :
+       {"P50-MS", "P95-MS", "P99-MS", "COLD", "STARTS", "STOPS", "RESIZES", "SLICE-S", "COST/1000"})
+    head.emplace_back(name);
+  Table table(head);
+  for (const sim::Outcome& o : outcomes)
+    for (const sim::FunctionOutcome& f : o.functions) {
+      std::vector<std::string> row{o.policy, served_name(f.function), std::to_string(f.requests)};
+      for (const uint64_t violations : f.violations)
+        row.push_back(ratio(violations, f.requests - f.open));
+      for (const Nanos latency : {f.p50, f.p95, f.p99}) row.push_back(fixed(millis(latency), 1));
+      for (const uint64_t count :
+           {f.cold_starts, f.account.starts, f.account.stops, f.account.resizes})
+        row.push_back(std::to_string(count));
+      row.push_back(fixed(f.account.slice_seconds, 1));
+      row.push_back(fixed(f.account.per_thousand(f.ok), 4));
+      table.add(row);
+    }
+  std::cout << table.text();
+}
+
+void print_clusters(const std::vector<sim::Outcome>& outcomes) {
+  Table table({"POLICY", "DEVICE-S", "DEVICES", "MOST", "FREE%", "FREE-MEMORY%", "DECISIONS"});
+  for (const sim::Outcome& o : outcomes) {
+    const double lasted = seconds(o.simulated);
+    table.add({o.policy, fixed(o.device_seconds, 1),
+               fixed(lasted > 0 ? o.device_seconds / lasted : 0, 2), std::to_string(o.devices_max),
+               fixed(100 * o.free_share, 1), fixed(100 * o.free_memory, 1),
+               std::to_string(o.decisions)});
+  }
+  std::cout << "\n" << table.text() << std::flush;
+}
+
+void write_row(std::ostream& out, const std::string& policy, const sim::TimelineRow& r) {
+  out << policy << ',' << r.second << ',' << to_string(r.function) << ',' << r.arrivals << ','
+      << r.ok << ',' << r.late << ',' << r.refused << ',' << fixed(millis(r.p95), 3) << ','
+      << r.instances << ',' << r.ready << ',' << fixed(static_cast<double>(r.area) / 1e6, 6) << ','
+      << r.devices << '\n';
+}
+
+// How long the policies thought, by the real clock.
+class Thinking {
+ public:
+  void ended(std::string_view phase) {
+    const Time now = clock_.now();
+    if (phase == "decide") {
+      spent_ += now - last_;
+      most_ = std::max(most_, now - last_);
+      ++times_;
+    }
+    last_ = now;
+  }
+  std::string text() const {
+    return std::to_string(times_) + " decisions, mean " +
+           fixed(times_ == 0 ? 0 : millis(spent_) / times_, 3) + " ms, longest " +
+           fixed(millis(most_), 3) + " ms";
+  }
+
+ private:
+  SteadyClock clock_;
+  Time last_{};
+  Nanos spent_{0}, most_{0};
+  int times_ = 0;
+};
+
+// The part that is done, and the time left, on the terminal.
+class Progress {
+ public:
+  Progress(const std::string& policy, Nanos all) : policy_(policy), all_(all) {}
+  void passed(Nanos so_far) {
+    const Time now = clock_.now();
+    if (now - shown_ < Millis(500)) return;
+    shown_ = now;
+    const double done = seconds(so_far) / seconds(all_);
+    std::cerr << "\r" << policy_ << " " << fixed(100 * done, 0) << " %, "
+              << fixed(seconds(now - began_) * (1 - done) / std::max(done, 1e-6), 0) << " s left   "
+              << std::flush;
+    any_ = true;
+  }
+  ~Progress() {
+    if (any_) std::cerr << "\n";
+  }
+
+ private:
+  const std::string policy_;
+  const Nanos all_;
+  SteadyClock clock_;
+  Time began_ = clock_.now(), shown_ = began_;
+  bool any_ = false;
+};
+
+Result<void> save(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text << std::flush;
+  if (!out) return Error{ErrorKind::kInternal, path + ": cannot be written"};
+  return {};
+}
+
+Result<void> simulate(const Session& session, const SimulateFlags& f) {
+  SLUICE_ASSIGN(scenario, read_scenario(f));
+  spdlog::set_level(spdlog::level::err);  // the loop's log has the wall clock's times
+  std::signal(SIGINT, [](int) { simulation_stopped = true; });
+  std::ostringstream timeline;
+  timeline << "policy,second,function,arrivals,ok,late,refused,p95_ms,instances,ready,held,"
+              "devices\n";
+  std::vector<sim::Outcome> outcomes;
+  std::string thoughts;
+  for (const std::string& policy : scenario.policies) {
+    Progress progress(policy, scenario.duration);
+    sim::Watch watch;
+    watch.on_second = [&](Nanos passed) {
+      if (session.output == "table") progress.passed(passed);
+      return !simulation_stopped;
+    };
+    sim::TimelinePlot plot;
+    if (!f.timeline.empty() || !f.plots.empty())
+      watch.on_row = [&](const sim::TimelineRow& r) {
+        if (!f.timeline.empty()) write_row(timeline, policy, r);
+        if (!f.plots.empty()) plot.add(r);
+      };
+    Thinking thinking;
+    watch.on_phase = [&](std::string_view phase) { thinking.ended(phase); };
+    SLUICE_ASSIGN(outcome, sim::simulate(scenario, policy, watch));
+    outcomes.push_back(std::move(outcome));
+    if (!f.plots.empty()) SLUICE_TRY(save(f.plots + "/" + policy + ".svg", plot.svg()));
+    thoughts += policy + ": " + thinking.text() + "\n";
+    if (simulation_stopped) break;
+  }
+  const std::string report = sim::to_json(scenario, outcomes).dump(2) + "\n";
+  if (!f.json.empty()) SLUICE_TRY(save(f.json, report));
+  if (!f.timeline.empty()) SLUICE_TRY(save(f.timeline, timeline.str()));
+  if (session.json()) return std::cout << report, Result<void>();
+  print_functions(scenario, outcomes);
+  print_clusters(outcomes);
+  std::cerr << thoughts;
+  if (simulation_stopped) std::cerr << "sluice: stopped before the end; this is what was done\n";
+  return {};
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Session& session, Outcome& outcome) {
+  auto f = std::make_shared<SimulateFlags>();
+  CLI::App* command = app.add_subcommand(
+      "simulate", "play a scenario in virtual time, under one or several policies");
+  command->add_option("scenario", f->scenario, "a scenario file (docs/simulator.md)")->required();
+  command->add_option("--policies", f->policies, "in place of the scenario's: a,b,c")
+      ->delimiter(',');
+  command->add_option("--seed", f->seed, "in place of the scenario's");
+  command->add_option("--json", f->json, "writes the results to this file");
+  command->add_option("--timeline", f->timeline,
+                      "writes what every second held and answered to this file, as CSV");
+  command->add_option("--plot", f->plots, "draws each policy's timeline in this folder, as SVG")
+      ->check(CLI::ExistingDirectory);
+  command->callback([f, &session, &outcome] { outcome = simulate(session, *f); });
+}
+
+}  // namespace sluice::cli

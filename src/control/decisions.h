@@ -1,0 +1,52 @@
+// Decisions: the loop's decisions with their reasons and effects, for the log and the journal. A
+// decision that comes to nothing is recorded when it begins and now and then, not at every tick.
+//
+// Plain state, except for the log. One thread, the loop's.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "control/journal.h"
+
+namespace sluice::control {
+
+class Decisions {
+ public:
+  // Makes the function known; `last` is its last decision by the earlier loop.
+  void know(const FunctionName& f, std::optional<Decision> last);
+  void forget(const FunctionName& f) { functions_.erase(f); }
+
+  void record(Decision d);
+  // Records a decision that comes to nothing unless it was recorded lately, or has not lasted for
+  // `least`. After a longer `pause` between two of the kind it begins anew.
+  // REQUIRES: know(d.function).
+  void record_vain(Decision d, Nanos least, Nanos pause);
+  // nullptr: none, or an unknown function.
+  const Decision* last(const FunctionName& f) const;
+
+  // Returns those that the journal lacks.
+  std::vector<Decision> take() { return std::exchange(recorded_, {}); }
+  void written(const std::vector<Decision>& numbered);
+  // The journal failed. Keeps the newest thousand.
+  void not_written(std::vector<Decision> decisions);
+
+ private:
+  // A decision that comes to nothing.
+  struct Vain {
+    UnixMillis since = 0;               // when it began
+    UnixMillis recorded = 0, last = 0;  // 0: not yet; the last time it was decided
+    int64_t repeated = 0;               // since its record
+  };
+  struct OfFunction {
+    std::optional<Decision> last;
+    std::map<std::string, Vain> vain;  // by action and rule
+  };
+  std::map<FunctionName, OfFunction> functions_;
+  std::vector<Decision> recorded_;
+};
+
+}  // namespace sluice::control

@@ -1,0 +1,63 @@
+#include "control/measurements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace sluice::control {
+namespace {
+
+// Returns the gateway's last report of an instance; nothing: it has no route to it, or is absent.
+ObservedAnswers answers_of(const FunctionState* f, const InstanceId& id) {
+  if (f == nullptr) return {};
+  const auto found = std::ranges::lower_bound(f->answers, id, {}, &ObservedAnswers::instance);
+  return found != f->answers.end() && found->instance == id ? *found : ObservedAnswers{};
+}
+
+}  // namespace
+
+void Measurements::step(const std::vector<ObservedInstance>& instances, Functions& functions,
+                        Time now) {
+  auto measured = std::make_shared<MeasuredInstances>();
+  measured->reserve(instances.size());
+  FunctionFinder finder(functions);
+  auto book = books_.begin();
+  for (const ObservedInstance& o : instances) {  // both are by id
+    const InstanceId& id = o.instance.id;
+    if (!alive(o)) continue;
+    while (book != books_.end() && book->first < id) book = books_.erase(book);
+    if (book == books_.end() || book->first != id) book = books_.try_emplace(book, id);
+    const ObservedAnswers a = answers_of(finder.find(o.instance.function), id);
+    book->second.add({now, o.used, a.answering, a.answered, a.inferences});
+    InstanceMeasurements& m = measured->emplace_back();
+    m.instance = id;
+    m.in_flight = a.in_flight;
+    book->second.measure(m);
+    ++book;
+  }
+  books_.erase(book, books_.end());
+  latest_ = std::move(measured);
+}
+
+void Measurements::Book::add(const Sample& sample) {
+  if (added_ > 0) {
+    const Sample& before = samples_[(added_ - 1) % kSamples];
+    if (sample.used < before.used || sample.answering < before.answering ||
+        sample.answered < before.answered || sample.inferences < before.inferences)
+      added_ = 0;
+  }
+  samples_[added_++ % kSamples] = sample;
+}
+
+void Measurements::Book::measure(InstanceMeasurements& m) const {
+  const Sample& from = samples_[added_ <= kSamples ? 0 : added_ % kSamples];
+  const Sample& to = samples_[(added_ - 1) % kSamples];
+  const double elapsed = seconds(to.at - from.at);
+  if (elapsed <= 0) return;
+  m.busy = {static_cast<int>(std::lround(1000 * seconds(to.used - from.used) / elapsed))};
+  m.inferences_per_second = static_cast<double>(to.inferences - from.inferences) / elapsed;
+  if (to.answered > from.answered)
+    m.latency = (to.answering - from.answering) / static_cast<int64_t>(to.answered - from.answered);
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,112 @@
+#include "control/measurements.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::control {
+namespace {
+
+const FunctionName kF{.name = "f"};
+
+class MeasurementsTest : public testing::Test {
+ protected:
+  MeasurementsTest() { functions[kF].stored.name = kF; }
+
+  // A second in which the instance computes for `busy` and answers so many requests of two
+  // inferences, each in 20 ms.
+  void second(const InstanceId& id, Nanos busy, uint64_t answers, int in_flight = 0) {
+    add(id, busy, answers, in_flight);
+    step();
+  }
+  void add(const InstanceId& id, Nanos busy, uint64_t answers, int in_flight = 0) {
+    instance(id).used += busy;
+    ObservedAnswers& a = told(id);
+    a.in_flight = in_flight;
+    a.answered += answers;
+    a.inferences += 2 * answers;
+    a.answering += Millis(20) * static_cast<int64_t>(answers);
+  }
+  void step() {
+    now += Seconds(1);
+    measurements.step(instances, functions, now);
+    snapshot.measured = measurements.latest();
+  }
+  ObservedInstance& instance(const InstanceId& id) {
+    if (find_instance(instances, id) == nullptr) {
+      instances.push_back({.instance = {.id = id, .function = kF}});
+      std::ranges::sort(instances, {}, [](const ObservedInstance& o) { return o.instance.id; });
+    }
+    return *find_instance(instances, id);
+  }
+  ObservedAnswers& told(const InstanceId& id) {
+    auto& all = functions[kF].answers;
+    const auto at = std::ranges::lower_bound(all, id, {}, &ObservedAnswers::instance);
+    return at != all.end() && at->instance == id ? *at : *all.insert(at, {.instance = id});
+  }
+  InstanceMeasurements of(const InstanceId& id) {
+    const InstanceMeasurements* found = measurements_of(snapshot, id);
+    EXPECT_NE(found, nullptr) << id;
+    return found == nullptr ? InstanceMeasurements{} : *found;
+  }
+
+  Functions functions;
+  std::vector<ObservedInstance> instances;
+  Measurements measurements;
+  Snapshot snapshot;
+  Time now{std::chrono::hours(1)};
+};
+
+TEST_F(MeasurementsTest, AnInstanceIsMeasuredOverTheLastTenSeconds) {
+  EXPECT_EQ(measurements_of(snapshot, "a"), nullptr);
+  second("a", Millis(0), 0);
+  EXPECT_EQ(of("a"), (InstanceMeasurements{.instance = "a", .busy = kNone})) << "one observation";
+  second("a", Millis(300), 10, 3);
+  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {300}, 20, Millis(20), 3}));
+  second("a", Millis(500), 30);
+  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {400}, 40, Millis(20), 0}));
+  for (int n = 0; n < 9; ++n) second("a", Millis(100), 5);
+  EXPECT_EQ(of("a").busy, Share{140}) << "nine seconds of 100 ms and one of 500";
+  EXPECT_NEAR(of("a").inferences_per_second, 2 * (30 + 9 * 5) / 10.0, 1e-9);
+  second("a", Millis(100), 5);
+  EXPECT_EQ(of("a").busy, Share{100});
+  for (int n = 0; n < 10; ++n) second("a", Millis(0), 0);
+  EXPECT_EQ(of("a"), (InstanceMeasurements{.instance = "a", .busy = kNone}));
+}
+
+TEST_F(MeasurementsTest, EachInstanceHasItsOwnAndOneThatIsGoneHasNone) {
+  add("b", Millis(0), 0);
+  second("d", Millis(0), 0);
+  add("b", Millis(100), 1);
+  add("c", Millis(900), 0);  // born just now: measured from now on
+  second("d", Millis(400), 4);
+  EXPECT_EQ(of("b").busy, Share{100});
+  EXPECT_EQ(of("c").busy, kNone);
+  EXPECT_EQ(of("d").busy, Share{400});
+  EXPECT_NEAR(of("d").inferences_per_second, 8, 1e-9);
+  instance("b").instance.state = InstanceState::kGone;
+  add("c", Millis(200), 0);
+  step();
+  EXPECT_EQ(measurements_of(snapshot, "b"), nullptr);
+  EXPECT_EQ(of("c").busy, Share{200});
+  EXPECT_EQ(measurements_of(snapshot, "e"), nullptr);
+}
+
+TEST_F(MeasurementsTest, CountersThatBeginAnewMeasureFromThereOn) {
+  second("a", Millis(0), 0);
+  second("a", Millis(500), 50);
+  functions[kF].answers.clear();  // the gateway was restarted
+  second("a", Millis(500), 0);
+  EXPECT_EQ(of("a").inferences_per_second, 0);
+  second("a", Millis(250), 10);
+  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {250}, 20, Millis(20), 0}));
+}
+
+TEST_F(MeasurementsTest, ASnapshotKeepsWhatItWasGiven) {
+  second("a", Millis(0), 0);
+  second("a", Millis(300), 10);
+  const Snapshot before = snapshot;
+  second("a", Millis(900), 90);
+  EXPECT_EQ(measurements_of(before, "a")->busy, Share{300});
+}
+
+}  // namespace
+}  // namespace sluice::control

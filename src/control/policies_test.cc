@@ -1,0 +1,93 @@
+#include "control/policies.h"
+
+#include <gtest/gtest.h>
+
+#include "predict/profile_table.h"
+
+namespace sluice::control {
+namespace {
+
+class PoliciesTest : public testing::Test {
+ protected:
+  PoliciesTest() {
+    snapshot.devices.push_back({.id = "cpu0", .millicores = 1000, .memory = 1 << 30});
+    snapshot.functions.resize(1);
+    snapshot.functions[0].spec.name.name = "f";
+    snapshot.functions[0].revision = 1;
+  }
+  // Returns whether the policy ran a quarter of a second later.
+  bool tick() {
+    snapshot.now += Millis(250);
+    if (!policies.due(snapshot.now)) return false;
+    actions = policies.decide(snapshot, predictor, boot);
+    return policies.ran();
+  }
+
+  Policies policies{{"has-gpu", {}}, 1, Seconds(1)};
+  predict::ProfileTable predictor;
+  Snapshot snapshot{.now = Time(std::chrono::hours(1))};
+  std::vector<Action> actions;
+  std::string boot = "boot";
+};
+
+TEST_F(PoliciesTest, WhatDoesNotChangeIsDecidedOnceASecond) {
+  EXPECT_TRUE(tick());
+  EXPECT_EQ(actions.size(), 1u) << "its one instance";
+  for (int n = 0; n < 3; ++n) EXPECT_FALSE(tick());
+  EXPECT_TRUE(tick());
+  snapshot.functions[0].queued = 3;
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(policies.snapshot().functions[0].due);
+}
+
+TEST_F(PoliciesTest, OnlyWhatChangedIsDecided) {
+  snapshot.functions.push_back(snapshot.functions[0]);
+  snapshot.functions[1].spec.name.name = "g";
+  snapshot.instances.push_back({.id = "a", .function = {.name = "g"}, .parts = {{"cpu0", {}, {}}}});
+  const auto due = [&](size_t f) { return policies.snapshot().functions[f].due; };
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(due(0) && due(1));
+  snapshot.functions[1].queued = 3;
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(!due(0) && due(1));
+  snapshot.functions[0].last_request = snapshot.now;
+  EXPECT_FALSE(tick()) << "a request at the usual rate";
+  snapshot.instances.clear();
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(!due(0) && due(1)) << "its instance has gone";
+  snapshot.devices[0].memory = 1 << 29;
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(due(0) && due(1));
+}
+
+TEST_F(PoliciesTest, WhatWentWithoutIsDecidedWhenRoomMayHaveComeFree) {
+  snapshot.devices.clear();
+  snapshot.instances.push_back(
+      {.id = "a", .function = {.name = "another"}, .parts = {{"cpu0", {}, {}}}});
+  EXPECT_TRUE(tick());
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<Unmet>(actions[0].what));
+  EXPECT_FALSE(tick());
+  snapshot.instances.clear();
+  EXPECT_TRUE(tick());
+}
+
+TEST_F(PoliciesTest, AllDecideWhenAskedTo) {
+  EXPECT_TRUE(tick());
+  policies.at_once();
+  EXPECT_TRUE(tick());
+}
+
+TEST_F(PoliciesTest, WhatAPolicyRemembersIsOfOneBoot) {
+  policies.restore({{"has-gpu", {.numbers = {{"cluster", {1, 2}}}}}}, "boot");
+  tick();
+  EXPECT_EQ(policies.memories().at("has-gpu").numbers.size(), 1u);
+  boot = "another";
+  snapshot.functions[0].queued = 3;
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(policies.memories().at("has-gpu").numbers.empty());
+  EXPECT_EQ(policies.boot(), "another");
+}
+
+}  // namespace
+}  // namespace sluice::control

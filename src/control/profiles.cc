@@ -1,0 +1,84 @@
+#include "control/profiles.h"
+
+#include <algorithm>
+
+#include "wire/json.h"
+
+namespace sluice::control {
+
+using nlohmann::json;
+
+void Profiles::set(Profile profile) {
+  if (!profile.content.empty())
+    std::erase_if(all_, [&](const auto& entry) {
+      const auto& [name, type] = entry.first;
+      return name == profile.model && (type == profile.device || type.name.empty());
+    });
+  all_.insert_or_assign({profile.name(), profile.device}, std::move(profile));
+}
+
+const Profile* Profiles::at(const std::string& name, const DeviceType& type) const {
+  if (name.empty()) return nullptr;
+  const auto found = all_.find({name, type});
+  return found == all_.end() ? nullptr : &found->second;
+}
+
+const Profile* Profiles::find(const ModelSpec& model, const DeviceType& type) const {
+  for (const std::string& name : {model.content, model.path})
+    for (const DeviceType& of : {type, DeviceType()})
+      if (const Profile* found = at(name, of); found != nullptr) return found;
+  return nullptr;
+}
+
+std::optional<Nanos> Profiles::fastest(const ModelSpec& model,
+                                       std::span<const DeviceType> types) const {
+  std::optional<Nanos> least;
+  for (const DeviceType& type : types)
+    if (const Profile* profile = find(model, type); profile != nullptr)
+      for (const MeasuredPoint& p : profile->points)
+        if (p.at.batch == 1) least = std::min(least.value_or(p.median), p.median);
+  return least;
+}
+
+json to_json(const Profile& p) {
+  json points = json::array();
+  for (const MeasuredPoint& q : p.points)
+    points.push_back({{"batch", q.at.batch},
+                      {"sm", q.at.sm.permille},
+                      {"quota", q.at.quota.permille},
+                      {"latency_p50_us", q.median.count() / 1000},
+                      {"latency_p95_us", q.p95.count() / 1000},
+                      {"throughput", q.throughput}});
+  return {{"model", p.model},
+          {"content", p.content},
+          {"device_type", p.device.name},
+          {"function", to_string(p.function)},
+          {"memory", p.memory},
+          {"points", points}};
+}
+
+Result<Profile> profile_from(const json& j) {
+  wire::Fields f(j, "profile");
+  Profile p{.model = f.text("model"),
+            .content = f.text("content"),
+            .device = {f.text("device_type")},
+            .function = function_name(f.text("function")),
+            .memory = f.integer("memory", 0, 0, INT64_MAX),
+            .points = {}};
+  for (const json& item : f.list("points")) {
+    wire::Fields q(item, "point");
+    MeasuredPoint point;
+    point.at.batch = static_cast<int>(q.integer("batch", 1, 1, 1024));
+    point.at.sm = {static_cast<int>(q.integer("sm", 1000, 1, 1000))};
+    point.at.quota = {static_cast<int>(q.integer("quota", 1000, 1, 1000))};
+    point.median = Micros(q.integer("latency_p50_us", 0, 1, INT64_MAX / 1000));
+    point.p95 = Micros(q.integer("latency_p95_us", 0, 0, INT64_MAX / 1000));
+    point.throughput = q.number("throughput", 0, 0, 1e12);
+    SLUICE_ASSIGN(checked, q.finish(point));
+    p.points.push_back(checked);
+  }
+  if (p.model.empty()) f.fail("model", "must not be empty");
+  return f.finish(p);
+}
+
+}  // namespace sluice::control

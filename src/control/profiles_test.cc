@@ -1,0 +1,69 @@
+#include "control/profiles.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::control {
+namespace {
+
+const DeviceType kHalf{"cpu/500m"}, kQuarter{"cpu/250m"};
+
+Profile profile(const std::string& path, const std::string& content, const DeviceType& type,
+                Nanos median) {
+  return {.model = path, .content = content, .device = type, .points = {{.median = median}}};
+}
+
+ModelSpec model(const std::string& path, const std::string& content) {
+  return {.path = path, .content = content};
+}
+
+// Returns the median that is found; 0 if none is.
+Nanos found(const Profiles& all, const ModelSpec& model, const DeviceType& type) {
+  const Profile* p = all.find(model, type);
+  return p == nullptr ? Nanos(0) : p->points[0].median;
+}
+
+TEST(Profiles, AMovedModelKeepsItsProfileAndAReplacedOneHasNone) {
+  Profiles all;
+  all.set(profile("/m.pt", "aa", kHalf, Millis(5)));
+  EXPECT_EQ(found(all, model("/m.pt", "aa"), kHalf), Millis(5));
+  EXPECT_EQ(found(all, model("/elsewhere.pt", "aa"), kHalf), Millis(5));
+  EXPECT_EQ(found(all, model("/m.pt", "bb"), kHalf), Nanos(0));
+}
+
+TEST(Profiles, AreOfATypeOfDevice) {
+  Profiles all;
+  all.set(profile("/m.pt", "aa", kHalf, Millis(5)));
+  EXPECT_EQ(found(all, model("/m.pt", "aa"), kQuarter), Nanos(0));
+  all.set(profile("/m.pt", "aa", kQuarter, Millis(10)));
+  EXPECT_EQ(found(all, model("/m.pt", "aa"), kQuarter), Millis(10));
+  EXPECT_EQ(all.fastest(model("/m.pt", "aa"), {{kHalf, kQuarter}}), Millis(5));
+  EXPECT_EQ(all.fastest(model("/m.pt", "aa"), {{kQuarter}}), Millis(10));
+  EXPECT_EQ(all.fastest(model("/m.pt", "bb"), {{kQuarter}}), std::nullopt);
+}
+
+TEST(Profiles, OldOnesAreFoundByPathOnAnyTypeUntilTheModelIsMeasuredAgain) {
+  Profiles all;
+  all.set(profile("/m.pt", "", {}, Millis(7)));
+  EXPECT_EQ(found(all, model("/m.pt", "aa"), kHalf), Millis(7));
+  EXPECT_EQ(found(all, model("/m.pt", ""), kQuarter), Millis(7));
+  EXPECT_EQ(found(all, model("/other.pt", "aa"), kHalf), Nanos(0));
+  all.set(profile("/m.pt", "aa", kHalf, Millis(5)));
+  EXPECT_EQ(found(all, model("/m.pt", "aa"), kHalf), Millis(5));
+  EXPECT_EQ(found(all, model("/m.pt", "bb"), kHalf), Nanos(0)) << "the old one is gone";
+}
+
+TEST(Profiles, ReadWhatTheyWrite) {
+  const Profile p{.model = "/m.pt",
+                  .content = "aa",
+                  .device = kHalf,
+                  .function = {.name = "f"},
+                  .memory = 1 << 20,
+                  .points = {{{2, {500}, {400}}, Millis(2), Millis(3), 10}}};
+  EXPECT_EQ(*profile_from(to_json(p)), p);
+  EXPECT_NE(profile_from({{"points", {{{"batch", 0}}}}}).error().message.find("batch"),
+            std::string::npos);
+  EXPECT_NE(profile_from({{"function", "f"}}).error().message.find("model"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::control

@@ -1,0 +1,58 @@
+// RouteSync: the routes that the gateways have, so that only changes are sent. All gateways have
+// one table.
+//
+// One thread, the loop's.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "control/routes.h"
+#include "control/stops.h"
+
+namespace sluice::control {
+
+class RouteSync {
+ public:
+  // An input of the routes has changed that push() does not receive.
+  void mark_stale() { stale_ = true; }
+
+  // Sends the routes to the gateways that answer, if the routes have changed or one of these has
+  // others. Instances that were asked to stop count as draining. Writes the gateways' answers into
+  // `seen`. Returns whether every gateway has the current routes.
+  bool push(Cluster& cluster, Observation& seen, const std::vector<RoutedFunction>& functions,
+            const Stops& stops, const Predictor& predictor);
+  // Returns whether every gateway has the routes sent last.
+  bool have_them(const Observation& seen) const {
+    return all_gateways_there(seen) &&
+           std::ranges::all_of(seen.gateways, [this](const ObservedGateway& g) {
+             return g.routes_version == version_;
+           });
+  }
+
+ private:
+  // Inputs of the routes that change by themselves.
+  struct Function {
+    FunctionName name;
+    int newest = 0, serving = 0;
+    std::string unavailable;
+  };
+  struct Place {
+    Instance instance;
+    std::string socket;
+  };
+  bool give(Cluster& cluster, Observation& seen, const RoutingTable& table);
+  bool unchanged(const std::vector<RoutedFunction>& functions,
+                 const std::vector<ObservedInstance>& instances, const Stops& stops) const;
+  void remember(const std::vector<RoutedFunction>& functions,
+                const std::vector<ObservedInstance>& instances);
+
+  RoutingTable given_;               // the last one; version 0: unknown
+  std::vector<Function> functions_;  // its inputs
+  std::vector<Place> places_;        // the same
+  bool stale_ = false;
+  int64_t version_ = 0;
+};
+
+}  // namespace sluice::control

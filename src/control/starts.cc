@@ -1,0 +1,59 @@
+#include "control/starts.h"
+
+#include <algorithm>
+
+namespace sluice::control {
+
+void Starts::ordered(const Instance& i, Time now) {
+  ordered_.insert_or_assign(i.id, i).first->second.started = now;
+  decided_.insert_or_assign(i.id, now);
+}
+
+Time Starts::decided_at(const InstanceId& id) const {
+  const auto found = decided_.find(id);
+  return found == decided_.end() ? Time{} : found->second;
+}
+
+std::vector<Instance> Starts::reconcile(const std::vector<ObservedInstance>& seen,
+                                        const std::vector<Device>& devices, Time now) {
+  std::vector<Instance> lost;
+  std::erase_if(ordered_, [&](const auto& order) {
+    if (find(seen, order.first) != nullptr) return true;
+    if (now - order.second.started < settings_.patience) return false;
+    const Device* device = find(devices, order.second.device());
+    if (device != nullptr && !device->reachable) return false;
+    lost.push_back(order.second);
+    return true;
+  });
+  // Both are sorted by id: one walk over both.
+  auto at = seen.begin();
+  std::erase_if(decided_, [&](const auto& decided) {
+    while (at != seen.end() && at->instance.id < decided.first) ++at;
+    const bool there = at != seen.end() && at->instance.id == decided.first;
+    return !there && !ordered_.contains(decided.first);
+  });
+  return lost;
+}
+
+const Starts::Trouble& Starts::failed(const FunctionName& f, int revision, bool node_fault,
+                                      std::string error, Time now) {
+  Trouble& t = troubles_[{f, revision}];
+  if (!node_fault) ++t.failures;
+  const Nanos wait = Seconds(1LL << std::min(++t.tries, 10));
+  t.retry_at = now + std::min(wait, settings_.retry_most);
+  t.error = std::move(error);
+  t.reported = false;
+  return t;
+}
+
+const Starts::Trouble* Starts::trouble(const FunctionName& f, int revision) const {
+  const auto found = troubles_.find({f, revision});
+  return found == troubles_.end() ? nullptr : &found->second;
+}
+
+Starts::Trouble* Starts::backoff(const FunctionName& f, int revision, Time now) {
+  const auto found = troubles_.find({f, revision});
+  return found == troubles_.end() || now >= found->second.retry_at ? nullptr : &found->second;
+}
+
+}  // namespace sluice::control

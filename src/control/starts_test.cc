@@ -1,0 +1,60 @@
+#include "control/starts.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::control {
+namespace {
+
+constexpr Time kStart{std::chrono::hours(1)};
+const FunctionName kF{.name = "f"};
+
+ObservedInstance seen(const InstanceId& id) {
+  return {.instance = {.id = id, .function = kF, .revision = 1}};
+}
+
+TEST(Starts, AnOrderThatDoesNotAppearInTimeIsLostOnce) {
+  Starts starts({.patience = Seconds(10)});
+  starts.ordered({.id = "a"}, kStart);
+  starts.ordered({.id = "b"}, kStart + Seconds(1));
+  EXPECT_TRUE(starts.reconcile({}, {}, kStart + Seconds(9)).empty());
+  const auto lost = starts.reconcile({seen("b")}, {}, kStart + Seconds(10));
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].id, "a");
+  EXPECT_FALSE(starts.pending());
+  EXPECT_TRUE(starts.reconcile({seen("b")}, {}, kStart + Seconds(30)).empty());
+}
+
+TEST(Starts, WhenAStartWasDecidedIsKnownWhileItsInstanceIsThere) {
+  Starts starts({});
+  starts.ordered({.id = "b"}, kStart);
+  (void)starts.reconcile({seen("a"), seen("b"), seen("c")}, {}, kStart + Seconds(1));
+  EXPECT_EQ(starts.decided_at("b"), kStart);
+  EXPECT_EQ(starts.decided_at("a"), Time{}) << "an earlier loop's";
+  (void)starts.reconcile({seen("a"), seen("c")}, {}, kStart + Seconds(2));
+  EXPECT_EQ(starts.decided_at("b"), Time{});
+}
+
+TEST(Starts, ARevisionThatFailsIsTriedAfterAnExponentialBackoffWithABound) {
+  Starts starts({.retry_most = Seconds(60)});
+  Time now = kStart;
+  for (const int wait : {2, 4, 8, 16, 32, 60, 60}) {
+    EXPECT_EQ(starts.backoff(kF, 1, now), nullptr);
+    (void)starts.failed(kF, 1, false, "no such method", now);
+    EXPECT_NE(starts.backoff(kF, 1, now + Seconds(wait) - Nanos(1)), nullptr);
+    now += Seconds(wait);
+  }
+  EXPECT_EQ(starts.trouble(kF, 1)->failures, 7);
+  EXPECT_EQ(starts.backoff(kF, 2, kStart), nullptr) << "another revision";
+  starts.forget(kF, 1);
+  EXPECT_EQ(starts.trouble(kF, 1), nullptr);
+}
+
+TEST(Starts, ANodesFaultIsATryAndNoFailureOfTheRevision) {
+  Starts starts({});
+  EXPECT_EQ(starts.failed(kF, 1, true, "its daemon died", kStart).failures, 0);
+  EXPECT_EQ(starts.trouble(kF, 1)->tries, 1);
+  EXPECT_NE(starts.backoff(kF, 1, kStart), nullptr);
+}
+
+}  // namespace
+}  // namespace sluice::control

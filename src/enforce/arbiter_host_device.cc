@@ -1,0 +1,132 @@
+// One device's step (arbiter_host.h): hands the state of its clients' pages and meters to its
+// policy::HostedDevice, and writes the resulting permits into the pages.
+#include <algorithm>
+
+#include "enforce/arbiter_host.h"
+
+namespace sluice::node {
+namespace {
+
+// Returns when a client whose permit ended at `revoked_at` has nothing on the device any more, as
+// far as its meter can tell now.
+Time quiet_by(Meter& meter, Time now, Time revoked_at, bool resting) {
+  if (meter.drained(now, revoked_at, resting)) return now;
+  return std::max(meter.look_again(now, revoked_at), now + Nanos(1));
+}
+
+}  // namespace
+
+void ArbiterHost::step(Device& device) {
+  const Time now = look(device);
+  device.observations.resize(device.clients.size());
+  auto seen = device.observations.begin();
+  auto hosted = device.hosted.clients().begin();  // the same clients, in the same order
+  for (auto& [id, client] : device.clients)
+    observe(client, *hosted++, device.millicores != 0, *seen++, now);
+  const policy::PermitWrites* writes = &device.hosted.step(now, device.observations);
+  for (carry_out(device, *writes, now); !writes->revoke.empty(); carry_out(device, *writes, now))
+    writes = &device.hosted.resume(look_at_revoked(device, writes->revoke, now));
+  device.next = writes->next;
+}
+
+// Reads everything observed, and the clock after it.
+Time ArbiterHost::look(Device& device) {
+  for (auto& [id, client] : device.clients) {
+    client.claims = claims(client);
+    client.meter->look();
+    if (device.millicores != 0) continue;
+    for (const ProcessNumber number : client.processes) {
+      Process& process = processes_.at(number);
+      process.said = process.pages.device_report();
+    }
+  }
+  return clock_.now();
+}
+
+// --- what clients show ---------------------------------------------------------------------------
+
+void ArbiterHost::observe(Client& client, const policy::HostedDevice::Client& hosted, bool on_cpu,
+                          policy::ClientObservation& seen, Time now) {
+  const Claims& c = client.claims;
+  Meter& meter = *client.meter;
+  if (!on_cpu) pass_reports_on(client, now);
+  seen.client = hosted.id;
+  seen.waiting = c.waiting;
+  seen.want = c.want;
+  seen.resting = c.resting;
+  seen.readings.clear();
+  while (const std::optional<Reading> reading = meter.poll(now, c.resting))
+    seen.readings.push_back(*reading);
+  seen.last_active = meter.last_active();
+  seen.lag = meter.lag();
+  seen.quiet_by =
+      hosted.quiescing ? quiet_by(meter, now, hosted.revoked_at, c.resting) : Time::max();
+  hear_hints(client, seen, now);
+}
+
+void ArbiterHost::hear_hints(const Client& client, policy::ClientObservation& seen, Time now) {
+  seen.due = Time::max();
+  seen.ended.clear();
+  for (const ProcessNumber number : client.processes) {
+    Process& process = processes_.at(number);
+    const Hints::Told told = process.hints.hear(process.pages.hints(), now);
+    seen.due = std::min(seen.due, told.due);
+    if (told.cycle > Nanos(0)) seen.ended.push_back({told.cycle, told.kind});
+  }
+}
+
+ArbiterHost::Claims ArbiterHost::claims(const Client& client) const {
+  Claims c;
+  for (const ProcessNumber number : client.processes) {
+    const Pages& pages = processes_.at(number).pages;
+    const UsageView usage = pages.usage();
+    c.waiting |= usage.waiting;
+    c.want |= usage.want;
+    c.resting &= !usage.want || usage.ack_seq == (pages.seq() | 1);
+  }
+  return c;
+}
+
+void ArbiterHost::pass_reports_on(Client& client, Time now) {
+  for (const ProcessNumber number : client.processes) {
+    const Process& process = processes_.at(number);
+    client.meter->report(process.id, process.said, now);
+  }
+}
+
+// --- what is written -----------------------------------------------------------------------------
+
+void ArbiterHost::carry_out(Device& device, const policy::PermitWrites& writes, Time now) {
+  for (const policy::ClientId id : writes.revoke) {
+    Client& client = device.clients.at(id);
+    client.meter->revoked(now);
+    SLUICE_STEP("decide: revoked");
+    for (const ProcessNumber p : client.processes)
+      sluice_permit_revoke(&processes_.at(p).pages.permit());
+  }
+  for (const policy::Grant& grant : writes.grant) {
+    Client& client = device.clients.at(grant.client);
+    client.meter->granted(now);
+    SLUICE_STEP("decide: granted");
+    for (const ProcessNumber p : client.processes)
+      write_grant(grant, grant.budget, processes_.at(p), now);
+  }
+  for (const auto& [id, contended] : writes.contended)
+    for (const ProcessNumber p : device.clients.at(id).processes)
+      write_contended(processes_.at(p), contended);
+}
+
+// Its claims are read after the revocation: a client that rests then starts nothing more.
+const std::vector<policy::Quiescence>& ArbiterHost::look_at_revoked(
+    Device& device, const std::vector<policy::ClientId>& revoked, Time now) {
+  device.revoked.clear();
+  for (const policy::ClientId id : revoked) {
+    const Client& client = device.clients.at(id);
+    const Time revoked_at = device.hosted.find(id)->revoked_at;
+    device.revoked.push_back(
+        {id, quiet_by(*client.meter, now, revoked_at, claims(client).resting)});
+  }
+  return device.revoked;
+}
+
+}  // namespace sluice::node

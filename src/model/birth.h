@@ -1,0 +1,37 @@
+// How an instance is born. Plain values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model/model_spec.h"
+
+namespace sluice {
+
+// A fork of the model's warm template: the model server.
+struct ForkOfTemplate {
+  ModelSpec model;
+  Batching batching;
+
+  bool operator==(const ForkOfTemplate&) const = default;
+};
+
+// A program that serves HTTP by itself.
+struct ExecOfProgram {
+  std::vector<std::string> command;                // the program's absolute path, then its words
+  std::map<std::string, std::string> environment;  // beside what the node sets
+  // The program listens on 127.0.0.1 at this port; 0: a free one, which PORT names. Absent: it
+  // serves on descriptor 3, which listens already (LISTEN_FDS, as systemd hands it over).
+  std::optional<int> port;
+  // Ready once a GET on it is answered 2xx. Empty: once the port accepts a connection.
+  std::string ready_path;
+
+  bool operator==(const ExecOfProgram&) const = default;
+};
+
+using Birth = std::variant<ForkOfTemplate, ExecOfProgram>;
+
+}  // namespace sluice

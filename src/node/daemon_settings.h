@@ -1,0 +1,30 @@
+// The settings of a node daemon. A plain value.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "node/cpu_devices.h"
+#include "node/data_paths.h"
+#include "node/gpu_devices.h"
+#include "node/type_prices.h"
+
+namespace sluice::node {
+
+struct DaemonSettings {
+  DataPaths paths;
+  std::string runtime;    // path of sluice-runtime
+  std::string libraries;  // the folder of the libraries that programs preload
+  CpuSettings cpu;
+  GpuSettings gpu;
+  TypePrices prices;    // override those of `cpu` and `gpu`
+  std::string arbiter;  // of all devices; empty: a device's first instance chooses
+  std::string default_arbiter = "planned";  // of a device whose first instance names none
+  bool own_uids = true;                     // as root, every instance runs under its own
+  uid_t first_uid = 0;  // of the block for instances; 0: the first free one (uid_claim.h)
+  Nanos ready_patience = Seconds(120);  // from Go to Ready
+  Bytes weights = 0;                    // that templates may share; 0: half of the machine's memory
+  Nanos grace = Seconds(30);            // from SIGTERM to SIGKILL, if the request gives no time
+};
+
+}  // namespace sluice::node

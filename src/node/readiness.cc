@@ -1,0 +1,77 @@
+#include "node/readiness.h"
+
+#include <fcntl.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+
+#include "process/backoff.h"
+#include "process/channel.h"
+#include "wire/await.h"
+#include "wire/http_stream.h"
+
+namespace sluice::node {
+namespace {
+
+using wire::kAwait;
+namespace http = boost::beast::http;
+
+constexpr Nanos kShortestPause = Millis(10);
+constexpr Nanos kLongestPause = Millis(500);
+constexpr Nanos kProbePatience = Seconds(5);
+
+asio::generic::stream_protocol::endpoint address_of(const wire::Endpoint& at) {
+  if (!at.path.empty()) return asio::local::stream_protocol::endpoint(at.path);
+  return asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), at.port);
+}
+
+Error lacks(const std::string& what) {
+  return {ErrorKind::kUnavailable, what};
+}
+
+}  // namespace
+
+asio::awaitable<Result<void>> probe_once(Probe probe, Nanos patience) {
+  wire::Stream stream{asio::any_io_executor(co_await asio::this_coro::executor)};
+  stream.expires_after(patience);
+  const auto [refused] = co_await stream.async_connect(address_of(probe.at), kAwait);
+  if (refused) co_return lacks("does not listen: " + refused.message());
+  if (probe.path.empty()) co_return Result<void>();
+  const std::string get = "GET " + probe.path;
+  http::request<http::empty_body> request(http::verb::get, probe.path, 11);
+  request.set(http::field::host, "localhost");
+  request.set(http::field::connection, "close");
+  if (const auto [fault, n] = co_await http::async_write(stream, request, kAwait); fault)
+    co_return lacks(get + ": " + fault.message());
+  boost::beast::flat_buffer buffer;
+  http::response_parser<http::empty_body> answer;
+  if (const auto [fault, n] = co_await http::async_read_header(stream, buffer, answer, kAwait);
+      fault)
+    co_return lacks(get + ": " + fault.message());
+  const unsigned status = answer.get().result_int();
+  if (status / 100 != 2) co_return lacks(get + ": is answered " + std::to_string(status));
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> ready_within(asio::io_context& io, const Clock& clock, Probe probe,
+                                           int pidfd, Nanos patience) {
+  const Fd process(fcntl(pidfd, F_DUPFD_CLOEXEC, 0));  // the owner's may be closed meanwhile
+  const Time give_up = clock.now() + patience;
+  for (Backoff pause(kShortestPause, kLongestPause);;) {
+    const Result<void> ready = co_await probe_once(probe, kProbePatience);
+    if (ready.ok()) co_return ready;
+    if (clock.now() >= give_up)
+      co_return Error{ErrorKind::kTimeout,
+                      "was not ready within " + std::to_string(patience / Seconds(1)) +
+                          " s: " + to_string(probe.at) + " " + ready.error().message};
+    if (co_await ends_within(io, process.get(), pause.next()))
+      co_return Error{ErrorKind::kUnavailable, "ended before it was ready"};
+  }
+}
+
+}  // namespace sluice::node

@@ -1,0 +1,30 @@
+// Probes whether a program that serves HTTP is ready. Coroutines of the daemon's loop.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "wire/endpoint.h"
+
+namespace sluice::node {
+
+namespace asio = boost::asio;
+
+struct Probe {
+  wire::Endpoint at;  // a unix path, or a port of 127.0.0.1
+  std::string path;   // of the GET; empty: a connection is enough
+};
+
+// Probes once. An error says what the program lacks: it does not listen, or answers no 2xx within
+// `patience`.
+asio::awaitable<Result<void>> probe_once(Probe probe, Nanos patience);
+
+// Probes until the program is ready. Returns kUnavailable if the process behind `pidfd` has ended;
+// kTimeout if it is not ready after `patience`, with what it lacked last.
+asio::awaitable<Result<void>> ready_within(asio::io_context& io, const Clock& clock, Probe probe,
+                                           int pidfd, Nanos patience);
+
+}  // namespace sluice::node

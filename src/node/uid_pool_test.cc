@@ -1,0 +1,25 @@
+#include "node/uid_pool.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::node {
+namespace {
+
+TEST(UidPool, AUidComesAgainOnlyAfterTheWholeRange) {
+  UidPool pool(100, 3);
+  EXPECT_EQ(*pool.take(), 100u);
+  pool.give_back(100);
+  EXPECT_EQ(*pool.take(), 101u);
+  EXPECT_EQ(*pool.take(), 102u);
+  EXPECT_EQ(*pool.take(), 100u);
+}
+
+TEST(UidPool, NoUidHasTwoOwners) {
+  UidPool pool(100, 2);
+  pool.keep(100);  // of an adopted instance
+  EXPECT_EQ(*pool.take(), 101u);
+  EXPECT_EQ(pool.take().error().kind, ErrorKind::kExhausted);
+}
+
+}  // namespace
+}  // namespace sluice::node

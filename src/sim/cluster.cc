@@ -1,0 +1,429 @@
+#include "sim/cluster.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+
+namespace sluice::sim {
+
+using control::Observation;
+using control::ObservedInstance;
+using policy::ClientId;
+
+SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
+                                   const ManualClock& clock, EventQueue& events,
+                                   std::function<void(const Answer&)> answered)
+    : plan_(std::move(plan)),
+      predictor_(predictor),
+      clock_(clock),
+      events_(events),
+      random_(plan_.seed),
+      door_([this](Request& r, Time) { return hand_over(r); }, std::move(answered)) {
+  std::map<std::string, std::vector<Device>> by_node;
+  for (const DevicePlan& d : plan_.devices) {
+    by_node[d.device.node].push_back(d.device);
+    machines_.emplace(d.device.id,
+                      Machine{.plan = d, .device = SimulatedDevice(d.physics), .clients = {}});
+  }
+  for (auto& [name, devices] : by_node)
+    nodes_.emplace(name, NodeState{.ledger = node::Ledger(std::move(devices))});
+}
+
+// ---- what the loop sees ------------------------------------------------------------------------
+
+Observation SimulatedCluster::observe() {
+  const Time now = clock_.now();
+  Observation o;
+  for (const auto& [name, node] : nodes_) {
+    control::ObservedNode n{.node = {.name = name, .boot_id = "boot", .reachable = node.reachable},
+                            .seen = 1};
+    for (const Device& d : node.ledger.devices()) {
+      n.node.devices.push_back(d.id);
+      if (node.reachable) o.devices.push_back(d);
+    }
+    o.nodes.push_back(std::move(n));
+  }
+  std::ranges::sort(o.devices, {}, &Device::id);
+  for (auto& [id, server] : servers_) {
+    if (!nodes_.at(server.seen.node).reachable) continue;
+    if (alive(server.seen)) {
+      const Machine& machine = machines_.at(server.seen.instance.device());
+      server.seen.used = machine.device.used(server.client);
+    }
+    o.instances.push_back(server.seen);
+  }
+  o.gateways.push_back(door_.observe(now));
+  return o;
+}
+
+SimulatedCluster::Server* SimulatedCluster::find(const InstanceId& id) {
+  const auto found = servers_.find(id);
+  return found == servers_.end() ? nullptr : &found->second;
+}
+
+Result<SimulatedCluster::NodeState*> SimulatedCluster::node_of(const DeviceId& device) {
+  const auto machine = machines_.find(device);
+  if (machine == machines_.end())
+    return Error{ErrorKind::kInvalid, "there is no device '" + device + "'"};
+  const std::string& name = machine->second.plan.device.node;
+  NodeState& node = nodes_.at(name);
+  if (!node.reachable)
+    return Error{ErrorKind::kUnavailable, "the node daemon of " + name + " does not answer"};
+  return &node;
+}
+
+// ---- the loop's orders -------------------------------------------------------------------------
+
+Result<void> SimulatedCluster::start(const control::StartOrder& order) {
+  const Instance& wanted = order.instance;
+  SLUICE_ASSIGN(node, node_of(wanted.device()));
+  if (servers_.contains(wanted.id)) return {};
+  if (wanted.parts.size() > 1)
+    return Error{ErrorKind::kInvalid, "an instance of several parts is not simulated"};
+  Server server;
+  server.seen = {.instance = wanted, .node = machines_.at(wanted.device()).plan.device.node};
+  server.seen.socket = "/" + wanted.id;
+  server.seen.pid = ++starts_;
+  server.seen.start_time = 1;
+  server.batcher.emplace(Batching{wanted.batch, order.batching.max_delay});
+  server.asked = clock_.now();
+  SLUICE_TRY(place(server, *node));
+  const Nanos takes = plan_.cold_starts[random_.below(plan_.cold_starts.size())];
+  servers_.emplace(wanted.id, std::move(server));
+  events_.at(clock_.now() + takes, [this, id = wanted.id] { become_ready(id); });
+  return {};
+}
+
+// Reserves its slice, and admits it to its device.
+Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
+  Instance& i = server.seen.instance;
+  const DeviceId device = i.device();
+  Machine& machine = machines_.at(device);
+  SLUICE_ASSIGN(promise, node.ledger.reserve(i.id, {{device, i.slice(), i.position()}}, i.arbiter));
+  i.parts = promise.parts;
+  i.arbiter = promise.arbiter;
+  Result<void> outcome;
+  if (machine.device.empty()) outcome = machine.device.run(i.arbiter);
+  server.client = ++machine.last_client;
+  if (outcome.ok())
+    outcome = machine.device.admit({.id = server.client,
+                                    .sm = i.slice().sm,
+                                    .quota = i.slice().quota,
+                                    .position = i.position(),
+                                    .has_slo = true},
+                                   clock_.now());
+  if (!outcome.ok()) {
+    node.ledger.release(i.id);
+    return outcome;
+  }
+  machine.clients[server.client] = i.id;
+  schedule(device, machine);
+  return {};
+}
+
+Result<void> SimulatedCluster::resize(const InstanceId& id, const Slice& slice,
+                                      const Position& position) {
+  Server* server = find(id);
+  if (server == nullptr || !alive(server->seen))
+    return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
+  Instance& i = server->seen.instance;
+  const DeviceId device = i.device();
+  SLUICE_ASSIGN(node, node_of(device));
+  SLUICE_ASSIGN(promise, node->ledger.change(id, {{device, slice, position}}));
+  Machine& machine = machines_.at(device);
+  SLUICE_TRY(machine.device.admit({.id = server->client,
+                                   .sm = slice.sm,
+                                   .quota = slice.quota,
+                                   .position = promise.parts.front().position,
+                                   .has_slo = true},
+                                  clock_.now()));
+  i.parts = promise.parts;
+  schedule(device, machine);
+  return {};
+}
+
+Result<void> SimulatedCluster::stop(const InstanceId& id, Nanos drain) {
+  Server* server = find(id);
+  if (server == nullptr) return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
+  if (!nodes_.at(server->seen.node).reachable)
+    return Error{ErrorKind::kUnavailable, server->seen.node + " does not answer"};
+  if (!alive(server->seen))
+    servers_.erase(id);
+  else if (server->seen.instance.state != InstanceState::kDraining)
+    begin_drain(*server, drain);
+  return {};
+}
+
+void SimulatedCluster::begin_drain(Server& server, Nanos drain) {
+  server.seen.instance.state = InstanceState::kDraining;
+  events_.at(clock_.now() + drain, [this, id = server.seen.instance.id] {
+    Server* late = find(id);
+    if (late != nullptr && alive(late->seen)) end(*late, "it did not finish in time", true);
+  });
+  settle_drain(server);
+}
+
+void SimulatedCluster::settle_drain(Server& server) {
+  if (server.seen.instance.state == InstanceState::kDraining && server.idle())
+    end(server, "", true);
+}
+
+Result<void> SimulatedCluster::set_drained(const DeviceId& device, bool drained) {
+  SLUICE_ASSIGN(node, node_of(device));
+  return node->ledger.set_drained(device, drained);
+}
+
+Result<std::set<InstanceId>> SimulatedCluster::set_routes(const std::string&,
+                                                          const RoutingTable& table) {
+  return door_.set_routes(table, clock_.now());
+}
+
+// ---- instances ---------------------------------------------------------------------------------
+
+void SimulatedCluster::become_ready(const InstanceId& id) {
+  Server* server = find(id);
+  if (server == nullptr || server->seen.instance.state != InstanceState::kStarting) return;
+  server->seen.instance.state = InstanceState::kReady;
+  server->seen.ready_after_ms = (clock_.now() - server->asked) / Millis(1);
+}
+
+// Its process ends, and the slice is free. Returns the requests that it had.
+std::vector<SimulatedCluster::Server::Item> SimulatedCluster::take_down(Server& server,
+                                                                        const std::string& error,
+                                                                        bool stopped) {
+  ObservedInstance& seen = server.seen;
+  const DeviceId device = seen.instance.device();
+  Machine& machine = machines_.at(device);
+  seen.used = machine.device.used(server.client);
+  seen.instance.state = InstanceState::kGone;
+  seen.error = error;
+  seen.stopped = stopped;
+  seen.ended = 1;
+  machine.device.remove(server.client, clock_.now());
+  machine.clients.erase(server.client);
+  nodes_.at(seen.node).ledger.release(seen.instance.id);
+  schedule(device, machine);
+  std::vector<Server::Item> lost = std::exchange(server.running, {});
+  for (const auto& [number, item] : std::exchange(server.waiting, {})) lost.push_back(item);
+  server.batcher.emplace(Batching{});
+  return lost;
+}
+
+// They go to other instances.
+void SimulatedCluster::hand_back(const std::vector<Server::Item>& lost) {
+  for (const Server::Item& item : lost)
+    if (!item.request->ended && item.request->number == item.number)
+      door_.broke(*item.request, clock_.now());
+}
+
+void SimulatedCluster::end(Server& server, const std::string& error, bool stopped) {
+  hand_back(take_down(server, error, stopped));
+}
+
+void SimulatedCluster::arrive(const FunctionName& f, int inferences) {
+  door_.arrive(f, inferences, clock_.now());
+}
+
+bool SimulatedCluster::hand_over(Request& request) {
+  const Server* server = find(request.at);
+  if (server == nullptr || !alive(server->seen)) return false;
+  if (plan_.hop == Nanos(0)) {
+    reach(request.at, &request, request.number, request.more());
+  } else {
+    events_.at(clock_.now() + plan_.hop,
+               [this, id = request.at, r = &request, number = request.number,
+                more = request.more()] { reach(id, r, number, more); });
+  }
+  return true;
+}
+
+// A request reaches its instance.
+void SimulatedCluster::reach(const InstanceId& id, Request* request, uint64_t number, int more) {
+  if (request->ended || request->number != number) return;
+  Server* server = find(id);
+  if (server == nullptr || !alive(server->seen)) return door_.broke(*request, clock_.now());
+  const int inferences = std::max(request->inferences, 1);
+  server->waiting.emplace(number, Server::Item{request, number, inferences, request->deadline()});
+  server->batcher->add({.ticket = number,
+                        .inferences = inferences,
+                        .key = "",
+                        .more = more,
+                        .arrived = clock_.now()});
+  run_next(*server);
+}
+
+// Starts the next batch, or waits until the batcher has one.
+void SimulatedCluster::run_next(Server& server) {
+  if (!server.running.empty() || !alive(server.seen)) return;
+  const Time now = clock_.now();
+  const runtime::Batcher::Next next = server.batcher->next(now);
+  if (next.batch.empty()) {
+    if (next.wake == Time::max() || next.wake >= server.wake) return;
+    server.wake = next.wake;
+    events_.at(next.wake, [this, id = server.seen.instance.id] {
+      Server* s = find(id);
+      if (s == nullptr) return;
+      s->wake = Time::max();
+      run_next(*s);
+    });
+    return;
+  }
+  int inferences = 0;
+  Time due = Time::max();
+  for (const uint64_t ticket : next.batch) {
+    const Server::Item item = server.waiting.at(ticket);
+    server.waiting.erase(ticket);
+    server.running.push_back(item);
+    inferences += item.inferences;
+    due = std::min(due, item.due);
+  }
+  const DeviceId& device = server.seen.instance.device();
+  Machine& machine = machines_.at(device);
+  machine.device.begin(server.client, work(server, inferences), inferences, due, now);
+  schedule(device, machine);
+}
+
+// Returns how long a batch takes alone on the instance's sm.
+Nanos SimulatedCluster::work(const Server& server, int batch) {
+  const Instance& i = server.seen.instance;
+  const Device& device = machines_.at(i.device()).plan.device;
+  const auto predicted =
+      predictor_.predict(model_on(i.function, i.revision, device), {batch, i.slice().sm, kWhole});
+  SLUICE_CHECK(predicted.has_value(), "a simulated function has a profile on every type");
+  const auto found = plan_.truths.find(i.function);
+  const Truth truth = found == plan_.truths.end() ? Truth{} : found->second;
+  double factor = truth.slowness;
+  if (truth.variation > 0) factor *= 1 + truth.variation * (2 * random_.uniform() - 1);
+  const auto us =
+      static_cast<int64_t>(factor * static_cast<double>(predicted->median.count()) / 1e3);
+  return Micros(std::max<int64_t>(us, 1));
+}
+
+void SimulatedCluster::batch_ended(Machine& machine, ClientId client) {
+  const auto found = machine.clients.find(client);
+  if (found == machine.clients.end()) return;
+  const InstanceId id = found->second;
+  Server& server = servers_.at(id);
+  const std::vector<Server::Item> answered = std::exchange(server.running, {});
+  const auto answer = [this](const Server::Item& item) {
+    if (!item.request->ended && item.request->number == item.number)
+      door_.finish(*item.request, gateway::Outcome::kOk, clock_.now());
+  };
+  run_next(server);
+  settle_drain(server);
+  for (const Server::Item& item : answered) {
+    if (plan_.hop == Nanos(0))
+      answer(item);
+    else
+      events_.at(clock_.now() + plan_.hop, [answer, item] { answer(item); });
+  }
+}
+
+// ---- devices -----------------------------------------------------------------------------------
+
+void SimulatedCluster::schedule(const DeviceId& id, Machine& machine) {
+  const Time next = machine.device.next();
+  if (next >= machine.scheduled) return;
+  machine.scheduled = next;
+  events_.at(next, [this, next, &id = machines_.find(id)->first] {
+    if (machines_.at(id).scheduled == next) advance(id);
+  });
+}
+
+void SimulatedCluster::advance(const DeviceId& id) {
+  Machine& machine = machines_.at(id);
+  machine.scheduled = Time::max();
+  const Time now = clock_.now();
+  if (machine.device.next() <= now)
+    for (const ClientId client : machine.device.step(now)) batch_ended(machine, client);
+  schedule(id, machine);
+}
+
+// ---- faults and checks -------------------------------------------------------------------------
+
+bool SimulatedCluster::kill(const FunctionName& f) {
+  for (auto& [id, server] : servers_)
+    if (server.seen.instance.function == f && server.seen.instance.state == InstanceState::kReady)
+      return end(server, "killed by signal 9", false), true;
+  return false;
+}
+
+bool SimulatedCluster::fail(const DeviceId& device) {
+  const auto machine = machines_.find(device);
+  if (machine == machines_.end()) return false;
+  const std::string fault = "it was to fail by the scenario";
+  node::Ledger& ledger = nodes_.at(machine->second.plan.device.node).ledger;
+  SLUICE_CHECK(ledger.set_drained(device, true, fault).ok(), "a node has its devices");
+  std::vector<Server::Item> lost;  // handed back once all of them are down
+  for (auto& [id, server] : servers_)
+    if (alive(server.seen) && server.seen.instance.device() == device) {
+      server.seen.device_fault = fault;
+      std::ranges::move(take_down(server, "its device failed", false), std::back_inserter(lost));
+    }
+  hand_back(lost);
+  return true;
+}
+
+bool SimulatedCluster::set_reachable(const std::string& node, bool reachable) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return false;
+  found->second.reachable = reachable;
+  return true;
+}
+
+Result<void> SimulatedCluster::check() const {
+  const auto broken = [](const DeviceId& id, const std::string& what) {
+    return Error{ErrorKind::kInternal, "invariant: " + id + ": " + what};
+  };
+  std::map<DeviceId, Bytes> memory;
+  for (const auto& [name, node] : nodes_)
+    for (const auto& [id, promise] : node.ledger.promises())
+      for (const Part& p : promise.parts) {
+        const auto server = servers_.find(id);
+        if (server == servers_.end() || !alive(server->second.seen))
+          return broken(p.device, id + " is gone and holds a slice");
+        memory[p.device] += p.slice.memory;
+      }
+  for (const auto& [id, bytes] : memory)
+    if (bytes > machines_.at(id).plan.device.memory)
+      return broken(id, std::to_string(bytes) + " bytes are promised");
+  return {};
+}
+
+SimulatedCluster::Use SimulatedCluster::use() const {
+  Use u;
+  for (const auto& [id, m] : machines_) {
+    if (m.clients.empty()) continue;
+    ++u.devices;
+    u.memory_there += m.plan.device.memory;
+  }
+  for (const auto& [id, server] : servers_) {
+    if (!alive(server.seen)) continue;
+    ++u.instances;
+    u.area += area(server.seen.instance.slice());
+    u.memory += server.seen.instance.slice().memory;
+  }
+  return u;
+}
+
+std::map<FunctionName, SimulatedCluster::Held> SimulatedCluster::held() const {
+  std::map<FunctionName, Held> all;
+  for (const auto& [id, server] : servers_) {
+    if (!alive(server.seen)) continue;
+    Held& h = all[server.seen.instance.function];
+    ++h.instances;
+    h.ready += server.seen.instance.state == InstanceState::kReady;
+    h.area += area(server.seen.instance.slice());
+  }
+  return all;
+}
+
+int64_t SimulatedCluster::arbiter_steps() const {
+  int64_t steps = 0;
+  for (const auto& [id, m] : machines_) steps += m.device.steps();
+  return steps;
+}
+
+}  // namespace sluice::sim

@@ -1,0 +1,154 @@
+// The Cluster port in virtual time: nodes with the node daemon's ledger, devices with the node
+// daemon's hosted device, instances with the model server's batcher, and one gateway with the live
+// dispatcher. The control loop does not notice.
+//
+// It adds its events to the caller's queue, and takes the time from the caller's clock. One thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "control/cluster.h"
+#include "model/predictor.h"
+#include "node/ledger.h"
+#include "runtime/batcher.h"
+#include "sim/device.h"
+#include "sim/event_queue.h"
+#include "sim/front_door.h"
+
+namespace sluice::sim {
+
+// A device of the cluster: what its node reports of it, and how it computes.
+struct DevicePlan {
+  Device device;
+  Physics physics;
+};
+
+// How long batches truly take, beside the predictor, which the policies ask.
+struct Truth {
+  double slowness = 1;   // true median ÷ predicted one
+  double variation = 0;  // a batch takes up to so much more or less, evenly
+};
+
+struct ClusterPlan {
+  std::vector<DevicePlan> devices;  // by id
+  std::vector<Nanos> cold_starts;   // how long starts take: one of these, drawn; not empty
+  Nanos hop{0};                     // from the gateway to an instance, and back
+  std::map<FunctionName, Truth> truths;
+  uint64_t seed = 1;
+};
+
+class SimulatedCluster : public control::Cluster {
+ public:
+  // `predictor` says how long a batch takes alone on the whole of an instance's sm. The references
+  // outlive it.
+  SimulatedCluster(ClusterPlan plan, const Predictor& predictor, const ManualClock& clock,
+                   EventQueue& events, std::function<void(const Answer&)> answered);
+
+  control::Observation observe() override;
+  Result<void> start(const control::StartOrder& order) override;
+  Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override;
+  Result<void> stop(const InstanceId& id, Nanos drain) override;
+  Result<void> set_drained(const DeviceId& device, bool drained) override;
+  Result<std::set<InstanceId>> set_routes(const std::string& gateway,
+                                          const RoutingTable& table) override;
+
+  // Call every FrontDoor::kTick.
+  void tick() { door_.tick(clock_.now()); }
+  // A request arrives at the gateway.
+  void arrive(const FunctionName& f, int inferences);
+
+  // ---- faults ----------------------------------------------------------------------------------
+  // Kills the function's first ready instance. Returns whether there was one.
+  bool kill(const FunctionName& f);
+  // The device fails: its node cordons it, and kills what runs there.
+  bool fail(const DeviceId& device);
+  // The node daemon does not answer, or answers again. What runs there goes on.
+  bool set_reachable(const std::string& node, bool reachable);
+
+  // Returns an error that names the first property that does not hold.
+  Result<void> check() const;
+
+  struct Use {
+    int devices = 0, instances = 0;  // devices with at least one instance
+    int64_t area = 0;                // Σ sm × request of them, in millionths of a device
+    Bytes memory = 0;                // Σ memory of them
+    Bytes memory_there = 0;          // of the devices with at least one
+  };
+  Use use() const;
+  struct Held {
+    int instances = 0, ready = 0;
+    int64_t area = 0;
+  };
+  std::map<FunctionName, Held> held() const;
+  size_t open_requests() const { return door_.open(); }
+  int64_t arbiter_steps() const;
+
+ private:
+  struct Server {
+    control::ObservedInstance seen;
+    policy::ClientId client = 0;
+    std::optional<runtime::Batcher> batcher;
+    // A request as it reached the instance; its client may leave, and what it asked is computed.
+    struct Item {
+      Request* request = nullptr;
+      uint64_t number = 0;
+      int inferences = 1;
+      Time due{};
+    };
+    std::map<uint64_t, Item> waiting;  // in the batcher, by the request's number
+    std::vector<Item> running;         // the current batch
+    Time asked{};                      // when its start was ordered
+    Time wake = Time::max();           // when the batcher is to be asked again
+    Nanos used{0};                     // busy time, once it is gone
+
+    bool idle() const { return running.empty() && waiting.empty(); }
+  };
+  struct Machine {
+    DevicePlan plan;
+    SimulatedDevice device;
+    std::map<policy::ClientId, InstanceId> clients;
+    policy::ClientId last_client = 0;
+    Time scheduled = Time::max();  // of its next event in the queue
+    std::string arbiter;
+  };
+  struct NodeState {
+    node::Ledger ledger;
+    bool reachable = true;
+  };
+
+  Result<NodeState*> node_of(const DeviceId& device);
+  Server* find(const InstanceId& id);
+  Result<void> place(Server& server, NodeState& on);
+  void become_ready(const InstanceId& id);
+  void begin_drain(Server& server, Nanos drain);
+  void settle_drain(Server& server);
+  std::vector<Server::Item> take_down(Server& server, const std::string& error, bool stopped);
+  void hand_back(const std::vector<Server::Item>& lost);
+  void end(Server& server, const std::string& error, bool stopped);
+  bool hand_over(Request& request);
+  void reach(const InstanceId& id, Request* request, uint64_t number, int more);
+  void run_next(Server& server);
+  void batch_ended(Machine& machine, policy::ClientId client);
+  void advance(const DeviceId& id);
+  void schedule(const DeviceId& id, Machine& machine);
+  Nanos work(const Server& server, int batch);
+
+  const ClusterPlan plan_;
+  const Predictor& predictor_;
+  const ManualClock& clock_;
+  EventQueue& events_;
+  Random random_;
+  std::map<std::string, NodeState> nodes_;
+  std::map<DeviceId, Machine> machines_;
+  std::map<InstanceId, Server> servers_;  // also ended ones that the loop has not forgotten
+  int64_t starts_ = 0;
+  FrontDoor door_;
+};
+
+}  // namespace sluice::sim

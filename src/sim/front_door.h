@@ -1,0 +1,93 @@
+// The gateway in virtual time: the live dispatcher, without sockets. Requests arrive, wait in their
+// function's queue, are granted to an instance, and end. Not thread-safe.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "control/cluster.h"
+#include "gateway/dispatcher.h"
+
+namespace sluice::sim {
+
+class FrontDoor;
+
+// A request from its arrival to its end. Its owner is the front door.
+class Request : public gateway::Waiter {
+ public:
+  explicit Request(FrontDoor& door) : door_(door) {}
+  void on_granted() override;
+
+  FunctionName function;
+  Time arrived{};
+  int tries = 0;        // instances that broke while they had it
+  bool ended = true;    // it waits for use again
+  InstanceId at;        // the instance that has it; empty: none
+  uint64_t number = 0;  // of this use, so that late events find out that it is another request
+
+ private:
+  FrontDoor& door_;
+};
+
+// The end of a request, as its client sees it.
+struct Answer {
+  const FunctionName& function;
+  Time arrived{};
+  Time ended{};
+  gateway::Outcome outcome = gateway::Outcome::kOk;
+};
+
+class FrontDoor {
+ public:
+  // `hand_over` gives a granted request to its instance; false: the instance refuses the connection.
+  // `answered` is called at the end of each request.
+  FrontDoor(std::function<bool(Request&, Time)> hand_over,
+            std::function<void(const Answer&)> answered)
+      : hand_over_(std::move(hand_over)), answered_(std::move(answered)) {}
+
+  void arrive(const FunctionName& f, int inferences, Time now);
+  // The instance answered, or failed to.
+  void finish(Request& r, gateway::Outcome outcome, Time now);
+  // The instance died with the request. Another one gets it, once.
+  void broke(Request& r, Time now);
+  // Gives instances that were down another chance, and ends requests whose time is over. Call every
+  // kTick.
+  void tick(Time now);
+  static constexpr Nanos kTick = Millis(50);
+
+  // Replaces the routes. Returns the instances that have a request in hand.
+  std::set<InstanceId> set_routes(const RoutingTable& table, Time now);
+  // Returns the counters as the control loop sees them.
+  control::ObservedGateway observe(Time now);
+
+  size_t open() const { return requests_.size() - spare_.size(); }
+
+ private:
+  friend class Request;
+  void settle(Time now);
+  void end(Request& r, gateway::Outcome outcome, Time now);
+
+  struct Deadline {
+    Time at{};
+    Request* request = nullptr;
+    uint64_t number = 0;
+  };
+
+  std::function<bool(Request&, Time)> hand_over_;
+  std::function<void(const Answer&)> answered_;
+  gateway::Dispatcher dispatcher_;
+  std::deque<std::unique_ptr<Request>> requests_;
+  std::vector<Request*> spare_;
+  std::vector<Request*> granted_;  // by the dispatcher, and not yet handed over
+  bool settling_ = false;
+  std::map<FunctionName, std::deque<Deadline>> timeouts_;  // by function, in order
+  uint64_t next_number_ = 0;
+  int64_t version_ = -1;  // of the routes; -1: none yet
+};
+
+}  // namespace sluice::sim

@@ -1,0 +1,64 @@
+// Plays a scenario under a bundle: the live control loop over the simulated cluster, in virtual
+// time. The same scenario, bundle and seed give the same outcome on every machine. One thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/accounting.h"
+#include "sim/scenario.h"
+
+namespace sluice::sim {
+
+// What happened to a function's requests that arrived after the scenario's settling time.
+struct FunctionOutcome {
+  FunctionName function;
+  Nanos objective{0};
+  uint64_t requests = 0, ok = 0, shed = 0, failed = 0, timed_out = 0;
+  uint64_t open = 0;                     // unanswered at the end
+  uint64_t cold_starts = 0;              // requests that waited for an instance to start
+  std::vector<uint64_t> violations;      // late or not answered, at each multiple of the objective
+  Nanos p50{0}, p90{0}, p95{0}, p99{0};  // of answered ones
+  control::Account account;
+};
+
+struct Outcome {
+  std::string policy;
+  std::vector<FunctionOutcome> functions;  // by name
+  Nanos simulated{0};                      // after the settling time
+  bool stopped = false;                    // before the scenario's end
+  double device_seconds = 0;               // of devices with at least one instance
+  int devices_max = 0;
+  double free_share = 0;   // of devices in use, the mean area that no request holds
+  double free_memory = 0;  // the same of their memory
+  uint64_t decisions = 0, arbiter_steps = 0;
+};
+
+// A second of one function, or of the cluster.
+struct TimelineRow {
+  int64_t second = 0;
+  FunctionName function;
+  uint64_t arrivals = 0, ok = 0, late = 0, refused = 0;
+  Nanos p95{0};
+  int instances = 0, ready = 0;
+  int64_t area = 0;  // in millionths of a device
+  int devices = 0;   // in use by any function
+};
+
+struct Watch {
+  // Called once a simulated second. Returns whether to go on.
+  std::function<bool(Nanos passed)> on_second = [](Nanos) { return true; };
+  // Called at the end of each simulated second for each function.
+  std::function<void(const TimelineRow&)> on_row;
+  // As ControlSettings::on_phase.
+  std::function<void(std::string_view phase)> on_phase = [](std::string_view) {};
+};
+
+// Returns kInvalid if the loop refuses the scenario's functions or bundle; kInternal with the
+// property that broke.
+Result<Outcome> simulate(const Scenario& scenario, const std::string& policy,
+                         const Watch& watch = {});
+
+}  // namespace sluice::sim

@@ -1,0 +1,144 @@
+#include "sim/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/log.h"
+#include "policy/bundle.h"
+#include "sim/report.h"
+#include "sim/scenario_file.h"
+#include "trace/text_file.h"
+
+namespace sluice::sim {
+namespace {
+
+Scenario burst() {
+  const std::string folder = SLUICE_SCENARIOS;
+  auto scenario = parse_scenario(*trace::read_text(folder + "/burst.yaml"), "burst.yaml", folder);
+  EXPECT_TRUE(scenario.ok()) << scenario.error().message;
+  return std::move(scenario).value_or({});
+}
+
+std::string bytes(const Scenario& s, const std::string& policy) {
+  const auto outcome = simulate(s, policy);
+  EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+  return to_json(s, std::vector{*outcome}).dump();
+}
+
+class Simulation : public testing::Test {
+ protected:
+  Simulation() { spdlog::set_level(spdlog::level::off); }
+};
+
+TEST_F(Simulation, TheSameSeedGivesTheSameBytesAndAnotherDoesNot) {
+  Scenario s = burst();
+  s.cluster.truths[s.functions[0].name] = {.slowness = 1.1, .variation = 0.2};
+  const std::string first = bytes(s, "has-gpu");
+  EXPECT_EQ(first, bytes(s, "has-gpu"));
+  s.seed = 2;
+  EXPECT_NE(first, bytes(s, "has-gpu"));
+}
+
+TEST_F(Simulation, EveryRequestIsCountedOnceUnderEveryPolicy) {
+  Scenario s = burst();
+  s.duration = Seconds(60);
+  for (const policy::Bundle& bundle : policy::bundles()) {
+    SCOPED_TRACE(bundle.name);
+    const auto o = simulate(s, std::string(bundle.name));
+    ASSERT_TRUE(o.ok()) << o.error().message;
+    ASSERT_EQ(o->functions.size(), 2u);
+    for (const FunctionOutcome& f : o->functions) {
+      EXPECT_GT(f.requests, 900u) << f.function.name;
+      EXPECT_EQ(f.requests, f.ok + f.shed + f.failed + f.timed_out + f.open);
+      EXPECT_GE(f.violations[0], f.violations[1]);
+      EXPECT_LE(f.p50, f.p99);
+    }
+    EXPECT_LE(o->devices_max, 2);
+  }
+}
+
+// One server, Poisson arrivals at half its capacity, batches of a fixed time t: M/D/1. Its sojourn
+// time has the 0.9-quantile 2.515 t and the 0.95-quantile 3.05 t (Erlang, 1909).
+TEST_F(Simulation, AQueueIsAsLongAsTheoryHasIt) {
+  Scenario s = burst();
+  s.functions.resize(1);
+  FunctionSpec& f = s.functions[0];
+  f.inference().slo.latency = Nanos(0);  // first come, first served
+  f.inference().batching.max_size = 1;
+  f.slice = Slice{.sm = kWhole, .quota = {kWhole, kWhole}};
+  for (control::Profile& p : s.profiles) p.points = {{{1, kWhole, kWhole}, Millis(20)}};
+  s.duration = Seconds(4000);
+  s.cluster.hop = Nanos(0);
+  s.loads = {{.function = f.name, .plan = {{s.duration, 25}}}};
+  const auto o = simulate(s, "fixed");
+  ASSERT_TRUE(o.ok()) << o.error().message;
+  EXPECT_NEAR(millis(o->functions[0].p90), 2.515 * 20, 1);
+  EXPECT_NEAR(millis(o->functions[0].p95), 3.05 * 20, 1.5);
+}
+
+TEST_F(Simulation, SilencesOfANodeAddUp) {
+  Scenario s = burst();
+  s.duration = Seconds(60);
+  const std::string node = s.cluster.devices[0].device.node;
+  const auto p50 = [&](std::vector<Fault> faults) {
+    s.faults = std::move(faults);
+    const auto o = simulate(s, "has-gpu");
+    EXPECT_TRUE(o.ok());
+    return o->functions[0].p50;
+  };
+  using Kind = Fault::Kind;
+  EXPECT_EQ(p50({{Seconds(5), Kind::kSilence, node, Seconds(10)},
+                 {Seconds(7), Kind::kSilence, node, Seconds(40)}}),
+            p50({{Seconds(5), Kind::kSilence, node, Seconds(42)}}));
+}
+
+TEST_F(Simulation, ARequestThatWaitsForAStartIsAColdOne) {
+  Scenario s = burst();
+  s.duration = Seconds(200);
+  s.functions.resize(1);
+  InferenceSpec& f = s.functions[0].inference();
+  f.min_replicas = 0;
+  f.scale_to_zero_after = Seconds(5);
+  const FunctionName name = s.functions[0].name;
+  s.loads = {{.function = name, .plan = {}, .gaps = {}, .times = {Seconds(20), Seconds(180)}}};
+  const auto o = simulate(s, "kpa");
+  ASSERT_TRUE(o.ok()) << o.error().message;
+  EXPECT_EQ(o->functions[0].ok, 2U);
+  EXPECT_EQ(o->functions[0].cold_starts, 1U);  // the first comes before the first minute is over
+  EXPECT_GT(o->functions[0].p99, Seconds(2));
+}
+
+TEST_F(Simulation, FaultsCostRequestsAndTheLoopMakesUpForThem) {
+  Scenario s = burst();
+  s.faults = {{Seconds(30), Fault::Kind::kKill, "bert", {}},
+              {Seconds(50), Fault::Kind::kFail, s.cluster.devices[0].device.id, {}},
+              {Seconds(70), Fault::Kind::kSilence, s.cluster.devices[1].device.node, Seconds(5)}};
+  const auto o = simulate(s, "has-gpu");
+  ASSERT_TRUE(o.ok()) << o.error().message;
+  uint64_t starts = 0;
+  for (const FunctionOutcome& f : o->functions) {
+    starts += f.account.starts;
+    EXPECT_GT(f.ok, f.requests / 2) << f.function.name;
+    EXPECT_EQ(f.requests, f.ok + f.shed + f.failed + f.timed_out + f.open);
+  }
+  EXPECT_GE(starts, 2u);
+}
+
+TEST_F(Simulation, ItStopsWhenAskedAndKeepsWhatWasDone) {
+  const Scenario s = burst();
+  Watch watch;
+  int rows = 0;
+  watch.on_second = [](Nanos passed) { return passed < Seconds(30); };
+  watch.on_row = [&](const TimelineRow&) { ++rows; };
+  const auto o = simulate(s, "has-gpu", watch);
+  ASSERT_TRUE(o.ok());
+  EXPECT_TRUE(o->stopped);
+  EXPECT_EQ(o->simulated, Seconds(20));
+  EXPECT_EQ(rows, 60);
+}
+
+}  // namespace
+}  // namespace sluice::sim

@@ -1,0 +1,47 @@
+// A scenario: a cluster, functions, their profiles, their loads, and faults. A plain value;
+// scenario_file.h reads one, and docs/simulator.md describes every field.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/profiles.h"
+#include "model/function.h"
+#include "sim/arrivals.h"
+#include "sim/cluster.h"
+
+namespace sluice::sim {
+
+// When requests of a function arrive: by a plan of rates, or at the given times.
+struct Load {
+  FunctionName function;
+  RatePlan plan;
+  Gaps gaps;
+  std::vector<Nanos> times;  // ascending; in place of the plan, if there are any
+  int inferences = 1;        // of each request
+};
+
+struct Fault {
+  enum class Kind { kKill, kFail, kSilence };
+  Nanos at{0};
+  Kind kind = Kind::kKill;
+  std::string subject;  // a function, a device, a node
+  Nanos lasts{0};       // of a node's silence
+};
+
+struct Scenario {
+  std::string name;
+  Nanos duration = Seconds(60);
+  Nanos settle{0};  // at the start, not counted
+  uint64_t seed = 1;
+  std::vector<std::string> policies;     // bundles
+  std::vector<double> slo_multiples{1};  // of each objective, at which violations are counted
+  ClusterPlan cluster;
+  std::vector<FunctionSpec> functions;
+  std::vector<control::Profile> profiles;
+  std::vector<Load> loads;
+  std::vector<Fault> faults;
+};
+
+}  // namespace sluice::sim

@@ -1,0 +1,117 @@
+#include "sim/scenario_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/support/folder.h"
+
+namespace sluice::sim {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kFunction = R"(---
+apiVersion: sluice.dev/v1alpha1
+kind: InferenceFunction
+metadata: {name: f}
+spec:
+  model: {path: f.pt}
+  slo: {latency: 100ms}
+)";
+
+std::string scenario(const std::string& more, const std::string& load = "{function: f, rate: 5}") {
+  return R"(apiVersion: sluice.dev/v1alpha1
+kind: Scenario
+metadata: {name: s}
+spec:
+  duration: 10s
+  devices:
+    - {type: gpu, count: 2, memory: 1Gi}
+  profiles:
+    - {model: f.pt, device: gpu, points: [{batch: 1, sm: 100%, latency: 10ms}]}
+  loads:
+    - )" +
+         load + "\n" + more + kFunction;
+}
+
+std::string fault(const std::string& text, const std::string& folder = "/nowhere") {
+  const auto parsed = parse_scenario(text, "s.yaml", folder);
+  return parsed.ok() ? "" : parsed.error().message;
+}
+
+TEST(ScenarioFile, ReadsDevicesFunctionsAndLoads) {
+  const auto s = parse_scenario(scenario("  coldStart: [1s, 2s]\n"), "s.yaml", "/nowhere");
+  ASSERT_TRUE(s.ok()) << s.error().message;
+  ASSERT_EQ(s->cluster.devices.size(), 2u);
+  EXPECT_EQ(s->cluster.devices[1].device.id, "gpu-n0000/01");
+  EXPECT_EQ(s->cluster.cold_starts, (std::vector<Nanos>{Seconds(1), Seconds(2)}));
+  ASSERT_EQ(s->functions.size(), 1u);
+  EXPECT_EQ(s->functions[0].name.name, "f");
+  ASSERT_EQ(s->loads.size(), 1u);
+  EXPECT_EQ(s->loads[0].plan, (RatePlan{{Seconds(10), 5}}));
+}
+
+TEST(ScenarioFile, TakesTheNodesThatAlibabaHas) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path + "/nodes.csv") << "sn,cpu_milli,memory_mib,gpu,model\n"
+                                               "n1,64000,262144,2,gpu\nn2,64000,262144,1,T4\n"
+                                               "n3,64000,262144,1,gpu\n";
+  std::string text = scenario("");
+  const auto with = [&](const std::string& device) {
+    std::string s = text;
+    const std::string before = "{type: gpu, count: 2, memory: 1Gi}";
+    return s.replace(s.find(before), before.size(), device);
+  };
+  const auto s =
+      parse_scenario(with("{type: gpu, memory: 1Gi, nodes: nodes.csv}"), "s.yaml", folder.path);
+  ASSERT_TRUE(s.ok()) << s.error().message;
+  std::string ids;
+  for (const DevicePlan& d : s->cluster.devices) ids += d.device.id + " ";
+  EXPECT_EQ(ids, "n1/00 n1/01 n3/00 ");
+  EXPECT_THAT(fault(with("{type: A100, memory: 1Gi, nodes: nodes.csv}"), folder.path),
+              HasSubstr("\"A100\" is no GPU model of nodes.csv; there are gpu and T4"));
+  EXPECT_THAT(fault(with("{type: gpu, memory: 1Gi, count: 2, nodes: nodes.csv}"), folder.path),
+              HasSubstr("nodes: stands in place of count and perNode"));
+}
+
+TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
+  struct Case {
+    std::string text, want;
+  };
+  const Case cases[] = {
+      {scenario("  colds: 1s\n"), "s.yaml:12 spec.colds: unknown field"},
+      {scenario("  hop: 5m\n"), "s.yaml:12 spec.hop: \"5m\" is not a duration from 0"},
+      {scenario("", "{function: f, rate: -1}"), "s.yaml:11 spec.loads[0].rate: \"-1\" is not"},
+      {scenario("", "{function: g, rate: 1}"), "s.yaml:11 spec.loads[0].function: \"g\" is no"},
+      {scenario("", "{function: f, file: r.txt}"), "spec.loads[0].file: /nowhere/r.txt: No such"},
+      {scenario("  duration: 1s\n"), "s.yaml:12 spec.duration: stands twice"},
+      {scenario("  policies: [kap]\n"), "spec.policies: \"kap\" is no policy"},
+      {scenario("  faults: [{at: 1s, fail: gpu9}]\n"), "faults[0].fail: \"gpu9\" is not of this"},
+      {scenario("  settle: 20s\n"), "s.yaml:12 spec.settle: is not before the end"},
+      {scenario("") + "  sloo: 1\n", "s.yaml:19 spec.sloo: unknown field"},
+      {scenario("", "{function: f, rate: 1, scale: 2}"), "spec.loads[0].scale: goes with file"},
+      {scenario("", "{function: f, file: ''}"), "spec.loads[0].file: must name a file"},
+      {scenario("  truths: [{function: f}, {function: f}]\n"), "its truth stands twice"},
+      {"kind: [", "s.yaml:1"},
+      {"", "wants a Scenario"},
+  };
+  for (const Case& c : cases) EXPECT_THAT(fault(c.text), HasSubstr(c.want)) << c.text;
+}
+
+TEST(ScenarioFile, NamesTheLineOfAFileThatItReads) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path + "/r.txt") << "1\nx\n";
+  const auto loaded = [&](const std::string& more) {
+    return fault(scenario("", "{function: f, file: r.txt" + more + "}"), folder.path);
+  };
+  EXPECT_THAT(loaded(""), HasSubstr("/r.txt: line 2: rate: 'x' is no number"));
+  EXPECT_THAT(loaded(", format: lines"), HasSubstr("/r.txt:2 rate: 'x' is no number from 0"));
+  EXPECT_THAT(loaded(", format: arrivals"), HasSubstr("/r.txt:1 there is no column 'timestamp'"));
+  EXPECT_THAT(loaded(", format: k7"), HasSubstr("format 'k7' not found"));
+  EXPECT_THAT(loaded(", format: arrivals, scale: 2"), HasSubstr("neither scaled nor repeated"));
+}
+
+}  // namespace
+}  // namespace sluice::sim

@@ -1,0 +1,76 @@
+#include "trace/fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/words.h"
+
+namespace sluice::trace {
+namespace {
+
+std::string_view trimmed(std::string_view s) {
+  const size_t first = s.find_first_not_of(" \t");
+  if (first == s.npos) return {};
+  return s.substr(first, s.find_last_not_of(" \t") - first + 1);
+}
+
+std::vector<std::string_view> split(std::string_view line) {
+  std::vector<std::string_view> fields;
+  for (size_t begin = 0; begin <= line.size();) {
+    const size_t end = std::min(line.find(',', begin), line.size());
+    fields.push_back(trimmed(line.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return fields;
+}
+
+// As a person would write it: 86400, 0.25, 1e+06.
+std::string shown(double value) {
+  char text[32];
+  const auto [end, fault] = std::to_chars(text, text + sizeof text, value);
+  return fault == std::errc() ? std::string(text, end) : std::string();
+}
+
+}  // namespace
+
+std::optional<double> number(std::string_view text) {
+  text = trimmed(text);
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+Result<Header> Header::read(TextFile& file) {
+  SLUICE_ASSIGN(line, file.next_with_content());
+  if (!line) return file.error("the file is empty; its first line names the columns");
+  Header header;
+  for (const std::string_view name : split(*line)) header.names_.emplace_back(name);
+  return header;
+}
+
+Result<size_t> Header::column(const TextFile& file, std::string_view name) const {
+  const auto found = std::ranges::find(names_, name);
+  if (found != names_.end()) return static_cast<size_t>(found - names_.begin());
+  return file.error("there is no column '" + std::string(name) + "'; there are " + listed(names_));
+}
+
+Result<std::vector<std::string_view>> Header::fields(const TextFile& file,
+                                                     std::string_view line) const {
+  std::vector<std::string_view> fields = split(line);
+  if (fields.size() == names_.size()) return fields;
+  return file.error("the line has " + std::to_string(fields.size()) +
+                    " fields; the first line names " + std::to_string(names_.size()));
+}
+
+Result<double> number_in(const TextFile& file, std::string_view column, std::string_view field,
+                         double least, double most) {
+  const std::optional<double> value = number(field);
+  if (value && *value >= least && *value <= most) return *value;
+  return file.error(std::string(column) + ": '" + clipped(std::string(field), 40) +
+                    "' is no number from " + shown(least) + " to " + shown(most));
+}
+
+}  // namespace sluice::trace

@@ -1,0 +1,112 @@
+// `sluice simulate` as its user starts it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/folder.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Ran {
+  int code = 0;
+  std::string said;  // stdout and stderr
+};
+
+Ran run(const std::string& command) {
+  Ran ran;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  char part[4096];
+  for (size_t n; (n = fread(part, 1, sizeof part, pipe)) > 0;) ran.said.append(part, n);
+  ran.code = WEXITSTATUS(pclose(pipe));
+  return ran;
+}
+
+std::string read(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+const std::string kSimulate = SLUICE_PROGRAM " simulate ";
+const std::string kBurst = SLUICE_SCENARIOS "/burst.yaml";
+
+TEST(Simulate, ComparesPoliciesAndWritesTheSameBytesEachTime) {
+  const TemporaryFolder folder;
+  const std::string once = folder.path + "/once.json", again = folder.path + "/again.json";
+  const std::string timeline = folder.path + "/timeline.csv";
+  const Ran ran = run(kSimulate + kBurst + " --policies has-gpu,hpa --seed 7 --json " + once +
+                      " --timeline " + timeline);
+  EXPECT_EQ(ran.code, 0) << ran.said;
+  for (const char* word : {"has-gpu", "hpa", "resnet", "bert", "VIOLATE%", "DEVICE-S"})
+    EXPECT_THAT(ran.said, HasSubstr(word));
+  EXPECT_EQ(run(kSimulate + kBurst + " --policies has-gpu,hpa --seed 7 --json " + again).code, 0);
+  EXPECT_THAT(read(once), HasSubstr("\"seed\": 7"));
+  EXPECT_EQ(read(once), read(again));
+  EXPECT_THAT(read(timeline), HasSubstr("hpa,59,default/bert,"));
+}
+
+TEST(Simulate, EveryScenarioPlaysAndEveryRequestEndsOnce) {
+  const TemporaryFolder folder;
+  int played = 0;
+  for (const auto& file : std::filesystem::directory_iterator(SLUICE_SCENARIOS)) {
+    if (file.path().extension() != ".yaml") continue;
+    ++played;
+    const std::string results = folder.path + "/results.json";
+    const Ran ran = run(kSimulate + file.path().string() + " --policies has-gpu --json " + results +
+                        " --plot " + folder.path);
+    ASSERT_EQ(ran.code, 0) << file.path() << ran.said;
+    const json all = json::parse(read(results));
+    for (const json& policy : all["policies"])
+      for (const json& f : policy["functions"]) {
+        int64_t ended = 0;
+        for (const char* how : {"ok", "shed", "failed", "timed_out", "open"})
+          ended += f[how].get<int64_t>();
+        EXPECT_GT(f["requests"], 100) << file.path() << f;
+        EXPECT_EQ(f["requests"], ended) << file.path() << f;
+      }
+    EXPECT_THAT(read(folder.path + "/has-gpu.svg"), HasSubstr("devices in use"));
+  }
+  EXPECT_GE(played, 5);
+}
+
+TEST(Simulate, RefusesWhatItCannotPlayAndSaysWhere) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path + "/s.yaml";
+  std::string text = read(kBurst);
+  text.replace(text.find("  settle: 10s"), 13, "  setle: 10s ");
+  std::ofstream(file) << text;
+  const Ran typo = run(kSimulate + file);
+  EXPECT_EQ(typo.code, 2);
+  EXPECT_THAT(typo.said, HasSubstr("s.yaml:9 spec.setle: unknown field, did you mean \"settle\"?"));
+  const Ran unknown = run(kSimulate + kBurst + " --policies kap");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.said, HasSubstr("'kap' is not known"));
+  EXPECT_NE(run(kSimulate + folder.path + "/none.yaml").code, 0);
+}
+
+TEST(Simulate, AnInterruptKeepsWhatWasComputed) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path + "/s.yaml", results = folder.path + "/r.json";
+  std::string text = read(kBurst);
+  text.replace(text.find("duration: 120s"), 14, "duration: 700h");
+  std::ofstream(file) << text;
+  std::ofstream(folder.path + "/bursty.txt") << "1\n";
+  const Ran ran =
+      run("timeout --preserve-status -s INT 2 " + kSimulate + file + " --json " + results);
+  EXPECT_EQ(ran.code, 0) << ran.said;
+  EXPECT_THAT(ran.said, HasSubstr("stopped before the end"));
+  EXPECT_THAT(read(results), HasSubstr("\"stopped\": true"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,227 @@
+// A node daemon on a data directory of its own, with fake_runtime's instances, for tests across
+// processes. The harness holds the listening socket as the supervisor does: requests to a daemon
+// that is being restarted wait. Nothing sleeps: waits end by a pidfd or by the daemon's answer.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "wire/http.h"
+
+namespace sluice {
+
+using nlohmann::json;
+using wire::http::verb;
+
+inline std::string program(const std::string& name) {  // beside this test
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
+inline Fd pidfd_of(pid_t pid) {
+  return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+inline bool ends_within(const Fd& pidfd, Nanos patience) {
+  pollfd p{pidfd.get(), POLLIN, 0};
+  return poll(&p, 1, static_cast<int>(patience / Millis(1))) == 1;
+}
+
+// Returns the folder of a process's own CPU group; empty if it has none.
+inline std::string cpu_group_of(const json& pid) {
+  std::ifstream groups("/proc/" + pid.dump() + "/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const bool v1 = line.find(":cpu:") != line.npos;
+    if (line.find("/sluice-") != line.npos && (v1 || line.starts_with("0::")))
+      return "/sys/fs/cgroup" + std::string(v1 ? "/cpu" : "") + line.substr(line.rfind(':') + 1);
+  }
+  return "";
+}
+
+class Node {
+ public:
+  // `prepare` gets the new data directory first; if it returns false nothing starts.
+  explicit Node(std::vector<std::string> flags = {},
+                const std::function<bool(const std::string&)>& prepare = {},
+                std::string main = "node_main")
+      : flags_(std::move(flags)), main_(std::move(main)) {
+    char folder[] = "/tmp/sluice-node-XXXXXX";
+    data = mkdtemp(folder);
+    prepared_ = !prepare || prepare(data);
+    if (!prepared_) return;
+    std::filesystem::create_directories(data + "/run");
+    listening_ = std::move(*wire::listen_on({.path = data + "/run/node.sock"}));
+    launch();
+  }
+  ~Node() {
+    if (prepared_) end();
+    umount2(data.c_str(), MNT_DETACH);  // where a test has mounted something
+    std::filesystem::remove_all(data);
+  }
+  bool prepared() const { return prepared_; }
+
+  void launch() {
+    std::vector<std::string> words{program(main_), "node",      "--data",
+                                   data,           "--runtime", program("fake_runtime"),
+                                   "--listen-fd",  "3"};
+    // Tests do not use this machine's GPUs.
+    if (std::ranges::find(flags_, "--nvml") == flags_.end())
+      words.insert(words.end(), {"--nvml", "none"});
+    words.insert(words.end(), flags_.begin(), flags_.end());
+    std::vector<char*> argv;
+    for (std::string& w : words) argv.push_back(w.data());
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (freopen((data + "/daemon.log").c_str(), "a", stderr) == nullptr) _exit(126);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    if (listening_.get() == 3)
+      fcntl(3, F_SETFD, 0);
+    else
+      dup2(listening_.get(), 3);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  // Returns its exit status.
+  int stop(int signal) {
+    kill(pid_, signal);
+    return wait_for_end();
+  }
+  int wait_for_end() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return status;
+  }
+  void restart() {
+    stop(SIGKILL);
+    launch();
+  }
+  pid_t pid() const { return pid_; }
+  std::string state_file() const { return data + "/run/node.state"; }
+
+  // Returns the API's answer: its body, with the status beside it.
+  json call(verb method, const std::string& target, const json& body = nullptr) {
+    wire::HttpClient client({.path = data + "/run/node.sock"});
+    const auto answer = client.call(method, target, body.is_null() ? "" : body.dump());
+    if (!answer.ok()) return {{"error", answer.error().message}, {"status", 0}};
+    json out = json::parse(answer->body(), nullptr, false);
+    out["status"] = answer->result_int();
+    return out;
+  }
+  json get(const std::string& target) { return call(verb::get, target); }
+  // The same until there is an answer: a dying daemon closes its connections, and those that it has
+  // not accepted wait for the next.
+  json insist(verb method, const std::string& target, const json& body = nullptr) {
+    const SteadyClock clock;
+    const Time give_up = clock.now() + Seconds(100);
+    json answer = call(method, target, body);
+    while (answer["status"] == 0 && clock.now() < give_up) answer = call(method, target, body);
+    return answer;
+  }
+
+  // Returns a model with these words for fake_runtime; each list has a model of its own.
+  std::string model(const std::string& words) {
+    const std::string path = data + "/model " + words;
+    if (!std::filesystem::exists(path)) std::ofstream(path) << words;
+    return path;
+  }
+  static json slice(int request, int limit = 0, Bytes memory = 0) {
+    return {{"sm", 1000},
+            {"request", request},
+            {"limit", limit > 0 ? limit : request},
+            {"memory", memory}};
+  }
+  json start(const std::string& id, int request, const std::string& words = "",
+             const std::string& device = "cpu0", const std::string& arbiter = "") {
+    return call(verb::post, "/v1/instances",
+                {{"id", id},
+                 {"arbiter", arbiter},
+                 {"function", "default/f"},
+                 {"device", device},
+                 {"slice", slice(request)},
+                 {"model", {{"path", model(words)}}}});
+  }
+  // Starts it and waits until it serves.
+  json ready(const std::string& id, int request, const std::string& words = "",
+             const std::string& device = "cpu0") {
+    const json started = start(id, request, words, device);
+    EXPECT_EQ(started["status"], 202) << started;
+    return wait(id, "ready");
+  }
+  json resize(const std::string& id, int request) {
+    return call(verb::patch, "/v1/instances/" + id, {{"slice", slice(request)}});
+  }
+  json remove(const std::string& id, int drain_ms = 10'000) {
+    return call(verb::delete_, "/v1/instances/" + id, {{"drain_ms", drain_ms}});
+  }
+
+  // Returns the instance once it is in that state; fails if it is gone instead, or after 100 s.
+  json wait(const std::string& id, const std::string& state) {
+    const SteadyClock clock;
+    const Time give_up = clock.now() + Seconds(100);
+    uint64_t seen = 0;
+    json last;
+    while (clock.now() < give_up) {
+      const json now = get("/v1/state?wait_ms=5000&after=" + std::to_string(seen));
+      seen = now.value("version", uint64_t{0});
+      for (const json& i : now.value("instances", json::array()))
+        if (i["id"] == id) last = i;
+      if (!last.is_null() && (last["state"] == state || last["state"] == "gone")) break;
+    }
+    EXPECT_EQ(last.is_null() ? "none" : last["state"], state) << last << log();
+    return last;
+  }
+
+  // Returns an instance's own answer.
+  json ask(const std::string& id, const std::string& target = "/", Nanos patience = Seconds(100)) {
+    wire::HttpClient client({.path = data + "/run/i/" + id + ".sock"}, patience);
+    const auto answer = client.json(verb::post, target);
+    return answer.ok() ? *answer : json{{"error", answer.error().message}};
+  }
+  std::string log() const {
+    std::ifstream file(data + "/daemon.log");
+    return (std::ostringstream() << file.rdbuf()).str();
+  }
+
+  std::string data;
+
+ private:
+  // Ends the instances, and then the daemon.
+  void end() {
+    if (pid_ == 0) launch();
+    for (json now = get("/v1/state"); kill_all(now) > 0;)
+      now = get("/v1/state?wait_ms=1000&after=" + now["version"].dump());
+    stop(SIGTERM);
+  }
+  // Kills our own living instances.
+  static int kill_all(const json& state) {
+    int alive = 0;
+    for (const json& i : state.value("instances", json::array())) {
+      if (i["state"] == "gone" || i["foreign"].get<bool>()) continue;
+      ++alive;
+      if (i["pid"] != 0) kill(i["pid"].get<pid_t>(), SIGKILL);
+    }
+    return alive;
+  }
+
+  const std::vector<std::string> flags_;
+  const std::string main_;
+  Fd listening_;
+  bool prepared_ = false;
+  pid_t pid_ = 0;
+};
+
+}  // namespace sluice
