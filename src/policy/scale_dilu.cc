@@ -166,6 +166,8 @@ Replicas lazy_replicas(const ClusterPlan& plan, const Demand& d, Turn& turn,
   const LazyScale lazy = lazy_scale(config, window, all, one);
   if (lazy.more > 0) state.since = now;
   if (lazy.more != 0) state.count = counting + lazy.more;
+  // What found no place, or died, is not started any more once the load does without it.
+  if (lazy.more == 0 && lazy.above == 0 && !window.empty()) state.count = counting;
   state.count = std::clamp(state.count, least, most);
   numbers = {state.touched, state.since, static_cast<double>(state.count)};
   return {.at_least = state.count,

@@ -138,6 +138,24 @@ TEST_F(Dilu, ReplacesADeadInstanceAndThoseOfCordonedDevices) {
   for (const Instance* i : c.instances("a")) EXPECT_NE(i->device(), cordoned);
 }
 
+TEST_F(Dilu, WhatFoundNoPlaceIsNotStartedOnceTheLoadHasGone) {
+  for (const char* id : {"d1", "d2", "d3"}) c.device(id).drained = true;
+  c.function("b", Millis(15), Millis(10));  // holds 70 % of d0
+  second(0);
+  seconds(20, 90);
+  EXPECT_THAT(c.instances("a"), SizeIs(1)) << "d0 is full";
+  seconds(2, 90);
+  c.device("d1").drained = false;
+  second(90);
+  EXPECT_GT(c.instances("a").size(), 1u) << "still needed";
+  const size_t now = c.instances("a").size();
+  c.device("d1").drained = true;
+  seconds(40, 10);
+  for (const char* id : {"d1", "d2", "d3"}) c.device(id).drained = false;
+  seconds(1, 10);
+  EXPECT_LE(c.instances("a").size(), now);
+}
+
 TEST_F(Dilu, WithoutMemoryTheRunningInstancesCount) {
   second(0);
   seconds(20, 90);

@@ -144,7 +144,7 @@ void HeuristicScaler::scale_down() {
   leave_cordoned();
 }
 
-// Make before break: the others must be ready and sufficient.
+// Make before break: the others must be ready, and sufficient or as many as may be.
 void HeuristicScaler::leave_cordoned() {
   const std::vector<size_t> all = plan_.serving(demand_);
   if (std::ranges::none_of(all, [&](size_t i) { return plan_.on_drained(i); })) return;
@@ -154,7 +154,8 @@ void HeuristicScaler::leave_cordoned() {
     if (plan_.at(r.at).instance.state != InstanceState::kReady) continue;
     ready += r.throughput, ++count;
   }
-  if (count < least(count) || ready * (1 + config_.slack) < rate()) return;
+  const bool sufficient = ready * (1 + config_.slack) >= rate() || count >= most_replicas(demand_);
+  if (count < least(count) || !sufficient) return;
   for (const size_t i : all) {
     if (!plan_.on_drained(i)) continue;
     stop(i,

@@ -184,6 +184,19 @@ TEST_F(FastGshare, LeavesACordonedDeviceMakeBeforeBreak) {
   EXPECT_THAT(c.tick(), IsEmpty());
 }
 
+TEST_F(FastGshare, LeavesACordonedDeviceAtMaxReplicasToo) {
+  c.view("a").spec.inference().max_replicas = 1;
+  c.rate("a", 500);
+  c.tick();
+  ASSERT_THAT(c.instances("a"), SizeIs(1));
+  const DeviceId cordoned = c.instances("a")[0]->device();
+  c.device(cordoned).drained = true;
+  c.tick();
+  c.tick();
+  ASSERT_THAT(c.instances("a"), SizeIs(1));
+  EXPECT_NE(c.instances("a")[0]->device(), cordoned);
+}
+
 // The place that an instance left is taken by the next one of its size, though free time lies
 // around it.
 TEST_F(FastGshare, AReleasedRectangleIsTakenAgain) {

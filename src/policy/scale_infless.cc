@@ -36,7 +36,7 @@ class InflessScaler {
  private:
   struct Held {
     size_t at;  // in the plan
-    Share sm;
+    double price;
     double throughput;
   };
 
@@ -90,7 +90,7 @@ InflessScaler::InflessScaler(ClusterPlan& plan, const Demand& demand, const Turn
     const Device& device = plan_.layout(plan_.at(i)).device();
     const Slice& slice = instance.slice();
     held_.push_back(
-        {i, slice.sm,
+        {i, price_of(device, slice.sm),
          turn_.predictor.throughput(model_on(instance.function, instance.revision, device),
                                     {instance.batch, slice.sm, slice.quota.request})});
   }
@@ -160,12 +160,14 @@ std::vector<InflessChoice> InflessScaler::most_efficient_first(double missing) {
   return sorted;
 }
 
+// An instance is kept for two starts at least: an earlier end would cost more than it frees.
 const IdleWindows& InflessScaler::windows() const {
   if (!windows_) {
     const LsthSettings lsth{config_.gamma, config_.head, config_.tail, config_.long_term,
                             config_.short_term};
     windows_ = idle_windows(*demand_.view->arrivals, lsth)
                    .value_or(IdleWindows{Nanos(0), demand_.inference().scale_to_zero_after});
+    windows_->keep_alive = std::max(windows_->keep_alive, 2 * demand_.view->start_cost);
   }
   return *windows_;
 }
@@ -238,7 +240,7 @@ bool InflessScaler::start(double missing, const std::string& because) {
                  because + " Started: " + slice_text(spot.opening.sm, kWhole) + " on " +
                      spot.device->device().id + ", batch " + std::to_string(c.batch) + ".",
                  numbers()});
-    held_.push_back({plan_.serving(demand_).back(), c.sm, c.throughput});
+    held_.push_back({plan_.serving(demand_).back(), price_of(*c.type, c.sm), c.throughput});
     return started_ = true;
   }
   Share least = kWhole;
@@ -265,6 +267,10 @@ void InflessScaler::scale_up() {
                 " after the last.";
     if (!start(missing, because)) return;
   }
+  if (const double missing = load() / config_.load_rate - capacity(); missing > 1e-9)
+    plan_.unmet(demand_, missing,
+                {"max-replicas", load_text() + " maxReplicas allows " + std::to_string(most) + ".",
+                 numbers()});
 }
 
 // The least efficient one goes first, of equal ones the newest.
@@ -274,7 +280,7 @@ void InflessScaler::scale_down() {
   if (started_ || count <= std::max(1, least()) || !std::isfinite(all)) return;
   const auto rank = [&](const Held& h) {
     const Instance& i = plan_.at(h.at).instance;
-    return std::tuple(h.throughput / h.sm.fraction(), -i.started.time_since_epoch(), i.id);
+    return std::tuple(h.throughput / h.price, -i.started.time_since_epoch(), i.id);
   };
   double least_throughput = all;
   for (const Held& h : held_) least_throughput = std::min(least_throughput, h.throughput);
@@ -300,11 +306,12 @@ void InflessScaler::scale_down() {
   }
 }
 
-// Make before break.
+// Make before break: the others must be ready, and carry the load or be as many as may be.
 void InflessScaler::leave_cordoned() {
   const auto ready = std::ranges::count_if(
       held_, [&](const Held& h) { return plan_.at(h.at).instance.state == InstanceState::kReady; });
   if (ready == 0 || ready < std::ssize(held_)) return;
+  if (load() > capacity() && ready < most_replicas(demand_)) return;
   for (const size_t i : cordoned_)
     plan_.stop(i, {"replaced",
                    "Device " + plan_.at(i).instance.device() +

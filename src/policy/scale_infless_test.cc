@@ -136,10 +136,32 @@ TEST_F(Infless, AShortIdleTimeIsNotWorthAnUnloading) {
   load(1);
   run(1);
   load(0);
-  run(7);
+  run(9);
   EXPECT_THAT(c.instances("a"), SizeIs(1));
   run(1);
-  EXPECT_THAT(c.instances("a"), IsEmpty());
+  EXPECT_THAT(c.instances("a"), IsEmpty()) << "two starts, which is longer than 8 s";
+}
+
+TEST_F(Infless, AtMaxReplicasTheRestIsReported) {
+  c.function("a", Millis(100), Millis(10)).inference().max_replicas = 2;
+  load(100);
+  run(1);
+  EXPECT_THAT(c.instances("a"), SizeIs(2));
+  EXPECT_THAT(c.rules("a"), ElementsAre("start", "start", "max-replicas"));
+}
+
+TEST_F(Infless, ACordonedDeviceIsLeftOnceTheOthersCarryTheLoad) {
+  c.function("a", Millis(100), Millis(10));
+  load(100);
+  run(2);
+  ASSERT_THAT(c.instances("a"), SizeIs(4));
+  for (Device& d : c.now.devices) d.drained = d.id != "d1";
+  c.instance("other", "x", "d1", slice(750, 1000));
+  run(5);
+  EXPECT_THAT(c.instances("a"), SizeIs(5)) << "one elsewhere is not enough";
+  load(20);
+  run(2);
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kSmifRateSeconds = 6;                // seconds over which λ is measured
 constexpr Nanos kSmifLatencyWindow = Seconds(10);  // over which latencies are measured
+constexpr Nanos kRefutedFor = Seconds(600);        // a kind that was late though it was not busy
 
 // A type of device and a share of it.
 struct SmifKind {
@@ -63,19 +64,24 @@ class SmifScaler {
   std::vector<SmifKind> find_kinds() const;
   void measure();
   const std::vector<SmifKind>& kinds();
+  std::vector<double>& refutation_of(const Device* type, Share sm);
+  bool refuted(const Device* type, Share sm);
   const Device* type_of_device(const Device& device) const;
   SmifGroup* group(const Device* type, Share sm);
 
   double load() const { return demand_.rate(); }
   double busiest();
   double capacity() const;
+  bool hardly_used() const;
   bool idle() const;
   bool settled() const;
   Nanos late_by() const;
   std::vector<const SmifKind*> cheapest_first(double missing);
   bool start(const std::vector<const SmifKind*>& among, std::string rule,
              const std::string& because);
+  void start_faster(const std::string& because);
   void report_full(double missing, const std::string& because);
+  void report_most(double missing);
   void scale_up();
   void scale_down();
   bool search_is_due();
@@ -186,18 +192,34 @@ void SmifScaler::measure() {
 }
 
 // As predicted, and as measured where there is a group. A group that is late though it is not busy
-// refutes that its kind is in time.
+// refutes that its kind is in time, for a while also after the load has gone.
 const std::vector<SmifKind>& SmifScaler::kinds() {
   if (kinds_) return *kinds_;
   kinds_ = find_kinds();
+  const double now = seconds(turn_.snapshot.now.time_since_epoch());
   for (SmifKind& k : *kinds_) {
     for (const auto& [kind, group] : groups_) {
       if (kind != std::pair(k.type, k.sm)) continue;
       if (group.rate() > 0) k.rate = group.rate();
-      if (group.late(demand_.inference().slo.latency, config_.utilisation)) k.meets = false;
+      if (group.late(demand_.inference().slo.latency, config_.utilisation))
+        refutation_of(k.type, k.sm) = {now};
     }
+    if (refuted(k.type, k.sm)) k.meets = false;
   }
   return *kinds_;
+}
+
+// Returns when that kind was refuted last: one number, or none.
+std::vector<double>& SmifScaler::refutation_of(const Device* type, Share sm) {
+  return turn_.memory.numbers[revision_id(demand_.function(), demand_.revision) + " on " +
+                              type->model + " " + std::to_string(sm.permille)];
+}
+
+bool SmifScaler::refuted(const Device* type, Share sm) {
+  const double now = seconds(turn_.snapshot.now.time_since_epoch());
+  const std::vector<double>& at = refutation_of(type, sm);
+  // A time after now is of another boot's clock.
+  return !at.empty() && at[0] <= now && now - at[0] < seconds(kRefutedFor);
 }
 
 // Returns the largest λ of the window. The history may be shorter, or empty.
@@ -223,6 +245,16 @@ double SmifScaler::capacity() const {
     sum += h.rate;
   }
   return sum;
+}
+
+// Returns whether the instances' mean use is known, and below half of what they may have: another
+// of their kinds would not make requests faster.
+bool SmifScaler::hardly_used() const {
+  double busy = 0;
+  int measured = 0;
+  for (const auto& [kind, group] : groups_)
+    if (group.answered > 0) busy += group.busy, measured += group.count;
+  return measured > 0 && busy < config_.utilisation / 2 * measured;
 }
 
 bool SmifScaler::idle() const {
@@ -265,16 +297,19 @@ Numbers SmifScaler::numbers() const {
                   {"instances", static_cast<double>(held_.size())}});
 }
 
-// Returns the kinds that may be started, by what it costs to cover so many inferences per second.
+// Returns the kinds that may be started, by what it costs to cover so many inferences per second;
+// those that cannot cover them within maxReplicas last, the fastest of them first.
 std::vector<const SmifKind*> SmifScaler::cheapest_first(double missing) {
   std::vector<const SmifKind*> sorted;
   const bool any = std::ranges::any_of(kinds(), &SmifKind::meets);
   for (const SmifKind& k : kinds())
     if (k.meets || !any) sorted.push_back(&k);
+  const double places = most_replicas(demand_) - static_cast<double>(held_.size());
   const auto cost = [&](const SmifKind* k) {
     const double carries = k->rate * config_.utilisation;
     const double count = carries > 0 ? std::max(1.0, std::ceil(missing / carries - 1e-9)) : 1;
-    return std::tuple(count * k->cost, k->cost, k);  // of one vector, so k is its position
+    const double beyond = count > places ? count : 0;
+    return std::tuple(beyond, count * k->cost, k->cost, k);  // of one vector, so k is its position
   };
   std::ranges::sort(sorted, {}, cost);
   return sorted;
@@ -318,13 +353,38 @@ void SmifScaler::scale_up() {
     if (!few && !short_of && !for_latency) return;
     std::string because = load_text();
     if (few && least > 1) because = counted(least, "instance") + " always stay (minReplicas).";
-    if (!few && !short_of)
+    if (!few && !short_of) {
       because = "Requests take " + milliseconds(late) + ", the objective is " +
                 milliseconds(demand_.inference().slo.latency) + ".";
+      if (hardly_used()) return start_faster(because);
+    }
     if (!start(cheapest_first(std::max(0.0, missing)), "", because))
       return report_full(std::max(0.0, missing), because);
     for_latency = false;
   }
+  if (const double missing = load() - config_.utilisation * capacity(); missing > 1e-9)
+    report_most(missing);
+}
+
+// Of the kinds that are faster than all that run.
+void SmifScaler::start_faster(const std::string& because) {
+  double fastest = 0;
+  for (const Held& h : held_) fastest = std::max(fastest, h.rate);
+  std::vector<const SmifKind*> faster = cheapest_first(0);
+  std::erase_if(faster, [&](const SmifKind* k) { return !k->meets || k->rate <= 1.1 * fastest; });
+  if (!start(faster, "", because))
+    plan_.unmet(demand_, 0,
+                {"late-though-idle",
+                 because + " The instances are hardly used, so another of their kinds would not "
+                           "help, and no faster kind is free.",
+                 numbers()});
+}
+
+void SmifScaler::report_most(double missing) {
+  plan_.unmet(demand_, missing,
+              {"max-replicas",
+               load_text() + " maxReplicas allows " + std::to_string(most_replicas(demand_)) + ".",
+               numbers()});
 }
 
 void SmifScaler::report_full(double missing, const std::string& because) {
@@ -354,7 +414,7 @@ Reason SmifScaler::why_stopped(const Held& held, double rest) {
           numbers()};
 }
 
-// One at a time, and none while one starts.
+// One at a time, and none while one starts. A kind that was too slow leaves before all others.
 void SmifScaler::scale_down() {
   const int count = static_cast<int>(held_.size());
   if (started_ || count <= std::max(1, demand_.inference().min_replicas)) return;
@@ -363,7 +423,7 @@ void SmifScaler::scale_down() {
   const bool too_many = count > most_replicas(demand_);
   const auto expensive = [&](const Held& h) {
     const Instance& i = plan_.at(h.at).instance;
-    return std::tuple(h.cost, i.started, i.id);
+    return std::tuple(refuted(h.type, h.sm), h.cost, i.started, i.id);
   };
   std::ranges::sort(held_, std::ranges::greater(), expensive);
   for (const Held& h : held_) {
@@ -405,17 +465,17 @@ void SmifScaler::move_last() {
             counted(static_cast<int>(seconds(config_.window)), "second") + ".");
 }
 
-// Make before break.
+// Make before break: the others must be ready, and carry the load or be as many as may be.
 void SmifScaler::leave_cordoned() {
   double ready = 0;
   int count = 0;
   for (const Held& h : held_) {
     if (plan_.at(h.at).instance.state != InstanceState::kReady) continue;
-    ready += h.rate;
+    ready += h.rate > 0 ? h.rate : std::numeric_limits<double>::infinity();
     ++count;
   }
   const bool enough = count >= std::max(1, demand_.inference().min_replicas) &&
-                      (ready >= load() || static_cast<size_t>(count) == held_.size());
+                      (ready >= load() || count >= most_replicas(demand_));
   if (!enough) return;
   for (const size_t i : cordoned_)
     plan_.stop(i, {"replaced",

@@ -109,6 +109,47 @@ TEST_F(Smif, AKindThatIsLateThoughNotBusyIsLeft) {
   EXPECT_THAT(only<StartInstance>(c.tick(Seconds(1))), IsEmpty());
 }
 
+TEST_F(Smif, AKindThatWasTooSlowIsRememberedAndLeavesFirst) {
+  load(5);
+  run(2);
+  c.view("a").latency = {Millis(150), Millis(150), Millis(150)};
+  measure("i000001", 500, 5, Millis(150));
+  run(10);
+  ASSERT_EQ(devices(), "d0d2");
+  c.view("a").latency = {Millis(20), Millis(20), Millis(20)};
+  measure("i000001", 0, 0, Nanos(0));
+  run(15);
+  EXPECT_EQ(devices(), "d2") << "the slow one leaves, though it is cheaper";
+  load(60);
+  run(2);
+  EXPECT_EQ(devices(), "d2d3") << "and its kind is not started again";
+}
+
+TEST_F(Smif, InstancesThatAreHardlyUsedGetNoMoreOfTheirKind) {
+  for (const char* id : {"d2", "d3"}) c.device(id).drained = true;
+  load(20);
+  run(2);
+  c.view("a").latency = {Millis(50), Millis(120), Millis(200)};
+  measure("i000001", 300, 20, Millis(60));
+  run(20);
+  EXPECT_EQ(devices(), "d0");
+  EXPECT_THAT(c.rules("a"), ElementsAre("late-though-idle"));
+  c.device("d2").drained = false;
+  run(1);
+  EXPECT_EQ(devices(), "d0d2") << "a faster kind may help";
+}
+
+TEST_F(Smif, AtMaxReplicasAKindThatCarriesTheLoadIsChosenOrTheRestReported) {
+  c.view("a").spec.inference().max_replicas = 1;
+  load(40);  // more than one weak device carries
+  run(1);
+  EXPECT_EQ(devices(), "d2");
+  load(500);
+  run(1);
+  EXPECT_EQ(devices(), "d2");
+  EXPECT_THAT(c.rules("a"), ElementsAre("max-replicas"));
+}
+
 TEST_F(Smif, TheMostExpensiveKindLeavesFirst) {
   load(60);
   run(15);
@@ -179,6 +220,18 @@ TEST_F(Smif, ACordonedDeviceIsLeftMakeBeforeBreak) {
   run(1);
   EXPECT_EQ(devices(), "d1");
   EXPECT_THAT(c.rules("a"), ElementsAre("replaced"));
+}
+
+TEST_F(Smif, ACordonedDeviceIsKeptWhileTheOthersDoNotCarryTheLoad) {
+  load(40);
+  run(2);
+  ASSERT_EQ(devices(), "d0d1");
+  for (const char* id : {"d0", "d2", "d3"}) c.device(id).drained = true;
+  run(5);
+  EXPECT_EQ(devices(), "d0d1");
+  c.view("a").spec.inference().max_replicas = 1;
+  run(2);
+  EXPECT_EQ(devices(), "d1") << "more than one may not be";
 }
 
 }  // namespace
