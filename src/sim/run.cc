@@ -271,7 +271,10 @@ Result<Outcome> Play::run(const std::string& policy) {
   SLUICE_TRY(open(policy));
   sampled_ = clock_.now();
   Random seeds(scenario_.seed);
-  for (const Load& load : scenario_.loads) streams_.emplace_back(load, seeds.next());
+  for (const Load& load : scenario_.loads) {
+    const uint64_t drawn = seeds.next();
+    streams_.emplace_back(load, load.seed.value_or(drawn));
+  }
   events_.at(start_ + scenario_.settle, [this] { begin_counting(); });
   events_.at(start_, [this] { tick(); });
   events_.at(start_, [this] { tick_door(); });

@@ -60,6 +60,21 @@ TEST_F(Simulation, EveryRequestIsCountedOnceUnderEveryPolicy) {
   }
 }
 
+TEST_F(Simulation, ALoadWithASeedHasTheArrivalsOfSluiceLoad) {
+  Scenario s = burst();
+  s.loads[0].seed = 77;
+  s.settle = Nanos(0);
+  uint64_t sent = 0;
+  for (Arrivals arrivals(s.loads[0].plan, s.loads[0].gaps, 77); const auto at = arrivals.next();)
+    sent += *at < s.duration;
+  for (const uint64_t seed : {1u, 2u}) {
+    s.seed = seed;
+    const auto o = simulate(s, "has-gpu");
+    ASSERT_TRUE(o.ok()) << o.error().message;
+    EXPECT_EQ(o->functions[1].requests, sent) << o->functions[1].function.name;
+  }
+}
+
 // One server, Poisson arrivals at half its capacity, batches of a fixed time t: M/D/1. Its sojourn
 // time has the 0.9-quantile 2.515 t and the 0.95-quantile 3.05 t (Erlang, 1909).
 TEST_F(Simulation, AQueueIsAsLongAsTheoryHasIt) {

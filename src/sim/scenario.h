@@ -18,8 +18,9 @@ struct Load {
   FunctionName function;
   RatePlan plan;
   Gaps gaps;
-  std::vector<Nanos> times;  // ascending; in place of the plan, if there are any
-  int inferences = 1;        // of each request
+  std::vector<Nanos> times;      // ascending; in place of the plan, if there are any
+  int inferences = 1;            // of each request
+  std::optional<uint64_t> seed;  // of its arrivals; nothing: one of the scenario's seed
 };
 
 struct Fault {

@@ -265,6 +265,10 @@ void Reader::load(Fields& f) {
   Load load;
   function_name_of(f, load.function);
   f.integer("inferences", load.inferences, 1, 1024);
+  if (int seed = 0; f.has("seed")) {
+    f.integer("seed", seed, 0, 1'000'000'000);
+    load.seed = static_cast<uint64_t>(seed);
+  }
   gaps(f, load);
   const int forms = f.has("rate") + f.has("stages") + f.has("file");
   if (forms != 1) f.complain("rate", "a load has one of rate, stages and file");

@@ -51,6 +51,9 @@ TEST(ScenarioFile, ReadsDevicesFunctionsAndLoads) {
   EXPECT_EQ(s->functions[0].name.name, "f");
   ASSERT_EQ(s->loads.size(), 1u);
   EXPECT_EQ(s->loads[0].plan, (RatePlan{{Seconds(10), 5}}));
+  EXPECT_EQ(s->loads[0].seed, std::nullopt);
+  const auto seeded = parse_scenario(scenario("", "{function: f, rate: 5, seed: 7}"), "s", "/");
+  EXPECT_EQ(seeded->loads[0].seed, 7);
 }
 
 TEST(ScenarioFile, TakesTheNodesThatAlibabaHas) {
