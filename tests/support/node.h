@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <sstream>
 
 #include "wire/http.h"
@@ -124,12 +125,17 @@ class Node {
   json get(const std::string& target) { return call(verb::get, target); }
   // The same until there is an answer: a dying daemon closes its connections, and those that it has
   // not accepted wait for the next.
+  // A daemon that stays silent ends the test, with its log: no later step could be judged.
   json insist(verb method, const std::string& target, const json& body = nullptr) {
     const SteadyClock clock;
     const Time give_up = clock.now() + Seconds(100);
     json answer = call(method, target, body);
     while (answer["status"] == 0 && clock.now() < give_up) answer = call(method, target, body);
-    return answer;
+    if (answer["status"] != 0) return answer;
+    std::cerr << "no answer from process " << pid_ << " to " << target << ": " << answer["error"]
+              << "\n"
+              << log();
+    std::abort();
   }
 
   // Returns a model with these words for fake_runtime; each list has a model of its own.
