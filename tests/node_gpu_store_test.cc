@@ -130,7 +130,7 @@ TEST_F(GpuStore, WhoComesWhileThereAreNoDescriptorsWaitsAndIsServedLater) {
   const Fd store = come_to(node_->data + "/run/store/cuda0.sock"),
            permit = come_to(node_->data + "/run/permit.sock");
   auto http = std::async(std::launch::async, [&] { return node_->get("/v1/state"); });
-  const std::string says = "who comes waits";
+  const std::string says = "new clients wait";
   EXPECT_TRUE(
       eventually("it to say so", [&] { return node_->log().find(says) != std::string::npos; }));
   EXPECT_EQ(inside.ask("get w"), kOk + " aa") << "whoever is there is served";

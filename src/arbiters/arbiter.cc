@@ -62,7 +62,7 @@ Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const Arbit
                                           std::to_string(millis(config.drain_bound)) +
                                           " ms at least the window"};
   }
-  SLUICE_CHECK(config.pace >= 1000, "nobody is slower than the device that it holds");
+  SLUICE_CHECK(config.pace >= 1000, "no client is slower than the device that it holds");
   std::string names;
   for (const auto& arbiter : kArbiters) {
     if (arbiter.name == name) return arbiter.make(config);

@@ -118,7 +118,7 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
                    "the first of 1000 uids for instances (as root); without, a free block is found")
       ->check(CLI::Range(1, kHighestUid));
   node->add_option("--grace-ms", flags->grace_ms,
-                   "from being asked to end to being killed, where nobody says how long")
+                   "from being asked to end to being killed, where no other time is given")
       ->check(CLI::Range(0, kLongestGraceMs))
       ->capture_default_str();
   node->add_flag("--share-uid", flags->share_uid, "instances keep the daemon's uid");

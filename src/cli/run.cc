@@ -230,7 +230,7 @@ void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--memory", f->memory,
                       "GPU memory it may hold, as 512Mi or 4G; without: all there is");
   command->add_option("--slo", f->slo,
-                      "somebody waits for its iterations, each at most so long: 80ms");
+                      "a client waits for its iterations, each at most so long: 80ms");
   command->add_option("--tolerance", f->tolerance,
                       "with --slo: an iteration is slow beyond so many times the shortest "
                       "(arbiter introspective; 1.6)");

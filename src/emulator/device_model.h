@@ -8,7 +8,7 @@
 //               at once, each within its cap; without, clients take turns of `slice_ns`. SMs are
 //               given in the order in which kernels became ready; what is left over goes to the
 //               next.
-//   Bandwidth   is shared max–min fair; who gets less than it asks runs slower by as much.
+//   Bandwidth   is shared max–min fair; a kernel with less than it asks for runs slower by as much.
 //   The log     holds every stretch of time in which a kernel ran on a given number of SMs: the
 //   judge
 //               of every figure about shares.
@@ -42,7 +42,7 @@ enum class Engine : std::uint8_t { kToDevice, kFromDevice, kWithin };
 inline constexpr std::size_t kEngines = 3;
 
 struct Kernel {
-  std::uint32_t function = 0;    // who it is, for the log
+  std::uint32_t function = 0;    // which one it is, for the log
   std::uint32_t blocks = 1;      // of its grid; one block takes an SM for wave_ns
   std::uint32_t most_sms = ~0U;  // it cannot use more
   std::uint32_t bandwidth =
@@ -201,7 +201,7 @@ class DeviceModel {
   DeviceSpec spec_;
   Ns now_, turn_began_, device_busy_ns_;
   std::uint32_t turn_;  // the client whose turn it is
-  bool contended_;      // somebody else waits for its turn
+  bool contended_;      // another client waits for its turn
   std::uint32_t free_op_, free_ops_, ops_touched_;
   std::array<std::uint32_t, kEngines> engine_op_;
   std::uint64_t seq_, log_end_;

@@ -260,7 +260,7 @@ TEST_F(DeviceTest, UsageIsTheUnionOfItsStreams) {
 }
 
 // However work is submitted and looked at: at no instant do more SMs run than there are, no client
-// is over its cap, work is conserved, and the log does not depend on how often somebody looks.
+// is over its cap, work is conserved, and the log does not depend on how often it is asked.
 TEST_F(DeviceTest, AnySchedule) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

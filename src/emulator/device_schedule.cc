@@ -1,4 +1,4 @@
-// How the device lets its streams' work run: what is ready, whose turn it is, who gets how many SMs
+// How the device lets its streams' work run: what is ready, whose turn it is, and on how many SMs it runs
 // and how much bandwidth, and what ends next.
 #include <algorithm>
 #include <bit>
@@ -79,7 +79,7 @@ void DeviceModel::collect(Candidates& out) {
   });
 }
 
-// --- who runs, on how much --------------------------------------------------------------------
+// --- what runs, on how much -------------------------------------------------------------------
 
 // Without sharing: the client whose turn it is goes on until it has nothing left, or until its
 // slice is over and another waits; then the next by number.
@@ -105,7 +105,7 @@ void DeviceModel::take_turns(const Candidates& candidates) {
     turn_ = next;
     turn_began_ = now_;
   } else if (!contended_) {
-    turn_began_ = now_;  // a slice counts from when somebody else waits for its end
+    turn_began_ = now_;  // a slice counts from when another client waits for its end
   }
   bool others = false;
   for (std::uint32_t i = 0; i < candidates.count; ++i)
@@ -174,7 +174,7 @@ void DeviceModel::grant_bandwidth(const Candidates& candidates) {
     const std::uint32_t width = std::min({op.kernel.blocks, op.kernel.most_sms, spec_.sms});
     return op.kernel.bandwidth * static_cast<double>(op.sms) / width;
   };
-  // Max–min fair: who asks for no more than an equal part of what is left gets what it asks.
+  // Max–min fair: a stream that asks for no more than an equal part of what is left gets it.
   double fair = 0, before = -1;
   while (fair != before) {
     before = fair;

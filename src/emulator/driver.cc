@@ -197,7 +197,7 @@ CUresult cuGetErrorName(CUresult error, const char** name) {
   return *name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// The text is the name: nobody can rely on the wording.
+// The text is the name: no program can rely on the wording.
 CUresult cuGetErrorString(CUresult error, const char** text) {
   return cuGetErrorName(error, text);
 }

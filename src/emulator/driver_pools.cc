@@ -13,7 +13,7 @@
 using namespace sluice::emulator;
 
 namespace {
-// Gives blocks that nobody uses back to the device until at most `keep` bytes are reserved.
+// Gives unused blocks back to the device until at most `keep` bytes are reserved.
 void trim(Call& call, Pool& pool, std::uint64_t keep) {
   while (pool.reserved > keep && !pool.kept.empty()) {
     const auto last = std::prev(pool.kept.end());

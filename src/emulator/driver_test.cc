@@ -154,7 +154,7 @@ TEST_P(HostFunctions, AreNodesOfGraphs) {
   }));
 }
 
-// Its process is gone, and with it whoever could run them: others find the device free.
+// Its process is gone, and with it what could run them: others find the device free.
 TEST_P(HostFunctions, OfADeadProcessHoldUpNobody) {
   start(GetParam());
   const Channel stuck;

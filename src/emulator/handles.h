@@ -152,7 +152,7 @@ struct GraphMemory {
   std::map<CUdevice, Counters> counters;
 };
 
-// Stream-ordered memory: whole allocations, kept for the next who asks up to a threshold.
+// Stream-ordered memory: whole allocations, kept up to a threshold for the next request.
 struct Pool {
   CUdevice device = 0;
   std::uint64_t threshold = 0, used = 0, used_high = 0, reserved = 0, reserved_high = 0;

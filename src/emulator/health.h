@@ -1,4 +1,4 @@
-// How a test makes an emulated device fail, for all who look on through NVML. The device goes on
+// How a test makes an emulated device fail, for all that watch through NVML. The device goes on
 // computing: what breaks the work of its clients is injected as errors of calls (machine.h).
 #pragma once
 

@@ -71,7 +71,7 @@ void make(MachineState& state, const MachineSpec& spec) {
   state.magic = kMagic;
 }
 
-// Sleeps for short: a wake-up may go to one who was stopped while it waited.
+// Sleeps for short: a wake-up may go to a process that was stopped while it waited.
 int lock_mutex(pthread_mutex_t& mutex) {
   for (;;) {
     const Ns until = monotonic() + kLook;
@@ -227,7 +227,7 @@ void leave(MachineState& state, std::uint32_t process, int memory_file) {
   let_go_of_all(state, process, memory_file);
   for (std::uint32_t d = 0; d < state.spec.devices; ++d) {
     const std::uint32_t client = p.client[d];
-    p.client[d] = DeviceModel::kNone;  // first: nobody removes it twice
+    p.client[d] = DeviceModel::kNone;  // first: it is not removed twice
     if (client != DeviceModel::kNone) state.devices[d].remove_client(client);
   }
   p.used = false;

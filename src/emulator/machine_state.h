@@ -36,7 +36,7 @@ struct Process {
   std::array<std::uint32_t, kDevices> client;
 };
 
-// A piece of a device's memory, as a range of the memory file; there as long as somebody holds it.
+// A piece of a device's memory, as a range of the memory file; there as long as it has a holder.
 struct Allocation {
   bool used;
   std::uint32_t generation, device, owner;  // owner: the process that it is charged to

@@ -1,4 +1,4 @@
-// The emulated machine among processes: who shares what, who dies when, and what is left.
+// The emulated machine among processes: what they share, when they die, and what is left.
 #include "emulator/machine.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What the emulated NVML says about devices that fail (emulator/health.h): counted errors, and
-// events that somebody waits for. A set's waiter holds none of the library's locks while it waits.
+// events that a waiter exists for. A set's waiter holds none of the library's locks while it waits.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -38,7 +38,7 @@ struct GpuWatch::Shared {
   std::optional<Found> found;
   bool stopping = false, ended = false;
   std::function<void(const GpuFault&)> call;
-  std::deque<GpuFault> untold;  // while there is nobody to call
+  std::deque<GpuFault> untold;  // while there is no receiver
   std::map<std::string, GpuLoad> loads;
   struct Memory {
     Time at{};

@@ -112,7 +112,7 @@ asio::awaitable<Result<void>> MpsControl::look() {
       break;
   }
   co_return Error{ErrorKind::kUnavailable,
-                  who + " has had a fault, and takes nobody until all its clients have ended"};
+                  who + " has had a fault, and takes no client until all its clients have ended"};
 }
 
 // Started before there is a client, so that none is sent to a GPU whose server does not start.

@@ -126,7 +126,7 @@ std::optional<ProcessIdentity> running_control_daemon(const MpsPlace& place) {
   return meant ? process : std::nullopt;
 }
 
-// Question and answer are files: whoever prints much, or goes on running, holds nobody up.
+// Question and answer are files: a program that prints much, or runs on, delays no caller.
 asio::awaitable<Result<std::string>> ask_control_daemon(asio::io_context& io, MpsPlace place,
                                                         MpsCommand command, Nanos patience) {
   const std::string line = line_of(command);

@@ -53,7 +53,7 @@ class Life {
         case 0:
           write(take<uint16_t>(), take<uint64_t>());
           break;
-        case 1:  // the words that somebody reads
+        case 1:  // the words that are read
           write(kRead[take<uint8_t>() % std::size(kRead)], take<uint64_t>());
           break;
         case 2:

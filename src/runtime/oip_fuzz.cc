@@ -25,7 +25,7 @@ const ModelSpec kModels[] = {
 void check_request(const InferRequest& request, const ModelSpec& model) {
   SLUICE_CHECK(request.inputs.size() == model.inputs.size(), "inputs are the model's");
   for (const Tensor& t : request.inputs) SLUICE_CHECK(check_data(t).ok(), t.name);
-  SLUICE_CHECK(!request.outputs.empty(), "somebody wants an answer");
+  SLUICE_CHECK(!request.outputs.empty(), "a request without outputs needs no answer");
 
   const auto rows = inferences_of(request, model, 64);
   if (!rows.ok()) return;

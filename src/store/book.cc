@@ -225,7 +225,7 @@ void StoreBook::pass_on(Tensor abandoned, StoreOutcome& outcome) {
       wait(successor, waiter.client, waiter.would_fill);
     else
       refuse(outcome, waiter.client, ErrorKind::kNotFound,
-             "'" + abandoned.key.second + "': who began to store it has given up");
+             "'" + abandoned.key.second + "': the client that began to store it has given up");
   }
 }
 

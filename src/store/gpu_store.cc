@@ -106,7 +106,7 @@ asio::awaitable<void> GpuStore::accept_all() {
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       const Error why = system_error(place_.socket);
       if (!std::exchange(said, true))
-        log::warn("model store of {}: {}; who comes waits", place_.gpu, why.message);
+        log::warn("model store of {}: {}; new clients wait", place_.gpu, why.message);
       co_await sleep(io_, kLookAgain);
     }
   }

@@ -62,7 +62,7 @@ Result<Fd> listen_unix(const std::string& path, int mode, int backlog) {
   if (!fd.valid()) return system_error("socket");
   const auto* raw = reinterpret_cast<const sockaddr*>(&address);
   if (::connect(fd.get(), raw, sizeof(address)) == 0)
-    return Error{ErrorKind::kConflict, path + ": somebody listens there already"};
+    return Error{ErrorKind::kConflict, path + ": another process listens there already"};
   fd.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ::unlink(path.c_str());
   if (::bind(fd.get(), raw, sizeof(address)) != 0) return system_error("bind " + path);
