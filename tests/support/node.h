@@ -111,6 +111,13 @@ class Node {
     launch();
   }
   pid_t pid() const { return pid_; }
+  // Returns whether the daemon has ended and was not waited for.
+  bool ended() const {
+    siginfo_t info{};
+    return pid_ > 0 &&
+           waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid_;
+  }
   std::string state_file() const { return data + "/run/node.state"; }
 
   // Returns the API's answer: its body, with the status beside it.
@@ -174,14 +181,16 @@ class Node {
     return call(verb::delete_, "/v1/instances/" + id, {{"drain_ms", drain_ms}});
   }
 
-  // Returns the instance once it is in that state; fails if it is gone instead, or after 100 s.
+  // Returns the instance once it is in that state; fails if it is gone instead, after 100 s, or once
+  // the daemon has ended.
   json wait(const std::string& id, const std::string& state) {
     const SteadyClock clock;
     const Time give_up = clock.now() + Seconds(100);
     uint64_t seen = 0;
     json last;
     while (clock.now() < give_up) {
-      const json now = get("/v1/state?wait_ms=5000&after=" + std::to_string(seen));
+      json now = get("/v1/state?wait_ms=5000&after=" + std::to_string(seen));
+      if (now["status"] == 0 && ended()) break;
       seen = now.value("version", uint64_t{0});
       for (const json& i : now.value("instances", json::array()))
         if (i["id"] == id) last = i;
