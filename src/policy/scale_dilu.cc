@@ -108,17 +108,17 @@ double throughput_of(const ClusterPlan& plan, const Demand& d, const Predictor& 
   return sum;
 }
 
-// What is remembered of a revision: when it was decided last, when its window began, and how many
-// instances it should have. Times are seconds.
+// What is remembered of a revision: when it was decided last, when its window began, how many
+// instances it should have, and how many of those have run. Times are seconds.
 struct Remembered {
   double touched = 0, since = 0;
-  int count = 0;
+  int count = 0, reached = 0;
 };
 
 // A time after now is of another boot's clock.
 Remembered remembered(const std::vector<double>& n, double now, int running) {
-  if (n.size() != 3 || n[0] > now) return {now, 0, running};
-  return {now, n[1], static_cast<int>(n[2])};
+  if (n.size() != 4 || n[0] > now) return {now, 0, running, running};
+  return {now, n[1], static_cast<int>(n[2]), std::max(static_cast<int>(n[3]), running)};
 }
 
 // The inferences asked for in each of the last seconds, at most `age` ago.
@@ -166,10 +166,13 @@ Replicas lazy_replicas(const ClusterPlan& plan, const Demand& d, Turn& turn,
   const LazyScale lazy = lazy_scale(config, window, all, one);
   if (lazy.more > 0) state.since = now;
   if (lazy.more != 0) state.count = counting + lazy.more;
-  // What found no place, or died, is not started any more once the load does without it.
-  if (lazy.more == 0 && lazy.above == 0 && !window.empty()) state.count = counting;
+  // What died is replaced; what never found a place is forgotten once the load does without it.
+  if (lazy.more == 0 && lazy.above == 0 && !window.empty())
+    state.count = std::min(state.count, state.reached);
   state.count = std::clamp(state.count, least, most);
-  numbers = {state.touched, state.since, static_cast<double>(state.count)};
+  state.reached = std::min(state.reached, state.count);
+  numbers = {state.touched, state.since, static_cast<double>(state.count),
+             static_cast<double>(state.reached)};
   return {.at_least = state.count,
           .at_most = state.count,
           .slice = size.slice,

@@ -120,7 +120,7 @@ TEST_F(Smif, AKindThatWasTooSlowIsRememberedAndLeavesFirst) {
   measure("i000001", 0, 0, Nanos(0));
   run(15);
   EXPECT_EQ(devices(), "d2") << "the slow one leaves, though it is cheaper";
-  load(60);
+  load(100);
   run(2);
   EXPECT_EQ(devices(), "d2d3") << "and its kind is not started again";
 }
