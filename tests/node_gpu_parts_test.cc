@@ -77,6 +77,10 @@ class GpuParts : public NodeWithGpus {
     expect_share(watch_windows(*machine_, 0), first, kKernel);
     expect_share(watch_windows(*machine_, 1), second, kKernel);
   }
+  // By another program, not by this process, whose children the instances are as well.
+  void take_most_of_cuda1() {
+    start_program("cuda1", {"/bin/sleep", "1000"}, Node::slice(600), "other");
+  }
   // This process takes both, as `sluice run` does. Its children are there, too.
   json take_both(const json& parts) {
     return node_->call(verb::post, "/v1/processes",
@@ -102,7 +106,7 @@ TEST_F(GpuParts, EachIsHeldToItsQuotaByItsDeviceAndBothChangeTogether) {
   EXPECT_EQ(resized["status"], 200) << resized;
   expect_shares(100, 300);
 
-  take(getpid(), "cuda1", Node::slice(600), "other");
+  take_most_of_cuda1();
   const json refused = resize(200, 500);
   EXPECT_EQ(refused["status"], 429);
   EXPECT_THAT(refused["error"].get<std::string>(), StartsWith("the part on cuda1: "));
@@ -110,7 +114,7 @@ TEST_F(GpuParts, EachIsHeldToItsQuotaByItsDeviceAndBothChangeTogether) {
 }
 
 TEST_F(GpuParts, WithoutRoomForOneNothingStartsAndItsDeviceIsNamed) {
-  take(getpid(), "cuda1", Node::slice(600), "other");
+  take_most_of_cuda1();
   const json refused = start(parts(500, 500));
   EXPECT_EQ(refused["status"], 429);
   EXPECT_EQ(refused["error"],
