@@ -90,9 +90,9 @@ class MeteredCluster : public control::Cluster {
     ++actions;
     return metered(own_ms, [&] { return cluster_.start(order); });
   }
-  Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override {
+  Result<void> resize(const InstanceId& id, const Parts& parts) override {
     ++actions;
-    return metered(own_ms, [&] { return cluster_.resize(id, slice, position); });
+    return metered(own_ms, [&] { return cluster_.resize(id, parts); });
   }
   Result<void> stop(const InstanceId& id, Nanos drain) override {
     ++actions;

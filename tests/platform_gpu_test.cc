@@ -35,11 +35,12 @@ class GpuPlatform : public EmulatedGpus {
     platform_.reset();
   }
 
-  // Runs `sluice run …` with a program that never ends, on cuda1; its output goes to said().
+  // Runs `sluice run …` with a program that never ends; its output goes to said().
   void start_program(std::vector<std::string> flags = {},
-                     std::vector<std::string> command = {SLUICE_CUDA_GREEDY, "kernel"}) {
+                     std::vector<std::string> command = {SLUICE_CUDA_GREEDY, "kernel"},
+                     const std::string& devices = "cuda1") {
     std::vector<std::string> words{
-        program("sluice"), "--data", platform_->data, "run",   "--device", "cuda1",
+        program("sluice"), "--data", platform_->data, "run",   "--device", devices,
         "--quota",         "20",     "--id",          "greedy"};
     words.insert(words.end(), flags.begin(), flags.end());
     words.emplace_back("--");
@@ -254,6 +255,25 @@ TEST_F(GpuPlatform, AProgramOnAGpuThatFailsIsEndedAndTheReasonIsSaid) {
   });
   EXPECT_THAT(platform_->cli({"get", "instances"}).out, HasSubstr("cuda1 failed: Xid 79"));
   EXPECT_THAT(platform_->cli({"get", "decisions"}).out, HasSubstr("Program greedy was ended"));
+}
+
+TEST_F(GpuPlatform, AProgramOnTwoGpusIsHeldOnBothAndEndsWithEither) {
+  start_program({}, {SLUICE_CUDA_GREEDY, "devices"}, "cuda0,cuda1");
+  ASSERT_TRUE(works(0) && works(1));
+  await_held();
+  EXPECT_EQ(platform_->cli({"resize", "greedy", "--quota", "30"}).code, 0);
+  platform_->until("/v1/instances", [](const json& all) {
+    return std::ranges::any_of(all, [](const json& i) {
+      return i["parts"].size() == 2 && i["parts"][0]["slice"]["request"] == 300 &&
+             i["parts"][1]["slice"]["request"] == 300;
+    });
+  });
+  EXPECT_THAT(
+      platform_->cli({"run", "--restart", "--device", "cuda0,cuda1", "--", "/bin/true"}).err,
+      HasSubstr("--restart: is for a program on one device"));
+  fail_device(1);
+  EXPECT_EQ(exit_code_of_program(), 75);
+  EXPECT_THAT(said(), HasSubstr("greedy was ended: cuda1 failed: Xid 79"));
 }
 
 TEST_F(GpuPlatform, OneThatWishesItGoesOnElsewhereAsLongAsThereIsAnother) {

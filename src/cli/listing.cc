@@ -113,7 +113,9 @@ std::string cores_of(const json& device) {
 
 std::string device_memory(const json& instance) {
   if (!instance.contains("memory_held")) return "-";
-  return bytes(instance["memory_held"]) + " of " + bytes(instance["slice"]["memory"]);
+  const json& limit =
+      instance.contains("memory_limit") ? instance["memory_limit"] : instance["slice"]["memory"];
+  return bytes(instance["memory_held"]) + " of " + bytes(limit);
 }
 
 std::string share(const json& instance, const char* key) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
 #include "cli/companion.h"
 #include "cli/limits.h"
@@ -84,10 +85,27 @@ node::ProgramEnvironment environment_from(const json& taken) {
           .variables = taken.value("environment", node::Variables{})};
 }
 
-// Becomes the program under a slice of the first of `devices` with enough free; returns only if it
-// cannot. `reserved` says how full the devices are.
+// The devices of a program, a part on each.
+using Devices = std::vector<DeviceId>;
+
+std::vector<Devices> one_of(const std::vector<DeviceId>& ids) {
+  std::vector<Devices> choices;
+  for (const DeviceId& id : ids) choices.push_back({id});
+  return choices;
+}
+
+// Splits "cuda0,cuda1".
+Devices devices_in(const std::string& flag) {
+  Devices ids;
+  std::istringstream words(flag);
+  for (std::string id; std::getline(words, id, ',');) ids.push_back(id);
+  return ids;
+}
+
+// Becomes the program under a slice of each device of the first of `choices` with enough free;
+// returns only if it cannot. `reserved` says how full the devices are.
 Error become_program(const Session& session, const RunFlags& f, const std::string& id,
-                     const std::vector<DeviceId>& devices, const std::string& reserved) {
+                     const std::vector<Devices>& choices, const std::string& reserved) {
   NodeClient node = session.node();
   Slice slice;
   SLUICE_TRY(take_shares(f.shares, slice));
@@ -101,15 +119,15 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
   }
   slice.tolerance = permille(f.tolerance);
   Result<json> taken = Error{ErrorKind::kExhausted, "no device takes anything new"};
-  DeviceId chosen;
-  for (const DeviceId& device : devices) {
-    chosen = device;
-    taken = node.json(verb::post, "/v1/processes",
-                      {{"id", id},
-                       {"pid", getpid()},
-                       {"function", f.function},
-                       {"device", device},
-                       {"slice", wire::to_json(slice)}});
+  Devices chosen;
+  for (const Devices& devices : choices) {
+    chosen = devices;
+    json parts = json::array();
+    for (const DeviceId& device : devices)
+      parts.push_back({{"device", device}, {"slice", wire::to_json(slice)}});
+    taken = node.json(
+        verb::post, "/v1/processes",
+        {{"id", id}, {"pid", getpid()}, {"function", f.function}, {"parts", std::move(parts)}});
     if (taken.ok() || taken.error().kind != ErrorKind::kExhausted) break;
   }
   if (!taken.ok()) {
@@ -118,7 +136,8 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
     return why;
   }
   if (f.device.empty())
-    std::cerr << "sluice: " << id << " runs on " << chosen << ", the first device with room\n";
+    std::cerr << "sluice: " << id << " runs on " << chosen.front()
+              << ", the first device with room\n";
   const auto beside_us = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   SLUICE_ASSIGN(variables,
                 node::with_environment(node::own_variables(), environment_from(*taken), beside_us));
@@ -130,28 +149,32 @@ Error become_program(const Session& session, const RunFlags& f, const std::strin
 // Returns why the node has ended the program; empty if it has not.
 std::string fault_that_ended(NodeClient node, const std::string& id) {
   const Result<json> record = node.json(verb::get, "/v1/processes/" + escaped(id));
-  if (!record.ok() || record->value("device_fault", "").empty()) return "";
-  return record->value("device", "") + " failed: " + record->value("device_fault", "");
+  const Result<json> state = node.json(verb::get, "/v1/state");
+  if (!record.ok() || !state.ok() || record->value("device_fault", "").empty()) return "";
+  return failed_device(*state, *record) + " failed: " + record->value("device_fault", "");
 }
 
 Result<void> run(const Session& session, const RunFlags& f) {
   const std::string id = f.id.empty() ? "run-" + std::to_string(getpid()) : f.id;
   SLUICE_ASSIGN(state, session.node().json(verb::get, "/v1/state"));
-  const std::string kind = f.device.empty() ? "cpu" : kind_of(state, f.device);
+  const Devices named = devices_in(f.device);
+  const std::string kind = named.empty() ? "cpu" : kind_of(state, named[0]);
   const bool can_fail = kind == "cuda";
+  if (f.restart && named.size() > 1)
+    return Error{ErrorKind::kInvalid, "--restart: is for a program on one device"};
   std::string reserved = reserved_text(state, kind);
-  std::vector<DeviceId> devices{f.device};
-  if (f.device.empty()) devices = sound_devices(state, kind);
+  std::vector<Devices> choices{named};
+  if (named.empty()) choices = one_of(sound_devices(state, kind));
   if (!can_fail && !state.value("backstop", true))
     std::cerr << "sluice: the platform has no cgroups: a program that is not PyTorch is not held "
                  "to its slice\n";
-  if (!can_fail) return become_program(session, f, id, devices, reserved);
+  if (!can_fail) return become_program(session, f, id, choices, reserved);
 
   for (int life = 1;; ++life) {
     const std::string name = life == 1 ? id : id + "-" + std::to_string(life);
     Companion program;
     if (program.in_child()) {
-      const Error why = become_program(session, f, name, devices, reserved);
+      const Error why = become_program(session, f, name, choices, reserved);
       program.could_not();
       return why;
     }
@@ -162,24 +185,13 @@ Result<void> run(const Session& session, const RunFlags& f) {
     std::cerr << "sluice: " << name << " was ended: " << fault << "\n";
     if (!f.restart) std::exit(kDeviceFailed);
     SLUICE_ASSIGN(now, session.node().json(verb::get, "/v1/state"));
-    devices = sound_devices(now, kind);
+    choices = one_of(sound_devices(now, kind));
     reserved = reserved_text(now, kind);
   }
 }
 
 // A share without a flag stays. A request above the limit raises the limit with it.
-Result<void> resize(const Session& session, const ResizeFlags& f) {
-  const auto& [quota, limit, sm] = f.shares;
-  if (!quota && !limit && !sm && f.memory.empty() && f.slo.empty() && !f.tolerance)
-    return Error{ErrorKind::kInvalid,
-                 "say what to change: --quota, --limit, --sm, --memory, --slo or --tolerance"};
-  NodeClient node = session.node();
-  const std::string target = "/v1/processes/" + escaped(f.id);
-  SLUICE_ASSIGN(record, node.json(verb::get, target));
-  if (!record.value("foreign", false))
-    return Error{ErrorKind::kInvalid,
-                 f.id + " is an instance of a function: its slice is the policy's to change"};
-  SLUICE_ASSIGN(slice, wire::slice_from(record.value("slice", json::object())));
+Result<void> change(const ResizeFlags& f, Slice& slice) {
   SLUICE_TRY(take_shares(f.shares, slice));
   if (!f.memory.empty()) {
     if (slice.memory == 0)
@@ -194,7 +206,29 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
     if (slo == Nanos(0)) slice.tolerance = 0;
   }
   if (f.tolerance) slice.tolerance = permille(*f.tolerance);
-  SLUICE_ASSIGN(changed, node.json(verb::patch, target, {{"slice", wire::to_json(slice)}}));
+  return {};
+}
+
+// Changes the slice of each part.
+Result<void> resize(const Session& session, const ResizeFlags& f) {
+  const auto& [quota, limit, sm] = f.shares;
+  if (!quota && !limit && !sm && f.memory.empty() && f.slo.empty() && !f.tolerance)
+    return Error{ErrorKind::kInvalid,
+                 "say what to change: --quota, --limit, --sm, --memory, --slo or --tolerance"};
+  NodeClient node = session.node();
+  const std::string target = "/v1/processes/" + escaped(f.id);
+  SLUICE_ASSIGN(record, node.json(verb::get, target));
+  if (!record.value("foreign", false))
+    return Error{ErrorKind::kInvalid,
+                 f.id + " is an instance of a function: its slice is the policy's to change"};
+  SLUICE_ASSIGN(program, wire::instance_from(record));
+  json parts = json::array();
+  for (Part& part : program.parts) {
+    SLUICE_TRY(change(f, part.slice));
+    parts.push_back({{"device", part.device}, {"slice", wire::to_json(part.slice)}});
+  }
+  const Slice& slice = program.slice();
+  SLUICE_ASSIGN(changed, node.json(verb::patch, target, {{"parts", std::move(parts)}}));
   // Lets listings show it at once; fails for callers without access to the API.
   (void)session.api(verb::post, "/v1/turns");
   if (session.json())
@@ -223,7 +257,9 @@ void add_shares(CLI::App& command, Shares& shares, const std::string& about_sm) 
 void add_run(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<RunFlags>();
   CLI::App* command = app.add_subcommand("run", "run a program of your own under a slice");
-  command->add_option("--device", f->device, "without: the first CPU device with room");
+  command->add_option("--device", f->device,
+                      "several GPUs as cuda0,cuda1: a slice of each; without: the first CPU device "
+                      "with room");
   add_shares(*command, f->shares, "share of the device's cores or SMs");
   command->get_option("--quota")->default_str("20%");
   command->get_option("--sm")->default_str("100%");

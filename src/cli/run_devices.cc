@@ -34,6 +34,15 @@ std::vector<DeviceId> sound_devices(const json& state, const std::string& kind) 
   return ids;
 }
 
+DeviceId failed_device(const json& state, const json& program) {
+  const json parts = by_part(json::array({program}));
+  for (const json& part : parts)
+    for (const json& d : state["devices"])
+      if (d["id"] == part["device"] && d.value("fault", "") == program["device_fault"])
+        return d["id"];
+  return parts[0]["device"];  // its fault has been cleared meanwhile
+}
+
 std::string reserved_text(const json& state, const std::string& kind) {
   std::vector<std::string> each;
   for (const json& d : state["devices"]) {

@@ -31,5 +31,15 @@ TEST(RunDevices, AreReservedByTheAreasOfWhatLives) {
   EXPECT_EQ(reserved_text(kState, "cuda"), "cuda0 is 100% reserved");
 }
 
+TEST(RunDevices, OfAProgramsDevicesTheOneWithItsFaultHasFailed) {
+  const json state = json::parse(R"({"devices": [{"id": "cuda0", "fault": ""},
+                                                 {"id": "cuda1", "fault": "Xid 79"}]})");
+  json program = json::parse(R"({"device_fault": "Xid 79",
+                                 "parts": [{"device": "cuda0"}, {"device": "cuda1"}]})");
+  EXPECT_EQ(failed_device(state, program), "cuda1");
+  program["device_fault"] = "Xid 48";
+  EXPECT_EQ(failed_device(state, program), "cuda0") << "the fault has been cleared meanwhile";
+}
+
 }  // namespace
 }  // namespace sluice::cli

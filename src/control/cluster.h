@@ -38,7 +38,7 @@ struct ObservedInstance {
   Nanos ungated{0};  // the part of it on a GPU past the hook
   Nanos outside{0};  // CPU time of processes that have left its cgroup
   Bytes peak_memory = 0;
-  std::optional<Bytes> memory_held;  // of a GPU, if it is counted
+  std::optional<Bytes> memory_held;  // of its GPUs, if it is counted
   std::string device_fault;          // the fault of its device, for which its node ends it
   std::string error;                 // why it is gone
   UnixMillis ended = 0;              // 0: it is alive, or its node does not report it
@@ -48,6 +48,12 @@ struct ObservedInstance {
 
 inline bool alive(const ObservedInstance& o) {
   return o.instance.state != InstanceState::kGone;
+}
+// Returns what it may hold on all its devices.
+inline Bytes memory_limit(const ObservedInstance& o) {
+  Bytes sum = 0;
+  for (const Part& p : o.instance.parts) sum += p.slice.memory;
+  return sum;
 }
 
 // Returns nullptr if it is not among them.
@@ -169,10 +175,10 @@ class Cluster {
  public:
   virtual ~Cluster() = default;
   virtual Observation observe() = 0;
-  // On the node of the instance's device. Idempotent by the instance's id.
+  // With all parts, on the node of their devices. Idempotent by the instance's id.
   virtual Result<void> start(const StartOrder& order) = 0;
-  virtual Result<void> resize(const InstanceId& id, const Slice& slice,
-                              const Position& position) = 0;
+  // All parts, in their order, or none.
+  virtual Result<void> resize(const InstanceId& id, const Parts& parts) = 0;
   virtual Result<void> stop(const InstanceId& id,
                             Nanos drain) = 0;  // also forgets an ended one
   virtual Result<void> set_drained(const DeviceId& device, bool drained) = 0;

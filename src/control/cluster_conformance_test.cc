@@ -71,11 +71,17 @@ class ClusterConformance : public testing::TestWithParam<const char*> {
   void starts(const InstanceId& id) {
     order("a start", [&] { return port().start(start_of(id)); });
   }
-  static StartOrder start_of(const InstanceId& id) {
-    return {.instance = {.id = id,
-                         .function = kF,
-                         .revision = 1,
-                         .parts = {{"cpu0", {.sm = kWhole, .quota = {{300}, {300}}}, {}}}}};
+  static Part part_on(const DeviceId& device, int request, int time_begin = 0) {
+    return {device, {.sm = kWhole, .quota = {{request}, {request}}}, {.time_begin = {time_begin}}};
+  }
+  static StartOrder start_of(const InstanceId& id, const Parts& parts = {part_on("cpu0", 300)}) {
+    return {.instance = {.id = id, .function = kF, .revision = 1, .parts = parts}};
+  }
+  void sees_parts(const InstanceId& id, const Parts& parts) {
+    sees("its parts", [&](const Observation& o) {
+      const ObservedInstance* i = find(o.instances, id);
+      return i != nullptr && i->instance.parts == parts;
+    });
   }
   void sees_state(const InstanceId& id, InstanceState state) {
     sees("its state", [&](const Observation& o) {
@@ -120,13 +126,21 @@ TEST_P(ClusterConformance, AStartIsIdempotentAndComesUpLater) {
 
 TEST_P(ClusterConformance, AResizeShowsInObservations) {
   starts("i");
-  const Slice slice{.sm = kWhole, .quota = {{500}, {700}}};
-  order("a resize", [&] { return port().resize("i", slice, {.time_begin = {100}}); });
-  sees("its slice", [&](const Observation& o) {
-    const ObservedInstance* i = find(o.instances, "i");
-    return i != nullptr && i->instance.slice() == slice &&
-           i->instance.position().time_begin == Share{100};
-  });
+  const Parts changed{part_on("cpu0", 500, 100)};
+  order("a resize", [&] { return port().resize("i", changed); });
+  sees_parts("i", changed);
+}
+
+TEST_P(ClusterConformance, SeveralPartsStartAndResizeTogether) {
+  const Parts both{part_on("cpu0", 300), part_on("cpu1", 200)};
+  order("a start", [&] { return port().start(start_of("i", both)); });
+  sees_parts("i", both);
+  const Parts changed{part_on("cpu0", 100), part_on("cpu1", 600, 100)};
+  order("a resize", [&] { return port().resize("i", changed); });
+  sees_parts("i", changed);
+  sees("that a part cannot be left out",
+       [&](const Observation&) { return !port().resize("i", {part_on("cpu0", 300)}).ok(); });
+  sees_parts("i", changed);
 }
 
 TEST_P(ClusterConformance, AStopEndsLaterAndAnotherForgetsIt) {
@@ -147,7 +161,7 @@ TEST_P(ClusterConformance, WhatDoesNotExistIsNotFound) {
   };
   sees("errors", [&](const Observation&) {
     return not_found(port().stop("nothing", Nanos(0))) &&
-           not_found(port().resize("nothing", {}, {})) &&
+           not_found(port().resize("nothing", {part_on("cpu0", 300)})) &&
            not_found(port().set_routes("no gateway", {.version = 1}));
   });
 }

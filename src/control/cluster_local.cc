@@ -233,26 +233,32 @@ Result<json> LocalCluster::ask(Port& port, verb verb, std::string_view target, j
   return answer;
 }
 
+namespace {
+// A part alone in the form that older node daemons read as well.
+json body_of(const Parts& parts) {
+  if (parts.size() == 1) return wire::to_json(parts.front());
+  json all = json::array();
+  for (const Part& part : parts) all.push_back(wire::to_json(part));
+  return {{"parts", std::move(all)}};
+}
+}  // namespace
+
 Result<void> LocalCluster::start(const StartOrder& order) {
   const Instance& i = order.instance;
   const Birth birth =
       order.program ? Birth(*order.program) : Birth(ForkOfTemplate{order.model, order.batching});
-  json body = {{"id", i.id},
+  json body = body_of(i.parts);
+  body.update({{"id", i.id},
                {"function", to_string(i.function)},
                {"revision", i.revision},
-               {"device", i.device()},
-               {"slice", wire::to_json(i.slice())},
-               {"position", wire::to_json(i.position())},
                {"batch", i.batch},
-               {"arbiter", i.arbiter}};
+               {"arbiter", i.arbiter}});
   body.update(wire::to_json(birth));
   return done(ask(node_, verb::post, "/v1/instances", body));
 }
 
-Result<void> LocalCluster::resize(const InstanceId& id, const Slice& slice,
-                                  const Position& position) {
-  return done(ask(node_, verb::patch, "/v1/instances/" + id,
-                  {{"slice", wire::to_json(slice)}, {"position", wire::to_json(position)}}));
+Result<void> LocalCluster::resize(const InstanceId& id, const Parts& parts) {
+  return done(ask(node_, verb::patch, "/v1/instances/" + id, body_of(parts)));
 }
 
 Result<void> LocalCluster::stop(const InstanceId& id, Nanos drain) {

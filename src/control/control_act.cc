@@ -96,7 +96,7 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
 }
 
 Result<void> Control::carry_out(const ResizeInstance& resize, FunctionState& f, Time now) {
-  SLUICE_TRY(cluster_.resize(resize.instance, resize.first().slice, resize.first().position));
+  SLUICE_TRY(cluster_.resize(resize.instance, resize.parts));
   ++accounting_.of(f.stored.name).resizes;
   keeper_.counted();
   if (ObservedInstance* o = find_instance(seen_.instances, resize.instance)) {

@@ -213,7 +213,8 @@ json instance_rows(const Control& control, UnixMillis wall) {
               {"error", o.error},
               {"foreign", o.foreign},
               {"stale_ms", node_stale_ms(control, o.node, wall)}});
-    if (o.memory_held) i["memory_held"] = *o.memory_held;
+    if (o.memory_held)
+      i.update({{"memory_held", *o.memory_held}, {"memory_limit", memory_limit(o)}});
     out.push_back(std::move(i));
   }
   return out;

@@ -137,11 +137,11 @@ void add_instances(std::string& out, const Control& control) {
               static_cast<double>(value(o)));
   };
   of_gpus("sluice_instance_device_memory_held_bytes",
-          "Memory of the GPU that its processes hold, contexts and headroom included.",
+          "Memory of its GPUs that its processes hold, contexts and headroom included.",
           [](const O& o) { return *o.memory_held; });
   of_gpus("sluice_instance_device_memory_limit_bytes",
-          "Memory of the GPU that they may hold together.",
-          [](const O& o) { return o.instance.slice().memory; });
+          "Memory of its GPUs that they may hold together.",
+          [](const O& o) { return memory_limit(o); });
   MetricFamily outside(out, "sluice_instance_outside_cgroup_seconds_total", Type::kCounter,
                        "CPU time of processes that have left their slice's cgroup.");
   for (const O& o : control.seen().instances)

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/words.h"
+
 namespace sluice::control {
 namespace {
 
@@ -9,6 +11,21 @@ namespace {
 bool unknown(const Observation& before, const std::string& name) {
   const ObservedNode* node = find_node(before, name);
   return node == nullptr || node->node.boot_id.empty();
+}
+
+// Returns the device for whose fault its node ends the program.
+const DeviceId& failed_device(const ObservedInstance& o, const std::vector<Device>& devices) {
+  for (const Part& p : o.instance.parts)
+    if (const Device* d = find(devices, p.device); d != nullptr && d->fault == o.device_fault)
+      return p.device;
+  return o.instance.device();
+}
+
+// Returns "cuda0 and cuda1".
+std::string devices_of(const Instance& i) {
+  std::vector<std::string> ids;
+  for (const Part& p : i.parts) ids.push_back(p.device);
+  return listed(ids);
 }
 
 }  // namespace
@@ -54,7 +71,7 @@ void Notices::ended(const Observation& before, const Observation& now) {
          .subject = o.instance.id,
          .reason = {"fault",
                     "Program " + o.instance.id + " was ended, as its device " +
-                        o.instance.device() + " fails: " + o.device_fault + ".",
+                        failed_device(o, now.devices) + " fails: " + o.device_fault + ".",
                     {}}});
   }
 }
@@ -66,7 +83,7 @@ void Notices::ungated(const Observation& before, const Observation& now) {
     const ObservedInstance* then = find(before.instances, o.instance.id);
     if (then != nullptr && then->ungated > Nanos(0)) continue;
     Reason why{"ungated",
-               "A process of " + o.instance.id + " uses " + o.instance.device() +
+               "A process of " + o.instance.id + " uses " + devices_of(o.instance) +
                    " past the hook, without a permit: its slice is charged, nothing stops it.",
                {}};
     if (unknown(before, o.node) && noticed(o.instance.id, why.text)) continue;

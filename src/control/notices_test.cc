@@ -64,5 +64,17 @@ TEST(Notices, AProgramThatEndsWithItsDeviceAndUngatedUseAreSaidOnce) {
   EXPECT_TRUE(notices.step(now, now, 3).empty());
 }
 
+TEST(Notices, OfSeveralDevicesTheOneThatFailsIsNamed) {
+  Observation before = seen("", "");
+  before.devices.push_back({.id = "cuda1"});
+  before.instances[0].instance.parts.push_back({"cuda1", {}, {}});
+  Observation now = before;
+  now.devices[1].fault = now.instances[0].device_fault = "Xid 79";
+  const std::vector<Decision> found = Notices().step(before, now, 1);
+  EXPECT_EQ(rules(found), (Rules{"cuda1 fault", "train fault"}));
+  EXPECT_EQ(found.back().reason.text,
+            "Program train was ended, as its device cuda1 fails: Xid 79.");
+}
+
 }  // namespace
 }  // namespace sluice::control

@@ -34,7 +34,7 @@ struct Placement {
   MemoryAccount memory = 0;  // 0: its memory is not counted
 };
 
-// `device`: which of the process's devices, from 0. Returns kNotFound if the process holds no slice
+// `device`: which of the slice's devices, from 0. Returns kNotFound if the process holds no slice
 // here. Called on the server's thread.
 using Lookup = std::function<Result<Placement>(const Peer& peer, uint32_t device)>;
 
@@ -47,7 +47,7 @@ struct PermitServerConfig {
   std::string path;  // for all clients; made anew; mode 0666
   uint32_t generation = 1;
   int max_connections = 4096;
-  int max_connections_per_process = 16;  // a process needs two per device
+  int max_connections_per_process = 40;  // a process needs two per device
   int max_unseen_connections = 512;      // of all of a slice's processes without a number here
 };
 

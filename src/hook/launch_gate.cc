@@ -5,6 +5,7 @@
 
 SLUICE_DRIVER(cuCtxGetDevice);
 SLUICE_DRIVER(cuDeviceGetCount);
+SLUICE_DRIVER(cuDeviceGetUuid);
 
 namespace sluice::hook {
 
@@ -16,13 +17,27 @@ bool blocking_stream_seen;
 
 namespace {
 
+// Which of the slice's devices it is. A program may show itself some of them alone, in another
+// order. A device that the slice does not name goes by its own number.
+uint32_t number_in_slice(CUdevice device) {
+  const char* list = getenv("SLUICE_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
+  CUuuid id;
+  if (list == nullptr || driver_cuDeviceGetUuid(&id, device) != CUDA_SUCCESS)
+    return static_cast<uint32_t>(device);
+  char uuid[kUuidSize];
+  write_uuid(id.bytes, uuid);
+  const int named = number_of(list, uuid);
+  return static_cast<uint32_t>(named >= 0 ? named : device);
+}
+
 // Threads that come first at once all write the same.
 int see_devices() {
   int count = 0;
   if (driver_cuDeviceGetCount(&count) != CUDA_SUCCESS || count <= 0) return 0;
   const char* path = sluice_permit_socket();
   for (int device = 0; device < kDevices; ++device) {
-    __atomic_store_n(&gates[device].device, static_cast<uint32_t>(device), __ATOMIC_RELAXED);
+    const uint32_t number = device < count ? number_in_slice(device) : 0;
+    __atomic_store_n(&gates[device].device, number, __ATOMIC_RELAXED);
     __atomic_store_n(&gates[device].socket_path, path, __ATOMIC_RELAXED);
     __atomic_store_n(&gates[device].metered, 1u, __ATOMIC_RELAXED);
   }
@@ -97,6 +112,11 @@ void hold_up(CUstream stream) {
 }
 void doubt_kernels() {
   for_each_meter([](Meter& meter) { meter.doubt_kernels(); });
+}
+
+void change_device(int device) {
+  sluice_thread* state = device >= 0 ? sluice_own_thread(&gates[device]) : nullptr;
+  thread_gate = {device, state, nullptr, {}};
 }
 
 int device_of_context() {

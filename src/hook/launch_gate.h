@@ -8,19 +8,18 @@
 
 #include "hook/captures.h"
 #include "hook/meter.h"
+#include "hook/named_devices.h"
 #include "wire/permit.h"
 
 namespace sluice::hook {
-
-constexpr int kDevices = 32;  // no more than the kernel's driver serves
 
 extern sluice_gate gates[kDevices];
 extern int devices_seen;  // 0: not yet asked
 
 // The gate where this thread was last, its state there, the lane of its last launch, and its
 // stretch of work, if anybody asks for iterations. One and not an array of all: a library that is
-// opened late gets little of this kind of memory. Whoever changes devices finds its state again in
-// the gate's slow path, in some hundred nanoseconds.
+// opened late gets little of this kind of memory. A thread that changes devices looks for its state
+// there.
 struct ThreadGate {
   int device;
   sluice_thread* state;
@@ -31,11 +30,11 @@ extern __thread ThreadGate thread_gate;
 
 // The device of the calling thread's context; negative: it has none, so nothing will run.
 int device_of_context();
+void change_device(int device);
 inline int device_of_thread() {
   const bool one = __builtin_expect(__atomic_load_n(&devices_seen, __ATOMIC_ACQUIRE) == 1, 1);
   const int device = one ? 0 : device_of_context();
-  if (__builtin_expect(thread_gate.device != device, 0))
-    thread_gate = {device, nullptr, nullptr, {}};
+  if (__builtin_expect(thread_gate.device != device, 0)) change_device(device);
   return device;
 }
 

@@ -23,7 +23,7 @@ MemoryAccount* account_of(int device) {
   if (path == nullptr) return nullptr;
   ProcessMemory* memory = wiped_once(&process_memory);
   if (memory == nullptr) return nullptr;
-  memory->accounts[device].open(path, static_cast<uint32_t>(device));
+  memory->accounts[device].open(path, __atomic_load_n(&gates[device].device, __ATOMIC_RELAXED));
   return &memory->accounts[device];
 }
 

@@ -17,7 +17,7 @@ namespace sluice::hook {
 
 class MemoryAccount {
  public:
-  // `socket_path` stays as long as the process; `device`: which of the process's, from 0. Before
+  // `socket_path` stays as long as the process; `device`: which of the slice's, from 0. Before
   // each use; threads that come first at once all write the same.
   void open(const char* socket_path, uint32_t device) {
     if (__atomic_load_n(&socket_path_, __ATOMIC_ACQUIRE) == socket_path) return;

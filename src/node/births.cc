@@ -39,11 +39,12 @@ asio::awaitable<void> Births::launch(InstanceId id) {
   if (!raised.ok()) live_.give_up(id, raised.error());
 }
 
-// One process per part, or none: if one cannot be born, the earlier ones end and are reaped.
+// All processes, or none: if one cannot be born, the earlier ones end and are reaped.
 asio::awaitable<Result<std::vector<Newborn>>> Births::bear_all(InstanceRecord asked,
                                                                Launcher& launcher) {
   std::vector<Newborn> newborns;
-  for (size_t part = 0; part < asked.instance.parts.size(); ++part) {
+  const size_t count = enforcer_.births_of(asked);
+  for (size_t part = 0; part < count; ++part) {
     Result<Newborn> one = co_await launcher.bear(asked, part);
     if (one.ok()) {
       newborns.push_back(std::move(*one));

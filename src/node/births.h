@@ -1,6 +1,6 @@
 // Turns a record into processes that serve: the birth of an instance, its cgroups, and its
-// readiness. Each part has a process, and all are born before the first one goes. From then on it
-// is one of the live instances (live_instances.h).
+// readiness. Each part on a CPU has a process, parts on GPUs have one for all, and all are born
+// before the first one goes. From then on it is one of the live instances (live_instances.h).
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines.
 #pragma once

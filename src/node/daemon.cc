@@ -115,32 +115,41 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   return find(q.id);
 }
 
-Result<void> Daemon::can_have_parts(const StartRequest& q) const {
-  if (q.parts.size() == 1) return {};
-  if (!std::holds_alternative<ExecOfProgram>(q.birth))
-    return Error{ErrorKind::kInvalid,
-                 "parts: the model server computes on one device; several parts need a program"};
-  for (const PartRequest& p : q.parts)
-    if (const Device* d = device(p.device); d != nullptr && d->kind == DeviceKind::kCuda)
+// Checks that a program can be on these devices; the ledger refuses those that do not exist.
+// `client`: of an MPS server (mps_client).
+Result<void> Daemon::can_be_on(const std::vector<PartRequest>& parts, pid_t client) const {
+  const Device *cpu = nullptr, *gpu = nullptr;
+  for (const PartRequest& p : parts)
+    if (const Device* d = device(p.device)) (d->kind == DeviceKind::kCuda ? gpu : cpu) = d;
+  if (gpu == nullptr) return {};
+  if (cpu != nullptr)
+    return Error{ErrorKind::kInvalid, "parts: " + gpu->id + " is a GPU and " + cpu->id +
+                                          " is none; the parts of a program are of one kind"};
+  if (parts.size() == 1) {
+    SLUICE_TRY(mps_.pipes_for(*gpu, parts.front().slice, client));
+    return {};
+  }
+  for (const PartRequest& p : parts)
+    if (p.slice.sm != kWhole)
       return Error{ErrorKind::kInvalid,
-                   "parts: " + p.device + " is a GPU; several parts may be on CPU devices only"};
+                   "slice.sm: " + format_share(p.slice.sm) + " of " + p.device +
+                       ": MPS confines programs on one GPU; one on several has 100% of each"};
   return {};
 }
 
 Result<void> Daemon::can_be_born(const StartRequest& q) const {
-  SLUICE_TRY(can_have_parts(q));
-  const PartRequest& first = q.parts.front();
-  const Device* d = device(first.device);
-  const bool on_gpu = d != nullptr && d->kind == DeviceKind::kCuda;
   if (const auto* program = std::get_if<ExecOfProgram>(&q.birth)) {
     const std::string& path = program->command[0];
     if (access(path.c_str(), X_OK) != 0)
       return Error{ErrorKind::kInvalid, "program.command: " + path + ": " + std::strerror(errno)};
-    if (on_gpu) SLUICE_TRY(mps_.pipes_for(*d, first.slice, mps_client(0)));
-    return {};
+    return can_be_on(q.parts, mps_client(0));
   }
-  if (on_gpu)
-    return Error{ErrorKind::kInvalid, "device: " + first.device +
+  if (q.parts.size() > 1)
+    return Error{ErrorKind::kInvalid,
+                 "parts: the model server computes on one device; several parts need a program"};
+  const Device* d = device(q.parts.front().device);
+  if (d != nullptr && d->kind == DeviceKind::kCuda)
+    return Error{ErrorKind::kInvalid, "device: " + d->id +
                                           " is a GPU, and the model server computes on CPUs; "
                                           "`sluice run` puts a program of your own on it"};
   const std::string& path = std::get<ForkOfTemplate>(q.birth).model.path;
@@ -182,20 +191,15 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
     if (alive(r) && std::ranges::count(first_processes(r), *process) > 0)
       return Error{ErrorKind::kConflict,
                    "pid: " + std::to_string(q.pid) + " is under the slice " + r.instance.id};
-  const Device* d = device(q.device);
-  if (d != nullptr && d->kind != DeviceKind::kCuda && q.slice.memory > 0)
-    return Error{ErrorKind::kInvalid, "slice.memory: " + q.device +
-                                          " is no GPU: a program's memory there is not held to a "
-                                          "limit; 0 is allowed"};
+  SLUICE_TRY(can_be_held(q));
   SLUICE_ASSIGN(pidfd, open_process(*process));
-  if (d != nullptr && d->kind == DeviceKind::kCuda) SLUICE_TRY(mps_.pipes_for(*d, q.slice, q.pid));
   InstanceRecord r;
   r.instance = {.id = q.id,
                 .function = q.function.name.empty() ? FunctionName{.name = q.id} : q.function,
                 .state = InstanceState::kReady};
   r.foreign = true;
   r.process = *process;
-  SLUICE_TRY(reservations_.enter(r, {{q.device, q.slice, q.position}}));
+  SLUICE_TRY(reservations_.enter(r, q.parts));
   for (const pid_t pid : family_of(q.pid)) {
     const Result<void> placed = enforcer_->place(*find(q.id), pid);
     if (!placed.ok() && pid == q.pid) log::warn("{}: {}", q.id, placed.error().message);
@@ -204,9 +208,25 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
   std::vector<Tie> tie(1);
   tie[0].pidfd = std::move(pidfd);
   live_.follow(q.id, std::move(tie));
-  log::info("{}: process {} is under a slice of {} of {}", q.id, q.pid,
-            format_share(q.slice.quota.request), q.device);
+  for (const PartRequest& p : q.parts)
+    log::info("{}: process {} is under a slice of {} of {}", q.id, q.pid,
+              format_share(p.slice.quota.request), p.device);
   return find(q.id);
+}
+
+// A process of another's is in one CPU group, and its memory there is not held to a limit.
+Result<void> Daemon::can_be_held(const ProcessRequest& q) const {
+  const Device* d = device(q.parts.front().device);
+  if (d != nullptr && d->kind == DeviceKind::kCpu) {
+    if (q.parts.size() > 1)
+      return Error{ErrorKind::kInvalid,
+                   "parts: one process is on one CPU device; several devices are GPUs"};
+    if (q.parts.front().slice.memory > 0)
+      return Error{ErrorKind::kInvalid, "slice.memory: " + d->id +
+                                            " is no GPU: a program's memory there is not held to a "
+                                            "limit; 0 is allowed"};
+  }
+  return can_be_on(q.parts, q.pid);
 }
 
 // An MPS server has clients of only the daemon's user. A program of ours with a uid of its own is
@@ -218,12 +238,17 @@ pid_t Daemon::mps_client(pid_t foreign) const {
 
 ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) const {
   const auto& [id, slice, position] = r.instance.parts.at(part);
-  const Device& on = *device(id);
-  return environment_on(
-      on, slice, std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
-      {.mps_pipes =
-           mps_.pipes_for(on, slice, mps_client(r.foreign ? r.process.pid : 0)).value_or({}),
-       .model_store = stores_.socket_of(on.id)});
+  const bool on_gpus = device(id)->kind == DeviceKind::kCuda;
+  std::vector<Device> sees;
+  for (const Part& p : r.instance.parts)
+    if (on_gpus || p.device == id) sees.push_back(*device(p.device));
+  DeviceServices services{.mps_pipes = {}, .model_store = stores_.socket_of(id)};
+  if (sees.size() == 1)
+    services.mps_pipes =
+        mps_.pipes_for(sees[0], slice, mps_client(r.foreign ? r.process.pid : 0)).value_or({});
+  return environment_on(sees, slice,
+                        std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
+                        services);
 }
 
 // Passes nothing of the daemon's own environment except the mark of its platform.
@@ -242,7 +267,7 @@ Result<Variables> Daemon::variables_of(const InstanceRecord& r, size_t part) con
 Result<std::string> Daemon::owner_on(const DeviceId& gpu, const Peer& peer) const {
   const std::optional<Enforcer::Holder> holder = enforcer_->slice_of(peer);
   const InstanceRecord* r = holder ? find(holder->id) : nullptr;
-  if (r == nullptr || r->instance.parts[holder->part].device != gpu)
+  if (r == nullptr || part_on(r->instance.parts, gpu) == nullptr)
     return Error{ErrorKind::kNotFound,
                  "process " + std::to_string(peer.process.pid) + " has no slice of it"};
   return to_string(r->instance.function);

@@ -38,9 +38,7 @@ struct ProcessRequest {
   pid_t pid = 0;
   // It shares models with that function's programs; empty: it is called by id.
   FunctionName function;
-  DeviceId device;
-  Slice slice;
-  std::optional<Position> position;
+  std::vector<PartRequest> parts;  // never empty
 };
 
 // The daemon's whole state, for people and the control loop.
@@ -106,7 +104,8 @@ class Daemon {
   Result<void> begin(asio::io_context& io);
   Result<std::string> address_for(const StartRequest& request) const;
   Result<void> can_be_born(const StartRequest& request) const;
-  Result<void> can_have_parts(const StartRequest& request) const;
+  Result<void> can_be_on(const std::vector<PartRequest>& parts, pid_t client) const;
+  Result<void> can_be_held(const ProcessRequest& request) const;
   Result<Variables> variables_of(const InstanceRecord& r, size_t part) const;
   pid_t mps_client(pid_t foreign) const;
   Result<std::string> owner_on(const DeviceId& gpu, const Peer& peer) const;

@@ -59,10 +59,16 @@ policy::ShareClient share_of(policy::ClientId id, bool foreign, const Part& part
           .tolerance = part.slice.tolerance};
 }
 
-// Returns the first process of a part; pid 0 if it is not born yet.
+// Returns the first process of a part; pid 0 if it is not born yet, or serves on the first part's
+// GPU as well.
 ProcessIdentity process_of(const InstanceRecord& r, size_t part) {
   const std::vector<ProcessIdentity> all = first_processes(r);
   return part < all.size() ? all[part] : ProcessIdentity{};
+}
+
+// The name under which the memory of a part is recorded.
+std::string memory_name(const InstanceId& id, size_t part) {
+  return part == 0 ? id : id + "/" + std::to_string(part);
 }
 
 void add(ClientState& sum, const ClientState& part) {
@@ -202,6 +208,11 @@ Result<void> Enforcer::admit(const InstanceRecord& r) {
   return {};
 }
 
+size_t Enforcer::births_of(const InstanceRecord& r) const {
+  const Device& first = devices_.at(r.instance.device()).device.device;
+  return first.kind == DeviceKind::kCuda ? 1 : r.instance.parts.size();
+}
+
 Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t number) {
   const Part& part = r.instance.parts[number];
   HostedDevice& hosted = devices_.at(part.device);
@@ -209,11 +220,11 @@ Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t nu
   const ProcessIdentity process = process_of(r, number);
   Client c{.ref = {hosted.number, ++last_client_},
            .process = process,
-           .uid = r.instance.parts.size() == 1 ? r.uid : 0,
+           .uid = births_of(r) == 1 ? r.uid : 0,
            .owner = r.uid != 0 ? r.uid : uid_of(process.pid).value_or(geteuid()),
            .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu,
            .foreign = r.foreign};
-  if (cgroups_.writable()) {
+  if (cgroups_.writable() && (number == 0 || c.counted_by_kernel)) {
     SLUICE_ASSIGN(group, cgroups_.open(part.device + "/" + r.instance.id));
     c.cgroup = group;
     SLUICE_TRY(limit(c, part));
@@ -223,7 +234,7 @@ Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t nu
       host_->admit(hosted.number, share_of(c.ref.client, r.foreign, part), std::move(meter)));
   if (part.slice.memory > 0) {
     const Result<MemoryAccount> memory =
-        broker_.open(r.instance.id, part.slice.memory, hosted.account);
+        broker_.open(memory_name(r.instance.id, number), part.slice.memory, hosted.account);
     if (!memory.ok()) {
       host_->remove(c.ref);
       return memory.error();
@@ -368,9 +379,11 @@ void Enforcer::watch_ungated() {
       const std::optional<Holder> holder =
           slice_of({.process = *process, .uid = *uid, .pidfd = {}, .slice = ""});
       if (!holder) continue;
-      Client& c = clients_.at(holder->id)[holder->part];
-      if (c.ref.device != hosted.number) continue;
-      if (host_->watch(c.ref, pid) > Nanos(0) && !std::exchange(c.ungated, true))
+      std::vector<Client>& parts = clients_.at(holder->id);
+      const auto c = std::ranges::find(parts, hosted.number,
+                                       [](const Client& part) { return part.ref.device; });
+      if (c == parts.end()) continue;
+      if (host_->watch(c->ref, pid) > Nanos(0) && !std::exchange(c->ungated, true))
         log::warn("{}: process {} uses {} past the hook, without a permit; its slice is charged",
                   holder->id, pid, device);
     }

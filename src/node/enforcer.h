@@ -53,6 +53,9 @@ class Enforcer {
   // Makes all parts known, or none: cgroup, meter, arbiter. Their processes may register from now
   // on. An empty device runs the instance's arbiter from then on.
   Result<void> admit(const InstanceRecord& r);
+  // Returns how many processes an instance is born with: one for each part on a CPU; on GPUs one
+  // for all parts.
+  size_t births_of(const InstanceRecord& r) const;
   // Puts a process, and its later children, under the slice of a part.
   Result<void> place(const InstanceRecord& r, pid_t pid, size_t part = 0);
   // Returns pages for a process of the first part that is sent Go; others ask at permit.sock.
@@ -88,7 +91,8 @@ class Enforcer {
   // Returns the reason if the kernel has killed the instance at its memory limit.
   std::optional<std::string> killed_by_memory(const InstanceRecord& r) const;
   void signal(const InstanceId& id, int number) const;  // signals them
-  // The slice that a process is under: that of this part of the instance.
+  // The slice that a process is under: that of this part of the instance. On GPUs a process is
+  // under all parts, and this is the first.
   struct Holder {
     InstanceId id;
     size_t part = 0;
@@ -106,7 +110,8 @@ class Enforcer {
   struct Client {
     ClientRef ref;
     MemoryAccount memory = 0;
-    std::optional<Cgroup> cgroup;  // none: cgroups cannot be written here
+    // None: cgroups cannot be written here, or the process of several GPUs is in the first part's.
+    std::optional<Cgroup> cgroup;
     ProcessIdentity process;
     uid_t uid = 0;                  // exclusive to its processes; 0: none
     uid_t owner = 0;                // whose processes belong to it when they connect to its socket

@@ -49,13 +49,19 @@ std::optional<Enforcer::Holder> Enforcer::slice_of(const Peer& peer) const {
   return std::nullopt;
 }
 
+// A process on a CPU is under one part, and has one device. On GPUs it is under all parts: its
+// devices are theirs, in their order.
 Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
-  if (device != 0)
-    return Error{ErrorKind::kInvalid, "device: a slice here is on one device, number 0"};
   const std::lock_guard lock(mutex_);
   const std::optional<Holder> holder = slice_of(peer);
   if (!holder) return Error{ErrorKind::kNotFound, "the process holds no slice here"};
-  const Client& c = clients_.at(holder->id)[holder->part];
+  const std::vector<Client>& parts = clients_.at(holder->id);
+  const size_t devices = parts[holder->part].counted_by_kernel ? 1 : parts.size();
+  if (device >= devices)
+    return Error{ErrorKind::kInvalid, "device: " + std::to_string(device) +
+                                          ": the process's slice is on " + std::to_string(devices) +
+                                          " here, counted from 0"};
+  const Client& c = parts[holder->part + device];
   return Placement{host_.get(), c.ref, c.memory};
 }
 

@@ -131,12 +131,21 @@ asio::awaitable<void> LiveInstances::watch(InstanceId id, size_t part, Fd pidfd,
 
 std::string LiveInstances::why_ended(const InstanceRecord& r, size_t part,
                                      const std::string& how) const {
-  if (!r.device_fault.empty()) return r.instance.device() + " failed: " + r.device_fault;
+  if (!r.device_fault.empty()) return failed_device(r) + " failed: " + r.device_fault;
   if (const auto limit = enforcer_.killed_by_memory(r); limit) return *limit;
   if (const auto live = live_.find(r.instance.id); !live->second.fault.empty())
     return live->second.fault;
-  if (r.instance.parts.size() == 1) return how;
+  if (first_processes(r).size() == 1) return how;
   return "the part on " + r.instance.parts[part].device + " ended: " + how;
+}
+
+// Returns the first if none has that fault any more.
+const DeviceId& LiveInstances::failed_device(const InstanceRecord& r) const {
+  for (const Part& p : r.instance.parts)
+    if (const Device* d = reservations_.ledger().find(p.device);
+        d != nullptr && d->fault == r.device_fault)
+      return p.device;
+  return r.instance.device();
 }
 
 Result<void> LiveInstances::stop(const InstanceId& id, Nanos drain) {

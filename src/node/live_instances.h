@@ -1,7 +1,7 @@
 // The daemon's ties to each live process that holds a slice: its pidfd and, for an instance that
-// this daemon started, its control channel. An instance has one such process per part, and ends
-// with the first of them; a draining one ends with the last. Waits for the end of each, ends those
-// that are to stop, and frees their slices.
+// this daemon started, its control channel. An instance has one such process per part (on GPUs one
+// in all), and ends with the first of them; a draining one ends with the last. Waits for the end of
+// each, ends those that are to stop, and frees their slices.
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace sluice::node {
 
-// The ties to the first process of a part.
+// The ties to the first process of a part, or of all.
 struct Tie {
   Fd pidfd;
   Channel control{};
@@ -30,7 +30,7 @@ class LiveInstances {
 
   // Takes over the live instances of the earlier daemon.
   Result<void> adopt();
-  // Holds the ties of an instance until its end, one per part, in their order. Without a control
+  // Holds the ties of an instance until its end, in the order of its parts. Without a control
   // channel it is drained by SIGTERM.
   void follow(const InstanceId& id, std::vector<Tie> ties);
   // Stops the instance when `owner` ends.
@@ -64,6 +64,7 @@ class LiveInstances {
 
   asio::awaitable<void> watch(InstanceId id, size_t part, Fd pidfd, Time started);
   std::string why_ended(const InstanceRecord& r, size_t part, const std::string& how) const;
+  const DeviceId& failed_device(const InstanceRecord& r) const;
   bool adopt_processes(const InstanceRecord& r);
   asio::awaitable<void> kill_later(InstanceId id, ProcessIdentity process, Nanos patience);
   asio::awaitable<void> stop_with_owner(InstanceId id, ProcessIdentity owner);

@@ -218,9 +218,7 @@ Result<ProcessRequest> process_request_from(const json& body) {
     q.function = function_name(function);
   if (to_string(q.function).size() > kLongestOwner)
     f.fail("function", "is longer than " + std::to_string(kLongestOwner) + " bytes");
-  q.device = f.text("device");
-  q.slice = required_slice(f);
-  q.position = optional_position(f);
+  q.parts = part_requests(f);
   return f.finish(std::move(q));
 }
 

@@ -17,6 +17,12 @@ void confine_by_mps(const Slice& slice, const std::string& pipes, Variables& var
         "0=" + std::to_string((slice.memory + kMebibyte - 1) / kMebibyte) + "M";
 }
 
+std::string uuids_of(const std::vector<Device>& devices) {
+  std::string all;
+  for (const Device& d : devices) all += (all.empty() ? "" : ",") + d.uuid;
+  return all;
+}
+
 Result<void> put_in_front(const std::vector<std::string>& names,
                           const std::filesystem::path& folder, std::string& list) {
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
@@ -31,17 +37,18 @@ Result<void> put_in_front(const std::vector<std::string>& names,
 
 }  // namespace
 
-ProgramEnvironment environment_on(const Device& device, const Slice& slice,
+ProgramEnvironment environment_on(const std::vector<Device>& devices, const Slice& slice,
                                   const std::string& permit_socket,
                                   const DeviceServices& services) {
   ProgramEnvironment e{.preload = {"libsluice_gate.so"},
                        .library_path = {},
                        .variables = {{"SLUICE_PERMIT_SOCKET", permit_socket}}};
-  if (device.kind == DeviceKind::kCuda) {
+  if (devices.front().kind == DeviceKind::kCuda) {
     e.preload = {"libsluice_cuda.so", "libsluice_nvml.so"};
     e.library_path = {"driver"};  // for names that no preloaded library has, such as libcuda.so
-    e.variables["CUDA_VISIBLE_DEVICES"] = device.uuid;
-    e.variables["SLUICE_VISIBLE_DEVICES"] = device.uuid;  // NVML does not go by CUDA's
+    const std::string uuids = uuids_of(devices);
+    e.variables["CUDA_VISIBLE_DEVICES"] = uuids;
+    e.variables["SLUICE_VISIBLE_DEVICES"] = uuids;  // NVML does not go by CUDA's
     if (services.mps_pipes) confine_by_mps(slice, *services.mps_pipes, e.variables);
     if (services.model_store) e.variables["SLUICE_MODEL_STORE"] = *services.model_store;
   }

@@ -1,5 +1,5 @@
 // The environment that a foreign program under a slice needs, so that it asks for permits and sees
-// its part of its device, and no other. Free functions; any thread.
+// its parts of its devices, and no others. Free functions; any thread.
 #pragma once
 
 #include <filesystem>
@@ -22,13 +22,14 @@ struct ProgramEnvironment {
   Variables variables;
 };
 
-// Where a program finds its device's servers. Absent: there is no such server.
+// Where a program finds its first device's servers. Absent: there is no such server.
 struct DeviceServices {
   std::optional<std::string> mps_pipes;    // the GPU's MPS server, for a client of it
   std::optional<std::string> model_store;  // the socket of the GPU's model store
 };
 
-ProgramEnvironment environment_on(const Device& device, const Slice& slice,
+// `devices`: that it sees, at least one; several are GPUs. `slice`: of the first.
+ProgramEnvironment environment_on(const std::vector<Device>& devices, const Slice& slice,
                                   const std::string& permit_socket, const DeviceServices& services);
 
 // Returns `variables` with the environment's additions: its libraries and folders, which lie in

@@ -19,14 +19,14 @@ constexpr char kSocket[] = "/run/permit.sock";
 const Device kGpu{.id = "cuda0", .kind = DeviceKind::kCuda, .uuid = "GPU-a"};
 
 TEST(ProgramEnvironment, OnACpuTheGateAndItsSocket) {
-  const auto e = environment_on({.id = "cpu0"}, {.sm = kWhole}, kSocket, {});
+  const auto e = environment_on({{.id = "cpu0"}}, {.sm = kWhole}, kSocket, {});
   EXPECT_THAT(e.preload, ElementsAre("libsluice_gate.so"));
   EXPECT_THAT(e.library_path, ElementsAre());
   EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket)));
 }
 
 TEST(ProgramEnvironment, OnAGpuTheHookAndThatGpuAlone) {
-  const auto e = environment_on(kGpu, {.sm = kWhole}, kSocket, {});
+  const auto e = environment_on({kGpu}, {.sm = kWhole}, kSocket, {});
   EXPECT_THAT(e.preload, ElementsAre("libsluice_cuda.so", "libsluice_nvml.so"));
   EXPECT_THAT(e.library_path, ElementsAre("driver"));
   EXPECT_THAT(e.variables, UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket),
@@ -34,9 +34,16 @@ TEST(ProgramEnvironment, OnAGpuTheHookAndThatGpuAlone) {
                                                 Pair("SLUICE_VISIBLE_DEVICES", "GPU-a")));
 }
 
+TEST(ProgramEnvironment, OnSeveralGpusThoseInTheirOrder) {
+  const Device other{.id = "cuda1", .kind = DeviceKind::kCuda, .uuid = "GPU-b"};
+  const auto e = environment_on({other, kGpu}, {.sm = kWhole}, kSocket, {});
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLUICE_VISIBLE_DEVICES"})
+    EXPECT_EQ(e.variables.at(name), "GPU-b,GPU-a");
+}
+
 TEST(ProgramEnvironment, AsAClientOfMpsItsShareOfSmsAndItsMemory) {
   const Slice slice{.sm = {120}, .memory = (Bytes{3} << 30) + 1};
-  EXPECT_THAT(environment_on(kGpu, slice, kSocket, {.mps_pipes = "/run/mps/cuda0"}).variables,
+  EXPECT_THAT(environment_on({kGpu}, slice, kSocket, {.mps_pipes = "/run/mps/cuda0"}).variables,
               UnorderedElementsAre(Pair("SLUICE_PERMIT_SOCKET", kSocket),
                                    Pair("CUDA_VISIBLE_DEVICES", "GPU-a"),
                                    Pair("SLUICE_VISIBLE_DEVICES", "GPU-a"),
@@ -47,12 +54,12 @@ TEST(ProgramEnvironment, AsAClientOfMpsItsShareOfSmsAndItsMemory) {
 
 TEST(ProgramEnvironment, WhereItsGpusModelsAreShared) {
   EXPECT_THAT(
-      environment_on(kGpu, {.sm = kWhole}, kSocket, {.model_store = "/run/store.sock"}).variables,
+      environment_on({kGpu}, {.sm = kWhole}, kSocket, {.model_store = "/run/store.sock"}).variables,
       testing::Contains(Pair("SLUICE_MODEL_STORE", "/run/store.sock")));
 }
 
 TEST(ProgramEnvironment, WithoutAMemorySizeMpsHoldsNone) {
-  EXPECT_FALSE(environment_on(kGpu, {.sm = kWhole}, kSocket, {.mps_pipes = "/p"})
+  EXPECT_FALSE(environment_on({kGpu}, {.sm = kWhole}, kSocket, {.mps_pipes = "/p"})
                    .variables.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
 }
 

@@ -27,8 +27,8 @@ struct InstanceRecord {
   std::string socket;       // where it serves: a path or HOST:PORT; empty for a foreign one
   std::string log;          // its output
   uid_t uid = 0;            // its own; 0: the daemon's
-  ProcessIdentity process;  // of its first part; pid 0: not born yet
-  std::vector<ProcessIdentity> siblings;  // of its other parts, in their order
+  ProcessIdentity process;  // of its first part, or of all on GPUs; pid 0: not born yet
+  std::vector<ProcessIdentity> siblings;  // of its other parts on CPUs, in their order
   std::string program;                    // the file that it executes; empty: its own choice
   ProcessIdentity owner;                  // it ends when this one does; pid 0: no owner
   int64_t ready_after_ms = 0;             // from the request to start it; 0: not yet ready
@@ -46,7 +46,8 @@ inline bool alive(const InstanceRecord& r) {
   return r.instance.state != InstanceState::kGone;
 }
 
-// The first process of each part, in the parts' order; its children belong to the same part.
+// The first process of each part, in the parts' order; on GPUs one of all parts. Its children
+// belong to the same part.
 inline std::vector<ProcessIdentity> first_processes(const InstanceRecord& r) {
   std::vector<ProcessIdentity> all{r.process};
   all.insert(all.end(), r.siblings.begin(), r.siblings.end());

@@ -32,8 +32,8 @@ Reservations::Reservations(const Clock& clock, Records& records, Enforcer& enfor
       uids_(std::move(uids)) {}
 
 // Reserves a new or changed slice in the ledger. If it may lie anywhere in its lane and the lane
-// has no such space in one piece, programs that lie in the way are shifted. Functions' instances
-// are not: the control loop has chosen their places.
+// has no such space in one piece, programs of one part that lie in the way are shifted. Functions'
+// instances are not: the control loop has chosen their places.
 Result<Promise> Reservations::reserve(const InstanceId& id, const std::vector<PartRequest>& parts,
                                       const std::string& arbiter) {
   const bool held = ledger_.promises().contains(id);
@@ -44,7 +44,10 @@ Result<Promise> Reservations::reserve(const InstanceId& id, const std::vector<Pa
   if (promised.ok() || promised.error().kind != ErrorKind::kExhausted) return promised;
   if (parts.size() > 1 || parts[0].position) return promised;
   const auto& [device, slice, position] = parts[0];
-  const auto may_shift = [&](const InstanceId& other) { return records_.find(other)->foreign; };
+  const auto may_shift = [&](const InstanceId& other) {
+    const InstanceRecord& r = *records_.find(other);
+    return r.foreign && r.instance.parts.size() == 1;
+  };
   for (const Shift& s : shifts_for(ledger_, id, device, slice, may_shift)) {
     if (s.id == id) return ask({{device, slice, s.to}});
     SLUICE_TRY(resize(s.id, {{device, records_.find(s.id)->instance.slice(), s.to}}));

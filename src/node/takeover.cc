@@ -165,7 +165,7 @@ std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool sa
     if (!alive(r)) continue;
     const std::vector<ProcessIdentity> left =
         same_boot ? running(r) : std::vector<ProcessIdentity>();
-    const bool lives = left.size() == r.instance.parts.size();
+    const bool lives = left.size() == first_processes(r).size();
     const bool was_starting = r.instance.state == InstanceState::kStarting;
     if (lives && !was_starting) continue;
     // An instance that was starting waits for a Go that no daemon will send, or has had it and

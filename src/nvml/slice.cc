@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hook/named_devices.h"
 #include "hook/readable.h"
 #include "wire/permit_attach.h"
 #include "wire/permit_socket.h"
@@ -13,7 +14,6 @@ SLUICE_NVML(nvmlDeviceGetUUID);
 namespace sluice::hook::nvml {
 namespace {
 
-constexpr int kDevices = 32;  // no more than the kernel's driver serves
 constexpr uint64_t kAnswerNs = 1000 * SLUICE_MS_NS;
 
 // What the daemon said last. A reader may see one word of before and one of after.
@@ -37,18 +37,6 @@ const char* named_devices() {
 }
 Remembered visible_devices{named_devices, nullptr};  // UUIDs, a comma between two
 Remembered permit_socket{sluice_permit_socket, nullptr};
-
-// Calls visit(n, uuid, its length) until it returns true; which n that was, or -1.
-template <class Visit>
-int find_device(Visit&& visit) {
-  const char* at = visible_devices.get();
-  for (int n = 0; at != nullptr && *at != 0 && n < kDevices; ++n) {
-    const size_t length = strcspn(at, ",");
-    if (visit(n, at, length)) return n;
-    at += length + (at[length] == ',' ? 1 : 0);
-  }
-  return -1;
-}
 
 // What the daemon says of the slice's memory there. False: nothing; `refused`, if it said so.
 bool look(int device, sluice_memory_seen& seen, bool& refused) {
@@ -88,7 +76,7 @@ bool look_and_remember(int device, sluice_memory_seen& seen) {
 
 int device_count() {
   int count = 0;
-  find_device([&](int n, const char*, size_t) {
+  find_device(visible_devices.get(), [&](int n, const char*, size_t) {
     count = n + 1;
     return false;
   });
@@ -97,7 +85,7 @@ int device_count() {
 
 nvmlReturn_t handle_of(unsigned device, nvmlDevice_t* handle) {
   char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
-  const int found = find_device([&](int n, const char* text, size_t length) {
+  const int found = find_device(visible_devices.get(), [&](int n, const char* text, size_t length) {
     if (static_cast<unsigned>(n) != device || length >= sizeof uuid) return false;
     memcpy(uuid, text, length);
     uuid[length] = 0;
@@ -109,9 +97,7 @@ nvmlReturn_t handle_of(unsigned device, nvmlDevice_t* handle) {
 int device_of(nvmlDevice_t handle) {
   char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
   if (!in_slice() || driver_nvmlDeviceGetUUID(handle, uuid, sizeof uuid) != NVML_SUCCESS) return -1;
-  return find_device([&](int, const char* text, size_t length) {
-    return strlen(uuid) == length && memcmp(uuid, text, length) == 0;
-  });
+  return number_of(visible_devices.get(), uuid);
 }
 
 SliceMemory memory_of(int device) {

@@ -28,7 +28,7 @@ std::vector<Spot> place_dilu(Layouts& layouts, const PlaceRequest& request);
 // request.memory in all. Returns nothing if all devices together lack the memory. `sm` and `quota`
 // are of each part, `parts` means nothing.
 //
-// No policy asks for it yet: the loop starts instances of one part (docs/design/parts.md).
+// No policy asks for it yet (docs/design/parts.md).
 std::vector<std::pair<Spot, Bytes>> place_in_stages(Layouts& layouts, const PlaceRequest& request);
 
 }  // namespace sluice::policy

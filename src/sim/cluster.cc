@@ -123,19 +123,19 @@ Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
   return {};
 }
 
-Result<void> SimulatedCluster::resize(const InstanceId& id, const Slice& slice,
-                                      const Position& position) {
+Result<void> SimulatedCluster::resize(const InstanceId& id, const Parts& parts) {
   Server* server = find(id);
   if (server == nullptr || !alive(server->seen))
     return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
   Instance& i = server->seen.instance;
   const DeviceId device = i.device();
   SLUICE_ASSIGN(node, node_of(device));
-  SLUICE_ASSIGN(promise, node->ledger.change(id, {{device, slice, position}}));
+  const Part& to = parts.front();
+  SLUICE_ASSIGN(promise, node->ledger.change(id, {{device, to.slice, to.position}}));
   Machine& machine = machines_.at(device);
   SLUICE_TRY(machine.device.admit({.id = server->client,
-                                   .sm = slice.sm,
-                                   .quota = slice.quota,
+                                   .sm = to.slice.sm,
+                                   .quota = to.slice.quota,
                                    .position = promise.parts.front().position,
                                    .has_slo = true},
                                   clock_.now()));

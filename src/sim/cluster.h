@@ -52,7 +52,7 @@ class SimulatedCluster : public control::Cluster {
 
   control::Observation observe() override;
   Result<void> start(const control::StartOrder& order) override;
-  Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override;
+  Result<void> resize(const InstanceId& id, const Parts& parts) override;
   Result<void> stop(const InstanceId& id, Nanos drain) override;
   Result<void> set_drained(const DeviceId& device, bool drained) override;
   Result<std::set<InstanceId>> set_routes(const std::string& gateway,

@@ -96,7 +96,7 @@ struct sluice_process {
  * holds only what the child may also know. */
 struct sluice_gate {
   const char* socket_path;
-  uint32_t device; /* which of the process's devices, from 0 */
+  uint32_t device; /* which of the slice's devices, from 0 */
   struct sluice_process* process;
   uint32_t request, millicores; /* as last seen on a page; 0: never attached */
   uint64_t window_ns;

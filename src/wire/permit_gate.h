@@ -244,6 +244,21 @@ static inline struct sluice_thread* sluice_claim(struct sluice_process* p,
   return NULL;
 }
 
+/* Returns the calling thread's slot; NULL if it has none yet. A slot that was taken once stays
+ * taken, so that the search ends at the first free one. */
+static inline struct sluice_thread* sluice_own_thread(const struct sluice_gate* g) {
+  struct sluice_process* p = __atomic_load_n(&g->process, __ATOMIC_ACQUIRE);
+  const uint32_t tid = (uint32_t)syscall(SYS_gettid);
+  uint32_t i;
+  for (i = 0; p != NULL && i < SLUICE_THREADS; ++i) {
+    struct sluice_thread* t = &p->threads[(tid + i) % SLUICE_THREADS];
+    const uint32_t owner = __atomic_load_n(&t->owner, __ATOMIC_RELAXED);
+    if (owner == tid) return t;
+    if (owner == 0) break;
+  }
+  return NULL;
+}
+
 /* --- the gate -------------------------------------------------------------------------- */
 
 /* Blocks until `seq` changes, a refill is due, or it is time to check. */

@@ -38,7 +38,7 @@ struct sluice_memory_page {
 
 struct sluice_memory_hello {
   struct sluice_message head;
-  uint32_t device; /* which of the process's devices, from 0 */
+  uint32_t device; /* which of the slice's devices, from 0 */
   uint32_t features;
   uint64_t used; /* bytes that it already has */
 };
@@ -65,7 +65,7 @@ struct sluice_held {
 
 struct sluice_memory_look {
   struct sluice_message head;
-  uint32_t device; /* which of the process's devices, from 0 */
+  uint32_t device; /* which of the slice's devices, from 0 */
   uint32_t features;
 };
 

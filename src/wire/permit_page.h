@@ -166,7 +166,7 @@ struct sluice_message {
 
 struct sluice_hello {
   struct sluice_message head;
-  uint32_t device; /* which of the process's devices, from 0 */
+  uint32_t device; /* which of the slice's devices, from 0 */
   uint32_t features;
 };
 

@@ -12,6 +12,9 @@
 //   cuda_greedy exec     as kernel; becomes the same program anew after every 40
 //   cuda_greedy contexts launches kernels of 100 us into a stream of each of 4 contexts in turn and
 //                        never waits
+//   cuda_greedy devices  as kernel, on each of its devices, in a thread for each
+//   cuda_greedy turns    launches a kernel of a millisecond on each of its devices in turn, and
+//                        waits for all
 #include <unistd.h>
 
 #include <array>
@@ -103,6 +106,52 @@ CUgraphExec graph_of(CUfunction work) {
   }
 }
 
+struct OnDevice {
+  CUcontext context;
+  CUfunction kernel;
+};
+
+std::vector<OnDevice> on_all_devices() {
+  int count = 0;
+  need(cuDeviceGetCount(&count));
+  std::vector<OnDevice> all(count);
+  for (int device = 0; device < count; ++device) {
+    CUmodule own = nullptr;
+    need(cuDevicePrimaryCtxRetain(&all[device].context, device));
+    need(cuCtxSetCurrent(all[device].context));
+    need(cuModuleLoadData(&own, kModule));
+    all[device].kernel = sluice::function(own, "work");
+  }
+  return all;
+}
+
+[[noreturn]] void wait_for_each_device() {
+  std::vector<std::jthread> threads;
+  for (const OnDevice& d : on_all_devices())
+    threads.emplace_back([d] {
+      need(cuCtxSetCurrent(d.context));
+      for (;;) {
+        launch(d.kernel, nullptr);
+        need(cuStreamSynchronize(nullptr));
+      }
+    });
+  for (;;) pause();
+}
+
+[[noreturn]] void wait_for_all_devices() {
+  const std::vector<OnDevice> all = on_all_devices();
+  for (;;) {
+    for (const OnDevice& d : all) {
+      need(cuCtxSetCurrent(d.context));
+      launch(d.kernel, nullptr);
+    }
+    for (const OnDevice& d : all) {
+      need(cuCtxSetCurrent(d.context));
+      need(cuStreamSynchronize(nullptr));
+    }
+  }
+}
+
 [[noreturn]] void queue_by_turns(CUstream stream) {
   const std::array kernels = {function("tiny"),  function("work"), function("small"),
                               function("large"), function("tiny"), function("tenth")};
@@ -157,6 +206,8 @@ int main(int count, char** arguments) {
   if (kind == "ptsz") in_threads(queue_in_default_stream);
   if (kind == "exec") become_anew(arguments);
   if (kind == "contexts") queue_in_contexts();
+  if (kind == "devices") wait_for_each_device();
+  if (kind == "turns") wait_for_all_devices();
   if (kind == "legacy") {
     new_stream(CU_STREAM_DEFAULT);
     queue(function("fifth"), nullptr);

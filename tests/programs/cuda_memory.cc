@@ -22,6 +22,7 @@
 //   release WHICH, unmap WHICH COUNT                 a piece's handle; as many pieces, by one call
 //   own MIB destroy|detach                           a context of its own that has it, and ends so
 //   reset                                            destroys the context, and makes it anew
+//   device NUMBER                                    allocates `plain` on that one from now on
 #include <unistd.h>
 
 #include <cstdio>
@@ -341,9 +342,9 @@ CUresult live_in_own_context(size_t bytes, const std::string& end) {
   return result;
 }
 
-CUresult make_context() {
+CUresult make_context(int device = 0) {
   CUcontext context = nullptr;
-  const CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
+  const CUresult result = cuDevicePrimaryCtxRetain(&context, device);
   return result == CUDA_SUCCESS ? cuCtxSetCurrent(context) : result;
 }
 
@@ -415,6 +416,8 @@ int main() {
       answer(cuMemRelease(pieces.handles.at(std::stoul(which))), "");
     } else if (what == "unmap") {
       answer(pieces.unmap(std::stoul(which), std::stoul(how)), "");
+    } else if (what == "device") {
+      answer(make_context(std::stoi(which)), "");
     } else if (what == "own") {
       answer(live_in_own_context(std::stoul(which) * kMib, how), "");
     } else if (what == "reset") {

@@ -31,6 +31,10 @@ Result<void> FakeCluster::reach(const DeviceId& device) const {
   return Error{ErrorKind::kUnavailable, "the node daemon of " + node + " does not answer"};
 }
 
+Result<void> FakeCluster::reach(const ObservedInstance* o) const {
+  return reach(o == nullptr ? "" : o->instance.device());
+}
+
 void FakeCluster::list_nodes() {
   seen.nodes.clear();
   std::map<std::string, Node> nodes;
@@ -142,14 +146,15 @@ Result<void> FakeCluster::start(const StartOrder& order) {
   return {};
 }
 
-Result<void> FakeCluster::resize(const InstanceId& id, const Slice& slice,
-                                 const Position& position) {
+Result<void> FakeCluster::resize(const InstanceId& id, const Parts& parts) {
   ++resizes;
   ObservedInstance* o = find(id);
-  SLUICE_TRY(reach(o == nullptr ? "" : o->instance.device()));
+  SLUICE_TRY(reach(o));
   if (lose_resizes > 0) return --lose_resizes, Result<void>();
   if (o == nullptr) return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
-  o->instance.first() = {o->instance.device(), slice, position};
+  if (!std::ranges::equal(parts, o->instance.parts, {}, &Part::device, &Part::device))
+    return Error{ErrorKind::kInvalid, "parts: " + id + " keeps its devices"};
+  o->instance.parts = parts;
   return {};
 }
 
@@ -157,7 +162,7 @@ Result<void> FakeCluster::stop(const InstanceId& id, Nanos drain) {
   ++stops;
   last_drain = drain;
   ObservedInstance* o = find(id);
-  SLUICE_TRY(reach(o == nullptr ? "" : o->instance.device()));
+  SLUICE_TRY(reach(o));
   if (lose_stops > 0) return --lose_stops, Result<void>();
   if (o == nullptr) return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
   if (o->instance.state == InstanceState::kGone) {

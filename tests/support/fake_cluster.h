@@ -20,7 +20,7 @@ class FakeCluster : public Cluster {
 
   Observation observe() override;
   Result<void> start(const StartOrder& order) override;
-  Result<void> resize(const InstanceId& id, const Slice& slice, const Position& position) override;
+  Result<void> resize(const InstanceId& id, const Parts& parts) override;
   Result<void> stop(const InstanceId& id, Nanos drain) override;
   Result<void> set_drained(const DeviceId& device, bool drained) override;
   Result<std::set<InstanceId>> set_routes(const std::string& gateway,
@@ -73,6 +73,7 @@ class FakeCluster : public Cluster {
   void list_nodes();
   bool answers(const std::string& node) const { return node_there && !away.contains(node); }
   Result<void> reach(const DeviceId& device) const;  // an error if its node is away
+  Result<void> reach(const ObservedInstance* o) const;
   ObservedInstance* find(const InstanceId& id);
 
   const Clock& clock_;

@@ -95,8 +95,10 @@ inline wire::HttpResponse node_answer(FakeCluster& cluster, const wire::HttpRequ
   if (path.at(1) == "devices") return test_response(cluster.set_drained(id, body["drained"]));
   if (request.method() == verb::delete_)
     return test_response(cluster.stop(id, Millis(body["drain_ms"].get<int64_t>())));
-  return test_response(
-      cluster.resize(id, *wire::slice_from(body["slice"]), *wire::position_from(body["position"])));
+  Parts parts;
+  for (const auto& part : body.value("parts", nlohmann::json::array({body})))
+    parts.push_back(*wire::part_from(part));
+  return test_response(cluster.resize(id, parts));
 }
 
 // Answers as a gateway that knows only whole tables. REQUIRES: the cluster's mutex is held.
