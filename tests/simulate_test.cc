@@ -92,6 +92,28 @@ TEST(Simulate, RefusesWhatItCannotPlayAndSaysWhere) {
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.said, HasSubstr("'kap' is not known"));
   EXPECT_NE(run(kSimulate + folder.path + "/none.yaml").code, 0);
+  const Ran endless = run("timeout 20 " + kSimulate + "/dev/zero");
+  EXPECT_EQ(endless.code, 2);
+  EXPECT_THAT(endless.said, HasSubstr("/dev/zero: is longer than 1048576 bytes"));
+}
+
+TEST(Simulate, PlaysFaultsThatItsFileNames) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path + "/s.yaml", results = folder.path + "/r.json";
+  std::string text = read(kBurst);
+  text.replace(text.find("  loads:"), 8,
+               "  faults: [{at: 30s, crash: gateway, lasts: 5s}, {at: 60s, slow: bert, times: 2}]\n"
+               "  loads:");
+  std::ofstream(file) << text;
+  std::ofstream(folder.path + "/bursty.txt") << "1\r\n2\n\n3\r\n";
+  const Ran ran =
+      run("gzip " + folder.path + "/bursty.txt && mv " + folder.path + "/bursty.txt.gz " +
+          folder.path + "/bursty.txt && " + kSimulate + file + " --json " + results);
+  ASSERT_EQ(ran.code, 0) << ran.said;
+  const json bert = json::parse(read(results))["policies"][0]["functions"][0];
+  EXPECT_EQ(bert["function"], "default/bert");
+  EXPECT_GT(bert["violations"][0]["count"],
+            100);  // those of five seconds wait for the next gateway
 }
 
 TEST(Simulate, AnInterruptKeepsWhatWasComputed) {

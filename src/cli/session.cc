@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include "base/system_error.h"
 
@@ -119,15 +119,26 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-Result<std::string> read_file(const std::string& path) {
-  if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
+Result<std::string> read_file(const std::string& path, size_t most) {
+  const auto read = [&](std::istream& in) -> Result<std::string> {
+    std::string text;
+    std::array<char, 65'536> piece;
+    while (in.read(piece.data(), piece.size()) || in.gcount() > 0) {
+      text.append(piece.data(), static_cast<size_t>(in.gcount()));
+      if (text.size() > most)
+        return Error{ErrorKind::kInvalid,
+                     path + ": is longer than " + std::to_string(most) + " bytes"};
+    }
+    return text;
+  };
+  if (path == "-") return read(std::cin);
   std::error_code fault;
   if (std::filesystem::is_directory(path, fault))
     return Error{ErrorKind::kInvalid, path + ": is a folder, not a file"};
   if (fault.value() == EACCES) return system_error(path, fault.value());
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error{ErrorKind::kNotFound, path + ": cannot be read"};
-  return std::string{std::istreambuf_iterator<char>(in), {}};
+  return read(in);
 }
 
 void print(const json& value) {

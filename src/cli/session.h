@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -52,7 +53,8 @@ Error refused(int status, const std::string& body);
 // Takes -n, --namespace.
 void add_namespace(CLI::App& command, Session& session);
 
-Result<std::string> read_file(const std::string& path);  // "-": standard input
+// "-": standard input. Returns kInvalid for more than `most` bytes.
+Result<std::string> read_file(const std::string& path, size_t most = SIZE_MAX);
 void print(const nlohmann::json& value);
 
 class NodeClient {

@@ -27,10 +27,12 @@ struct SimulateFlags {
   std::optional<uint64_t> seed;
 };
 
+constexpr size_t kLongestScenario = size_t{1} << 20;
+
 std::atomic<bool> simulation_stopped = false;
 
 Result<sim::Scenario> read_scenario(const SimulateFlags& f) {
-  SLUICE_ASSIGN(text, read_file(f.scenario));
+  SLUICE_ASSIGN(text, read_file(f.scenario, kLongestScenario));
   const auto folder = std::filesystem::path(f.scenario).parent_path();
   SLUICE_ASSIGN(scenario, sim::parse_scenario(text, f.scenario, folder));
   if (f.seed) scenario.seed = *f.seed;

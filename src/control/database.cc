@@ -33,6 +33,25 @@ Result<Database> Database::open(const std::string& path) {
   return database;
 }
 
+// Without a log beside it no process has the file open. SQLite is told so: else it would make the
+// log's files.
+Result<Database> Database::open_read_only(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown))
+    return Error{ErrorKind::kNotFound, path + ": there is no such file"};
+  std::string uri = "file:";
+  for (const char c : path)
+    uri += c == '%' ? "%25" : c == '?' ? "%3f" : c == '#' ? "%23" : std::string(1, c);
+  uri += std::filesystem::exists(path + "-wal", unknown) ? "?mode=ro" : "?immutable=1";
+  sqlite3* db = nullptr;
+  const int code =
+      sqlite3_open_v2(uri.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
+  Database database(path, db);
+  if (code != SQLITE_OK) return database.fault("open");
+  sqlite3_busy_timeout(db, 2000);
+  return database;
+}
+
 Database::~Database() {
   for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
   sqlite3_close(db_);

@@ -35,6 +35,9 @@ class Database {
   // Uses a write-ahead log, synced at every commit. Returns kInternal with SQLite's message and the
   // path.
   static Result<Database> open(const std::string& path);
+  // Reads the committed state of an existing file, also while another process writes it. Changes
+  // neither the file nor its log.
+  static Result<Database> open_read_only(const std::string& path);
   Database(Database&& other) noexcept
       : path_(std::move(other.path_)),
         db_(std::exchange(other.db_, nullptr)),

@@ -100,9 +100,27 @@ Result<Store> Store::open(const std::string& path) {
   return within(path, migrated.error());
 }
 
-Result<void> Store::migrate() {
+Result<Store> Store::open_read_only(const std::string& path) {
+  SLUICE_ASSIGN(db, Database::open_read_only(path));
+  Store store(std::move(db));
+  SLUICE_ASSIGN(version, store.version());
+  if (version == kSchema) return store;
+  return Error{ErrorKind::kInvalid,
+               path + (version == 0 ? std::string(": is no platform's control.db")
+                                    : ": its schema is version " + std::to_string(version) +
+                                          ", this sluice reads " + std::to_string(kSchema) +
+                                          (version < kSchema ? ": `sluice up` takes it there"
+                                                             : ": use the newer sluice"))};
+}
+
+Result<int64_t> Store::version() {
   int64_t version = 0;
   SLUICE_TRY(db_.each("PRAGMA user_version", {}, [&](const Row& r) { version = r.integer(0); }));
+  return version;
+}
+
+Result<void> Store::migrate() {
+  SLUICE_ASSIGN(version, this->version());
   if (version > kSchema)
     return Error{ErrorKind::kConflict, "its schema is version " + std::to_string(version) +
                                            ", this sluice knows up to " + std::to_string(kSchema) +

@@ -20,6 +20,9 @@ class Store : public DesiredState, public Journal {
   // file. A refusal changes nothing.
   static Result<Store> open(const std::string& path);
 
+  // Opens it for reads alone; the platform may run. Refuses another schema than the newest.
+  static Result<Store> open_read_only(const std::string& path);
+
   // ---- the desired state -----------------------------------------------------------------------
   // A row that cannot be read stays in the file.
   Result<std::vector<StoredFunction>> functions() override;
@@ -48,6 +51,7 @@ class Store : public DesiredState, public Journal {
 
  private:
   explicit Store(Database db) : db_(std::move(db)) {}
+  Result<int64_t> version();
   Result<void> migrate();
   Result<void> add_decision(Decision& d);
   Result<void> add_rates(const std::vector<RateSample>& samples);

@@ -97,35 +97,39 @@ void add_function(Scenario& s, size_t number, Random& random) {
   s.loads.push_back(std::move(load));
 }
 
-void add_fault(Scenario& s, Random& random) {
-  Fault f{.at = Millis(random.between(0, s.duration / Millis(1))),
-          .kind = static_cast<Fault::Kind>(random.below(3))};
+std::string subject_of(const FaultKind& kind, const Scenario& s, Random& random) {
+  using Subject = FaultKind::Subject;
   const Device& device = one_of(random, s.cluster.devices).device;
-  switch (f.kind) {
-    case Fault::Kind::kKill:
-      f.subject = one_of(random, s.functions).name.name;
-      break;
-    case Fault::Kind::kFail:
-      f.subject = device.id;
-      break;
-    case Fault::Kind::kSilence:
-      f.subject = device.node;
-      f.lasts = Millis(random.between(100, 30'000));
-      break;
+  switch (kind.subject) {
+    case Subject::kFunction:
+      return one_of(random, s.functions).name.name;
+    case Subject::kDevice:
+      return device.id;
+    case Subject::kNodeOrGateway:
+      return random.chance(0.3) ? std::string(kGateway) : device.node;
+    case Subject::kNode:
+      return device.node;
+    case Subject::kGateway:
+      return std::string(kGateway);
+    case Subject::kDirection:
+      return random.chance(0.5) ? "forward" : "back";
   }
-  s.faults.push_back(std::move(f));
+  return {};
 }
 
-std::optional<std::string> forgotten_requests(const Scenario& s, const FunctionOutcome& f) {
-  const auto spec = std::ranges::find(s.functions, f.function, &FunctionSpec::name);
-  const double young = seconds(spec->inference().timeout) + 1;
-  double arriving = 0;  // at the most, within that time
-  for (const Load& load : s.loads)
-    if (load.function == f.function)
-      for (const RateStep& step : load.plan) arriving = std::max(arriving, step.rate * young);
-  if (static_cast<double>(f.open) > 10 + 5 * arriving)
-    return f.function.name + ": " + std::to_string(f.open) + " requests stay open";
-  return std::nullopt;
+void add_fault(Scenario& s, Random& random) {
+  const FaultKind& kind = fault_kinds()[random.below(fault_kinds().size())];
+  Fault f{.at = Millis(random.between(0, s.duration / Millis(1))), .kind = kind.kind};
+  f.subject = subject_of(kind, s, random);
+  using Lasts = FaultKind::Lasts;
+  if (kind.lasts == Lasts::kMust || (kind.lasts == Lasts::kMay && random.chance(0.5)))
+    f.lasts = Millis(random.between(100, 30'000));
+  if (kind.kind == Fault::Kind::kJumpClock)
+    f.by = Seconds(1 << random.between(0, 20));  // up to twelve days
+  else if (kind.by)
+    f.by = Millis(random.between(10, 15'000));
+  if (kind.times) f.times = 0.3 + 5 * random.uniform();
+  s.faults.push_back(std::move(f));
 }
 
 // Returns the scenario without one entry of a list, if that breaks too.
@@ -186,10 +190,7 @@ Scenario random_scenario(uint64_t seed) {
 
 std::optional<std::string> broken(const Scenario& scenario) {
   const auto outcome = simulate(scenario, scenario.policies.front());
-  if (!outcome.ok()) return outcome.error().message;
-  for (const FunctionOutcome& f : outcome->functions)
-    if (auto forgotten = forgotten_requests(scenario, f)) return forgotten;
-  return std::nullopt;
+  return outcome.ok() ? std::nullopt : std::optional(outcome.error().message);
 }
 
 Scenario shrunk(Scenario scenario) {
@@ -208,10 +209,14 @@ std::string summary_of(const Scenario& s) {
             format_duration(f.inference().slo.latency) + "\n";
   for (const Load& l : s.loads)
     text += "  load of " + l.function.name + ", " + std::to_string(l.plan.size()) + " steps\n";
-  constexpr const char* kKinds[] = {"kill an instance of", "fail device", "silence node"};
-  for (const Fault& f : s.faults)
-    text += "  at " + std::to_string(f.at / Millis(1)) + " ms " +
-            kKinds[static_cast<size_t>(f.kind)] + " " + f.subject + "\n";
+  for (const Fault& f : s.faults) {
+    const FaultKind& kind = fault_kinds()[static_cast<size_t>(f.kind)];
+    text += "  at " + format_duration(f.at) + " " + std::string(kind.key) + " " + f.subject;
+    if (f.lasts > Nanos(0)) text += ", lasts " + format_duration(f.lasts);
+    if (kind.by) text += ", by " + format_duration(f.by);
+    if (kind.times) text += ", times " + std::to_string(f.times);
+    text += "\n";
+  }
   return text;
 }
 

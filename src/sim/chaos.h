@@ -11,14 +11,12 @@
 namespace sluice::sim {
 
 // One to three types of devices, one to five functions with objectives, profiles and loads between
-// nothing and overload, up to eight faults, one bundle; half a minute to two minutes.
+// nothing and overload, up to eight faults of any kind, one bundle; half a minute to two minutes.
 Scenario random_scenario(uint64_t seed);
 
 // Plays the scenario under its first policy. Returns what did not hold; nothing if all did:
 //
-//   - the invariants of a run (docs/simulator.md): memory, promises, slices, time, and that each
-//     request ends once or is open
-//   - no request is open for longer than its timeout
+//   - the invariants of a run (docs/simulator.md, audit.h)
 //   - the loop accepted the functions
 std::optional<std::string> broken(const Scenario& scenario);
 

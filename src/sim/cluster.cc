@@ -27,8 +27,7 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
     machines_.emplace(d.device.id,
                       Machine{.plan = d, .device = SimulatedDevice(d.physics), .clients = {}});
   }
-  for (auto& [name, devices] : by_node)
-    nodes_.emplace(name, NodeState{.ledger = node::Ledger(std::move(devices))});
+  for (auto& [name, devices] : by_node) nodes_.emplace(name, node::Ledger(std::move(devices)));
 }
 
 // ---- what the loop sees ------------------------------------------------------------------------
@@ -36,18 +35,18 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
 Observation SimulatedCluster::observe() {
   const Time now = clock_.now();
   Observation o;
-  for (const auto& [name, node] : nodes_) {
-    control::ObservedNode n{.node = {.name = name, .boot_id = "boot", .reachable = node.reachable},
+  for (const auto& [name, ledger] : nodes_) {
+    control::ObservedNode n{.node = {.name = name, .boot_id = "boot", .reachable = reachable(name)},
                             .seen = 1};
-    for (const Device& d : node.ledger.devices()) {
+    for (const Device& d : ledger.devices()) {
       n.node.devices.push_back(d.id);
-      if (node.reachable) o.devices.push_back(d);
+      if (n.node.reachable) o.devices.push_back(d);
     }
     o.nodes.push_back(std::move(n));
   }
   std::ranges::sort(o.devices, {}, &Device::id);
   for (auto& [id, server] : servers_) {
-    if (!nodes_.at(server.seen.node).reachable) continue;
+    if (!reachable(server.seen.node)) continue;
     if (alive(server.seen)) {
       const Machine& machine = machines_.at(server.seen.instance.device());
       server.seen.used = machine.device.used(server.client);
@@ -55,6 +54,7 @@ Observation SimulatedCluster::observe() {
     o.instances.push_back(server.seen);
   }
   o.gateways.push_back(door_.observe(now));
+  o.gateways.back().there &= reachable(kGateway);
   return o;
 }
 
@@ -63,22 +63,44 @@ SimulatedCluster::Server* SimulatedCluster::find(const InstanceId& id) {
   return found == servers_.end() ? nullptr : &found->second;
 }
 
-Result<SimulatedCluster::NodeState*> SimulatedCluster::node_of(const DeviceId& device) {
+Result<std::string> SimulatedCluster::node_of(const DeviceId& device) const {
   const auto machine = machines_.find(device);
   if (machine == machines_.end())
     return Error{ErrorKind::kInvalid, "there is no device '" + device + "'"};
-  const std::string& name = machine->second.plan.device.node;
-  NodeState& node = nodes_.at(name);
-  if (!node.reachable)
-    return Error{ErrorKind::kUnavailable, "the node daemon of " + name + " does not answer"};
-  return &node;
+  return machine->second.plan.device.node;
+}
+
+node::Ledger& SimulatedCluster::ledger_of(const DeviceId& device) {
+  return nodes_.at(machines_.at(device).plan.device.node);
 }
 
 // ---- the loop's orders -------------------------------------------------------------------------
 
+// Gives an order to a node, as its faults have it.
+Result<void> SimulatedCluster::deliver(const std::string& node,
+                                       const std::function<Result<void>()>& order) {
+  using Kind = Fault::Kind;
+  if (faults_.empty()) return order();
+  if (!reachable(node))
+    return Error{ErrorKind::kUnavailable, "the node daemon of " + node + " does not answer"};
+  if (faults_.any(Kind::kLoseOrders, node)) return {};
+  if (const Nanos late = faults_.by(Kind::kDelayOrders, node); late > Nanos(0)) {
+    events_.at(clock_.now() + late, [order] { (void)order(); });
+    return {};
+  }
+  Result<void> done = order();
+  if (faults_.any(Kind::kLoseAnswers, node))
+    return Error{ErrorKind::kTimeout, "the node daemon of " + node + " did not answer in time"};
+  return done;
+}
+
 Result<void> SimulatedCluster::start(const control::StartOrder& order) {
+  SLUICE_ASSIGN(node, node_of(order.instance.device()));
+  return deliver(node, [this, order] { return start_now(order); });
+}
+
+Result<void> SimulatedCluster::start_now(const control::StartOrder& order) {
   const Instance& wanted = order.instance;
-  SLUICE_ASSIGN(node, node_of(wanted.device()));
   if (servers_.contains(wanted.id)) return {};
   if (wanted.parts.size() > 1)
     return Error{ErrorKind::kInvalid, "an instance of several parts is not simulated"};
@@ -89,19 +111,22 @@ Result<void> SimulatedCluster::start(const control::StartOrder& order) {
   server.seen.start_time = 1;
   server.batcher.emplace(Batching{wanted.batch, order.batching.max_delay});
   server.asked = clock_.now();
-  SLUICE_TRY(place(server, *node));
+  SLUICE_TRY(place(server));
   const Nanos takes = plan_.cold_starts[random_.below(plan_.cold_starts.size())];
+  const double times = faults_.times(Fault::Kind::kSlowStarts, server.seen.node);
   servers_.emplace(wanted.id, std::move(server));
-  events_.at(clock_.now() + takes, [this, id = wanted.id] { become_ready(id); });
+  events_.at(clock_.now() + std::chrono::round<Micros>(times * takes),
+             [this, id = wanted.id] { become_ready(id); });
   return {};
 }
 
 // Reserves its slice, and admits it to its device.
-Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
+Result<void> SimulatedCluster::place(Server& server) {
   Instance& i = server.seen.instance;
   const DeviceId device = i.device();
   Machine& machine = machines_.at(device);
-  SLUICE_ASSIGN(promise, node.ledger.reserve(i.id, {{device, i.slice(), i.position()}}, i.arbiter));
+  node::Ledger& ledger = ledger_of(device);
+  SLUICE_ASSIGN(promise, ledger.reserve(i.id, {{device, i.slice(), i.position()}}, i.arbiter));
   i.parts = promise.parts;
   i.arbiter = promise.arbiter;
   Result<void> outcome;
@@ -115,7 +140,7 @@ Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
                                     .has_slo = true},
                                    clock_.now());
   if (!outcome.ok()) {
-    node.ledger.release(i.id);
+    ledger.release(i.id);
     return outcome;
   }
   machine.clients[server.client] = i.id;
@@ -124,14 +149,18 @@ Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
 }
 
 Result<void> SimulatedCluster::resize(const InstanceId& id, const Parts& parts) {
+  const Server* server = find(id);
+  if (server == nullptr) return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
+  return deliver(server->seen.node, [this, id, to = parts.front()] { return resize_now(id, to); });
+}
+
+Result<void> SimulatedCluster::resize_now(const InstanceId& id, const Part& to) {
   Server* server = find(id);
   if (server == nullptr || !alive(server->seen))
     return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
   Instance& i = server->seen.instance;
   const DeviceId device = i.device();
-  SLUICE_ASSIGN(node, node_of(device));
-  const Part& to = parts.front();
-  SLUICE_ASSIGN(promise, node->ledger.change(id, {{device, to.slice, to.position}}));
+  SLUICE_ASSIGN(promise, ledger_of(device).change(id, {{device, to.slice, to.position}}));
   Machine& machine = machines_.at(device);
   SLUICE_TRY(machine.device.admit({.id = server->client,
                                    .sm = to.slice.sm,
@@ -145,10 +174,14 @@ Result<void> SimulatedCluster::resize(const InstanceId& id, const Parts& parts) 
 }
 
 Result<void> SimulatedCluster::stop(const InstanceId& id, Nanos drain) {
-  Server* server = find(id);
+  const Server* server = find(id);
   if (server == nullptr) return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
-  if (!nodes_.at(server->seen.node).reachable)
-    return Error{ErrorKind::kUnavailable, server->seen.node + " does not answer"};
+  return deliver(server->seen.node, [this, id, drain] { return stop_now(id, drain); });
+}
+
+Result<void> SimulatedCluster::stop_now(const InstanceId& id, Nanos drain) {
+  Server* server = find(id);
+  if (server == nullptr) return {};
   if (!alive(server->seen))
     servers_.erase(id);
   else if (server->seen.instance.state != InstanceState::kDraining)
@@ -172,11 +205,14 @@ void SimulatedCluster::settle_drain(Server& server) {
 
 Result<void> SimulatedCluster::set_drained(const DeviceId& device, bool drained) {
   SLUICE_ASSIGN(node, node_of(device));
-  return node->ledger.set_drained(device, drained);
+  return deliver(
+      node, [this, device, drained] { return ledger_of(device).set_drained(device, drained); });
 }
 
 Result<std::set<InstanceId>> SimulatedCluster::set_routes(const std::string&,
                                                           const RoutingTable& table) {
+  if (!door_.alive() || !reachable(kGateway))
+    return Error{ErrorKind::kUnavailable, "the gateway does not answer"};
   return door_.set_routes(table, clock_.now());
 }
 
@@ -203,7 +239,7 @@ std::vector<SimulatedCluster::Server::Item> SimulatedCluster::take_down(Server& 
   seen.ended = 1;
   machine.device.remove(server.client, clock_.now());
   machine.clients.erase(server.client);
-  nodes_.at(seen.node).ledger.release(seen.instance.id);
+  ledger_of(device).release(seen.instance.id);
   schedule(device, machine);
   std::vector<Server::Item> lost = std::exchange(server.running, {});
   for (const auto& [number, item] : std::exchange(server.waiting, {})) lost.push_back(item);
@@ -295,6 +331,7 @@ Nanos SimulatedCluster::work(const Server& server, int batch) {
   const auto found = plan_.truths.find(i.function);
   const Truth truth = found == plan_.truths.end() ? Truth{} : found->second;
   double factor = truth.slowness;
+  if (!faults_.empty()) factor *= faults_.times(Fault::Kind::kSlow, served_name(i.function));
   if (truth.variation > 0) factor *= 1 + truth.variation * (2 * random_.uniform() - 1);
   const auto us =
       static_cast<int64_t>(factor * static_cast<double>(predicted->median.count()) / 1e3);
@@ -341,21 +378,34 @@ void SimulatedCluster::advance(const DeviceId& id) {
   schedule(id, machine);
 }
 
-// ---- faults and checks -------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
-bool SimulatedCluster::kill(const FunctionName& f) {
-  for (auto& [id, server] : servers_)
-    if (server.seen.instance.function == f && server.seen.instance.state == InstanceState::kReady)
-      return end(server, "killed by signal 9", false), true;
-  return false;
+void SimulatedCluster::begin(const Fault& f) {
+  using Kind = Fault::Kind;
+  if (f.kind == Kind::kKill) return kill(f.subject);
+  if (f.kind == Kind::kFail) return fail(f.subject);
+  faults_.begin(f);
+  if (f.kind == Kind::kCrash) door_.crash(clock_.now());
 }
 
-bool SimulatedCluster::fail(const DeviceId& device) {
-  const auto machine = machines_.find(device);
-  if (machine == machines_.end()) return false;
+void SimulatedCluster::end(const Fault& f) {
+  faults_.end(f);
+  if (f.kind == Fault::Kind::kCrash && !faults_.any(f.kind, f.subject)) door_.revive(clock_.now());
+}
+
+// The function's first ready instance.
+void SimulatedCluster::kill(const std::string& function) {
+  for (auto& [id, server] : servers_)
+    if (server.seen.instance.state == InstanceState::kReady &&
+        served_name(server.seen.instance.function) == function)
+      return end(server, "killed by signal 9", false);
+}
+
+// Its node cordons the device, and kills what runs there.
+void SimulatedCluster::fail(const DeviceId& device) {
+  if (!machines_.contains(device)) return;
   const std::string fault = "it was to fail by the scenario";
-  node::Ledger& ledger = nodes_.at(machine->second.plan.device.node).ledger;
-  SLUICE_CHECK(ledger.set_drained(device, true, fault).ok(), "a node has its devices");
+  SLUICE_CHECK(ledger_of(device).set_drained(device, true, fault).ok(), "a node has its devices");
   std::vector<Server::Item> lost;  // handed back once all of them are down
   for (auto& [id, server] : servers_)
     if (alive(server.seen) && server.seen.instance.device() == device) {
@@ -363,33 +413,6 @@ bool SimulatedCluster::fail(const DeviceId& device) {
       std::ranges::move(take_down(server, "its device failed", false), std::back_inserter(lost));
     }
   hand_back(lost);
-  return true;
-}
-
-bool SimulatedCluster::set_reachable(const std::string& node, bool reachable) {
-  const auto found = nodes_.find(node);
-  if (found == nodes_.end()) return false;
-  found->second.reachable = reachable;
-  return true;
-}
-
-Result<void> SimulatedCluster::check() const {
-  const auto broken = [](const DeviceId& id, const std::string& what) {
-    return Error{ErrorKind::kInternal, "invariant: " + id + ": " + what};
-  };
-  std::map<DeviceId, Bytes> memory;
-  for (const auto& [name, node] : nodes_)
-    for (const auto& [id, promise] : node.ledger.promises())
-      for (const Part& p : promise.parts) {
-        const auto server = servers_.find(id);
-        if (server == servers_.end() || !alive(server->second.seen))
-          return broken(p.device, id + " is gone and holds a slice");
-        memory[p.device] += p.slice.memory;
-      }
-  for (const auto& [id, bytes] : memory)
-    if (bytes > machines_.at(id).plan.device.memory)
-      return broken(id, std::to_string(bytes) + " bytes are promised");
-  return {};
 }
 
 SimulatedCluster::Use SimulatedCluster::use() const {

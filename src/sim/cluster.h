@@ -19,6 +19,7 @@
 #include "runtime/batcher.h"
 #include "sim/device.h"
 #include "sim/event_queue.h"
+#include "sim/fault.h"
 #include "sim/front_door.h"
 
 namespace sluice::sim {
@@ -63,16 +64,18 @@ class SimulatedCluster : public control::Cluster {
   // A request arrives at the gateway.
   void arrive(const FunctionName& f, int inferences);
 
-  // ---- faults ----------------------------------------------------------------------------------
-  // Kills the function's first ready instance. Returns whether there was one.
-  bool kill(const FunctionName& f);
-  // The device fails: its node cordons it, and kills what runs there.
-  bool fail(const DeviceId& device);
-  // The node daemon does not answer, or answers again. What runs there goes on.
-  bool set_reachable(const std::string& node, bool reachable);
+  // A fault begins; if it lasts, end() ends it. The fault outlives the cluster.
+  void begin(const Fault& f);
+  void end(const Fault& f);
+  const ActiveFaults& faults() const { return faults_; }
 
-  // Returns an error that names the first property that does not hold.
+  // Returns an error that names the first property that does not hold (check.cc).
   Result<void> check() const;
+  // Calls it for every instance that the loop has not forgotten, by id.
+  void each_instance(const std::function<void(const control::ObservedInstance&)>& call) const;
+  // Returns whether a device of the type has that memory, takes something new and holds nothing.
+  bool has_empty_device(const DeviceType& type, Bytes memory) const;
+  const FrontDoor& door() const { return door_; }
 
   struct Use {
     int devices = 0, instances = 0;  // devices with at least one instance
@@ -117,25 +120,32 @@ class SimulatedCluster : public control::Cluster {
     Time scheduled = Time::max();  // of its next event in the queue
     std::string arbiter;
   };
-  struct NodeState {
-    node::Ledger ledger;
-    bool reachable = true;
-  };
 
-  Result<NodeState*> node_of(const DeviceId& device);
+  bool reachable(std::string_view node) const {
+    return faults_.empty() || !faults_.any(Fault::Kind::kSilence, node);
+  }
+  Result<void> deliver(const std::string& node, const std::function<Result<void>()>& order);
+  Result<std::string> node_of(const DeviceId& device) const;
+  node::Ledger& ledger_of(const DeviceId& device);
   Server* find(const InstanceId& id);
-  Result<void> place(Server& server, NodeState& on);
+  Result<void> place(Server& server);
+  Result<void> start_now(const control::StartOrder& order);
+  Result<void> resize_now(const InstanceId& id, const Part& to);
+  Result<void> stop_now(const InstanceId& id, Nanos drain);
   void become_ready(const InstanceId& id);
   void begin_drain(Server& server, Nanos drain);
   void settle_drain(Server& server);
   std::vector<Server::Item> take_down(Server& server, const std::string& error, bool stopped);
   void hand_back(const std::vector<Server::Item>& lost);
   void end(Server& server, const std::string& error, bool stopped);
+  void kill(const std::string& function);
+  void fail(const DeviceId& device);
   bool hand_over(Request& request);
   void reach(const InstanceId& id, Request* request, uint64_t number, int more);
   void run_next(Server& server);
   void batch_ended(Machine& machine, policy::ClientId client);
   void advance(const DeviceId& id);
+  Result<void> check_device(const DeviceId& id, const Machine& machine) const;
   void schedule(const DeviceId& id, Machine& machine);
   Nanos work(const Server& server, int batch);
 
@@ -144,7 +154,8 @@ class SimulatedCluster : public control::Cluster {
   const ManualClock& clock_;
   EventQueue& events_;
   Random random_;
-  std::map<std::string, NodeState> nodes_;
+  ActiveFaults faults_;
+  std::map<std::string, node::Ledger> nodes_;
   std::map<DeviceId, Machine> machines_;
   std::map<InstanceId, Server> servers_;  // also ended ones that the loop has not forgotten
   int64_t starts_ = 0;

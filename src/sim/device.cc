@@ -202,6 +202,12 @@ void SimulatedDevice::plan(Time now) {
   }
 }
 
+const policy::ShareClient* SimulatedDevice::share_of(ClientId id) const {
+  const auto found = clients_.find(id);
+  if (found == clients_.end() || hosted_->find(id) == nullptr) return nullptr;
+  return &found->second.share;
+}
+
 int SimulatedDevice::held_sm(Time now) const {
   int sm = 0;
   for (const auto& [id, c] : clients_)

@@ -49,6 +49,8 @@ class SimulatedDevice {
   // Lets time pass until now and decides. Returns the clients whose batches have ended.
   std::vector<policy::ClientId> step(Time now);
 
+  // Returns what the client holds, as its arbiter knows it; nullptr if there is no such client.
+  const policy::ShareClient* share_of(policy::ClientId id) const;
   // Returns the client's busy time so far.
   Nanos used(policy::ClientId id) const { return clients_.at(id).busy; }
   // Returns the sm of clients that hold a permit or run, in permille.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sim/fault.h"
 
 namespace sluice::sim {
 
@@ -24,18 +25,28 @@ void FrontDoor::arrive(const FunctionName& f, int inferences, Time now) {
   r.ended = false;
   r.number = ++next_number_;
   r.inferences = inferences;
-  const gateway::Dispatcher::Entry found = dispatcher_.find(r, served_name(f), 0, "");
+  r.times_out = Time::max();
+  if (alive_)
+    enter(r, now);
+  else
+    backlog_.push_back(&r);
+}
+
+void FrontDoor::enter(Request& r, Time now) {
+  const gateway::Dispatcher::Entry found = dispatcher_->find(r, served_name(r.function), 0, "");
   if (found.refusal != gateway::Dispatcher::Refusal::kNone)
     return end(r, gateway::Outcome::kFailed, now);
-  const gateway::Dispatcher::Entry entry = dispatcher_.enter(r, now, now);
+  const gateway::Dispatcher::Entry entry = dispatcher_->enter(r, now, now);
   using Refusal = gateway::Dispatcher::Refusal;
-  if (entry.refusal == Refusal::kNone)
-    timeouts_[f].push_back({now + found.timeout, &r, r.number});
-  else
+  if (entry.refusal == Refusal::kNone) {
+    r.times_out = now + found.timeout;
+    timeouts_[r.function].push_back({r.times_out, &r, r.number});
+  } else {
     end(r,
         entry.refusal == Refusal::kUnavailable ? gateway::Outcome::kFailed
                                                : gateway::Outcome::kShed,
         now);
+  }
   settle(now);
 }
 
@@ -51,7 +62,7 @@ void FrontDoor::settle(Time now) {
         finish(*r, gateway::Outcome::kFailed, now);
       } else if (r->at = r->granted()->id; !hand_over_(*r, now)) {
         r->at.clear();
-        dispatcher_.again(*r, true, now);
+        dispatcher_->again(*r, true, now);
       }
     }
   }
@@ -60,7 +71,7 @@ void FrontDoor::settle(Time now) {
 
 void FrontDoor::finish(Request& r, gateway::Outcome outcome, Time now) {
   const auto inferences = static_cast<uint64_t>(std::max(r.inferences, 1));
-  dispatcher_.finish(r, outcome, outcome == gateway::Outcome::kOk ? inferences : 0, now);
+  dispatcher_->finish(r, outcome, outcome == gateway::Outcome::kOk ? inferences : 0, now);
   end(r, outcome, now);
   settle(now);
 }
@@ -68,7 +79,7 @@ void FrontDoor::finish(Request& r, gateway::Outcome outcome, Time now) {
 void FrontDoor::broke(Request& r, Time now) {
   r.at.clear();
   if (r.tries++ > 0) return finish(r, gateway::Outcome::kBroken, now);
-  dispatcher_.again(r, false, now);
+  dispatcher_->again(r, false, now);
   settle(now);
 }
 
@@ -80,8 +91,34 @@ void FrontDoor::end(Request& r, gateway::Outcome outcome, Time now) {
   spare_.push_back(&r);
 }
 
+void FrontDoor::crash(Time now) {
+  if (!alive_) return;
+  alive_ = false;
+  settling_ = true;  // nothing is handed over any more
+  for (const auto& r : requests_)
+    if (!r->ended) finish(*r, gateway::Outcome::kBroken, now);
+  granted_.clear();
+  settling_ = false;
+}
+
+void FrontDoor::revive(Time now) {
+  if (alive_) return;
+  alive_ = true;
+  ++started_;
+  RoutingTable kept = dispatcher_->table();
+  dispatcher_ = std::make_unique<gateway::Dispatcher>();
+  dispatcher_->set_table(std::move(kept), now);
+  for (Request* r : std::exchange(backlog_, {})) enter(*r, now);
+}
+
+const Request* FrontDoor::overdue(Time now) const {
+  for (const auto& r : requests_)
+    if (!r->ended && r->times_out <= now) return r.get();
+  return nullptr;
+}
+
 void FrontDoor::tick(Time now) {
-  dispatcher_.tick(now);
+  dispatcher_->tick(now);
   settle(now);
   for (auto& [f, waiting] : timeouts_)
     while (!waiting.empty() && waiting.front().at <= now) {
@@ -93,19 +130,24 @@ void FrontDoor::tick(Time now) {
 }
 
 std::set<InstanceId> FrontDoor::set_routes(const RoutingTable& table, Time now) {
-  dispatcher_.set_table(table, now);
+  dispatcher_->set_table(table, now);
   version_ = table.version;
+  routed_.clear();
+  for (const auto& [name, f] : table.functions)
+    for (const InstanceRoute& i : f.instances)
+      if (i.ready) routed_.insert(i.id);
   settle(now);
-  const std::vector<std::string> busy = dispatcher_.busy();
+  const std::vector<std::string> busy = dispatcher_->busy();
   return {busy.begin(), busy.end()};
 }
 
 control::ObservedGateway FrontDoor::observe(Time now) {
-  control::ObservedGateway g{.name = "gateway", .there = true, .seen = 1, .started = 1};
+  control::ObservedGateway g{
+      .name = std::string(kGateway), .there = alive_, .seen = 1, .started = started_};
   g.routes_version = version_;
-  const std::vector<std::string> busy = dispatcher_.busy();
+  const std::vector<std::string> busy = dispatcher_->busy();
   g.busy = {busy.begin(), busy.end()};
-  for (const gateway::FunctionStats& s : dispatcher_.stats(now)) {
+  for (const gateway::FunctionStats& s : dispatcher_->stats(now)) {
     const gateway::Counters& c = s.counters;
     control::ObservedTraffic t{.function = s.name,
                                .requests = c.requests,

@@ -25,9 +25,10 @@ class Request : public gateway::Waiter {
 
   FunctionName function;
   Time arrived{};
-  int tries = 0;        // instances that broke while they had it
-  bool ended = true;    // it waits for use again
-  InstanceId at;        // the instance that has it; empty: none
+  int tries = 0;                 // instances that broke while they had it
+  bool ended = true;             // it waits for use again
+  InstanceId at;                 // the instance that has it; empty: none
+  Time times_out = Time::max();  // max: it waits for a gateway that is dead
   uint64_t number = 0;  // of this use, so that late events find out that it is another request
 
  private:
@@ -66,9 +67,21 @@ class FrontDoor {
   control::ObservedGateway observe(Time now);
 
   size_t open() const { return requests_.size() - spare_.size(); }
+  // Returns an open request that should have timed out by then; nullptr if there is none.
+  const Request* overdue(Time now) const;
+  // Returns whether the routes give the instance requests.
+  bool routes_to(const InstanceId& id) const { return routed_.contains(id); }
+
+  // The gateway dies with its open requests. New ones wait in its listening socket.
+  void crash(Time now);
+  // Another one takes its place: it counts from zero, has the routes that the dead one kept, and
+  // accepts what waits. Does nothing if it is alive.
+  void revive(Time now);
+  bool alive() const { return alive_; }
 
  private:
   friend class Request;
+  void enter(Request& r, Time now);
   void settle(Time now);
   void end(Request& r, gateway::Outcome outcome, Time now);
 
@@ -80,7 +93,11 @@ class FrontDoor {
 
   std::function<bool(Request&, Time)> hand_over_;
   std::function<void(const Answer&)> answered_;
-  gateway::Dispatcher dispatcher_;
+  std::unique_ptr<gateway::Dispatcher> dispatcher_ = std::make_unique<gateway::Dispatcher>();
+  bool alive_ = true;
+  UnixMillis started_ = 1;
+  std::vector<Request*> backlog_;  // while it is dead
+  std::set<InstanceId> routed_;
   std::deque<std::unique_ptr<Request>> requests_;
   std::vector<Request*> spare_;
   std::vector<Request*> granted_;  // by the dispatcher, and not yet handed over

@@ -35,19 +35,21 @@ Result<RatePlan> plan_of(const trace::Rates& rates) {
   return plan;
 }
 
-Result<std::vector<Nanos>> read_arrivals(const std::string& path, const std::string& function) {
+Result<std::vector<Nanos>> read_arrivals(const std::string& path, const std::string& function,
+                                         Nanos until) {
   SLUICE_ASSIGN(file, trace::ArrivalFile::open(path));
   std::vector<Nanos> times;
   while (true) {
     SLUICE_ASSIGN(arrival, file.next());
-    if (!arrival) break;
+    if (!arrival || arrival->at >= until) break;
     if (!arrival->function.empty() && arrival->function != function) continue;
     if (times.size() == kMostArrivals)
       return Error{ErrorKind::kInvalid, path + ": more than 50000000 arrivals"};
     times.push_back(std::chrono::round<Micros>(arrival->at));
   }
   if (times.empty())
-    return Error{ErrorKind::kInvalid, path + ": no line is of function '" + function + "'"};
+    return Error{ErrorKind::kInvalid,
+                 path + ": no line within the duration is of function '" + function + "'"};
   return times;
 }
 

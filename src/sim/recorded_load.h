@@ -14,8 +14,10 @@ namespace sluice::sim {
 // with the rate of its middle. Returns kInvalid if that makes more than ten million steps.
 Result<RatePlan> plan_of(const trace::Rates& rates);
 
-// Returns when requests of that function arrive, since the file's first one. All are the
-// function's if the file has no functions.
-Result<std::vector<Nanos>> read_arrivals(const std::string& path, const std::string& function);
+// Returns when requests of that function arrive, since the file's first one and before `until`; the
+// rest of the file is not read. All are the function's if the file has no functions. At most fifty
+// million.
+Result<std::vector<Nanos>> read_arrivals(const std::string& path, const std::string& function,
+                                         Nanos until = Nanos::max());
 
 }  // namespace sluice::sim

@@ -20,7 +20,16 @@ TEST(RecordedLoad, ArrivalsAreThoseOfTheFunction) {
   const std::string path = folder.path + "/arrivals.csv";
   std::ofstream(path) << "timestamp,function\n10,g\n10.5,f\n10.6,g\n11.25,f\n";
   EXPECT_EQ(*read_arrivals(path, "f"), (std::vector<Nanos>{Millis(500), Millis(1250)}));
-  EXPECT_EQ(read_arrivals(path, "h").error().message, path + ": no line is of function 'h'");
+  EXPECT_EQ(read_arrivals(path, "h").error().message,
+            path + ": no line within the duration is of function 'h'");
+}
+
+TEST(RecordedLoad, ArrivalsAreReadUpToTheEndOfTheScenario) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path + "/arrivals.csv";
+  std::ofstream(path) << "timestamp\n10\n11\n12\nnot read\n";
+  EXPECT_EQ(*read_arrivals(path, "f", Seconds(2)), (std::vector<Nanos>{Seconds(0), Seconds(1)}));
+  EXPECT_THAT(read_arrivals(path, "f").error().message, testing::HasSubstr(":5 timestamp: 'not"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
 #include "predict/profile_table.h"
+#include "sim/audit.h"
 
 namespace sluice::sim {
 namespace {
@@ -91,7 +92,9 @@ class Play {
   void add_faults();
   uint64_t cold_starts(const FunctionName& f) const;
   Outcome outcome(const std::string& policy);
-  UnixMillis wall() const { return kWallBegin + (clock_.now() - start_) / Millis(1); }
+  UnixMillis wall() const {
+    return kWallBegin + (clock_.now() - start_ + clock_jumps_) / Millis(1);
+  }
 
   const Scenario& scenario_;
   const Watch& watch_;
@@ -101,13 +104,14 @@ class Play {
   predict::ProfileTable believed_;  // what the loop learns
   predict::ProfileTable truth_;
   SimulatedCluster cluster_;
+  Audit audit_{scenario_, cluster_, truth_};
   control::MemoryDesiredState desired_;
   control::MemoryJournal journal_;
   std::unique_ptr<control::Control> control_;
   std::vector<Stream> streams_;
   std::map<FunctionName, Tally> tallies_;
-  uint64_t arrived_ = 0, ended_ = 0;     // requests of all functions, from the start on
-  std::map<std::string, int> silences_;  // at present, by node
+  uint64_t arrived_ = 0, ended_ = 0;  // requests of all functions, from the start on
+  Nanos clock_jumps_{0};              // of people's clock, so far
   bool counting_ = false, stopped_ = false;
   Time counted_from_{}, sampled_{};
   SimulatedCluster::Use use_;
@@ -241,26 +245,23 @@ void Play::end_second() {
     row.devices = cluster_.use().devices;
     watch_.on_row(row);
   }
+  if (broken_.ok()) broken_ = audit_.check(*control_, clock_.now());
   stopped_ = stopped_ || !watch_.on_second(passed);
   events_.at(clock_.now() + Seconds(1), [this] { end_second(); });
 }
 
 void Play::happen(const Fault& f) {
-  switch (f.kind) {
-    case Fault::Kind::kKill:
-      cluster_.kill(function_name(f.subject));
-      return;
-    case Fault::Kind::kFail:
-      cluster_.fail(f.subject);
-      return;
-    case Fault::Kind::kSilence:
-      ++silences_[f.subject];
-      cluster_.set_reachable(f.subject, false);
-      events_.at(clock_.now() + f.lasts, [this, node = f.subject] {
-        if (--silences_[node] == 0) cluster_.set_reachable(node, true);
-      });
-      return;
+  if (f.kind == Fault::Kind::kJumpClock) {
+    clock_jumps_ += f.subject == "back" ? -f.by : f.by;
+    return;
   }
+  audit_.disturbed(clock_.now());
+  cluster_.begin(f);
+  if (f.lasts == Nanos(0)) return;
+  events_.at(clock_.now() + f.lasts, [this, &f] {
+    audit_.disturbed(clock_.now());
+    cluster_.end(f);
+  });
 }
 
 void Play::add_faults() {

@@ -110,6 +110,34 @@ TEST_F(Simulation, SilencesOfANodeAddUp) {
             p50({{Seconds(5), Kind::kSilence, node, Seconds(42)}}));
 }
 
+TEST_F(Simulation, AJumpOfPeoplesClockChangesNothing) {
+  Scenario s = burst();
+  const std::string plain = bytes(s, "has-gpu");
+  s.faults = {{.at = Seconds(20),
+               .kind = Fault::Kind::kJumpClock,
+               .subject = "forward",
+               .by = Seconds(86'400)},
+              {.at = Seconds(40),
+               .kind = Fault::Kind::kJumpClock,
+               .subject = "back",
+               .by = Seconds(2 * 86'400)}};
+  EXPECT_EQ(plain, bytes(s, "has-gpu"));
+}
+
+TEST_F(Simulation, ASlowFunctionIsLateWhateverItsProfileSays) {
+  Scenario s = burst();
+  const auto bert = [&] {
+    const auto o = simulate(s, "has-gpu");
+    EXPECT_TRUE(o.ok());
+    return o->functions[0];
+  };
+  const FunctionOutcome before = bert();
+  s.faults = {{.at = Seconds(20), .kind = Fault::Kind::kSlow, .subject = "bert", .times = 10}};
+  const FunctionOutcome after = bert();
+  EXPECT_GT(after.p50, 2 * before.p50);
+  EXPECT_GT(after.violations[0], before.violations[0]);
+}
+
 TEST_F(Simulation, ARequestThatWaitsForAStartIsAColdOne) {
   Scenario s = burst();
   s.duration = Seconds(200);

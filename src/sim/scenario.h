@@ -10,6 +10,7 @@
 #include "model/function.h"
 #include "sim/arrivals.h"
 #include "sim/cluster.h"
+#include "sim/fault.h"
 
 namespace sluice::sim {
 
@@ -21,14 +22,6 @@ struct Load {
   std::vector<Nanos> times;      // ascending; in place of the plan, if there are any
   int inferences = 1;            // of each request
   std::optional<uint64_t> seed;  // of its arrivals; nothing: one of the scenario's seed
-};
-
-struct Fault {
-  enum class Kind { kKill, kFail, kSilence };
-  Nanos at{0};
-  Kind kind = Kind::kKill;
-  std::string subject;  // a function, a device, a node
-  Nanos lasts{0};       // of a node's silence
 };
 
 struct Scenario {

@@ -1,8 +1,6 @@
 #include "sim/scenario_file.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 
 #include "base/words.h"
@@ -13,9 +11,10 @@
 #include "policy/bundle.h"
 #include "sim/rate_file.h"
 #include "sim/recorded_load.h"
+#include "sim/recorded_platform.h"
+#include "sim/recorded_profile.h"
 #include "trace/clusters.h"
 #include "trace/text_file.h"
-#include "wire/json.h"
 
 namespace sluice::sim {
 namespace {
@@ -26,9 +25,19 @@ using control::Profile;
 using control::Source;
 
 constexpr Nanos kLongest = std::chrono::hours(24 * 30);
+constexpr Nanos kShortest = Micros(1);  // a step of a load
 constexpr double kFastest = 1e6;
-constexpr int64_t kMostSteps = 10'000'000;  // of a load
+constexpr size_t kMostStepsInAll = 10'000'000;     // of all loads
+constexpr size_t kMostArrivalsInAll = 50'000'000;  // of all loads
 constexpr int kMostDevices = 10'000;
+constexpr size_t kMostFaults = 1000;
+// By FaultKind::Subject.
+constexpr std::string_view kSubjects[] = {"a function below",
+                                          "a device's id, such as gpu-n0000/00",
+                                          "a node, such as gpu-n0000",
+                                          "a node, or gateway",
+                                          "gateway",
+                                          "forward and back"};
 
 // Ids of one length are in the order of their numbers.
 std::string four_digits(int n) {
@@ -56,12 +65,16 @@ class Reader {
   void load_file(Fields& f, Load& load);
   void stages(Fields& f, Load& load);
   void gaps(Fields& f, Load& load);
+  void keep(Fields& f, Load load);
   void profile(Fields& f);
-  void table(Fields& f, const std::string& path, Profile& p);
   void point(Fields& f, Profile& p);
   void truth(Fields& f);
   void fault(Fields& f);
+  std::vector<std::string> subjects_of(const FaultKind& kind) const;
   void function_name_of(Fields& f, FunctionName& out);
+  void stored(Fields& f, RecordedPlatform& platform);
+  void take_profiles(const RecordedPlatform& platform);
+  void take_loads(Fields& f, RecordedPlatform& platform);
 
   // Reads each mapping of the list `key` by `read`; `least` of them must be there.
   template <class Read>
@@ -87,6 +100,7 @@ class Reader {
   Source& source_;
   Problems& problems_;
   const std::filesystem::path folder_;
+  size_t steps_ = 0, arrivals_ = 0;  // of the loads so far
 };
 
 void Reader::document(const YAML::Node& node) {
@@ -132,12 +146,70 @@ void Reader::spec(Fields& f) {
   const auto twice = std::ranges::adjacent_find(out_.cluster.devices, {}, id);
   if (twice != out_.cluster.devices.end())
     f.complain("devices", "device " + twice->device.id + " stands twice");
-  f.need("profiles", "a list of {model, device, points}");
+  RecordedPlatform platform;
+  const bool from_store = f.has("store");
+  stored(f, platform);
+  if (!from_store) f.need("profiles", "a list of {model, device, points}");
   each(f, "profiles", 1, [this](Fields& p) { profile(p); });
-  f.need("loads", "a list of {function, rate}");
+  take_profiles(platform);
+  if (!from_store) f.need("loads", "a list of {function, rate}");
   each(f, "loads", 1, [this](Fields& l) { load(l); });
+  take_loads(f, platform);
   each(f, "truths", 0, [this](Fields& t) { truth(t); });
   each(f, "faults", 0, [this](Fields& t) { fault(t); });
+  if (out_.faults.size() > kMostFaults)
+    f.complain("faults", "there are more than " + std::to_string(kMostFaults));
+}
+
+// The functions of a platform's store that the file does not have.
+void Reader::stored(Fields& f, RecordedPlatform& platform) {
+  const bool named = f.has("store");
+  const std::string path = word(f, "store");
+  if (named && path.empty()) f.complain("store", "must name a platform's control.db");
+  if (path.empty()) return;
+  auto read = read_platform(folder_ / path, out_.duration);
+  if (!read.ok()) return f.complain("store", read.error().message);
+  platform = std::move(*read);
+  for (const FunctionSpec& spec : platform.functions) {
+    if (std::ranges::find(out_.functions, spec.name, &FunctionSpec::name) != out_.functions.end())
+      continue;
+    out_.functions.push_back(spec);
+    out_.functions.back().inference().model.content.clear();  // a path is enough of a name here
+  }
+  if (out_.functions.empty()) f.complain("store", "has no function, and this file has none");
+  std::ranges::sort(out_.functions, {}, &FunctionSpec::name);
+}
+
+// Those of the store that the file does not have. A function of the file has the stored content if
+// it keeps the model's path.
+void Reader::take_profiles(const RecordedPlatform& platform) {
+  std::vector<DeviceType> types;
+  for (const DevicePlan& d : out_.cluster.devices)
+    if (types.empty() || types.back() != type_of(d.device)) types.push_back(type_of(d.device));
+  for (const FunctionSpec& spec : out_.functions) {
+    const std::string& path = spec.inference().model.path;
+    const auto was = std::ranges::find(platform.functions, spec.name, &FunctionSpec::name);
+    ModelSpec model = spec.inference().model;
+    if (was != platform.functions.end() && was->inference().model.path == path)
+      model = was->inference().model;
+    for (const DeviceType& type : types) {
+      const auto same = [&](const Profile& o) { return o.model == path && o.device == type; };
+      const Profile* known = platform.profiles.find(model, type);
+      if (known == nullptr || std::ranges::any_of(out_.profiles, same)) continue;
+      out_.profiles.push_back(
+          {.model = path, .device = type, .memory = known->memory, .points = known->points});
+    }
+  }
+}
+
+// Those of functions to which the file gives none.
+void Reader::take_loads(Fields& f, RecordedPlatform& platform) {
+  if (platform.recorded > Nanos(0) && platform.recorded < out_.duration)
+    f.complain("store", "has " + format_duration(platform.recorded) +
+                            " of arrivals; duration may be that at most");
+  for (auto& [name, plan] : platform.loads)
+    if (std::ranges::find(out_.loads, name, &Load::function) == out_.loads.end())
+      keep(f, {.function = name, .plan = std::move(plan)});
 }
 
 void Reader::policies(Fields& f) {
@@ -202,7 +274,9 @@ void Reader::device(Fields& f) {
   f.integer("count", count, 1, kMostDevices);
   f.integer("perNode", per_node, 1, 64);
   f.need("memory", "the memory of each, such as 40Gi");
+  const bool has_memory = f.has("memory");
   f.bytes("memory", d.memory);
+  if (has_memory && d.memory <= 0) f.complain("memory", "must be more than 0, such as 40Gi");
   d.sm_quantum = {10};
   f.share("smQuantum", d.sm_quantum);
   if (kWhole.permille % d.sm_quantum.permille != 0)
@@ -254,11 +328,11 @@ void Reader::function_name_of(Fields& f, FunctionName& out) {
   std::string text;
   if (!f.text("function", text)) return;
   out = function_name(text);
+  if (std::ranges::find(out_.functions, out, &FunctionSpec::name) != out_.functions.end()) return;
   std::vector<std::string> known;
   for (const FunctionSpec& spec : out_.functions) known.push_back(served_name(spec.name));
-  if (std::ranges::find(out_.functions, out, &FunctionSpec::name) == out_.functions.end())
-    f.complain("function",
-               "\"" + text + "\" is no function of this file" + control::did_you_mean(text, known));
+  f.complain("function",
+             "\"" + text + "\" is no function of this file" + control::did_you_mean(text, known));
 }
 
 void Reader::load(Fields& f) {
@@ -277,6 +351,19 @@ void Reader::load(Fields& f) {
   if (rate > 0) load.plan = {{out_.duration, rate}};
   stages(f, load);
   load_file(f, load);
+  keep(f, std::move(load));
+}
+
+void Reader::keep(Fields& f, Load load) {
+  steps_ += load.plan.size();
+  arrivals_ += load.times.size();
+  if (steps_ > kMostStepsInAll || arrivals_ > kMostArrivalsInAll) {
+    f.complain("function", "the loads up to here have more than " +
+                               std::to_string(kMostStepsInAll) + " steps or " +
+                               std::to_string(kMostArrivalsInAll) + " arrivals");
+    load.plan = {};
+    load.times = {};
+  }
   out_.loads.push_back(std::move(load));
 }
 
@@ -303,14 +390,15 @@ void Reader::stages(Fields& f, Load& load) {
 }
 
 void Reader::load_file(Fields& f, Load& load) {
-  const bool named = f.has("file"), kept = !f.has("scale") && !f.has("repeat");
-  for (const char* key : {"format", "row", "scale", "step", "repeat", "as"})
+  const bool named = f.has("file"), kept = !f.has("scale") && !f.has("repeat") && !f.has("speed");
+  for (const char* key : {"format", "row", "scale", "speed", "step", "repeat", "as"})
     if (!named && f.has(key)) f.complain(key, "goes with file");
   std::string path = word(f, "file"), format = "rates", row = word(f, "row"), name;
   f.text("format", format);
-  double scale = 1;
+  double scale = 1, speed = 1;
   Nanos step = Seconds(1);
   bool repeat = true;
+  f.number("speed", speed, 0.001, 100'000);
   f.number("scale", scale, 0, 1e6);
   f.duration("step", step, Millis(1), std::chrono::hours(24));
   if (const std::string text = word(f, "repeat"); !text.empty()) {
@@ -323,7 +411,7 @@ void Reader::load_file(Fields& f, Load& load) {
   const std::string at = folder_ / path;
   if (format == "arrivals") {
     if (!kept) f.complain("format", "arrivals are neither scaled nor repeated");
-    auto times = read_arrivals(at, name.empty() ? load.function.name : name);
+    auto times = read_arrivals(at, name.empty() ? load.function.name : name, out_.duration);
     if (!times.ok()) return f.complain("file", times.error().message);
     load.times = std::move(*times);
     return;
@@ -344,10 +432,12 @@ void Reader::load_file(Fields& f, Load& load) {
     if (rates.ok() && !plan.ok()) plan = within(at, plan.error());
   }
   if (!plan.ok()) return f.complain("file", plan.error().message);
+  for (RateStep& s : *plan)
+    s.duration = std::max(std::chrono::round<Nanos>(s.duration / speed), kShortest);
   const int64_t times = repeat ? out_.duration / total_duration(*plan) + 1 : 1;
-  if (times > kMostSteps / static_cast<int64_t>(plan->size()))
+  if (times > static_cast<int64_t>(kMostStepsInAll / plan->size()))
     return f.complain("file", path + ": repeated over the duration it has more than " +
-                                  std::to_string(kMostSteps) + " steps");
+                                  std::to_string(kMostStepsInAll) + " steps");
   load.plan = repeat ? fit_to(*plan, out_.duration) : std::move(*plan);
 }
 
@@ -364,10 +454,14 @@ void Reader::profile(Fields& f) {
   const bool tabled = f.has("table");
   if (f.has("points") == tabled) f.complain("points", "a profile has either points or table");
   each(f, "points", 1, [&](Fields& q) { point(q, p); });
-  if (const std::string path = word(f, "table"); !path.empty())
-    table(f, path, p);
-  else if (tabled)
-    f.complain("table", "must name a file");
+  const std::string path = word(f, "table");
+  if (tabled && path.empty()) f.complain("table", "must name a file");
+  if (!path.empty()) {
+    auto read = read_profile(folder_ / path);
+    if (!read.ok()) return f.complain("table", read.error().message);
+    p.points = std::move(read->points);
+    if (p.memory == 0) p.memory = read->memory;
+  }
   const auto same = [&](const Profile& o) { return o.model == p.model && o.device == p.device; };
   if (std::ranges::any_of(out_.profiles, same))
     f.complain("model", "there is a profile of \"" + p.model + "\" on this device already");
@@ -384,51 +478,6 @@ void Reader::point(Fields& f, Profile& p) {
   p.points.push_back(point);
 }
 
-// A table of lines "batch,SM per cent,seconds per batch[,…]", or a profile as `sluice profile`
-// stores it (JSON).
-void Reader::table(Fields& f, const std::string& path, Profile& p) {
-  const auto text = trace::read_text(folder_ / path);
-  if (!text.ok()) return f.complain("table", text.error().message);
-  if (path.ends_with(".json")) {
-    const auto parsed = wire::parse_json(*text);
-    const auto read =
-        parsed.ok() ? control::profile_from(*parsed) : Result<Profile>(parsed.error());
-    if (!read.ok()) return f.complain("table", path + ": " + read.error().message);
-    p.points = read->points;
-    if (p.memory == 0) p.memory = read->memory;
-    return;
-  }
-  std::string_view rest = *text;
-  for (int line = 1; !rest.empty(); ++line) {
-    const size_t end = rest.find('\n');
-    const std::string_view row = rest.substr(0, end);
-    rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
-    if (row.empty()) continue;
-    double cells[3] = {0, 0, 0};
-    const char* at = row.data();
-    const char* const stop = at + row.size();
-    bool good = true;
-    for (double& cell : cells) {
-      const auto [next, error] = std::from_chars(at, stop, cell);
-      good = good && error == std::errc();
-      at = next == stop ? next : next + 1;
-    }
-    const auto within_bounds = [](double value, double least, double most) {
-      return value >= least && value <= most;
-    };
-    if (!good || !within_bounds(cells[0], 1, 1024) || !within_bounds(cells[1], 0.1, 100) ||
-        !within_bounds(cells[2], 1e-6, 3600))
-      return f.complain(
-          "table",
-          path + ": line " + std::to_string(line) + ": '" + std::string(row.substr(0, 40)) +
-              "' is not batch (1 to 1024), SM (0.1 to 100 per cent), seconds (1e-6 to 3600)");
-    p.points.push_back(
-        {{static_cast<int>(cells[0]), {static_cast<int>(std::lround(cells[1] * 10))}, kWhole},
-         Micros(std::llround(cells[2] * 1e6))});
-  }
-  if (p.points.empty()) f.complain("table", path + ": there is no line in it");
-}
-
 void Reader::truth(Fields& f) {
   FunctionName name;
   Truth truth;
@@ -440,31 +489,64 @@ void Reader::truth(Fields& f) {
 }
 
 void Reader::fault(Fields& f) {
-  Fault t;
+  std::vector<std::string> keys;
+  const FaultKind* kind = nullptr;
+  int named = 0;
+  for (const FaultKind& k : fault_kinds()) {
+    keys.emplace_back(k.key);
+    if (!f.has(k.key)) continue;
+    kind = &k;
+    ++named;
+  }
   f.need("at", "when it happens, such as 40s");
+  Fault t;
   f.duration("at", t.at, Nanos(0), kLongest);
-  f.duration("lasts", t.lasts, Millis(1), kLongest);
-  const bool kills = f.text("kill", t.subject);
-  const bool fails = f.text("fail", t.subject);
-  const bool silences = f.text("silence", t.subject);
-  if (kills + fails + silences != 1)
-    return f.complain("kill",
-                      "a fault has one of kill (a function), fail (a device) and silence "
-                      "(a node, with lasts)");
-  t.kind = kills ? Fault::Kind::kKill : fails ? Fault::Kind::kFail : Fault::Kind::kSilence;
-  if (silences && t.lasts == Nanos(0)) f.complain("lasts", "is missing; a silence has an end");
-  const auto named = [&](const DevicePlan& d) {
-    return fails ? d.device.id == t.subject : d.device.node == t.subject;
+  if (named != 1) {
+    for (const std::string& key : keys) f.take(key);
+    for (const char* key : {"lasts", "by", "times"}) f.take(key);
+    return f.complain(
+        "at", "a fault has one of " + listed(keys, 20) + "; this one has " + std::to_string(named));
+  }
+  if (out_.faults.size() > kMostFaults) return;
+  const std::string key(kind->key);
+  t.kind = kind->kind;
+  t.subject = word(f, key);
+  using Lasts = FaultKind::Lasts;
+  const auto belongs = [&](const char* field, bool may, bool must, std::string_view what) {
+    if (must) f.need(field, what);
+    if (!may && f.has(field)) f.complain(field, "does not go with " + key);
   };
-  const bool known = kills ? std::ranges::find(out_.functions, function_name(t.subject),
-                                               &FunctionSpec::name) != out_.functions.end()
-                           : std::ranges::any_of(out_.cluster.devices, named);
-  if (!known)
-    f.complain(kills   ? "kill"
-               : fails ? "fail"
-                       : "silence",
-               "\"" + t.subject + "\" is not of this scenario");
+  belongs("lasts", kind->lasts != Lasts::kNo, kind->lasts == Lasts::kMust, "when it ends after at");
+  belongs("by", kind->by, kind->by, "a duration such as 3s");
+  belongs("times", kind->times, kind->times, "a factor such as 2");
+  f.duration("lasts", t.lasts, Millis(1), kLongest);
+  f.duration("by", t.by, Millis(1), kLongest);
+  f.number("times", t.times, 0.01, 100);
+  const std::vector<std::string> subjects = subjects_of(*kind);
+  if (kind->subject == FaultKind::Subject::kFunction)
+    t.subject = served_name(function_name(t.subject));
+  if (std::ranges::count(subjects, t.subject) == 0)
+    f.complain(key, "\"" + t.subject + "\" is not of this scenario" +
+                        control::did_you_mean(t.subject, subjects) +
+                        " Allowed: " + std::string(kSubjects[static_cast<size_t>(kind->subject)]));
   out_.faults.push_back(std::move(t));
+}
+
+// The names that a fault of the kind may have.
+std::vector<std::string> Reader::subjects_of(const FaultKind& kind) const {
+  using Subject = FaultKind::Subject;
+  std::vector<std::string> names;
+  if (kind.subject == Subject::kFunction)
+    for (const FunctionSpec& spec : out_.functions) names.push_back(served_name(spec.name));
+  if (kind.subject == Subject::kDirection) names = {"forward", "back"};
+  if (kind.subject == Subject::kGateway || kind.subject == Subject::kNodeOrGateway)
+    names.emplace_back(kGateway);
+  for (const DevicePlan& d : out_.cluster.devices)
+    if (kind.subject == Subject::kDevice)
+      names.push_back(d.device.id);
+    else if (kind.subject == Subject::kNode || kind.subject == Subject::kNodeOrGateway)
+      names.push_back(d.device.node);
+  return names;
 }
 
 // Returns the text with the first document's lines empty, so that the others keep their lines.
@@ -485,19 +567,38 @@ std::string without_first(std::string_view text, int begins) {
   return out;
 }
 
-// Every function needs a profile on every type: the simulator would not know how fast it is.
-void check_profiles(const Scenario& s, Source& source, Problems& problems) {
-  for (const FunctionSpec& spec : s.functions)
+// Its functions may all come from there.
+bool names_store(const YAML::Node& scenario) {
+  const YAML::Node spec = scenario["spec"];
+  return spec.IsMap() && spec["store"].IsDefined();
+}
+
+// Every function needs a profile on every type, as the simulator would not know how fast it is; and
+// memory for its least instances.
+void check_functions(const Scenario& s, Source& source, Problems& problems) {
+  for (const FunctionSpec& spec : s.functions) {
+    const std::string& model = spec.inference().model.path;
+    const int least = std::max(spec.inference().min_replicas, 1);
+    int64_t fit = 0;
     for (const DevicePlan& d : s.cluster.devices) {
       const auto matches = [&](const Profile& p) {
-        return p.model == spec.inference().model.path && p.device.name == d.device.model;
+        return p.model == model && p.device.name == d.device.model;
       };
-      if (std::ranges::any_of(s.profiles, matches)) continue;
-      problems.push_back(source.at("spec.profiles") + ": none is of the model " +
-                         spec.inference().model.path + " of " + spec.name.name + " on " +
-                         d.device.model);
-      break;
+      const auto p = std::ranges::find_if(s.profiles, matches);
+      if (p == s.profiles.end()) {
+        problems.push_back(source.at("spec.profiles") + ": none is of the model " + model + " of " +
+                           spec.name.name + " on " + d.device.model);
+        fit = least;
+        break;
+      }
+      const Bytes memory = std::max(spec.memory > 0 ? spec.memory : p->memory, Bytes{1});
+      fit += std::min<int64_t>(d.device.memory / memory, least);
     }
+    if (fit < least)
+      problems.push_back(source.at("spec.devices") + ": they have memory for " +
+                         std::to_string(fit) + " instances of " + spec.name.name + ", which has " +
+                         std::to_string(least) + " at least (minReplicas)");
+  }
 }
 
 }  // namespace
@@ -510,15 +611,17 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
   if (documents.empty() || !documents.front().IsMap())
     return Error{ErrorKind::kInvalid, file + ":1 wants a Scenario in its first document"};
   Source source{.file = file, .line = documents.front().Mark().line + 1};
-  const auto functions = control::parse_functions(without_first(text, source.line),
-                                                  {.file = file, .folder = "", .home = ""});
-  if (functions.ok())
-    out.functions = *functions;
-  else
-    problems.push_back(functions.error().message);
-  for (FunctionSpec& f : out.functions) f.inference().token.clear();  // its load may call it
+  if (documents.size() > 1 || !names_store(documents.front())) {
+    auto functions = control::parse_functions(without_first(text, source.line),
+                                              {.file = file, .folder = "", .home = ""});
+    if (functions.ok())
+      out.functions = std::move(*functions);
+    else
+      problems.push_back(functions.error().message);
+  }
   Reader(out, source, problems, folder).document(documents.front());
-  if (problems.empty()) check_profiles(out, source, problems);
+  for (FunctionSpec& f : out.functions) f.inference().token.clear();  // its load may call it
+  if (problems.empty()) check_functions(out, source, problems);
   if (problems.empty()) return out;
   std::string all;
   for (const std::string& p : problems) all += (all.empty() ? "" : "\n") + p;

@@ -92,6 +92,17 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {scenario("  duration: 1s\n"), "s.yaml:12 spec.duration: stands twice"},
       {scenario("  policies: [kap]\n"), "spec.policies: \"kap\" is no policy"},
       {scenario("  faults: [{at: 1s, fail: gpu9}]\n"), "faults[0].fail: \"gpu9\" is not of this"},
+      {scenario("  faults: [{at: 1s, crash: f, lasts: 1s}]\n"), "Allowed: gateway"},
+      {scenario("  faults: [{at: 1s, silence: gateway}]\n"), "lasts: is missing"},
+      {scenario("  faults: [{at: 1s, kill: f, lasts: 1s}]\n"), "lasts: does not go with kill"},
+      {scenario("  faults: [{at: 1s, kill: f, by: 1s}]\n"), "by: does not go with kill"},
+      {scenario("  faults: [{at: 1s, slow: f, times: -2}]\n"), "times: \"-2\" is not a number"},
+      {scenario("  faults: [{at: 1s, slow: f, times: .nan}]\n"), "times: \".nan\" is not a number"},
+      {scenario("  faults: [{at: 1s}]\n"), "at: a fault has one of kill, fail, silence, crash"},
+      {scenario("  faults: [{at: 1s, kill: f, slow: f}]\n"), "this one has 2"},
+      {scenario("", "{function: f, rate: nan}"),
+       "loads[0].rate: \"nan\" is not a number from 0 to"},
+      {scenario("", "{function: f, rate: 1e300}"), "\"1e300\" is not a number from 0 to 1000000"},
       {scenario("  settle: 20s\n"), "s.yaml:12 spec.settle: is not before the end"},
       {scenario("") + "  sloo: 1\n", "s.yaml:19 spec.sloo: unknown field"},
       {scenario("", "{function: f, rate: 1, scale: 2}"), "spec.loads[0].scale: goes with file"},
@@ -101,6 +112,70 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {"", "wants a Scenario"},
   };
   for (const Case& c : cases) EXPECT_THAT(fault(c.text), HasSubstr(c.want)) << c.text;
+}
+
+TEST(ScenarioFile, ReadsEveryKindOfFault) {
+  const auto s = parse_scenario(scenario(R"(  faults:
+    - {at: 1s, kill: f}
+    - {at: 1s, fail: gpu-n0000/00}
+    - {at: 1s, silence: gateway, lasts: 2s}
+    - {at: 1s, crash: gateway, lasts: 2s}
+    - {at: 1s, loseOrders: gpu-n0000, lasts: 2s}
+    - {at: 1s, delayOrders: gpu-n0000, lasts: 2s, by: 3s}
+    - {at: 1s, loseAnswers: gpu-n0000, lasts: 2s}
+    - {at: 1s, slowStarts: gpu-n0000, lasts: 2s, times: 3}
+    - {at: 1s, slow: default/f, times: 1.5}
+    - {at: 1s, jumpClock: back, by: 1h}
+)"),
+                                "s.yaml", "/nowhere");
+  ASSERT_TRUE(s.ok()) << s.error().message;
+  ASSERT_EQ(s->faults.size(), fault_kinds().size());
+  for (size_t k = 0; k < s->faults.size(); ++k) EXPECT_EQ(s->faults[k].kind, fault_kinds()[k].kind);
+  EXPECT_EQ(s->faults[5].by, Seconds(3));
+  EXPECT_EQ(s->faults[7].times, 3);
+  EXPECT_EQ(s->faults[8].subject, "f");
+}
+
+TEST(ScenarioFile, RefusesClustersThatCannotBe) {
+  const auto with = [](const std::string& before, const std::string& after) {
+    std::string text = scenario("");
+    return fault(text.replace(text.find(before), before.size(), after));
+  };
+  EXPECT_THAT(with("count: 2", "count: 0"),
+              HasSubstr("s.yaml:7 spec.devices[0].count: \"0\" is not"));
+  EXPECT_THAT(with("memory: 1Gi", "memory: 0"), HasSubstr("memory: must be more than 0"));
+  EXPECT_THAT(with("memory: 1Gi", "memory: -1Gi"), HasSubstr("spec.devices[0].memory: "));
+  EXPECT_THAT(with("devices:\n    - {type: gpu, count: 2, memory: 1Gi}", "devices: []"),
+              HasSubstr("s.yaml:6 spec.devices: must be a list of mappings, of one at least"));
+  EXPECT_THAT(with("device: gpu,", "device: gpu, memory: 2Gi,"),
+              HasSubstr("spec.devices: they have memory for 0 instances of f, which has 1"));
+  EXPECT_THAT(
+      with("  slo:", "  minReplicas: 9\n  memory: 256Mi\n  slo:"),
+      HasSubstr("they have memory for 8 instances of f, which has 9 at least (minReplicas)"));
+}
+
+TEST(ScenarioFile, EveryFormatOfATraceBecomesALoad) {
+  const std::map<std::string, std::string> formats = {
+      {"lines", "lines"},           {"azure_minutes", "azure-minutes"},
+      {"has_gpu", "has-gpu"},       {"k6", "k6"},
+      {"openb_pods", "openb-pods"}, {"azure_llm", "arrivals"},
+      {"arrivals", "arrivals"}};
+  for (const auto& [file, format] : formats) {
+    const auto s =
+        parse_scenario(scenario("", "{function: f, file: " + file + ", format: " + format + "}"),
+                       "s.yaml", SLUICE_TRACES);
+    ASSERT_TRUE(s.ok()) << s.error().message;
+    EXPECT_TRUE(s->loads[0].times.empty() != s->loads[0].plan.empty()) << file;
+  }
+}
+
+TEST(ScenarioFile, SpeedShortensTheStepsOfALoad) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path + "/r.txt") << "1\n2\n";
+  const auto s = parse_scenario(scenario("", "{function: f, file: r.txt, step: 60s, speed: 12}"),
+                                "s.yaml", folder.path);
+  ASSERT_TRUE(s.ok()) << s.error().message;
+  EXPECT_EQ(s->loads[0].plan, (RatePlan{{Seconds(5), 1}, {Seconds(5), 2}}));
 }
 
 TEST(ScenarioFile, NamesTheLineOfAFileThatItReads) {
@@ -113,6 +188,14 @@ TEST(ScenarioFile, NamesTheLineOfAFileThatItReads) {
   EXPECT_THAT(loaded(", format: lines"), HasSubstr("/r.txt:2 rate: 'x' is no number from 0"));
   EXPECT_THAT(loaded(", format: arrivals"), HasSubstr("/r.txt:1 there is no column 'timestamp'"));
   EXPECT_THAT(loaded(", format: k7"), HasSubstr("format 'k7' not found"));
+  EXPECT_THAT(loaded(", format: openb-pods"), HasSubstr("/r.txt:2 there is no column 'name'"));
+  std::string text = scenario("");
+  const std::string points = "points: [{batch: 1, sm: 100%, latency: 10ms}]";
+  text.replace(text.find(points), points.size(), "table: t.csv");
+  std::ofstream(folder.path + "/t.csv") << "1,50,0.01,extra\r\n\r\n2,100,0.02\n";
+  EXPECT_EQ(fault(text, folder.path), "");
+  std::ofstream(folder.path + "/t.csv") << "1,50,0.01\n0,50,0.01\n";
+  EXPECT_THAT(fault(text, folder.path), HasSubstr("/t.csv:2 '0,50,0.01' is not batch (1 to 1024)"));
   EXPECT_THAT(loaded(", format: arrivals, scale: 2"), HasSubstr("neither scaled nor repeated"));
 }
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/words.h"
+#include "trace/clusters.h"
 #include "trace/fields.h"
 #include "trace/text_file.h"
 
@@ -15,7 +18,8 @@ constexpr size_t kMostSteps = 1'000'000;
 constexpr double kMostRate = 1e6;
 constexpr Nanos kLongest = std::chrono::hours(24 * 366);
 constexpr double kMostSeconds = seconds(kLongest), kLeastSeconds = 1e-3;
-constexpr size_t kLeastName = 8;  // characters that name a row
+constexpr size_t kLeastName = 8;               // characters that name a row
+constexpr size_t kMostJson = size_t{1} << 20;  // bytes
 
 Result<double> rate_in(const TextFile& file, std::string_view column, std::string_view field,
                        double scale) {
@@ -95,7 +99,7 @@ std::optional<Nanos> duration_in(std::string_view text) {
 }
 
 Result<Rates> read_has_gpu(const std::string& path, const RateOptions& options) {
-  SLUICE_ASSIGN(text, read_text(path));
+  SLUICE_ASSIGN(text, read_text(path, kMostJson));
   const auto fault = [&](std::string_view what) {
     return Error{ErrorKind::kInvalid, path + ": " + std::string(what)};
   };
@@ -144,11 +148,55 @@ Result<Rates> read_k6(const std::string& path, const RateOptions& options) {
   }
 }
 
+// The rate of the jobs of a kind, or of all: the GPUs that they hold, from the first one's begin on.
+Result<Rates> rates_of_jobs(const std::string& path, const std::vector<RecordedJob>& jobs,
+                            const RateOptions& options) {
+  std::map<Nanos, int64_t> changes;  // of the permille held
+  std::vector<std::string> kinds;
+  for (const RecordedJob& job : jobs) {
+    if (std::ranges::count(kinds, job.kind) == 0) kinds.push_back(job.kind);
+    const int64_t held = int64_t{job.gpus} * job.request.permille;
+    if (held == 0 || (!options.row.empty() && job.kind != options.row)) continue;
+    changes[job.begin] += held;
+    changes[job.end.value_or(Nanos::max())] -= held;
+  }
+  if (changes.empty())
+    return Error{ErrorKind::kInvalid, path + ": no job of the kind '" + clipped(options.row, 40) +
+                                          "' holds a GPU; there are " + listed(kinds)};
+  Steps steps;
+  int64_t held = 0;
+  for (auto at = changes.begin(); std::next(at) != changes.end(); ++at) {
+    held += at->second;
+    const auto next = std::next(at)->first;
+    if (next == Nanos::max()) break;
+    const double rate = static_cast<double>(held) / 1000 * options.scale;
+    const std::string_view fault =
+        rate > kMostRate ? std::string_view("times its scale the rate is above 1000000 a second")
+                         : steps.add({next - at->first, rate, rate});
+    if (!fault.empty()) return Error{ErrorKind::kInvalid, path + ": " + std::string(fault)};
+  }
+  if (steps.rates.empty())
+    return Error{ErrorKind::kInvalid, path + ": what holds GPUs never changes"};
+  return steps.rates;
+}
+
+Result<Rates> read_openb_rates(const std::string& path, const RateOptions& options) {
+  SLUICE_ASSIGN(jobs, read_openb_pods(path));
+  return rates_of_jobs(path, jobs, options);
+}
+
+Result<Rates> read_dilu_rates(const std::string& path, const RateOptions& options) {
+  SLUICE_ASSIGN(jobs, read_dilu_instances(path));
+  return rates_of_jobs(path, jobs, options);
+}
+
 constexpr RateFormat kFormats[] = {
     {"lines", "one rate a line, each for a step", read_lines},
     {"azure-minutes", "Azure Functions 2019: invocations per minute", read_azure_minutes},
     {"has-gpu", "HAS-GPU's JSON: processed_request_counts", read_has_gpu},
     {"k6", "k6's stages: target_rps, ramp_seconds", read_k6},
+    {"openb-pods", "Alibaba openb's pods: the GPUs that they hold", read_openb_rates},
+    {"dilu-instances", "Dilu's instances: the GPUs that they hold", read_dilu_rates},
 };
 
 }  // namespace

@@ -25,8 +25,9 @@ using Rates = std::vector<RateStep>;  // at most a million steps
 struct RateOptions {
   double scale = 1;
   Nanos every = Seconds(1);  // the length of a step, where the format does not say it
-  std::string
-      row;  // of a file with several functions: its number from 1, or 8 characters of its name
+  // Of a file with several functions: its number from 1, or 8 characters of its name. Of a file of
+  // jobs: their kind.
+  std::string row;
 };
 
 struct RateFormat {
@@ -40,6 +41,10 @@ struct RateFormat {
 // has-gpu        HAS-GPU's JSON: processed_request_counts, each over parameters.duration
 // k6             k6's stages as CSV: target_rps, ramp_seconds; the rate goes from one target to the
 //                next, beginning at 0
+// openb-pods, dilu-instances
+//                lists of jobs (clusters.h): the rate is the number of GPUs that those of a kind
+//                hold, as they come and go. Such a list has no requests; one GPU stands for one a
+//                second.
 std::span<const RateFormat> rate_formats();
 
 Result<Rates> read_rates(std::string_view format, const std::string& path,

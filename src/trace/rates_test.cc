@@ -77,6 +77,49 @@ TEST_F(RatesTest, K6RampsFromTargetToTarget) {
   EXPECT_EQ(length_of(rates), Seconds(12));
 }
 
+TEST_F(RatesTest, JobsAreTheGpusThatTheyHold) {
+  const std::string pods =
+      "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+      "deletion_time,scheduled_time\n"
+      "a,1,1,1,500,,LS,Running,100,300,100\n"
+      "b,1,1,2,1000,,BE,Running,110,130,110\n"
+      "c,1,1,0,0,,LS,Running,120,900,120\n";
+  EXPECT_THAT(*read_rates("openb-pods", file(pods), {.scale = 2}),
+              ElementsAre(RateStep{Seconds(10), 1, 1}, RateStep{Seconds(20), 5, 5},
+                          RateStep{Seconds(170), 1, 1}));
+  EXPECT_THAT(*read_rates("openb-pods", file(pods), {.row = "BE"}),
+              ElementsAre(RateStep{Seconds(20), 2, 2}));
+  EXPECT_EQ(fault("openb-pods", pods, {.row = "XX"}),
+            "trace: no job of the kind 'XX' holds a GPU; there are LS and BE");
+  const std::string job =
+      "'Instance': {'service_name': 's', 'type': 'inference', 'gpu_num': 1, 'sm_requests': 0.25, "
+      "'sm_limits': 0.5, 'memory': [4]}}\n";
+  EXPECT_THAT(*read_rates("dilu-instances",
+                          file("{'Time': '2024-06-19 15:46:09', 'Action': 'start', " + job +
+                               "{'Time': '2024-06-19 15:46:39', 'Action': 'delete', " + job),
+                          {}),
+              ElementsAre(RateStep{Seconds(30), 0.25, 0.25}));
+}
+
+// A file that is a thousand times as long as it looks is read line by line, up to a limit.
+TEST_F(RatesTest, AGzipBombEndsAtALimit) {
+  const std::string path = file("");
+  const auto bomb = [&](const std::string& line, int mebibytes) {
+    gzFile z = gzopen(path.c_str(), "wb1");
+    std::string piece;
+    while (piece.size() < 1 << 20) piece += line;
+    for (int i = 0; i < mebibytes; ++i)
+      gzwrite(z, piece.data(), static_cast<unsigned>(piece.size()));
+    gzclose(z);
+    const auto rates = read_rates("lines", path, {});
+    return rates.ok() ? "none" : rates.error().message.substr(path.size());
+  };
+  EXPECT_EQ(bomb("1\n", 4), ":1000001 there are more than 1000000 steps");
+  EXPECT_EQ(bomb("1", 4), ":1 the line is longer than 1 MiB");
+  EXPECT_EQ(bomb(std::string(4096, '\0'), 4), ":1 the line has a NUL: this is no text");
+  EXPECT_THAT(bomb("#\n", 4), HasSubstr(" there is no rate in the file"));
+}
+
 TEST_F(RatesTest, AFaultNamesTheLineTheFieldAndWhatIsAllowed) {
   const struct {
     std::string_view format;
