@@ -24,8 +24,9 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
   std::map<std::string, std::vector<Device>> by_node;
   for (const DevicePlan& d : plan_.devices) {
     by_node[d.device.node].push_back(d.device);
-    machines_.emplace(d.device.id,
-                      Machine{.plan = d, .device = SimulatedDevice(d.physics), .clients = {}});
+    machines_.emplace(
+        d.device.id,
+        Machine{.plan = d, .device = make_device(plan_.stepping, d.physics), .clients = {}});
   }
   for (auto& [name, devices] : by_node)
     nodes_.emplace(name, NodeState{.ledger = node::Ledger(std::move(devices))});
@@ -50,7 +51,7 @@ Observation SimulatedCluster::observe() {
     if (!nodes_.at(server.seen.node).reachable) continue;
     if (alive(server.seen)) {
       const Machine& machine = machines_.at(server.seen.instance.device());
-      server.seen.used = machine.device.used(server.client);
+      server.seen.used = machine.device->used(server.client, clock_.now());
     }
     o.instances.push_back(server.seen);
   }
@@ -105,15 +106,15 @@ Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
   i.parts = promise.parts;
   i.arbiter = promise.arbiter;
   Result<void> outcome;
-  if (machine.device.empty()) outcome = machine.device.run(i.arbiter);
+  if (machine.device->empty()) outcome = machine.device->run(i.arbiter);
   server.client = ++machine.last_client;
   if (outcome.ok())
-    outcome = machine.device.admit({.id = server.client,
-                                    .sm = i.slice().sm,
-                                    .quota = i.slice().quota,
-                                    .position = i.position(),
-                                    .has_slo = true},
-                                   clock_.now());
+    outcome = machine.device->admit({.id = server.client,
+                                     .sm = i.slice().sm,
+                                     .quota = i.slice().quota,
+                                     .position = i.position(),
+                                     .has_slo = true},
+                                    clock_.now());
   if (!outcome.ok()) {
     node.ledger.release(i.id);
     return outcome;
@@ -133,12 +134,12 @@ Result<void> SimulatedCluster::resize(const InstanceId& id, const Slice& slice,
   SLUICE_ASSIGN(node, node_of(device));
   SLUICE_ASSIGN(promise, node->ledger.change(id, {{device, slice, position}}));
   Machine& machine = machines_.at(device);
-  SLUICE_TRY(machine.device.admit({.id = server->client,
-                                   .sm = slice.sm,
-                                   .quota = slice.quota,
-                                   .position = promise.parts.front().position,
-                                   .has_slo = true},
-                                  clock_.now()));
+  SLUICE_TRY(machine.device->admit({.id = server->client,
+                                    .sm = slice.sm,
+                                    .quota = slice.quota,
+                                    .position = promise.parts.front().position,
+                                    .has_slo = true},
+                                   clock_.now()));
   i.parts = promise.parts;
   schedule(device, machine);
   return {};
@@ -196,12 +197,12 @@ std::vector<SimulatedCluster::Server::Item> SimulatedCluster::take_down(Server& 
   ObservedInstance& seen = server.seen;
   const DeviceId device = seen.instance.device();
   Machine& machine = machines_.at(device);
-  seen.used = machine.device.used(server.client);
+  seen.used = machine.device->used(server.client, clock_.now());
   seen.instance.state = InstanceState::kGone;
   seen.error = error;
   seen.stopped = stopped;
   seen.ended = 1;
-  machine.device.remove(server.client, clock_.now());
+  machine.device->remove(server.client, clock_.now());
   machine.clients.erase(server.client);
   nodes_.at(seen.node).ledger.release(seen.instance.id);
   schedule(device, machine);
@@ -281,7 +282,7 @@ void SimulatedCluster::run_next(Server& server) {
   }
   const DeviceId& device = server.seen.instance.device();
   Machine& machine = machines_.at(device);
-  machine.device.begin(server.client, work(server, inferences), inferences, due, now);
+  machine.device->begin(server.client, work(server, inferences), inferences, due, now);
   schedule(device, machine);
 }
 
@@ -324,7 +325,7 @@ void SimulatedCluster::batch_ended(Machine& machine, ClientId client) {
 // ---- devices -----------------------------------------------------------------------------------
 
 void SimulatedCluster::schedule(const DeviceId& id, Machine& machine) {
-  const Time next = machine.device.next();
+  const Time next = machine.device->next();
   if (next >= machine.scheduled) return;
   machine.scheduled = next;
   events_.at(next, [this, next, &id = machines_.find(id)->first] {
@@ -336,8 +337,8 @@ void SimulatedCluster::advance(const DeviceId& id) {
   Machine& machine = machines_.at(id);
   machine.scheduled = Time::max();
   const Time now = clock_.now();
-  if (machine.device.next() <= now)
-    for (const ClientId client : machine.device.step(now)) batch_ended(machine, client);
+  if (machine.device->next() <= now)
+    for (const ClientId client : machine.device->step(now)) batch_ended(machine, client);
   schedule(id, machine);
 }
 
@@ -422,7 +423,7 @@ std::map<FunctionName, SimulatedCluster::Held> SimulatedCluster::held() const {
 
 int64_t SimulatedCluster::arbiter_steps() const {
   int64_t steps = 0;
-  for (const auto& [id, m] : machines_) steps += m.device.steps();
+  for (const auto& [id, m] : machines_) steps += m.device->steps();
   return steps;
 }
 

@@ -1,5 +1,5 @@
-// The Cluster port in virtual time: nodes with the node daemon's ledger, devices with the node
-// daemon's hosted device, instances with the model server's batcher, and one gateway with the live
+// The Cluster port in virtual time: nodes with the node daemon's ledger, devices (device.h),
+// instances with the model server's batcher, and one gateway with the live
 // dispatcher. The control loop does not notice.
 //
 // It adds its events to the caller's queue, and takes the time from the caller's clock. One thread.
@@ -40,6 +40,7 @@ struct ClusterPlan {
   std::vector<Nanos> cold_starts;   // how long starts take: one of these, drawn; not empty
   Nanos hop{0};                     // from the gateway to an instance, and back
   std::map<FunctionName, Truth> truths;
+  Stepping stepping = Stepping::kExact;
   uint64_t seed = 1;
 };
 
@@ -111,7 +112,7 @@ class SimulatedCluster : public control::Cluster {
   };
   struct Machine {
     DevicePlan plan;
-    SimulatedDevice device;
+    std::unique_ptr<SimulatedDevice> device;
     std::map<policy::ClientId, InstanceId> clients;
     policy::ClientId last_client = 0;
     Time scheduled = Time::max();  // of its next event in the queue

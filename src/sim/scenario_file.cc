@@ -47,6 +47,7 @@ class Reader {
  private:
   void spec(Fields& f);
   void policies(Fields& f);
+  void stepping(Fields& f);
   void multiples(Fields& f);
   void cold_starts(Fields& f);
   void device(Fields& f);
@@ -122,6 +123,7 @@ void Reader::spec(Fields& f) {
   f.integer("seed", seed, 0, 1'000'000'000);
   out_.seed = static_cast<uint64_t>(seed);
   policies(f);
+  stepping(f);
   multiples(f);
   cold_starts(f);
   f.duration("hop", out_.cluster.hop, Nanos(0), Seconds(1));
@@ -153,6 +155,14 @@ void Reader::policies(Fields& f) {
                                  " `sluice policies` lists them");
     out_.policies.push_back(name);
   }
+}
+
+void Reader::stepping(Fields& f) {
+  std::string name;
+  if (!f.text("stepping", name)) return;
+  const auto found = find_stepping(name);
+  if (!found) return f.complain("stepping", "\"" + name + "\" is neither exact nor fluid");
+  out_.cluster.stepping = *found;
 }
 
 void Reader::multiples(Fields& f) {

@@ -1,0 +1,104 @@
+#include "sim/fluid_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace sluice::sim {
+
+using policy::ClientId;
+
+namespace {
+
+constexpr int64_t kMillion = 1'000'000;
+
+// Returns what passes of a rate (in millionths) in that time, rounded down …
+Nanos passed(Nanos time, int64_t rate) {
+  return time / kMillion * rate + time % kMillion * rate / kMillion;
+}
+
+// … and the least time in which that much passes; Nanos::max() if it never does.
+Nanos time_for(Nanos much, int64_t rate) {
+  if (rate == 0 || much / rate >= Nanos::max() / kMillion / 2) return Nanos::max();
+  return much / rate * kMillion + (much % rate * kMillion + Nanos(rate - 1)) / rate;
+}
+
+}  // namespace
+
+Result<void> FluidDevice::run(std::string_view arbiter) {
+  SLUICE_ASSIGN(made, policy::make_arbiter(arbiter, {.window = policy::window_of(arbiter)}));
+  arbiter_ = std::move(made);
+  rule_ = find_sharing(arbiter);
+  SLUICE_CHECK(rule_ != nullptr, "every arbiter has a rule");
+  return {};
+}
+
+Result<void> FluidDevice::admit(const policy::ShareClient& share, Time now) {
+  pass(now);
+  SLUICE_TRY(arbiter_->admit(share, now));
+  clients_[share.id].share = share;
+  set_rates();
+  return {};
+}
+
+void FluidDevice::remove(ClientId id, Time now) {
+  pass(now);
+  arbiter_->remove(id, now);
+  clients_.erase(id);
+  set_rates();
+}
+
+void FluidDevice::begin(ClientId id, Nanos work, int, Time, Time now) {
+  pass(now);
+  Client& c = clients_.at(id);
+  SLUICE_CHECK(!c.working, "a model server runs one batch at a time");
+  c.working = true;
+  c.left = std::max(work, Nanos(1));
+  set_rates();
+}
+
+std::vector<ClientId> FluidDevice::step(Time now) {
+  pass(now);
+  std::vector<ClientId> ended;
+  for (auto& [id, c] : clients_) {
+    if (!c.working || c.left > Nanos(0)) continue;
+    c.working = false;
+    ended.push_back(id);
+  }
+  set_rates();
+  return ended;
+}
+
+Nanos FluidDevice::used(ClientId id, Time now) const {
+  const Client& c = clients_.at(id);
+  return c.used + (c.working ? passed(std::max(now - now_, Nanos(0)), c.sharer.busy) : Nanos(0));
+}
+
+void FluidDevice::pass(Time now) {
+  const Nanos time = std::max(now - now_, Nanos(0));
+  for (auto& [id, c] : clients_) {
+    if (!c.working) continue;
+    c.used += passed(time, c.sharer.busy);
+    c.left = std::max(c.left - passed(time, c.sharer.work), Nanos(0));
+  }
+  now_ = std::max(now, now_);
+}
+
+void FluidDevice::set_rates() {
+  ++steps_;
+  std::vector<Sharer> sharers;
+  for (const auto& [id, c] : clients_)
+    if (c.working) sharers.push_back({.client = &c.share});
+  share_window(*rule_, physics_.contention, sharers);
+  next_ = Time::max();
+  auto at = sharers.begin();
+  for (auto& [id, c] : clients_) {
+    if (!c.working) continue;
+    c.sharer = *at++;
+    if (const Nanos lasts = time_for(c.left, c.sharer.work); lasts < Time::max() - now_)
+      next_ = std::min(next_, now_ + lasts);
+  }
+}
+
+}  // namespace sluice::sim

@@ -1,0 +1,50 @@
+// A device as a fluid: each busy client has a rate, what a window of the arbiter gives it beside
+// the others that are busy (sharing.h). Rates change where a batch begins or ends, and where a
+// client comes, goes or is resized; between those moments nothing happens. Not thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "sim/device.h"
+#include "sim/sharing.h"
+
+namespace sluice::sim {
+
+class FluidDevice : public SimulatedDevice {
+ public:
+  explicit FluidDevice(const Physics& physics) : physics_(physics) {}
+
+  Result<void> run(std::string_view arbiter) override;
+  Result<void> admit(const policy::ShareClient& share, Time now) override;
+  void remove(policy::ClientId id, Time now) override;
+  bool empty() const override { return clients_.empty(); }
+  void begin(policy::ClientId id, Nanos work, int batch, Time due, Time now) override;
+  Time next() const override { return next_; }
+  std::vector<policy::ClientId> step(Time now) override;
+  Nanos used(policy::ClientId id, Time now) const override;
+  int64_t steps() const override { return steps_; }
+
+ private:
+  struct Client {
+    policy::ShareClient share;
+    Nanos left{0};  // of the current batch's work
+    Nanos used{0};  // busy time, cumulative, until now_
+    bool working = false;
+    Sharer sharer;  // its rate, while it works
+  };
+
+  void pass(Time now);
+  void set_rates();
+
+  const Physics physics_;
+  std::unique_ptr<policy::Arbiter> arbiter_;  // says which slices it accepts
+  const SharingRule* rule_ = nullptr;
+  std::map<policy::ClientId, Client> clients_;
+  Time now_{};
+  Time next_ = Time::max();
+  int64_t steps_ = 0;
+};
+
+}  // namespace sluice::sim
