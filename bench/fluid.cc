@@ -82,8 +82,11 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("fluid", argc, argv);
   spdlog::set_level(spdlog::level::off);
+  const int times = int_argument(argc, argv, "--load", 1);
   for (const char* file : {"burst.yaml", "has_gpu.yaml", "fast_gshare.yaml", "dilu.yaml"}) {
-    const sim::Scenario s = scenario(file);
+    sim::Scenario s = scenario(file);
+    for (sim::Load& load : s.loads)
+      for (sim::RateStep& step : load.plan) step.rate *= times;
     for (const std::string& policy : s.policies) compare(report, file, s, policy);
   }
   return report.finish();

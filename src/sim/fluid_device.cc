@@ -12,6 +12,7 @@ using policy::ClientId;
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
+constexpr Nanos kLeastCredit = Micros(10);  // a smaller one changes no rate
 
 // Returns what passes of a rate (in millionths) in that time, rounded down …
 Nanos passed(Nanos time, int64_t rate) {
@@ -29,6 +30,7 @@ Nanos time_for(Nanos much, int64_t rate) {
 Result<void> FluidDevice::run(std::string_view arbiter) {
   SLUICE_ASSIGN(made, policy::make_arbiter(arbiter, {.window = policy::window_of(arbiter)}));
   arbiter_ = std::move(made);
+  window_ = policy::window_of(arbiter);
   rule_ = find_sharing(arbiter);
   SLUICE_CHECK(rule_ != nullptr, "every arbiter has a rule");
   return {};
@@ -37,7 +39,9 @@ Result<void> FluidDevice::run(std::string_view arbiter) {
 Result<void> FluidDevice::admit(const policy::ShareClient& share, Time now) {
   pass(now);
   SLUICE_TRY(arbiter_->admit(share, now));
-  clients_[share.id].share = share;
+  Client& c = clients_[share.id];
+  c.share = share;
+  c.credit = most_credit(c);
   set_rates();
   return {};
 }
@@ -75,12 +79,21 @@ Nanos FluidDevice::used(ClientId id, Time now) const {
   return c.used + (c.working ? passed(std::max(now - now_, Nanos(0)), c.sharer.busy) : Nanos(0));
 }
 
+// An idle client's limit is kept in each window, not in each moment: after it has used that, most of
+// the window is over.
+Nanos FluidDevice::most_credit(const Client& c) const {
+  const int limit = limit_of(c).permille;
+  return window_ * limit / 1000 * (1000 - limit) / 1000;
+}
+
 void FluidDevice::pass(Time now) {
   const Nanos time = std::max(now - now_, Nanos(0));
   for (auto& [id, c] : clients_) {
-    if (!c.working) continue;
-    c.used += passed(time, c.sharer.busy);
-    c.left = std::max(c.left - passed(time, c.sharer.work), Nanos(0));
+    const Nanos used = c.working ? passed(time, c.sharer.busy) : Nanos(0);
+    const Nanos fresh = passed(time, 1000 * limit_of(c).permille);
+    c.used += used;
+    c.credit = std::clamp(c.credit + fresh - used, Nanos(0), most_credit(c));
+    if (c.working) c.left = std::max(c.left - passed(time, c.sharer.work), Nanos(0));
   }
   now_ = std::max(now, now_);
 }
@@ -89,15 +102,19 @@ void FluidDevice::set_rates() {
   ++steps_;
   std::vector<Sharer> sharers;
   for (const auto& [id, c] : clients_)
-    if (c.working) sharers.push_back({.client = &c.share});
+    if (c.working) sharers.push_back({&c.share, c.credit > kLeastCredit ? kWhole : limit_of(c)});
   share_window(*rule_, physics_.contention, sharers);
   next_ = Time::max();
+  const auto no_later = [this](Nanos lasts) {
+    if (lasts < Time::max() - now_) next_ = std::min(next_, now_ + lasts);
+  };
   auto at = sharers.begin();
   for (auto& [id, c] : clients_) {
     if (!c.working) continue;
     c.sharer = *at++;
-    if (const Nanos lasts = time_for(c.left, c.sharer.work); lasts < Time::max() - now_)
-      next_ = std::min(next_, now_ + lasts);
+    no_later(time_for(c.left, c.sharer.work));
+    const int64_t beyond = c.sharer.busy - 1000 * limit_of(c).permille;
+    if (beyond > 0) no_later(time_for(c.credit, beyond));
   }
 }
 

@@ -31,16 +31,23 @@ class FluidDevice : public SimulatedDevice {
     policy::ShareClient share;
     Nanos left{0};  // of the current batch's work
     Nanos used{0};  // busy time, cumulative, until now_
+    // What it may still use at once: as much as makes its use the limit's part of a window.
+    Nanos credit{0};
     bool working = false;
     Sharer sharer;  // its rate, while it works
   };
 
+  Share limit_of(const Client& c) const {
+    return rule_->lends ? c.share.quota.limit : c.share.quota.request;
+  }
+  Nanos most_credit(const Client& c) const;
   void pass(Time now);
   void set_rates();
 
   const Physics physics_;
   std::unique_ptr<policy::Arbiter> arbiter_;  // says which slices it accepts
   const SharingRule* rule_ = nullptr;
+  Nanos window_{0};
   std::map<policy::ClientId, Client> clients_;
   Time now_{};
   Time next_ = Time::max();

@@ -71,6 +71,16 @@ int choose(const SharingRule& rule, std::vector<Player>& all, int at) {
   }
 }
 
+// Returns how long the chosen run: a turn, or until one has used its limit where none waits.
+int length(const std::vector<Player>& all, int at) {
+  const bool waits =
+      std::ranges::any_of(all, [](const Player& p) { return !p.running && p.used < p.limit; });
+  int longest = waits ? kTurn : kWhole.permille;
+  for (const Player& p : all)
+    if (p.running) longest = std::min(longest, p.limit - p.used);
+  return std::min(longest, kWhole.permille - at);
+}
+
 }  // namespace
 
 const SharingRule* find_sharing(std::string_view arbiter) {
@@ -87,15 +97,15 @@ void share_window(const SharingRule& rule, Share contention, std::span<Sharer> s
   std::vector<Player> all;
   for (Sharer& s : sharers) {
     s.busy = s.work = 0;
-    const Quota& quota = s.client->quota;
-    const Share limit = rule.lends ? quota.limit : quota.request;
-    all.push_back({&s, quota.request.permille, limit.permille});
+    all.push_back({&s, s.client->quota.request.permille, s.limit.permille});
   }
-  for (int at = 0; at < kWhole.permille; at += kTurn) {
+  for (int at = 0; at < kWhole.permille;) {
     const int running = choose(rule, all, at);
+    if (running == 0) return;
+    const int lasts = length(all, at);
+    at += lasts;
     for (Player& p : all) {
       if (!p.running) continue;
-      const int lasts = std::min(kTurn, p.limit - p.used);
       const Share sm = p.client().sm;
       p.used += lasts;
       p.sharer->busy += lasts * 1000;

@@ -36,6 +36,7 @@ const SharingRule* find_sharing(std::string_view arbiter);
 // A busy client's part of the time, in millionths.
 struct Sharer {
   const policy::ShareClient* client = nullptr;
+  Share limit;       // the most that it may use
   int64_t busy = 0;  // busy time that passes in a moment
   int64_t work = 0;  // work that it does: less, where others slow it down
 };
