@@ -30,6 +30,7 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
   }
   for (auto& [name, devices] : by_node)
     nodes_.emplace(name, NodeState{.ledger = node::Ledger(std::move(devices))});
+  for (auto& [id, machine] : machines_) machine.node = &nodes_.at(machine.plan.device.node);
 }
 
 // ---- what the loop sees ------------------------------------------------------------------------
@@ -46,13 +47,12 @@ Observation SimulatedCluster::observe() {
     }
     o.nodes.push_back(std::move(n));
   }
-  std::ranges::sort(o.devices, {}, &Device::id);
+  if (!std::ranges::is_sorted(o.devices, {}, &Device::id))
+    std::ranges::sort(o.devices, {}, &Device::id);
+  o.instances.reserve(servers_.size());
   for (auto& [id, server] : servers_) {
-    if (!nodes_.at(server.seen.node).reachable) continue;
-    if (alive(server.seen)) {
-      const Machine& machine = machines_.at(server.seen.instance.device());
-      server.seen.used = machine.device->used(server.client, clock_.now());
-    }
+    if (!server.node->reachable) continue;
+    if (alive(server.seen)) server.seen.used = server.machine->device->used(server.client, now);
     o.instances.push_back(server.seen);
   }
   o.gateways.push_back(door_.observe(now));
@@ -64,33 +64,35 @@ SimulatedCluster::Server* SimulatedCluster::find(const InstanceId& id) {
   return found == servers_.end() ? nullptr : &found->second;
 }
 
-Result<SimulatedCluster::NodeState*> SimulatedCluster::node_of(const DeviceId& device) {
-  const auto machine = machines_.find(device);
-  if (machine == machines_.end())
+Result<SimulatedCluster::Machine*> SimulatedCluster::reach_device(const DeviceId& device) {
+  const auto found = machines_.find(device);
+  if (found == machines_.end())
     return Error{ErrorKind::kInvalid, "there is no device '" + device + "'"};
-  const std::string& name = machine->second.plan.device.node;
-  NodeState& node = nodes_.at(name);
-  if (!node.reachable)
-    return Error{ErrorKind::kUnavailable, "the node daemon of " + name + " does not answer"};
-  return &node;
+  Machine& machine = found->second;
+  if (!machine.node->reachable)
+    return Error{ErrorKind::kUnavailable,
+                 "the node daemon of " + machine.plan.device.node + " does not answer"};
+  return &machine;
 }
 
 // ---- the loop's orders -------------------------------------------------------------------------
 
 Result<void> SimulatedCluster::start(const control::StartOrder& order) {
   const Instance& wanted = order.instance;
-  SLUICE_ASSIGN(node, node_of(wanted.device()));
+  SLUICE_ASSIGN(machine, reach_device(wanted.device()));
   if (servers_.contains(wanted.id)) return {};
   if (wanted.parts.size() > 1)
     return Error{ErrorKind::kInvalid, "an instance of several parts is not simulated"};
   Server server;
-  server.seen = {.instance = wanted, .node = machines_.at(wanted.device()).plan.device.node};
+  server.machine = machine;
+  server.node = machine->node;
+  server.seen = {.instance = wanted, .node = machine->plan.device.node};
   server.seen.socket = "/" + wanted.id;
   server.seen.pid = ++starts_;
   server.seen.start_time = 1;
   server.batcher.emplace(Batching{wanted.batch, order.batching.max_delay});
   server.asked = clock_.now();
-  SLUICE_TRY(place(server, *node));
+  SLUICE_TRY(place(server));
   const Nanos takes = plan_.cold_starts[random_.below(plan_.cold_starts.size())];
   servers_.emplace(wanted.id, std::move(server));
   events_.at(clock_.now() + takes, [this, id = wanted.id] { become_ready(id); });
@@ -98,11 +100,11 @@ Result<void> SimulatedCluster::start(const control::StartOrder& order) {
 }
 
 // Reserves its slice, and admits it to its device.
-Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
+Result<void> SimulatedCluster::place(Server& server) {
   Instance& i = server.seen.instance;
-  const DeviceId device = i.device();
-  Machine& machine = machines_.at(device);
-  SLUICE_ASSIGN(promise, node.ledger.reserve(i.id, {{device, i.slice(), i.position()}}, i.arbiter));
+  Machine& machine = *server.machine;
+  node::Ledger& ledger = machine.node->ledger;
+  SLUICE_ASSIGN(promise, ledger.reserve(i.id, {{i.device(), i.slice(), i.position()}}, i.arbiter));
   i.parts = promise.parts;
   i.arbiter = promise.arbiter;
   Result<void> outcome;
@@ -116,12 +118,26 @@ Result<void> SimulatedCluster::place(Server& server, NodeState& node) {
                                      .has_slo = true},
                                     clock_.now());
   if (!outcome.ok()) {
-    node.ledger.release(i.id);
+    ledger.release(i.id);
     return outcome;
   }
+  count(server, 1);
   machine.clients[server.client] = i.id;
-  schedule(device, machine);
+  schedule(machine);
   return {};
+}
+
+// Counts what it holds, or no longer does (by = -1). Of a device's instances the first counts the
+// device, which so has to be asked before it joins or after it has left.
+void SimulatedCluster::count(const Server& server, int by) {
+  const Slice& slice = server.seen.instance.slice();
+  use_.instances += by;
+  use_.area += by * area(slice);
+  use_.memory += by * slice.memory;
+  server.node->changed = true;
+  if (!server.machine->clients.empty()) return;
+  use_.devices += by;
+  use_.memory_there += by * server.machine->plan.device.memory;
 }
 
 Result<void> SimulatedCluster::resize(const InstanceId& id, const Slice& slice,
@@ -130,25 +146,25 @@ Result<void> SimulatedCluster::resize(const InstanceId& id, const Slice& slice,
   if (server == nullptr || !alive(server->seen))
     return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
   Instance& i = server->seen.instance;
-  const DeviceId device = i.device();
-  SLUICE_ASSIGN(node, node_of(device));
-  SLUICE_ASSIGN(promise, node->ledger.change(id, {{device, slice, position}}));
-  Machine& machine = machines_.at(device);
-  SLUICE_TRY(machine.device->admit({.id = server->client,
-                                    .sm = slice.sm,
-                                    .quota = slice.quota,
-                                    .position = promise.parts.front().position,
-                                    .has_slo = true},
-                                   clock_.now()));
+  SLUICE_ASSIGN(machine, reach_device(i.device()));
+  SLUICE_ASSIGN(promise, machine->node->ledger.change(id, {{i.device(), slice, position}}));
+  SLUICE_TRY(machine->device->admit({.id = server->client,
+                                     .sm = slice.sm,
+                                     .quota = slice.quota,
+                                     .position = promise.parts.front().position,
+                                     .has_slo = true},
+                                    clock_.now()));
+  count(*server, -1);
   i.parts = promise.parts;
-  schedule(device, machine);
+  count(*server, 1);
+  schedule(*machine);
   return {};
 }
 
 Result<void> SimulatedCluster::stop(const InstanceId& id, Nanos drain) {
   Server* server = find(id);
   if (server == nullptr) return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
-  if (!nodes_.at(server->seen.node).reachable)
+  if (!server->node->reachable)
     return Error{ErrorKind::kUnavailable, server->seen.node + " does not answer"};
   if (!alive(server->seen))
     servers_.erase(id);
@@ -172,8 +188,8 @@ void SimulatedCluster::settle_drain(Server& server) {
 }
 
 Result<void> SimulatedCluster::set_drained(const DeviceId& device, bool drained) {
-  SLUICE_ASSIGN(node, node_of(device));
-  return node->ledger.set_drained(device, drained);
+  SLUICE_ASSIGN(machine, reach_device(device));
+  return machine->node->ledger.set_drained(device, drained);
 }
 
 Result<std::set<InstanceId>> SimulatedCluster::set_routes(const std::string&,
@@ -195,8 +211,7 @@ std::vector<SimulatedCluster::Server::Item> SimulatedCluster::take_down(Server& 
                                                                         const std::string& error,
                                                                         bool stopped) {
   ObservedInstance& seen = server.seen;
-  const DeviceId device = seen.instance.device();
-  Machine& machine = machines_.at(device);
+  Machine& machine = *server.machine;
   seen.used = machine.device->used(server.client, clock_.now());
   seen.instance.state = InstanceState::kGone;
   seen.error = error;
@@ -204,8 +219,9 @@ std::vector<SimulatedCluster::Server::Item> SimulatedCluster::take_down(Server& 
   seen.ended = 1;
   machine.device->remove(server.client, clock_.now());
   machine.clients.erase(server.client);
-  nodes_.at(seen.node).ledger.release(seen.instance.id);
-  schedule(device, machine);
+  server.node->ledger.release(seen.instance.id);
+  count(server, -1);
+  schedule(machine);
   std::vector<Server::Item> lost = std::exchange(server.running, {});
   for (const auto& [number, item] : std::exchange(server.waiting, {})) lost.push_back(item);
   server.batcher.emplace(Batching{});
@@ -280,16 +296,15 @@ void SimulatedCluster::run_next(Server& server) {
     inferences += item.inferences;
     due = std::min(due, item.due);
   }
-  const DeviceId& device = server.seen.instance.device();
-  Machine& machine = machines_.at(device);
+  Machine& machine = *server.machine;
   machine.device->begin(server.client, work(server, inferences), inferences, due, now);
-  schedule(device, machine);
+  schedule(machine);
 }
 
 // Returns how long a batch takes alone on the instance's sm.
 Nanos SimulatedCluster::work(const Server& server, int batch) {
   const Instance& i = server.seen.instance;
-  const Device& device = machines_.at(i.device()).plan.device;
+  const Device& device = server.machine->plan.device;
   const auto predicted =
       predictor_.predict(model_on(i.function, i.revision, device), {batch, i.slice().sm, kWhole});
   SLUICE_CHECK(predicted.has_value(), "a simulated function has a profile on every type");
@@ -324,22 +339,21 @@ void SimulatedCluster::batch_ended(Machine& machine, ClientId client) {
 
 // ---- devices -----------------------------------------------------------------------------------
 
-void SimulatedCluster::schedule(const DeviceId& id, Machine& machine) {
+void SimulatedCluster::schedule(Machine& machine) {
   const Time next = machine.device->next();
   if (next >= machine.scheduled) return;
   machine.scheduled = next;
-  events_.at(next, [this, next, &id = machines_.find(id)->first] {
-    if (machines_.at(id).scheduled == next) advance(id);
+  events_.at(next, [this, next, &machine] {
+    if (machine.scheduled == next) advance(machine);
   });
 }
 
-void SimulatedCluster::advance(const DeviceId& id) {
-  Machine& machine = machines_.at(id);
+void SimulatedCluster::advance(Machine& machine) {
   machine.scheduled = Time::max();
   const Time now = clock_.now();
   if (machine.device->next() <= now)
     for (const ClientId client : machine.device->step(now)) batch_ended(machine, client);
-  schedule(id, machine);
+  schedule(machine);
 }
 
 // ---- faults and checks -------------------------------------------------------------------------
@@ -355,7 +369,7 @@ bool SimulatedCluster::fail(const DeviceId& device) {
   const auto machine = machines_.find(device);
   if (machine == machines_.end()) return false;
   const std::string fault = "it was to fail by the scenario";
-  node::Ledger& ledger = nodes_.at(machine->second.plan.device.node).ledger;
+  node::Ledger& ledger = machine->second.node->ledger;
   SLUICE_CHECK(ledger.set_drained(device, true, fault).ok(), "a node has its devices");
   std::vector<Server::Item> lost;  // handed back once all of them are down
   for (auto& [id, server] : servers_)
@@ -374,39 +388,28 @@ bool SimulatedCluster::set_reachable(const std::string& node, bool reachable) {
   return true;
 }
 
-Result<void> SimulatedCluster::check() const {
+Result<void> SimulatedCluster::check() {
+  for (auto& [name, node] : nodes_)
+    if (std::exchange(node.changed, false)) SLUICE_TRY(check(node));
+  return {};
+}
+
+Result<void> SimulatedCluster::check(const NodeState& node) const {
   const auto broken = [](const DeviceId& id, const std::string& what) {
     return Error{ErrorKind::kInternal, "invariant: " + id + ": " + what};
   };
   std::map<DeviceId, Bytes> memory;
-  for (const auto& [name, node] : nodes_)
-    for (const auto& [id, promise] : node.ledger.promises())
-      for (const Part& p : promise.parts) {
-        const auto server = servers_.find(id);
-        if (server == servers_.end() || !alive(server->second.seen))
-          return broken(p.device, id + " is gone and holds a slice");
-        memory[p.device] += p.slice.memory;
-      }
+  for (const auto& [id, promise] : node.ledger.promises())
+    for (const Part& p : promise.parts) {
+      const auto server = servers_.find(id);
+      if (server == servers_.end() || !alive(server->second.seen))
+        return broken(p.device, id + " is gone and holds a slice");
+      memory[p.device] += p.slice.memory;
+    }
   for (const auto& [id, bytes] : memory)
     if (bytes > machines_.at(id).plan.device.memory)
       return broken(id, std::to_string(bytes) + " bytes are promised");
   return {};
-}
-
-SimulatedCluster::Use SimulatedCluster::use() const {
-  Use u;
-  for (const auto& [id, m] : machines_) {
-    if (m.clients.empty()) continue;
-    ++u.devices;
-    u.memory_there += m.plan.device.memory;
-  }
-  for (const auto& [id, server] : servers_) {
-    if (!alive(server.seen)) continue;
-    ++u.instances;
-    u.area += area(server.seen.instance.slice());
-    u.memory += server.seen.instance.slice().memory;
-  }
-  return u;
 }
 
 std::map<FunctionName, SimulatedCluster::Held> SimulatedCluster::held() const {

@@ -72,8 +72,9 @@ class SimulatedCluster : public control::Cluster {
   // The node daemon does not answer, or answers again. What runs there goes on.
   bool set_reachable(const std::string& node, bool reachable);
 
-  // Returns an error that names the first property that does not hold.
-  Result<void> check() const;
+  // Returns an error that names the first property that does not hold on a node whose reservations
+  // have changed since the last call.
+  Result<void> check();
 
   struct Use {
     int devices = 0, instances = 0;  // devices with at least one instance
@@ -81,7 +82,7 @@ class SimulatedCluster : public control::Cluster {
     Bytes memory = 0;                // Σ memory of them
     Bytes memory_there = 0;          // of the devices with at least one
   };
-  Use use() const;
+  const Use& use() const { return use_; }
   struct Held {
     int instances = 0, ready = 0;
     int64_t area = 0;
@@ -91,8 +92,12 @@ class SimulatedCluster : public control::Cluster {
   int64_t arbiter_steps() const;
 
  private:
+  struct Machine;
+  struct NodeState;
   struct Server {
     control::ObservedInstance seen;
+    Machine* machine = nullptr;
+    NodeState* node = nullptr;
     policy::ClientId client = 0;
     std::optional<runtime::Batcher> batcher;
     // A request as it reached the instance; its client may leave, and what it asked is computed.
@@ -115,17 +120,21 @@ class SimulatedCluster : public control::Cluster {
     std::unique_ptr<SimulatedDevice> device;
     std::map<policy::ClientId, InstanceId> clients;
     policy::ClientId last_client = 0;
+    NodeState* node = nullptr;
     Time scheduled = Time::max();  // of its next event in the queue
-    std::string arbiter;
   };
   struct NodeState {
     node::Ledger ledger;
     bool reachable = true;
+    bool changed = false;  // since the last check
   };
 
-  Result<NodeState*> node_of(const DeviceId& device);
+  // Returns the device, if its node answers.
+  Result<Machine*> reach_device(const DeviceId& device);
   Server* find(const InstanceId& id);
-  Result<void> place(Server& server, NodeState& on);
+  Result<void> place(Server& server);
+  void count(const Server& server, int by);
+  Result<void> check(const NodeState& node) const;
   void become_ready(const InstanceId& id);
   void begin_drain(Server& server, Nanos drain);
   void settle_drain(Server& server);
@@ -136,8 +145,8 @@ class SimulatedCluster : public control::Cluster {
   void reach(const InstanceId& id, Request* request, uint64_t number, int more);
   void run_next(Server& server);
   void batch_ended(Machine& machine, policy::ClientId client);
-  void advance(const DeviceId& id);
-  void schedule(const DeviceId& id, Machine& machine);
+  void advance(Machine& machine);
+  void schedule(Machine& machine);
   Nanos work(const Server& server, int batch);
 
   const ClusterPlan plan_;
@@ -148,6 +157,7 @@ class SimulatedCluster : public control::Cluster {
   std::map<std::string, NodeState> nodes_;
   std::map<DeviceId, Machine> machines_;
   std::map<InstanceId, Server> servers_;  // also ended ones that the loop has not forgotten
+  Use use_;
   int64_t starts_ = 0;
   FrontDoor door_;
 };

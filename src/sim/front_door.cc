@@ -19,6 +19,7 @@ void FrontDoor::arrive(const FunctionName& f, int inferences, Time now) {
   Request& r = *spare_.back();
   spare_.pop_back();
   r.function = f;
+  changed_.insert(f);
   r.arrived = now;
   r.tries = 0;
   r.ended = false;
@@ -45,6 +46,7 @@ void FrontDoor::settle(Time now) {
   while (!granted_.empty()) {
     const std::vector<Request*> granted = std::exchange(granted_, {});
     for (Request* r : granted) {
+      changed_.insert(r->function);
       if (r->displaced()) {
         finish(*r, gateway::Outcome::kShed, now);
       } else if (r->granted() == nullptr) {
@@ -74,6 +76,7 @@ void FrontDoor::broke(Request& r, Time now) {
 
 void FrontDoor::end(Request& r, gateway::Outcome outcome, Time now) {
   SLUICE_CHECK(!r.ended, "a request ends once");
+  changed_.insert(r.function);
   answered_({r.function, r.arrived, now, outcome});
   r.at.clear();
   r.ended = true;
@@ -93,8 +96,11 @@ void FrontDoor::tick(Time now) {
 }
 
 std::set<InstanceId> FrontDoor::set_routes(const RoutingTable& table, Time now) {
-  dispatcher_.set_table(table, now);
-  version_ = table.version;
+  const RoutingChange change = change_between(routes_, table);
+  SLUICE_CHECK(dispatcher_.change_table(change, now), "the dispatcher has this table");
+  for (const auto& [served, route] : change.changed) changed_.insert(route.name);
+  apply(routes_, change);
+  there_are_routes_ = true;
   settle(now);
   const std::vector<std::string> busy = dispatcher_.busy();
   return {busy.begin(), busy.end()};
@@ -102,40 +108,53 @@ std::set<InstanceId> FrontDoor::set_routes(const RoutingTable& table, Time now) 
 
 control::ObservedGateway FrontDoor::observe(Time now) {
   control::ObservedGateway g{.name = "gateway", .there = true, .seen = 1, .started = 1};
-  g.routes_version = version_;
+  g.routes_version = there_are_routes_ ? routes_.version : -1;
   const std::vector<std::string> busy = dispatcher_.busy();
   g.busy = {busy.begin(), busy.end()};
-  for (const gateway::FunctionStats& s : dispatcher_.stats(now)) {
-    const gateway::Counters& c = s.counters;
-    control::ObservedTraffic t{.function = s.name,
-                               .requests = c.requests,
-                               .ok = c.ok,
-                               .invalid = c.invalid,
-                               .shed = c.shed,
-                               .failed = c.failed,
-                               .timed_out = c.timed_out,
-                               .gone = c.gone,
-                               .late = c.late,
-                               .cold_starts = c.cold_starts,
-                               .retried = c.retried,
-                               .inferences = c.inferences,
-                               .queued = s.queued,
-                               .in_flight = s.in_flight,
-                               .concurrency_seconds = c.concurrency_seconds,
-                               .gaps = c.gaps,
-                               .gap_sum = c.gap_sum,
-                               .gap_squares = c.gap_squares,
-                               .latency = c.latency,
-                               .instances = {}};
-    for (const gateway::Upstream& u : s.instances) {
-      t.instances.push_back({u.id, u.outstanding, u.answered, u.inferences, u.busy});
-      if (u.overdue_since != Time{}) g.overdue[u.id] = now - u.overdue_since;
-    }
-    std::ranges::sort(t.instances, {}, &control::ObservedAnswers::instance);
-    g.traffic.push_back(std::move(t));
+  const auto busy_one = [](const control::ObservedAnswers& a) { return a.in_flight > 0; };
+  for (auto f = changed_.begin(); f != changed_.end();) {
+    const size_t overdue = g.overdue.size();
+    auto traffic = traffic_of(*f, g.overdue, now);
+    const bool goes_on = traffic && (traffic->queued > 0 || g.overdue.size() > overdue ||
+                                     std::ranges::any_of(traffic->instances, busy_one));
+    if (traffic) g.traffic.push_back(std::move(*traffic));
+    f = goes_on ? std::next(f) : changed_.erase(f);
   }
-  std::ranges::sort(g.traffic, {}, &control::ObservedTraffic::function);
   return g;
+}
+
+std::optional<control::ObservedTraffic> FrontDoor::traffic_of(const FunctionName& f,
+                                                              std::map<InstanceId, Nanos>& overdue,
+                                                              Time now) {
+  const auto stats = dispatcher_.stats(served_name(f), now);
+  if (!stats) return std::nullopt;
+  const gateway::Counters& c = stats->counters;
+  control::ObservedTraffic t{.function = f,
+                             .requests = c.requests,
+                             .ok = c.ok,
+                             .invalid = c.invalid,
+                             .shed = c.shed,
+                             .failed = c.failed,
+                             .timed_out = c.timed_out,
+                             .gone = c.gone,
+                             .late = c.late,
+                             .cold_starts = c.cold_starts,
+                             .retried = c.retried,
+                             .inferences = c.inferences,
+                             .queued = stats->queued,
+                             .in_flight = stats->in_flight,
+                             .concurrency_seconds = c.concurrency_seconds,
+                             .gaps = c.gaps,
+                             .gap_sum = c.gap_sum,
+                             .gap_squares = c.gap_squares,
+                             .latency = c.latency,
+                             .instances = {}};
+  for (const gateway::Upstream& u : stats->instances) {
+    t.instances.push_back({u.id, u.outstanding, u.answered, u.inferences, u.busy});
+    if (u.overdue_since != Time{}) overdue[u.id] = now - u.overdue_since;
+  }
+  std::ranges::sort(t.instances, {}, &control::ObservedAnswers::instance);
+  return t;
 }
 
 }  // namespace sluice::sim

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -62,7 +63,8 @@ class FrontDoor {
 
   // Replaces the routes. Returns the instances that have a request in hand.
   std::set<InstanceId> set_routes(const RoutingTable& table, Time now);
-  // Returns the counters as the control loop sees them.
+  // Returns the counters as the control loop sees them: of functions whose counters have changed
+  // since the last call.
   control::ObservedGateway observe(Time now);
 
   size_t open() const { return requests_.size() - spare_.size(); }
@@ -70,6 +72,9 @@ class FrontDoor {
  private:
   friend class Request;
   void settle(Time now);
+  std::optional<control::ObservedTraffic> traffic_of(const FunctionName& f,
+                                                     std::map<InstanceId, Nanos>& overdue,
+                                                     Time now);
   void end(Request& r, gateway::Outcome outcome, Time now);
 
   struct Deadline {
@@ -86,8 +91,10 @@ class FrontDoor {
   std::vector<Request*> granted_;  // by the dispatcher, and not yet handed over
   bool settling_ = false;
   std::map<FunctionName, std::deque<Deadline>> timeouts_;  // by function, in order
+  std::set<FunctionName> changed_;                         // since the last observation
   uint64_t next_number_ = 0;
-  int64_t version_ = -1;  // of the routes; -1: none yet
+  RoutingTable routes_;
+  bool there_are_routes_ = false;
 };
 
 }  // namespace sluice::sim

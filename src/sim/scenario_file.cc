@@ -29,6 +29,7 @@ constexpr Nanos kLongest = std::chrono::hours(24 * 30);
 constexpr double kFastest = 1e6;
 constexpr int64_t kMostSteps = 10'000'000;  // of a load
 constexpr int kMostDevices = 10'000;
+constexpr int kMostFunctions = 10'000;
 
 // Ids of one length are in the order of their numbers.
 std::string four_digits(int n) {
@@ -62,6 +63,8 @@ class Reader {
   void point(Fields& f, Profile& p);
   void truth(Fields& f);
   void fault(Fields& f);
+  void copies(Fields& f);
+  void copy(const FunctionName& name, int count);
   void function_name_of(Fields& f, FunctionName& out);
 
   // Reads each mapping of the list `key` by `read`; `least` of them must be there.
@@ -139,6 +142,7 @@ void Reader::spec(Fields& f) {
   f.need("loads", "a list of {function, rate}");
   each(f, "loads", 1, [this](Fields& l) { load(l); });
   each(f, "truths", 0, [this](Fields& t) { truth(t); });
+  copies(f);
   each(f, "faults", 0, [this](Fields& t) { fault(t); });
 }
 
@@ -443,6 +447,42 @@ void Reader::truth(Fields& f) {
   f.number("variation", truth.variation, 0, 0.99);
   if (!out_.cluster.truths.emplace(name, truth).second)
     f.complain("function", "its truth stands twice");
+}
+
+void Reader::copies(Fields& f) {
+  if (!f.has("copies")) return;
+  Fields counts(f.take("copies"), f.path_of("copies"), source_, problems_);
+  const std::vector<FunctionSpec> functions = out_.functions;
+  for (const FunctionSpec& spec : functions) {
+    const std::string name = served_name(spec.name);
+    int count = 0;
+    counts.integer(name, count, 1, kMostFunctions);
+    if (count > 0) copy(spec.name, count);
+  }
+  if (out_.functions.size() > kMostFunctions)
+    f.complain("copies", "there are more than " + std::to_string(kMostFunctions) + " functions");
+}
+
+// Puts so many functions in the place of one: each with its loads, drawn anew, and its truth.
+void Reader::copy(const FunctionName& name, int count) {
+  const auto original = std::ranges::find(out_.functions, name, &FunctionSpec::name);
+  const FunctionSpec spec = *original;
+  out_.functions.erase(original);
+  const auto others = std::ranges::stable_partition(
+      out_.loads, [&](const Load& load) { return load.function != name; });
+  const std::vector<Load> loads(others.begin(), others.end());
+  out_.loads.erase(others.begin(), others.end());
+  const auto truth = out_.cluster.truths.extract(name);
+  for (int i = 0; i < count; ++i) {
+    FunctionSpec one = spec;
+    one.name.name += "-" + four_digits(i);
+    for (Load load : loads) {
+      load.function = one.name;
+      out_.loads.push_back(std::move(load));
+    }
+    if (truth) out_.cluster.truths.emplace(one.name, truth.mapped());
+    out_.functions.push_back(std::move(one));
+  }
 }
 
 void Reader::fault(Fields& f) {
