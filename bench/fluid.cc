@@ -1,8 +1,9 @@
 // fluid: how far the simulator's fluid mode is from the exact one. Plays scenarios under their
-// bundles in both, and prints latencies, violations, slice-seconds and the difference. Asserts that
-// both answered most requests.
+// bundles in both, at their load and at twice that, and prints latencies, violations, slice-seconds
+// and the differences. Asserts that both answered most requests.
 //
 //   bench_fluid [--json FILE]
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <string>
@@ -58,20 +59,58 @@ Figures play(sim::Scenario s, const std::string& policy, sim::Stepping stepping)
   return all;
 }
 
-void compare(Report& report, const std::string& file, const sim::Scenario& s,
-             const std::string& policy) {
+// The mean and the largest difference of a figure over all runs.
+struct Difference {
+  void add(double by) {
+    sum += std::abs(by);
+    most = std::max(most, std::abs(by));
+    ++runs;
+  }
+  double sum = 0, most = 0;
+  int runs = 0;
+};
+
+struct Differences {
+  Difference p50, p95, slice_seconds;  // in per cent of the exact figure
+  Difference violations;               // in percentage points
+  double exact_took = 0, fluid_took = 0;
+};
+
+void compare(Report& report, const std::string& name, const sim::Scenario& s,
+             const std::string& policy, Differences& all) {
   const Figures exact = play(s, policy, sim::Stepping::kExact);
   const Figures fluid = play(s, policy, sim::Stepping::kFluid);
-  const std::string name = file + ", " + policy + ": ";
+  const auto relative = [](double value, double to) {
+    return to > 0 ? 100 * (value - to) / to : 0;
+  };
+  all.p50.add(relative(fluid.p50, exact.p50));
+  all.p95.add(relative(fluid.p95, exact.p95));
+  all.slice_seconds.add(relative(fluid.slice_seconds, exact.slice_seconds));
+  all.violations.add(fluid.violations - exact.violations);
+  all.exact_took += exact.took;
+  all.fluid_took += fluid.took;
   report.add(Row(name + "p50", fluid.p50, "% of SLO").beside("exact", exact.p50));
   report.add(Row(name + "p95", fluid.p95, "% of SLO").beside("exact", exact.p95));
   report.add(Row(name + "violations", fluid.violations, "%").beside("exact", exact.violations));
   report.add(
       Row(name + "slice-seconds", fluid.slice_seconds, "s").beside("exact", exact.slice_seconds));
-  report.note(name + std::to_string(exact.took) + " s exact, " + std::to_string(fluid.took) +
-              " s fluid.");
   for (const Figures& f : {exact, fluid})
     if (f.answered < 0.5 * f.asked) report.fail(name + "most requests were not answered");
+}
+
+void sum_up(Report& report, const std::string& load, const Differences& d) {
+  const auto add = [&](const std::string& what, const Difference& of, const char* unit,
+                       double goal) {
+    report.add(Row(load + what + ", mean difference", of.sum / of.runs, unit)
+                   .beside("largest", of.most)
+                   .at_most(goal));
+  };
+  add("p50", d.p50, "%", 5);
+  add("p95", d.p95, "%", 5);
+  add("slice-seconds", d.slice_seconds, "%", 2);
+  add("violations", d.violations, "points", 1);
+  report.note(load + std::to_string(d.p50.runs) + " runs took " + std::to_string(d.exact_took) +
+              " s exact, " + std::to_string(d.fluid_took) + " s fluid.");
 }
 
 }  // namespace
@@ -82,12 +121,17 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("fluid", argc, argv);
   spdlog::set_level(spdlog::level::off);
-  const int times = int_argument(argc, argv, "--load", 1);
-  for (const char* file : {"burst.yaml", "has_gpu.yaml", "fast_gshare.yaml", "dilu.yaml"}) {
-    sim::Scenario s = scenario(file);
-    for (sim::Load& load : s.loads)
-      for (sim::RateStep& step : load.plan) step.rate *= times;
-    for (const std::string& policy : s.policies) compare(report, file, s, policy);
+  for (const int times : {1, 2}) {
+    Differences all;
+    const std::string load = "load × " + std::to_string(times) + ": ";
+    for (const char* file : {"burst.yaml", "has_gpu.yaml", "fast_gshare.yaml", "dilu.yaml"}) {
+      sim::Scenario s = scenario(file);
+      for (sim::Load& l : s.loads)
+        for (sim::RateStep& step : l.plan) step.rate *= times;
+      for (const std::string& policy : s.policies)
+        compare(report, load + file + ", " + policy + ": ", s, policy, all);
+    }
+    sum_up(report, load, all);
   }
   return report.finish();
 }

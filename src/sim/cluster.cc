@@ -38,9 +38,12 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
 Observation SimulatedCluster::observe() {
   const Time now = clock_.now();
   Observation o;
+  o.nodes.reserve(nodes_.size());
+  o.devices.reserve(machines_.size());
   for (const auto& [name, node] : nodes_) {
     control::ObservedNode n{.node = {.name = name, .boot_id = "boot", .reachable = node.reachable},
                             .seen = 1};
+    n.node.devices.reserve(node.ledger.devices().size());
     for (const Device& d : node.ledger.devices()) {
       n.node.devices.push_back(d.id);
       if (node.reachable) o.devices.push_back(d);
@@ -87,8 +90,8 @@ Result<void> SimulatedCluster::start(const control::StartOrder& order) {
   server.machine = machine;
   server.node = machine->node;
   server.seen = {.instance = wanted, .node = machine->plan.device.node};
-  server.seen.socket = "/" + wanted.id;
   server.seen.pid = ++starts_;
+  server.seen.socket = "/" + std::to_string(starts_);  // short, as it is copied at every tick
   server.seen.start_time = 1;
   server.batcher.emplace(Batching{wanted.batch, order.batching.max_delay});
   server.asked = clock_.now();

@@ -25,7 +25,15 @@ Nanos time_for(Nanos much, int64_t rate) {
   return much / rate * kMillion + (much % rate * kMillion + Nanos(rate - 1)) / rate;
 }
 
+constexpr auto client_id = [](const auto& client) { return client.share.id; };
+
 }  // namespace
+
+const FluidDevice::Client& FluidDevice::client(ClientId id) const {
+  const auto at = std::ranges::lower_bound(clients_, id, {}, client_id);
+  SLUICE_CHECK(at != clients_.end() && at->share.id == id, "the client was admitted");
+  return *at;
+}
 
 Result<void> FluidDevice::run(std::string_view arbiter) {
   SLUICE_ASSIGN(made, policy::make_arbiter(arbiter, {.window = policy::window_of(arbiter)}));
@@ -39,9 +47,9 @@ Result<void> FluidDevice::run(std::string_view arbiter) {
 Result<void> FluidDevice::admit(const policy::ShareClient& share, Time now) {
   pass(now);
   SLUICE_TRY(arbiter_->admit(share, now));
-  Client& c = clients_[share.id];
-  c.share = share;
-  c.credit = most_credit(c);
+  auto at = std::ranges::lower_bound(clients_, share.id, {}, client_id);
+  if (at == clients_.end() || at->share.id != share.id) at = clients_.emplace(at);
+  at->share = share;
   set_rates();
   return {};
 }
@@ -49,13 +57,13 @@ Result<void> FluidDevice::admit(const policy::ShareClient& share, Time now) {
 void FluidDevice::remove(ClientId id, Time now) {
   pass(now);
   arbiter_->remove(id, now);
-  clients_.erase(id);
+  std::erase_if(clients_, [&](const Client& c) { return c.share.id == id; });
   set_rates();
 }
 
 void FluidDevice::begin(ClientId id, Nanos work, int, Time, Time now) {
   pass(now);
-  Client& c = clients_.at(id);
+  Client& c = client(id);
   SLUICE_CHECK(!c.working, "a model server runs one batch at a time");
   c.working = true;
   c.left = std::max(work, Nanos(1));
@@ -65,18 +73,18 @@ void FluidDevice::begin(ClientId id, Nanos work, int, Time, Time now) {
 std::vector<ClientId> FluidDevice::step(Time now) {
   pass(now);
   std::vector<ClientId> ended;
-  for (auto& [id, c] : clients_) {
+  for (Client& c : clients_) {
     if (!c.working || c.left > Nanos(0)) continue;
     c.working = false;
-    ended.push_back(id);
+    ended.push_back(c.share.id);
   }
   set_rates();
   return ended;
 }
 
 Nanos FluidDevice::used(ClientId id, Time now) const {
-  const Client& c = clients_.at(id);
-  return c.used + (c.working ? passed(std::max(now - now_, Nanos(0)), c.sharer.busy) : Nanos(0));
+  const Client& c = client(id);
+  return c.used + (c.working ? passed(std::max(now - now_, Nanos(0)), c.busy_rate) : Nanos(0));
 }
 
 // An idle client's limit is kept in each window, not in each moment: after it has used that, most of
@@ -88,32 +96,33 @@ Nanos FluidDevice::most_credit(const Client& c) const {
 
 void FluidDevice::pass(Time now) {
   const Nanos time = std::max(now - now_, Nanos(0));
-  for (auto& [id, c] : clients_) {
-    const Nanos used = c.working ? passed(time, c.sharer.busy) : Nanos(0);
+  for (Client& c : clients_) {
+    const Nanos used = c.working ? passed(time, c.busy_rate) : Nanos(0);
     const Nanos fresh = passed(time, 1000 * limit_of(c).permille);
     c.used += used;
     c.credit = std::clamp(c.credit + fresh - used, Nanos(0), most_credit(c));
-    if (c.working) c.left = std::max(c.left - passed(time, c.sharer.work), Nanos(0));
+    if (c.working) c.left = std::max(c.left - passed(time, c.work_rate), Nanos(0));
   }
   now_ = std::max(now, now_);
 }
 
 void FluidDevice::set_rates() {
   ++steps_;
-  std::vector<Sharer> sharers;
-  for (const auto& [id, c] : clients_)
-    if (c.working) sharers.push_back({&c.share, c.credit > kLeastCredit ? kWhole : limit_of(c)});
-  share_window(*rule_, physics_.contention, sharers);
+  sharers_.clear();
+  for (const Client& c : clients_)
+    if (c.working) sharers_.push_back({&c.share, c.credit > kLeastCredit ? kWhole : limit_of(c)});
+  share_window(*rule_, physics_.contention, sharers_);
   next_ = Time::max();
   const auto no_later = [this](Nanos lasts) {
     if (lasts < Time::max() - now_) next_ = std::min(next_, now_ + lasts);
   };
-  auto at = sharers.begin();
-  for (auto& [id, c] : clients_) {
+  auto at = sharers_.begin();
+  for (Client& c : clients_) {
     if (!c.working) continue;
-    c.sharer = *at++;
-    no_later(time_for(c.left, c.sharer.work));
-    const int64_t beyond = c.sharer.busy - 1000 * limit_of(c).permille;
+    c.busy_rate = at->busy;
+    c.work_rate = (at++)->work;
+    no_later(time_for(c.left, c.work_rate));
+    const int64_t beyond = c.busy_rate - 1000 * limit_of(c).permille;
     if (beyond > 0) no_later(time_for(c.credit, beyond));
   }
 }

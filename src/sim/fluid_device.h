@@ -3,8 +3,8 @@
 // client comes, goes or is resized; between those moments nothing happens. Not thread-safe.
 #pragma once
 
-#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "sim/device.h"
@@ -34,13 +34,17 @@ class FluidDevice : public SimulatedDevice {
     // What it may still use at once: as much as makes its use the limit's part of a window.
     Nanos credit{0};
     bool working = false;
-    Sharer sharer;  // its rate, while it works
+    int64_t busy_rate = 0, work_rate = 0;  // in millionths, while it works
   };
 
   Share limit_of(const Client& c) const {
     return rule_->lends ? c.share.quota.limit : c.share.quota.request;
   }
   Nanos most_credit(const Client& c) const;
+  const Client& client(policy::ClientId id) const;
+  Client& client(policy::ClientId id) {
+    return const_cast<Client&>(std::as_const(*this).client(id));
+  }
   void pass(Time now);
   void set_rates();
 
@@ -48,7 +52,8 @@ class FluidDevice : public SimulatedDevice {
   std::unique_ptr<policy::Arbiter> arbiter_;  // says which slices it accepts
   const SharingRule* rule_ = nullptr;
   Nanos window_{0};
-  std::map<policy::ClientId, Client> clients_;
+  std::vector<Client> clients_;  // by id
+  std::vector<Sharer> sharers_;  // of set_rates(); kept for its memory
   Time now_{};
   Time next_ = Time::max();
   int64_t steps_ = 0;

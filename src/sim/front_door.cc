@@ -8,7 +8,13 @@
 namespace sluice::sim {
 
 void Request::on_granted() {
+  door_.set_waits(*this, false);
   door_.granted_.push_back(this);
+}
+
+void FrontDoor::set_waits(Request& r, bool waits) {
+  waiting_ += waits - r.waits;
+  r.waits = waits;
 }
 
 void FrontDoor::arrive(const FunctionName& f, int inferences, Time now) {
@@ -28,10 +34,11 @@ void FrontDoor::arrive(const FunctionName& f, int inferences, Time now) {
   const gateway::Dispatcher::Entry found = dispatcher_.find(r, served_name(f), 0, "");
   if (found.refusal != gateway::Dispatcher::Refusal::kNone)
     return end(r, gateway::Outcome::kFailed, now);
+  set_waits(r, true);  // entering may grant it at once
   const gateway::Dispatcher::Entry entry = dispatcher_.enter(r, now, now);
   using Refusal = gateway::Dispatcher::Refusal;
   if (entry.refusal == Refusal::kNone)
-    timeouts_[f].push_back({now + found.timeout, &r, r.number});
+    timeouts_[found.timeout].push_back({now + found.timeout, &r, r.number});
   else
     end(r,
         entry.refusal == Refusal::kUnavailable ? gateway::Outcome::kFailed
@@ -53,6 +60,7 @@ void FrontDoor::settle(Time now) {
         finish(*r, gateway::Outcome::kFailed, now);
       } else if (r->at = r->granted()->id; !hand_over_(*r, now)) {
         r->at.clear();
+        set_waits(*r, true);
         dispatcher_.again(*r, true, now);
       }
     }
@@ -70,6 +78,7 @@ void FrontDoor::finish(Request& r, gateway::Outcome outcome, Time now) {
 void FrontDoor::broke(Request& r, Time now) {
   r.at.clear();
   if (r.tries++ > 0) return finish(r, gateway::Outcome::kBroken, now);
+  set_waits(r, true);
   dispatcher_.again(r, false, now);
   settle(now);
 }
@@ -79,14 +88,15 @@ void FrontDoor::end(Request& r, gateway::Outcome outcome, Time now) {
   changed_.insert(r.function);
   answered_({r.function, r.arrived, now, outcome});
   r.at.clear();
+  set_waits(r, false);
   r.ended = true;
   spare_.push_back(&r);
 }
 
 void FrontDoor::tick(Time now) {
-  dispatcher_.tick(now);
+  if (waiting_ > 0) dispatcher_.tick(now);
   settle(now);
-  for (auto& [f, waiting] : timeouts_)
+  for (auto& [timeout, waiting] : timeouts_)
     while (!waiting.empty() && waiting.front().at <= now) {
       const Deadline d = waiting.front();
       waiting.pop_front();

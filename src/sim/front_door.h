@@ -28,6 +28,7 @@ class Request : public gateway::Waiter {
   Time arrived{};
   int tries = 0;        // instances that broke while they had it
   bool ended = true;    // it waits for use again
+  bool waits = false;   // in the dispatcher's queue
   InstanceId at;        // the instance that has it; empty: none
   uint64_t number = 0;  // of this use, so that late events find out that it is another request
 
@@ -72,6 +73,7 @@ class FrontDoor {
  private:
   friend class Request;
   void settle(Time now);
+  void set_waits(Request& r, bool waits);
   std::optional<control::ObservedTraffic> traffic_of(const FunctionName& f,
                                                      std::map<InstanceId, Nanos>& overdue,
                                                      Time now);
@@ -90,8 +92,9 @@ class FrontDoor {
   std::vector<Request*> spare_;
   std::vector<Request*> granted_;  // by the dispatcher, and not yet handed over
   bool settling_ = false;
-  std::map<FunctionName, std::deque<Deadline>> timeouts_;  // by function, in order
-  std::set<FunctionName> changed_;                         // since the last observation
+  std::map<Nanos, std::deque<Deadline>> timeouts_;  // by their length, in order
+  int waiting_ = 0;                                 // requests in the dispatcher's queues
+  std::set<FunctionName> changed_;                  // since the last observation
   uint64_t next_number_ = 0;
   RoutingTable routes_;
   bool there_are_routes_ = false;
