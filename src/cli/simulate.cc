@@ -22,7 +22,7 @@ namespace sluice::cli {
 namespace {
 
 struct SimulateFlags {
-  std::string scenario, json, timeline, plots;
+  std::string scenario, json, timeline, plots, stepping;
   std::vector<std::string> policies;
   std::optional<uint64_t> seed;
 };
@@ -36,6 +36,7 @@ Result<sim::Scenario> read_scenario(const SimulateFlags& f) {
   const auto folder = std::filesystem::path(f.scenario).parent_path();
   SLUICE_ASSIGN(scenario, sim::parse_scenario(text, f.scenario, folder));
   if (f.seed) scenario.seed = *f.seed;
+  if (!f.stepping.empty()) scenario.cluster.stepping = *sim::find_stepping(f.stepping);
   if (!f.policies.empty()) scenario.policies = f.policies;
   if (scenario.policies.empty()) scenario.policies = {"has-gpu"};
   for (const std::string& policy : scenario.policies)
@@ -201,6 +202,10 @@ void add_simulate(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--policies", f->policies, "in place of the scenario's: a,b,c")
       ->delimiter(',');
   command->add_option("--seed", f->seed, "in place of the scenario's");
+  command
+      ->add_option("--stepping", f->stepping,
+                   "in place of the scenario's: exact, or fluid for large clusters")
+      ->check(CLI::IsMember({"exact", "fluid"}));
   command->add_option("--json", f->json, "writes the results to this file");
   command->add_option("--timeline", f->timeline,
                       "writes what every second held and answered to this file, as CSV");

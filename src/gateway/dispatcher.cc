@@ -579,25 +579,34 @@ void Dispatcher::grant(FunctionState& f, Waiter& w, size_t instance, Time now) {
   w.cold_ = false;
 }
 
+FunctionStats Dispatcher::stats_of(FunctionState& f, Time now) {
+  f.integrate(now);
+  FunctionStats s{.name = f.route.name,
+                  .counters = f.counters,
+                  .queued = f.load.places,
+                  .in_flight = f.load.in_flight};
+  for (const auto& u : f.upstreams) s.instances.push_back(*u);
+  for (const policy::RevisionPercent& p : f.route.split) {
+    RevisionStats& r = s.revisions[p.revision] = f.revisions[p.revision];
+    const RevisionQueue& waiting = f.queues[p.revision];
+    r.queued = static_cast<int>(waiting.kept.size() + waiting.streamed.size());
+  }
+  return s;
+}
+
 std::vector<FunctionStats> Dispatcher::stats(Time now) {
   const std::lock_guard lock(mutex_);
   std::vector<FunctionStats> out;
-  for (auto& [served, f] : functions_) {
-    if (f->removed) continue;
-    f->integrate(now);
-    FunctionStats s{.name = f->route.name,
-                    .counters = f->counters,
-                    .queued = f->load.places,
-                    .in_flight = f->load.in_flight};
-    for (const auto& u : f->upstreams) s.instances.push_back(*u);
-    for (const policy::RevisionPercent& p : f->route.split) {
-      RevisionStats& r = s.revisions[p.revision] = f->revisions[p.revision];
-      const RevisionQueue& waiting = f->queues[p.revision];
-      r.queued = static_cast<int>(waiting.kept.size() + waiting.streamed.size());
-    }
-    out.push_back(std::move(s));
-  }
+  for (auto& [served, f] : functions_)
+    if (!f->removed) out.push_back(stats_of(*f, now));
   return out;
+}
+
+std::optional<FunctionStats> Dispatcher::stats(std::string_view served, Time now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = functions_.find(served);
+  if (found == functions_.end() || found->second->removed) return std::nullopt;
+  return stats_of(*found->second, now);
 }
 
 std::vector<std::string> Dispatcher::busy() const {

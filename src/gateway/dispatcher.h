@@ -196,6 +196,8 @@ class Dispatcher {
   void tick(Time now);
 
   std::vector<FunctionStats> stats(Time now);
+  // Returns one function's; nothing if the table lacks it.
+  std::optional<FunctionStats> stats(std::string_view served, Time now);
   // Returns the instances that have a request in hand, in the table or not any more. An instance
   // that the table gives no more requests and that is not among them will never be sent anything
   // again.
@@ -204,6 +206,7 @@ class Dispatcher {
   bool admits(std::string_view token) const;  // to paths that belong to no function
 
  private:
+  static FunctionStats stats_of(FunctionState& f, Time now);
   void set_route(const std::string& served, const FunctionRoute& route, Time now);
   void remove(FunctionState& f, Time now);
   Entry admit(FunctionState& f, Waiter& waiter, Time now);

@@ -29,7 +29,7 @@ Result<void> Audit::check_instances(const control::Control& control, Time now) {
   std::string wrong;
   cluster_.each_instance([&](const control::ObservedInstance& o) {
     const InstanceId& id = o.instance.id;
-    const bool routed = cluster_.door().routes_to(id);
+    const bool routed = cluster_.door().routes_to(o.instance);
     Phase& phase = phases_.try_emplace(id, Phase{o.instance.state, routed, now}).first->second;
     if (phase.state != o.instance.state || phase.routed != routed)
       phase = {o.instance.state, routed, now};

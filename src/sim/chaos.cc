@@ -185,6 +185,7 @@ Scenario random_scenario(uint64_t seed) {
     s.cluster.truths[spec.name] = {.slowness = 0.7 + random.uniform(),
                                    .variation = 0.3 * random.uniform()};
   for (int64_t n = random.between(0, 8); n > 0; --n) add_fault(s, random);
+  s.cluster.stepping = random.chance(0.5) ? Stepping::kFluid : Stepping::kExact;
   return s;
 }
 
@@ -203,7 +204,8 @@ Scenario shrunk(Scenario scenario) {
 std::string summary_of(const Scenario& s) {
   std::string text = s.name + ": " + s.policies.front() + ", " +
                      std::to_string(s.duration / Seconds(1)) + " s, " +
-                     std::to_string(s.cluster.devices.size()) + " devices\n";
+                     std::to_string(s.cluster.devices.size()) + " devices, " +
+                     std::string(to_string(s.cluster.stepping)) + "\n";
   for (const FunctionSpec& f : s.functions)
     text += "  function " + f.name.name + ", objective " +
             format_duration(f.inference().slo.latency) + "\n";

@@ -12,6 +12,7 @@ namespace sluice::sim {
 
 // One to three types of devices, one to five functions with objectives, profiles and loads between
 // nothing and overload, up to eight faults of any kind, one bundle; half a minute to two minutes.
+// Devices are exact or fluids.
 Scenario random_scenario(uint64_t seed);
 
 // Plays the scenario under its first policy. Returns what did not hold; nothing if all did:

@@ -1,4 +1,7 @@
 // What a simulated cluster promises at every moment.
+#include <algorithm>
+#include <utility>
+
 #include "sim/cluster.h"
 
 namespace sluice::sim {
@@ -26,17 +29,20 @@ bool within_device(const Part& p) {
 
 }  // namespace
 
-// Its promises fit, and its arbiter knows the same clients with the same shares.
-Result<void> SimulatedCluster::check_device(const DeviceId& id, const Machine& machine) const {
-  const node::Ledger& ledger = nodes_.at(machine.plan.device.node);
+// A device's promises fit, and its arbiter knows the same clients with the same shares.
+Result<void> SimulatedCluster::check(const Machine& machine) const {
+  const DeviceId& id = machine.plan.device.id;
+  const auto& promises = machine.node->ledger.promises();
   std::vector<const Part*> parts;
   Bytes memory = 0;
   for (const auto& [client, instance] : machine.clients) {
-    const auto promise = ledger.promises().find(instance);
-    if (promise == ledger.promises().end())
-      return wrong(id, instance + " is a client and holds no slice");
+    const auto promise = promises.find(instance);
+    if (promise == promises.end()) return wrong(id, instance + " is a client and holds no slice");
+    const auto server = servers_.find(instance);
+    if (server == servers_.end() || !alive(server->second.seen))
+      return wrong(id, instance + " is gone and holds a slice");
     const Part* part = node::part_on(promise->second.parts, id);
-    const policy::ShareClient* share = machine.device.share_of(client);
+    const policy::ShareClient* share = machine.device->share_of(client);
     if (part == nullptr || share == nullptr || share->sm != part->slice.sm ||
         share->quota != part->slice.quota || share->position != part->position)
       return wrong(id, "its arbiter and its ledger differ about " + instance);
@@ -51,18 +57,32 @@ Result<void> SimulatedCluster::check_device(const DeviceId& id, const Machine& m
   return {};
 }
 
-Result<void> SimulatedCluster::check() const {
-  size_t promises = 0, clients = 0, living = 0;
-  for (const auto& [name, ledger] : nodes_) promises += ledger.promises().size();
-  for (const auto& [id, machine] : machines_) {
-    clients += machine.clients.size();
-    if (!machine.clients.empty()) SLUICE_TRY(check_device(id, machine));
+Result<void> SimulatedCluster::check(const NodeState& node) const {
+  size_t clients = 0;
+  for (const Machine* machine : node.machines) {
+    clients += machine->clients.size();
+    SLUICE_TRY(check(*machine));
   }
-  for (const auto& [id, server] : servers_) living += alive(server.seen);
-  if (promises != clients || clients != living)
-    return wrong("the cluster", std::to_string(living) + " instances run, " +
-                                    std::to_string(promises) + " hold slices and " +
-                                    std::to_string(clients) + " are clients of a device");
+  if (const size_t promises = node.ledger.promises().size(); promises != clients)
+    return wrong(node.machines.front()->plan.device.node,
+                 std::to_string(promises) + " instances hold slices and " +
+                     std::to_string(clients) + " are clients of its devices");
+  return {};
+}
+
+Result<void> SimulatedCluster::check() {
+  bool any = false;
+  for (auto& [name, node] : nodes_) {
+    if (!std::exchange(node.changed, false)) continue;
+    any = true;
+    SLUICE_TRY(check(node));
+  }
+  if (!any) return {};
+  const auto living =
+      std::ranges::count_if(servers_, [](const auto& entry) { return alive(entry.second.seen); });
+  if (living != use_.instances)
+    return wrong("the cluster", std::to_string(living) + " instances run, and " +
+                                    std::to_string(use_.instances) + " hold slices");
   return {};
 }
 
@@ -75,7 +95,7 @@ bool SimulatedCluster::has_empty_device(const DeviceType& type, Bytes memory) co
   for (const auto& [id, m] : machines_) {
     if (!m.clients.empty() || type_of(m.plan.device) != type) continue;
     if (m.plan.device.memory < memory) continue;
-    const Device* d = nodes_.at(m.plan.device.node).find(id);
+    const Device* d = m.node->ledger.find(id);
     if (!d->drained && reachable(d->node)) return true;
   }
   return false;

@@ -24,10 +24,16 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
   std::map<std::string, std::vector<Device>> by_node;
   for (const DevicePlan& d : plan_.devices) {
     by_node[d.device.node].push_back(d.device);
-    machines_.emplace(d.device.id,
-                      Machine{.plan = d, .device = SimulatedDevice(d.physics), .clients = {}});
+    machines_.emplace(
+        d.device.id,
+        Machine{.plan = d, .device = make_device(plan_.stepping, d.physics), .clients = {}});
   }
-  for (auto& [name, devices] : by_node) nodes_.emplace(name, node::Ledger(std::move(devices)));
+  for (auto& [name, devices] : by_node)
+    nodes_.emplace(name, NodeState{.ledger = node::Ledger(std::move(devices)), .machines = {}});
+  for (auto& [id, machine] : machines_) {
+    machine.node = &nodes_.at(machine.plan.device.node);
+    machine.node->machines.push_back(&machine);
+  }
 }
 
 // ---- what the loop sees ------------------------------------------------------------------------
@@ -35,26 +41,30 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
 Observation SimulatedCluster::observe() {
   const Time now = clock_.now();
   Observation o;
-  for (const auto& [name, ledger] : nodes_) {
+  o.nodes.reserve(nodes_.size());
+  o.devices.reserve(machines_.size());
+  for (const auto& [name, node] : nodes_) {
     control::ObservedNode n{.node = {.name = name, .boot_id = "boot", .reachable = reachable(name)},
                             .seen = 1};
-    for (const Device& d : ledger.devices()) {
+    n.node.devices.reserve(node.ledger.devices().size());
+    for (const Device& d : node.ledger.devices()) {
       n.node.devices.push_back(d.id);
       if (n.node.reachable) o.devices.push_back(d);
     }
     o.nodes.push_back(std::move(n));
   }
-  std::ranges::sort(o.devices, {}, &Device::id);
+  if (!std::ranges::is_sorted(o.devices, {}, &Device::id))
+    std::ranges::sort(o.devices, {}, &Device::id);
+  o.instances.reserve(servers_.size());
   for (auto& [id, server] : servers_) {
     if (!reachable(server.seen.node)) continue;
-    if (alive(server.seen)) {
-      const Machine& machine = machines_.at(server.seen.instance.device());
-      server.seen.used = machine.device.used(server.client);
-    }
+    if (alive(server.seen)) server.seen.used = server.machine->device->used(server.client, now);
     o.instances.push_back(server.seen);
   }
-  o.gateways.push_back(door_.observe(now));
-  o.gateways.back().there &= reachable(kGateway);
+  if (reachable(kGateway))
+    o.gateways.push_back(door_.observe(now));
+  else
+    o.gateways.push_back({.name = std::string(kGateway)});
   return o;
 }
 
@@ -63,15 +73,11 @@ SimulatedCluster::Server* SimulatedCluster::find(const InstanceId& id) {
   return found == servers_.end() ? nullptr : &found->second;
 }
 
-Result<std::string> SimulatedCluster::node_of(const DeviceId& device) const {
-  const auto machine = machines_.find(device);
-  if (machine == machines_.end())
+Result<SimulatedCluster::Machine*> SimulatedCluster::machine_of(const DeviceId& device) {
+  const auto found = machines_.find(device);
+  if (found == machines_.end())
     return Error{ErrorKind::kInvalid, "there is no device '" + device + "'"};
-  return machine->second.plan.device.node;
-}
-
-node::Ledger& SimulatedCluster::ledger_of(const DeviceId& device) {
-  return nodes_.at(machines_.at(device).plan.device.node);
+  return &found->second;
 }
 
 // ---- the loop's orders -------------------------------------------------------------------------
@@ -95,19 +101,22 @@ Result<void> SimulatedCluster::deliver(const std::string& node,
 }
 
 Result<void> SimulatedCluster::start(const control::StartOrder& order) {
-  SLUICE_ASSIGN(node, node_of(order.instance.device()));
-  return deliver(node, [this, order] { return start_now(order); });
+  SLUICE_ASSIGN(machine, machine_of(order.instance.device()));
+  return deliver(machine->plan.device.node, [this, order] { return start_now(order); });
 }
 
 Result<void> SimulatedCluster::start_now(const control::StartOrder& order) {
   const Instance& wanted = order.instance;
+  SLUICE_ASSIGN(machine, machine_of(wanted.device()));
   if (servers_.contains(wanted.id)) return {};
   if (wanted.parts.size() > 1)
     return Error{ErrorKind::kInvalid, "an instance of several parts is not simulated"};
   Server server;
-  server.seen = {.instance = wanted, .node = machines_.at(wanted.device()).plan.device.node};
-  server.seen.socket = "/" + wanted.id;
+  server.machine = machine;
+  server.node = machine->node;
+  server.seen = {.instance = wanted, .node = machine->plan.device.node};
   server.seen.pid = ++starts_;
+  server.seen.socket = "/" + std::to_string(starts_);  // short, as it is copied at every tick
   server.seen.start_time = 1;
   server.batcher.emplace(Batching{wanted.batch, order.batching.max_delay});
   server.asked = clock_.now();
@@ -123,28 +132,28 @@ Result<void> SimulatedCluster::start_now(const control::StartOrder& order) {
 // Reserves its slice, and admits it to its device.
 Result<void> SimulatedCluster::place(Server& server) {
   Instance& i = server.seen.instance;
-  const DeviceId device = i.device();
-  Machine& machine = machines_.at(device);
-  node::Ledger& ledger = ledger_of(device);
-  SLUICE_ASSIGN(promise, ledger.reserve(i.id, {{device, i.slice(), i.position()}}, i.arbiter));
+  Machine& machine = *server.machine;
+  node::Ledger& ledger = machine.node->ledger;
+  SLUICE_ASSIGN(promise, ledger.reserve(i.id, {{i.device(), i.slice(), i.position()}}, i.arbiter));
   i.parts = promise.parts;
   i.arbiter = promise.arbiter;
   Result<void> outcome;
-  if (machine.device.empty()) outcome = machine.device.run(i.arbiter);
+  if (machine.device->empty()) outcome = machine.device->run(i.arbiter);
   server.client = ++machine.last_client;
   if (outcome.ok())
-    outcome = machine.device.admit({.id = server.client,
-                                    .sm = i.slice().sm,
-                                    .quota = i.slice().quota,
-                                    .position = i.position(),
-                                    .has_slo = true},
-                                   clock_.now());
+    outcome = machine.device->admit({.id = server.client,
+                                     .sm = i.slice().sm,
+                                     .quota = i.slice().quota,
+                                     .position = i.position(),
+                                     .has_slo = true},
+                                    clock_.now());
   if (!outcome.ok()) {
     ledger.release(i.id);
     return outcome;
   }
+  count(server, 1);
   machine.clients[server.client] = i.id;
-  schedule(device, machine);
+  schedule(machine);
   return {};
 }
 
@@ -154,22 +163,36 @@ Result<void> SimulatedCluster::resize(const InstanceId& id, const Parts& parts) 
   return deliver(server->seen.node, [this, id, to = parts.front()] { return resize_now(id, to); });
 }
 
+// Counts what it holds, or no longer does (by = -1). Of a device's instances the first counts the
+// device, which so has to be asked before it joins or after it has left.
+void SimulatedCluster::count(const Server& server, int by) {
+  const Slice& slice = server.seen.instance.slice();
+  use_.instances += by;
+  use_.area += by * area(slice);
+  use_.memory += by * slice.memory;
+  server.node->changed = true;
+  if (!server.machine->clients.empty()) return;
+  use_.devices += by;
+  use_.memory_there += by * server.machine->plan.device.memory;
+}
+
 Result<void> SimulatedCluster::resize_now(const InstanceId& id, const Part& to) {
   Server* server = find(id);
   if (server == nullptr || !alive(server->seen))
     return Error{ErrorKind::kNotFound, "there is no instance '" + id + "'"};
   Instance& i = server->seen.instance;
-  const DeviceId device = i.device();
-  SLUICE_ASSIGN(promise, ledger_of(device).change(id, {{device, to.slice, to.position}}));
-  Machine& machine = machines_.at(device);
-  SLUICE_TRY(machine.device.admit({.id = server->client,
-                                   .sm = to.slice.sm,
-                                   .quota = to.slice.quota,
-                                   .position = promise.parts.front().position,
-                                   .has_slo = true},
-                                  clock_.now()));
+  Machine& machine = *server->machine;
+  SLUICE_ASSIGN(promise, machine.node->ledger.change(id, {{i.device(), to.slice, to.position}}));
+  SLUICE_TRY(machine.device->admit({.id = server->client,
+                                    .sm = to.slice.sm,
+                                    .quota = to.slice.quota,
+                                    .position = promise.parts.front().position,
+                                    .has_slo = true},
+                                   clock_.now()));
+  count(*server, -1);
   i.parts = promise.parts;
-  schedule(device, machine);
+  count(*server, 1);
+  schedule(machine);
   return {};
 }
 
@@ -204,9 +227,10 @@ void SimulatedCluster::settle_drain(Server& server) {
 }
 
 Result<void> SimulatedCluster::set_drained(const DeviceId& device, bool drained) {
-  SLUICE_ASSIGN(node, node_of(device));
-  return deliver(
-      node, [this, device, drained] { return ledger_of(device).set_drained(device, drained); });
+  SLUICE_ASSIGN(machine, machine_of(device));
+  return deliver(machine->plan.device.node, [device, drained, node = machine->node] {
+    return node->ledger.set_drained(device, drained);
+  });
 }
 
 Result<std::set<InstanceId>> SimulatedCluster::set_routes(const std::string&,
@@ -230,17 +254,17 @@ std::vector<SimulatedCluster::Server::Item> SimulatedCluster::take_down(Server& 
                                                                         const std::string& error,
                                                                         bool stopped) {
   ObservedInstance& seen = server.seen;
-  const DeviceId device = seen.instance.device();
-  Machine& machine = machines_.at(device);
-  seen.used = machine.device.used(server.client);
+  Machine& machine = *server.machine;
+  seen.used = machine.device->used(server.client, clock_.now());
   seen.instance.state = InstanceState::kGone;
   seen.error = error;
   seen.stopped = stopped;
   seen.ended = 1;
-  machine.device.remove(server.client, clock_.now());
+  machine.device->remove(server.client, clock_.now());
   machine.clients.erase(server.client);
-  ledger_of(device).release(seen.instance.id);
-  schedule(device, machine);
+  server.node->ledger.release(seen.instance.id);
+  count(server, -1);
+  schedule(machine);
   std::vector<Server::Item> lost = std::exchange(server.running, {});
   for (const auto& [number, item] : std::exchange(server.waiting, {})) lost.push_back(item);
   server.batcher.emplace(Batching{});
@@ -315,16 +339,15 @@ void SimulatedCluster::run_next(Server& server) {
     inferences += item.inferences;
     due = std::min(due, item.due);
   }
-  const DeviceId& device = server.seen.instance.device();
-  Machine& machine = machines_.at(device);
-  machine.device.begin(server.client, work(server, inferences), inferences, due, now);
-  schedule(device, machine);
+  Machine& machine = *server.machine;
+  machine.device->begin(server.client, work(server, inferences), inferences, due, now);
+  schedule(machine);
 }
 
 // Returns how long a batch takes alone on the instance's sm.
 Nanos SimulatedCluster::work(const Server& server, int batch) {
   const Instance& i = server.seen.instance;
-  const Device& device = machines_.at(i.device()).plan.device;
+  const Device& device = server.machine->plan.device;
   const auto predicted =
       predictor_.predict(model_on(i.function, i.revision, device), {batch, i.slice().sm, kWhole});
   SLUICE_CHECK(predicted.has_value(), "a simulated function has a profile on every type");
@@ -360,22 +383,21 @@ void SimulatedCluster::batch_ended(Machine& machine, ClientId client) {
 
 // ---- devices -----------------------------------------------------------------------------------
 
-void SimulatedCluster::schedule(const DeviceId& id, Machine& machine) {
-  const Time next = machine.device.next();
+void SimulatedCluster::schedule(Machine& machine) {
+  const Time next = machine.device->next();
   if (next >= machine.scheduled) return;
   machine.scheduled = next;
-  events_.at(next, [this, next, &id = machines_.find(id)->first] {
-    if (machines_.at(id).scheduled == next) advance(id);
+  events_.at(next, [this, next, &machine] {
+    if (machine.scheduled == next) advance(machine);
   });
 }
 
-void SimulatedCluster::advance(const DeviceId& id) {
-  Machine& machine = machines_.at(id);
+void SimulatedCluster::advance(Machine& machine) {
   machine.scheduled = Time::max();
   const Time now = clock_.now();
-  if (machine.device.next() <= now)
-    for (const ClientId client : machine.device.step(now)) batch_ended(machine, client);
-  schedule(id, machine);
+  if (machine.device->next() <= now)
+    for (const ClientId client : machine.device->step(now)) batch_ended(machine, client);
+  schedule(machine);
 }
 
 // ---- faults ------------------------------------------------------------------------------------
@@ -405,7 +427,8 @@ void SimulatedCluster::kill(const std::string& function) {
 void SimulatedCluster::fail(const DeviceId& device) {
   if (!machines_.contains(device)) return;
   const std::string fault = "it was to fail by the scenario";
-  SLUICE_CHECK(ledger_of(device).set_drained(device, true, fault).ok(), "a node has its devices");
+  node::Ledger& ledger = machines_.at(device).node->ledger;
+  SLUICE_CHECK(ledger.set_drained(device, true, fault).ok(), "a node has its devices");
   std::vector<Server::Item> lost;  // handed back once all of them are down
   for (auto& [id, server] : servers_)
     if (alive(server.seen) && server.seen.instance.device() == device) {
@@ -413,22 +436,6 @@ void SimulatedCluster::fail(const DeviceId& device) {
       std::ranges::move(take_down(server, "its device failed", false), std::back_inserter(lost));
     }
   hand_back(lost);
-}
-
-SimulatedCluster::Use SimulatedCluster::use() const {
-  Use u;
-  for (const auto& [id, m] : machines_) {
-    if (m.clients.empty()) continue;
-    ++u.devices;
-    u.memory_there += m.plan.device.memory;
-  }
-  for (const auto& [id, server] : servers_) {
-    if (!alive(server.seen)) continue;
-    ++u.instances;
-    u.area += area(server.seen.instance.slice());
-    u.memory += server.seen.instance.slice().memory;
-  }
-  return u;
 }
 
 std::map<FunctionName, SimulatedCluster::Held> SimulatedCluster::held() const {
@@ -445,7 +452,7 @@ std::map<FunctionName, SimulatedCluster::Held> SimulatedCluster::held() const {
 
 int64_t SimulatedCluster::arbiter_steps() const {
   int64_t steps = 0;
-  for (const auto& [id, m] : machines_) steps += m.device.steps();
+  for (const auto& [id, m] : machines_) steps += m.device->steps();
   return steps;
 }
 

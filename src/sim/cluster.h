@@ -1,5 +1,5 @@
-// The Cluster port in virtual time: nodes with the node daemon's ledger, devices with the node
-// daemon's hosted device, instances with the model server's batcher, and one gateway with the live
+// The Cluster port in virtual time: nodes with the node daemon's ledger, devices (device.h),
+// instances with the model server's batcher, and one gateway with the live
 // dispatcher. The control loop does not notice.
 //
 // It adds its events to the caller's queue, and takes the time from the caller's clock. One thread.
@@ -41,6 +41,7 @@ struct ClusterPlan {
   std::vector<Nanos> cold_starts;   // how long starts take: one of these, drawn; not empty
   Nanos hop{0};                     // from the gateway to an instance, and back
   std::map<FunctionName, Truth> truths;
+  Stepping stepping = Stepping::kExact;
   uint64_t seed = 1;
 };
 
@@ -69,8 +70,9 @@ class SimulatedCluster : public control::Cluster {
   void end(const Fault& f);
   const ActiveFaults& faults() const { return faults_; }
 
-  // Returns an error that names the first property that does not hold (check.cc).
-  Result<void> check() const;
+  // Returns an error that names the first property that does not hold on a node whose reservations
+  // have changed since the last call (check.cc).
+  Result<void> check();
   // Calls it for every instance that the loop has not forgotten, by id.
   void each_instance(const std::function<void(const control::ObservedInstance&)>& call) const;
   // Returns whether a device of the type has that memory, takes something new and holds nothing.
@@ -83,7 +85,7 @@ class SimulatedCluster : public control::Cluster {
     Bytes memory = 0;                // Σ memory of them
     Bytes memory_there = 0;          // of the devices with at least one
   };
-  Use use() const;
+  const Use& use() const { return use_; }
   struct Held {
     int instances = 0, ready = 0;
     int64_t area = 0;
@@ -93,8 +95,12 @@ class SimulatedCluster : public control::Cluster {
   int64_t arbiter_steps() const;
 
  private:
+  struct Machine;
+  struct NodeState;
   struct Server {
     control::ObservedInstance seen;
+    Machine* machine = nullptr;
+    NodeState* node = nullptr;
     policy::ClientId client = 0;
     std::optional<runtime::Batcher> batcher;
     // A request as it reached the instance; its client may leave, and what it asked is computed.
@@ -114,24 +120,31 @@ class SimulatedCluster : public control::Cluster {
   };
   struct Machine {
     DevicePlan plan;
-    SimulatedDevice device;
+    std::unique_ptr<SimulatedDevice> device;
     std::map<policy::ClientId, InstanceId> clients;
     policy::ClientId last_client = 0;
+    NodeState* node = nullptr;
     Time scheduled = Time::max();  // of its next event in the queue
-    std::string arbiter;
+  };
+  struct NodeState {
+    node::Ledger ledger;
+    std::vector<Machine*> machines;
+    bool changed = false;  // since the last check
   };
 
   bool reachable(std::string_view node) const {
     return faults_.empty() || !faults_.any(Fault::Kind::kSilence, node);
   }
   Result<void> deliver(const std::string& node, const std::function<Result<void>()>& order);
-  Result<std::string> node_of(const DeviceId& device) const;
-  node::Ledger& ledger_of(const DeviceId& device);
+  Result<Machine*> machine_of(const DeviceId& device);
   Server* find(const InstanceId& id);
   Result<void> place(Server& server);
+  void count(const Server& server, int by);
   Result<void> start_now(const control::StartOrder& order);
   Result<void> resize_now(const InstanceId& id, const Part& to);
   Result<void> stop_now(const InstanceId& id, Nanos drain);
+  Result<void> check(const NodeState& node) const;
+  Result<void> check(const Machine& machine) const;
   void become_ready(const InstanceId& id);
   void begin_drain(Server& server, Nanos drain);
   void settle_drain(Server& server);
@@ -144,9 +157,8 @@ class SimulatedCluster : public control::Cluster {
   void reach(const InstanceId& id, Request* request, uint64_t number, int more);
   void run_next(Server& server);
   void batch_ended(Machine& machine, policy::ClientId client);
-  void advance(const DeviceId& id);
-  Result<void> check_device(const DeviceId& id, const Machine& machine) const;
-  void schedule(const DeviceId& id, Machine& machine);
+  void advance(Machine& machine);
+  void schedule(Machine& machine);
   Nanos work(const Server& server, int batch);
 
   const ClusterPlan plan_;
@@ -155,9 +167,10 @@ class SimulatedCluster : public control::Cluster {
   EventQueue& events_;
   Random random_;
   ActiveFaults faults_;
-  std::map<std::string, node::Ledger> nodes_;
+  std::map<std::string, NodeState> nodes_;
   std::map<DeviceId, Machine> machines_;
   std::map<InstanceId, Server> servers_;  // also ended ones that the loop has not forgotten
+  Use use_;
   int64_t starts_ = 0;
   FrontDoor door_;
 };

@@ -1,22 +1,15 @@
-// A device in virtual time: the node daemon's HostedDevice with a device's arbiter, and clients
-// that run batches under their permits. A client behaves as a model server at its gate:
-//
-//   - A batch is work, in busy time at the client's own sm, and runs in operators of `grain` each.
-//   - Before each operator the client looks at its permit. An operator that began runs to its end.
-//   - It rings the doorbell when it begins to wait, and when it becomes idle while others wait.
-//   - Beside others that run, its work takes 1 + contention × (the sm of those) times as long.
-//   - Where an arbiter lets clients run on more sm than there are, they share them evenly.
-//
-// docs/simulator.md has the physics. Not thread-safe.
+// A device in virtual time: clients with slices run batches on it, as its arbiter lets them. There
+// are two models of it, of one physics (docs/simulator.md): ExactDevice (exact_device.h) steps the
+// node daemon's hosted device, FluidDevice (fluid_device.h) gives each busy client a rate. Not
+// thread-safe.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "arbiters/hosted_device.h"
+#include "arbiters/arbiter.h"
 
 namespace sluice::sim {
 
@@ -28,83 +21,44 @@ struct Physics {
   bool operator==(const Physics&) const = default;
 };
 
+enum class Stepping { kExact, kFluid };
+inline std::string_view to_string(Stepping stepping) {
+  return stepping == Stepping::kFluid ? "fluid" : "exact";
+}
+inline std::optional<Stepping> find_stepping(std::string_view name) {
+  for (const Stepping s : {Stepping::kExact, Stepping::kFluid})
+    if (to_string(s) == name) return s;
+  return std::nullopt;
+}
+
 class SimulatedDevice {
  public:
-  explicit SimulatedDevice(const Physics& physics) : physics_(physics) {}
+  virtual ~SimulatedDevice() = default;
 
   // Changes the arbiter.
   // REQUIRES: the device has no clients.
-  Result<void> run(std::string_view arbiter);
+  virtual Result<void> run(std::string_view arbiter) = 0;
   // Adds a client, or changes its slice.
-  Result<void> admit(const policy::ShareClient& share, Time now);
-  void remove(policy::ClientId id, Time now);
-  bool empty() const { return clients_.empty(); }
+  virtual Result<void> admit(const policy::ShareClient& share, Time now) = 0;
+  virtual void remove(policy::ClientId id, Time now) = 0;
+  virtual bool empty() const = 0;
 
   // Begins a batch that takes `work` alone and should be answered by `due`.
   // REQUIRES: the client has none.
-  void begin(policy::ClientId id, Nanos work, int batch, Time due, Time now);
+  virtual void begin(policy::ClientId id, Nanos work, int batch, Time due, Time now) = 0;
 
   // Returns when step() is to be called.
-  Time next() const;
+  virtual Time next() const = 0;
   // Lets time pass until now and decides. Returns the clients whose batches have ended.
-  std::vector<policy::ClientId> step(Time now);
+  virtual std::vector<policy::ClientId> step(Time now) = 0;
 
   // Returns what the client holds, as its arbiter knows it; nullptr if there is no such client.
-  const policy::ShareClient* share_of(policy::ClientId id) const;
-  // Returns the client's busy time so far.
-  Nanos used(policy::ClientId id) const { return clients_.at(id).busy; }
-  // Returns the sm of clients that hold a permit or run, in permille.
-  int held_sm(Time now) const;
-  int64_t steps() const { return steps_; }
-
- private:
-  struct Client {
-    policy::ShareClient share;
-    bool permitted = false;
-    Nanos budget{0};
-    Nanos spent{0};  // of the budget, by its own clock
-    Time valid_until{};
-    Nanos work{0};  // of the current batch; 0: none
-    Nanos done{0};  // of it
-    int batch = 0;
-    Time due = Time::max();
-    std::optional<Time> began;  // the current batch's first operator
-    bool running = false;
-    Time stops = Time::max();  // when it will pause or end, as things stand …
-    Nanos done_then{0};        // … and the work done by then
-    bool rang = false;         // it waits, and has notified the host
-    bool contended = false;    // others wait, by its page
-    Nanos busy{0};             // cumulative
-    Nanos reported{0};
-    Time last_active{};
-    std::vector<policy::Iteration> ended;  // since the last observation
-
-    bool wants() const { return work > Nanos(0); }
-    bool may_run(Time now) const { return permitted && now < valid_until && spent < budget; }
-    bool waits(Time now) const { return wants() && !running && !may_run(now); }
-    bool rests(Time now) const { return wants() ? waits(now) : !running; }
-  };
-
-  void pass(Time now);
-  std::vector<policy::ClientId> end_batches(Time now);
-  void ring_doorbells(Time now);
-  void ring(policy::ClientId id, Time now);
-  void decide(Time now);
-  void observe(Client& client, policy::ClientObservation& seen, Time now);
-  Time quiet_by(policy::ClientId id, Time now) const;
-  void carry_out(const policy::PermitWrites& writes);
-  void start_operators(Time now);
-  void plan(Time now);
-  int slowness(const Client& client) const;  // in permille
-
-  const Physics physics_;
-  std::optional<policy::HostedDevice> hosted_;
-  std::map<policy::ClientId, Client> clients_;
-  std::vector<policy::ClientObservation> observations_;
-  Time now_{};
-  Time next_step_ = Time::max();
-  bool step_due_ = false;
-  int64_t steps_ = 0;
+  virtual const policy::ShareClient* share_of(policy::ClientId id) const = 0;
+  // Returns the client's busy time until now, as far as steps have shown it.
+  virtual Nanos used(policy::ClientId id, Time now) const = 0;
+  virtual int64_t steps() const = 0;
 };
+
+std::unique_ptr<SimulatedDevice> make_device(Stepping stepping, const Physics& physics);
 
 }  // namespace sluice::sim

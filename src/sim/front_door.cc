@@ -9,7 +9,13 @@
 namespace sluice::sim {
 
 void Request::on_granted() {
+  door_.set_waits(*this, false);
   door_.granted_.push_back(this);
+}
+
+void FrontDoor::set_waits(Request& r, bool waits) {
+  waiting_ += waits - r.waits;
+  r.waits = waits;
 }
 
 void FrontDoor::arrive(const FunctionName& f, int inferences, Time now) {
@@ -20,6 +26,7 @@ void FrontDoor::arrive(const FunctionName& f, int inferences, Time now) {
   Request& r = *spare_.back();
   spare_.pop_back();
   r.function = f;
+  changed_.insert(f);
   r.arrived = now;
   r.tries = 0;
   r.ended = false;
@@ -36,11 +43,12 @@ void FrontDoor::enter(Request& r, Time now) {
   const gateway::Dispatcher::Entry found = dispatcher_->find(r, served_name(r.function), 0, "");
   if (found.refusal != gateway::Dispatcher::Refusal::kNone)
     return end(r, gateway::Outcome::kFailed, now);
+  set_waits(r, true);  // entering may grant it at once
   const gateway::Dispatcher::Entry entry = dispatcher_->enter(r, now, now);
   using Refusal = gateway::Dispatcher::Refusal;
   if (entry.refusal == Refusal::kNone) {
     r.times_out = now + found.timeout;
-    timeouts_[r.function].push_back({r.times_out, &r, r.number});
+    timeouts_[found.timeout].push_back({r.times_out, &r, r.number});
   } else {
     end(r,
         entry.refusal == Refusal::kUnavailable ? gateway::Outcome::kFailed
@@ -56,12 +64,14 @@ void FrontDoor::settle(Time now) {
   while (!granted_.empty()) {
     const std::vector<Request*> granted = std::exchange(granted_, {});
     for (Request* r : granted) {
+      changed_.insert(r->function);
       if (r->displaced()) {
         finish(*r, gateway::Outcome::kShed, now);
       } else if (r->granted() == nullptr) {
         finish(*r, gateway::Outcome::kFailed, now);
       } else if (r->at = r->granted()->id; !hand_over_(*r, now)) {
         r->at.clear();
+        set_waits(*r, true);
         dispatcher_->again(*r, true, now);
       }
     }
@@ -79,14 +89,17 @@ void FrontDoor::finish(Request& r, gateway::Outcome outcome, Time now) {
 void FrontDoor::broke(Request& r, Time now) {
   r.at.clear();
   if (r.tries++ > 0) return finish(r, gateway::Outcome::kBroken, now);
+  set_waits(r, true);
   dispatcher_->again(r, false, now);
   settle(now);
 }
 
 void FrontDoor::end(Request& r, gateway::Outcome outcome, Time now) {
   SLUICE_CHECK(!r.ended, "a request ends once");
+  changed_.insert(r.function);
   answered_({r.function, r.arrived, now, outcome});
   r.at.clear();
+  set_waits(r, false);
   r.ended = true;
   spare_.push_back(&r);
 }
@@ -105,10 +118,17 @@ void FrontDoor::revive(Time now) {
   if (alive_) return;
   alive_ = true;
   ++started_;
-  RoutingTable kept = dispatcher_->table();
   dispatcher_ = std::make_unique<gateway::Dispatcher>();
-  dispatcher_->set_table(std::move(kept), now);
+  if (there_are_routes_) dispatcher_->set_table(routes_, now);
+  for (const auto& [served, route] : routes_.functions) changed_.insert(route.name);
   for (Request* r : std::exchange(backlog_, {})) enter(*r, now);
+}
+
+bool FrontDoor::routes_to(const Instance& i) const {
+  const auto f = routes_.functions.find(served_name(i.function));
+  if (f == routes_.functions.end()) return false;
+  return std::ranges::any_of(f->second.instances,
+                             [&](const InstanceRoute& r) { return r.id == i.id && r.ready; });
 }
 
 const Request* FrontDoor::overdue(Time now) const {
@@ -118,9 +138,10 @@ const Request* FrontDoor::overdue(Time now) const {
 }
 
 void FrontDoor::tick(Time now) {
-  dispatcher_->tick(now);
+  if (!alive_) return;
+  if (waiting_ > 0) dispatcher_->tick(now);
   settle(now);
-  for (auto& [f, waiting] : timeouts_)
+  for (auto& [timeout, waiting] : timeouts_)
     while (!waiting.empty() && waiting.front().at <= now) {
       const Deadline d = waiting.front();
       waiting.pop_front();
@@ -130,12 +151,11 @@ void FrontDoor::tick(Time now) {
 }
 
 std::set<InstanceId> FrontDoor::set_routes(const RoutingTable& table, Time now) {
-  dispatcher_->set_table(table, now);
-  version_ = table.version;
-  routed_.clear();
-  for (const auto& [name, f] : table.functions)
-    for (const InstanceRoute& i : f.instances)
-      if (i.ready) routed_.insert(i.id);
+  const RoutingChange change = change_between(routes_, table);
+  SLUICE_CHECK(dispatcher_->change_table(change, now), "the dispatcher has this table");
+  for (const auto& [served, route] : change.changed) changed_.insert(route.name);
+  apply(routes_, change);
+  there_are_routes_ = true;
   settle(now);
   const std::vector<std::string> busy = dispatcher_->busy();
   return {busy.begin(), busy.end()};
@@ -144,40 +164,54 @@ std::set<InstanceId> FrontDoor::set_routes(const RoutingTable& table, Time now) 
 control::ObservedGateway FrontDoor::observe(Time now) {
   control::ObservedGateway g{
       .name = std::string(kGateway), .there = alive_, .seen = 1, .started = started_};
-  g.routes_version = version_;
+  if (!alive_) return g;
+  g.routes_version = there_are_routes_ ? routes_.version : -1;
   const std::vector<std::string> busy = dispatcher_->busy();
   g.busy = {busy.begin(), busy.end()};
-  for (const gateway::FunctionStats& s : dispatcher_->stats(now)) {
-    const gateway::Counters& c = s.counters;
-    control::ObservedTraffic t{.function = s.name,
-                               .requests = c.requests,
-                               .ok = c.ok,
-                               .invalid = c.invalid,
-                               .shed = c.shed,
-                               .failed = c.failed,
-                               .timed_out = c.timed_out,
-                               .gone = c.gone,
-                               .late = c.late,
-                               .cold_starts = c.cold_starts,
-                               .retried = c.retried,
-                               .inferences = c.inferences,
-                               .queued = s.queued,
-                               .in_flight = s.in_flight,
-                               .concurrency_seconds = c.concurrency_seconds,
-                               .gaps = c.gaps,
-                               .gap_sum = c.gap_sum,
-                               .gap_squares = c.gap_squares,
-                               .latency = c.latency,
-                               .instances = {}};
-    for (const gateway::Upstream& u : s.instances) {
-      t.instances.push_back({u.id, u.outstanding, u.answered, u.inferences, u.busy});
-      if (u.overdue_since != Time{}) g.overdue[u.id] = now - u.overdue_since;
-    }
-    std::ranges::sort(t.instances, {}, &control::ObservedAnswers::instance);
-    g.traffic.push_back(std::move(t));
+  const auto busy_one = [](const control::ObservedAnswers& a) { return a.in_flight > 0; };
+  for (auto f = changed_.begin(); f != changed_.end();) {
+    const size_t overdue = g.overdue.size();
+    auto traffic = traffic_of(*f, g.overdue, now);
+    const bool goes_on = traffic && (traffic->queued > 0 || g.overdue.size() > overdue ||
+                                     std::ranges::any_of(traffic->instances, busy_one));
+    if (traffic) g.traffic.push_back(std::move(*traffic));
+    f = goes_on ? std::next(f) : changed_.erase(f);
   }
-  std::ranges::sort(g.traffic, {}, &control::ObservedTraffic::function);
   return g;
+}
+
+std::optional<control::ObservedTraffic> FrontDoor::traffic_of(const FunctionName& f,
+                                                              std::map<InstanceId, Nanos>& overdue,
+                                                              Time now) {
+  const auto stats = dispatcher_->stats(served_name(f), now);
+  if (!stats) return std::nullopt;
+  const gateway::Counters& c = stats->counters;
+  control::ObservedTraffic t{.function = f,
+                             .requests = c.requests,
+                             .ok = c.ok,
+                             .invalid = c.invalid,
+                             .shed = c.shed,
+                             .failed = c.failed,
+                             .timed_out = c.timed_out,
+                             .gone = c.gone,
+                             .late = c.late,
+                             .cold_starts = c.cold_starts,
+                             .retried = c.retried,
+                             .inferences = c.inferences,
+                             .queued = stats->queued,
+                             .in_flight = stats->in_flight,
+                             .concurrency_seconds = c.concurrency_seconds,
+                             .gaps = c.gaps,
+                             .gap_sum = c.gap_sum,
+                             .gap_squares = c.gap_squares,
+                             .latency = c.latency,
+                             .instances = {}};
+  for (const gateway::Upstream& u : stats->instances) {
+    t.instances.push_back({u.id, u.outstanding, u.answered, u.inferences, u.busy});
+    if (u.overdue_since != Time{}) overdue[u.id] = now - u.overdue_since;
+  }
+  std::ranges::sort(t.instances, {}, &control::ObservedAnswers::instance);
+  return t;
 }
 
 }  // namespace sluice::sim

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ class Request : public gateway::Waiter {
   Time arrived{};
   int tries = 0;                 // instances that broke while they had it
   bool ended = true;             // it waits for use again
+  bool waits = false;            // in the dispatcher's queue
   InstanceId at;                 // the instance that has it; empty: none
   Time times_out = Time::max();  // max: it waits for a gateway that is dead
   uint64_t number = 0;  // of this use, so that late events find out that it is another request
@@ -63,14 +65,15 @@ class FrontDoor {
 
   // Replaces the routes. Returns the instances that have a request in hand.
   std::set<InstanceId> set_routes(const RoutingTable& table, Time now);
-  // Returns the counters as the control loop sees them.
+  // Returns the counters as the control loop sees them: of functions whose counters have changed
+  // since the last call.
   control::ObservedGateway observe(Time now);
 
   size_t open() const { return requests_.size() - spare_.size(); }
   // Returns an open request that should have timed out by then; nullptr if there is none.
   const Request* overdue(Time now) const;
   // Returns whether the routes give the instance requests.
-  bool routes_to(const InstanceId& id) const { return routed_.contains(id); }
+  bool routes_to(const Instance& instance) const;
 
   // The gateway dies with its open requests. New ones wait in its listening socket.
   void crash(Time now);
@@ -83,6 +86,10 @@ class FrontDoor {
   friend class Request;
   void enter(Request& r, Time now);
   void settle(Time now);
+  void set_waits(Request& r, bool waits);
+  std::optional<control::ObservedTraffic> traffic_of(const FunctionName& f,
+                                                     std::map<InstanceId, Nanos>& overdue,
+                                                     Time now);
   void end(Request& r, gateway::Outcome outcome, Time now);
 
   struct Deadline {
@@ -97,14 +104,16 @@ class FrontDoor {
   bool alive_ = true;
   UnixMillis started_ = 1;
   std::vector<Request*> backlog_;  // while it is dead
-  std::set<InstanceId> routed_;
   std::deque<std::unique_ptr<Request>> requests_;
   std::vector<Request*> spare_;
   std::vector<Request*> granted_;  // by the dispatcher, and not yet handed over
   bool settling_ = false;
-  std::map<FunctionName, std::deque<Deadline>> timeouts_;  // by function, in order
+  std::map<Nanos, std::deque<Deadline>> timeouts_;  // by their length, in order
+  int waiting_ = 0;                                 // requests in the dispatcher's queues
+  std::set<FunctionName> changed_;                  // since the last observation
   uint64_t next_number_ = 0;
-  int64_t version_ = -1;  // of the routes; -1: none yet
+  RoutingTable routes_;
+  bool there_are_routes_ = false;
 };
 
 }  // namespace sluice::sim

@@ -52,7 +52,10 @@ json to_json(const Scenario& s, std::span<const Outcome> outcomes) {
                         {"decisions", o.decisions},
                         {"arbiter_steps", o.arbiter_steps}});
   }
-  return {{"scenario", s.name}, {"seed", s.seed}, {"policies", policies}};
+  return {{"scenario", s.name},
+          {"seed", s.seed},
+          {"stepping", to_string(s.cluster.stepping)},
+          {"policies", policies}};
 }
 
 }  // namespace sluice::sim

@@ -228,7 +228,8 @@ void Play::sample_use() {
 
 void Play::end_second() {
   const Nanos passed = clock_.now() - start_;
-  const auto held = cluster_.held();
+  std::map<FunctionName, SimulatedCluster::Held> held;
+  if (watch_.on_row) held = cluster_.held();
   for (auto& [name, tally] : tallies_) {
     TimelineRow row = std::exchange(tally.row, {});
     std::vector<int64_t> latencies = std::exchange(tally.row_latencies, {});

@@ -40,6 +40,33 @@ TEST_F(Simulation, TheSameSeedGivesTheSameBytesAndAnotherDoesNot) {
   EXPECT_EQ(first, bytes(s, "has-gpu"));
   s.seed = 2;
   EXPECT_NE(first, bytes(s, "has-gpu"));
+  s.cluster.stepping = Stepping::kFluid;
+  EXPECT_EQ(bytes(s, "has-gpu"), bytes(s, "has-gpu"));
+}
+
+// Devices whose clients meet now and then: at most a tenth of the latency apart.
+TEST_F(Simulation, AFluidIsNearTheExactDeviceAtModerateLoad) {
+  Scenario s = burst();
+  for (Load& load : s.loads)
+    for (RateStep& step : load.plan) step.rate *= 2;
+  for (const char* policy : {"has-gpu", "has-gpu-paper", "mps-r", "dilu"}) {
+    const auto played = [&](Stepping stepping) {
+      s.cluster.stepping = stepping;
+      return simulate(s, policy);
+    };
+    const auto exact = played(Stepping::kExact), fluid = played(Stepping::kFluid);
+    ASSERT_TRUE(exact.ok() && fluid.ok());
+    for (size_t k = 0; k < exact->functions.size(); ++k) {
+      const FunctionOutcome &e = exact->functions[k], &f = fluid->functions[k];
+      SCOPED_TRACE(policy + (" " + e.function.name));
+      EXPECT_NEAR(millis(f.p50), millis(e.p50), 0.1 * millis(e.p50));
+      EXPECT_NEAR(millis(f.p95), millis(e.p95), 0.1 * millis(e.p95));
+      EXPECT_EQ(f.requests, e.requests);
+      EXPECT_NEAR(static_cast<double>(f.violations[0]), static_cast<double>(e.violations[0]),
+                  0.01 * static_cast<double>(e.requests));
+      EXPECT_NEAR(f.account.slice_seconds, e.account.slice_seconds, 0.05 * e.account.slice_seconds);
+    }
+  }
 }
 
 TEST_F(Simulation, EveryRequestIsCountedOnceUnderEveryPolicy) {

@@ -30,6 +30,7 @@ constexpr double kFastest = 1e6;
 constexpr size_t kMostStepsInAll = 10'000'000;     // of all loads
 constexpr size_t kMostArrivalsInAll = 50'000'000;  // of all loads
 constexpr int kMostDevices = 10'000;
+constexpr int kMostFunctions = 10'000;
 constexpr size_t kMostFaults = 1000;
 // By FaultKind::Subject.
 constexpr std::string_view kSubjects[] = {"a function below",
@@ -56,6 +57,7 @@ class Reader {
  private:
   void spec(Fields& f);
   void policies(Fields& f);
+  void stepping(Fields& f);
   void multiples(Fields& f);
   void cold_starts(Fields& f);
   void device(Fields& f);
@@ -71,6 +73,8 @@ class Reader {
   void truth(Fields& f);
   void fault(Fields& f);
   std::vector<std::string> subjects_of(const FaultKind& kind) const;
+  void copies(Fields& f);
+  void copy(const FunctionName& name, int count);
   void function_name_of(Fields& f, FunctionName& out);
   void stored(Fields& f, RecordedPlatform& platform);
   void take_profiles(const RecordedPlatform& platform);
@@ -136,6 +140,7 @@ void Reader::spec(Fields& f) {
   f.integer("seed", seed, 0, 1'000'000'000);
   out_.seed = static_cast<uint64_t>(seed);
   policies(f);
+  stepping(f);
   multiples(f);
   cold_starts(f);
   f.duration("hop", out_.cluster.hop, Nanos(0), Seconds(1));
@@ -156,6 +161,7 @@ void Reader::spec(Fields& f) {
   each(f, "loads", 1, [this](Fields& l) { load(l); });
   take_loads(f, platform);
   each(f, "truths", 0, [this](Fields& t) { truth(t); });
+  copies(f);
   each(f, "faults", 0, [this](Fields& t) { fault(t); });
   if (out_.faults.size() > kMostFaults)
     f.complain("faults", "there are more than " + std::to_string(kMostFaults));
@@ -225,6 +231,14 @@ void Reader::policies(Fields& f) {
                                  " `sluice policies` lists them");
     out_.policies.push_back(name);
   }
+}
+
+void Reader::stepping(Fields& f) {
+  std::string name;
+  if (!f.text("stepping", name)) return;
+  const auto found = find_stepping(name);
+  if (!found) return f.complain("stepping", "\"" + name + "\" is neither exact nor fluid");
+  out_.cluster.stepping = *found;
 }
 
 void Reader::multiples(Fields& f) {
@@ -486,6 +500,42 @@ void Reader::truth(Fields& f) {
   f.number("variation", truth.variation, 0, 0.99);
   if (!out_.cluster.truths.emplace(name, truth).second)
     f.complain("function", "its truth stands twice");
+}
+
+void Reader::copies(Fields& f) {
+  if (!f.has("copies")) return;
+  Fields counts(f.take("copies"), f.path_of("copies"), source_, problems_);
+  const std::vector<FunctionSpec> functions = out_.functions;
+  for (const FunctionSpec& spec : functions) {
+    const std::string name = served_name(spec.name);
+    int count = 0;
+    counts.integer(name, count, 1, kMostFunctions);
+    if (count > 0) copy(spec.name, count);
+  }
+  if (out_.functions.size() > kMostFunctions)
+    f.complain("copies", "there are more than " + std::to_string(kMostFunctions) + " functions");
+}
+
+// Puts so many functions in the place of one: each with its loads, drawn anew, and its truth.
+void Reader::copy(const FunctionName& name, int count) {
+  const auto original = std::ranges::find(out_.functions, name, &FunctionSpec::name);
+  const FunctionSpec spec = *original;
+  out_.functions.erase(original);
+  const auto others = std::ranges::stable_partition(
+      out_.loads, [&](const Load& load) { return load.function != name; });
+  const std::vector<Load> loads(others.begin(), others.end());
+  out_.loads.erase(others.begin(), others.end());
+  const auto truth = out_.cluster.truths.extract(name);
+  for (int i = 0; i < count; ++i) {
+    FunctionSpec one = spec;
+    one.name.name += "-" + four_digits(i);
+    for (Load load : loads) {
+      load.function = one.name;
+      out_.loads.push_back(std::move(load));
+    }
+    if (truth) out_.cluster.truths.emplace(one.name, truth.mapped());
+    out_.functions.push_back(std::move(one));
+  }
 }
 
 void Reader::fault(Fields& f) {

@@ -56,6 +56,23 @@ TEST(ScenarioFile, ReadsDevicesFunctionsAndLoads) {
   EXPECT_EQ(seeded->loads[0].seed, 7);
 }
 
+TEST(ScenarioFile, CopiesAFunctionWithItsLoadsAndItsTruth) {
+  const auto s =
+      parse_scenario(scenario("    - {function: f, rate: 7}\n"
+                              "  copies: {f: 3}\n  truths: [{function: f, slowness: 2}]\n"
+                              "  stepping: fluid\n"),
+                     "s.yaml", "/nowhere");
+  ASSERT_TRUE(s.ok()) << s.error().message;
+  EXPECT_EQ(s->cluster.stepping, Stepping::kFluid);
+  std::string names;
+  for (const FunctionSpec& f : s->functions) names += f.name.name + " ";
+  EXPECT_EQ(names, "f-0000 f-0001 f-0002 ");
+  EXPECT_EQ(s->loads.size(), 6u);
+  EXPECT_EQ(s->loads.back().function.name, "f-0002");
+  EXPECT_EQ(s->cluster.truths.size(), 3u);
+  EXPECT_EQ(s->cluster.truths.at(s->functions[1].name).slowness, 2);
+}
+
 TEST(ScenarioFile, TakesTheNodesThatAlibabaHas) {
   const TemporaryFolder folder;
   std::ofstream(folder.path + "/nodes.csv") << "sn,cpu_milli,memory_mib,gpu,model\n"
@@ -108,6 +125,10 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {scenario("", "{function: f, rate: 1, scale: 2}"), "spec.loads[0].scale: goes with file"},
       {scenario("", "{function: f, file: ''}"), "spec.loads[0].file: must name a file"},
       {scenario("  truths: [{function: f}, {function: f}]\n"), "its truth stands twice"},
+      {scenario("  stepping: rough\n"), "spec.stepping: \"rough\" is neither exact nor fluid"},
+      {scenario("  copies: {g: 2}\n"), "spec.copies.g: unknown field"},
+      {scenario("  copies: {f: 0}\n"), "spec.copies.f: \"0\" is not"},
+      {scenario("  copies: {f: 2}\n  faults: [{at: 1s, kill: f}]\n"), "\"f\" is not of this"},
       {"kind: [", "s.yaml:1"},
       {"", "wants a Scenario"},
   };

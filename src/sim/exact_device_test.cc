@@ -1,4 +1,4 @@
-#include "sim/device.h"
+#include "sim/exact_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,20 +39,20 @@ class Bed {
     return ends;
   }
 
-  SimulatedDevice device;
+  ExactDevice device;
   Time now = kStart;
   int most_sm = 1000;
 };
 
-TEST(SimulatedDevice, ABatchAloneTakesItsWork) {
+TEST(ExactDevice, ABatchAloneTakesItsWork) {
   Bed bed;
   bed.add(client(1, 1000, 0, 1000, 1000));
   bed.begin(1, Millis(30));
   EXPECT_EQ(bed.run(), (std::map<ClientId, int64_t>{{1, 30}}));
-  EXPECT_EQ(bed.device.used(1), Millis(30));
+  EXPECT_EQ(bed.device.used(1, bed.now), Millis(30));
 }
 
-TEST(SimulatedDevice, AQuotaOfHalfTheTimeTakesAboutTwiceAsLong) {
+TEST(ExactDevice, AQuotaOfHalfTheTimeTakesAboutTwiceAsLong) {
   Bed bed;
   bed.add(client(1, 1000, 0, 500, 500));
   bed.begin(1, Millis(100));
@@ -61,7 +61,7 @@ TEST(SimulatedDevice, AQuotaOfHalfTheTimeTakesAboutTwiceAsLong) {
   EXPECT_LE(ends.at(1), 200);
 }
 
-TEST(SimulatedDevice, LanesBesideEachOtherRunAtTheSameTime) {
+TEST(ExactDevice, LanesBesideEachOtherRunAtTheSameTime) {
   Bed bed;
   bed.add(client(1, 500, 0, 1000, 1000));
   bed.add(client(2, 500, 500, 1000, 1000));
@@ -70,7 +70,7 @@ TEST(SimulatedDevice, LanesBesideEachOtherRunAtTheSameTime) {
   EXPECT_EQ(bed.run(), (std::map<ClientId, int64_t>{{1, 40}, {2, 40}}));
 }
 
-TEST(SimulatedDevice, ContentionSlowsLanesBesideEachOther) {
+TEST(ExactDevice, ContentionSlowsLanesBesideEachOther) {
   Bed bed({.contention = {200}});
   bed.add(client(1, 500, 0, 1000, 1000));
   bed.add(client(2, 500, 500, 1000, 1000));
@@ -80,7 +80,7 @@ TEST(SimulatedDevice, ContentionSlowsLanesBesideEachOther) {
   EXPECT_EQ(bed.run(), (std::map<ClientId, int64_t>{{1, 44}, {2, 84}}));
 }
 
-TEST(SimulatedDevice, WhereTheArbiterOverbooksTheSmAreShared) {
+TEST(ExactDevice, WhereTheArbiterOverbooksTheSmAreShared) {
   Bed bed({}, "share_fixed_limit");
   bed.most_sm = 1500;
   bed.add(client(1, 750, 0, 600, 1000));
@@ -90,7 +90,7 @@ TEST(SimulatedDevice, WhereTheArbiterOverbooksTheSmAreShared) {
   EXPECT_EQ(bed.run(), (std::map<ClientId, int64_t>{{1, 60}, {2, 60}}));
 }
 
-TEST(SimulatedDevice, ClientsOfOneLaneTakeTurns) {
+TEST(ExactDevice, ClientsOfOneLaneTakeTurns) {
   Bed bed;
   bed.add(client(1, 1000, 0, 500, 1000));
   bed.add(client(2, 1000, 0, 500, 1000, 500));
@@ -99,7 +99,7 @@ TEST(SimulatedDevice, ClientsOfOneLaneTakeTurns) {
   const auto ends = bed.run();
   EXPECT_LE(std::max(ends.at(1), ends.at(2)), 102);
   EXPECT_GE(std::min(ends.at(1), ends.at(2)), 80) << "each has half of every window";
-  EXPECT_EQ(bed.device.used(1) + bed.device.used(2), Millis(100));
+  EXPECT_EQ(bed.device.used(1, bed.now) + bed.device.used(2, bed.now), Millis(100));
 }
 
 }  // namespace
