@@ -76,7 +76,6 @@ std::vector<ClientId> FluidDevice::step(Time now) {
   for (Client& c : clients_) {
     if (!c.working || c.left > Nanos(0)) continue;
     c.working = false;
-    c.worked = now;
     ended.push_back(c.share.id);
   }
   set_rates();
@@ -91,17 +90,6 @@ const policy::ShareClient* FluidDevice::share_of(ClientId id) const {
 Nanos FluidDevice::used(ClientId id, Time now) const {
   const Client& c = client(id);
   return c.used + (c.working ? passed(std::max(now - now_, Nanos(0)), c.busy_rate) : Nanos(0));
-}
-
-Share FluidDevice::limit_of(const Client& c) const {
-  const Quota& quota = c.share.quota;
-  if (!rule_->lends) return quota.request;
-  const Time since = now_ - rule_->lends_after * window_;
-  const bool alone =
-      rule_->lends_after == 0 || std::ranges::none_of(clients_, [&](const Client& o) {
-        return &o != &c && (o.working || o.worked > since);
-      });
-  return alone ? quota.limit : quota.request;
 }
 
 // An idle client's limit is kept in each window, not in each moment: after it has used that, most of

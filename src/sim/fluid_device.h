@@ -35,11 +35,12 @@ class FluidDevice : public SimulatedDevice {
     // What it may still use at once: as much as makes its use the limit's part of a window.
     Nanos credit{0};
     bool working = false;
-    Time worked{};                         // until then
     int64_t busy_rate = 0, work_rate = 0;  // in millionths, while it works
   };
 
-  Share limit_of(const Client& c) const;
+  Share limit_of(const Client& c) const {
+    return rule_->lends ? c.share.quota.limit : c.share.quota.request;
+  }
   Nanos most_credit(const Client& c) const;
   const Client& client(policy::ClientId id) const;
   Client& client(policy::ClientId id) {

@@ -49,7 +49,7 @@ TEST_F(Simulation, AFluidIsNearTheExactDeviceAtModerateLoad) {
   Scenario s = burst();
   for (Load& load : s.loads)
     for (RateStep& step : load.plan) step.rate *= 2;
-  for (const char* policy : {"has-gpu", "has-gpu-paper", "mps-r", "dilu"}) {
+  for (const char* policy : {"has-gpu", "has-gpu-paper", "fast-gshare", "infless"}) {
     const auto played = [&](Stepping stepping) {
       s.cluster.stepping = stepping;
       return simulate(s, policy);

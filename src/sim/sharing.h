@@ -26,8 +26,7 @@ struct SharingRule {
   std::string_view arbiter;
   bool keeps_phases = false;    // a client goes first while its rectangle covers the moment
   bool keeps_requests = false;  // what a request lacks goes before what is lent
-  bool lends = true;            // beyond the request up to the limit …
-  int lends_after = 0;          // … once all others were idle for so many windows
+  bool lends = true;            // beyond the request up to the limit
   enum class Fit { kDevice, kLane, kAlways } fit = Fit::kDevice;
 };
 
