@@ -17,8 +17,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A platform's store: the function `f`, which got 60 requests in the last minute of hour 10 and 120
-// in the minute behind it, and `idle`, which got none.
+// A platform's store: the function `f`, which got 60 requests in the last minute of hour 10, 120 in
+// the minute behind it, and some in the minute in progress; and `idle`, which got none.
 class Recorded : public testing::Test {
  protected:
   Recorded() {
@@ -40,6 +40,7 @@ class Recorded : public testing::Test {
     ArrivalHistory::Hour tenth{}, next{};
     tenth[59] = 60;
     next[0] = 120;
+    next[1] = 7;  // so far
     entry.arrivals = {{{.name = "f"}, 10, tenth}, {{.name = "f"}, 11, next}};
     EXPECT_TRUE(store_.write(entry).ok());
   }
