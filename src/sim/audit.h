@@ -41,7 +41,7 @@ class Audit {
   struct Phase {
     InstanceState state{};
     bool routed = false;
-    Time since{};  // of both
+    Time since{};        // of both
     bool there = false;  // at the last check
   };
   std::map<InstanceId, Phase> phases_;

@@ -138,6 +138,8 @@ TEST_F(Recorded, AFaultNamesTheFileAndWhatIsAllowed) {
   const auto fault = [&](const std::string& more) { return scenario(more).error().message; };
   EXPECT_THAT(fault("  duration: 3m\n"),
               HasSubstr("s.yaml:5 spec.store: has 2m of arrivals; duration may be that at most"));
+  ASSERT_TRUE(store_.forget({.name = "f"}).ok());
+  EXPECT_THAT(fault("  duration: 1m\n"), HasSubstr("store: has no whole minute of arrivals"));
   for (const char* part : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + part);
   EXPECT_THAT(fault("  duration: 1m\n"), HasSubstr("control.db: there is no such file"));
   std::ofstream(path_) << "no database, but a text that is long enough to be taken for one";

@@ -155,6 +155,8 @@ void Reader::spec(Fields& f) {
   if (!from_store) f.need("loads", "a list of {function, rate}");
   each(f, "loads", 1, [this](Fields& l) { load(l); });
   take_loads(f, platform);
+  if (from_store && !platform.functions.empty() && out_.loads.empty())
+    f.complain("store", "has no whole minute of arrivals, and this file has no loads");
   each(f, "truths", 0, [this](Fields& t) { truth(t); });
   each(f, "faults", 0, [this](Fields& t) { fault(t); });
   if (out_.faults.size() > kMostFaults)
