@@ -572,7 +572,7 @@ std::string without_first(std::string_view text, int begins) {
 // Its functions may all come from there.
 bool names_store(const YAML::Node& scenario) {
   const YAML::Node spec = scenario["spec"];
-  return spec.IsMap() && spec["store"].IsDefined();
+  return spec.IsDefined() && spec.IsMap() && spec["store"].IsDefined();
 }
 
 // Every function needs a profile on every type, as the simulator would not know how fast it is; and

@@ -109,6 +109,7 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {scenario("", "{function: f, file: ''}"), "spec.loads[0].file: must name a file"},
       {scenario("  truths: [{function: f}, {function: f}]\n"), "its truth stands twice"},
       {"kind: [", "s.yaml:1"},
+      {"kind: Scenario\n", "spec: is missing; it must be the scenario"},
       {"", "wants a Scenario"},
   };
   for (const Case& c : cases) EXPECT_THAT(fault(c.text), HasSubstr(c.want)) << c.text;
