@@ -33,7 +33,7 @@ RatePlan plan_between(const Minutes& minutes, int64_t begin, int64_t end) {
       plan.push_back({length * kMinute, rate});
   };
   int64_t at = begin;
-  for (auto m = minutes.lower_bound(begin); m != minutes.end(); ++m) {
+  for (auto m = minutes.lower_bound(begin); m != minutes.end() && m->first < end; ++m) {
     add(m->first - at, 0);
     add(1, m->second);
     at = m->first + 1;
