@@ -33,7 +33,7 @@ RatePlan plan_between(const Minutes& minutes, int64_t begin, int64_t end) {
       plan.push_back({length * kMinute, rate});
   };
   int64_t at = begin;
-  for (auto m = minutes.lower_bound(begin); m != minutes.end(); ++m) {
+  for (auto m = minutes.lower_bound(begin); m != minutes.end() && m->first < end; ++m) {
     add(m->first - at, 0);
     add(1, m->second);
     at = m->first + 1;
@@ -57,12 +57,12 @@ Result<RecordedPlatform> read_platform(const std::string& path, Nanos duration) 
     Minutes minutes = minutes_of(hours);
     if (minutes.empty()) continue;
     first = std::min(first, minutes.begin()->first);
-    end = std::max(end, minutes.rbegin()->first + 1);
+    end = std::max(end, minutes.rbegin()->first);  // the newest may be in progress
     arrivals.emplace(f.name, std::move(minutes));
   }
   SLUICE_ASSIGN(profiles, store.profiles());
   platform.profiles = std::move(profiles);
-  if (arrivals.empty()) return platform;
+  if (first >= end) return platform;
   platform.recorded = (end - first) * kMinute;
   const int64_t asked = (duration + kMinute - Nanos(1)) / kMinute;
   for (const auto& [name, minutes] : arrivals)

@@ -16,10 +16,11 @@ namespace sluice::sim {
 struct RecordedPlatform {
   std::vector<FunctionSpec> functions;  // as they were applied last, by name
   control::Profiles profiles;
-  // By the minute; all end with the last minute in which any request came. A minute's arrivals are
-  // inferences. Functions without arrivals have none.
+  // By the minute; all end before the last minute in which any request came, because the store may
+  // have a part of that one. A minute's arrivals are inferences. Functions without arrivals have
+  // none.
   std::map<FunctionName, RatePlan> loads;
-  Nanos recorded{0};  // from the first minute with an arrival to the last
+  Nanos recorded{0};  // from the first minute with an arrival to that end
 };
 
 // Takes the last `duration` of the arrivals, or all if there is less.

@@ -17,8 +17,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A platform's store: the function `f`, which got 60 requests in the last minute of hour 10 and 120
-// in the minute behind it, and `idle`, which got none.
+// A platform's store: the function `f`, which got 60 requests in the last minute of hour 10, 120 in
+// the minute behind it, and some in the minute in progress; and `idle`, which got none.
 class Recorded : public testing::Test {
  protected:
   Recorded() {
@@ -40,6 +40,7 @@ class Recorded : public testing::Test {
     ArrivalHistory::Hour tenth{}, next{};
     tenth[59] = 60;
     next[0] = 120;
+    next[1] = 7;  // so far
     entry.arrivals = {{{.name = "f"}, 10, tenth}, {{.name = "f"}, 11, next}};
     EXPECT_TRUE(store_.write(entry).ok());
   }
@@ -137,6 +138,8 @@ TEST_F(Recorded, AFaultNamesTheFileAndWhatIsAllowed) {
   const auto fault = [&](const std::string& more) { return scenario(more).error().message; };
   EXPECT_THAT(fault("  duration: 3m\n"),
               HasSubstr("s.yaml:5 spec.store: has 2m of arrivals; duration may be that at most"));
+  ASSERT_TRUE(store_.forget({.name = "f"}).ok());
+  EXPECT_THAT(fault("  duration: 1m\n"), HasSubstr("store: has no whole minute of arrivals"));
   for (const char* part : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + part);
   EXPECT_THAT(fault("  duration: 1m\n"), HasSubstr("control.db: there is no such file"));
   std::ofstream(path_) << "no database, but a text that is long enough to be taken for one";

@@ -160,6 +160,8 @@ void Reader::spec(Fields& f) {
   if (!from_store) f.need("loads", "a list of {function, rate}");
   each(f, "loads", 1, [this](Fields& l) { load(l); });
   take_loads(f, platform);
+  if (from_store && !platform.functions.empty() && out_.loads.empty())
+    f.complain("store", "has no whole minute of arrivals, and this file has no loads");
   each(f, "truths", 0, [this](Fields& t) { truth(t); });
   copies(f);
   each(f, "faults", 0, [this](Fields& t) { fault(t); });
@@ -620,7 +622,7 @@ std::string without_first(std::string_view text, int begins) {
 // Its functions may all come from there.
 bool names_store(const YAML::Node& scenario) {
   const YAML::Node spec = scenario["spec"];
-  return spec.IsMap() && spec["store"].IsDefined();
+  return spec.IsDefined() && spec.IsMap() && spec["store"].IsDefined();
 }
 
 // Every function needs a profile on every type, as the simulator would not know how fast it is; and

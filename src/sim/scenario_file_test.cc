@@ -130,6 +130,7 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {scenario("  copies: {f: 0}\n"), "spec.copies.f: \"0\" is not"},
       {scenario("  copies: {f: 2}\n  faults: [{at: 1s, kill: f}]\n"), "\"f\" is not of this"},
       {"kind: [", "s.yaml:1"},
+      {"kind: Scenario\n", "spec: is missing; it must be the scenario"},
       {"", "wants a Scenario"},
   };
   for (const Case& c : cases) EXPECT_THAT(fault(c.text), HasSubstr(c.want)) << c.text;
