@@ -281,7 +281,8 @@ std::pair<Course, Course> measure(Report& report, int functions, int ticks, bool
   const int64_t before = platform.decided();
   for (int n = 0; n < ticks; ++n) steady.add(platform.tick());
   // Unchanged functions are decided once a second.
-  if (platform.decided() - before < int64_t{functions} * (ticks / 4 - 1))
+  const int64_t at_rest = platform.decided() - before;
+  if (at_rest < int64_t{functions} * (ticks / 4 - 1))
     report.fail("not all functions were decided at a steady load");
   const int64_t calm = platform.actions(), settled = platform.decided();
   for (int n = 0; n < ticks; ++n) {
@@ -299,7 +300,9 @@ std::pair<Course, Course> measure(Report& report, int functions, int ticks, bool
   report.note(std::to_string(functions) + " functions, " + std::to_string(instances) +
               " instances at first, " + std::to_string(platform.instances()) + " at last; " +
               std::to_string(actions) + " actions in " + std::to_string(ticks) +
-              " ticks with changes.");
+              " ticks with changes. A tick decided " + std::to_string(at_rest / ticks) +
+              " functions at a steady load, then " +
+              std::to_string((platform.decided() - settled) / ticks) + ".");
   return {std::move(steady), std::move(changing)};
 }
 

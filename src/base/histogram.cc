@@ -62,10 +62,11 @@ Histogram Histogram::since(const Histogram& earlier) const {
   return out;
 }
 
-std::vector<std::pair<int, uint64_t>> Histogram::filled() const {
+std::vector<std::pair<int, uint64_t>> Histogram::filled_since(const Histogram& earlier) const {
   std::vector<std::pair<int, uint64_t>> out;
-  for (int i = 0; i < kBuckets; ++i)
-    if (counts_[static_cast<size_t>(i)] > 0) out.emplace_back(i, counts_[static_cast<size_t>(i)]);
+  for (size_t i = 0; i < kBuckets; ++i)
+    if (counts_[i] > earlier.counts_[i])
+      out.emplace_back(static_cast<int>(i), counts_[i] - earlier.counts_[i]);
   return out;
 }
 
@@ -73,6 +74,12 @@ void Histogram::restore(int bucket, uint64_t count) {
   if (bucket < 0 || bucket >= kBuckets) return;
   counts_[static_cast<size_t>(bucket)] += count;
   count_ += count;
+}
+
+void Histogram::remove(int bucket, uint64_t count) {
+  if (bucket < 0 || bucket >= kBuckets) return;
+  counts_[static_cast<size_t>(bucket)] -= count;
+  count_ -= count;
 }
 
 }  // namespace sluice

@@ -33,8 +33,11 @@ class Histogram {
 
   // Returns the filled buckets as (index, count), for the wire; the reverse ignores invalid
   // indices.
-  std::vector<std::pair<int, uint64_t>> filled() const;
+  std::vector<std::pair<int, uint64_t>> filled() const { return filled_since({}); }
+  // Returns since(earlier).filled().
+  std::vector<std::pair<int, uint64_t>> filled_since(const Histogram& earlier) const;
   void restore(int bucket, uint64_t count);
+  void remove(int bucket, uint64_t count);  // reverses restore()
   void restore_sum(Nanos sum) { sum_ = sum; }
 
   static int bucket_of(Nanos value);

@@ -53,6 +53,9 @@ TEST(Histogram, AddsSubtractsAndTravels) {
   travelled.restore_sum(b.sum());
   travelled.restore(-1, 5);
   EXPECT_EQ(travelled, b);
+  EXPECT_EQ(b.filled_since(a), later.filled());
+  for (const auto& [bucket, count] : later.filled()) travelled.remove(bucket, count);
+  EXPECT_EQ(travelled.filled(), a.filled());
   a += later;
   EXPECT_EQ(a, b);
 }

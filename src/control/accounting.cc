@@ -35,18 +35,20 @@ Held held_by(const Instance& i, const std::vector<Device>& devices, Nanos elapse
 
 void Accounting::step(const std::vector<ObservedInstance>& instances,
                       const std::vector<Device>& devices, Nanos elapsed) {
-  std::map<InstanceId, Used> used_now;
-  shares_.clear();
-  for (const ObservedInstance& o : instances) {
+  auto known = used_.begin();
+  for (const ObservedInstance& o : instances) {  // both are by id
     const Instance& i = o.instance;
     if (i.state == InstanceState::kGone) continue;
-    const auto before = used_.find(i.id);
+    while (known != used_.end() && known->first < i.id) known = used_.erase(known);
     // A new instance is charged for its use since birth.
-    const Nanos used =
-        std::max(Nanos(0), o.used - (before == used_.end() ? Nanos(0) : before->second.busy));
-    used_now.emplace_hint(used_now.end(), i.id, Used{i.function, o.used});
+    if (known == used_.end() || known->first != i.id)
+      known = used_.try_emplace(known, i.id, Used{i.function});
+    Used& account = known++->second;
+    account.function = i.function;  // an earlier version kept it without
+    const Nanos used = std::max(Nanos(0), o.used - account.busy);
+    account.busy = o.used;
     const auto parts = static_cast<double>(i.parts.size());
-    shares_[i.id] = {
+    account.share = {
         static_cast<int>(std::lround(1000 * seconds(used) / seconds(elapsed) / parts))};
     const Held held = held_by(i, devices, elapsed);
     if (o.foreign || held.sm == 0) continue;
@@ -56,7 +58,7 @@ void Accounting::step(const std::vector<ObservedInstance>& instances,
     a.used_seconds += used_seconds;
     a.cost += held.cost + std::max(0.0, used_seconds - held.seconds) * held.price / 3600;
   }
-  used_ = std::move(used_now);
+  used_.erase(known, used_.end());
 }
 
 nlohmann::json to_json(const Account& a) {

@@ -40,21 +40,20 @@ class Accounting {
   struct Used {
     FunctionName function;
     Nanos busy{0};
+    Share share;  // of its window, over the time before that step; the mean of several parts
   };
   const std::map<InstanceId, Used>& used() const { return used_; }
   void restore_used(const InstanceId& i, Used used) { used_[i] = std::move(used); }
-  // Returns its use of its window, over the time before the last step, for listings beside the
-  // quota. The mean of several parts.
+  // For listings beside the quota.
   Share used_share(const InstanceId& i) const {
-    const auto found = shares_.find(i);
-    return found == shares_.end() ? kNone : found->second;
+    const auto found = used_.find(i);
+    return found == used_.end() ? kNone : found->second.share;
   }
   void forget(const FunctionName& f) { accounts_.erase(f); }
 
  private:
   std::map<FunctionName, Account> accounts_;
   std::map<InstanceId, Used> used_;
-  std::map<InstanceId, Share> shares_;
 };
 
 }  // namespace sluice::control

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "control/snapshots.h"
 #include "control/unreachable.h"
 
 namespace sluice::control {
@@ -182,11 +181,11 @@ void Control::count(Time now, UnixMillis wall) {
 std::vector<Action> Control::decide(Time now) {
   policies_.measure(functions_, now);
   if (!policies_.due(now)) return {};
-  Snapshot s = snapshot_of(functions_, seen_, rollouts_, starts_, stops_,
-                           {settings_.violation_window, settings_.start_cost}, now);
-  s.measured = measurements_.latest();
+  const SnapshotChanges changes = update(snapshot_, functions_, seen_, rollouts_, starts_, stops_,
+                                         {settings_.violation_window, settings_.start_cost}, now);
+  snapshot_.measured = measurements_.latest();
   settings_.on_phase("snapshot");
-  std::vector<Action> actions = policies_.decide(std::move(s), predictor_, settings_.boot_id);
+  std::vector<Action> actions = policies_.decide(snapshot_, changes, predictor_, settings_.boot_id);
   settings_.on_phase("decide");
   return actions;
 }

@@ -21,6 +21,7 @@
 #include "control/measurements.h"
 #include "control/notices.h"
 #include "control/route_sync.h"
+#include "control/snapshots.h"
 #include "control/starts.h"
 #include "control/stops.h"
 #include "model/predictor.h"
@@ -167,6 +168,7 @@ class Control {
   Profiles profiles_;
   std::vector<DeviceType> types_;  // of the devices for functions
   Observation seen_;
+  Snapshot snapshot_;       // of the last tick that decided
   bool met_nodes_ = false;  // each has answered once, or its wait is over
   TickCount last_tick_;
   uint64_t next_id_ = 0;

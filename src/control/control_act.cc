@@ -28,7 +28,7 @@ void Control::carry_out(const std::vector<Action>& actions, Time now, UnixMillis
   }
   last_tick_.actions = static_cast<int>(actions.size());
   if (!policies_.ran()) return;
-  for (const FunctionView& f : policies_.snapshot().functions) {
+  for (const FunctionView& f : snapshot_.functions) {
     if (!f.due) continue;
     ++last_tick_.decided;
     if (!wants.contains(f.spec.name)) try_again(f, now);

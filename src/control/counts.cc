@@ -6,9 +6,8 @@
 namespace sluice::control {
 namespace {
 
-constexpr Nanos kLeast = Millis(200);  // between two counts
-constexpr Nanos kEarly = Millis(100);  // a tick may come before its time
-constexpr Nanos kLatencyOf = Seconds(10);
+constexpr Nanos kLeast = Millis(200);    // between two counts
+constexpr Nanos kEarly = Millis(100);    // a tick may come before its time
 constexpr Nanos kAwayFor = Seconds(10);  // of a gateway; then the others are counted without it
 constexpr size_t kMostRates = 100'000;   // kept while the disk is full
 
@@ -39,7 +38,8 @@ void Counts::observe(std::vector<ObservedGateway>& gateways) {
 
 // Usually the last observation has been counted: then nothing is copied.
 void Counts::keep(std::vector<ObservedTraffic>&& traffic) {
-  std::ranges::sort(traffic, {}, &ObservedTraffic::function);
+  if (!std::ranges::is_sorted(traffic, {}, &ObservedTraffic::function))
+    std::ranges::sort(traffic, {}, &ObservedTraffic::function);
   if (uncounted_.empty()) {
     uncounted_ = std::move(traffic);
     return;
@@ -132,7 +132,7 @@ bool Counts::account(const Observation& seen, Functions& functions, Accounting& 
   if (any_node_there(seen)) accounting.step(seen.instances, seen.devices, *elapsed);
   if (!countable_) return true;
   for (auto& [name, f] : functions) {
-    f.latency = f.traffic.latencies(kLatencyOf);
+    f.latency = f.traffic.latencies();
     const auto [requests, violations] = f.traffic.take();
     const int queued = f.traffic.queued(), in_flight = f.traffic.in_flight();
     if (requests == 0 && violations == 0 && queued == 0 && in_flight == 0) continue;

@@ -14,19 +14,6 @@ bool again(Time& last, Nanos every, Time now) {
   return true;
 }
 
-// Calls `changed` for each function with a new, ended or changed instance.
-template <class Call>
-void for_each_change(const std::vector<Instance>& before, const std::vector<Instance>& now,
-                     const Call& changed) {
-  auto b = before.begin();
-  for (const Instance& i : now) {
-    for (; b != before.end() && b->id < i.id; ++b) changed(b->function);
-    if (b == before.end() || *b != i) changed(i.function);
-    if (b != before.end() && b->id == i.id) ++b;
-  }
-  for (; b != before.end(); ++b) changed(b->function);
-}
-
 }  // namespace
 
 void Policies::at_once() {
@@ -54,57 +41,43 @@ bool Policies::due(Time now) {
   return !deciding_.empty();
 }
 
-void Policies::note_changes(const Snapshot& now) {
-  std::map<FunctionName, Seen> seen;
-  auto before = looked_at_.functions.begin();
-  const auto end = looked_at_.functions.end();
-  const bool all = now.devices != looked_at_.devices || now.nodes != looked_at_.nodes;
-  for (const FunctionView& f : now.functions) {
-    while (before != end && before->spec.name < f.spec.name) ++before;
-    const bool known = before != end && before->spec.name == f.spec.name;
-    Seen& s = seen.emplace_hint(seen.end(), f.spec.name, Seen{})->second;
-    if (known) {
-      s = seen_.at(f.spec.name);
-      before->last_request = f.last_request;  // under load it changes in every tick
-    }
-    if (all || !known || *before != f) s.ran = {};
+// Both are by name.
+void Policies::note_changes(const Snapshot& now, const SnapshotChanges& changes) {
+  auto seen = seen_.begin();
+  for (size_t f = 0; f < now.functions.size(); ++f) {
+    const FunctionName& name = now.functions[f].spec.name;
+    while (seen != seen_.end() && seen->first < name) seen = seen_.erase(seen);
+    if (seen == seen_.end() || seen->first != name) seen = seen_.emplace_hint(seen, name, Seen{});
+    Seen& s = seen++->second;
+    if (changes.devices || changes.functions[f] || (s.unmet && changes.instances)) s.ran = {};
   }
-  bool any = false;
-  for_each_change(looked_at_.instances, now.instances, [&](const FunctionName& function) {
-    any = true;
-    if (const auto s = seen.find(function); s != seen.end()) s->second.ran = {};
-  });
-  for (auto& [name, s] : seen)
-    if (any && s.unmet) s.ran = {};
-  seen_ = std::move(seen);
+  seen_.erase(seen, seen_.end());
 }
 
 // Idle functions are spread over the ticks.
-bool Policies::take_turn(size_t function) {
+bool Policies::take_turn(Seen& seen, size_t function, Time now) const {
   constexpr size_t kTurns = 8;
-  Seen& seen = seen_.at(looked_at_.functions[function].spec.name);
-  if (seen.ran != Time{} && looked_at_.now - seen.ran < at_rest_ - kEarly) return false;
+  if (seen.ran != Time{} && now - seen.ran < at_rest_ - kEarly) return false;
   const bool rests = seen.ran != Time{};
-  seen = {.ran = looked_at_.now};
+  seen = {.ran = now};
   if (!rests) seen.ran -= at_rest_ / 2 * (function % kTurns) / kTurns;
   return true;
 }
 
-std::vector<Action> Policies::decide(Snapshot snapshot, const Predictor& predictor,
-                                     const std::string& boot_id) {
-  for (FunctionView& f : looked_at_.functions) f.due = true;
-  note_changes(snapshot);
-  looked_at_ = std::move(snapshot);
+std::vector<Action> Policies::decide(Snapshot& snapshot, const SnapshotChanges& changes,
+                                     const Predictor& predictor, const std::string& boot_id) {
+  note_changes(snapshot, changes);
   ran_ = false;
-  for (size_t f = 0; f < looked_at_.functions.size(); ++f) {
-    FunctionView& view = looked_at_.functions[f];
-    view.due = deciding_.contains(&bundle_of(view.spec)) && take_turn(f);
+  auto seen = seen_.begin();
+  for (size_t f = 0; f < snapshot.functions.size(); ++f, ++seen) {
+    FunctionView& view = snapshot.functions[f];
+    view.due =
+        deciding_.contains(&bundle_of(view.spec)) && take_turn(seen->second, f, snapshot.now);
     ran_ = ran_ || view.due;
   }
   if (std::exchange(boot_, boot_id) != boot_id) memories_.clear();
   if (!ran_) return {};
-  std::vector<Action> actions =
-      policy::decide(looked_at_, platform_, predictor, memories_, random_);
+  std::vector<Action> actions = policy::decide(snapshot, platform_, predictor, memories_, random_);
   for (const Action& a : actions)
     if (std::holds_alternative<Unmet>(a.what)) seen_.at(a.function).unmet = true;
   return actions;

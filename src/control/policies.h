@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "control/function_state.h"
+#include "control/snapshots.h"
 #include "policy/decide.h"
 
 namespace sluice::control {
@@ -29,14 +30,13 @@ class Policies {
   void measure(Functions& functions, Time now);
   // Returns whether any bundle is due to decide. decide() is then called in the same tick.
   bool due(Time now);
-  // Returns the decisions for the functions that are due in snapshot(). Policies are pure. So a
-  // function is due when its view has changed (except for the time of its last request), or one of
-  // its instances, or any device. A function that lacks what it wants is also due when any instance
-  // has changed. Each is due every `at_rest`, for rules that depend on the time alone and decisions
-  // that came to nothing.
-  std::vector<Action> decide(Snapshot snapshot, const Predictor& predictor,
-                             const std::string& boot_id);
-  const Snapshot& snapshot() const { return looked_at_; }  // of the last decide()
+  // Returns the decisions for the functions that are due, and sets `due` in the snapshot. Policies
+  // are pure. So a function is due when its view has changed, or one of its instances, or any
+  // device. A function that lacks what it wants is also due when any instance has changed. Each is
+  // due every `at_rest`, for rules that depend on the time alone and decisions that came to
+  // nothing. `changes` are those since the last call.
+  std::vector<Action> decide(Snapshot& snapshot, const SnapshotChanges& changes,
+                             const Predictor& predictor, const std::string& boot_id);
   // Whether any policy ran, in the last decide().
   bool ran() const { return ran_; }
 
@@ -54,17 +54,15 @@ class Policies {
     Time ran{};  // Time{}: it has changed since
     bool unmet = false;
   };
-  // Marks functions as due by the changes since looked_at_.
-  void note_changes(const Snapshot& now);
-  bool take_turn(size_t function);
+  void note_changes(const Snapshot& now, const SnapshotChanges& changes);
+  bool take_turn(Seen& seen, size_t function, Time now) const;
 
   const policy::PlatformPolicy platform_;
   const Nanos at_rest_;
   Random random_;
   std::map<std::string_view, Period> periods_;
   std::set<const policy::Bundle*> deciding_;  // in this tick
-  Snapshot looked_at_;
-  std::map<FunctionName, Seen> seen_;  // of those in looked_at_
+  std::map<FunctionName, Seen> seen_;         // of the last snapshot's functions
   bool ran_ = false;
   policy::Memories memories_;
   std::string boot_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "predict/profile_table.h"
 
 namespace sluice::control {
@@ -14,18 +16,22 @@ class PoliciesTest : public testing::Test {
     snapshot.functions.resize(1);
     snapshot.functions[0].spec.name.name = "f";
     snapshot.functions[0].revision = 1;
+    changes = unchanged();
   }
   // Returns whether the policy ran a quarter of a second later.
   bool tick() {
     snapshot.now += Millis(250);
     if (!policies.due(snapshot.now)) return false;
-    actions = policies.decide(snapshot, predictor, boot);
+    actions = policies.decide(snapshot, std::exchange(changes, unchanged()), predictor, boot);
     return policies.ran();
   }
+  SnapshotChanges unchanged() const { return {std::vector<bool>(snapshot.functions.size())}; }
+  bool due(size_t f) const { return snapshot.functions[f].due; }
 
   Policies policies{{"has-gpu", {}}, 1, Seconds(1)};
   predict::ProfileTable predictor;
   Snapshot snapshot{.now = Time(std::chrono::hours(1))};
+  SnapshotChanges changes;  // of the next tick
   std::vector<Action> actions;
   std::string boot = "boot";
 };
@@ -35,40 +41,34 @@ TEST_F(PoliciesTest, WhatDoesNotChangeIsDecidedOnceASecond) {
   EXPECT_EQ(actions.size(), 1u) << "its one instance";
   for (int n = 0; n < 3; ++n) EXPECT_FALSE(tick());
   EXPECT_TRUE(tick());
-  snapshot.functions[0].queued = 3;
+  changes.functions[0] = true;
   EXPECT_TRUE(tick());
-  EXPECT_TRUE(policies.snapshot().functions[0].due);
+  EXPECT_TRUE(due(0));
 }
 
 TEST_F(PoliciesTest, OnlyWhatChangedIsDecided) {
   snapshot.functions.push_back(snapshot.functions[0]);
   snapshot.functions[1].spec.name.name = "g";
-  snapshot.instances.push_back({.id = "a", .function = {.name = "g"}, .parts = {{"cpu0", {}, {}}}});
-  const auto due = [&](size_t f) { return policies.snapshot().functions[f].due; };
+  changes = unchanged();
   EXPECT_TRUE(tick());
   EXPECT_TRUE(due(0) && due(1));
-  snapshot.functions[1].queued = 3;
+  changes.functions[1] = true;
   EXPECT_TRUE(tick());
   EXPECT_TRUE(!due(0) && due(1));
-  snapshot.functions[0].last_request = snapshot.now;
-  EXPECT_FALSE(tick()) << "a request at the usual rate";
-  snapshot.instances.clear();
-  EXPECT_TRUE(tick());
-  EXPECT_TRUE(!due(0) && due(1)) << "its instance has gone";
-  snapshot.devices[0].memory = 1 << 29;
+  changes.instances = true;
+  EXPECT_FALSE(tick()) << "an instance of neither";
+  changes.devices = true;
   EXPECT_TRUE(tick());
   EXPECT_TRUE(due(0) && due(1));
 }
 
 TEST_F(PoliciesTest, WhatWentWithoutIsDecidedWhenRoomMayHaveComeFree) {
   snapshot.devices.clear();
-  snapshot.instances.push_back(
-      {.id = "a", .function = {.name = "another"}, .parts = {{"cpu0", {}, {}}}});
   EXPECT_TRUE(tick());
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_TRUE(std::holds_alternative<Unmet>(actions[0].what));
   EXPECT_FALSE(tick());
-  snapshot.instances.clear();
+  changes.instances = true;
   EXPECT_TRUE(tick());
 }
 
@@ -83,7 +83,7 @@ TEST_F(PoliciesTest, WhatAPolicyRemembersIsOfOneBoot) {
   tick();
   EXPECT_EQ(policies.memories().at("has-gpu").numbers.size(), 1u);
   boot = "another";
-  snapshot.functions[0].queued = 3;
+  changes.functions[0] = true;
   EXPECT_TRUE(tick());
   EXPECT_TRUE(policies.memories().at("has-gpu").numbers.empty());
   EXPECT_EQ(policies.boot(), "another");

@@ -43,14 +43,19 @@ class RouteSync {
     std::string socket;
   };
   bool give(Cluster& cluster, Observation& seen, const RoutingTable& table);
-  bool unchanged(const std::vector<RoutedFunction>& functions,
-                 const std::vector<ObservedInstance>& instances, const Stops& stops) const;
-  void remember(const std::vector<RoutedFunction>& functions,
-                const std::vector<ObservedInstance>& instances);
+  // Returns which functions' routes may differ from those of the last call; all if others came or
+  // went.
+  std::vector<bool> changes(const std::vector<RoutedFunction>& functions,
+                            const std::vector<ObservedInstance>& instances, const Stops& stops);
+
+  // Brings those functions' routes in given_ up to date; if they are all, it holds no others.
+  bool refresh(const std::vector<bool>& which, const Observation& seen,
+               const std::vector<RoutedFunction>& functions, const Stops& stops,
+               const Predictor& predictor);
 
   RoutingTable given_;               // the last one; version 0: unknown
-  std::vector<Function> functions_;  // its inputs
-  std::vector<Place> places_;        // the same
+  std::vector<Function> functions_;  // its inputs, of the last changes()
+  std::vector<Place> places_;        // the same, by id
   bool stale_ = false;
   int64_t version_ = 0;
 };

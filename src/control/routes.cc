@@ -1,9 +1,6 @@
 #include "control/routes.h"
 
 #include <algorithm>
-#include <map>
-#include <string_view>
-#include <unordered_map>
 
 namespace sluice::control {
 
@@ -22,65 +19,54 @@ std::vector<std::pair<int, int>> traffic_split(const StoredFunction& f, bool new
 
 namespace {
 
-using DevicesById = std::unordered_map<std::string_view, const Device*>;
-
-InstanceRoute instance_route(const ObservedInstance& o, const InferenceSpec& spec,
-                             const DevicesById& devices, const Predictor& predictor) {
-  const Instance& i = o.instance;
+InstanceRoute instance_route(const RoutedInstance& routed, const InferenceSpec& spec,
+                             const std::vector<Device>& devices, const Predictor& predictor) {
+  const Instance& i = routed.instance->instance;
   const int credit =
       std::max(spec.container_concurrency > 0 ? spec.container_concurrency : i.batch, 1);
-  const auto device = devices.find(i.device());
+  const Device* device = find(devices, i.device());
   const double capability =
-      device == devices.end()
-          ? 0
-          : predictor.throughput(model_on(i.function, i.revision, *device->second),
-                                 {i.batch, i.slice().sm, i.slice().quota.request});
+      device == nullptr ? 0
+                        : predictor.throughput(model_on(i.function, i.revision, *device),
+                                               {i.batch, i.slice().sm, i.slice().quota.request});
   return {.id = i.id,
           .revision = i.revision,
-          .socket = o.socket,
+          .socket = routed.instance->socket,
           .credit = credit,
           .batch = std::min(i.batch, credit),
           .capability = capability > 0
                             ? capability
                             : i.slice().sm.fraction() * i.slice().quota.request.fraction(),
-          .ready = i.state == InstanceState::kReady};
+          .ready = routed.state == InstanceState::kReady};
 }
 
 }  // namespace
 
-RoutingTable routing_table(const std::vector<RoutedFunction>& functions,
-                           const std::vector<ObservedInstance>& instances,
-                           const std::vector<Device>& devices, const Predictor& predictor) {
-  DevicesById by_id;
-  for (const Device& d : devices) by_id.emplace(d.id, &d);
-  std::map<FunctionName, std::vector<const ObservedInstance*>> of;
-  for (const ObservedInstance& o : instances) of[o.instance.function].push_back(&o);
-  RoutingTable table;
-  for (const RoutedFunction& routed : functions) {
-    const StoredFunction& f = *routed.function;
-    const InferenceSpec& spec = spec_of(f, f.newest).inference();
-    FunctionRoute& route = table.functions[served_name(f.name)];
-    route = {.name = f.name,
-             .slo = spec.slo.latency,
-             .timeout = spec.timeout,
-             .max_queue = spec.max_queue,
-             .admit_all = spec.admit_all,
-             .token = spec.token,
-             .unavailable = routed.unavailable,
-             .route = std::string(routed.route)};
-    bool newest_ready = false;
-    for (const ObservedInstance* o : of[f.name]) {
-      const Instance& i = o->instance;
-      newest_ready |= i.revision == f.newest && i.state == InstanceState::kReady;
-      if (o->foreign || (i.state != InstanceState::kReady && i.state != InstanceState::kDraining))
-        continue;
-      route.instances.push_back(
-          instance_route(*o, spec_of(f, i.revision).inference(), by_id, predictor));
-    }
-    for (const auto& [number, percent] : traffic_split(f, newest_ready))
-      route.split.push_back({number, percent});
+FunctionRoute function_route(const RoutedFunction& function,
+                             const std::vector<RoutedInstance>& instances,
+                             const std::vector<Device>& devices, const Predictor& predictor) {
+  const StoredFunction& f = *function.function;
+  const InferenceSpec& spec = spec_of(f, f.newest).inference();
+  FunctionRoute route{.name = f.name,
+                      .slo = spec.slo.latency,
+                      .timeout = spec.timeout,
+                      .max_queue = spec.max_queue,
+                      .admit_all = spec.admit_all,
+                      .token = spec.token,
+                      .unavailable = function.unavailable,
+                      .route = std::string(function.route)};
+  bool newest_ready = false;
+  for (const RoutedInstance& i : instances) {
+    const int revision = i.instance->instance.revision;
+    const bool ready = i.state == InstanceState::kReady;
+    newest_ready |= revision == f.newest && ready;
+    if (i.instance->foreign || (!ready && i.state != InstanceState::kDraining)) continue;
+    route.instances.push_back(
+        instance_route(i, spec_of(f, revision).inference(), devices, predictor));
   }
-  return table;
+  for (const auto& [number, percent] : traffic_split(f, newest_ready))
+    route.split.push_back({number, percent});
+  return route;
 }
 
 }  // namespace sluice::control

@@ -22,10 +22,17 @@ struct RoutedFunction {
 // when the loop makes it the serving one.
 std::vector<std::pair<int, int>> traffic_split(const StoredFunction& f, bool newest_ready);
 
-// Returns it without its version; equal input gives an equal table.
-RoutingTable routing_table(const std::vector<RoutedFunction>& functions,
-                           const std::vector<ObservedInstance>& instances,
-                           const std::vector<Device>& devices, const Predictor& predictor);
+// An instance, and whether it is ready or drains as far as its requests go.
+struct RoutedInstance {
+  const ObservedInstance* instance = nullptr;
+  InstanceState state = InstanceState::kStarting;
+};
+
+// Returns a function's part of the table. `instances` are its own. Equal input gives an equal route.
+// REQUIRES: `devices` are sorted by id, as observations are.
+FunctionRoute function_route(const RoutedFunction& function,
+                             const std::vector<RoutedInstance>& instances,
+                             const std::vector<Device>& devices, const Predictor& predictor);
 
 const FunctionSpec& spec_of(const StoredFunction& f, int revision);
 

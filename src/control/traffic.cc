@@ -8,7 +8,7 @@ namespace sluice::control {
 namespace {
 
 constexpr Nanos kKept = Seconds(60);
-constexpr Nanos kPeakOver = Millis(900);
+constexpr Nanos kLatencyOf = Seconds(10);
 
 // Returns whether nothing was counted in between, and nothing is in progress.
 bool same(const ObservedTraffic& a, const ObservedTraffic& b) {
@@ -46,13 +46,12 @@ uint64_t Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted
   s.inferences =
       static_cast<uint64_t>(std::llround(static_cast<double>(load) * std::max(each, 1.0)));
   s.concurrency_seconds = now.concurrency_seconds - b.concurrency_seconds;
-  s.gaps = now.gaps - b.gaps;
-  s.gap_sum = now.gap_sum - b.gap_sum;
-  s.gap_squares = now.gap_squares - b.gap_squares;
+  last_minute_.add(elapsed, s.concurrency_seconds,
+                   {now.gaps - b.gaps, now.gap_sum - b.gap_sum, now.gap_squares - b.gap_squares});
   if (ok > 0) {
-    const Histogram latency = now.latency.since(b.latency);
-    s.latency = latency.filled();
-    totals_.latency += latency;
+    s.latency = now.latency.filled_since(b.latency);
+    for (const auto& [bucket, count] : s.latency) totals_.latency.restore(bucket, count);
+    totals_.latency.restore_sum(totals_.latency.sum() + now.latency.sum() - b.latency.sum());
   }
   totals_.requests += s.requests;
   totals_.invalid += now.invalid - b.invalid;
@@ -74,25 +73,35 @@ uint64_t Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted
 }
 
 void Traffic::rest(Nanos elapsed) {
+  last_minute_.rest(elapsed);
   if (!steps_.empty() && steps_.back().at_rest) {
     steps_.back().elapsed += elapsed;
-    held_ += elapsed;
-    forget_old();
+    forget_old(elapsed);
   } else {
     keep({.elapsed = elapsed, .at_rest = true});
   }
 }
 
 void Traffic::keep(Step step) {
-  held_ += step.elapsed;
+  for (const auto& [bucket, count] : step.latency) recent_.latency.restore(bucket, count);
+  const Nanos added = step.elapsed;
   steps_.push_back(std::move(step));
-  forget_old();
+  forget_old(added);
 }
 
-void Traffic::forget_old() {
+// Called when the newest step is longer by `added`. What is no longer kept is not recent any more.
+void Traffic::forget_old(Nanos added) {
+  held_ += added;
+  recent_.length += added;
+  for (; recent_.length - steps_[recent_.first].elapsed >= kLatencyOf; ++recent_.first) {
+    const Step& old = steps_[recent_.first];
+    recent_.length -= old.elapsed;
+    for (const auto& [bucket, count] : old.latency) recent_.latency.remove(bucket, count);
+  }
   while (steps_.size() > 1 && held_ - steps_.front().elapsed >= kKept) {
     held_ -= steps_.front().elapsed;
     steps_.pop_front();
+    --recent_.first;
   }
 }
 
@@ -122,30 +131,12 @@ double Traffic::concurrency(Nanos window) const {
   return per_second(&Step::concurrency_seconds, window);
 }
 
-double Traffic::concurrency_peak() const {
-  double peak = 0, sum = 0;
-  Nanos span{0};
-  for (const Step& s : steps_) {
-    sum += s.concurrency_seconds;
-    span += s.at_rest ? std::min(s.elapsed, kPeakOver - span) : s.elapsed;
-    if (span < kPeakOver) continue;
-    peak = std::max(peak, sum / seconds(span));
-    sum = 0;
-    span = Nanos(0);
-  }
-  return peak;
-}
-
 Traffic::Gaps Traffic::gaps() const {
-  double n = 0, sum = 0, squares = 0;
-  for (const Step& s : steps_) {
-    n += static_cast<double>(s.gaps);
-    sum += s.gap_sum;
-    squares += s.gap_squares;
-  }
-  if (n < 10 || sum <= 0) return {};
-  const double mean = sum / n;
-  return {from_seconds(mean), std::sqrt(std::max(0.0, squares / n - mean * mean)) / mean};
+  const GapSums all = last_minute_.gaps();
+  if (all.count < 10 || all.sum <= 0) return {};
+  const auto n = static_cast<double>(all.count);
+  const double mean = all.sum / n;
+  return {from_seconds(mean), std::sqrt(std::max(0.0, all.squares / n - mean * mean)) / mean};
 }
 
 double Traffic::violations(Nanos window) const {
@@ -153,22 +144,18 @@ double Traffic::violations(Nanos window) const {
   return ended > 0 ? per_second(&Step::violations, window) / ended : 0;
 }
 
-Histogram Traffic::latency_histogram(Nanos window) const {
+Nanos Traffic::latency(double quantile, Nanos window) const {
   Histogram h;
   Nanos span{0};
   for (auto s = steps_.rbegin(); s != steps_.rend() && span < window; ++s) {
     for (const auto& [bucket, count] : s->latency) h.restore(bucket, count);
     span += s->elapsed;
   }
-  return h;
+  return h.quantile(quantile);
 }
 
-Nanos Traffic::latency(double quantile, Nanos window) const {
-  return latency_histogram(window).quantile(quantile);
-}
-
-LatencyQuantiles Traffic::latencies(Nanos window) const {
-  const Histogram h = latency_histogram(window);
+LatencyQuantiles Traffic::latencies() const {
+  const Histogram& h = recent_.latency;
   return {h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/cluster.h"
+#include "control/last_minute.h"
 #include "model/snapshot.h"
 
 namespace sluice::control {
@@ -32,7 +33,9 @@ class Traffic {
   double request_rate(Nanos window) const;
   double inferences_per_request() const;   // of all answered ones; at least 1
   double concurrency(Nanos window) const;  // mean of waiting + in flight
-  double concurrency_peak() const;         // the largest mean over a second, of the last minute
+  double concurrency_peak() const {        // the largest mean over a second, of the last minute
+    return last_minute_.concurrency_peak();
+  }
   // Of the gaps between two requests.
   struct Gaps {
     Nanos mean{0};
@@ -43,7 +46,7 @@ class Traffic {
   // any.
   double violations(Nanos window) const;
   Nanos latency(double quantile, Nanos window) const;
-  LatencyQuantiles latencies(Nanos window) const;
+  LatencyQuantiles latencies() const;  // of the last 10 seconds
   int queued() const { return queued_; }
   int in_flight() const { return in_flight_; }
   // The counts since the last call.
@@ -64,19 +67,26 @@ class Traffic {
  private:
   struct Step {
     Nanos elapsed{0};
-    uint64_t requests = 0, inferences = 0, ended = 0, violations = 0, gaps = 0;
-    double concurrency_seconds = 0, gap_sum = 0, gap_squares = 0;
+    uint64_t requests = 0, inferences = 0, ended = 0, violations = 0;
+    double concurrency_seconds = 0;
     bool at_rest = false;                           // all are 0; it may stand for many steps
     std::vector<std::pair<int, uint64_t>> latency;  // the filled buckets of its histogram
   };
+  // The newest steps that make up the 10 seconds of latencies().
+  struct Recent {
+    size_t first = 0;  // of steps_
+    Nanos length{0};
+    Histogram latency;
+  };
   void keep(Step step);
-  void forget_old();
-  Histogram latency_histogram(Nanos window) const;
+  void forget_old(Nanos added);
   template <class Member>
   double per_second(Member member, Nanos window) const;
 
   std::deque<Step> steps_;  // of the last minute
   Nanos held_{0};           // the sum of their lengths
+  Recent recent_;
+  LastMinute last_minute_;
   ObservedTraffic before_;
   TrafficTotals totals_;
   Counts untaken_;

@@ -6,11 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "model/snapshot.h"
@@ -45,15 +43,26 @@ class SnapshotIndex {
    private:
     std::vector<uint32_t> begin_, numbers_;
   };
-  struct NameHash {
-    size_t operator()(const FunctionName* f) const;
-  };
-  struct SameName {
-    bool operator()(const FunctionName* a, const FunctionName* b) const { return *a == *b; }
+  // Devices by the hash of their id, in a table of open addressing: each instance asks for its own.
+  class DeviceTable {
+   public:
+    explicit DeviceTable(const std::vector<Device>& devices);
+    std::optional<uint32_t> find(std::string_view id) const;
+
+   private:
+    static constexpr uint32_t kEmpty = UINT32_MAX;
+    struct Slot {
+      uint32_t device = kEmpty;
+      uint32_t hash = 0;
+    };
+    size_t after(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+
+    const std::vector<Device>& devices_;
+    std::vector<Slot> slots_;  // a power of two
   };
 
-  std::unordered_map<const FunctionName*, uint32_t, NameHash, SameName> functions_;
-  std::unordered_map<std::string_view, uint32_t> devices_, instances_;
+  const Snapshot& snapshot_;
+  DeviceTable devices_;
   std::vector<std::optional<uint32_t>> function_of_, device_of_;
   Lists by_function_, by_device_;
 };

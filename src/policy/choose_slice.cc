@@ -4,6 +4,8 @@
 #include <limits>
 #include <tuple>
 
+#include "policy/offers.h"
+
 namespace sluice::policy {
 namespace {
 
@@ -23,21 +25,29 @@ bool more_capable(const SliceCandidate& a, const SliceCandidate& b) {
   return rank(a) < rank(b);
 }
 
-// Returns the candidate in that free rectangle with the smallest quota that covers `gap`, or all of
-// the rectangle if none does. A quota is never below what keeps one request in time.
-std::optional<SliceCandidate> in_opening(Layout& device, const Opening& opening,
-                                         const Capability& capability, const HasGpuSettings& config,
-                                         double gap) {
-  if (opening.quota < config.min_quota) return std::nullopt;
-  const std::optional<int> batch = capability.best_batch(opening.sm, opening.quota);
+// Returns the candidate in a free rectangle of that width and quota with the smallest quota that
+// covers `gap`, or all of the rectangle if none does. A quota is never below what keeps one request
+// in time.
+std::optional<SliceCandidate> in_opening(Share sm, Share most, const Capability& capability,
+                                         const HasGpuSettings& config, double gap) {
+  if (most < config.min_quota) return std::nullopt;
+  const std::optional<int> batch = capability.best_batch(sm, most);
   if (!batch) return std::nullopt;
-  const auto of = [&](Share quota) { return capability.of({*batch, opening.sm, quota}); };
-  const Share floor = capability.idle_quota(opening.sm, *batch).value_or(opening.quota);
-  Share quota = std::min(floor, opening.quota);
-  while (quota < opening.quota && of(quota) < gap) {
-    quota = std::min(quota_above(quota, config), opening.quota);
+  const auto of = [&](Share quota) { return capability.of({*batch, sm, quota}); };
+  const Share floor = capability.idle_quota(sm, *batch).value_or(most);
+  Share quota = std::min(floor, most);
+  while (quota < most && of(quota) < gap) quota = std::min(quota_above(quota, config), most);
+  return SliceCandidate{{nullptr, {.sm = sm}}, *batch, quota, of(quota)};
+}
+
+// The widths that a device of the kind can hold, ascending.
+std::vector<Share> widths_on(const Device& device, const Capability& capability) {
+  std::vector<Share> widths;
+  for (const Share width : capability.widths()) {
+    const Share sm = std::min(round_up(width, device.sm_quantum), kWhole);
+    if (widths.empty() || widths.back() != sm) widths.push_back(sm);  // the quantum equals some
   }
-  return SliceCandidate{{&device, opening}, *batch, quota, of(quota)};
+  return widths;
 }
 
 // Returns none if the device lacks the memory, or the model was not measured on its type.
@@ -46,66 +56,82 @@ std::vector<SliceCandidate> candidates(Layout& device, const Capabilities& capab
   std::vector<SliceCandidate> found;
   const Capability& capability = capabilities.on(device.device());
   if (device.free_memory() < capability.memory()) return found;
-  Share last = kNone;
-  for (const Share width : capability.widths()) {
-    const Share sm = device.width(width);
-    if (sm == last) continue;  // the quantum makes them equal
-    last = sm;
-    for (const Opening& opening : device.openings(sm)) {
-      if (auto c = in_opening(device, opening, capability, config, gap)) found.push_back(*c);
-    }
-  }
+  for (const Share sm : widths_on(device.device(), capability))
+    for (const Opening& opening : device.openings(sm))
+      if (auto c = in_opening(sm, opening.quota, capability, config, gap)) {
+        c->spot = {&device, opening};
+        found.push_back(*c);
+      }
   return found;
 }
 
-// Among unused devices that offer the same, all but the first.
-class Repeated {
- public:
-  bool operator()(const Layout& layout) {
-    if (layout.used()) return false;
-    const Device& d = layout.device();
-    const bool known = std::ranges::any_of(seen_, [&](const Device* other) {
-      return alike(*other, d) && other->memory == d.memory && other->sm_quantum == d.sm_quantum;
-    });
-    if (!known) seen_.push_back(&d);
-    return known;
+// Calls `visit` with all that used devices offer: a width and a quota on devices of a kind.
+template <class Visit>
+void for_each_offer(Layouts& layouts, const Capabilities& capabilities, const Visit& visit) {
+  auto& offers = layouts.index<Offers>();
+  for (Offers::Kind& kind : offers.update(layouts)) {
+    const Capability& capability = capabilities.on(kind.example());
+    for (const Share sm : widths_on(kind.example(), capability))
+      for (const auto& [quota, devices] : offers.used(kind, layouts, sm))
+        visit(capability, sm, quota, devices);
   }
+}
 
- private:
-  std::vector<const Device*> seen_;
-};
+// The first unused device of each kind, by index.
+std::vector<size_t> unused_devices(Layouts& layouts, const Capabilities& capabilities) {
+  std::vector<size_t> first;
+  auto& offers = layouts.index<Offers>();
+  for (Offers::Kind& kind : offers.update(layouts))
+    if (const auto device = Offers::unused(kind, layouts, capabilities.on(kind.example()).memory()))
+      first.push_back(*device);
+  std::ranges::sort(first);
+  return first;
+}
 
 }  // namespace
 
 std::optional<SliceCandidate> covering_slice(Layouts& layouts, const Capabilities& capabilities,
                                              const HasGpuSettings& config, double gap) {
+  // Step 2: the first used device that has one.
+  std::optional<Offers::Rank> first;
+  for_each_offer(
+      layouts, capabilities,
+      [&](const Capability& capability, Share sm, Share quota, const Offers::Devices& devices) {
+        const auto rank = first_of(devices, layouts, capability.memory(), first);
+        if (!rank) return;
+        const auto c = in_opening(sm, quota, capability, config, gap);
+        if (c && c->capability >= gap) first = rank;
+      });
+  const std::vector<size_t> devices =
+      first ? std::vector{first->second} : unused_devices(layouts, capabilities);
   std::optional<SliceCandidate> best;
-  DeviceQueue devices(layouts, 0);
-  Repeated repeated;
-  while (Layout* device = devices.next()) {
-    // Step 2: the first used device that has one.
-    if (best && best->spot.device->used()) return best;
-    if (repeated(*device)) continue;
-    for (const SliceCandidate& c : candidates(*device, capabilities, config, gap)) {
-      if (c.capability < gap) continue;
-      if (!best || more_efficient(c, *best)) best = c;
-    }
-  }
+  for (const size_t d : devices)
+    for (const SliceCandidate& c : candidates(layouts[d], capabilities, config, gap))
+      if (c.capability >= gap && (!best || more_efficient(c, *best))) best = c;
   return best;
 }
 
 std::optional<SliceCandidate> most_capable_slice(Layouts& layouts, const Capabilities& capabilities,
                                                  const HasGpuSettings& config) {
   constexpr double kAll = std::numeric_limits<double>::infinity();
+  std::optional<SliceCandidate> most;
+  std::optional<Offers::Rank> first;  // of the devices that offer as much
+  for_each_offer(
+      layouts, capabilities,
+      [&](const Capability& capability, Share sm, Share quota, const Offers::Devices& devices) {
+        const auto c = in_opening(sm, quota, capability, config, kAll);
+        if (!c || c->capability <= 0 || (most && more_capable(*most, *c))) return;
+        const bool more = !most || more_capable(*c, *most);
+        const auto rank =
+            first_of(devices, layouts, capability.memory(), more ? std::nullopt : first);
+        if (rank) most = c, first = rank;
+      });
+  std::vector<size_t> devices = unused_devices(layouts, capabilities);
+  if (first) devices.insert(devices.begin(), first->second);
   std::optional<SliceCandidate> best;
-  DeviceQueue devices(layouts, 0);
-  Repeated repeated;
-  while (Layout* device = devices.next()) {
-    if (repeated(*device)) continue;
-    for (const SliceCandidate& c : candidates(*device, capabilities, config, kAll)) {
+  for (const size_t d : devices)
+    for (const SliceCandidate& c : candidates(layouts[d], capabilities, config, kAll))
       if (c.capability > 0 && (!best || more_capable(c, *best))) best = c;
-    }
-  }
   return best;
 }
 

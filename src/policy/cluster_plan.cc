@@ -1,6 +1,7 @@
 #include "policy/cluster_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -37,23 +38,41 @@ ClusterPlan::ClusterPlan(const Turn& turn, bool movable)
     : snapshot_(turn.snapshot),
       index_(turn.index),
       arbiter_(turn.arbiter),
-      layouts_(turn.snapshot.devices, turn.placement, turn.arbiter),
+      movable_(movable),
+      mine_(turn.snapshot.functions.size()),
+      layouts_(turn.snapshot.devices, turn.placement, turn.arbiter,
+               [this](size_t device, Layout& layout) { lay_out(device, layout); }),
       of_function_(turn.snapshot.functions.size()) {
-  std::vector<bool> mine(snapshot_.functions.size());
-  for (const FunctionName& name : turn.mine)
-    if (const auto f = index_.function(name)) mine[*f] = true;
-  for (uint32_t k = 0; k < snapshot_.instances.size(); ++k) {
+  std::vector<uint32_t> ours;
+  for (const FunctionName& name : turn.mine) {
+    const auto f = index_.function(name);
+    if (!f) continue;
+    mine_[*f] = true;
+    std::ranges::copy_if(index_.of_function(*f), std::back_inserter(ours),
+                         [&](uint32_t k) { return is_ours(k); });
+  }
+  std::ranges::sort(ours);  // by id
+  for (const uint32_t k : ours) {
     const Instance& i = snapshot_.instances[k];
-    const auto device = index_.device_of(k);
-    if (i.state == InstanceState::kGone || !device) continue;  // gone, or soon, like its device
+    of_function_[*index_.function_of(k)].push_back(instances_.size());
+    instances_.push_back({i, &i, *index_.device_of(k), false, {}});
+  }
+}
+
+bool ClusterPlan::is_ours(uint32_t instance) const {
+  const InstanceState state = snapshot_.instances[instance].state;
+  const auto function = index_.function_of(instance);
+  return state != InstanceState::kGone && state != InstanceState::kDraining &&
+         index_.device_of(instance) && function && mine_[*function];
+}
+
+void ClusterPlan::lay_out(size_t device, Layout& layout) const {
+  for (const uint32_t k : index_.on_device(static_cast<uint32_t>(device))) {
+    const Instance& i = snapshot_.instances[k];
+    if (i.state == InstanceState::kGone) continue;
     const auto function = index_.function_of(k);
-    const bool ours = function && mine[*function] && i.state != InstanceState::kDraining;
-    const bool reachable = snapshot_.devices[*device].reachable;
-    layouts_[*device].add(room_of(i, ours && movable && reachable,
-                                  function ? &snapshot_.functions[*function] : nullptr));
-    if (!ours) continue;
-    of_function_[*function].push_back(instances_.size());
-    instances_.push_back({i, &i, *device, false, {}});
+    layout.add(room_of(i, movable_ && is_ours(k) && layout.device().reachable,
+                       function ? &snapshot_.functions[*function] : nullptr));
   }
 }
 
@@ -149,6 +168,7 @@ const Room& ClusterPlan::room(const PlannedInstance& p) const {
 
 std::optional<Action> ClusterPlan::change(const PlannedInstance& p) const {
   const Instance& i = p.instance;
+  if (!layouts_.asked_for(p.device)) return std::nullopt;
   const Position to = room(p).position;
   const Part part{i.device(), i.slice(), to};
   if (p.before == nullptr) {

@@ -32,6 +32,8 @@ class ClusterPlan {
   // Instances of other functions than the turn's count as occupied, and so do draining ones.
   // Rectangles of the turn's functions may be shifted in time if `movable`.
   ClusterPlan(const Turn& turn, bool movable);
+  ClusterPlan(const ClusterPlan&) = delete;
+  ClusterPlan& operator=(const ClusterPlan&) = delete;
 
   Layouts& layouts() { return layouts_; }
   const Layouts& layouts() const { return layouts_; }
@@ -41,10 +43,11 @@ class ClusterPlan {
   // id; those to be started last.
   std::vector<size_t> serving(const Demand& demand) const;
   const PlannedInstance& at(size_t i) const { return instances_[i]; }
-  bool on_drained(size_t i) const { return layout(instances_[i]).device().drained; }
+  const Device& device(const PlannedInstance& p) const { return snapshot_.devices[p.device]; }
+  bool on_drained(size_t i) const { return device(instances_[i]).drained; }
   // Returns whether it can be resized and stopped: its node answers. Else resize() and stop() do
   // nothing.
-  bool can_change(size_t i) const { return layout(instances_[i]).device().reachable; }
+  bool can_change(size_t i) const { return device(instances_[i]).reachable; }
   // Returns the instance that holds a rectangle on one of the devices, as planned.
   const Instance& instance(const InstanceId& id) const;
 
@@ -64,7 +67,9 @@ class ClusterPlan {
   std::vector<Action> actions() const;
 
  private:
-  uint32_t function_of(const Demand& demand) const;  // its index in the snapshot
+  bool is_ours(uint32_t instance) const;              // of the snapshot, and not ending
+  void lay_out(size_t device, Layout& layout) const;  // fills in the snapshot's rectangles
+  uint32_t function_of(const Demand& demand) const;   // its index in the snapshot
   const Room& room(const PlannedInstance& p) const;
   std::optional<Action> change(const PlannedInstance& p) const;  // a start, a resize, or nothing
   std::vector<Action> changes() const;
@@ -72,6 +77,8 @@ class ClusterPlan {
   const Snapshot& snapshot_;
   const SnapshotIndex& index_;
   const std::string_view arbiter_;  // the bundle's
+  const bool movable_;
+  std::vector<bool> mine_;  // the turn's functions
   Layouts layouts_;
   std::deque<PlannedInstance> instances_;
   std::vector<std::vector<size_t>> of_function_;  // of instances_, by the snapshot's functions

@@ -76,9 +76,10 @@ void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_
 Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
                      const PlatformPolicy& platform) {
   Settings settings = bundle.settings;
-  if (bundle.name == platform.bundle)
+  if (bundle.name == platform.bundle && !platform.settings.empty())
     if (auto changed = settings.with(platform.settings); changed.ok()) settings = *changed;
-  if (auto changed = settings.with(spec.policy_settings); changed.ok()) settings = *changed;
+  if (!spec.policy_settings.empty())
+    if (auto changed = settings.with(spec.policy_settings); changed.ok()) settings = *changed;
   return settings;
 }
 

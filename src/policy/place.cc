@@ -1,7 +1,5 @@
 #include "policy/place.h"
 
-#include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "policy/place_best_fit.h"
@@ -35,15 +33,20 @@ const Placement* find_placement(std::string_view name) {
 }
 
 Layouts::Layouts(std::span<const Device> devices, const Placement& placement,
-                 std::string_view arbiter)
-    : placement_(&placement) {
-  all_.reserve(devices.size());
-  for (const Device& d : devices) {
-    all_.push_back(placement.layout(d));
-    all_.back()->plan_for(arbiter);
-  }
+                 std::string_view arbiter, Fill fill)
+    : devices_(devices),
+      placement_(&placement),
+      arbiter_(arbiter),
+      fill_(std::move(fill)),
+      all_(devices.size()) {
   changed_.has.resize(all_.size());
   for (size_t i = 0; i < all_.size(); ++i) changed_.add(i);
+}
+
+void Layouts::make(size_t i) const {
+  all_[i] = placement_->layout(devices_[i]);
+  all_[i]->plan_for(arbiter_);
+  if (fill_) fill_(i, *all_[i]);
 }
 
 std::vector<size_t> Layouts::Numbers::take() {
@@ -51,8 +54,8 @@ std::vector<size_t> Layouts::Numbers::take() {
   return std::exchange(list, {});
 }
 
-const std::set<DeviceRank>& Layouts::ordered(DeviceOrder order) {
-  Order& o = orders_[static_cast<size_t>(order)];
+const std::set<DeviceRank>& Layouts::emptiest_first() {
+  Order& o = emptiest_;
   if (!o.made) {
     o.made = true;
     o.changed.has.resize(all_.size());
@@ -62,9 +65,9 @@ const std::set<DeviceRank>& Layouts::ordered(DeviceOrder order) {
   for (const size_t i : o.changed.take()) {
     if (o.rank[i]) o.devices.erase(*o.rank[i]);
     o.rank[i].reset();
-    const Layout& l = *all_[i];
+    const Layout& l = made(i);
     if (!takes(l, 0)) continue;
-    o.rank[i] = {order == DeviceOrder::kUsedFirst && !l.used(), l.occupancy(), i};
+    o.rank[i] = {l.occupancy(), i};
     o.devices.insert(*o.rank[i]);
   }
   return o.devices;
@@ -83,7 +86,7 @@ bool takes(const Layout& layout, const PlaceRequest& request) {
 Layout* DeviceQueue::next() {
   auto at = last_ ? devices_.upper_bound(*last_) : devices_.begin();
   for (; at != devices_.end(); ++at) {
-    const size_t i = std::get<size_t>(*at);
+    const size_t i = at->second;
     if (std::as_const(layouts_)[i].free_memory() < memory_) continue;
     last_ = *at;
     return &layouts_[i];
@@ -91,9 +94,9 @@ Layout* DeviceQueue::next() {
   return nullptr;
 }
 
-std::vector<Spot> first_fit(Layouts& layouts, const PlaceRequest& request, DeviceOrder order) {
+std::vector<Spot> emptiest_fit(Layouts& layouts, const PlaceRequest& request) {
   std::vector<Spot> spots;
-  DeviceQueue devices(layouts, request.memory, order);
+  DeviceQueue devices(layouts, request.memory);
   while (Layout* device = devices.next()) {
     if (!takes(*device, request)) continue;
     for (const Opening& opening : device->openings(device->width(request.sm))) {

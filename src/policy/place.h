@@ -5,13 +5,13 @@
 // Pure. Layouts and DeviceQueue are not thread-safe.
 #pragma once
 
-#include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string_view>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "policy/layout.h"
@@ -48,15 +48,12 @@ struct Placement {
 std::span<const Placement> placements();
 const Placement* find_placement(std::string_view name);  // nullptr: unknown name
 
-// The order of devices: used ones by rising occupancy, then new ones; or all by rising occupancy.
-// Ties by id.
-enum class DeviceOrder { kUsedFirst, kEmptiestFirst };
+// A device's place by rising occupancy; of equal ones by index.
+using DeviceRank = std::pair<int64_t, size_t>;
 
-// A device's place in an order: unused ones last, by occupancy, then by index.
-using DeviceRank = std::tuple<bool, int64_t, size_t>;
-
-// All devices of a snapshot, by id, each laid out by the placement. What is put into a spot is put
-// there before the next question, or through operator[]: else orders and the index do not see it.
+// All devices of a snapshot, by id, each laid out by the placement once it is asked for. What is put
+// into a spot is put there before the next question, or through operator[]: else orders and the
+// index do not see it.
 class Layouts {
  public:
   // What a placement keeps between two calls, to examine only the devices that changed.
@@ -64,31 +61,36 @@ class Layouts {
     virtual ~Index() = default;
   };
 
-  // For a bundle of that arbiter; empty: any. `devices` and the name must outlive it.
+  // Adds a device's rectangles to its empty layout.
+  using Fill = std::function<void(size_t device, Layout& layout)>;
+
+  // For a bundle of that arbiter; empty: any. `devices` and the name must outlive it, and what
+  // `fill` refers to. Without `fill` all devices are empty at first.
   Layouts(std::span<const Device> devices, const Placement& placement,
-          std::string_view arbiter = {});
+          std::string_view arbiter = {}, Fill fill = nullptr);
 
   size_t size() const { return all_.size(); }
   Layout& operator[](size_t i) {
     if (!changed_.has[i]) changed_.add(i);
-    for (Order& o : orders_)
-      if (o.made && !o.changed.has[i]) o.changed.add(i);
-    return *all_[i];
+    if (emptiest_.made && !emptiest_.changed.has[i]) emptiest_.changed.add(i);
+    return made(i);
   }
-  const Layout& operator[](size_t i) const { return *all_[i]; }
+  const Layout& operator[](size_t i) const { return made(i); }
+  // Returns whether the device was ever asked for; else it is as it was filled.
+  bool asked_for(size_t i) const { return all_[i] != nullptr; }
   const Placement& placement() const { return *placement_; }
 
   // The placement's; made at its first call.
-  template <class T>
-  T& index() {
-    if (index_ == nullptr) index_ = std::make_unique<T>();
-    return static_cast<T&>(*index_);
+  template <class T, class... Arguments>
+  T& index(const Arguments&... arguments) {
+    if (index_ == nullptr) index_ = std::make_unique<T>(arguments...);
+    return dynamic_cast<T&>(*index_);
   }
   // Returns the devices that may have changed since the last call, at first all. One that is
   // reached through operator[] of a Layouts that is not const may change.
   std::vector<size_t> take_changed() { return changed_.take(); }
-  // The devices of which takes() holds, but for their memory, in that order.
-  const std::set<DeviceRank>& ordered(DeviceOrder order);
+  // The devices of which takes() holds, but for their memory, the least occupied first.
+  const std::set<DeviceRank>& emptiest_first();
 
  private:
   // Numbers of devices, each once.
@@ -106,11 +108,20 @@ class Layouts {
     std::vector<std::optional<DeviceRank>> rank;  // in `devices`, by device
   };
 
+  Layout& made(size_t i) const {
+    if (all_[i] == nullptr) make(i);
+    return *all_[i];
+  }
+  void make(size_t i) const;
+
+  std::span<const Device> devices_;
   const Placement* placement_;
+  std::string_view arbiter_;
+  Fill fill_;
   std::unique_ptr<Index> index_;
   Numbers changed_;
-  std::array<Order, 2> orders_;  // by DeviceOrder; made when they are asked for
-  std::vector<std::unique_ptr<Layout>> all_;
+  Order emptiest_;                                    // made when it is asked for
+  mutable std::vector<std::unique_ptr<Layout>> all_;  // null: not asked for yet
 };
 
 // Returns whether the device takes another instance, apart from free space: it is not cordoned,
@@ -118,11 +129,11 @@ class Layouts {
 bool takes(const Layout& layout, Bytes memory);
 bool takes(const Layout& layout, const PlaceRequest& request);  // also: of the wanted type
 
-// The devices that take an instance with that memory, one after the other.
+// The devices that take an instance with that memory, the least occupied first.
 class DeviceQueue {
  public:
-  DeviceQueue(Layouts& layouts, Bytes memory, DeviceOrder order = DeviceOrder::kUsedFirst)
-      : layouts_(layouts), memory_(memory), devices_(layouts.ordered(order)) {}
+  DeviceQueue(Layouts& layouts, Bytes memory)
+      : layouts_(layouts), memory_(memory), devices_(layouts.emptiest_first()) {}
   Layout* next();  // nullptr: no more
 
  private:
@@ -133,7 +144,7 @@ class DeviceQueue {
 };
 
 // Returns spots by taking devices in that order, and the first free rectangle of each that is large
-// enough. For several placements.
-std::vector<Spot> first_fit(Layouts& layouts, const PlaceRequest& request, DeviceOrder order);
+// enough.
+std::vector<Spot> emptiest_fit(Layouts& layouts, const PlaceRequest& request);
 
 }  // namespace sluice::policy

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "policy/offers.h"
 
 namespace sluice::policy {
 namespace {
@@ -180,7 +181,7 @@ std::unique_ptr<Layout> lanes_layout(const Device& device) {
 }
 
 std::vector<Spot> place_lanes(Layouts& layouts, const PlaceRequest& request) {
-  return first_fit(layouts, request, DeviceOrder::kUsedFirst);
+  return first_offered(layouts, request, Offers::Order::kLeastOccupiedFirst);
 }
 
 }  // namespace sluice::policy

@@ -141,6 +141,7 @@ TEST_F(Place, PartsGoToDevicesOfTheirOwnAllOrNone) {
 // devices, examined one by one, the least.
 std::optional<std::pair<size_t, Share>> examined(const Layouts& layouts, const PlaceRequest& r) {
   const bool best_fit = layouts.placement().name == "best-fit";
+  const bool lanes = layouts.placement().name == "lanes";
   std::tuple<int64_t, Bytes, size_t> least;
   std::optional<std::pair<size_t, Share>> found;
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -157,7 +158,10 @@ std::optional<std::pair<size_t, Share>> examined(const Layouts& layouts, const P
       }
       const int64_t area = int64_t{end - o.sm_begin.permille} * o.quota.permille -
                            int64_t{o.sm.permille} * r.quota.request.permille;
-      const std::tuple left{best_fit ? area : -device.occupancy(),
+      const int64_t occupancy = device.used() ? device.occupancy() : INT64_MAX;
+      const std::tuple left{best_fit ? area
+                            : lanes  ? occupancy
+                                     : -device.occupancy(),
                             best_fit ? device.free_memory() : 0, i};
       if (!found || left < least) least = left, found = {i, o.sm_begin};
     }
@@ -179,6 +183,7 @@ TEST_F(Place, AnIndexFindsWhatAnExaminationOfAllDevicesFinds) {
       d.drained = random.chance(0.1);
     }
     Layouts best_fit = laid_out("best-fit"), efficiency = laid_out("efficiency");
+    Layouts lanes = laid_out("lanes");
     for (int n = 0; n < 200; ++n) {
       PlaceRequest request{
           nullptr, {static_cast<int>(random.between(1, 10)) * 50}, {}, random.between(0, 20)};
@@ -186,7 +191,7 @@ TEST_F(Place, AnIndexFindsWhatAnExaminationOfAllDevicesFinds) {
                                                   : static_cast<int>(random.between(1, 9)) * 100};
       request.parts = random.chance(0.8) ? 1 : 3;
       if (random.chance(0.5)) request.like = &devices_[random.below(20)];
-      for (Layouts* layouts : {&best_fit, &efficiency}) {
+      for (Layouts* layouts : {&best_fit, &efficiency, &lanes}) {
         const auto expected = examined(*layouts, request);
         const auto spots = layouts->placement().place(*layouts, request);
         if (!expected || request.parts == 1) {
@@ -218,14 +223,14 @@ TEST_F(Place, AWidthIsRoundedUpToWhatTheDeviceCanHold) {
 TEST_F(Place, DevicesComeByOccupancyThenById) {
   devices(5).room(0, 500, 500).room(1, 250, 500).room(3, 250, 500);
   Layouts layouts = laid_out("lanes");
-  const auto order = [&](DeviceOrder how) {
-    std::string text;
-    DeviceQueue queue(layouts, 1, how);
-    while (const Layout* d = queue.next()) text += d->device().id + " ";
-    return text;
-  };
-  EXPECT_EQ(order(DeviceOrder::kUsedFirst), "d1 d3 d0 d2 d4 ");
-  EXPECT_EQ(order(DeviceOrder::kEmptiestFirst), "d2 d4 d1 d3 d0 ");
+  std::string order;
+  DeviceQueue queue(layouts, 1);
+  while (const Layout* d = queue.next()) order += d->device().id + " ";
+  EXPECT_EQ(order, "d2 d4 d1 d3 d0 ");
+  order.clear();
+  for (const Spot& s : layouts.placement().place(layouts, {nullptr, {250}, {{100}, {100}}, 1, 5}))
+    order += s.device->device().id + " ";
+  EXPECT_EQ(order, "d1 d3 d0 d2 d4 ") << "lanes: used ones first";
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 namespace sluice::policy {
 
 std::vector<Spot> place_whole(Layouts& layouts, const PlaceRequest& request) {
-  std::vector<Spot> spots = first_fit(layouts, request, DeviceOrder::kEmptiestFirst);
+  std::vector<Spot> spots = emptiest_fit(layouts, request);
   for (const Spot& spot : spots)
     if (spot.device->used()) return {};
   return spots;

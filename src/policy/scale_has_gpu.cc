@@ -39,8 +39,11 @@ class HybridScaler {
   const Capability& where_it_runs(const PlannedInstance& p) const;
   double capability(const PlannedInstance& p, Share quota) const;
   double capability(size_t i) const;
-  std::vector<size_t> counted() const;  // serving, not on a cordoned device
-  double capacity() const;
+  const std::vector<size_t>& counted() const;  // serving, not on a cordoned device
+  double capacity() const;                     // of these
+  void resize(size_t i, Share request, Reason reason);
+  void stop(size_t i, Reason reason);
+  void changed() { counted_.reset(), capacity_.reset(); }
 
   bool starts_were_worth_it() const;
   Share lowered_quota(size_t i, double needed) const;
@@ -66,10 +69,13 @@ class HybridScaler {
   const Predictor& predictor_;
   Capabilities capabilities_;
   Time now_;
+  // Results of counted() and capacity(), until the next change.
+  mutable std::optional<std::vector<size_t>> counted_;
+  mutable std::optional<double> capacity_;
 };
 
 const Capability& HybridScaler::where_it_runs(const PlannedInstance& p) const {
-  return capabilities_.on(plan_.layout(p).device());
+  return capabilities_.on(plan_.device(p));
 }
 
 double HybridScaler::capability(const PlannedInstance& p, Share quota) const {
@@ -81,16 +87,30 @@ double HybridScaler::capability(size_t i) const {
   return capability(p, p.instance.slice().quota.request);
 }
 
-std::vector<size_t> HybridScaler::counted() const {
-  std::vector<size_t> found = plan_.serving(demand_);
-  std::erase_if(found, [&](size_t i) { return plan_.on_drained(i); });
-  return found;
+const std::vector<size_t>& HybridScaler::counted() const {
+  if (!counted_) {
+    counted_ = plan_.serving(demand_);
+    std::erase_if(*counted_, [&](size_t i) { return plan_.on_drained(i); });
+  }
+  return *counted_;
 }
 
 double HybridScaler::capacity() const {
-  double sum = 0;
-  for (const size_t i : counted()) sum += capability(i);
-  return sum;
+  if (!capacity_) {
+    capacity_ = 0;
+    for (const size_t i : counted()) *capacity_ += capability(i);
+  }
+  return *capacity_;
+}
+
+void HybridScaler::resize(size_t i, Share request, Reason reason) {
+  plan_.resize(i, quota(request), std::move(reason));
+  changed();
+}
+
+void HybridScaler::stop(size_t i, Reason reason) {
+  plan_.stop(i, std::move(reason));
+  changed();
 }
 
 // Waiting requests beyond one batch for each instance, which is about to take it. Requests that
@@ -98,6 +118,7 @@ double HybridScaler::capacity() const {
 double HybridScaler::work_off() const {
   if (!config_.work_off || demand_.inference().slo.latency <= Nanos(0)) return 0;
   double waiting = demand_.view->queued * demand_.part;
+  if (waiting <= 0) return 0;
   bool ready = false;
   for (const size_t i : counted()) {
     waiting -= plan_.at(i).instance.batch;
@@ -151,7 +172,7 @@ void HybridScaler::scale_down() {
       left = others, --count;
       const std::string rest =
           count == 1 ? "the other one can do " : "the other " + std::to_string(count) + " can do ";
-      plan_.stop(i, why_less("scale-in", rest + per_second(left), before, left));
+      stop(i, why_less("scale-in", rest + per_second(left), before, left));
       continue;
     }
     const PlannedInstance& p = plan_.at(i);
@@ -161,13 +182,13 @@ void HybridScaler::scale_down() {
     left = others + capability(p, to);
     const std::string change = "quota " + percent(from) + " → " + percent(to) + " on " +
                                p.instance.device() + " leaves " + per_second(left);
-    plan_.resize(i, quota(to), why_less("vertical-down", change, before, left));
+    resize(i, to, why_less("vertical-down", change, before, left));
   }
 }
 
 bool HybridScaler::starts_were_worth_it() const {
   if (!config_.outlast_starts) return true;
-  const std::vector<size_t> all = counted();
+  const std::vector<size_t>& all = counted();
   return std::all_of(all.begin(), all.end(), [&](size_t i) {
     const Instance& instance = plan_.at(i).instance;
     if (instance.state != InstanceState::kReady) return false;
@@ -222,11 +243,11 @@ void HybridScaler::raise_quotas() {
     const double then = others + capability(p, to);
     if (then <= reached) continue;  // more time would not help this one
     reached = then;
-    plan_.resize(i, quota(to),
-                 {"vertical-up",
-                  carries_text(before) + ". Quota " + percent(from) + " → " + percent(to) + " on " +
-                      p.instance.device() + " makes it " + per_second(reached) + ".",
-                  numbers(before, reached)});
+    resize(i, to,
+           {"vertical-up",
+            carries_text(before) + ". Quota " + percent(from) + " → " + percent(to) + " on " +
+                p.instance.device() + " makes it " + per_second(reached) + ".",
+            numbers(before, reached)});
   }
 }
 
@@ -274,8 +295,8 @@ std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
   request.sm = stated ? stated->sm : kWhole;
   request.quota = quota(stated ? stated->quota.request : config_.unmeasured);
   Layouts& layouts = plan_.layouts();
-  const std::vector<Spot> spots = stated ? layouts.placement().place(layouts, request)
-                                         : first_fit(layouts, request, DeviceOrder::kEmptiestFirst);
+  const std::vector<Spot> spots =
+      stated ? layouts.placement().place(layouts, request) : emptiest_fit(layouts, request);
   if (spots.empty()) return std::nullopt;
   SliceCandidate c{spots.front(), 1, request.quota.request, 0};
   const Share sm = c.spot.opening.sm, room = c.spot.opening.quota;
@@ -298,6 +319,7 @@ void HybridScaler::start(const SliceCandidate& c, double gap) {
   const Quota held = equal_share() ? Quota{c.quota, kWhole} : quota(c.quota);
   const Bytes memory = capabilities_.on(c.spot.device->device()).memory();
   plan_.start(demand_, c.spot, held, memory, c.batch, why_started(c, gap));
+  changed();
 }
 
 std::string HybridScaler::always_text() const {
@@ -339,11 +361,11 @@ void HybridScaler::leave_drained() {
   for (const size_t i : plan_.serving(demand_)) {
     if (!plan_.on_drained(i)) continue;
     const std::string can_do = ready > 0 ? ", which can do " + per_second(ready) : "";
-    plan_.stop(i, {"drained-device",
-                   "Device " + plan_.at(i).instance.device() + " is cordoned, and " +
-                       policy::counted(count, "instance") + " elsewhere " +
-                       (count == 1 ? "is" : "are") + " ready" + can_do + ".",
-                   nonzero({{"forecast", demand_.rate()}, {"capacity_after", ready}})});
+    stop(i, {"drained-device",
+             "Device " + plan_.at(i).instance.device() + " is cordoned, and " +
+                 policy::counted(count, "instance") + " elsewhere " + (count == 1 ? "is" : "are") +
+                 " ready" + can_do + ".",
+             nonzero({{"forecast", demand_.rate()}, {"capacity_after", ready}})});
   }
 }
 
