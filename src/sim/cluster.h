@@ -1,6 +1,6 @@
 // The Cluster port in virtual time: nodes with the node daemon's ledger, devices (device.h),
-// instances with the model server's batcher, and one gateway with the live
-// dispatcher. The control loop does not notice.
+// instances with the model server's batcher, and one gateway with the live dispatcher. The control
+// loop does not notice.
 //
 // It adds its events to the caller's queue, and takes the time from the caller's clock. One thread.
 #pragma once

@@ -1,6 +1,7 @@
 // A device as a fluid: each busy client has a rate, what a window of the arbiter gives it beside
-// the others that are busy (sharing.h). Rates change where a batch begins or ends, and where a
-// client comes, goes or is resized; between those moments nothing happens. Not thread-safe.
+// the others that are busy (sharing.h). Rates change where a batch begins or ends, where a client
+// has used its limit's part of a window, and where one comes, goes or is resized; between those
+// moments nothing happens. Not thread-safe.
 #pragma once
 
 #include <memory>
