@@ -99,7 +99,10 @@ class InstancesUpdate {
   void next(const Instance& i, InstanceState state, Time started) {
     for (; at_ != before_.end() && at_->id < i.id; ++at_) changed(at_->function);
     const bool known = at_ != before_.end() && at_->id == i.id;
-    snapshot_.instances.push_back(known ? std::move(*at_++) : i);
+    if (known)
+      snapshot_.instances.push_back(std::move(*at_++));
+    else
+      snapshot_.instances.push_back(i);
     Instance& now = snapshot_.instances.back();
     const std::pair before(now.state, now.started);
     now.state = i.state, now.started = i.started;
