@@ -83,7 +83,7 @@ Result<SimulatedCluster::Machine*> SimulatedCluster::machine_of(const DeviceId& 
 // ---- the loop's orders -------------------------------------------------------------------------
 
 // Gives an order to a node, as its faults have it.
-Result<void> SimulatedCluster::deliver(const std::string& node,
+Result<void> SimulatedCluster::deliver(std::string node,
                                        const std::function<Result<void>()>& order) {
   using Kind = Fault::Kind;
   if (faults_.empty()) return order();

@@ -135,7 +135,7 @@ class SimulatedCluster : public control::Cluster {
   bool reachable(std::string_view node) const {
     return faults_.empty() || !faults_.any(Fault::Kind::kSilence, node);
   }
-  Result<void> deliver(const std::string& node, const std::function<Result<void>()>& order);
+  Result<void> deliver(std::string node, const std::function<Result<void>()>& order);
   Result<Machine*> machine_of(const DeviceId& device);
   Server* find(const InstanceId& id);
   Result<void> place(Server& server);
