@@ -72,10 +72,14 @@ TEST_F(SnapshotsTest, WhatIsBroughtUpToDateEqualsWhatIsMadeAnew) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
   const auto pick = [&](auto& list) { return random.below(list.size()); };
-  const auto name = [&] { return FunctionName{.name = std::string(1, 'a' + random.below(8))}; };
+  const auto name = [&] {
+    return FunctionName{.name = std::string(1, static_cast<char>('a' + random.below(8)))};
+  };
   Snapshot kept;
   for (int n = 0; n < 300; ++n) {
-    const std::string id = "i" + std::to_string(random.below(20));
+    const uint64_t number = random.below(20);
+    const std::string id = "i" + std::to_string(number);
+    const FunctionName owner{.name = std::string(1, static_cast<char>('a' + number % 8))};
     const auto at = std::ranges::lower_bound(
         seen.instances, id, {},
         [](const ObservedInstance& o) -> const InstanceId& { return o.instance.id; });
@@ -93,7 +97,7 @@ TEST_F(SnapshotsTest, WhatIsBroughtUpToDateEqualsWhatIsMadeAnew) {
         if (there) seen.instances.erase(at);
         break;
       case 2:
-        if (!there) seen.instances.insert(at, instance(id, name()));
+        if (!there) seen.instances.insert(at, instance(id, owner));
         break;
       case 3:
         if (there) at->instance.state = static_cast<InstanceState>(random.below(4));
@@ -105,7 +109,7 @@ TEST_F(SnapshotsTest, WhatIsBroughtUpToDateEqualsWhatIsMadeAnew) {
         random.below(2) == 0 ? stops.ask(id, Time{}) : stops.reconcile({});
         break;
       case 6:
-        if (!there) starts.ordered(instance(id, name()).instance, Time(Seconds(n)));
+        if (!there) starts.ordered(instance(id, owner).instance, Time(Seconds(n)));
         starts.reconcile(seen.instances, {}, Time(Seconds(n)));
         break;
       default:
