@@ -193,9 +193,11 @@ TEST_F(SimulatedFaults, ADeadGatewayLosesItsOpenRequestsAndTheNextOneServesWhatW
   pass(Seconds(1));
   EXPECT_THAT(answers_, ElementsAre(Outcome::kBroken, Outcome::kBroken, Outcome::kOk));
   EXPECT_GE(took_.back(), Seconds(2));
-  EXPECT_EQ(gateway().routes_version, before.routes_version);  // those that it had kept
-  EXPECT_NE(gateway().started, before.started);
-  EXPECT_EQ(gateway().traffic.front().requests, 1U);  // it counts from zero
+  const control::ObservedGateway after = gateway();
+  EXPECT_EQ(after.routes_version, before.routes_version);  // those that it had kept
+  EXPECT_NE(after.started, before.started);
+  ASSERT_EQ(after.traffic.size(), 1U);
+  EXPECT_EQ(after.traffic.front().requests, 1U);  // it counts from zero
 }
 
 TEST_F(SimulatedFaults, FaultsOfOneSubjectAddUp) {
