@@ -81,6 +81,13 @@ TEST(Simulate, EveryScenarioPlaysAndEveryRequestEndsOnce) {
   EXPECT_GE(played, 5);
 }
 
+TEST(Simulate, SaysWhereFluidsAreNoMeasure) {
+  const Ran ran = run(kSimulate + kBurst + " --stepping fluid --policies has-gpu,dilu");
+  EXPECT_EQ(ran.code, 0) << ran.said;
+  EXPECT_THAT(ran.said, HasSubstr("sluice: dilu: fluid devices do not have the states"));
+  EXPECT_THAT(ran.said, testing::Not(HasSubstr("sluice: has-gpu: fluid")));
+}
+
 TEST(Simulate, RefusesWhatItCannotPlayAndSaysWhere) {
   const TemporaryFolder folder;
   const std::string file = folder.path + "/s.yaml";

@@ -106,9 +106,10 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
       ->check(number_from(0, kHighestPrice))
       ->capture_default_str();
   add_price_option(*node, flags->prices);
-  node->add_option("--arbiter", s.arbiter,
-                   "which decides who may run now, on every device; without, a device's first "
-                   "instance chooses")
+  node->add_option(
+          "--arbiter", s.arbiter,
+          "which decides which client may run now, on every device; without, a device's first "
+          "instance chooses")
       ->check(CLI::IsMember(policy::arbiter_names()));
   node->add_option("--default-arbiter", s.default_arbiter,
                    "of a device whose first instance names none")

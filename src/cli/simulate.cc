@@ -16,6 +16,7 @@
 #include "sim/report.h"
 #include "sim/run.h"
 #include "sim/scenario_file.h"
+#include "sim/sharing.h"
 #include "sim/timeline_plot.h"
 
 namespace sluice::cli {
@@ -44,6 +45,19 @@ Result<sim::Scenario> read_scenario(const SimulateFlags& f) {
       return Error{ErrorKind::kInvalid,
                    "--policies: '" + policy + "' is not known; `sluice policies` lists them"};
   return scenario;
+}
+
+// Says so where fluids are no measure of a policy's arbiter.
+void warn_of_fluids(const sim::Scenario& s) {
+  if (s.cluster.stepping != sim::Stepping::kFluid) return;
+  for (const std::string& policy : s.policies) {
+    const std::string_view arbiter = policy::find_bundle(policy)->arbiter;
+    const sim::SharingRule* rule = sim::find_sharing(arbiter);
+    if (rule == nullptr || !rule->bounded)
+      std::cerr << "sluice: " << policy << ": fluid devices do not have the states of its arbiter, "
+                << arbiter << ": where devices are crowded, its results are too good. "
+                << "--stepping exact has them\n";
+  }
 }
 
 std::string ratio(uint64_t part, uint64_t whole) {
@@ -158,6 +172,7 @@ Result<void> simulate(const Session& session, const SimulateFlags& f) {
   std::ostringstream timeline;
   timeline << "policy,second,function,arrivals,ok,late,refused,p95_ms,instances,ready,held,"
               "devices\n";
+  warn_of_fluids(scenario);
   std::vector<sim::Outcome> outcomes;
   std::string thoughts;
   for (const std::string& policy : scenario.policies) {

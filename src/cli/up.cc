@@ -266,10 +266,9 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--threads", f->threads, "loops of the gateway; 0: one per core less one")
       ->check(CLI::Range(0, kMostThreads));
   up_command
-      ->add_option(
-          "--arbiter", f->arbiter,
-          "of every device: which decides who may run now. Without, each device runs that of "
-          "the policy of the function that it serves first")
+      ->add_option("--arbiter", f->arbiter,
+                   "of every device: which decides which client may run now. Without, each device "
+                   "runs that of the policy of the function that it serves first")
       ->check(CLI::IsMember(policy::arbiter_names()));
   up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");

@@ -15,7 +15,7 @@ constexpr std::array kRules{
     SharingRule{.arbiter = "deadline", .keeps_phases = true, .keeps_requests = true},
     SharingRule{.arbiter = "multi_token", .keeps_requests = true},
     SharingRule{.arbiter = "window", .keeps_requests = true, .fit = SharingRule::Fit::kLane},
-    SharingRule{.arbiter = "introspective"},
+    SharingRule{.arbiter = "introspective", .bounded = false},
     SharingRule{.arbiter = "tgs"},
     SharingRule{.arbiter = "share_fixed_limit", .fit = SharingRule::Fit::kAlways},
     SharingRule{.arbiter = "share_fixed_request", .lends = false, .fit = SharingRule::Fit::kAlways},

@@ -28,6 +28,7 @@ struct SharingRule {
   bool keeps_requests = false;  // what a request lacks goes before what is lent
   bool lends = true;            // beyond the request up to the limit
   enum class Fit { kDevice, kLane, kAlways } fit = Fit::kDevice;
+  bool bounded = true;  // docs/simulator.md's bound holds
 };
 
 // Returns nullptr for an unknown arbiter.
