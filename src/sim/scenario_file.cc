@@ -523,10 +523,10 @@ void Reader::copy(const FunctionName& name, int count) {
   const auto original = std::ranges::find(out_.functions, name, &FunctionSpec::name);
   const FunctionSpec spec = *original;
   out_.functions.erase(original);
-  const auto others = std::ranges::stable_partition(
-      out_.loads, [&](const Load& load) { return load.function != name; });
-  const std::vector<Load> loads(others.begin(), others.end());
-  out_.loads.erase(others.begin(), others.end());
+  const auto own = std::stable_partition(out_.loads.begin(), out_.loads.end(),
+                                         [&](const Load& load) { return load.function != name; });
+  const std::vector<Load> loads(own, out_.loads.end());
+  out_.loads.erase(own, out_.loads.end());
   const auto truth = out_.cluster.truths.extract(name);
   for (int i = 0; i < count; ++i) {
     FunctionSpec one = spec;
