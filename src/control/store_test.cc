@@ -140,7 +140,7 @@ TEST_F(StoreTest, RefusesAFileThatWasEmptied) {
 // A newer sluice may have stored it.
 TEST_F(StoreTest, ATrainingFunctionStaysInTheFileUnserved) {
   Revision training = revision(1);
-  training.spec.kind = TrainingSpec{.program = {.command = {"/bin/train"}, .port = 0}};
+  training.spec.kind = TrainingSpec{.command = {"/bin/train"}};
   Store store = std::move(*Store::open(path()));
   ASSERT_TRUE(store.add_revision(training, 1).ok());
   const auto functions = *store.functions();

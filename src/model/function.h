@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "base/clock.h"
 #include "model/birth.h"
 #include "model/slice.h"
+#include "model/step_model.h"
 
 namespace sluice {
 
@@ -56,14 +58,18 @@ struct InferenceSpec {
   bool operator==(const InferenceSpec&) const = default;
 };
 
-// An elastic training job: workers of one program, whose number the platform chooses. It runs
-// until the program ends. No loop starts one yet.
+// An elastic training job. The platform chooses its workers, their devices, the batch and the
+// learning rate while it runs; each sample is used once an epoch.
 struct TrainingSpec {
-  ExecOfProgram program;     // of each worker
-  int min_workers = 1;       // fewer make no progress
-  int max_workers = 1;       // more are never started
-  int batch = 0;             // samples of a step, over all workers, at the start; 0: the program's
-  double learning_rate = 0;  // at that batch; 0: the program's
+  ModelSpec model;  // TorchScript with a method `loss`; path empty: a command's own
+  std::vector<std::string> command;         // of each worker; empty: the trainer, with `model`
+  std::string dataset;                      // a folder of arrays, for the trainer
+  int epochs = 1;                           // the job's length
+  int min_workers = 1;                      // fewer make no progress
+  int max_workers = 0;                      // 0: as many as there are devices
+  BatchRange batch{.least = 0, .most = 0};  // of a step; 0: the trainer's
+  double learning_rate = 0;  // at batch.least, and linear in the batch; 0: the trainer's
+  bool paused = false;       // its workers leave, with a checkpoint
 
   bool operator==(const TrainingSpec&) const = default;
 };

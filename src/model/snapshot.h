@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "model/function.h"
 #include "model/instance.h"
 #include "model/node.h"
+#include "model/training.h"
 
 namespace sluice {
 
@@ -64,6 +66,7 @@ struct FunctionView {
   // Never null. The loop shares it and adds to it in its next ticks, so a policy reads it while it
   // decides. Views are equal if they share it.
   std::shared_ptr<const ArrivalHistory> arrivals = no_arrivals();
+  std::optional<JobView> job;  // of a training function, and only of those
 
   bool operator==(const FunctionView&) const = default;
 };

@@ -471,7 +471,8 @@ void SmifScaler::leave_cordoned() {
   int count = 0;
   for (const Held& h : held_) {
     if (plan_.at(h.at).instance.state != InstanceState::kReady) continue;
-    ready += h.rate > 0 ? h.rate : std::numeric_limits<double>::infinity();
+    if (h.rate <= 0) ready = std::numeric_limits<double>::infinity();  // unmeasured: trusted
+    ready += h.rate;
     ++count;
   }
   const bool enough = count >= std::max(1, demand_.inference().min_replicas) &&

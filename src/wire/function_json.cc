@@ -32,11 +32,17 @@ json fields_of(const InferenceSpec& s) {
 
 json fields_of(const TrainingSpec& s) {
   return {{"kind", "training"},
-          {"program", to_json(s.program)},
+          {"model", to_json(s.model)},
+          {"command", s.command},
+          {"dataset", s.dataset},
+          {"epochs", s.epochs},
           {"min_workers", s.min_workers},
           {"max_workers", s.max_workers},
-          {"batch", s.batch},
-          {"learning_rate", s.learning_rate}};
+          {"min_batch", s.batch.least},
+          {"max_batch", s.batch.most},
+          {"max_local_batch", s.batch.most_local},
+          {"learning_rate", s.learning_rate},
+          {"paused", s.paused}};
 }
 
 InferenceSpec read_inference(Fields& f) {
@@ -59,16 +65,32 @@ InferenceSpec read_inference(Fields& f) {
 }
 
 TrainingSpec read_training(Fields& f) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  const auto count = [&](const char* field, int otherwise, int least, int most) {
+    return static_cast<int>(f.integer(field, otherwise, least, most));
+  };
   TrainingSpec s;
-  if (f.child("program") == nullptr) f.fail("program", "is missing");
-  s.program = f.part("program", &program_from);
-  s.min_workers = static_cast<int>(f.integer("min_workers", 1, 1, kMostReplicas));
-  s.max_workers = static_cast<int>(f.integer("max_workers", s.min_workers, 1, kMostReplicas));
-  if (s.max_workers < s.min_workers)
+  s.model = f.part("model", &model_spec_from);
+  for (const json& word : f.list("command")) {
+    if (!word.is_string()) f.fail("command", "must be a list of texts");
+    s.command.push_back(word.is_string() ? word.get<std::string>() : "");
+  }
+  if (s.command.empty() && s.model.path.empty()) f.fail("model", "is missing, as is a command");
+  s.dataset = f.text("dataset");
+  s.epochs = count("epochs", 1, 1, 1'000'000);
+  s.min_workers = count("min_workers", 1, 1, kMostReplicas);
+  s.max_workers = count("max_workers", 0, 0, kMostReplicas);
+  if (s.max_workers != 0 && s.max_workers < s.min_workers)
     f.fail("max_workers", std::to_string(s.max_workers) + " is below min_workers, " +
                               std::to_string(s.min_workers));
-  s.batch = static_cast<int>(f.integer("batch", 0, 0, std::numeric_limits<int>::max()));
+  s.batch.least = count("min_batch", 0, 0, kMost);
+  s.batch.most = count("max_batch", 0, 0, kMost);
+  s.batch.most_local = count("max_local_batch", 0, 0, kMost);
+  if (s.batch.most != 0 && s.batch.most < s.batch.least)
+    f.fail("max_batch",
+           std::to_string(s.batch.most) + " is below min_batch, " + std::to_string(s.batch.least));
   s.learning_rate = f.number("learning_rate", 0, 0, 1000);
+  s.paused = f.boolean("paused", false);
   return s;
 }
 

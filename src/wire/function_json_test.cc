@@ -35,12 +35,12 @@ FunctionSpec inference() {
 
 FunctionSpec training() {
   FunctionSpec f{.name = {"vision", "vgg"}, .priority = 1, .policy = "fapes"};
-  f.kind = TrainingSpec{.program = {.command = {"/bin/train", "--epochs", "90"},
-                                    .environment = {{"DATA", "/data"}},
-                                    .ready_path = "/joined"},
+  f.kind = TrainingSpec{.model = {.path = "/vgg.pt"},
+                        .dataset = "/data/flowers",
+                        .epochs = 90,
                         .min_workers = 2,
                         .max_workers = 16,
-                        .batch = 256,
+                        .batch = {.least = 64, .most = 4096, .most_local = 256},
                         .learning_rate = 0.1};
   return f;
 }
@@ -71,17 +71,18 @@ TEST(FunctionJson, WhatIsMissingKeepsItsDefault) {
 TEST(FunctionJson, ATrainingFunctionIsReadAsWritten) {
   EXPECT_EQ(*function_spec_from(to_json(training())), training());
   EXPECT_EQ(to_json(training())["kind"], "training");
-  EXPECT_FALSE(to_json(training()).contains("model"));
+  FunctionSpec script = training();
+  script.kind = TrainingSpec{.command = {"python3", "/train.py"}, .paused = true};
+  EXPECT_EQ(*function_spec_from(to_json(script)), script);
 }
 
 TEST(FunctionJson, AFaultNamesTheFieldTheValueAndWhatIsAllowed) {
   const std::tuple<const char*, json, const char*> cases[] = {
       {"kind", "batch", "function.kind: 'batch' is neither inference nor training"},
       {"name", "", "function.name: must not be empty"},
-      {"program", nullptr, "function.program: is missing"},
-      {"program",
-       {{"command", {"/t"}}},
-       "function.program: program.ready_path: is missing; a program without a port needs it"},
+      {"model", nullptr, "function.model: is missing, as is a command"},
+      {"epochs", 0, "function.epochs: 0 is no integer from 1 to 1000000"},
+      {"max_batch", 32, "function.max_batch: 32 is below min_batch, 64"},
       {"min_workers", 0, "function.min_workers: 0 is no integer from 1 to 10000"},
       {"max_workers", 1, "function.max_workers: 1 is below min_workers, 2"},
       {"learning_rate", -1, "function.learning_rate: -1 is no number from 0.0 to 1000.0"},
