@@ -1,0 +1,156 @@
+#include "train/checkpoints.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "base/fd.h"
+#include "base/replace_file.h"
+#include "base/system_error.h"
+#include "wire/json.h"
+
+namespace sluice::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr size_t kAtOnce = size_t{1} << 30;  // zlib counts in 32 bits
+
+uint32_t checksum(const std::vector<StatePiece>& pieces) {
+  uLong sum = crc32(0, nullptr, 0);
+  for (const StatePiece& p : pieces)
+    for (size_t at = 0; at < p.bytes; at += kAtOnce)
+      sum = crc32(sum, reinterpret_cast<const Bytef*>(p.data + at),
+                  static_cast<uInt>(std::min(kAtOnce, p.bytes - at)));
+  return static_cast<uint32_t>(sum);
+}
+
+Result<void> write_all(int fd, const StatePiece& p) {
+  for (size_t at = 0; at < p.bytes;) {
+    const ssize_t n = write(fd, p.data + at, p.bytes - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return system_error("write");
+    at += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+Result<void> write_state(const std::string& path, const std::vector<StatePiece>& pieces) {
+  const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return within(path, system_error("open"));
+  for (const StatePiece& p : pieces)
+    if (const auto written = write_all(fd.get(), p); !written.ok())
+      return within(path, written.error());
+  if (fsync(fd.get()) != 0) return within(path, system_error("fsync"));
+  return {};
+}
+
+int64_t total(const std::vector<StatePiece>& pieces) {
+  int64_t sum = 0;
+  for (const StatePiece& p : pieces) sum += static_cast<int64_t>(p.bytes);
+  return sum;
+}
+
+Result<Checkpoint> manifest_of(const std::string& path, uint32_t* sum) {
+  std::ifstream in(path + "/manifest");
+  if (!in) return Error{ErrorKind::kNotFound, path + ": has no manifest"};
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto parsed = wire::parse_json(text);
+  if (!parsed.ok()) return within(path + "/manifest", parsed.error());
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  wire::Fields f(*parsed, path + "/manifest");
+  f.integer("version", 0, 1, kVersion);
+  Checkpoint c{path, f.text("model")};
+  c.at = {f.integer("step", 0, 0, kMost), f.integer("epoch", 0, 0, kMost),
+          f.integer("sample", 0, 0, kMost)};
+  c.bytes = f.integer("bytes", 0, 0, kMost);
+  const auto crc = f.integer("checksum", 0, 0, std::numeric_limits<uint32_t>::max());
+  if (sum != nullptr) *sum = static_cast<uint32_t>(crc);
+  return f.finish(std::move(c));
+}
+
+void forget_old(const std::string& folder, int kept) {
+  const std::vector<Checkpoint> all = checkpoints_in(folder);
+  std::error_code ignored;
+  for (size_t i = 0; i + static_cast<size_t>(kept) < all.size(); ++i)
+    fs::remove_all(all[i].path, ignored);
+}
+
+}  // namespace
+
+Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string& model,
+                                   const JobPosition& at, const std::vector<StatePiece>& pieces,
+                                   int kept) {
+  Checkpoint c{folder + "/" + std::string(kPrefix) + std::to_string(at.step), model, at,
+               total(pieces)};
+  const std::string aside = folder + "/.writing-" + std::to_string(getpid());
+  std::error_code fault;
+  fs::remove_all(aside, fault);
+  if (!fs::create_directories(aside, fault))
+    return Error{ErrorKind::kInternal, aside + ": " + fault.message()};
+  const json manifest = {{"version", kVersion},         {"model", model},      {"step", at.step},
+                         {"epoch", at.epoch},           {"sample", at.sample}, {"bytes", c.bytes},
+                         {"checksum", checksum(pieces)}};
+  const auto all = [&]() -> Result<void> {
+    SLUICE_TRY(write_state(aside + "/state", pieces));
+    SLUICE_TRY(replace_file(aside + "/manifest", manifest.dump(2) + "\n", 0644, Flush::kYes));
+    fs::remove_all(c.path, fault);  // of the same step, by a worker that died
+    if (rename(aside.c_str(), c.path.c_str()) != 0) return within(c.path, system_error("rename"));
+    const Fd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (parent.valid()) fsync(parent.get());
+    return {};
+  }();
+  if (!all.ok()) {
+    fs::remove_all(aside, fault);
+    return all.error();
+  }
+  forget_old(folder, kept);
+  return c;
+}
+
+Result<Checkpoint> load_checkpoint(const std::string& path, const std::string& model,
+                                   const std::vector<StatePiece>& pieces) {
+  uint32_t sum = 0;
+  SLUICE_ASSIGN(c, manifest_of(path, &sum));
+  if (c.model != model)
+    return Error{ErrorKind::kInvalid, path + ": is a checkpoint of another model: it holds " +
+                                          c.model.substr(0, 200) + ", this one " +
+                                          model.substr(0, 200)};
+  if (c.bytes != total(pieces))
+    return Error{ErrorKind::kInvalid, path + ": holds " + std::to_string(c.bytes) +
+                                          " bytes of state; this model has " +
+                                          std::to_string(total(pieces))};
+  std::ifstream in(path + "/state", std::ios::binary);
+  for (const StatePiece& p : pieces)
+    if (!in.read(p.data, static_cast<std::streamsize>(p.bytes)))
+      return Error{ErrorKind::kInvalid, path + "/state: ends early"};
+  if (checksum(pieces) != sum)
+    return Error{ErrorKind::kInvalid, path + "/state: is damaged: its checksum differs"};
+  return std::move(c);
+}
+
+std::vector<Checkpoint> checkpoints_in(const std::string& folder) {
+  std::vector<Checkpoint> all;
+  std::error_code fault;
+  for (const auto& entry : fs::directory_iterator(folder, fault)) {
+    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    if (auto c = manifest_of(entry.path(), nullptr); c.ok()) all.push_back(std::move(*c));
+  }
+  std::sort(all.begin(), all.end(),
+            [](const Checkpoint& a, const Checkpoint& b) { return a.at.step < b.at.step; });
+  return all;
+}
+
+}  // namespace sluice::train

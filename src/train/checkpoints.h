@@ -1,0 +1,47 @@
+// A job's folder of artifacts: checkpoints of its training state, and the trained model.
+//
+//   checkpoint-STEP/state     the parameters, the optimizer's state
+//   checkpoint-STEP/manifest  JSON: version, job, step, epoch, sample, bytes, checksum (CRC-32)
+//   model.pt                  the trained model
+//
+// A checkpoint is written aside and renamed, so that it is there whole or not at all, also after the
+// machine's death. Free functions; one process writes at a time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "train/samples.h"
+
+namespace sluice::train {
+
+struct Checkpoint {
+  std::string path;   // of its folder
+  std::string model;  // what it is of: the parameters' names and shapes, as text
+  JobPosition at;
+  int64_t bytes = 0;
+};
+
+// One contiguous piece of the state.
+struct StatePiece {
+  char* data = nullptr;
+  size_t bytes = 0;
+};
+
+// Writes the pieces one after the other, then forgets all but the newest `kept` checkpoints. Returns
+// kInternal with the path on a full disk, and leaves the earlier ones as they are.
+Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string& model,
+                                   const JobPosition& at, const std::vector<StatePiece>& pieces,
+                                   int kept);
+
+// Reads a checkpoint into the pieces. Returns kInvalid if it is another model's, shorter or longer
+// than the pieces, or damaged; they hold anything then.
+Result<Checkpoint> load_checkpoint(const std::string& path, const std::string& model,
+                                   const std::vector<StatePiece>& pieces);
+
+// Returns the folder's whole checkpoints by their manifests, the newest last. Their states are not
+// read.
+std::vector<Checkpoint> checkpoints_in(const std::string& folder);
+
+}  // namespace sluice::train

@@ -1,0 +1,63 @@
+// A generation's group: Gloo's connections between its workers, and the collective operations over
+// them. One thread of the group's runs them one after the other, in the order of the calls, so that
+// they overlap with the worker's own computation. Every rank has to call the same ones.
+//
+// An error is for good: the group can only be destroyed then. Belongs to one thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "train/link.h"
+
+namespace gloo {
+class Context;
+}
+
+namespace sluice::train {
+
+class Group {
+ public:
+  // Connects the ranks, which find each other by the controller's store. Returns kUnavailable if one
+  // of them does not come, or the controller ends the generation.
+  static Result<std::unique_ptr<Group>> form(Link& link, const Form& form);
+  ~Group();
+  Group(const Group&) = delete;
+
+  // Each replaces the ranks' numbers by their sum, resp. by rank 0's bytes. The memory must stay as
+  // it is until wait() has returned.
+  void sum(float* numbers, size_t count);
+  void broadcast(char* bytes, size_t count);
+
+  // Waits until all are done. Returns kUnavailable if a rank has failed.
+  Result<void> wait();
+
+  int rank() const { return rank_; }
+  int world() const { return world_; }
+
+ private:
+  Group(int rank, int world, std::shared_ptr<gloo::Context> context);
+  void enqueue(std::function<void()> operation);
+  void work();
+
+  const int rank_, world_;
+  const std::shared_ptr<gloo::Context> context_;  // nullptr: of one rank, whose operations are none
+  uint32_t tag_ = 0;
+
+  std::mutex lock_;  // of all below
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;  // the first one is being run
+  std::string fault_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,272 @@
+#include "train/job.h"
+
+#include <algorithm>
+
+namespace sluice::train {
+namespace {
+
+constexpr size_t kKeptReforms = 100;
+
+template <class... F>
+struct Visitor : F... {
+  using F::operator()...;
+};
+template <class... F>
+Visitor(F...) -> Visitor<F...>;
+
+}  // namespace
+
+Job::Job(JobSettings settings, Time now) : settings_(std::move(settings)), stopped_(now) {
+  if (settings_.step >= 0) saved_ = Saved{.step = settings_.step, .path = settings_.resume};
+  batch_ = settings_.batch.least;
+}
+
+// ---- what workers say --------------------------------------------------------------------------
+
+Job::Out Job::hello(const Hello& h, Time now) {
+  const auto refuse = [&](std::string why) {
+    send(h.worker, Refused{std::move(why)});
+    return take();
+  };
+  if (h.version != kProtocolVersion)
+    return refuse("speaks version " + std::to_string(h.version) + " of the protocol; " +
+                  std::to_string(kProtocolVersion) + " is spoken here");
+  if (workers_.contains(h.worker)) return refuse("a worker named " + h.worker + " is here already");
+  if (!open())
+    return refuse(
+        "the job " +
+        std::string(phase_ == JobPhase::kFinished ? "has finished" : "goes no further: ") +
+        trouble_);
+  workers_[h.worker] = {.since = now, .step = h.step};
+  generation_ = std::max(generation_, h.generation);
+  Welcome welcome = settings_.job;
+  send(h.worker, std::move(welcome));
+  return take();
+}
+
+Job::Out Job::receive(const std::string& worker, const WorkerMessage& m, Time now) {
+  if (!workers_.contains(worker)) return {};
+  on(worker, m, now);
+  settle(now);
+  return take();
+}
+
+void Job::on(const std::string& name, const WorkerMessage& message, Time now) {
+  Worker& w = workers_.at(name);
+  const Visitor take_in{
+      [](const Hello&) {},
+      [&](const Loaded& m) {
+        if (samples_ != 0 && m.samples != samples_)
+          return send(name, Refused{"reads " + std::to_string(m.samples) + " samples; the others " +
+                                    std::to_string(samples_)});
+        samples_ = m.samples;
+        if (w.state == State::kLoading) change(w, State::kIdle, now);
+      },
+      [&](const Stopped& m) { on_stopped(w, m, now); },
+      [&](const Progress& m) { on_progress(m, now); },
+      [&](const Saved& m) {
+        saved_ = m;
+        if (w.state == State::kSaving) change(w, State::kParting, now);
+      },
+      [&](const Leaving&) { w.leaving = true; },
+      [&](const Finished& m) {
+        model_ = m.model;
+        if (open()) phase_ = JobPhase::kFinished;
+      },
+      [&](const Failed& m) {
+        if (!open()) return;
+        trouble_ = m.error;
+        phase_ = m.for_good ? JobPhase::kFailed : JobPhase::kPaused;
+      },
+      [&](const StoreSet& m) { on_set(m); },
+      [&](const StoreGet& m) { on_get(name, m); },
+  };
+  std::visit(take_in, message);
+}
+
+void Job::on_stopped(Worker& w, const Stopped& m, Time now) {
+  if (w.state != State::kMember || m.generation != generation_) return;
+  change(w, State::kIdle, now);
+  w.step = m.step;
+  // Its connections to the others failed before the kernel told of one's end, or without any end.
+  if (m.why == "lost" && !halting_ && open()) halt("crash", now);
+}
+
+void Job::on_progress(const Progress& m, Time now) {
+  if (m.generation != generation_) return;
+  progress_ = m;
+  if (!first_step_missing_) return;
+  first_step_missing_ = false;
+  next_.forming = now - stopped_;
+  reforms_.push_back(next_);
+  if (reforms_.size() > kKeptReforms) reforms_.erase(reforms_.begin());
+}
+
+void Job::on_set(const StoreSet& m) {
+  store_[m.key] = m.value;
+  const auto [first, last] = store_waiting_.equal_range(m.key);
+  for (auto w = first; w != last; ++w) send(w->second, StoreValue{m.key, m.value});
+  store_waiting_.erase(first, last);
+}
+
+void Job::on_get(const std::string& name, const StoreGet& m) {
+  const auto found = store_.find(m.key);
+  if (found == store_.end())
+    store_waiting_.emplace(m.key, name);
+  else
+    send(name, StoreValue{m.key, found->second});
+}
+
+Job::Out Job::closed(const std::string& worker, Time now) {
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return {};
+  const bool member = found->second.state == State::kMember;
+  workers_.erase(found);
+  for (auto w = store_waiting_.begin(); w != store_waiting_.end();)
+    w = w->second == worker ? store_waiting_.erase(w) : std::next(w);
+  if (member && open()) {
+    if (!halting_) {
+      halt("crash", now);
+      ++next_.before;
+    }
+    next_.why = "crash";
+  }
+  settle(now);
+  return take();
+}
+
+Job::Out Job::tick(Time now) {
+  for (auto& [name, w] : workers_)
+    if (w.state == State::kSaving && now - w.since >= settings_.save_patience)
+      change(w, State::kParting, now);
+  settle(now);
+  return take();
+}
+
+std::optional<Time> Job::next_tick() const {
+  std::optional<Time> next;
+  const auto at_latest = [&](Time t) { next = next ? std::min(*next, t) : t; };
+  for (const auto& [name, w] : workers_) {
+    if (w.state == State::kLoading) at_latest(w.since + settings_.join_patience);
+    if (w.state == State::kSaving) at_latest(w.since + settings_.save_patience);
+  }
+  return next;
+}
+
+// ---- the generation ----------------------------------------------------------------------------
+
+// Those that should be the members, the newest parameters first: rank 0 hands its own to the others.
+std::vector<std::string> Job::wanted() const {
+  std::vector<std::string> names;
+  if (!open()) return names;
+  for (const auto& [name, w] : workers_)
+    if (!w.leaving && (w.state == State::kIdle || w.state == State::kMember)) names.push_back(name);
+  const auto before = [&](const std::string& a, const std::string& b) {
+    const Worker &wa = workers_.at(a), &wb = workers_.at(b);
+    const bool ma = wa.state == State::kMember, mb = wb.state == State::kMember;
+    if (ma != mb) return ma;
+    return wa.step != wb.step ? wa.step > wb.step : a < b;
+  };
+  std::sort(names.begin(), names.end(), before);
+  if (settings_.max_workers > 0 && static_cast<int>(names.size()) > settings_.max_workers)
+    names.resize(static_cast<size_t>(settings_.max_workers));
+  return names;
+}
+
+bool Job::any(State s) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const auto& w) { return w.second.state == s; });
+}
+
+bool Job::still_loading(Time now) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+    return w.second.state == State::kLoading && now - w.second.since < settings_.join_patience;
+  });
+}
+
+int64_t Job::newest_step() const {
+  int64_t newest = -1;
+  for (const auto& [name, w] : workers_) newest = std::max(newest, w.step);
+  return newest;
+}
+
+int Job::workers() const {
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [](const auto& w) {
+    return w.second.state == State::kMember;
+  }));
+}
+
+void Job::settle(Time now) {
+  const std::vector<std::string> names = wanted();
+  const int members = workers();
+  if (members > 0 && !halting_) {
+    const auto is_member = [&](const std::string& n) {
+      return workers_.at(n).state == State::kMember;
+    };
+    const auto staying = std::count_if(names.begin(), names.end(), is_member);
+    if (staying < members) return halt("leave", now);
+    if (static_cast<int>(names.size()) > members && !still_loading(now)) halt("join", now);
+    return;
+  }
+  if (members > 0) return;  // until all have stopped
+  if (halting_) stopped_ = now;
+  halting_ = false;
+  part(now);
+  if (static_cast<int>(names.size()) < std::max(1, settings_.min_workers)) return;
+  if (any(State::kSaving) || (generation_ == 0 && still_loading(now))) return;
+  form(names, now);
+}
+
+void Job::halt(std::string why, Time now) {
+  halting_ = true;
+  halted_ = now;
+  next_ = {.before = workers(), .why = std::move(why)};
+  for (const auto& [name, w] : workers_)
+    if (w.state == State::kMember) send(name, Halt{generation_});
+}
+
+// Sends away those that are not to be members. The last one with the newest parameters saves them.
+void Job::part(Time now) {
+  const int64_t newest = newest_step();
+  bool kept = newest < 0 || (saved_ && saved_->step >= newest) || !model_.empty();
+  for (const auto& [name, w] : workers_)
+    if (w.step == newest &&
+        ((w.state == State::kIdle && !w.leaving && open()) || w.state == State::kSaving))
+      kept = true;
+  for (auto& [name, w] : workers_) {
+    if (w.state != State::kIdle && w.state != State::kLoading) continue;
+    if (open() && !w.leaving) continue;
+    const bool saves = !kept && w.step == newest;
+    kept = kept || saves;
+    change(w, saves ? State::kSaving : State::kParting, now);
+    send(name, Leave{saves});
+  }
+}
+
+void Job::form(const std::vector<std::string>& names, Time now) {
+  ++generation_;
+  store_.clear();
+  store_waiting_.clear();
+  phase_ = JobPhase::kRunning;
+  first_step_missing_ = true;
+  const int world = static_cast<int>(names.size());
+  const int64_t newest = workers_.at(names.front()).step;
+  bool differ = newest < 0 && world > 1;
+  for (const std::string& n : names) differ = differ || workers_.at(n).step != newest;
+  if (settings_.choose_batch)
+    batch_ = settings_.choose_batch(world, progress_ ? progress_->noise : 0);
+  batch_ = std::max({batch_, settings_.batch.least, world});
+  next_.generation = generation_;
+  next_.after = world;
+  next_.stopping = next_.why == "start" ? Nanos(0) : stopped_ - halted_;
+  stopped_ = now;
+  for (int rank = 0; rank < world; ++rank) {
+    Worker& w = workers_.at(names[static_cast<size_t>(rank)]);
+    change(w, State::kMember, now);
+    Form f{generation_, rank, world, batch_, differ, ""};
+    if (rank == 0 && newest < 0 && saved_) f.resume = saved_->path;
+    send(names[static_cast<size_t>(rank)], std::move(f));
+  }
+}
+
+}  // namespace sluice::train

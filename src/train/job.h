@@ -1,0 +1,141 @@
+// A job's controller, as a pure state machine: which workers form the next generation, with which
+// ranks and batch. Messages of workers and the time come in; messages to workers go out. The sockets
+// are controller.h's.
+//
+// A *generation* is a group of workers with ranks. Its members change only by forming the next one:
+// they stop at a step that all have taken (Halt, or the loss of one of them), say so, and those that
+// stay are given their ranks together with those that have joined. Parameters stay in the workers; the
+// controller has none, so that its death costs a wait.
+//
+// One owner, one thread.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/training.h"
+#include "train/messages.h"
+
+namespace sluice::train {
+
+struct JobSettings {
+  std::string name;  // in reasons
+  Welcome job;       // for each worker; its batch and learning rate are not 0
+  int min_workers = 1;
+  int max_workers = 0;                // 0: no bound
+  BatchRange batch;                   // of a step
+  Nanos join_patience = Seconds(2);   // for others that load, so that all join at once
+  Nanos save_patience = Seconds(15);  // for the checkpoint of the last that leave
+  std::string resume;                 // the newest checkpoint; empty: none
+  int64_t step = -1;                  // of it
+  // Chooses the batch of so many workers, by what was measured; empty: the least.
+  std::function<int(int workers, double noise)> choose_batch;
+};
+
+// What a change of members cost.
+struct Reform {
+  int64_t generation = 0;     // that was formed
+  int before = 0, after = 0;  // workers
+  std::string why;            // "start", "join", "leave", "crash", "restart"
+  Nanos stopping{0};          // from the order or the loss until all had stopped
+  Nanos forming{0};           // from then until the first step was taken
+};
+
+struct Outgoing {
+  std::string worker;
+  ControllerMessage message;
+};
+
+class Job {
+ public:
+  Job(JobSettings settings, Time now);
+
+  // Each returns what is to be sent, in order. A worker whose name is in use is refused.
+  std::vector<Outgoing> hello(const Hello& hello, Time now);
+  std::vector<Outgoing> receive(const std::string& worker, const WorkerMessage& m, Time now);
+  std::vector<Outgoing> closed(const std::string& worker, Time now);
+  std::vector<Outgoing> tick(Time now);
+  // When to call tick() at the latest, if nothing else happens; nullopt: never.
+  std::optional<Time> next_tick() const;
+
+  JobPhase phase() const { return phase_; }
+  const std::string& trouble() const { return trouble_; }
+  const std::optional<Progress>& progress() const { return progress_; }
+  int64_t samples() const { return samples_; }  // of the data set; 0: not read yet
+  int64_t generation() const { return generation_; }
+  int workers() const;  // with a rank, in a group that has formed
+  const std::vector<Reform>& reforms() const { return reforms_; }  // the newest last, 100 at most
+  const std::optional<Saved>& newest_checkpoint() const { return saved_; }
+  const std::string& model() const { return model_; }  // the trained one, once finished
+  int batch() const { return batch_; }
+  double learning_rate() const {  // at that batch: linear in it
+    return settings_.job.learning_rate * batch_ / std::max(1, settings_.job.batch);
+  }
+  const JobSettings& settings() const { return settings_; }
+
+ private:
+  enum class State {
+    kLoading,  // it reads model and data
+    kIdle,     // it waits for a rank
+    kMember,   // of the generation, also while it forms and until it has stopped
+    kSaving,   // told to write a checkpoint and leave
+    kParting,  // told to leave
+  };
+  struct Worker {
+    State state = State::kLoading;
+    Time since{};          // in that state
+    int64_t step = -1;     // of its parameters, when it last stopped
+    bool leaving = false;  // it asked to leave
+  };
+  using Out = std::vector<Outgoing>;
+
+  void on(const std::string& name, const WorkerMessage& m, Time now);
+  void on_stopped(Worker& w, const Stopped& m, Time now);
+  void on_progress(const Progress& m, Time now);
+  void on_set(const StoreSet& m);
+  void on_get(const std::string& name, const StoreGet& m);
+
+  bool open() const { return phase_ == JobPhase::kQueued || phase_ == JobPhase::kRunning; }
+  std::vector<std::string> wanted() const;
+  bool any(State s) const;
+  bool still_loading(Time now) const;
+  int64_t newest_step() const;
+
+  // Brings the generation towards the wanted workers, by one of the three below.
+  void settle(Time now);
+  void halt(std::string why, Time now);
+  void part(Time now);
+  void form(const std::vector<std::string>& names, Time now);
+  void change(Worker& w, State s, Time now) { w.state = s, w.since = now; }
+  void send(const std::string& worker, ControllerMessage m) {
+    out_.push_back({worker, std::move(m)});
+  }
+  Out take() { return std::exchange(out_, {}); }
+
+  JobSettings settings_;
+  std::map<std::string, Worker> workers_;
+  std::map<std::string, std::string> store_;               // of the newest generation
+  std::multimap<std::string, std::string> store_waiting_;  // workers, by the key that they wait for
+  JobPhase phase_ = JobPhase::kQueued;
+  std::string trouble_;
+  int64_t generation_ = 0;
+  bool halting_ = false;
+  Reform next_{.why = "start"};      // the change in progress
+  Time halted_{}, stopped_{};        // when it began, and when all had stopped
+  bool first_step_missing_ = false;  // of the generation
+  std::optional<Progress> progress_;
+  std::optional<Saved> saved_;
+  std::string model_;
+  int64_t samples_ = 0;
+  int batch_ = 0;
+  std::vector<Reform> reforms_;
+  Out out_;
+};
+
+}  // namespace sluice::train

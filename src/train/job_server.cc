@@ -1,0 +1,199 @@
+#include "train/job_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/secret.h"
+#include "base/system_error.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int kMostConnections = 4096;
+constexpr size_t kMostUnsent = 4 * 1024 * 1024;  // of a worker that reads nothing
+
+}  // namespace
+
+Result<std::unique_ptr<JobServer>> JobServer::open(const wire::Endpoint& at, int64_t term,
+                                                   const Clock& clock) {
+  // Each worker has its own user id: the key in its environment is what lets it in.
+  SLUICE_ASSIGN(listening, wire::listen_on(at, 0666));
+  fcntl(listening.get(), F_SETFL, O_NONBLOCK);
+  std::unique_ptr<JobServer> server(new JobServer(std::move(listening), term, clock));
+  if (!server->wake_.valid()) return system_error("eventfd");
+  server->thread_ = std::thread([s = server.get()] { s->run(); });
+  return server;
+}
+
+JobServer::JobServer(Fd listening, int64_t term, const Clock& clock)
+    : listening_(std::move(listening)),
+      term_(term),
+      clock_(clock),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+JobServer::~JobServer() {
+  {
+    const std::lock_guard guard(lock_);
+    ending_ = true;
+  }
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void JobServer::wake() const {
+  const uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void JobServer::add(const std::string& name, const std::string& key, JobSettings settings) {
+  const std::lock_guard guard(lock_);
+  settings.job.term = term_;
+  jobs_.try_emplace(name, Entry{key, Job(std::move(settings), clock_.now())});
+}
+
+void JobServer::remove(const std::string& name) {
+  const std::lock_guard guard(lock_);
+  jobs_.erase(name);
+  for (auto& c : connections_)
+    if (c->job == name) c->closing = true;
+  wake();
+}
+
+std::optional<JobStatus> JobServer::status(const std::string& name) const {
+  const std::lock_guard guard(lock_);
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end()) return std::nullopt;
+  const Job& j = found->second.job;
+  return JobStatus{j.phase(),    j.trouble(),           j.samples(), j.settings().job.epochs,
+                   j.workers(),  j.generation(),        j.batch(),   j.learning_rate(),
+                   j.progress(), j.newest_checkpoint(), j.model(),   j.reforms()};
+}
+
+void JobServer::run() {
+  std::unique_lock guard(lock_);
+  while (!ending_) {
+    std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}, {listening_.get(), POLLIN, 0}};
+    for (const auto& c : connections_)
+      polled.push_back(
+          {c->socket.get(), static_cast<short>(POLLIN | (c->out.empty() ? 0 : POLLOUT)), 0});
+    const int patience = timeout_ms();
+    guard.unlock();
+    ::poll(polled.data(), polled.size(), patience);
+    guard.lock();
+    uint64_t ignored = 0;
+    (void)!::read(wake_.get(), &ignored, sizeof ignored);
+    for (size_t i = 2; i < polled.size(); ++i) {
+      Connection& c = *connections_[i - 2];
+      if ((polled[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read(c);
+    }
+    if (polled[1].revents != 0) accept_all();
+    for (auto& [name, entry] : jobs_)
+      if (const auto at = entry.job.next_tick(); at && *at <= clock_.now())
+        send(name, entry.job.tick(clock_.now()));
+    for (size_t i = 0; i < connections_.size(); ++i) write(*connections_[i]);
+    std::erase_if(connections_, [](const auto& c) { return !c->socket.valid(); });
+  }
+}
+
+int JobServer::timeout_ms() const {
+  std::optional<Time> next;
+  for (const auto& [name, entry] : jobs_)
+    if (const auto at = entry.job.next_tick()) next = next ? std::min(*next, *at) : *at;
+  if (!next) return -1;
+  const Nanos left = *next - clock_.now();
+  return left <= Nanos(0) ? 0 : static_cast<int>(left / Millis(1)) + 1;
+}
+
+void JobServer::accept_all() {
+  for (;;) {
+    Fd fd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid() || connections_.size() >= kMostConnections) return;
+    connections_.push_back(std::make_unique<Connection>());
+    connections_.back()->socket = std::move(fd);
+  }
+}
+
+void JobServer::read(Connection& c) {
+  char buffer[16 * 1024];
+  while (c.socket.valid()) {
+    const ssize_t n = recv(c.socket.get(), buffer, sizeof buffer, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (n <= 0) return close(c);
+    c.in.append(buffer, static_cast<size_t>(n));
+    size_t begin = 0;
+    for (size_t end = 0; !c.closing && (end = c.in.find('\n', begin)) != c.in.npos; begin = end + 1)
+      receive(c, std::string_view(c.in).substr(begin, end - begin));
+    c.in.erase(0, begin);
+    if (c.in.size() > kLongestMessage) return close(c);
+  }
+}
+
+void JobServer::receive(Connection& c, std::string_view line) {
+  const auto refuse = [&](std::string why) {
+    c.out += to_line(Refused{std::move(why)});
+    c.closing = true;
+  };
+  const auto message = worker_message_from(line);
+  if (!message.ok()) return refuse(message.error().message);
+  const auto* hello = std::get_if<Hello>(&*message);
+  if (c.job.empty() != (hello != nullptr))
+    return refuse("hello is the first message, and only the first");
+  if (hello == nullptr) {
+    const auto found = jobs_.find(c.job);
+    if (found != jobs_.end())
+      send(c.job, found->second.job.receive(c.worker, *message, clock_.now()));
+    return;
+  }
+  const auto found = jobs_.find(hello->job);
+  if (found == jobs_.end() || !same_secret(hello->key, found->second.key))
+    return refuse("job '" + hello->job.substr(0, 128) + "' is not here, or has another key");
+  if (connection_of(hello->job, hello->worker) != nullptr)
+    return refuse("a worker named " + hello->worker + " is here already");
+  c.job = hello->job;
+  c.worker = hello->worker;
+  send(c.job, found->second.job.hello(*hello, clock_.now()));
+}
+
+void JobServer::close(Connection& c) {
+  c.socket.reset();
+  const auto found = jobs_.find(c.job);
+  if (found != jobs_.end()) send(c.job, found->second.job.closed(c.worker, clock_.now()));
+}
+
+void JobServer::send(const std::string& job, const std::vector<Outgoing>& messages) {
+  for (const Outgoing& m : messages) {
+    Connection* c = connection_of(job, m.worker);
+    if (c == nullptr) continue;
+    c->out += to_line(m.message);
+    if (std::holds_alternative<Refused>(m.message)) c->closing = true;
+    write(*c);
+  }
+}
+
+void JobServer::write(Connection& c) {
+  while (c.socket.valid() && !c.out.empty()) {
+    const ssize_t n = ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    c.out.erase(0, static_cast<size_t>(n));
+  }
+  if (!c.socket.valid()) return;
+  if (c.out.size() > kMostUnsent || (c.closing && c.out.empty()))
+    shutdown(c.socket.get(), SHUT_RDWR);  // read() meets its end next
+}
+
+JobServer::Connection* JobServer::connection_of(const std::string& job, const std::string& worker) {
+  const auto found = std::find_if(connections_.begin(), connections_.end(), [&](const auto& c) {
+    return c->socket.valid() && c->job == job && c->worker == worker;
+  });
+  return found == connections_.end() ? nullptr : found->get();
+}
+
+}  // namespace sluice::train

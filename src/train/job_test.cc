@@ -1,0 +1,301 @@
+#include "train/job.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/random.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kSamples = 100;
+
+JobSettings settings(int min_workers = 1) {
+  JobSettings s;
+  s.job.epochs = 3;
+  s.job.batch = 8;
+  s.job.learning_rate = 0.1;
+  s.batch = {.least = 8, .most = 8};
+  s.min_workers = min_workers;
+  return s;
+}
+
+// A job and workers that do what sluice-trainer does, in virtual time: each message takes one step of
+// the play, a step of training happens when all members of a generation are there. The parameters are
+// the counts of the samples that they have seen.
+class Play {
+ public:
+  explicit Play(JobSettings s) : job_(std::move(s), now_) {}
+
+  struct Worker {
+    bool loaded = false;
+    int64_t generation = 0;  // that it is a member of; 0: none
+    Form form;
+    bool halted = false;
+    std::vector<int> used;  // its parameters; empty: none
+    JobPosition at;
+    std::optional<bool> left;  // it was let go; whether it was to save
+  };
+
+  void hello(const std::string& name) {
+    workers_[name] = {};
+    deliver(job_.hello({.job = "j", .worker = name}, now_));
+  }
+  void load(const std::string& name) {
+    workers_[name].loaded = true;
+    say(name, Loaded{.samples = kSamples});
+  }
+  void join(const std::string& name) { hello(name), load(name); }
+  void leave(const std::string& name) { say(name, Leaving{}); }
+  void die(const std::string& name) {
+    workers_.erase(name);
+    deliver(job_.closed(name, now_));
+  }
+  void advance(Nanos by) {
+    now_ += by;
+    deliver(job_.tick(now_));
+  }
+  void say(const std::string& name, const WorkerMessage& m) {
+    deliver(job_.receive(name, m, now_));
+  }
+
+  // One step of the generation, if all its members are there. `dies`: within the step, when some have
+  // the sums and others do not.
+  bool step(const std::string& dies = "", Random* random = nullptr);
+  // Members that have been told to stop, or miss another, do.
+  void stop_members();
+
+  Job& job() { return job_; }
+  std::map<std::string, Worker>& workers() { return workers_; }
+  const std::vector<std::string>& refusals() const { return refusals_; }
+  std::optional<std::vector<int>> saved, finished;
+
+  std::vector<std::string> members() const {
+    std::vector<std::string> names;
+    for (const auto& [name, w] : workers_)
+      if (w.generation == job_.generation() && w.generation > 0) names.push_back(name);
+    return names;
+  }
+
+ private:
+  void deliver(const std::vector<Outgoing>& messages);
+  void take(Worker& w);
+
+  Time now_ = Time(Seconds(1000));
+  Job job_;
+  std::map<std::string, Worker> workers_;
+  std::vector<std::string> refusals_;
+  JobPosition saved_at_;
+};
+
+void Play::deliver(const std::vector<Outgoing>& messages) {
+  for (const Outgoing& m : messages) {
+    const auto found = workers_.find(m.worker);
+    if (found == workers_.end()) continue;
+    Worker& w = found->second;
+    if (const auto* form = std::get_if<Form>(&m.message)) {
+      w.form = *form;
+      w.generation = form->generation;
+      w.halted = false;
+      if (!form->resume.empty()) w.used = *saved, w.at = saved_at_;
+      if (w.used.empty() && form->rank == 0) w.used.assign(kSamples, 0);
+    } else if (const auto* halt = std::get_if<Halt>(&m.message)) {
+      w.halted = halt->generation == w.generation;
+    } else if (const auto* refused = std::get_if<Refused>(&m.message)) {
+      refusals_.push_back(refused->error);
+    } else if (const auto* leave = std::get_if<Leave>(&m.message)) {
+      w.left = leave->save;
+    }
+  }
+  for (auto w = workers_.begin(); w != workers_.end(); ++w) {
+    if (!w->second.left) continue;
+    const std::string name = w->first;
+    if (*w->second.left) {
+      saved = w->second.used;
+      saved_at_ = w->second.at;
+      w->second.left = false;
+      return say(name, Saved{.step = saved_at_.step, .path = "checkpoint"});
+    }
+    return die(name);
+  }
+}
+
+void Play::take(Worker& w) {
+  const SampleRange all = step_range(w.at, 8, kSamples);
+  for (int64_t i = all.begin; i < all.end; ++i) ++w.used[static_cast<size_t>(i)];
+  w.at = after(w.at, all, kSamples);
+}
+
+bool Play::step(const std::string& dies, Random* random) {
+  std::vector<std::string> names = members();
+  if (names.empty() || static_cast<int>(names.size()) != workers_[names[0]].form.world)
+    return false;
+  const auto first = std::find_if(names.begin(), names.end(),
+                                  [&](const std::string& n) { return workers_[n].form.rank == 0; });
+  const Worker newest = workers_[*first];
+  for (const std::string& n : names) {
+    Worker& w = workers_[n];
+    if (w.form.sync) w.used = newest.used, w.at = newest.at;
+    // Without a hand-over all have the same: else some sample would be lost.
+    EXPECT_EQ(w.used, newest.used);
+    if (w.at.epoch < 3 && (dies.empty() || random->chance(0.5))) take(w);
+  }
+  if (!dies.empty()) return die(dies), true;
+  if (newest.at.epoch >= 3) {
+    finished = newest.used;
+    say(*first, Finished{.step = newest.at.step, .model = "model.pt"});
+    return true;
+  }
+  say(*first, Progress{.generation = newest.generation, .at = workers_[*first].at});
+  return true;
+}
+
+void Play::stop_members() {
+  for (const std::string& n : members()) {
+    if (!workers_.contains(n)) continue;
+    Worker& w = workers_[n];
+    const bool incomplete = static_cast<int>(members().size()) != w.form.world;
+    if (!w.halted && !incomplete) continue;
+    const int64_t generation = std::exchange(w.generation, 0);
+    say(n, Stopped{generation, w.used.empty() ? -1 : w.at.step, incomplete ? "lost" : "halted"});
+  }
+}
+
+TEST(Job, TheFirstWorkersWaitForThoseThatLoad) {
+  Play play(settings());
+  play.hello("a"), play.hello("b");
+  play.load("a");
+  EXPECT_EQ(play.job().workers(), 0);
+  play.load("b");
+  EXPECT_EQ(play.job().workers(), 2);
+  EXPECT_EQ(play.job().generation(), 1);
+}
+
+TEST(Job, ButNotForLongerThanTheirPatience) {
+  Play play(settings());
+  play.hello("a"), play.hello("b");
+  play.load("a");
+  ASSERT_TRUE(play.job().next_tick());
+  play.advance(Seconds(2));
+  EXPECT_EQ(play.job().workers(), 1);
+}
+
+TEST(Job, FewerThanItsLeastWait) {
+  Play play(settings(2));
+  play.join("a");
+  EXPECT_EQ(play.job().workers(), 0);
+  play.join("b");
+  EXPECT_EQ(play.job().workers(), 2);
+  EXPECT_TRUE(play.step());
+  play.die("b");
+  play.stop_members();
+  EXPECT_EQ(play.job().workers(), 0);
+  EXPECT_EQ(play.job().phase(), JobPhase::kRunning);
+  play.join("c");
+  EXPECT_EQ(play.job().workers(), 2);
+}
+
+TEST(Job, ReformsSayWhyAndBetweenHowMany) {
+  Play play(settings());
+  play.join("a");
+  play.step();
+  play.join("b");
+  play.stop_members(), play.step();
+  play.leave("a");
+  play.stop_members(), play.step();
+  play.join("c");
+  play.stop_members(), play.step();
+  play.die("c");
+  play.stop_members(), play.step();
+  std::vector<std::string> said;
+  for (const Reform& r : play.job().reforms())
+    said.push_back(r.why + " " + std::to_string(r.before) + "→" + std::to_string(r.after));
+  EXPECT_EQ(said, (std::vector<std::string>{"start 0→1", "join 1→2", "leave 2→1", "join 1→2",
+                                            "crash 2→1"}));
+}
+
+TEST(Job, TheLastToLeaveSavesAndTheNextBeginsThere) {
+  Play play(settings());
+  play.join("a");
+  for (int i = 0; i < 5; ++i) play.step();
+  play.leave("a");
+  play.stop_members();
+  ASSERT_TRUE(play.saved);
+  EXPECT_EQ(play.job().newest_checkpoint()->step, 5);
+  EXPECT_TRUE(play.workers().empty());
+  play.join("b");
+  EXPECT_EQ(play.workers()["b"].form.resume, "checkpoint");
+  play.step();
+  EXPECT_EQ(play.workers()["b"].at.step, 6);
+}
+
+TEST(Job, RefusesWhoDoesNotFit) {
+  Play play(settings());
+  play.join("a");
+  play.job().hello({.worker = "a"}, Time());
+  Play other(settings());
+  other.hello("a");
+  other.workers()["b"] = {};
+  for (const Outgoing& m : other.job().hello({.worker = "b", .version = 9}, Time()))
+    EXPECT_EQ(std::get<Refused>(m.message).error,
+              "speaks version 9 of the protocol; 1 is spoken here");
+  other.join("c");
+  other.hello("d");
+  other.say("d", Loaded{.samples = 7});
+  EXPECT_EQ(other.refusals(), (std::vector<std::string>{"reads 7 samples; the others 100"}));
+}
+
+TEST(Job, ATroubleEndsItAndItsWorkersLeave) {
+  Play play(settings());
+  play.join("a"), play.join("b");
+  play.stop_members(), play.step();
+  play.say("a", Failed{"the loss of step 1 is not finite"});
+  EXPECT_EQ(play.job().phase(), JobPhase::kPaused);
+  play.stop_members();
+  EXPECT_TRUE(play.workers().empty());
+  EXPECT_EQ(play.job().trouble(), "the loss of step 1 is not finite");
+}
+
+// Joins, leaves, deaths between and within steps, in random order: at the end each sample was used
+// once in each epoch, by the parameters' own account.
+TEST(JobProperty, EverySampleIsUsedOnceAnEpoch) {
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    Play play(settings(static_cast<int>(random.between(1, 2))));
+    int born = 0;
+    for (int i = 0; i < 3000 && !play.finished; ++i) {
+      const auto any = [&]() -> std::string {
+        if (play.workers().empty()) return "";
+        auto w = play.workers().begin();
+        std::advance(w, random.below(play.workers().size()));
+        return w->first;
+      };
+      const std::string one = any();
+      const uint64_t what = random.below(20);
+      if (play.workers().size() < 5 && (what == 0 || play.workers().empty()))
+        play.hello("w" + std::to_string(++born));
+      else if (what == 1 && !one.empty() && !play.workers()[one].loaded)
+        play.load(one);
+      else if (what == 2 && !one.empty() && random.chance(0.2))
+        play.leave(one);
+      else if (what == 3 && !one.empty() && play.workers().size() > 1 && random.chance(0.3))
+        play.die(one);
+      else if (what == 4 && play.members().size() > 1 && random.chance(0.2))
+        play.step(play.members()[random.below(play.members().size())], &random);
+      else if (what <= 6)
+        play.advance(Millis(random.between(1, 3000)));
+      else if (what <= 9)
+        play.stop_members();
+      else if (!std::any_of(play.workers().begin(), play.workers().end(),
+                            [](const auto& w) { return w.second.halted; }))
+        play.step();
+    }
+    ASSERT_TRUE(play.finished);
+    EXPECT_EQ(*play.finished, std::vector<int>(kSamples, 3));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::train

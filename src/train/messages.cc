@@ -1,0 +1,201 @@
+#include "train/messages.h"
+
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "wire/json.h"
+
+namespace sluice::train {
+namespace {
+
+using nlohmann::json;
+using wire::Fields;
+
+constexpr int64_t kMostInteger = std::numeric_limits<int64_t>::max();
+constexpr double kMostDouble = std::numeric_limits<double>::max();
+
+// Each message's name and fields stand once: `Writer` and `Reader` visit them.
+class Writer {
+ public:
+  explicit Writer(json& out) : out_(out) {}
+  template <class T>
+  void operator()(const char* key, T& value) {
+    out_[key] = value;
+  }
+
+ private:
+  json& out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(Fields& f) : f_(f) {}
+  void operator()(const char* key, std::string& value) { value = f_.text(key, value); }
+  void operator()(const char* key, bool& value) { value = f_.boolean(key, value); }
+  void operator()(const char* key, int& value) {
+    value = static_cast<int>(f_.integer(key, value, 0, std::numeric_limits<int>::max()));
+  }
+  void operator()(const char* key, int64_t& value) {
+    value = f_.integer(key, value, -1, kMostInteger);
+  }
+  void operator()(const char* key, uint64_t& value) {
+    value = static_cast<uint64_t>(f_.integer(key, static_cast<int64_t>(value), 0, kMostInteger));
+  }
+  void operator()(const char* key, double& value) {
+    value = f_.number(key, value, -kMostDouble, kMostDouble);
+  }
+
+ private:
+  Fields& f_;
+};
+
+template <class M>
+struct NameOf;
+#define SLUICE_MESSAGE(Type, text)             \
+  template <>                                  \
+  struct NameOf<Type> {                        \
+    static constexpr const char* kName = text; \
+  }
+SLUICE_MESSAGE(Hello, "hello");
+SLUICE_MESSAGE(Loaded, "loaded");
+SLUICE_MESSAGE(Stopped, "stopped");
+SLUICE_MESSAGE(Progress, "progress");
+SLUICE_MESSAGE(Saved, "saved");
+SLUICE_MESSAGE(Leaving, "leaving");
+SLUICE_MESSAGE(Finished, "finished");
+SLUICE_MESSAGE(Failed, "failed");
+SLUICE_MESSAGE(StoreSet, "set");
+SLUICE_MESSAGE(StoreGet, "get");
+SLUICE_MESSAGE(Welcome, "welcome");
+SLUICE_MESSAGE(Form, "form");
+SLUICE_MESSAGE(Halt, "halt");
+SLUICE_MESSAGE(Adapt, "adapt");
+SLUICE_MESSAGE(Leave, "leave");
+SLUICE_MESSAGE(StoreValue, "value");
+SLUICE_MESSAGE(Refused, "refused");
+#undef SLUICE_MESSAGE
+
+template <class V>
+void fields(V&& v, Hello& m) {
+  v("job", m.job), v("key", m.key), v("worker", m.worker), v("version", m.version);
+  v("generation", m.generation), v("step", m.step);
+}
+template <class V>
+void fields(V&& v, Loaded& m) {
+  v("samples", m.samples), v("parameter_bytes", m.parameter_bytes);
+}
+template <class V>
+void fields(V&& v, Stopped& m) {
+  v("generation", m.generation), v("step", m.step), v("why", m.why);
+}
+template <class V>
+void fields(V&& v, Progress& m) {
+  v("generation", m.generation), v("step", m.at.step), v("epoch", m.at.epoch);
+  v("sample", m.at.sample), v("loss", m.loss), v("batch", m.batch), v("noise", m.noise);
+  v("step_seconds", m.step_seconds), v("wait_seconds", m.wait_seconds);
+  v("samples_per_second", m.samples_per_second), v("trouble", m.trouble);
+}
+template <class V>
+void fields(V&& v, Saved& m) {
+  v("step", m.step), v("path", m.path), v("bytes", m.bytes), v("seconds", m.seconds);
+}
+template <class V>
+void fields(V&&, Leaving&) {}
+template <class V>
+void fields(V&& v, Finished& m) {
+  v("step", m.step), v("model", m.model);
+}
+template <class V>
+void fields(V&& v, Failed& m) {
+  v("error", m.error), v("for_good", m.for_good);
+}
+template <class V>
+void fields(V&& v, StoreSet& m) {
+  v("key", m.key), v("value", m.value);
+}
+template <class V>
+void fields(V&& v, StoreGet& m) {
+  v("key", m.key);
+}
+template <class V>
+void fields(V&& v, Welcome& m) {
+  v("term", m.term), v("model", m.model), v("dataset", m.dataset), v("artifacts", m.artifacts);
+  v("epochs", m.epochs), v("seed", m.seed), v("batch", m.batch);
+  v("learning_rate", m.learning_rate), v("momentum", m.momentum);
+}
+template <class V>
+void fields(V&& v, Form& m) {
+  v("generation", m.generation), v("rank", m.rank), v("world", m.world), v("batch", m.batch);
+  v("sync", m.sync), v("resume", m.resume);
+}
+template <class V>
+void fields(V&& v, Halt& m) {
+  v("generation", m.generation);
+}
+template <class V>
+void fields(V&& v, Adapt& m) {
+  v("batch", m.batch);
+}
+template <class V>
+void fields(V&& v, Leave& m) {
+  v("save", m.save);
+}
+template <class V>
+void fields(V&& v, StoreValue& m) {
+  v("key", m.key), v("value", m.value);
+}
+template <class V>
+void fields(V&& v, Refused& m) {
+  v("error", m.error);
+}
+
+template <class Message>
+std::string line_of(const Message& message) {
+  return std::visit(
+      [](auto copy) {
+        json out = {{"kind", NameOf<decltype(copy)>::kName}};
+        fields(Writer(out), copy);
+        return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+      },
+      message);
+}
+
+// Tries the variant's alternatives from I on.
+template <class Message, size_t I = 0>
+Result<Message> read(const std::string& kind, Fields& f) {
+  if constexpr (I == std::variant_size_v<Message>) {
+    f.fail("kind", "'" + kind.substr(0, 32) + "' is not known");
+    return f.finish(Message());
+  } else {
+    std::variant_alternative_t<I, Message> m;
+    if (kind != NameOf<decltype(m)>::kName) return read<Message, I + 1>(kind, f);
+    fields(Reader(f), m);
+    return f.finish(Message(std::move(m)));
+  }
+}
+
+template <class Message>
+Result<Message> message_from(std::string_view line) {
+  SLUICE_ASSIGN(object, wire::parse_json(line));
+  Fields f(object, "message");
+  const std::string kind = f.text("kind");
+  return read<Message>(kind, f);
+}
+
+}  // namespace
+
+std::string to_line(const WorkerMessage& m) {
+  return line_of(m);
+}
+std::string to_line(const ControllerMessage& m) {
+  return line_of(m);
+}
+Result<WorkerMessage> worker_message_from(std::string_view line) {
+  return message_from<WorkerMessage>(line);
+}
+Result<ControllerMessage> controller_message_from(std::string_view line) {
+  return message_from<ControllerMessage>(line);
+}
+
+}  // namespace sluice::train

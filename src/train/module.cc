@@ -1,0 +1,266 @@
+#include "train/module.h"
+
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/script.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kBucketNumbers = int64_t{25} * 1024 * 1024 / sizeof(float);  // as DDP's: 25 MiB
+
+torch::ScalarType type_of(std::string_view numpy) {
+  constexpr std::pair<std::string_view, torch::ScalarType> kTypes[] = {
+      {"<f4", torch::kFloat}, {"<f8", torch::kDouble}, {"<f2", torch::kHalf},
+      {"<i8", torch::kLong},  {"<i4", torch::kInt},    {"<i2", torch::kShort},
+      {"|i1", torch::kChar},  {"|u1", torch::kByte},   {"|b1", torch::kBool}};
+  for (const auto& [name, type] : kTypes)
+    if (name == numpy) return type;
+  return torch::kByte;
+}
+
+// The array's mapped memory as a tensor, which copies nothing.
+torch::Tensor tensor_of(const Arrays::Array& a) {
+  return torch::from_blob(const_cast<std::byte*>(a.data), a.header.shape,
+                          torch::TensorOptions().dtype(type_of(a.header.type)));
+}
+
+// The first line is what went wrong; the rest is libtorch's stack.
+std::string first_line(const std::exception& e) {
+  const std::string text = e.what();
+  return text.substr(0, text.find('\n'));
+}
+
+// TorchScript puts the model's own message last.
+std::string last_line(const std::exception& e) {
+  std::string text = e.what();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const size_t at = text.rfind('\n');
+  return at == text.npos ? text : text.substr(at + 1);
+}
+
+}  // namespace
+
+struct Module::Torch {
+  struct Bucket {
+    torch::Tensor values, gradients, momentum;                // flat
+    std::vector<std::pair<torch::Tensor, torch::Tensor>> of;  // parameter, its view of `gradients`
+    size_t waiting = 0;
+  };
+
+  torch::jit::Module module;
+  std::vector<Bucket> buckets;
+  std::vector<torch::Tensor> buffers, arrays;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;  // the hooks' owners
+  std::string description;
+  int64_t parameter_bytes = 0;
+
+  // Of the pass under way.
+  const Ready* ready = nullptr;
+  double loss = 0;
+  size_t next = 0;  // the first bucket that is not ready
+
+  void fill_buckets();
+  void lay_out(Bucket& b, bool last);
+  void hook(size_t bucket, const torch::Tensor& parameter);
+  void completed(size_t bucket);
+};
+
+void Module::Torch::lay_out(Bucket& b, bool last) {
+  int64_t numbers = 0;
+  for (const auto& [p, view] : b.of) numbers += p.numel();
+  b.values = torch::empty({numbers});
+  b.momentum = torch::zeros({numbers});
+  b.gradients = torch::zeros({numbers + static_cast<int64_t>(last ? kSlots : 0)});
+  int64_t at = 0;
+  for (auto& [p, view] : b.of) {
+    torch::Tensor values = b.values.narrow(0, at, p.numel()).view(p.sizes());
+    values.copy_(p.data());
+    p.set_data(values);
+    view = b.gradients.narrow(0, at, p.numel()).view(p.sizes());
+    at += p.numel();
+  }
+}
+
+void Module::Torch::fill_buckets() {
+  std::vector<torch::Tensor> parameters;
+  uLong shapes = crc32(0, nullptr, 0);
+  for (const auto& p : module.named_parameters()) {
+    if (!p.value.requires_grad()) {
+      buffers.push_back(p.value);
+      continue;
+    }
+    parameters.push_back(p.value);
+    parameter_bytes += p.value.numel() * static_cast<int64_t>(sizeof(float));
+    const std::string text = p.name + c10::str(p.value.sizes());
+    shapes =
+        crc32(shapes, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size()));
+  }
+  for (const auto& b : module.buffers()) buffers.push_back(b);
+  char sum[16];
+  std::snprintf(sum, sizeof sum, "%08lx", shapes);
+  description = std::to_string(parameters.size()) + " parameters of " +
+                std::to_string(parameter_bytes) + " bytes, " + sum;
+
+  int64_t numbers = 0;
+  for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
+    if (buckets.empty() || (numbers > 0 && numbers + p->numel() > kBucketNumbers)) {
+      buckets.emplace_back();
+      numbers = 0;
+    }
+    buckets.back().of.emplace_back(*p, torch::Tensor());
+    numbers += p->numel();
+  }
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    lay_out(buckets[i], i + 1 == buckets.size());
+    for (const auto& [p, view] : buckets[i].of) hook(i, p);
+  }
+}
+
+void Module::Torch::hook(size_t bucket, const torch::Tensor& parameter) {
+  std::shared_ptr<torch::autograd::Node> accumulator =
+      torch::autograd::impl::grad_accumulator(parameter);
+  using Variables = std::vector<torch::autograd::Variable>;
+  accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+      [this, bucket](const Variables& outputs, const Variables&) {
+        if (--buckets[bucket].waiting == 0) completed(bucket);
+        return outputs;
+      }));
+  accumulators.push_back(std::move(accumulator));
+}
+
+// Hands over the bucket, and those behind it that were complete before it: all ranks sum them in one
+// order.
+void Module::Torch::completed(size_t bucket) {
+  if (bucket != next) return;
+  while (next < buckets.size() && buckets[next].waiting == 0) (*ready)(next++, loss);
+}
+
+Module::Module(std::unique_ptr<Torch> torch) : torch_(std::move(torch)) {}
+Module::~Module() = default;
+
+Result<std::unique_ptr<Module>> Module::load(const std::string& path, const Arrays& data) {
+  const auto invalid = [&](const std::string& why) {
+    return Error{ErrorKind::kInvalid, path + ": " + why};
+  };
+  auto t = std::make_unique<Torch>();
+  try {
+    t->module = torch::jit::load(path);
+  } catch (const std::exception& e) {
+    return invalid("is no TorchScript module: " + first_line(e));
+  }
+  const auto loss = t->module.find_method("loss");
+  if (!loss)
+    return invalid(
+        "has no method `loss`; a module to train has loss(…) beside forward(…), marked "
+        "@torch.jit.export");
+  const size_t arguments = loss->function().getSchema().arguments().size() - 1;  // without self
+  if (arguments != data.arrays().size())
+    return invalid("its loss takes " + std::to_string(arguments) + " arguments; the data set has " +
+                   std::to_string(data.arrays().size()) + " arrays");
+  for (const auto& p : t->module.named_parameters())
+    if (p.value.requires_grad() && p.value.scalar_type() != torch::kFloat)
+      return invalid("its parameter " + p.name + " is no 32-bit float");
+  t->module.train();
+  t->fill_buckets();
+  if (t->buckets.empty()) return invalid("has no parameter to train");
+  for (const Arrays::Array& a : data.arrays()) t->arrays.push_back(tensor_of(a));
+  return std::unique_ptr<Module>(new Module(std::move(t)));
+}
+
+const std::string& Module::description() const {
+  return torch_->description;
+}
+int64_t Module::parameter_bytes() const {
+  return torch_->parameter_bytes;
+}
+size_t Module::buckets() const {
+  return torch_->buckets.size();
+}
+std::span<float> Module::gradients(size_t bucket) {
+  torch::Tensor& g = torch_->buckets[bucket].gradients;
+  return {g.data_ptr<float>(), static_cast<size_t>(g.numel())};
+}
+std::span<float> Module::slots() {
+  return gradients(buckets() - 1).last(kSlots);
+}
+double Module::square_of_gradients(size_t bucket) const {
+  const Torch::Bucket& b = torch_->buckets[bucket];
+  const torch::Tensor g = b.gradients.narrow(0, 0, b.values.numel());
+  return g.dot(g).item<double>();
+}
+
+Result<void> Module::backward(std::span<const uint32_t> samples, double weight,
+                              const Ready& ready) {
+  Torch& t = *torch_;
+  for (Torch::Bucket& b : t.buckets) {
+    b.gradients.zero_();
+    b.waiting = b.of.size();
+    for (auto& [p, view] : b.of) p.mutable_grad() = view;
+  }
+  t.ready = &ready;
+  t.next = 0;
+  t.loss = 0;
+  try {
+    if (!samples.empty()) {
+      const torch::Tensor index =
+          torch::tensor(std::vector<int64_t>(samples.begin(), samples.end()));
+      std::vector<torch::jit::IValue> arguments;
+      for (const torch::Tensor& a : t.arrays) arguments.emplace_back(a.index_select(0, index));
+      const torch::Tensor loss = t.module.get_method("loss")(std::move(arguments)).toTensor();
+      t.loss = loss.item<double>();  // of more than one number: an error
+      (loss * weight).backward();
+    }
+  } catch (const std::exception& e) {
+    return Error{ErrorKind::kInvalid, "loss: " + last_line(e)};
+  }
+  // Parameters that this pass did not reach keep a gradient of zero.
+  while (t.next < t.buckets.size()) ready(t.next++, t.loss);
+  return {};
+}
+
+void Module::step(double rate, double momentum) {
+  const torch::NoGradGuard no_gradients;
+  for (Torch::Bucket& b : torch_->buckets) {
+    b.momentum.mul_(momentum).add_(b.gradients.narrow(0, 0, b.values.numel()));
+    b.values.sub_(b.momentum, rate);
+  }
+}
+
+void Module::seed(uint64_t seed) {
+  torch::manual_seed(seed);
+}
+
+std::vector<StatePiece> Module::state() {
+  std::vector<StatePiece> pieces;
+  const auto add = [&](torch::Tensor& t) {
+    pieces.push_back({static_cast<char*>(t.data_ptr()), static_cast<size_t>(t.nbytes())});
+  };
+  for (Torch::Bucket& b : torch_->buckets) add(b.values), add(b.momentum);
+  for (torch::Tensor& b : torch_->buffers)
+    if (b.is_contiguous() && b.numel() > 0) add(b);
+  return pieces;
+}
+
+Result<void> Module::save(const std::string& path) {
+  const std::string aside = path + "." + std::to_string(getpid());
+  try {
+    torch::jit::Module copy = torch_->module.clone();
+    copy.eval();
+    copy.save(aside);
+  } catch (const std::exception& e) {
+    return Error{ErrorKind::kInternal, path + ": " + first_line(e)};
+  }
+  if (std::rename(aside.c_str(), path.c_str()) != 0)
+    return Error{ErrorKind::kInternal, path + ": cannot be renamed to"};
+  return {};
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,214 @@
+// Elastic training with real workers: the trainer's processes come, go and are killed, and the trained
+// parameters say whether any sample was lost or used twice.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "base/random.h"
+#include "tests/support/folder.h"
+#include "tests/support/training_job.h"
+#include "train/checkpoints.h"
+
+namespace sluice::train {
+namespace {
+
+const std::string kDemonstrations = SLUICE_TRAINING;
+
+JobSettings job_of(const std::string& demonstration, int64_t epochs) {
+  JobSettings s;
+  s.name = demonstration;
+  s.job.model = kDemonstrations + "/" + demonstration + ".pt";
+  s.job.dataset = kDemonstrations + "/" + demonstration;
+  s.job.epochs = epochs;
+  s.job.batch = 10;
+  s.job.learning_rate = 10;  // so that each use of a sample of `ledger` moves its parameter by 1
+  s.job.momentum = 0;
+  s.batch = {.least = 10, .most = 10};
+  return s;
+}
+
+// The first parameters of a checkpoint: of `ledger`, its only ones.
+std::vector<float> parameters_of(const std::string& checkpoint, size_t count) {
+  std::vector<float> numbers(count);
+  std::ifstream in(checkpoint + "/state", std::ios::binary);
+  in.read(reinterpret_cast<char*>(numbers.data()),
+          static_cast<std::streamsize>(count * sizeof(float)));
+  EXPECT_TRUE(in);
+  return numbers;
+}
+
+bool ended(const JobStatus& s) {
+  return s.phase != JobPhase::kQueued && s.phase != JobPhase::kRunning;
+}
+std::function<bool(const JobStatus&)> has_taken(int64_t steps) {
+  return
+      [=](const JobStatus& s) { return ended(s) || (s.progress && s.progress->at.step >= steps); };
+}
+
+class Training : public testing::Test {
+ protected:
+  TrainingJob& start(JobSettings s, int workers) {
+    job_ = std::make_unique<TrainingJob>(SLUICE_TRAINER, folder_.path, std::move(s));
+    for (int i = 0; i < workers; ++i) job_->start_worker();
+    return *job_;
+  }
+  std::string log() const {
+    std::ifstream in(folder_.path + "/log");
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void expect_finished() {
+    EXPECT_TRUE(job_->wait_until(ended)) << log();
+    EXPECT_EQ(job_->status().phase, JobPhase::kFinished) << job_->status().trouble << "\n" << log();
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<TrainingJob> job_;
+};
+
+TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
+  constexpr int kEpochs = 40;
+  constexpr uint64_t kSeed = 1;
+  TrainingJob& job = start(job_of("ledger", kEpochs), 2);
+  Random random(kSeed);
+  int joins = 0, leaves = 0, kills = 0, restarts = 0;
+  for (int64_t step = 60; !ended(job.status());) {
+    ASSERT_TRUE(job.wait_until(has_taken(step))) << log();
+    if (const auto progress = job.status().progress) step = progress->at.step + 150;
+    job.reap();
+    const std::vector<std::string> workers = job.workers();
+    const uint64_t what = workers.size() < 2   ? 0
+                          : workers.size() > 3 ? 1 + random.below(2)
+                                               : random.below(4);
+    const std::string& one = workers[random.below(workers.size())];
+    if (what == 0) job.start_worker(), ++joins;
+    if (what == 1) job.signal(one, SIGTERM), ++leaves;
+    if (what == 2) job.signal(one, SIGKILL), ++kills;
+    if (what == 3) job.restart_controller(), ++restarts;
+  }
+  expect_finished();
+  EXPECT_GT(joins * leaves * kills * restarts, 0) << joins << " joins, " << leaves << " leaves, "
+                                                  << kills << " kills, " << restarts << " restarts";
+  for (const float used : parameters_of(job.status().checkpoint->path, 1000))
+    ASSERT_NEAR(used, -kEpochs, 1e-3) << "seed " << kSeed;
+}
+
+// The same global batches give the same parameters, whoever computed their parts.
+TEST_F(Training, ParametersAreThoseOfAPlainRun) {
+  JobSettings s = job_of("digits", 2);
+  s.job.batch = 50;
+  s.batch = {.least = 50, .most = 50};
+  s.job.learning_rate = 0.05;
+  s.job.momentum = 0.9;
+  TemporaryFolder plain_folder;
+  TrainingJob plain(SLUICE_TRAINER, plain_folder.path, s);
+  plain.start_worker();
+  ASSERT_TRUE(plain.wait_until(ended));
+
+  TrainingJob& job = start(s, 1);
+  ASSERT_TRUE(job.wait_until(has_taken(20)));
+  job.start_worker();
+  ASSERT_TRUE(job.wait_until([](const JobStatus& st) { return ended(st) || st.workers == 2; }));
+  ASSERT_TRUE(job.wait_until(has_taken(100)));
+  job.signal("w1", SIGKILL);
+  ASSERT_TRUE(job.wait_until(has_taken(130)));
+  job.start_worker();
+  expect_finished();
+  const size_t count = static_cast<size_t>(job.status().checkpoint->bytes) / sizeof(float) / 2;
+  const auto expected = parameters_of(plain.status().checkpoint->path, count);
+  const auto found = parameters_of(job.status().checkpoint->path, count);
+  double largest = 0;
+  for (size_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::abs(static_cast<double>(expected[i]) - found[i]));
+  EXPECT_LT(largest, 1e-3);                     // the order of sums differs
+  EXPECT_LT(job.status().progress->loss, 1.2);  // from 2.3
+}
+
+TEST_F(Training, AWorkerThatIsToEndLeavesAndTheOthersGoOn) {
+  TrainingJob& job = start(job_of("ledger", 1000), 2);
+  ASSERT_TRUE(job.wait_until([](const JobStatus& s) { return s.workers == 2; }));
+  job.signal("w1", SIGTERM);
+  ASSERT_TRUE(job.wait_until([](const JobStatus& s) { return s.workers == 1; }));
+  std::map<std::string, int> gone;
+  ASSERT_TRUE(job.wait_until([&](const JobStatus&) {
+    gone.merge(job.reap());
+    return gone.contains("w1");
+  }));
+  EXPECT_EQ(gone["w1"], 0);
+  const int64_t step = job.status().progress->at.step;
+  EXPECT_TRUE(job.wait_until(has_taken(step + 10)));
+}
+
+TEST_F(Training, TheLastToLeaveWritesACheckpointAndTheNextGoesOnThere) {
+  TrainingJob& job = start(job_of("ledger", 1000), 2);
+  ASSERT_TRUE(job.wait_until(has_taken(50)));
+  for (const std::string& w : job.workers()) job.signal(w, SIGTERM);
+  ASSERT_TRUE(job.wait_until([&](const JobStatus&) { return job.reap(), job.workers().empty(); }));
+  ASSERT_TRUE(job.status().checkpoint);
+  const int64_t saved = job.status().checkpoint->step;
+  EXPECT_GE(saved, 50);
+  job.start_worker();
+  ASSERT_TRUE(
+      job.wait_until([&](const JobStatus& s) { return s.generation > 1 && s.workers == 1; }));
+  ASSERT_TRUE(job.wait_until(has_taken(saved + 1)));
+}
+
+TEST_F(Training, ACheckpointOfAnotherModelIsNotTaken) {
+  TrainingJob& job = start(job_of("ledger", 1000), 1);
+  ASSERT_TRUE(job.wait_until(has_taken(50)));
+  job.signal("w1", SIGTERM);
+  ASSERT_TRUE(job.wait_until([&](const JobStatus&) { return job.reap(), job.workers().empty(); }));
+  const Saved saved = *job.status().checkpoint;
+  JobSettings s = job_of("digits", 1);
+  s.resume = saved.path;
+  s.step = saved.step;
+  TemporaryFolder other_folder;
+  TrainingJob other(SLUICE_TRAINER, other_folder.path, s);
+  other.start_worker();
+  ASSERT_TRUE(other.wait_until(ended));
+  EXPECT_EQ(other.status().phase, JobPhase::kFailed);
+  EXPECT_THAT(other.status().trouble, testing::HasSubstr("is a checkpoint of another model"));
+  EXPECT_EQ(checkpoints_in(folder_.path + "/artifacts").size(), 1u);
+}
+
+TEST_F(Training, ALossThatIsNotFiniteIsSaidAndTheLastGoodCheckpointRemains) {
+  JobSettings s = job_of("digits", 1000);
+  s.job.learning_rate = 1e30;
+  TrainingJob& job = start(s, 2);
+  ASSERT_TRUE(job.wait_until(ended)) << log();
+  EXPECT_EQ(job.status().phase, JobPhase::kPaused);
+  EXPECT_THAT(job.status().trouble, testing::HasSubstr("is not finite"));
+  ASSERT_TRUE(job.wait_until([&](const JobStatus&) { return job.reap(), job.workers().empty(); }));
+}
+
+TEST_F(Training, WhatCannotBeTrainedIsSaidInOneSentence) {
+  const auto write = [&](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories(folder_.path + "/" + file.substr(0, file.find('/')));
+    std::ofstream(folder_.path + "/" + file) << text;
+  };
+  write("empty/readme", "");
+  write("corrupt/a.npy", "no array");
+  const std::string digits = kDemonstrations + "/digits", ledger = kDemonstrations + "/ledger";
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {ledger + ".pt", "/nowhere", "/nowhere: No such file"},
+      {ledger + ".pt", folder_.path + "/empty", "has no array NAME.npy"},
+      {ledger + ".pt", folder_.path + "/corrupt", "a.npy: is no array of NumPy's"},
+      {ledger + ".pt", digits, "its loss takes 1 arguments; the data set has 2 arrays"},
+      {"/etc/passwd", ledger, "is no TorchScript module"},
+      {SLUICE_MODELS "/mlp.pt", ledger, "has no method `loss`"},
+  };
+  for (const auto& [model, dataset, trouble] : cases) {
+    JobSettings s = job_of("ledger", 1);
+    s.job.model = model;
+    s.job.dataset = dataset;
+    TemporaryFolder folder;
+    TrainingJob job(SLUICE_TRAINER, folder.path, s);
+    job.start_worker();
+    ASSERT_TRUE(job.wait_until(ended)) << trouble;
+    EXPECT_EQ(job.status().phase, JobPhase::kFailed);
+    EXPECT_THAT(job.status().trouble, testing::HasSubstr(trouble));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::train
