@@ -95,10 +95,10 @@ TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
 
 // The same global batches give the same parameters, whoever computed their parts.
 TEST_F(Training, ParametersAreThoseOfAPlainRun) {
-  JobSettings s = job_of("digits", 2);
-  s.job.batch = 50;
-  s.batch = {.least = 50, .most = 50};
-  s.job.learning_rate = 0.05;
+  JobSettings s = job_of("digits", 3);
+  s.job.batch = 100;
+  s.batch = {.least = 100, .most = 100};
+  s.job.learning_rate = 0.02;
   s.job.momentum = 0.9;
   TemporaryFolder plain_folder;
   TrainingJob plain(SLUICE_TRAINER, plain_folder.path, s);
@@ -109,9 +109,9 @@ TEST_F(Training, ParametersAreThoseOfAPlainRun) {
   ASSERT_TRUE(job.wait_until(has_taken(20)));
   job.start_worker();
   ASSERT_TRUE(job.wait_until([](const JobStatus& st) { return ended(st) || st.workers == 2; }));
-  ASSERT_TRUE(job.wait_until(has_taken(100)));
+  ASSERT_TRUE(job.wait_until(has_taken(50)));
   job.signal("w1", SIGKILL);
-  ASSERT_TRUE(job.wait_until(has_taken(130)));
+  ASSERT_TRUE(job.wait_until(has_taken(70)));
   job.start_worker();
   expect_finished();
   const size_t count = static_cast<size_t>(job.status().checkpoint->bytes) / sizeof(float) / 2;

@@ -8,6 +8,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <exception>
+#include <future>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -18,13 +19,15 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFormPatience(3000);
+constexpr milliseconds kHaltPoll(2);
 // A stopped worker, or a lost machine, sends nothing that would end an operation earlier.
 constexpr milliseconds kStepPatience(60'000);
 
 // Gloo's view of the controller's store. Its values are bytes, the messages are text.
 class ControllerStore : public gloo::rendezvous::Store {
  public:
-  ControllerStore(Link& link, int64_t generation) : link_(link), generation_(generation) {}
+  ControllerStore(std::shared_ptr<Link> link, int64_t generation)
+      : link_(std::move(link)), generation_(generation) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
     constexpr char kDigits[] = "0123456789abcdef";
@@ -33,12 +36,12 @@ class ControllerStore : public gloo::rendezvous::Store {
       text += kDigits[static_cast<unsigned char>(c) >> 4];
       text += kDigits[static_cast<unsigned char>(c) & 15];
     }
-    if (const auto sent = link_.send(StoreSet{name(key), text}); !sent.ok())
+    if (const auto sent = link_->send(StoreSet{name(key), text}); !sent.ok())
       throw std::runtime_error(sent.error().message);
   }
 
   std::vector<char> get(const std::string& key) override {
-    const Result<std::string> text = link_.wait_for(name(key), generation_);
+    const Result<std::string> text = link_->wait_for(name(key), generation_);
     if (!text.ok()) throw std::runtime_error(text.error().message);
     const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
     std::vector<char> data;
@@ -55,14 +58,12 @@ class ControllerStore : public gloo::rendezvous::Store {
  private:
   std::string name(const std::string& key) const { return std::to_string(generation_) + "/" + key; }
 
-  Link& link_;
+  const std::shared_ptr<Link> link_;
   const int64_t generation_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Group>> Group::form(Link& link, const Form& form) {
-  if (form.world == 1) return std::unique_ptr<Group>(new Group(0, 1, nullptr));
+Result<std::shared_ptr<gloo::Context>> connect(const std::shared_ptr<Link>& link,
+                                               const Form& form) {
   try {
     ControllerStore store(link, form.generation);
     gloo::transport::tcp::attr at("127.0.0.1");
@@ -71,10 +72,28 @@ Result<std::unique_ptr<Group>> Group::form(Link& link, const Form& form) {
     context->setTimeout(kFormPatience);
     context->connectFullMesh(store, device);
     context->setTimeout(kStepPatience);
-    return std::unique_ptr<Group>(new Group(form.rank, form.world, std::move(context)));
+    return std::shared_ptr<gloo::Context>(std::move(context));
   } catch (const std::exception& e) {
     return Error{ErrorKind::kUnavailable, e.what()};
   }
+}
+
+}  // namespace
+
+// Gloo tries again for five times its patience if a rank has died meanwhile. So a thread connects,
+// which is left behind as soon as the generation is known to end.
+Result<std::unique_ptr<Group>> Group::form(std::shared_ptr<Link> link, const Form& form) {
+  if (form.world == 1) return std::unique_ptr<Group>(new Group(0, 1, nullptr));
+  std::promise<Result<std::shared_ptr<gloo::Context>>> promise;
+  auto connected = promise.get_future();
+  std::thread([link, form, p = std::move(promise)]() mutable {
+    p.set_value(connect(link, form));
+  }).detach();
+  while (connected.wait_for(kHaltPoll) != std::future_status::ready)
+    if (link->halted(form.generation))
+      return Error{ErrorKind::kUnavailable, "ended while it formed"};
+  SLUICE_ASSIGN(context, connected.get());
+  return std::unique_ptr<Group>(new Group(form.rank, form.world, std::move(context)));
 }
 
 Group::Group(int rank, int world, std::shared_ptr<gloo::Context> context)

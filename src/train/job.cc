@@ -136,6 +136,7 @@ Job::Out Job::closed(const std::string& worker, Time now) {
 }
 
 Job::Out Job::tick(Time now) {
+  ticked_ = now;
   for (auto& [name, w] : workers_)
     if (w.state == State::kSaving && now - w.since >= settings_.save_patience)
       change(w, State::kParting, now);
@@ -145,7 +146,9 @@ Job::Out Job::tick(Time now) {
 
 std::optional<Time> Job::next_tick() const {
   std::optional<Time> next;
-  const auto at_latest = [&](Time t) { next = next ? std::min(*next, t) : t; };
+  const auto at_latest = [&](Time t) {
+    if (t > ticked_) next = next ? std::min(*next, t) : t;
+  };
   for (const auto& [name, w] : workers_) {
     if (w.state == State::kLoading) at_latest(w.since + settings_.join_patience);
     if (w.state == State::kSaving) at_latest(w.since + settings_.save_patience);

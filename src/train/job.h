@@ -126,7 +126,8 @@ class Job {
   std::string trouble_;
   int64_t generation_ = 0;
   bool halting_ = false;
-  Reform next_{.why = "start"};      // the change in progress
+  Reform next_{.why = "start"};  // the change in progress
+  Time ticked_{};
   Time halted_{}, stopped_{};        // when it began, and when all had stopped
   bool first_step_missing_ = false;  // of the generation
   std::optional<Progress> progress_;

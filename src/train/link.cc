@@ -46,9 +46,9 @@ Result<Fd> connected_to(const wire::Endpoint& at) {
 
 }  // namespace
 
-Result<std::unique_ptr<Link>> Link::open(const wire::Endpoint& controller, const Hello& hello) {
+Result<std::shared_ptr<Link>> Link::open(const wire::Endpoint& controller, const Hello& hello) {
   SLUICE_ASSIGN(socket, connected_to(controller));
-  std::unique_ptr<Link> link(new Link(std::move(socket)));
+  std::shared_ptr<Link> link(new Link(std::move(socket)));
   SLUICE_TRY(link->send(hello));
   return link;
 }

@@ -24,7 +24,7 @@ namespace sluice::train {
 class Link {
  public:
   // Connects and says hello. Returns kUnavailable if nothing listens there.
-  static Result<std::unique_ptr<Link>> open(const wire::Endpoint& controller, const Hello& hello);
+  static Result<std::shared_ptr<Link>> open(const wire::Endpoint& controller, const Hello& hello);
   ~Link();
   Link(const Link&) = delete;
 

@@ -60,7 +60,7 @@ class Trainer {
   const TrainerSettings& settings_;
   const Clock& clock_;
   const std::atomic<bool>& ending_;
-  std::unique_ptr<Link> link_;
+  std::shared_ptr<Link> link_;
   Welcome job_;
   std::optional<Arrays> data_;
   std::unique_ptr<Module> module_;
@@ -68,6 +68,7 @@ class Trainer {
 
   JobPosition at_;
   bool has_parameters_ = false;
+  bool initial_ = true;  // the module is as its file has it
   int64_t generation_ = 0;
   int batch_ = 0;
   std::vector<uint32_t> order_;
@@ -195,7 +196,7 @@ void Trainer::take_part(const Form& form) {
 }
 
 Trainer::End Trainer::generation(const Form& form) {
-  Result<std::unique_ptr<Group>> group = Group::form(*link_, form);
+  Result<std::unique_ptr<Group>> group = Group::form(link_, form);
   if (!group.ok()) {
     log::info("generation {}: {}", form.generation, group.error().message);
     return End::kLost;
@@ -215,6 +216,12 @@ Trainer::End Trainer::generation(const Form& form) {
 
 // Brings all ranks to the newest parameters among them.
 Result<void> Trainer::begin(const Form& form, Group& group) {
+  if (form.rank == 0 && !has_parameters_ && !initial_) {  // they were lost while they changed
+    SLUICE_ASSIGN(module, Module::load(job_.model, *data_));
+    module_ = std::move(module);
+    at_ = {};
+  }
+  initial_ = false;
   if (!form.resume.empty()) {
     SLUICE_ASSIGN(checkpoint,
                   load_checkpoint(form.resume, module_->description(), module_->state()));

@@ -74,6 +74,12 @@ class TrainingJob {
     return names;
   }
 
+  // Asks all to leave, and waits until they have.
+  bool end_all() {
+    for (const auto& [name, pid] : workers_) kill(pid, SIGTERM);
+    return wait_until([this](const JobStatus&) { return reap(), workers_.empty(); });
+  }
+
   // The controller's death and its successor, which only knows the newest checkpoint.
   void restart_controller() {
     const JobStatus before = status();
