@@ -76,7 +76,7 @@ void run(Report& report, int events, uint64_t seed, int most_pause_ms) {
   const JobStatus end = job.status();
   if (uses.empty() || !end.checkpoint) return report.fail("the job left no checkpoint");
   // The order of each epoch is known: so many samples of the last one have been used.
-  const int64_t taken = end.checkpoint->step * kBatch;
+  const int64_t taken = end.checkpoint->at.step * kBatch;
   const int64_t epoch = taken / kSamples;
   std::vector<int64_t> expected(kSamples, epoch);
   const std::vector<uint32_t> order = train::epoch_order(1, epoch, kSamples);

@@ -145,7 +145,7 @@ TEST_F(Training, TheLastToLeaveWritesACheckpointAndTheNextGoesOnThere) {
   for (const std::string& w : job.workers()) job.signal(w, SIGTERM);
   ASSERT_TRUE(job.wait_until([&](const JobStatus&) { return job.reap(), job.workers().empty(); }));
   ASSERT_TRUE(job.status().checkpoint);
-  const int64_t saved = job.status().checkpoint->step;
+  const int64_t saved = job.status().checkpoint->at.step;
   EXPECT_GE(saved, 50);
   job.start_worker();
   ASSERT_TRUE(
@@ -160,8 +160,7 @@ TEST_F(Training, ACheckpointOfAnotherModelIsNotTaken) {
   ASSERT_TRUE(job.wait_until([&](const JobStatus&) { return job.reap(), job.workers().empty(); }));
   const Saved saved = *job.status().checkpoint;
   JobSettings s = job_of("digits", 1);
-  s.resume = saved.path;
-  s.step = saved.step;
+  s.resume = saved;
   TemporaryFolder other_folder;
   TrainingJob other(SLUICE_TRAINER, other_folder.path, s);
   other.start_worker();

@@ -1,4 +1,4 @@
-// `sluice rollback`, `delete`, `drain`, `undrain`.
+// `sluice rollback`, `delete`, `pause`, `resume`, `drain`, `undrain`.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -105,6 +105,18 @@ void add_change(CLI::App& app, Session& session, Outcome& outcome) {
                              "delete the functions that these files, or folders of them, name");
   add_namespace(*remove_command, session);
   remove_command->callback([=, &session, &outcome] { outcome = remove(session, *name, *files); });
+  auto job = std::make_shared<std::string>();
+  for (const std::string word : {"pause", "resume"}) {
+    CLI::App* command = app.add_subcommand(
+        word, word == "pause" ? "a training function's workers leave, with a checkpoint"
+                              : "it goes on from its newest checkpoint, also after a trouble");
+    command->add_option("function", *job)->required();
+    add_namespace(*command, session);
+    command->callback([=, &session, &outcome] {
+      outcome = call(session, verb::post, session.function_path(*job) + "/" + word, nullptr,
+                     *job + " " + word + "d");
+    });
+  }
   auto device = std::make_shared<std::string>();
   for (const std::string word : {"drain", "undrain"}) {
     CLI::App* command =

@@ -1,5 +1,6 @@
 // `sluice control`: the control loop's main, started by `sluice up`.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "base/log.h"
 #include "cli/inherited.h"
@@ -28,6 +29,7 @@ void add_control(CLI::App& app, Outcome& outcome) {
     for (const std::string& s : *settings)
       c->settings.bundle_settings[s.substr(0, s.find('='))] =
           s.substr(std::min(s.find('='), s.size() - 1) + 1);
+    c->trainer = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-trainer";
     outcome = control::run_control(*c);
   });
 }

@@ -99,6 +99,37 @@ Result<void> describe_instance(const Session& session, const std::string& name) 
   return {};
 }
 
+// What a training function's job did and does; empty for an inference function.
+std::string job_of(const Session& session, const json& f) {
+  if (!f.contains("job")) return "";
+  const json& j = f["job"];
+  std::string out;
+  const auto line = [&](const std::string& text) { out += text + "\n"; };
+  line("step " + std::to_string(j.value("step", int64_t{0})) + ", generation " +
+       std::to_string(j.value("generation", int64_t{0})) + " of " +
+       std::to_string(j.value("workers", 0)) + " workers; a step takes " +
+       fixed(j.value("step_ms", 0.0), 1) + " ms, of which " + fixed(j.value("wait_ms", 0.0), 1) +
+       " ms wait for the others' gradients");
+  line("batch " + j["batch"].dump() + ", learning rate " + fixed(j["learning_rate"], 4) +
+       ", gradient noise scale " + fixed(j["noise"], 1));
+  if (j.contains("checkpoint"))
+    line("newest checkpoint: step " + j["checkpoint"]["step"].dump() + ", " +
+         bytes(j["checkpoint"]["bytes"]) + ", " + fixed(j["checkpoint"]["seconds"], 2) + " s, " +
+         j["checkpoint"]["path"].get<std::string>());
+  if (const std::string why = j.value("checkpoint_trouble", ""); !why.empty())
+    line("the last checkpoint could not be written: " + why);
+  if (const std::string why = j["trouble"]; !why.empty())
+    line(j["state"].get<std::string>() + ": " + why);
+  if (const std::string model = j.value("model", ""); !model.empty())
+    line("trained model: " + model + "; to serve it: " +
+         session.hint("apply -f " + model.substr(0, model.rfind('/')) + "/function.yaml"));
+  Table t({"CHANGE", "WORKERS", "STOPPING", "FORMING"});
+  for (const json& r : j.value("reforms", json::array()))
+    t.add({r["why"], r["before"].dump() + " -> " + r["after"].dump(),
+           fixed(r["stopping_ms"], 1) + "ms", fixed(r["forming_ms"], 1) + "ms"});
+  return out + "\n" + t.text();
+}
+
 Result<void> describe_function(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(f, session.api(verb::get, session.function_path(name)));
   constexpr int kShown = 15;
@@ -115,12 +146,15 @@ Result<void> describe_function(const Session& session, const std::string& name) 
     print(f);
     return {};
   }
-  std::cout << listing("functions", json::array({f})) << "\n"
+  std::cout << listing(f.contains("job") ? "jobs" : "functions", json::array({f})) << "\n"
             << f["file"].get<std::string>() << "\n";
-  std::cout << "policy " << f["policy"].get<std::string>() << ", forecast "
-            << fixed(f["forecast"], 1) << "/s, " << f["queued"] << " waiting, " << f["in_flight"]
-            << " at instances\n"
-            << "enforcement: " << status["enforcement"].get<std::string>() << "\n";
+  std::cout << "policy " << f["policy"].get<std::string>();
+  if (!f.contains("job"))
+    std::cout << ", forecast " << fixed(f["forecast"], 1) << "/s, " << f["queued"] << " waiting, "
+              << f["in_flight"] << " at instances";
+  std::cout << "\n"
+            << job_of(session, f) << "enforcement: " << status["enforcement"].get<std::string>()
+            << "\n";
   if (!f["unavailable"].get<std::string>().empty())
     std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
   if (!f["rollout_failed"].get<std::string>().empty())
@@ -147,10 +181,11 @@ Result<void> describe(const Session& session, const std::vector<std::string>& wo
   std::string what = words[0];
   if (const std::string fault = noun()(what); !fault.empty())
     return Error{ErrorKind::kInvalid, fault};
-  if (what == "functions") return describe_function(session, words[1]);
+  if (what == "functions" || what == "jobs") return describe_function(session, words[1]);
   if (what == "instances") return describe_instance(session, words[1]);
   if (what == "devices") return describe_device(session, words[1]);
-  return Error{ErrorKind::kInvalid, what + ": functions, instances and devices can be described"};
+  return Error{ErrorKind::kInvalid,
+               what + ": functions, jobs, instances and devices can be described"};
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct GetFlags {
 
 // Returns the function of a row of any listing; empty if it belongs to none.
 std::string function_of(const std::string& what, const json& row) {
-  if (what == "functions")
+  if (what == "functions" || what == "jobs")
     return row["namespace"].get<std::string>() + "/" + row["name"].get<std::string>();
   return row.value("function", "");
 }
@@ -63,7 +63,9 @@ Result<json> rows_of_function(const Session& session, const std::string& what, c
 
 Result<json> rows(const Session& session, const GetFlags& f) {
   if (f.what == "decisions") return decisions_of(session, f.name, f.limit);
-  SLUICE_ASSIGN(all, session.api(verb::get, "/v1/" + f.what));
+  SLUICE_ASSIGN(all, session.api(verb::get, "/v1/" + (f.what == "jobs" ? "functions" : f.what)));
+  if (f.what == "jobs" || (f.what == "functions" && f.name.empty()))
+    all = kept(all, [&](const json& row) { return row.contains("job") == (f.what == "jobs"); });
   if (f.what == "devices") return f.name.empty() ? all : named_devices(all, f.name);
   if (f.what == "instances" && !f.name.empty()) return named_instances(session, all, f.name);
   if (!f.name.empty()) return rows_of_function(session, f.what, all, f.name);
@@ -75,11 +77,13 @@ Result<json> rows(const Session& session, const GetFlags& f) {
 
 // Prints the names by which other commands know the rows, a line each; for the shell's completion.
 Result<void> print_names(const std::string& what, const json& list) {
-  if (what != "functions" && what != "instances" && what != "devices")
+  if (what == "revisions" || what == "decisions")
     return Error{ErrorKind::kInvalid,
-                 "--names: " + what + " have none; functions, instances and devices do"};
+                 "--names: " + what + " have none; functions, jobs, instances and devices do"};
   for (const json& row : list)
-    std::cout << (what == "functions" ? short_name(row) : row["id"].get<std::string>()) << "\n";
+    std::cout << (what == "functions" || what == "jobs" ? short_name(row)
+                                                        : row["id"].get<std::string>())
+              << "\n";
   return {};
 }
 
@@ -117,8 +121,8 @@ Result<void> get(const Session& session, const GetFlags& f) {
 void add_get(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<GetFlags>();
   CLI::App* command =
-      app.add_subcommand("get", "list functions, revisions, instances, devices or decisions");
-  command->add_option("what", f->what, "also in short: fn, rev, inst, dev, dec")
+      app.add_subcommand("get", "list functions, jobs, revisions, instances, devices or decisions");
+  command->add_option("what", f->what, "also in short: fn, job, rev, inst, dev, dec")
       ->required()
       ->transform(noun());
   command->add_option("name", f->name,

@@ -78,7 +78,23 @@ const Columns kDecisions{
     {"ACTION", "what was done"}, {"SUBJECT", "to which instance, revision or device"},
     {"RULE", "of the policy"},   {"WHY", "in words and numbers"}};
 
+const Columns kJobs{{"NAME", "as commands take it"},
+                    {"STATE", "queued, running, paused, finished or failed"},
+                    {"DEVICES", "that its workers hold now"},
+                    {"EPOCH", "the one that it is in / all"},
+                    {"DONE", "of the samples of all epochs"},
+                    {"LOSS", "mean of the last step's samples"},
+                    {"BATCH", "samples of a step, over all workers"},
+                    {"RATE", "the learning rate: linear in the batch"},
+                    {"SAMPLES/S", "over the last moments"},
+                    {"GOODPUT", "the same, as samples of its least batch would count"},
+                    {"NOISE", "gradient noise scale in samples; - while unknown"},
+                    {"LEFT", "at this speed"},
+                    {"REFORMS", "changes of its workers"},
+                    {"LAST-DECISION", "what was decided last, and how long ago; or what is wrong"}};
+
 const Columns& columns(const std::string& what) {
+  if (what == "jobs") return kJobs;
   if (what == "functions") return kFunctions;
   if (what == "revisions") return kRevisions;
   if (what == "instances") return kInstances;
@@ -242,7 +258,34 @@ std::string functions_table(const json& list) {
   return t.text();
 }
 
+std::string jobs_table(const json& list) {
+  Table t = table("jobs");
+  for (const json& r : list) {
+    const json& j = r["job"];
+    const double samples = j["samples"];
+    const int64_t epochs = j["epochs"];
+    const int64_t epoch = std::min<int64_t>(j.value("epoch", 0) + 1, epochs);
+    const std::string trouble = j["trouble"];
+    const double rate = j.value("samples_per_second", 0.0), noise = j["noise"];
+    t.add({short_name(r), j["state"], std::to_string(j["devices"].get<int>()),
+           std::to_string(epoch) + "/" + std::to_string(epochs),
+           samples > 0 ? fixed(100 * j["done"].get<double>() / samples, 1) + "%" : "-",
+           j.contains("loss") ? fixed(j["loss"], 4) : "-",
+           j["batch"].get<int>() > 0 ? std::to_string(j["batch"].get<int>()) : "-",
+           j["batch"].get<int>() > 0 ? fixed(j["learning_rate"], 4) : "-",
+           rate > 0 ? fixed(rate, 0) : "-", rate > 0 ? fixed(j["goodput"], 0) : "-",
+           noise > 0 ? fixed(noise, 1) : "-",
+           j.contains("left_s") && j["state"] == "running"
+               ? age(static_cast<int64_t>(j["left_s"].get<double>() * 1000))
+               : "-",
+           std::to_string(j.value("reforms", json::array()).size()),
+           trouble.empty() ? last_decision_of(r) : clipped(trouble, kWhyWidth)});
+  }
+  return t.text();
+}
+
 std::string listing(const std::string& what, const json& list) {
+  if (what == "jobs") return jobs_table(list);
   if (what == "functions") return functions_table(list);
   if (what == "revisions") return revisions_table(list);
   if (what == "instances") return instances_table(list);

@@ -10,9 +10,10 @@
 
 namespace sluice::cli {
 
-// `what` is "functions", "revisions", "instances", "devices" or "decisions".
+// `what` is "functions", "jobs", "revisions", "instances", "devices" or "decisions".
 std::string listing(const std::string& what, const nlohmann::json& list);
-std::string functions_table(const nlohmann::json& list);
+std::string functions_table(const nlohmann::json& list);  // inference functions
+std::string jobs_table(const nlohmann::json& list);       // training functions
 
 // Explains the columns of a listing, a line each; for `sluice get WHAT --help`.
 std::string legend(const std::string& what);

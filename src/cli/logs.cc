@@ -52,7 +52,20 @@ struct LogFlags {
   std::string name;
   size_t lines = 100;
   bool follow = false;
+  int rank = -1;
 };
+
+// Returns the name of the worker that has, or had last, that rank of a training function.
+Result<std::string> worker_of(const Session& session, const std::string& function, int rank) {
+  SLUICE_ASSIGN(f, session.api(wire::http::verb::get, session.function_path(function)));
+  if (!f.contains("job"))
+    return Error{ErrorKind::kInvalid, "--rank: " + function + " is no training function"};
+  const auto members = f["job"].value("members", std::vector<std::string>());
+  if (rank >= static_cast<int>(members.size()))
+    return Error{ErrorKind::kNotFound, "--rank: " + std::to_string(rank) + ": " + function +
+                                           " has " + std::to_string(members.size()) + " workers"};
+  return members[static_cast<size_t>(rank)];
+}
 
 // Prints additions to the file from `at` on, until a signal ends this process. A file that was
 // moved aside is read from its beginning.
@@ -73,7 +86,11 @@ struct LogFlags {
 }
 
 Result<void> logs(const Session& session, const LogFlags& f) {
-  const std::string& name = f.name;
+  std::string name = f.name;
+  if (f.rank >= 0) {
+    SLUICE_ASSIGN(worker, worker_of(session, f.name, f.rank));
+    name = worker;
+  }
   const std::string path = session.data + "/logs/" + name + ".log";
   std::error_code fault;
   const bool there = std::filesystem::exists(path, fault);
@@ -111,6 +128,9 @@ void add_logs(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--lines", f->lines, "the last ones")
       ->check(CLI::Range(size_t{1}, kMostLines))
       ->capture_default_str();
+  command->add_option("--rank", f->rank, "of a training function: the worker with that rank")
+      ->check(CLI::Range(0, 10'000));
+  add_namespace(*command, session);
   command->add_flag("-f,--follow", f->follow, "go on with what is added, until Ctrl-C");
   command->callback(
       [=, &session, &outcome] { outcome = f->name.empty() ? list(session) : logs(session, *f); });

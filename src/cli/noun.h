@@ -13,11 +13,10 @@ namespace sluice::cli {
 struct Noun {
   std::string_view many, one, brief;
 };
-inline constexpr Noun kNouns[] = {{"functions", "function", "fn"},
-                                  {"revisions", "revision", "rev"},
-                                  {"instances", "instance", "inst"},
-                                  {"devices", "device", "dev"},
-                                  {"decisions", "decision", "dec"}};
+inline constexpr Noun kNouns[] = {
+    {"functions", "function", "fn"},   {"revisions", "revision", "rev"},
+    {"instances", "instance", "inst"}, {"jobs", "job", "job"},
+    {"devices", "device", "dev"},      {"decisions", "decision", "dec"}};
 
 // Turns each of a noun's words into the first.
 inline CLI::Validator noun() {

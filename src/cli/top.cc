@@ -69,7 +69,10 @@ Result<json> view(const Session& session) {
 }
 
 std::string screen(const json& view) {
-  std::string out = functions_table(view["functions"]) + "\n" +
+  json functions = json::array(), jobs = json::array();
+  for (const json& f : view["functions"]) (f.contains("job") ? jobs : functions).push_back(f);
+  std::string out = functions_table(functions) + "\n" +
+                    (jobs.empty() ? "" : jobs_table(jobs) + "\n") +
                     slices_view(view["devices"], view["instances"]) + "\n";
   for (const json& d : view["decisions"])
     out += age(unix_now() - d["at"].get<int64_t>()) + " ago  " + d["action"].get<std::string>() +

@@ -32,6 +32,11 @@ Phase phase_of(const json& f, int revision) {
   if (f["revision"] != revision) return Phase::kReplaced;
   if (!f["rollout_failed"].get<std::string>().empty()) return Phase::kGivenUp;
   const bool first = f["serving"] == revision;
+  if (f.contains("job")) {  // it trains, or has ended
+    const std::string state = f["job"]["state"];
+    if (state == "failed") return Phase::kGivenUp;
+    return state == "queued" ? Phase::kComes : Phase::kServes;
+  }
   if (n["ready"] > 0 && (has_traffic(f, revision) || is_idle_canary(f))) return Phase::kServes;
   if (first && f["start_failures"] >= kTries) return Phase::kGivenUp;
   const bool sleeps = n["min"] == 0 && n["starting"] == 0 && n["ready"] == 0;
@@ -39,6 +44,7 @@ Phase phase_of(const json& f, int revision) {
 }
 
 std::string what_is_in_the_way(const json& f) {
+  if (f.contains("job") && f["job"]["trouble"] != "") return f["job"]["trouble"];
   if (std::string why = f["unavailable"]; !why.empty()) return why;
   const json& last = f["last_decision"];
   return last.is_null() ? "nothing was decided yet" : last["reason"]["text"].get<std::string>();

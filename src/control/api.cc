@@ -108,6 +108,10 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
       SLUICE_ASSIGN(revision, control_.rollback(name, to, wall));
       return json{{"function", to_string(name)}, {"revision", revision}};
     }
+    if (path.size() == 5 && (path[4] == "pause" || path[4] == "resume") && method == verb::post) {
+      SLUICE_TRY(control_.set_paused(name, path[4] == "pause", wall));
+      return json{{"function", to_string(name)}, {"paused", path[4] == "pause"}};
+    }
     if (path.size() == 5 && path[4] == "rates" && method == verb::get) {
       SLUICE_ASSIGN(span, to_int(target.get("seconds"), "seconds", 300));
       SLUICE_ASSIGN(samples, control_.journal().rates(name, wall / 1000 - span));
@@ -145,11 +149,12 @@ Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
   FunctionsRead read;
   SLUICE_ASSIGN(specs, parse_functions(request.body(), context, check_model));
   for (FunctionSpec& spec : specs) {
+    if (spec.model().path.empty()) continue;  // its program brings its own
     if (is_dry(target)) {
-      SLUICE_TRY(copies.identify(spec.inference().model));
+      SLUICE_TRY(copies.identify(spec.model()));
       continue;
     }
-    auto kept = copies.keep(spec.inference().model);
+    auto kept = copies.keep(spec.model());
     if (!kept.ok()) return within(to_string(spec.name), kept.error());
     read.copies.push_back(std::move(*kept));
   }

@@ -102,7 +102,7 @@ void Control::teach(const FunctionName& name) {
   if (f == nullptr) return;
   for (const Revision& r : f->revisions)
     for (const DeviceType& type : types_)
-      if (const Profile* p = profiles_.find(r.spec.inference().model, type); p != nullptr)
+      if (const Profile* p = profiles_.find(r.spec.model(), type); p != nullptr)
         predictor_.learn({{.function = name, .revision = r.number, .variant = "", .device = type},
                           p->memory,
                           p->points});
@@ -167,6 +167,19 @@ void Control::observe(Time now, UnixMillis wall) {
   counts_.observe(o.gateways);
   seen_ = std::move(o);
   see_types();
+  see_jobs(now, wall);
+}
+
+// Keeps a controller for each training function, and takes over what the controllers report.
+void Control::see_jobs(Time now, UnixMillis wall) {
+  if (settings_.training == nullptr) return;
+  for (auto& [name, f] : functions_) {
+    const Revision& revision = revision_of(f.stored, f.stored.newest);
+    if (revision.spec.is_inference()) continue;
+    settings_.training->keep(revision);
+    f.job = settings_.training->status(name);
+    if (f.submitted == Time{}) f.submitted = now - Millis(wall - revision.created);
+  }
 }
 
 // Counts requests, holdings and use.
@@ -200,7 +213,8 @@ void Control::push_routes(Time now) {
   std::vector<RoutedFunction> routed;
   routed.reserve(functions_.size());
   for (const auto& [name, f] : functions_)
-    routed.push_back({&f.stored, f.bundle->route, f.unavailable});
+    if (spec_of(f.stored, f.stored.newest).is_inference())
+      routed.push_back({&f.stored, f.bundle->route, f.unavailable});
   if (routes_.push(cluster_, seen_, routed, stops_, predictor_)) stops_.left_out();
   if (any_node_there(seen_)) drain_idle(now);
 }

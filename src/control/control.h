@@ -24,6 +24,7 @@
 #include "control/snapshots.h"
 #include "control/starts.h"
 #include "control/stops.h"
+#include "control/training.h"
 #include "model/predictor.h"
 
 namespace sluice::control {
@@ -45,6 +46,7 @@ struct ControlSettings {
   int rollout_tries = 3;           // starts that may fail before a rollout is given up
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
   std::string models;                    // the folder of ModelCopies
+  Training* training = nullptr;  // null: training functions stay queued; else it outlives the loop
   std::string boot_id;         // of the clock's machine: policies' memories are valid within a boot
   size_t kept_revisions = 10;  // of a function; older ones are forgotten at an apply
   // Called as each phase of a tick ends, to measure it.
@@ -88,6 +90,8 @@ class Control {
   Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
   Result<int> rollback(const FunctionName& f, int to, UnixMillis wall);  // 0: to the one before
   Result<void> remove(const FunctionName& f, UnixMillis wall);
+  // Of a training function: its workers leave with a checkpoint, or come back.
+  Result<void> set_paused(const FunctionName& f, bool paused, UnixMillis wall);
   Result<void> set_drained(const DeviceId& device, bool drained, UnixMillis wall);
   Result<void> set_profile(const Profile& profile);
 
@@ -122,6 +126,7 @@ class Control {
 
   // The phases of a tick.
   void observe(Time now, UnixMillis wall);
+  void see_jobs(Time now, UnixMillis wall);
   void reconcile(Time now, UnixMillis wall);
   void count(Time now, UnixMillis wall);
   bool knows_its_nodes(Time now);

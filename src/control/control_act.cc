@@ -83,9 +83,18 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
                    .started = now,
                    .arbiter = start.arbiter};
   d.subject = i.id;
-  ModelSpec model = spec.inference().model;
-  model.path = start_path(settings_.models, model);
-  SLUICE_TRY(cluster_.start({i, model, spec.inference().batching}));
+  StartOrder order{.instance = i};
+  if (spec.is_inference()) {
+    order.model = spec.inference().model;
+    order.model.path = start_path(settings_.models, order.model);
+    order.batching = spec.inference().batching;
+  } else {
+    if (settings_.training == nullptr)
+      return Error{ErrorKind::kUnavailable, "nothing here controls training jobs"};
+    SLUICE_ASSIGN(program, settings_.training->worker(start.function, i.id));
+    order.program = std::move(program);
+  }
+  SLUICE_TRY(cluster_.start(order));
   starts_.ordered(i, now);
   f.present.alive = true;
   // There was no space before. A start that failed before may fail again.

@@ -27,6 +27,7 @@ std::string bundles_with(bool policy::Bundle::*flag) {
 
 // Returns settings of the file that its bundle ignores.
 std::vector<std::string> warnings(const FunctionSpec& spec, const std::string& platform) {
+  if (!spec.is_inference()) return {};
   const policy::Bundle& bundle = policy::bundle_of(spec, platform);
   const InferenceSpec& inference = spec.inference();
   const std::string name(bundle.name);
@@ -44,6 +45,20 @@ std::vector<std::string> warnings(const FunctionSpec& spec, const std::string& p
   return out;
 }
 
+// Takes over what changes without a new revision: the split of the traffic, and of a job what its
+// workers need not start again for.
+void take_over_running(FunctionSpec& running, const FunctionSpec& wanted) {
+  if (running.kind.index() != wanted.kind.index()) return;
+  if (running.is_inference()) {
+    running.inference().canary_traffic_percent = wanted.inference().canary_traffic_percent;
+    return;
+  }
+  running.priority = wanted.priority;
+  running.training().min_workers = wanted.training().min_workers;
+  running.training().max_workers = wanted.training().max_workers;
+  running.training().paused = wanted.training().paused;
+}
+
 }  // namespace
 
 Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, bool dry,
@@ -57,7 +72,7 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
     for (const FunctionSpec& other : specs)
       if (const auto free = check_path(spec.name, other.name); !free.ok())
         return within(name, free.error());
-    const std::optional<Nanos> fastest = profiles_.fastest(spec.inference().model, types_);
+    const std::optional<Nanos> fastest = profiles_.fastest(spec.model(), types_);
     if (const auto checked = check_feasible(spec, seen_.devices, fastest); !checked.ok())
       return within(name, checked.error());
     const StoredFunction* before = find(spec.name);
@@ -66,8 +81,11 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
     } else {
       const FunctionSpec& newest = spec_of(*before, before->newest);
       FunctionSpec resplit = newest;
-      resplit.inference().canary_traffic_percent = spec.inference().canary_traffic_percent;
-      const char* what = newest == spec ? "unchanged" : resplit == spec ? "traffic" : "changed";
+      take_over_running(resplit, spec);
+      const char* what = newest == spec        ? "unchanged"
+                         : resplit != spec     ? "changed"
+                         : spec.is_inference() ? "traffic"
+                                               : "settings";
       const int next = before->revisions.back().number + 1;
       out.push_back(
           {spec.name, resplit == spec ? before->newest : next, what, difference(newest, spec)});
@@ -81,7 +99,7 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
     return {};
   }));
   for (size_t k = 0; k < specs.size(); ++k) {
-    if (out[k].what == "traffic") resplit(specs[k], wall);
+    if (out[k].what == "traffic" || out[k].what == "settings") resplit(specs[k], wall);
     if (out[k].what == "created" || out[k].what == "changed") revise(specs[k], out[k], wall);
   }
   for (const FunctionSpec& spec : specs) teach(spec.name);
@@ -92,7 +110,8 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
 
 Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall) {
   const Revision revision{spec.name, applied.revision, spec, wall};
-  if (applied.what == "traffic") return desired_.replace_spec(revision);
+  if (applied.what == "traffic" || applied.what == "settings")
+    return desired_.replace_spec(revision);
   if (applied.what == "unchanged") return {};
   const StoredFunction* before = find(spec.name);
   const int serving = before == nullptr ? revision.number : before->serving;
@@ -142,6 +161,16 @@ void Control::resplit(const FunctionSpec& spec, UnixMillis wall) {
   for (Revision& revision : f.stored.revisions)
     if (revision.number == f.stored.newest) revision.spec = spec;
   f.bundle = &policies_.bundle_of(spec);
+  if (!spec.is_inference()) {
+    decisions_.record({.at = wall,
+                       .function = spec.name,
+                       .action = "apply",
+                       .subject = revision_id(spec.name, f.stored.newest),
+                       .reason = {spec.training().paused ? "paused" : "settings",
+                                  spec.training().paused ? "Paused." : "Its settings changed.",
+                                  {}}});
+    return;
+  }
   const int percent = spec.inference().canary_traffic_percent;
   decisions_.record({.at = wall,
                      .function = spec.name,
@@ -204,7 +233,7 @@ std::optional<std::set<std::string>> Control::contents() const {
   std::set<std::string> all;
   for (const auto& [name, f] : functions_)
     for (const Revision& revision : f.stored.revisions)
-      if (const std::string& content = revision.spec.inference().model.content; !content.empty())
+      if (const std::string& content = revision.spec.model().content; !content.empty())
         all.insert(content);
   return all;
 }
@@ -225,11 +254,30 @@ Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
   return {};
 }
 
+Result<void> Control::set_paused(const FunctionName& name, bool paused, UnixMillis wall) {
+  const StoredFunction* f = find(name);
+  if (f == nullptr)
+    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
+  FunctionSpec spec = spec_of(*f, f->newest);
+  if (spec.is_inference())
+    return Error{ErrorKind::kInvalid,
+                 to_string(name) + ": is an inference function; training functions can be paused"};
+  if (!paused && settings_.training != nullptr) settings_.training->retry(name);
+  if (spec.training().paused == paused) return {};
+  spec.training().paused = paused;
+  SLUICE_TRY(desired_.replace_spec({name, f->newest, spec, wall}));
+  resplit(spec, wall);
+  decide_at_once();
+  write_decisions();
+  return {};
+}
+
 // Its instances stop at once: a function of the same name that is applied next must not adopt them.
 void Control::drop(const FunctionName& name, Time now) {
   if (const auto forgot = journal_.forget(name); !forgot.ok())
     log::warn("{}", forgot.error().message);
   functions_.erase(name);
+  if (settings_.training != nullptr) settings_.training->remove(name);
   predictor_.forget(name);
   accounting_.forget(name);
   rollouts_.forget(name);

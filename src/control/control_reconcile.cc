@@ -71,6 +71,7 @@ void Control::stop_overdue(Time now, UnixMillis wall) {
     const Instance& i = o->instance;
     const auto f = functions_.find(i.function);
     if (f == functions_.end() || stops_.asked(i.id)) continue;
+    if (!spec_of(f->second.stored, i.revision).is_inference()) continue;
     const double timeout = seconds(spec_of(f->second.stored, i.revision).inference().timeout);
     const double since = seconds(overdue_for), grace = seconds(settings_.overdue_grace);
     char text[200];
@@ -96,10 +97,11 @@ void Control::stop_overdue(Time now, UnixMillis wall) {
 // unless its node ended it: its daemon died, its disk was full, its zygote was killed.
 void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixMillis wall) {
   const Instance& i = o.instance;
-  const std::string error = f == nullptr
-                                ? o.error
-                                : with_users_path(o.error, settings_.models,
-                                                  spec_of(f->stored, i.revision).inference().model);
+  // A job's workers end by themselves once it has ended; it says why.
+  if (f != nullptr && f->job && !train::goes_on(f->job->phase)) return;
+  const std::string error = f == nullptr ? o.error
+                                         : with_users_path(o.error, settings_.models,
+                                                           spec_of(f->stored, i.revision).model());
   decisions_.record(
       {.at = wall,
        .function = i.function,

@@ -183,6 +183,57 @@ void read_inference(Fields& f, InferenceSpec& s, const FileContext& context, Sou
   f.text("token", s.token);
 }
 
+// Reads a list of texts.
+void read_words(Fields& f, const std::string& key, std::vector<std::string>& out) {
+  const YAML::Node list = f.take(key);
+  if (!list.IsDefined()) return;
+  bool good = list.IsSequence() && list.size() > 0;
+  for (size_t i = 0; good && i < list.size(); ++i) {
+    good = list[i].IsScalar();
+    if (good) out.push_back(list[i].Scalar());
+  }
+  if (!good) f.complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
+}
+
+void read_training(Fields& f, TrainingSpec& s, const FileContext& context, Source& source,
+                   Problems& problems) {
+  if (!f.has("command")) {
+    f.need("model", "a TorchScript module with its loss: model: {path: …}, or a command");
+    f.need("dataset", "the path of a folder of arrays NAME.npy");
+  }
+  section(f, "model", source, problems, [&](Fields& m) {
+    m.need("path", "the module's file");
+    if (m.text("path", s.model.path) && s.model.path.empty()) m.complain("path", "\"\" is no file");
+    s.model.path = absolute(s.model.path, context);
+  });
+  read_words(f, "command", s.command);
+  if (!s.command.empty() && s.command[0].front() != '/')
+    f.complain("command", "'" + s.command[0] + "' is not an absolute path");
+  f.text("dataset", s.dataset);
+  s.dataset = absolute(s.dataset, context);
+  f.need("length", "the number of epochs");
+  f.integer("length", s.epochs, 1, kMany);
+  f.integer("leastDevices", s.min_workers, 1, 10'000);
+  f.integer("mostDevices", s.max_workers, 0, 10'000);
+  if (s.max_workers != 0 && s.max_workers < s.min_workers)
+    f.complain("mostDevices", std::to_string(s.max_workers) + " is below leastDevices " +
+                                  std::to_string(s.min_workers));
+  section(f, "batchSize", source, problems, [&](Fields& b) {
+    b.integer("least", s.batch.least, 1, kMany);
+    b.integer("most", s.batch.most, 1, kMany);
+    b.integer("mostPerWorker", s.batch.most_local, 1, kMany);
+    if (s.batch.most != 0 && s.batch.most < s.batch.least)
+      b.complain("most",
+                 std::to_string(s.batch.most) + " is below least " + std::to_string(s.batch.least));
+  });
+  f.number("learningRate", s.learning_rate, 0, 1000);
+  std::string paused = s.paused ? "true" : "false";
+  f.text("paused", paused);
+  if (paused != "true" && paused != "false")
+    f.complain("paused", "'" + paused + "' is neither true nor false");
+  s.paused = paused == "true";
+}
+
 // Reads the fields of all kinds of functions.
 void read_shared(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
   f.integer("priority", s.priority, -1000, 1000);
@@ -220,15 +271,12 @@ void read_document(const YAML::Node& node, const FileContext& context,
     f.need("apiVersion", "sluice.dev/v1alpha1");
     if (f.text("apiVersion", version) && version != "sluice.dev/v1alpha1")
       f.complain("apiVersion", "\"" + version + "\" is not known: sluice.dev/v1alpha1 is");
-    f.need("kind", "InferenceFunction");
+    f.need("kind", "InferenceFunction or TrainingFunction");
     const bool told = f.text("kind", kind);
-    if (kind == "TrainingFunction") {  // its other fields need no report
-      f.take("metadata");
-      f.take("spec");
-      return f.complain("kind", "TrainingFunction is not served yet: InferenceFunction is");
-    }
-    if (told && kind != "InferenceFunction")
-      f.complain("kind", "\"" + kind + "\" is not known: InferenceFunction is");
+    if (kind == "TrainingFunction") spec.kind = TrainingSpec{};
+    if (told && kind != "InferenceFunction" && kind != "TrainingFunction")
+      f.complain("kind",
+                 "\"" + kind + "\" is not known: InferenceFunction and TrainingFunction are");
     f.need("metadata", "metadata: {name: …}");
     f.need("spec", "the function's specification");
     section(f, "metadata", source, problems, [&](Fields& m) {
@@ -239,12 +287,16 @@ void read_document(const YAML::Node& node, const FileContext& context,
       m.take("annotations");
     });
     section(f, "spec", source, problems, [&](Fields& s) {
-      read_inference(s, spec.inference(), context, source, problems);
+      if (spec.is_inference())
+        read_inference(s, spec.inference(), context, source, problems);
+      else
+        read_training(s, spec.training(), context, source, problems);
       read_shared(s, spec, source, problems);
     });
   }
-  ModelSpec& model = spec.inference().model;
-  if (check_model && !model.path.empty())
+  // A module that is trained needs no description of its inputs: the data set has them.
+  ModelSpec& model = spec.model();
+  if (check_model && spec.is_inference() && !model.path.empty())
     if (const auto checked = check_model(model); !checked.ok())
       problems.push_back(source.at("spec.model.path") + ": " + checked.error().message);
   out.push_back(std::move(spec));
@@ -279,8 +331,33 @@ std::string described(const std::map<std::string, std::string>& settings) {
   return out.empty() ? "the policy's" : out;
 }
 
+std::map<std::string, std::string> flat_training(const FunctionSpec& s) {
+  const TrainingSpec& t = s.training();
+  const auto or_default = [](auto n) { return n == 0 ? "the platform's" : std::to_string(n); };
+  std::string command;
+  for (const std::string& word : t.command) command += (command.empty() ? "" : " ") + word;
+  return {
+      {"model.path", t.model.path},
+      {"model's content", t.model.content.empty() ? "not known" : t.model.content.substr(0, 12)},
+      {"command", command.empty() ? "the trainer's" : command},
+      {"dataset", t.dataset},
+      {"length", std::to_string(t.epochs)},
+      {"leastDevices", std::to_string(t.min_workers)},
+      {"mostDevices", t.max_workers == 0 ? "all" : std::to_string(t.max_workers)},
+      {"batchSize.least", or_default(t.batch.least)},
+      {"batchSize.most", or_default(t.batch.most)},
+      {"batchSize.mostPerWorker", or_default(t.batch.most_local)},
+      {"learningRate", or_default(t.learning_rate)},
+      {"paused", t.paused ? "true" : "false"},
+      {"priority", std::to_string(s.priority)},
+      {"memory", format_bytes(s.memory)},
+      {"policy", s.policy.empty() ? "the platform's" : s.policy},
+      {"policy.settings", described(s.policy_settings)}};
+}
+
 // Returns every field as text, by its name in a file.
 std::map<std::string, std::string> flat(const FunctionSpec& s) {
+  if (!s.is_inference()) return flat_training(s);
   const InferenceSpec& i = s.inference();
   std::map<std::string, std::string> out{
       {"model.path", i.model.path},
@@ -310,6 +387,80 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
       {"canaryTrafficPercent", std::to_string(i.canary_traffic_percent)},
       {"token", i.token.empty() ? "none" : "set"}};
   return out;
+}
+
+void write_inference(YAML::Emitter& y, const InferenceSpec& i) {
+  y << YAML::Key << "model" << YAML::Value << YAML::BeginMap << YAML::Key << "path" << YAML::Value
+    << i.model.path;
+  write_tensors(y, "inputs", i.model.inputs);
+  write_tensors(y, "outputs", i.model.outputs);
+  y << YAML::EndMap;
+  if (i.slo.latency > Nanos(0))
+    y << YAML::Key << "slo" << YAML::Value << YAML::BeginMap << YAML::Key << "latency"
+      << YAML::Value << format_duration(i.slo.latency) << YAML::Key << "percentile" << YAML::Value
+      << i.slo.percentile << YAML::EndMap;
+  y << YAML::Key << "minReplicas" << YAML::Value << i.min_replicas << YAML::Key << "maxReplicas"
+    << YAML::Value << i.max_replicas << YAML::Key << "containerConcurrency" << YAML::Value
+    << i.container_concurrency << YAML::Key << "maxQueue" << YAML::Value << i.max_queue << YAML::Key
+    << "timeout" << YAML::Value << format_duration(i.timeout);
+  if (i.scale_target > 0) y << YAML::Key << "scaleTarget" << YAML::Value << i.scale_target;
+  if (i.scale_to_zero_after != InferenceSpec{}.scale_to_zero_after)
+    y << YAML::Key << "scaleToZeroAfter" << YAML::Value << format_duration(i.scale_to_zero_after);
+  if (i.admit_all) y << YAML::Key << "admission" << YAML::Value << "all";
+  y << YAML::Key << "batcher" << YAML::Value << YAML::BeginMap << YAML::Key << "maxBatchSize"
+    << YAML::Value << i.batching.max_size;
+  if (i.batching.max_delay > Nanos(0))
+    y << YAML::Key << "maxLatency" << YAML::Value << format_duration(i.batching.max_delay);
+  y << YAML::EndMap;
+  y << YAML::Key << "canaryTrafficPercent" << YAML::Value << i.canary_traffic_percent;
+  if (!i.token.empty()) y << YAML::Key << "token" << YAML::Value << YAML::DoubleQuoted << i.token;
+}
+
+void write_training(YAML::Emitter& y, const TrainingSpec& t) {
+  const auto write = [&](const char* key, const auto& value) {
+    y << YAML::Key << key << YAML::Value << value;
+  };
+  if (!t.model.path.empty()) {
+    y << YAML::Key << "model" << YAML::Value << YAML::BeginMap;
+    write("path", t.model.path);
+    y << YAML::EndMap;
+  }
+  if (!t.command.empty()) write("command", t.command);
+  if (!t.dataset.empty()) write("dataset", t.dataset);
+  write("length", t.epochs);
+  write("leastDevices", t.min_workers);
+  write("mostDevices", t.max_workers);
+  const BatchRange& b = t.batch;
+  if (b.least > 0 || b.most > 0 || b.most_local > 0) {
+    y << YAML::Key << "batchSize" << YAML::Value << YAML::BeginMap;
+    if (b.least > 0) write("least", b.least);
+    if (b.most > 0) write("most", b.most);
+    if (b.most_local > 0) write("mostPerWorker", b.most_local);
+    y << YAML::EndMap;
+  }
+  if (t.learning_rate > 0) write("learningRate", t.learning_rate);
+  if (t.paused) write("paused", true);
+}
+
+void write_shared(YAML::Emitter& y, const FunctionSpec& s) {
+  y << YAML::Key << "priority" << YAML::Value << s.priority;
+  if (s.memory > 0) y << YAML::Key << "memory" << YAML::Value << format_bytes(s.memory);
+  if (!s.policy_settings.empty())
+    y << YAML::Key << "policy" << YAML::Value << YAML::BeginMap << YAML::Key << "name"
+      << YAML::Value << s.policy << YAML::Key << "settings" << YAML::Value << s.policy_settings
+      << YAML::EndMap;
+  else if (!s.policy.empty())
+    y << YAML::Key << "policy" << YAML::Value << s.policy;
+  if (s.slice) {
+    y << YAML::Key << "slice" << YAML::Value << YAML::BeginMap << YAML::Key << "sm" << YAML::Value
+      << format_share(s.slice->sm);
+    y << YAML::Key << "quota" << YAML::Value << YAML::BeginMap << YAML::Key << "request"
+      << YAML::Value << format_share(s.slice->quota.request) << YAML::Key << "limit" << YAML::Value
+      << format_share(s.slice->quota.limit) << YAML::EndMap;
+    if (s.slice->memory > 0)
+      y << YAML::Key << "memory" << YAML::Value << format_bytes(s.slice->memory);
+    y << YAML::EndMap;
+  }
 }
 
 }  // namespace
@@ -370,56 +521,19 @@ Result<policy::SettingTexts> parse_settings(std::string_view text, const std::st
 }
 
 std::string to_yaml(const FunctionSpec& s) {
-  const InferenceSpec& i = s.inference();
   YAML::Emitter y;
   y << YAML::BeginMap << YAML::Key << "apiVersion" << YAML::Value << "sluice.dev/v1alpha1";
-  y << YAML::Key << "kind" << YAML::Value << "InferenceFunction";
+  y << YAML::Key << "kind" << YAML::Value
+    << (s.is_inference() ? "InferenceFunction" : "TrainingFunction");
   y << YAML::Key << "metadata" << YAML::Value << YAML::BeginMap;
   y << YAML::Key << "name" << YAML::Value << s.name.name << YAML::Key << "namespace" << YAML::Value
     << s.name.space;
   y << YAML::EndMap << YAML::Key << "spec" << YAML::Value << YAML::BeginMap;
-  y << YAML::Key << "model" << YAML::Value << YAML::BeginMap << YAML::Key << "path" << YAML::Value
-    << i.model.path;
-  write_tensors(y, "inputs", i.model.inputs);
-  write_tensors(y, "outputs", i.model.outputs);
-  y << YAML::EndMap;
-  if (i.slo.latency > Nanos(0))
-    y << YAML::Key << "slo" << YAML::Value << YAML::BeginMap << YAML::Key << "latency"
-      << YAML::Value << format_duration(i.slo.latency) << YAML::Key << "percentile" << YAML::Value
-      << i.slo.percentile << YAML::EndMap;
-  y << YAML::Key << "priority" << YAML::Value << s.priority << YAML::Key << "minReplicas"
-    << YAML::Value << i.min_replicas << YAML::Key << "maxReplicas" << YAML::Value << i.max_replicas
-    << YAML::Key << "containerConcurrency" << YAML::Value << i.container_concurrency << YAML::Key
-    << "maxQueue" << YAML::Value << i.max_queue << YAML::Key << "timeout" << YAML::Value
-    << format_duration(i.timeout);
-  if (i.scale_target > 0) y << YAML::Key << "scaleTarget" << YAML::Value << i.scale_target;
-  if (i.scale_to_zero_after != InferenceSpec{}.scale_to_zero_after)
-    y << YAML::Key << "scaleToZeroAfter" << YAML::Value << format_duration(i.scale_to_zero_after);
-  if (i.admit_all) y << YAML::Key << "admission" << YAML::Value << "all";
-  y << YAML::Key << "batcher" << YAML::Value << YAML::BeginMap << YAML::Key << "maxBatchSize"
-    << YAML::Value << i.batching.max_size;
-  if (i.batching.max_delay > Nanos(0))
-    y << YAML::Key << "maxLatency" << YAML::Value << format_duration(i.batching.max_delay);
-  y << YAML::EndMap;
-  if (s.memory > 0) y << YAML::Key << "memory" << YAML::Value << format_bytes(s.memory);
-  if (!s.policy_settings.empty())
-    y << YAML::Key << "policy" << YAML::Value << YAML::BeginMap << YAML::Key << "name"
-      << YAML::Value << s.policy << YAML::Key << "settings" << YAML::Value << s.policy_settings
-      << YAML::EndMap;
-  else if (!s.policy.empty())
-    y << YAML::Key << "policy" << YAML::Value << s.policy;
-  if (s.slice) {
-    y << YAML::Key << "slice" << YAML::Value << YAML::BeginMap << YAML::Key << "sm" << YAML::Value
-      << format_share(s.slice->sm);
-    y << YAML::Key << "quota" << YAML::Value << YAML::BeginMap << YAML::Key << "request"
-      << YAML::Value << format_share(s.slice->quota.request) << YAML::Key << "limit" << YAML::Value
-      << format_share(s.slice->quota.limit) << YAML::EndMap;
-    if (s.slice->memory > 0)
-      y << YAML::Key << "memory" << YAML::Value << format_bytes(s.slice->memory);
-    y << YAML::EndMap;
-  }
-  y << YAML::Key << "canaryTrafficPercent" << YAML::Value << i.canary_traffic_percent;
-  if (!i.token.empty()) y << YAML::Key << "token" << YAML::Value << YAML::DoubleQuoted << i.token;
+  if (s.is_inference())
+    write_inference(y, s.inference());
+  else
+    write_training(y, s.training());
+  write_shared(y, s);
   y << YAML::EndMap << YAML::EndMap;
   return std::string(y.c_str()) + "\n";
 }
@@ -428,7 +542,9 @@ std::vector<std::string> difference(const FunctionSpec& before, const FunctionSp
   std::vector<std::string> out;
   const auto was = flat(before), is = flat(after);
   for (const auto& [field, value] : is)
-    if (was.at(field) != value) out.push_back(field + ": " + was.at(field) + " -> " + value);
+    if (const auto old = was.find(field); old == was.end() || old->second != value)
+      out.push_back(field + ": " + (old == was.end() ? "none" : old->second) + " -> " + value);
+  if (!before.is_inference() || !after.is_inference()) return out;
   const std::string &old = before.inference().token, &now = after.inference().token;
   if (old != now && old.empty() == now.empty()) out.push_back("token: changed");
   return out;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "control/traffic.h"
 #include "policy/bundle.h"
 #include "policy/forecast.h"
+#include "train/job_status.h"
 
 namespace sluice::control {
 
@@ -22,7 +24,9 @@ struct FunctionState {
   std::vector<ObservedAnswers> answers;  // of its instances, as last observed
   policy::Forecast forecast;
   Time last_scale_down{}, last_request{};
-  std::string unavailable;  // why it gets no requests
+  std::optional<train::JobStatus> job;  // of a training function, once its controller is there
+  Time submitted{};                     // of that job
+  std::string unavailable;              // why it gets no requests
   // Its instances, as last observed or ordered.
   struct Presence {
     bool alive = false;

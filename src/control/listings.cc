@@ -72,7 +72,7 @@ Holding holding_of(const Control& control, const FunctionName& name) {
 
 // No listing shows a token.
 std::string file_without_token(FunctionSpec spec) {
-  const bool set = !std::exchange(spec.inference().token, "").empty();
+  const bool set = spec.is_inference() && !std::exchange(spec.inference().token, "").empty();
   std::string text = to_yaml(spec);
   if (set) text += std::string(text.ends_with("\n") ? "" : "\n") + "# token: set; it is not shown";
   return text;
@@ -89,6 +89,60 @@ bool newest_ready(const Control& control, const FunctionName& name, const Functi
 std::vector<std::pair<int, int>> split_of(const Control& control, const FunctionName& name,
                                           const FunctionState& r) {
   return traffic_split(r.stored, newest_ready(control, name, r));
+}
+
+double slo_ms(const FunctionSpec& spec) {
+  return spec.is_inference() ? millis(spec.inference().slo.latency) : 0;
+}
+
+json to_json(const train::Reform& r) {
+  return {{"why", r.why},
+          {"before", r.before},
+          {"after", r.after},
+          {"stopping_ms", millis(r.stopping)},
+          {"forming_ms", millis(r.forming)}};
+}
+
+// A training function's job. Times are those of the last report.
+json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
+  constexpr std::string_view kPhases[] = {"queued", "running", "paused", "finished", "failed"};
+  const JobView view = *job_view(spec, f.job, f.submitted);
+  json out{{"state", kPhases[static_cast<size_t>(view.phase)]},
+           {"trouble", view.trouble},
+           {"epochs", spec.training().epochs},
+           {"samples", view.samples},
+           {"done", view.done},
+           {"devices", devices},
+           {"batch", view.batch},
+           {"learning_rate", view.learning_rate},
+           {"noise", view.noise}};
+  if (!f.job) return out;
+  const train::JobStatus& s = *f.job;
+  out.update({{"epoch", train::position_of(s).epoch},
+              {"step", train::position_of(s).step},
+              {"workers", s.workers},
+              {"generation", s.generation},
+              {"members", s.members},
+              {"model", s.model}});
+  if (s.progress) {
+    const double rate = s.workers > 0 ? s.progress->samples_per_second : 0;
+    out.update({{"loss", s.progress->loss},
+                {"samples_per_second", rate},
+                {"goodput", rate * efficiency(view.noise, view.batch, s.base_batch)},
+                {"step_ms", s.progress->step_seconds * 1000},
+                {"wait_ms", s.progress->wait_seconds * 1000},
+                {"checkpoint_trouble", s.progress->trouble}});
+    if (rate > 0) out["left_s"] = static_cast<double>(view.samples - view.done) / rate;
+  }
+  if (s.checkpoint)
+    out["checkpoint"] = {{"path", s.checkpoint->path},
+                         {"step", s.checkpoint->at.step},
+                         {"bytes", s.checkpoint->bytes},
+                         {"seconds", s.checkpoint->seconds}};
+  json reforms = json::array();
+  for (const train::Reform& r : s.reforms) reforms.push_back(to_json(r));
+  out["reforms"] = std::move(reforms);
+  return out;
 }
 
 }  // namespace
@@ -108,7 +162,7 @@ json to_json(const Decision& d) {
 json function_row(const Control& control, const FunctionName& name, UnixMillis wall) {
   const FunctionState& r = control.functions().at(name);
   const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
-  const InferenceSpec& inference = spec.inference();
+  const InferenceSpec inference = spec.is_inference() ? spec.inference() : InferenceSpec();
   const Holding held = holding_of(control, name);
   const Account costs = control.accounting().of(name);
   const TrafficTotals& t = r.traffic.totals();
@@ -156,11 +210,12 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
            {"unavailable", r.unavailable},
            {"start_failures", control.start_failures(name, r.stored.newest)},
            {"rollout_failed", control.rollout_failed(name)},
-           {"model", inference.model.path},
-           {"inputs", wire::to_json(inference.model)["inputs"]},
+           {"model", spec.model().path},
+           {"inputs", wire::to_json(spec.model())["inputs"]},
            {"file", file_without_token(spec)},
            {"stale_ms", oldest_stale_ms(control, wall)},
            {"age_ms", wall - r.stored.revisions.front().created}};
+  if (!spec.is_inference()) out["job"] = job_row(r, spec, held.ready + held.starting);
   const Decision* last = control.decisions().last(name);
   out["last_decision"] = last != nullptr ? to_json(*last) : json();
   return out;
@@ -187,9 +242,9 @@ json revision_rows(const Control& control, const std::string& of) {
                      {"created", revision.created},
                      {"percent", percent},
                      {"newest", revision.number == r.stored.newest},
-                     {"model", revision.spec.inference().model.path},
-                     {"content", revision.spec.inference().model.content},
-                     {"slo_ms", millis(revision.spec.inference().slo.latency)}});
+                     {"model", revision.spec.model().path},
+                     {"content", revision.spec.model().content},
+                     {"slo_ms", slo_ms(revision.spec)}});
     }
   }
   return out;
@@ -285,7 +340,7 @@ json report(const Control& control) {
                    {"p50_ms", millis(t.latency.quantile(0.5))},
                    {"p95_ms", millis(t.latency.quantile(0.95))},
                    {"p99_ms", millis(t.latency.quantile(0.99))},
-                   {"slo_ms", millis(spec_of(r.stored, r.stored.newest).inference().slo.latency)},
+                   {"slo_ms", slo_ms(spec_of(r.stored, r.stored.newest))},
                    {"violations_pct", percent_late(t)},
                    {"cold_starts", t.cold_starts},
                    {"resizes", a.resizes},

@@ -30,7 +30,9 @@ bool Rollouts::give_up(const StoredFunction& f, int revision, int failures,
 bool Rollouts::takes_over(const FunctionState& f, Time now) {
   const StoredFunction& stored = f.stored;
   if (stored.newest == stored.serving) return false;
-  if (spec_of(stored, stored.newest).inference().canary_traffic_percent < 100) return false;
+  const FunctionSpec& newest = spec_of(stored, stored.newest);
+  if (!newest.is_inference()) return true;  // there are no requests that would wait
+  if (newest.inference().canary_traffic_percent < 100) return false;
   if (!f.present.newest_ready) return false;
   Rollout& rollout = rollouts_[stored.name];
   if (rollout.ready_since == Time{}) rollout.ready_since = now;

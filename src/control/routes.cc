@@ -4,15 +4,20 @@
 
 namespace sluice::control {
 
-const FunctionSpec& spec_of(const StoredFunction& f, int revision) {
+const Revision& revision_of(const StoredFunction& f, int revision) {
   for (const Revision& r : f.revisions)
-    if (r.number == revision) return r.spec;
-  return f.revisions.back().spec;
+    if (r.number == revision) return r;
+  return f.revisions.back();
+}
+
+const FunctionSpec& spec_of(const StoredFunction& f, int revision) {
+  return revision_of(f, revision).spec;
 }
 
 std::vector<std::pair<int, int>> traffic_split(const StoredFunction& f, bool newest_ready) {
   if (f.newest == f.serving) return {{f.newest, 100}};
-  const int wanted = spec_of(f, f.newest).inference().canary_traffic_percent;
+  const FunctionSpec& newest = spec_of(f, f.newest);
+  const int wanted = newest.is_inference() ? newest.inference().canary_traffic_percent : 100;
   const int canary = newest_ready && wanted < 100 ? wanted : 0;
   return {{f.serving, 100 - canary}, {f.newest, canary}};
 }

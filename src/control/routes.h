@@ -34,6 +34,8 @@ FunctionRoute function_route(const RoutedFunction& function,
                              const std::vector<RoutedInstance>& instances,
                              const std::vector<Device>& devices, const Predictor& predictor);
 
+// Returns the newest one for a number that is not there.
+const Revision& revision_of(const StoredFunction& f, int revision);
 const FunctionSpec& spec_of(const StoredFunction& f, int revision);
 
 }  // namespace sluice::control

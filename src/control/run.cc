@@ -7,6 +7,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <vector>
@@ -101,6 +102,11 @@ Result<void> run_control(const ControlOptions& options) {
   LocalCluster cluster(o.data + "/run/node.sock", o.data + "/run/gateway.sock",
                        [&] { asio::post(io, [&] { quiet.wake(); }); });
   predict::ProfileTable predictor;
+  // Each server's term is higher than that of the one before it.
+  SLUICE_ASSIGN(jobs,
+                train::JobServer::open({.path = o.data + "/run/jobs.sock"}, unix_now(), clock));
+  LocalTraining training({std::filesystem::absolute(o.data), o.trainer}, std::move(jobs));
+  o.settings.training = &training;
   SLUICE_ASSIGN(control, Control::open(store, store, cluster, predictor, clock, o.settings));
   std::string token;
   std::ifstream(o.data + "/token") >> token;

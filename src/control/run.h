@@ -16,7 +16,8 @@ struct ControlOptions {
   int listen_fd = -1;  // the inherited unix socket for the API; −1: made here, DATA/run/api.sock
   int tcp_fd = -1;     // an inherited TCP socket for it; −1: none
   ControlSettings settings;
-  std::string home;  // the meaning of "~" in function files
+  std::string trainer;  // the program sluice-trainer
+  std::string home;     // the meaning of "~" in function files
 };
 
 // Runs until SIGTERM or SIGINT.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "control/routes.h"
+#include "control/training.h"
 
 namespace sluice::control {
 namespace {
@@ -27,7 +28,7 @@ bool set(double& field, double value) {
 
 std::vector<OlderRevision> older_revisions(const FunctionState& f, int wanted) {
   const int serving = f.stored.serving;
-  if (serving == wanted) return {};
+  if (serving == wanted || !spec_of(f.stored, wanted).is_inference()) return {};
   const int percent = spec_of(f.stored, wanted).inference().canary_traffic_percent;
   return {{serving, spec_of(f.stored, serving), percent < 100 ? 100 - percent : 100}};
 }
@@ -49,8 +50,11 @@ bool update(FunctionView& v, const FunctionState& f, int wanted, const SnapshotS
   changed |= set(v.in_flight, t.in_flight());
   changed |= set(v.concurrency, t.concurrency(settings.violation_window));
   changed |= set(v.concurrency_peak, t.concurrency_peak());
-  const double allowed = 1 - v.spec.inference().slo.percentile / 100;
-  changed |= set(v.violating, t.violations(settings.violation_window) > allowed);
+  if (v.spec.is_inference()) {
+    const double allowed = 1 - v.spec.inference().slo.percentile / 100;
+    changed |= set(v.violating, t.violations(settings.violation_window) > allowed);
+  }
+  changed |= set(v.job, job_view(v.spec, f.job, f.submitted));
   changed |= set(v.last_scale_down, f.last_scale_down);
   const int64_t ms = f.present.longest_start_ms;
   changed |= set(v.start_cost, ms > 0 ? Nanos(Millis(ms)) : settings.start_cost);

@@ -72,14 +72,6 @@ int readable(const StoredFunction& f, int number, const char* which) {
   return instead;
 }
 
-// A training function, stored by a newer sluice, cannot be served by this loop.
-Result<FunctionSpec> served_spec_from(const json& j) {
-  SLUICE_ASSIGN(spec, wire::function_spec_from(j));
-  if (!spec.is_inference())
-    return Error{ErrorKind::kInvalid, "function.kind: 'training' is not served yet: inference is"};
-  return spec;
-}
-
 }  // namespace
 
 Result<Store> Store::open(const std::string& path) {
@@ -146,7 +138,7 @@ Result<std::vector<StoredFunction>> Store::functions() {
       "SELECT function, number, spec, created FROM revisions ORDER BY function, number", {},
       [&](const Row& r) {
         const auto f = found.find(r.text(0));
-        const auto spec = served_spec_from(r.json(2));
+        const auto spec = wire::function_spec_from(r.json(2));
         if (!spec.ok())
           log::error("store: {}: revision {} cannot be read: {}. It stays in the file.", r.text(0),
                      r.integer(1), spec.error().message);

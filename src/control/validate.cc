@@ -87,6 +87,13 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
       return invalid("memory", format_bytes(wanted) + " is more than any device has (at most " +
                                    format_bytes(largest) + ")");
   }
+  if (!spec.is_inference()) {
+    const auto there = std::ranges::count_if(devices, serves);
+    if (there > 0 && spec.training().min_workers > there)
+      return invalid("leastDevices", std::to_string(spec.training().min_workers) +
+                                         " is more than there are: " + std::to_string(there));
+    return {};
+  }
   const Nanos slo = spec.inference().slo.latency;
   if (fastest && slo > Nanos(0) && slo < *fastest)
     return invalid("slo.latency",

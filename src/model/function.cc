@@ -30,6 +30,16 @@ InferenceSpec& FunctionSpec::inference() {
   return const_cast<InferenceSpec&>(std::as_const(*this).inference());
 }
 
+const TrainingSpec& FunctionSpec::training() const {
+  const auto* spec = std::get_if<TrainingSpec>(&kind);
+  SLUICE_CHECK(spec != nullptr, to_string(name) + " is an inference function");
+  return *spec;
+}
+
+TrainingSpec& FunctionSpec::training() {
+  return const_cast<TrainingSpec&>(std::as_const(*this).training());
+}
+
 std::string revision_id(const FunctionName& f, int number) {
   return to_string(f) + "@" + std::to_string(number);
 }

@@ -85,9 +85,14 @@ struct FunctionSpec {
   std::variant<InferenceSpec, TrainingSpec> kind;
 
   bool is_inference() const { return std::holds_alternative<InferenceSpec>(kind); }
-  // The function must be an inference function: the process ends otherwise.
+  // The function must be of that kind: the process ends otherwise.
   const InferenceSpec& inference() const;
   InferenceSpec& inference();
+  const TrainingSpec& training() const;
+  TrainingSpec& training();
+  // Of either kind; a training function that brings its own has one without a path.
+  const ModelSpec& model() const { return is_inference() ? inference().model : training().model; }
+  ModelSpec& model() { return is_inference() ? inference().model : training().model; }
 
   bool operator==(const FunctionSpec&) const = default;
 };

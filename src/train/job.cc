@@ -17,7 +17,9 @@ Visitor(F...) -> Visitor<F...>;
 }  // namespace
 
 Job::Job(JobSettings settings, Time now) : settings_(std::move(settings)), stopped_(now) {
-  if (settings_.step >= 0) saved_ = Saved{.step = settings_.step, .path = settings_.resume};
+  saved_ = settings_.resume;
+  model_ = settings_.trained;
+  if (!model_.empty()) phase_ = JobPhase::kFinished;
   batch_ = settings_.batch.least;
 }
 
@@ -231,7 +233,7 @@ void Job::halt(std::string why, Time now) {
 // Sends away those that are not to be members. The last one with the newest parameters saves them.
 void Job::part(Time now) {
   const int64_t newest = newest_step();
-  bool kept = newest < 0 || (saved_ && saved_->step >= newest) || !model_.empty();
+  bool kept = newest < 0 || (saved_ && saved_->at.step >= newest) || !model_.empty();
   for (const auto& [name, w] : workers_)
     if (w.step == newest &&
         ((w.state == State::kIdle && !w.leaving && open()) || w.state == State::kSaving))
@@ -248,6 +250,7 @@ void Job::part(Time now) {
 
 void Job::form(const std::vector<std::string>& names, Time now) {
   ++generation_;
+  members_ = names;
   store_.clear();
   store_waiting_.clear();
   phase_ = JobPhase::kRunning;

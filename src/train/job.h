@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "model/training.h"
+#include "train/job_status.h"
 #include "train/messages.h"
 
 namespace sluice::train {
@@ -32,19 +32,10 @@ struct JobSettings {
   BatchRange batch;                   // of a step
   Nanos join_patience = Seconds(2);   // for others that load, so that all join at once
   Nanos save_patience = Seconds(15);  // for the checkpoint of the last that leave
-  std::string resume;                 // the newest checkpoint; empty: none
-  int64_t step = -1;                  // of it
+  std::optional<Saved> resume;        // the newest checkpoint
+  std::string trained;                // the trained model, of a job that had finished before
   // Chooses the batch of so many workers, by what was measured; empty: the least.
   std::function<int(int workers, double noise)> choose_batch;
-};
-
-// What a change of members cost.
-struct Reform {
-  int64_t generation = 0;     // that was formed
-  int before = 0, after = 0;  // workers
-  std::string why;            // "start", "join", "leave", "crash", "restart"
-  Nanos stopping{0};          // from the order or the loss until all had stopped
-  Nanos forming{0};           // from then until the first step was taken
 };
 
 struct Outgoing {
@@ -73,6 +64,7 @@ class Job {
   const std::vector<Reform>& reforms() const { return reforms_; }  // the newest last, 100 at most
   const std::optional<Saved>& newest_checkpoint() const { return saved_; }
   const std::string& model() const { return model_; }  // the trained one, once finished
+  const std::vector<std::string>& members() const { return members_; }  // by rank
   int batch() const { return batch_; }
   double learning_rate() const {  // at that batch: linear in it
     return settings_.job.learning_rate * batch_ / std::max(1, settings_.job.batch);
@@ -125,6 +117,7 @@ class Job {
   JobPhase phase_ = JobPhase::kQueued;
   std::string trouble_;
   int64_t generation_ = 0;
+  std::vector<std::string> members_;
   bool halting_ = false;
   Reform next_{.why = "start"};  // the change in progress
   Time ticked_{};

@@ -70,9 +70,20 @@ std::optional<JobStatus> JobServer::status(const std::string& name) const {
   const auto found = jobs_.find(name);
   if (found == jobs_.end()) return std::nullopt;
   const Job& j = found->second.job;
-  return JobStatus{j.phase(),    j.trouble(),           j.samples(), j.settings().job.epochs,
-                   j.workers(),  j.generation(),        j.batch(),   j.learning_rate(),
-                   j.progress(), j.newest_checkpoint(), j.model(),   j.reforms()};
+  return JobStatus{.phase = j.phase(),
+                   .trouble = j.trouble(),
+                   .samples = j.samples(),
+                   .epochs = j.settings().job.epochs,
+                   .workers = j.workers(),
+                   .generation = j.generation(),
+                   .batch = j.batch(),
+                   .learning_rate = j.learning_rate(),
+                   .base_batch = j.settings().job.batch,
+                   .progress = j.progress(),
+                   .checkpoint = j.newest_checkpoint(),
+                   .model = j.model(),
+                   .members = j.members(),
+                   .reforms = j.reforms()};
 }
 
 void JobServer::run() {

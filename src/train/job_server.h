@@ -21,22 +21,6 @@
 
 namespace sluice::train {
 
-// A job at one moment, for listings and decisions.
-struct JobStatus {
-  JobPhase phase = JobPhase::kQueued;
-  std::string trouble;
-  int64_t samples = 0;  // of an epoch; 0: no worker has read the data set yet
-  int64_t epochs = 0;
-  int workers = 0;
-  int64_t generation = 0;
-  int batch = 0;
-  double learning_rate = 0;  // at that batch
-  std::optional<Progress> progress;
-  std::optional<Saved> checkpoint;
-  std::string model;
-  std::vector<Reform> reforms;  // the newest last
-};
-
 class JobServer {
  public:
   // Listens at once. `term`: higher than any earlier server's of these jobs.

@@ -115,7 +115,7 @@ void Play::deliver(const std::vector<Outgoing>& messages) {
       saved = w->second.used;
       saved_at_ = w->second.at;
       w->second.left = false;
-      return say(name, Saved{.step = saved_at_.step, .path = "checkpoint"});
+      return say(name, Saved{.at = saved_at_, .path = "checkpoint"});
     }
     return die(name);
   }
@@ -222,7 +222,7 @@ TEST(Job, TheLastToLeaveSavesAndTheNextBeginsThere) {
   play.leave("a");
   play.stop_members();
   ASSERT_TRUE(play.saved);
-  EXPECT_EQ(play.job().newest_checkpoint()->step, 5);
+  EXPECT_EQ(play.job().newest_checkpoint()->at.step, 5);
   EXPECT_TRUE(play.workers().empty());
   play.join("b");
   EXPECT_EQ(play.workers()["b"].form.resume, "checkpoint");

@@ -98,7 +98,8 @@ void fields(V&& v, Progress& m) {
 }
 template <class V>
 void fields(V&& v, Saved& m) {
-  v("step", m.step), v("path", m.path), v("bytes", m.bytes), v("seconds", m.seconds);
+  v("step", m.at.step), v("epoch", m.at.epoch), v("sample", m.at.sample);
+  v("path", m.path), v("bytes", m.bytes), v("seconds", m.seconds);
 }
 template <class V>
 void fields(V&&, Leaving&) {}

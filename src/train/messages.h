@@ -51,7 +51,7 @@ struct Progress {
   std::string trouble;            // the last checkpoint could not be written; empty: it was
 };
 struct Saved {
-  int64_t step = 0;
+  JobPosition at;
   std::string path;
   int64_t bytes = 0;
   double seconds = 0;

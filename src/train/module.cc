@@ -249,6 +249,48 @@ std::vector<StatePiece> Module::state() {
   return pieces;
 }
 
+namespace {
+
+constexpr std::pair<torch::ScalarType, const char*> kDatatypes[] = {
+    {torch::kFloat, "FP32"}, {torch::kDouble, "FP64"}, {torch::kHalf, "FP16"},
+    {torch::kLong, "INT64"}, {torch::kInt, "INT32"},   {torch::kShort, "INT16"},
+    {torch::kChar, "INT8"},  {torch::kByte, "UINT8"},  {torch::kBool, "BOOL"}};
+
+// {"name": "images", "datatype": "FP32", "shape": [-1,1,16,16]}: the first dimension is the batch.
+std::string described(const std::string& name, const torch::Tensor& t) {
+  std::string type = "FP32", shape = "-1";
+  for (const auto& [scalar, word] : kDatatypes)
+    if (scalar == t.scalar_type()) type = word;
+  for (int64_t d = 1; d < t.dim(); ++d) shape += "," + std::to_string(t.size(d));
+  return R"({"name":")" + name + R"(","datatype":")" + type + R"(","shape":[)" + shape + "]}";
+}
+
+}  // namespace
+
+Result<std::string> Module::signature(const Arrays& data) {
+  Torch& t = *torch_;
+  try {
+    const torch::NoGradGuard no_gradients;
+    const auto arguments = t.module.get_method("forward").function().getSchema().arguments();
+    std::vector<torch::jit::IValue> values;
+    std::string inputs;
+    for (size_t i = 1; i < arguments.size() && i <= t.arrays.size(); ++i) {
+      const torch::Tensor one = t.arrays[i - 1].narrow(0, 0, 1);
+      values.emplace_back(one);
+      inputs += (inputs.empty() ? "" : ",") + described(arguments[i].name(), one);
+    }
+    t.module.eval();
+    const torch::Tensor output = t.module.forward(std::move(values)).toTensor();
+    t.module.train();
+    return R"({"platform":"pytorch_torchscript","inputs":[)" + inputs + R"(],"outputs":[)" +
+           described("output", output) + "]}\n";
+  } catch (const std::exception& e) {
+    t.module.train();
+    return Error{ErrorKind::kInvalid,
+                 "forward of " + data.arrays().front().name + ": " + last_line(e)};
+  }
+}
+
 Result<void> Module::save(const std::string& path) {
   const std::string aside = path + "." + std::to_string(getpid());
   try {

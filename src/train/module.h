@@ -52,6 +52,9 @@ class Module {
   void seed(uint64_t seed);
   // Parameters, momentum and buffers, by which a step goes on anywhere.
   std::vector<StatePiece> state();
+  // Returns the inputs and outputs of `forward`, as a model's sidecar has them: JSON, found by a
+  // pass of one sample of the first arrays.
+  Result<std::string> signature(const Arrays& data);
   // Writes the module with its present parameters, in inference mode, whole or not at all.
   Result<void> save(const std::string& path);
 

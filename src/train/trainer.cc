@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/replace_file.h"
 #include "train/arrays.h"
 #include "train/checkpoints.h"
 #include "train/group.h"
@@ -347,7 +348,7 @@ Result<void> Trainer::save() {
   const Time begun = clock_.now();
   SLUICE_ASSIGN(c, save_checkpoint(job_.artifacts, module_->description(), at_, module_->state(),
                                    settings_.kept_checkpoints));
-  (void)link_->send(Saved{c.at.step, c.path, c.bytes, seconds(clock_.now() - begun)});
+  (void)link_->send(Saved{c.at, c.path, c.bytes, seconds(clock_.now() - begun)});
   return {};
 }
 
@@ -355,6 +356,20 @@ Result<void> Trainer::finish() {
   SLUICE_TRY(save());
   const std::string model = job_.artifacts + "/model.pt";
   SLUICE_TRY(module_->save(model));
+  // What `sluice apply` needs to serve it. A module whose forward takes other arguments than the
+  // first arrays has to be described by its user.
+  if (const auto signature = module_->signature(*data_); signature.ok()) {
+    const std::string name = settings_.job.substr(settings_.job.find('/') + 1);
+    SLUICE_TRY(replace_file(job_.artifacts + "/model.json", *signature, 0644));
+    SLUICE_TRY(replace_file(job_.artifacts + "/function.yaml",
+                            "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata:\n"
+                            "  name: " +
+                                name.substr(0, name.find('@')) +
+                                "-trained\nspec:\n  model: {path: " + model + "}\n",
+                            0644));
+  } else {
+    log::warn("{}", signature.error().message);
+  }
   (void)link_->send(Finished{at_.step, model});
   return {};
 }

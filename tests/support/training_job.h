@@ -84,10 +84,7 @@ class TrainingJob {
   void restart_controller() {
     const JobStatus before = status();
     server_.reset();
-    if (before.checkpoint) {
-      settings_.resume = before.checkpoint->path;
-      settings_.step = before.checkpoint->step;
-    }
+    settings_.resume = before.checkpoint;
     serve();
   }
 

@@ -1,0 +1,131 @@
+#include "control/training.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+#include "base/replace_file.h"
+#include "base/secret.h"
+#include "control/model_copies.h"
+#include "train/checkpoints.h"
+
+namespace sluice::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kBatch = 64;              // the least of a step, where the function names none
+constexpr int kBatchGrowth = 16;        // the most, as a multiple of it
+constexpr double kLearningRate = 0.02;  // at the least batch, with momentum
+
+// Workers that run outlive this process, and bear the key of their start.
+std::string key_in(const std::string& file) {
+  std::string key;
+  std::ifstream(file) >> key;
+  if (!key.empty()) return key;
+  key = make_secret();
+  if (const auto written = replace_file(file, key + "\n"); !written.ok())
+    log::warn("{}", written.error().message);
+  return key;
+}
+
+}  // namespace
+
+std::optional<JobView> job_view(const FunctionSpec& spec,
+                                const std::optional<train::JobStatus>& status, Time submitted) {
+  if (spec.is_inference()) return std::nullopt;
+  JobView view{.submitted = submitted};
+  if (status) {
+    view.phase = status->phase;
+    view.trouble = status->trouble;
+    view.samples = status->samples * status->epochs;
+    const train::JobPosition at = train::position_of(*status);
+    view.done = std::min(view.samples, at.epoch * status->samples + at.sample);
+    view.noise = status->progress ? status->progress->noise : 0;
+    view.batch = status->batch;
+    view.learning_rate = status->learning_rate;
+  }
+  if (spec.training().paused && train::goes_on(view.phase)) view.phase = JobPhase::kPaused;
+  return view;
+}
+
+LocalTraining::LocalTraining(LocalTrainingSettings settings,
+                             std::unique_ptr<train::JobServer> server)
+    : settings_(std::move(settings)), server_(std::move(server)) {}
+
+std::string LocalTraining::artifacts_of(const FunctionName& f, int revision) const {
+  return settings_.data + "/artifacts/" + revision_id(f, revision);
+}
+
+void LocalTraining::keep(const Revision& r) {
+  const auto known = jobs_.find(r.function);
+  if (known != jobs_.end() && known->second.revision == r.number) return;
+  remove(r.function);
+  const TrainingSpec& spec = r.spec.training();
+  const std::string folder = artifacts_of(r.function, r.number);
+  std::error_code fault;
+  fs::create_directories(folder, fault);
+  // Each worker has a user id of its own, and writes here what the next one reads.
+  chmod(folder.c_str(), 01777);
+  train::JobSettings job{.name = revision_id(r.function, r.number)};
+  job.min_workers = spec.min_workers;
+  job.batch = spec.batch;
+  if (job.batch.least == 0) job.batch.least = kBatch;
+  if (job.batch.most == 0) job.batch.most = job.batch.least * kBatchGrowth;
+  ModelSpec model = spec.model;
+  job.job = {.model = start_path(settings_.data + "/models", model),
+             .dataset = spec.dataset,
+             .artifacts = folder,
+             .epochs = spec.epochs,
+             .batch = job.batch.least,
+             .learning_rate = spec.learning_rate > 0 ? spec.learning_rate : kLearningRate};
+  if (const auto all = train::checkpoints_in(folder); !all.empty()) {
+    job.resume = train::Saved{all.back().at, all.back().path, all.back().bytes};
+    const std::string trained = folder + "/model.pt";
+    if (all.back().at.epoch >= spec.epochs && fs::exists(trained, fault)) job.trained = trained;
+  }
+  const std::string key = key_in(folder + ".key");
+  jobs_[r.function] = {r.number, key, spec};
+  const std::string name = job.name;
+  server_->add(name, key, std::move(job));
+}
+
+void LocalTraining::remove(const FunctionName& f) {
+  const auto known = jobs_.find(f);
+  if (known == jobs_.end()) return;
+  server_->remove(revision_id(f, known->second.revision));
+  jobs_.erase(known);
+}
+
+void LocalTraining::retry(const FunctionName& f) {
+  const auto now = status(f);
+  if (now && (now->phase == JobPhase::kPaused || now->phase == JobPhase::kFailed)) remove(f);
+}
+
+std::optional<train::JobStatus> LocalTraining::status(const FunctionName& f) const {
+  const auto known = jobs_.find(f);
+  if (known == jobs_.end()) return std::nullopt;
+  return server_->status(revision_id(f, known->second.revision));
+}
+
+Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const InstanceId& worker) {
+  const auto known = jobs_.find(f);
+  if (known == jobs_.end())
+    return Error{ErrorKind::kUnavailable, to_string(f) + " has no controller yet"};
+  const Kept& job = known->second;
+  ExecOfProgram program;
+  program.command = job.spec.command.empty() ? std::vector{settings_.trainer} : job.spec.command;
+  program.environment = {{"JOB_CONTROLLER", "unix:" + settings_.data + "/run/jobs.sock"},
+                         {"JOB_NAME", revision_id(f, job.revision)},
+                         {"JOB_KEY", job.key},
+                         {"JOB_WORKER", worker},
+                         {"GLOG_minloglevel", "2"},
+                         {"OMP_NUM_THREADS", "1"}};
+  program.port = 0;
+  return program;
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,69 @@
+// The Training port: the controllers of training jobs, as the loop sees them. Each training function
+// has one job, of its newest revision. The local adapter is the job server in this process; its
+// workers are instances that the loop starts.
+//
+// One thread, the loop's. No call blocks.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "model/birth.h"
+#include "model/function.h"
+#include "model/instance.h"
+#include "model/training.h"
+#include "train/job_server.h"
+
+namespace sluice::control {
+
+class Training {
+ public:
+  virtual ~Training() = default;
+  // Makes the revision's job if it is not there, and ends another revision's. Idempotent.
+  virtual void keep(const Revision& revision) = 0;
+  virtual void remove(const FunctionName& f) = 0;
+  // A job that has stopped for a trouble begins again, from its newest checkpoint.
+  virtual void retry(const FunctionName& f) = 0;
+  // Returns nullopt while there is no controller.
+  virtual std::optional<train::JobStatus> status(const FunctionName& f) const = 0;
+  // Returns the program of a worker that is to be started.
+  virtual Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker) = 0;
+};
+
+// Returns nullopt for an inference function.
+std::optional<JobView> job_view(const FunctionSpec& spec,
+                                const std::optional<train::JobStatus>& status, Time submitted);
+
+struct LocalTrainingSettings {
+  std::string data;     // the platform's folder: sockets in run, jobs' artifacts, models' copies
+  std::string trainer;  // the program sluice-trainer
+};
+
+class LocalTraining : public Training {
+ public:
+  LocalTraining(LocalTrainingSettings settings, std::unique_ptr<train::JobServer> server);
+
+  void keep(const Revision& revision) override;
+  void remove(const FunctionName& f) override;
+  void retry(const FunctionName& f) override;
+  std::optional<train::JobStatus> status(const FunctionName& f) const override;
+  Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker) override;
+
+ private:
+  struct Kept {
+    int revision = 0;
+    std::string key;  // that its workers bear
+    TrainingSpec spec;
+  };
+
+  std::string artifacts_of(const FunctionName& f, int revision) const;
+
+  const LocalTrainingSettings settings_;
+  std::unique_ptr<train::JobServer> server_;
+  std::map<FunctionName, Kept> jobs_;
+};
+
+}  // namespace sluice::control

@@ -1,0 +1,51 @@
+// What a job's controller reports, for listings and decisions. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/training.h"
+#include "train/messages.h"
+
+namespace sluice::train {
+
+// What a change of members cost.
+struct Reform {
+  int64_t generation = 0;     // that was formed
+  int before = 0, after = 0;  // workers
+  std::string why;            // "start", "join", "leave", "crash", "restart"
+  Nanos stopping{0};          // from the order or the loss until all had stopped
+  Nanos forming{0};           // from then until the first step was taken
+};
+
+// A job at one moment, for listings and decisions.
+struct JobStatus {
+  JobPhase phase = JobPhase::kQueued;
+  std::string trouble;
+  int64_t samples = 0;  // of an epoch; 0: no worker has read the data set yet
+  int64_t epochs = 0;
+  int workers = 0;
+  int64_t generation = 0;
+  int batch = 0;
+  double learning_rate = 0;  // at that batch
+  int base_batch = 0;        // the least
+  std::optional<Progress> progress;
+  std::optional<Saved> checkpoint;
+  std::string model;
+  std::vector<std::string> members;  // of the generation, by rank
+  std::vector<Reform> reforms;       // the newest last
+};
+
+// Whether workers may still make progress.
+constexpr bool goes_on(JobPhase phase) {
+  return phase == JobPhase::kQueued || phase == JobPhase::kRunning;
+}
+// How far its newest known parameters have come.
+inline JobPosition position_of(const JobStatus& s) {
+  return s.progress ? s.progress->at : s.checkpoint ? s.checkpoint->at : JobPosition();
+}
+
+}  // namespace sluice::train
