@@ -1,6 +1,8 @@
 #include "policy/bundle.h"
 
 #include "base/check.h"
+#include "policy/plan_elastic.h"
+#include "policy/plan_fixed.h"
 #include "policy/scale_dilu.h"
 #include "policy/scale_exclusive.h"
 #include "policy/scale_fast_gshare.h"
@@ -59,6 +61,18 @@ Bundle dilu_over(std::string_view arbiter, std::string_view name, std::string_vi
           .arbiter = arbiter,
           .cadence = kEverySecond,
           .memory_version = 1};
+}
+
+// The default's inference, with a baseline for jobs.
+Bundle has_gpu_with(PlanFunction plan, std::string_view name, std::string_view summary) {
+  return {.name = name,
+          .summary = summary,
+          .scale = scale_has_gpu,
+          .settings = Settings(kOurs),
+          .forecast = "kalman",
+          .plan = {.run = plan},
+          .arbiter = "planned",
+          .cadence = kQuick};
 }
 
 }  // namespace
@@ -167,6 +181,8 @@ std::span<const Bundle> bundles() {
        .arbiter = "share_fixed_request",
        .cadence = kEverySecond,
        .reaches_zero = true},
+      has_gpu_with(plan_fifo, "fifo", "as has-gpu; jobs have whole idle devices, first come first"),
+      has_gpu_with(plan_sjf, "sjf", "as has-gpu; jobs have whole idle devices, the shortest first"),
   };
   return kBundles;
 }
@@ -176,6 +192,11 @@ const Bundle* find_bundle(std::string_view name) {
     if (bundle.name == name) return &bundle;
   }
   return nullptr;
+}
+
+const Plan& plan_of(const Bundle& bundle) {
+  static const Plan kElastic{plan_elastic, Settings(ElasticSettings{}), kElasticMemory};
+  return bundle.plan.run != nullptr ? bundle.plan : kElastic;
 }
 
 const Bundle& bundle_of(const FunctionSpec& spec, std::string_view platform) {

@@ -38,16 +38,25 @@ struct Turn {
   const Predictor& predictor;
   Memory& memory;
   Random& random;
+  // For a plan: the devices that inference needs free of training workers, by id.
+  std::span<const DeviceId> reclaimed = {};
 };
 
-// Treats other bundles' instances as occupied. Pure: no clock, no log; equal input gives equal
-// output.
+// Of a bundle's inference functions. Treats other bundles' instances and training workers as
+// occupied. Pure: no clock, no log; equal input gives equal output.
 using ScaleFunction = std::vector<Action> (*)(Turn& turn);
 
-// For training: which jobs run where until when (plan), and which devices of one virtual cluster
-// another uses (loan). Both get the turn, with the bundle's jobs as its functions.
+// For training: which job has workers on which devices (plan), and which devices of one virtual
+// cluster another uses (loan). Both get the turn, with the bundle's jobs as its functions and their
+// settings. A plan's memory is apart from that of the bundle's scaling.
 using PlanFunction = std::vector<Action> (*)(Turn& turn);
 using LoanFunction = std::vector<Action> (*)(Turn& turn);
+
+struct Plan {
+  PlanFunction run = nullptr;
+  Settings settings;
+  int memory_version = 0;
+};
 
 // How often a bundle measures and decides.
 struct Cadence {
@@ -64,17 +73,20 @@ struct Bundle {
   std::string_view place = "lanes";     // place.h's name: where a new instance goes
   std::string_view route = "weighted";  // route.h's name: to which instance a request goes
   std::string_view forecast;            // forecast.h's name
-  PlanFunction plan = nullptr;          // nullptr, because no job can be applied yet
-  LoanFunction loan = nullptr;          // the same
+  Plan plan;                            // of its training functions; see plan_of()
+  LoanFunction loan = nullptr;          // nothing asks for it yet
   std::string_view arbiter;             // share.h's name; for the devices that it places on
   Cadence cadence;
   bool reaches_zero = false;    // also stops the last instance, if minReplicas is 0
   bool by_concurrency = false;  // reads scaleTarget
-  int memory_version = 0;
+  int memory_version = 0;       // of its scaling
 };
 
 std::span<const Bundle> bundles();
 const Bundle* find_bundle(std::string_view name);  // nullptr: unknown name
+
+// Returns the bundle's plan; plan_elastic, if it names none. So every bundle may have jobs.
+const Plan& plan_of(const Bundle& bundle);
 
 // Returns the bundle that the function's specification names, else the platform's. An unknown name
 // counts as the platform's; files are checked where they are read.

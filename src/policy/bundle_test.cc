@@ -32,7 +32,7 @@ TEST(Bundles, AreFoundByNameAndNameWhatThereIs) {
   }
   EXPECT_THAT(names, ElementsAre("has-gpu", "has-gpu-paper", "fixed", "exclusive", "hpa", "kpa",
                                  "fast-gshare", "fast-gshare-paper", "dilu", "dilu-paper", "mps-l",
-                                 "mps-r", "tgs", "smif", "infless"));
+                                 "mps-r", "tgs", "smif", "infless", "fifo", "sjf"));
   EXPECT_EQ(find_bundle("magic"), nullptr);
 }
 

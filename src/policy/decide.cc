@@ -4,12 +4,13 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <variant>
 
 #include "arbiters/arbiter.h"
 #include "base/check.h"
+#include "policy/groups.h"
+#include "policy/reclaim.h"
 
 namespace sluice::policy {
 namespace {
@@ -75,8 +76,9 @@ void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_
 
 Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
                      const PlatformPolicy& platform) {
-  Settings settings = bundle.settings;
-  if (bundle.name == platform.bundle && !platform.settings.empty())
+  const bool inference = spec.is_inference();
+  Settings settings = inference ? bundle.settings : plan_of(bundle).settings;
+  if (inference && bundle.name == platform.bundle && !platform.settings.empty())
     if (auto changed = settings.with(platform.settings); changed.ok()) settings = *changed;
   if (!spec.policy_settings.empty())
     if (auto changed = settings.with(spec.policy_settings); changed.ok()) settings = *changed;
@@ -84,49 +86,6 @@ Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
 }
 
 namespace {
-
-// Functions that decide together, and their urgency.
-struct Group {
-  const Bundle* bundle = nullptr;
-  bool violating = false;
-  int priority = 0;
-  std::vector<FunctionName> mine;  // by name
-  std::vector<Settings> settings;
-
-  auto rank() const { return std::tuple(!violating, -priority, mine.front()); }
-};
-
-const Bundle& bundle_of(const FunctionSpec& spec, const PlatformPolicy& platform,
-                        std::span<const Bundle> table) {
-  const std::string_view name = policy::bundle_of(spec, platform.bundle).name;
-  const auto found = std::ranges::find(table, name, &Bundle::name);
-  SLUICE_CHECK(found != table.end(), name);
-  return *found;
-}
-
-// Returns the groups of due functions: one for each bundle; if several bundles are due, one for
-// each of their tiers of equal urgency. The most urgent first.
-std::vector<Group> groups(const Snapshot& snapshot, const PlatformPolicy& platform,
-                          std::span<const Bundle> table) {
-  std::vector<std::pair<const FunctionView*, const Bundle*>> due;
-  for (const FunctionView& f : snapshot.functions)
-    if (f.due) due.emplace_back(&f, &bundle_of(f.spec, platform, table));
-  const bool tiers = std::ranges::any_of(due, [&](auto& d) { return d.second != due[0].second; });
-  std::vector<Group> groups;
-  for (const auto& [f, bundle] : due) {
-    const bool violating = tiers && f->violating;
-    const int priority = tiers ? f->spec.priority : 0;
-    auto group = std::ranges::find_if(groups, [&, bundle = bundle](const Group& g) {
-      return g.bundle == bundle && g.violating == violating && g.priority == priority;
-    });
-    if (group == groups.end())
-      group = groups.insert(group, Group{bundle, violating, priority, {}, {}});
-    group->mine.push_back(f->spec.name);
-    group->settings.push_back(settings_of(*bundle, f->spec, platform));
-  }
-  std::ranges::sort(groups, {}, &Group::rank);
-  return groups;
-}
 
 // An empty device will run the bundle's arbiter, so it has that one's window. Returns nothing if
 // that changes nothing.
@@ -143,36 +102,117 @@ std::optional<Snapshot> with_windows_of(std::string_view arbiter, const Snapshot
   return changed;
 }
 
+// One decision over all groups. Each sees what those before have taken.
+class Decision {
+ public:
+  Decision(const Snapshot& snapshot, const Predictor& predictor, Memories& memories, Random& random)
+      : snapshot_(snapshot),
+        predictor_(predictor),
+        memories_(memories),
+        random_(random),
+        workers_(has_workers(snapshot)),
+        index_(snapshot) {}
+
+  void scale(const Group& group, bool last) {
+    const Bundle& bundle = *group.bundle;
+    Memory& memory = memory_of(std::string(bundle.name), bundle.memory_version);
+    with_turn(
+        group, memory,
+        [&](Turn& turn) {
+          std::optional<Memory> memory_before;
+          std::optional<Random> random_before;
+          if (workers_) memory_before = memory, random_before = random_;
+          std::vector<Action> actions = bundle.scale(turn);
+          if (workers_ && lacks_devices(actions)) {
+            const Turn before{turn.snapshot,  turn.index,     turn.placement,
+                              turn.arbiter,   turn.mine,      turn.settings,
+                              turn.predictor, *memory_before, *random_before};
+            add_wanted(bundle, before, actions, reclaimed_);
+          }
+          return actions;
+        },
+        last);
+  }
+
+  void plan(const Group& group, bool last) {
+    const Plan& plan = plan_of(*group.bundle);
+    Memory& memory = memory_of(std::string(group.bundle->name) + " jobs", plan.memory_version);
+    with_turn(
+        group, memory,
+        [&](Turn& turn) {
+          turn.reclaimed = reclaimed_;
+          return plan.run(turn);
+        },
+        last);
+  }
+
+  // To be called between inference and plans.
+  void reclaim() {
+    if (!workers_) return;
+    add_crowded(seen(), *index_, reclaimed_);
+    std::ranges::sort(reclaimed_);
+    reclaimed_.erase(std::unique(reclaimed_.begin(), reclaimed_.end()), reclaimed_.end());
+  }
+
+  std::vector<Action> take_actions() { return std::move(all_); }
+
+ private:
+  const Snapshot& seen() const { return as_decided_ ? *as_decided_ : snapshot_; }
+
+  Memory& memory_of(const std::string& key, int version) {
+    Memory& memory = memories_[key];
+    if (memory.version != version) memory = {.version = version};
+    return memory;
+  }
+
+  template <class Decide>
+  void with_turn(const Group& group, Memory& memory, const Decide& decide, bool last) {
+    const Bundle& bundle = *group.bundle;
+    const Placement* placement = find_placement(bundle.place);
+    SLUICE_CHECK(placement != nullptr, bundle.place);
+    const auto with_windows = with_windows_of(bundle.arbiter, seen(), *index_);
+    Turn turn{with_windows ? *with_windows : seen(),
+              *index_,
+              *placement,
+              bundle.arbiter,
+              group.mine,
+              group.settings,
+              predictor_,
+              memory,
+              random_};
+    std::vector<Action> actions = decide(turn);
+    if (!actions.empty() && !last) {
+      if (!as_decided_) as_decided_ = snapshot_;
+      carry_out(*as_decided_, actions, "planned ", started_);  // no real id holds a space
+      index_.emplace(*as_decided_);
+    }
+    std::move(actions.begin(), actions.end(), std::back_inserter(all_));
+  }
+
+  const Snapshot& snapshot_;
+  const Predictor& predictor_;
+  Memories& memories_;
+  Random& random_;
+  const bool workers_;                  // a training worker holds a device
+  std::optional<Snapshot> as_decided_;  // with the changes of the groups before
+  std::optional<SnapshotIndex> index_;  // of what is seen
+  std::vector<DeviceId> reclaimed_;
+  std::vector<Action> all_;
+  int started_ = 0;
+};
+
 }  // namespace
 
 std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platform,
                            const Predictor& predictor, Memories& memories, Random& random,
                            std::span<const Bundle> table) {
-  std::optional<Snapshot> as_decided;  // the changes of the groups before
-  std::optional<SnapshotIndex> index(snapshot);
-  std::vector<Action> all;
-  int started = 0;
-  const std::vector<Group> all_groups = groups(snapshot, platform, table);
-  for (const Group& group : all_groups) {
-    const Bundle& bundle = *group.bundle;
-    Memory& memory = memories[std::string(bundle.name)];
-    if (memory.version != bundle.memory_version) memory = {.version = bundle.memory_version};
-    const Placement* placement = find_placement(bundle.place);
-    SLUICE_CHECK(placement != nullptr, bundle.place);
-    const Snapshot& before = as_decided ? *as_decided : snapshot;
-    const auto with_windows = with_windows_of(bundle.arbiter, before, *index);
-    const Snapshot& seen = with_windows ? *with_windows : before;
-    Turn turn{seen,           *index,    *placement, bundle.arbiter, group.mine,
-              group.settings, predictor, memory,     random};
-    std::vector<Action> actions = bundle.scale(turn);
-    if (!actions.empty() && &group != &all_groups.back()) {
-      if (!as_decided) as_decided = snapshot;
-      carry_out(*as_decided, actions, "planned ", started);  // no real id holds a space
-      index.emplace(*as_decided);
-    }
-    std::move(actions.begin(), actions.end(), std::back_inserter(all));
-  }
-  return all;
+  const std::vector<Group> inference = inference_groups(snapshot, platform, table);
+  const std::vector<Group> jobs = job_groups(snapshot, platform, table);
+  Decision decision(snapshot, predictor, memories, random);
+  for (const Group& g : inference) decision.scale(g, jobs.empty() && &g == &inference.back());
+  decision.reclaim();
+  for (const Group& g : jobs) decision.plan(g, &g == &jobs.back());
+  return decision.take_actions();
 }
 
 }  // namespace sluice::policy

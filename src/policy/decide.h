@@ -5,6 +5,9 @@
 // priority, then by name. If several bundles are due, each decides once for each of its tiers
 // (violating or not, priority). Of two bundles in a tier, the one whose first function's name comes
 // first decides first. Rectangles of a later tier count as occupied meanwhile.
+//
+// Training functions come after all inference functions, by their bundle's plan, all of a bundle
+// together. The plan knows which devices inference lacked (policy/reclaim.h).
 #pragma once
 
 #include <map>
@@ -25,7 +28,8 @@ struct PlatformPolicy {
 
 using Memories = std::map<std::string, Memory, std::less<>>;  // by bundle
 
-// Returns a function's settings: the bundle's, overridden by the platform's and then by its own.
+// Returns a function's settings: the bundle's, overridden by the platform's and then by its own. A
+// training function has those of the bundle's plan, overridden by its own.
 // Invalid ones of its own are ignored: files are checked where they are read.
 Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
                      const PlatformPolicy& platform);

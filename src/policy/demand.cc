@@ -10,7 +10,7 @@ std::vector<Demand> demands(const Turn& turn) {
   std::vector<Demand> all;
   for (const FunctionView& view : turn.snapshot.functions) {
     const auto own = std::lower_bound(turn.mine.begin(), turn.mine.end(), view.spec.name);
-    if (own == turn.mine.end() || *own != view.spec.name) continue;
+    if (own == turn.mine.end() || *own != view.spec.name || !view.spec.is_inference()) continue;
     const Settings* settings = &turn.settings[own - turn.mine.begin()];
     all.push_back({&view, &view.spec, settings, view.revision,
                    view.spec.inference().canary_traffic_percent / 100.0});

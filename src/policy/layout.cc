@@ -15,6 +15,10 @@ bool overlap(const Room& a, const Room& b) {
          intersect(a.position.time_begin, a.quota, b.position.time_begin, b.quota);
 }
 
+bool is_worker(const Room& room) {
+  return room.owner != nullptr && !room.owner->spec.is_inference();
+}
+
 size_t Layout::index(const InstanceId& id) const {
   const auto it =
       std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& r) { return r.id == id; });

@@ -32,6 +32,8 @@ struct Room {
 // Returns whether two intervals of one dimension intersect.
 bool intersect(Share a_begin, Share a_length, Share b_begin, Share b_length);
 bool overlap(const Room& a, const Room& b);
+// Returns whether it is the rectangle of a training job's worker.
+bool is_worker(const Room& room);
 
 // A free rectangle for another instance.
 struct Opening {

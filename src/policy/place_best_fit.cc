@@ -32,7 +32,8 @@ int64_t area_of(const Layout& device, const Opening& opening) {
   if (!opening.new_lane) return area(opening.sm, opening.quota);
   Share end = kWhole;
   for (const Room& r : device.rooms())
-    if (r.position.sm_begin >= opening.sm_begin) end = std::min(end, r.position.sm_begin);
+    if (!is_worker(r) && r.position.sm_begin >= opening.sm_begin)
+      end = std::min(end, r.position.sm_begin);
   return area(end - opening.sm_begin, opening.quota);
 }
 

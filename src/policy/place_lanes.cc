@@ -85,13 +85,24 @@ std::vector<Opening> Lanes::openings(Share sm) const {
   for (const Share b : begins) {
     if (b + sm > kWhole) break;
     const bool free = std::none_of(rooms_.begin(), rooms_.end(), [&](const Room& r) {
-      return intersect(b, sm, r.position.sm_begin, r.sm);
+      return !is_worker(r) && intersect(b, sm, r.position.sm_begin, r.sm);
     });
     if (!free) continue;
-    found.push_back({b, sm, kNone, kWhole, kWhole, true});
+    if (const auto lane = new_lane(b, sm)) found.push_back(*lane);
     break;
   }
   return found;
+}
+
+// A training worker lies across all columns with a small request, so a new lane has the longest
+// interval of time that workers leave.
+std::optional<Opening> Lanes::new_lane(Share sm_begin, Share sm) const {
+  std::optional<Opening> longest;
+  for (const Stretch& s : stretches(sm_begin, sm, nullptr)) {
+    const Opening lane{sm_begin, sm, s.begin, s.end, s.end - s.begin, true};
+    if (!longest || longest->quota < lane.quota) longest = lane;
+  }
+  return longest;
 }
 
 // Goes to the end of the widest gap: a lane's first two instances then grow towards each other

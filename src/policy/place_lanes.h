@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "policy/place.h"
@@ -33,6 +34,7 @@ class Lanes final : public Layout {
     std::vector<size_t> rooms;
   };
   std::vector<Stretch> stretches(Share sm_begin, Share sm, const Room* also_movable) const;
+  std::optional<Opening> new_lane(Share sm_begin, Share sm) const;
   Share rest(const Stretch& stretch) const;
   Stretch stretch_of(size_t room) const;
   void make_room(const Stretch& stretch, size_t room, Share quota);

@@ -31,6 +31,25 @@ class LanesTest : public testing::Test {
   Lanes lanes_{device_};
 };
 
+// A worker lies across all columns.
+TEST_F(LanesTest, ATrainingWorkerLeavesNewLanesTheRestOfTheTime) {
+  FunctionView job;
+  job.spec.kind = TrainingSpec{};
+  put("w", 1000, 50, 0, 950, false);
+  EXPECT_THAT(lanes_.openings({250}), IsEmpty()) << "an instance of inference is a lane";
+  Lanes lanes(device_);
+  Room worker{"w", kWhole, {50}, {kNone, {950}}};
+  worker.owner = &job;
+  lanes.add(worker);
+  const auto open = lanes.openings({250});
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_TRUE(open[0].new_lane);
+  EXPECT_EQ(open[0].quota, Share{950});
+  lanes.place({.id = "a", .quota = {900}}, open[0]);
+  EXPECT_EQ(lanes.room("a").position, Position{});
+  EXPECT_EQ(lanes.max_quota("a"), Share{950});
+}
+
 TEST_F(LanesTest, AnEmptyDeviceIsOneOpening) {
   const auto open = lanes_.openings({500});
   ASSERT_THAT(open, SizeIs(1));

@@ -1,5 +1,6 @@
 #include "policy/settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 

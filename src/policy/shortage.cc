@@ -84,6 +84,8 @@ std::string by_function(const ClusterPlan& plan, const Predictor& predictor) {
       std::string name = i.function.name.empty() ? i.id : served_name(i.function);
       if (i.state == InstanceState::kDraining) {
         name += " (draining)";
+      } else if (is_worker(room)) {
+        name += " (training)";
       } else if (!i.function.name.empty() &&
                  predictor.candidates(model_on(i.function, i.revision, layout.device()))
                      .batches.empty()) {
