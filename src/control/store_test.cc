@@ -137,16 +137,15 @@ TEST_F(StoreTest, RefusesAFileThatWasEmptied) {
   EXPECT_EQ(std::filesystem::file_size(path()), 0u) << "it is left as it is";
 }
 
-// A newer sluice may have stored it.
-TEST_F(StoreTest, ATrainingFunctionStaysInTheFileUnserved) {
+TEST_F(StoreTest, ATrainingFunctionIsKept) {
   Revision training = revision(1);
-  training.spec.kind = TrainingSpec{.command = {"/bin/train"}};
+  training.spec.kind = TrainingSpec{.command = {"/bin/train"}, .epochs = 3};
   Store store = std::move(*Store::open(path()));
   ASSERT_TRUE(store.add_revision(training, 1).ok());
   const auto functions = *store.functions();
   ASSERT_EQ(functions.size(), 1u);
-  EXPECT_TRUE(functions[0].revisions.empty());
-  EXPECT_FALSE(functions[0].complete);
+  EXPECT_TRUE(functions[0].complete);
+  EXPECT_EQ(functions[0].revisions.front().spec, training.spec);
 }
 
 TEST_F(StoreTest, ARowThatCannotBeReadStopsNoOther) {
@@ -313,7 +312,8 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
            {"latency: 80ms, p", "latency: fast, p", "f.yaml:6 spec.slo.latency"},
            {"maxBatchSize: 8", "maxBatchSise: 8", "did you mean \"maxBatchSize\"?"},
            {"maxBatchSize: 8", "maxBatchSize: 0", "\"0\" is not a whole number from 1 to 256"},
-           {"kind: InferenceFunction", "kind: TrainingFunction", "not served yet"},
+           {"kind: InferenceFunction", "kind: Training",
+            "InferenceFunction and TrainingFunction are"},
            {"name: resnet,", "name: Res/net,", "is no name"},
            {"v1alpha1", "v2", "sluice.dev/v1alpha1 is"},
            {"request: 20%", "request: 120%", "spec.slice.quota.request"},
@@ -352,16 +352,58 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
   }
 }
 
-TEST(FunctionFile, ATrainingFunctionIsRefusedInOneSentence) {
-  const auto specs = parse_functions(
-      "apiVersion: sluice.dev/v1alpha1\n"
-      "kind: TrainingFunction\n"
-      "metadata: {name: vgg}\n"
-      "spec: {program: {command: [/bin/train]}, workers: {min: 2, max: 16}}\n",
-      {.file = "f.yaml"});
-  ASSERT_FALSE(specs.ok());
-  EXPECT_EQ(specs.error().message,
-            "f.yaml:2 kind: TrainingFunction is not served yet: InferenceFunction is");
+constexpr char kJob[] =
+    "apiVersion: sluice.dev/v1alpha1\n"
+    "kind: TrainingFunction\n"
+    "metadata: {name: vgg}\n"
+    "spec:\n"
+    "  model: {path: /m.pt}\n"
+    "  dataset: /data/flowers\n"
+    "  length: 90\n"
+    "  leastDevices: 2\n"
+    "  mostDevices: 8\n"
+    "  batchSize: {least: 64, most: 4096, mostPerWorker: 256}\n"
+    "  learningRate: 0.1\n"
+    "  priority: 3\n";
+
+TEST(FunctionFile, ATrainingFunctionIsReadAndWrittenBack) {
+  const auto specs = parse_functions(kJob, {.file = "f.yaml"});
+  ASSERT_TRUE(specs.ok()) << specs.error().message;
+  const FunctionSpec& spec = specs->front();
+  const TrainingSpec wanted{.model = {.path = "/m.pt"},
+                            .dataset = "/data/flowers",
+                            .epochs = 90,
+                            .min_workers = 2,
+                            .max_workers = 8,
+                            .batch = {64, 4096, 256},
+                            .learning_rate = 0.1};
+  EXPECT_EQ(spec.training(), wanted);
+  EXPECT_EQ(spec.priority, 3);
+  EXPECT_EQ(parse_functions(to_yaml(spec), {})->front(), spec);
+  FunctionSpec paused = spec;
+  paused.training().paused = true;
+  EXPECT_EQ(parse_functions(to_yaml(paused), {})->front(), paused);
+  EXPECT_EQ(difference(spec, paused), (std::vector<std::string>{"paused: false -> true"}));
+}
+
+TEST(FunctionFile, ATrainingFunctionsFaultsNameLineFieldAndValue) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"  length: 90\n", "", "spec.length: is missing; it must be the number of epochs"},
+      {"length: 90", "length: 0", "f.yaml:7 spec.length: \"0\""},
+      {"  dataset: /data/flowers\n", "", "spec.dataset: is missing"},
+      {"  model: {path: /m.pt}\n", "", "spec.model: is missing"},
+      {"model: {path: /m.pt}", "command: [train.py]", "'train.py' is not an absolute path"},
+      {"mostDevices: 8", "mostDevices: 1", "spec.mostDevices: 1 is below leastDevices 2"},
+      {"most: 4096", "most: 32", "spec.batchSize.most: 32 is below least 64"},
+      {"learningRate", "learnigRate", "did you mean \"learningRate\"?"},
+      {"priority: 3", "paused: perhaps", "'perhaps' is neither true nor false"}};
+  for (const auto& [from, to, said] : cases) {
+    std::string text = kJob;
+    text.replace(text.find(from), std::string(from).size(), to);
+    const auto specs = parse_functions(text, {.file = "f.yaml"});
+    ASSERT_FALSE(specs.ok()) << to;
+    EXPECT_NE(specs.error().message.find(said), std::string::npos) << specs.error().message;
+  }
 }
 
 // A misspelt field is one problem; the missing field that it stands for is not another.

@@ -60,6 +60,44 @@ std::string LocalTraining::artifacts_of(const FunctionName& f, int revision) con
   return settings_.data + "/artifacts/" + revision_id(f, revision);
 }
 
+// The platform's copies of models are its own to read: the job gets one that its workers may.
+std::string LocalTraining::module_for_workers(const ModelSpec& model,
+                                              const std::string& folder) const {
+  if (model.path.empty()) return "";
+  const std::string path = folder + "/module.pt";
+  std::error_code fault;
+  if (!fs::exists(path, fault)) {
+    const std::string aside = path + ".new";
+    fs::copy_file(start_path(settings_.data + "/models", model), aside,
+                  fs::copy_options::overwrite_existing, fault);
+    if (!fault) fs::permissions(aside, fs::perms(0644), fault);
+    if (!fault) fs::rename(aside, path, fault);
+    if (fault) log::warn("{}: {}", path, fault.message());
+  }
+  return path;
+}
+
+// A user's folder may be closed to the workers' user ids although its files are not. Links to the
+// files cost nothing, and a file that changes is still noticed. Elsewhere than on one file system
+// there are none, and the workers read the folder itself.
+std::string LocalTraining::dataset_for_workers(const std::string& dataset,
+                                               const std::string& folder) const {
+  if (dataset.empty()) return "";
+  const std::string linked = folder + "/dataset";
+  std::error_code fault;
+  fs::remove_all(linked, fault);
+  fs::create_directory(linked, fault);
+  for (const auto& entry : fs::directory_iterator(dataset, fault)) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".npy") && name != "index.json") continue;
+    fs::create_hard_link(entry.path(), linked + "/" + name, fault);
+    if (fault) break;
+  }
+  if (fault || fs::is_empty(linked, fault)) return dataset;
+  fs::permissions(linked, fs::perms(0755), fault);
+  return linked;
+}
+
 void LocalTraining::keep(const Revision& r) {
   const auto known = jobs_.find(r.function);
   if (known != jobs_.end() && known->second.revision == r.number) return;
@@ -68,16 +106,18 @@ void LocalTraining::keep(const Revision& r) {
   const std::string folder = artifacts_of(r.function, r.number);
   std::error_code fault;
   fs::create_directories(folder, fault);
-  // Each worker has a user id of its own, and writes here what the next one reads.
+  // Each worker has a user id of its own, and writes here what the next one reads. Only the folders
+  // above cannot be listed.
+  chmod((settings_.data + "/artifacts").c_str(), 0711);
+  chmod(fs::path(folder).parent_path().c_str(), 0711);
   chmod(folder.c_str(), 01777);
   train::JobSettings job{.name = revision_id(r.function, r.number)};
   job.min_workers = spec.min_workers;
   job.batch = spec.batch;
   if (job.batch.least == 0) job.batch.least = kBatch;
   if (job.batch.most == 0) job.batch.most = job.batch.least * kBatchGrowth;
-  ModelSpec model = spec.model;
-  job.job = {.model = start_path(settings_.data + "/models", model),
-             .dataset = spec.dataset,
+  job.job = {.model = module_for_workers(spec.model, folder),
+             .dataset = dataset_for_workers(spec.dataset, folder),
              .artifacts = folder,
              .epochs = spec.epochs,
              .batch = job.batch.least,

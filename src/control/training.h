@@ -59,6 +59,8 @@ class LocalTraining : public Training {
     TrainingSpec spec;
   };
 
+  std::string module_for_workers(const ModelSpec& model, const std::string& folder) const;
+  std::string dataset_for_workers(const std::string& dataset, const std::string& folder) const;
   std::string artifacts_of(const FunctionName& f, int revision) const;
 
   const LocalTrainingSettings settings_;
