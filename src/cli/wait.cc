@@ -44,7 +44,8 @@ Phase phase_of(const json& f, int revision) {
 }
 
 std::string what_is_in_the_way(const json& f) {
-  if (f.contains("job") && f["job"]["trouble"] != "") return f["job"]["trouble"];
+  if (f.contains("job"))
+    if (std::string trouble = f["job"]["trouble"]; !trouble.empty()) return trouble;
   if (std::string why = f["unavailable"]; !why.empty()) return why;
   const json& last = f["last_decision"];
   return last.is_null() ? "nothing was decided yet" : last["reason"]["text"].get<std::string>();

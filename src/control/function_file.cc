@@ -227,11 +227,9 @@ void read_training(Fields& f, TrainingSpec& s, const FileContext& context, Sourc
                  std::to_string(s.batch.most) + " is below least " + std::to_string(s.batch.least));
   });
   f.number("learningRate", s.learning_rate, 0, 1000);
-  std::string paused = s.paused ? "true" : "false";
-  f.text("paused", paused);
-  if (paused != "true" && paused != "false")
-    f.complain("paused", "'" + paused + "' is neither true nor false");
-  s.paused = paused == "true";
+  if (const YAML::Node paused = f.take("paused"); paused.IsDefined())
+    if (!paused.IsScalar() || !YAML::convert<bool>::decode(paused, s.paused))
+      f.complain("paused", "must be true or false");
 }
 
 // Reads the fields of all kinds of functions.

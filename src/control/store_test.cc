@@ -396,7 +396,7 @@ TEST(FunctionFile, ATrainingFunctionsFaultsNameLineFieldAndValue) {
       {"mostDevices: 8", "mostDevices: 1", "spec.mostDevices: 1 is below leastDevices 2"},
       {"most: 4096", "most: 32", "spec.batchSize.most: 32 is below least 64"},
       {"learningRate", "learnigRate", "did you mean \"learningRate\"?"},
-      {"priority: 3", "paused: perhaps", "'perhaps' is neither true nor false"}};
+      {"priority: 3", "paused: perhaps", "spec.paused: must be true or false"}};
   for (const auto& [from, to, said] : cases) {
     std::string text = kJob;
     text.replace(text.find(from), std::string(from).size(), to);

@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kKeptCheckpoints = 3;
 constexpr int kBatch = 64;              // the least of a step, where the function names none
 constexpr int kBatchGrowth = 16;        // the most, as a multiple of it
 constexpr double kLearningRate = 0.02;  // at the least batch, with momentum
@@ -64,7 +65,7 @@ std::string LocalTraining::artifacts_of(const FunctionName& f, int revision) con
 std::string LocalTraining::module_for_workers(const ModelSpec& model,
                                               const std::string& folder) const {
   if (model.path.empty()) return "";
-  const std::string path = folder + "/module.pt";
+  std::string path = folder + "/module.pt";
   std::error_code fault;
   if (!fs::exists(path, fault)) {
     const std::string aside = path + ".new";
@@ -100,7 +101,7 @@ std::string LocalTraining::dataset_for_workers(const std::string& dataset,
 
 void LocalTraining::keep(const Revision& r) {
   const auto known = jobs_.find(r.function);
-  if (known != jobs_.end() && known->second.revision == r.number) return;
+  if (known != jobs_.end() && known->second.revision == r.number) return prune(r.function);
   remove(r.function);
   const TrainingSpec& spec = r.spec.training();
   const std::string folder = artifacts_of(r.function, r.number);
@@ -128,9 +129,18 @@ void LocalTraining::keep(const Revision& r) {
     if (all.back().at.epoch >= spec.epochs && fs::exists(trained, fault)) job.trained = trained;
   }
   const std::string key = key_in(folder + ".key");
-  jobs_[r.function] = {r.number, key, spec};
+  jobs_[r.function] = {r.number, key, spec, ""};
   const std::string name = job.name;
   server_->add(name, key, std::move(job));
+}
+
+// Workers cannot: each checkpoint belongs to the user id of the one that wrote it.
+void LocalTraining::prune(const FunctionName& f) {
+  Kept& job = jobs_.at(f);
+  const auto now = status(f);
+  if (!now || !now->checkpoint || now->checkpoint->path == job.newest_checkpoint) return;
+  job.newest_checkpoint = now->checkpoint->path;
+  train::forget_checkpoints(artifacts_of(f, job.revision), kKeptCheckpoints);
 }
 
 void LocalTraining::remove(const FunctionName& f) {

@@ -57,7 +57,10 @@ class LocalTraining : public Training {
     int revision = 0;
     std::string key;  // that its workers bear
     TrainingSpec spec;
+    std::string newest_checkpoint;  // when older ones were last forgotten
   };
+
+  void prune(const FunctionName& f);
 
   std::string module_for_workers(const ModelSpec& model, const std::string& folder) const;
   std::string dataset_for_workers(const std::string& dataset, const std::string& folder) const;

@@ -36,7 +36,7 @@ Result<std::string_view> value_of(std::string_view header, std::string_view key)
   if (at == header.npos) return invalid("its header lacks " + quoted);
   at = header.find(':', at);
   if (at == header.npos) return invalid("its header ends within " + quoted);
-  at = header.find_first_not_of(" ", at + 1);
+  at = header.find_first_not_of(' ', at + 1);
   if (at == header.npos) return invalid("its header ends within " + quoted);
   return header.substr(at);
 }

@@ -81,22 +81,15 @@ Result<Checkpoint> manifest_of(const std::string& path, uint32_t* sum) {
   return f.finish(std::move(c));
 }
 
-void forget_old(const std::string& folder, int kept) {
-  const std::vector<Checkpoint> all = checkpoints_in(folder);
-  std::error_code ignored;
-  for (size_t i = 0; i + static_cast<size_t>(kept) < all.size(); ++i)
-    fs::remove_all(all[i].path, ignored);
-}
-
 }  // namespace
 
 Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string& model,
-                                   const JobPosition& at, const std::vector<StatePiece>& pieces,
-                                   int kept) {
+                                   const JobPosition& at, const std::vector<StatePiece>& pieces) {
   Checkpoint c{folder + "/" + std::string(kPrefix) + std::to_string(at.step), model, at,
                total(pieces)};
   const std::string aside = folder + "/.writing-" + std::to_string(getpid());
   std::error_code fault;
+  if (const auto there = manifest_of(c.path, nullptr); there.ok()) return *there;
   fs::remove_all(aside, fault);
   if (!fs::create_directories(aside, fault))
     return Error{ErrorKind::kInternal, aside + ": " + fault.message()};
@@ -106,7 +99,6 @@ Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string&
   const auto all = [&]() -> Result<void> {
     SLUICE_TRY(write_state(aside + "/state", pieces));
     SLUICE_TRY(replace_file(aside + "/manifest", manifest.dump(2) + "\n", 0644, Flush::kYes));
-    fs::remove_all(c.path, fault);  // of the same step, by a worker that died
     if (rename(aside.c_str(), c.path.c_str()) != 0) return within(c.path, system_error("rename"));
     const Fd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (parent.valid()) fsync(parent.get());
@@ -116,7 +108,6 @@ Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string&
     fs::remove_all(aside, fault);
     return all.error();
   }
-  forget_old(folder, kept);
   return c;
 }
 
@@ -151,6 +142,13 @@ std::vector<Checkpoint> checkpoints_in(const std::string& folder) {
   std::sort(all.begin(), all.end(),
             [](const Checkpoint& a, const Checkpoint& b) { return a.at.step < b.at.step; });
   return all;
+}
+
+void forget_checkpoints(const std::string& folder, int kept) {
+  const std::vector<Checkpoint> all = checkpoints_in(folder);
+  std::error_code ignored;
+  for (size_t i = 0; i + static_cast<size_t>(kept) < all.size(); ++i)
+    fs::remove_all(all[i].path, ignored);
 }
 
 }  // namespace sluice::train

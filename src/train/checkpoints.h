@@ -29,11 +29,13 @@ struct StatePiece {
   size_t bytes = 0;
 };
 
-// Writes the pieces one after the other, then forgets all but the newest `kept` checkpoints. Returns
-// kInternal with the path on a full disk, and leaves the earlier ones as they are.
+// Writes the pieces one after the other. Returns kInternal with the path on a full disk, and leaves
+// the earlier checkpoints as they are. One of the same step that is there already stays.
 Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string& model,
-                                   const JobPosition& at, const std::vector<StatePiece>& pieces,
-                                   int kept);
+                                   const JobPosition& at, const std::vector<StatePiece>& pieces);
+
+// Removes all but the newest.
+void forget_checkpoints(const std::string& folder, int kept);
 
 // Reads a checkpoint into the pieces. Returns kInvalid if it is another model's, shorter or longer
 // than the pieces, or damaged; they hold anything then.

@@ -8,7 +8,7 @@
 
 #include <cstdio>
 #include <exception>
-#include <filesystem>
+#include <map>
 #include <utility>
 
 namespace sluice::train {
@@ -55,6 +55,7 @@ struct Module::Torch {
     size_t waiting = 0;
   };
 
+  std::string path;
   torch::jit::Module module;
   std::vector<Bucket> buckets;
   std::vector<torch::Tensor> buffers, arrays;
@@ -152,6 +153,7 @@ Result<std::unique_ptr<Module>> Module::load(const std::string& path, const Arra
   };
   auto t = std::make_unique<Torch>();
   try {
+    t->path = path;
     t->module = torch::jit::load(path);
   } catch (const std::exception& e) {
     return invalid("is no TorchScript module: " + first_line(e));
@@ -294,7 +296,14 @@ Result<std::string> Module::signature(const Arrays& data) {
 Result<void> Module::save(const std::string& path) {
   const std::string aside = path + "." + std::to_string(getpid());
   try {
-    torch::jit::Module copy = torch_->module.clone();
+    // Into a module of its own: libtorch takes parameters that share a bucket for one tensor.
+    torch::jit::Module copy = torch::jit::load(torch_->path);
+    const torch::NoGradGuard no_gradients;
+    std::map<std::string, torch::Tensor> trained;
+    for (const auto& p : torch_->module.named_parameters()) trained[p.name] = p.value;
+    for (const auto& b : torch_->module.named_buffers()) trained[b.name] = b.value;
+    for (const auto& p : copy.named_parameters()) p.value.copy_(trained.at(p.name));
+    for (const auto& b : copy.named_buffers()) b.value.copy_(trained.at(b.name));
     copy.eval();
     copy.save(aside);
   } catch (const std::exception& e) {

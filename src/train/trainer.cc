@@ -346,8 +346,7 @@ void Trainer::report(const Form& form, double loss, Nanos whole, Nanos waited) {
 
 Result<void> Trainer::save() {
   const Time begun = clock_.now();
-  SLUICE_ASSIGN(c, save_checkpoint(job_.artifacts, module_->description(), at_, module_->state(),
-                                   settings_.kept_checkpoints));
+  SLUICE_ASSIGN(c, save_checkpoint(job_.artifacts, module_->description(), at_, module_->state()));
   (void)link_->send(Saved{c.at, c.path, c.bytes, seconds(clock_.now() - begun)});
   return {};
 }

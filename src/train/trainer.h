@@ -21,7 +21,6 @@ struct TrainerSettings {
   std::string job, key, worker;
   int ready_port = 0;  // listened at once model and data are read; 0: none
   Nanos checkpoint_every = Seconds(30);
-  int kept_checkpoints = 3;
   Nanos report_every = Millis(200);
   Nanos reconnect_patience = Seconds(60);  // while no controller answers
   Nanos leave_patience = Seconds(13);  // from the wish to end until the worker ends without leave
