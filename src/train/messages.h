@@ -1,5 +1,5 @@
 // What a job's controller and its workers say to each other: one JSON object a line, over a stream
-// socket (docs/design/training.md). A worker is a program of ours or a script with tools/sluice_elastic.
+// socket (docs/design/training.md).
 //
 // Plain values; reading names the field that is wrong.
 #pragma once
