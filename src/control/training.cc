@@ -84,7 +84,7 @@ std::string LocalTraining::module_for_workers(const ModelSpec& model,
 std::string LocalTraining::dataset_for_workers(const std::string& dataset,
                                                const std::string& folder) const {
   if (dataset.empty()) return "";
-  const std::string linked = folder + "/dataset";
+  std::string linked = folder + "/dataset";
   std::error_code fault;
   fs::remove_all(linked, fault);
   fs::create_directory(linked, fault);
