@@ -1,5 +1,6 @@
-// A training function as a user runs it: apply, pause, a killed worker, resume, and the trained model
-// served.
+// A training function as a user runs it: apply, a killed controller, pause, resume, a killed worker,
+// and the trained module served.
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/platform.h"
@@ -9,63 +10,51 @@ namespace {
 
 using testing::HasSubstr;
 
-json job_of(const Platform& p) {
-  return p.cli_json({"get", "jobs", "digits"})[0]["job"];
-}
+constexpr int kEpochs = 10;
 
-// Returns the job once it is as wanted, or as it is when the patience is over.
+// Returns the job once it is as wanted; fails after a while.
 json job_when(const Platform& p, const std::function<bool(const json&)>& wanted) {
-  const SteadyClock clock;
-  const Time deadline = clock.now() + kPatience;
-  json job = job_of(p);
-  while (!wanted(job) && clock.now() < deadline) {
-    std::this_thread::sleep_for(Millis(100));
-    job = job_of(p);
-  }
-  return job;
-}
-std::function<bool(const json&)> is(const char* state) {
-  return [=](const json& job) { return job["state"] == state; };
+  return p.until("/v1/functions/default/digits",
+                 [&](const json& f) { return f.contains("job") && wanted(f["job"]); })["job"];
 }
 
 TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
-  const Platform p({"--runtime", program("sluice-runtime")});
+  Platform p({"--runtime", program("sluice-runtime")});
   const std::string file = p.data + "/digits.yaml";
   std::ofstream(file) << "apiVersion: sluice.dev/v1alpha1\n"
                          "kind: TrainingFunction\n"
                          "metadata: {name: digits}\n"
                          "spec: {model: {path: " SLUICE_TRAINING
-                         "/digits.pt}, dataset: " SLUICE_TRAINING
-                         "/digits, length: 6, mostDevices: 2}\n";
+                         "/digits.pt}, dataset: " SLUICE_TRAINING "/digits, length: " +
+                             std::to_string(kEpochs) + ", mostDevices: 2}\n";
   ASSERT_EQ(p.cli({"apply", "-f", file}).code, 0);
-  const auto trains = [](const json& job) {
-    return job["state"] == "running" && job.value("step", 0) > 20 && job["workers"] == 2;
-  };
-  json job = job_when(p, trains);
-  ASSERT_TRUE(trains(job)) << job;
+  json job = job_when(p, [](const json& j) {
+    return j["state"] == "running" && j.value("step", 0) > 20 && j["workers"] == 2;
+  });
+
+  // The controller dies: the workers wait for the next one, and go on.
+  const std::set<pid_t> workers = p.pids("digits");
+  const int64_t before = job["step"];
+  p.kill_process("control");
+  p.wait_until_serves();
+  job = job_when(p, [&](const json& j) { return j["workers"] == 2 && j["step"] > before; });
+  EXPECT_EQ(p.pids("digits"), workers);
+  EXPECT_FALSE(job.contains("checkpoint")) << "the parameters stayed in the workers";
 
   EXPECT_EQ(p.cli({"pause", "digits"}).out, "digits paused\n");
   job = job_when(p, [](const json& j) { return j["devices"] == 0 && j.contains("checkpoint"); });
   EXPECT_EQ(job["state"], "paused");
-  ASSERT_TRUE(job.contains("checkpoint")) << job;
   const int64_t saved = job["checkpoint"]["step"];
-  EXPECT_GT(saved, 20);
+  EXPECT_GT(saved, before);
 
   EXPECT_EQ(p.cli({"resume", "digits"}).out, "digits resumed\n");
   job = job_when(p, [&](const json& j) {
     return j["state"] == "running" && j["workers"] > 0 && j["step"] > saved;
   });
-  ASSERT_GT(job["step"].get<int64_t>(), saved) << job;
-  const json instances = p.cli_json({"get", "instances", "digits"});
-  for (const json& i : instances)
-    if (i["state"] == "ready") {
-      kill(i["pid"].get<pid_t>(), SIGKILL);
-      break;
-    }
-  job = job_when(p, is("finished"));
-  ASSERT_EQ(job["state"], "finished") << job;
+  kill(*p.pids("digits").begin(), SIGKILL);
+  job = job_when(p, [](const json& j) { return j["state"] == "finished"; });
   EXPECT_EQ(job["done"], job["samples"]);
-  EXPECT_EQ(job["done"], 6 * 5000);
+  EXPECT_EQ(job["done"], kEpochs * 5000);
   EXPECT_LT(job["loss"].get<double>(), 0.5);  // from 2.3
 
   const std::string described = p.cli({"describe", "digits"}).out;
@@ -75,6 +64,13 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   const Ended applied = p.cli({"apply", "-f", trained, "--wait"});
   EXPECT_EQ(applied.code, 0) << applied.err;
   EXPECT_THAT(p.cli({"get", "functions"}).out, HasSubstr("digits-trained  1/1"));
+
+  // Another job of that name begins anew.
+  EXPECT_EQ(p.cli({"delete", "digits"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(model));
+  ASSERT_EQ(p.cli({"apply", "-f", file}).code, 0);
+  job = job_when(p, [](const json& j) { return j["state"] == "running" && j.contains("step"); });
+  EXPECT_LT(job["step"], saved);
 }
 
 }  // namespace

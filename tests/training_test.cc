@@ -93,7 +93,7 @@ TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
     ASSERT_NEAR(used, -kEpochs, 1e-3) << "seed " << kSeed;
 }
 
-// The same global batches give the same parameters, whoever computed their parts.
+// The same global batches give the same parameters, whichever workers computed their parts.
 TEST_F(Training, ParametersAreThoseOfAPlainRun) {
   JobSettings s = job_of("digits", 3);
   s.job.batch = 100;

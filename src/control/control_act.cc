@@ -18,6 +18,14 @@ std::string base36(uint64_t n, int digits) {
   return out;
 }
 
+// Returns how many threads can compute at once in a part of a CPU device.
+int cores_of(const Part& part, const std::vector<Device>& devices) {
+  const Device* d = find(devices, part.device);
+  if (d == nullptr) return 1;
+  return std::max(1,
+                  static_cast<int>(std::lround(d->millicores * part.slice.sm.fraction() / 1000)));
+}
+
 }  // namespace
 
 void Control::carry_out(const std::vector<Action>& actions, Time now, UnixMillis wall) {
@@ -91,7 +99,8 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
   } else {
     if (settings_.training == nullptr)
       return Error{ErrorKind::kUnavailable, "nothing here controls training jobs"};
-    SLUICE_ASSIGN(program, settings_.training->worker(start.function, i.id));
+    SLUICE_ASSIGN(program, settings_.training->worker(start.function, i.id,
+                                                      cores_of(start.first(), seen_.devices)));
     order.program = std::move(program);
   }
   SLUICE_TRY(cluster_.start(order));

@@ -85,24 +85,27 @@ std::string LocalTraining::dataset_for_workers(const std::string& dataset,
                                                const std::string& folder) const {
   if (dataset.empty()) return "";
   std::string linked = folder + "/dataset";
+  const std::string aside = linked + ".new";
   std::error_code fault;
-  fs::remove_all(linked, fault);
-  fs::create_directory(linked, fault);
+  if (fs::exists(linked, fault)) return linked;
+  fs::remove_all(aside, fault);
+  fs::create_directory(aside, fault);
   for (const auto& entry : fs::directory_iterator(dataset, fault)) {
     const std::string name = entry.path().filename();
     if (!name.ends_with(".npy") && name != "index.json") continue;
-    fs::create_hard_link(entry.path(), linked + "/" + name, fault);
+    fs::create_hard_link(entry.path(), aside + "/" + name, fault);
     if (fault) break;
   }
-  if (fault || fs::is_empty(linked, fault)) return dataset;
-  fs::permissions(linked, fs::perms(0755), fault);
-  return linked;
+  if (fault || fs::is_empty(aside, fault)) return dataset;
+  fs::permissions(aside, fs::perms(0755), fault);
+  fs::rename(aside, linked, fault);
+  return fault ? dataset : linked;
 }
 
 void LocalTraining::keep(const Revision& r) {
   const auto known = jobs_.find(r.function);
   if (known != jobs_.end() && known->second.revision == r.number) return prune(r.function);
-  remove(r.function);
+  end(r.function);
   const TrainingSpec& spec = r.spec.training();
   const std::string folder = artifacts_of(r.function, r.number);
   std::error_code fault;
@@ -143,16 +146,28 @@ void LocalTraining::prune(const FunctionName& f) {
   train::forget_checkpoints(artifacts_of(f, job.revision), kKeptCheckpoints);
 }
 
-void LocalTraining::remove(const FunctionName& f) {
+void LocalTraining::end(const FunctionName& f) {
   const auto known = jobs_.find(f);
   if (known == jobs_.end()) return;
   server_->remove(revision_id(f, known->second.revision));
   jobs_.erase(known);
 }
 
+// Of all its revisions: a function of the same name that is applied next must not go on with them.
+void LocalTraining::remove(const FunctionName& f) {
+  end(f);
+  const fs::path any = artifacts_of(f, 1);
+  const std::string prefix = f.name + "@";
+  std::error_code fault;
+  std::vector<fs::path> all;
+  for (const auto& entry : fs::directory_iterator(any.parent_path(), fault))
+    if (entry.path().filename().string().starts_with(prefix)) all.push_back(entry.path());
+  for (const fs::path& path : all) fs::remove_all(path, fault);
+}
+
 void LocalTraining::retry(const FunctionName& f) {
   const auto now = status(f);
-  if (now && (now->phase == JobPhase::kPaused || now->phase == JobPhase::kFailed)) remove(f);
+  if (now && (now->phase == JobPhase::kPaused || now->phase == JobPhase::kFailed)) end(f);
 }
 
 std::optional<train::JobStatus> LocalTraining::status(const FunctionName& f) const {
@@ -161,7 +176,8 @@ std::optional<train::JobStatus> LocalTraining::status(const FunctionName& f) con
   return server_->status(revision_id(f, known->second.revision));
 }
 
-Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const InstanceId& worker) {
+Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const InstanceId& worker,
+                                            int threads) {
   const auto known = jobs_.find(f);
   if (known == jobs_.end())
     return Error{ErrorKind::kUnavailable, to_string(f) + " has no controller yet"};
@@ -173,7 +189,7 @@ Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const Instanc
                          {"JOB_KEY", job.key},
                          {"JOB_WORKER", worker},
                          {"GLOG_minloglevel", "2"},
-                         {"OMP_NUM_THREADS", "1"}};
+                         {"OMP_NUM_THREADS", std::to_string(threads)}};
   program.port = 0;
   return program;
 }

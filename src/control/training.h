@@ -24,13 +24,15 @@ class Training {
   virtual ~Training() = default;
   // Makes the revision's job if it is not there, and ends another revision's. Idempotent.
   virtual void keep(const Revision& revision) = 0;
+  // Ends the function's job, and forgets its checkpoints and its trained module.
   virtual void remove(const FunctionName& f) = 0;
   // A job that has stopped for a trouble begins again, from its newest checkpoint.
   virtual void retry(const FunctionName& f) = 0;
   // Returns nullopt while there is no controller.
   virtual std::optional<train::JobStatus> status(const FunctionName& f) const = 0;
-  // Returns the program of a worker that is to be started.
-  virtual Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker) = 0;
+  // Returns the program of a worker that is to be started, which computes with so many threads.
+  virtual Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker,
+                                       int threads) = 0;
 };
 
 // Returns nullopt for an inference function.
@@ -50,7 +52,8 @@ class LocalTraining : public Training {
   void remove(const FunctionName& f) override;
   void retry(const FunctionName& f) override;
   std::optional<train::JobStatus> status(const FunctionName& f) const override;
-  Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker) override;
+  Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker,
+                               int threads) override;
 
  private:
   struct Kept {
@@ -60,6 +63,7 @@ class LocalTraining : public Training {
     std::string newest_checkpoint;  // when older ones were last forgotten
   };
 
+  void end(const FunctionName& f);
   void prune(const FunctionName& f);
 
   std::string module_for_workers(const ModelSpec& model, const std::string& folder) const;

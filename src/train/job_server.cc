@@ -54,14 +54,19 @@ void JobServer::wake() const {
 void JobServer::add(const std::string& name, const std::string& key, JobSettings settings) {
   const std::lock_guard guard(lock_);
   settings.job.term = term_;
+  removed_.erase(name);
   jobs_.try_emplace(name, Entry{key, Job(std::move(settings), clock_.now())});
 }
 
 void JobServer::remove(const std::string& name) {
   const std::lock_guard guard(lock_);
-  jobs_.erase(name);
-  for (auto& c : connections_)
-    if (c->job == name) c->closing = true;
+  if (jobs_.erase(name) == 0) return;
+  removed_.insert(name);
+  for (auto& c : connections_) {
+    if (c->job != name) continue;
+    c->out += to_line(Refused{"the job was removed"});
+    c->closing = true;
+  }
   wake();
 }
 
@@ -163,8 +168,12 @@ void JobServer::receive(Connection& c, std::string_view line) {
     return;
   }
   const auto found = jobs_.find(hello->job);
+  if (found == jobs_.end() && !removed_.contains(hello->job)) {
+    c.closing = true;
+    return;
+  }
   if (found == jobs_.end() || !same_secret(hello->key, found->second.key))
-    return refuse("job '" + hello->job.substr(0, 128) + "' is not here, or has another key");
+    return refuse("job '" + hello->job.substr(0, 128) + "' was removed, or has another key");
   if (connection_of(hello->job, hello->worker) != nullptr)
     return refuse("a worker named " + hello->worker + " is here already");
   c.job = hello->job;

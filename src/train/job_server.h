@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,9 +31,10 @@ class JobServer {
   JobServer(const JobServer&) = delete;
 
   // Workers that name the job and bear the key are its own from now on. A job that is there already
-  // stays as it is.
+  // stays as it is. Until a job was added, its workers are turned away without a word, and try again:
+  // those of an earlier server may come first.
   void add(const std::string& name, const std::string& key, JobSettings settings);
-  // Closes its workers' connections.
+  // Its workers are refused from now on.
   void remove(const std::string& name);
   std::optional<JobStatus> status(const std::string& name) const;
 
@@ -67,6 +69,7 @@ class JobServer {
   mutable std::mutex lock_;
   bool ending_ = false;
   std::map<std::string, Entry> jobs_;
+  std::set<std::string> removed_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::thread thread_;
 };

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kNormsEvery = 4;  // steps; a square of all gradients is another pass over them
 constexpr Nanos kPoll = Millis(50);
+constexpr Nanos kAnswerPatience = Seconds(10);
 constexpr int kWarmUps = 3;
 
 // What the ranks sum beside the gradients (Module::slots).
@@ -84,15 +85,17 @@ class Trainer {
   std::optional<Time> asked_to_leave_;
 };
 
+// Tries again until a controller of the job answers. A worker that is to end does not wait for it as
+// long.
 Result<void> Trainer::connect() {
-  const Time deadline = clock_.now() + settings_.reconnect_patience;
+  const Time begun = clock_.now();
   link_.reset();
   for (;;) {
     Hello hello{settings_.job, settings_.key, settings_.worker};
     hello.generation = generation_;
     hello.step = has_parameters_ ? at_.step : -1;
     if (auto link = Link::open(settings_.controller, hello); link.ok()) {
-      auto answer = (*link)->next(settings_.reconnect_patience);
+      auto answer = (*link)->next(kAnswerPatience);
       if (answer && std::holds_alternative<Refused>(*answer))
         return Error{ErrorKind::kConflict, "refused: " + std::get<Refused>(*answer).error};
       if (answer && std::holds_alternative<Welcome>(*answer) &&
@@ -101,13 +104,12 @@ Result<void> Trainer::connect() {
         link_ = std::move(*link);
         return {};
       }
-    } else if (clock_.now() >= deadline) {
-      return within("no controller of the job answers", link.error());
     }
-    if (ending_ && clock_.now() >= deadline) break;
+    const Nanos patience = ending_ ? settings_.leave_patience : settings_.reconnect_patience;
+    if (clock_.now() - begun >= patience)
+      return Error{ErrorKind::kUnavailable, "no controller of the job answers"};
     std::this_thread::sleep_for(kPoll);
   }
-  return Error{ErrorKind::kUnavailable, "no controller of the job answers"};
 }
 
 Result<void> Trainer::load() {
