@@ -1,0 +1,92 @@
+#include "train/checkpoints.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/folder.h"
+#include "tests/support/small_disk.h"
+
+namespace sluice::train {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kModel[] = "2 parameters of 12 bytes";
+
+class Checkpoints : public testing::Test {
+ protected:
+  Result<Checkpoint> save(int64_t step) {
+    return save_checkpoint(folder_.path, kModel, {step, 1, 10 * step}, pieces());
+  }
+  std::vector<StatePiece> pieces() {
+    return {{first_.data(), first_.size()}, {second_.data(), second_.size()}};
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> all;
+    for (const Checkpoint& c : checkpoints_in(folder_.path)) all.push_back(c.at.step);
+    return all;
+  }
+
+  TemporaryFolder folder_;
+  std::string first_ = "four", second_ = "eight by";
+};
+
+TEST_F(Checkpoints, HoldTheStateAndThePosition) {
+  ASSERT_TRUE(save(7).ok());
+  first_ = "xxxx", second_ = "xxxxxxxx";
+  const auto loaded = load_checkpoint(folder_.path + "/checkpoint-7", kModel, pieces());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->at, (JobPosition{7, 1, 70}));
+  EXPECT_EQ(first_ + second_, "foureight by");
+}
+
+TEST_F(Checkpoints, OldOnesAreForgottenAndOneOfTheSameStepStays) {
+  for (const int64_t step : {5, 10, 100, 20}) ASSERT_TRUE(save(step).ok());
+  EXPECT_EQ(steps(), (std::vector<int64_t>{5, 10, 20, 100}));
+  second_ = "changed!";
+  ASSERT_TRUE(save(100).ok());
+  EXPECT_TRUE(load_checkpoint(folder_.path + "/checkpoint-100", kModel, pieces()).ok());
+  EXPECT_EQ(second_, "eight by");
+  forget_checkpoints(folder_.path, 2);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{20, 100}));
+}
+
+TEST_F(Checkpoints, DamagedAndForeignOnesAreNamed) {
+  ASSERT_TRUE(save(7).ok());
+  const std::string path = folder_.path + "/checkpoint-7";
+  const auto fault = [&](const char* model) {
+    return load_checkpoint(path, model, pieces()).error().message;
+  };
+  EXPECT_THAT(fault("3 parameters"), HasSubstr("is a checkpoint of another model"));
+  first_ += "+";
+  EXPECT_THAT(fault(kModel), HasSubstr("holds 12 bytes of state; this model has 13"));
+  first_.pop_back();
+  std::ofstream(path + "/state") << "fourEight by";
+  EXPECT_THAT(fault(kModel), HasSubstr("is damaged"));
+  std::ofstream(path + "/state") << "four";
+  EXPECT_THAT(fault(kModel), HasSubstr("ends early"));
+  std::ofstream(path + "/manifest") << "{";
+  EXPECT_THAT(fault(kModel), HasSubstr("manifest"));
+  EXPECT_TRUE(steps().empty());
+}
+
+TEST_F(Checkpoints, AFullDiskLeavesTheEarlierOne) {
+  if (!mount_small(folder_.path, "size=1m")) GTEST_SKIP() << "mounting is not allowed here";
+  ASSERT_TRUE(save(7).ok());
+  fill(folder_.path + "/filler");
+  second_.assign(100'000, 'x');
+  const auto saved = save(8);
+  ASSERT_FALSE(saved.ok());
+  EXPECT_THAT(saved.error().message, HasSubstr("No space left on device"));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{7}));
+  // What was begun is gone.
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path))
+    EXPECT_THAT(entry.path().filename(), testing::AnyOf("checkpoint-7", "filler"));
+  umount2(folder_.path.c_str(), MNT_DETACH);
+}
+
+}  // namespace
+}  // namespace sluice::train
