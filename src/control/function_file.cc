@@ -98,10 +98,9 @@ void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& ou
   }
 }
 
-// Returns whether a bundle's settings agree once these override them; each is checked by itself
-// elsewhere.
-Result<void> together(const policy::Bundle& bundle, const policy::SettingTexts& texts) {
-  const auto settings = bundle.settings.with(texts);
+// Returns whether settings agree once these override them; each is checked by itself elsewhere.
+Result<void> together(const policy::Settings& all, const policy::SettingTexts& texts) {
+  const auto settings = all.with(texts);
   return settings.ok() ? settings->check() : Result<void>();
 }
 
@@ -124,11 +123,13 @@ void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems)
     p.texts("settings", s.policy_settings);
     const policy::Bundle* bundle = policy::find_bundle(s.policy);
     if (bundle == nullptr) return;
+    const policy::Settings& its =
+        s.is_inference() ? bundle->settings : policy::plan_of(*bundle).settings;
     for (const auto& [name, text] : s.policy_settings)
-      if (const auto set = bundle->settings.with({{name, text}}); !set.ok())
+      if (const auto set = its.with({{name, text}}); !set.ok())
         problems.push_back(source.at(p.path_of("settings." + name)) + ": under " + s.policy + ", " +
                            set.error().message);
-    if (const auto agree = together(*bundle, s.policy_settings); !agree.ok())
+    if (const auto agree = together(its, s.policy_settings); !agree.ok())
       problems.push_back(source.at(p.path_of("settings")) + ": under " + s.policy + ", " +
                          agree.error().message);
   });
@@ -513,7 +514,8 @@ Result<policy::SettingTexts> parse_settings(std::string_view text, const std::st
         complain(line, set.error().message);
     }
   }
-  if (const auto agree = together(bundle, out); !agree.ok()) complain(1, agree.error().message);
+  if (const auto agree = together(bundle.settings, out); !agree.ok())
+    complain(1, agree.error().message);
   if (!problems.empty()) return Error{ErrorKind::kInvalid, problems};
   return out;
 }

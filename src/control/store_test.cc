@@ -364,6 +364,7 @@ constexpr char kJob[] =
     "  mostDevices: 8\n"
     "  batchSize: {least: 64, most: 4096, mostPerWorker: 256}\n"
     "  learningRate: 0.1\n"
+    "  policy: {name: has-gpu, settings: {floor: 10%}}\n"
     "  priority: 3\n";
 
 TEST(FunctionFile, ATrainingFunctionIsReadAndWrittenBack) {
@@ -396,6 +397,8 @@ TEST(FunctionFile, ATrainingFunctionsFaultsNameLineFieldAndValue) {
       {"mostDevices: 8", "mostDevices: 1", "spec.mostDevices: 1 is below leastDevices 2"},
       {"most: 4096", "most: 32", "spec.batchSize.most: 32 is below least 64"},
       {"learningRate", "learnigRate", "did you mean \"learningRate\"?"},
+      {"floor: 10%", "floor: 200%", "floor"},
+      {"floor: 10%", "alpha: 1", "alpha"},
       {"priority: 3", "paused: perhaps", "spec.paused: must be true or false"}};
   for (const auto& [from, to, said] : cases) {
     std::string text = kJob;
