@@ -98,8 +98,8 @@ TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
   expect_refused(p, "a: [1", "-:");
   expect_refused(p, "apiVersion: v1\nkind: Pod\nmetadata: {name: f}\nspec: {}\n",
                  "-:1 apiVersion: \"v1\" is not known: sluice.dev/v1alpha1 is");
-  expect_refused(p, "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\n",
-                 "kind: TrainingFunction is not served yet: InferenceFunction is");
+  expect_refused(p, "apiVersion: sluice.dev/v1alpha1\nkind: Function\n",
+                 "\"Function\" is not known: InferenceFunction and TrainingFunction are");
   expect_refused(p, head + "metadata: {name: Big_Name_}\nspec: {model: {path: x}}\n",
                  "-:3 metadata.name: \"Big_Name_\" is no name: letters, digits and - _ .");
   expect_refused(p, head + "metadata: {name: f}\nspec: {minReplicas: 1}\n",
