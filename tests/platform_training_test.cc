@@ -26,7 +26,9 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
                          "metadata: {name: digits}\n"
                          "spec: {model: {path: " SLUICE_TRAINING
                          "/digits.pt}, dataset: " SLUICE_TRAINING "/digits, length: " +
-                             std::to_string(kEpochs) + ", mostDevices: 2}\n";
+                             std::to_string(kEpochs) +
+                             ", mostDevices: 2, policy: "
+                             "{name: has-gpu, settings: {calm: 3600}}}\n";
   ASSERT_EQ(p.cli({"apply", "-f", file}).code, 0);
   json job = job_when(p, [](const json& j) {
     return j["state"] == "running" && j.value("step", 0) > 20 && j["workers"] == 2;

@@ -111,7 +111,7 @@ std::string job_of(const Session& session, const json& f) {
        fixed(j.value("step_ms", 0.0), 1) + " ms, of which " + fixed(j.value("wait_ms", 0.0), 1) +
        " ms wait for the others' gradients");
   line("batch " + j["batch"].dump() + ", learning rate " + fixed(j["learning_rate"], 4) +
-       ", gradient noise scale " + fixed(j["noise"], 1));
+       ", gradient noise scale " + fixed(j["noise"], 1) + ". " + j.value("batch_reason", ""));
   if (j.contains("checkpoint"))
     line("newest checkpoint: step " + j["checkpoint"]["step"].dump() + ", " +
          bytes(j["checkpoint"]["bytes"]) + ", " + fixed(j["checkpoint"]["seconds"], 2) + " s, " +

@@ -123,6 +123,7 @@ json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
               {"workers", s.workers},
               {"generation", s.generation},
               {"members", s.members},
+              {"batch_reason", s.batch_reason},
               {"model", s.model}});
   if (s.progress) {
     const double rate = s.workers > 0 ? s.progress->samples_per_second : 0;
@@ -134,6 +135,12 @@ json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
                 {"checkpoint_trouble", s.progress->trouble}});
     if (rate > 0) out["left_s"] = static_cast<double>(view.samples - view.done) / rate;
   }
+  if (s.step)
+    out["step_model"] = {{"alpha_c", s.step->alpha_c},
+                         {"beta_c", s.step->beta_c},
+                         {"alpha_r", s.step->alpha_r},
+                         {"beta_r", s.step->beta_r},
+                         {"gamma", s.step->gamma}};
   if (s.checkpoint)
     out["checkpoint"] = {{"path", s.checkpoint->path},
                          {"step", s.checkpoint->at.step},

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int kKeptCheckpoints = 3;
 constexpr int kBatch = 64;              // the least of a step, where the function names none
-constexpr int kBatchGrowth = 16;        // the most, as a multiple of it
+constexpr int kBatchGrowth = 4;        // the most, as a multiple of it
 constexpr double kLearningRate = 0.02;  // at the least batch, with momentum
 
 // Workers that run outlive this process, and bear the key of their start.
@@ -45,7 +45,8 @@ std::optional<JobView> job_view(const FunctionSpec& spec,
     view.samples = status->samples * status->epochs;
     const train::JobPosition at = train::position_of(*status);
     view.done = std::min(view.samples, at.epoch * status->samples + at.sample);
-    view.noise = status->progress ? status->progress->noise : 0;
+    view.noise = status->noise;
+    view.step = status->step;
     view.batch = status->batch;
     view.learning_rate = status->learning_rate;
   }

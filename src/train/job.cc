@@ -1,11 +1,14 @@
 #include "train/job.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 namespace sluice::train {
 namespace {
 
 constexpr size_t kKeptReforms = 100;
+constexpr double kBetterBy = 1.05;  // a batch is changed for so much more goodput
 
 template <class... F>
 struct Visitor : F... {
@@ -97,8 +100,14 @@ void Job::on_stopped(Worker& w, const Stopped& m, Time now) {
 void Job::on_progress(const Progress& m, Time now) {
   if (m.generation != generation_) return;
   progress_ = m;
-  if (!first_step_missing_) return;
+  if (m.batch > 0) batch_ = m.batch;
+  if (m.noise > 0) noise_ = m.noise;
+  if (!first_step_missing_) {
+    steps_.add(workers(), m.batch, m.step_seconds, m.wait_seconds);
+    return adapt(now);
+  }
   first_step_missing_ = false;
+  adapted_ = now;
   next_.forming = now - stopped_;
   reforms_.push_back(next_);
   if (reforms_.size() > kKeptReforms) reforms_.erase(reforms_.begin());
@@ -156,6 +165,36 @@ std::optional<Time> Job::next_tick() const {
     if (w.state == State::kSaving) at_latest(w.since + settings_.save_patience);
   }
   return next;
+}
+
+// ---- the batch ---------------------------------------------------------------------------------
+
+// Returns the batch with the best goodput of so many workers, if it is clearly better than the
+// present one. Until steps and the noise scale were measured, the present one stays.
+int Job::choose_batch(int workers) {
+  const int now = std::max(batch_, settings_.batch.least);
+  const std::optional<StepModel>& model = steps_.model();
+  if (settings_.batch.most <= settings_.batch.least || !model || noise_ <= 0) return now;
+  const auto goodput = [&](int batch) {
+    const double local = std::ceil(static_cast<double>(batch) / workers);
+    return batch / step_seconds(*model, {.count = workers}, local) *
+           efficiency(noise_, batch, settings_.batch.least);
+  };
+  const BatchChoice best = best_batch(*model, {.count = workers}, noise_, settings_.batch);
+  if (best.batch == 0 || best.batch == now || best.goodput < kBetterBy * goodput(now)) return now;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "Of %d workers at noise scale %.0f, %d has %.2f times the goodput of %d.", workers,
+                noise_, best.batch, best.goodput / goodput(now), now);
+  batch_reason_ = text;
+  return best.batch;
+}
+
+void Job::adapt(Time now) {
+  if (halting_ || now - adapted_ < settings_.adapt_every) return;
+  adapted_ = now;
+  const int batch = choose_batch(workers());
+  if (batch != batch_) send(members_.front(), Adapt{batch});  // rank 0 tells the others
 }
 
 // ---- the generation ----------------------------------------------------------------------------
@@ -259,9 +298,7 @@ void Job::form(const std::vector<std::string>& names, Time now) {
   const int64_t newest = workers_.at(names.front()).step;
   bool differ = newest < 0 && world > 1;
   for (const std::string& n : names) differ = differ || workers_.at(n).step != newest;
-  if (settings_.choose_batch)
-    batch_ = settings_.choose_batch(world, progress_ ? progress_->noise : 0);
-  batch_ = std::max({batch_, settings_.batch.least, world});
+  batch_ = std::max(choose_batch(world), world);
   next_.generation = generation_;
   next_.after = world;
   next_.stopping = next_.why == "start" ? Nanos(0) : stopped_ - halted_;

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +20,7 @@
 #include "base/clock.h"
 #include "train/job_status.h"
 #include "train/messages.h"
+#include "train/step_history.h"
 
 namespace sluice::train {
 
@@ -32,10 +32,9 @@ struct JobSettings {
   BatchRange batch;                   // of a step
   Nanos join_patience = Seconds(2);   // for others that load, so that all join at once
   Nanos save_patience = Seconds(15);  // for the checkpoint of the last that leave
+  Nanos adapt_every = Seconds(10);    // between two changes of the batch within a generation
   std::optional<Saved> resume;        // the newest checkpoint
   std::string trained;                // the trained model, of a job that had finished before
-  // Chooses the batch of so many workers, by what was measured; empty: the least.
-  std::function<int(int workers, double noise)> choose_batch;
 };
 
 struct Outgoing {
@@ -66,7 +65,12 @@ class Job {
   const std::string& model() const { return model_; }  // the trained one, once finished
   const std::vector<std::string>& members() const { return members_; }  // by rank
   int batch() const { return batch_; }
-  double learning_rate() const {  // at that batch: linear in it
+  // Why the batch is what it is, a sentence.
+  const std::string& batch_reason() const { return batch_reason_; }
+  // Of its measured steps; nullopt before the first.
+  const std::optional<StepModel>& step_model() const { return steps_.model(); }
+  double noise() const { return noise_; }  // φ, as last reported; 0: never
+  double learning_rate() const {           // at that batch: linear in it
     return settings_.job.learning_rate * batch_ / std::max(1, settings_.job.batch);
   }
   const JobSettings& settings() const { return settings_; }
@@ -90,6 +94,8 @@ class Job {
   void on(const std::string& name, const WorkerMessage& m, Time now);
   void on_stopped(Worker& w, const Stopped& m, Time now);
   void on_progress(const Progress& m, Time now);
+  int choose_batch(int workers);
+  void adapt(Time now);
   void on_set(const StoreSet& m);
   void on_get(const std::string& name, const StoreGet& m);
 
@@ -128,6 +134,10 @@ class Job {
   std::string model_;
   int64_t samples_ = 0;
   int batch_ = 0;
+  std::string batch_reason_ = "It is the least.";
+  StepHistory steps_;
+  double noise_ = 0;
+  Time adapted_{};
   std::vector<Reform> reforms_;
   Out out_;
 };

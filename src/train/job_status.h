@@ -32,6 +32,9 @@ struct JobStatus {
   int batch = 0;
   double learning_rate = 0;  // at that batch
   int base_batch = 0;        // the least
+  std::string batch_reason;  // why the batch is what it is
+  double noise = 0;          // φ; 0: unknown
+  std::optional<StepModel> step;
   std::optional<Progress> progress;
   std::optional<Saved> checkpoint;
   std::string model;

@@ -70,6 +70,7 @@ class Play {
   std::map<std::string, Worker>& workers() { return workers_; }
   const std::vector<std::string>& refusals() const { return refusals_; }
   std::optional<std::vector<int>> saved, finished;
+  int adapted = 0;  // the batch that rank 0 was asked for last
 
   std::vector<std::string> members() const {
     std::vector<std::string> names;
@@ -104,6 +105,8 @@ void Play::deliver(const std::vector<Outgoing>& messages) {
       w.halted = halt->generation == w.generation;
     } else if (const auto* refused = std::get_if<Refused>(&m.message)) {
       refusals_.push_back(refused->error);
+    } else if (const auto* adapt = std::get_if<Adapt>(&m.message)) {
+      adapted = adapt->batch;
     } else if (const auto* leave = std::get_if<Leave>(&m.message)) {
       w.left = leave->save;
     }
@@ -244,6 +247,37 @@ TEST(Job, RefusesWhoDoesNotFit) {
   other.hello("d");
   other.say("d", Loaded{.samples = 7});
   EXPECT_EQ(other.refusals(), (std::vector<std::string>{"reads 7 samples; the others 100"}));
+}
+
+// Compute has a large constant part, so that larger steps bring more samples a second.
+TEST(Job, TheBatchFollowsTheGoodputAndSaysWhy) {
+  JobSettings s = settings();
+  s.batch = {.least = 8, .most = 64};
+  Play play(s);
+  play.join("a");
+  const auto report = [&](int batch, double noise) {
+    play.say(
+        "a",
+        Progress{
+            .generation = 1, .batch = batch, .step_seconds = 0.1 + 0.001 * batch, .noise = noise});
+  };
+  report(8, 0);
+  play.advance(Seconds(20));
+  report(8, 0);
+  EXPECT_EQ(play.adapted, 0) << "without a noise scale";
+  play.advance(Seconds(20));
+  report(8, 1000);
+  EXPECT_EQ(play.adapted, 64);
+  EXPECT_NE(play.job().batch_reason().find("times the goodput of 8"), std::string::npos);
+  play.adapted = 0;
+  report(64, 1000);
+  EXPECT_EQ(play.job().batch(), 64);
+  play.advance(Seconds(20));
+  report(64, 1000);
+  EXPECT_EQ(play.adapted, 0) << "it is the best already";
+  play.advance(Seconds(20));
+  report(64, 0.1);  // each sample of a large step brings little
+  EXPECT_EQ(play.adapted, 8);
 }
 
 TEST(Job, ATroubleEndsItAndItsWorkersLeave) {
