@@ -1,5 +1,5 @@
-// A training function as a user runs it: apply, a killed controller, pause, resume, a killed worker,
-// and the trained module served.
+// Training functions as a user runs them: a module through a killed controller, pause, resume and a
+// killed worker, and served; scripts.
 #include <filesystem>
 #include <fstream>
 
@@ -28,7 +28,7 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
                          "/digits.pt}, dataset: " SLUICE_TRAINING "/digits, length: " +
                              std::to_string(kEpochs) +
                              ", mostDevices: 2, policy: "
-                             "{name: has-gpu, settings: {calm: 3600}}}\n";
+                             "{name: has-gpu, settings: {calm: 1h}}}\n";
   ASSERT_EQ(p.cli({"apply", "-f", file}).code, 0);
   json job = job_when(p, [](const json& j) {
     return j["state"] == "running" && j.value("step", 0) > 20 && j["workers"] == 2;
@@ -73,6 +73,47 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   ASSERT_EQ(p.cli({"apply", "-f", file}).code, 0);
   job = job_when(p, [](const json& j) { return j["state"] == "running" && j.contains("step"); });
   EXPECT_LT(job["step"], saved);
+}
+
+// The example of a script that joins by itself, as its file has it.
+TEST(TrainingFunction, AnElasticScriptIsTrainedThroughAKill) {
+  Platform p({"--runtime", program("sluice-runtime")});
+  ASSERT_EQ(p.cli({"apply", "-f", SLUICE_EXAMPLES "/training_script.yaml"}).code, 0);
+  const auto when = [&](const std::function<bool(const json&)>& wanted) {
+    return p.until("/v1/functions/default/digits-script",
+                   [&](const json& f) { return wanted(f["job"]); })["job"];
+  };
+  json job = when([](const json& j) { return j["workers"] == 2 && j.value("step", 0) > 20; });
+  const std::set<pid_t> before = p.pids("digits-script");
+  kill(*before.begin(), SIGKILL);
+  job = when([](const json& j) { return j["state"] == "finished"; });
+  EXPECT_EQ(job["done"], 10 * 5000);
+  EXPECT_LT(job["loss"].get<double>(), 0.5);  // from 2.3
+  EXPECT_GE(job["reforms"].size(), 2u);
+  EXPECT_THAT(p.cli({"describe", "digits-script"}).out, HasSubstr("to serve it: "));
+}
+
+// A script that knows torchrun's variables alone is run anew, and goes on from its own checkpoint.
+TEST(TrainingFunction, AScriptThatKnowsNothingOfJobsIsRunAnew) {
+  Platform p({"--runtime", program("sluice-runtime")});
+  const Ended applied = p.cli({"apply", "-f", "-"},
+                              "apiVersion: sluice.dev/v1alpha1\n"
+                              "kind: TrainingFunction\n"
+                              "metadata: {name: count}\n"
+                              "spec: {command: [/usr/bin/python3, " SLUICE_PROGRAMS
+                              "/counting_script.py, \"500\"], length: 1, mostDevices: 2}\n");
+  ASSERT_EQ(applied.code, 0) << applied.err;
+  const auto logged = [&](const std::string& line) {
+    return [&p, line](const json&) {
+      return p.cli({"logs", "count", "--rank", "0"}).out.find(line) != std::string::npos;
+    };
+  };
+  p.until("/v1/instances", logged("rank 0 of 2, restart "));
+  kill(*p.pids("count").begin(), SIGKILL);
+  const json f = p.until("/v1/functions/default/count",
+                         [](const json& j) { return j["job"]["state"] == "finished"; });
+  EXPECT_GE(f["job"]["generation"], 2);
+  EXPECT_FALSE(f["job"].contains("loss"));
 }
 
 }  // namespace

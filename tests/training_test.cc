@@ -2,6 +2,7 @@
 // parameters say whether any sample was lost or used twice.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -48,8 +49,8 @@ std::function<bool(const JobStatus&)> has_taken(int64_t steps) {
 
 class Training : public testing::Test {
  protected:
-  TrainingJob& start(JobSettings s, int workers) {
-    job_ = std::make_unique<TrainingJob>(SLUICE_TRAINER, folder_.path, std::move(s));
+  TrainingJob& start(JobSettings s, int workers, const std::string& trainer = SLUICE_TRAINER) {
+    job_ = std::make_unique<TrainingJob>(trainer, folder_.path, std::move(s));
     for (int i = 0; i < workers; ++i) job_->start_worker();
     return *job_;
   }
@@ -62,19 +63,20 @@ class Training : public testing::Test {
     EXPECT_EQ(job_->status().phase, JobPhase::kFinished) << job_->status().trouble << "\n" << log();
   }
 
+  // Starts, ends and kills workers and the controller, about `every` steps, until the job has ended.
+  void let_workers_come_and_go(uint64_t seed, int64_t every);
+
   TemporaryFolder folder_;
   std::unique_ptr<TrainingJob> job_;
 };
 
-TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
-  constexpr int kEpochs = 40;
-  constexpr uint64_t kSeed = 1;
-  TrainingJob& job = start(job_of("ledger", kEpochs), 2);
-  Random random(kSeed);
+void Training::let_workers_come_and_go(uint64_t seed, int64_t every) {
+  TrainingJob& job = *job_;
+  Random random(seed);
   int joins = 0, leaves = 0, kills = 0, restarts = 0;
   for (int64_t step = 60; !ended(job.status());) {
     ASSERT_TRUE(job.wait_until(has_taken(step))) << log();
-    if (const auto progress = job.status().progress) step = progress->at.step + 150;
+    if (const auto progress = job.status().progress) step = progress->at.step + every;
     job.reap();
     const std::vector<std::string> workers = job.workers();
     const uint64_t what = workers.size() < 2   ? 0
@@ -89,8 +91,28 @@ TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
   expect_finished();
   EXPECT_GT(joins * leaves * kills * restarts, 0) << joins << " joins, " << leaves << " leaves, "
                                                   << kills << " kills, " << restarts << " restarts";
+}
+
+TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
+  constexpr int kEpochs = 40;
+  constexpr uint64_t kSeed = 1;
+  TrainingJob& job = start(job_of("ledger", kEpochs), 2);
+  let_workers_come_and_go(kSeed, 150);
   for (const float used : parameters_of(job.status().checkpoint->path, 1000))
     ASSERT_NEAR(used, -kEpochs, 1e-3) << "seed " << kSeed;
+}
+
+// The trained model is a TorchScript module, whose parameter is the ledger.
+TEST_F(Training, AScriptUsesEverySampleOnceAnEpochThroughJoinsLeavesAndKills) {
+  constexpr int kEpochs = 30;
+  constexpr uint64_t kSeed = 2;
+  start(job_of("ledger", kEpochs), 2, SLUICE_PROGRAMS "/elastic_ledger.py");
+  let_workers_come_and_go(kSeed, 300);
+  const std::string check = "/usr/bin/python3 -c 'import torch; used = torch.jit.load(\"" +
+                            job_->status().model +
+                            "\").used; assert len(used) == 1000 and (used + " +
+                            std::to_string(kEpochs) + ").abs().max() < 1e-3, used'";
+  EXPECT_EQ(std::system(check.c_str()), 0) << log();
 }
 
 // The same global batches give the same parameters, whichever workers computed their parts.

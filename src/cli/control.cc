@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/inherited.h"
 #include "cli/limits.h"
+#include "cli/programs.h"
 #include "cli/session.h"
 #include "control/run.h"
 
@@ -29,7 +30,7 @@ void add_control(CLI::App& app, Outcome& outcome) {
     for (const std::string& s : *settings)
       c->settings.bundle_settings[s.substr(0, s.find('='))] =
           s.substr(std::min(s.find('='), s.size() - 1) + 1);
-    c->trainer = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-trainer";
+    c->trainer = folder_of_programs(c->data) / "sluice-trainer";
     outcome = control::run_control(*c);
   });
 }

@@ -1,6 +1,7 @@
 // `sluice describe`: everything about a function, an instance or a device, and why.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "base/words.h"
@@ -105,13 +106,17 @@ std::string job_of(const Session& session, const json& f) {
   const json& j = f["job"];
   std::string out;
   const auto line = [&](const std::string& text) { out += text + "\n"; };
-  line("step " + std::to_string(j.value("step", int64_t{0})) + ", generation " +
-       std::to_string(j.value("generation", int64_t{0})) + " of " +
-       std::to_string(j.value("workers", 0)) + " workers; a step takes " +
-       fixed(j.value("step_ms", 0.0), 1) + " ms, of which " + fixed(j.value("wait_ms", 0.0), 1) +
-       " ms wait for the others' gradients");
-  line("batch " + j["batch"].dump() + ", learning rate " + fixed(j["learning_rate"], 4) +
-       ", gradient noise scale " + fixed(j["noise"], 1) + ". " + j.value("batch_reason", ""));
+  const std::string generation = "generation " + std::to_string(j.value("generation", int64_t{0})) +
+                                 " of " + std::to_string(j.value("workers", 0)) + " workers";
+  if (j.contains("step_ms")) {
+    line("step " + j["step"].dump() + ", " + generation + "; a step takes " +
+         fixed(j["step_ms"], 1) + " ms, of which " + fixed(j["wait_ms"], 1) +
+         " ms wait for the others' gradients");
+    line("batch " + j["batch"].dump() + ", learning rate " + fixed(j["learning_rate"], 4) +
+         ", gradient noise scale " + fixed(j["noise"], 1) + ". " + j.value("batch_reason", ""));
+  } else {
+    line(generation);
+  }
   if (j.contains("checkpoint"))
     line("newest checkpoint: step " + j["checkpoint"]["step"].dump() + ", " +
          bytes(j["checkpoint"]["bytes"]) + ", " + fixed(j["checkpoint"]["seconds"], 2) + " s, " +
@@ -120,9 +125,12 @@ std::string job_of(const Session& session, const json& f) {
     line("the last checkpoint could not be written: " + why);
   if (const std::string why = j["trouble"]; !why.empty())
     line(j["state"].get<std::string>() + ": " + why);
-  if (const std::string model = j.value("model", ""); !model.empty())
-    line("trained model: " + model + "; to serve it: " +
-         session.hint("apply -f " + model.substr(0, model.rfind('/')) + "/function.yaml"));
+  if (const std::string model = j.value("model", ""); !model.empty()) {
+    const std::string file = model.substr(0, model.rfind('/')) + "/function.yaml";
+    const bool described = std::filesystem::exists(file);  // by the trainer; a script's is not
+    line("trained model: " + model +
+         "; to serve it: " + session.hint(described ? "apply -f " + file : "init " + model));
+  }
   Table t({"CHANGE", "WORKERS", "STOPPING", "FORMING"});
   for (const json& r : j.value("reforms", json::array()))
     t.add({r["why"], r["before"].dump() + " -> " + r["after"].dump(),

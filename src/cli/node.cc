@@ -16,6 +16,7 @@
 #include "cli/inherited.h"
 #include "cli/limits.h"
 #include "cli/price_option.h"
+#include "cli/programs.h"
 #include "node/daemon.h"
 #include "node/node_api.h"
 
@@ -82,7 +83,6 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   auto flags = std::make_shared<NodeFlags>();
   const auto beside_us = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   flags->settings.runtime = beside_us / "sluice-runtime";
-  flags->settings.libraries = beside_us;
   flags->settings.gpu.store_program = beside_us / "sluice-store";
   CLI::App* node = app.add_subcommand("node", "the node daemon (started by `sluice up`)");
   node::DaemonSettings& s = flags->settings;
@@ -125,7 +125,10 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_flag("--share-uid", flags->share_uid, "instances keep the daemon's uid");
   node->add_option("--listen-fd", flags->listen_fd, "inherited listening socket for the API")
       ->check(CLI::Range(0, kHighestDescriptor));
-  node->callback([flags, &outcome] { outcome = run_node(std::move(*flags)); });
+  node->callback([flags, &outcome] {
+    flags->settings.libraries = folder_of_programs(flags->settings.paths.data);
+    outcome = run_node(std::move(*flags));
+  });
 }
 
 }  // namespace sluice::cli

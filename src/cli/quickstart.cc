@@ -163,6 +163,9 @@ Result<void> quickstart(const Session& session, const QuickstartFlags& f) {
   if (f.compare) {
     SLUICE_ASSIGN(all, compare(session, f));
     report = std::move(all);
+  } else if (f.training) {
+    SLUICE_ASSIGN(all, play_with_training(session, f));
+    report = std::move(all);
   } else {
     std::vector<Plan> plans;
     SLUICE_ASSIGN(one, play(session, f, plans));
@@ -175,7 +178,7 @@ Result<void> quickstart(const Session& session, const QuickstartFlags& f) {
     std::cout << "\nthe platform goes on: sluice --data " << session.data
               << " top; end it with: sluice --data " << session.data << " down\n";
   std::cout << "done in " << fixed(seconds(clock.now() - begin), 0) << " s\n";
-  return f.compare ? Result<void>() : nothing_failed(report);
+  return f.compare || f.training ? Result<void>() : nothing_failed(report);
 }
 
 }  // namespace
@@ -183,6 +186,7 @@ Result<void> quickstart(const Session& session, const QuickstartFlags& f) {
 void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<QuickstartFlags>();
   f->models = home() + "/.cache/sluice/models";
+  f->training_data = home() + "/.cache/sluice/training";
   f->trace = "scenarios/bursty.txt";
   CLI::App* command = app.add_subcommand(
       "quickstart", "the main job: three models under a bursty load (what ./quickstart runs)");
@@ -208,6 +212,13 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
       ->add_flag("--wide", f->wide,
                  "--compare also with has-gpu-paper and with fixed that may borrow idle time")
       ->needs(comparing);
+  command
+      ->add_flag("--training", f->training,
+                 "play the load and a training job, each alone and both together")
+      ->excludes(comparing)
+      ->excludes(keep);
+  command->add_option("--training-data", f->training_data, "folder of tools/make_training")
+      ->capture_default_str();
   std::vector<std::string> functions;
   for (const char* model : kQuickstartModels) functions.push_back(function_of(model));
   command

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/session.h"
 #include "model/function.h"
 
@@ -15,8 +16,10 @@ namespace sluice::cli {
 struct QuickstartFlags {
   double seconds = 120;
   std::string policy = "has-gpu", report, models, trace;
-  bool keep = false, compare = false, wide = false;
-  bool borrow = false;  // fixed: idle time of its device too
+  bool keep = false, compare = false, wide = false, training = false;
+  bool serves = true, trains = false;  // what a play does
+  std::string training_data;           // folder of tools/make_training
+  bool borrow = false;                 // fixed: idle time of its device too
   uint64_t seed = 1;
   double level = 0.25;                // mean load, as a part of all devices
   std::map<std::string, int> slices;  // fixed: permille of a device's time, by function
@@ -38,6 +41,26 @@ struct Plan {
 // report that --report writes.
 Result<nlohmann::json> play(const Session& session, const QuickstartFlags& flags,
                             std::vector<Plan>& plans);
+
+// Applies the training job, and waits until it trains.
+Result<void> deploy_job(const Session& session, const QuickstartFlags& flags);
+
+// What the job does from its construction on.
+class JobMeter {
+ public:
+  explicit JobMeter(const Session& session);
+  // Returns {samples, samples_per_second, changes}; changes: of its workers, since it began.
+  Result<nlohmann::json> read() const;
+
+ private:
+  const Session& session_;
+  const SteadyClock clock_;
+  const Time begun_;
+  int64_t first_ = 0;
+};
+
+// Plays the load, the training job, and both together; prints what they cost each other.
+Result<nlohmann::json> play_with_training(const Session& session, QuickstartFlags flags);
 
 // Returns an error if a request failed: late and shed requests are the demonstration's subject,
 // failed ones are not.

@@ -311,13 +311,23 @@ Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<
     }
   }
   std::cout << "deploying\n";
-  SLUICE_TRY(deploy(session, plans, f));
-  std::cout << "playing " << f.trace << " for " << fixed(f.seconds, 0) << " s\n\n";
-  SLUICE_ASSIGN(server, session.gateway());
-  const auto results =
-      run_load(targets_of(plans, *trace, f), {.server = server}, live_view(session));
-  wait_until_counted(session, results);
-  const json report = joined(session, results, plans, f);
+  if (f.serves) SLUICE_TRY(deploy(session, plans, f));
+  if (f.trains) SLUICE_TRY(deploy_job(session, f));
+  const JobMeter job(session);
+  std::vector<LoadResult> results;
+  if (f.serves) {
+    std::cout << "playing " << f.trace << " for " << fixed(f.seconds, 0) << " s\n\n";
+    SLUICE_ASSIGN(server, session.gateway());
+    results = run_load(targets_of(plans, *trace, f), {.server = server}, live_view(session));
+    wait_until_counted(session, results);
+  } else {
+    std::this_thread::sleep_for(from_seconds(f.seconds));
+  }
+  json report = joined(session, results, plans, f);
+  if (f.trains) {
+    SLUICE_ASSIGN(trained, job.read());
+    report["job"] = std::move(trained);
+  }
   print_last_decisions(session);
   if (f.keep) platform.leave();
   return report;

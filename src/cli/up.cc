@@ -21,6 +21,7 @@
 #include "cli/limits.h"
 #include "cli/platform_processes.h"
 #include "cli/price_option.h"
+#include "cli/programs.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
 #include "control/function_file.h"
@@ -154,6 +155,7 @@ Result<void> up(const Session& session, UpFlags& f) {
   const std::string data = std::filesystem::absolute(session.data);
   SLUICE_ASSIGN(supervisor, Supervisor::open(data));
   SLUICE_TRY(make_token(data + "/token"));
+  SLUICE_TRY(provide_programs(data));
   SLUICE_TRY(supervisor.adopt(processes(data, f)));
   supervisor.warn_of_differences();
   SLUICE_TRY(supervisor.listen());

@@ -13,6 +13,7 @@ namespace {
 // A failed start names the copy that it read; the user knows the original file. If the copy is
 // gone, the error says so, because the user's file may be there.
 std::string with_users_path(std::string error, const std::string& models, const ModelSpec& model) {
+  if (model.path.empty()) return error;  // a command without a model
   const std::string copy = start_path(models, model);
   if (!model.content.empty() && error.find(copy) != error.npos && !std::filesystem::exists(copy))
     return "the copy of " + model.path + " is gone: apply the function's file again";

@@ -196,6 +196,12 @@ void read_words(Fields& f, const std::string& key, std::vector<std::string>& out
   if (!good) f.complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
 }
 
+void read_switch(Fields& f, const char* key, bool& out) {
+  const YAML::Node value = f.take(key);
+  if (value.IsDefined() && (!value.IsScalar() || !YAML::convert<bool>::decode(value, out)))
+    f.complain(key, "must be true or false");
+}
+
 void read_training(Fields& f, TrainingSpec& s, const FileContext& context, Source& source,
                    Problems& problems) {
   if (!f.has("command")) {
@@ -208,8 +214,12 @@ void read_training(Fields& f, TrainingSpec& s, const FileContext& context, Sourc
     s.model.path = absolute(s.model.path, context);
   });
   read_words(f, "command", s.command);
+  for (std::string& word : s.command)
+    if (word.starts_with("./") || word.starts_with("~/")) word = absolute(word, context);
   if (!s.command.empty() && s.command[0].front() != '/')
     f.complain("command", "'" + s.command[0] + "' is not an absolute path");
+  read_switch(f, "elastic", s.elastic);
+  if (s.elastic && s.command.empty()) f.complain("elastic", "is for a command: there is none");
   f.text("dataset", s.dataset);
   s.dataset = absolute(s.dataset, context);
   f.need("length", "the number of epochs");
@@ -228,9 +238,7 @@ void read_training(Fields& f, TrainingSpec& s, const FileContext& context, Sourc
                  std::to_string(s.batch.most) + " is below least " + std::to_string(s.batch.least));
   });
   f.number("learningRate", s.learning_rate, 0, 1000);
-  if (const YAML::Node paused = f.take("paused"); paused.IsDefined())
-    if (!paused.IsScalar() || !YAML::convert<bool>::decode(paused, s.paused))
-      f.complain("paused", "must be true or false");
+  read_switch(f, "paused", s.paused);
 }
 
 // Reads the fields of all kinds of functions.
@@ -339,6 +347,7 @@ std::map<std::string, std::string> flat_training(const FunctionSpec& s) {
       {"model.path", t.model.path},
       {"model's content", t.model.content.empty() ? "not known" : t.model.content.substr(0, 12)},
       {"command", command.empty() ? "the trainer's" : command},
+      {"elastic", t.elastic ? "true" : "false"},
       {"dataset", t.dataset},
       {"length", std::to_string(t.epochs)},
       {"leastDevices", std::to_string(t.min_workers)},
@@ -425,6 +434,7 @@ void write_training(YAML::Emitter& y, const TrainingSpec& t) {
     y << YAML::EndMap;
   }
   if (!t.command.empty()) write("command", t.command);
+  if (t.elastic) write("elastic", true);
   if (!t.dataset.empty()) write("dataset", t.dataset);
   write("length", t.epochs);
   write("leastDevices", t.min_workers);

@@ -125,7 +125,7 @@ json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
               {"members", s.members},
               {"batch_reason", s.batch_reason},
               {"model", s.model}});
-  if (s.progress) {
+  if (s.progress && s.samples > 0) {
     const double rate = s.workers > 0 ? s.progress->samples_per_second : 0;
     out.update({{"loss", s.progress->loss},
                 {"samples_per_second", rate},

@@ -399,6 +399,7 @@ TEST(FunctionFile, ATrainingFunctionsFaultsNameLineFieldAndValue) {
       {"learningRate", "learnigRate", "did you mean \"learningRate\"?"},
       {"floor: 10%", "floor: 200%", "floor"},
       {"floor: 10%", "alpha: 1", "alpha"},
+      {"priority: 3", "elastic: true", "spec.elastic: is for a command: there is none"},
       {"priority: 3", "paused: perhaps", "spec.paused: must be true or false"}};
   for (const auto& [from, to, said] : cases) {
     std::string text = kJob;

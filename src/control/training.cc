@@ -1,12 +1,14 @@
 #include "control/training.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "base/log.h"
+#include "base/readable.h"
 #include "base/replace_file.h"
 #include "base/secret.h"
 #include "control/model_copies.h"
@@ -17,9 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kPython = "/usr/bin/python3";
 constexpr int kKeptCheckpoints = 3;
 constexpr int kBatch = 64;              // the least of a step, where the function names none
-constexpr int kBatchGrowth = 4;        // the most, as a multiple of it
+constexpr int kBatchGrowth = 4;         // the most, as a multiple of it
 constexpr double kLearningRate = 0.02;  // at the least batch, with momentum
 
 // Workers that run outlive this process, and bear the key of their start.
@@ -132,6 +135,7 @@ void LocalTraining::keep(const Revision& r) {
     const std::string trained = folder + "/model.pt";
     if (all.back().at.epoch >= spec.epochs && fs::exists(trained, fault)) job.trained = trained;
   }
+  job.finished = !job.trained.empty() || fs::exists(folder + "/finished", fault);
   const std::string key = key_in(folder + ".key");
   jobs_[r.function] = {r.number, key, spec, ""};
   const std::string name = job.name;
@@ -177,21 +181,39 @@ std::optional<train::JobStatus> LocalTraining::status(const FunctionName& f) con
   return server_->status(revision_id(f, known->second.revision));
 }
 
+// A command that knows nothing of jobs runs under a program that obeys the job's controller for it.
+std::vector<std::string> LocalTraining::command_of(const TrainingSpec& spec) const {
+  if (spec.command.empty()) return {settings_.trainer};
+  if (spec.elastic) return spec.command;
+  std::vector<std::string> words = {kPython, "-m", "sluice_elastic.restart"};
+  words.insert(words.end(), spec.command.begin(), spec.command.end());
+  return words;
+}
+
 Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const InstanceId& worker,
                                             int threads) {
   const auto known = jobs_.find(f);
   if (known == jobs_.end())
     return Error{ErrorKind::kUnavailable, to_string(f) + " has no controller yet"};
   const Kept& job = known->second;
+  for (const std::string& word : job.spec.command)
+    if (geteuid() == 0 && fs::exists(word) && !readable_by_all(word))
+      return Error{ErrorKind::kInvalid, "command: " + word +
+                                            " cannot be read by workers, which run as users of "
+                                            "their own; it must be where all may read it"};
   ExecOfProgram program;
-  program.command = job.spec.command.empty() ? std::vector{settings_.trainer} : job.spec.command;
-  program.environment = {{"JOB_CONTROLLER", "unix:" + settings_.data + "/run/jobs.sock"},
-                         {"JOB_NAME", revision_id(f, job.revision)},
-                         {"JOB_KEY", job.key},
-                         {"JOB_WORKER", worker},
-                         {"GLOG_minloglevel", "2"},
-                         {"OMP_NUM_THREADS", std::to_string(threads)}};
+  program.command = command_of(job.spec);
+  program.environment = {
+      {"JOB_CONTROLLER", "unix:" + settings_.data + "/run/jobs.sock"},
+      {"JOB_NAME", revision_id(f, job.revision)},
+      {"JOB_KEY", job.key},
+      {"JOB_WORKER", worker},
+      {"JOB_DATASET", dataset_for_workers(job.spec.dataset, artifacts_of(f, job.revision))},
+      {"GLOG_minloglevel", "2"},
+      {"PYTHONPATH", fs::path(settings_.trainer).parent_path() / "python"},
+      {"OMP_NUM_THREADS", std::to_string(threads)}};
   program.port = 0;
+  server_->expect(revision_id(f, job.revision));
   return program;
 }
 

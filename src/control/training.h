@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "model/birth.h"
@@ -41,7 +42,7 @@ std::optional<JobView> job_view(const FunctionSpec& spec,
 
 struct LocalTrainingSettings {
   std::string data;     // the platform's folder: sockets in run, jobs' artifacts, models' copies
-  std::string trainer;  // the program sluice-trainer
+  std::string trainer;  // the program sluice-trainer; beside it, python has modules for commands
 };
 
 class LocalTraining : public Training {
@@ -66,6 +67,7 @@ class LocalTraining : public Training {
   void end(const FunctionName& f);
   void prune(const FunctionName& f);
 
+  std::vector<std::string> command_of(const TrainingSpec& spec) const;
   std::string module_for_workers(const ModelSpec& model, const std::string& folder) const;
   std::string dataset_for_workers(const std::string& dataset, const std::string& folder) const;
   std::string artifacts_of(const FunctionName& f, int revision) const;

@@ -63,6 +63,7 @@ struct InferenceSpec {
 struct TrainingSpec {
   ModelSpec model;  // TorchScript with a method `loss`; path empty: a command's own
   std::vector<std::string> command;         // of each worker; empty: the trainer, with `model`
+  bool elastic = false;                     // the command joins by itself; else it is run anew
   std::string dataset;                      // a folder of arrays, for the trainer
   int epochs = 1;                           // the job's length
   int min_workers = 1;                      // fewer make no progress

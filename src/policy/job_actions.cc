@@ -62,8 +62,8 @@ class JobActions {
   void start_on(size_t job, uint32_t d) {
     const Job& j = jobs_[job];
     const Device& device = *sites_[d].device;
-    out_.push_back(start_worker(j, device, plan_.seat(job, d)->begin, {rules_[job].floor, kWhole},
-                                turn_.arbiter,
+    out_.push_back(start_worker(j, device, plan_.seat(job, d)->begin,
+                                {rules_[job].floor, rules_[job].ceiling}, turn_.arbiter,
                                 worker_starts(j, device, sites_[d].idle, part_of(job))));
     started_[d] += j.view->spec.memory;
   }

@@ -30,7 +30,8 @@ Workers JobPlan::workers(size_t job, std::optional<uint32_t> without) const {
     if (d == without) continue;
     const Site& site = (*sites_)[d];
     const double shared_by = static_cast<double>(seats_[d].size()) + site.others;
-    workers.speed = std::min(workers.speed, site.idle / shared_by);
+    const double most = rules(job).ceiling.fraction();
+    workers.speed = std::min({workers.speed, site.idle / shared_by, most});
     workers.nodes += !nodes[site.node];
     nodes[site.node] = true;
     ++workers.count;

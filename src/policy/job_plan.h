@@ -28,6 +28,7 @@ const Taken* worker_on(const Site& site, size_t job);
 // What a job's plans keep to.
 struct JobRules {
   Share floor;               // its workers' request
+  Share ceiling = kWhole;    // and their limit
   double least_speed = 0.1;  // a worker is started only where it has that
   double least_gain = 0.05;  // of one worker's goodput, to start another
   double better_by = 0.1;    // its own device counts as so much faster than another

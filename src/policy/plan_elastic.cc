@@ -47,6 +47,7 @@ class Elastic {
     std::vector<JobRules> all;
     for (size_t j = 0; j < jobs_.size(); ++j)
       all.push_back({.floor = settings(j).floor,
+                     .ceiling = std::max(settings(j).floor, settings(j).ceiling),
                      .least_speed = settings(j).least_speed.fraction(),
                      .least_gain = settings(j).least_gain.fraction(),
                      .better_by = settings(j).better_by.fraction(),
@@ -215,7 +216,8 @@ JobPlan Elastic::choose(const JobPlan& kept, const std::vector<size_t>& waiting)
 std::span<const Setting<ElasticSettings>> ElasticSettings::settings() {
   using S = ElasticSettings;
   static constexpr Setting<S> kAll[] = {
-      {"floor", &S::floor, 1, 1000, "a worker's request; it may borrow the whole device"},
+      {"floor", &S::floor, 1, 1000, "a worker's request"},
+      {"ceiling", &S::ceiling, 1, 1000, "a worker's limit, what it borrows included"},
       {"least_gain", &S::least_gain, 0, 1000, "of one worker's goodput, to start another"},
       {"better_by", &S::better_by, 0, 1000, "by which jobs must do better to be changed"},
       {"least_speed", &S::least_speed, 1, 1000, "of a free device, below which a worker leaves"},

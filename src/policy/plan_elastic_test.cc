@@ -331,10 +331,10 @@ TEST(Elastic, ADeviceThatInferenceNeededStaysFreeForAWhile) {
 
 TEST(Elastic, AJobMayHaveItsOwnSettings) {
   JobCluster c(1);
-  c.job("j").spec.policy_settings = {{"floor", "20%"}};
+  c.job("j").spec.policy_settings = {{"floor", "20%"}, {"ceiling", "60%"}};
   c.tick();
   ASSERT_THAT(c.instances("j"), SizeIs(1));
-  EXPECT_EQ(c.instances("j")[0]->slice().quota.request, Share{200});
+  EXPECT_EQ(c.instances("j")[0]->slice().quota, (Quota{Share{200}, Share{600}}));
 }
 
 // The loop marks each function by itself.

@@ -22,8 +22,13 @@ Visitor(F...) -> Visitor<F...>;
 Job::Job(JobSettings settings, Time now) : settings_(std::move(settings)), stopped_(now) {
   saved_ = settings_.resume;
   model_ = settings_.trained;
-  if (!model_.empty()) phase_ = JobPhase::kFinished;
+  if (settings_.finished) phase_ = JobPhase::kFinished;
   batch_ = settings_.batch.least;
+}
+
+void Job::expect(Time now) {
+  ++expected_;
+  expected_since_ = now;
 }
 
 // ---- what workers say --------------------------------------------------------------------------
@@ -42,6 +47,7 @@ Job::Out Job::hello(const Hello& h, Time now) {
         "the job " +
         std::string(phase_ == JobPhase::kFinished ? "has finished" : "goes no further: ") +
         trouble_);
+  expected_ = std::max(0, expected_ - 1);
   workers_[h.worker] = {.since = now, .step = h.step};
   generation_ = std::max(generation_, h.generation);
   Welcome welcome = settings_.job;
@@ -102,6 +108,7 @@ void Job::on_progress(const Progress& m, Time now) {
   progress_ = m;
   if (m.batch > 0) batch_ = m.batch;
   if (m.noise > 0) noise_ = m.noise;
+  if (halting_) return;
   if (!first_step_missing_) {
     steps_.add(workers(), m.batch, m.step_seconds, m.wait_seconds);
     return adapt(now);
@@ -148,6 +155,7 @@ Job::Out Job::closed(const std::string& worker, Time now) {
 
 Job::Out Job::tick(Time now) {
   ticked_ = now;
+  give_up_expected(now);
   for (auto& [name, w] : workers_)
     if (w.state == State::kSaving && now - w.since >= settings_.save_patience)
       change(w, State::kParting, now);
@@ -155,11 +163,25 @@ Job::Out Job::tick(Time now) {
   return take();
 }
 
+// Those that never say hello: their command does not join, or does not even run.
+void Job::give_up_expected(Time now) {
+  if (expected_ == 0 || now - expected_since_ < settings_.hello_patience) return;
+  expected_ = 0;
+  if (!workers_.empty() || !open()) return;
+  phase_ = JobPhase::kPaused;
+  trouble_ = "no worker has joined within " +
+             std::to_string(settings_.hello_patience / Seconds(1)) + " s of its start";
+}
+
 std::optional<Time> Job::next_tick() const {
   std::optional<Time> next;
   const auto at_latest = [&](Time t) {
     if (t > ticked_) next = next ? std::min(*next, t) : t;
   };
+  if (expected_ > 0) {
+    at_latest(expected_since_ + settings_.join_patience);
+    at_latest(expected_since_ + settings_.hello_patience);
+  }
   for (const auto& [name, w] : workers_) {
     if (w.state == State::kLoading) at_latest(w.since + settings_.join_patience);
     if (w.state == State::kSaving) at_latest(w.since + settings_.save_patience);
@@ -223,6 +245,7 @@ bool Job::any(State s) const {
 }
 
 bool Job::still_loading(Time now) const {
+  if (expected_ > 0 && now - expected_since_ < settings_.join_patience) return true;
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
     return w.second.state == State::kLoading && now - w.second.since < settings_.join_patience;
   });

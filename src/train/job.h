@@ -28,13 +28,15 @@ struct JobSettings {
   std::string name;  // in reasons
   Welcome job;       // for each worker; its batch and learning rate are not 0
   int min_workers = 1;
-  int max_workers = 0;                // 0: no bound
-  BatchRange batch;                   // of a step
-  Nanos join_patience = Seconds(2);   // for others that load, so that all join at once
-  Nanos save_patience = Seconds(15);  // for the checkpoint of the last that leave
-  Nanos adapt_every = Seconds(10);    // between two changes of the batch within a generation
-  std::optional<Saved> resume;        // the newest checkpoint
-  std::string trained;                // the trained model, of a job that had finished before
+  int max_workers = 0;                  // 0: no bound
+  BatchRange batch;                     // of a step
+  Nanos join_patience = Seconds(2);     // for others that load, so that all join at once
+  Nanos save_patience = Seconds(15);    // for the checkpoint of the last that leave
+  Nanos hello_patience = Seconds(120);  // of a job without workers, from the start of one
+  Nanos adapt_every = Seconds(10);      // between two changes of the batch within a generation
+  std::optional<Saved> resume;          // the newest checkpoint
+  bool finished = false;                // it was before
+  std::string trained;                  // and left this model; empty: none
 };
 
 struct Outgoing {
@@ -46,6 +48,8 @@ class Job {
  public:
   Job(JobSettings settings, Time now);
 
+  // A worker was started, and should say hello.
+  void expect(Time now);
   // Each returns what is to be sent, in order. A worker whose name is in use is refused.
   std::vector<Outgoing> hello(const Hello& hello, Time now);
   std::vector<Outgoing> receive(const std::string& worker, const WorkerMessage& m, Time now);
@@ -94,6 +98,7 @@ class Job {
   void on(const std::string& name, const WorkerMessage& m, Time now);
   void on_stopped(Worker& w, const Stopped& m, Time now);
   void on_progress(const Progress& m, Time now);
+  void give_up_expected(Time now);
   int choose_batch(int workers);
   void adapt(Time now);
   void on_set(const StoreSet& m);
@@ -126,6 +131,8 @@ class Job {
   std::vector<std::string> members_;
   bool halting_ = false;
   Reform next_{.why = "start"};  // the change in progress
+  int expected_ = 0;             // workers that were started and have not said hello
+  Time expected_since_{};        // when the newest of them was started
   Time ticked_{};
   Time halted_{}, stopped_{};        // when it began, and when all had stopped
   bool first_step_missing_ = false;  // of the generation

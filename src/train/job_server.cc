@@ -58,6 +58,13 @@ void JobServer::add(const std::string& name, const std::string& key, JobSettings
   jobs_.try_emplace(name, Entry{key, Job(std::move(settings), clock_.now())});
 }
 
+void JobServer::expect(const std::string& name) {
+  const std::lock_guard guard(lock_);
+  if (const auto found = jobs_.find(name); found != jobs_.end())
+    found->second.job.expect(clock_.now());
+  wake();
+}
+
 void JobServer::remove(const std::string& name) {
   const std::lock_guard guard(lock_);
   if (jobs_.erase(name) == 0) return;

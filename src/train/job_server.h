@@ -34,6 +34,8 @@ class JobServer {
   // stays as it is. Until a job was added, its workers are turned away without a word, and try again:
   // those of an earlier server may come first.
   void add(const std::string& name, const std::string& key, JobSettings settings);
+  // A worker of it was started, and should say hello.
+  void expect(const std::string& name);
   // Its workers are refused from now on.
   void remove(const std::string& name);
   std::optional<JobStatus> status(const std::string& name) const;

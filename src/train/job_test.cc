@@ -46,6 +46,7 @@ class Play {
     workers_[name].loaded = true;
     say(name, Loaded{.samples = kSamples});
   }
+  void expect() { job_.expect(now_); }
   void join(const std::string& name) { hello(name), load(name); }
   void leave(const std::string& name) { say(name, Leaving{}); }
   void die(const std::string& name) {
@@ -182,6 +183,22 @@ TEST(Job, ButNotForLongerThanTheirPatience) {
   ASSERT_TRUE(play.job().next_tick());
   play.advance(Seconds(2));
   EXPECT_EQ(play.job().workers(), 1);
+}
+
+TEST(Job, WorkersThatNeverJoinPauseIt) {
+  Play p(settings());
+  p.expect();
+  p.advance(Seconds(119));
+  EXPECT_EQ(p.job().phase(), JobPhase::kQueued);
+  p.advance(Seconds(1));
+  EXPECT_EQ(p.job().phase(), JobPhase::kPaused);
+  EXPECT_EQ(p.job().trouble(), "no worker has joined within 120 s of its start");
+
+  Play joined(settings());
+  joined.expect();
+  joined.join("a");
+  joined.advance(Seconds(200));
+  EXPECT_EQ(joined.job().phase(), JobPhase::kRunning);
 }
 
 TEST(Job, FewerThanItsLeastWait) {

@@ -34,6 +34,7 @@ json fields_of(const TrainingSpec& s) {
   return {{"kind", "training"},
           {"model", to_json(s.model)},
           {"command", s.command},
+          {"elastic", s.elastic},
           {"dataset", s.dataset},
           {"epochs", s.epochs},
           {"min_workers", s.min_workers},
@@ -90,6 +91,7 @@ TrainingSpec read_training(Fields& f) {
     f.fail("max_batch",
            std::to_string(s.batch.most) + " is below min_batch, " + std::to_string(s.batch.least));
   s.learning_rate = f.number("learning_rate", 0, 0, 1000);
+  s.elastic = f.boolean("elastic", false);
   s.paused = f.boolean("paused", false);
   return s;
 }
