@@ -92,7 +92,7 @@ TEST_F(ScenarioJobs, FaultsNameTheFieldTheValueAndWhatIsAllowed) {
               HasSubstr("2 is below leastDevices 3"));
   EXPECT_THAT(fault(kModel + job + ", policy: fofi}\n"), HasSubstr("policy 'fofi' not found"));
   EXPECT_THAT(fault(kModel + "  jobs:\n    - {name: a, length: 1, model: n}\n"),
-              HasSubstr("spec.jobs[0].model: model 'n' not found; there are m"));
+              HasSubstr("spec.jobs[0].model: model 'n' not found; there is m"));
   EXPECT_THAT(fault(kModel + job + "}\n    - {name: a, length: 1, model: m}\n"),
               HasSubstr("spec.jobs[1].name: \"a\" stands twice"));
   EXPECT_THAT(
@@ -114,7 +114,7 @@ TEST_F(ScenarioJobs, FaultsOfAListNameItsLine) {
   EXPECT_THAT(fault_of_list("submit,model,epochs\n1,m,x\n"),
               HasSubstr("jobs.csv:2 epochs: 'x' is no number from 0 to 1e+06"));
   EXPECT_THAT(fault_of_list("submit,model,epochs\n1,n,1\n"),
-              HasSubstr("jobs.csv: model 'n' not found; there are m"));
+              HasSubstr("jobs.csv: model 'n' not found; there is m"));
   EXPECT_THAT(fault_of_list("submit,epochs\n1,1\n"),
               HasSubstr("spec.jobLists[0].models: jobs.csv: the list has no column of models"));
   EXPECT_THAT(
