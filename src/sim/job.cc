@@ -30,8 +30,9 @@ train::JobSettings controller_of(const FunctionSpec& spec) {
   return s;
 }
 
+// Decades are as good as for ever.
 Nanos nanos(double seconds) {
-  return Nanos(std::llround(seconds * 1e9));
+  return Nanos(std::llround(std::min(seconds, 1e9) * 1e9));
 }
 
 double on_grid(double seconds) {
