@@ -30,7 +30,7 @@ train::JobSettings controller_of(const FunctionSpec& spec) {
   return s;
 }
 
-// Decades are as good as for ever.
+// Longer times would overflow.
 Nanos nanos(double seconds) {
   return Nanos(std::llround(std::min(seconds, 1e9) * 1e9));
 }
