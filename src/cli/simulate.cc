@@ -88,6 +88,39 @@ void print_functions(const sim::Scenario& s, const std::vector<sim::Outcome>& ou
   std::cout << table.text();
 }
 
+// Of a long list only the figures over all jobs are shown; --json has every job.
+constexpr size_t kShownJobs = 20;
+
+void print_jobs(const std::vector<sim::Outcome>& outcomes) {
+  Table table({"POLICY", "JOB", "ARRIVED-S", "QUEUED-S", "JCT-S", "GOODPUT", "WORKERS", "MOST",
+               "REFORMS", "STARTS", "SLICE-S"});
+  for (const sim::Outcome& o : outcomes)
+    for (const sim::JobOutcome& j : o.jobs)
+      table.add({o.policy, served_name(j.job), fixed(seconds(j.arrived), 1),
+                 fixed(seconds(j.began.value_or(o.lasted) - j.arrived), 1),
+                 j.finished ? fixed(seconds(j.completion_time()), 1) : "-",
+                 fixed(sim::goodput_of(j, o.lasted), 1), fixed(j.workers_mean, 2),
+                 std::to_string(j.workers_max), std::to_string(j.reforms),
+                 std::to_string(j.account.starts), fixed(j.account.slice_seconds, 1)});
+  std::cout << "\n" << table.text();
+}
+
+void print_all_jobs(const std::vector<sim::Outcome>& outcomes) {
+  Table table({"POLICY", "JOBS", "FINISHED", "JCT-MEAN-S", "JCT-P95-S", "QUEUED-MEAN-S",
+               "MAKESPAN-S", "GOODPUT", "WORKERS", "REFORMS", "UTILISED%"});
+  for (const sim::Outcome& o : outcomes) {
+    const sim::JobsOutcome& all = o.all_jobs;
+    const bool any = all.finished > 0;
+    table.add({o.policy, std::to_string(all.arrived), std::to_string(all.finished),
+               any ? fixed(seconds(all.completion_mean), 1) : "-",
+               any ? fixed(seconds(all.completion_p95), 1) : "-",
+               fixed(seconds(all.queueing_mean), 1), fixed(seconds(all.makespan), 1),
+               fixed(all.goodput, 1), fixed(all.workers_mean, 2), std::to_string(all.reforms),
+               fixed(100 * o.utilisation, 1)});
+  }
+  std::cout << "\n" << table.text();
+}
+
 void print_clusters(const std::vector<sim::Outcome>& outcomes) {
   Table table({"POLICY", "DEVICE-S", "DEVICES", "MOST", "FREE%", "FREE-MEMORY%", "DECISIONS"});
   for (const sim::Outcome& o : outcomes) {
@@ -200,7 +233,9 @@ Result<void> simulate(const Session& session, const SimulateFlags& f) {
   if (!f.json.empty()) SLUICE_TRY(save(f.json, report));
   if (!f.timeline.empty()) SLUICE_TRY(save(f.timeline, timeline.str()));
   if (session.json()) return std::cout << report, Result<void>();
-  print_functions(scenario, outcomes);
+  if (!scenario.functions.empty()) print_functions(scenario, outcomes);
+  if (!scenario.jobs.empty() && scenario.jobs.size() <= kShownJobs) print_jobs(outcomes);
+  if (!scenario.jobs.empty()) print_all_jobs(outcomes);
   print_clusters(outcomes);
   std::cerr << thoughts;
   if (simulation_stopped) std::cerr << "sluice: stopped before the end; this is what was done\n";

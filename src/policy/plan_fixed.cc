@@ -114,11 +114,16 @@ std::vector<Action> plan_fifo(Turn& turn) {
 }
 
 std::vector<Action> plan_sjf(Turn& turn) {
-  std::vector<Job> jobs = jobs_of(turn);
-  std::ranges::sort(jobs, {}, [](const Job& j) {
-    return std::tuple(length_of(j), j.state().submitted, j.name());
+  const std::vector<Job> jobs = jobs_of(turn);
+  std::vector<std::pair<Length, const Job*>> by_length;  // a length takes a search to compute
+  for (const Job& job : jobs) by_length.emplace_back(length_of(job), &job);
+  std::ranges::sort(by_length, {}, [](const auto& entry) {
+    const auto& [length, job] = entry;
+    return std::tuple(length, job->state().submitted, job->name());
   });
-  return plan_fixed(turn, jobs);
+  std::vector<Job> ordered;
+  for (const auto& [length, job] : by_length) ordered.push_back(*job);
+  return plan_fixed(turn, ordered);
 }
 
 }  // namespace sluice::policy

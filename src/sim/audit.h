@@ -33,6 +33,7 @@ class Audit {
   Result<void> check_instances(const control::Control& control, Time now);
   Result<void> check_replicas(const control::Control& control, Time now);
   bool could_start(const FunctionSpec& spec) const;
+  bool is_worker(const control::ObservedInstance& o) const;
 
   const Scenario& scenario_;
   const SimulatedCluster& cluster_;

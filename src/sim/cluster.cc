@@ -111,7 +111,10 @@ Result<void> SimulatedCluster::start_now(const control::StartOrder& order) {
   if (servers_.contains(wanted.id)) return {};
   if (wanted.parts.size() > 1)
     return Error{ErrorKind::kInvalid, "an instance of several parts is not simulated"};
+  if (order.program && programs_ == nullptr)
+    return Error{ErrorKind::kInvalid, "programs are not simulated"};
   Server server;
+  server.is_worker = order.program.has_value();
   server.machine = machine;
   server.node = machine->node;
   server.seen = {.instance = wanted, .node = machine->plan.device.node};
@@ -123,7 +126,8 @@ Result<void> SimulatedCluster::start_now(const control::StartOrder& order) {
   SLUICE_TRY(place(server));
   const Nanos takes = plan_.cold_starts[random_.below(plan_.cold_starts.size())];
   const double times = faults_.times(Fault::Kind::kSlowStarts, server.seen.node);
-  servers_.emplace(wanted.id, std::move(server));
+  const Server& placed = servers_.emplace(wanted.id, std::move(server)).first->second;
+  if (placed.is_worker) programs_->started(placed.seen.instance, placed.seen.node);
   events_.at(clock_.now() + std::chrono::round<Micros>(times * takes),
              [this, id = wanted.id] { become_ready(id); });
   return {};
@@ -218,12 +222,29 @@ void SimulatedCluster::begin_drain(Server& server, Nanos drain) {
     Server* late = find(id);
     if (late != nullptr && alive(late->seen)) end(*late, "it did not finish in time", true);
   });
+  if (server.is_worker) return programs_->asked_to_end(server.seen.instance.id);
   settle_drain(server);
 }
 
 void SimulatedCluster::settle_drain(Server& server) {
   if (server.seen.instance.state == InstanceState::kDraining && server.idle())
     end(server, "", true);
+}
+
+// ---- training workers --------------------------------------------------------------------------
+
+void SimulatedCluster::compute(const InstanceId& worker, Nanos work) {
+  const Server* server = find(worker);
+  if (server == nullptr || !alive(server->seen)) return;
+  Machine& machine = *server->machine;
+  machine.device->begin(server->client, work, 1, Time::max(), clock_.now());
+  schedule(machine);
+}
+
+void SimulatedCluster::end_worker(const InstanceId& worker) {
+  Server* server = find(worker);
+  if (server == nullptr || !alive(server->seen)) return;
+  end(*server, "", server->seen.instance.state == InstanceState::kDraining);
 }
 
 Result<void> SimulatedCluster::set_drained(const DeviceId& device, bool drained) {
@@ -247,6 +268,7 @@ void SimulatedCluster::become_ready(const InstanceId& id) {
   if (server == nullptr || server->seen.instance.state != InstanceState::kStarting) return;
   server->seen.instance.state = InstanceState::kReady;
   server->seen.ready_after_ms = (clock_.now() - server->asked) / Millis(1);
+  if (server->is_worker) programs_->ready(id);
 }
 
 // Its process ends, and the slice is free. Returns the requests that it had.
@@ -264,6 +286,8 @@ std::vector<SimulatedCluster::Server::Item> SimulatedCluster::take_down(Server& 
   machine.clients.erase(server.client);
   server.node->ledger.release(seen.instance.id);
   count(server, -1);
+  busy_before_ += seconds(seen.used) * seen.instance.slice().sm.fraction();
+  if (server.is_worker) programs_->gone(seen.instance.id);
   schedule(machine);
   std::vector<Server::Item> lost = std::exchange(server.running, {});
   for (const auto& [number, item] : std::exchange(server.waiting, {})) lost.push_back(item);
@@ -366,6 +390,7 @@ void SimulatedCluster::batch_ended(Machine& machine, ClientId client) {
   if (found == machine.clients.end()) return;
   const InstanceId id = found->second;
   Server& server = servers_.at(id);
+  if (server.is_worker) return programs_->computed(id);
   const std::vector<Server::Item> answered = std::exchange(server.running, {});
   const auto answer = [this](const Server::Item& item) {
     if (!item.request->ended && item.request->number == item.number)
@@ -446,6 +471,16 @@ std::map<FunctionName, SimulatedCluster::Held> SimulatedCluster::held() const {
     ++h.instances;
     h.ready += server.seen.instance.state == InstanceState::kReady;
     h.area += area(server.seen.instance.slice());
+  }
+  return all;
+}
+
+double SimulatedCluster::busy_seconds() const {
+  double all = busy_before_;
+  for (const auto& [id, server] : servers_) {
+    if (!alive(server.seen)) continue;
+    const Nanos used = server.machine->device->used(server.client, clock_.now());
+    all += seconds(used) * server.seen.instance.slice().sm.fraction();
   }
   return all;
 }

@@ -21,6 +21,7 @@
 #include "sim/event_queue.h"
 #include "sim/fault.h"
 #include "sim/front_door.h"
+#include "sim/worker_programs.h"
 
 namespace sluice::sim {
 
@@ -45,12 +46,18 @@ struct ClusterPlan {
   uint64_t seed = 1;
 };
 
-class SimulatedCluster : public control::Cluster {
+class SimulatedCluster : public control::Cluster, public WorkerNode {
  public:
   // `predictor` says how long a batch takes alone on the whole of an instance's sm. The references
   // outlive it.
   SimulatedCluster(ClusterPlan plan, const Predictor& predictor, const ManualClock& clock,
                    EventQueue& events, std::function<void(const Answer&)> answered);
+
+  // Training workers are started as these programs, which outlive it. Without any, a start of one
+  // is refused.
+  void run_workers_as(WorkerPrograms& programs) { programs_ = &programs; }
+  void compute(const InstanceId& worker, Nanos work) override;
+  void end_worker(const InstanceId& worker) override;
 
   control::Observation observe() override;
   Result<void> start(const control::StartOrder& order) override;
@@ -92,6 +99,8 @@ class SimulatedCluster : public control::Cluster {
   };
   std::map<FunctionName, Held> held() const;
   size_t open_requests() const { return door_.open(); }
+  // Σ sm × busy time of all instances so far, in seconds.
+  double busy_seconds() const;
   int64_t arbiter_steps() const;
 
  private:
@@ -112,6 +121,7 @@ class SimulatedCluster : public control::Cluster {
     };
     std::map<uint64_t, Item> waiting;  // in the batcher, by the request's number
     std::vector<Item> running;         // the current batch
+    bool is_worker = false;            // of a training job: it has no requests
     Time asked{};                      // when its start was ordered
     Time wake = Time::max();           // when the batcher is to be asked again
     Nanos used{0};                     // busy time, once it is gone
@@ -172,6 +182,8 @@ class SimulatedCluster : public control::Cluster {
   std::map<InstanceId, Server> servers_;  // also ended ones that the loop has not forgotten
   Use use_;
   int64_t starts_ = 0;
+  double busy_before_ = 0;  // busy_seconds() of instances that are gone
+  WorkerPrograms* programs_ = nullptr;
   FrontDoor door_;
 };
 

@@ -52,6 +52,8 @@ Result<RecordedPlatform> read_platform(const std::string& path, Nanos duration) 
   int64_t first = INT64_MAX, end = INT64_MIN;
   for (const control::StoredFunction& f : stored) {
     if (f.revisions.empty()) continue;
+    // How long its steps take is not recorded.
+    if (!control::spec_of(f, f.newest).is_inference()) continue;
     platform.functions.push_back(control::spec_of(f, f.newest));
     SLUICE_ASSIGN(hours, store.arrivals(f.name));
     Minutes minutes = minutes_of(hours);

@@ -9,6 +9,7 @@
 #include "control/journal_memory.h"
 #include "predict/profile_table.h"
 #include "sim/audit.h"
+#include "sim/training.h"
 
 namespace sluice::sim {
 namespace {
@@ -58,7 +59,9 @@ class Play {
       : scenario_(scenario),
         watch_(watch),
         cluster_(plan_of(scenario), truth_, clock_, events_,
-                 [this](const Answer& a) { answered(a); }) {}
+                 [this](const Answer& a) { answered(a); }) {
+    cluster_.run_workers_as(training_);
+  }
 
   Result<Outcome> run(const std::string& policy);
 
@@ -88,6 +91,8 @@ class Play {
   void begin_counting();
   void sample_use();
   void end_second();
+  void submit(const ScenarioJob& job);
+  bool is_over() const;
   void happen(const Fault& f);
   void add_faults();
   uint64_t cold_starts(const FunctionName& f) const;
@@ -104,6 +109,7 @@ class Play {
   predict::ProfileTable believed_;  // what the loop learns
   predict::ProfileTable truth_;
   SimulatedCluster cluster_;
+  SimulatedTraining training_{scenario_.jobs, scenario_.job_physics, cluster_, clock_, events_};
   Audit audit_{scenario_, cluster_, truth_};
   control::MemoryDesiredState desired_;
   control::MemoryJournal journal_;
@@ -112,11 +118,12 @@ class Play {
   std::map<FunctionName, Tally> tallies_;
   uint64_t arrived_ = 0, ended_ = 0;  // requests of all functions, from the start on
   Nanos clock_jumps_{0};              // of people's clock, so far
-  bool counting_ = false, stopped_ = false;
+  bool counting_ = false, stopped_ = false, over_ = false;
   Time counted_from_{}, sampled_{};
   SimulatedCluster::Use use_;
   double device_seconds_ = 0, free_area_ = 0, free_memory_ = 0, memory_there_ = 0;
   int devices_max_ = 0;
+  double busy_before_ = 0;  // of all instances, before counting began
   uint64_t decisions_ = 0;
   Result<void> broken_;
 };
@@ -125,6 +132,8 @@ Result<void> Play::open(const std::string& policy) {
   SLUICE_ASSIGN(opened, control::Control::open(desired_, journal_, cluster_, believed_, clock_,
                                                {.bundle = policy,
                                                 .seed = scenario_.seed,
+                                                .turn_every = scenario_.tick,
+                                                .training = &training_,
                                                 .boot_id = "boot",
                                                 .on_phase = watch_.on_phase}));
   control_ = std::move(opened);
@@ -206,6 +215,7 @@ void Play::begin_counting() {
   sample_use();
   counting_ = true;
   counted_from_ = clock_.now();
+  busy_before_ = cluster_.busy_seconds();
   for (auto& [name, tally] : tallies_) {
     tally.before = std::as_const(*control_).accounting().of(name);
     tally.cold_before = cold_starts(name);
@@ -246,9 +256,31 @@ void Play::end_second() {
     row.devices = cluster_.use().devices;
     watch_.on_row(row);
   }
+  for (const ScenarioJob& job : scenario_.jobs) {
+    const auto h = held.find(job.spec.name);
+    if (!watch_.on_row || h == held.end()) continue;
+    watch_.on_row({.second = passed / Seconds(1) - 1,
+                   .function = job.spec.name,
+                   .instances = h->second.instances,
+                   .ready = h->second.ready,
+                   .area = h->second.area,
+                   .devices = cluster_.use().devices});
+  }
   if (broken_.ok()) broken_ = audit_.check(*control_, clock_.now());
   stopped_ = stopped_ || !watch_.on_second(passed);
+  over_ = is_over();
   events_.at(clock_.now() + Seconds(1), [this] { end_second(); });
+}
+
+// A training job arrives.
+void Play::submit(const ScenarioJob& job) {
+  const auto applied = control_->apply({job.spec}, false, wall());
+  if (!applied.ok() && broken_.ok()) broken_ = applied.error();
+}
+
+// Nothing more happens once every job is done and no request will come.
+bool Play::is_over() const {
+  return !scenario_.jobs.empty() && scenario_.functions.empty() && training_.all_finished();
 }
 
 void Play::happen(const Fault& f) {
@@ -279,13 +311,15 @@ Result<Outcome> Play::run(const std::string& policy) {
   }
   events_.at(start_ + scenario_.settle, [this] { begin_counting(); });
   events_.at(start_, [this] { tick(); });
-  events_.at(start_, [this] { tick_door(); });
+  if (!scenario_.functions.empty()) events_.at(start_, [this] { tick_door(); });
   events_.at(start_ + Seconds(1), [this] { end_second(); });
   add_faults();
   for (size_t k = 0; k < streams_.size(); ++k) arrive(k);
+  for (const ScenarioJob& job : scenario_.jobs)
+    events_.at(start_ + job.arrives, [this, &job] { submit(job); });
   const Time end = start_ + scenario_.duration;
   int64_t at_once = 0;  // events since time last went on
-  while (events_.next() <= end && !stopped_) {
+  while (events_.next() <= end && !stopped_ && !over_) {
     at_once = events_.next() == clock_.now() ? at_once + 1 : 0;
     if (at_once > kMostAtOnce) return Error{ErrorKind::kInternal, "invariant: time does not go on"};
     clock_.set(events_.next());
@@ -304,11 +338,21 @@ Result<Outcome> Play::run(const std::string& policy) {
 Outcome Play::outcome(const std::string& policy) {
   Outcome o{.policy = policy};
   o.simulated = counting_ ? clock_.now() - counted_from_ : Nanos(0);
+  o.lasted = clock_.now() - start_;
   o.stopped = stopped_;
   o.device_seconds = device_seconds_;
   o.devices_max = devices_max_;
   o.free_share = device_seconds_ > 0 ? free_area_ / device_seconds_ : 0;
   o.free_memory = memory_there_ > 0 ? free_memory_ / memory_there_ : 0;
+  const double whole = seconds(o.simulated) * static_cast<double>(scenario_.cluster.devices.size());
+  o.utilisation = whole > 0 ? (cluster_.busy_seconds() - busy_before_) / whole : 0;
+  for (const ScenarioJob& job : scenario_.jobs) {
+    const SimulatedJob* arrived = training_.find(job.spec.name);
+    if (arrived == nullptr) continue;
+    o.jobs.push_back(outcome_of(job, arrived->record(), start_, clock_.now()));
+    o.jobs.back().account = std::as_const(*control_).accounting().of(job.spec.name);
+  }
+  o.all_jobs = summary_of(o.jobs, o.lasted);
   o.decisions = decisions_;
   o.arbiter_steps = static_cast<uint64_t>(cluster_.arbiter_steps());
   for (auto& [name, tally] : tallies_) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/accounting.h"
+#include "sim/job_outcome.h"
 #include "sim/scenario.h"
 
 namespace sluice::sim {
@@ -27,12 +28,16 @@ struct FunctionOutcome {
 struct Outcome {
   std::string policy;
   std::vector<FunctionOutcome> functions;  // by name
-  Nanos simulated{0};                      // after the settling time
-  bool stopped = false;                    // before the scenario's end
-  double device_seconds = 0;               // of devices with at least one instance
+  std::vector<JobOutcome> jobs;            // that arrived, in order
+  JobsOutcome all_jobs;
+  Nanos simulated{0};         // after the settling time
+  Nanos lasted{0};            // from the start, the settling time included
+  bool stopped = false;       // before the scenario's end
+  double device_seconds = 0;  // of devices with at least one instance
   int devices_max = 0;
   double free_share = 0;   // of devices in use, the mean area that no request holds
   double free_memory = 0;  // the same of their memory
+  double utilisation = 0;  // the part of all devices' time that instances computed
   uint64_t decisions = 0, arbiter_steps = 0;
 };
 

@@ -1,4 +1,4 @@
-// A scenario: a cluster, functions, their profiles, their loads, and faults. A plain value;
+// A scenario: a cluster, functions, their profiles, their loads, training jobs, and faults. A plain value;
 // scenario_file.h reads one, and docs/simulator.md describes every field.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "sim/arrivals.h"
 #include "sim/cluster.h"
 #include "sim/fault.h"
+#include "sim/scenario_job.h"
 
 namespace sluice::sim {
 
@@ -36,6 +37,9 @@ struct Scenario {
   std::vector<control::Profile> profiles;
   std::vector<Load> loads;
   std::vector<Fault> faults;
+  std::vector<ScenarioJob> jobs;  // by arrival
+  JobPhysics job_physics;
+  Nanos tick = Millis(250);  // the period of the control loop
 };
 
 }  // namespace sluice::sim

@@ -13,6 +13,8 @@
 #include "sim/recorded_load.h"
 #include "sim/recorded_platform.h"
 #include "sim/recorded_profile.h"
+#include "sim/scenario_fields.h"
+#include "sim/scenario_jobs.h"
 #include "trace/clusters.h"
 #include "trace/text_file.h"
 
@@ -33,7 +35,7 @@ constexpr int kMostDevices = 10'000;
 constexpr int kMostFunctions = 10'000;
 constexpr size_t kMostFaults = 1000;
 // By FaultKind::Subject.
-constexpr std::string_view kSubjects[] = {"a function below",
+constexpr std::string_view kSubjects[] = {"a function below, or a job to kill",
                                           "a device's id, such as gpu-n0000/00",
                                           "a node, such as gpu-n0000",
                                           "a node, or gateway",
@@ -80,24 +82,9 @@ class Reader {
   void take_profiles(const RecordedPlatform& platform);
   void take_loads(Fields& f, RecordedPlatform& platform);
 
-  // Reads each mapping of the list `key` by `read`; `least` of them must be there.
   template <class Read>
   void each(Fields& f, const std::string& key, size_t least, Read read) {
-    const YAML::Node list = f.take(key);
-    if (!list.IsDefined()) return;
-    if (!list.IsSequence() || list.size() < least)
-      return f.complain(key, "must be a list of mappings, of one at least");
-    for (size_t i = 0; i < list.size(); ++i) {
-      Fields item(list[i], f.path_of(key) + "[" + std::to_string(i) + "]", source_, problems_);
-      if (list[i].IsMap()) read(item);
-    }
-  }
-  // Reads a scalar's text, whatever it looks like; empty if absent.
-  std::string word(Fields& f, const std::string& key) {
-    const YAML::Node node = f.take(key);
-    if (!node.IsDefined()) return {};
-    if (!node.IsScalar()) f.complain(key, "must be one value");
-    return node.IsScalar() ? node.Scalar() : std::string();
+    read_each({f, source_, problems_}, key, least, read);
   }
 
   Scenario& out_;
@@ -152,18 +139,20 @@ void Reader::spec(Fields& f) {
   if (twice != out_.cluster.devices.end())
     f.complain("devices", "device " + twice->device.id + " stands twice");
   RecordedPlatform platform;
-  const bool from_store = f.has("store");
+  const bool from_store = f.has("store"), jobs_alone = out_.functions.empty() && has_jobs(f);
+  f.duration("tick", out_.tick, Millis(50), Seconds(60));
   stored(f, platform);
-  if (!from_store) f.need("profiles", "a list of {model, device, points}");
+  if (!from_store && !jobs_alone) f.need("profiles", "a list of {model, device, points}");
   each(f, "profiles", 1, [this](Fields& p) { profile(p); });
   take_profiles(platform);
-  if (!from_store) f.need("loads", "a list of {function, rate}");
+  if (!from_store && !jobs_alone) f.need("loads", "a list of {function, rate}");
   each(f, "loads", 1, [this](Fields& l) { load(l); });
   take_loads(f, platform);
   if (from_store && !platform.functions.empty() && out_.loads.empty())
     f.complain("store", "has no whole minute of arrivals, and this file has no loads");
   each(f, "truths", 0, [this](Fields& t) { truth(t); });
   copies(f);
+  read_jobs({f, source_, problems_}, folder_, out_);
   each(f, "faults", 0, [this](Fields& t) { fault(t); });
   if (out_.faults.size() > kMostFaults)
     f.complain("faults", "there are more than " + std::to_string(kMostFaults));
@@ -172,7 +161,7 @@ void Reader::spec(Fields& f) {
 // The functions of a platform's store that the file does not have.
 void Reader::stored(Fields& f, RecordedPlatform& platform) {
   const bool named = f.has("store");
-  const std::string path = word(f, "store");
+  const std::string path = read_word(f, "store");
   if (named && path.empty()) f.complain("store", "must name a platform's control.db");
   if (path.empty()) return;
   auto read = read_platform(folder_ / path, out_.duration);
@@ -304,7 +293,7 @@ void Reader::device(Fields& f) {
   for (const DevicePlan& other : out_.cluster.devices)
     if (other.device.model == d.model)
       return f.complain("type", "\"" + d.model + "\" stands twice");
-  const std::string nodes = word(f, "nodes");
+  const std::string nodes = read_word(f, "nodes");
   if (nodes.empty()) {
     for (int node = 0; node * per_node < count; ++node)
       add_node(plan, d.model + "-n" + four_digits(node),
@@ -409,7 +398,7 @@ void Reader::load_file(Fields& f, Load& load) {
   const bool named = f.has("file"), kept = !f.has("scale") && !f.has("repeat") && !f.has("speed");
   for (const char* key : {"format", "row", "scale", "speed", "step", "repeat", "as"})
     if (!named && f.has(key)) f.complain(key, "goes with file");
-  std::string path = word(f, "file"), format = "rates", row = word(f, "row"), name;
+  std::string path = read_word(f, "file"), format = "rates", row = read_word(f, "row"), name;
   f.text("format", format);
   double scale = 1, speed = 1;
   Nanos step = Seconds(1);
@@ -417,7 +406,7 @@ void Reader::load_file(Fields& f, Load& load) {
   f.number("speed", speed, 0.001, 100'000);
   f.number("scale", scale, 0, 1e6);
   f.duration("step", step, Millis(1), std::chrono::hours(24));
-  if (const std::string text = word(f, "repeat"); !text.empty()) {
+  if (const std::string text = read_word(f, "repeat"); !text.empty()) {
     repeat = text == "true";
     if (text != "true" && text != "false") f.complain("repeat", "must be true or false");
   }
@@ -470,7 +459,7 @@ void Reader::profile(Fields& f) {
   const bool tabled = f.has("table");
   if (f.has("points") == tabled) f.complain("points", "a profile has either points or table");
   each(f, "points", 1, [&](Fields& q) { point(q, p); });
-  const std::string path = word(f, "table");
+  const std::string path = read_word(f, "table");
   if (tabled && path.empty()) f.complain("table", "must name a file");
   if (!path.empty()) {
     auto read = read_profile(folder_ / path);
@@ -562,7 +551,7 @@ void Reader::fault(Fields& f) {
   if (out_.faults.size() > kMostFaults) return;
   const std::string key(kind->key);
   t.kind = kind->kind;
-  t.subject = word(f, key);
+  t.subject = read_word(f, key);
   using Lasts = FaultKind::Lasts;
   const auto belongs = [&](const char* field, bool may, bool must, std::string_view what) {
     if (must) f.need(field, what);
@@ -590,6 +579,8 @@ std::vector<std::string> Reader::subjects_of(const FaultKind& kind) const {
   std::vector<std::string> names;
   if (kind.subject == Subject::kFunction)
     for (const FunctionSpec& spec : out_.functions) names.push_back(served_name(spec.name));
+  if (kind.kind == Fault::Kind::kKill)
+    for (const ScenarioJob& job : out_.jobs) names.push_back(served_name(job.spec.name));
   if (kind.subject == Subject::kDirection) names = {"forward", "back"};
   if (kind.subject == Subject::kGateway || kind.subject == Subject::kNodeOrGateway)
     names.emplace_back(kGateway);
@@ -619,10 +610,22 @@ std::string without_first(std::string_view text, int begins) {
   return out;
 }
 
-// Its functions may all come from there.
-bool names_store(const YAML::Node& scenario) {
+// Its functions may all come from a store, and jobs need none.
+bool may_lack_functions(const YAML::Node& scenario) {
   const YAML::Node spec = scenario["spec"];
-  return spec.IsDefined() && spec.IsMap() && spec["store"].IsDefined();
+  if (!spec.IsDefined() || !spec.IsMap()) return false;
+  return spec["store"].IsDefined() || spec["jobs"].IsDefined() || spec["jobLists"].IsDefined();
+}
+
+// A job's steps take what its model in spec.jobs says; a training function's file has no such model.
+void refuse_training(std::vector<FunctionSpec>& functions, const std::string& file,
+                     Problems& problems) {
+  for (const FunctionSpec& f : functions)
+    if (!f.is_inference())
+      problems.push_back(file + ": " + f.name.name +
+                         " is a TrainingFunction; a scenario's jobs stand in spec.jobs");
+  const auto trains = [](const FunctionSpec& f) { return !f.is_inference(); };
+  functions.erase(std::remove_if(functions.begin(), functions.end(), trains), functions.end());
 }
 
 // Every function needs a profile on every type, as the simulator would not know how fast it is; and
@@ -663,7 +666,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
   if (documents.empty() || !documents.front().IsMap())
     return Error{ErrorKind::kInvalid, file + ":1 wants a Scenario in its first document"};
   Source source{.file = file, .line = documents.front().Mark().line + 1};
-  if (documents.size() > 1 || !names_store(documents.front())) {
+  if (documents.size() > 1 || !may_lack_functions(documents.front())) {
     auto functions = control::parse_functions(without_first(text, source.line),
                                               {.file = file, .folder = "", .home = ""});
     if (functions.ok())
@@ -671,6 +674,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
     else
       problems.push_back(functions.error().message);
   }
+  refuse_training(out.functions, file, problems);
   Reader(out, source, problems, folder).document(documents.front());
   for (FunctionSpec& f : out.functions) f.inference().token.clear();  // its load may call it
   if (problems.empty()) check_functions(out, source, problems);

@@ -13,7 +13,14 @@ void check(bool holds) {
 }
 
 void check(const sim::Scenario& s) {
-  check(s.duration > Nanos(0) && s.settle < s.duration && !s.functions.empty());
+  check(s.duration > Nanos(0) && s.settle < s.duration);
+  check(!s.functions.empty() || !s.jobs.empty());
+  for (const sim::ScenarioJob& job : s.jobs) {
+    const BatchRange& batch = job.spec.training().batch;
+    check(batch.least >= 1 && batch.most >= batch.least && job.spec.training().epochs >= 1);
+    check(job.arrives >= Nanos(0) && job.model.samples >= 1 && !job.spec.name.name.empty());
+    check(step_seconds(job.model.step, {}, 1) > 0);
+  }
   check(!s.cluster.devices.empty() && !s.cluster.cold_starts.empty());
   for (const sim::DevicePlan& d : s.cluster.devices)
     check(d.device.memory > 0 && d.device.sm_quantum > kNone);

@@ -7,6 +7,7 @@
 
 #include "trace/arrivals.h"
 #include "trace/clusters.h"
+#include "trace/job_list.h"
 #include "trace/rates.h"
 
 namespace {
@@ -35,6 +36,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   has_message(trace::read_openb_nodes(path));
   has_message(trace::read_openb_pods(path));
   has_message(trace::read_dilu_instances(path));
+  const auto jobs = trace::read_job_list(path, {});
+  has_message(jobs);
+  if (jobs.ok())
+    for (const trace::ListedJob& job : *jobs)
+      if (job.submitted < Nanos(0) || job.devices < 0 || job.duration < Nanos(0)) std::abort();
   auto arrivals = trace::ArrivalFile::open(path);
   has_message(arrivals);
   Nanos last{};
