@@ -15,7 +15,6 @@ namespace {
 std::string with_users_path(std::string error, const std::string& models, const ModelSpec& model) {
   if (model.path.empty()) return error;  // a command without a model
   const std::string copy = start_path(models, model);
-  if (copy.empty()) return error;  // a program of the user's own, without a model
   if (!model.content.empty() && error.find(copy) != error.npos && !std::filesystem::exists(copy))
     return "the copy of " + model.path + " is gone: apply the function's file again";
   for (size_t at = 0; (at = error.find(copy, at)) != error.npos; at += model.path.size())
