@@ -3,6 +3,8 @@
 // live view and prints the results. Fails if anything failed.
 #include "cli/quickstart.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -237,7 +239,10 @@ void add_quickstart(CLI::App& app, Session& session, Outcome& outcome) {
       ->excludes(comparing);
   command->callback([=, &app, &session, &outcome] {
     Session own = session;
-    if (app.get_option("--data")->count() == 0) own.data = home() + "/.cache/sluice/quickstart";
+    // Root's home may be closed to the users that a training job's workers run as.
+    if (app.get_option("--data")->count() == 0)
+      own.data =
+          geteuid() == 0 ? "/var/lib/sluice-quickstart" : home() + "/.cache/sluice/quickstart";
     const auto parsed = parse_slices(*slices);
     if (!parsed.ok()) {
       outcome = parsed.error();

@@ -196,9 +196,11 @@ Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const Instanc
   if (known == jobs_.end())
     return Error{ErrorKind::kUnavailable, to_string(f) + " has no controller yet"};
   const Kept& job = known->second;
-  for (const std::string& word : job.spec.command)
-    if (geteuid() == 0 && fs::exists(word) && !readable_by_all(word))
-      return Error{ErrorKind::kInvalid, "command: " + word +
+  std::vector<std::string> needed = job.spec.command;
+  needed.push_back(artifacts_of(f, job.revision));
+  for (const std::string& path : needed)
+    if (geteuid() == 0 && fs::exists(path) && !readable_by_all(path))
+      return Error{ErrorKind::kInvalid, path +
                                             " cannot be read by workers, which run as users of "
                                             "their own; it must be where all may read it"};
   ExecOfProgram program;
