@@ -293,23 +293,7 @@ JobRecord SimulatedJob::record() const {
 
 const train::JobStatus& SimulatedJob::status() {
   if (!std::exchange(status_stale_, false)) return status_;
-  status_ = {.phase = controller_.phase(),
-             .trouble = controller_.trouble(),
-             .samples = controller_.samples(),
-             .epochs = controller_.settings().job.epochs,
-             .workers = controller_.workers(),
-             .generation = controller_.generation(),
-             .batch = controller_.batch(),
-             .learning_rate = controller_.learning_rate(),
-             .base_batch = controller_.settings().job.batch,
-             .batch_reason = {},
-             .noise = controller_.noise(),
-             .step = controller_.step_model(),
-             .progress = controller_.progress(),
-             .checkpoint = controller_.newest_checkpoint(),
-             .model = controller_.model(),
-             .members = {},
-             .reforms = {}};
+  status_ = status_of(controller_);
   return status_;
 }
 

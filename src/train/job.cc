@@ -335,4 +335,23 @@ void Job::form(const std::vector<std::string>& names, Time now) {
   }
 }
 
+JobStatus status_of(const Job& job) {
+  JobStatus s;
+  s.phase = job.phase();
+  s.trouble = job.trouble();
+  s.samples = job.samples();
+  s.epochs = job.settings().job.epochs;
+  s.workers = job.workers();
+  s.generation = job.generation();
+  s.batch = job.batch();
+  s.learning_rate = job.learning_rate();
+  s.base_batch = job.settings().job.batch;
+  s.noise = job.noise();
+  s.step = job.step_model();
+  s.progress = job.progress();
+  s.checkpoint = job.newest_checkpoint();
+  s.model = job.model();
+  return s;
+}
+
 }  // namespace sluice::train

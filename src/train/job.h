@@ -149,4 +149,7 @@ class Job {
   Out out_;
 };
 
+// Without what is only for people: members, reforms, the reason of the batch.
+JobStatus status_of(const Job& job);
+
 }  // namespace sluice::train

@@ -82,23 +82,11 @@ std::optional<JobStatus> JobServer::status(const std::string& name) const {
   const auto found = jobs_.find(name);
   if (found == jobs_.end()) return std::nullopt;
   const Job& j = found->second.job;
-  return JobStatus{.phase = j.phase(),
-                   .trouble = j.trouble(),
-                   .samples = j.samples(),
-                   .epochs = j.settings().job.epochs,
-                   .workers = j.workers(),
-                   .generation = j.generation(),
-                   .batch = j.batch(),
-                   .learning_rate = j.learning_rate(),
-                   .base_batch = j.settings().job.batch,
-                   .batch_reason = j.batch_reason(),
-                   .noise = j.noise(),
-                   .step = j.step_model(),
-                   .progress = j.progress(),
-                   .checkpoint = j.newest_checkpoint(),
-                   .model = j.model(),
-                   .members = j.members(),
-                   .reforms = j.reforms()};
+  JobStatus status = status_of(j);
+  status.batch_reason = j.batch_reason();
+  status.members = j.members();
+  status.reforms = j.reforms();
+  return status;
 }
 
 void JobServer::run() {
