@@ -1,6 +1,7 @@
 // The `planned` arbiter, ours and the default. It serves any placement of rectangles in sm × time
 // that do not overlap. A client with work throughout a window gets its request in it, up to one
-// operator of overrun, which becomes debt. Idle time is lent up to the limits.
+// operator of overrun, which becomes debt. Idle time is lent up to the limits, to clients with an
+// objective first.
 //
 // The plan is the placement itself: while a client's rectangle covers the current phase of the
 // window, the client may reclaim its space from a borrower. Rectangles that cover one moment do not

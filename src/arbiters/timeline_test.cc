@@ -149,6 +149,21 @@ TEST_P(ShareOfACore, IsTheWholeForOneAlone) {
   }
 }
 
+// As a model server with a backlog has it, beside a training worker.
+TEST(Planned, LendsToClientsWithAnObjectiveFirst) {
+  for (const char* arbiter : {"planned", "deadline"}) {
+    Simulation device(arbiter);
+    ShareClient serves = client(1, 1000, 300, 800),
+                trains = client(2, 1000, 50, 1000, {{0}, {300}});
+    serves.has_slo = true;
+    ASSERT_TRUE(device.add(serves, greedy(Millis(1))).ok());
+    ASSERT_TRUE(device.add(trains, greedy(Millis(1))).ok());
+    device.run(Seconds(10));
+    EXPECT_NEAR(seconds(device.used(1, Seconds(1), Seconds(10))) / 9, 0.8, 0.02) << arbiter;
+    EXPECT_NEAR(seconds(device.used(2, Seconds(1), Seconds(10))) / 9, 0.2, 0.02) << arbiter;
+  }
+}
+
 TEST_P(ShareOfACore, IsLentNoMoreThanItIs) {
   Simulation device(GetParam(), 1, {.pace = 1250});
   const int requests[] = {50, 150, 250, 350};

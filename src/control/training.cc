@@ -215,6 +215,7 @@ Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const Instanc
       {"PYTHONPATH", fs::path(settings_.trainer).parent_path() / "python"},
       {"OMP_NUM_THREADS", std::to_string(threads)}};
   program.port = 0;
+  program.serves = false;
   server_->expect(revision_id(f, job.revision));
   return program;
 }

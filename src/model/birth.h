@@ -19,7 +19,7 @@ struct ForkOfTemplate {
   bool operator==(const ForkOfTemplate&) const = default;
 };
 
-// A program that serves HTTP by itself.
+// A program that serves HTTP by itself, or computes for its throughput.
 struct ExecOfProgram {
   std::vector<std::string> command;                // the program's absolute path, then its words
   std::map<std::string, std::string> environment;  // beside what the node sets
@@ -28,6 +28,7 @@ struct ExecOfProgram {
   std::optional<int> port;
   // Ready once a GET on it is answered 2xx. Empty: once the port accepts a connection.
   std::string ready_path;
+  bool serves = true;  // requests; a training worker does not
 
   bool operator==(const ExecOfProgram&) const = default;
 };

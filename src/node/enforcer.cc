@@ -47,14 +47,20 @@ policy::ArbiterConfig config_of(std::string_view arbiter, const Device& device) 
   return {.window = policy::window_of(arbiter), .pace = is_cpu ? pace_on(device.millicores) : 1000};
 }
 
-// Instances that Sluice starts serve requests, and report their due times themselves. A foreign
-// program runs for its throughput, unless its slice says otherwise.
-policy::ShareClient share_of(policy::ClientId id, bool foreign, const Part& part) {
+// Training workers and foreign programs run for their throughput.
+bool serves(const InstanceRecord& r) {
+  const auto* program = std::get_if<ExecOfProgram>(&r.birth);
+  return !r.foreign && (program == nullptr || program->serves);
+}
+
+// What serves requests reports their due times itself. Of others a slice may say that their
+// iterations have an objective.
+policy::ShareClient share_of(policy::ClientId id, const InstanceRecord& r, const Part& part) {
   return {.id = id,
           .sm = part.slice.sm,
           .quota = part.slice.quota,
           .position = part.position,
-          .has_slo = !foreign || part.slice.slo > Nanos(0),
+          .has_slo = serves(r) || part.slice.slo > Nanos(0),
           .slo = part.slice.slo,
           .tolerance = part.slice.tolerance};
 }
@@ -230,8 +236,7 @@ Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t nu
     SLUICE_TRY(limit(c, part));
   }
   SLUICE_ASSIGN(meter, make_meter(hosted, part.slice.sm, c));
-  SLUICE_TRY(
-      host_->admit(hosted.number, share_of(c.ref.client, r.foreign, part), std::move(meter)));
+  SLUICE_TRY(host_->admit(hosted.number, share_of(c.ref.client, r, part), std::move(meter)));
   if (part.slice.memory > 0) {
     const Result<MemoryAccount> memory =
         broker_.open(memory_name(r.instance.id, number), part.slice.memory, hosted.account);
@@ -317,7 +322,7 @@ Result<void> Enforcer::resize(const InstanceRecord& r, const Parts& before) {
 }
 
 Result<void> Enforcer::resize_part(const Client& c, const InstanceRecord& r, const Part& part) {
-  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r.foreign, part)));
+  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r, part)));
   broker_.set_limit(c.memory, part.slice.memory);
   SLUICE_TRY(limit_memory(c, r, part));
   return limit(c, part);

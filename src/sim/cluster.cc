@@ -149,7 +149,7 @@ Result<void> SimulatedCluster::place(Server& server) {
                                      .sm = i.slice().sm,
                                      .quota = i.slice().quota,
                                      .position = i.position(),
-                                     .has_slo = true},
+                                     .has_slo = !server.is_worker},
                                     clock_.now());
   if (!outcome.ok()) {
     ledger.release(i.id);
@@ -191,7 +191,7 @@ Result<void> SimulatedCluster::resize_now(const InstanceId& id, const Part& to) 
                                     .sm = to.slice.sm,
                                     .quota = to.slice.quota,
                                     .position = promise.parts.front().position,
-                                    .has_slo = true},
+                                    .has_slo = !server->is_worker},
                                    clock_.now()));
   count(*server, -1);
   i.parts = promise.parts;

@@ -65,6 +65,7 @@ void read_readiness(Fields& f, ExecOfProgram& p) {
                          " to " + std::to_string(kHighestPort) + " are allowed");
   }
   p.ready_path = f.text("ready_path");
+  p.serves = f.boolean("serves", true);
   if (p.ready_path.empty() && !p.port)
     f.fail("ready_path", "is missing; a program without a port needs it");
   const auto printable = [](char c) { return c > ' ' && c < 0x7f; };
@@ -77,7 +78,10 @@ void read_readiness(Fields& f, ExecOfProgram& p) {
 }  // namespace
 
 json to_json(const ExecOfProgram& p) {
-  json out = {{"command", p.command}, {"environment", p.environment}, {"ready_path", p.ready_path}};
+  json out = {{"command", p.command},
+              {"environment", p.environment},
+              {"ready_path", p.ready_path},
+              {"serves", p.serves}};
   if (p.port) out["port"] = *p.port;
   return out;
 }
