@@ -29,7 +29,7 @@ struct Candidate {
     return id < other.id;
   }
 };
-inline constexpr int kMostClaims = 6;
+inline constexpr int kMostClaims = 7;
 
 class Choice {
  public:

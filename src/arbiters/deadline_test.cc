@@ -19,7 +19,7 @@ constexpr Time kStart{std::chrono::hours(1)};  // at a turn of the window
 constexpr Nanos kOp = Micros(500);
 
 ShareClient client(ClientId id, int sm, int request, int limit, Position at = {}) {
-  return {.id = id, .sm = {sm}, .quota = {{request}, {limit}}, .position = at};
+  return {.id = id, .sm = {sm}, .quota = {{request}, {limit}}, .position = at, .has_slo = true};
 }
 
 // A lane of two: by the plan 1 has the first half of each window of 20 ms, 2 the second.

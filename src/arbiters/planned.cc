@@ -11,9 +11,6 @@ namespace {
 // entitlement for so many windows comes before all others.
 constexpr int kMostWindowsDenied = 250;
 
-// Idle time goes to those who have an objective first: above any use within a window.
-constexpr int64_t kAfterObjectives = int64_t{1} << 50;
-
 std::string describe(const ShareClient& c) {
   const auto interval = [](Share begin, Share length) {
     return std::to_string(begin.permille) + " … " + std::to_string((begin + length).permille) +
@@ -92,9 +89,8 @@ Candidate& PlannedArbiter::enter(Account& a, Time now) {
     debtor.barred = true;
     return debtor;
   }
-  Candidate& borrower = choice_.add(a, kBorrower);
+  Candidate& borrower = choice_.add(a, a.client.has_slo ? kBorrower : kBackground);
   borrower.order = (a.limit - a.room_left(now)).count() / a.client.quota.limit.permille;
-  if (!a.client.has_slo) borrower.order += kAfterObjectives;
   return borrower;
 }
 

@@ -27,9 +27,9 @@ class PlannedArbiter : public AccountedArbiter {
   std::string_view name() const override { return "planned"; }
 
  protected:
-  // In order of precedence. A debtor waits until deprived clients have caught up, or until the
+  // In order of precedence. Borrowers without an objective are in the background. A debtor waits until deprived clients have caught up, or until the
   // device can lend again.
-  enum Claim : uint8_t { kRobbed, kInPhase, kOwed, kBorrower, kParked, kDebtor };
+  enum Claim : uint8_t { kRobbed, kInPhase, kOwed, kBorrower, kBackground, kParked, kDebtor };
 
   Time phase_begin(const Account& a) const { return accounts_.window_start() + a.phase_begin; }
   Time phase_end(const Account& a) const { return accounts_.window_start() + a.phase_end; }
