@@ -2,6 +2,7 @@
 // parameters say whether any sample was lost or used twice.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -139,10 +140,14 @@ TEST_F(Training, ParametersAreThoseOfAPlainRun) {
   const size_t count = static_cast<size_t>(job.status().checkpoint->bytes) / sizeof(float) / 2;
   const auto expected = parameters_of(plain.status().checkpoint->path, count);
   const auto found = parameters_of(job.status().checkpoint->path, count);
-  double largest = 0;
-  for (size_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::abs(static_cast<double>(expected[i]) - found[i]));
-  EXPECT_LT(largest, 1e-3);                     // the order of sums differs
+  double apart = 0, length = 0;
+  for (size_t i = 0; i < count; ++i) {
+    apart += std::pow(static_cast<double>(expected[i]) - found[i], 2);
+    length += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  // The order of sums differs, and a maximum that goes the other way for it moves the result by up to
+  // 0.7 % (measured); a step lost or taken twice, or a momentum lost, by 2 to 13 %.
+  EXPECT_LT(std::sqrt(apart / length), 0.01);
   EXPECT_LT(job.status().progress->loss, 1.2);  // from 2.3
 }
 
