@@ -20,7 +20,7 @@
 #include "cli/slices_view.h"
 #include "cli/supervisor.h"
 #include "cli/table.h"
-#include "control/function_file.h"
+#include "control/function_text.h"
 #include "control/profiles.h"
 #include "control/validate.h"
 #include "sim/rate_file.h"

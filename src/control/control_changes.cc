@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "control/control.h"
-#include "control/function_file.h"
+#include "control/function_text.h"
 #include "control/validate.h"
 
 namespace sluice::control {

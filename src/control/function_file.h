@@ -35,10 +35,4 @@ Result<policy::SettingTexts> parse_settings(std::string_view text, const std::st
 // Returns kInvalid with the form of names, if a function may not have that name.
 Result<void> check_name(const std::string& name);
 
-// Returns the specification as a file that parses to the same.
-std::string to_yaml(const FunctionSpec& spec);
-
-// Returns the differences, one line a field: "slo.latency: 80ms -> 60ms". Empty: none.
-std::vector<std::string> difference(const FunctionSpec& before, const FunctionSpec& after);
-
 }  // namespace sluice::control

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "control/function_file.h"
+#include "control/function_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "control/function_file.h"
+#include "control/function_text.h"
 #include "control/routes.h"
 #include "control/summary.h"
 #include "wire/json.h"

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "control/function_file.h"
+#include "control/function_text.h"
 #include "tests/support/folder.h"
 
 namespace sluice::control {
