@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "runtime/executor_torch.h"
+#include "runtime/operators_torch.h"
 #include "runtime/stored_tensors.h"
 
 namespace sluice::runtime {
@@ -269,18 +270,23 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile& file) {
 
 namespace {
 
-// Returns forward()'s results for zeros, with `variable` in place of each variable dimension.
-Result<std::vector<at::Tensor>> run_once(torch::jit::Module& module,
-                                         const std::vector<TensorSpec>& inputs, int64_t variable) {
-  const c10::InferenceMode no_autograd;
+// With `variable` in place of each variable dimension.
+std::vector<c10::IValue> zeros(const std::vector<TensorSpec>& inputs, int64_t variable) {
   std::vector<c10::IValue> values;
   for (const TensorSpec& t : inputs) {
     Shape shape = t.shape;
     std::ranges::replace(shape, -1, variable);
     values.emplace_back(at::zeros(shape, *theirs(*datatype_from(t.datatype))));
   }
+  return values;
+}
+
+// Returns forward()'s results for zeros.
+Result<std::vector<at::Tensor>> run_once(torch::jit::Module& module,
+                                         const std::vector<TensorSpec>& inputs, int64_t variable) {
+  const c10::InferenceMode no_autograd;
   std::vector<at::Tensor> outputs;
-  SLUICE_TRY(flatten(module.forward(std::move(values)), outputs));
+  SLUICE_TRY(flatten(module.forward(zeros(inputs, variable)), outputs));
   return outputs;
 }
 
@@ -332,6 +338,24 @@ Result<nlohmann::json> inspect_torchscript(const std::string& path,
       outputs = type->containedTypes().size();
     }
     return nlohmann::json{{"inputs", names}, {"outputs", outputs}};
+  } catch (const std::exception& e) {
+    std::string whole;
+    return within(path, torch_error(e, ErrorKind::kInvalid, whole));
+  }
+}
+
+Result<OperatorGraph> operators_of_torchscript(const std::string& path,
+                                               const std::vector<TensorSpec>& inputs, int batch) {
+  try {
+    const torch::jit::Module module = torch::jit::load(path, at::kCPU);
+    const size_t takes = module.get_method("forward").graph()->inputs().size() - 1;
+    if (takes != inputs.size())
+      return Error{ErrorKind::kInvalid, path + ": takes " + std::to_string(takes) +
+                                            " inputs, of which " + std::to_string(inputs.size()) +
+                                            " are told; its operators depend on their shapes"};
+    auto graph = operators_of(module, zeros(inputs, batch), batch);
+    if (!graph.ok()) return within(path, graph.error());
+    return graph;
   } catch (const std::exception& e) {
     std::string whole;
     return within(path, torch_error(e, ErrorKind::kInvalid, whole));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "model/operator_graph.h"
 #include "runtime/engine.h"
 
 namespace sluice::runtime {
@@ -18,5 +19,10 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile&);
 // kInvalid for a file that is no model, or a model that takes more than tensors.
 Result<nlohmann::json> inspect_torchscript(const std::string& path,
                                            const std::vector<TensorSpec>& inputs);
+
+// Returns the operators of a run with zeros, in which every variable dimension of an input is `batch`.
+// Returns kInvalid where inputs are missing, or the model has control flow.
+Result<OperatorGraph> operators_of_torchscript(const std::string& path,
+                                               const std::vector<TensorSpec>& inputs, int batch);
 
 }  // namespace sluice::runtime

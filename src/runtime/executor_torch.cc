@@ -77,7 +77,7 @@ bool GraphExecutor::add(Node* node) {
   }
   const std::optional<Kind> kind = kind_of(*node);
   if (!kind) return false;
-  Step step{.kind = *kind};
+  Step step{.kind = *kind, .node = node};
   if (*kind == Kind::kOperator) {
     step.operation = node->getOperation();
     ++operators_;
@@ -103,13 +103,14 @@ void GraphExecutor::mark_last_uses() {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) mark(step->inputs);
 }
 
-std::vector<c10::IValue> GraphExecutor::run(std::vector<c10::IValue> inputs, Gate* gate) {
+std::vector<c10::IValue> GraphExecutor::run(std::vector<c10::IValue> inputs, Gate* gate,
+                                            const Watch& watch) {
   std::vector<c10::IValue> slots = initial_;
   for (size_t i = 0; i < inputs_.size(); ++i) slots[inputs_[i]] = std::move(inputs.at(i));
   Stack stack;
   for (Step& step : steps_) {
     if (gate != nullptr && step.kind == Kind::kOperator) gate->pass();
-    execute(step, slots, stack);
+    execute(step, slots, stack, watch);
   }
   std::vector<c10::IValue> outputs;
   for (const Use& use : outputs_)
@@ -117,7 +118,8 @@ std::vector<c10::IValue> GraphExecutor::run(std::vector<c10::IValue> inputs, Gat
   return outputs;
 }
 
-void GraphExecutor::execute(Step& step, std::vector<c10::IValue>& slots, Stack& stack) {
+void GraphExecutor::execute(Step& step, std::vector<c10::IValue>& slots, Stack& stack,
+                            const Watch& watch) {
   stack.clear();
   for (const Use& use : step.inputs) {
     if (use.last)
@@ -125,6 +127,7 @@ void GraphExecutor::execute(Step& step, std::vector<c10::IValue>& slots, Stack& 
     else
       stack.push_back(slots[use.slot]);
   }
+  const Stack inputs = watch ? stack : Stack();
   switch (step.kind) {
     case Kind::kOperator:
       step.operation(stack);
@@ -152,6 +155,7 @@ void GraphExecutor::execute(Step& step, std::vector<c10::IValue>& slots, Stack& 
   }
   TORCH_CHECK(stack.size() == step.outputs.size(), "an operator returned ", stack.size(),
               " values, its node has ", step.outputs.size());
+  if (watch) watch(*step.node, inputs, stack);
   for (size_t i = 0; i < step.outputs.size(); ++i) slots[step.outputs[i]] = std::move(stack[i]);
 }
 

@@ -9,6 +9,7 @@
 #include <torch/script.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -23,8 +24,13 @@ class GraphExecutor {
   // Returns nothing for a graph with a node that needs the interpreter (an `if`, a loop, a call).
   static std::optional<GraphExecutor> compile(std::shared_ptr<torch::jit::Graph> graph);
 
+  // Is told of each node that ran, with its inputs and outputs.
+  using Watch = std::function<void(const torch::jit::Node&, const std::vector<c10::IValue>& inputs,
+                                   const std::vector<c10::IValue>& outputs)>;
+
   // Returns the graph's outputs. Throws what operators throw.
-  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate* gate);
+  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, Gate* gate,
+                               const Watch& watch = nullptr);
 
   size_t operators() const { return operators_; }
 
@@ -36,6 +42,7 @@ class GraphExecutor {
   enum class Kind : uint8_t { kOperator, kMakeList, kMakeTuple, kUnpackList, kUnpackTuple };
   struct Step {
     Kind kind;
+    const torch::jit::Node* node;
     torch::jit::Operation operation{nullptr};  // of kOperator
     c10::TypePtr element;                      // of kMakeList
     std::vector<Use> inputs;
@@ -47,7 +54,8 @@ class GraphExecutor {
   uint32_t slot_of(const torch::jit::Value* value);
   bool add(torch::jit::Node* node);
   void mark_last_uses();
-  void execute(Step& step, std::vector<c10::IValue>& slots, torch::jit::Stack& stack);
+  void execute(Step& step, std::vector<c10::IValue>& slots, torch::jit::Stack& stack,
+               const Watch& watch);
 
   std::shared_ptr<torch::jit::Graph> graph_;  // owns what the steps refer to
   std::unordered_map<const torch::jit::Value*, uint32_t> numbers_;

@@ -10,6 +10,7 @@
 #include "runtime/serving.h"
 #include "runtime/zygote.h"
 #include "wire/json.h"
+#include "wire/operator_graph_json.h"
 
 namespace sluice::runtime {
 namespace {
@@ -42,7 +43,7 @@ Result<void> serve(const ServeFlags& flags) {
   return {};
 }
 
-Result<nlohmann::json> inspected(const std::string& path, const std::string& inputs) {
+Result<nlohmann::json> inspected(const std::string& path, const std::string& inputs, int batch) {
   SLUICE_ASSIGN(list, wire::parse_json(inputs));
   std::vector<TensorSpec> specs;
   for (const nlohmann::json& item : list) {
@@ -50,14 +51,19 @@ Result<nlohmann::json> inspected(const std::string& path, const std::string& inp
     specs.push_back(std::move(one));
   }
 #if SLUICE_WITH_TORCH
-  return inspect_torchscript(path, specs);
+  SLUICE_ASSIGN(found, inspect_torchscript(path, specs));
+  if (batch > 0) {
+    SLUICE_ASSIGN(graph, operators_of_torchscript(path, specs, batch));
+    found["graph"] = wire::to_json(graph);
+  }
+  return found;
 #else
   return Error{ErrorKind::kInvalid, path + ": this build has no TorchScript"};
 #endif
 }
 
-int inspect(const std::string& path, const std::string& inputs) {
-  const auto found = inspected(path, inputs);
+int inspect(const std::string& path, const std::string& inputs, int batch) {
+  const auto found = inspected(path, inputs, batch);
   const nlohmann::json said =
       found.ok() ? *found : nlohmann::json{{"error", found.error().message}};
   std::printf("%s\n", said.dump().c_str());
@@ -102,6 +108,11 @@ int run(int argc, char** argv) {
   inspect_command->add_option(
       "--inputs", inputs, "[{name, datatype, shape}…]: runs the model with zeros to see outputs");
 
+  int batch = 0;
+  inspect_command->add_option("--graph", batch, "its operators in a run of this batch; 0: not")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+
   int control_fd = -1;
   CLI::App* zygote_command =
       app.add_subcommand("zygote", "forks templates and instances on request");
@@ -113,7 +124,7 @@ int run(int argc, char** argv) {
   complete_environment(argv);
   log::start("runtime");
   if (zygote_command->parsed()) return run_zygote(Fd(control_fd));
-  if (inspect_command->parsed()) return inspect(inspected, inputs);
+  if (inspect_command->parsed()) return inspect(inspected, inputs, batch);
   return report(serve(flags));
 }
 

@@ -15,6 +15,15 @@ std::string_view trimmed(std::string_view s) {
   return s.substr(first, s.find_last_not_of(" \t") - first + 1);
 }
 
+// As a person would write it: 86400, 0.25, 1e+06.
+std::string shown(double value) {
+  char text[32];
+  const auto [end, fault] = std::to_chars(text, text + sizeof text, value);
+  return fault == std::errc() ? std::string(text, end) : std::string();
+}
+
+}  // namespace
+
 std::vector<std::string_view> split(std::string_view line) {
   std::vector<std::string_view> fields;
   for (size_t begin = 0; begin <= line.size();) {
@@ -24,15 +33,6 @@ std::vector<std::string_view> split(std::string_view line) {
   }
   return fields;
 }
-
-// As a person would write it: 86400, 0.25, 1e+06.
-std::string shown(double value) {
-  char text[32];
-  const auto [end, fault] = std::to_chars(text, text + sizeof text, value);
-  return fault == std::errc() ? std::string(text, end) : std::string();
-}
-
-}  // namespace
 
 std::optional<double> number(std::string_view text) {
   text = trimmed(text);
@@ -71,6 +71,15 @@ Result<double> number_in(const TextFile& file, std::string_view column, std::str
   if (value && *value >= least && *value <= most) return *value;
   return file.error(std::string(column) + ": '" + clipped(std::string(field), 40) +
                     "' is no number from " + shown(least) + " to " + shown(most));
+}
+
+Result<int> whole_in(const TextFile& file, std::string_view column, std::string_view field,
+                     double least, double most) {
+  SLUICE_ASSIGN(value, number_in(file, column, field, least, most));
+  if (value != std::floor(value))
+    return file.error(std::string(column) + ": '" + clipped(std::string(field), 40) +
+                      "' is not a whole number");
+  return static_cast<int>(value);
 }
 
 }  // namespace sluice::trace

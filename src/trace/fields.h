@@ -14,6 +14,9 @@ namespace sluice::trace {
 // Returns the whole text as a finite number, or nothing.
 std::optional<double> number(std::string_view text);
 
+// The fields of a line, which are views of it.
+std::vector<std::string_view> split(std::string_view line);
+
 class Header {
  public:
   // Reads the first line, which names the columns.
@@ -33,5 +36,11 @@ class Header {
 // Returns the field as a number from `least` to `most`, or an error with the column's name.
 Result<double> number_in(const TextFile& file, std::string_view column, std::string_view field,
                          double least, double most);
+// The same for a whole number.
+Result<int> whole_in(const TextFile& file, std::string_view column, std::string_view field,
+                     double least, double most);
+
+// What no recorded table of times has.
+inline constexpr double kMostBatch = 1024, kLongestMs = 1e7;
 
 }  // namespace sluice::trace
