@@ -1,0 +1,92 @@
+// WorkModel: how long a batch takes on a slice, from the operators of a model and, if there is one, a profile of
+// a few seconds. A device and the thread that issues work to it run at the same time; the slower one counts:
+//
+//   latency(b, s, q) = max(device(b, s), host(q))                  (a smooth maximum)
+//   device(b, s)     = Σ over operators of exp(network(operator, b, s))
+//   host(q)          = Σ over operators of issue(type) · throttle(q)
+//
+// This is how the time quota of HAS-GPU's V100 data acts: it throttles the thread that issues, not kernels that
+// are queued. The network learned the device's time of one operator from whole models (src/learn).
+//
+// A short profile replaces host(q) by what was measured, and corrects device by exp(θ₀ + θ₁·(log s + 1)), with
+// the θ that agree best with it (ridge regression): a model's own factor, and its own use of more sm.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/operator_graph.h"
+#include "model/predictor.h"
+#include "predict/network.h"
+
+namespace sluice::predict {
+
+struct TimeAt {
+  Share share;
+  double ms = 0;
+
+  bool operator==(const TimeAt&) const = default;
+};
+
+// Latencies by ascending share; in each list the last is of the whole. Some may be missing.
+struct ShortProfile {
+  std::vector<TimeAt> alone;   // batch 1 under some sm, nobody else on the device and no quota
+  std::vector<TimeAt> quotas;  // batch `quota_batch` with the whole sm under some quotas
+  int quota_batch = 4;
+};
+
+struct WorkWeights {
+  Network network;               // of kOperatorFeatures inputs: log ms
+  std::vector<double> issue;     // log ms by kOperatorTypes
+  std::vector<TimeAt> throttle;  // log of the factor by ascending quota; that of the whole is 0
+  double tail = 1;  // by how much of `throttle` a model's own host time grows below its profile
+  double sharpness = 10;                      // of the smooth maximum
+  std::array<double, 2> stiffness{0.5, 0.8};  // λ of θ
+};
+
+// Each of kOperatorTypes as 0 or 1; log(1 + MACs), log(1 + parameters), log of the numbers moved, log of those
+// written, kernel, log(1 + groups), log s, log b.
+inline constexpr size_t kOperatorFeatures = std::size(kOperatorTypes) + 8;
+
+// What the network is asked about one operator. `s` and `b`: logarithms of the share and the batch.
+std::array<double, kOperatorFeatures> operator_features(const Operator& one, double s, double b);
+
+// Operators that do the same, once.
+struct CountedOperator {
+  Operator what;
+  double count = 1;
+};
+std::vector<CountedOperator> counted(const OperatorGraph& graph);
+
+// The estimate for one model. Pure; const functions may be called at once.
+class WorkEstimate {
+ public:
+  // REQUIRES: the weights outlive it; graph.batch is 1.
+  WorkEstimate(const WorkWeights& weights, const OperatorGraph& graph,
+               const ShortProfile* profile = nullptr);
+
+  double ms(const Configuration& c) const;
+  // Of many at once: each pair of batch and sm is asked for once.
+  std::vector<double> ms(std::span<const Configuration> all) const;
+
+  double device_ms(int batch, Share sm) const;
+  double host_ms(Share quota) const;
+
+ private:
+  double log_device(double s, double b) const;
+  double log_throttle(double q) const;
+  double slower(double device, double host) const;
+  void calibrate(const ShortProfile& profile);
+
+  const WorkWeights& weights_;
+  std::vector<CountedOperator> operators_;
+  double host_ = 0;                         // log ms with the whole quota
+  std::array<double, 2> correction_{0, 0};  // θ
+  std::vector<TimeAt> own_quotas_;          // log ms
+  bool device_bound_ = false;               // where the quotas were measured
+};
+
+}  // namespace sluice::predict

@@ -1,0 +1,50 @@
+#include "profile/fitted_plan.h"
+
+#include "profile/time_model.h"
+
+namespace sluice::profile {
+namespace {
+
+// The trials that the first model rests on: along the diagonal of batch and sm, then the quota's ends
+// for the two ways in which it may act.
+std::vector<Configuration> corners(const Grid& g) {
+  const auto middle = [](const auto& all) { return all[all.size() / 2]; };
+  std::vector<Configuration> all = {
+      {g.batches.front(), g.sms.front(), g.quotas.back()},
+      {middle(g.batches), middle(g.sms), g.quotas.back()},
+      {g.batches.back(), g.sms.back(), g.quotas.back()},
+  };
+  if (g.quotas.size() > 1) {
+    all.push_back({g.batches.front(), g.sms.back(), g.quotas.front()});
+    all.push_back({g.batches.back(), g.sms.back(), middle(g.quotas)});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<Configuration> FittedPlan::next(const Search& search, const Trials& trials) const {
+  const Grid& g = search.grid;
+  if (g.batches.empty() || g.sms.empty() || g.quotas.empty()) return std::nullopt;
+  for (const Configuration& c : corners(g))
+    if (find(trials, c) == nullptr) return c;
+  const TimeModel model = TimeModel::fit(trials);
+  std::optional<Configuration> best;
+  double most = 0;
+  for (const int batch : g.batches)
+    for (const Share sm : g.sms)
+      for (const Share quota : g.quotas) {
+        const Configuration c{batch, sm, quota};
+        const MeasuredPoint* known = find(trials, c);
+        if (known != nullptr && known->median <= Nanos(0)) continue;
+        const Nanos time = known != nullptr ? known->median : from_seconds(model(c));
+        if (time <= Nanos(0) || time > search.in_time || efficacy(c, time) <= most) continue;
+        most = efficacy(c, time);
+        best = c;
+      }
+  if (!best) best = Configuration{g.batches.front(), g.sms.back(), g.quotas.back()};  // the fastest
+  if (find(trials, *best) != nullptr) return std::nullopt;
+  return best;
+}
+
+}  // namespace sluice::profile
