@@ -1,35 +1,20 @@
 // `sluice simulate` as its user starts it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/support/folder.h"
+#include "tests/support/shell.h"
 
 namespace sluice {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-struct Ran {
-  int code = 0;
-  std::string said;  // stdout and stderr
-};
-
-Ran run(const std::string& command) {
-  Ran ran;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  char part[4096];
-  for (size_t n; (n = fread(part, 1, sizeof part, pipe)) > 0;) ran.said.append(part, n);
-  ran.code = WEXITSTATUS(pclose(pipe));
-  return ran;
-}
 
 std::string read(const std::string& path) {
   std::ostringstream text;

@@ -1,19 +1,12 @@
 // `sluice init MODEL.pt`: writes the function file and the sidecar for a user's model.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
-#include "base/fd.h"
 #include "base/replace_file.h"
-#include "base/system_error.h"
+#include "cli/inspection.h"
 #include "cli/session.h"
 #include "control/function_file.h"
 #include "wire/json.h"
@@ -32,74 +25,6 @@ struct InitFlags {
   std::vector<std::string> inputs, outputs;
 };
 
-// NAME:DATATYPE:DIMS, such as "input:FP32:-1,3,224,224".
-Result<TensorSpec> tensor_from(const std::string& text) {
-  const Error wrong{ErrorKind::kInvalid,
-                    "\"" + text + "\" is not NAME:DATATYPE:DIMS, such as input:FP32:-1,3,224,224"};
-  const size_t dims = text.rfind(':');
-  const size_t type = dims == 0 || dims == text.npos ? text.npos : text.rfind(':', dims - 1);
-  if (type == text.npos) return wrong;
-  TensorSpec t{.name = text.substr(0, type), .datatype = text.substr(type + 1, dims - type - 1)};
-  for (const char *at = text.data() + dims + 1, *end = text.data() + text.size(); at < end;) {
-    const auto [next, fault] = std::from_chars(at, end, t.shape.emplace_back());
-    if (fault != std::errc() || (next != end && *next != ',')) return wrong;
-    at = next == end ? end : next + 1;
-  }
-  for (const auto& [field, why] : wire::tensor_problems(t, wire::kTorchscript))
-    return Error{ErrorKind::kInvalid, text + ": " + field + ": " + why};
-  return t;
-}
-
-Result<json> tensors_from(const std::vector<std::string>& flags, const char* option) {
-  json out = json::array();
-  for (const std::string& flag : flags) {
-    const auto t = tensor_from(flag);
-    if (!t.ok()) return within(option, t.error());
-    out.push_back(wire::to_json(*t));
-  }
-  return out;
-}
-
-// Returns a program's output until it ends.
-Result<std::string> output_of(const std::vector<std::string>& words) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
-  const Fd read_end(ends[0]);
-  Fd write_end(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t pid = 0;
-  const int fault =
-      posix_spawn(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (fault != 0) return system_error(words[0], fault);
-  write_end.reset();
-  std::string out;
-  char part[4096];
-  for (ssize_t n; (n = ::read(read_end.get(), part, sizeof part)) > 0;)
-    out.append(part, static_cast<size_t>(n));
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  return out;
-}
-
-// Returns what the model's forward() takes, as the runtime finds it: {"inputs": [NAME…], "outputs":
-// N, or the result of a run with these inputs}.
-Result<json> inspect(const std::string& model, const json& inputs) {
-  const std::string runtime = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
-  SLUICE_ASSIGN(said, output_of({runtime, "inspect", "--model", model, "--inputs", inputs.dump()}));
-  const auto answer = wire::parse_json(said);
-  if (!answer.ok() || !answer->is_object())
-    return Error{ErrorKind::kInternal, runtime + ": ended without an answer"};
-  if (answer->contains("error"))
-    return Error{ErrorKind::kInvalid, (*answer)["error"].get<std::string>()};
-  return *answer;
-}
-
 json placeholder(const std::string& name) {
   return {{"name", name}, {"datatype", kFillIn}, {"shape", {kFillIn}}};
 }
@@ -109,7 +34,7 @@ json placeholder(const std::string& name) {
 Result<json> sidecar_of(const InitFlags& f) {
   SLUICE_ASSIGN(inputs, tensors_from(f.inputs, "--input"));
   SLUICE_ASSIGN(outputs, tensors_from(f.outputs, "--output"));
-  SLUICE_ASSIGN(found, inspect(f.model, inputs));
+  SLUICE_ASSIGN(found, inspect_model(f.model, inputs));
   const json& names = found["inputs"];
   if (inputs.empty())
     for (const json& name : names) inputs.push_back(placeholder(name));

@@ -59,6 +59,7 @@ int main(int argc, char** argv) {
   cli::add_up(app, session, outcome);
   cli::add_apply(app, session, outcome);
   cli::add_init(app, session, outcome);
+  cli::add_inspect(app, session, outcome);
   cli::add_get(app, session, outcome);
   cli::add_describe(app, session, outcome);
   cli::add_events(app, session, outcome);
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
   cli::add_status(app, session, outcome);
   cli::add_invoke(app, session, outcome);
   cli::add_logs(app, session, outcome);
+  cli::add_predict(app, session, outcome);
   cli::add_profile(app, session, outcome);
   cli::add_load(app, session, outcome);
   cli::add_top(app, session, outcome);

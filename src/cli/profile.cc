@@ -7,6 +7,7 @@
 #include "cli/files.h"
 #include "cli/limits.h"
 #include "cli/profile_run.h"
+#include "cli/profile_table.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "control/function_file.h"
@@ -23,6 +24,11 @@ struct ProfileFlags {
   std::vector<int> batches{1, 2, 4, 8}, quotas;  // no quotas: those of quick or full
   double seconds = 0;                            // 0: that of quick or full
   bool full = false;
+  std::string plan;  // of the search; empty: all points
+  int most_trials = 1000;
+  double budget = 0;      // seconds
+  TableSearch table;      // of no file: measure
+  double in_time_ms = 0;  // of a batch; 0: half of the objective
 };
 
 // Quick is the default: three quotas, and 40 s in all, after the start of the instance.
@@ -36,6 +42,10 @@ Sweep sweep_of(const ProfileFlags& f) {
   if (f.seconds > 0) sweep.per_point = from_seconds(f.seconds);
   if (!f.quotas.empty()) sweep.quotas.clear();
   for (const int q : f.quotas) sweep.quotas.push_back({q * 10});
+  if (f.budget > 0) sweep.budget = from_seconds(f.budget);
+  sweep.plan = profile::search_plan(f.plan);
+  if (sweep.plan != nullptr && f.budget == 0) sweep.budget = Nanos(0);
+  sweep.most_trials = f.most_trials;
   return sweep;
 }
 
@@ -114,10 +124,44 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
   std::signal(SIGINT, [](int) { profile_interrupted = true; });
   nlohmann::json stored = nlohmann::json::array();
   Result<void> outcome;
-  for (auto spec = specs.begin(); spec != specs.end() && outcome.ok(); ++spec)
-    outcome = profile_one(session, *spec, sweep_of(f), stored);
+  for (auto spec = specs.begin(); spec != specs.end() && outcome.ok(); ++spec) {
+    Sweep sweep = sweep_of(f);
+    // A request waits for a batch and then takes part in one, so each may take half (Dilu).
+    if (const Nanos slo = spec->inference().slo.latency; slo > Nanos(0)) sweep.in_time = slo / 2;
+    if (f.in_time_ms > 0) sweep.in_time = from_seconds(f.in_time_ms / 1000);
+    outcome = profile_one(session, *spec, sweep, stored);
+  }
   if (session.json() && (outcome.ok() || !stored.empty())) print(stored);
   return outcome;
+}
+
+void add_search(CLI::App& command, CLI::Option& files, ProfileFlags& f) {
+  std::vector<std::string> plans;
+  std::string meanings =
+      "search for the configuration with the most inferences per share of a "
+      "device, of those in time, in place of all points:";
+  for (const auto& plan : profile::search_plans()) {
+    plans.emplace_back(plan->name());
+    meanings += "\n" + plans.back() + ": " + std::string(plan->meaning());
+  }
+  command.add_option("--plan", f.plan, meanings)->check(CLI::IsMember(plans));
+  command.add_option("--max-trials", f.most_trials, "of a plan")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command.add_option("--budget", f.budget, "seconds, after the start of the instance")
+      ->check(number_from(0.1, 86'400.0));
+  command
+      .add_option("--in-time", f.in_time_ms,
+                  "milliseconds that a batch may take, for a plan; default: half of the "
+                  "objective, with --table four times the shortest")
+      ->check(number_from(0.001, 1e7));
+  command
+      .add_option("--table", f.table.table,
+                  "run the plans over times measured before, and compare their "
+                  "choices with the best")
+      ->excludes(&files);
+  command.add_option("--model", f.table.model, "of the table's; default: each");
+  command.add_flag("--trials", f.table.trials, "list the trials made in a table");
 }
 
 }  // namespace
@@ -128,7 +172,8 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
       "profile",
       "measure models on this machine: batch × cores × quota. Takes less than a minute a\n"
       "model; --full takes longer and measures more. Ctrl-C keeps what was measured");
-  command->add_option("-f,--filename", f->files, "function files, or folders of them")->required();
+  auto* files =
+      command->add_option("-f,--filename", f->files, "function files, or folders of them");
   command->add_flag("--full", f->full, "quotas 100,70,40,20,10, a second at each point");
   command->add_option("--batches", f->batches, "batch sizes")
       ->delimiter(',')
@@ -142,7 +187,17 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
   command
       ->add_option("--seconds", f->seconds, "least time at each point; default: 0.4, with --full 1")
       ->check(number_from(0.05, 600.0));
-  command->callback([=, &session, &outcome] { outcome = profile(session, *f); });
+  add_search(*command, *files, *f);
+  command->callback([=, &session, &outcome] {
+    f->table.plan = f->plan;
+    f->table.most_trials = f->most_trials;
+    if (f->in_time_ms > 0) f->table.in_time = from_seconds(f->in_time_ms / 1000);
+    if (f->table.table.empty() && f->files.empty())
+      outcome = Error{ErrorKind::kInvalid, "-f FILE or --table FILE is wanted"};
+    else
+      outcome =
+          f->table.table.empty() ? profile(session, *f) : search_in_table(f->table, session.json());
+  });
 }
 
 }  // namespace sluice::cli

@@ -80,6 +80,19 @@ ProfilePlan points_of(const Sweep& sweep, const ProfileRoom& room) {
   return plan;
 }
 
+// What a plan may try: tenths of the device's time, which Dilu's search goes by.
+profile::Grid grid_of(const Sweep& sweep, const ProfileRoom& room) {
+  profile::Grid grid{.batches = sweep.batches};
+  std::ranges::sort(grid.batches);
+  if (room.device.can_resize_sm)
+    for (Share s = room.device.sm_quantum; s < kWhole; s = s + room.device.sm_quantum)
+      grid.sms.push_back(s);
+  grid.sms.push_back(kWhole);
+  for (int tenth = 1; tenth <= 10; ++tenth)
+    if (const Share q{tenth * 100}; q <= room.quota) grid.quotas.push_back(q);
+  return grid;
+}
+
 Result<MeasuredPoint> measure(wire::HttpClient& instance, const std::string& served,
                               const Payload& payload, const Configuration& at, Nanos at_least,
                               const std::atomic<bool>* stop) {
@@ -145,40 +158,90 @@ class Described {
   std::filesystem::path folder_;
 };
 
-// Every point that fits the budget, until `stop`.
-Result<std::vector<MeasuredPoint>> sweep_through(
-    Subject& subject, wire::HttpClient& instance, const FunctionName& name, const json& inputs,
-    const Sweep& sweep, ProfilePlan plan,
-    const std::function<void(const ProfileProgress&)>& progress, const std::atomic<bool>* stop) {
-  const SteadyClock clock;
-  const Time begin = clock.now();
-  std::vector<MeasuredPoint> points;
-  Slice slice{.sm = kWhole, .quota = {kNone, kNone}};
-  for (size_t i = 0; i < plan.points.size(); ++i) {
-    const Configuration& at = plan.points[i];
-    const bool fits = sweep.budget == Nanos(0) || points.empty() ||
-                      clock.now() - begin + plan.estimate(at) <= sweep.budget;
-    if (!fits) continue;
-    if (slice.sm != at.sm || slice.quota.request != at.quota) {
-      slice.sm = at.sm;
-      slice.quota = {at.quota, at.quota};
-      SLUICE_TRY(subject.resize(slice));
-    }
-    SLUICE_ASSIGN(payload, make_payload(inputs, at.batch, 7));
-    auto point = measure(instance, served_name(name), payload, at, sweep.per_point, stop);
-    if (is_set(stop)) break;
-    if (!point.ok()) return point.error();
-    points.push_back(*point);
-    plan.learn(*point);
-    Nanos left = plan.left_after(i + 1);
-    if (sweep.budget > Nanos(0))
-      left = std::clamp(sweep.budget - Nanos(clock.now() - begin), Nanos(0), left);
-    if (progress)
-      progress({points.back(), static_cast<int>(points.size()),
-                static_cast<int>(plan.points.size()), left});
+// The instance to measure, and how.
+class Measuring {
+ public:
+  Measuring(Subject& subject, wire::HttpClient& instance, const FunctionName& name,
+            const FunctionSpec& spec, const Sweep& sweep,
+            const std::function<void(const ProfileProgress&)>& progress,
+            const std::atomic<bool>* stop)
+      : subject_(subject),
+        instance_(instance),
+        served_(served_name(name)),
+        sweep_(sweep),
+        progress_(progress),
+        stop_(stop),
+        begin_(clock_.now()) {
+    for (const TensorSpec& t : spec.inference().model.inputs) inputs_.push_back(wire::to_json(t));
   }
-  return points;
-}
+
+  // Every point that fits the budget, until `stop`.
+  Result<std::vector<MeasuredPoint>> all_of(ProfilePlan plan) {
+    for (size_t i = 0; i < plan.points.size(); ++i) {
+      const Configuration& at = plan.points[i];
+      const bool fits = sweep_.budget == Nanos(0) || points_.empty() ||
+                        clock_.now() - begin_ + plan.estimate(at) <= sweep_.budget;
+      if (!fits) continue;
+      SLUICE_TRY(try_at(at));
+      if (is_set(stop_)) break;
+      plan.learn(points_.back());
+      tell(plan.points.size(), plan.left_after(i + 1));
+    }
+    return std::move(points_);
+  }
+
+  // What the plan asks for, until it or the budget ends. `most`: more time of the device is not free.
+  Result<std::vector<MeasuredPoint>> searched(const profile::Search& search, Share most) {
+    profile::Trials trials;
+    for (size_t i = 0; i < static_cast<size_t>(sweep_.most_trials); ++i) {
+      if (sweep_.budget > Nanos(0) && clock_.now() - begin_ >= sweep_.budget) break;
+      const auto at = sweep_.plan->next(search, trials);
+      if (!at) break;
+      trials.push_back({.at = *at});
+      if (at->quota > most) continue;
+      SLUICE_TRY(try_at(*at));
+      if (is_set(stop_)) break;
+      trials.back() = points_.back();
+      tell(points_.size(), Nanos(0));
+    }
+    return std::move(points_);
+  }
+
+ private:
+  // Adds the point, unless `stop` came first.
+  Result<void> try_at(const Configuration& at) {
+    if (slice_.sm != at.sm || slice_.quota.request != at.quota) {
+      slice_.sm = at.sm;
+      slice_.quota = {at.quota, at.quota};
+      SLUICE_TRY(subject_.resize(slice_));
+    }
+    SLUICE_ASSIGN(payload, make_payload(inputs_, at.batch, 7));
+    auto point = measure(instance_, served_, payload, at, sweep_.per_point, stop_);
+    if (is_set(stop_)) return {};
+    if (!point.ok()) return point.error();
+    points_.push_back(*point);
+    return {};
+  }
+
+  void tell(size_t total, Nanos left) const {
+    if (sweep_.budget > Nanos(0))
+      left = std::clamp(sweep_.budget - Nanos(clock_.now() - begin_), Nanos(0), left);
+    if (progress_)
+      progress_({points_.back(), static_cast<int>(points_.size()), static_cast<int>(total), left});
+  }
+
+  Subject& subject_;
+  wire::HttpClient& instance_;
+  const std::string served_;
+  const Sweep& sweep_;
+  const std::function<void(const ProfileProgress&)>& progress_;
+  const std::atomic<bool>* const stop_;
+  const SteadyClock clock_;
+  const Time begin_;
+  json inputs_ = json::array();
+  Slice slice_{.sm = kWhole, .quota = {kNone, kNone}};
+  std::vector<MeasuredPoint> points_;
+};
 
 }  // namespace
 
@@ -241,10 +304,11 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Fun
   SLUICE_ASSIGN(ready, subject.wait_ready(stop));
   if (is_set(stop)) return profile;
   wire::HttpClient instance({.path = ready.value("socket", "")}, Seconds(120));
-  json inputs = json::array();
-  for (const TensorSpec& t : spec.inference().model.inputs) inputs.push_back(wire::to_json(t));
-  SLUICE_ASSIGN(points, sweep_through(subject, instance, name, inputs, sweep,
-                                      points_of(sweep, room), progress, stop));
+  Measuring measuring(subject, instance, name, spec, sweep, progress, stop);
+  SLUICE_ASSIGN(points,
+                sweep.plan == nullptr
+                    ? measuring.all_of(points_of(sweep, room))
+                    : measuring.searched({grid_of(sweep, room), sweep.in_time}, room.quota));
   profile.points = std::move(points);
   if (const auto state = node.json(verb::get, "/v1/state"); state.ok())
     for (const json& i : (*state)["instances"])

@@ -13,6 +13,7 @@
 #include "control/profiles.h"
 #include "model/device.h"
 #include "model/function.h"
+#include "profile/search.h"
 #include "wire/http.h"
 
 namespace sluice::cli {
@@ -24,6 +25,10 @@ struct Sweep {
   // Points that would end later are left out, the smallest quotas first; the table extrapolates
   // there. 0: none is left out.
   Nanos budget{0};
+  // Which of the points are tried, in which order; nullptr: all of them, as they come.
+  const profile::SearchPlan* plan = nullptr;
+  Nanos in_time = Nanos::max();  // for the plan: the longest that a batch may take
+  int most_trials = 1000;
 };
 
 struct ProfileProgress {

@@ -78,6 +78,7 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome);
 void add_control(CLI::App& app, Outcome& outcome);  // started by `up`
 void add_apply(CLI::App& app, Session& session, Outcome& outcome);
 void add_init(CLI::App& app, Session& session, Outcome& outcome);
+void add_inspect(CLI::App& app, Session& session, Outcome& outcome);
 void add_get(CLI::App& app, Session& session, Outcome& outcome);
 void add_describe(CLI::App& app, Session& session, Outcome& outcome);
 void add_events(CLI::App& app, Session& session, Outcome& outcome);
@@ -87,6 +88,7 @@ void add_policies(CLI::App& app, Session& session, Outcome& outcome);
 void add_status(CLI::App& app, Session& session, Outcome& outcome);
 void add_invoke(CLI::App& app, Session& session, Outcome& outcome);
 void add_logs(CLI::App& app, Session& session, Outcome& outcome);
+void add_predict(CLI::App& app, Session& session, Outcome& outcome);
 void add_profile(CLI::App& app, Session& session, Outcome& outcome);
 void add_load(CLI::App& app, Session& session, Outcome& outcome);
 void add_top(CLI::App& app, Session& session, Outcome& outcome);

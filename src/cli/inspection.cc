@@ -1,0 +1,147 @@
+#include "cli/inspection.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+#include <optional>
+
+#include "base/fd.h"
+#include "base/replace_file.h"
+#include "base/system_error.h"
+#include "trace/onnx_graph.h"
+#include "wire/json.h"
+#include "wire/model_description.h"
+#include "wire/operator_graph_json.h"
+
+namespace sluice::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// NAME:DATATYPE:DIMS, such as "input:FP32:-1,3,224,224".
+Result<TensorSpec> tensor_from(const std::string& text) {
+  const Error wrong{ErrorKind::kInvalid,
+                    "\"" + text + "\" is not NAME:DATATYPE:DIMS, such as input:FP32:-1,3,224,224"};
+  const size_t dims = text.rfind(':');
+  const size_t type = dims == 0 || dims == text.npos ? text.npos : text.rfind(':', dims - 1);
+  if (type == text.npos) return wrong;
+  TensorSpec t{.name = text.substr(0, type), .datatype = text.substr(type + 1, dims - type - 1)};
+  for (const char *at = text.data() + dims + 1, *end = text.data() + text.size(); at < end;) {
+    const auto [next, fault] = std::from_chars(at, end, t.shape.emplace_back());
+    if (fault != std::errc() || (next != end && *next != ',')) return wrong;
+    at = next == end ? end : next + 1;
+  }
+  for (const auto& [field, why] : wire::tensor_problems(t, wire::kTorchscript))
+    return Error{ErrorKind::kInvalid, text + ": " + field + ": " + why};
+  return t;
+}
+
+// Returns a program's output until it ends.
+Result<std::string> output_of(const std::vector<std::string>& words) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t pid = 0;
+  const int fault =
+      posix_spawn(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (fault != 0) return system_error(words[0], fault);
+  write_end.reset();
+  std::string out;
+  char part[4096];
+  for (ssize_t n; (n = ::read(read_end.get(), part, sizeof part)) > 0;)
+    out.append(part, static_cast<size_t>(n));
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return out;
+}
+
+}  // namespace
+
+Result<json> tensors_from(const std::vector<std::string>& flags, const char* option) {
+  json out = json::array();
+  for (const std::string& flag : flags) {
+    const auto t = tensor_from(flag);
+    if (!t.ok()) return within(option, t.error());
+    out.push_back(wire::to_json(*t));
+  }
+  return out;
+}
+
+namespace {
+
+// Those that flags state, else those of the sidecar; none if there is none.
+Result<json> inputs_of(const std::string& model, const std::vector<std::string>& flags) {
+  if (!flags.empty()) return tensors_from(flags, "--input");
+  const std::string sidecar = fs::path(model).replace_extension(".json");
+  if (!fs::exists(sidecar)) return json::array();
+  SLUICE_ASSIGN(text, read_file(sidecar));
+  const auto parsed = wire::parse_json(text);
+  if (!parsed.ok()) return within(sidecar, parsed.error());
+  const auto described = wire::model_description_from(*parsed);
+  if (!described.ok()) return within(sidecar, described.error());
+  json inputs = json::array();
+  for (const TensorSpec& t : described->inputs) inputs.push_back(wire::to_json(t));
+  return inputs;
+}
+
+}  // namespace
+
+Result<json> inspect_model(const std::string& model, const json& inputs, int batch) {
+  const std::string runtime = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
+  SLUICE_ASSIGN(said, output_of({runtime, "inspect", "--model", model, "--inputs", inputs.dump(),
+                                 "--graph", std::to_string(batch)}));
+  const auto answer = wire::parse_json(said);
+  if (!answer.ok() || !answer->is_object())
+    return Error{ErrorKind::kInternal, runtime + ": ended without an answer"};
+  if (answer->contains("error"))
+    return Error{ErrorKind::kInvalid, (*answer)["error"].get<std::string>()};
+  return *answer;
+}
+
+namespace {
+
+// Larger ones keep their weights in files beside them.
+Result<trace::OnnxModel> read_onnx(const std::string& path, int batch) {
+  constexpr uintmax_t kMostBytes = uintmax_t{2} << 30;
+  std::error_code fault;
+  if (fs::file_size(path, fault) > kMostBytes && !fault)
+    return Error{ErrorKind::kInvalid, path + ": is larger than 2 GiB, which no ONNX file is"};
+  SLUICE_ASSIGN(text, read_file(path));
+  auto model = trace::onnx_model_from(text, batch);
+  if (!model.ok()) return within(path, model.error());
+  return model;
+}
+
+}  // namespace
+
+Result<json> inspect_operators(const std::string& model, const std::vector<std::string>& flags,
+                               int batch) {
+  if (model.ends_with(".onnx")) {
+    SLUICE_ASSIGN(found, read_onnx(model, batch));
+    json out{{"inputs", json::array()},
+             {"outputs", json::array()},
+             {"graph", wire::to_json(found.graph)}};
+    for (const TensorSpec& t : found.inputs) out["inputs"].push_back(wire::to_json(t));
+    for (const TensorSpec& t : found.outputs) out["outputs"].push_back(wire::to_json(t));
+    return out;
+  }
+  SLUICE_ASSIGN(inputs, inputs_of(model, flags));
+  SLUICE_ASSIGN(found, inspect_model(model, inputs, inputs.empty() ? 0 : batch));
+  if (!inputs.empty()) found["inputs"] = inputs;
+  return found;
+}
+
+}  // namespace sluice::cli
