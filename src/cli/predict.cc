@@ -137,7 +137,9 @@ void add_train(CLI::App& predict, Outcome& outcome) {
   command->add_option("--source", f->source, "where the data comes from, for people");
   command->add_option("--seed", f->seed, "the same one gives the same weights")
       ->capture_default_str();
-  command->add_option("--passes", f->passes)->check(CLI::Range(1, 100'000))->capture_default_str();
+  command->add_option("--passes", f->passes, "over the models; more take longer and fit closer")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
   command->callback([=, &outcome] { outcome = train(*f); });
 }
 
@@ -173,7 +175,7 @@ void add_predict(CLI::App& app, Session& session, Outcome& outcome) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   command->add_flag("--all", f->all, "a grid of configurations");
-  command->add_option("--picture", f->picture, "an SVG of latency over sm and quota");
+  command->add_option("--picture", f->picture, "FILE.svg: latency over sm and quota");
   add_train(*command, outcome);
   add_eval(*command, session, outcome);
   command->callback([=, &session, &outcome] {
