@@ -97,11 +97,13 @@ Graph graph_of(const trace::LatencyData& data, const trace::LatencyModel& m, boo
   return g;
 }
 
-// Mean 0 and deviation 1 over the examples.
+// Mean 0 and deviation 1 over the examples. What is the same in all of them, such as the count of a type that none
+// has, remains as it is.
 struct Scale {
   Tensor mean, deviation;
-  explicit Scale(const Tensor& rows)
-      : mean(rows.mean(0)), deviation(rows.std(0).nan_to_num(0) + 1e-3) {}
+  explicit Scale(const Tensor& rows) : mean(rows.mean(0)), deviation(rows.std(0).nan_to_num(0)) {
+    deviation = torch::where(deviation < 1e-2, torch::ones_like(deviation), deviation);
+  }
   Tensor operator()(const Tensor& x) const { return (x - mean) / deviation; }
 };
 
