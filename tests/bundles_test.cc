@@ -56,7 +56,7 @@ const BundleCase kCases[] = {
      .back = "stop",
      .reaches_zero = true,
      .load = "12s",
-     .rate = 80},
+     .rate = 160},
     {.bundle = "dilu", .settings = kSoon, .out = "start", .back = "stop", .load = "8s"},
     {.bundle = "mps-l", .settings = kSoon, .out = "start", .back = "stop", .load = "8s"},
     {.bundle = "mps-r", .settings = kSoon, .out = "start", .back = "stop", .load = "8s"},

@@ -72,7 +72,7 @@ Graph graph_of(const trace::LatencyData& data, const trace::LatencyModel& m, boo
   std::vector<int64_t> from, to;
   for (int64_t i = 0; i < count; ++i) {
     const Operator& o = m.graph.operators[static_cast<size_t>(i)];
-    const auto x = predict::operator_features(o, 0, 0);
+    const predict::FeatureVector x = predict::OperatorFeatures(o).at(0, 0);
     for (size_t j = 0; j + 2 < x.size(); ++j)
       nodes[i][static_cast<int64_t>(j)] = static_cast<float>(x[j]);
     const std::vector<double>& ms = m.operator_ms[static_cast<size_t>(i)];

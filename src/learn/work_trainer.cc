@@ -154,9 +154,9 @@ predict::WorkWeights weights_of(const Formula& f) {
   w.network = {
       .inputs = kOperatorFeatures,
       .hidden = static_cast<size_t>(f.second->weight.size(0)),
-      .first = numbers(scaled),
+      .first = numbers(scaled.t()),
       .first_bias = numbers(f.first->bias - scaled.matmul(f.mean)),
-      .second = numbers(f.second->weight),
+      .second = numbers(f.second->weight.t()),
       .second_bias = numbers(f.second->bias),
       .last = numbers(f.last->weight),
       .direct = numbers(straight),
@@ -208,8 +208,8 @@ Example example_of(const trace::LatencyData& data, const trace::LatencyModel& mo
   for (const auto& [of, index] : pairs) {
     e.log_s[index] = log_of(of.second);
     for (int64_t i = 0; i < count; ++i) {
-      const auto x = predict::operator_features(operators[static_cast<size_t>(i)].what,
-                                                log_of(of.second), std::log(of.first));
+      const predict::FeatureVector x =
+          operators[static_cast<size_t>(i)].features.at(log_of(of.second), std::log(of.first));
       for (int64_t j = 0; j < kFeatures; ++j) features[index][i][j] = x[static_cast<size_t>(j)];
     }
   }

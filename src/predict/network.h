@@ -12,7 +12,7 @@ namespace sluice::predict {
 
 struct Network {
   size_t inputs = 0, hidden = 0;
-  std::vector<double> first;        // W₁, a row for each hidden unit
+  std::vector<double> first;        // W₁, by input and then by hidden unit
   std::vector<double> first_bias;   // b₁
   std::vector<double> second;       // W₂, likewise
   std::vector<double> second_bias;  // b₂

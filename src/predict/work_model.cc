@@ -10,6 +10,7 @@
 namespace sluice::predict {
 namespace {
 
+constexpr size_t kTypes = std::size(kOperatorTypes);
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 double log_sum(double a, double b) {
@@ -39,32 +40,38 @@ double log_of(Share s) {
 
 }  // namespace
 
-std::array<double, kOperatorFeatures> operator_features(const Operator& o, double s, double b) {
-  constexpr size_t kTypes = std::size(kOperatorTypes);
-  std::array<double, kOperatorFeatures> x{};
-  x[type_index(o.type)] = 1;
-  const double in = numbers_of(o.in), out = numbers_of(o.out);
-  const double parameters = static_cast<double>(o.parameters);
-  x[kTypes] = o.macs > 0 ? std::log1p(static_cast<double>(o.macs)) + b : 0;
-  x[kTypes + 1] = std::log1p(parameters);
-  x[kTypes + 2] = std::log((in + out) * std::exp(b) + parameters);
-  x[kTypes + 3] = std::log(out) + b;
-  x[kTypes + 4] = o.kernel;
-  x[kTypes + 5] = std::log1p(o.groups);
+OperatorFeatures::OperatorFeatures(const Operator& o)
+    : has_macs_(o.macs > 0),
+      moved_(numbers_of(o.in) + numbers_of(o.out)),
+      parameters_(static_cast<double>(o.parameters)) {
+  constant_[type_index(o.type)] = 1;
+  constant_[kTypes] = std::log1p(static_cast<double>(o.macs));
+  constant_[kTypes + 1] = std::log1p(parameters_);
+  constant_[kTypes + 3] = std::log(numbers_of(o.out));
+  constant_[kTypes + 4] = o.kernel;
+  constant_[kTypes + 5] = std::log1p(o.groups);
+}
+
+FeatureVector OperatorFeatures::at(double s, double b) const {
+  FeatureVector x = constant_;
+  if (has_macs_) x[kTypes] += b;
+  x[kTypes + 2] = std::log(moved_ * std::exp(b) + parameters_);
+  x[kTypes + 3] += b;
   x[kTypes + 6] = s;
   x[kTypes + 7] = b;
   return x;
 }
 
 std::vector<CountedOperator> counted(const OperatorGraph& graph) {
-  std::map<std::array<double, kOperatorFeatures>, CountedOperator> by_features;
+  std::map<FeatureVector, CountedOperator> by_features;
   for (const Operator& o : graph.operators) {
-    const auto [found, added] =
-        by_features.try_emplace(operator_features(o, 0, 0), CountedOperator{o, 0});
+    const OperatorFeatures features(o);
+    const auto [found, added] = by_features.try_emplace(
+        features.at(0, 0), CountedOperator{type_index(o.type), features, 0});
     ++found->second.count;
   }
   std::vector<CountedOperator> all;
-  for (auto& [features, one] : by_features) all.push_back(std::move(one));
+  for (const auto& [features, one] : by_features) all.push_back(one);
   return all;
 }
 
@@ -73,16 +80,16 @@ WorkEstimate::WorkEstimate(const WorkWeights& weights, const OperatorGraph& grap
     : weights_(weights), operators_(counted(graph)) {
   double issue = kNever;
   for (const CountedOperator& o : operators_)
-    issue = log_sum(issue, std::log(o.count) + weights.issue[type_index(o.what.type)]);
+    issue = log_sum(issue, std::log(o.count) + weights.issue[o.type]);
   host_ = issue;
   if (profile != nullptr) calibrate(*profile);
 }
 
 double WorkEstimate::log_device(double s, double b) const {
-  double sum = kNever;
+  double ms = 0;
   for (const CountedOperator& o : operators_)
-    sum = log_sum(sum, std::log(o.count) + weights_.network.value(operator_features(o.what, s, b)));
-  return sum + correction_[0] + correction_[1] * (s + 1);
+    ms += o.count * std::exp(weights_.network.value(o.features.at(s, b)));
+  return std::log(ms) + correction_[0] + correction_[1] * (s + 1);
 }
 
 // Linear in log q between the quotas of the weights, and beyond the least.

@@ -51,12 +51,25 @@ struct WorkWeights {
 // written, kernel, log(1 + groups), log s, log b.
 inline constexpr size_t kOperatorFeatures = std::size(kOperatorTypes) + 8;
 
-// What the network is asked about one operator. `s` and `b`: logarithms of the share and the batch.
-std::array<double, kOperatorFeatures> operator_features(const Operator& one, double s, double b);
+using FeatureVector = std::array<double, kOperatorFeatures>;
+
+// What the network is asked about one operator.
+class OperatorFeatures {
+ public:
+  explicit OperatorFeatures(const Operator& one);
+  // `s` and `b`: logarithms of the share and the batch.
+  FeatureVector at(double s, double b) const;
+
+ private:
+  FeatureVector constant_{};  // those that neither share nor batch changes
+  bool has_macs_;
+  double moved_, parameters_;  // numbers
+};
 
 // Operators that do the same, once.
 struct CountedOperator {
-  Operator what;
+  size_t type;  // of kOperatorTypes
+  OperatorFeatures features;
   double count = 1;
 };
 std::vector<CountedOperator> counted(const OperatorGraph& graph);

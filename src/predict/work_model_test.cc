@@ -102,7 +102,7 @@ TEST(WorkModel, TheSameOperatorsCountTogether) {
 TEST(WorkModel, AnUnknownTypeIsAnother) {
   Operator o = convolution(1000);
   o.type = "conv9d";
-  EXPECT_EQ(operator_features(o, 0, 0)[std::size(kOperatorTypes) - 1], 1);
+  EXPECT_EQ(OperatorFeatures(o).at(0, 0)[std::size(kOperatorTypes) - 1], 1);
 }
 
 }  // namespace

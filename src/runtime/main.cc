@@ -43,7 +43,8 @@ Result<void> serve(const ServeFlags& flags) {
   return {};
 }
 
-Result<nlohmann::json> inspected(const std::string& path, const std::string& inputs, int batch) {
+Result<nlohmann::json> inspected(const std::string& path, const std::string& inputs,
+                                 [[maybe_unused]] int batch) {
   SLUICE_ASSIGN(list, wire::parse_json(inputs));
   std::vector<TensorSpec> specs;
   for (const nlohmann::json& item : list) {

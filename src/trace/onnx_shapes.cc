@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <span>
 #include <string_view>
 
 namespace sluice::trace {
@@ -31,6 +32,12 @@ Shape broadcast(const Shape& a, const Shape& b) {
     s[s.size() - 1 - i] = std::max(x, y);
   }
   return s;
+}
+
+// Without the first dimensions.
+Shape behind(const Shape& s, size_t first) {
+  const std::span<const int64_t> rest = std::span(s).subspan(std::min(first, s.size()));
+  return {rest.begin(), rest.end()};
 }
 
 std::optional<Shape> windows(const OnnxNode& node, const Shape& in, const Shape& kernel,
@@ -120,9 +127,7 @@ std::optional<Shape> derived(const OnnxNode& node, const OnnxShapes& known) {
   }
   if (!a) return std::nullopt;
   if (node.type == "Conv")
-    return b ? windows(node, *a, Shape(b->begin() + std::min<size_t>(2, b->size()), b->end()),
-                       b->empty() ? 0 : (*b)[0])
-             : std::nullopt;
+    return b ? windows(node, *a, behind(*b, 2), b->empty() ? 0 : (*b)[0]) : std::nullopt;
   if (node.type == "MaxPool" || node.type == "AveragePool")
     return a->size() > 1 ? windows(node, *a, node.list("kernel_shape"), (*a)[1]) : std::nullopt;
   if (node.type == "GlobalAveragePool") {
@@ -148,7 +153,8 @@ std::optional<Shape> derived(const OnnxNode& node, const OnnxShapes& known) {
   if (node.type == "Concat") return concatenated(node, *a, known);
   if (node.type == "Gather" && b) {
     Shape s = *b;
-    s.insert(s.end(), a->begin() + std::min<size_t>(1, a->size()), a->end());
+    const Shape rest = behind(*a, 1);
+    s.insert(s.end(), rest.begin(), rest.end());
     return s;
   }
   if (node.type == "ReduceMean") return reduced(node, *a);
