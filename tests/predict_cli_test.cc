@@ -64,7 +64,7 @@ TEST(Inspect, WhatIsNoModelIsSaid) {
   EXPECT_THAT(ran.said, HasSubstr("none.pt"));
 }
 
-TEST(Predict, MoreOfADeviceIsNeverSlower) {
+TEST(Predict, MoreQuotaIsNeverSlower) {
   const json all = output_of("predict " + kResnet + " --all");
   std::map<std::tuple<int, double, double>, double> ms;
   for (const json& p : all) ms[{p["batch"], p["sm_pct"], p["quota_pct"]}] = p["latency_ms"];

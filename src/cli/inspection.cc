@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "base/fd.h"
-#include "base/replace_file.h"
 #include "base/system_error.h"
+#include "cli/session.h"
 #include "trace/onnx_graph.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
@@ -68,20 +68,6 @@ Result<std::string> output_of(const std::vector<std::string>& words) {
   return out;
 }
 
-}  // namespace
-
-Result<json> tensors_from(const std::vector<std::string>& flags, const char* option) {
-  json out = json::array();
-  for (const std::string& flag : flags) {
-    const auto t = tensor_from(flag);
-    if (!t.ok()) return within(option, t.error());
-    out.push_back(wire::to_json(*t));
-  }
-  return out;
-}
-
-namespace {
-
 // Those that flags state, else those of the sidecar; none if there is none.
 Result<json> inputs_of(const std::string& model, const std::vector<std::string>& flags) {
   if (!flags.empty()) return tensors_from(flags, "--input");
@@ -97,7 +83,25 @@ Result<json> inputs_of(const std::string& model, const std::vector<std::string>&
   return inputs;
 }
 
+// Larger models keep their weights in files beside them.
+Result<trace::OnnxModel> read_onnx(const std::string& path, int batch) {
+  SLUICE_ASSIGN(text, read_file(path, size_t{2} << 30));
+  auto model = trace::onnx_model_from(text, batch);
+  if (!model.ok()) return within(path, model.error());
+  return model;
+}
+
 }  // namespace
+
+Result<json> tensors_from(const std::vector<std::string>& flags, const char* option) {
+  json out = json::array();
+  for (const std::string& flag : flags) {
+    const auto t = tensor_from(flag);
+    if (!t.ok()) return within(option, t.error());
+    out.push_back(wire::to_json(*t));
+  }
+  return out;
+}
 
 Result<json> inspect_model(const std::string& model, const json& inputs, int batch) {
   const std::string runtime = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
@@ -110,22 +114,6 @@ Result<json> inspect_model(const std::string& model, const json& inputs, int bat
     return Error{ErrorKind::kInvalid, (*answer)["error"].get<std::string>()};
   return *answer;
 }
-
-namespace {
-
-// Larger ones keep their weights in files beside them.
-Result<trace::OnnxModel> read_onnx(const std::string& path, int batch) {
-  constexpr uintmax_t kMostBytes = uintmax_t{2} << 30;
-  std::error_code fault;
-  if (fs::file_size(path, fault) > kMostBytes && !fault)
-    return Error{ErrorKind::kInvalid, path + ": is larger than 2 GiB, which no ONNX file is"};
-  SLUICE_ASSIGN(text, read_file(path));
-  auto model = trace::onnx_model_from(text, batch);
-  if (!model.ok()) return within(path, model.error());
-  return model;
-}
-
-}  // namespace
 
 Result<json> inspect_operators(const std::string& model, const std::vector<std::string>& flags,
                                int batch) {

@@ -107,6 +107,10 @@ Result<void> predict_model(const Session& session, const PredictFlags& f) {
 // Becomes sluice-learn, which has libtorch.
 Result<void> train(const TrainFlags& f) {
   const std::string program = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-learn";
+  if (!fs::exists(program))
+    return Error{
+        ErrorKind::kUnavailable,
+        program + ": is not built; `cmake --build --preset release --target sluice-learn` does it"};
   std::vector<std::string> words = {program,
                                     "--data",
                                     f.data,

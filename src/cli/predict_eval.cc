@@ -21,17 +21,6 @@ using trace::LatencyData;
 using trace::LatencyModel;
 using trace::LatencyPoint;
 
-ModelPredictor by_work(const LatencyData& data, const predict::WorkWeights& weights,
-                       bool profiled) {
-  return [&data, &weights, profiled](const LatencyModel& m, const std::vector<Configuration>& at) {
-    const predict::ShortProfile profile = learn::profile_of(data, m);
-    const predict::WorkEstimate estimate(weights, m.graph, profiled ? &profile : nullptr);
-    learn::Predictions out;
-    for (const double ms : estimate.ms(at)) out.emplace_back(ms);
-    return out;
-  };
-}
-
 // The estimate, and what the known points of the same model say beyond it.
 ModelPredictor by_measurements(const LatencyData& data, const predict::WorkWeights& weights,
                                const Chosen& known) {
@@ -82,8 +71,8 @@ std::vector<learn::Errors> errors_of_all(const LatencyData& data,
     return p.split == split && learn::has_profile(data, m);
   };
   std::vector<std::pair<const char*, ModelPredictor>> predictors = {
-      {"work", by_work(data, weights, false)},
-      {"work+profile", by_work(data, weights, true)},
+      {"work", learn::by_work(data, weights, false)},
+      {"work+profile", learn::by_work(data, weights, true)},
       {"operators", learn::operators_rule(data)},
       {"slower side", learn::slower_side_rule(data)}};
   if (split >= 0) {

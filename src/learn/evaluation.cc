@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace sluice::learn {
 namespace {
@@ -91,6 +92,18 @@ Errors errors_of(std::string predictor, std::string split, const trace::LatencyD
   e.median = quantile(off, 0.5);
   e.p90 = quantile(off, 0.9);
   return e;
+}
+
+ModelPredictor by_work(const trace::LatencyData& data, predict::WorkWeights weights,
+                       bool profiled) {
+  return [&data, w = std::move(weights), profiled](const trace::LatencyModel& m,
+                                                   const std::vector<Configuration>& at) {
+    const predict::ShortProfile profile = profile_of(data, m);
+    const predict::WorkEstimate estimate(w, m.graph, profiled ? &profile : nullptr);
+    Predictions out;
+    for (const double ms : estimate.ms(at)) out.emplace_back(ms);
+    return out;
+  };
 }
 
 ModelPredictor operators_rule(const trace::LatencyData& data) {

@@ -27,6 +27,9 @@ using ModelPredictor =
 Errors errors_of(std::string predictor, std::string split, const trace::LatencyData& data,
                  const Chosen& chosen, const ModelPredictor& predict);
 
+// WorkModel, with the short profile or without any trial. REQUIRES: the data outlives it, here and below.
+ModelPredictor by_work(const trace::LatencyData& data, predict::WorkWeights weights, bool profiled);
+
 // The references that a learned predictor has to beat.
 //
 //   operators    Σ operator times at sm ÷ b, batch 1, ÷ quota

@@ -60,18 +60,6 @@ nlohmann::json to_json(const Errors& e) {
           {"mape", e.mean},           {"median_ape", e.median}, {"p90_ape", e.p90}};
 }
 
-ModelPredictor by_work(const trace::LatencyData& data, predict::WorkWeights weights,
-                       bool profiled) {
-  return [&data, w = std::move(weights), profiled](const trace::LatencyModel& m,
-                                                   const std::vector<Configuration>& at) {
-    const predict::ShortProfile profile = profile_of(data, m);
-    const predict::WorkEstimate estimate(w, m.graph, profiled ? &profile : nullptr);
-    Predictions out;
-    for (const double ms : estimate.ms(at)) out.emplace_back(ms);
-    return out;
-  };
-}
-
 // The predictors that learn, by name.
 std::map<std::string, ModelPredictor> learned(const Flags& f, const trace::LatencyData& data,
                                               const Chosen& chosen) {

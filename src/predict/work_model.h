@@ -33,7 +33,7 @@ struct TimeAt {
 
 // Latencies by ascending share; in each list the last is of the whole. Some may be missing.
 struct ShortProfile {
-  std::vector<TimeAt> alone;   // batch 1 under some sm, nobody else on the device and no quota
+  std::vector<TimeAt> alone;   // batch 1 under some sm, on a device of its own and without a quota
   std::vector<TimeAt> quotas;  // batch `quota_batch` with the whole sm under some quotas
   int quota_batch = 4;
 };

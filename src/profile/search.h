@@ -1,6 +1,6 @@
 // The search for a model's best configuration in few trials. A plan says which trial comes next, as a
-// function of what was measured; who runs the trial is none of its business, so that the same plan
-// searches a live model and a table of earlier measurements.
+// function of what was measured, and does not run it, so that the same plan searches a live model and
+// a table of earlier measurements.
 //
 // The best configuration is that with the highest efficacy among those that are in time (Dilu's TE,
 // FaST-GShare's RPR):
