@@ -1,5 +1,6 @@
 // Fits WorkModel's weights (predict/work_model.h) to a folder of latencies with libtorch's automatic
-// differentiation. The formula stands here a second time, over tensors; a test holds the two together.
+// differentiation. The formula stands here a second time, over tensors: where the two differ, what was learned has
+// larger errors than its training had.
 #pragma once
 
 #include <functional>
