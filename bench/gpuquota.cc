@@ -134,12 +134,34 @@ bool is_measured(const TenantSpec& t) {
   return t.request == t.limit && t.held_by != HeldBy::kSilent;
 }
 
+struct Options {
+  bool quick = false, list = false, ours_alone = false, charges = false, audited = true;
+  std::string only;
+  int windows = 0;  // 0: not given
+};
+
 double share_of(Nanos used, uint64_t passed_ns) {
   return 100 * seconds(used) / seconds(Nanos(passed_ns));
 }
 
-Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windows) {
-  GpuBed bed(arbiter, c.side_by_side);
+// What the node charges each, beside what the device worked for it and what its account tells.
+void print_charges(GpuBed& bed, const std::vector<policy::ClientId>& ids) {
+  for (const policy::ClientId id : ids) {
+    const node::ClientState state = bed.state(id);
+    const auto account = bed.accounted(id);
+    std::printf("  client %u: charged %.3f s, of that ungated %.3f; stamped %.3f; account:", id,
+                seconds(state.used), seconds(state.ungated), seconds(bed.used(id)));
+    if (account)
+      std::printf(" %.3f of %.3f s\n", seconds(account->busy),
+                  seconds(account->until - account->from));
+    else
+      std::puts(" nothing");
+  }
+}
+
+Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windows,
+              const Options& options) {
+  GpuBed bed(arbiter, c.side_by_side, options.audited);
   std::vector<policy::ClientId> ids;
   for (const TenantSpec& t : c.tenants)
     ids.push_back(
@@ -157,6 +179,7 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
       if (w >= 0) shares[i].push_back(share_of(used[i] - before, now - then));
     }
     then = now;
+    if (options.charges) print_charges(bed, ids);
     if (w + 1 < windows) nap(kWindow);
   }
   Error error{.worked = worked};
@@ -177,9 +200,9 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
   return error;
 }
 
-void run(Report& report, const Case& c, int windows, bool ours_alone) {
+void run(Report& report, const Case& c, int windows, const Options& options) {
   const StolenTime stolen;
-  const Error ours = measure(c, policy::kDefaultArbiter, HeldBy::kHook, windows);
+  const Error ours = measure(c, policy::kDefaultArbiter, HeldBy::kHook, windows, options);
   std::printf("%s: used%s; mean error %.2f, worst window %.2f; host took %.1f %%\n", c.name.c_str(),
               ours.shares.c_str(), ours.mean, ours.worst, stolen.percent());
   std::fflush(stdout);
@@ -190,7 +213,7 @@ void run(Report& report, const Case& c, int windows, bool ours_alone) {
   mean.n = worst.n = windows;
   mean.at_most(1);
   worst.at_most(std::max(1.0, longest));
-  if (ours_alone) {
+  if (options.ours_alone) {
     report.add(mean);
     report.add(worst);
     return;
@@ -203,7 +226,8 @@ void run(Report& report, const Case& c, int windows, bool ours_alone) {
                  {"block tokens", policy::kDefaultArbiter, HeldBy::kTokens},
                  {"utilisation feedback", policy::kDefaultArbiter, HeldBy::kFeedback}};
   for (const auto& other : kOthers) {
-    const Error theirs = measure(c, other.arbiter, other.held_by, std::max(windows / 4, 3));
+    const Error theirs =
+        measure(c, other.arbiter, other.held_by, std::max(windows / 4, 3), options);
     std::printf("  %s: used%s; mean error %.2f, worst window %.2f\n", other.name,
                 theirs.shares.c_str(), theirs.mean, theirs.worst);
     std::fflush(stdout);
@@ -219,14 +243,10 @@ constexpr char kUsage[] =
     "  --only TEXT  the cases whose name has TEXT in it\n"
     "  --list       names the cases, and runs none\n"
     "  --windows N  so many windows of a second in each (60)\n"
+    "  --charges    prints what each is charged, and what the device's account tells of it\n"
+    "  --unaudited  charges are not compared with that account\n"
     "  --ours       without what is measured beside them: takes half the time\n"
     "  --json FILE  appends the rows to FILE\n";
-
-struct Options {
-  bool quick = false, list = false, ours_alone = false;
-  std::string only;
-  int windows = 0;  // 0: not given
-};
 
 // Returns nothing if there is an unknown argument.
 std::optional<Options> options_of(int argc, char** argv) {
@@ -240,6 +260,10 @@ std::optional<Options> options_of(int argc, char** argv) {
       options.list = true;
     else if (name == "--ours")
       options.ours_alone = true;
+    else if (name == "--charges")
+      options.charges = true;
+    else if (name == "--unaudited")
+      options.audited = false;
     else if (name == "--only" && has_value)
       options.only = argv[++i];
     else if (name == "--windows" && has_value)
@@ -267,10 +291,13 @@ int main(int argc, char** argv) {
     if ((options->quick && !c.quick) || c.name.find(options->only) == std::string::npos) continue;
     if (options->list)
       std::puts(c.name.c_str());
+    else if (c.tenants[0].program.processes > 1 && GpuBed::is_real())
+      std::printf("%s: skipped, for a program's processes would stamp the same places\n",
+                  c.name.c_str());
     else if (c.side_by_side && !GpuBed::goes_side_by_side())
       std::printf("%s: skipped, for no MPS control daemon runs\n", c.name.c_str());
     else
-      run(report, c, windows, options->ours_alone);
+      run(report, c, windows, *options);
   }
   if (options->list) return 0;
   report.note(GpuBed::device() + "; windows of 1 s; the worst of the tenants");

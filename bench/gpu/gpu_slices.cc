@@ -101,7 +101,7 @@ class GpuSlices {
       slice.memory = *opened;
     }
     const Result<void> admitted =
-        host_.admit(0, share, std::make_unique<node::CudaMeter>(account, clock_.now()));
+        host_.admit(0, share, std::make_unique<node::CudaMeter>(account, clock_.now(), turns_));
     if (!admitted.ok()) return admitted.error();
     {
       const std::lock_guard lock(mutex_);
@@ -145,6 +145,7 @@ class GpuSlices {
   const std::string folder_;
   SteadyClock clock_;
   const std::unique_ptr<node::GpuWatch> watch_;
+  const std::shared_ptr<node::DeviceTurns> turns_ = std::make_shared<node::DeviceTurns>();
   node::ArbiterHost host_;
   node::MemoryBroker broker_;
   std::map<policy::ClientId, Slice> slices_;

@@ -5,8 +5,14 @@
 
 namespace sluice::node {
 
-CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now)
-    : start_(now), audit_(std::move(account), now), now_(now), rested_at_(now), last_active_(now) {}
+CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now,
+                     std::shared_ptr<DeviceTurns> turns)
+    : start_(now),
+      audit_(std::move(account), now),
+      turns_(turns != nullptr ? std::move(turns) : std::make_shared<DeviceTurns>()),
+      now_(now),
+      rested_at_(now),
+      last_active_(now) {}
 
 // --- what the host reports -----------------------------------------------------------------------
 
@@ -41,6 +47,7 @@ void CudaMeter::report(const ProcessIdentity& process, const sluice_device_repor
 
 void CudaMeter::granted(Time now) {
   pass(now);
+  turns_->begin(this, now);
   if (hold_ == Hold::kGranted) return;
   begin_hold(Hold::kGranted);
   granted_at_ = now_;
@@ -133,7 +140,8 @@ Time CudaMeter::seen_until() const {
 
 void CudaMeter::audit() {
   const auto found =
-      audit_.step(now_, {.charged = metered(), .reported = reported(), .drains = drains_});
+      audit_.step(now_, {.charged = metered(), .reported = reported(), .drains = drains_},
+                  turns_->last_of_others(this) + kLongestTurn);
   if (found) take(*found);
   if (confirmed() && lease_ - confirmed_lease_ > kConfirmed) become(State::kUnconfirmed);
 }

@@ -8,7 +8,9 @@
 //            Charged alone once an audit has confirmed it.
 //   Audit    the comparison of both with the device's account (UsageAudit), once a second. Use
 //            beyond what was charged adds up. Beyond kMargin the client misreports: it pays for
-//            that use and all that is found later, and its leases for good.
+//            that use and all that is found later, and its leases for good. What the account
+//            tells of a time in which other clients held the device too says nothing of one of
+//            them (DeviceTurns), so meanwhile each pays its lease.
 //
 // A client that reports that nothing is in flight has drained; any other has when its work must
 // have run. Of one that is not charged by its report an audit may show that its work runs on after
@@ -22,6 +24,7 @@
 #include <memory>
 
 #include "enforce/meter.h"
+#include "gpu/device_turns.h"
 #include "gpu/reported_use.h"
 #include "gpu/usage_audit.h"
 
@@ -40,7 +43,11 @@ class CudaMeter : public Meter {
   // that the meter expects, which may be reported behind the end of the audited interval.
   static constexpr Nanos kMargin = ReportedUse::kMostInFlight;
 
-  CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now);
+  static constexpr Nanos kLongestTurn = Seconds(1);  // of another client, as good as always
+
+  // turns: of the device's meters; nullptr: no other client uses the device.
+  CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now,
+            std::shared_ptr<DeviceTurns> turns = nullptr);
 
   std::optional<Reading> poll(Time now, bool resting) override;
   Time last_active() const override { return last_active_; }
@@ -85,6 +92,7 @@ class CudaMeter : public Meter {
 
   const Time start_;
   UsageAudit audit_;
+  const std::shared_ptr<DeviceTurns> turns_;
   std::list<Process> processes_;
   Nanos forgotten_{0};  // reported by processes that have gone
 

@@ -25,19 +25,20 @@ void UsageAudit::watch(pid_t pid, Time now) {
   process.left_at = std::max(process.left_at, now + kWatched);
 }
 
-void UsageAudit::sample(pid_t pid, Process& process, Time now) {
+void UsageAudit::sample(pid_t pid, Process& process, Time now, Time alone_since) {
   const std::optional<DeviceUse> use = account_->latest(pid);
   if (!use || use->until <= process.sampled_until || use->until > now) return;
   if (use->from < std::max(process.since, history_.front().first)) return;
   if (process.attached == 0 && use->from >= process.left_at) return;
   process.sampled_until = use->until;
+  if (process.has_attached && use->from < alone_since) return;
   open_.accounted += use->busy;
   open_.resolution += use->resolution;
   from_ = std::min(from_, use->from);
   until_ = std::max(until_, use->until);
 }
 
-std::optional<UsageAudit::Finding> UsageAudit::step(Time now, const Sums& sums) {
+std::optional<UsageAudit::Finding> UsageAudit::step(Time now, const Sums& sums, Time alone_since) {
   if (history_.size() > 1 && now - history_[history_.size() - 2].first < kStep) history_.pop_back();
   history_.emplace_back(now, sums);
   while (now - history_[1].first > kHistory) history_.pop_front();
@@ -46,7 +47,7 @@ std::optional<UsageAudit::Finding> UsageAudit::step(Time now, const Sums& sums) 
   std::erase_if(processes_, [now](const auto& entry) {
     return entry.second.attached == 0 && now - entry.second.left_at > kKept;
   });
-  for (auto& [pid, process] : processes_) sample(pid, process, now);
+  for (auto& [pid, process] : processes_) sample(pid, process, now, alone_since);
   if (until_ <= audited_until_ || now - audited_at_ < kEvery) return std::nullopt;
 
   const Sums before = at(std::max(from_, audited_until_)), after = at(until_);

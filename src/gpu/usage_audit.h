@@ -44,8 +44,9 @@ class UsageAudit {
   void attach(pid_t pid, Time now);
   void leave(pid_t pid, Time now);
   void watch(pid_t pid, Time now);
-  // Returns nothing while no audit is due, or the account shows nothing new.
-  std::optional<Finding> step(Time now, const Sums& sums);
+  // Returns nothing while no audit is due, or the account shows nothing new. Of processes that
+  // have attached, no sample counts that began before alone_since (device_turns.h).
+  std::optional<Finding> step(Time now, const Sums& sums, Time alone_since = {});
 
  private:
   struct Process {
@@ -53,7 +54,7 @@ class UsageAudit {
     int attached = 0;
     bool has_attached = false;
   };
-  void sample(pid_t pid, Process& process, Time now);
+  void sample(pid_t pid, Process& process, Time now, Time alone_since);
   Sums at(Time t) const;
 
   const std::shared_ptr<const DeviceAccount> account_;

@@ -18,6 +18,7 @@
 #include "enforce/meter.h"
 #include "enforce/permit_server.h"
 #include "enforce/stray_processes.h"
+#include "gpu/device_turns.h"
 #include "gpu/gpu_watch.h"
 #include "node/cpu_devices.h"
 #include "node/registry.h"
@@ -105,6 +106,7 @@ class Enforcer {
     LocalDevice device;
     std::string arbiter;                           // the one that it runs
     std::shared_ptr<const DeviceAccount> account;  // a GPU's
+    std::shared_ptr<DeviceTurns> turns = std::make_shared<DeviceTurns>();
   };
   // The client of one part.
   struct Client {

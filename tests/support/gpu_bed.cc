@@ -37,18 +37,19 @@ void nap(Nanos t) {
   nanosleep(&span, nullptr);
 }
 
-GpuBed::GpuBed(std::string_view arbiter, bool side_by_side)
+GpuBed::GpuBed(std::string_view arbiter, bool side_by_side, bool audited)
     : GpuBed(
           [arbiter] {
             auto made = policy::make_arbiter(arbiter, {});
             SLUICE_CHECK(made.ok(), made.error().message);
             return std::move(*made);
           }(),
-          side_by_side) {}
+          side_by_side, audited) {}
 
-GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side)
+GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side, bool audited)
     : driver_(std::getenv("SLUICE_BENCH_DRIVER")),
-      folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())) {
+      folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())),
+      audited_(audited) {
   fs::remove_all(folder_);
   fs::create_directories(folder_);
   judge_ = real() ? judge_by_stamps(folder_) : judge_by_log(folder_, side_by_side);
@@ -104,9 +105,9 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
                           .sm = part.sm,
                           .quota = {{request}, {limit}},
                           .position = {part.begin, end_of_others(part)}}};
-  const Result<void> admitted = host_->admit(
-      0, tenant.share,
-      std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus()[0].uuid), clock_.now()));
+  auto account = audited_ ? watch_->account(watch_->gpus()[0].uuid) : nullptr;
+  auto meter = std::make_unique<node::CudaMeter>(std::move(account), clock_.now(), turns_);
+  const Result<void> admitted = host_->admit(0, tenant.share, std::move(meter));
   SLUICE_CHECK(admitted.ok(), admitted.error().message);
   const std::string stamps = judge_->expect(id);
   const std::lock_guard lock(mutex_);  // it asks for its pages once it is known
@@ -157,14 +158,22 @@ void GpuBed::resize(policy::ClientId id, int request, int limit) {
   SLUICE_CHECK(resized.ok(), resized.error().message);
 }
 
+std::optional<node::DeviceUse> GpuBed::accounted(policy::ClientId id) const {
+  return watch_->account(watch_->gpus()[0].uuid)->latest(pid(id));
+}
+
 bool GpuBed::works(policy::ClientId id, Nanos used) {
   constexpr int kTries = 10'000;
   for (int i = 0; i < kTries && this->used(id) < used; ++i) nap(Millis(1));
   return this->used(id) >= used;
 }
 
+bool GpuBed::is_real() {
+  return std::getenv("SLUICE_BENCH_DRIVER") != nullptr;
+}
+
 bool GpuBed::goes_side_by_side() {
-  if (std::getenv("SLUICE_BENCH_DRIVER") == nullptr) return true;
+  if (!is_real()) return true;
   const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   return fs::is_socket(fs::path(folder != nullptr ? folder : "/tmp/nvidia-mps") / "control");
 }

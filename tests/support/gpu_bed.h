@@ -14,6 +14,7 @@
 
 #include "enforce/arbiter_host.h"
 #include "enforce/permit_server.h"
+#include "gpu/device_turns.h"
 #include "gpu/gpu_watch.h"
 #include "tests/support/gpu_judge.h"
 
@@ -36,8 +37,11 @@ enum class HeldBy { kHook, kSilent, kTokens, kFeedback, kNobody };
 class GpuBed {
  public:
   // side_by_side: programs share the device as clients of MPS do; else they run by turns.
-  explicit GpuBed(std::string_view arbiter = policy::kDefaultArbiter, bool side_by_side = false);
-  explicit GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side = false);
+  // audited: charges are compared with the account that the device keeps.
+  explicit GpuBed(std::string_view arbiter = policy::kDefaultArbiter, bool side_by_side = false,
+                  bool audited = true);
+  explicit GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side = false,
+                  bool audited = true);
   ~GpuBed();
   GpuBed(const GpuBed&) = delete;
 
@@ -53,6 +57,8 @@ class GpuBed {
   node::ClientState state(policy::ClientId tenant) { return *host_->state({0, tenant}); }
   bool attached(policy::ClientId tenant) { return state(tenant).processes > 0; }
   pid_t pid(policy::ClientId tenant) const { return tenants_.at(tenant).pid; }
+  // The newest that the device's account tells of its first process.
+  std::optional<node::DeviceUse> accounted(policy::ClientId tenant) const;
 
   // By the judge.
   Nanos used(policy::ClientId tenant) { return judge_->used(tenant); }
@@ -65,6 +71,7 @@ class GpuBed {
   // Returns whether programs can share the device so: the emulated one always, a real one under
   // MPS.
   static bool goes_side_by_side();
+  static bool is_real();
   // The device and its judge, for people.
   static std::string device();
 
@@ -84,6 +91,8 @@ class GpuBed {
   SteadyClock clock_;
   std::unique_ptr<GpuJudge> judge_;
   std::unique_ptr<node::GpuWatch> watch_;
+  const bool audited_;
+  const std::shared_ptr<node::DeviceTurns> turns_ = std::make_shared<node::DeviceTurns>();
   std::map<policy::ClientId, Tenant> tenants_;
   std::mutex mutex_;                         // guards known_
   std::map<pid_t, policy::ClientId> known_;  // groups, for the server's lookup
