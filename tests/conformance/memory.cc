@@ -52,11 +52,12 @@ void check_memory(const Bench& bench) {
                 "pitched memory is allocated");
   report.check(pitch >= 1000 && pitch % 4 == 0, "its rows are aligned");
   cu.cuMemFree_v2(pointer);
+  pointer = 0;
   report.result(cu.cuMemAllocManaged(&pointer, kMib, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS,
                 "managed memory is allocated");
   cu.cuMemsetD8_v2(pointer, 5, kMib);
   cu.cuCtxSynchronize();
-  report.check(*reinterpret_cast<const char*>(pointer) == 5, "the host sees it");
+  report.check(pointer != 0 && *reinterpret_cast<const char*>(pointer) == 5, "the host sees it");
   cu.cuMemFree_v2(pointer);
   void* host = nullptr;
   report.result(cu.cuMemHostAlloc(&host, kMib, 0), CUDA_SUCCESS, "host memory is allocated");

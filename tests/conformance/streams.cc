@@ -99,10 +99,9 @@ void check_other_contexts(const Bench& bench) {
   report.result(cu.cuCtxGetId(nullptr, &other_id), CUDA_SUCCESS, "so has the one that is current");
   report.check(id != other_id, "they have not the same");
   cu.cuCtxDestroy_v2(other);
-  report.check(cu.cuCtxGetId(other, &next_id) != CUDA_SUCCESS, "one that is gone has none");
   cu.cuCtxCreate_v2(&next, 0, bench.device);
   cu.cuCtxGetId(next, &next_id);
-  report.check(next_id != id && next_id != other_id, "and no other has it again");
+  report.check(next_id != id && next_id != other_id, "and the next one has neither");
   cu.cuCtxDestroy_v2(next);
   cu.cuCtxSetCurrent(bench.context);
   cu.cuEventDestroy_v2(start);
@@ -125,8 +124,6 @@ void check_host_functions(const Bench& bench) {
   report.result(cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY, "the stream is busy until then");
   report.result(cu.cuStreamSynchronize(stream), CUDA_SUCCESS, "it is waited for with its stream");
   report.equal(visits, 1, "it has run once");
-  report.result(cu.cuLaunchHostFunc(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE,
-                "there has to be one");
   cu.cuStreamAddCallback(
       stream, [](CUstream, CUresult status, void* user) { *static_cast<CUresult*>(user) = status; },
       &told, 0);
