@@ -7,7 +7,6 @@ SLUICE_DRIVER(cuCtxDestroy);
 SLUICE_DRIVER(cuCtxDestroy_v2);
 SLUICE_DRIVER(cuCtxDetach);
 SLUICE_DRIVER(cuCtxFromGreenCtx);
-SLUICE_DRIVER(cuCtxGetId);
 SLUICE_DRIVER(cuDevicePrimaryCtxGetState);
 SLUICE_DRIVER(cuDevicePrimaryCtxRelease);
 SLUICE_DRIVER(cuDevicePrimaryCtxRelease_v2);
@@ -32,13 +31,6 @@ CUresult destroy_context(CUcontext context) {
   const CUresult result = destroy(context);
   settle(context, result == CUDA_SUCCESS);
   return result;
-}
-
-// By the driver's numbers (CUDA 12). Before them nobody can say, and what was in it stays charged.
-bool is_gone(CUcontext context) {
-  unsigned long long id = 0;
-  const CUresult result = driver_cuCtxGetId(context, &id);
-  return result != CUDA_SUCCESS && result != CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
 }
 
 bool primary_is_active(CUdevice device) {
@@ -96,10 +88,12 @@ SLUICE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
   return destroy_context<driver_cuCtxDestroy_v2>(context);
 }
 
+// Only a thread's current context can be detached from, and the end of one takes it off the
+// thread's stack. The handle itself may not be passed to the driver any more.
 SLUICE_EXPORT CUresult cuCtxDetach(CUcontext context) {
   leave_context_alone(context);
   const CUresult result = driver_cuCtxDetach(context);
-  settle(context, result == CUDA_SUCCESS && is_gone(context));
+  settle(context, result == CUDA_SUCCESS && current_context() != context);
   return result;
 }
 SLUICE_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {

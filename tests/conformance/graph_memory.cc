@@ -43,10 +43,12 @@ void destroy(const Driver& cu, const Allocating& made) {
   cu.cuGraphExecDestroy(made.exec);
   cu.cuGraphDestroy(made.graph);
 }
+}  // namespace
 
-void check_captured(const Bench& bench, CUstream stream) {
+void check_captured_memory(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
+  const CUstream stream = bench.stream();
   CUdeviceptr pointer = 0;
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
@@ -81,11 +83,13 @@ void check_captured(const Bench& bench, CUstream stream) {
   cu.cuGraphDestroy(graph);
   report.result(cu.cuDeviceGraphMemTrim(bench.device), CUDA_SUCCESS, "until it is trimmed");
   report.equal(static_cast<long long>(reserved(bench)), 0, "then nothing is kept");
+  cu.cuStreamDestroy_v2(stream);
 }
 
-void check_what_outlives_a_launch(const Bench& bench, CUstream stream) {
+void check_what_outlives_a_launch(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
+  const CUstream stream = bench.stream();
   const Allocating made = allocating(bench, 0);
   report.equal(static_cast<long long>(reserved(bench)), 0, "an instance alone has no memory");
   report.result(cu.cuGraphLaunch(made.exec, stream), CUDA_SUCCESS, "a launch allocates");
@@ -107,11 +111,13 @@ void check_what_outlives_a_launch(const Bench& bench, CUstream stream) {
   report.equal(static_cast<long long>(used(bench)), 0, "and nothing is in use");
   destroy(cu, made);
   cu.cuDeviceGraphMemTrim(bench.device);
+  cu.cuStreamDestroy_v2(stream);
 }
 
-void check_what_is_not_allowed(const Bench& bench, CUstream stream) {
+void check_what_graphs_refuse(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
+  const CUstream stream = bench.stream();
   const Allocating made = allocating(bench, 0);
   CUgraphExec second = nullptr;
   CUgraph copy = nullptr;
@@ -132,16 +138,7 @@ void check_what_is_not_allowed(const Bench& bench, CUstream stream) {
   cu.cuGraphExecDestroy(second);
   cu.cuGraphDestroy(made.graph);
   cu.cuDeviceGraphMemTrim(bench.device);
-}
-
-}  // namespace
-
-void check_graph_memory(const Bench& bench) {
-  const CUstream stream = bench.stream();
-  check_captured(bench, stream);
-  check_what_outlives_a_launch(bench, stream);
-  check_what_is_not_allowed(bench, stream);
-  bench.cu.cuStreamDestroy_v2(stream);
+  cu.cuStreamDestroy_v2(stream);
 }
 
 }  // namespace conformance

@@ -31,10 +31,11 @@ CUresult end_after(const Bench& bench, CUstream stream, CUstreamCaptureMode mode
   if (graph != nullptr) bench.cu.cuGraphDestroy(graph);
   return result;
 }
+}  // namespace
 
-void check_what_breaks(const Bench& bench) {
+void check_what_breaks_a_capture(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
   const CUstream stream = bench.stream(CU_STREAM_DEFAULT), other = bench.stream(CU_STREAM_DEFAULT);
   const CUevent event = bench.event();
   constexpr auto kGlobal = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -117,11 +118,10 @@ void check_what_breaks(const Bench& bench) {
   cu.cuStreamDestroy_v2(stream);
   cu.cuStreamDestroy_v2(other);
 }
-}  // namespace
 
 void check_capture(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
   const CUstream stream = bench.stream(), other = bench.stream();
   const CUevent fork = bench.event(), join = bench.event();
   CUstreamCaptureStatus status = -1;
@@ -154,13 +154,12 @@ void check_capture(const Bench& bench) {
   cu.cuEventDestroy_v2(join);
   cu.cuStreamDestroy_v2(stream);
   cu.cuStreamDestroy_v2(other);
-  check_what_breaks(bench);
 }
 
 // Functions of the program's: captured, and added by hand.
 void check_host_nodes(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
   const CUstream stream = bench.stream();
   int runs = 0;
   const CUDA_HOST_NODE_PARAMS count_up{[](void* user) { ++*static_cast<int*>(user); }, &runs};
@@ -194,9 +193,8 @@ void check_host_nodes(const Bench& bench) {
 }
 
 void check_graphs(const Bench& bench) {
-  check_host_nodes(bench);
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
   const CUstream stream = bench.stream();
   const CUevent start = bench.event(), end = bench.event();
   const CUgraph three = captured(bench, stream, 3), again = captured(bench, stream, 3);

@@ -31,7 +31,7 @@ bool holds_data(const Driver& cu, CUdeviceptr pointer) {
 
 void check_memory(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
   const std::size_t before = free_bytes(cu);
   CUdeviceptr pointer = 0, other = 0, base = 0;
   std::size_t size = 0, pitch = 0;
@@ -52,15 +52,27 @@ void check_memory(const Bench& bench) {
                 "pitched memory is allocated");
   report.check(pitch >= 1000 && pitch % 4 == 0, "its rows are aligned");
   cu.cuMemFree_v2(pointer);
+  void* host = nullptr;
+  report.result(cu.cuMemHostAlloc(&host, kMib, 0), CUDA_SUCCESS, "host memory is allocated");
+  report.result(cu.cuMemFreeHost(host), CUDA_SUCCESS, "and freed");
+}
+
+void check_managed_memory(const Bench& bench) {
+  const Driver& cu = bench.cu;
+  const Report& report = bench.report;
+  CUdeviceptr pointer = 0;
   report.result(cu.cuMemAllocManaged(&pointer, kMib, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS,
                 "managed memory is allocated");
   cu.cuMemsetD8_v2(pointer, 5, kMib);
   cu.cuCtxSynchronize();
-  report.check(*reinterpret_cast<const char*>(pointer) == 5, "the host sees it");
+  report.check(pointer != 0 && *reinterpret_cast<const char*>(pointer) == 5, "the host sees it");
   cu.cuMemFree_v2(pointer);
-  void* host = nullptr;
-  report.result(cu.cuMemHostAlloc(&host, kMib, 0), CUDA_SUCCESS, "host memory is allocated");
-  report.result(cu.cuMemFreeHost(host), CUDA_SUCCESS, "and freed");
+}
+
+void check_shared_memory(const Bench& bench) {
+  const Driver& cu = bench.cu;
+  const Report& report = bench.report;
+  CUdeviceptr pointer = 0, other = 0;
   CUipcMemHandle handle{};
   cu.cuMemAlloc_v2(&pointer, 2 * kMib);
   report.result(cu.cuIpcGetMemHandle(&handle, pointer), CUDA_SUCCESS, "memory can be shared");
@@ -72,7 +84,7 @@ void check_memory(const Bench& bench) {
 
 void check_pools(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
   const CUstream stream = bench.stream();
   CUmemoryPool pool = nullptr, usual = nullptr;
   report.result(cu.cuDeviceGetDefaultMemPool(&usual, bench.device), CUDA_SUCCESS,
@@ -112,7 +124,7 @@ void check_pools(const Bench& bench) {
 
 void check_virtual_memory(const Bench& bench) {
   const Driver& cu = bench.cu;
-  Report& report = bench.report;
+  const Report& report = bench.report;
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, bench.device};
