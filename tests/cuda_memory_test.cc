@@ -107,6 +107,16 @@ TEST_F(CudaMemory, WhatPoolsKeepForLaterIsForAllKinds) {
   }
 }
 
+// A pool is asked for its size whenever memory is freed, and a capture forbids that question.
+TEST_F(CudaMemory, APoolThatKeepsSomeDoesNotEndACapture) {
+  Program program(folder_);
+  EXPECT_EQ(program.ask("keep").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("pooled", 64), CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("free 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(program.ask("capture 32 0").result, CUDA_SUCCESS);
+  EXPECT_EQ(on_device(), kContext + 64) << "it is kept, and charged";
+}
+
 // More pools than one pass reads.
 TEST_F(CudaMemory, WhatManyPoolsKeepForLaterIsForAllKinds) {
   Program program(folder_);

@@ -174,10 +174,11 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes_to_keep) {
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
-  const Call call(__func__, Call::kDriver);
+  Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Pool* pool = call.driver().pools.find(handle);
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = unsafe_call(call.driver()); result != CUDA_SUCCESS) return result;
   if (const std::uint64_t* counter = counter_of(*pool, attribute)) {
     std::memcpy(value, counter, sizeof *counter);
     return CUDA_SUCCESS;

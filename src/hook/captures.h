@@ -8,6 +8,7 @@
 
 SLUICE_DRIVER(cuStreamIsCapturing);
 SLUICE_DRIVER(cuStreamIsCapturing_ptsz);
+SLUICE_DRIVER(cuThreadExchangeStreamCaptureMode);
 
 namespace sluice::hook {
 
@@ -35,5 +36,21 @@ template <auto is_capturing>
 bool captures(CUstream stream) {
   return captures_open() && asks_captured<is_capturing>(stream);
 }
+
+// While it lives, questions of the hook's own that a capture forbids neither fail nor end one. (A
+// pool's attribute, asked by a thread of the usual mode, ends a capture: seen on driver 580.)
+class BesideCaptures {
+ public:
+  BesideCaptures() : open_(captures_open()) { exchange(); }
+  ~BesideCaptures() { exchange(); }
+  BesideCaptures(const BesideCaptures&) = delete;
+
+ private:
+  void exchange() {
+    if (open_) driver_cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  const bool open_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
 
 }  // namespace sluice::hook

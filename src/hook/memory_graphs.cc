@@ -4,6 +4,7 @@
 // the next launch) stays charged: at most as much as the device says it has reserved for graphs.
 #include <stdlib.h>
 
+#include "hook/captures.h"
 #include "hook/memory.h"
 
 SLUICE_DRIVER(cuDeviceGetGraphMemAttribute);
@@ -121,6 +122,7 @@ void trim_graph_memory() {
   Left* left = __atomic_load_n(&process_left, __ATOMIC_ACQUIRE);
   if (left == nullptr) return;
   const Lock lock(left->lock);
+  const BesideCaptures beside;
   for (int device = 0; device < kDevices; ++device) {
     if (left->bytes[device] == 0) continue;
     driver_cuDeviceGraphMemTrim(device);

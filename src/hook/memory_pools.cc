@@ -1,3 +1,4 @@
+#include "hook/captures.h"
 #include "hook/memory.h"
 
 SLUICE_DRIVER(cuCtxPopCurrent_v2);
@@ -33,6 +34,7 @@ uint64_t key_of(CUmemoryPool pool) {
 }
 
 uint64_t attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute) {
+  const BesideCaptures beside;
   uint64_t value = 0;
   return driver_cuMemPoolGetAttribute(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
 }
@@ -84,6 +86,7 @@ void settle(Pools& pools, CUmemoryPool pool, int device) {
 
 void trim(Pools& pools, CUmemoryPool pool) {
   const Lock lock(pools.lock);
+  const BesideCaptures beside;
   if (pools.known.find(key_of(pool)) != nullptr) driver_cuMemPoolTrimTo(pool, 0);
 }
 
