@@ -3,6 +3,7 @@
 #include <future>
 #include <iostream>
 
+#include "cli/estimates.h"
 #include "cli/files.h"
 #include "cli/session.h"
 #include "cli/wait.h"
@@ -46,7 +47,7 @@ void print_result(const json& result, bool dry) {
 
 struct ApplyFlags {
   std::vector<std::string> files;
-  bool dry = false;
+  bool dry = false, estimate = true;
   WaitFlags wait;
 };
 
@@ -59,6 +60,8 @@ Result<void> apply(const Session& session, const ApplyFlags& f) {
       const auto checked = apply_file(session, file, true);
       if (!checked.ok()) return checked.error();
     }
+  // Before, so that the first decision knows of them.
+  if (!f.dry && f.estimate) estimate_models(session, files);
   json all = json::array();
   std::vector<Awaited> awaited;
   for (const FunctionFile& file : files) {
@@ -85,6 +88,9 @@ void add_apply(CLI::App& app, Session& session, Outcome& outcome) {
                    "function files, or folders of them; - is standard input")
       ->required();
   command->add_flag("--dry-run", f->dry, "show the difference, change nothing");
+  command->add_flag("--estimate,!--no-estimate", f->estimate,
+                    "of a model that was never measured, estimate the times by its operators "
+                    "(default)");
   add_wait(*command, f->wait);
   command->callback([=, &session, &outcome] { outcome = apply(session, *f); });
 }

@@ -38,6 +38,7 @@ struct TrainFlags {
   std::string data, out, device, source;
   uint64_t seed = 1;
   int passes = 600;
+  double unseen_error = learn::Provenance().unseen_error;
 };
 
 Result<predict::WorkEstimate> estimate_of(const PredictFlags& f, const learn::Learned& learned) {
@@ -123,7 +124,9 @@ Result<void> train(const TrainFlags& f) {
                                     "--seed",
                                     std::to_string(f.seed),
                                     "--passes",
-                                    std::to_string(f.passes)};
+                                    std::to_string(f.passes),
+                                    "--unseen-error",
+                                    fixed(f.unseen_error, 3)};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -140,6 +143,11 @@ void add_train(CLI::App& predict, Outcome& outcome) {
   command->add_option("--device", f->device, "the type of device that was measured")->required();
   command->add_option("--source", f->source, "where the data comes from, for people");
   command->add_option("--seed", f->seed, "the same one gives the same weights")
+      ->capture_default_str();
+  command
+      ->add_option("--unseen-error", f->unseen_error,
+                   "of a model of another family, without a trial: decisions keep so much apart")
+      ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();
   command->add_option("--passes", f->passes, "over the models; more take longer and fit closer")
       ->check(CLI::Range(1, 100'000))

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "control/refined.h"
 #include "control/unreachable.h"
 
 namespace sluice::control {
@@ -105,7 +106,8 @@ void Control::teach(const FunctionName& name) {
       if (const Profile* p = profiles_.find(r.spec.model(), type); p != nullptr)
         predictor_.learn({{.function = name, .revision = r.number, .variant = "", .device = type},
                           p->memory,
-                          p->points});
+                          p->points,
+                          p->estimated});
 }
 
 void Control::teach_all() {
@@ -188,7 +190,34 @@ void Control::count(Time now, UnixMillis wall) {
   if (!counts_.account(seen_, functions_, accounting_, now, wall)) return;
   if (any_node_there(seen_) && counts_.countable())
     measurements_.step(seen_.instances, functions_, now);
+  refine(now, wall);
   keeper_.counted();
+}
+
+// Every ten seconds, which is as long as a measurement of an instance.
+void Control::refine(Time now, UnixMillis wall) {
+  if (now - refined_at_ < Seconds(10)) return;
+  refined_at_ = now;
+  snapshot_.measured = measurements_.latest();
+  for (const ObservedInstance& o : seen_.instances) {
+    const StoredFunction* f = find(o.instance.function);
+    const auto device = std::ranges::find(seen_.devices, o.instance.device(), &Device::id);
+    const InstanceMeasurements* measured = measurements_of(snapshot_, o.instance.id);
+    if (f == nullptr || device == seen_.devices.end() || measured == nullptr ||
+        o.instance.state != InstanceState::kReady || o.instance.parts.size() != 1)
+      continue;
+    const FunctionSpec& spec = spec_of(*f, o.instance.revision);
+    if (!spec.is_inference()) continue;
+    const Profile* known = profiles_.find(spec.model(), type_of(*device));
+    const auto better = known != nullptr ? refined(*known, o.instance, *measured) : std::nullopt;
+    if (!better) continue;
+    decisions_.record({.at = wall,
+                       .function = f->name,
+                       .action = "profile",
+                       .subject = type_of(*device).name,
+                       .reason = said_of(*known, *better)});
+    if (const auto set = set_profile(*better); !set.ok()) log::warn("{}", set.error().message);
+  }
 }
 
 std::vector<Action> Control::decide(Time now) {

@@ -129,6 +129,7 @@ class Control {
   void see_jobs(Time now, UnixMillis wall);
   void reconcile(Time now, UnixMillis wall);
   void count(Time now, UnixMillis wall);
+  void refine(Time now, UnixMillis wall);
   bool knows_its_nodes(Time now);
   std::vector<Action> decide(Time now);
   void carry_out(const std::vector<Action>& actions, Time now, UnixMillis wall);
@@ -185,6 +186,7 @@ class Control {
   RouteSync routes_;
   Counts counts_;
   Measurements measurements_;
+  Time refined_at_{};
   Accounting accounting_;
   Decisions decisions_;
   Notices notices_;

@@ -327,6 +327,7 @@ Result<void> Control::set_drained(const DeviceId& device, bool drained, UnixMill
 }
 
 Result<void> Control::set_profile(const Profile& profile) {
+  if (profiles_.superfluous(profile)) return {};
   SLUICE_TRY(desired_.save_profile(profile));
   profiles_.set(profile);
   teach_all();

@@ -30,11 +30,16 @@ const Profile* Profiles::find(const ModelSpec& model, const DeviceType& type) co
   return nullptr;
 }
 
+bool Profiles::superfluous(const Profile& profile) const {
+  const Profile* known = at(profile.name(), profile.device);
+  return profile.estimated > 0 && known != nullptr && known->estimated == 0;
+}
+
 std::optional<Nanos> Profiles::fastest(const ModelSpec& model,
                                        std::span<const DeviceType> types) const {
   std::optional<Nanos> least;
   for (const DeviceType& type : types)
-    if (const Profile* profile = find(model, type); profile != nullptr)
+    if (const Profile* profile = find(model, type); profile != nullptr && profile->estimated == 0)
       for (const MeasuredPoint& p : profile->points)
         if (p.at.batch == 1) least = std::min(least.value_or(p.median), p.median);
   return least;
@@ -54,7 +59,8 @@ json to_json(const Profile& p) {
           {"device_type", p.device.name},
           {"function", to_string(p.function)},
           {"memory", p.memory},
-          {"points", points}};
+          {"points", points},
+          {"estimated", p.estimated}};
 }
 
 Result<Profile> profile_from(const json& j) {
@@ -64,7 +70,8 @@ Result<Profile> profile_from(const json& j) {
             .device = {f.text("device_type")},
             .function = function_name(f.text("function")),
             .memory = f.integer("memory", 0, 0, INT64_MAX),
-            .points = {}};
+            .points = {},
+            .estimated = f.number("estimated", 0, 0, 10)};
   for (const json& item : f.list("points")) {
     wire::Fields q(item, "point");
     MeasuredPoint point;

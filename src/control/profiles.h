@@ -1,7 +1,8 @@
 // Measurements of `sluice profile`, by model and type of device. A model is named by its content,
 // so that a moved file keeps its profile and a replaced one does not take it. Profiles of earlier
 // versions lack both names: they are found by the model's path, and count for every type of device
-// of the platform (earlier versions had one). A plain value, not thread-safe.
+// of the platform (earlier versions had one). Where nothing was measured, a profile may be an
+// estimate. A plain value, not thread-safe.
 #pragma once
 
 #include <map>
@@ -24,6 +25,7 @@ struct Profile {
   FunctionName function;  // its function at the measurement; for people
   Bytes memory = 0;       // of one instance, peak; 0: not measured
   std::vector<MeasuredPoint> points;
+  double estimated = 0;  // as Measurement's
 
   bool operator==(const Profile&) const = default;
   const std::string& name() const { return content.empty() ? model : content; }
@@ -41,6 +43,9 @@ class Profiles {
 
   // nullptr: not measured.
   const Profile* find(const ModelSpec& model, const DeviceType& type) const;
+
+  // Returns whether it is an estimate of what was measured already.
+  bool superfluous(const Profile& profile) const;
 
   // Returns the shortest median of one request measured on any of these types.
   std::optional<Nanos> fastest(const ModelSpec& model, std::span<const DeviceType> types) const;

@@ -52,6 +52,19 @@ TEST(Profiles, OldOnesAreFoundByPathOnAnyTypeUntilTheModelIsMeasuredAgain) {
   EXPECT_EQ(found(all, model("/m.pt", "bb"), kHalf), Nanos(0)) << "the old one is gone";
 }
 
+TEST(Profiles, AnEstimateOfWhatWasMeasuredIsSuperfluous) {
+  Profiles all;
+  Profile estimate = profile("/m.pt", "aa", kHalf, Millis(7));
+  estimate.estimated = 0.3;
+  EXPECT_FALSE(all.superfluous(estimate));
+  all.set(estimate);
+  EXPECT_FALSE(all.superfluous(estimate)) << "a newer one";
+  EXPECT_FALSE(all.fastest(model("/m.pt", "aa"), std::vector{kHalf})) << "nothing is refused by it";
+  all.set(profile("/m.pt", "aa", kHalf, Millis(5)));
+  EXPECT_TRUE(all.superfluous(estimate));
+  EXPECT_EQ(found(all, model("/m.pt", "aa"), kHalf), Millis(5));
+}
+
 TEST(Profiles, ReadWhatTheyWrite) {
   const Profile p{.model = "/m.pt",
                   .content = "aa",

@@ -15,7 +15,8 @@ constexpr Words kHappened[] = {{"start", "started"},      {"stop", "stopped"},
                                {"lost", "lost"},          {"apply", "applied"},
                                {"rollout", "rolled out"}, {"rollback", "rolled back"},
                                {"delete", "deleted"},     {"drain", "cordoned"},
-                               {"undrain", "uncordoned"}, {"notice", "noticed"}};
+                               {"undrain", "uncordoned"}, {"notice", "noticed"},
+                               {"profile", "learned"}};
 
 constexpr Words kWhy[] = {{"keep-alive", "always stays"},
                           {"new-device", "more load"},
@@ -24,6 +25,7 @@ constexpr Words kWhy[] = {{"keep-alive", "always stays"},
                           {"vertical-down", "less load"},
                           {"scale-in", "less load"},
                           {"shift", "moved for a neighbour"},
+                          {"refined", "live instances"},
                           {"drained-device", "device cordoned"},
                           {"retired", "revision has no traffic"},
                           {"cluster-full", "no room"},

@@ -176,7 +176,7 @@ std::vector<Graph> examples_of(const trace::LatencyData& data, const Chosen& cho
     std::vector<Configuration> at;
     std::vector<float> label;
     for (const trace::LatencyPoint& p : m.points) {
-      if (is_profiled(p.at) || !chosen(m, p)) continue;
+      if (is_profiled(data, p.at) || !chosen(m, p)) continue;
       at.push_back(p.at);
       label.push_back(static_cast<float>(std::log(p.ms)));
     }

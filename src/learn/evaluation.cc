@@ -72,7 +72,7 @@ Errors errors_of(std::string predictor, std::string split, const trace::LatencyD
     std::vector<Configuration> at;
     std::vector<double> ms;
     for (const trace::LatencyPoint& p : m.points) {
-      if (is_profiled(p.at) || !chosen(m, p)) continue;
+      if (is_profiled(data, p.at) || !chosen(m, p)) continue;
       at.push_back(p.at);
       ms.push_back(p.ms);
     }

@@ -20,6 +20,7 @@ namespace {
 struct Flags {
   std::string data, out, device, source;
   int folds = 0;
+  double unseen_error = Provenance().unseen_error;
   bool baselines = false, time = false;
   TrainingSettings settings;
 };
@@ -46,7 +47,8 @@ Result<void> train_all(const Flags& f, const trace::LatencyData& data) {
                    .data = f.source,
                    .models = static_cast<int>(data.models.size()),
                    .points = 0,
-                   .seed = f.settings.seed},
+                   .seed = f.settings.seed,
+                   .unseen_error = f.unseen_error},
                   {}};
   for (const trace::LatencyModel& m : data.models)
     for (const trace::LatencyPoint& p : m.points) learned.from.points += chosen(m, p) ? 1 : 0;
@@ -168,6 +170,10 @@ int run(int argc, char** argv) {
   app.add_option("--seed", f.settings.seed)->capture_default_str();
   app.add_option("--passes", f.settings.passes)
       ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--unseen-error", f.unseen_error,
+                 "of models of other families, without a trial, as --folds printed it")
+      ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();
   app.add_option("--folds", f.folds, "leave families out in so many turns, and judge by them")
       ->check(CLI::Range(0, 100));

@@ -9,13 +9,14 @@
 namespace sluice::learn {
 
 // The short profile that the data has of a model: the sums of its operators' times, and the points at
-// `kProfiledBatch` with the whole sm under `profiled_quotas`.
+// `kProfiledBatch` with the whole sm under `kProfiledQuotas`. Where no operator was timed, the points of batch 1
+// without a quota stand for these sums.
 inline constexpr int kProfiledBatch = 4;
 inline constexpr Share kProfiledQuotas[] = {Share{200}, Share{400}, Share{600}, Share{800}, kWhole};
 predict::ShortProfile profile_of(const trace::LatencyData& data, const trace::LatencyModel& model);
 // Whether it is complete.
 bool has_profile(const trace::LatencyData& data, const trace::LatencyModel& model);
-bool is_profiled(const Configuration& c);
+bool is_profiled(const trace::LatencyData& data, const Configuration& c);
 
 // One point to learn.
 using Chosen = std::function<bool(const trace::LatencyModel&, const trace::LatencyPoint&)>;

@@ -72,6 +72,7 @@ json to_json(const Learned& learned) {
           {"models", learned.from.models},
           {"points", learned.from.points},
           {"seed", learned.from.seed},
+          {"unseen_error", rounded(learned.from.unseen_error)},
           {"hidden", w.network.hidden},
           {"first", rounded(w.network.first)},
           {"first_bias", rounded(w.network.first_bias)},
@@ -94,7 +95,8 @@ Result<Learned> learned_from(const json& j) {
                   .data = f.text("data"),
                   .models = static_cast<int>(f.integer("models", 0, 0, 1'000'000)),
                   .points = f.integer("points", 0, 0, 1'000'000'000),
-                  .seed = static_cast<uint64_t>(f.integer("seed", 0, 0, INT64_MAX))};
+                  .seed = static_cast<uint64_t>(f.integer("seed", 0, 0, INT64_MAX)),
+                  .unseen_error = f.number("unseen_error", 0.4, 0.001, 10)};
   WorkWeights& w = learned.weights;
   const auto hidden = static_cast<size_t>(f.integer("hidden", 0, 1, 1024));
   constexpr size_t kInputs = predict::kOperatorFeatures;

@@ -37,7 +37,7 @@ struct Example {
   Tensor pair, quota, label;           // (points): indices, log ms
   std::vector<double> alone, alone_s;  // log ms; log s
   std::vector<int64_t> alone_pair;
-  std::vector<double> own;  // log ms at kProfiledQuotas
+  std::vector<double> own;  // log ms at kProfiledQuotas, or with the whole quota alone
   int64_t own_pair = -1;    // of kProfiledBatch and the whole sm
 };
 
@@ -98,6 +98,7 @@ struct Formula : torch::nn::Module {
   // Log ms of the host by quota of the data, where the profile has the host's and the whole's.
   Tensor own_host(const Example& e, double host) const {
     const Tensor f = curve();
+    if (e.own.size() == 1) return torch::full_like(f, std::min(e.own[0], host)) + f;
     std::vector<Tensor> out;
     for (size_t i = 0; i < quotas.size(); ++i) {
       const auto above = std::find_if(std::begin(kProfiledQuotas), std::end(kProfiledQuotas),
@@ -183,14 +184,14 @@ Example example_of(const trace::LatencyData& data, const trace::LatencyModel& mo
     e.alone_s.push_back(log_of(t.share));
     e.alone_pair.push_back(pair_of(1, t.share));
   }
-  if (profile.quotas.size() == std::size(kProfiledQuotas)) {
+  if (has_profile(data, model)) {
     for (const predict::TimeAt& t : profile.quotas) e.own.push_back(std::log(t.ms));
     e.own_pair = pair_of(kProfiledBatch, kWhole);
   }
   std::vector<int64_t> pair, quota;
   std::vector<double> label;
   for (const trace::LatencyPoint& p : model.points) {
-    if (is_profiled(p.at) || !chosen(model, p)) continue;
+    if (is_profiled(data, p.at) || !chosen(model, p)) continue;
     pair.push_back(pair_of(p.at.batch, p.at.sm));
     quota.push_back(std::find(quotas.begin(), quotas.end(), p.at.quota) - quotas.begin());
     label.push_back(std::log(p.ms));

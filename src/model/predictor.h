@@ -54,6 +54,12 @@ struct Prediction {
   PredictionSource source = PredictionSource::kMeasured;
 };
 
+// What decisions count on: of a learned prediction its slower side.
+inline Nanos cautious(const Prediction& p) {
+  if (p.source != PredictionSource::kLearned) return p.median;
+  return from_seconds(seconds(p.median) * (1 + p.uncertainty));
+}
+
 // What is worth considering, ascending.
 struct Candidates {
   std::vector<int> batches;
@@ -74,6 +80,8 @@ struct Measurement {
   ModelOnDevice of;
   Bytes memory = 0;  // of one instance, peak; 0: not measured
   std::vector<MeasuredPoint> points;
+  // 0: measured. Otherwise nobody measured: the times are expected within × (1 ± estimated).
+  double estimated = 0;
 };
 
 // Several threads may call const functions at once; learn() and forget() exclude all others. Const
@@ -93,11 +101,11 @@ class Predictor {
   virtual std::optional<Bytes> memory(const ModelOnDevice&) const = 0;
 
   // Returns the inferences per second with work always waiting; 0 where unknown. Without a better
-  // source that is batch ÷ median: alone, a batch also waits for its turn in the window; in a queue
+  // source that is batch ÷ median (of the cautious one): alone, a batch also waits for its turn in the window; in a queue
   // that is another batch's time. Monotone like predict().
   virtual double throughput(const ModelOnDevice& m, const Configuration& c) const {
     const std::optional<Prediction> p = predict(m, c);
-    return p && p->median > Nanos(0) ? c.batch / seconds(p->median) : 0.0;
+    return p && p->median > Nanos(0) ? c.batch / seconds(cautious(*p)) : 0.0;
   }
 
   // Takes in what was measured. A point replaces an earlier one at the same configuration.

@@ -29,7 +29,7 @@ Capability::Capability(const Demand& demand, const HasGpuSettings& config,
 
 std::optional<Nanos> Capability::latency(const Configuration& c) const {
   const std::optional<Prediction> p = predictor_.predict(model_, c);
-  return p ? std::optional(p->median) : std::nullopt;
+  return p ? std::optional(cautious(*p)) : std::nullopt;
 }
 
 double Capability::throughput(const Configuration& c) const {

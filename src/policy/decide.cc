@@ -9,6 +9,7 @@
 
 #include "arbiters/arbiter.h"
 #include "base/check.h"
+#include "policy/explain.h"
 #include "policy/groups.h"
 #include "policy/reclaim.h"
 
@@ -201,6 +202,32 @@ class Decision {
   int started_ = 0;
 };
 
+// Returns within how much the function's times are an estimate; nothing where they were measured on
+// some type of device, or are unknown.
+std::optional<double> estimated_within(const FunctionView& f, const Snapshot& snapshot,
+                                       const Predictor& predictor) {
+  std::optional<double> within;
+  for (const Device* d : one_of_each_type(snapshot.devices)) {
+    const auto p = predictor.predict(model_on(f.spec.name, f.revision, *d), {1, kWhole, kWhole});
+    if (p && p->source != PredictionSource::kLearned) return std::nullopt;
+    if (p) within = std::max(within.value_or(0), p->uncertainty);
+  }
+  return within;
+}
+
+// A decision that rests on an estimate says so.
+void name_estimates(std::vector<Action>& actions, const Snapshot& snapshot,
+                    const Predictor& predictor) {
+  for (Action& action : actions) {
+    const auto f = std::ranges::find(snapshot.functions, action.function,
+                                     [](const FunctionView& v) { return v.spec.name; });
+    if (f == snapshot.functions.end() || !f->spec.is_inference()) continue;
+    if (const auto within = estimated_within(*f, snapshot, predictor))
+      action.reason.text += " Times are estimated within " + percent(*within) +
+                            ", not measured (sluice profile); the slower side counts.";
+  }
+}
+
 }  // namespace
 
 std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platform,
@@ -212,7 +239,9 @@ std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platf
   for (const Group& g : inference) decision.scale(g, jobs.empty() && &g == &inference.back());
   decision.reclaim();
   for (const Group& g : jobs) decision.plan(g, &g == &jobs.back());
-  return decision.take_actions();
+  std::vector<Action> actions = decision.take_actions();
+  name_estimates(actions, snapshot, predictor);
+  return actions;
 }
 
 }  // namespace sluice::policy

@@ -32,7 +32,7 @@ std::optional<Star> star_on(const Device& type, const Demand& d, const Predictor
   const ModelOnDevice model = model_on(d.function(), d.revision, type);
   const auto time = [&](int batch, Share share) -> std::optional<Nanos> {
     const auto p = predictor.predict(model, point(config, batch, share));
-    return p ? std::optional(p->median) : std::nullopt;
+    return p ? std::optional(cautious(*p)) : std::nullopt;
   };
   const std::optional<Nanos> fastest = time(1, kWhole);
   if (!fastest) return std::nullopt;

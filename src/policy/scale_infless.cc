@@ -114,8 +114,8 @@ std::vector<InflessChoice> InflessScaler::configurations() const {
         if (batch > most) continue;
         const auto p = turn_.predictor.predict(model, {batch, sm, kWhole});
         const double bound = seconds(slo) * (batch > 1 ? config_.slo_fraction : 1);
-        if (!p || (slo > Nanos(0) && seconds(p->median) > bound)) continue;
-        const double rest = seconds(slo) - seconds(p->median);
+        if (!p || (slo > Nanos(0) && seconds(cautious(*p)) > bound)) continue;
+        const double rest = seconds(slo) - seconds(cautious(*p));
         found.push_back({type, batch, sm, turn_.predictor.throughput(model, {batch, sm, kWhole}),
                          batch > 1 && rest > 0 ? batch / rest : 0});
       }

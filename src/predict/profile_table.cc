@@ -31,6 +31,11 @@ void ProfileTable::learn(const Measurement& measured) {
       std::ranges::find_if(entries, [&](const Entry& e) { return same(e.of, measured.of); });
   if (entry == entries.end()) entry = entries.insert(entry, {measured.of, {}});
   Table& table = entry->table;
+  const bool measures = measured.estimated == 0;
+  const bool has_measurement = table.estimated == 0 && !table.median.batches().empty();
+  if (!measures && has_measurement) return;
+  if (measures && table.estimated > 0) table = {};
+  table.estimated = measured.estimated;
   if (measured.memory > 0) table.memory = measured.memory;
   for (const MeasuredPoint& p : measured.points) {
     if (p.at.batch <= 0 || p.at.sm <= kNone || p.at.quota <= kNone) continue;
@@ -59,6 +64,11 @@ std::optional<Prediction> ProfileTable::predict(const ModelOnDevice& m,
   if (table == nullptr) return std::nullopt;
   const std::optional<Nanos> median = table->median.at(c, m.window);
   if (!median) return std::nullopt;
+  if (table->estimated > 0) {
+    Prediction p{*median, {}, table->estimated, PredictionSource::kLearned};
+    p.p95 = cautious(p);
+    return p;
+  }
   const PredictionSource source = table->median.source(c);
   return Prediction{*median, std::max(*median, *table->p95.at(c, m.window)), uncertainty_of(source),
                     source};
@@ -67,7 +77,7 @@ std::optional<Prediction> ProfileTable::predict(const ModelOnDevice& m,
 double ProfileTable::throughput(const ModelOnDevice& m, const Configuration& c) const {
   const Table* table = find(m);
   const std::optional<Nanos> t = table == nullptr ? std::nullopt : table->service.at(c, Nanos(0));
-  return t && t->count() > 0 ? c.batch / seconds(*t) : 0;
+  return t && t->count() > 0 ? c.batch / seconds(*t) / (1 + table->estimated) : 0;
 }
 
 Candidates ProfileTable::candidates(const ModelOnDevice& m) const {

@@ -7,7 +7,8 @@
 //                                                             turn may be the rest of a window away
 //   batch ÷ throughput  = the same without the wait: in a full queue that is another batch's time
 //
-// with the window of the device in question. An unmeasured function, revision or type is unknown.
+// with the window of the device in question. Points may be an estimate instead (Measurement): they
+// hold until the first measurement, and their throughput is that of the slower side. An unmeasured function, revision or type is unknown.
 // Threads: as every Predictor.
 #pragma once
 
@@ -35,6 +36,7 @@ class ProfileTable : public Predictor {
   struct Table {
     Surface median, p95, service;  // service: batch ÷ throughput
     Bytes memory = 0;
+    double estimated = 0;  // as Measurement's
   };
   struct Entry {
     ModelOnDevice of;  // its window does not matter

@@ -100,6 +100,30 @@ TEST(ProfileTable, APredictionSaysWhatItStandsOn) {
   EXPECT_LT(predicted(t, 1, 1000, 600).uncertainty, predicted(t, 1, 1000, 300).uncertainty);
 }
 
+TEST(ProfileTable, AnEstimateHoldsUntilTheFirstMeasurement) {
+  ProfileTable t;
+  const auto estimate = [](Nanos latency) {
+    return Measurement{
+        kF, 0, {point(1, 1000, 1000, latency, 100), point(4, 1000, 1000, 2 * latency)}, 0.5};
+  };
+  t.learn(estimate(Millis(10)));
+  const Prediction p = predicted(t, 1, 1000, 1000);
+  EXPECT_EQ(p.median, Millis(10));
+  EXPECT_EQ(p.source, PredictionSource::kLearned);
+  EXPECT_EQ(p.uncertainty, 0.5);
+  EXPECT_EQ(cautious(p), Millis(15));
+  EXPECT_EQ(p.p95, Millis(15));
+  EXPECT_DOUBLE_EQ(t.throughput(kF, {1, kWhole, kWhole}), 100 / 1.5);
+  EXPECT_THAT(t.candidates(kF).batches, ElementsAre(1, 4));
+
+  t.learn({kF, 0, {point(1, 1000, 1000, Millis(12))}});
+  EXPECT_EQ(predicted(t, 1, 1000, 1000).source, PredictionSource::kMeasured);
+  EXPECT_EQ(cautious(predicted(t, 1, 1000, 1000)), Millis(12));
+  EXPECT_THAT(t.candidates(kF).batches, ElementsAre(1)) << "nothing of the estimate stays";
+  t.learn(estimate(Millis(99)));
+  EXPECT_EQ(ms(t, 1, 1000, 1000), 12) << "no estimate replaces a measurement";
+}
+
 TEST(ProfileTable, TheTailIsMeasuredTooAndNeverBelowTheMedian) {
   const MeasuredPoint wide{{1, kWhole, kWhole}, Millis(10), Millis(15)};
   const MeasuredPoint narrow{{1, kWhole, {500}}, Millis(20)};  // its tail was not measured

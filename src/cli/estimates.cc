@@ -1,0 +1,171 @@
+#include "cli/estimates.h"
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cli/inspection.h"
+#include "control/function_file.h"
+#include "control/model_copies.h"
+#include "control/profiles.h"
+#include "control/validate.h"
+#include "learn/builtin.h"
+#include "predict/work_model.h"
+#include "wire/json.h"
+#include "wire/model_description.h"
+#include "wire/node_json.h"
+#include "wire/operator_graph_json.h"
+
+namespace sluice::cli {
+namespace {
+
+using nlohmann::json;
+using wire::http::verb;
+
+struct KnownType {
+  const learn::Learned* learned;
+  bool is_cpu;
+};
+
+// The platform's types of devices that there are weights of.
+Result<std::map<DeviceType, KnownType>> known_types(const Session& session) {
+  SLUICE_ASSIGN(rows, session.api(verb::get, "/v1/devices"));
+  std::map<DeviceType, KnownType> types;
+  for (const json& row : rows) {
+    SLUICE_ASSIGN(device, wire::device_from(row));
+    const DeviceType type = type_of(device);
+    if (const learn::Learned* learned = learn::builtin_weights(type.name))
+      types.emplace(type, KnownType{learned, device.kind == DeviceKind::kCpu});
+  }
+  return types;
+}
+
+// What is stored, by model and type; both names of a model count.
+Result<std::set<std::pair<std::string, DeviceType>>> stored_profiles(const Session& session) {
+  SLUICE_ASSIGN(rows, session.api(verb::get, "/v1/profiles"));
+  std::set<std::pair<std::string, DeviceType>> stored;
+  for (const json& row : rows) {
+    SLUICE_ASSIGN(profile, control::profile_from(row));
+    stored.emplace(profile.name(), profile.device);
+  }
+  return stored;
+}
+
+// The functions whose model can be identified; the platform will say what is wrong with the others.
+std::vector<FunctionSpec> identified_functions(const std::vector<FunctionFile>& files) {
+  std::vector<FunctionSpec> found;
+  const control::ModelCopies copies("");
+  for (const FunctionFile& file : files) {
+    auto parsed = control::parse_functions(
+        file.text, {.file = file.name, .folder = file.folder, .home = home()},
+        control::check_model);
+    if (!parsed.ok()) continue;
+    for (FunctionSpec& spec : *parsed)
+      if (spec.is_inference() && copies.identify(spec.inference().model).ok())
+        found.push_back(std::move(spec));
+  }
+  return found;
+}
+
+Result<OperatorGraph> operators_of(const ModelSpec& model) {
+  json inputs = json::array();
+  for (const TensorSpec& t : model.inputs) inputs.push_back(wire::to_json(t));
+  SLUICE_ASSIGN(found, inspect_model(model.path, inputs, 1));
+  if (!found.contains("graph")) return Error{ErrorKind::kInvalid, "its operators are unknown"};
+  return wire::operator_graph_from(found["graph"]);
+}
+
+std::vector<int> batches_up_to(int most) {
+  std::vector<int> batches;
+  for (int b = 1; b < most; b *= 2) batches.push_back(b);
+  batches.push_back(std::max(most, 1));
+  return batches;
+}
+
+// One model on the types where nothing is known of it.
+Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
+                            const std::map<DeviceType, KnownType>& types) {
+  const ModelSpec& model = spec.inference().model;
+  SLUICE_ASSIGN(graph, operators_of(model));
+  const int most = std::max(spec.inference().batching.max_size, 1);
+  for (const auto& [type, known] : types) {
+    const control::Profile profile{
+        .model = model.path,
+        .content = model.content,
+        .device = type,
+        .function = spec.name,
+        .memory = 0,
+        .points = estimated_points(*known.learned, graph, most, known.is_cpu),
+        .estimated = known.learned->from.unseen_error};
+    const auto put = session.api(verb::put, "/v1/profiles", control::to_json(profile));
+    if (!put.ok()) return put.error();
+    if (session.json()) continue;
+    std::cout << to_string(spec.name) << ": estimated on " << type.name << " from its "
+              << graph.operators.size()
+              << " operators: " << fixed(millis(profile.points.front().median), 1)
+              << " ms alone, within " << fixed(100 * profile.estimated, 0)
+              << "%; `sluice profile` measures it\n";
+  }
+  return {};
+}
+
+Result<void> estimate_all(const Session& session, const std::vector<FunctionFile>& files) {
+  SLUICE_ASSIGN(types, known_types(session));
+  if (types.empty()) return {};
+  SLUICE_ASSIGN(stored, stored_profiles(session));
+  for (const FunctionSpec& spec : identified_functions(files)) {
+    const ModelSpec& model = spec.inference().model;
+    std::map<DeviceType, KnownType> unknown = types;
+    std::erase_if(unknown, [&](const auto& entry) {
+      return stored.contains({model.content, entry.first}) ||
+             stored.contains({model.path, entry.first}) || stored.contains({model.path, {}});
+    });
+    if (unknown.empty()) continue;
+    if (const auto done = estimate_model(session, spec, unknown); !done.ok())
+      std::cerr << "sluice: " << to_string(spec.name)
+                << ": its times cannot be estimated: " << done.error().message << "\n";
+  }
+  return {};
+}
+
+}  // namespace
+
+// On a CPU a share of the time is the share of the device.
+std::vector<MeasuredPoint> estimated_points(const learn::Learned& learned,
+                                            const OperatorGraph& graph, int most, bool is_cpu) {
+  constexpr int kShares[] = {1000, 900, 800, 700, 600, 500, 400, 300, 200, 100};
+  const predict::WorkEstimate estimate(learned.weights, graph);
+  std::vector<Configuration> asked, at;
+  for (const int batch : batches_up_to(most)) {
+    for (const int share : kShares) {
+      if (is_cpu) {
+        asked.push_back({batch, Share{share}, kWhole});
+        at.push_back({batch, kWhole, Share{share}});
+        continue;
+      }
+      for (const int quota : {1000, 800, 600, 400, 200})
+        asked.push_back(at.emplace_back(batch, Share{share}, Share{quota}));
+    }
+  }
+  const std::vector<double> ms = estimate.ms(asked);
+  std::vector<MeasuredPoint> points;
+  for (size_t i = 0; i < at.size(); ++i) {
+    // Rounded, so that every machine decides alike.
+    const Nanos median = Micros(std::max<int64_t>(std::llround(ms[i] * 1000), 1));
+    points.push_back({.at = at[i],
+                      .median = median,
+                      .p95 = median,
+                      .throughput = at[i].batch / seconds(median)});
+  }
+  return points;
+}
+
+void estimate_models(const Session& session, const std::vector<FunctionFile>& files) {
+  if (const auto done = estimate_all(session, files); !done.ok())
+    std::cerr << "sluice: no estimates: " << done.error().message << "\n";
+}
+
+}  // namespace sluice::cli
