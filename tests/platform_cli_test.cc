@@ -792,6 +792,23 @@ TEST(PlatformCli, AProfileKeepsWhatItMeasuredBeforeCtrlC) {
   EXPECT_LT(kept.begin()->at("points").size(), 20u);
 }
 
+TEST(PlatformCli, AKilledProfileGoesOnWithItsTrials) {
+  Platform p;
+  const std::vector<std::string> words{
+      "profile", "-f", function_file(p, {}), "--full", "--seconds", "0.3"};
+  Following killed(p, words);
+  killed.prints("3/20  batch ");
+  EXPECT_EQ(killed.end(SIGKILL), 128 + SIGKILL);
+  EXPECT_EQ(p.get("/v1/profiles"), json::array());
+  const Ended again = p.cli(words);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, testing::ContainsRegex("goes on with ([3-9]|1[0-9]) points measured"));
+  const json stored = p.get("/v1/profiles")[0];
+  EXPECT_EQ(stored["points"].size(), 20u);
+  EXPECT_THAT(stored["conditions"].get<std::string>(), HasSubstr("Sluice "));
+  EXPECT_TRUE(std::filesystem::is_empty(p.data + "/trials"));
+}
+
 // The instance of the second model never gets ready.
 TEST(PlatformCli, AProfileThatIsInterruptedWhileItWaitsPrintsWhatIsStored) {
   Platform p;

@@ -1,7 +1,8 @@
-// `sluice init`: from a TorchScript file to files that `sluice apply` accepts, with the real
-// runtime.
+// What the real runtime tells of a model: to `sluice init`, which makes files that `sluice apply`
+// accepts, and to `sluice apply`, which estimates its times.
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tests/support/archive.h"
 #include "tests/support/platform.h"
@@ -80,6 +81,58 @@ TEST_F(Init, WhatIsWrongIsNamedAndNothingIsWritten) {
   EXPECT_EQ(init({}).code, 2);
   EXPECT_FALSE(std::filesystem::exists(p.data + "/My_Model.json"));
   EXPECT_FALSE(std::filesystem::exists(p.data + "/My_Model.yaml"));
+}
+
+// --- `sluice apply` of a model that was never measured -------------------------------------------
+
+class Estimates : public testing::Test {
+ protected:
+  Ended apply(const std::string& model, std::vector<std::string> more = {}) const {
+    const std::string file = p.data + "/f.yaml";
+    std::ofstream(file) << "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\n"
+                        << "metadata: {name: f}\nspec:\n  model: {path: " << model << "}\n"
+                        << "  minReplicas: 0\n  batcher: {maxBatchSize: 4}\n";
+    std::vector<std::string> words{"apply", "-f", file};
+    words.insert(words.end(), more.begin(), more.end());
+    return p.cli(words);
+  }
+  const Platform p;
+};
+
+TEST_F(Estimates, AreMadeAtApplyAndAMeasurementReplacesThem) {
+  const std::string model = SLUICE_MODELS "/mobilenet_v2.pt";
+  EXPECT_EQ(apply(model, {"--no-estimate"}).code, 0);
+  EXPECT_EQ(p.get("/v1/profiles"), json::array());
+
+  const Ended applied = apply(model);
+  EXPECT_EQ(applied.code, 0) << applied.err;
+  EXPECT_THAT(applied.out, HasSubstr("default/f: estimated on cpu/"));
+  json profiles = p.get("/v1/profiles");
+  ASSERT_EQ(profiles.size(), 1u);
+  json profile = profiles[0];
+  EXPECT_GT(profile["estimated"], 0.05);
+  std::set<int> batches;
+  for (const json& point : profile["points"]) batches.insert(point["batch"].get<int>());
+  EXPECT_THAT(batches, testing::ElementsAre(1, 2, 4));
+  EXPECT_GT(profile["points"][0]["latency_p50_us"], 1000) << "0.3 GMACs";
+  EXPECT_THAT(apply(model).out, testing::Not(HasSubstr("estimated"))) << "it is known";
+
+  profile["estimated"] = 0;
+  profile["points"][0]["latency_p50_us"] = 12345;
+  p.api(verb::put, "/v1/profiles", profile);
+  profile["estimated"] = 0.5;
+  profile["points"][0]["latency_p50_us"] = 99999;
+  p.api(verb::put, "/v1/profiles", profile);
+  EXPECT_EQ(p.get("/v1/profiles")[0]["points"][0]["latency_p50_us"], 12345);
+}
+
+TEST_F(Estimates, AModelThatCannotBeReadIsAppliedWithout) {
+  const std::string model = p.data + "/odd.pt";
+  std::ofstream(model) << control::archive_of("no model");
+  std::filesystem::copy(SLUICE_MODELS "/mlp.json", p.data + "/odd.json");
+  const Ended applied = apply(model);
+  EXPECT_EQ(applied.code, 0) << applied.err;
+  EXPECT_THAT(applied.err, HasSubstr("default/f: its times cannot be estimated: "));
 }
 
 }  // namespace

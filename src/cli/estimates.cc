@@ -27,8 +27,19 @@ using wire::http::verb;
 
 struct KnownType {
   const learn::Learned* learned;
-  bool is_cpu;
+  Share core;  // of one, for a CPU device; none: a GPU
 };
+
+// CPU devices were measured as one core. A smaller one is a share of it; several cores are unknown.
+std::optional<KnownType> known_type(const Device& device) {
+  constexpr int kCore = 1000;  // millicores
+  const bool is_cpu = device.kind == DeviceKind::kCpu;
+  if (is_cpu && device.millicores > kCore) return std::nullopt;
+  const learn::Learned* learned =
+      learn::builtin_weights(is_cpu ? "cpu/1000m" : type_of(device).name);
+  if (learned == nullptr) return std::nullopt;
+  return KnownType{learned, is_cpu ? Share{device.millicores} : kNone};
+}
 
 // The platform's types of devices that there are weights of.
 Result<std::map<DeviceType, KnownType>> known_types(const Session& session) {
@@ -36,9 +47,7 @@ Result<std::map<DeviceType, KnownType>> known_types(const Session& session) {
   std::map<DeviceType, KnownType> types;
   for (const json& row : rows) {
     SLUICE_ASSIGN(device, wire::device_from(row));
-    const DeviceType type = type_of(device);
-    if (const learn::Learned* learned = learn::builtin_weights(type.name))
-      types.emplace(type, KnownType{learned, device.kind == DeviceKind::kCpu});
+    if (const auto known = known_type(device)) types.emplace(type_of(device), *known);
   }
   return types;
 }
@@ -98,7 +107,7 @@ Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
         .device = type,
         .function = spec.name,
         .memory = 0,
-        .points = estimated_points(*known.learned, graph, most, known.is_cpu),
+        .points = estimated_points(*known.learned, graph, most, known.core),
         .estimated = known.learned->from.unseen_error};
     const auto put = session.api(verb::put, "/v1/profiles", control::to_json(profile));
     if (!put.ok()) return put.error();
@@ -113,6 +122,7 @@ Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
 }
 
 Result<void> estimate_all(const Session& session, const std::vector<FunctionFile>& files) {
+  if (!can_inspect()) return {};
   SLUICE_ASSIGN(types, known_types(session));
   if (types.empty()) return {};
   SLUICE_ASSIGN(stored, stored_profiles(session));
@@ -135,14 +145,14 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
 
 // On a CPU a share of the time is the share of the device.
 std::vector<MeasuredPoint> estimated_points(const learn::Learned& learned,
-                                            const OperatorGraph& graph, int most, bool is_cpu) {
+                                            const OperatorGraph& graph, int most, Share core) {
   constexpr int kShares[] = {1000, 900, 800, 700, 600, 500, 400, 300, 200, 100};
   const predict::WorkEstimate estimate(learned.weights, graph);
   std::vector<Configuration> asked, at;
   for (const int batch : batches_up_to(most)) {
     for (const int share : kShares) {
-      if (is_cpu) {
-        asked.push_back({batch, Share{share}, kWhole});
+      if (core > kNone) {
+        asked.push_back({batch, Share{std::max(share * core.permille / 1000, 1)}, kWhole});
         at.push_back({batch, kWhole, Share{share}});
         continue;
       }

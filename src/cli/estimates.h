@@ -11,9 +11,10 @@
 
 namespace sluice::cli {
 
-// Returns the configurations up to a batch on devices of a type, with estimated times.
+// Returns the configurations up to a batch on devices of a type, with estimated times. `core`: what a CPU device has
+// of one; kNone: it is a GPU.
 std::vector<MeasuredPoint> estimated_points(const learn::Learned& learned,
-                                            const OperatorGraph& graph, int most, bool is_cpu);
+                                            const OperatorGraph& graph, int most, Share core);
 
 // Stores an estimate of each inference function's model for each type of device of the platform that has weights,
 // where nothing is stored of the model. One that cannot be estimated is named on standard error, with why: policies

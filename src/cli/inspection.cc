@@ -68,6 +68,10 @@ Result<std::string> output_of(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string runtime_program() {
+  return fs::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
+}
+
 // Those that flags state, else those of the sidecar; none if there is none.
 Result<json> inputs_of(const std::string& model, const std::vector<std::string>& flags) {
   if (!flags.empty()) return tensors_from(flags, "--input");
@@ -103,8 +107,12 @@ Result<json> tensors_from(const std::vector<std::string>& flags, const char* opt
   return out;
 }
 
+bool can_inspect() {
+  return ::access(runtime_program().c_str(), X_OK) == 0;
+}
+
 Result<json> inspect_model(const std::string& model, const json& inputs, int batch) {
-  const std::string runtime = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
+  const std::string runtime = runtime_program();
   SLUICE_ASSIGN(said, output_of({runtime, "inspect", "--model", model, "--inputs", inputs.dump(),
                                  "--graph", std::to_string(batch)}));
   const auto answer = wire::parse_json(said);

@@ -14,6 +14,9 @@ namespace sluice::cli {
 // begins with the option.
 Result<nlohmann::json> tensors_from(const std::vector<std::string>& flags, const char* option);
 
+// Whether sluice-runtime, which inspects, was built and installed beside this program.
+bool can_inspect();
+
 // Returns what the model's forward() takes: {"inputs": [NAME…], "outputs": N, or the tensors that a run with
 // these inputs returned}. With a batch > 0, inputs are required, and "graph" are its operators
 // (docs/formats/operator-graph.md).

@@ -93,10 +93,13 @@ Result<void> profile_one(const Session& session, const FunctionSpec& spec, const
   SLUICE_ASSIGN(measured, profile_model(
                               session.run("node.sock"), spec, sweep,
                               [&](const ProfileProgress& p) {
+                                if (total == 0 && p.kept > 0 && !session.json())
+                                  std::cerr << "goes on with " << p.kept
+                                            << " points measured before it was cut off\n";
                                 total = p.total;
                                 if (!session.json()) std::cerr << progress_line(p) << std::flush;
                               },
-                              &profile_interrupted));
+                              &profile_interrupted, session.data + "/trials"));
   if (measured.points.empty())
     return Error{ErrorKind::kInternal, "interrupted before the first point; nothing is kept"};
   nlohmann::json body = control::to_json(measured);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/replace_file.h"
+#include "cli/kept_trials.h"
 #include "cli/listing.h"
 #include "cli/load_run.h"
 #include "cli/payload.h"
@@ -164,13 +165,14 @@ class Measuring {
   Measuring(Subject& subject, wire::HttpClient& instance, const FunctionName& name,
             const FunctionSpec& spec, const Sweep& sweep,
             const std::function<void(const ProfileProgress&)>& progress,
-            const std::atomic<bool>* stop)
+            const std::atomic<bool>* stop, KeptTrials& kept)
       : subject_(subject),
         instance_(instance),
         served_(served_name(name)),
         sweep_(sweep),
         progress_(progress),
         stop_(stop),
+        kept_(kept),
         begin_(clock_.now()) {
     for (const TensorSpec& t : spec.inference().model.inputs) inputs_.push_back(wire::to_json(t));
   }
@@ -210,6 +212,10 @@ class Measuring {
  private:
   // Adds the point, unless `stop` came first.
   Result<void> try_at(const Configuration& at) {
+    if (const MeasuredPoint* before = kept_.find(at)) {
+      points_.push_back(*before);
+      return {};
+    }
     if (slice_.sm != at.sm || slice_.quota.request != at.quota) {
       slice_.sm = at.sm;
       slice_.quota = {at.quota, at.quota};
@@ -220,6 +226,7 @@ class Measuring {
     if (is_set(stop_)) return {};
     if (!point.ok()) return point.error();
     points_.push_back(*point);
+    kept_.keep(*point);
     return {};
   }
 
@@ -227,7 +234,8 @@ class Measuring {
     if (sweep_.budget > Nanos(0))
       left = std::clamp(sweep_.budget - Nanos(clock_.now() - begin_), Nanos(0), left);
     if (progress_)
-      progress_({points_.back(), static_cast<int>(points_.size()), static_cast<int>(total), left});
+      progress_({points_.back(), static_cast<int>(points_.size()), static_cast<int>(total), left,
+                 static_cast<int>(kept_.count())});
   }
 
   Subject& subject_;
@@ -236,6 +244,7 @@ class Measuring {
   const Sweep& sweep_;
   const std::function<void(const ProfileProgress&)>& progress_;
   const std::atomic<bool>* const stop_;
+  KeptTrials& kept_;
   const SteadyClock clock_;
   const Time begin_;
   json inputs_ = json::array();
@@ -273,7 +282,7 @@ Result<ProfileRoom> room_to_measure(const json& state) {
 Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
-                                       const std::atomic<bool>* stop) {
+                                       const std::atomic<bool>* stop, const std::string& trials) {
   wire::HttpClient node({.path = node_socket}, Seconds(30));
   SLUICE_ASSIGN(before, node.json(verb::get, "/v1/state"));
   SLUICE_ASSIGN(room, room_to_measure(before));
@@ -300,16 +309,24 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Fun
   control::Profile profile{.model = named.path,
                            .content = named.content,
                            .device = type_of(room.device),
-                           .function = spec.name};
+                           .function = spec.name,
+                           .memory = 0,
+                           .points = {},
+                           .conditions = conditions_here(),
+                           .measured_at = unix_now()};
+  control::Profile kept_as = profile;  // shorter trials say less
+  kept_as.conditions += ", " + std::to_string(sweep.per_point / Millis(1)) + " ms a point";
+  KeptTrials kept(trials, kept_as, profile.measured_at);
   SLUICE_ASSIGN(ready, subject.wait_ready(stop));
   if (is_set(stop)) return profile;
   wire::HttpClient instance({.path = ready.value("socket", "")}, Seconds(120));
-  Measuring measuring(subject, instance, name, spec, sweep, progress, stop);
+  Measuring measuring(subject, instance, name, spec, sweep, progress, stop, kept);
   SLUICE_ASSIGN(points,
                 sweep.plan == nullptr
                     ? measuring.all_of(points_of(sweep, room))
                     : measuring.searched({grid_of(sweep, room), sweep.in_time}, room.quota));
   profile.points = std::move(points);
+  kept.forget();
   if (const auto state = node.json(verb::get, "/v1/state"); state.ok())
     for (const json& i : (*state)["instances"])
       if (i.value("id", "") == id) profile.memory = i.value("peak_memory", Bytes{0});

@@ -35,6 +35,7 @@ struct ProfileProgress {
   const MeasuredPoint& point;  // measured just now
   int done = 0, total = 0;
   Nanos left{0};  // estimated
+  int kept = 0;   // of `done`, those measured before an earlier start was cut off
 };
 
 // The share of time of a device that a measurement may use.
@@ -48,10 +49,12 @@ Result<ProfileRoom> room_to_measure(const nlohmann::json& state);
 
 // `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the start and
 // the sweep early; the profile then has the points measured so far, perhaps none.
+// `trials`: the folder of trials of measurements that have not ended (KeptTrials); empty: none are kept.
 // Returns kExhausted as room_to_measure does.
 Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
-                                       const std::atomic<bool>* stop = nullptr);
+                                       const std::atomic<bool>* stop = nullptr,
+                                       const std::string& trials = "");
 
 }  // namespace sluice::cli

@@ -60,7 +60,9 @@ json to_json(const Profile& p) {
           {"function", to_string(p.function)},
           {"memory", p.memory},
           {"points", points},
-          {"estimated", p.estimated}};
+          {"estimated", p.estimated},
+          {"conditions", p.conditions},
+          {"measured_at", p.measured_at}};
 }
 
 Result<Profile> profile_from(const json& j) {
@@ -71,7 +73,9 @@ Result<Profile> profile_from(const json& j) {
             .function = function_name(f.text("function")),
             .memory = f.integer("memory", 0, 0, INT64_MAX),
             .points = {},
-            .estimated = f.number("estimated", 0, 0, 10)};
+            .estimated = f.number("estimated", 0, 0, 10),
+            .conditions = f.text("conditions"),
+            .measured_at = f.integer("measured_at", 0, 0, INT64_MAX)};
   for (const json& item : f.list("points")) {
     wire::Fields q(item, "point");
     MeasuredPoint point;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "model/predictor.h"
 
@@ -25,7 +26,9 @@ struct Profile {
   FunctionName function;  // its function at the measurement; for people
   Bytes memory = 0;       // of one instance, peak; 0: not measured
   std::vector<MeasuredPoint> points;
-  double estimated = 0;  // as Measurement's
+  double estimated = 0;    // as Measurement's
+  std::string conditions;  // machine and versions at the measurement, for people
+  UnixMillis measured_at = 0;
 
   bool operator==(const Profile&) const = default;
   const std::string& name() const { return content.empty() ? model : content; }
