@@ -116,6 +116,7 @@ struct Event {
   std::uint32_t model = 0;
   unsigned flags = 0;
   std::shared_ptr<Capture> capture;  // its last record was captured
+  bool capture_ended = false;        // its last record was captured, by a capture that has ended
   std::vector<Node*> frontier;
 };
 
