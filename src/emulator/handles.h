@@ -147,10 +147,7 @@ struct GraphBlock {
 };
 struct GraphMemory {
   std::map<std::uint64_t, GraphBlock> blocks;  // by address
-  struct Counters {
-    std::uint64_t used = 0, reserved = 0;
-  };
-  std::map<CUdevice, Counters> counters;
+  std::map<CUdevice, std::uint64_t> reserved;
 };
 
 // Stream-ordered memory: whole allocations, kept up to a threshold for the next request.
