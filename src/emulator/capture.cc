@@ -85,6 +85,7 @@ CUresult refuse_if_capturing(Stream& stream) {
 
 void capture_record(Stream& stream, Event& event) {
   event.capture = stream.capture;
+  event.capture_ended = false;
   event.frontier = stream.frontier;
 }
 
@@ -126,10 +127,10 @@ CUresult end_capture(Driver& driver, Stream& stream, std::unique_ptr<Graph>& gra
   if (stream.capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (!stream.began_capture) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   const std::shared_ptr<Capture> capture = stream.capture;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_id())
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   const auto joined = ancestry(stream.frontier);
   CUresult result = capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_id())
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   driver.streams.for_each([&](Stream& other) {
     if (other.capture != capture) return;
     for (const Node* node : other.frontier)
@@ -138,7 +139,9 @@ CUresult end_capture(Driver& driver, Stream& stream, std::unique_ptr<Graph>& gra
     leave_capture(other);
   });
   driver.events.for_each([&](Event& event) {
-    if (event.capture == capture) event.capture.reset();
+    if (event.capture != capture) return;
+    event.capture.reset();
+    event.capture_ended = true;
   });
   if (result == CUDA_SUCCESS) graph = std::move(capture->graph);
   return result;

@@ -24,6 +24,7 @@ void capture_record(Stream& stream, Event& event);
 CUresult capture_wait(Stream& stream, const Event& event);
 
 CUresult begin_capture(Driver& driver, Stream& stream, CUstreamCaptureMode mode);
+// Ends the capture whatever it returns, but for a stream that did not begin one.
 CUresult end_capture(Driver& driver, Stream& stream, std::unique_ptr<Graph>& graph);
 
 // How this thread looks at captures of others.

@@ -5,13 +5,15 @@
 using namespace sluice::emulator;
 
 namespace {
-// Looking at an event: not while that could break a capture, nor at one that a capture has.
+// Looking at an event: not while that could break a capture, nor at one whose last record was
+// captured.
 CUresult may_look(Driver& driver, const Event* event) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture != nullptr) {
     event->capture->invalid = true;
     return CUDA_ERROR_CAPTURED_EVENT;
   }
+  if (event->capture_ended) return CUDA_ERROR_INVALID_VALUE;
   return unsafe_call(driver);
 }
 
@@ -28,6 +30,7 @@ CUresult record(const char* function, CUevent handle, CUstream stream_handle, De
     return CUDA_SUCCESS;
   }
   event->capture.reset();
+  event->capture_ended = false;
   return call.submit(*stream, 1,
                      [&](DeviceModel& device) { device.record(stream->model, event->model); });
 }

@@ -24,7 +24,7 @@ void trim(Call& call, CUdevice device) {
     reserve_addresses(at, block.mapped);
     give_back_memory(call, block.allocation);
     block.allocation = DeviceModel::kNone;
-    memory.counters[device].reserved -= block.mapped;
+    memory.reserved[device] -= block.mapped;
   }
 }
 
@@ -48,13 +48,12 @@ CUresult back(Call& call, std::uint64_t at, GraphBlock& block) {
     block.allocation = DeviceModel::kNone;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  driver.graph_memory.counters[block.device].reserved += block.mapped;
+  driver.graph_memory.reserved[block.device] += block.mapped;
   return CUDA_SUCCESS;
 }
 
 void use(Driver& driver, std::uint64_t at, GraphBlock& block) {
   block.in_use = true;
-  driver.graph_memory.counters[block.device].used += block.mapped;
   driver.ranges[at] = {.kind = RangeKind::kGraph, .bytes = block.bytes, .mapped = block.mapped};
 }
 
@@ -124,7 +123,6 @@ bool free_graph_memory(Driver& driver, std::uint64_t pointer) {
   const auto found = driver.graph_memory.blocks.find(pointer);
   if (found == driver.graph_memory.blocks.end() || !found->second.in_use) return false;
   found->second.in_use = false;
-  driver.graph_memory.counters[found->second.device].used -= found->second.mapped;
   driver.ranges.erase(pointer);
   return true;
 }
@@ -138,14 +136,15 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+// What is reserved counts as in use until it is trimmed, freed or not.
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
                                       void* value) {
   const Call call(__func__, Call::kDriver);
   if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
-  const GraphMemory::Counters& counters = call.driver().graph_memory.counters[device];
-  const bool used = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT;
-  if (value == nullptr || (!used && attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT))
+  if (value == nullptr || (attribute != CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT &&
+                           attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT))
     return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(value, used ? &counters.used : &counters.reserved, sizeof counters.used);
+  const std::uint64_t& reserved = call.driver().graph_memory.reserved[device];
+  std::memcpy(value, &reserved, sizeof reserved);
   return CUDA_SUCCESS;
 }

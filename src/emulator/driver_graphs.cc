@@ -70,7 +70,7 @@ CUresult instantiate(const char* function, CUgraphExec* exec, CUgraph handle,
   const Graph* graph = driver.graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = unsafe_call(driver); result != CUDA_SUCCESS) return result;
-  if (has_memory_nodes(*graph) && is_instantiated(driver, *graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (has_memory_nodes(*graph) && is_instantiated(driver, *graph)) return CUDA_ERROR_NOT_SUPPORTED;
   auto made = std::make_unique<GraphExec>(
       GraphExec{call.context(), graph, copy_of(*graph),
                 (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0});
@@ -202,8 +202,8 @@ CUresult cuGraphClone(CUgraph* clone, CUgraph original) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   const Graph* graph = call.driver().graphs.find(original);
-  if (clone == nullptr || graph == nullptr || has_memory_nodes(*graph))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (clone == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (has_memory_nodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   *clone =
       reinterpret_cast<CUgraph>(call.driver().graphs.add(std::make_unique<Graph>(copy_of(*graph))));
   return CUDA_SUCCESS;

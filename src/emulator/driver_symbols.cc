@@ -60,9 +60,11 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, u
   const CUdriverProcAddressQueryResult status = find(symbol, version, flags, &name);
   if (found != nullptr) *found = status;
   if (name != nullptr) *function = own_symbol(name);
-  return name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
+// It has no status to say that there is no such function, so its result does: CUDA 11's manual.
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
-  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+  const CUresult result = cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+  return result == CUDA_SUCCESS && *function == nullptr ? CUDA_ERROR_NOT_FOUND : result;
 }

@@ -116,6 +116,7 @@ struct Event {
   std::uint32_t model = 0;
   unsigned flags = 0;
   std::shared_ptr<Capture> capture;  // its last record was captured
+  bool capture_ended = false;        // its last record was captured, by a capture that has ended
   std::vector<Node*> frontier;
 };
 
@@ -146,10 +147,7 @@ struct GraphBlock {
 };
 struct GraphMemory {
   std::map<std::uint64_t, GraphBlock> blocks;  // by address
-  struct Counters {
-    std::uint64_t used = 0, reserved = 0;
-  };
-  std::map<CUdevice, Counters> counters;
+  std::map<CUdevice, std::uint64_t> reserved;
 };
 
 // Stream-ordered memory: whole allocations, kept up to a threshold for the next request.

@@ -20,8 +20,8 @@ CUresult count_begun(CUresult result) {
   return result;
 }
 
-// An invalidated capture ends with an error, one that is not this thread's does not end: what the
-// stream says counts.
+// A capture may end with an error: it was invalidated, or is another thread's. An error may also
+// leave it open. So the stream is asked.
 template <auto is_capturing, auto end>
 CUresult count_ended(CUstream stream, CUgraph* graph) {
   const bool before = asks_captured<is_capturing>(stream);

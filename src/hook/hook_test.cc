@@ -292,7 +292,9 @@ TEST(HookTest, ProcAddressesOfAllElseAreTheDriversAnswer) {
                 return "cuInit";
               if (ask("", &address, 0, 0, &found) != CUDA_SUCCESS || address != nullptr)
                 return "the empty name, with which CUDA's runtime begins";
-              if (ask("cuNoSuch", &address, 13000, 0, &found) != CUDA_ERROR_NOT_FOUND || found != 1)
+              address = &address;
+              if (ask("cuNoSuch", &address, 13000, 0, &found) != CUDA_SUCCESS ||
+                  address != nullptr || found != CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
                 return "a name that the driver does not know";
               if (ask("cuInit", nullptr, 13000, 0, nullptr) != CUDA_ERROR_INVALID_VALUE)
                 return "nowhere to put the address";

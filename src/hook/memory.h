@@ -20,7 +20,7 @@ MemoryAccount* account_of(int device);
 bool charge_difference(MemoryAccount& account, int64_t more);
 
 // What an allocation is charged. The driver takes whole granules for large ones, and cuts granules
-// up for small ones, at this alignment.
+// up for small ones, of kSmall at most, at this alignment.
 constexpr uint64_t kGranule = uint64_t{2} << 20;
 constexpr uint64_t kSmall = uint64_t{1} << 20;
 constexpr uint64_t kAlignment = 512;
@@ -29,8 +29,9 @@ constexpr uint64_t rounded_up(uint64_t bytes, uint64_t step) {
   return bytes <= UINT64_MAX - step ? (bytes + step - 1) / step * step : UINT64_MAX;
 }
 constexpr uint64_t charged_for(uint64_t bytes) {
-  return rounded_up(bytes, bytes < kSmall ? kAlignment : kGranule);
+  return rounded_up(bytes, bytes <= kSmall ? kAlignment : kGranule);
 }
+static_assert(charged_for(kSmall) == kSmall && charged_for(kSmall + 1) == kGranule);
 constexpr uint64_t sum(uint64_t a, uint64_t b) {
   return a <= UINT64_MAX - b ? a + b : UINT64_MAX;
 }

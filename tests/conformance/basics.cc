@@ -67,13 +67,11 @@ void check_symbols(const Bench& bench) {
     const std::string what = "cuGetProcAddress(\"" + std::string(query.name) + "\", " +
                              std::to_string(query.version) + ", " + std::to_string(query.flags) +
                              ")";
-    if (query.symbol != nullptr) {
-      report.result(result, CUDA_SUCCESS, what);
+    report.result(result, CUDA_SUCCESS, what);
+    if (query.symbol != nullptr)
       report.check(is_function(cu, function, query.symbol), what + " is " + query.symbol);
-    } else {
-      report.result(result, CUDA_ERROR_NOT_FOUND, what);
+    else
       report.check(function == nullptr, what + " is null");
-    }
     report.equal(found, query.found, what + " says why");
   }
   void* function = nullptr;
@@ -81,6 +79,10 @@ void check_symbols(const Bench& bench) {
                 "cuGetProcAddress need not say why");
   report.result(cu.cuGetProcAddress("cuInit", &function, 11030, 0), CUDA_SUCCESS,
                 "the first cuGetProcAddress has four arguments");
+  function = &function;
+  const CUresult missing = cu.cuGetProcAddress("cuNoSuchFunction", &function, 11030, 0);
+  report.check(missing != CUDA_SUCCESS || function == nullptr,
+               "it has no address for an unknown function either");
 }
 
 void check_devices(const Bench& bench) {

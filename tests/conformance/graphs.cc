@@ -69,11 +69,14 @@ void check_what_breaks_a_capture(const Bench& bench) {
     cu.cuEventRecord(event, stream);
     inside = cu.cuEventQuery(event);
   });
+  report.result(cu.cuEventQuery(event), CUDA_ERROR_INVALID_VALUE,
+                "nor is there an answer once that capture has ended");
+  const CUevent apart = bench.event();
   report.result(end_after(bench, stream, kLocal,
                           [&] {
                             std::thread([&] {
                               cu.cuCtxSetCurrent(bench.context);
-                              inside = cu.cuEventQuery(event);
+                              inside = cu.cuEventQuery(apart);
                             }).join();
                           }),
                 CUDA_SUCCESS, "a thread-local capture does not mind other threads");
@@ -111,10 +114,12 @@ void check_what_breaks_a_capture(const Bench& bench) {
     cu.cuCtxSetCurrent(bench.context);
     inside = cu.cuStreamEndCapture(stream, &graph);
   }).join();
-  report.result(inside, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread cannot end it");
-  report.result(cu.cuStreamEndCapture(stream, &graph), CUDA_SUCCESS, "its own can");
-  cu.cuGraphDestroy(graph);
+  report.result(inside, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+                "another thread gets no graph from it");
+  report.result(cu.cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE,
+                "but has ended it");
   cu.cuEventDestroy_v2(event);
+  cu.cuEventDestroy_v2(apart);
   cu.cuStreamDestroy_v2(stream);
   cu.cuStreamDestroy_v2(other);
 }
