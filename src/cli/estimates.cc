@@ -1,6 +1,7 @@
 #include "cli/estimates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "cli/inspection.h"
+#include "cli/table.h"
 #include "control/function_file.h"
 #include "control/model_copies.h"
 #include "control/profiles.h"
@@ -16,7 +18,6 @@
 #include "predict/work_model.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
-#include "wire/node_json.h"
 #include "wire/operator_graph_json.h"
 
 namespace sluice::cli {
