@@ -785,5 +785,42 @@ TEST_F(ControlTest, ARevisionHasTheProfileOfItsOwnContentAndType) {
   EXPECT_EQ(known(predictor, 2), Nanos(0));
 }
 
+// An instance with 30 % of a device answers 20 requests a second, which takes all of it: 15 ms each.
+TEST_F(ControlTest, AnEstimateIsCorrectedByWhatItsInstancesNeed) {
+  step();
+  const Profile estimate{.model = dir + "/m.pt",
+                         .device = {"cpu/1000m"},
+                         .points = alone(Millis(5)),
+                         .estimated = 0.5};
+  ASSERT_TRUE(control->set_profile(estimate).ok());
+  apply(spec(300));
+  step(2);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  cluster.load[{.name = "f"}] = 20;
+  step();
+  for (int i = 0; i < 25; ++i) {
+    auto& answers = cluster.seen.gateways[0].traffic[0].instances;
+    answers.resize(1);
+    answers[0].instance = cluster.seen.instances[0].instance.id;
+    answers[0].answered = answers[0].inferences += 20;
+    step();
+  }
+  EXPECT_NEAR(millis(known(predictor, 1)), 15, 1);
+  EXPECT_EQ(control->profiles().all().begin()->second.estimated, 0.2);
+  const auto decisions = *store->decisions(FunctionName{.name = "f"}, 10);
+  EXPECT_TRUE(std::ranges::any_of(decisions, [](const Decision& d) {
+    return d.action == "profile" && d.reason.rule == "refined";
+  }));
+  // A measurement counts from then on.
+  ASSERT_TRUE(control
+                  ->set_profile({.model = dir + "/m.pt",
+                                 .device = {"cpu/1000m"},
+                                 .points = alone(Millis(9))})
+                  .ok());
+  EXPECT_TRUE(control->set_profile(estimate).ok());
+  step(25);
+  EXPECT_EQ(known(predictor, 1), Millis(9));
+}
+
 }  // namespace
 }  // namespace sluice::control
