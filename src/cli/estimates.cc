@@ -28,18 +28,19 @@ using wire::http::verb;
 
 struct KnownType {
   const learn::Learned* learned;
-  Share core;  // of one, for a CPU device; none: a GPU
+  Share size;  // of a CPU device, against the measured one; none: a GPU
 };
 
-// CPU devices were measured as one core. A smaller one is a share of it; several cores are unknown.
+// CPU devices were measured with a part of a core. Up to a whole one the size is a share of that; several cores are
+// unknown.
 std::optional<KnownType> known_type(const Device& device) {
-  constexpr int kCore = 1000;  // millicores
+  constexpr int kMeasured = 800, kCore = 1000;  // millicores
   const bool is_cpu = device.kind == DeviceKind::kCpu;
   if (is_cpu && device.millicores > kCore) return std::nullopt;
   const learn::Learned* learned =
-      learn::builtin_weights(is_cpu ? "cpu/1000m" : type_of(device).name);
+      learn::builtin_weights(is_cpu ? "cpu/800m" : type_of(device).name);
   if (learned == nullptr) return std::nullopt;
-  return KnownType{learned, is_cpu ? Share{device.millicores} : kNone};
+  return KnownType{learned, is_cpu ? Share{device.millicores * 1000 / kMeasured} : kNone};
 }
 
 // The platform's types of devices that there are weights of.
@@ -108,7 +109,7 @@ Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
         .device = type,
         .function = spec.name,
         .memory = 0,
-        .points = estimated_points(*known.learned, graph, most, known.core),
+        .points = estimated_points(*known.learned, graph, most, known.size),
         .estimated = known.learned->from.unseen_error};
     const auto put = session.api(verb::put, "/v1/profiles", control::to_json(profile));
     if (!put.ok()) return put.error();
@@ -146,14 +147,14 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
 
 // On a CPU a share of the time is the share of the device.
 std::vector<MeasuredPoint> estimated_points(const learn::Learned& learned,
-                                            const OperatorGraph& graph, int most, Share core) {
+                                            const OperatorGraph& graph, int most, Share size) {
   constexpr int kShares[] = {1000, 900, 800, 700, 600, 500, 400, 300, 200, 100};
   const predict::WorkEstimate estimate(learned.weights, graph);
   std::vector<Configuration> asked, at;
   for (const int batch : batches_up_to(most)) {
     for (const int share : kShares) {
-      if (core > kNone) {
-        asked.push_back({batch, Share{std::max(share * core.permille / 1000, 1)}, kWhole});
+      if (size > kNone) {
+        asked.push_back({batch, Share{std::max(share * size.permille / 1000, 1)}, kWhole});
         at.push_back({batch, kWhole, Share{share}});
         continue;
       }

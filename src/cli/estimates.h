@@ -11,10 +11,10 @@
 
 namespace sluice::cli {
 
-// Returns the configurations up to a batch on devices of a type, with estimated times. `core`: what a CPU device has
-// of one; kNone: it is a GPU.
+// Returns the configurations up to a batch on devices of a type, with estimated times. `size`: of a CPU
+// device, against the measured one; kNone: it is a GPU.
 std::vector<MeasuredPoint> estimated_points(const learn::Learned& learned,
-                                            const OperatorGraph& graph, int most, Share core);
+                                            const OperatorGraph& graph, int most, Share size);
 
 // Stores an estimate of each inference function's model for each type of device of the platform that has weights,
 // where nothing is stored of the model. One that cannot be estimated is named on standard error, with why: policies

@@ -38,7 +38,8 @@ struct TrainFlags {
   std::string data, out, device, source;
   uint64_t seed = 1;
   int passes = 600;
-  double unseen_error = learn::Provenance().unseen_error;
+  double unseen_error = learn::Provenance().unseen_error, unprofiled = 0.3;
+  bool rates = false;
 };
 
 Result<predict::WorkEstimate> estimate_of(const PredictFlags& f, const learn::Learned& learned) {
@@ -125,8 +126,11 @@ Result<void> train(const TrainFlags& f) {
                                     std::to_string(f.seed),
                                     "--passes",
                                     std::to_string(f.passes),
+                                    "--unprofiled",
+                                    fixed(f.unprofiled, 3),
                                     "--unseen-error",
                                     fixed(f.unseen_error, 3)};
+  if (f.rates) words.emplace_back("--rates");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -143,6 +147,12 @@ void add_train(CLI::App& predict, Outcome& outcome) {
   command->add_option("--device", f->device, "the type of device that was measured")->required();
   command->add_option("--source", f->source, "where the data comes from, for people");
   command->add_option("--seed", f->seed, "the same one gives the same weights")
+      ->capture_default_str();
+  command->add_flag("--rates", f->rates, "fit rates in place of a network: for data of few models");
+  command
+      ->add_option("--unprofiled", f->unprofiled,
+                   "weight of predictions without any trial, against those with a short profile")
+      ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command
       ->add_option("--unseen-error", f->unseen_error,

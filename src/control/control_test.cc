@@ -813,9 +813,8 @@ TEST_F(ControlTest, AnEstimateIsCorrectedByWhatItsInstancesNeed) {
   }));
   // A measurement counts from then on.
   ASSERT_TRUE(control
-                  ->set_profile({.model = dir + "/m.pt",
-                                 .device = {"cpu/1000m"},
-                                 .points = alone(Millis(9))})
+                  ->set_profile(
+                      {.model = dir + "/m.pt", .device = {"cpu/1000m"}, .points = alone(Millis(9))})
                   .ok());
   EXPECT_TRUE(control->set_profile(estimate).ok());
   step(25);

@@ -11,6 +11,7 @@
 #include "learn/baselines.h"
 #include "learn/builtin.h"
 #include "learn/evaluation.h"
+#include "learn/rates.h"
 #include "learn/weights_json.h"
 #include "learn/work_trainer.h"
 
@@ -21,7 +22,7 @@ struct Flags {
   std::string data, out, device, source;
   int folds = 0;
   double unseen_error = Provenance().unseen_error;
-  bool baselines = false, time = false;
+  bool baselines = false, rates = false, time = false;
   TrainingSettings settings;
 };
 
@@ -52,8 +53,10 @@ Result<void> train_all(const Flags& f, const trace::LatencyData& data) {
                   {}};
   for (const trace::LatencyModel& m : data.models)
     for (const trace::LatencyPoint& p : m.points) learned.from.points += chosen(m, p) ? 1 : 0;
-  learned.weights = train(data, chosen, f.settings,
-                          [&](int pass, double loss) { show(pass, f.settings.passes, loss); });
+  learned.weights = f.rates ? fit_rates(data, chosen)
+                            : train(data, chosen, f.settings, [&](int pass, double loss) {
+                                show(pass, f.settings.passes, loss);
+                              });
   return replace_file(f.out, to_json(learned).dump(1) + "\n", 0644);
 }
 
@@ -65,12 +68,14 @@ nlohmann::json to_json(const Errors& e) {
 // The predictors that learn, by name.
 std::map<std::string, ModelPredictor> learned(const Flags& f, const trace::LatencyData& data,
                                               const Chosen& chosen) {
-  const auto weights = train(data, chosen, f.settings);
+  const auto weights = f.rates ? fit_rates(data, chosen) : train(data, chosen, f.settings);
+  std::map<std::string, ModelPredictor> all = {{"work", by_work(data, weights, false)},
+                                               {"work+profile", by_work(data, weights, true)}};
+  if (!f.baselines) return all;
   const BaselineSettings baseline{.seed = f.settings.seed};
-  return {{"work", by_work(data, weights, false)},
-          {"work+profile", by_work(data, weights, true)},
-          {"dippm", train_dippm(data, chosen, baseline)},
-          {"rapp", train_rapp(data, chosen, baseline)}};
+  all["dippm"] = train_dippm(data, chosen, baseline);
+  all["rapp"] = train_rapp(data, chosen, baseline);
+  return all;
 }
 
 // Leaves every fold of whole families out in turn, learns from the others, and judges by what was left out.
@@ -171,13 +176,19 @@ int run(int argc, char** argv) {
   app.add_option("--passes", f.settings.passes)
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
+  app.add_option("--unprofiled", f.settings.unprofiled,
+                 "weight of predictions without any trial, against those with a short profile")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
   app.add_option("--unseen-error", f.unseen_error,
                  "of models of other families, without a trial, as --folds printed it")
       ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();
   app.add_option("--folds", f.folds, "leave families out in so many turns, and judge by them")
       ->check(CLI::Range(0, 100));
-  app.add_flag("--baselines", f.baselines, "judge HAS-GPU's predictors by the folder's splits");
+  app.add_flag("--baselines", f.baselines,
+               "judge HAS-GPU's predictors, too: alone by the folder's splits, or with --folds");
+  app.add_flag("--rates", f.rates, "fit rates in place of a network: for data of few models");
   app.add_flag("--time", f.time, "how long predictions take");
   CLI11_PARSE(app, argc, argv);
   const auto data = trace::read_latency_data(f.data);

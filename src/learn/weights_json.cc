@@ -61,31 +61,51 @@ std::vector<predict::TimeAt> throttle_in(wire::Fields& f) {
   return out;
 }
 
+predict::Network network_in(wire::Fields& f) {
+  const auto hidden = static_cast<size_t>(f.integer("hidden", 0, 1, 1024));
+  constexpr size_t kInputs = predict::kOperatorFeatures;
+  return {.inputs = kInputs,
+          .hidden = hidden,
+          .first = numbers_in(f, "first", hidden * kInputs),
+          .first_bias = numbers_in(f, "first_bias", hidden),
+          .second = numbers_in(f, "second", hidden * hidden),
+          .second_bias = numbers_in(f, "second_bias", hidden),
+          .last = numbers_in(f, "last", hidden),
+          .direct = numbers_in(f, "direct", kInputs),
+          .bias = f.number("bias", 0, -kMost, kMost)};
+}
+
 }  // namespace
 
 json to_json(const Learned& learned) {
   const WorkWeights& w = learned.weights;
   json throttle = json::array();
   for (const predict::TimeAt& t : w.throttle) throttle.push_back({t.share.permille, rounded(t.ms)});
-  return {{"device", learned.from.device},
-          {"data", learned.from.data},
-          {"models", learned.from.models},
-          {"points", learned.from.points},
-          {"seed", learned.from.seed},
-          {"unseen_error", rounded(learned.from.unseen_error)},
-          {"hidden", w.network.hidden},
-          {"first", rounded(w.network.first)},
-          {"first_bias", rounded(w.network.first_bias)},
-          {"second", rounded(w.network.second)},
-          {"second_bias", rounded(w.network.second_bias)},
-          {"last", rounded(w.network.last)},
-          {"direct", rounded(w.network.direct)},
-          {"bias", rounded(w.network.bias)},
-          {"issue", rounded(w.issue)},
-          {"throttle", throttle},
-          {"tail", rounded(w.tail)},
-          {"sharpness", rounded(w.sharpness)},
-          {"stiffness", {rounded(w.stiffness[0]), rounded(w.stiffness[1])}}};
+  json out{{"device", learned.from.device},
+           {"data", learned.from.data},
+           {"models", learned.from.models},
+           {"points", learned.from.points},
+           {"seed", learned.from.seed},
+           {"unseen_error", rounded(learned.from.unseen_error)},
+           {"issue", rounded(w.issue)},
+           {"throttle", throttle},
+           {"tail", rounded(w.tail)},
+           {"sharpness", rounded(w.sharpness)},
+           {"stiffness", {rounded(w.stiffness[0]), rounded(w.stiffness[1])}}};
+  if (!w.rates.empty()) {
+    out["rates"] = rounded(w.rates);
+    return out;
+  }
+  const predict::Network& n = w.network;
+  out.update({{"hidden", n.hidden},
+              {"first", rounded(n.first)},
+              {"first_bias", rounded(n.first_bias)},
+              {"second", rounded(n.second)},
+              {"second_bias", rounded(n.second_bias)},
+              {"last", rounded(n.last)},
+              {"direct", rounded(n.direct)},
+              {"bias", rounded(n.bias)}});
+  return out;
 }
 
 Result<Learned> learned_from(const json& j) {
@@ -98,17 +118,10 @@ Result<Learned> learned_from(const json& j) {
                   .seed = static_cast<uint64_t>(f.integer("seed", 0, 0, INT64_MAX)),
                   .unseen_error = f.number("unseen_error", 0.4, 0.001, 10)};
   WorkWeights& w = learned.weights;
-  const auto hidden = static_cast<size_t>(f.integer("hidden", 0, 1, 1024));
-  constexpr size_t kInputs = predict::kOperatorFeatures;
-  w.network = {.inputs = kInputs,
-               .hidden = hidden,
-               .first = numbers_in(f, "first", hidden * kInputs),
-               .first_bias = numbers_in(f, "first_bias", hidden),
-               .second = numbers_in(f, "second", hidden * hidden),
-               .second_bias = numbers_in(f, "second_bias", hidden),
-               .last = numbers_in(f, "last", hidden),
-               .direct = numbers_in(f, "direct", kInputs),
-               .bias = f.number("bias", 0, -kMost, kMost)};
+  if (j.is_object() && j.contains("rates"))
+    w.rates = numbers_in(f, "rates", predict::kWorkKinds);
+  else
+    w.network = network_in(f);
   w.issue = numbers_in(f, "issue", std::size(kOperatorTypes));
   w.throttle = throttle_in(f);
   w.tail = f.number("tail", 1, -100, 100);

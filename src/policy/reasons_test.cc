@@ -83,16 +83,16 @@ TEST_F(Reasons, OfHasGpuForWhatNothingIsKnownOf) {
          "fastest_ms=10");
 }
 
-// As the first one, but that nobody has measured the model: half of what is expected counts.
+// As the first one, but that nobody has measured the model: it counts as twice as slow.
 TEST_F(Reasons, OfWhatIsEstimated) {
   ClusterFixture c(2);
   c.function("a", Millis(100), Millis(10)).inference().max_replicas = 2;
   c.predictor.estimated = 1.0;
   c.rate("a", 2);
   expect(c, "new-device",
-         "2.0/s expected and no instance to carry it. An instance, sm 50 % × quota 20 % on d0, "
-         "batch 1, brings 8.0/s. Times are estimated within 100 %, not measured (sluice profile); "
-         "the slower side counts. forecast=2 capacity_after=8");
+         "2.0/s expected and no instance to carry it. An instance, sm 25 % × quota 50 % on d0, "
+         "batch 1, brings 10.0/s. Times are estimated within 100 %, not measured (sluice profile); "
+         "the slower side counts. forecast=2 capacity_after=10");
 }
 
 TEST_F(Reasons, OfHasGpuForWantOfMemory) {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace sluice::predict {
@@ -44,6 +45,14 @@ OperatorFeatures::OperatorFeatures(const Operator& o)
     : has_macs_(o.macs > 0),
       moved_(numbers_of(o.in) + numbers_of(o.out)),
       parameters_(static_cast<double>(o.parameters)) {
+  const double gmacs = static_cast<double>(o.macs) / 1e9;
+  if (o.groups > 1 || o.type == "dwconv2d")
+    growing_[2] = gmacs;
+  else
+    growing_[o.type == "conv2d" && o.kernel > 1 ? 1 : 0] = gmacs;
+  growing_[4] = moved_ / 1e8;
+  if (o.type == "dense") constant_work_[3] = parameters_ / 1e9;
+  constant_work_[5] = 1e-3;
   constant_[type_index(o.type)] = 1;
   constant_[kTypes] = std::log1p(static_cast<double>(o.macs));
   constant_[kTypes + 1] = std::log1p(parameters_);
@@ -60,6 +69,12 @@ FeatureVector OperatorFeatures::at(double s, double b) const {
   x[kTypes + 6] = s;
   x[kTypes + 7] = b;
   return x;
+}
+
+Work OperatorFeatures::work(double batch) const {
+  Work all = constant_work_;
+  for (size_t i = 0; i < kWorkKinds; ++i) all[i] += batch * growing_[i];
+  return all;
 }
 
 std::vector<CountedOperator> counted(const OperatorGraph& graph) {
@@ -87,8 +102,15 @@ WorkEstimate::WorkEstimate(const WorkWeights& weights, const OperatorGraph& grap
 
 double WorkEstimate::log_device(double s, double b) const {
   double ms = 0;
-  for (const CountedOperator& o : operators_)
-    ms += o.count * std::exp(weights_.network.value(o.features.at(s, b)));
+  for (const CountedOperator& o : operators_) {
+    if (weights_.rates.empty()) {
+      ms += o.count * std::exp(weights_.network.value(o.features.at(s, b)));
+      continue;
+    }
+    const Work work = o.features.work(std::exp(b));
+    ms += o.count * std::exp(-s) *
+          std::inner_product(work.begin(), work.end(), weights_.rates.begin(), 0.0);
+  }
   return std::log(ms) + correction_[0] + correction_[1] * (s + 1);
 }
 

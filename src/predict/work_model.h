@@ -2,7 +2,8 @@
 // a few seconds. A device and the thread that issues work to it run at the same time; the slower one counts:
 //
 //   latency(b, s, q) = max(device(b, s), host(q))                  (a smooth maximum)
-//   device(b, s)     = Σ over operators of exp(network(operator, b, s))
+//   device(b, s)     = Σ over operators of exp(network(operator, b, s)),
+//                      or of Σ over kinds of work of rate · work ÷ s, where few models were measured
 //   host(q)          = Σ over operators of issue(type) · throttle(q)
 //
 // This is how the time quota of HAS-GPU's V100 data acts: it throttles the thread that issues, not kernels that
@@ -38,9 +39,15 @@ struct ShortProfile {
   int quota_batch = 4;
 };
 
+// GMACs of dense work, of convolutions over more than a point, of convolutions in groups; 10⁹ parameters of dense
+// layers, read once a batch; 10⁸ numbers moved; 10³ operators of a batch.
+inline constexpr size_t kWorkKinds = 6;
+using Work = std::array<double, kWorkKinds>;
+
 struct WorkWeights {
-  Network network;               // of kOperatorFeatures inputs: log ms
-  std::vector<double> issue;     // log ms by kOperatorTypes
+  Network network;            // of kOperatorFeatures inputs: log ms
+  std::vector<double> rates;  // ms by kind of work, in place of the network; empty: there are none
+  std::vector<double> issue;  // log ms by kOperatorTypes
   std::vector<TimeAt> throttle;  // log of the factor by ascending quota; that of the whole is 0
   double tail = 1;  // by how much of `throttle` a model's own host time grows below its profile
   double sharpness = 10;                      // of the smooth maximum
@@ -59,9 +66,11 @@ class OperatorFeatures {
   explicit OperatorFeatures(const Operator& one);
   // `s` and `b`: logarithms of the share and the batch.
   FeatureVector at(double s, double b) const;
+  Work work(double batch) const;
 
  private:
-  FeatureVector constant_{};  // those that neither share nor batch changes
+  Work growing_{}, constant_work_{};  // with the batch; of each batch
+  FeatureVector constant_{};          // those that neither share nor batch changes
   bool has_macs_;
   double moved_, parameters_;  // numbers
 };
