@@ -794,8 +794,8 @@ TEST(PlatformCli, AProfileKeepsWhatItMeasuredBeforeCtrlC) {
 
 TEST(PlatformCli, AKilledProfileGoesOnWithItsTrials) {
   Platform p;
-  const std::vector<std::string> words{
-      "profile", "-f", function_file(p, {}), "--full", "--seconds", "0.3"};
+  const std::vector<std::string> words{"profile", "-f",        function_file(p, {}),
+                                       "--full",  "--seconds", "0.3"};
   Following killed(p, words);
   killed.prints("3/20  batch ");
   EXPECT_EQ(killed.end(SIGKILL), 128 + SIGKILL);
