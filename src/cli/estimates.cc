@@ -110,7 +110,9 @@ Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
         .function = spec.name,
         .memory = 0,
         .points = estimated_points(*known.learned, graph, most, known.size),
-        .estimated = known.learned->from.unseen_error};
+        .estimated = known.learned->from.unseen_error,
+        .conditions = "weights of " + known.learned->from.device + ": " + known.learned->from.data,
+        .measured_at = unix_now()};
     const auto put = session.api(verb::put, "/v1/profiles", control::to_json(profile));
     if (!put.ok()) return put.error();
     if (session.json()) continue;

@@ -1,14 +1,19 @@
 #include "cli/inspection.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/system_error.h"
 #include "cli/session.h"
@@ -41,7 +46,9 @@ Result<TensorSpec> tensor_from(const std::string& text) {
   return t;
 }
 
-// Returns a program's output until it ends.
+constexpr Nanos kPatience = Seconds(120);  // a large model is read from a slow disk
+
+// Returns a program's output. One that takes longer than kPatience is killed.
 Result<std::string> output_of(const std::vector<std::string>& words) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
@@ -59,12 +66,25 @@ Result<std::string> output_of(const std::vector<std::string>& words) {
   posix_spawn_file_actions_destroy(&actions);
   if (fault != 0) return system_error(words[0], fault);
   write_end.reset();
+  const SteadyClock clock;
+  const Time end = clock.now() + kPatience;
   std::string out;
   char part[4096];
-  for (ssize_t n; (n = ::read(read_end.get(), part, sizeof part)) > 0;)
+  bool overdue = false;
+  for (;;) {
+    pollfd ready{read_end.get(), POLLIN, 0};
+    const auto left = std::chrono::ceil<Millis>(std::max(end - clock.now(), Nanos(0)));
+    overdue = ::poll(&ready, 1, static_cast<int>(left.count())) == 0;
+    const ssize_t n = overdue ? 0 : ::read(read_end.get(), part, sizeof part);
+    if (n <= 0) break;
     out.append(part, static_cast<size_t>(n));
+  }
+  if (overdue) ::kill(pid, SIGKILL);
   int status = 0;
   ::waitpid(pid, &status, 0);
+  if (overdue)
+    return Error{ErrorKind::kTimeout,
+                 words[0] + ": took longer than " + std::to_string(kPatience / Seconds(1)) + " s"};
   return out;
 }
 
