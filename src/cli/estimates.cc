@@ -160,8 +160,10 @@ std::vector<MeasuredPoint> estimated_points(const learn::Learned& learned,
         at.push_back({batch, kWhole, Share{share}});
         continue;
       }
-      for (const int quota : {1000, 800, 600, 400, 200})
-        asked.push_back(at.emplace_back(batch, Share{share}, Share{quota}));
+      for (const int quota : {1000, 800, 600, 400, 200}) {
+        at.push_back({batch, Share{share}, Share{quota}});
+        asked.push_back(at.back());
+      }
     }
   }
   const std::vector<double> ms = estimate.ms(asked);
