@@ -198,12 +198,14 @@ void Control::count(Time now, UnixMillis wall) {
 void Control::refine(Time now, UnixMillis wall) {
   if (now - refined_at_ < Seconds(10)) return;
   refined_at_ = now;
+  const auto is_estimate = [](const auto& entry) { return entry.second.estimated > 0; };
+  if (std::ranges::none_of(profiles_.all(), is_estimate)) return;
   snapshot_.measured = measurements_.latest();
   for (const ObservedInstance& o : seen_.instances) {
     const StoredFunction* f = find(o.instance.function);
     const auto device = std::ranges::find(seen_.devices, o.instance.device(), &Device::id);
     const InstanceMeasurements* measured = measurements_of(snapshot_, o.instance.id);
-    if (f == nullptr || device == seen_.devices.end() || measured == nullptr ||
+    if (f == nullptr || device == seen_.devices.end() || measured == nullptr || !ours(o) ||
         o.instance.state != InstanceState::kReady || o.instance.parts.size() != 1)
       continue;
     const FunctionSpec& spec = spec_of(*f, o.instance.revision);
