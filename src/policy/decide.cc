@@ -204,10 +204,11 @@ class Decision {
 
 // Returns within how much the function's times are an estimate; nothing where they were measured on
 // some type of device, or are unknown.
-std::optional<double> estimated_within(const FunctionView& f, const Snapshot& snapshot,
+std::optional<double> estimated_within(const FunctionView& f,
+                                       const std::vector<const Device*>& types,
                                        const Predictor& predictor) {
   std::optional<double> within;
-  for (const Device* d : one_of_each_type(snapshot.devices)) {
+  for (const Device* d : types) {
     const auto p = predictor.predict(model_on(f.spec.name, f.revision, *d), {1, kWhole, kWhole});
     if (p && p->source != PredictionSource::kLearned) return std::nullopt;
     if (p) within = std::max(within.value_or(0), p->uncertainty);
@@ -218,11 +219,17 @@ std::optional<double> estimated_within(const FunctionView& f, const Snapshot& sn
 // A decision that rests on an estimate says so.
 void name_estimates(std::vector<Action>& actions, const Snapshot& snapshot,
                     const Predictor& predictor) {
+  if (actions.empty()) return;
+  const std::vector<const Device*> types = one_of_each_type(snapshot.devices);
+  const auto before = [](const FunctionView& v, const FunctionName& name) {
+    return v.spec.name < name;
+  };
   for (Action& action : actions) {
-    const auto f = std::ranges::find(snapshot.functions, action.function,
-                                     [](const FunctionView& v) { return v.spec.name; });
-    if (f == snapshot.functions.end() || !f->spec.is_inference()) continue;
-    if (const auto within = estimated_within(*f, snapshot, predictor))
+    const auto f = std::lower_bound(snapshot.functions.begin(), snapshot.functions.end(),
+                                    action.function, before);
+    if (f == snapshot.functions.end() || f->spec.name != action.function || !f->spec.is_inference())
+      continue;
+    if (const auto within = estimated_within(*f, types, predictor))
       action.reason.text += " Times are estimated within " + percent(*within) +
                             ", not measured (sluice profile); the slower side counts.";
   }
