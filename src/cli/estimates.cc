@@ -96,6 +96,12 @@ std::vector<int> batches_up_to(int most) {
   return batches;
 }
 
+// Whether even a request alone on a whole device would miss the objective (Control::teach).
+bool is_late(const control::Profile& profile, Nanos objective) {
+  const double alone = seconds(profile.points.front().median) * (1 + profile.estimated);
+  return objective > Nanos(0) && alone > seconds(objective);
+}
+
 // One model on the types where nothing is known of it.
 Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
                             const std::map<DeviceType, KnownType>& types) {
@@ -119,8 +125,11 @@ Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
     std::cout << to_string(spec.name) << ": estimated on " << type.name << " from its "
               << graph.operators.size()
               << " operators: " << fixed(millis(profile.points.front().median), 1)
-              << " ms alone, within " << fixed(100 * profile.estimated, 0)
-              << "%; `sluice profile` measures it\n";
+              << " ms alone, within " << fixed(100 * profile.estimated, 0) << "%"
+              << (is_late(profile, spec.inference().slo.latency)
+                      ? ", too long for the objective, so it does not count"
+                      : "")
+              << "; `sluice profile` measures it\n";
   }
   return {};
 }

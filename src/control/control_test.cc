@@ -785,6 +785,22 @@ TEST_F(ControlTest, ARevisionHasTheProfileOfItsOwnContentAndType) {
   EXPECT_EQ(known(predictor, 2), Nanos(0));
 }
 
+TEST_F(ControlTest, AnEstimateByWhichNothingIsInTimeTeachesNothing) {
+  step();
+  FunctionSpec s = spec();
+  s.inference().slo.latency = Millis(14);
+  apply(s);
+  Profile estimate{.model = dir + "/m.pt",
+                   .device = {"cpu/1000m"},
+                   .points = alone(Millis(10)),
+                   .estimated = 0.5};
+  ASSERT_TRUE(control->set_profile(estimate).ok());
+  EXPECT_EQ(known(predictor, 1), Nanos(0)) << "15 ms, to be safe";
+  estimate.estimated = 0.2;
+  ASSERT_TRUE(control->set_profile(estimate).ok());
+  EXPECT_EQ(known(predictor, 1), Millis(10));
+}
+
 // An instance with 30 % of a device answers 20 requests a second, which takes all of it: 15 ms each.
 TEST_F(ControlTest, AnEstimateIsCorrectedByWhatItsInstancesNeed) {
   step();
