@@ -1,7 +1,9 @@
 """A platform of its own for scripts that measure live ones, and models to serve on it."""
 
+import http.client
 import json
 import pathlib
+import socket
 import subprocess
 import tempfile
 import time
@@ -12,8 +14,18 @@ IMAGE = {"name": "input", "datatype": "FP32", "shape": [-1, 3, 224, 224]}
 CLASSES = {"name": "output", "datatype": "FP32", "shape": [-1, 1000]}
 
 
-class Refused(Exception):
-    """What a command said as it failed."""
+class Refused(SystemExit):
+    """What a command said as it failed, which ends a script that does not catch it."""
+
+
+def until(done, what, log=None, patience=120):
+    """Returns what done() returns once that is true."""
+    end = time.monotonic() + patience
+    while not (found := done()):
+        if time.monotonic() > end:
+            raise Refused(f"{what}: not within {patience} s\n" + (log.read_text()[-2000:] if log else ""))
+        time.sleep(0.1)
+    return found
 
 
 def traced(folder, name):
@@ -37,24 +49,23 @@ def traced(folder, name):
 
 
 class Platform:
-    """With two devices of a core, for a `with`."""
+    """With CPU devices, for a `with`. `flags` are further ones of `sluice up`."""
 
-    def __init__(self, policy):
+    def __init__(self, policy, *flags, devices=2):
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-live-")
-        pathlib.Path(self.folder.name).chmod(0o711)
+        pathlib.Path(self.folder.name).chmod(0o711)  # instances of other users read what lies in it
         self.data = self.folder.name + "/data"
+        self.log = pathlib.Path(self.folder.name + "/up.log")
+        self.devices = devices
         pathlib.Path(self.data).mkdir()
-        self.policy = policy
+        with self.log.open("w") as log:
+            self.up = subprocess.Popen([SLUICE, "--data", self.data, "up", "--policy", policy, "--devices", str(devices), "--listen",
+                                        "127.0.0.1:0", "--api", "127.0.0.1:0", *flags], stdout=log, stderr=log)
 
     def __enter__(self):
-        with open(self.folder.name + "/up.log", "w") as log:
-            self.up = subprocess.Popen([SLUICE, "--data", self.data, "up", "--policy", self.policy, "--devices", "2", "--listen",
-                                        "127.0.0.1:0", "--api", "127.0.0.1:0"], stdout=log, stderr=log)
-        for _ in range(600):
-            if self.call("status").returncode == 0 and len(self.json("get", "devices")) == 2:
-                return self
-            time.sleep(0.1)
-        raise Refused("the platform is not up within a minute")
+        until(lambda: self.call("status").returncode == 0 and len(self.json("get", "devices")) == self.devices,
+              "the platform to be up", self.log)
+        return self
 
     def __exit__(self, *_):
         self.call("down")
@@ -72,3 +83,19 @@ class Platform:
 
     def json(self, *words, text=None):
         return json.loads(self.sluice("-o", "json", *words, text=text))
+
+    def api(self, method, path, body=None):
+        connection = http.client.HTTPConnection("platform")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(self.data + "/run/api.sock")
+        connection.request(method, path, json.dumps(body) if body else None)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        if answer.status != 200:
+            raise Refused(f"{method} {path}: {answer.status} {text[:500]}")
+        return json.loads(text)
+
+    def report(self):
+        """What each function has held and used since its first instance, by name."""
+        return {f["name"].split("/")[-1]: f for f in self.api("GET", "/v1/report")["functions"]}

@@ -83,6 +83,11 @@ TEST(Predict, MoreQuotaIsNeverSlower) {
 TEST(Predict, DrawsAHeatMap) {
   const TemporaryFolder folder;
   const std::string picture = folder.path + "/map.svg";
+  const auto on_cpu = [](const char* quota) {
+    return output_of("predict " + kResnet + " --device cpu/800m --quota " + quota)["latency_ms"]
+        .get<double>();
+  };
+  EXPECT_NEAR(on_cpu("50"), 2 * on_cpu("100"), 1) << "a CPU is shared out by time";
   const Ran ran = run(kSluice + " predict " + kResnet + " --batch 4 --sm 50 --picture " + picture);
   EXPECT_EQ(ran.code, 0) << ran.said;
   EXPECT_THAT(ran.said, HasSubstr("for a batch of 4"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -81,7 +82,14 @@ std::vector<FunctionSpec> identified_functions(const std::vector<FunctionFile>& 
   return found;
 }
 
+// A larger one would hold up `apply`, and take the memory that instances are to have.
+constexpr uintmax_t kLargest = uintmax_t{2} << 30;
+
 Result<OperatorGraph> operators_of(const ModelSpec& model) {
+  std::error_code fault;
+  if (const uintmax_t size = std::filesystem::file_size(model.path, fault);
+      !fault && size > kLargest)
+    return Error{ErrorKind::kInvalid, "the model has more than 2 GiB"};
   json inputs = json::array();
   for (const TensorSpec& t : model.inputs) inputs.push_back(wire::to_json(t));
   SLUICE_ASSIGN(found, inspect_model(model.path, inputs, 1));
@@ -94,12 +102,6 @@ std::vector<int> batches_up_to(int most) {
   for (int b = 1; b < most; b *= 2) batches.push_back(b);
   batches.push_back(std::max(most, 1));
   return batches;
-}
-
-// Whether even a request alone on a whole device would miss the objective (Control::teach).
-bool is_late(const control::Profile& profile, Nanos objective) {
-  const double alone = seconds(profile.points.front().median) * (1 + profile.estimated);
-  return objective > Nanos(0) && alone > seconds(objective);
 }
 
 // One model on the types where nothing is known of it.
@@ -126,7 +128,7 @@ Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
               << graph.operators.size()
               << " operators: " << fixed(millis(profile.points.front().median), 1)
               << " ms alone, within " << fixed(100 * profile.estimated, 0) << "%"
-              << (is_late(profile, spec.inference().slo.latency)
+              << (!profile.in_time_alone(spec.inference().slo.latency)
                       ? ", too long for the objective, so it does not count"
                       : "")
               << "; `sluice profile` measures it\n";
@@ -156,25 +158,19 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
 
 }  // namespace
 
-// On a CPU a share of the time is the share of the device.
 std::vector<MeasuredPoint> estimated_points(const learn::Learned& learned,
                                             const OperatorGraph& graph, int most, Share size) {
   constexpr int kShares[] = {1000, 900, 800, 700, 600, 500, 400, 300, 200, 100};
+  const bool is_cpu = size > kNone;
   const predict::WorkEstimate estimate(learned.weights, graph);
-  std::vector<Configuration> asked, at;
-  for (const int batch : batches_up_to(most)) {
-    for (const int share : kShares) {
-      if (size > kNone) {
-        asked.push_back({batch, Share{std::max(share * size.permille / 1000, 1)}, kWhole});
-        at.push_back({batch, kWhole, Share{share}});
-        continue;
-      }
-      for (const int quota : {1000, 800, 600, 400, 200}) {
-        at.push_back({batch, Share{share}, Share{quota}});
-        asked.push_back(at.back());
-      }
-    }
-  }
+  std::vector<Configuration> at;
+  for (const int batch : batches_up_to(most))
+    for (const int sm : kShares)
+      for (const int quota : kShares)
+        if (!is_cpu || sm == kWhole.permille) at.push_back({batch, Share{sm}, Share{quota}});
+  std::vector<Configuration> asked = at;
+  if (is_cpu)
+    for (Configuration& c : asked) c.sm = size;
   const std::vector<double> ms = estimate.ms(asked);
   std::vector<MeasuredPoint> points;
   for (size_t i = 0; i < at.size(); ++i) {

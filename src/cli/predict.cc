@@ -38,7 +38,7 @@ struct TrainFlags {
   std::string data, out, device, source;
   uint64_t seed = 1;
   int passes = 600;
-  double unseen_error = learn::Provenance().unseen_error, unprofiled = 0.3;
+  double unseen_error = learn::Provenance().unseen_error;
   bool rates = false;
 };
 
@@ -126,8 +126,6 @@ Result<void> train(const TrainFlags& f) {
                                     std::to_string(f.seed),
                                     "--passes",
                                     std::to_string(f.passes),
-                                    "--unprofiled",
-                                    fixed(f.unprofiled, 3),
                                     "--unseen-error",
                                     fixed(f.unseen_error, 3)};
   if (f.rates) words.emplace_back("--rates");
@@ -149,11 +147,6 @@ void add_train(CLI::App& predict, Outcome& outcome) {
   command->add_option("--seed", f->seed, "the same one gives the same weights")
       ->capture_default_str();
   command->add_flag("--rates", f->rates, "fit rates in place of a network: for data of few models");
-  command
-      ->add_option("--unprofiled", f->unprofiled,
-                   "weight of predictions without any trial, against those with a short profile")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
   command
       ->add_option("--unseen-error", f->unseen_error,
                    "of a model of another family, without a trial: decisions keep so much apart")

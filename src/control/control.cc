@@ -26,6 +26,12 @@ void warn_of_silence(const Observation& before, const Observation& now) {
   }
 }
 
+// An estimate by which no slice would be in time does not count: it may be wrong, and a function is to be served late
+// rather than not at all.
+bool counts(const Profile& p, const FunctionSpec& spec) {
+  return p.estimated == 0 || !spec.is_inference() || p.in_time_alone(spec.inference().slo.latency);
+}
+
 }  // namespace
 
 Control::Control(DesiredState& desired, Journal& journal, Cluster& cluster, Predictor& predictor,
@@ -96,20 +102,6 @@ void Control::see_types() {
   teach_all();
 }
 
-namespace {
-
-// An estimate by which no slice would be in time teaches nothing: it may be wrong, and a function that nobody has
-// measured is served late rather than not at all.
-bool teaches(const Profile& p, const FunctionSpec& spec) {
-  const Nanos slo = spec.is_inference() ? spec.inference().slo.latency : Nanos(0);
-  if (p.estimated == 0 || slo <= Nanos(0)) return true;
-  return std::ranges::any_of(p.points, [&](const MeasuredPoint& q) {
-    return q.at.batch == 1 && seconds(q.median) * (1 + p.estimated) <= seconds(slo);
-  });
-}
-
-}  // namespace
-
 // A profile belongs to a model; every revision that serves the model uses it.
 void Control::teach(const FunctionName& name) {
   predictor_.forget(name);
@@ -118,7 +110,7 @@ void Control::teach(const FunctionName& name) {
   for (const Revision& r : f->revisions)
     for (const DeviceType& type : types_)
       if (const Profile* p = profiles_.find(r.spec.model(), type);
-          p != nullptr && teaches(*p, r.spec))
+          p != nullptr && counts(*p, r.spec))
         predictor_.learn({{.function = name, .revision = r.number, .variant = "", .device = type},
                           p->memory,
                           p->points,

@@ -31,7 +31,7 @@ const Profile* Profiles::find(const ModelSpec& model, const DeviceType& type) co
 }
 
 bool Profiles::superfluous(const Profile& profile) const {
-  const Profile* known = at(profile.name(), profile.device);
+  const Profile* known = find({.path = profile.model, .content = profile.content}, profile.device);
   return profile.estimated > 0 && known != nullptr && known->estimated == 0;
 }
 
@@ -43,6 +43,12 @@ std::optional<Nanos> Profiles::fastest(const ModelSpec& model,
       for (const MeasuredPoint& p : profile->points)
         if (p.at.batch == 1) least = std::min(least.value_or(p.median), p.median);
   return least;
+}
+
+bool Profile::in_time_alone(Nanos objective) const {
+  return objective <= Nanos(0) || std::ranges::any_of(points, [&](const MeasuredPoint& p) {
+           return p.at.batch == 1 && seconds(p.median) * (1 + estimated) <= seconds(objective);
+         });
 }
 
 json to_json(const Profile& p) {

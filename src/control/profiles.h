@@ -31,6 +31,9 @@ struct Profile {
   UnixMillis measured_at = 0;
 
   bool operator==(const Profile&) const = default;
+  // Whether a request alone on a whole device keeps the objective, also if an estimate is wrong by as much as
+  // expected. 0: there is no objective.
+  bool in_time_alone(Nanos objective) const;
   const std::string& name() const { return content.empty() ? model : content; }
 };
 
@@ -47,7 +50,7 @@ class Profiles {
   // nullptr: not measured.
   const Profile* find(const ModelSpec& model, const DeviceType& type) const;
 
-  // Returns whether it is an estimate of what was measured already.
+  // Returns whether it is an estimate of what was measured already, by whichever name.
   bool superfluous(const Profile& profile) const;
 
   // Returns the shortest median of one request measured on any of these types.

@@ -65,6 +65,16 @@ TEST(Profiles, AnEstimateOfWhatWasMeasuredIsSuperfluous) {
   EXPECT_EQ(found(all, model("/m.pt", "aa"), kHalf), Millis(5));
 }
 
+TEST(Profiles, AnEstimateIsSuperfluousAlsoWhereAnEarlierVersionMeasured) {
+  Profiles all;
+  all.set(profile("/m.pt", "", {}, Millis(5)));
+  Profile estimate = profile("/m.pt", "aa", kHalf, Millis(7));
+  estimate.estimated = 0.3;
+  EXPECT_TRUE(all.superfluous(estimate));
+  EXPECT_FALSE(all.superfluous(profile("/m.pt", "aa", kHalf, Millis(7))))
+      << "a measurement never is";
+}
+
 TEST(Profiles, ReadWhatTheyWrite) {
   const Profile p{.model = "/m.pt",
                   .content = "aa",

@@ -176,10 +176,6 @@ int run(int argc, char** argv) {
   app.add_option("--passes", f.settings.passes)
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  app.add_option("--unprofiled", f.settings.unprofiled,
-                 "weight of predictions without any trial, against those with a short profile")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
   app.add_option("--unseen-error", f.unseen_error,
                  "of models of other families, without a trial, as --folds printed it")
       ->check(CLI::Range(0.001, 10.0))

@@ -80,7 +80,7 @@ struct Measurement {
   ModelOnDevice of;
   Bytes memory = 0;  // of one instance, peak; 0: not measured
   std::vector<MeasuredPoint> points;
-  // 0: measured. Otherwise nobody measured: the times are expected within × (1 ± estimated).
+  // 0: measured. Otherwise the times are an estimate, expected within × (1 ± estimated).
   double estimated = 0;
 };
 
@@ -101,8 +101,8 @@ class Predictor {
   virtual std::optional<Bytes> memory(const ModelOnDevice&) const = 0;
 
   // Returns the inferences per second with work always waiting; 0 where unknown. Without a better
-  // source that is batch ÷ median (of the cautious one): alone, a batch also waits for its turn in the window; in a queue
-  // that is another batch's time. Monotone like predict().
+  // source that is batch ÷ the cautious median: alone, a batch also waits for its turn in the
+  // window; in a queue that is another batch's time. Monotone like predict().
   virtual double throughput(const ModelOnDevice& m, const Configuration& c) const {
     const std::optional<Prediction> p = predict(m, c);
     return p && p->median > Nanos(0) ? c.batch / seconds(cautious(*p)) : 0.0;

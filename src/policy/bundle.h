@@ -79,6 +79,7 @@ struct Bundle {
   Cadence cadence;
   bool reaches_zero = false;    // also stops the last instance, if minReplicas is 0
   bool by_concurrency = false;  // reads scaleTarget
+  bool predicts = true;         // its decisions rest on predicted times
   int memory_version = 0;       // of its scaling
 };
 

@@ -103,6 +103,39 @@ std::optional<Snapshot> with_windows_of(std::string_view arbiter, const Snapshot
   return changed;
 }
 
+// Returns within how much the function's times are an estimate; nothing where they were measured on
+// some type of device, or are unknown.
+std::optional<double> estimated_within(const FunctionView& f,
+                                       const std::vector<const Device*>& types,
+                                       const Predictor& predictor) {
+  std::optional<double> within;
+  for (const Device* d : types) {
+    const auto p = predictor.predict(model_on(f.spec.name, f.revision, *d), {1, kWhole, kWhole});
+    if (p && p->source != PredictionSource::kLearned) return std::nullopt;
+    if (p) within = std::max(within.value_or(0), p->uncertainty);
+  }
+  return within;
+}
+
+// A decision that rests on an estimate says so.
+void name_estimates(std::vector<Action>& actions, const Snapshot& snapshot,
+                    const Predictor& predictor) {
+  if (actions.empty()) return;
+  const std::vector<const Device*> types = one_of_each_type(snapshot.devices);
+  const auto before = [](const FunctionView& v, const FunctionName& name) {
+    return v.spec.name < name;
+  };
+  for (Action& action : actions) {
+    const auto f = std::lower_bound(snapshot.functions.begin(), snapshot.functions.end(),
+                                    action.function, before);
+    if (f == snapshot.functions.end() || f->spec.name != action.function || !f->spec.is_inference())
+      continue;
+    if (const auto within = estimated_within(*f, types, predictor))
+      action.reason.text += " Times are estimated within " + percent(*within) +
+                            ", not measured (sluice profile); the slower side counts.";
+  }
+}
+
 // One decision over all groups. Each sees what those before have taken.
 class Decision {
  public:
@@ -130,6 +163,7 @@ class Decision {
                               turn.predictor, *memory_before, *random_before};
             add_wanted(bundle, before, actions, reclaimed_);
           }
+          if (bundle.predicts) name_estimates(actions, turn.snapshot, turn.predictor);
           return actions;
         },
         last);
@@ -202,39 +236,6 @@ class Decision {
   int started_ = 0;
 };
 
-// Returns within how much the function's times are an estimate; nothing where they were measured on
-// some type of device, or are unknown.
-std::optional<double> estimated_within(const FunctionView& f,
-                                       const std::vector<const Device*>& types,
-                                       const Predictor& predictor) {
-  std::optional<double> within;
-  for (const Device* d : types) {
-    const auto p = predictor.predict(model_on(f.spec.name, f.revision, *d), {1, kWhole, kWhole});
-    if (p && p->source != PredictionSource::kLearned) return std::nullopt;
-    if (p) within = std::max(within.value_or(0), p->uncertainty);
-  }
-  return within;
-}
-
-// A decision that rests on an estimate says so.
-void name_estimates(std::vector<Action>& actions, const Snapshot& snapshot,
-                    const Predictor& predictor) {
-  if (actions.empty()) return;
-  const std::vector<const Device*> types = one_of_each_type(snapshot.devices);
-  const auto before = [](const FunctionView& v, const FunctionName& name) {
-    return v.spec.name < name;
-  };
-  for (Action& action : actions) {
-    const auto f = std::lower_bound(snapshot.functions.begin(), snapshot.functions.end(),
-                                    action.function, before);
-    if (f == snapshot.functions.end() || f->spec.name != action.function || !f->spec.is_inference())
-      continue;
-    if (const auto within = estimated_within(*f, types, predictor))
-      action.reason.text += " Times are estimated within " + percent(*within) +
-                            ", not measured (sluice profile); the slower side counts.";
-  }
-}
-
 }  // namespace
 
 std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platform,
@@ -246,9 +247,7 @@ std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platf
   for (const Group& g : inference) decision.scale(g, jobs.empty() && &g == &inference.back());
   decision.reclaim();
   for (const Group& g : jobs) decision.plan(g, &g == &jobs.back());
-  std::vector<Action> actions = decision.take_actions();
-  name_estimates(actions, snapshot, predictor);
-  return actions;
+  return decision.take_actions();
 }
 
 }  // namespace sluice::policy

@@ -83,7 +83,7 @@ TEST_F(Reasons, OfHasGpuForWhatNothingIsKnownOf) {
          "fastest_ms=10");
 }
 
-// As the first one, but that nobody has measured the model: it counts as twice as slow.
+// As the first one, with a model that was never measured: it counts as twice as slow.
 TEST_F(Reasons, OfWhatIsEstimated) {
   ClusterFixture c(2);
   c.function("a", Millis(100), Millis(10)).inference().max_replicas = 2;
@@ -93,6 +93,16 @@ TEST_F(Reasons, OfWhatIsEstimated) {
          "2.0/s expected and no instance to carry it. An instance, sm 25 % × quota 50 % on d0, "
          "batch 1, brings 10.0/s. Times are estimated within 100 %, not measured (sluice profile); "
          "the slower side counts. forecast=2 capacity_after=10");
+}
+
+TEST_F(Reasons, WhatRestsOnNoTimesNamesNoEstimate) {
+  ClusterFixture c(1);
+  c.bundle = "fixed";
+  c.function("a", Millis(100), Millis(10));
+  c.view("a").spec.slice = slice(1000, 500);
+  c.predictor.estimated = 1.0;
+  for (const Action& a : c.tick()) EXPECT_EQ(a.reason.text.find("estimated"), std::string::npos);
+  EXPECT_EQ(c.instances("a").size(), 1u);
 }
 
 TEST_F(Reasons, OfHasGpuForWantOfMemory) {

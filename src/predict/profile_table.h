@@ -8,7 +8,8 @@
 //   batch ÷ throughput  = the same without the wait: in a full queue that is another batch's time
 //
 // with the window of the device in question. Points may be an estimate instead (Measurement): they
-// hold until the first measurement, and their throughput is that of the slower side. An unmeasured function, revision or type is unknown.
+// hold until the first measurement, and their throughput is that of the slower side. A function,
+// revision or type of which nothing was learned is unknown.
 // Threads: as every Predictor.
 #pragma once
 

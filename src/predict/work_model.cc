@@ -153,8 +153,14 @@ double WorkEstimate::slower(double device, double host) const {
   return std::exp(sharp_max(std::log(device), std::log(host), weights_.sharpness));
 }
 
+// The part of the device that a batch has while it runs.
+Share WorkEstimate::device_share(const Configuration& c) const {
+  if (weights_.rates.empty()) return c.sm;
+  return Share{std::max(c.sm.permille * c.quota.permille / kWhole.permille, 1)};
+}
+
 double WorkEstimate::ms(const Configuration& c) const {
-  return slower(device_ms(c.batch, c.sm), host_ms(c.quota));
+  return slower(device_ms(c.batch, device_share(c)), host_ms(c.quota));
 }
 
 std::vector<double> WorkEstimate::ms(std::span<const Configuration> all) const {
@@ -162,8 +168,9 @@ std::vector<double> WorkEstimate::ms(std::span<const Configuration> all) const {
   std::map<Share, double> host;
   std::vector<double> out;
   for (const Configuration& c : all) {
-    const auto [d, new_device] = device.try_emplace({c.batch, c.sm}, 0);
-    if (new_device) d->second = device_ms(c.batch, c.sm);
+    const Share share = device_share(c);
+    const auto [d, new_device] = device.try_emplace({c.batch, share}, 0);
+    if (new_device) d->second = device_ms(c.batch, share);
     const auto [h, new_host] = host.try_emplace(c.quota, 0);
     if (new_host) h->second = host_ms(c.quota);
     out.push_back(slower(d->second, h->second));

@@ -3,7 +3,8 @@
 //
 //   latency(b, s, q) = max(device(b, s), host(q))                  (a smooth maximum)
 //   device(b, s)     = Σ over operators of exp(network(operator, b, s)),
-//                      or of Σ over kinds of work of rate · work ÷ s, where few models were measured
+//                      or of Σ over kinds of work of rate · work ÷ (s · q), where few models were measured: on
+//                      CPUs, which a quota gives by turns
 //   host(q)          = Σ over operators of issue(type) · throttle(q)
 //
 // This is how the time quota of HAS-GPU's V100 data acts: it throttles the thread that issues, not kernels that
@@ -98,6 +99,7 @@ class WorkEstimate {
   double host_ms(Share quota) const;
 
  private:
+  Share device_share(const Configuration& c) const;
   double log_device(double s, double b) const;
   double log_throttle(double q) const;
   double slower(double device, double host) const;

@@ -60,6 +60,20 @@ TEST(WorkModel, ManyAtOnceAreAsOneByOne) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_DOUBLE_EQ(ms[i], e.ms(all[i]));
 }
 
+// 10 GMACs a second, 3 ms for each thousand operators, on a device whose time a quota shares out.
+TEST(WorkModel, RatesAreForDevicesOfWhichAQuotaGivesAPart) {
+  WorkWeights w = plain_weights();
+  w.rates = {100, 0, 0, 0, 0, 3000};
+  w.issue.assign(std::size(kOperatorTypes), -30);
+  const WorkEstimate e(w, network_of_four());
+  EXPECT_NEAR(e.ms({1, kWhole, kWhole}), 1 + 12, 1e-6);
+  EXPECT_NEAR(e.ms({4, kWhole, kWhole}), 4 + 12, 1e-6) << "each batch runs the operators once";
+  for (const Configuration& half :
+       {Configuration{1, {500}, kWhole}, {1, kWhole, {500}}, {1, {250}, {2000}}})
+    EXPECT_NEAR(e.ms(half), 26, 1e-6);
+  EXPECT_NEAR(e.ms(std::vector<Configuration>{{1, kWhole, {500}}})[0], 26, 1e-6);
+}
+
 TEST(WorkModel, AProfileCorrectsTheDevice) {
   const WorkWeights w = plain_weights();
   ShortProfile p;  // three times as slow as estimated, and better with more sm
