@@ -3,7 +3,9 @@
 rate. Dilu: p50 and p95 at 1.24 and 1.28 times, training at 97.2 %. ResNet-50 answers batches of 4 that come at random, at
 40 % of what it can; BERT is trained beside it. A request is late after twice the p95 of inference alone.
 
-    bench/gpu/colocate.py [--device cuda|cpu] [--seconds N]
+    bench/gpu/colocate.py [--device cuda|cpu] [--seconds N] [--request PERMILLE]
+
+--request is inference's share of the device; training has the rest.
 """
 import argparse
 import json
@@ -15,8 +17,6 @@ from instance import Instance, all_do
 from slices import Slices
 
 LOAD = 0.4
-# request, limit of inference; of training: Dilu's requests are the least that keep the QoS.
-INFERENCE, TRAINING = (400, 1000), (600, 1000)
 # Under MPS? An arbiter, or none.
 WAYS = {
     "time slicing": (False, None),
@@ -53,8 +53,8 @@ def together(way, o, rate):
     slices = arbiter and Slices(arbiter, emulated=o.device == "cpu")
     environments = [{}, {}]
     if slices:
-        for number, quota in enumerate((INFERENCE, TRAINING), 1):
-            slices.put(number, *quota)
+        for number, request in enumerate((o.request, 1000 - o.request), 1):
+            slices.put(number, request, 1000)
             environments[number - 1] = slices.environment(number)
     both = [Instance(o.device, e) for e in environments]
     both[0].tell(model="resnet50", batch=4, train=False)
@@ -77,6 +77,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     p.add_argument("--seconds", type=float, default=8)
+    p.add_argument("--request", type=int, default=400)
     p.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     p.add_argument("--rate", type=float, help=argparse.SUPPRESS)
     o = p.parse_args()

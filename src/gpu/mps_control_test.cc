@@ -209,7 +209,7 @@ TEST_F(MpsControlTest, AClientThatMpsDoesNotEndIsAnError) {
   let("clients", std::to_string(getpid()));
   let("stay");
   EXPECT_EQ(terminate(*identity_of(getpid())).error().message,
-            "MPS says 'CUDA_ERROR_INVALID_VALUE'");
+            "MPS says 'Invalid process " + std::to_string(getpid()) + "! 1'");
 }
 
 TEST_F(MpsControlTest, QuitsWithoutClients) {

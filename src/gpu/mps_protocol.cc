@@ -87,7 +87,9 @@ Result<MpsServerState> server_state_in(std::string_view answer) {
 }
 
 Result<void> termination_in(std::string_view answer) {
-  if (says(answer, "CUDA_SUCCESS")) return {};
+  std::string_view last, left = answer;
+  for (std::string_view word = next_word(left); !word.empty(); word = next_word(left)) last = word;
+  if (last == "0" || last == "CUDA_SUCCESS") return {};
   return refusal_in(answer);
 }
 

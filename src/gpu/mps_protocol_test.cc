@@ -39,7 +39,10 @@ TEST(MpsProtocol, AServerIsInOneOfThreeStates) {
 }
 
 TEST(MpsProtocol, OnlySuccessIsSuccess) {
+  EXPECT_TRUE(termination_in("0\n").ok());
   EXPECT_TRUE(termination_in("CUDA_SUCCESS\n").ok());
+  EXPECT_FALSE(termination_in("201\n").ok());
+  EXPECT_FALSE(termination_in("Invalid process 2674!\n1\n").ok());
   EXPECT_FALSE(termination_in("CUDA_ERROR_INVALID_VALUE").ok());
   EXPECT_FALSE(termination_in("").ok());
 }

@@ -1,6 +1,7 @@
 #include "runtime/stored_tensors.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <map>
@@ -62,7 +63,7 @@ Error error_of(enum sluice_error code, const sluice_store* store) {
 
 Result<void> share_tensors(sluice_store* store, const std::string& name,
                            const std::vector<at::Tensor>& tensors, int64_t wait_ms) {
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   uint64_t bytes = 0;
   const std::vector<Place> places = lay_out(tensors, bytes);
   if (places.empty()) return {};

@@ -66,10 +66,10 @@ std::string terminate(const std::string& client) {
     found |= line == client;
     if (line != client) others += line + "\n";
   }
-  if (!found || there_is("stay")) return "CUDA_ERROR_INVALID_VALUE\n";
+  if (!found || there_is("stay")) return "Invalid process " + client + "!\n1\n";
   std::ofstream(file("clients")) << others;
   std::ofstream(file("terminated"), std::ios::app) << client << "\n";
-  return "CUDA_SUCCESS\n";
+  return "0\n";
 }
 
 std::string answer_to(const std::string& line) {
