@@ -32,16 +32,16 @@ struct KnownType {
   Share size;  // of a CPU device, against the measured one; none: a GPU
 };
 
-// CPU devices were measured with a part of a core. Up to a whole one the size is a share of that; several cores are
-// unknown.
+// CPU devices were measured with a part of a core. Up to a whole one the size is a share of that. What several cores do
+// for a model is not known: they count as one, which is the slower side.
 std::optional<KnownType> known_type(const Device& device) {
   constexpr int kMeasured = 800, kCore = 1000;  // millicores
   const bool is_cpu = device.kind == DeviceKind::kCpu;
-  if (is_cpu && device.millicores > kCore) return std::nullopt;
   const learn::Learned* learned =
       learn::builtin_weights(is_cpu ? "cpu/800m" : type_of(device).name);
   if (learned == nullptr) return std::nullopt;
-  return KnownType{learned, is_cpu ? Share{device.millicores * 1000 / kMeasured} : kNone};
+  const Share size = {std::min(device.millicores, kCore) * 1000 / kMeasured};
+  return KnownType{learned, is_cpu ? size : kNone};
 }
 
 // The platform's types of devices that there are weights of.

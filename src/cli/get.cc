@@ -77,7 +77,7 @@ Result<json> rows(const Session& session, const GetFlags& f) {
 
 // Prints the names by which other commands know the rows, a line each; for the shell's completion.
 Result<void> print_names(const std::string& what, const json& list) {
-  if (what == "revisions" || what == "decisions")
+  if (what == "revisions" || what == "decisions" || what == "profiles")
     return Error{ErrorKind::kInvalid,
                  "--names: " + what + " have none; functions, jobs, instances and devices do"};
   for (const json& row : list)
@@ -120,9 +120,9 @@ Result<void> get(const Session& session, const GetFlags& f) {
 
 void add_get(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<GetFlags>();
-  CLI::App* command =
-      app.add_subcommand("get", "list functions, jobs, revisions, instances, devices or decisions");
-  command->add_option("what", f->what, "also in short: fn, job, rev, inst, dev, dec")
+  CLI::App* command = app.add_subcommand(
+      "get", "list functions, jobs, revisions, instances, devices, profiles or decisions");
+  command->add_option("what", f->what, "also in short: fn, job, rev, inst, dev, prof, dec")
       ->required()
       ->transform(noun());
   command->add_option("name", f->name,

@@ -78,6 +78,19 @@ const Columns kDecisions{
     {"ACTION", "what was done"}, {"SUBJECT", "to which instance, revision or device"},
     {"RULE", "of the policy"},   {"WHY", "in words and numbers"}};
 
+const Columns kProfiles{
+    {"FUNCTION", "for which it was measured; others with this model use it, too"},
+    {"MODEL", "the model file"},
+    {"TYPE", "of devices, on which it holds; - on all"},
+    {"SOURCE",
+     "measured, or estimated from the model's operators, and by how much that may be off"},
+    {"LIVE", "live instances need so many times what it said"},
+    {"POINTS", "batches and slices with a time"},
+    {"ALONE", "median of one request, alone on a whole device"},
+    {"MEM", "of one instance; - not measured"},
+    {"AGE", "since it was measured"},
+    {"CONDITIONS", "the machine and versions then"}};
+
 const Columns kJobs{{"NAME", "as commands take it"},
                     {"STATE", "queued, running, paused, finished or failed"},
                     {"DEVICES", "that its workers hold now"},
@@ -98,6 +111,7 @@ const Columns& columns(const std::string& what) {
   if (what == "functions") return kFunctions;
   if (what == "revisions") return kRevisions;
   if (what == "instances") return kInstances;
+  if (what == "profiles") return kProfiles;
   return what == "devices" ? kDevices : kDecisions;
 }
 
@@ -241,6 +255,31 @@ std::string decisions_table(const json& list) {
   return t.text();
 }
 
+// Returns the median of one request with all of a device, "-" where none has it.
+std::string alone(const json& profile) {
+  for (const json& p : profile["points"])
+    if (p["batch"] == 1 && p["sm"] == 1000 && p["quota"] == 1000)
+      return fixed(p["latency_p50_us"].get<double>() / 1000, 1) + "ms";
+  return "-";
+}
+
+std::string source_of(const json& profile) {
+  const double within = profile.value("estimated", 0.0);
+  return within == 0 ? "measured" : "estimated, within " + fixed(100 * within, 0) + "%";
+}
+
+std::string profiles_table(const json& list) {
+  Table t = table("profiles");
+  for (const json& r : list) {
+    const std::string type = r["device_type"];
+    const int64_t at = r["measured_at"], memory = r["memory"];
+    t.add({r["function"], r["model"], type.empty() ? "-" : type, source_of(r),
+           "x" + fixed(r["live"], 2), std::to_string(r["points"].size()), alone(r),
+           memory > 0 ? bytes(memory) : "-", at > 0 ? age(unix_now() - at) : "-", r["conditions"]});
+  }
+  return t.text();
+}
+
 }  // namespace
 
 std::string functions_table(const json& list) {
@@ -289,6 +328,7 @@ std::string listing(const std::string& what, const json& list) {
   if (what == "functions") return functions_table(list);
   if (what == "revisions") return revisions_table(list);
   if (what == "instances") return instances_table(list);
+  if (what == "profiles") return profiles_table(list);
   return what == "devices" ? devices_table(list) : decisions_table(list);
 }
 

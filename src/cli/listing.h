@@ -10,7 +10,7 @@
 
 namespace sluice::cli {
 
-// `what` is "functions", "jobs", "revisions", "instances", "devices" or "decisions".
+// `what` is "functions", "jobs", "revisions", "instances", "devices", "profiles" or "decisions".
 std::string listing(const std::string& what, const nlohmann::json& list);
 std::string functions_table(const nlohmann::json& list);  // inference functions
 std::string jobs_table(const nlohmann::json& list);       // training functions

@@ -1,5 +1,6 @@
 #include "cli/listing.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -132,12 +133,30 @@ TEST(Listing, FitsItsTerminal) {
 }
 
 TEST(Listing, EveryColumnHasItsLegend) {
-  for (const char* what : {"functions", "revisions", "instances", "devices", "decisions"}) {
+  for (const char* what :
+       {"functions", "revisions", "instances", "devices", "profiles", "decisions"}) {
     std::istringstream head(listing(what, json::array()));
     const std::string text = legend(what);
     for (std::string column; head >> column;)
       EXPECT_NE(text.find("  " + column), std::string::npos) << what << " " << column;
   }
+}
+
+TEST(Listing, AProfileSaysWhatItRestsOn) {
+  const json point{{"batch", 1}, {"sm", 1000}, {"quota", 1000}, {"latency_p50_us", 12'340}};
+  json row{{"function", "default/f"},
+           {"model", "/m.pt"},
+           {"device_type", "cpu/800m"},
+           {"points", json::array({point})},
+           {"memory", 0},
+           {"estimated", 0.25},
+           {"live", 1.3},
+           {"measured_at", 0},
+           {"conditions", "AMD EPYC"}};
+  const std::string text = listing("profiles", json::array({row}));
+  EXPECT_THAT(text, testing::HasSubstr("estimated, within 25%  x1.30  1       12.3ms  -    -"));
+  row["estimated"] = 0;
+  EXPECT_THAT(listing("profiles", json::array({row})), testing::HasSubstr("cpu/800m  measured "));
 }
 
 TEST(Listing, ARevisionShowsTheBeginningOfItsModelsHash) {

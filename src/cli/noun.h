@@ -16,7 +16,8 @@ struct Noun {
 inline constexpr Noun kNouns[] = {
     {"functions", "function", "fn"},   {"revisions", "revision", "rev"},
     {"instances", "instance", "inst"}, {"jobs", "job", "job"},
-    {"devices", "device", "dev"},      {"decisions", "decision", "dec"}};
+    {"devices", "device", "dev"},      {"decisions", "decision", "dec"},
+    {"profiles", "profile", "prof"}};
 
 // Turns each of a noun's words into the first.
 inline CLI::Validator noun() {

@@ -41,6 +41,7 @@ struct UpFlags {
   policy::SettingTexts settings;  // of the policy, from the file
   std::string tls_cert, tls_key, gateway_token_file;
   size_t max_body = 64 << 20;
+  bool refine = true;
   bool strict_readiness = false;
   int devices = 0, threads = 0;
   std::optional<int> first_uid;            // without: as the node daemon has it
@@ -105,6 +106,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
                                    "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
   for (const auto& [name, text] : f.settings)
     control.insert(control.end(), {"--setting", name + "=" + text});
+  if (!f.refine) control.push_back("--no-refine");
   std::vector<std::string> gateway{self,          "gateway",
                                    "--data",      data,
                                    "--listen-fd", first,
@@ -243,6 +245,8 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--settings", f->settings_file,
                          "YAML file of NAME: VALUE, settings of that policy (`sluice policies "
                          "NAME` shows them)");
+  up_command->add_flag("!--no-refine", f->refine,
+                       "profiles stay as measured, whatever live instances show");
   up_command
       ->add_option("--devices", f->devices, "CPU devices to make of this machine; 0: at least four")
       ->check(CLI::Range(0, kMostDevices));

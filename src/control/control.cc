@@ -203,30 +203,40 @@ void Control::count(Time now, UnixMillis wall) {
 
 // Every ten seconds, which is as long as a measurement of an instance.
 void Control::refine(Time now, UnixMillis wall) {
-  if (now - refined_at_ < Seconds(10)) return;
+  if (!settings_.refine || now - refined_at_ < Seconds(10)) return;
   refined_at_ = now;
-  const auto is_estimate = [](const auto& entry) { return entry.second.estimated > 0; };
-  if (std::ranges::none_of(profiles_.all(), is_estimate)) return;
   snapshot_.measured = measurements_.latest();
+  for (const auto& [key, evidence] : evidence_of_profiles()) {
+    const Profile before = profiles_.all().at(key);
+    const std::optional<Profile> better = refined(before, evidence);
+    if (!better) continue;
+    decisions_.record({.at = wall,
+                       .function = evidence.front().instance->function,
+                       .action = "profile",
+                       .subject = before.device.name,
+                       .reason = said_of(before, *better)});
+    if (const auto set = set_profile(*better); !set.ok()) log::warn("{}", set.error().message);
+  }
+}
+
+// Of each profile, the instances on one device, except those whose last ten seconds have their start in them.
+std::map<Profiles::Key, std::vector<Evidence>> Control::evidence_of_profiles() const {
+  std::map<Profiles::Key, std::vector<Evidence>> found;
+  if (profiles_.all().empty()) return found;
   for (const ObservedInstance& o : seen_.instances) {
     const StoredFunction* f = find(o.instance.function);
-    const auto device = std::ranges::find(seen_.devices, o.instance.device(), &Device::id);
+    const Device* device = control::find(seen_.devices, o.instance.device());
     const InstanceMeasurements* measured = measurements_of(snapshot_, o.instance.id);
-    if (f == nullptr || device == seen_.devices.end() || measured == nullptr || !ours(o) ||
-        o.instance.state != InstanceState::kReady || o.instance.parts.size() != 1)
+    if (f == nullptr || device == nullptr || measured == nullptr || !ours(o) ||
+        o.instance.state != InstanceState::kReady || o.instance.parts.size() != 1 ||
+        measurements_.seconds_of(o.instance.id) < 15)
       continue;
     const FunctionSpec& spec = spec_of(*f, o.instance.revision);
     if (!spec.is_inference()) continue;
-    const Profile* known = profiles_.find(spec.model(), type_of(*device));
-    const auto better = known != nullptr ? refined(*known, o.instance, *measured) : std::nullopt;
-    if (!better) continue;
-    decisions_.record({.at = wall,
-                       .function = f->name,
-                       .action = "profile",
-                       .subject = type_of(*device).name,
-                       .reason = said_of(*known, *better)});
-    if (const auto set = set_profile(*better); !set.ok()) log::warn("{}", set.error().message);
+    if (const Profile* known = profiles_.find(spec.model(), type_of(*device)); known != nullptr)
+      found[{known->name(), known->device}].push_back({&o.instance, measured});
   }
+  return found;
 }
 
 std::vector<Action> Control::decide(Time now) {

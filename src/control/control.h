@@ -20,6 +20,7 @@
 #include "control/keeper.h"
 #include "control/measurements.h"
 #include "control/notices.h"
+#include "control/refined.h"
 #include "control/route_sync.h"
 #include "control/snapshots.h"
 #include "control/starts.h"
@@ -46,6 +47,7 @@ struct ControlSettings {
   int rollout_tries = 3;           // starts that may fail before a rollout is given up
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
   std::string models;                    // the folder of ModelCopies
+  bool refine = true;                    // live instances correct profiles
   Training* training = nullptr;  // null: training functions stay queued; else it outlives the loop
   std::string boot_id;         // of the clock's machine: policies' memories are valid within a boot
   size_t kept_revisions = 10;  // of a function; older ones are forgotten at an apply
@@ -130,6 +132,7 @@ class Control {
   void reconcile(Time now, UnixMillis wall);
   void count(Time now, UnixMillis wall);
   void refine(Time now, UnixMillis wall);
+  std::map<Profiles::Key, std::vector<Evidence>> evidence_of_profiles() const;
   bool knows_its_nodes(Time now);
   std::vector<Action> decide(Time now);
   void carry_out(const std::vector<Action>& actions, Time now, UnixMillis wall);

@@ -814,27 +814,31 @@ TEST_F(ControlTest, AnEstimateIsCorrectedByWhatItsInstancesNeed) {
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
   cluster.load[{.name = "f"}] = 20;
   step();
-  for (int i = 0; i < 25; ++i) {
-    auto& answers = cluster.seen.gateways[0].traffic[0].instances;
-    answers.resize(1);
-    answers[0].instance = cluster.seen.instances[0].instance.id;
-    answers[0].answered = answers[0].inferences += 20;
-    step();
-  }
+  const auto serve = [&](int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      auto& answers = cluster.seen.gateways[0].traffic[0].instances;
+      answers.resize(1);
+      answers[0].instance = cluster.seen.instances[0].instance.id;
+      answers[0].answered = answers[0].inferences += 20;
+      step();
+    }
+  };
+  serve(35);
   EXPECT_NEAR(millis(known(predictor, 1)), 15, 1);
-  EXPECT_EQ(control->profiles().all().begin()->second.estimated, 0.2);
+  EXPECT_EQ(control->profiles().all().begin()->second.estimated, kRefined);
   const auto decisions = *store->decisions(FunctionName{.name = "f"}, 10);
   EXPECT_TRUE(std::ranges::any_of(decisions, [](const Decision& d) {
     return d.action == "profile" && d.reason.rule == "refined";
   }));
-  // A measurement counts from then on.
-  ASSERT_TRUE(control
-                  ->set_profile(
-                      {.model = dir + "/m.pt", .device = {"cpu/1000m"}, .points = alone(Millis(9))})
-                  .ok());
+  // A measurement takes its place. It is corrected too, since its instances need 15 ms.
+  const Profile measured{
+      .model = dir + "/m.pt", .device = {"cpu/1000m"}, .points = alone(Millis(9))};
+  ASSERT_TRUE(control->set_profile(measured).ok());
   EXPECT_TRUE(control->set_profile(estimate).ok());
-  step(25);
   EXPECT_EQ(known(predictor, 1), Millis(9));
+  serve(11);
+  EXPECT_NEAR(millis(known(predictor, 1)), 15, 1);
+  EXPECT_NEAR(control->profiles().all().begin()->second.live, 15.0 / 9, 0.1);
 }
 
 }  // namespace

@@ -39,6 +39,11 @@ void Measurements::step(const std::vector<ObservedInstance>& instances, Function
   latest_ = std::move(measured);
 }
 
+size_t Measurements::seconds_of(const InstanceId& id) const {
+  const auto found = books_.find(id);
+  return found != books_.end() ? found->second.steps() : 0;
+}
+
 void Measurements::Book::add(const Sample& sample) {
   if (added_ > 0) {
     const Sample& before = samples_[(added_ - 1) % kSamples];

@@ -21,6 +21,8 @@ class Measurements {
   // Returns the last step's measurements. They never change: the next step makes new ones. Null
   // before the first.
   const std::shared_ptr<const MeasuredInstances>& latest() const { return latest_; }
+  // Returns for how many seconds an instance has been measured.
+  size_t seconds_of(const InstanceId& id) const;
 
  private:
   struct Sample {
@@ -33,6 +35,7 @@ class Measurements {
     // A counter that decreased began anew, and so does its history.
     void add(const Sample& sample);
     void measure(InstanceMeasurements& m) const;
+    size_t steps() const { return added_ - 1; }
 
    private:
     static constexpr size_t kSamples = 11;  // the ends of ten seconds

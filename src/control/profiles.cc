@@ -67,6 +67,7 @@ json to_json(const Profile& p) {
           {"memory", p.memory},
           {"points", points},
           {"estimated", p.estimated},
+          {"live", p.live},
           {"conditions", p.conditions},
           {"measured_at", p.measured_at}};
 }
@@ -80,6 +81,7 @@ Result<Profile> profile_from(const json& j) {
             .memory = f.integer("memory", 0, 0, INT64_MAX),
             .points = {},
             .estimated = f.number("estimated", 0, 0, 10),
+            .live = f.number("live", 1, 1e-6, 1e6),
             .conditions = f.text("conditions"),
             .measured_at = f.integer("measured_at", 0, 0, INT64_MAX)};
   for (const json& item : f.list("points")) {

@@ -27,6 +27,7 @@ struct Profile {
   Bytes memory = 0;       // of one instance, peak; 0: not measured
   std::vector<MeasuredPoint> points;
   double estimated = 0;    // as Measurement's
+  double live = 1;         // live instances have multiplied the times by it
   std::string conditions;  // machine and versions at the measurement, for people
   UnixMillis measured_at = 0;
 

@@ -1,5 +1,8 @@
 #include "profile/fitted_plan.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "profile/time_model.h"
 
 namespace sluice::profile {
@@ -19,6 +22,16 @@ std::vector<Configuration> corners(const Grid& g) {
     all.push_back({g.batches.back(), g.sms.back(), middle(g.quotas)});
   }
   return all;
+}
+
+// The next smaller quota, unless it was tried. What a throttle does on few sm is not what it does on many, so the model
+// is too careful there; where the time stays, the model learns it and goes on from there.
+std::optional<Configuration> with_less_time(const Grid& g, Configuration c, const Trials& trials) {
+  const auto at = std::ranges::find(g.quotas, c.quota);
+  if (at == g.quotas.begin()) return std::nullopt;
+  c.quota = *std::prev(at);
+  if (find(trials, c) != nullptr) return std::nullopt;
+  return c;
 }
 
 }  // namespace
@@ -43,8 +56,8 @@ std::optional<Configuration> FittedPlan::next(const Search& search, const Trials
         best = c;
       }
   if (!best) best = Configuration{g.batches.front(), g.sms.back(), g.quotas.back()};  // the fastest
-  if (find(trials, *best) != nullptr) return std::nullopt;
-  return best;
+  if (find(trials, *best) == nullptr) return best;
+  return with_less_time(g, *best, trials);
 }
 
 }  // namespace sluice::profile

@@ -79,6 +79,19 @@ TEST(FittedPlan, FindsTheBestInFewerTrialsThanGrowth) {
   EXPECT_EQ(part_of_best(table, fitted, search.in_time), 1);
 }
 
+// On few sm kernels take longer, so their launches are held up at smaller quotas only.
+double throttled_by_sm(const Configuration& c) {
+  return std::max(divides(c), 0.02 * c.sm.fraction() / c.quota.fraction());
+}
+TEST(FittedPlan, TriesLessTimeWhereItsModelIsTooCareful) {
+  Grid g = tenths();
+  g.quotas = g.sms;
+  const auto table = table_of(g, throttled_by_sm);
+  const Trials trials = search_in(table, *search_plan("fitted"), {g, Millis(30)}, 100);
+  EXPECT_LE(trials.size(), 15u);
+  EXPECT_GT(part_of_best(table, trials, Millis(30)), 0.97);
+}
+
 TEST(FittedPlan, TriesTheFastestWhereNothingSeemsInTime) {
   // Only the whole device is in time, far below what the corners let expect.
   const auto truth = [](const Configuration& c) {
