@@ -19,7 +19,7 @@ void add_control(CLI::App& app, Outcome& outcome) {
   control_command->add_option("--policy", c->settings.bundle)->capture_default_str();
   auto settings = std::make_shared<std::vector<std::string>>();
   control_command->add_option("--setting", *settings, "NAME=VALUE of the policy; may be repeated");
-  control_command->add_flag("!--no-refine", c->settings.refine);
+  control_command->add_option("--refine", c->settings.refine);
   control_command->add_option("--listen-fd", c->listen_fd, "inherited unix socket for the API")
       ->check(CLI::Range(0, kHighestDescriptor));
   control_command->add_option("--tcp-fd", c->tcp_fd, "inherited TCP socket for the API")

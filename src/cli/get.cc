@@ -61,6 +61,19 @@ Result<json> rows_of_function(const Session& session, const std::string& what, c
   return kept(all, [&](const json& row) { return function_of(what, row) == function; });
 }
 
+// Returns the profiles of the models that a function's revisions have.
+Result<json> profiles_of_function(const Session& session, const json& all,
+                                  const std::string& name) {
+  SLUICE_ASSIGN(revisions, session.api(verb::get, "/v1/revisions"));
+  SLUICE_ASSIGN(own, rows_of_function(session, "revisions", revisions, name));
+  return kept(all, [&](const json& p) {
+    return std::ranges::any_of(own, [&](const json& r) {
+      const std::string content = p["content"];
+      return content.empty() ? r["model"] == p["model"] : r.value("content", "") == content;
+    });
+  });
+}
+
 Result<json> rows(const Session& session, const GetFlags& f) {
   if (f.what == "decisions") return decisions_of(session, f.name, f.limit);
   SLUICE_ASSIGN(all, session.api(verb::get, "/v1/" + (f.what == "jobs" ? "functions" : f.what)));
@@ -68,6 +81,8 @@ Result<json> rows(const Session& session, const GetFlags& f) {
     all = kept(all, [&](const json& row) { return row.contains("job") == (f.what == "jobs"); });
   if (f.what == "devices") return f.name.empty() ? all : named_devices(all, f.name);
   if (f.what == "instances" && !f.name.empty()) return named_instances(session, all, f.name);
+  if (f.what == "profiles")
+    return f.name.empty() ? all : profiles_of_function(session, all, f.name);
   if (!f.name.empty()) return rows_of_function(session, f.what, all, f.name);
   if (session.space.empty()) return all;
   return kept(all, [&](const json& row) {
@@ -126,8 +141,8 @@ void add_get(CLI::App& app, Session& session, Outcome& outcome) {
       ->required()
       ->transform(noun());
   command->add_option("name", f->name,
-                      "only this function or device; instances, revisions and decisions: only of "
-                      "this function; an instance's own name, too");
+                      "only this function or device; instances, revisions, profiles and decisions: "
+                      "only of this function; an instance's own name, too");
   command->add_option("--limit", f->limit, "of decisions")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();

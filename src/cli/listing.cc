@@ -84,12 +84,12 @@ const Columns kProfiles{
     {"TYPE", "of devices, on which it holds; - on all"},
     {"SOURCE",
      "measured, or estimated from the model's operators, and by how much that may be off"},
-    {"LIVE", "live instances need so many times what it said"},
+    {"LIVE", "instances need so many times as long, by which decisions go"},
     {"POINTS", "batches and slices with a time"},
-    {"ALONE", "median of one request, alone on a whole device"},
+    {"ALONE", "median of one request, alone on a whole device, before LIVE"},
     {"MEM", "of one instance; - not measured"},
-    {"AGE", "since it was measured"},
-    {"CONDITIONS", "the machine and versions then"}};
+    {"AGE", "since it was measured or estimated"},
+    {"CONDITIONS", "the machine and versions then, or the weights of the estimate"}};
 
 const Columns kJobs{{"NAME", "as commands take it"},
                     {"STATE", "queued, running, paused, finished or failed"},

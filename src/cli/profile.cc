@@ -13,6 +13,7 @@
 #include "control/function_file.h"
 #include "control/profiles.h"
 #include "control/validate.h"
+#include "profile/trials_model.h"
 
 namespace sluice::cli {
 namespace {
@@ -102,7 +103,9 @@ Result<void> profile_one(const Session& session, const FunctionSpec& spec, const
                               &profile_interrupted, session.data + "/trials"));
   if (measured.points.empty())
     return Error{ErrorKind::kInternal, "interrupted before the first point; nothing is kept"};
-  nlohmann::json body = control::to_json(measured);
+  control::Profile whole = measured;
+  if (sweep.plan != nullptr) whole.points = profile::filled(measured.points);
+  nlohmann::json body = control::to_json(whole);
   const auto put = session.api(wire::http::verb::put, "/v1/profiles", body);
   if (!put.ok()) return put.error();
   stored.push_back(std::move(body));

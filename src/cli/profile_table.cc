@@ -1,6 +1,7 @@
 #include "cli/profile_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cli/table.h"
 #include "control/profiles.h"
 #include "profile/search.h"
+#include "profile/trials_model.h"
 #include "trace/text_file.h"
 #include "trace/time_tables.h"
 #include "wire/json.h"
@@ -25,6 +27,9 @@ struct Found {
   Nanos in_time;
   profile::Trials trials;
   const MeasuredPoint *pick, *best;  // nullptr: none is in time
+
+  // Of what the trials say of all others: the mean of |said ÷ measured − 1|.
+  double off_elsewhere;
 
   double of_best() const {
     if (pick == nullptr || best == nullptr) return 0;
@@ -46,6 +51,18 @@ Result<std::vector<trace::TimeTable>> read_profiles(const std::string& path) {
   return tables;
 }
 
+double error_elsewhere(const trace::TimeTable& table, const profile::Trials& trials) {
+  std::vector<MeasuredPoint> others;
+  for (const MeasuredPoint& p : table.points)
+    if (profile::find(trials, p.at) == nullptr) others.push_back(p);
+  if (others.empty()) return 0;
+  const profile::TrialsModel model(trials);
+  double sum = 0;
+  for (const MeasuredPoint& p : others)
+    sum += std::abs(seconds(model(p.at)) / seconds(p.median) - 1);
+  return sum / static_cast<double>(others.size());
+}
+
 std::vector<Found> search_all(const std::vector<trace::TimeTable>& tables, const TableSearch& s) {
   std::vector<Found> all;
   for (const trace::TimeTable& table : tables) {
@@ -55,9 +72,14 @@ std::vector<Found> search_all(const std::vector<trace::TimeTable>& tables, const
     const profile::Search search{profile::grid_of(table.points), in_time};
     for (const auto& plan : profile::search_plans()) {
       if (!s.plan.empty() && plan->name() != s.plan) continue;
-      Found f{table.model, plan.get(),
-              in_time,     profile::search_in(table.points, *plan, search, s.most_trials),
-              nullptr,     profile::best_of(table.points, in_time)};
+      Found f{table.model,
+              plan.get(),
+              in_time,
+              profile::search_in(table.points, *plan, search, s.most_trials),
+              nullptr,
+              profile::best_of(table.points, in_time),
+              0};
+      f.off_elsewhere = error_elsewhere(table, f.trials);
       all.push_back(std::move(f));
     }
   }
@@ -76,9 +98,14 @@ json to_json(const MeasuredPoint* p) {
 json to_json(const Found& f) {
   json trials = json::array();
   for (const MeasuredPoint& p : f.trials) trials.push_back(to_json(&p));
-  return {{"model", f.model},      {"plan", f.plan->name()},  {"in_time_ms", millis(f.in_time)},
-          {"trials", trials},      {"pick", to_json(f.pick)}, {"best", to_json(f.best)},
-          {"of_best", f.of_best()}};
+  return {{"model", f.model},
+          {"plan", f.plan->name()},
+          {"in_time_ms", millis(f.in_time)},
+          {"trials", trials},
+          {"pick", to_json(f.pick)},
+          {"best", to_json(f.best)},
+          {"of_best", f.of_best()},
+          {"off_elsewhere", f.off_elsewhere}};
 }
 
 std::string configuration(const MeasuredPoint* p) {
@@ -92,11 +119,12 @@ std::string time_of(const MeasuredPoint& p) {
 }
 
 void print_found(const std::vector<Found>& all, bool trials) {
-  Table t({"MODEL", "IN-TIME", "PLAN", "TRIALS", "CHOICE", "TIME", "OF-BEST"});
+  Table t({"MODEL", "IN-TIME", "PLAN", "TRIALS", "CHOICE", "TIME", "OF-BEST", "OFF-ELSEWHERE"});
   for (const Found& f : all)
     t.add({f.model, fixed(millis(f.in_time), 1) + "ms", std::string(f.plan->name()),
            std::to_string(f.trials.size()), configuration(f.pick),
-           f.pick == nullptr ? "-" : time_of(*f.pick), fixed(100 * f.of_best(), 1) + "%"});
+           f.pick == nullptr ? "-" : time_of(*f.pick), fixed(100 * f.of_best(), 1) + "%",
+           fixed(100 * f.off_elsewhere, 1) + "%"});
   std::cout << t.text();
   for (const Found& f : all) {
     if (!trials) continue;

@@ -106,7 +106,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
                                    "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
   for (const auto& [name, text] : f.settings)
     control.insert(control.end(), {"--setting", name + "=" + text});
-  if (!f.refine) control.push_back("--no-refine");
+  if (!f.refine) control.insert(control.end(), {"--refine", "false"});
   std::vector<std::string> gateway{self,          "gateway",
                                    "--data",      data,
                                    "--listen-fd", first,
@@ -245,8 +245,9 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_option("--settings", f->settings_file,
                          "YAML file of NAME: VALUE, settings of that policy (`sluice policies "
                          "NAME` shows them)");
-  up_command->add_flag("!--no-refine", f->refine,
-                       "profiles stay as measured, whatever live instances show");
+  up_command->add_flag(
+      "!--no-refine", f->refine,
+      "decisions go by profiles as they were measured or estimated, whatever live instances need");
   up_command
       ->add_option("--devices", f->devices, "CPU devices to make of this machine; 0: at least four")
       ->check(CLI::Range(0, kMostDevices));

@@ -26,10 +26,12 @@ void warn_of_silence(const Observation& before, const Observation& now) {
   }
 }
 
-// An estimate by which no slice would be in time does not count: it may be wrong, and a function is to be served late
-// rather than not at all.
-bool counts(const Profile& p, const FunctionSpec& spec) {
-  return p.estimated == 0 || !spec.is_inference() || p.in_time_alone(spec.inference().slo.latency);
+// What decisions count on. A profile by which no slice would be in time, only because it is an estimate or because of
+// what live instances need now, would have the function not served at all: better late than that.
+std::optional<std::vector<MeasuredPoint>> counted(const Profile& p, const FunctionSpec& spec) {
+  if (!spec.is_inference() || p.in_time_alone(spec.inference().slo.latency)) return p.live_points();
+  if (p.estimated > 0) return std::nullopt;
+  return p.points;
 }
 
 }  // namespace
@@ -109,12 +111,12 @@ void Control::teach(const FunctionName& name) {
   if (f == nullptr) return;
   for (const Revision& r : f->revisions)
     for (const DeviceType& type : types_)
-      if (const Profile* p = profiles_.find(r.spec.model(), type);
-          p != nullptr && counts(*p, r.spec))
-        predictor_.learn({{.function = name, .revision = r.number, .variant = "", .device = type},
-                          p->memory,
-                          p->points,
-                          p->estimated});
+      if (const Profile* p = profiles_.find(r.spec.model(), type); p != nullptr)
+        if (auto points = counted(*p, r.spec))
+          predictor_.learn({{.function = name, .revision = r.number, .variant = "", .device = type},
+                            p->memory,
+                            std::move(*points),
+                            p->estimated});
 }
 
 void Control::teach_all() {
@@ -206,20 +208,37 @@ void Control::refine(Time now, UnixMillis wall) {
   if (!settings_.refine || now - refined_at_ < Seconds(10)) return;
   refined_at_ = now;
   snapshot_.measured = measurements_.latest();
+  const auto before = std::exchange(needs_, {});
   for (const auto& [key, evidence] : evidence_of_profiles()) {
-    const Profile before = profiles_.all().at(key);
-    const std::optional<Profile> better = refined(before, evidence);
-    if (!better) continue;
-    decisions_.record({.at = wall,
-                       .function = evidence.front().instance->function,
-                       .action = "profile",
-                       .subject = before.device.name,
-                       .reason = said_of(before, *better)});
-    if (const auto set = set_profile(*better); !set.ok()) log::warn("{}", set.error().message);
+    const auto known = profiles_.all().find(key);
+    if (known == profiles_.all().end()) continue;
+    const std::optional<Need> need = need_of(known->second, evidence);
+    if (!need) continue;
+    const auto then = before.find(key);
+    const auto better =
+        refined(known->second, *need, then != before.end() ? &then->second : nullptr);
+    if (!better || better->live == known->second.live) needs_.emplace(key, *need);
+    if (better) correct(known->second, *better, evidence, wall);
   }
 }
 
-// Of each profile, the instances on one device, except those whose last ten seconds have their start in them.
+void Control::correct(const Profile& known, const Profile& better,
+                      const std::vector<Evidence>& evidence, UnixMillis wall) {
+  const Reason reason = said_of(known, better);
+  if (const auto set = set_profile(better); !set.ok())
+    return log::warn("a profile stays as it was: {}", set.error().message);
+  std::set<FunctionName> functions;
+  for (const Evidence& e : evidence) functions.insert(e.instance->function);
+  for (const FunctionName& f : functions)
+    decisions_.record({.at = wall,
+                       .function = f,
+                       .action = "profile",
+                       .subject = better.device.name,
+                       .reason = reason});
+}
+
+// Of each profile, its ready instances on one device. An instance is left out until its last ten seconds are all after
+// its start. So is one on several cores: how much work it does at a time does not show how long a request takes.
 std::map<Profiles::Key, std::vector<Evidence>> Control::evidence_of_profiles() const {
   std::map<Profiles::Key, std::vector<Evidence>> found;
   if (profiles_.all().empty()) return found;
@@ -228,13 +247,15 @@ std::map<Profiles::Key, std::vector<Evidence>> Control::evidence_of_profiles() c
     const Device* device = control::find(seen_.devices, o.instance.device());
     const InstanceMeasurements* measured = measurements_of(snapshot_, o.instance.id);
     if (f == nullptr || device == nullptr || measured == nullptr || !ours(o) ||
-        o.instance.state != InstanceState::kReady || o.instance.parts.size() != 1 ||
-        measurements_.seconds_of(o.instance.id) < 15)
+        o.instance.state != InstanceState::kReady || o.instance.parts.size() != 1)
       continue;
+    if (Seconds(measurements_.steps_of(o.instance.id)) < Millis(o.ready_after_ms) + Seconds(12))
+      continue;
+    if (device->kind == DeviceKind::kCpu && device->millicores > 1000) continue;
     const FunctionSpec& spec = spec_of(*f, o.instance.revision);
     if (!spec.is_inference()) continue;
     if (const Profile* known = profiles_.find(spec.model(), type_of(*device)); known != nullptr)
-      found[{known->name(), known->device}].push_back({&o.instance, measured});
+      found[{known->name(), known->device}].push_back({&o.instance, measured, device});
   }
   return found;
 }

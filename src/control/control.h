@@ -133,6 +133,8 @@ class Control {
   void count(Time now, UnixMillis wall);
   void refine(Time now, UnixMillis wall);
   std::map<Profiles::Key, std::vector<Evidence>> evidence_of_profiles() const;
+  void correct(const Profile& known, const Profile& better, const std::vector<Evidence>& evidence,
+               UnixMillis wall);
   bool knows_its_nodes(Time now);
   std::vector<Action> decide(Time now);
   void carry_out(const std::vector<Action>& actions, Time now, UnixMillis wall);
@@ -190,6 +192,7 @@ class Control {
   Counts counts_;
   Measurements measurements_;
   Time refined_at_{};
+  std::map<Profiles::Key, Need> needs_;  // of the ten seconds before, where they corrected nothing
   Accounting accounting_;
   Decisions decisions_;
   Notices notices_;

@@ -830,15 +830,22 @@ TEST_F(ControlTest, AnEstimateIsCorrectedByWhatItsInstancesNeed) {
   EXPECT_TRUE(std::ranges::any_of(decisions, [](const Decision& d) {
     return d.action == "profile" && d.reason.rule == "refined";
   }));
-  // A measurement takes its place. It is corrected too, since its instances need 15 ms.
+  // A measurement takes its place. It is corrected too, at the second look.
   const Profile measured{
       .model = dir + "/m.pt", .device = {"cpu/1000m"}, .points = alone(Millis(9))};
   ASSERT_TRUE(control->set_profile(measured).ok());
   EXPECT_TRUE(control->set_profile(estimate).ok());
   EXPECT_EQ(known(predictor, 1), Millis(9));
-  serve(11);
+  serve(22);
   EXPECT_NEAR(millis(known(predictor, 1)), 15, 1);
-  EXPECT_NEAR(control->profiles().all().begin()->second.live, 15.0 / 9, 0.1);
+  const Profile& kept = control->profiles().all().begin()->second;
+  EXPECT_NEAR(kept.live, 15.0 / 9, 0.1);
+  EXPECT_EQ(kept.points, measured.points);
+  // With an objective that it could not meet it would not be served at all.
+  FunctionSpec s = spec(300);
+  s.inference().slo.latency = Millis(12);
+  apply(s);
+  EXPECT_EQ(known(predictor, 2), Millis(9));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ void Measurements::step(const std::vector<ObservedInstance>& instances, Function
   latest_ = std::move(measured);
 }
 
-size_t Measurements::seconds_of(const InstanceId& id) const {
+size_t Measurements::steps_of(const InstanceId& id) const {
   const auto found = books_.find(id);
   return found != books_.end() ? found->second.steps() : 0;
 }

@@ -21,8 +21,8 @@ class Measurements {
   // Returns the last step's measurements. They never change: the next step makes new ones. Null
   // before the first.
   const std::shared_ptr<const MeasuredInstances>& latest() const { return latest_; }
-  // Returns for how many seconds an instance has been measured.
-  size_t seconds_of(const InstanceId& id) const;
+  // Returns for how many steps, a second each, an instance has been measured.
+  size_t steps_of(const InstanceId& id) const;
 
  private:
   struct Sample {

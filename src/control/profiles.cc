@@ -47,8 +47,19 @@ std::optional<Nanos> Profiles::fastest(const ModelSpec& model,
 
 bool Profile::in_time_alone(Nanos objective) const {
   return objective <= Nanos(0) || std::ranges::any_of(points, [&](const MeasuredPoint& p) {
-           return p.at.batch == 1 && seconds(p.median) * (1 + estimated) <= seconds(objective);
+           return p.at.batch == 1 &&
+                  seconds(p.median) * live * (1 + estimated) <= seconds(objective);
          });
+}
+
+std::vector<MeasuredPoint> Profile::live_points() const {
+  std::vector<MeasuredPoint> all = points;
+  for (MeasuredPoint& q : all) {
+    q.median = from_seconds(seconds(q.median) * live);
+    q.p95 = from_seconds(seconds(q.p95) * live);
+    q.throughput /= live;
+  }
+  return all;
 }
 
 json to_json(const Profile& p) {
@@ -59,7 +70,8 @@ json to_json(const Profile& p) {
                       {"quota", q.at.quota.permille},
                       {"latency_p50_us", q.median.count() / 1000},
                       {"latency_p95_us", q.p95.count() / 1000},
-                      {"throughput", q.throughput}});
+                      {"throughput", q.throughput},
+                      {"filled", q.filled}});
   return {{"model", p.model},
           {"content", p.content},
           {"device_type", p.device.name},
@@ -93,6 +105,7 @@ Result<Profile> profile_from(const json& j) {
     point.median = Micros(q.integer("latency_p50_us", 0, 1, INT64_MAX / 1000));
     point.p95 = Micros(q.integer("latency_p95_us", 0, 0, INT64_MAX / 1000));
     point.throughput = q.number("throughput", 0, 0, 1e12);
+    point.filled = q.boolean("filled", false);
     SLUICE_ASSIGN(checked, q.finish(point));
     p.points.push_back(checked);
   }

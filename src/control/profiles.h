@@ -1,4 +1,4 @@
-// Measurements of `sluice profile`, by model and type of device. A model is named by its content,
+// Measurements of `sluice profile`, by model and type of device, with what live instances have taught since. A model is named by its content,
 // so that a moved file keeps its profile and a replaced one does not take it. Profiles of earlier
 // versions lack both names: they are found by the model's path, and count for every type of device
 // of the platform (earlier versions had one). Where nothing was measured, a profile may be an
@@ -27,14 +27,16 @@ struct Profile {
   Bytes memory = 0;       // of one instance, peak; 0: not measured
   std::vector<MeasuredPoint> points;
   double estimated = 0;    // as Measurement's
-  double live = 1;         // live instances have multiplied the times by it
+  double live = 1;         // live instances need so many times as long as the points say
   std::string conditions;  // machine and versions at the measurement, for people
   UnixMillis measured_at = 0;
 
   bool operator==(const Profile&) const = default;
-  // Whether a request alone on a whole device keeps the objective, also if an estimate is wrong by as much as
-  // expected. 0: there is no objective.
+  // Whether a request alone on a whole device keeps the objective, as live instances need it and also if an estimate is
+  // wrong by as much as expected. 0: there is no objective.
   bool in_time_alone(Nanos objective) const;
+  // Returns the points in the time that live instances need.
+  std::vector<MeasuredPoint> live_points() const;
   const std::string& name() const { return content.empty() ? model : content; }
 };
 

@@ -14,18 +14,33 @@ namespace sluice::control {
 inline constexpr double kRefined = 0.1;  // a refined estimate is as a short profile: off by so much
 inline constexpr double kMostCorrected = 2;  // times what was measured
 
-// An instance of the profile's model and type of device, and what it did.
+// An instance of the profile's model and type of device, and what it did in the last ten seconds.
 struct Evidence {
   const Instance* instance = nullptr;
   const InstanceMeasurements* measured = nullptr;
+  const Device* device = nullptr;
 };
 
-// Returns the profile's times multiplied by what the instances needed of their device ÷ what was expected of them, all
-// taken together. What batches they served is not known, so what lies between the largest that they can have been and
-// single requests is as expected. An estimate is corrected both ways. What was measured only becomes slower, and what was
-// measured again at most: neighbours slow it down, or other requests do. Returns nothing where it changes little, and
-// where fewer than three inferences a second tell.
-std::optional<Profile> refined(const Profile& profile, std::span<const Evidence> evidence);
+// What instances needed of their devices.
+struct Need {
+  double factor = 1;  // ÷ what their profile says
+  double spread = 0;  // the most that it says ÷ the least, - 1
+};
+
+// Returns what all instances needed together. The sizes of their batches are not known. A profile says a range, from the
+// time of a request alone to that in the largest batch that there can have been; within it the factor is 1. Returns
+// nothing of instances with fewer than three inferences a second, and where the factor is beyond belief.
+std::optional<Need> need_of(const Profile& profile, std::span<const Evidence> evidence);
+
+// Returns the profile with what it taught (`live`, `estimated`), or nothing where that changes little. `before` is the
+// need of the ten seconds before these, null if there was none.
+//
+//   estimate     is corrected up and down, at once the first time; its uncertainty falls to the spread, not below kRefined
+//   measurement  becomes slower, by kMostCorrected at most, and as it was measured again; less than a fifth is no
+//                correction
+//
+// All but that first time two needs have to agree, and the smaller correction counts.
+std::optional<Profile> refined(const Profile& profile, const Need& need, const Need* before);
 
 // Returns what that changed, for people.
 Reason said_of(const Profile& before, const Profile& after);

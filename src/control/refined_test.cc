@@ -27,84 +27,113 @@ InstanceMeasurements busy(int permille, double rate) {
   return {.instance = "i", .busy = {permille}, .inferences_per_second = rate};
 }
 
+// What one look teaches, after an equal one.
 std::optional<Profile> taught(const Profile& p, int batch, const InstanceMeasurements& m) {
   const Instance i = instance(batch);
-  const Evidence evidence[] = {{&i, &m}};
-  return refined(p, evidence);
+  const Device device{.kind = DeviceKind::kCpu, .millicores = 1000};
+  const Evidence evidence[] = {{&i, &m, &device}};
+  const std::optional<Need> need = need_of(p, evidence);
+  return need ? refined(p, *need, &*need) : std::nullopt;
 }
 
 // Milliseconds of a request alone after an instance with that batch was measured; 0: as before.
 double after(int batch, const InstanceMeasurements& m) {
   const auto better = taught(estimate(), batch, m);
-  return better ? millis(better->points[0].median) : 0;
+  return better ? millis(better->live_points()[0].median) : 0;
 }
 
-Profile measured() {
+Profile measured(double live = 1) {
   Profile p = estimate();
   p.estimated = 0;
+  p.live = live;
   return p;
+}
+// Its factor after instances needed so many times as long as it says, in one look and the next.
+double live_after(double live, double then, double now) {
+  const Need before{then, 0};
+  const auto better = refined(measured(live), {now, 0}, &before);
+  return better ? better->live : live;
 }
 
 TEST(Refined, TimesGrowByWhatInstancesNeedBeyondTheEstimate) {
   EXPECT_DOUBLE_EQ(after(1, busy(300, 10)), 30);
   EXPECT_DOUBLE_EQ(after(1, busy(50, 10)), 5);
   const Profile better = taught(estimate(), 1, busy(300, 10)).value();
-  EXPECT_EQ(better.points[1].median, Millis(60));
-  EXPECT_EQ(better.points[2].median, Millis(72));
-  EXPECT_DOUBLE_EQ(better.points[2].throughput, 4 / 0.072);
+  EXPECT_EQ(better.points, estimate().points);
+  EXPECT_EQ(better.live_points()[1].median, Millis(60));
+  EXPECT_EQ(better.live_points()[2].median, Millis(72));
   EXPECT_EQ(better.estimated, kRefined);
   EXPECT_FALSE(taught(better, 1, busy(310, 10))) << "nearly the same";
   EXPECT_EQ(said_of(estimate(), better).text,
-            "Its instances need 3.00 times the estimated time: the estimate is now that, within 10 "
-            "% (before: 50 %).");
+            "Its instances need 3.00 times as long as estimated: the estimate is now that, within "
+            "10 % (before: 50 %).");
 }
 // Four together take 6 ms each.
 TEST(Refined, WhatLiesBetweenLargestBatchAndSingleRequestsIsAsExpected) {
-  EXPECT_DOUBLE_EQ(after(4, busy(80, 10)), 10);
+  EXPECT_DOUBLE_EQ(after(4, busy(120, 10)), 12);
   EXPECT_DOUBLE_EQ(after(4, busy(30, 10)), 5);
   EXPECT_DOUBLE_EQ(after(1, busy(80, 10)), 8);
+  EXPECT_FALSE(taught(estimate(), 4, busy(80, 10))) << "nor is it surer for that";
 }
 // Ten a second that stay for 10 ms each, with a device busy for 8 % of the time: batches of 1.25 at most.
 TEST(Refined, BatchesAreNoLargerThanWhatTheInstanceHadAtATime) {
   InstanceMeasurements m = busy(80, 10);
   m.latency = Millis(10);
   EXPECT_DOUBLE_EQ(after(4, m), 8) << "four together would be as expected";
-  m.latency = Millis(30);
-  EXPECT_DOUBLE_EQ(after(4, m), 10);
+  m.latency = Millis(40);
+  EXPECT_FALSE(taught(estimate(), 4, m));
 }
 TEST(Refined, InstancesCountByWhatTheyDo) {
   const Instance i = instance(1);
+  const Device device{};
   const InstanceMeasurements slow = busy(400, 10), usual = busy(300, 30);
-  const Evidence evidence[] = {{&i, &slow}, {&i, &usual}};
-  EXPECT_DOUBLE_EQ(millis(refined(estimate(), evidence)->points[0].median), 17.5);
+  const Evidence evidence[] = {{&i, &slow, &device}, {&i, &usual, &device}};
+  EXPECT_DOUBLE_EQ(need_of(estimate(), evidence)->factor, 1.75);
 }
 TEST(Refined, TooLittleOrTooWildIsNoEvidence) {
   EXPECT_EQ(after(1, busy(300, 2)), 0) << "too few";
   EXPECT_EQ(after(1, busy(5, 10)), 0) << "too short";
   EXPECT_EQ(after(1, busy(1000, 3)), 0) << "thirty times the estimate";
-  EXPECT_FALSE(refined(estimate(), {}));
+  EXPECT_FALSE(need_of(estimate(), {}));
+}
+TEST(Refined, TwoLooksHaveToAgreeExceptForTheFirstOfAnEstimate) {
+  EXPECT_TRUE(refined(estimate(), {2, 0}, nullptr));
+  EXPECT_FALSE(refined(measured(), {2, 0}, nullptr));
+  Profile corrected = estimate();
+  corrected.estimated = kRefined, corrected.live = 1.5;
+  EXPECT_FALSE(refined(corrected, {2, 0}, nullptr));
+  EXPECT_DOUBLE_EQ(live_after(1, 1.8, 1.5), 1.5);
+  EXPECT_DOUBLE_EQ(live_after(1, 1.5, 1.8), 1.5);
+  EXPECT_DOUBLE_EQ(live_after(1.5, 0.5, 1.5), 1.5) << "they say the opposite";
 }
 TEST(Refined, WhatWasMeasuredBecomesSlowerAndAgainAsMeasured) {
-  EXPECT_FALSE(taught(measured(), 1, busy(50, 10))) << "never faster";
-  EXPECT_FALSE(taught(measured(), 1, busy(115, 10))) << "as much as two measurements differ";
-  const Profile slower = taught(measured(), 1, busy(150, 10)).value();
-  EXPECT_EQ(slower.points[0].median, Millis(15));
-  EXPECT_DOUBLE_EQ(slower.live, 1.5);
-  EXPECT_EQ(slower.estimated, 0);
-  EXPECT_EQ(said_of(measured(), slower).text,
-            "Its instances need 1.50 times the measured time, beside their neighbours and with "
-            "these requests: decisions go by that.");
-  const Profile again = taught(slower, 1, busy(60, 10)).value();
-  EXPECT_EQ(again.points, measured().points);
-  EXPECT_DOUBLE_EQ(again.live, 1);
+  EXPECT_DOUBLE_EQ(live_after(1, 0.5, 0.5), 1) << "never faster";
+  EXPECT_DOUBLE_EQ(live_after(1, 1.15, 1.15), 1) << "as much as two measurements differ";
+  EXPECT_DOUBLE_EQ(live_after(1, 1.3, 1.3), 1.3);
+  EXPECT_DOUBLE_EQ(live_after(1.3, 0.9, 0.9), 1.3) << "nearly the same";
+  EXPECT_DOUBLE_EQ(live_after(1.3, 0.8, 0.8), 1);
+  EXPECT_DOUBLE_EQ(live_after(1.7, 3, 3), kMostCorrected);
+  EXPECT_DOUBLE_EQ(live_after(2, 1.5, 1.5), kMostCorrected);
+  EXPECT_DOUBLE_EQ(live_after(2, 0.3, 0.3), 1);
 }
-TEST(Refined, BeyondTwiceTheMeasuredTimeOneMeasuresAgain) {
-  const Profile most = taught(measured(), 1, busy(700, 10)).value();
-  EXPECT_EQ(most.points[0].median, Millis(20));
-  EXPECT_FALSE(taught(most, 1, busy(700, 10))) << "said once";
-  EXPECT_EQ(said_of(measured(), most).text,
-            "Its instances need more than 2 times the measured time, by which decisions go now: "
-            "measure it again (sluice profile --full).");
+TEST(Refined, SaysWhatBecomesOfAMeasurement) {
+  EXPECT_EQ(said_of(measured(), measured(1.5)).text,
+            "Its instances need 1.50 times as long as was measured, beside their neighbours and "
+            "with these requests: decisions go by that.");
+  EXPECT_EQ(said_of(measured(1.5), measured(2)).text,
+            "Its instances need 2 times as long as was measured, or more: measure it again (sluice "
+            "profile --full).");
+  EXPECT_EQ(said_of(measured(1.5), measured()).text,
+            "Its instances need as long as was measured again.");
+}
+// Two fifths of a core are busy for 2.5 s with a second of its work.
+TEST(Refined, APartOfACoreIsBusyForLongerThanItWorks) {
+  const Instance i = instance(4);
+  const Device part{.kind = DeviceKind::kCpu, .millicores = 400};
+  InstanceMeasurements m = busy(240, 40);  // four at a time, 24 ms each
+  m.latency = Millis(10);
+  const Evidence evidence[] = {{&i, &m, &part}};
+  EXPECT_DOUBLE_EQ(need_of(estimate(), evidence)->factor, 1);
 }
 
 }  // namespace

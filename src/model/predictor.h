@@ -72,6 +72,7 @@ struct MeasuredPoint {
   Nanos median{0};        // of one batch
   Nanos p95{0};           // 0: not measured
   double throughput = 0;  // inferences per second, with work always waiting; 0: not measured
+  bool filled = false;    // not measured itself: what the others say of it
 
   bool operator==(const MeasuredPoint&) const = default;
 };

@@ -40,7 +40,7 @@ void ProfileTable::learn(const Measurement& measured) {
   for (const MeasuredPoint& p : measured.points) {
     if (p.at.batch <= 0 || p.at.sm <= kNone || p.at.quota <= kNone) continue;
     if (p.median <= Nanos(0)) continue;
-    table.median.add(p.at, p.median);
+    table.median.add(p.at, p.median, p.filled);
     table.p95.add(p.at, std::max(p.median, p.p95));
     table.service.add(p.at, p.throughput > 0 ? from_seconds(p.at.batch / p.throughput) : p.median);
   }

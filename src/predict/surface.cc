@@ -62,7 +62,7 @@ void insert_once(std::vector<T>& ascending, const T& value) {
 
 }  // namespace
 
-void Surface::add(const Configuration& at, Nanos time) {
+void Surface::add(const Configuration& at, Nanos time, bool filled) {
   SLUICE_CHECK(at.batch > 0 && at.sm > kNone && at.quota > kNone, "a point of nothing");
   Curve& curve = by_batch_[at.batch][at.sm];
   const auto place =
@@ -71,9 +71,9 @@ void Surface::add(const Configuration& at, Nanos time) {
   insert_once(sms_, at.sm);
   const auto measured = static_cast<double>(time.count());
   if (place != curve.end() && place->quota == at.quota)
-    place->measured = measured;
+    *place = {at.quota, measured, measured, filled};
   else
-    curve.insert(place, {at.quota, measured});
+    curve.insert(place, {at.quota, measured, measured, filled});
   curve.back().time = curve.back().measured;
   for (size_t i = curve.size() - 1; i-- > 0;)
     curve[i].time = std::min(curve[i].measured, curve[i + 1].time);
@@ -124,7 +124,9 @@ PredictionSource Surface::source(const Configuration& c) const {
       const Curve& points = curve->second;
       if (c.quota > points.front().quota || c.quota < points.back().quota)
         return PredictionSource::kExtrapolated;
-      measured = measured && std::ranges::count(points, c.quota, &Point::quota) > 0;
+      measured = measured && std::ranges::any_of(points, [&](const Point& p) {
+                   return p.quota == c.quota && !p.filled;
+                 });
     }
   }
   return measured ? PredictionSource::kMeasured : PredictionSource::kInterpolated;

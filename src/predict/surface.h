@@ -24,12 +24,12 @@ class Surface {
  public:
   // Replaces the time of the same point.
   // REQUIRES: batch, sm, quota > 0
-  void add(const Configuration& at, Nanos time);
+  void add(const Configuration& at, Nanos time, bool filled = false);
 
   // Nothing: no point was added, or `c` holds nothing.
   std::optional<Nanos> at(const Configuration& c, Nanos wait) const;
 
-  // What at(c) stands on: a point, points on both sides on every axis, or less.
+  // What at(c) stands on: a point that is not filled, points on both sides on every axis, or less.
   PredictionSource source(const Configuration& c) const;
 
   const std::vector<int>& batches() const { return batches_; }  // measured, ascending
@@ -40,6 +40,7 @@ class Surface {
     Share quota;
     double measured = 0;  // nanoseconds
     double time = 0;      // … made monotone
+    bool filled = false;
   };
   using Curve = std::vector<Point>;  // over quota, descending
   using BySm = std::map<Share, Curve>;

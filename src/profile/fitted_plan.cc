@@ -8,22 +8,6 @@
 namespace sluice::profile {
 namespace {
 
-// The trials that the first model rests on: along the diagonal of batch and sm, then the quota's ends
-// for the two ways in which it may act.
-std::vector<Configuration> corners(const Grid& g) {
-  const auto middle = [](const auto& all) { return all[all.size() / 2]; };
-  std::vector<Configuration> all = {
-      {g.batches.front(), g.sms.front(), g.quotas.back()},
-      {middle(g.batches), middle(g.sms), g.quotas.back()},
-      {g.batches.back(), g.sms.back(), g.quotas.back()},
-  };
-  if (g.quotas.size() > 1) {
-    all.push_back({g.batches.front(), g.sms.back(), g.quotas.front()});
-    all.push_back({g.batches.back(), g.sms.back(), middle(g.quotas)});
-  }
-  return all;
-}
-
 // The next smaller quota, unless it was tried. What a throttle does on few sm is not what it does on many, so the model
 // is too careful there; where the time stays, the model learns it and goes on from there.
 std::optional<Configuration> with_less_time(const Grid& g, Configuration c, const Trials& trials) {
@@ -55,9 +39,9 @@ std::optional<Configuration> FittedPlan::next(const Search& search, const Trials
         most = efficacy(c, time);
         best = c;
       }
-  if (!best) best = Configuration{g.batches.front(), g.sms.back(), g.quotas.back()};  // the fastest
-  if (find(trials, *best) == nullptr) return best;
-  return with_less_time(g, *best, trials);
+  const Configuration fastest{g.batches.front(), g.sms.back(), g.quotas.back()};
+  if (find(trials, best.value_or(fastest)) == nullptr) return best.value_or(fastest);
+  return best ? with_less_time(g, *best, trials) : std::nullopt;
 }
 
 }  // namespace sluice::profile

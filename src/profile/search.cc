@@ -6,6 +6,7 @@
 #include "profile/fitted_plan.h"
 #include "profile/grid_plan.h"
 #include "profile/growth_plan.h"
+#include "profile/spread_plan.h"
 
 namespace sluice::profile {
 
@@ -28,11 +29,27 @@ const MeasuredPoint* find(std::span<const MeasuredPoint> points, const Configura
   return found != points.end() ? &*found : nullptr;
 }
 
+std::vector<Configuration> corners(const Grid& g) {
+  if (g.batches.empty() || g.sms.empty() || g.quotas.empty()) return {};
+  const auto middle = [](const auto& all) { return all[all.size() / 2]; };
+  std::vector<Configuration> all = {
+      {g.batches.front(), g.sms.front(), g.quotas.back()},
+      {middle(g.batches), middle(g.sms), g.quotas.back()},
+      {g.batches.back(), g.sms.back(), g.quotas.back()},
+  };
+  if (g.quotas.size() > 1) {
+    all.push_back({g.batches.front(), g.sms.back(), g.quotas.front()});
+    all.push_back({g.batches.back(), g.sms.back(), middle(g.quotas)});
+  }
+  return all;
+}
+
 const std::vector<std::unique_ptr<SearchPlan>>& search_plans() {
   static const auto all = [] {
     std::vector<std::unique_ptr<SearchPlan>> plans;
     plans.push_back(std::make_unique<FittedPlan>());
     plans.push_back(std::make_unique<GrowthPlan>());
+    plans.push_back(std::make_unique<SpreadPlan>());
     plans.push_back(std::make_unique<GridPlan>());
     return plans;
   }();

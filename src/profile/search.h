@@ -50,7 +50,11 @@ class SearchPlan {
   virtual std::optional<Configuration> next(const Search& search, const Trials& trials) const = 0;
 };
 
-// grid, growth and fitted.
+// Returns the trials that a first model rests on: along the diagonal of batch and sm, then the quota's ends for the two
+// ways in which it may act (time_model.h).
+std::vector<Configuration> corners(const Grid& grid);
+
+// grid, growth, fitted and spread.
 const std::vector<std::unique_ptr<SearchPlan>>& search_plans();
 // Returns nullptr for a name that is none of theirs.
 const SearchPlan* search_plan(std::string_view name);

@@ -102,6 +102,21 @@ TEST(FittedPlan, TriesTheFastestWhereNothingSeemsInTime) {
   ASSERT_NE(best_of(trials, search.in_time), nullptr);
 }
 
+TEST(SpreadPlan, LeavesTheWholeGridKnown) {
+  Grid g = tenths();
+  g.quotas = g.sms;
+  const auto truth = [](const Configuration& c) { return divides(c) / c.quota.fraction(); };
+  const auto table = table_of(g, truth);
+  const Trials trials = search_in(table, *search_plan("spread"), {g}, 100);
+  EXPECT_EQ(trials.size(), 20u);
+  const auto quota_of = [](const MeasuredPoint& p) { return p.at.quota; };
+  const auto [least, most] = std::ranges::minmax(trials, {}, quota_of);
+  EXPECT_EQ(least.at.quota, Share{100});
+  EXPECT_EQ(most.at.quota, kWhole);
+  for (const Share quota : g.quotas)
+    EXPECT_NE(std::ranges::find(trials, quota, quota_of), trials.end()) << quota.permille;
+}
+
 TEST(SearchProperty, PlansEndAndTryNothingTwice) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Random random(seed);
