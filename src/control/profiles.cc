@@ -1,6 +1,7 @@
 #include "control/profiles.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "wire/json.h"
 
@@ -53,10 +54,12 @@ bool Profile::in_time_alone(Nanos objective) const {
 }
 
 std::vector<MeasuredPoint> Profile::live_points() const {
+  if (live == 1) return points;
   std::vector<MeasuredPoint> all = points;
+  const auto longer = [&](Nanos t) { return Micros(std::llround(seconds(t) * live * 1e6)); };
   for (MeasuredPoint& q : all) {
-    q.median = from_seconds(seconds(q.median) * live);
-    q.p95 = from_seconds(seconds(q.p95) * live);
+    q.median = std::max<Nanos>(longer(q.median), Micros(1));
+    q.p95 = longer(q.p95);
     q.throughput /= live;
   }
   return all;
