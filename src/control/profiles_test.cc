@@ -76,12 +76,14 @@ TEST(Profiles, AnEstimateIsSuperfluousAlsoWhereAnEarlierVersionMeasured) {
 }
 
 TEST(Profiles, ReadWhatTheyWrite) {
-  const Profile p{.model = "/m.pt",
-                  .content = "aa",
-                  .device = kHalf,
-                  .function = {.name = "f"},
-                  .memory = 1 << 20,
-                  .points = {{{2, {500}, {400}}, Millis(2), Millis(3), 10}}};
+  Profile p{.model = "/m.pt",
+            .content = "aa",
+            .device = kHalf,
+            .function = {.name = "f"},
+            .memory = 1 << 20,
+            .points = {{{2, {500}, {400}}, Millis(2), Millis(3), 10}}};
+  p.live = 1.5;
+  p.points.push_back({.at = {2, kWhole, kWhole}, .median = Millis(7), .filled = true});
   EXPECT_EQ(*profile_from(to_json(p)), p);
   EXPECT_NE(profile_from({{"points", {{{"batch", 0}}}}}).error().message.find("batch"),
             std::string::npos);
