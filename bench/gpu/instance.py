@@ -1,8 +1,8 @@
 """An instance of a model, as a process: an unmodified PyTorch, told by lines what to do. `Instance` is the script's end of it.
 
-A line {"model", "batch", "train"} makes the model and runs it a few times; {"seconds", "rate", "seed"} runs it for so long:
-one batch after the other at rate 0, else batches that come at random, so many a second. A batch's answer is copied to the
-host, and its latency counts from when it came.
+A line {"model", "batch", "train"} makes the model and runs it a few times, with "graph": true as a CUDA graph;
+{"seconds", "rate", "seed"} runs it for so long: one batch after the other at rate 0, else batches that come at random, so
+many a second. A batch's answer is copied to the host, and its latency counts from when it came.
 """
 import json
 import os
@@ -43,7 +43,24 @@ def all_do(instances, **what):
     return [each.answer() for each in instances]
 
 
-def worker(model, batch, train, device):
+def captured(net, inputs):
+    """What runs the model as one CUDA graph; returns its answer on the device."""
+    import torch
+
+    for _ in range(3):
+        net(inputs)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        answer = net(inputs)
+
+    def replay():
+        graph.replay()
+        return answer
+
+    return replay
+
+
+def worker(model, batch, train, device, graph=False):
     """What one batch is."""
     import models
     import torch
@@ -51,10 +68,12 @@ def worker(model, batch, train, device):
     net, inputs = models.make(model, batch, device)
     if not train:
         net.eval()
+        with torch.no_grad():
+            forward = captured(net, inputs) if graph else lambda: net(inputs)
 
         def serve():
             with torch.no_grad():
-                return net(inputs).cpu()
+                return forward().cpu()
 
         return serve
     optimizer = torch.optim.SGD(net.train().parameters(), lr=1e-3)

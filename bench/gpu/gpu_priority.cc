@@ -1,0 +1,99 @@
+// gpu_priority: how long a kernel of 4 us takes, from its launch to its end, beside a neighbour
+// whose kernels fill the device: as clients of equal priority, in a stream of the highest priority,
+// and beside a client of MPS below it (CUDA_MPS_CLIENT_PRIORITY); at last what remains for that one
+// beside a greedy program. Without MPS priorities change nothing: then it shows time slicing.
+//
+//   gpu_priority [--ms N]     of each row (500)
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "bench/gpu/contention.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr uint64_t kKernelNs = 4000;
+
+double percentile(const std::vector<double>& sorted, double p) {
+  if (sorted.empty()) return 0;
+  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(p * sorted.size()))];
+}
+
+// kernels: the neighbour's, a second.
+void print(const char* how, std::vector<double> us, double kernels) {
+  std::sort(us.begin(), us.end());
+  std::printf("  %-34s %6zu %8.1f %8.1f %8.1f %8.1f %10.0f\n", how, us.size(), percentile(us, .5),
+              percentile(us, .95), percentile(us, .99), us.empty() ? 0 : us.back(), kernels);
+  std::fflush(stdout);
+}
+
+void beside(Neighbour& neighbour, const Load& load, Probe& probe, uint64_t for_ns,
+            const char* how) {
+  neighbour.work(load);
+  const uint64_t began = now_ns();
+  const auto us = probe.one_at_a_time(for_ns);
+  const double kernels = static_cast<double>(neighbour.kernels());
+  const double seconds = static_cast<double>(now_ns() - began) / 1e9;
+  neighbour.rest();
+  print(how, us, kernels / seconds);
+}
+
+// Neither's queue runs dry.
+void both_greedy(Neighbour& neighbour, const Load& load, Probe& probe, uint64_t for_ns,
+                 const char* how) {
+  neighbour.work(load);
+  const uint64_t began = now_ns();
+  const auto ours = static_cast<double>(probe.launch_every(0, for_ns).size());
+  const double kernels = static_cast<double>(neighbour.kernels());
+  const double seconds = static_cast<double>(now_ns() - began) / 1e9;
+  neighbour.rest();
+  std::printf("  %-34s ours/s %.0f, the neighbour's %.0f\n", how, ours / seconds,
+              kernels / seconds);
+  std::fflush(stdout);
+}
+
+void measure(uint64_t for_ns) {
+  Neighbour equal, below(true);
+  const Gpu gpu;
+  const auto sms = static_cast<unsigned>(gpu.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  const struct {
+    const char* name;
+    Load load;
+  } kNeighbours[] = {{"blocks of 100 us, all at once", {2 * sms, 1024, 0, 100'000}},
+                     {"blocks of 50 us, eight rounds", {16 * sms, 1024, 0, 50'000}},
+                     {"blocks of 50 us, eight rounds, as a gemm: 256 threads, 160 KiB",
+                      {8 * sms, 256, 160 << 10, 50'000}},
+                     {"blocks of 2 ms, all at once", {2 * sms, 1024, 0, 2'000'000}},
+                     {"one block of 10 us each 1 ms", {1, 256, 0, 10'000, 1'000'000}},
+                     {"one block of 4 us each 20 us", {1, 256, 0, 4'000, 20'000}}};
+  std::printf("%s; us from launch to end of a kernel of 4 us\n", gpu.name().c_str());
+  for (const unsigned blocks : {1u, sms}) {
+    Probe usual(gpu, blocks, 256, kKernelNs), above(gpu, blocks, 256, kKernelNs, true);
+    std::printf(
+        "of %u blocks%24s launches  p50      p95      p99      max  neighbour's kernels/s\n",
+        blocks, "");
+    print("alone", usual.one_at_a_time(for_ns), 0);
+    for (const auto& [name, load] : kNeighbours) {
+      std::printf(" beside %s\n", name);
+      beside(equal, load, usual, for_ns, "equal");
+      beside(equal, load, above, for_ns, "in a stream of high priority");
+      beside(below, load, usual, for_ns, "the neighbour a client below");
+    }
+  }
+  const Load load = kNeighbours[0].load;
+  Probe probe(gpu, load.blocks, load.threads, load.block_ns);
+  std::printf("both greedy, kernels of 100 us that fill the device\n");
+  both_greedy(equal, load, probe, for_ns, "equal");
+  both_greedy(below, load, probe, for_ns, "the neighbour a client below");
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  const bool given = argc == 3 && std::strcmp(argv[1], "--ms") == 0;
+  sluice::bench::measure(1'000'000 * (given ? std::strtoull(argv[2], nullptr, 10) : 500));
+}
