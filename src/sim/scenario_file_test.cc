@@ -177,11 +177,16 @@ TEST(ScenarioFile, RefusesClustersThatCannotBe) {
 }
 
 TEST(ScenarioFile, EveryFormatOfATraceBecomesALoad) {
-  const std::map<std::string, std::string> formats = {
-      {"lines", "lines"},           {"azure_minutes", "azure-minutes"},
-      {"has_gpu", "has-gpu"},       {"k6", "k6"},
-      {"openb_pods", "openb-pods"}, {"azure_llm", "arrivals"},
-      {"arrivals", "arrivals"}};
+  const std::map<std::string, std::string> formats = {{"lines", "lines"},
+                                                      {"azure_minutes", "azure-minutes"},
+                                                      {"has_gpu", "has-gpu"},
+                                                      {"k6", "k6"},
+                                                      {"openb_pods", "openb-pods"},
+                                                      {"azure_llm", "arrivals"},
+                                                      {"arrivals", "arrivals"},
+                                                      {"azure_2019", "azure-minutes"},
+                                                      {"azure_llm_2024", "arrivals"},
+                                                      {"openb_pods_gpuspec", "openb-pods"}};
   for (const auto& [file, format] : formats) {
     const auto s =
         parse_scenario(scenario("", "{function: f, file: " + file + ", format: " + format + "}"),

@@ -23,9 +23,24 @@ std::optional<int> take(std::string_view& text, size_t digits, std::string_view 
   return value;
 }
 
-// ".6805900Z" as nanoseconds; digits beyond the ninth do not count.
+// Takes "Z", "+02:00" or "-0700" off the end: how far that clock is ahead of UTC. No offset is UTC.
+std::optional<Nanos> offset_at_end(std::string_view& text) {
+  if (text.ends_with('Z') || text.ends_with('z')) text.remove_suffix(1);
+  const size_t sign = text.find_first_of("+-");
+  if (sign == text.npos) return Nanos(0);
+  std::string_view offset = text.substr(sign + 1);
+  const bool ahead = text[sign] == '+';
+  text = text.substr(0, sign);
+  const auto h = take(offset, 2, "");
+  if (offset.starts_with(':')) offset.remove_prefix(1);
+  const auto m = take(offset, 2, "");
+  if (!h || !m || !offset.empty() || *h > 23 || *m > 59) return std::nullopt;
+  const Nanos by = std::chrono::hours(*h) + std::chrono::minutes(*m);
+  return ahead ? by : -by;
+}
+
+// ".6805900" as nanoseconds; digits beyond the ninth do not count.
 std::optional<Nanos> fraction(std::string_view text) {
-  if (text.ends_with('Z')) text.remove_suffix(1);
   if (text.empty()) return Nanos(0);
   if (text.front() != '.' || text.size() == 1) return std::nullopt;
   int64_t nanos = 0, unit = 100'000'000;
@@ -44,10 +59,12 @@ std::optional<Nanos> calendar_moment(std::string_view text) {
   if (!y || !mo || !d || !h || !mi || !s || *h > 23 || *mi > 59 || *s > 60) return std::nullopt;
   const year_month_day date{year(*y), month(static_cast<unsigned>(*mo)),
                             day(static_cast<unsigned>(*d))};
+  const auto offset = offset_at_end(text);
   const auto rest = fraction(text);
-  if (!date.ok() || !rest || *y < 1970 || *y > 2200) return std::nullopt;
-  return sys_days(date).time_since_epoch() + hours(*h) + minutes(*mi) + std::chrono::seconds(*s) +
-         *rest;
+  if (!date.ok() || !offset || !rest || *y < 1970 || *y > 2200) return std::nullopt;
+  const Nanos at = sys_days(date).time_since_epoch() + hours(*h) + minutes(*mi) +
+                   std::chrono::seconds(*s) + *rest - *offset;
+  return at < Nanos(0) ? std::nullopt : std::optional(at);
 }
 
 std::optional<size_t> optional_column(const TextFile& file, const Header& header,

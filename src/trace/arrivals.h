@@ -43,8 +43,8 @@ class ArrivalFile {
   Nanos last_{};
 };
 
-// Reads "12.5" as seconds, "2023-11-16 18:15:46.6805900" and "2023-11-16T18:15:46Z" as the time
-// since 1970, to the nanosecond.
+// Reads "12.5" as seconds, "2023-11-16 18:15:46.6805900", "2023-11-16T18:15:46Z" and
+// "2024-05-10 00:00:00.009930+00:00" as the time since 1970, to the nanosecond.
 std::optional<Nanos> moment(std::string_view text);
 
 }  // namespace sluice::trace

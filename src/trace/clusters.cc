@@ -25,6 +25,12 @@ class Row {
     SLUICE_ASSIGN(at, header_.column(file_, column));
     return std::string(fields_[at]);
   }
+  bool has(std::string_view column) const { return header_.column(file_, column).ok(); }
+  // Returns nothing of a column that the file does not have.
+  std::string text_if_any(std::string_view column) const {
+    const auto at = header_.column(file_, column);
+    return at.ok() ? std::string(fields_[*at]) : std::string();
+  }
   Result<double> number(std::string_view column, double most) const {
     SLUICE_ASSIGN(at, header_.column(file_, column));
     return number_in(file_, column, fields_[at], 0, most);
@@ -86,22 +92,23 @@ std::vector<std::string> alternatives(std::string_view text) {
 Result<RecordedJob> pod_in(const TextFile& file, const Row& row) {
   constexpr double kLatest = 4e9;  // a time of this century, in seconds
   SLUICE_ASSIGN(name, row.text("name"));
-  SLUICE_ASSIGN(kind, row.text("qos"));
-  SLUICE_ASSIGN(begin, row.number("creation_time", kLatest));
   SLUICE_ASSIGN(gpus, row.whole("num_gpu", kMostGpus));
   SLUICE_ASSIGN(share, row.whole("gpu_milli", 1000));
   SLUICE_ASSIGN(millicores, row.whole("cpu_milli", kMostMillicores));
   SLUICE_ASSIGN(memory, row.mebibytes("memory_mib"));
-  SLUICE_ASSIGN(models, row.text("gpu_spec"));
-  SLUICE_ASSIGN(ended, row.text("deletion_time"));
+  double begin = 0;
+  if (row.has("creation_time") || row.has("deletion_time")) {
+    SLUICE_ASSIGN(created, row.number("creation_time", kLatest));
+    begin = created;
+  }
   std::optional<Nanos> end;
-  if (!ended.empty()) {
+  if (!row.text_if_any("deletion_time").empty()) {
     SLUICE_ASSIGN(at, row.number("deletion_time", kLatest));
     if (at < begin) return file.error("deletion_time: it is before creation_time");
     end = from_seconds(at);
   }
   return RecordedJob{.name = name,
-                     .kind = kind,
+                     .kind = row.text_if_any("qos"),
                      .begin = from_seconds(begin),
                      .end = end,
                      .gpus = gpus,
@@ -110,7 +117,7 @@ Result<RecordedJob> pod_in(const TextFile& file, const Row& row) {
                      .memory = {},
                      .millicores = millicores,
                      .host_memory = memory,
-                     .gpu_models = alternatives(models)};
+                     .gpu_models = alternatives(row.text_if_any("gpu_spec"))};
 }
 
 // Python writes quotes singly; no name has one.

@@ -40,7 +40,8 @@ struct RecordedJob {
 
   bool operator==(const RecordedJob&) const = default;
 };
-// openb_pod_list: a GPU's share is in gpu_milli, for pods of one GPU.
+// openb_pod_list: a GPU's share is in gpu_milli, for pods of one GPU. Some of the published lists
+// state no GPU model (gpu_spec) or no times: such pods run on any GPU, and all begin at 0.
 Result<std::vector<RecordedJob>> read_openb_pods(const std::string& path);
 // A Python dictionary a line: {'Time': …, 'Action': 'start' or 'delete', 'Instance': {…}}.
 Result<std::vector<RecordedJob>> read_dilu_instances(const std::string& path);

@@ -52,6 +52,30 @@ TEST_F(ClusterFiles, APodOfOpenbHoldsAShareOfItsGpu) {
                               .gpu_models = {"V100M16", "V100M32"}}));
 }
 
+TEST_F(ClusterFiles, PodsOfOpenbWithoutTimesOrModelsBeginAtOnceAndRunAnywhere) {
+  const auto plain =
+      *read_openb_pods(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,88000,2,8,1000\n"));
+  EXPECT_THAT(plain, ElementsAre(RecordedJob{.name = "p",
+                                             .kind = "",
+                                             .begin = {},
+                                             .end = std::nullopt,
+                                             .gpus = 8,
+                                             .request = {1000},
+                                             .limit = {1000},
+                                             .memory = {},
+                                             .millicores = 88000,
+                                             .host_memory = Bytes{2} << 20,
+                                             .gpu_models = {}}));
+  EXPECT_THAT((*read_openb_pods(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+                                     "p,1,2,1,460,P100|T4\n")))[0]
+                  .gpu_models,
+              ElementsAre("P100", "T4"));
+  EXPECT_EQ(fault(read_openb_pods,
+                  "name,cpu_milli,memory_mib,num_gpu,gpu_milli,deletion_time\np,1,2,1,460,9\n"),
+            "trace:2 there is no column 'creation_time'; there are name, cpu_milli, memory_mib, "
+            "num_gpu, gpu_milli and deletion_time");
+}
+
 constexpr const char* kStart =
     "{'Time': '2024-06-19 15:46:09', 'Action': 'start', 'Instance': {'service_name': 't', 'type': "
     "'training', 'gpu_num': 2, 'sm_requests': 0.55, 'sm_limits': 0.81, 'memory': [30, 30]}}\n";

@@ -24,11 +24,20 @@ std::string shown(double value) {
 
 }  // namespace
 
-std::vector<std::string_view> split(std::string_view line) {
+Result<std::vector<std::string_view>> split(const TextFile& file, std::string_view line) {
   std::vector<std::string_view> fields;
   for (size_t begin = 0; begin <= line.size();) {
-    const size_t end = std::min(line.find(',', begin), line.size());
-    fields.push_back(trimmed(line.substr(begin, end - begin)));
+    const size_t quote = line.find_first_not_of(" \t", begin);
+    const bool quoted = quote != line.npos && line[quote] == '"';
+    const size_t closed = quoted ? line.find('"', quote + 1) : begin;
+    if (closed == line.npos) return file.error("a quote is not closed in this line");
+    const size_t end = std::min(line.find(',', closed), line.size());
+    std::string_view field = trimmed(line.substr(begin, end - begin));
+    if (quoted && field.size() == closed - quote + 1) field = field.substr(1, field.size() - 2);
+    if (field.find('"') != field.npos)
+      return file.error("field " + std::to_string(fields.size() + 1) + ": a quote stands within '" +
+                        clipped(std::string(field), 40) + "'");
+    fields.push_back(field);
     begin = end + 1;
   }
   return fields;
@@ -47,7 +56,8 @@ Result<Header> Header::read(TextFile& file) {
   SLUICE_ASSIGN(line, file.next_with_content());
   if (!line) return file.error("the file is empty; its first line names the columns");
   Header header;
-  for (const std::string_view name : split(*line)) header.names_.emplace_back(name);
+  SLUICE_ASSIGN(names, split(file, *line));
+  for (const std::string_view name : names) header.names_.emplace_back(name);
   return header;
 }
 
@@ -59,7 +69,7 @@ Result<size_t> Header::column(const TextFile& file, std::string_view name) const
 
 Result<std::vector<std::string_view>> Header::fields(const TextFile& file,
                                                      std::string_view line) const {
-  std::vector<std::string_view> fields = split(line);
+  SLUICE_ASSIGN(fields, split(file, line));
   if (fields.size() == names_.size()) return fields;
   return file.error("the line has " + std::to_string(fields.size()) +
                     " fields; the first line names " + std::to_string(names_.size()));

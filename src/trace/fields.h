@@ -1,5 +1,5 @@
-// The fields of a line of a CSV file, by the names in its first line, and the numbers in them.
-// Quotes are not special: none of the known formats has any.
+// The fields of a line of a CSV file (RFC 4180), by the names in its first line, and the numbers in
+// them. A field in quotes is what stands between them; it holds no quote and no line's end.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,9 @@ namespace sluice::trace {
 // Returns the whole text as a finite number, or nothing.
 std::optional<double> number(std::string_view text);
 
-// The fields of a line, which are views of it.
-std::vector<std::string_view> split(std::string_view line);
+// Returns the fields of a line, which are views of it, or an error: a quote that is not closed, or
+// that stands within a field.
+Result<std::vector<std::string_view>> split(const TextFile& file, std::string_view line);
 
 class Header {
  public:

@@ -59,13 +59,16 @@ Result<Rates> read_lines(const std::string& path, const RateOptions& options) {
   }
 }
 
-// The columns minute_1 … minute_1440: their invocations, spread evenly over the minute.
+// The columns 1 … 1440, as Azure names them, or minute_1 … minute_1440, as samples of them do: their
+// invocations, spread evenly over the minute.
 Result<Rates> minutes_of(const TextFile& file, const Header& header,
                          const std::vector<std::string_view>& fields, double scale) {
   Rates rates;
-  SLUICE_ASSIGN(first, header.column(file, "minute_1"));
+  const auto plain = header.column(file, "1");
+  const std::string prefix = plain.ok() ? "" : "minute_";
+  SLUICE_ASSIGN(first, plain.ok() ? plain : header.column(file, "minute_1"));
   for (size_t column = first; column < fields.size(); ++column) {
-    const std::string name = "minute_" + std::to_string(rates.size() + 1);
+    const std::string name = prefix + std::to_string(rates.size() + 1);
     SLUICE_ASSIGN(at, header.column(file, name));
     SLUICE_ASSIGN(count, rate_in(file, name, fields[at], scale));
     rates.push_back({Seconds(60), count / 60, count / 60});
@@ -78,16 +81,29 @@ Result<Rates> read_azure_minutes(const std::string& path, const RateOptions& opt
   SLUICE_ASSIGN(header, Header::read(file));
   SLUICE_ASSIGN(name, header.column(file, "HashFunction"));
   const std::string wanted = options.row.empty() ? "1" : options.row;
-  for (int64_t row = 1;; ++row) {
+  // A hash names a function within its application, so several rows may have it.
+  std::vector<std::string> rows;
+  Rates rates;
+  int64_t row = 1;
+  for (;; ++row) {
     SLUICE_ASSIGN(line, file.next_with_content());
-    if (!line)
-      return file.error("there is no function '" + clipped(wanted, 80) + "'; the file has " +
-                        std::to_string(row - 1));
+    if (!line) break;
     SLUICE_ASSIGN(fields, header.fields(file, *line));
-    const bool named = wanted.size() >= kLeastName && fields[name].starts_with(wanted);
-    if (!named && std::to_string(row) != wanted) continue;
-    return minutes_of(file, header, fields, options.scale);
+    const bool numbered = std::to_string(row) == wanted;
+    if (!numbered && (wanted.size() < kLeastName || !fields[name].starts_with(wanted))) continue;
+    SLUICE_ASSIGN(found, minutes_of(file, header, fields, options.scale));
+    if (numbered) return found;
+    rates = std::move(found);
+    rows.push_back(std::to_string(row));
   }
+  const std::string asked = "'" + clipped(wanted, 80) + "'";
+  if (rows.empty())
+    return file.error("there is no function " + asked + "; the file has " +
+                      std::to_string(row - 1));
+  if (rows.size() > 1)
+    return file.error(asked + " names " + std::to_string(rows.size()) +
+                      " functions; name one by its row: " + listed(rows));
+  return rates;
 }
 
 // "5s" as HAS-GPU's script writes it; plain numbers are seconds.

@@ -37,7 +37,8 @@ struct RateFormat {
 };
 
 // lines          one rate a line, each for a step (INFless, Dilu)
-// azure-minutes  Azure Functions 2019: a line per function, columns minute_1, … with invocations
+// azure-minutes  Azure Functions 2019: a line per function, columns 1, 2, … or minute_1, … with
+//                invocations. A name that several rows have is an error.
 // has-gpu        HAS-GPU's JSON: processed_request_counts, each over parameters.duration
 // k6             k6's stages as CSV: target_rps, ramp_seconds; the rate goes from one target to the
 //                next, beginning at 0

@@ -59,6 +59,39 @@ TEST_F(RatesTest, AzuresMinutesAreSpreadEvenly) {
             "trace:4 there is no function '3'; the file has 2");
 }
 
+// Azure's own columns, in its order; a hash names a function within its application alone.
+TEST_F(RatesTest, AzuresPublishedColumnsReadAsThoseOfItsSamples) {
+  const std::string text =
+      "HashOwner,HashApp,HashFunction,Trigger,1,2\n"
+      "o,a,ffffffff11,timer,60,0\n"
+      "o,b,ffffffff11,http,6,12\n"
+      "o,b,ffffffff22,http,0,6\n";
+  EXPECT_THAT(*read_rates("azure-minutes", file(text), {.row = "ffffffff2"}),
+              ElementsAre(RateStep{Seconds(60), 0, 0}, RateStep{Seconds(60), 0.1, 0.1}));
+  EXPECT_EQ(requests_in(*read_rates("azure-minutes", file(text), {.row = "2"})), 18);
+  EXPECT_EQ(fault("azure-minutes", text, {.row = "ffffffff11"}),
+            "trace:5 'ffffffff11' names 2 functions; name one by its row: 1 and 2");
+  EXPECT_EQ(fault("azure-minutes", text, {.row = "ffffffff"}),
+            "trace:5 'ffffffff' names 3 functions; name one by its row: 1, 2 and 3");
+}
+
+TEST_F(RatesTest, AByteOrderMarkAndQuotesAreNoPartOfAField) {
+  EXPECT_EQ(requests_in(*read_rates(
+                "k6", file("\xEF\xBB\xBF\"target_rps\", \"ramp_seconds\"\r\n\"2\",\"4\"\r\n"), {})),
+            4);
+  EXPECT_EQ(requests_in(*read_rates("lines",
+                                    file("\xEF\xBB\xBF"
+                                         "2\n"),
+                                    {})),
+            2);
+  const std::string text = "HashFunction,Name,minute_1\n\"ffffffff\",\"a, b\",60\n";
+  EXPECT_EQ(requests_in(*read_rates("azure-minutes", file(text), {.row = "ffffffff"})), 60);
+  EXPECT_EQ(fault("k6", "target_rps,ramp_seconds\n\"1,2\n"),
+            "trace:2 a quote is not closed in this line");
+  EXPECT_EQ(fault("k6", "target_rps,ramp_seconds\n\"1\"2\",2\n"),
+            "trace:2 field 1: a quote stands within '\"1\"2\"'");
+}
+
 TEST_F(RatesTest, HasGpusRatesAreHeldForTheirDuration) {
   EXPECT_THAT(*read_rates("has-gpu",
                           file(R"({"parameters": {"duration": "5s"},)"

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kLongestLine = size_t{1} << 20;
 constexpr unsigned kBuffer = 1U << 17;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of UTF-8, as spreadsheets write it
 
 }  // namespace
 
@@ -53,14 +54,20 @@ Result<std::optional<std::string_view>> TextFile::next() {
     if (text_.back() != '\n') continue;  // a longer line, or the last one
     text_.pop_back();
     if (!text_.empty() && text_.back() == '\r') text_.pop_back();
-    return std::optional<std::string_view>(text_);
+    return std::optional(whole_line());
   }
   int fault = Z_OK;
   const char* message = gzerror(file_.get(), &fault);
   if (fault == Z_BUF_ERROR) return error("the gzip stream breaks off");
   if (fault != Z_OK && fault != Z_STREAM_END) return error(message);
   if (text_.empty()) return std::optional<std::string_view>();
-  return std::optional<std::string_view>(text_);
+  return std::optional(whole_line());
+}
+
+std::string_view TextFile::whole_line() const {
+  std::string_view line = text_;
+  if (line_ == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  return line;
 }
 
 Result<std::optional<std::string_view>> TextFile::next_with_content() {

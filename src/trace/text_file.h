@@ -36,6 +36,8 @@ class TextFile {
     void operator()(gzFile_s* file) const;
   };
   TextFile(std::string path, gzFile_s* file);
+  // The line that was read, without a byte order mark before the first.
+  std::string_view whole_line() const;
 
   std::string path_;
   std::unique_ptr<gzFile_s, Close> file_;

@@ -79,7 +79,7 @@ Result<std::vector<TimeTable>> read_dilu(TextFile& file, const std::string& path
   for (;;) {
     SLUICE_ASSIGN(line, file.next_with_content());
     if (!line) break;
-    const std::vector<std::string_view> fields = split(*line);
+    SLUICE_ASSIGN(fields, split(file, *line));
     if (fields.size() < 3)
       return file.error("'" + clipped(std::string(*line), 40) + "' is not batch, sm, seconds");
     SLUICE_ASSIGN(batch, whole_in(file, "batch", fields[0], 1, kMostBatch));
@@ -101,7 +101,8 @@ Result<std::vector<TimeTable>> read_time_tables(const std::string& path) {
   SLUICE_ASSIGN(file, TextFile::open(path));
   SLUICE_ASSIGN(first, file.next_with_content());
   if (!first) return file.error("has no line");
-  const bool numbers = number(split(*first)[0]).has_value();
+  SLUICE_ASSIGN(fields, split(file, *first));
+  const bool numbers = number(fields[0]).has_value();
   SLUICE_ASSIGN(again, TextFile::open(path));
   SLUICE_ASSIGN(tables, numbers ? read_dilu(again, path) : read_rapp(again));
   if (tables.empty()) return again.error("has no point");
