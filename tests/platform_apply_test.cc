@@ -123,6 +123,9 @@ TEST(PlatformApply, OfSeveralFilesNoneIsAppliedWhenOneIsWrong) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/1.yaml") << file_with("", p.model(""));
   std::ofstream(folder + "/2.yaml") << file_with("  minReplica: 2", p.model(""));
+  // A model and what describes it may lie beside the function files.
+  std::ofstream(folder + "/m.pt") << "a model";
+  std::ofstream(folder + "/m.json") << R"({"inputs": [], "outputs": []})";
   const Ended wrong = p.cli({"apply", "-f", folder});
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr(folder + "/2.yaml:6 spec.minReplica: unknown field"));

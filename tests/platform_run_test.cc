@@ -178,6 +178,18 @@ TEST(PlatformRun, AnEndedProgramKeepsWhatItUsed) {
   EXPECT_THAT(p.cli({"get", "instances", "counts"}).out, HasSubstr("gone"));
 }
 
+TEST(PlatformRun, TheIdOfAnEndedProgramIsFree) {
+  Platform p;
+  for (const std::string word : {"once", "twice"}) {
+    const Ended e = p.cli({"run", "--device", "cpu1", "--id", "train", "--", "/bin/echo", word});
+    EXPECT_EQ(e.code, 0) << e.err;
+    EXPECT_EQ(e.out, word + "\n");
+  }
+  p.until("/v1/instances", [](const json& all) {
+    return all.size() == 1 && all[0]["id"] == "train" && all[0]["state"] == "gone";
+  });
+}
+
 struct Refusal {
   std::vector<std::string> words;
   int code;
@@ -212,7 +224,7 @@ TEST(PlatformRun, WhatCannotBeIsRefusedWithItsReason) {
       {{"run", "--memory", "much", "--", "/bin/true"}, 2, "--memory: "},
       {{"run", "--memory", "1G", "--", "/bin/true"}, 2, "slice.memory: cpu0 is no GPU"},
       {{"run", "--device", "cpu9", "--", "/bin/true"}, 2, "there is no 'cpu9' on this node"},
-      {{"run", "--id", "mine", "--", "/bin/true"}, 5, "'mine' is another instance"},
+      {{"run", "--id", "mine", "--", "/bin/true"}, 5, "'mine' is taken by a program that runs"},
       {{"run", "--", "/bin/nothing"}, 3, "/bin/nothing: cannot be run"}};
   for (const Refusal& r : all) {
     const Ended e = p.cli(r.words);

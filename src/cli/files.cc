@@ -9,6 +9,14 @@
 namespace sluice::cli {
 namespace {
 
+// Returns whether a model lies beside the file, which then describes that model's inputs and outputs.
+bool is_sidecar(const std::filesystem::path& file) {
+  std::error_code fault;
+  return file.extension() == ".json" &&
+         (std::filesystem::exists(std::filesystem::path(file).replace_extension(".pt"), fault) ||
+          std::filesystem::exists(std::filesystem::path(file).replace_extension(".onnx"), fault));
+}
+
 // A folder stands for the function files in it, by name.
 Result<std::vector<std::string>> with_folders_opened(const std::vector<std::string>& named) {
   namespace fs = std::filesystem;
@@ -22,11 +30,13 @@ Result<std::vector<std::string>> with_folders_opened(const std::vector<std::stri
     std::vector<std::string> inside;
     for (fs::directory_iterator at(name, fault), end; !fault && at != end; at.increment(fault)) {
       const std::string kind = at->path().extension();
-      if (kind == ".yaml" || kind == ".yml" || kind == ".json") inside.push_back(at->path());
+      const bool read = kind == ".yaml" || kind == ".yml" || kind == ".json";
+      if (read && !is_sidecar(at->path())) inside.push_back(at->path());
     }
     if (fault) return system_error(name, fault.value());
     if (inside.empty())
-      return Error{ErrorKind::kNotFound, name + ": no .yaml, .yml or .json file in this folder"};
+      return Error{ErrorKind::kNotFound,
+                   name + ": no function file in this folder (.yaml, .yml or .json)"};
     std::ranges::sort(inside);
     files.insert(files.end(), inside.begin(), inside.end());
   }

@@ -55,6 +55,12 @@ void section(Fields& f, const std::string& key, Source& source, Problems& proble
   read(inner);
 }
 
+// Complains of a URI that is no file's, such as s3://….
+void refuse_other_schemes(Fields& f, const std::string& key, const std::string& uri) {
+  if (const size_t scheme = uri.find("://"); scheme != uri.npos && uri.substr(0, scheme) != "file")
+    f.complain(key, "\"" + uri + "\": only file:// is served; download it first");
+}
+
 std::string absolute(std::string path, const FileContext& context) {
   if (path.starts_with("file://")) path.erase(0, 7);
   if (path.starts_with("~/")) return context.home + path.substr(1);
@@ -145,7 +151,9 @@ void read_inference(Fields& f, InferenceSpec& s, const FileContext& context, Sou
     });
     if (!m.has("storageUri")) m.need("path", "the model's file");
     const bool by_uri = m.text("storageUri", s.model.path), by_path = m.text("path", s.model.path);
-    if ((by_uri || by_path) && s.model.path.empty()) m.complain("path", "\"\" is no file");
+    const std::string key = by_uri && !by_path ? "storageUri" : "path";
+    if ((by_uri || by_path) && s.model.path.empty()) m.complain(key, "\"\" is no file");
+    refuse_other_schemes(m, key, s.model.path);
     s.model.path = absolute(s.model.path, context);
     if (m.has("inputs")) m.need("outputs", "the model's outputs, beside its inputs");
     if (m.has("outputs")) m.need("inputs", "the model's inputs, beside its outputs");

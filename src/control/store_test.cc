@@ -335,6 +335,8 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
            {"  token:", "  policy: has-gpus\n  token:",
             "f.yaml:9 spec.policy: \"has-gpus\" is not known, did you mean \"has-gpu\"?"},
            {"path: m.pt", "path: \"\"", "f.yaml:5 spec.model.path: \"\" is no file"},
+           {"path: m.pt", "storageUri: s3://b/m.pt",
+            "f.yaml:5 spec.model.storageUri: \"s3://b/m.pt\": only file:// is served"},
            {"path: m.pt", "path: m.pt, inputs: []", "spec.model.inputs: must be a list"},
            {"path: m.pt", "path: m.pt, inputs: [{name: x, datatype: FP32, shape: [-1]}]",
             "f.yaml:5 spec.model.outputs: is missing"},

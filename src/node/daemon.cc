@@ -183,16 +183,23 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
   const std::optional<ProcessIdentity> process = identity_of(q.pid);
   if (!process || q.pid == getpid() || q.pid == 1)
     return Error{ErrorKind::kInvalid, "pid: " + std::to_string(q.pid) + " is no process here"};
-  if (const InstanceRecord* known = find(q.id)) {
-    if (known->foreign && known->process == *process) return known;
-    return Error{ErrorKind::kConflict, "id: '" + q.id + "' is another instance"};
-  }
+  // The id of a program that has ended is free.
+  const InstanceRecord* known = find(q.id);
+  if (known != nullptr && known->foreign && alive(*known) && known->process == *process)
+    return known;
+  if (known != nullptr && (alive(*known) || !known->foreign))
+    return Error{ErrorKind::kConflict,
+                 "id: '" + q.id + "' is " +
+                     (known->foreign ? "taken by a program that runs (pid " +
+                                           std::to_string(known->process.pid) + ")"
+                                     : "that of a function's instance")};
   for (const InstanceRecord& r : records_.state().instances)
     if (alive(r) && std::ranges::count(first_processes(r), *process) > 0)
       return Error{ErrorKind::kConflict,
                    "pid: " + std::to_string(q.pid) + " is under the slice " + r.instance.id};
   SLUICE_TRY(can_be_held(q));
   SLUICE_ASSIGN(pidfd, open_process(*process));
+  if (known != nullptr) SLUICE_TRY(records_.remove(q.id));
   InstanceRecord r;
   r.instance = {.id = q.id,
                 .function = q.function.name.empty() ? FunctionName{.name = q.id} : q.function,
