@@ -264,8 +264,8 @@ std::string alone(const json& profile) {
 }
 
 std::string source_of(const json& profile) {
-  const double within = profile.value("estimated", 0.0);
-  return within == 0 ? "measured" : "estimated, within " + fixed(100 * within, 0) + "%";
+  const double off = profile.value("estimated", 0.0);
+  return off == 0 ? "measured" : "estimated, off by about " + fixed(100 * off, 0) + "%";
 }
 
 std::string profiles_table(const json& list) {

@@ -13,6 +13,7 @@ constexpr double kMostWrong = 20;   // a factor beyond it is the fault of someth
 constexpr Share kLeastBusy = {10};  // of the device; below it the measurement is too coarse
 constexpr double kAsMeasured = 1.1;
 constexpr double kSameEstimate = 0.1, kSameMeasurement = 0.2;  // of a factor
+constexpr double kMostUncertain = 1, kSameBound = 0.05;
 
 // The least and the most of the device's seconds for an inference, with all of its time and work always waiting: one
 // batch alone may run within a burst, faster than the device sustains.
@@ -45,6 +46,20 @@ int largest_batch(const Evidence& e) {
 double agreed(double a, double b) {
   if ((a > 1) != (b > 1)) return 1;
   return std::abs(std::log(a)) < std::abs(std::log(b)) ? a : b;
+}
+
+double apart(double a, double b) {
+  return std::max(a, b) / std::min(a, b) - 1;
+}
+
+// How far an estimate may be off: what its looks leave open, and at least as far as they are apart. One look alone may be
+// off by half of what it corrects.
+double bound_of(const Profile& profile, const Need& need, const Need* before) {
+  const double left = std::min(profile.estimated, std::max(kRefined, need.spread));
+  const double between =
+      before == nullptr ? apart(need.factor, 1) / 2 : apart(need.factor, before->factor);
+  const double bound = std::max(left, std::min(between, kMostUncertain));
+  return std::abs(bound - profile.estimated) < kSameBound ? profile.estimated : bound;
 }
 
 // The live factor of a measurement whose instances need so many times its times.
@@ -83,7 +98,7 @@ std::optional<Profile> refined(const Profile& profile, const Need& need, const N
     better.live = corrected(profile.live * factor, profile.live);
   else if (std::abs(factor - 1) >= kSameEstimate)
     better.live = profile.live * factor;
-  better.estimated = std::min(profile.estimated, std::max(kRefined, need.spread));
+  if (estimate) better.estimated = bound_of(profile, need, before);
   if (better == profile) return std::nullopt;
   return better;
 }
@@ -94,7 +109,7 @@ Reason said_of(const Profile& before, const Profile& after) {
   if (after.estimated > 0)
     std::snprintf(text, sizeof text,
                   "Its instances need %.2f times as long as estimated: the estimate is now that, "
-                  "within %.0f %% (before: %.0f %%).",
+                  "off by about %.0f %% (before: %.0f %%).",
                   factor, 100 * after.estimated, 100 * before.estimated);
   else if (after.live == 1)
     std::snprintf(text, sizeof text, "Its instances need as long as was measured again.");

@@ -35,7 +35,8 @@ std::optional<Need> need_of(const Profile& profile, std::span<const Evidence> ev
 // Returns the profile with what it taught (`live`, `estimated`), or nothing where that changes little. `before` is the
 // need of the ten seconds before these, null if there was none.
 //
-//   estimate     is corrected up and down, at once the first time; its uncertainty falls to the spread, not below kRefined
+//   estimate     is corrected up and down, at once the first time; its uncertainty falls to the spread, but not below
+//                kRefined, nor below what the two looks are apart: it grows again where they contradict it
 //   measurement  becomes slower, by kMostCorrected at most, and as it was measured again; less than a fifth is no
 //                correction
 //

@@ -65,8 +65,8 @@ TEST(Refined, TimesGrowByWhatInstancesNeedBeyondTheEstimate) {
   EXPECT_EQ(better.estimated, kRefined);
   EXPECT_FALSE(taught(better, 1, busy(310, 10))) << "nearly the same";
   EXPECT_EQ(said_of(estimate(), better).text,
-            "Its instances need 3.00 times as long as estimated: the estimate is now that, within "
-            "10 % (before: 50 %).");
+            "Its instances need 3.00 times as long as estimated: the estimate is now that, off by "
+            "about 10 % (before: 50 %).");
 }
 // Four together take 6 ms each.
 TEST(Refined, WhatLiesBetweenLargestBatchAndSingleRequestsIsAsExpected) {
@@ -105,6 +105,18 @@ TEST(Refined, TwoLooksHaveToAgreeExceptForTheFirstOfAnEstimate) {
   EXPECT_DOUBLE_EQ(live_after(1, 1.8, 1.5), 1.5);
   EXPECT_DOUBLE_EQ(live_after(1, 1.5, 1.8), 1.5);
   EXPECT_DOUBLE_EQ(live_after(1.5, 0.5, 1.5), 1.5) << "they say the opposite";
+}
+TEST(Refined, TheBoundIsNoNarrowerThanWhatTheLooksAreApart) {
+  EXPECT_DOUBLE_EQ(refined(estimate(), {1.3, 0}, nullptr)->estimated, 0.15) << "half of one look";
+  EXPECT_DOUBLE_EQ(refined(estimate(), {0.4, 0}, nullptr)->estimated, 0.75);
+  Profile sure = estimate();
+  sure.estimated = kRefined, sure.live = 1.5;
+  const Need before{0.8, 0};
+  EXPECT_DOUBLE_EQ(refined(sure, {1.2, 0}, &before)->estimated, 0.5) << "they contradict it";
+  EXPECT_DOUBLE_EQ(refined(sure, {1.2, 0}, &before)->live, 1.5);
+  EXPECT_DOUBLE_EQ(refined(sure, {8, 0}, &before)->estimated, 1) << "no more than all of it";
+  const Need like{1.01, 0};
+  EXPECT_FALSE(refined(sure, {1.02, 0}, &like)) << "they agree: nothing new";
 }
 TEST(Refined, WhatWasMeasuredBecomesSlowerAndAgainAsMeasured) {
   EXPECT_DOUBLE_EQ(live_after(1, 0.5, 0.5), 1) << "never faster";

@@ -130,9 +130,9 @@ void name_estimates(std::vector<Action>& actions, const Snapshot& snapshot,
                                     action.function, before);
     if (f == snapshot.functions.end() || f->spec.name != action.function || !f->spec.is_inference())
       continue;
-    if (const auto within = estimated_within(*f, types, predictor))
-      action.reason.text += " Times are estimated within " + percent(*within) +
-                            ", not measured (sluice profile); the slower side counts.";
+    if (const auto off = estimated_within(*f, types, predictor))
+      action.reason.text += " Times are estimates, off by about " + percent(*off) +
+                            " (sluice profile measures); the slower side counts.";
   }
 }
 

@@ -91,7 +91,7 @@ TEST_F(Reasons, OfWhatIsEstimated) {
   c.rate("a", 2);
   expect(c, "new-device",
          "2.0/s expected and no instance to carry it. An instance, sm 25 % × quota 50 % on d0, "
-         "batch 1, brings 10.0/s. Times are estimated within 100 %, not measured (sluice profile); "
+         "batch 1, brings 10.0/s. Times are estimates, off by about 100 % (sluice profile measures); "
          "the slower side counts. forecast=2 capacity_after=10");
 }
 
