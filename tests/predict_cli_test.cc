@@ -48,6 +48,54 @@ TEST(Inspect, CountsWhatResnet50Computes) {
   EXPECT_THAT(run(kSluice + " inspect " + kResnet).said, HasSubstr("conv2d"));
 }
 
+// Layers that are one operator each: their work is that of their products, or they are named.
+const std::string kLayers = R"(
+import sys, torch
+from torch import nn
+class F(nn.Module):
+  def forward(self, x): return torch.fft.fft2(x).abs()
+class E(nn.Module):
+  def forward(self, x): return torch.einsum('bij,bkj->bik', x, x)
+class A(nn.Module):
+  def forward(self, x): return torch._scaled_dot_product_attention(x, x, x)[0]
+layers = {
+    'lstm': (nn.LSTM(64, 32, batch_first=True), (1, 10, 64)),
+    'transposed': (nn.ConvTranspose2d(8, 4, 4, 2, 1), (1, 8, 16, 16)),
+    'encoder': (nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), (1, 10, 64)),
+    'attention': (A(), (1, 10, 64)), 'einsum': (E(), (1, 10, 64)), 'fft': (F(), (1, 10, 64))}
+for name, (module, shape) in layers.items():
+  with torch.no_grad():
+    torch.jit.trace(module.eval(), torch.zeros(shape)).save(f'{sys.argv[1]}/{name}.pt')
+)";
+
+TEST(Inspect, LayersThatAreOneOperatorCountWhatTheyCompute) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path + "/layers.py") << kLayers;
+  const Ran made = run("/usr/bin/python3 " + folder.path + "/layers.py " + folder.path);
+  ASSERT_EQ(made.code, 0) << made.said;
+  const auto graph = [&](const std::string& name, const std::string& dims) -> json {
+    return output_of("inspect " + folder.path + "/" + name + ".pt --input x:FP32:" + dims)["graph"];
+  };
+  const auto macs = [&](const std::string& name, const std::string& dims) {
+    int64_t sum = 0;
+    for (const json& o : graph(name, dims)["operators"]) sum += o.value("macs", int64_t{0});
+    return sum;
+  };
+  EXPECT_EQ(macs("lstm", "-1,10,64"), 10 * (128 * 64 + 128 * 32));
+  EXPECT_EQ(macs("transposed", "-1,8,16,16"), 8 * 16 * 16 * 4 * 4 * 4);
+  EXPECT_EQ(macs("encoder", "-1,10,64"), 10 * (4 * 64 * 64 + 2 * 64 * 128) + 2 * 10 * 10 * 64);
+  EXPECT_EQ(macs("attention", "-1,10,64"), 2 * 10 * 10 * 64);
+  EXPECT_EQ(macs("einsum", "-1,10,64"), 10 * 10 * 64);
+  EXPECT_EQ(graph("fft", "-1,10,64")["uncounted"], json::array({"aten::fft_fft2"}));
+  const std::string fft = folder.path + "/fft.pt --input x:FP32:";
+  EXPECT_THAT(run(kSluice + " predict " + fft + "-1,10,64").said,
+              HasSubstr("without aten::fft_fft2, whose work is not known: it takes longer"));
+  const Ran open = run(kSluice + " predict " + fft + "-1,-1,64");
+  EXPECT_EQ(open.code, 2);
+  EXPECT_THAT(open.said, HasSubstr("dimension 2 of input 'x' is variable, and the work depends on "
+                                   "it; state it, as in --input x:FP32:-1,128,64"));
+}
+
 TEST(Inspect, ABatchMultipliesTheWork) {
   const json one = output_of("inspect " + kResnet),
              four = output_of("inspect " + kResnet + " --batch 4");

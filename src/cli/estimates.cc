@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/words.h"
 #include "cli/inspection.h"
 #include "cli/table.h"
 #include "control/function_file.h"
@@ -93,8 +94,12 @@ Result<OperatorGraph> operators_of(const ModelSpec& model) {
   json inputs = json::array();
   for (const TensorSpec& t : model.inputs) inputs.push_back(wire::to_json(t));
   SLUICE_ASSIGN(found, inspect_model(model.path, inputs, 1));
-  if (!found.contains("graph")) return Error{ErrorKind::kInvalid, "its operators are unknown"};
-  return wire::operator_graph_from(found["graph"]);
+  if (!found.contains("graph"))
+    return Error{ErrorKind::kInvalid, found.value("unstated", "its operators are unknown")};
+  SLUICE_ASSIGN(graph, wire::operator_graph_from(found["graph"]));
+  if (!graph.uncounted.empty())
+    return Error{ErrorKind::kInvalid, "the work of " + listed(graph.uncounted) + " is not known"};
+  return graph;
 }
 
 std::vector<int> batches_up_to(int most) {
@@ -127,7 +132,7 @@ Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
     std::cout << to_string(spec.name) << ": estimated on " << type.name << " from its "
               << graph.operators.size()
               << " operators: " << fixed(millis(profile.points.front().median), 1)
-              << " ms alone, within " << fixed(100 * profile.estimated, 0) << "%"
+              << " ms alone, on average off by " << fixed(100 * profile.estimated, 0) << "%"
               << (!profile.in_time_alone(spec.inference().slo.latency)
                       ? ", too long for the objective, so it does not count"
                       : "")
@@ -151,7 +156,8 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
     if (unknown.empty()) continue;
     if (const auto done = estimate_model(session, spec, unknown); !done.ok())
       std::cerr << "sluice: " << to_string(spec.name)
-                << ": its times cannot be estimated: " << done.error().message << "\n";
+                << ": its times cannot be estimated: " << done.error().message
+                << ". `sluice profile` measures them.\n";
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 
+#include "base/words.h"
 #include "cli/inspection.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -68,12 +69,16 @@ Result<void> inspect(const Session& session, const InspectFlags& f) {
   std::cout << "inputs   " << tensors_text(found["inputs"]) << "\n"
             << "outputs  " << tensors_text(found["outputs"]) << "\n";
   if (!found.contains("graph")) {
-    std::cout << "With --input NAME:DATATYPE:DIMS for each input, the model is run once and its "
-                 "operators are listed.\n";
+    std::cout << (found.contains("unstated")
+                      ? "No operators: " + found["unstated"].get<std::string>() + ".\n"
+                      : "With --input NAME:DATATYPE:DIMS for each input, the model is run once and "
+                        "its operators are listed.\n");
     return {};
   }
   SLUICE_ASSIGN(graph, wire::operator_graph_from(found["graph"]));
   std::cout << "\n" << operators_text(graph);
+  if (!graph.uncounted.empty())
+    std::cout << "Work that is not known: " << listed(graph.uncounted) << "\n";
   return {};
 }
 
@@ -91,7 +96,7 @@ void add_inspect(CLI::App& app, Session& session, Outcome& outcome) {
       ->add_option("--input", f->inputs,
                    "NAME:DATATYPE:DIMS of each input, such as x:FP32:-1,3,224,224")
       ->allow_extra_args(false);
-  command->add_option("--batch", f->batch, "in place of each variable dimension")
+  command->add_option("--batch", f->batch, "in place of a variable first dimension")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->callback([=, &session, &outcome] { outcome = inspect(session, *f); });

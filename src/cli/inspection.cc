@@ -107,12 +107,44 @@ Result<json> inputs_of(const std::string& model, const std::vector<std::string>&
   return inputs;
 }
 
+// Returns which variable dimension the work depends on, beside the batch; empty: none.
+std::string unstated_size(const json& inputs) {
+  for (const json& t : inputs)
+    for (size_t d = 1; d < t["shape"].size(); ++d) {
+      if (t["shape"][d] >= 0) continue;
+      std::string example;
+      for (size_t i = 0; i < t["shape"].size(); ++i)
+        example +=
+            (i > 0 ? "," : ":") +
+            (i > 0 && t["shape"][i] < 0 ? "128" : std::to_string(t["shape"][i].get<int64_t>()));
+      const std::string name = t["name"];
+      return "dimension " + std::to_string(d + 1) + " of input '" + name +
+             "' is variable, and the work depends on it; state it, as in --input " + name + ":" +
+             t["datatype"].get<std::string>() + example;
+    }
+  return "";
+}
+
 // Larger models keep their weights in files beside them.
-Result<trace::OnnxModel> read_onnx(const std::string& path, int batch) {
+Result<json> inspect_onnx(const std::string& path, const std::vector<std::string>& flags,
+                          int batch) {
   SLUICE_ASSIGN(text, read_file(path, size_t{2} << 30));
-  auto model = trace::onnx_model_from(text, batch);
-  if (!model.ok()) return within(path, model.error());
-  return model;
+  std::vector<TensorSpec> stated;
+  for (const std::string& flag : flags) {
+    const auto t = tensor_from(flag);
+    if (!t.ok()) return within("--input", t.error());
+    stated.push_back(*t);
+  }
+  const auto found = trace::onnx_model_from(text, batch, stated);
+  if (!found.ok()) return within(path, found.error());
+  json out{{"inputs", json::array()}, {"outputs", json::array()}};
+  for (const TensorSpec& t : found->inputs) out["inputs"].push_back(wire::to_json(t));
+  for (const TensorSpec& t : found->outputs) out["outputs"].push_back(wire::to_json(t));
+  if (const std::string unstated = unstated_size(out["inputs"]); !unstated.empty())
+    out["unstated"] = unstated;
+  else
+    out["graph"] = wire::to_json(found->graph);
+  return out;
 }
 
 }  // namespace
@@ -133,27 +165,22 @@ bool can_inspect() {
 
 Result<json> inspect_model(const std::string& model, const json& inputs, int batch) {
   const std::string runtime = runtime_program();
+  const std::string unstated = batch > 0 ? unstated_size(inputs) : "";
+  if (!unstated.empty()) batch = 0;
   SLUICE_ASSIGN(said, output_of({runtime, "inspect", "--model", model, "--inputs", inputs.dump(),
                                  "--graph", std::to_string(batch)}));
-  const auto answer = wire::parse_json(said);
+  auto answer = wire::parse_json(said);
   if (!answer.ok() || !answer->is_object())
     return Error{ErrorKind::kInternal, runtime + ": ended without an answer"};
   if (answer->contains("error"))
     return Error{ErrorKind::kInvalid, (*answer)["error"].get<std::string>()};
+  if (!unstated.empty()) (*answer)["unstated"] = unstated;
   return *answer;
 }
 
 Result<json> inspect_operators(const std::string& model, const std::vector<std::string>& flags,
                                int batch) {
-  if (model.ends_with(".onnx")) {
-    SLUICE_ASSIGN(found, read_onnx(model, batch));
-    json out{{"inputs", json::array()},
-             {"outputs", json::array()},
-             {"graph", wire::to_json(found.graph)}};
-    for (const TensorSpec& t : found.inputs) out["inputs"].push_back(wire::to_json(t));
-    for (const TensorSpec& t : found.outputs) out["outputs"].push_back(wire::to_json(t));
-    return out;
-  }
+  if (model.ends_with(".onnx")) return inspect_onnx(model, flags, batch);
   SLUICE_ASSIGN(inputs, inputs_of(model, flags));
   SLUICE_ASSIGN(found, inspect_model(model, inputs, inputs.empty() ? 0 : batch));
   if (!inputs.empty()) found["inputs"] = inputs;

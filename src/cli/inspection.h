@@ -19,7 +19,8 @@ bool can_inspect();
 
 // Returns what the model's forward() takes: {"inputs": [NAME…], "outputs": N, or the tensors that a run with
 // these inputs returned}. With a batch > 0, inputs are required, and "graph" are its operators
-// (docs/formats/operator-graph.md).
+// (docs/formats/operator-graph.md). The batch is each input's first dimension, if that is variable. Where another one is,
+// there is no graph, and "unstated" says which.
 Result<nlohmann::json> inspect_model(const std::string& model, const nlohmann::json& inputs,
                                      int batch = 0);
 

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "base/system_error.h"
+#include "base/words.h"
 #include "cli/inspection.h"
 #include "cli/predict_eval.h"
 #include "cli/predict_map.h"
@@ -46,10 +47,14 @@ Result<predict::WorkEstimate> estimate_of(const PredictFlags& f, const learn::Le
   SLUICE_ASSIGN(found, inspect_operators(f.model, f.inputs, 1));
   if (!found.contains("graph"))
     return Error{ErrorKind::kInvalid,
-                 f.model +
-                     ": its inputs are unknown; name them by --input, or in the sidecar that "
-                     "`sluice init` writes"};
+                 f.model + ": " +
+                     found.value("unstated",
+                                 "its inputs are unknown; name them by --input, or in "
+                                 "the sidecar that `sluice init` writes")};
   SLUICE_ASSIGN(graph, wire::operator_graph_from(found["graph"]));
+  if (!graph.uncounted.empty())
+    std::cerr << "sluice: without " << listed(graph.uncounted)
+              << ", whose work is not known: it takes longer\n";
   return predict::WorkEstimate(learned.weights, graph);
 }
 

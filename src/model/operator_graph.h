@@ -33,6 +33,9 @@ struct Operator {
 struct OperatorGraph {
   int batch = 1;  // that the shapes and the work belong to
   std::vector<Operator> operators;
+  // Operators whose work is not known, by the framework's names, ascending. They take time that no
+  // estimate of this graph has.
+  std::vector<std::string> uncounted;
 
   bool operator==(const OperatorGraph&) const = default;
 };

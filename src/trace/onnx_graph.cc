@@ -39,8 +39,12 @@ enum TensorField : uint32_t { kTensorDims = 1, kTensorInts = 7, kTensorName = 8,
 
 constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
     {"Conv", "conv2d"},
+    {"ConvTranspose", "conv2d"},
     {"Gemm", "dense"},
     {"MatMul", "matmul"},
+    {"LSTM", "linear_nd"},
+    {"GRU", "linear_nd"},
+    {"RNN", "linear_nd"},
     {"BatchNormalization", "batch_norm"},
     {"LayerNormalization", "layer_norm"},
     {"InstanceNormalization", "layer_norm"},
@@ -85,7 +89,9 @@ std::optional<Shape> integers(std::string_view packed) {
 
 class Reader {
  public:
-  explicit Reader(int batch) : batch_(batch) { model_.graph.batch = batch; }
+  Reader(int batch, const std::vector<TensorSpec>& stated) : batch_(batch), stated_(stated) {
+    model_.graph.batch = batch;
+  }
 
   Result<OnnxModel> read(std::string_view text) {
     std::string_view graph;
@@ -94,12 +100,25 @@ class Reader {
       if (f->number == kModelGraph) graph = f->bytes;
     if (fields.broken() || graph.empty()) return wrong("is no ONNX model, or cut short");
     SLUICE_TRY(read_graph(graph));
+    const auto open = [](const TensorSpec& t) {
+      return std::any_of(t.shape.begin() + (t.shape.empty() ? 0 : 1), t.shape.end(),
+                         [](int64_t d) { return d < 0; });
+    };
+    if (std::ranges::any_of(model_.inputs, open)) return std::move(model_);
     for (const Node& node : nodes_) SLUICE_TRY(add(node));
     if (model_.graph.operators.empty()) return wrong("has no operator");
+    model_.graph.uncounted.assign(uncounted_.begin(), uncounted_.end());
     return std::move(model_);
   }
 
  private:
+  // A name, a type and a shape.
+  struct Value {
+    TensorSpec spec;
+    std::vector<std::string> names;  // of its dimensions; empty: none
+    bool known = false;              // a shape is told
+  };
+
   static Error wrong(const std::string& why) { return {ErrorKind::kInvalid, why}; }
   Error wrong(const Node& node, const std::string& why) const {
     return wrong("operator " + std::to_string(model_.graph.operators.size()) + " (" + node.type +
@@ -108,23 +127,57 @@ class Reader {
 
   Result<void> read_graph(std::string_view graph) {
     Protobuf fields(graph);
-    std::vector<std::string_view> inputs, outputs;
+    std::vector<std::string_view> inputs, outputs, values;
     while (const auto f = fields.next()) {
       bool good = true;
       if (f->number == kGraphNode) good = read_node(f->bytes);
       if (f->number == kGraphInitializer) good = read_weight(f->bytes);
       if (f->number == kGraphInput) inputs.push_back(f->bytes);
       if (f->number == kGraphOutput) outputs.push_back(f->bytes);
-      if (f->number == kGraphValueInfo) (void)read_value(f->bytes);
+      if (f->number == kGraphValueInfo) values.push_back(f->bytes);
       if (!good) return wrong("is no ONNX model, or cut short");
     }
     if (fields.broken()) return wrong("is no ONNX model, or cut short");
     for (const std::string_view text : inputs) {
-      TensorSpec t = read_value(text);
-      if (!weights_.contains(t.name)) model_.inputs.push_back(std::move(t));
+      const Value value = read_value(text);
+      if (!weights_.contains(value.spec.name)) SLUICE_TRY(add_input(value));
     }
-    for (const std::string_view text : outputs) model_.outputs.push_back(read_value(text));
+    for (const TensorSpec& t : stated_)
+      if (std::ranges::find(model_.inputs, t.name, &TensorSpec::name) == model_.inputs.end())
+        return wrong("has no input '" + t.name + "'");
+    for (const std::string_view text : outputs) model_.outputs.push_back(read_value(text).spec);
+    values.insert(values.end(), outputs.begin(), outputs.end());
+    for (const std::string_view text : values) keep_shape(read_value(text));
     return {};
+  }
+
+  // Sizes of dimensions with a name are those of the input that has the name first.
+  Result<void> add_input(const Value& value) {
+    TensorSpec t = value.spec;
+    const auto stated = std::ranges::find(stated_, t.name, &TensorSpec::name);
+    if (stated != stated_.end()) {
+      if (value.known && stated->shape.size() != t.shape.size())
+        return wrong("input '" + t.name + "' has " + std::to_string(t.shape.size()) +
+                     " dimensions; " + std::to_string(stated->shape.size()) + " are stated");
+      t.shape = stated->shape;
+    }
+    Shape shape = t.shape;
+    if (!shape.empty() && shape[0] < 0) shape[0] = batch_;
+    for (size_t i = 0; i < value.names.size() && i < shape.size(); ++i)
+      if (!value.names[i].empty() && shape[i] > 0) sizes_.emplace(value.names[i], shape[i]);
+    known_.shapes[t.name] = shape;
+    model_.inputs.push_back(std::move(t));
+    return {};
+  }
+
+  // Nothing is known of a shape of which one dimension is not.
+  void keep_shape(const Value& value) {
+    Shape shape = value.spec.shape;
+    for (size_t i = 0; i < shape.size(); ++i)
+      if (const auto size = sizes_.find(value.names[i]); shape[i] < 0 && size != sizes_.end())
+        shape[i] = size->second;
+    if (value.known && std::ranges::all_of(shape, [](int64_t d) { return d > 0; }))
+      known_.shapes.emplace(value.spec.name, shape);
   }
 
   bool read_node(std::string_view text) {
@@ -202,38 +255,39 @@ class Reader {
     return true;
   }
 
-  // A name, a type and a shape.
-  TensorSpec read_value(std::string_view text) {
-    TensorSpec t;
-    Shape shape;
-    bool known = false;
+  static Value read_value(std::string_view text) {
+    Value v;
     Protobuf value(text);
     while (const auto f = value.next()) {
-      if (f->number == 1) t.name = f->bytes;
+      if (f->number == 1) v.spec.name = f->bytes;
       if (f->number != 2) continue;
       Protobuf type(f->bytes);
-      while (const auto g = type.next()) {
-        if (g->number != 1) continue;
-        Protobuf of_tensor(g->bytes);
-        while (const auto h = of_tensor.next()) {
-          if (h->number == 1 && h->value < std::size(kDatatypes)) t.datatype = kDatatypes[h->value];
-          if (h->number != 2) continue;
-          known = true;
-          Protobuf dims(h->bytes);
-          while (const auto d = dims.next()) {
-            int64_t size = -1;
-            Protobuf dim(d->bytes);
-            while (const auto n = dim.next())
-              if (n->number == 1) size = static_cast<int64_t>(n->value);
-            if (!is_dimension(size) || size == 0) size = -1;
-            t.shape.push_back(size);
-            shape.push_back(size > 0 ? size : batch_);
-          }
+      while (const auto g = type.next())
+        if (g->number == 1) read_type(g->bytes, v);
+    }
+    return v;
+  }
+
+  static void read_type(std::string_view text, Value& v) {
+    Protobuf of_tensor(text);
+    while (const auto h = of_tensor.next()) {
+      if (h->number == 1 && h->value < std::size(kDatatypes))
+        v.spec.datatype = kDatatypes[h->value];
+      if (h->number != 2) continue;
+      v.known = true;
+      Protobuf dims(h->bytes);
+      while (const auto d = dims.next()) {
+        int64_t size = -1;
+        std::string name;
+        Protobuf dim(d->bytes);
+        while (const auto n = dim.next()) {
+          if (n->number == 1) size = static_cast<int64_t>(n->value);
+          if (n->number == 2) name = n->bytes;
         }
+        v.spec.shape.push_back(is_dimension(size) && size > 0 ? size : -1);
+        v.names.push_back(std::move(name));
       }
     }
-    if (known) known_.shapes[t.name] = shape;
-    return t;
   }
 
   std::optional<Shape> shape_of(const std::string& name) const { return known_.of(name); }
@@ -261,6 +315,7 @@ class Reader {
                    "can write it into the file");
     Operator o = described(node, *shape);
     o.from.assign(from.begin(), from.end());
+    if (o.type == "other" && !moves_or_maps(node.type)) uncounted_.insert(node.type);
     for (const std::string& name : node.outputs)
       makers_[name] = {static_cast<int>(model_.graph.operators.size())};
     model_.graph.operators.push_back(std::move(o));
@@ -287,8 +342,16 @@ class Reader {
       const Shape strides = node.list("strides");
       o.stride = strides.empty() ? 1 : static_cast<int>(strides[0]);
       o.groups = static_cast<int>(node.attribute("group", 1));
-      o.macs = times(product(shape), product(weight, 1));
+      // Of a transposed one: in, out ÷ groups, height, width.
+      o.macs = times(product(node.type == "Conv" ? shape : o.in), product(weight, 1));
       if (o.groups > 1 && weight.size() > 1 && weight[1] == 1) o.type = "dwconv2d";
+    }
+    if (o.type == "linear_nd") {  // recurrent: each element of a sequence meets both matrices
+      const int64_t elements = o.in.size() > 1 ? times(o.in[0], o.in[1]) : 0;
+      for (const size_t i : {1, 2}) {
+        const int64_t more = times(elements, product(shape_of(node.input(i)).value_or(Shape{0})));
+        o.macs += std::min(more, INT64_MAX - o.macs);
+      }
     }
     if (o.type == "dense" || o.type == "matmul") {
       const Shape a = shape_of(node.input(0)).value_or(Shape());
@@ -306,7 +369,10 @@ class Reader {
   }
 
   const int batch_;
+  const std::vector<TensorSpec>& stated_;
   OnnxModel model_;
+  std::map<std::string, int64_t> sizes_;  // of dimensions with a name
+  std::set<std::string> uncounted_;
   std::vector<Node> nodes_;
   std::set<std::string> weights_;
   OnnxShapes known_;
@@ -315,8 +381,9 @@ class Reader {
 
 }  // namespace
 
-Result<OnnxModel> onnx_model_from(std::string_view text, int batch) {
-  return Reader(batch).read(text);
+Result<OnnxModel> onnx_model_from(std::string_view text, int batch,
+                                  const std::vector<TensorSpec>& stated) {
+  return Reader(batch, stated).read(text);
 }
 
 }  // namespace sluice::trace

@@ -12,12 +12,14 @@
 namespace sluice::trace {
 
 struct OnnxModel {
-  std::vector<TensorSpec> inputs, outputs;  // a dimension that has a name is -1
-  OperatorGraph graph;
+  std::vector<TensorSpec> inputs, outputs;  // a dimension without a number is -1
+  OperatorGraph graph;                      // without operators where an input's size is not known
 };
 
-// Every dimension that has a name counts as `batch`. Returns kInvalid for a text that is no ONNX model, for
+// `stated` takes the place of the inputs of its names. An input's first dimension counts as `batch` where it has no
+// number. Returns kInvalid for a text that is no ONNX model, for a stated input that is none of the model's, for
 // control flow, and for a shape that can neither be read nor derived, with the operator.
-Result<OnnxModel> onnx_model_from(std::string_view text, int batch);
+Result<OnnxModel> onnx_model_from(std::string_view text, int batch,
+                                  const std::vector<TensorSpec>& stated = {});
 
 }  // namespace sluice::trace

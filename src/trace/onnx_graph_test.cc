@@ -101,6 +101,53 @@ TEST(OnnxGraph, ShapesOfMatricesAndJoins) {
   EXPECT_THAT(o[3].out, ElementsAre(2, 7, 14));
 }
 
+// Beside the batch, a size that the file does not tell is never guessed.
+TEST(OnnxGraph, AnotherVariableDimensionIsAskedFor) {
+  const std::string graph = model(node("MatMul", {"x", "w"}, "a") + weight("w", {64, 32}) +
+                                  value(11, "x", {0, 0, 64}) + value(12, "a", {0, 0, 32}));
+  const auto open = onnx_model_from(graph, 2);
+  ASSERT_TRUE(open.ok()) << open.error().message;
+  EXPECT_THAT(open->inputs[0].shape, ElementsAre(-1, -1, 64));
+  EXPECT_THAT(open->graph.operators, IsEmpty());
+  const auto stated =
+      onnx_model_from(graph, 2, {{.name = "x", .datatype = "FP32", .shape = {-1, 128, 64}}});
+  ASSERT_TRUE(stated.ok()) << stated.error().message;
+  EXPECT_EQ(stated->graph.operators[0].macs, 2 * 128 * 64 * 32);
+  const auto of = [&](const TensorSpec& t) {
+    return onnx_model_from(graph, 2, {t}).error().message;
+  };
+  EXPECT_EQ(of({.name = "y", .datatype = "FP32", .shape = {1}}), "has no input 'y'");
+  EXPECT_EQ(of({.name = "x", .datatype = "FP32", .shape = {1}}),
+            "input 'x' has 3 dimensions; 1 are stated");
+}
+
+TEST(OnnxGraph, TransposedConvolutionsAndRecurrentLayersCountTheirProducts) {
+  const auto found = onnx_model_from(
+      model(node("ConvTranspose", {"x", "w"}, "c",
+                 integers("strides", {2, 2}) + integers("pads", {1, 1, 1, 1})) +
+            weight("w", {8, 4, 4, 4}) + value(11, "x", {0, 8, 16, 16}) +
+            node("LSTM", {"s", "wi", "wh"}, "h", integer("hidden_size", 32)) +
+            weight("wi", {1, 128, 64}) + weight("wh", {1, 128, 32}) + value(11, "s", {10, 3, 64})),
+      1);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  const std::vector<Operator>& o = found->graph.operators;
+  EXPECT_THAT(o[0].out, ElementsAre(1, 4, 32, 32));
+  EXPECT_EQ(o[0].macs, 8 * 16 * 16 * 4 * 4 * 4);
+  EXPECT_THAT(o[1].out, ElementsAre(10, 1, 3, 32));
+  EXPECT_EQ(o[1].macs, 10 * 3 * (128 * 64 + 128 * 32));
+  EXPECT_THAT(found->graph.uncounted, IsEmpty());
+}
+
+TEST(OnnxGraph, WorkThatIsNotKnownIsNamed) {
+  const auto found =
+      onnx_model_from(model(node("Attention", {"x", "w"}, "a") + node("Relu", {"a"}, "r") +
+                            node("Abs", {"r"}, "b") + weight("w", {64, 192}) +
+                            value(11, "x", {0, 7, 64}) + value(13, "a", {0, 7, 64})),
+                      1);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_THAT(found->graph.uncounted, ElementsAre("Attention"));
+}
+
 TEST(OnnxGraph, WhatCannotBeReadIsSaid) {
   const struct {
     std::string text, said;

@@ -24,6 +24,107 @@ int64_t times(int64_t a, int64_t b) {
 
 namespace {
 
+// They change each number by itself, or with those beside it.
+constexpr std::string_view kMaps[] = {"Abs",
+                                      "Add",
+                                      "And",
+                                      "BatchNormalization",
+                                      "Cast",
+                                      "Ceil",
+                                      "Celu",
+                                      "Clip",
+                                      "Cos",
+                                      "CumSum",
+                                      "Div",
+                                      "Dropout",
+                                      "Elu",
+                                      "Equal",
+                                      "Erf",
+                                      "Exp",
+                                      "Floor",
+                                      "Gelu",
+                                      "Greater",
+                                      "GreaterOrEqual",
+                                      "GroupNormalization",
+                                      "HardSigmoid",
+                                      "HardSwish",
+                                      "Identity",
+                                      "InstanceNormalization",
+                                      "IsNaN",
+                                      "LayerNormalization",
+                                      "LeakyRelu",
+                                      "Less",
+                                      "LessOrEqual",
+                                      "Log",
+                                      "LogSoftmax",
+                                      "LRN",
+                                      "Max",
+                                      "Mean",
+                                      "Min",
+                                      "Mish",
+                                      "Mod",
+                                      "Mul",
+                                      "Neg",
+                                      "Not",
+                                      "Or",
+                                      "Pow",
+                                      "PRelu",
+                                      "Reciprocal",
+                                      "Relu",
+                                      "Round",
+                                      "Selu",
+                                      "Sigmoid",
+                                      "Sign",
+                                      "Sin",
+                                      "Softmax",
+                                      "Softplus",
+                                      "Softsign",
+                                      "Sqrt",
+                                      "Sub",
+                                      "Sum",
+                                      "Tanh",
+                                      "ThresholdedRelu",
+                                      "Xor"};
+// They move numbers, or choose among them.
+constexpr std::string_view kMoves[] = {"ArgMax",
+                                       "ArgMin",
+                                       "Compress",
+                                       "Concat",
+                                       "ConstantOfShape",
+                                       "DepthToSpace",
+                                       "DequantizeLinear",
+                                       "Expand",
+                                       "Gather",
+                                       "GatherElements",
+                                       "GatherND",
+                                       "OneHot",
+                                       "Pad",
+                                       "QuantizeLinear",
+                                       "Range",
+                                       "ReduceL1",
+                                       "ReduceL2",
+                                       "ReduceMax",
+                                       "ReduceMean",
+                                       "ReduceMin",
+                                       "ReduceProd",
+                                       "ReduceSum",
+                                       "ReduceSumSquare",
+                                       "Resize",
+                                       "ReverseSequence",
+                                       "Scatter",
+                                       "ScatterElements",
+                                       "ScatterND",
+                                       "Size",
+                                       "Slice",
+                                       "SpaceToDepth",
+                                       "Split",
+                                       "Tile",
+                                       "TopK",
+                                       "Transpose",
+                                       "Trilu",
+                                       "Upsample",
+                                       "Where"};
+
 Shape broadcast(const Shape& a, const Shape& b) {
   Shape s(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < s.size(); ++i) {
@@ -59,6 +160,27 @@ std::optional<Shape> windows(const OnnxNode& node, const Shape& in, const Shape&
     if (room < 0) return std::nullopt;
     if (node.attribute("ceil_mode", 0) != 0) room += stride - 1;
     s.push_back(room / stride + 1);
+  }
+  return s;
+}
+
+// What windows() undoes.
+std::optional<Shape> windows_undone(const OnnxNode& node, const Shape& in, const Shape& weight) {
+  if (in.size() != weight.size() || in.size() < 3) return std::nullopt;
+  const Shape strides = node.list("strides"), pads = node.list("pads"),
+              dilations = node.list("dilations"), more = node.list("output_padding");
+  Shape s = {in[0], times(weight[1], node.attribute("group", 1))};
+  const size_t dims = in.size() - 2;
+  for (size_t i = 0; i < dims; ++i) {
+    const int64_t stride = i < strides.size() ? strides[i] : 1;
+    const int64_t dilation = i < dilations.size() ? dilations[i] : 1;
+    const int64_t pad = pads.size() == 2 * dims ? pads[i] + pads[i + dims] : 0;
+    const int64_t extra = i < more.size() ? more[i] : 0;
+    constexpr int64_t kMost = 1'000'000;
+    if (std::max({stride, dilation, pad, extra, weight[i + 2], in[i + 2]}) > kMost ||
+        std::min({stride, dilation, pad, extra}) < 0)
+      return std::nullopt;
+    s.push_back((in[i + 2] - 1) * stride - pad + dilation * (weight[i + 2] - 1) + extra + 1);
   }
   return s;
 }
@@ -158,14 +280,21 @@ std::optional<Shape> derived(const OnnxNode& node, const OnnxShapes& known) {
     return s;
   }
   if (node.type == "ReduceMean") return reduced(node, *a);
-  constexpr std::string_view kOther[] = {"Squeeze", "Unsqueeze", "Shape", "Slice", "Split",
-                                         "Expand",  "Resize",    "Pad",   "Tile",  "Where"};
-  if (std::find(std::begin(kOther), std::end(kOther), node.type) != std::end(kOther))
+  if (node.type == "ConvTranspose") return b ? windows_undone(node, *a, *b) : std::nullopt;
+  const bool recurrent = node.type == "LSTM" || node.type == "GRU" || node.type == "RNN";
+  if (recurrent && b && a->size() == 3 && b->size() == 3)
+    return Shape{(*a)[0], (*b)[0], (*a)[1], node.attribute("hidden_size", 0)};
+  if (std::find(std::begin(kMaps), std::end(kMaps), node.type) == std::end(kMaps))
     return std::nullopt;
-  return b ? broadcast(*a, *b) : *a;  // elementwise
+  return b ? broadcast(*a, *b) : *a;
 }
 
 }  // namespace
+
+bool moves_or_maps(std::string_view type) {
+  return std::find(std::begin(kMaps), std::end(kMaps), type) != std::end(kMaps) ||
+         std::find(std::begin(kMoves), std::end(kMoves), type) != std::end(kMoves);
+}
 
 std::optional<Shape> onnx_shape(const OnnxNode& node, const OnnxShapes& known) {
   std::optional<Shape> shape = derived(node, known);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sluice::trace {
@@ -46,6 +47,9 @@ inline bool is_dimension(int64_t d) {
 // Both stop at the largest number.
 int64_t product(const std::vector<int64_t>& shape, size_t from = 0, size_t to = SIZE_MAX);
 int64_t times(int64_t a, int64_t b);
+
+// Returns whether operators of the type only move numbers or change each by itself.
+bool moves_or_maps(std::string_view type);
 
 // Returns the shape of a node's first result from those of its inputs, or nothing.
 std::optional<std::vector<int64_t>> onnx_shape(const OnnxNode& node, const OnnxShapes& known);

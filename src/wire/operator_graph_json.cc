@@ -63,7 +63,9 @@ json to_json(const OperatorGraph& graph) {
     if (o.groups > 0) j["groups"] = o.groups;
     operators.push_back(std::move(j));
   }
-  return {{"batch", graph.batch}, {"operators", std::move(operators)}};
+  json j{{"batch", graph.batch}, {"operators", std::move(operators)}};
+  if (!graph.uncounted.empty()) j["uncounted"] = graph.uncounted;
+  return j;
 }
 
 Result<OperatorGraph> operator_graph_from(const json& j) {
@@ -71,6 +73,12 @@ Result<OperatorGraph> operator_graph_from(const json& j) {
   OperatorGraph graph;
   graph.batch = static_cast<int>(f.integer("batch", 1, 1, 1024));
   const std::vector<json> items = f.list("operators");
+  for (const json& name : f.list("uncounted")) {
+    if (name.is_string())
+      graph.uncounted.push_back(name);
+    else
+      f.fail("uncounted", name.dump() + " must be a name");
+  }
   if (items.empty() || items.size() > kMostOperators)
     f.fail("operators", "must be 1 to " + std::to_string(kMostOperators));
   SLUICE_TRY(f.finish(0));
