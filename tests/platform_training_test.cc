@@ -75,6 +75,33 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   EXPECT_LT(job["step"], saved);
 }
 
+// One sample's gradient is NaN, though its loss is finite. 65 samples at a batch of 64 leave none alone,
+// which batch normalization could not do with.
+TEST(TrainingFunction, AStepThatWouldSpoilTheModelPausesItsJobAndOthersTrain) {
+  Platform p({"--runtime", program("sluice-runtime")});
+  const auto file = [](const std::string& name) {
+    return "apiVersion: sluice.dev/v1alpha1\n"
+           "kind: TrainingFunction\n"
+           "metadata: {name: " +
+           name + "}\nspec: {model: {path: " SLUICE_TRAINING "/" + name +
+           ".pt}, dataset: " SLUICE_TRAINING "/" + name +
+           ", length: 3, mostDevices: 2, batchSize: {least: 64, most: 64}}\n";
+  };
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file("poison") + "---\n" + file("norm")).code, 0);
+  const auto when = [&](const std::string& name, const std::string& state) {
+    return p.until("/v1/functions/default/" + name,
+                   [&](const json& f) { return f["job"]["state"] == state; })["job"];
+  };
+  EXPECT_EQ(when("norm", "finished")["done"], 3 * 65);
+  when("poison", "paused");
+  const json poison = p.until("/v1/functions/default/poison",
+                              [](const json& f) { return f["job"].contains("checkpoint"); })["job"];
+  EXPECT_FALSE(poison.contains("model"));
+  EXPECT_THAT(p.cli({"describe", "poison"}).out,
+              HasSubstr("the gradient of used is not finite; step " +
+                        poison["checkpoint"]["step"].dump() + " was not taken"));
+}
+
 // The example of a script that joins by itself, as its file has it.
 TEST(TrainingFunction, AnElasticScriptIsTrainedThroughAKill) {
   Platform p({"--runtime", program("sluice-runtime")});

@@ -129,7 +129,8 @@ void LocalTraining::keep(const Revision& r) {
              .artifacts = folder,
              .epochs = spec.epochs,
              .batch = job.batch.least,
-             .learning_rate = spec.learning_rate > 0 ? spec.learning_rate : kLearningRate};
+             .learning_rate = spec.learning_rate > 0 ? spec.learning_rate : kLearningRate,
+             .least_part = job.batch.most_local == 1 ? 1 : 2};
   if (const auto all = train::checkpoints_in(folder); !all.empty()) {
     job.resume = train::Saved{all.back().at, all.back().path, all.back().bytes};
     const std::string trained = folder + "/model.pt";

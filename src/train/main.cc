@@ -2,6 +2,7 @@
 // what to train; the environment says which worker of which job this is.
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <string>
 
@@ -38,7 +39,13 @@ int main(int argc, char**) {
   std::signal(SIGINT, [](int) { ending = true; });
   log::start(settings.worker);
   const SteadyClock clock;
-  const Result<void> done = train::train(settings, clock, ending);
-  if (!done.ok()) log::error("{}", done.error().message);
-  return done.ok() ? 0 : 1;
+  try {
+    const Result<void> done = train::train(settings, clock, ending);
+    if (!done.ok()) log::error("{}", done.error().message);
+    return done.ok() ? 0 : 1;
+  } catch (const std::exception& e) {  // libtorch's, whose stack in C++ says nothing to a user
+    const std::string text = e.what();
+    log::error("{}", text.substr(0, text.find('\n')));
+    return 1;
+  }
 }

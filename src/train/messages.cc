@@ -124,6 +124,7 @@ void fields(V&& v, Welcome& m) {
   v("term", m.term), v("model", m.model), v("dataset", m.dataset), v("artifacts", m.artifacts);
   v("epochs", m.epochs), v("seed", m.seed), v("batch", m.batch);
   v("learning_rate", m.learning_rate), v("momentum", m.momentum);
+  v("least_part", m.least_part);
 }
 template <class V>
 void fields(V&& v, Form& m) {

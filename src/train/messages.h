@@ -15,7 +15,8 @@
 
 namespace sluice::train {
 
-inline constexpr int kProtocolVersion = 1;
+// 2: other parts of a step; workers of two versions in one group would use samples twice.
+inline constexpr int kProtocolVersion = 2;
 inline constexpr size_t kLongestMessage = 64 * 1024;
 
 // ---- from a worker -----------------------------------------------------------------------------
@@ -88,6 +89,7 @@ struct Welcome {
   int batch = 0;             // the least of a step: what the learning rate is for
   double learning_rate = 0;  // at that batch
   double momentum = 0.9;
+  int least_part = 2;  // samples of a worker in a step; fewer only if the whole step has fewer
 };
 // Form generation `generation` as `rank` of `world` workers.
 struct Form {

@@ -28,7 +28,7 @@ TEST(Messages, AreReadAsWritten) {
     ASSERT_TRUE(read.ok()) << line << read.error().message;
     EXPECT_EQ(to_line(*read), line);
   }
-  const ControllerMessage orders[] = {Welcome{5, "/m", "/d", "/a", 3, 7, 64, 0.1, 0.9},
+  const ControllerMessage orders[] = {Welcome{5, "/m", "/d", "/a", 3, 7, 64, 0.1, 0.9, 1},
                                       Form{3, 1, 2, 64, true, "/c"},
                                       Halt{3},
                                       Adapt{128},

@@ -6,14 +6,18 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <map>
 #include <utility>
 
 namespace sluice::train {
 namespace {
 
+constexpr double kMostFloat = std::numeric_limits<float>::max();
 constexpr int64_t kBucketNumbers = int64_t{25} * 1024 * 1024 / sizeof(float);  // as DDP's: 25 MiB
 
 torch::ScalarType type_of(std::string_view numpy) {
@@ -32,26 +36,37 @@ torch::Tensor tensor_of(const Arrays::Array& a) {
                           torch::TensorOptions().dtype(type_of(a.header.type)));
 }
 
-// The first line is what went wrong; the rest is libtorch's stack.
-std::string first_line(const std::exception& e) {
-  const std::string text = e.what();
-  return text.substr(0, text.find('\n'));
+// The cause in one line: the first one of libtorch's own errors, the last one of its interpreter's,
+// which quotes the module's lines before it. Without the stack in C++.
+std::string cause_of(const std::exception& e) {
+  std::string text = e.what();
+  text.resize(std::min(text.find("Exception raised from "), text.size()));
+  text.resize(text.find_last_not_of(" \r\n") + 1);
+  if (text.find("Traceback of TorchScript") == text.npos) return text.substr(0, text.find('\n'));
+  return text.substr(text.rfind('\n') + 1);
 }
 
-// TorchScript puts the model's own message last.
-std::string last_line(const std::exception& e) {
-  std::string text = e.what();
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const size_t at = text.rfind('\n');
-  return at == text.npos ? text : text.substr(at + 1);
+bool all_finite(const torch::Tensor& t) {
+  return t.isfinite().all().item<bool>();
+}
+
+// Returns the largest of the absolute values; NaN if one is.
+double largest(const torch::Tensor& t) {
+  const auto [least, most] = torch::aminmax(t);
+  return std::max(std::abs(least.item<double>()), std::abs(most.item<double>()));
 }
 
 }  // namespace
 
 struct Module::Torch {
+  struct Parameter {
+    std::string name;
+    torch::Tensor values;
+    torch::Tensor gradient;  // a view of its bucket's
+  };
   struct Bucket {
-    torch::Tensor values, gradients, momentum;                // flat
-    std::vector<std::pair<torch::Tensor, torch::Tensor>> of;  // parameter, its view of `gradients`
+    torch::Tensor values, gradients, momentum;  // flat
+    std::vector<Parameter> of;
     size_t waiting = 0;
   };
 
@@ -72,16 +87,17 @@ struct Module::Torch {
   void lay_out(Bucket& b, bool last);
   void hook(size_t bucket, const torch::Tensor& parameter);
   void completed(size_t bucket);
+  Result<void> check_step(const Bucket& b, double rate, double kept) const;
 };
 
 void Module::Torch::lay_out(Bucket& b, bool last) {
   int64_t numbers = 0;
-  for (const auto& [p, view] : b.of) numbers += p.numel();
+  for (const Parameter& p : b.of) numbers += p.values.numel();
   b.values = torch::empty({numbers});
   b.momentum = torch::zeros({numbers});
   b.gradients = torch::zeros({numbers + static_cast<int64_t>(last ? kSlots : 0)});
   int64_t at = 0;
-  for (auto& [p, view] : b.of) {
+  for (auto& [name, p, view] : b.of) {
     torch::Tensor values = b.values.narrow(0, at, p.numel()).view(p.sizes());
     values.copy_(p.data());
     p.set_data(values);
@@ -91,14 +107,14 @@ void Module::Torch::lay_out(Bucket& b, bool last) {
 }
 
 void Module::Torch::fill_buckets() {
-  std::vector<torch::Tensor> parameters;
+  std::vector<Parameter> parameters;
   uLong shapes = crc32(0, nullptr, 0);
   for (const auto& p : module.named_parameters()) {
     if (!p.value.requires_grad()) {
       buffers.push_back(p.value);
       continue;
     }
-    parameters.push_back(p.value);
+    parameters.push_back({p.name, p.value, {}});
     parameter_bytes += p.value.numel() * static_cast<int64_t>(sizeof(float));
     const std::string text = p.name + c10::str(p.value.sizes());
     shapes =
@@ -112,16 +128,16 @@ void Module::Torch::fill_buckets() {
 
   int64_t numbers = 0;
   for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
-    if (buckets.empty() || (numbers > 0 && numbers + p->numel() > kBucketNumbers)) {
+    if (buckets.empty() || (numbers > 0 && numbers + p->values.numel() > kBucketNumbers)) {
       buckets.emplace_back();
       numbers = 0;
     }
-    buckets.back().of.emplace_back(*p, torch::Tensor());
-    numbers += p->numel();
+    numbers += p->values.numel();
+    buckets.back().of.push_back(std::move(*p));
   }
   for (size_t i = 0; i < buckets.size(); ++i) {
     lay_out(buckets[i], i + 1 == buckets.size());
-    for (const auto& [p, view] : buckets[i].of) hook(i, p);
+    for (const Parameter& p : buckets[i].of) hook(i, p.values);
   }
 }
 
@@ -144,6 +160,24 @@ void Module::Torch::completed(size_t bucket) {
   while (next < buckets.size() && buckets[next].waiting == 0) (*ready)(next++, loss);
 }
 
+// Each new number is below a bound of the bucket's largest ones, else a look at each decides.
+Result<void> Module::Torch::check_step(const Bucket& b, double rate, double kept) const {
+  const torch::Tensor gradients = b.gradients.narrow(0, 0, b.values.numel());
+  if (b.values.numel() == 0 ||
+      largest(b.values) + rate * (kept * largest(b.momentum) + largest(gradients)) < kMostFloat)
+    return {};
+  int64_t at = 0;
+  for (const Parameter& p : b.of) {
+    const auto its = [&](const torch::Tensor& t) { return t.narrow(0, at, p.values.numel()); };
+    if (!all_finite(its(gradients)))
+      return Error{ErrorKind::kInvalid, "the gradient of " + p.name + " is not finite"};
+    if (!all_finite(its(b.values) - (its(b.momentum) * kept + its(gradients)) * rate))
+      return Error{ErrorKind::kInvalid, p.name + " would not be finite"};
+    at += p.values.numel();
+  }
+  return {};
+}
+
 Module::Module(std::unique_ptr<Torch> torch) : torch_(std::move(torch)) {}
 Module::~Module() = default;
 
@@ -156,7 +190,7 @@ Result<std::unique_ptr<Module>> Module::load(const std::string& path, const Arra
     t->path = path;
     t->module = torch::jit::load(path);
   } catch (const std::exception& e) {
-    return invalid("is no TorchScript module: " + first_line(e));
+    return invalid("is no TorchScript module: " + cause_of(e));
   }
   const auto loss = t->module.find_method("loss");
   if (!loss)
@@ -170,8 +204,12 @@ Result<std::unique_ptr<Module>> Module::load(const std::string& path, const Arra
   for (const auto& p : t->module.named_parameters())
     if (p.value.requires_grad() && p.value.scalar_type() != torch::kFloat)
       return invalid("its parameter " + p.name + " is no 32-bit float");
-  t->module.train();
-  t->fill_buckets();
+  try {
+    t->module.train();
+    t->fill_buckets();
+  } catch (const std::exception& e) {
+    return invalid("cannot be trained: " + cause_of(e));
+  }
   if (t->buckets.empty()) return invalid("has no parameter to train");
   for (const Arrays::Array& a : data.arrays()) t->arrays.push_back(tensor_of(a));
   return std::unique_ptr<Module>(new Module(std::move(t)));
@@ -205,7 +243,7 @@ Result<void> Module::backward(std::span<const uint32_t> samples, double weight,
   for (Torch::Bucket& b : t.buckets) {
     b.gradients.zero_();
     b.waiting = b.of.size();
-    for (auto& [p, view] : b.of) p.mutable_grad() = view;
+    for (auto& [name, p, view] : b.of) p.mutable_grad() = view;
   }
   t.ready = &ready;
   t.next = 0;
@@ -221,19 +259,33 @@ Result<void> Module::backward(std::span<const uint32_t> samples, double weight,
       (loss * weight).backward();
     }
   } catch (const std::exception& e) {
-    return Error{ErrorKind::kInvalid, "loss: " + last_line(e)};
+    return Error{ErrorKind::kInvalid, "loss: " + cause_of(e)};
   }
   // Parameters that this pass did not reach keep a gradient of zero.
   while (t.next < t.buckets.size()) ready(t.next++, t.loss);
   return {};
 }
 
-void Module::step(double rate, double momentum) {
+Result<void> Module::step(double rate, double momentum) {
   const torch::NoGradGuard no_gradients;
-  for (Torch::Bucket& b : torch_->buckets) {
+  Torch& t = *torch_;
+  for (const Torch::Bucket& b : t.buckets) SLUICE_TRY(t.check_step(b, rate, momentum));
+  for (Torch::Bucket& b : t.buckets) {
     b.momentum.mul_(momentum).add_(b.gradients.narrow(0, 0, b.values.numel()));
     b.values.sub_(b.momentum, rate);
   }
+  return {};
+}
+
+Result<void> Module::check_numbers() const {
+  const torch::NoGradGuard no_gradients;
+  const auto check = [](const std::string& name, const torch::Tensor& t) -> Result<void> {
+    if (!t.is_floating_point() || !t.isnan().any().item<bool>()) return {};
+    return Error{ErrorKind::kInvalid, name + " holds a number that is none (NaN)"};
+  };
+  for (const auto& p : torch_->module.named_parameters()) SLUICE_TRY(check(p.name, p.value));
+  for (const auto& b : torch_->module.named_buffers()) SLUICE_TRY(check(b.name, b.value));
+  return {};
 }
 
 void Module::seed(uint64_t seed) {
@@ -289,7 +341,7 @@ Result<std::string> Module::signature(const Arrays& data) {
   } catch (const std::exception& e) {
     t.module.train();
     return Error{ErrorKind::kInvalid,
-                 "forward of " + data.arrays().front().name + ": " + last_line(e)};
+                 "forward of " + data.arrays().front().name + ": " + cause_of(e)};
   }
 }
 
@@ -307,7 +359,7 @@ Result<void> Module::save(const std::string& path) {
     copy.eval();
     copy.save(aside);
   } catch (const std::exception& e) {
-    return Error{ErrorKind::kInternal, path + ": " + first_line(e)};
+    return Error{ErrorKind::kInternal, path + ": " + cause_of(e)};
   }
   if (std::rename(aside.c_str(), path.c_str()) != 0)
     return Error{ErrorKind::kInternal, path + ": cannot be renamed to"};

@@ -45,8 +45,11 @@ class Module {
   using Ready = std::function<void(size_t bucket, double loss)>;
   Result<void> backward(std::span<const uint32_t> samples, double weight, const Ready& ready);
 
-  // One step of gradient descent with momentum: v ← μ·v + g, p ← p − rate·v.
-  void step(double rate, double momentum);
+  // One step of gradient descent with momentum: v ← μ·v + g, p ← p − rate·v. Returns kInvalid with the
+  // parameter's name, and changes nothing, if a gradient or a new parameter is not finite.
+  Result<void> step(double rate, double momentum);
+  // Returns kInvalid with the name of a parameter or buffer that holds NaN.
+  Result<void> check_numbers() const;
 
   // Draws in the module (dropout) depend on it from now on.
   void seed(uint64_t seed);

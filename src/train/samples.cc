@@ -18,11 +18,20 @@ std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, uint32_t count) 
 }
 
 SampleRange step_range(const JobPosition& at, int64_t batch, int64_t samples) {
-  return {at.sample, std::min(at.sample + batch, samples)};
+  const int64_t left = samples - at.sample;
+  int64_t count = std::min(batch, left);
+  if (batch > 1 && left - count == 1) count += batch > 2 ? -1 : 1;
+  return {at.sample, at.sample + count};
 }
 
-SampleRange shard(const SampleRange& step, int rank, int world) {
-  const int64_t each = step.count() / world, more = step.count() % world;
+int parts(const SampleRange& step, int world, int least) {
+  return static_cast<int>(std::clamp<int64_t>(step.count() / std::max(1, least), 1, world));
+}
+
+SampleRange shard(const SampleRange& step, int rank, int world, int least) {
+  const int count = parts(step, world, least);
+  if (rank >= count) return {step.end, step.end};
+  const int64_t each = step.count() / count, more = step.count() % count;
   const int64_t begin = step.begin + rank * each + std::min<int64_t>(rank, more);
   return {begin, begin + each + (rank < more ? 1 : 0)};
 }

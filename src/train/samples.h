@@ -28,11 +28,18 @@ struct SampleRange {
   bool operator==(const SampleRange&) const = default;
 };
 
-// Returns the samples of the step at `at`: `batch` of them, fewer at the end of an epoch.
+// Returns the samples of the step at `at`: `batch` of them, fewer at the end of an epoch. A step of a
+// batch above 1 never leaves a single sample, of which batch normalization has no variance: where one
+// would remain, this step has one fewer, or, of a batch of 2, one more.
 SampleRange step_range(const JobPosition& at, int64_t batch, int64_t samples);
 
-// Returns a rank's part of a step: parts differ by one sample at most, and may be empty.
-SampleRange shard(const SampleRange& step, int rank, int world);
+// Returns how many of the ranks have a part of a step: as many as get `least` samples each, the first
+// ones; at least one.
+int parts(const SampleRange& step, int world, int least);
+
+// Returns a rank's part of a step: parts differ by one sample at most. Ranks behind the last part have
+// an empty one.
+SampleRange shard(const SampleRange& step, int rank, int world, int least);
 
 // Returns the position after that step.
 JobPosition after(const JobPosition& at, const SampleRange& step, int64_t samples);

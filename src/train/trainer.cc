@@ -44,7 +44,7 @@ class Trainer {
 
   Result<void> connect();
   Result<void> load();
-  Result<void> warm_up();
+  void warm_up();
   Result<std::optional<ControllerMessage>> next();
   bool leave_is_overdue();
   void take_part(const Form& form);
@@ -117,7 +117,7 @@ Result<void> Trainer::load() {
   data_.emplace(std::move(data));
   SLUICE_ASSIGN(module, Module::load(job_.model, *data_));
   module_ = std::move(module);
-  SLUICE_TRY(warm_up());
+  warm_up();
   if (settings_.ready_port > 0) {
     SLUICE_ASSIGN(ready, wire::listen_on({.host = "127.0.0.1",
                                           .port = static_cast<uint16_t>(settings_.ready_port)}));
@@ -126,19 +126,24 @@ Result<void> Trainer::load() {
   return {};
 }
 
-// TorchScript compiles in the first passes. They run here, so that a group need not wait for them.
-Result<void> Trainer::warm_up() {
+// TorchScript compiles in the first passes. They run here, with as many samples as one of two workers
+// has in a step, so that a group need not wait for them. If they fail, so may the first step, which
+// says it: a module may take other sizes only.
+void Trainer::warm_up() {
   std::vector<std::string> kept;  // buffers such as running means change even so
   for (const StatePiece& p : module_->state()) kept.emplace_back(p.data, p.bytes);
-  const int64_t batch = std::min<int64_t>(std::max(1, job_.batch / 2), data_->samples());
-  std::vector<uint32_t> samples(static_cast<size_t>(batch));
+  const SampleRange part =
+      shard(step_range({}, job_.batch, data_->samples()), 0, 2, job_.least_part);
+  std::vector<uint32_t> samples(static_cast<size_t>(part.count()));
   std::iota(samples.begin(), samples.end(), 0U);
   for (int pass = 0; pass < kWarmUps; ++pass)
-    SLUICE_TRY(module_->backward(samples, 1, [](size_t, double) {}));
+    if (const auto done = module_->backward(samples, 1, [](size_t, double) {}); !done.ok()) {
+      log::warn("warm-up with {} samples: {}", samples.size(), done.error().message);
+      break;
+    }
   const std::vector<StatePiece> pieces = module_->state();
   for (size_t i = 0; i < pieces.size(); ++i)
     std::copy(kept[i].begin(), kept[i].end(), pieces[i].data);
-  return {};
 }
 
 Result<void> Trainer::run() {
@@ -193,7 +198,8 @@ void Trainer::take_part(const Form& form) {
   const End end = generation(form);
   if (end == End::kFinished && form.rank == 0)
     if (const auto done = finish(); !done.ok()) fail(done.error().message, false);
-  if (end == End::kFailed) has_parameters_ = false;
+  // What a step that was not taken left behind is kept, but for what its forward pass spoilt.
+  if (end == End::kFailed) has_parameters_ = has_parameters_ && module_->check_numbers().ok();
   (void)link_->send(Stopped{form.generation, has_parameters_ ? at_.step : -1,
                             end == End::kLost ? "lost" : "halted"});
 }
@@ -270,9 +276,15 @@ std::optional<Trainer::End> Trainer::step(const Form& form, Group& group) {
            false);
     return End::kFailed;
   }
-  learn_noise(all, form.world);
   // Linear scaling: the rate belongs to the least batch, and counts a step by its samples.
-  module_->step(job_.learning_rate * static_cast<double>(all.count()) / job_.batch, job_.momentum);
+  const double rate = job_.learning_rate * static_cast<double>(all.count()) / job_.batch;
+  if (const auto taken = module_->step(rate, job_.momentum); !taken.ok()) {
+    // All ranks have the same sums, and none takes it.
+    if (form.rank == 0)
+      fail(taken.error().message + "; step " + std::to_string(at_.step) + " was not taken", false);
+    return End::kFailed;
+  }
+  learn_noise(all, form.world);
   at_ = after(at_, all, data_->samples());
   samples_ += all.count();
   if (next_batch > 0) batch_ = next_batch;
@@ -316,14 +328,14 @@ std::span<const uint32_t> Trainer::part_of(const SampleRange& all, int rank, int
     order_ = epoch_order(job_.seed, at_.epoch, static_cast<uint32_t>(data_->samples()));
     order_of_ = at_.epoch;
   }
-  const SampleRange mine = shard(all, rank, world);
+  const SampleRange mine = shard(all, rank, world, job_.least_part);
   return std::span(order_).subspan(static_cast<size_t>(mine.begin),
                                    static_cast<size_t>(mine.count()));
 }
 
 void Trainer::learn_noise(const SampleRange& all, int world) {
-  if (world == 1 || at_.step % kNormsEvery != 0 || all.count() < world) return;
-  GradientNorms n{.small = static_cast<double>(all.count()) / world,
+  if (world == 1 || at_.step % kNormsEvery != 0) return;
+  GradientNorms n{.small = static_cast<double>(all.count()) / parts(all, world, job_.least_part),
                   .big = static_cast<double>(all.count()),
                   .small_square = module_->slots()[kSquare]};
   for (size_t b = 0; b < module_->buckets(); ++b) n.big_square += module_->square_of_gradients(b);
