@@ -18,13 +18,21 @@ A script that does not import this module runs under sluice_elastic.restart inst
 """
 
 
-def join(model, optimizer, samples):
+def join(model, optimizer, samples, scheduler=None, state=()):
     """Becomes a worker of the job that the environment names.
 
     model      a torch.nn.Module; its parameters are those that are trained
-    optimizer  any of torch.optim; its learning rate is for the job's least batch, and becomes linear in it
+    optimizer  any of torch.optim that takes dense gradients; its learning rate is for the job's least batch, and
+               each step is taken at a rate linear in its samples
     samples    how many the data set has; the same for all workers
+    scheduler  of torch.optim.lr_scheduler, if the script has one
+    state      what else the script changes from step to step: objects with state_dict() and load_state_dict(),
+               such as averages of the weights. They are copied at each step, and handed to workers that join.
+
+    Rank 0's learning rate is that of all workers. Workers whose parameters differ stop the job.
     """
     from sluice_elastic.job import Job
+    from sluice_elastic.words import end_log_with_cause
 
-    return Job(model, optimizer, samples)
+    end_log_with_cause()
+    return Job(model, optimizer, samples, [*([] if scheduler is None else [scheduler]), *state])

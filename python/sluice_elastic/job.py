@@ -1,4 +1,5 @@
 """A worker of an elastic job: joins generations, hands out the steps' samples, sums gradients."""
+import inspect
 import io
 import math
 import os
@@ -8,49 +9,59 @@ import time
 import torch
 
 from sluice_elastic import checkpoints
+from sluice_elastic.checks import Comparison, all_finite, nan_in, not_finite
 from sluice_elastic.group import Group, broadcast_bytes
 from sluice_elastic.link import Lost, Refused
 from sluice_elastic.noise_scale import NoiseScale
+from sluice_elastic.samples import parts, shard, step_size
+from sluice_elastic.script_state import ScriptState
+from sluice_elastic.words import cause
 from sluice_elastic.worker import Worker
 
 BUCKET_BYTES = 25 << 20
 CHECKPOINT_EVERY = 30  # seconds
 REPORT_EVERY = 0.2  # seconds
 NORMS_EVERY = 4  # steps
+COMPARE_EVERY = 20  # steps
 
 # What the ranks sum behind the last bucket's gradients: each rank's share of the mean loss; how many ranks
-# want to end the generation; rank 0's next batch, or 0; Σ (b_i ÷ M)·|g_i|².
-LOSS, HALT, BATCH, SQUARE = range(4)
+# want to end the generation; rank 0's next batch, or 0; Σ (b_i ÷ M)·|g_i|²; from RATES on rank 0's learning rates.
+LOSS, HALT, BATCH, SQUARE, RATES = range(5)
 
 
 class Step:
-    """One step's part of this worker. `samples`: their indices, at least one."""
+    """One step's part of this worker. `samples`: their indices, at least one. `number`: of the steps before it,
+    and `epoch`: of the epochs. `loss`: after backward(), the whole step's mean. These are the same on all workers."""
 
     def __init__(self, job, samples, count):
         self.samples, self.count = samples, count  # count: of the whole step, over all workers
+        self.number, self.epoch = job._at["step"], job._at["epoch"]
         self.rank, self.world = job.rank, job.world
         self._job = job
+        self.loss = None
         self.outcome = None  # "taken", "halted", "lost" or "failed", once backward() was called
 
     def backward(self, loss):
         """Computes the gradients of `loss`, a mean over this step's samples, and makes them those of the whole
         step. If it is lost with a worker there are none, and the optimizer's step changes nothing.
         """
+        if self.outcome is not None:
+            raise RuntimeError("step.backward(loss) is called once a step, with the sum of all losses")
         self.outcome = self._job._backward(self, loss)
 
 
 class Job(Worker):
-    def __init__(self, model, optimizer, samples):
+    def __init__(self, model, optimizer, samples, objects):
         if samples < 1:
             raise ValueError(f"samples: {samples} is not allowed: at least 1 is")
+        _check(model, optimizer)
         self._model, self._optimizer, self._samples = model, optimizer, int(samples)
+        self._script = ScriptState(optimizer, objects)
         # The last layers' gradients are ready first.
         self._parameters = [p for p in reversed(list(model.parameters())) if p.requires_grad]
-        if not self._parameters:
-            raise ValueError("model: has no parameters to train")
         self._buckets = _buckets(self._parameters)
         self._at = {"step": 0, "epoch": 0, "sample": 0}
-        self._has_state = False
+        self._has_state = self._spoilt = False
         self._order = None  # an epoch and its order of the samples
         self._noise = NoiseScale()
         self._saved = self._reported = time.monotonic()
@@ -61,12 +72,19 @@ class Job(Worker):
             super().__init__(self._samples, sum(p.numel() * p.element_size() for p in self._parameters))
         except (Refused, Lost) as e:
             sys.exit(f"sluice_elastic: {e}")
-        self._rate_batch = self._welcome["batch"]  # what the optimizer's learning rate is for
+        self._step_samples = self._welcome["batch"]  # what the optimizer's learning rate is for
+        self._script.scale_steps(lambda: self._step_samples / self._welcome["batch"])
 
     def steps(self):
         """Yields this worker's part of each step until every epoch is trained, or the worker has left."""
+        if self._script.lacks_scheduler():
+            self._fail("optimizer: has a scheduler that the other workers do not know of: "
+                       "join(…, scheduler=scheduler) is needed", for_good=True)
+            sys.exit(1)
         try:
             while form := self._next_form():
+                if self._spoilt:
+                    raise Lost("its parameters are spoilt; another worker goes on from the newest checkpoint")
                 self._stopped((yield from self._steps_of(form)))
         except (Refused, Lost) as e:
             sys.exit(f"sluice_elastic: {e}")
@@ -88,14 +106,15 @@ class Job(Worker):
             self._begin(form)
         except Lost:
             return "lost"
-        except (ValueError, OSError) as e:
-            self._fail(str(e), for_good=True)
+        except (ValueError, RuntimeError, OSError) as e:  # a checkpoint that does not fit the script
+            self._fail(cause(e), for_good=True)
             return "halted"
-        self._set_batch(form["batch"])
+        self._batch = form["batch"]
         while self._at["epoch"] < self._welcome["epochs"]:
             self._leave_is_overdue()
             begun = time.monotonic()
             step = self._step()
+            self._script.keep()
             if step.samples:
                 yield step
                 if step.outcome is None:
@@ -105,11 +124,14 @@ class Job(Worker):
                 step.backward(None)
                 self._optimizer.step()
             if step.outcome in ("lost", "failed"):
+                self._script.go_back()
                 self._group = None
                 return "lost" if step.outcome == "lost" else "halted"
-            self._after(step, time.monotonic() - begun)
-            if step.outcome == "halted":
-                return "halted"
+            try:
+                if not self._after(step, time.monotonic() - begun):
+                    return "halted"
+            except Lost:
+                return "lost"
         if self.rank == 0:
             self._finish()
         return "halted"
@@ -123,12 +145,10 @@ class Job(Worker):
         self._has_state = True
 
     def _step(self):
-        """Returns this worker's part of the next step: parts differ by one sample at most, and may be empty."""
+        """Returns this worker's part of the next step, which may be empty."""
         first = self._at["sample"]
-        count = min(self._batch, self._samples - first)
-        each, more = divmod(count, self.world)
-        begin = first + self.rank * each + min(self.rank, more)
-        end = begin + each + (self.rank < more)
+        count = step_size(first, self._batch, self._samples)
+        begin, end = shard(first, count, self.rank, self.world, self._least_part())
         torch.manual_seed(self._welcome["seed"] + self._at["step"] * 1024 + self.rank)
         return Step(self, self._epoch_order()[begin:end].tolist(), count)
 
@@ -139,13 +159,16 @@ class Job(Worker):
             self._order = epoch, torch.randperm(self._samples, generator=random)
         return self._order[1]
 
+    def _least_part(self):
+        return self._welcome.get("least_part", 2)
+
     def _backward(self, step, loss):
         if loss is not None:
             loss.backward()
         weight = len(step.samples) / step.count
         flat = [torch.cat([_gradient(p) for p in b]) for b in self._buckets]
         norms = self.world > 1 and self._at["step"] % NORMS_EVERY == 0
-        slots = torch.zeros(4)
+        slots = torch.cat([torch.zeros(RATES), self._script.rates() * (self.rank == 0)])
         slots[LOSS] = float(loss.detach()) * weight if loss is not None else 0
         slots[HALT] = self._link.halted(self._generation)
         slots[BATCH] = self._link.take_batch() if self.rank == 0 else 0
@@ -153,56 +176,90 @@ class Job(Worker):
         for f in flat:
             f.mul_(weight)
         flat[-1] = torch.cat([flat[-1], slots])
+        compared = None
+        if self.world > 1 and step.number % COMPARE_EVERY == 0:
+            compared = Comparison(self._model.named_parameters(), step.number // COMPARE_EVERY)
         ready = time.monotonic()
         try:
-            self._group.sum(flat)
+            self._group.sum(flat + ([compared.sums] if compared else []))
         except Lost:
             return self._void("lost")
         self._waited = time.monotonic() - ready
-        slots = flat[-1][-4:].tolist()
-        flat[-1] = flat[-1][:-4]
-        self._loss = slots[LOSS]
-        if not math.isfinite(self._loss):
-            if self.rank == 0:
-                self._fail(f"the loss of step {self._at['step']} is not finite: {self._loss}; the step was not "
-                           "taken")
-            return self._void("failed")
+        flat[-1], slots = flat[-1].split([flat[-1].numel() - len(slots), len(slots)])
+        self._script.set_rates(slots[RATES:])
+        slots = slots.tolist()
+        self._loss = step.loss = slots[LOSS]
         for bucket, numbers in zip(self._buckets, flat):
             for p, piece in zip(bucket, numbers.split([p.numel() for p in bucket])):
                 p.grad = piece.view_as(p).to(p.device, p.dtype)
-        if norms and step.count >= self.world:
-            self._noise.add(step.count / self.world, slots[SQUARE], step.count,
+        if fault := self._fault_in(step, flat, compared):
+            if self.rank == 0:
+                self._fail(fault)
+            return self._void("failed")
+        if norms:
+            self._noise.add(step.count / parts(step.count, self.world, self._least_part()), slots[SQUARE], step.count,
                             sum(float(f.square().sum()) for f in flat))
+        self._step_samples = step.count
         self._next_batch = int(slots[BATCH])
         return "halted" if slots[HALT] > 0 else "taken"
+
+    def _fault_in(self, step, flat, compared):
+        """Returns why the step is not taken, or None: the same on all ranks, as it is of the sums alone."""
+        if not math.isfinite(self._loss):
+            return f"the loss of step {step.number} is not finite: {self._loss}; the step was not taken"
+        if not all(all_finite(f) for f in flat):
+            name = not_finite((n, p.grad) for n, p in self._model.named_parameters() if p.grad is not None)
+            return f"the gradient of {name} is not finite; step {step.number} was not taken"
+        if name := compared and compared.differing(self.world):
+            self._spoil()
+            return (f"the workers' parameters differ at step {step.number}, first in {name}; what a script keeps "
+                    "beside its model is joined: join(…, scheduler=, state=)")
+        return None
+
+    def _spoil(self):
+        """What this worker has is in no checkpoint, and nothing goes on from it."""
+        self._has_state, self._spoilt = False, True
 
     def _void(self, outcome):
         """Optimizers pass over parameters without a gradient: not even momentum moves them."""
         for p in self._model.parameters():
             p.grad = None
+        if outcome == "failed" and nan_in(self._model.state_dict().items()):  # of its forward pass
+            self._spoil()
         return outcome
 
     def _after(self, step, seconds):
-        """The script has taken the step."""
+        """The script has taken the step. Returns whether the generation goes on. Raises Lost if it cannot."""
+        if name := not_finite(self._model.named_parameters()):
+            self._spoil()
+            self._fail(f"{name} is not finite after step {step.number}, which is not kept")
+            self._group = None
+            return False
         self._at["step"] += 1
         self._at["sample"] += step.count
         self._seen += step.count
         if self._at["sample"] >= self._samples:
             self._at = {"step": self._at["step"], "epoch": self._at["epoch"] + 1, "sample": 0}
         if self._next_batch > 0:
-            self._set_batch(self._next_batch)
-        if self.rank != 0:
-            return
-        self._report(seconds)
-        if step.outcome == "taken" and time.monotonic() - self._saved >= CHECKPOINT_EVERY:
-            self._try_to_save()
+            self._batch = self._next_batch
+        self._share_script_state(step)
+        if self.rank == 0:
+            self._report(seconds)
+            if step.outcome == "taken" and time.monotonic() - self._saved >= CHECKPOINT_EVERY:
+                self._try_to_save()
+        return step.outcome == "taken"
 
-    def _set_batch(self, batch):
-        """The learning rate is linear in the batch."""
-        self._batch = batch
-        for group in self._optimizer.param_groups:
-            group["lr"] *= batch / self._rate_batch
-        self._rate_batch = batch
+    def _share_script_state(self, step):
+        """Has all ranks go on with rank 0's: where the body did not run on some, as they had no part; before a
+        generation ends, and at times, as a script may count by itself and differ after it has joined."""
+        some_had_none = parts(step.count, self.world, self._least_part()) < self.world
+        if self.world == 1 or not (some_had_none or step.outcome == "halted" or step.number % COMPARE_EVERY == 0):
+            return
+        self._has_state = bool(step.samples)  # until rank 0's is here
+        state = broadcast_bytes(self._group, _packed(self._script.all()) if self.rank == 0 else b"")
+        if self.rank != 0:
+            self._script.restore_all(_unpacked(state))
+        self._has_state = True
 
     def _report(self, seconds):
         now = time.monotonic()
@@ -221,16 +278,19 @@ class Job(Worker):
         return "script " + " ".join(f"{name} {list(p.shape)}" for name, p in self._model.named_parameters())
 
     def _state(self):
-        out = io.BytesIO()
-        torch.save({"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), "at": self._at,
-                    "rate_batch": self._rate_batch}, out)
-        return out.getvalue()
+        return _packed({"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), "at": self._at,
+                        "objects": self._script.objects()})
 
     def _restore(self, data):
-        state = torch.load(io.BytesIO(data), map_location="cpu")
+        state = _unpacked(data)
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._at, self._rate_batch = state["at"], state["rate_batch"]
+        if rate_batch := state.get("rate_batch"):  # of an earlier version, which scaled the rates themselves
+            for group in self._optimizer.param_groups:
+                group["lr"] *= self._welcome["batch"] / rate_batch
+        else:
+            self._script.restore_objects(state["objects"])
+        self._at = state["at"]
 
     def save(self):
         begun = time.monotonic()
@@ -255,20 +315,48 @@ class Job(Worker):
             self.save()
             try:
                 torch.jit.script(self._model).save(aside)
-            except RuntimeError as e:  # outside of TorchScript, or a full disk: the next attempt tells
-                print(f"sluice_elastic: the model is saved as a state_dict: {e}", file=sys.stderr)
+            except Exception as e:  # outside of TorchScript, or a full disk: the next attempt tells
+                print(f"sluice_elastic: the model is saved as a state_dict: {cause(e)}", file=sys.stderr)
                 torch.save(self._model.state_dict(), aside)
             os.chmod(aside, 0o644)
             os.rename(aside, path)
         except (OSError, RuntimeError) as e:
-            return self._fail(f"{path}: {e}")
+            return self._fail(f"{path}: {cause(e)}")
         self._link.send("finished", step=self._at["step"], model=path)
+
+
+def _check(model, optimizer):
+    own = {id(p): name for name, p in model.named_parameters()}
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError("model: has no parameters to train")
+    for p in model.parameters():
+        if p.requires_grad and not p.is_floating_point():
+            raise ValueError(f"model: {own[id(p)]} is {p.dtype}; real floating-point numbers are summed")
+    for p in (p for group in optimizer.param_groups for p in group["params"]):
+        if id(p) not in own:
+            raise ValueError(f"optimizer: trains a parameter of shape {list(p.shape)} that is not the model's; its "
+                             "gradients would not be summed")
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise ValueError("optimizer: SparseAdam takes sparse gradients alone; they are summed as dense ones, which "
+                         "Adam takes")
+
+
+def _packed(state):
+    out = io.BytesIO()
+    torch.save(state, out)
+    return out.getvalue()
+
+
+def _unpacked(data):
+    plain = {"weights_only": False} if "weights_only" in inspect.signature(torch.load).parameters else {}
+    return torch.load(io.BytesIO(data), map_location="cpu", **plain)  # what a worker of this job has packed
 
 
 def _gradient(p):
     if p.grad is None:
         return torch.zeros(p.numel())
-    return p.grad.detach().reshape(-1).to("cpu", torch.float32)
+    grad = p.grad.detach()
+    return (grad if grad.layout == torch.strided else grad.to_dense()).reshape(-1).to("cpu", torch.float32)
 
 
 def _buckets(parameters):

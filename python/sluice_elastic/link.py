@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 RECONNECT_PATIENCE = 60  # seconds, while no controller answers
 LEAVE_PATIENCE = 13  # seconds, from the wish to end
 POLL = 0.05

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,9 +23,11 @@ namespace sluice::train {
 
 class TrainingJob {
  public:
-  // `trainer`: the program; `folder`: for the socket, logs and artifacts.
-  TrainingJob(std::string trainer, const std::string& folder, JobSettings settings)
-      : trainer_(std::move(trainer)), folder_(folder), settings_(std::move(settings)) {
+  // `trainer`: the program and its arguments, words; `folder`: for the socket, logs and artifacts.
+  TrainingJob(const std::string& trainer, const std::string& folder, JobSettings settings)
+      : folder_(folder), settings_(std::move(settings)) {
+    std::istringstream words(trainer);
+    for (std::string word; words >> word;) trainer_.push_back(word);
     settings_.job.artifacts = folder + "/artifacts";
     std::filesystem::create_directories(settings_.job.artifacts);
     serve();
@@ -42,7 +45,9 @@ class TrainingJob {
                                           "JOB_WORKER=" + name,
                                           "OMP_NUM_THREADS=1",
                                           "GLOG_minloglevel=2"};
-    std::vector<char*> environment, arguments = {trainer_.data(), nullptr};
+    std::vector<char*> environment, arguments;
+    for (std::string& a : trainer_) arguments.push_back(a.data());
+    arguments.push_back(nullptr);
     for (std::string& v : variables) environment.push_back(v.data());
     environment.push_back(nullptr);
     posix_spawn_file_actions_t actions;
@@ -51,7 +56,8 @@ class TrainingJob {
                                      0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     pid_t pid = 0;
-    posix_spawn(&pid, trainer_.c_str(), &actions, nullptr, arguments.data(), environment.data());
+    posix_spawn(&pid, trainer_.front().c_str(), &actions, nullptr, arguments.data(),
+                environment.data());
     posix_spawn_file_actions_destroy(&actions);
     return workers_.emplace(name, pid).first->first;
   }
@@ -109,7 +115,8 @@ class TrainingJob {
     server_->add("job", "key", settings_);
   }
 
-  std::string trainer_, folder_;
+  std::vector<std::string> trainer_;
+  std::string folder_;
   JobSettings settings_;
   SteadyClock clock_;
   int64_t term_ = 0;
