@@ -321,7 +321,7 @@ class Job(Worker):
             os.chmod(aside, 0o644)
             os.rename(aside, path)
         except (OSError, RuntimeError) as e:
-            return self._fail(f"{path}: {cause(e)}")
+            return self._fail(f"{path}: {e}")
         self._link.send("finished", step=self._at["step"], model=path)
 
 

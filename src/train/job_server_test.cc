@@ -91,8 +91,8 @@ TEST_F(Server, WhatDoesNotBelongHereIsRefusedInASentence) {
   add();
   const auto why = [&](const Hello& hello) { return next<Refused>(*connect(hello)).error; };
   EXPECT_THAT(why({.job = "j", .key = "other", .worker = "a"}), HasSubstr("has another key"));
-  EXPECT_THAT(why({.job = "j", .key = "key", .worker = "a", .version = 2}),
-              HasSubstr("speaks version 2"));
+  EXPECT_THAT(why({.job = "j", .key = "key", .worker = "a", .version = 3}),
+              HasSubstr("speaks version 3"));
   const auto a = worker("a");
   next<Welcome>(*a);
   EXPECT_THAT(why({.job = "j", .key = "key", .worker = "a"}), HasSubstr("named a is here already"));

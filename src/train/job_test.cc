@@ -250,6 +250,15 @@ TEST(Job, TheLastToLeaveSavesAndTheNextBeginsThere) {
   EXPECT_EQ(play.workers()["b"].at.step, 6);
 }
 
+// Version 1 takes other parts of a step: in one group with it, samples would be used twice, or not.
+TEST(Job, AWorkerOfAnEarlierRuleOfPartsIsRefused) {
+  Job job(settings(), Time());
+  const auto said = job.hello({.worker = "old", .version = 1}, Time());
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(std::get<Refused>(said[0].message).error,
+            "speaks version 1 of the protocol; 2 is spoken here");
+}
+
 TEST(Job, RefusesWhoDoesNotFit) {
   Play play(settings());
   play.join("a");
@@ -259,7 +268,7 @@ TEST(Job, RefusesWhoDoesNotFit) {
   other.workers()["b"] = {};
   for (const Outgoing& m : other.job().hello({.worker = "b", .version = 9}, Time()))
     EXPECT_EQ(std::get<Refused>(m.message).error,
-              "speaks version 9 of the protocol; 1 is spoken here");
+              "speaks version 9 of the protocol; 2 is spoken here");
   other.join("c");
   other.hello("d");
   other.say("d", Loaded{.samples = 7});
