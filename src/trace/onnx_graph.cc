@@ -164,10 +164,16 @@ class Reader {
     Shape shape = t.shape;
     if (!shape.empty() && shape[0] < 0) shape[0] = batch_;
     for (size_t i = 0; i < value.names.size() && i < shape.size(); ++i)
-      if (!value.names[i].empty() && shape[i] > 0) sizes_.emplace(value.names[i], shape[i]);
+      if (!value.names[i].empty() && shape[i] > 0) name_size(value.names[i], shape[i]);
     known_.shapes[t.name] = shape;
     model_.inputs.push_back(std::move(t));
     return {};
+  }
+
+  // A name that stands for two sizes tells nothing.
+  void name_size(const std::string& name, int64_t size) {
+    const auto [known, is_new] = sizes_.emplace(name, size);
+    if (!is_new && known->second != size) known->second = -1;
   }
 
   // Nothing is known of a shape of which one dimension is not.
@@ -371,7 +377,7 @@ class Reader {
   const int batch_;
   const std::vector<TensorSpec>& stated_;
   OnnxModel model_;
-  std::map<std::string, int64_t> sizes_;  // of dimensions with a name
+  std::map<std::string, int64_t> sizes_;  // of dimensions with a name; -1: it tells nothing
   std::set<std::string> uncounted_;
   std::vector<Node> nodes_;
   std::set<std::string> weights_;
