@@ -1,6 +1,6 @@
 // Two programs that want one GPU, seen by the device's own clock: a neighbour that keeps the device
 // busy and writes down when it was not running, and a probe whose short kernels stamp when they
-// began and ended. On the emulated driver nothing stamps.
+// began and ended. It needs a real driver: the emulated one registers no memory of the host.
 //
 // Not thread-safe. A call that fails ends the process, as in gpu.h.
 #pragma once

@@ -1,13 +1,16 @@
 // gpu_priority: how long a kernel of 4 us takes, from its launch to its end, beside a neighbour
 // whose kernels fill the device: as clients of equal priority, in a stream of the highest priority,
-// and beside a client of MPS below it (CUDA_MPS_CLIENT_PRIORITY); at last what remains for that one
-// beside a greedy program. Without MPS priorities change nothing: then it shows time slicing.
+// and beside a client of MPS below it (CUDA_MPS_CLIENT_PRIORITY); what remains for that one beside a
+// greedy program; and among several that launch as eager programs do. Without MPS priorities change
+// nothing: then it shows time slicing.
 //
 //   gpu_priority [--ms N]     of each row (500)
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <string>
 #include <vector>
 
 #include "bench/gpu/contention.h"
@@ -55,8 +58,16 @@ void both_greedy(Neighbour& neighbour, const Load& load, Probe& probe, uint64_t 
   std::fflush(stdout);
 }
 
+void among_eager(std::deque<Neighbour>& others, Probe& probe, uint64_t for_ns) {
+  for (Neighbour& other : others) other.work({1, 256, 0, 4'000, 20'000});
+  const std::string how = std::to_string(others.size()) + " others";
+  print(how.c_str(), probe.one_at_a_time(for_ns), 0);
+  for (Neighbour& other : others) other.rest();
+}
+
 void measure(uint64_t for_ns) {
   Neighbour equal, below(true);
+  std::deque<Neighbour> few(3), many(7);
   const Gpu gpu;
   const auto sms = static_cast<unsigned>(gpu.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   const struct {
@@ -88,6 +99,10 @@ void measure(uint64_t for_ns) {
   std::printf("both greedy, kernels of 100 us that fill the device\n");
   both_greedy(equal, load, probe, for_ns, "equal");
   both_greedy(below, load, probe, for_ns, "the neighbour a client below");
+  Probe usual(gpu, 1, 256, kKernelNs);
+  std::printf("of one block, among so many that launch a block of 4 us each 20 us\n");
+  among_eager(few, usual, for_ns);
+  among_eager(many, usual, for_ns);
 }
 
 }  // namespace
