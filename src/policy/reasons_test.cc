@@ -89,10 +89,11 @@ TEST_F(Reasons, OfWhatIsEstimated) {
   c.function("a", Millis(100), Millis(10)).inference().max_replicas = 2;
   c.predictor.estimated = 1.0;
   c.rate("a", 2);
-  expect(c, "new-device",
-         "2.0/s expected and no instance to carry it. An instance, sm 25 % × quota 50 % on d0, "
-         "batch 1, brings 10.0/s. Times are estimates, off by about 100 % (sluice profile measures); "
-         "the slower side counts. forecast=2 capacity_after=10");
+  expect(
+      c, "new-device",
+      "2.0/s expected and no instance to carry it. An instance, sm 25 % × quota 50 % on d0, "
+      "batch 1, brings 10.0/s. Times are estimates, off by about 100 % (sluice profile measures); "
+      "the slower side counts. forecast=2 capacity_after=10");
 }
 
 TEST_F(Reasons, WhatRestsOnNoTimesNamesNoEstimate) {
