@@ -168,11 +168,8 @@ class Job(Worker):
         weight = len(step.samples) / step.count
         flat = [torch.cat([_gradient(p) for p in b]) for b in self._buckets]
         norms = self.world > 1 and self._at["step"] % NORMS_EVERY == 0
-        slots = torch.cat([torch.zeros(RATES), self._script.rates() * (self.rank == 0)])
-        slots[LOSS] = float(loss.detach()) * weight if loss is not None else 0
-        slots[HALT] = self._link.halted(self._generation)
-        slots[BATCH] = self._link.take_batch() if self.rank == 0 else 0
-        slots[SQUARE] = weight * sum(float(f.square().sum()) for f in flat) if norms else 0
+        slots = self._slots(float(loss.detach()) * weight if loss is not None else 0,
+                            weight * _square(flat) if norms else 0)
         for f in flat:
             f.mul_(weight)
         flat[-1] = torch.cat([flat[-1], slots])
@@ -189,19 +186,29 @@ class Job(Worker):
         self._script.set_rates(slots[RATES:])
         slots = slots.tolist()
         self._loss = step.loss = slots[LOSS]
-        for bucket, numbers in zip(self._buckets, flat):
-            for p, piece in zip(bucket, numbers.split([p.numel() for p in bucket])):
-                p.grad = piece.view_as(p).to(p.device, p.dtype)
+        self._set_gradients(flat)
         if fault := self._fault_in(step, flat, compared):
             if self.rank == 0:
                 self._fail(fault)
             return self._void("failed")
         if norms:
-            self._noise.add(step.count / parts(step.count, self.world, self._least_part()), slots[SQUARE], step.count,
-                            sum(float(f.square().sum()) for f in flat))
+            part = step.count / parts(step.count, self.world, self._least_part())
+            self._noise.add(part, slots[SQUARE], step.count, _square(flat))
         self._step_samples = step.count
         self._next_batch = int(slots[BATCH])
         return "halted" if slots[HALT] > 0 else "taken"
+
+    def _slots(self, loss, square):
+        slots = torch.cat([torch.zeros(RATES), self._script.rates() * (self.rank == 0)])
+        slots[LOSS], slots[SQUARE] = loss, square
+        slots[HALT] = self._link.halted(self._generation)
+        slots[BATCH] = self._link.take_batch() if self.rank == 0 else 0
+        return slots
+
+    def _set_gradients(self, flat):
+        for bucket, numbers in zip(self._buckets, flat):
+            for p, piece in zip(bucket, numbers.split([p.numel() for p in bucket])):
+                p.grad = piece.view_as(p).to(p.device, p.dtype)
 
     def _fault_in(self, step, flat, compared):
         """Returns why the step is not taken, or None: the same on all ranks, as it is of the sums alone."""
@@ -357,6 +364,10 @@ def _gradient(p):
         return torch.zeros(p.numel())
     grad = p.grad.detach()
     return (grad if grad.layout == torch.strided else grad.to_dense()).reshape(-1).to("cpu", torch.float32)
+
+
+def _square(flat):
+    return sum(float(f.square().sum()) for f in flat)
 
 
 def _buckets(parameters):
