@@ -2,7 +2,7 @@
 """A script with sluice_elastic, and with what its argument says.
 
     poison     the gradient of step 5 is NaN, its loss is not
-    overflow   the optimizer makes a parameter infinite in step 5
+    overflow   a parameter is infinite after step 5
     differ     rank 1 changes its parameters by itself
     scheduler  has one that is not joined
     norm       65 samples, batch normalization and sparse gradients
@@ -33,8 +33,8 @@ for step in job.steps():
     if odd == "poison" and step.number == 5:
         loss = loss + torch.sqrt(0 * model[0].weight.sum())
     step.backward(loss)
-    if odd == "overflow" and step.number == 5:
-        optimizer.param_groups[0]["lr"] = 1e39
     optimizer.step()
+    if odd == "overflow" and step.number == 5:
+        model[0].weight.data.mul_(1e30).mul_(1e30)
     if odd == "differ" and step.rank == 1:
         model[0].weight.data.mul_(1.01)
