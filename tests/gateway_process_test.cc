@@ -20,6 +20,7 @@
 #include <optional>
 #include <thread>
 
+#include "tests/support/eventually.h"
 #include "wire/http.h"
 
 namespace sluice {
@@ -77,14 +78,19 @@ class GatewayProcess : public testing::Test {
     socklen_t size = sizeof at_;
     ::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&at_), &size);
     instance_ = std::move(*wire::listen_on({.path = data_ + "/i"}));
-    std::ofstream(data_ + "/run/routes.json")
-        << R"({"version":1,"functions":[{"name":"default/f","revisions":[{"number":1,"percent":100}],)"
-        << R"("instances":[{"id":"i","revision":1,"socket":")" << data_ << R"(/i","credit":4}]}]})";
+    write_routes(60'000);
   }
   ~GatewayProcess() override {
     for (Process& p : processes_)
       if (p.pid > 0) p.end(SIGKILL);
     std::filesystem::remove_all(data_);
+  }
+
+  void write_routes(int timeout_ms) {
+    std::ofstream(data_ + "/run/routes.json")
+        << R"({"version":1,"functions":[{"name":"default/f","timeout_ms":)" << timeout_ms
+        << R"(,"revisions":[{"number":1,"percent":100}],)"
+        << R"("instances":[{"id":"i","revision":1,"socket":")" << data_ << R"(/i","credit":4}]}]})";
   }
 
   Process& launch(std::vector<std::string> flags = {}) {
@@ -176,6 +182,23 @@ TEST_F(GatewayProcess, ToldToEndItFinishesWhatItHasWhileTheNextServes) {
   EXPECT_THAT(last, HasSubstr("Connection: close"));
   EXPECT_THAT(last, HasSubstr("in full<closed>"));
   EXPECT_EQ(old.wait(), 0) << "it ends by itself, with success";
+}
+
+// The loop sees that in the statistics, and replaces the instance.
+TEST_F(GatewayProcess, AnInstanceThatIsSilentToAnAbandonedRequestIsReportedAsOverdue) {
+  write_routes(/*timeout_ms=*/300);
+  launch();
+  std::optional<Peer> leaves(connect());
+  leaves->send(post("long"));
+  Peer i = accepted();
+  EXPECT_THAT(i.receive("long"), HasSubstr("POST"));
+  leaves.reset();
+  EXPECT_EQ(i.receive(""), "<closed>") << "the gateway sends no more";
+  wire::HttpClient admin({.path = data_ + "/run/gateway.sock"});
+  EXPECT_TRUE(eventually("the silence", [&] {
+    const auto stats = admin.json(wire::http::verb::get, "/v1/stats");
+    return stats.ok() && (*stats)["functions"][0]["instances"][0]["overdue_us"] > 0;
+  }));
 }
 
 // Loops share the queue: an answer that frees a credit wakes a session of another loop.

@@ -232,6 +232,14 @@ Framing Client::framing() const {
   return {.chunked = request_->chunked(), .length = request_->length()};
 }
 
+void Client::leave() {
+  loop_.bodies.give(std::move(room_));
+  kept_ = {};
+  keep_ = false;
+  error_code ignored;
+  socket().close(ignored);
+}
+
 Awaitable<void> Client::drop_body() {
   if (request_->done()) co_return;
   if (request_->length().value_or(0) > kMostDropped || head_.find(http::field::expect))

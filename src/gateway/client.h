@@ -56,6 +56,8 @@ class Client {
   // an interim answer, which a waiting client skips. Returns false if it has broken. It cannot
   // detect clients of HTTP/1.0, which know no interim answer, or under TLS.
   bool probe();
+  // The client has left: closes the connection, and gives back what is kept of its body.
+  void leave();
   // Reads on to the next request, if that is not far; else the connection must close.
   Awaitable<void> drop_body();
 

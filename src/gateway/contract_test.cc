@@ -164,7 +164,49 @@ TEST_F(Contract, AClientThatLeavesWhileItWaitsLeavesTheQueue) {
   EXPECT_EQ(stats().queued, 0);
 }
 
-TEST_F(Contract, AClientThatLeavesWhileItIsServedIsGivenUpAtTheInstance) {
+TEST_F(Contract, ARequestWithoutAClientHoldsItsInstanceUntilThatIsDoneWithIt) {
+  raw_instance("i");
+  table({"i"});
+  for (const bool answers : {true, false}) {
+    send(connect(), post("x"));
+    Fd i = accepted("i");
+    EXPECT_TRUE(arrives(i, "x"));
+    clients.back().reset();
+    EXPECT_EQ(receive(i.get(), ""), "<closed>") << "it may drop the request now";
+    EXPECT_EQ(stats().in_flight, 1) << "it may also be at work on it";
+    const uint64_t gone = counters().gone;
+    if (answers)
+      send(i.get(), answer("in vain"));
+    else
+      i.reset();
+    EXPECT_TRUE(until([&] { return counters().gone == gone + 1; }));
+    EXPECT_EQ(stats().in_flight, 0) << "its credit is free again";
+    EXPECT_EQ(stats().instances[0].overdue_since, Time{});
+  }
+}
+
+TEST_F(Contract, AnInstanceThatIsSilentToAnAbandonedRequestIsOverdueAtItsTimeOut) {
+  use({}, manual);
+  raw_instance("i");
+  RoutingTable t = table_of({"i"});
+  t.functions["f"].timeout = Seconds(10);
+  dispatcher.set_table(t, manual.now());
+  const auto state = [&] { return dispatcher.stats(manual.now())[0]; };
+  send(connect(), post("x"));
+  const Fd i = accepted("i");
+  EXPECT_TRUE(arrives(i, "x"));
+  manual.advance(Millis(500));
+  clients.back().reset();
+  EXPECT_EQ(receive(i.get(), ""), "<closed>");
+  manual.advance(Seconds(9));
+  EXPECT_EQ(state().in_flight, 1) << "its time is not over";
+  manual.advance(Millis(500));
+  EXPECT_TRUE(until([&] { return state().counters.gone == 1; }));
+  EXPECT_EQ(state().in_flight, 0);
+  EXPECT_EQ(state().instances[0].overdue_since, manual.now());
+}
+
+TEST_F(Contract, ARequestWithoutAClientDoesNotHoldUpTheEndOfTheGateway) {
   raw_instance("i");
   table({"i"});
   send(connect(), post("x"));
@@ -172,8 +214,8 @@ TEST_F(Contract, AClientThatLeavesWhileItIsServedIsGivenUpAtTheInstance) {
   EXPECT_TRUE(arrives(i, "x"));
   clients.back().reset();
   EXPECT_EQ(receive(i.get(), ""), "<closed>");
-  EXPECT_TRUE(until([&] { return counters().gone == 1; }));
-  EXPECT_EQ(stats().in_flight, 0) << "its credit is free again";
+  loop->stop();
+  EXPECT_TRUE(until([&] { return loop->sessions() == 0; }));
 }
 
 TEST_F(Contract, AClientThatLeavesWithinALargeBodyIsGivenUpAtTheInstance) {

@@ -482,6 +482,7 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
       ++r.timed_out;
       return;
     case Outcome::kGone:
+    case Outcome::kAbandoned:
       ++c.gone;
       ++r.cancelled;
       return;
@@ -504,7 +505,8 @@ void Dispatcher::finish(Waiter& w, Outcome outcome, uint64_t inferences, Time no
   w.queued_ = w.counted_ = false;
   f.counters.requests += w.is_inference && !w.entered_;
   if (w.is_inference) count_end(w, outcome, inferences, now);
-  const bool overdue = outcome == Outcome::kTimedOut && now - w.granted_at_ > f.route.timeout / 2;
+  const bool in_vain = outcome == Outcome::kTimedOut || outcome == Outcome::kAbandoned;
+  const bool overdue = in_vain && now - w.granted_at_ > f.route.timeout / 2;
   const std::shared_ptr<Upstream> freed = w.upstream_;
   if (freed) note_end(*freed, outcome, overdue, now);
   const bool answered = outcome == Outcome::kOk && w.is_inference;

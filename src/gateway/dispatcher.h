@@ -44,7 +44,8 @@ struct Upstream {
   policy::ServiceTime service;
   policy::ServiceRate rate;
   Time last_grant{}, last_answer{};
-  Time overdue_since{};  // a request timed out here, and no answer followed; else Time{}
+  Time overdue_since{};  // a request ran into its time-out here, with its client or without, and no
+                         // answer followed; else Time{}
   Time down_until{};     // refused a connection: gets no requests until then
   Nanos down_for{0};
 };
@@ -102,9 +103,10 @@ enum class Outcome {
   kInvalid,  // answered with 4xx: the caller's fault, no violation
   kFailed,
   kTimedOut,
-  kGone,    // the client left
-  kShed,    // displaced
-  kBroken,  // the instance died; it gets no requests for a moment
+  kGone,       // the client left
+  kAbandoned,  // the client left, and its instance did not answer by the time-out either
+  kShed,       // displaced
+  kBroken,     // the instance died; it gets no requests for a moment
 };
 
 struct Counters {

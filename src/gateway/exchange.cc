@@ -29,9 +29,10 @@ Awaitable<Exchange::Step> Exchange::ask(Waiter& request, Client& client, const F
     answer_.emplace(head_, limits_.header_bytes);
     fault = co_await read_answer_head(client.head().verb == http::verb::head);
     if (!fault) co_return Step::kAnswers;
+    if (watch_.gone) co_return Step::kLeft;
     abandon();
     if (answer_->begun()) co_return Step::kGarbled;
-    if (!reused || watch_.gone || watch_.expired) co_return Step::kDied;
+    if (!reused || watch_.expired) co_return Step::kDied;
   }
 }
 
@@ -88,6 +89,14 @@ Awaitable<error_code> Exchange::read_answer_head(bool no_body) {
 
 Awaitable<Piece> Exchange::next_piece() {
   return read_piece(*connection_, *answer_, loop_.scratch());
+}
+
+Awaitable<void> Exchange::await_end(bool no_body) {
+  error_code fault;
+  connection_->stream->socket().shutdown(Socket::shutdown_send, fault);
+  fault = co_await read_answer_head(no_body);
+  while (!fault && !answer_->done()) fault = (co_await next_piece()).fault;
+  abandon();
 }
 
 void Exchange::release() {

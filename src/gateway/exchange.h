@@ -24,6 +24,7 @@ class Exchange {
     kDied,     // broke before the first byte of an answer
     kGarbled,  // broke within the head, or is not HTTP
     kNotSent,  // the client did not send all of its body: see its body_fault()
+    kLeft,     // the client left, and the instance may be at work on its request: await_end()
   };
   Awaitable<Step> ask(Waiter& request, Client& client, const Forwarded& with, Time answer_by);
 
@@ -37,6 +38,9 @@ class Exchange {
   // Keeps the connection for the next request if possible, else closes it. Invalidates pieces.
   void release();
   void abandon() { connection_.reset(); }
+  // After kLeft: closes the sending side, by which the instance may notice, and waits until it has
+  // answered or closed its end, or until the watch expires. Drops what it answers.
+  Awaitable<void> await_end(bool no_body);
   // Makes waiting calls return.
   void cancel();
 

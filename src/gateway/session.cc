@@ -70,6 +70,7 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
   Awaitable<void> wait_for_grant();
   Forwarded forwarded();
 
+  Awaitable<bool> outlive_client();
   Awaitable<bool> break_off();
   bool cut_off();
   Awaitable<bool> body_fault(Client::Body fault);
@@ -270,6 +271,7 @@ Awaitable<bool> Session::ask_instances() {
     if (!granted()) co_return co_await give_up(Outcome::kFailed, 503, turned_away());
     const Exchange::Step step = co_await exchange_.ask(*this, client_, forwarded(), timeout_at_);
     if (step == Exchange::Step::kAnswers) co_return co_await relay_answer();
+    if (step == Exchange::Step::kLeft) co_return co_await outlive_client();
     exchange_.abandon();
     if (step == Exchange::Step::kNotSent) co_return co_await body_fault(client_.body_fault());
     if (watch_.gone) co_return end(Outcome::kGone);
@@ -347,6 +349,18 @@ Awaitable<bool> Session::relay_answer() {
   }
   exchange_.release();
   co_return client_.keep();
+}
+
+// The client has left, but its instance may be at work on the request. So the request keeps its
+// credit until the instance is done with it, and its time-out: an instance that never is shows by
+// that, as one does whose clients stay.
+Awaitable<bool> Session::outlive_client() {
+  client_.leave();
+  watch_.begin();
+  watch_.idle = true;
+  watch_.deadline = timeout_at_;
+  co_await exchange_.await_end(client_.head().verb == http::verb::head);
+  co_return end(watch_.expired ? Outcome::kAbandoned : Outcome::kGone);
 }
 
 // The instance died within its answer.

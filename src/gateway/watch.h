@@ -41,7 +41,7 @@ class Watch : public boost::intrusive::list_base_hook<> {
   }
 
   Time deadline = Time::max();
-  bool idle = false;        // between requests: ends when the loop stops
+  bool idle = false;        // no client waits, e.g. between requests: ends when the loop stops
   bool for_client = false;  // nothing reads from the client: probe whether it is still there
   bool expired = false;     // the deadline has passed
   bool gone = false;        // the client has left

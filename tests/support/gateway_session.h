@@ -35,10 +35,11 @@ class SessionFixture : public testing::Test {
   }
 
   // A loop with other limits, before there are clients and instances.
-  void use(LoopLimits limits_of_loop) {
+  void use(LoopLimits limits_of_loop) { use(limits_of_loop, clock); }
+  void use(LoopLimits limits_of_loop, const Clock& of_loop) {
     loop->stop();
     loop->io.run();
-    loop = std::make_unique<Loop>(dispatcher, clock, 1, limits_of_loop);
+    loop = std::make_unique<Loop>(dispatcher, of_loop, 1, limits_of_loop);
     asio::co_spawn(loop->io, loop->sweep_all(), asio::detached);
   }
 
@@ -181,6 +182,7 @@ class SessionFixture : public testing::Test {
   Counters counters() { return stats().counters; }
 
   SteadyClock clock;
+  ManualClock manual;  // for a loop in virtual time
   Dispatcher dispatcher;
   LocalAnswers local{dispatcher, "test"};
   SessionLimits limits;
