@@ -156,11 +156,13 @@ asio::awaitable<HttpResponse> ModelServer::route(const HttpRequest& request, con
   if (path[1] != "models") co_return not_found("there is no such path");
 
   // /v2/models/NAME[/versions/VERSION][/WHAT]
-  if (path[2] != model_.name) co_return not_found("there is no model '" + path[2] + "'");
+  if (path[2] != model_.name)
+    co_return not_found("Request for unknown model: '" + path[2] + "' is not found");
   size_t rest = 3;
   if (path.size() > 4 && path[3] == "versions") {
     if (path[4] != model_.version)
-      co_return not_found("model '" + model_.name + "' has no version '" + path[4] + "'");
+      co_return not_found("Request for unknown model: '" + model_.name + "' has no version '" +
+                          path[4] + "'");
     rest = 5;
   }
   if (path.size() > rest + 1) co_return not_found("there is no such path");
@@ -207,7 +209,8 @@ HttpResponse ModelServer::repository(const HttpRequest& request, const Path& pat
     if (is_ready() || !only_ready) index.push_back(repository_entry(model_, is_ready()));
     return json_response(index);
   }
-  if (path[3] != model_.name) return not_found("there is no model '" + path[3] + "'");
+  if (path[3] != model_.name)
+    return not_found("failed to " + path[4] + " '" + path[3] + "': there is no such model");
   // The weights stay: all instances of the revision share them.
   loaded_ = path[4] == "load";
   return json_response({{"name", model_.name}, {path[4], true}});

@@ -125,6 +125,28 @@ class Reader {
     return {};
   }
 
+  // All elements in their order, however they are nested; counts them.
+  Result<void> any_depth(simdjson::dom::array elements, int64_t expected, int64_t& count) {
+    for (const element e : elements) {
+      if (simdjson::dom::array inner; e.get(inner) == simdjson::SUCCESS) {
+        SLUICE_TRY(any_depth(inner, expected, count));
+        continue;
+      }
+      if (count == expected) return at_element(tensor_, "more than " + describe(expected));
+      SLUICE_TRY(scalar(e, count++));
+    }
+    return {};
+  }
+
+  Result<void> read(simdjson::dom::array elements, size_t depth, int64_t expected) {
+    if (depth <= 1) return flat(elements, expected);
+    if (depth <= tensor_.shape.size()) return nested(elements, 0);
+    int64_t count = 0;
+    SLUICE_TRY(any_depth(elements, expected, count));
+    if (count == expected) return {};
+    return at_element(tensor_, std::to_string(count) + " elements, not " + describe(expected));
+  }
+
  private:
   std::string describe(int64_t expected) const {
     return "the " + std::to_string(expected) + " that shape " + to_string(tensor_.shape) + " has";
@@ -144,6 +166,24 @@ class Reader {
 
   Tensor& tensor_;
 };
+
+// Returns how deep the first element lies.
+size_t depth_of(element e) {
+  size_t depth = 0;
+  for (simdjson::dom::array inner; e.get(inner) == simdjson::SUCCESS; e = *inner.begin()) {
+    ++depth;
+    if (inner.begin() == inner.end()) break;
+  }
+  return depth;
+}
+
+bool fits_in_64_bits(std::string_view integer) {
+  int64_t narrow;
+  uint64_t wide;
+  const char *from = integer.data(), *end = from + integer.size();
+  return std::from_chars(from, end, narrow).ec == std::errc() ||
+         std::from_chars(from, end, wide).ec == std::errc();
+}
 
 template <class T>
 void write_element(T value, std::string& out) {
@@ -189,12 +229,10 @@ Result<void> read_json_data(element data, Tensor& tensor) {
   simdjson::dom::array elements;
   if (data.get(elements) != simdjson::SUCCESS) return at_element(tensor, "must be an array");
   SLUICE_ASSIGN(count, element_count(tensor.shape));
-  const bool is_nested = tensor.shape.size() > 1 && elements.begin() != elements.end() &&
-                         (*elements.begin()).is_array();
   Result<void> outcome;
   const bool possible = with_json_type(tensor.datatype, [&](auto type) {
     Reader<decltype(type)> reader(tensor);
-    outcome = is_nested ? reader.nested(elements, 0) : reader.flat(elements, count);
+    outcome = reader.read(elements, depth_of(data), count);
   });
   if (!possible)
     return at_element(tensor, std::string(to_string(tensor.datatype)) +
@@ -225,6 +263,28 @@ Result<void> write_json_data(const Tensor& tensor, std::string& out) {
 
 std::optional<std::string> mark_non_finite(std::string_view json) {
   return wire::wrap_non_finite(json, "{\"", "\":0}");
+}
+
+std::optional<std::string> widen_integers(std::string_view json) {
+  std::string out;
+  size_t kept = 0;  // of `json`, in `out`
+  for (size_t at = 0; at < json.size();) {
+    if (json[at] == '"') {
+      for (++at; at < json.size() && json[at] != '"'; ++at) at += json[at] == '\\';
+      ++at;
+      continue;
+    }
+    const size_t end = std::min(json.find_first_not_of("+-.0123456789eE", at), json.size());
+    const std::string_view number = json.substr(at, end - at);
+    const bool integer = number.find_first_of("+.eE") == number.npos;
+    if (integer && number.size() > 18 && !fits_in_64_bits(number)) {
+      out.append(json.substr(kept, end - kept)).append(".0");
+      kept = end;
+    }
+    at = std::max(end, at + 1);
+  }
+  if (out.empty()) return std::nullopt;
+  return out.append(json.substr(std::min(kept, json.size())));
 }
 
 void write_json_text(std::string_view text, std::string& out) {

@@ -10,8 +10,8 @@
 
 namespace sluice::runtime {
 
-// Appends to tensor.data. Takes it flat, or nested exactly as tensor.shape says, with every element
-// in the datatype's range.
+// Appends to tensor.data. Takes it flat, or nested exactly as tensor.shape says, or, as Triton does,
+// nested deeper than that in any way; with every element in the datatype's range.
 // REQUIRES: element_count(tensor.shape) is ok.
 Result<void> read_json_data(simdjson::dom::element data, Tensor& tensor);
 
@@ -19,6 +19,10 @@ Result<void> read_json_data(simdjson::dom::element data, Tensor& tensor);
 // takes it for a number of FP32 and FP64, and no other reader takes an object for a text or a
 // number. Returns nothing if there is none outside of strings.
 std::optional<std::string> mark_non_finite(std::string_view json);
+
+// Turns each integer that 64 bits do not hold into a float, "N.0": FP32 and FP64 can be so large.
+// Returns nothing if there is none outside of strings.
+std::optional<std::string> widen_integers(std::string_view json);
 
 // Appends "[…]", flat; NaN and infinities bare.
 Result<void> write_json_data(const Tensor& tensor, std::string& out);

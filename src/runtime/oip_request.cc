@@ -306,9 +306,12 @@ Result<InferRequest> parse_infer(std::string_view body,
     return Error{ErrorKind::kInternal, "no memory for the request"};
   simdjson::dom::object root;
   simdjson::error_code fault = parser.parse(body.data(), json_bytes).get(root);
-  if (fault != simdjson::SUCCESS && fault != simdjson::INCORRECT_TYPE)
-    if (const auto marked = mark_non_finite(body.substr(0, json_bytes)))
-      fault = parser.parse(*marked).get(root);
+  if (fault != simdjson::SUCCESS && fault != simdjson::INCORRECT_TYPE) {
+    auto readable = mark_non_finite(body.substr(0, json_bytes));
+    if (auto widened = widen_integers(readable ? *readable : body.substr(0, json_bytes)))
+      readable = std::move(widened);
+    if (readable) fault = parser.parse(*readable).get(root);
+  }
   if (fault == simdjson::INCORRECT_TYPE) return invalid("the body must be a JSON object");
   if (fault != simdjson::SUCCESS)
     return invalid(std::string("JSON: ") + simdjson::error_message(fault));

@@ -63,6 +63,16 @@ TEST(Oip, NestedAndFlatDataAreTheSame) {
   EXPECT_EQ(nested->inputs[0].data, raw<int16_t>({1, 2, 3, 4}));
 }
 
+// As Triton's clients send it.
+TEST(Oip, DataMayBeNestedDeeperThanItsShape) {
+  const auto flat = parse_data("INT16", "[2,2]", "[1,2,3,4]");
+  for (const char* data : {"[[[1],[2]],[[3],[4]]]", "[[[1,2],[3,4]]]", "[[[[1,2,3,4]]]]"}) {
+    const auto deep = parse_data("INT16", "[2,2]", data);
+    ASSERT_TRUE(deep.ok()) << data << ": " << deep.error().message;
+    EXPECT_EQ(deep->inputs[0].data, flat->inputs[0].data) << data;
+  }
+}
+
 TEST(Oip, EveryDatatypeThatJsonCanCarry) {
   struct Case {
     const char *datatype, *data;
@@ -80,6 +90,9 @@ TEST(Oip, EveryDatatypeThatJsonCanCarry) {
       {"INT64", "[-9223372036854775808,9223372036854775807]", raw<int64_t>({INT64_MIN, INT64_MAX})},
       {"FP32", "[1,1e-3]", raw<float>({1, 1e-3f})},
       {"FP64", "[1,1e300]", raw<double>({1, 1e300})},
+      {"FP32", "[18446744073709551616,-9223372036854775809]",
+       raw<float>({18446744073709551616.0f, -9223372036854775808.0f})},
+      {"FP64", "[Infinity,100000000000000000000000]", raw<double>({HUGE_VAL, 1e23})},
       {"BYTES", R"(["ab",""])", std::string("\2\0\0\0ab\0\0\0\0", 10)},
   };
   for (const Case& c : cases) {
@@ -112,6 +125,12 @@ TEST(Oip, RefusesValuesAndShapesThatDoNotFit) {
       {"FP32", "[1,1]", "[1e39]", "is no FP32"},
       {"FP32", "[1,1]", "[null]", "is no FP32"},
       {"BYTES", "[1,1]", "[1]", "is no BYTES"},
+      {"UINT64", "[1,1]", "[18446744073709551616]", "is no UINT64"},
+      {"INT64", "[1,1]", "[100000000000000000000]", "is no INT64"},
+      {"FP32", "[1,1]", "[1000000000000000000000000000000000000000]", "is no FP32"},
+      {"FP32", "[1,2]", "[[[1]]]", "1 elements, not the 2"},
+      {"FP32", "[1,2]", "[[[1,2,3]]]", "more than the 2"},
+      {"FP32", "[1,1]", "[[[\"1\"]]]", "is no FP32"},
       {"FP16", "[1,1]", "[1]", "binary"},
       {"BF16", "[1,1]", "[1]", "binary"},
       {"FP32", "[1,2]", "[1]", "1 elements, not the 2"},
