@@ -174,19 +174,42 @@ TEST(PlatformLifecycle, EverythingIsThereAgainAfterARestart) {
   EXPECT_EQ(p.ask()["status"], 200);
 }
 
-TEST(PlatformLifecycle, AnUpgradeLeavesInstancesRunning) {
+TEST(PlatformLifecycle, AnUpgradeLeavesInstancesRunningAndRefusesNoRequest) {
   Platform p;
   p.deploy({.replicas = 2});
   const std::set<pid_t> instances = p.pids();
+  const pid_t gateway = p.pid_of("gateway");
+  Load load(p, 20, "?ms=1");
+  load.flows(5);
   const Ended down = p.cli({"down", "--keep"});
   EXPECT_EQ(down.code, 0) << down.err;
   for (const pid_t pid : instances) EXPECT_FALSE(is_dead(pid));
+  for (const char* name : {"node", "control"}) EXPECT_EQ(p.pid_of(name), 0) << name;
   p.stop(SIGTERM);  // already ended
+  load.flows(5);    // the gateway serves on
+  EXPECT_EQ(p.cli({"down", "--keep"}).code, 4) << "no platform runs";
   p.launch();
   p.wait_until_serves();
   p.wait_until_settled("f", 2);
   EXPECT_EQ(p.pids(), instances);
-  EXPECT_EQ(p.ask()["status"], 200);
+  EXPECT_TRUE(eventually("the next gateway", [&] {
+    return p.pid_of("gateway") != 0 && p.pid_of("gateway") != gateway;
+  }));
+  load.flows(5);
+  expect_nothing_lost(load.end());
+}
+
+TEST(PlatformLifecycle, DownEndsWhatDownKeepHasLeft) {
+  Platform p;
+  p.deploy({});
+  const std::set<pid_t> instances = p.pids();
+  const Fd gateway = pidfd_of(p.pid_of("gateway"));
+  EXPECT_EQ(p.cli({"down", "--keep"}).code, 0);
+  p.stop(SIGTERM);  // already ended
+  const Ended down = p.cli({"down"});
+  EXPECT_EQ(down.code, 0) << down.err;
+  EXPECT_TRUE(ends_within(gateway, kPatience));
+  for (const pid_t pid : instances) EXPECT_TRUE(is_dead(pid));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "base/replace_file.h"
 #include "base/system_error.h"
 #include "cli/flags_differ.h"
 #include "cli/inherited.h"
@@ -32,7 +33,8 @@ constexpr Nanos kSettled = Seconds(10);   // until then a failed start ends `up`
 constexpr Nanos kLivedWell = Seconds(1);  // after it a dead process is restarted at once
 constexpr Nanos kLongestPause = Seconds(5);
 
-constexpr Nanos kEndsWithin = Seconds(10);  // for processes that the children left behind
+constexpr Nanos kServesOnEndsWithin = Seconds(45);  // it finishes what it has
+constexpr Nanos kEndsWithin = Seconds(10);          // for processes that the children left behind
 
 int pidfd_open(int pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -164,11 +166,25 @@ Result<void> Supervisor::adopt(Child& child) {
     end_process(running->pidfd.get(), child.spec.name, Seconds(30));
     return {};
   }
+  if (serves_on(child, running->pid)) {
+    child.replaces = std::move(running->pidfd);
+    return {};
+  }
   child.pid = running->pid;
   child.pidfd = std::move(running->pidfd);
   child.started = clock_.now();
   log::info("{}: adopted, pid {}", child.spec.name, child.pid);
   return {};
+}
+
+std::string Supervisor::mark_path(const Child& child) const {
+  return data_ + "/run/" + child.spec.name + ".serves_on";
+}
+
+// The mark of an earlier time names another process than the one that holds the lock.
+bool Supervisor::serves_on(const Child& child, int pid) const {
+  int marked = 0;
+  return child.spec.serves_on && std::ifstream(mark_path(child)) >> marked && marked == pid;
 }
 
 bool Supervisor::take_sockets(Child& child, int pidfd) {
@@ -202,6 +218,24 @@ void Supervisor::warn_of_differences() const {
   }
 }
 
+bool Supervisor::listens_where_wanted(const Child& child) {
+  for (size_t i = 0; i < child.listening.size(); ++i) {
+    const auto at = wire::bound_to(child.listening[i]);
+    const auto wanted = wire::parse_endpoint(child.spec.listen[i]);
+    if (!at.ok() || !wanted.ok() || !serves(*at, *wanted)) return false;
+  }
+  return true;
+}
+
+// Ends the process that serves on. Connections wait in the sockets until the next one runs.
+void Supervisor::end_replaced(Child& child) const {
+  if (!child.replaces.valid()) return;
+  log::info("{}: ending the one that has served on", child.spec.name);
+  end_process(child.replaces.get(), child.spec.name, kServesOnEndsWithin);
+  child.replaces.reset();
+  ::unlink(mark_path(child).c_str());
+}
+
 bool Supervisor::has_children() const {
   return std::ranges::any_of(children_, [](const Child& c) { return c.pidfd.valid(); });
 }
@@ -211,6 +245,9 @@ bool Supervisor::has_children() const {
 Result<void> Supervisor::listen() {
   for (Child& child : children_) {
     if (child.pidfd.valid()) continue;
+    if (child.replaces.valid() && listens_where_wanted(child)) continue;
+    child.listening.clear();
+    end_replaced(child);  // its address may be the wanted one, written in another way
     for (const std::string& address : child.spec.listen) {
       SLUICE_ASSIGN(at, wire::parse_endpoint(address));
       SLUICE_ASSIGN(listening, wire::listen_on(at));
@@ -234,6 +271,7 @@ Result<std::vector<wire::Endpoint>> Supervisor::addresses(const std::string& nam
 Result<void> Supervisor::start() {
   for (Child& child : children_)
     if (!child.pidfd.valid()) {
+      end_replaced(child);
       if (auto launched = launch(child); !launched.ok()) {
         (void)stop(End::kToReturn, Seconds(5));
         return launched;
@@ -346,7 +384,7 @@ Result<void> Supervisor::run(Nanos patience) {
   }
   signalfd_siginfo got{};
   const bool read_whole = ::read(signals.get(), &got, sizeof(got)) == sizeof(got);
-  return stop(read_whole && got.ssi_signo == SIGUSR1 ? End::kToReturn : End::kForGood, patience);
+  return stop(read_whole && got.ssi_signo == SIGUSR1 ? End::kKeep : End::kForGood, patience);
 }
 
 Result<void> Supervisor::stop(End end, Nanos patience) {
@@ -356,7 +394,7 @@ Result<void> Supervisor::stop(End end, Nanos patience) {
   if (end == End::kForGood) return end_platform_processes(data_, kEndsWithin);
   for (const Child& c : children_) {
     SLUICE_ASSIGN(left, Supervisor::child(data_, c.spec.name));
-    if (left)
+    if (left && !serves_on(c, left->pid))
       return Error{ErrorKind::kInternal,
                    "still running: " + c.spec.name + " (pid " + std::to_string(left->pid) + ")"};
   }
@@ -365,6 +403,12 @@ Result<void> Supervisor::stop(End end, Nanos patience) {
 
 void Supervisor::stop(Child& child, End end, Nanos patience) {
   if (end == End::kForGood && child.spec.before_stop) child.spec.before_stop();
+  if (end == End::kForGood) end_replaced(child);
+  if (end == End::kKeep && child.spec.serves_on && child.pidfd.valid()) {
+    const auto marked = replace_file(mark_path(child), std::to_string(child.pid) + "\n");
+    if (!marked.ok()) log::warn("{}: {}", child.spec.name, marked.error().message);
+    if (marked.ok()) return child.pidfd.reset();
+  }
   if (child.pidfd.valid()) {
     end_process(child.pidfd.get(), child.spec.name, patience);
     ::waitpid(child.pid, nullptr, WNOHANG);

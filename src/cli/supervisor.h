@@ -25,6 +25,7 @@ struct ChildSpec {
   std::string name;                  // "gateway"; its log is DATA/logs/NAME.log
   std::vector<std::string> command;  // argv
   std::vector<std::string> listen;   // the addresses on which the supervisor listens for it
+  bool serves_on = false;            // after Supervisor::End::kKeep, until the next start()
   // Called before its final stop, after all later processes have stopped; may be empty.
   std::function<void()> before_stop;
 };
@@ -40,6 +41,7 @@ class Supervisor {
   static Result<std::optional<LockHolder>> child(const std::string& data, const std::string& name);
 
   // Takes over those of these that a dead supervisor left running; they go on as they were started.
+  // Of one that serves on since kKeep it takes the sockets; start() replaces it.
   Result<void> adopt(const std::vector<ChildSpec>& children);
   // Logs where they differ from the wanted flags and addresses.
   void warn_of_differences() const;
@@ -53,10 +55,11 @@ class Supervisor {
 
   // Runs until SIGINT or SIGTERM: restarts processes that die, at once or with backoff
   // (docs/design/processes.md). Then stops all, last started first, and waits for each at most
-  // `patience`. SIGUSR1 ends the same way without `before_stop`. A child that fails in its first
-  // seconds ends all, with its own message.
+  // `patience`. SIGUSR1 ends as kKeep. A child that fails in its first seconds ends all, with its
+  // own message.
   Result<void> run(Nanos patience);
-  enum class End { kForGood, kToReturn };
+  // kToReturn: without `before_stop`. kKeep: the same, but a child that serves on stays.
+  enum class End { kForGood, kToReturn, kKeep };
   // Stops for good; an error names each process of the platform that runs on.
   Result<void> stop(End end, Nanos patience);
 
@@ -65,6 +68,7 @@ class Supervisor {
     ChildSpec spec;
     std::vector<Fd> listening;
     Fd pidfd;
+    Fd replaces;  // the process that serves on meanwhile
     int pid = 0;
     bool first = true;  // not restarted yet
     Time started{};
@@ -74,7 +78,11 @@ class Supervisor {
 
   Supervisor() = default;
   Result<void> adopt(Child& child);
+  bool serves_on(const Child& child, int pid) const;
+  std::string mark_path(const Child& child) const;
   static bool take_sockets(Child& child, int pidfd);
+  static bool listens_where_wanted(const Child& child);
+  void end_replaced(Child& child) const;
   Result<void> launch(Child& child);
   Result<void> reap(Child& child);
   void restart(Child& child);

@@ -123,7 +123,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
            .listen = {node_socket},
            .before_stop = [=] { stop_instances(node_socket); }},
           {.name = "control", .command = control, .listen = {data + "/run/api.sock", f.api}},
-          {.name = "gateway", .command = gateway, .listen = {f.listen}}};
+          {.name = "gateway", .command = gateway, .listen = {f.listen}, .serves_on = true}};
 }
 
 // Warns the user once, at the terminal: the node daemon will find the same.
@@ -195,7 +195,7 @@ Result<void> down(const Session& session, bool keep) {
   SLUICE_TRY(supervisor.adopt(processes(data, {})));
   const bool runs = supervisor.has_children() || (!keep && !platform_processes(data).empty());
   if (!holder && !runs) return nobody;
-  return supervisor.stop(keep ? Supervisor::End::kToReturn : Supervisor::End::kForGood, kPatience);
+  return supervisor.stop(keep ? Supervisor::End::kKeep : Supervisor::End::kForGood, kPatience);
 }
 
 // Returns the programs of `sluice run` that the platform now holds.
@@ -215,6 +215,7 @@ Result<void> down_and_say(const Session& session, bool keep) {
   if (session.json()) {
     print({{"data", session.data},
            {"instances", keep ? "go on" : "ended"},
+           {"gateway", keep ? "serves on" : "ended"},
            {"programs_not_held", running}});
   } else if (!running.empty()) {
     std::cerr << "sluice: " << listed(running) << (running.size() == 1 ? " goes" : " go")
@@ -294,7 +295,8 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   CLI::App* down_command =
       app.add_subcommand("down", "end the platform: drain, stop all instances and processes");
   down_command->add_flag("--keep", *keep,
-                         "instances go on; the next `sluice up` adopts them (to upgrade, say)");
+                         "instances and the gateway go on and serve; the next `sluice up` adopts "
+                         "the instances and replaces the gateway (to upgrade, say)");
   down_command->callback([=, &session, &outcome] { outcome = down_and_say(session, *keep); });
 }
 
