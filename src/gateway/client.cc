@@ -5,6 +5,8 @@
 #include <boost/beast/core/string.hpp>
 #include <nlohmann/json.hpp>
 
+#include "gateway/http2.h"
+
 namespace sluice::gateway {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr size_t kMostDropped = 256 * 1024;
 constexpr Nanos kLinger = Seconds(5);
 constexpr size_t kMostLingered = 1 << 30;  // the largest allowed body
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n";
+constexpr std::string_view kNoHttp2 = "HTTP/2, and so gRPC, is not served: use HTTP/1.1";
 
 std::string error_body(std::string_view message) {
   return nlohmann::json{{"error", std::string(message)}}.dump(
@@ -42,17 +44,20 @@ Awaitable<std::optional<Client::Unread>> Client::read_request() {
   patience_ = limits_.body_patience;
   must_be_fast_ = false;
   request_.emplace(head_, limits_.header_bytes);
-  if (connection_.buffer.size() == 0) {
+  if (nothing_yet()) {
     watch_.idle = true;
     watch_.deadline = loop_.now() + limits_.idle;
     loop_.put(watch_, Watch::List::kIdle);
-    const error_code fault = co_await connection_.fill();
+    error_code fault;
+    while (!fault && nothing_yet()) fault = co_await connection_.fill();
     watch_.idle = false;
     if (fault) co_return Unread{};
   }
-  if (connection_.unused().starts_with(kHttp2Preface))
-    co_return Unread{505, "HTTP/2, and so gRPC, is not served: use HTTP/1.1"};
   watch_.deadline = loop_.now() + limits_.head;
+  if (connection_.unused().starts_with(kHttp2Preface.substr(0, 16))) {
+    co_await refuse_http2();
+    co_return Unread{};
+  }
   loop_.put(watch_, Watch::List::kSlow);
   const error_code fault = co_await read_head(connection_, *request_);
   loop_.put(watch_, Watch::List::kBusy);
@@ -61,12 +66,38 @@ Awaitable<std::optional<Client::Unread>> Client::read_request() {
     co_return Unread{
         431, "head: larger than the " + std::to_string(limits_.header_bytes) + " bytes allowed"};
   if (fault && watch_.expired) co_return Unread{408, "head: took too long"};
-  if (fault) co_return Unread{400, "HTTP: " + fault.message()};
+  if (fault) co_return Unread{400, describe_fault(fault, head_)};
   if (const auto framed = check_framing(head_); !framed.ok())
     co_return Unread{400, framed.error().message};
   keep_ = request_->keep_alive() && !loop_.stopping();
   if (!head_.find("X-Request-Id")) loop_.put_id(own_id_, 32);
   co_return std::nullopt;
+}
+
+// Empty lines before a request are skipped (RFC 9112 §2.2); half of one may still be all there is.
+bool Client::nothing_yet() {
+  while (connection_.unused().starts_with("\r\n")) connection_.buffer.consume(2);
+  return connection_.unused().empty() || connection_.unused() == "\r";
+}
+
+// In HTTP/2, because clients that begin with it show no other answer. It goes to the first stream
+// that the client opens.
+Awaitable<void> Client::refuse_http2() {
+  loop_.put(watch_, Watch::List::kSlow);
+  const std::array<std::string_view, 1> settings{kHttp2Settings};
+  error_code fault = co_await connection_.stream->send(settings);
+  Http2Opening opening = opening_of(connection_.unused());
+  while (!fault && !opening.stream && !opening.broken &&
+         connection_.buffer.size() < limits_.header_bytes) {
+    fault = co_await connection_.fill();
+    opening = opening_of(connection_.unused());
+  }
+  watch_.deadline = loop_.now() + limits_.stall;
+  watch_.expired = false;
+  out_ = http2_refusal(opening.stream.value_or(0), kNoHttp2, error_body(kNoHttp2));
+  const std::array<std::string_view, 1> parts{out_};
+  co_await connection_.stream->send(parts);
+  loop_.put(watch_, Watch::List::kBusy);
 }
 
 std::string_view Client::request_id() const {

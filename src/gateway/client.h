@@ -89,6 +89,8 @@ class Client {
   Socket& socket() { return connection_.stream->socket(); }
 
  private:
+  bool nothing_yet();
+  Awaitable<void> refuse_http2();
   Awaitable<Body> read_body();
   Awaitable<Body> keep_in_buffer();
   Awaitable<Body> keep_in_room();

@@ -72,6 +72,34 @@ TEST_F(Contract, AFullQueueShedsAndSaysWhenToComeBack) {
   EXPECT_EQ(counters().shed, 1u);
 }
 
+// The answer to Expect: 100-continue, so that no body is sent in vain.
+TEST_F(Contract, AFullQueueShedsBeforeTheBodyIsSent) {
+  RoutingTable t = table_of({});
+  t.functions["f"].max_queue = 1;
+  put(t);
+  const std::string asks =
+      "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+      "Content-Length: 4\r\n\r\n";
+  const int first = connect();
+  send(first, asks);
+  EXPECT_EQ(receive(first, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(stats().queued, 0) << "it has no place yet";
+  EXPECT_EQ(counters().requests, 0u) << "and is counted once";
+  send(first, "body");
+  ASSERT_TRUE(until([&] { return stats().queued == 1; }));
+  for (const char* length : {"4", "9999999"}) {
+    const int c = connect();
+    send(c,
+         "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+         "Content-Length: " +
+             std::string(length) + "\r\n\r\n");
+    EXPECT_THAT(receive(c, ""), testing::AllOf(testing::StartsWith("HTTP/1.1 429"),
+                                               HasSubstr("Retry-After: 1\r\n")));
+  }
+  EXPECT_EQ(counters().requests, 3u);
+  EXPECT_EQ(counters().shed, 2u);
+}
+
 TEST_F(Contract, OnlyWhatCannotBeServedAtAllIsUnavailable) {
   RoutingTable t = table_of({});
   t.functions["f"].unavailable = "no device has room for it";
@@ -81,8 +109,13 @@ TEST_F(Contract, OnlyWhatCannotBeServedAtAllIsUnavailable) {
   const std::string refused = receive(c, "}");
   EXPECT_THAT(refused, HasSubstr("HTTP/1.1 503"));
   EXPECT_THAT(refused, HasSubstr("no device has room for it"));
-  send(c, "POST /v2/models/nobody/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
-  EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 404"));
+  for (const char* path : {"nobody/infer", "nobody/ready", "nobody", "f/versions/9/infer"}) {
+    send(c, "POST /v2/models/" + std::string(path) +
+                " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    const std::string unknown = receive(c, "}");
+    EXPECT_THAT(unknown, HasSubstr("HTTP/1.1 404"));
+    EXPECT_THAT(unknown, HasSubstr(R"({"error":"Request for unknown model: ')")) << path;
+  }
 }
 
 // ---- time --------------------------------------------------------------------------------------
@@ -543,7 +576,8 @@ TEST_F(Contract, TheRepositoryReadsWhatItIsAsked) {
        400,
        {"'file:1/model.pt' is not applied"},
        {}},
-      {"models/g/load", "", 404, {"'g' not found"}, {}},
+      {"models/g/load", "", 404, {"failed to load 'g': there is no such function"}, {}},
+      {"models/g/unload", "", 404, {"failed to unload 'g'"}, {}},
       {"models/f/unload",
        R"({"parameters":{"unload_dependents":true}})",
        400,
@@ -601,13 +635,29 @@ TEST_F(Contract, WhatIsNotServedIsRefusedInASentence) {
   }
 }
 
-TEST_F(Contract, AGrpcClientIsToldAtOnce) {
-  const int c = connect();
-  send(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-  const std::string answer = receive(c, "");
-  EXPECT_THAT(answer, HasSubstr("HTTP/1.1 505"));
-  EXPECT_THAT(answer, HasSubstr("gRPC, is not served: use HTTP/1.1"));
-  EXPECT_THAT(answer, HasSubstr("<closed>"));
+// In frames, since such a client reads nothing else: settings, then headers and the sentence on the
+// stream that it opened.
+TEST_F(Contract, AClientThatBeginsWithHttp2IsRefusedOnItsStream) {
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+  const std::string headers("\0\0\1\1\5\0\0\0\7\x82", 10);
+  for (const size_t cut : {preface.size() - 8, preface.size(), preface.size() + 12}) {
+    const int c = connect();
+    const std::string all = preface + settings + headers;
+    send(c, all.substr(0, cut));
+    EXPECT_EQ(receive(c, settings), settings);
+    send(c, all.substr(cut));
+    const std::string answer = receive(c, "");
+    EXPECT_EQ(answer[3], 1) << "headers";
+    EXPECT_EQ(answer.substr(5, 4), std::string("\0\0\0\7", 4));
+    EXPECT_THAT(answer, HasSubstr("505"));
+    EXPECT_THAT(answer,
+                HasSubstr(R"({"error":"HTTP/2, and so gRPC, is not served: use HTTP/1.1"})"));
+    EXPECT_THAT(answer, HasSubstr("<closed>"));
+  }
+  const int garbage = connect();
+  send(garbage, preface + "GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(receive(garbage, ""), HasSubstr("is not served")) << "the end of the connection";
 }
 
 // ---- how large a body may be -------------------------------------------------------------------

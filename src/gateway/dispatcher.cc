@@ -168,6 +168,9 @@ struct FunctionState {
 
 namespace {
 
+// Clients of Triton know a missing model by these words.
+constexpr char kUnknownModel[] = "Request for unknown model: ";
+
 constexpr Nanos kDownFirst = Millis(50);
 constexpr Nanos kDownMost = Seconds(2);
 
@@ -287,7 +290,7 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
   w.compute.reset();
   const auto found = functions_.find(served);
   if (found == functions_.end() || found->second->removed)
-    return {Refusal::kUnknown, "function '" + std::string(served) + "' not found"};
+    return {Refusal::kUnknown, kUnknownModel + ("'" + std::string(served) + "' is not found")};
   FunctionState& f = *found->second;
   const std::string& wanted = f.route.token.empty() ? platform_token_ : f.route.token;
   if (!wanted.empty() && !same_secret(token, wanted))
@@ -295,8 +298,9 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
   if (revision != 0 && !f.splits_to(revision)) {
     f.counters.requests += w.is_inference;
     f.counters.invalid += w.is_inference;
-    return {Refusal::kUnknownRevision,
-            "function '" + std::string(served) + "' has no version " + std::to_string(revision)};
+    return {Refusal::kUnknownRevision, kUnknownModel +
+                                           ("'" + std::string(served) + "' has no version ") +
+                                           std::to_string(revision)};
   }
   w.function_ = found->second;
   w.revision_ = revision;
@@ -305,13 +309,14 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
           .token_is_ours = !wanted.empty()};
 }
 
-Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now) {
+Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now, bool body_to_come) {
   const std::lock_guard lock(mutex_);
   FunctionState& f = *w.function_;
   if (f.removed) {
     w.function_.reset();
     return {Refusal::kUnavailable, std::string(f.unserved(0))};
   }
+  if (body_to_come && would_admit(f, w, now)) return {};
   f.integrate(now);
   if (w.is_inference) f.count_arrival(now);
   w.entered_ = true;
@@ -361,8 +366,7 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   const int places = w.streams ? std::max(f.route.max_queue / 4, 1) : f.route.max_queue;
   const bool too_many_stream = w.streams && waiting >= places;
   const bool full = f.all.places >= f.route.max_queue;
-  if (!too_many_stream && (!full || (!f.route.admit_all && displace(f, w.revision_, now))))
-    return {};
+  if (!too_many_stream && (!full || (!f.route.admit_all && make_place(f, w, now)))) return {};
   return {.refusal = Refusal::kFull,
           .why = "the queue of '" + served_name(f.route.name) + "' is full (" +
                  std::to_string(places) + " waiting)",
@@ -388,6 +392,22 @@ void Dispatcher::defer(Waiter& w) {
   auto& queue = w.function_->queues[w.revision_].of(w);
   queue.remove(w.ticket_);
   w.ticket_ = queue.push(Time{}, &w);
+}
+
+// Decides for the revision that the request then keeps.
+bool Dispatcher::would_admit(FunctionState& f, Waiter& w, Time now) {
+  if (w.revision_ == 0 || !f.splits_to(w.revision_))
+    w.revision_ = w.is_inference ? f.next_revision() : f.main_revision();
+  w.asks_ = true;
+  const bool admitted = admit(f, w, now).refusal == Refusal::kNone;
+  w.asks_ = false;
+  return admitted;
+}
+
+// Returns whether a full queue has a place for it.
+bool Dispatcher::make_place(FunctionState& f, const Waiter& w, Time now) {
+  if (w.asks_) return f.queues[w.revision_].kept.lost(now, f.service.mean()) > 0;
+  return displace(f, w.revision_, now);
 }
 
 // Sheds the oldest lost request in favour of one that can be in time.

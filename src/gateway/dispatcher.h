@@ -95,6 +95,7 @@ class Waiter {
   bool sending_ = false;  // counts among its function's streaming requests
   bool cold_ = false;     // no instance was ready when it arrived
   bool displaced_ = false;
+  bool asks_ = false;  // whether to send its body: takes no place
   std::string turned_away_;
 };
 
@@ -180,8 +181,10 @@ class Dispatcher {
   // Takes a place for a request that find() found, and dispatches. Its latency and its deadline
   // count from its head's arrival. But the arrival of its body uses up at most half of the
   // objective, and admission grants all of the objective, so that a slow client is served too.
+  // `body_to_come`: the client asks whether to send its body (Expect: 100-continue). It takes no
+  // place then; what would be refused now is refused, and counted so.
   // Refusals: kFull, kLate, kUnavailable.
-  Entry enter(Waiter& waiter, Time arrived, Time now);
+  Entry enter(Waiter& waiter, Time arrived, Time now, bool body_to_come = false);
   // All of a streamed body has arrived: from now on it holds its instance only as long as others
   // do.
   void sent(Waiter& waiter, Time now);
@@ -213,6 +216,8 @@ class Dispatcher {
   void remove(FunctionState& f, Time now);
   Entry admit(FunctionState& f, Waiter& waiter, Time now);
   static void line_up(Waiter& waiter);
+  bool would_admit(FunctionState& f, Waiter& waiter, Time now);
+  static bool make_place(FunctionState& f, const Waiter& waiter, Time now);
   static bool displace(FunctionState& f, int revision, Time now);
   static void turn_away(RevisionQueue& queues, std::string_view why);
   void dispatch(FunctionState& f, Time now, const Upstream* freed = nullptr);

@@ -74,6 +74,8 @@ bool ours(std::string_view name) {
   return std::ranges::any_of(kOurs, [&](std::string_view own) { return iequals(name, own); });
 }
 
+constexpr char kTwoFramings[] = "Content-Length: not allowed beside Transfer-Encoding";
+
 void add(std::string& out, std::string_view name, std::string_view value) {
   out.append(name).append(": ").append(value).append("\r\n");
 }
@@ -110,6 +112,20 @@ void add_status_line(std::string& out, unsigned status, std::string_view reason)
 
 }  // namespace
 
+// The parser refuses the second of two fields that contradict each other, and names that one alone.
+std::string describe_fault(error_code fault, const Head& so_far) {
+  const bool in_length = fault == http::error::bad_content_length;
+  const bool in_coding = fault == http::error::bad_transfer_encoding;
+  if ((in_length && so_far.find(http::field::transfer_encoding)) ||
+      (in_coding && so_far.find(http::field::content_length)))
+    return kTwoFramings;
+  if (in_length) return "Content-Length: must be one whole number";
+  if (fault == http::error::multiple_content_length)
+    return "Content-Length: given twice and different";
+  if (in_coding) return "Transfer-Encoding: given twice";
+  return "HTTP: " + fault.message();
+}
+
 Result<void> check_framing(const Head& head) {
   const auto invalid = [](std::string why) { return Error{ErrorKind::kInvalid, std::move(why)}; };
   std::optional<std::string_view> length, coding, host;
@@ -128,7 +144,7 @@ Result<void> check_framing(const Head& head) {
   }
   if (!host && head.version >= 11) return invalid("Host: missing");
   if (!coding) return {};
-  if (length) return invalid("Content-Length: not allowed beside Transfer-Encoding");
+  if (length) return invalid(kTwoFramings);
   if (head.version < 11) return invalid("Transfer-Encoding: not allowed in HTTP/1.0");
   if (!iequals(*coding, "chunked"))
     return invalid("Transfer-Encoding: '" + std::string(*coding) + "': only chunked is allowed");
@@ -149,7 +165,7 @@ Target target_of(const Head& request) {
 
 bool wants_upgrade(const Head& request) {
   const auto to = request.find(http::field::upgrade);
-  return to && !iequals(*to, "h2c");
+  return to && request.version >= 11 && !iequals(*to, "h2c");
 }
 
 std::optional<ModelPath> model_path(std::string_view target) {

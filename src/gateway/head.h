@@ -18,6 +18,9 @@ namespace sluice::gateway {
 // Hosts, none in HTTP/1.1.
 Result<void> check_framing(const Head& head);
 
+// Returns what is wrong with a request whose parser ended in this fault after these fields.
+std::string describe_fault(error_code fault, const Head& so_far);
+
 // The target of a request: "/path", or "http://authority/path" taken apart (RFC 9112 §3.2.2).
 struct Target {
   std::string_view authority, path;
@@ -25,7 +28,8 @@ struct Target {
 Target target_of(const Head& request);
 
 // Returns whether it asks for another protocol on this connection, e.g. a WebSocket. An upgrade to
-// HTTP/2 does not count: a client that offers it goes on in HTTP/1.1 as well.
+// HTTP/2 does not count: a client that offers it goes on in HTTP/1.1 as well. Nor does one in
+// HTTP/1.0, which has no upgrades (RFC 9110 §7.8).
 bool wants_upgrade(const Head& request);
 
 // "/v2/models/NAME[/versions/N][/…]" taken apart; nothing for other paths, and for a path that is

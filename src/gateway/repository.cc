@@ -76,7 +76,9 @@ LocalAnswer load_or_unload(const RoutingTable& table, std::string_view rest,
   const std::string_view what = slash == rest.npos ? "" : rest.substr(slash + 1);
   if (what != "load" && what != "unload") return refused("no such path", 404);
   if (!table.functions.contains(name))
-    return refused("function '" + name + "' not found; sluice apply makes it", 404);
+    return refused("failed to " + std::string(what) + " '" + name +
+                       "': there is no such function; sluice apply makes it",
+                   404);
   if (what == "unload") return refused("function '" + name + "' is unloaded by sluice delete");
   const auto asked = members(body);
   if (!asked.ok()) return refused(asked.error().message);

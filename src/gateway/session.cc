@@ -245,7 +245,12 @@ Awaitable<bool> Session::serve_request() {
   // 4. Its body, or the beginning of a large one: a slow client's missing bytes hold neither a
   //    place in the queue nor an instance.
   if (client_.longer_than(limits_.body_bytes)) co_return co_await body_fault(Client::Body::kOver);
-  if (client_.wants_continue() && !co_await client_.send_continue()) co_return end(Outcome::kGone);
+  if (client_.wants_continue()) {
+    streams = client_.longer_than(BodyRooms::kSize);
+    const auto asked = loop_.dispatcher.enter(*this, arrived_, loop_.now(), true);
+    if (asked.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(asked);
+    if (!co_await client_.send_continue()) co_return end(Outcome::kGone);
+  }
   Client::Body body = Client::Body::kWhole;
   if (!client_.keep_what_is_here()) body = co_await client_.keep_body(timeout_at_);
   if (body != Client::Body::kWhole && body != Client::Body::kTooLarge)

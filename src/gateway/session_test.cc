@@ -123,6 +123,38 @@ TEST_F(SessionTest, AttacksAreRefused) {
   EXPECT_NE(ask(connect(), "still here").find("200"), std::string::npos);
 }
 
+TEST_F(SessionTest, TwoFramingsAreNamedWhicheverComesFirst) {
+  table({});
+  const std::string length = "Content-Length: 3\r\n", coding = "Transfer-Encoding: chunked\r\n";
+  struct Case {
+    std::string fields;
+    const char* why;
+  };
+  for (const Case& test : {Case{length + coding, "not allowed beside Transfer-Encoding"},
+                           Case{coding + length, "not allowed beside Transfer-Encoding"},
+                           Case{coding + coding, "Transfer-Encoding: given twice"},
+                           Case{length + "Content-Length: 4\r\n", "given twice and different"},
+                           Case{"Content-Length: three\r\n", "must be one whole number"}}) {
+    const int c = connect();
+    send(c, "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\n" + test.fields + "\r\n");
+    EXPECT_THAT(receive(c, ""), HasSubstr(test.why)) << test.fields;
+  }
+}
+
+TEST_F(SessionTest, EmptyLinesBeforeARequestAreSkipped) {
+  instance("i");
+  table({"i"});
+  const int c = connect();
+  for (const char* before : {"\r\n", "\r\n\r\n\r\n", "\r", ""}) {
+    send(c, before);
+    ASSERT_TRUE(until([&] { return loop->idle() == 1; })) << "not within a request";
+    if (before == std::string("\r")) send(c, "\n");
+    EXPECT_THAT(ask(c, "hello"), HasSubstr("HTTP/1.1 200"));
+  }
+  send(c, "\n");
+  EXPECT_THAT(receive(c, ""), HasSubstr("HTTP/1.1 400")) << "no line of HTTP ends so";
+}
+
 TEST_F(SessionTest, AnswersForItselfAndFor404And405) {
   table({});
   const int c = connect();
@@ -168,6 +200,17 @@ TEST_F(SessionTest, AnUpgradeIsRefusedAndTheConnectionGoesOn) {
        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n");
   EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 501"));
   EXPECT_THAT(ask(c, "plain"), HasSubstr("HTTP/1.1 200"));
+}
+
+// HTTP/1.0 has no upgrades: the field is ignored there (RFC 9110 §7.8).
+TEST_F(SessionTest, AnUpgradeInHttp10IsIgnored) {
+  instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c,
+       "POST /v2/models/f/infer HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+       "Content-Length: 5\r\n\r\nhello");
+  EXPECT_THAT(receive(c, ""), testing::AllOf(HasSubstr("HTTP/1.1 200"), HasSubstr("hello")));
 }
 
 TEST_F(SessionTest, AHeadHasNoBodyAndTheConnectionGoesOn) {
