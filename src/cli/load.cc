@@ -81,6 +81,8 @@ Result<void> load(const Session& session, const LoadFlags& f) {
     print(report_of(results));
   else
     std::cout << table_of(results) << std::flush;
+  for (const std::string& line : missed_rates(results, f.connections))
+    std::cerr << "sluice: " << line << "\n";
   for (const std::string& line : missed_objectives(targets, results))
     std::cerr << "sluice: " << line << "\n";
   SLUICE_TRY(anything_answered(results));

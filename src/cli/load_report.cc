@@ -21,6 +21,7 @@ nlohmann::json report_of(const std::vector<LoadResult>& results) {
   for (const LoadResult& r : results)
     out.push_back({{"name", r.name},
                    {"requests", r.sent},
+                   {"rate", r.rate},
                    {"ok", r.ok},
                    {"shed", r.shed},
                    {"failed", r.failed},
@@ -62,6 +63,17 @@ std::vector<std::string> missed_objectives(const std::vector<LoadTarget>& target
                     fixed(r.violations_pct(), 1) + "% of the requests were late, shed or failed, " +
                     plain(allowed) + "% may be");
   }
+  return lines;
+}
+
+std::vector<std::string> missed_rates(const std::vector<LoadResult>& results, int connections) {
+  constexpr double kReached = 0.95;
+  std::vector<std::string> lines;
+  for (const LoadResult& r : results)
+    if (r.rate < kReached * r.planned_rate)
+      lines.push_back(r.name + ": " + fixed(r.planned_rate, 0) + " requests/s were asked for, " +
+                      fixed(r.rate, 0) + "/s were sent: more is beyond this machine, or beyond " +
+                      std::to_string(connections) + " --connections");
   return lines;
 }
 

@@ -17,6 +17,9 @@ std::string table_of(const std::vector<LoadResult>& results);
 std::vector<std::string> missed_objectives(const std::vector<LoadTarget>& targets,
                                            const std::vector<LoadResult>& results);
 
+// Returns a line for each function whose requests could not be sent as fast as planned.
+std::vector<std::string> missed_rates(const std::vector<LoadResult>& results, int connections);
+
 // Returns an error if a function got requests and answered none with 200.
 Result<void> anything_answered(const std::vector<LoadResult>& results);
 // Returns an error if more than `percent` of a function's requests were not answered with 200.

@@ -8,6 +8,7 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -15,6 +16,7 @@
 #include <boost/beast/http/write.hpp>
 #include <cmath>
 #include <deque>
+#include <list>
 #include <memory>
 
 #include "enforce/cgroup.h"
@@ -29,6 +31,8 @@ namespace http = boost::beast::http;
 using Stream = beast::basic_stream<asio::generic::stream_protocol, asio::any_io_executor>;
 using wire::kAwait;
 constexpr size_t kFaultsKept = 3;
+constexpr uint64_t kSentATurn = 64;
+constexpr Nanos kLagAllowed = Millis(200);  // of the last request, for a rate to count as reached
 
 struct Connection {
   explicit Connection(asio::io_context& io) : stream(asio::any_io_executor(io.get_executor())) {
@@ -88,15 +92,26 @@ class Player {
     request.prepare_payload();
     const auto shared =
         std::make_shared<const http::request<http::string_body>>(std::move(request));
+    Nanos last{0};
     while (const auto at = arrivals.next()) {
       const auto intended = start_ + *at;
-      timer.expires_at(intended);
-      co_await timer.async_wait(kAwait);
+      last = *at;
+      if (intended > std::chrono::steady_clock::now()) {
+        timer.expires_at(intended);
+        co_await timer.async_wait(kAwait);
+      } else if (result.sent % kSentATurn == 0) {
+        co_await asio::post(io_, kAwait);  // behind its plan: answers are read meanwhile
+      }
       if (stop_ != nullptr && stop_->load()) break;
       ++result.sent;
       ++open_;
       asio::co_spawn(io_, send_one(shared, target.slo, intended, result), asio::detached);
     }
+    const Nanos lag = std::chrono::steady_clock::now() - start_ - last;
+    const Nanos planned = std::max(last, Nanos(1));
+    result.planned_rate = static_cast<double>(result.sent) / seconds(planned);
+    result.rate =
+        static_cast<double>(result.went_out) / seconds(lag > kLagAllowed ? planned + lag : planned);
     closed();
   }
 
@@ -109,7 +124,7 @@ class Player {
                                  Nanos slo, std::chrono::steady_clock::time_point intended,
                                  LoadResult& result) {
     std::string fault;
-    const int status = co_await exchange(*request, intended + options_.timeout, fault);
+    const int status = co_await exchange(*request, intended + options_.timeout, fault, result);
     const Nanos latency = std::chrono::steady_clock::now() - intended;
     if (status == 200) {
       ++result.ok;
@@ -126,11 +141,13 @@ class Player {
 
   // Returns the status of the answer; 0 and a fault if there was none.
   asio::awaitable<int> exchange(const http::request<http::string_body>& request,
-                                std::chrono::steady_clock::time_point until, std::string& fault) {
+                                std::chrono::steady_clock::time_point until, std::string& fault,
+                                LoadResult& result) {
     if (!co_await take_slot(until)) {
       fault = "no connection became free";
       co_return 0;
     }
+    ++result.went_out;
     const int status = co_await exchange_in_slot(request, until, fault);
     give_slot();
     co_return status;
@@ -187,17 +204,21 @@ class Player {
       --slots_;
       co_return true;
     }
-    asio::steady_timer turn(io_, until);
-    waiting_.push_back(&turn);
-    co_await turn.async_wait(kAwait);
-    co_return std::erase(waiting_, &turn) == 0;  // give_slot() took it out and left it its slot
+    if (waiting_.size() >= kMostWaiting) co_return false;
+    asio::steady_timer bell(io_, until);
+    Turn turn{bell};
+    const auto place = waiting_.insert(waiting_.end(), &turn);
+    co_await bell.async_wait(kAwait);
+    if (!turn.has_slot) waiting_.erase(place);
+    co_return turn.has_slot;
   }
   void give_slot() {
     if (waiting_.empty()) {
       ++slots_;
       return;
     }
-    waiting_.front()->cancel();
+    waiting_.front()->has_slot = true;
+    waiting_.front()->bell.cancel();
     waiting_.pop_front();
   }
 
@@ -209,7 +230,11 @@ class Player {
   std::chrono::steady_clock::time_point start_;
   std::deque<std::unique_ptr<Connection>> idle_;
   std::vector<LoadResult> results_;
-  std::deque<asio::steady_timer*> waiting_;  // for a slot
+  struct Turn {
+    asio::steady_timer& bell;
+    bool has_slot = false;
+  };
+  std::list<Turn*> waiting_;  // for a slot
   int slots_;
   int open_ = 0;  // senders and requests in progress
 };

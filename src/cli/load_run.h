@@ -3,7 +3,8 @@
 // cannot slow its own measurement down (no coordinated omission).
 //
 // One thread, one io_context, owned by run_load(). Connections are kept and reused; at most
-// `connections` exist, and a request that must wait for one waits on its own clock.
+// `connections` exist, and a request that must wait for one waits on its own clock. At most
+// kMostWaiting wait; a request beyond these fails at once.
 #pragma once
 
 #include <atomic>
@@ -41,6 +42,8 @@ struct LoadOptions {
   Nanos timeout = Seconds(60);  // of one request
 };
 
+inline constexpr size_t kMostWaiting = 16 * 1024;
+
 struct LoadResult {
   std::string name;
   uint64_t sent = 0;
@@ -48,6 +51,9 @@ struct LoadResult {
   uint64_t shed = 0;                // 429
   uint64_t failed = 0;              // any other status, a broken connection, a time-out
   uint64_t late = 0;                // ok, but after the SLO
+  uint64_t went_out = 0;            // got a connection
+  double planned_rate = 0;          // per second, until the last was to be sent
+  double rate = 0;                  // the same of those that went out meanwhile
   std::vector<Nanos> latencies;     // of those answered with 200
   std::vector<std::string> faults;  // the first few, for people
 

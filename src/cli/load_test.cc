@@ -149,6 +149,31 @@ TEST(Load, LatencyCountsFromTheIntendedSendTime) {
     EXPECT_GE(r.latencies[i], kStall - static_cast<int64_t>(i + 1) * Millis(10)) << i;
 }
 
+TEST(Load, MoreThanCanBeSentEndsAndSaysHowMuchWasSent) {
+  const wire::Endpoint at{.host = "127.0.0.1", .port = 0};
+  auto listening = std::move(*wire::listen_on(at));
+  const wire::Endpoint bound = *wire::bound_to(listening);
+  boost::asio::io_context io;
+  wire::HttpServer server(io, std::move(listening),
+                          [](wire::HttpRequest) -> wire::asio::awaitable<wire::HttpResponse> {
+                            co_return wire::json_response({});
+                          });
+  std::thread serving([&] { io.run(); });
+  const LoadTarget target{.name = "f", .path = "/", .plan = {{Millis(200), 200'000}}};
+  const LoadResult r =
+      run_load({target}, {.server = bound, .connections = 1, .timeout = Millis(300)}).at(0);
+  io.stop();
+  serving.join();
+  EXPECT_GT(r.sent, kMostWaiting) << "of about 40,000";
+  EXPECT_EQ(r.ok + r.failed, r.sent);
+  EXPECT_LT(r.went_out, r.sent);
+  EXPECT_EQ(r.faults.at(0), "no connection became free");
+  const auto lines = missed_rates({r}, 1);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("requests/s were asked for, "), std::string::npos) << lines[0];
+  EXPECT_TRUE(missed_rates({{.name = "g", .planned_rate = 100, .rate = 99}}, 1).empty());
+}
+
 TEST(RateFile, IsCutOrRepeatedToALength) {
   const RatePlan plan{{Seconds(2), 1}, {Seconds(1), 5}};
   EXPECT_EQ(fit_to(plan, Seconds(1)), (RatePlan{{Seconds(1), 1}}));
