@@ -109,6 +109,7 @@ TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
       {{"load", "nobody"}, 3, "function 'default/nobody' not found"},
       {{"logs", "nobody"}, 3, "log 'nobody' not found; there are "},
       {{"logs", "contrl"}, 3, "did you mean 'control'?"},
+      {{"logs", "f/../../token"}, 3, "log 'f/../../token' not found"},
       {{"logs", "../token"}, 3, "log '../token' not found"},
       {{"apply", "-f", "/no/such.yaml"}, 3, "/no/such.yaml: cannot be read"},
       {{"profile", "-f", "/no/such.yaml"}, 3, "/no/such.yaml: cannot be read"},
@@ -277,6 +278,12 @@ TEST(PlatformCli, ListingsHaveTheirColumns) {
   EXPECT_THAT(p.cli({"logs", "control", "--lines", "100000"}).out,
               StartsWith("what was moved aside\n"));
   EXPECT_THAT(words_of(p.cli({"logs"}).out), testing::Not(testing::Contains("control.log")));
+  const std::string f = p.instances().front()["id"];
+  std::ofstream(p.data + "/logs/" + f + ".log", std::ios::app) << "said by its instance\n";
+  EXPECT_THAT(p.cli({"logs", "f"}).out, testing::EndsWith("said by its instance\n"));
+  for (const char* ended : {"gone-1-abcde", "gone-1-2-abcde", "gone-2-abcde"})
+    std::ofstream(p.data + "/logs/" + ended + ".log") << "said by " << ended << "\n";
+  EXPECT_EQ(p.cli({"logs", "gone"}).out, "said by gone-2-abcde\n") << "the last that ended";
   // One frame, without a terminal's codes, if there is no terminal.
   const Ended top = p.cli({"top"});
   EXPECT_EQ(top.code, 0);

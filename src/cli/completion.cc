@@ -116,7 +116,9 @@ Words arguments_of(const Session& session, const CLI::App& command, const Words&
     for (const Noun& n : kNouns) nouns.emplace_back(name == "get" ? n.many : n.one);
     return name == "get" ? nouns : both(functions_of(session), {"function", "instance", "device"});
   }
-  if (name == "logs") return both({"node", "control", "gateway", "zygote"}, instances_of(session));
+  if (name == "logs")
+    return both({"node", "control", "gateway", "zygote"},
+                both(functions_of(session), instances_of(session)));
   if (name == "resize") return instances_of(session);
   if (name == "completion") return {"bash", "zsh"};
   if (name == "run") return kFiles;
