@@ -141,8 +141,15 @@ TEST(PlatformRun, AProgramOfNoDeviceGetsTheFirstWithRoom) {
   const Ended nowhere = run("another");
   EXPECT_EQ(nowhere.code, 5) << nowhere.err;
   EXPECT_THAT(nowhere.err, HasSubstr("no room for sm 100% × request 30% "));
-  EXPECT_THAT(nowhere.err, HasSubstr("cpu0 is drained, cpu1 is 80% reserved, "
-                                     "cpu2 is 75% reserved and cpu3 is drained"));
+  const std::string reserved =
+      "cpu0 is drained, cpu1 is 80% reserved, cpu2 is 75% reserved and cpu3 is drained";
+  EXPECT_THAT(nowhere.err, HasSubstr(reserved));
+  const Running third(p, "third", "cpu2", "0.2");
+  listed(p, "third");
+  const Ended larger = p.cli({"resize", "third", "--quota", "30"});
+  EXPECT_EQ(larger.code, 5) << larger.err;
+  EXPECT_THAT(larger.err, HasSubstr("cpu1 is 80% reserved, cpu2 is 95% reserved"));
+  EXPECT_THAT(larger.err, HasSubstr("has to be started there"));
 }
 
 TEST(PlatformRun, AProgramHasNoLogAndNoDecisions) {

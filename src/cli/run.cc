@@ -209,6 +209,17 @@ Result<void> change(const ResizeFlags& f, Slice& slice) {
   return {};
 }
 
+// Adds to a refusal for lack of room where there is some.
+Error with_room(NodeClient& node, const Instance& program, Error why) {
+  if (why.kind != ErrorKind::kExhausted) return why;
+  const auto state = node.json(verb::get, "/v1/state");
+  const std::string reserved =
+      state.ok() ? reserved_text(*state, kind_of(*state, program.device())) : "";
+  if (!reserved.empty())
+    why.message += "; " + reserved + "; to use another device, a program has to be started there";
+  return why;
+}
+
 // Changes the slice of each part.
 Result<void> resize(const Session& session, const ResizeFlags& f) {
   const auto& [quota, limit, sm] = f.shares;
@@ -228,11 +239,12 @@ Result<void> resize(const Session& session, const ResizeFlags& f) {
     parts.push_back({{"device", part.device}, {"slice", wire::to_json(part.slice)}});
   }
   const Slice& slice = program.slice();
-  SLUICE_ASSIGN(changed, node.json(verb::patch, target, {{"parts", std::move(parts)}}));
+  const auto changed = node.json(verb::patch, target, {{"parts", std::move(parts)}});
+  if (!changed.ok()) return with_room(node, program, changed.error());
   // Lets listings show it at once; fails for callers without access to the API.
   (void)session.api(verb::post, "/v1/turns");
   if (session.json())
-    print(changed);
+    print(*changed);
   else
     std::cout << f.id << ": quota " << sluice::format_share(slice.quota.request) << ", limit "
               << sluice::format_share(slice.quota.limit)
