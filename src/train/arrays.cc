@@ -92,12 +92,28 @@ Result<std::vector<std::string>> names_in(const std::string& folder) {
   return names;
 }
 
+constexpr std::pair<std::string_view, size_t> kTypes[] = {{"<f4", 4}, {"<f8", 8}, {"<f2", 2},
+                                                          {"<i8", 8}, {"<i4", 4}, {"<i2", 2},
+                                                          {"|i1", 1}, {"|u1", 1}, {"|b1", 1}};
+
+// One byte has no order, and a machine's own ("=") is little-endian on those that run Sluice.
+std::string with_its_order(std::string type) {
+  if (type.size() == 3 && type[2] == '1' &&
+      std::string_view("<>=").find(type[0]) != std::string_view::npos)
+    type[0] = '|';
+  if (type[0] == '=') type[0] = '<';
+  return type;
+}
+
+std::string types_known() {
+  std::string text;
+  for (const auto& [name, bytes] : kTypes) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
 }  // namespace
 
 size_t bytes_of(std::string_view type) {
-  constexpr std::pair<std::string_view, size_t> kTypes[] = {{"<f4", 4}, {"<f8", 8}, {"<f2", 2},
-                                                            {"<i8", 8}, {"<i4", 4}, {"<i2", 2},
-                                                            {"|i1", 1}, {"|u1", 1}, {"|b1", 1}};
   for (const auto& [name, bytes] : kTypes)
     if (name == type) return bytes;
   return 0;
@@ -116,10 +132,11 @@ Result<ArrayHeader> array_header_from(std::string_view bytes) {
   SLUICE_ASSIGN(type, value_of(header, "descr"));
   const size_t quote = type.size() > 1 ? type.find('\'', 1) : type.npos;
   if (type[0] != '\'' || quote == type.npos) return invalid("its type is not of one number");
-  out.type = type.substr(1, quote - 1);
+  out.type = with_its_order(std::string(type.substr(1, quote - 1)));
   if (bytes_of(out.type) == 0)
     return invalid("has type '" + out.type.substr(0, 16) +
-                   "'; whole numbers and floats are allowed");
+                   "', which PyTorch's models do not take: " +
+                   "save array.astype(TYPE) with one of " + types_known());
   SLUICE_ASSIGN(order, value_of(header, "fortran_order"));
   if (!order.starts_with("False")) return invalid("lies in columns; save it in C order");
   SLUICE_ASSIGN(shape, value_of(header, "shape"));

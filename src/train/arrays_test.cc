@@ -31,6 +31,16 @@ TEST(ArrayHeader, IsReadAsNumpyWritesIt) {
   EXPECT_EQ(bytes.size() - header.data, 1200u);
 }
 
+TEST(ArrayHeader, OneTypeMayBeWrittenInSeveralWays) {
+  for (const auto& [written, type] : {std::pair{"<u1", "|u1"},
+                                      {">i1", "|i1"},
+                                      {"=b1", "|b1"},
+                                      {"|u1", "|u1"},
+                                      {"=f4", "<f4"},
+                                      {"<i8", "<i8"}})
+    EXPECT_EQ(array_header_from(npy(written, "(3,)", 24))->type, type) << written;
+}
+
 TEST(ArrayHeader, AFaultSaysWhatIsWrong) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "is no array of NumPy's"},
@@ -42,6 +52,8 @@ TEST(ArrayHeader, AFaultSaysWhatIsWrong) {
       {npy("<f4", "(9223372036854775807, 9)", 4), "its shape is too large"},
       {npy(">f4", "(3,)", 12), "has type '>f4'"},
       {npy("|O", "(3,)", 24), "has type '|O'"},
+      {npy("", "(3,)", 24), "has type ''"},
+      {npy("<u2", "(3,)", 6), "save array.astype(TYPE) with one of <f4, <f8, "},
       {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }", 12),
        "its type is not of one number"},
       {npy("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }", 24), "lies in columns"},
