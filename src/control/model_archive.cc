@@ -45,6 +45,52 @@ std::optional<Extent> directory_of(const RegularFile& file) {
   return Extent{little_endian(fields.substr(48, 8)), little_endian(fields.substr(40, 8))};
 }
 
+// What a file begins with that is no archive, as users meet it in a model's place.
+struct Beginning {
+  std::string_view bytes, what;
+};
+constexpr Beginning kBeginnings[] = {
+    {"version https://git-lfs.github.com/spec/",
+     "a Git LFS pointer: `git lfs pull` fetches the file"},
+    {"<", "a page of HTML or XML: a download that failed, or needs a login"},
+    {"{", "JSON"},
+    {"\x80", "a pickle, such as a state_dict of an old torch.save"},
+    {"\x89HDF", "an HDF5 file, as Keras writes it"},
+    {"GGUF", "a GGUF file"},
+    {"\x1f\x8b", "a gzip archive: unpack it"},
+};
+
+std::string not_an_archive(std::string_view head) {
+  const size_t text = head.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  const std::string_view trimmed = text == head.npos ? head : head.substr(text);
+  for (const Beginning& b : kBeginnings)
+    if (trimmed.starts_with(b.bytes)) return std::string(b.what);
+  // Its header's length, and JSON.
+  if (head.size() > 8 && head[8] == '{') return "a safetensors file: weights without a model";
+  // Its version, and its producer's name.
+  if (head.size() > 2 && head[0] == 8 && head[2] == 0x12) return "an ONNX model";
+  return "no zip archive";
+}
+
+// What an archive without constants.pkl is, by the names in its directory.
+struct Entry {
+  std::string_view name, what;
+};
+constexpr Entry kEntries[] = {
+    {"serialized_exported_program.json", "an archive of torch.export"},
+    {"archive_format", "an archive of torch.export (.pt2)"},
+    {"MAR-INF/", "an archive of TorchServe: the module is inside"},
+    {".npy", "an archive of NumPy's arrays"},
+};
+
+std::string not_a_module(std::string_view directory) {
+  for (const Entry& e : kEntries)
+    if (directory.find(e.name) != directory.npos) return std::string(e.what);
+  if (directory.find("/data.pkl") != directory.npos && directory.find("/version") != directory.npos)
+    return "a state_dict or another object of torch.save";
+  return "an archive without constants.pkl";
+}
+
 }  // namespace
 
 Result<void> check_model_archive(const std::string& path) {
@@ -54,17 +100,17 @@ Result<void> check_model_archive(const std::string& path) {
   SLUICE_ASSIGN(file, RegularFile::open(path));
   const uint64_t size = file.size();
   if (file.read(0, 4) != kLocalHeader)
-    return invalid("is no TorchScript model (it is no zip archive)");
+    return invalid("is no TorchScript model (it is " + not_an_archive(file.read(0, 64)) + ")");
   const std::optional<Extent> directory = directory_of(file);
   if (!directory || directory->size > size || directory->offset > size - directory->size)
     return invalid("is truncated (" + std::to_string(size) + " bytes, its directory is missing)");
   if (directory->size > kLargestDirectory)
     return invalid("its directory has " + std::to_string(directory->size) + " bytes; at most " +
                    std::to_string(kLargestDirectory) + " are allowed");
-  if (file.read(directory->offset, directory->size).find("/constants.pkl") == std::string::npos)
-    return invalid(
-        "is no TorchScript model (an archive without constants.pkl; torch.jit.save "
-        "makes one with it)");
+  const std::string names = file.read(directory->offset, directory->size);
+  if (names.find("/constants.pkl") == std::string::npos)
+    return invalid("is no TorchScript model (" + not_a_module(names) +
+                   "; torch.jit.save makes one with it)");
   return {};
 }
 

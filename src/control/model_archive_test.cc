@@ -1,5 +1,6 @@
 #include "control/model_archive.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -31,6 +32,25 @@ TEST_F(ModelArchive, ListsItsConstants) {
   EXPECT_EQ(said(archive_of("weights", "model/data.pkl")),
             "is no TorchScript model (an archive without constants.pkl; torch.jit.save makes one "
             "with it)");
+}
+
+// What users have in a model's place, as its publisher or their tools left it there.
+TEST_F(ModelArchive, SaysWhatTheFileIsInstead) {
+  const std::pair<std::string, std::string> files[] = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 102\n",
+       "a Git LFS pointer"},
+      {"\n<!DOCTYPE html>\n<html>", "a page of HTML"},
+      {R"({"error": "Repository not found"})", "JSON"},
+      {std::string("\x80\x02\x8a\nl\xfc\x9c", 7), "a pickle, such as a state_dict"},
+      {std::string("\x58\0\0\0\0\0\0\0{\"a\"", 12), "a safetensors file"},
+      {std::string("\x08\x07\x12\x07pytorch", 11), "an ONNX model"},
+      {std::string("\x1f\x8b\x08\0", 4), "a gzip archive"}};
+  for (const auto& [bytes, what] : files)
+    EXPECT_THAT(said(bytes), testing::StartsWith("is no TorchScript model (it is " + what));
+  EXPECT_THAT(said(archive_of("json", "serialized_exported_program.json")),
+              testing::HasSubstr("(an archive of torch.export;"));
+  EXPECT_THAT(said(archive_of("pt2", "m/archive_format")),
+              testing::HasSubstr("(an archive of torch.export (.pt2);"));
 }
 
 TEST_F(ModelArchive, IsWhole) {
