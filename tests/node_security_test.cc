@@ -15,7 +15,7 @@
 #include <functional>
 
 #include "tests/support/child.h"
-#include "tests/support/node.h"
+#include "tests/support/program.h"
 #include "wire/permit.h"  // first, as it says
 
 namespace sluice {
@@ -55,7 +55,7 @@ struct NodeSecurity : testing::Test {
     if (geteuid() != 0) GTEST_SKIP() << "instances have uids of their own as root alone";
     node = std::make_unique<Node>();
     mine = node->ready("mine", 200);
-    other = node->ready("other", 300);
+    other = node->ready("other", 300, "another");
     uid = mine["uid"].get<uid_t>();
     other_pid = other["pid"].get<pid_t>();
   }
@@ -67,7 +67,7 @@ struct NodeSecurity : testing::Test {
   pid_t other_pid = 0;
 };
 
-TEST_F(NodeSecurity, EveryInstanceHasItsOwnUid) {
+TEST_F(NodeSecurity, EveryModelHasItsOwnUid) {
   EXPECT_GE(uid, 61000u);
   EXPECT_NE(mine["uid"], other["uid"]);
   for (const json& i : {mine, other}) {
@@ -76,6 +76,22 @@ TEST_F(NodeSecurity, EveryInstanceHasItsOwnUid) {
     EXPECT_EQ(s.st_uid, i["uid"].get<uid_t>());
     EXPECT_EQ(node->ask(i["id"])["uid"], i["uid"]);
   }
+}
+
+// They run the same model, so one has the other's code. It reads nothing of the other all the same.
+TEST_F(NodeSecurity, InstancesOfAModelShareItsUidAndNothingElse) {
+  const json sibling = node->ready("sibling", 100);
+  EXPECT_EQ(sibling["uid"], mine["uid"]);
+  const auto pid = sibling["pid"].get<pid_t>();
+  const std::string proc = "/proc/" + std::to_string(pid);
+  EXPECT_EQ(attempt([&] { return outcome(ptrace(PTRACE_SEIZE, pid, 0, 0)); }), "EPERM");
+  EXPECT_EQ(attempt([&] { return open_file(proc + "/mem", O_RDWR); }), "EACCES");
+  EXPECT_EQ(attempt([&] { return open_file(proc + "/fd", O_RDONLY); }), "EACCES");
+  EXPECT_EQ(attempt([&] {
+              const Fd pidfd = pidfd_of(pid);
+              return outcome(syscall(SYS_pidfd_getfd, pidfd.get(), 3, 0));
+            }),
+            "EPERM");
 }
 
 TEST_F(NodeSecurity, NoSocketButPermitSock) {
@@ -159,8 +175,16 @@ Answer ask_for_pages(const std::string& path) {
   return a;
 }
 
-// A second process of the instance gets pages of the instance's own slice, and cannot better them.
+// A second process of a program gets pages of the program's own slice, and cannot better them.
 TEST_F(NodeSecurity, APermitCannotBeRaised) {
+  const json started = node->call(verb::post, "/v1/instances",
+                                  {{"id", "program"},
+                                   {"function", "default/f"},
+                                   {"device", "cpu0"},
+                                   {"slice", Node::slice(200)},
+                                   {"program", program_of_node(*node, true)}});
+  ASSERT_EQ(started["status"], 202) << started;
+  uid = node->wait("program", "ready")["uid"].get<uid_t>();
   const std::string path = node->data + "/run/permit.sock";
   const auto with_page = [&](const std::function<std::string(int)>& act) {
     return attempt([&] {
@@ -197,14 +221,16 @@ TEST_F(NodeSecurity, APermitCannotBeRaised) {
               testing::AnyOf("EACCES", "EPERM", "EPERM EPERM"));
 }
 
+// Nor does a process with a model's uid that is no instance: the template, where the model is read.
 TEST_F(NodeSecurity, AStrangerGetsNoPages) {
   const std::string path = node->data + "/run/permit.sock";
-  EXPECT_EQ(as(65534,
-               [&] {
-                 const Answer a = ask_for_pages(path);
-                 return std::to_string(a.type) + " " + std::to_string(a.reason);
-               }),
-            std::to_string(SLUICE_REFUSED) + " " + std::to_string(SLUICE_REFUSED_UNKNOWN));
+  for (const uid_t stranger : {uid_t{65534}, uid})
+    EXPECT_EQ(as(stranger,
+                 [&] {
+                   const Answer a = ask_for_pages(path);
+                   return std::to_string(a.type) + " " + std::to_string(a.reason);
+                 }),
+              std::to_string(SLUICE_REFUSED) + " " + std::to_string(SLUICE_REFUSED_UNKNOWN));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr const char* kFillIn = "FILL-IN";  // no datatype: `apply` names it and the allowed ones
 
 struct InitFlags {
-  std::string model, name;
+  std::string model, name, time = kInspectionTime;
   std::vector<std::string> inputs, outputs;
 };
 
@@ -29,25 +29,34 @@ json placeholder(const std::string& name) {
   return {{"name", name}, {"datatype", kFillIn}, {"shape", {kFillIn}}};
 }
 
-// Returns the inputs' and outputs' list, with a placeholder for each that is neither given nor
-// found.
-Result<json> sidecar_of(const InitFlags& f) {
+// The inputs' and outputs' list, with a placeholder for each that is neither given nor found.
+struct Sidecar {
+  json tensors;
+  std::string
+      refused;  // why the model was not run to find its outputs; empty: it was, or not asked
+};
+
+Result<Sidecar> sidecar_of(const InitFlags& f) {
   SLUICE_ASSIGN(inputs, tensors_from(f.inputs, "--input"));
   SLUICE_ASSIGN(outputs, tensors_from(f.outputs, "--output"));
-  SLUICE_ASSIGN(found, inspect_model(f.model, inputs));
+  SLUICE_ASSIGN(time, inspection_time(f.time));
+  SLUICE_ASSIGN(found, inspect_model(f.model, inputs, 0, time));
   const json& names = found["inputs"];
   if (inputs.empty())
     for (const json& name : names) inputs.push_back(placeholder(name));
-  if (inputs.size() != names.size())
-    return Error{ErrorKind::kInvalid, "--input: stands " + std::to_string(inputs.size()) +
-                                          " times; the model's forward() takes " +
-                                          std::to_string(names.size()) + ": " + names.dump()};
+  const json optional = found.value("optional", json::array());
+  if (inputs.size() < names.size() || inputs.size() > names.size() + optional.size())
+    return Error{ErrorKind::kInvalid,
+                 "--input: stands " + std::to_string(inputs.size()) +
+                     " times; the model's forward() takes " + std::to_string(names.size()) + ": " +
+                     names.dump() + (optional.empty() ? "" : ", and may take " + optional.dump())};
   if (outputs.empty() && found["outputs"].is_array()) outputs = found["outputs"];
   const size_t count = found["outputs"].is_number() ? found["outputs"].get<size_t>() : 1;
   if (outputs.empty()) outputs = json::array_t(count, placeholder("output"));
   for (size_t i = 0; outputs.size() > 1 && i < outputs.size(); ++i)
     if (outputs[i]["name"] == "output") outputs[i]["name"] = "output" + std::to_string(i);
-  return json{{"inputs", inputs}, {"outputs", outputs}};
+  return Sidecar{{{"inputs", inputs}, {"outputs", outputs}},
+                 f.outputs.empty() ? found.value("refused", "") : ""};
 }
 
 std::string sidecar_text(const json& sidecar) {
@@ -112,7 +121,8 @@ Result<void> init(const Session& session, const InitFlags& f) {
   if (!f.name.empty())
     if (const auto checked = control::check_name(f.name); !checked.ok())
       return within("--name", checked.error());
-  SLUICE_ASSIGN(described, sidecar_of(f));
+  SLUICE_ASSIGN(made, sidecar_of(f));
+  const json& described = made.tensors;
   const std::string name = f.name.empty() ? label_of(model.stem().string()) : f.name;
   SLUICE_TRY(replace_file(sidecar, sidecar_text(described), 0644));
   if (!again || !fs::exists(function))
@@ -123,6 +133,9 @@ Result<void> init(const Session& session, const InitFlags& f) {
     return {};
   }
   std::cout << "wrote " << function << " and " << sidecar << "\n";
+  if (!made.refused.empty())
+    std::cout << "its outputs are unknown: it ran with no inputs made up for it: " << made.refused
+              << "\n";
   if (whole)
     std::cout << "next: sluice apply -f " << function << "\n";
   else
@@ -146,6 +159,7 @@ void add_init(CLI::App& app, Session& session, Outcome& outcome) {
       ->allow_extra_args(false);
   command->add_option("--output", f->outputs, "the same of each output")->allow_extra_args(false);
   command->add_option("--name", f->name, "the function's name; default: made from the file's");
+  add_inspection_time(*command, f->time);
   command->callback([=, &session, &outcome] { outcome = init(session, *f); });
 }
 

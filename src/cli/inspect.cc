@@ -19,6 +19,7 @@ struct InspectFlags {
   std::string model;
   std::vector<std::string> inputs;
   int batch = 1;
+  std::string time = kInspectionTime;
 };
 
 std::string tensors_text(const json& tensors) {
@@ -61,7 +62,8 @@ std::string operators_text(const OperatorGraph& graph) {
 }
 
 Result<void> inspect(const Session& session, const InspectFlags& f) {
-  SLUICE_ASSIGN(found, inspect_operators(f.model, f.inputs, f.batch));
+  SLUICE_ASSIGN(time, inspection_time(f.time));
+  SLUICE_ASSIGN(found, inspect_operators(f.model, f.inputs, f.batch, time));
   if (session.json()) {
     print(found);
     return {};
@@ -99,6 +101,7 @@ void add_inspect(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--batch", f->batch, "in place of a variable first dimension")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  add_inspection_time(*command, f->time);
   command->callback([=, &session, &outcome] { outcome = inspect(session, *f); });
 }
 

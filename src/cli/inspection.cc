@@ -7,16 +7,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/system_error.h"
 #include "cli/session.h"
+#include "control/model_archive.h"
+#include "control/regular_file.h"
+#include "model/quantity.h"
 #include "trace/onnx_graph.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
@@ -46,46 +50,73 @@ Result<TensorSpec> tensor_from(const std::string& text) {
   return t;
 }
 
-constexpr Nanos kPatience = Seconds(120);  // a large model is read from a slow disk
+constexpr size_t kMostAnswer = size_t{256} << 20;  // of a graph with a million operators
 
-// Returns a program's output. One that takes longer than kPatience is killed.
-Result<std::string> output_of(const std::vector<std::string>& words) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
-  const Fd read_end(ends[0]);
-  Fd write_end(ends[1]);
+struct Said {
+  std::string answer;
+  int status = 0;
+};
+
+// Where the program finds its descriptors. Ours lie elsewhere, so that no dup2() hits another one.
+constexpr int kModelFd = 3, kAnswerFd = 4, kOurs = 10;
+
+// Starts sluice-runtime with the model and an end for its answer.
+Result<pid_t> spawn(std::vector<std::string> words, const Fd& model, const Fd& answer) {
+  const Fd from(::fcntl(model.get(), F_DUPFD_CLOEXEC, kOurs));
+  const Fd to(::fcntl(answer.get(), F_DUPFD_CLOEXEC, kOurs));
+  if (!from.valid() || !to.valid()) return system_error("descriptors");
+  for (const auto& [option, fd] : {std::pair("--model-fd", kModelFd), {"--answer-fd", kAnswerFd}})
+    words.insert(words.end(), {option, std::to_string(fd)});
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, from.get(), kModelFd);
+  posix_spawn_file_actions_adddup2(&actions, to.get(), kAnswerFd);
   std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t pid = 0;
   const int fault =
       posix_spawn(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (fault != 0) return system_error(words[0], fault);
+  return pid;
+}
+
+// Returns what the program answers and how it ended. One that takes longer is killed.
+Result<Said> run(const std::vector<std::string>& words, const Fd& model, Nanos patience) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  SLUICE_ASSIGN(pid, spawn(words, model, write_end));
   write_end.reset();
   const SteadyClock clock;
-  const Time end = clock.now() + kPatience;
-  std::string out;
+  const Time end = clock.now() + patience;
+  Said said;
   char part[4096];
   bool overdue = false;
-  for (;;) {
+  while (said.answer.size() < kMostAnswer) {
     pollfd ready{read_end.get(), POLLIN, 0};
     const auto left = std::chrono::ceil<Millis>(std::max(end - clock.now(), Nanos(0)));
     overdue = ::poll(&ready, 1, static_cast<int>(left.count())) == 0;
     const ssize_t n = overdue ? 0 : ::read(read_end.get(), part, sizeof part);
     if (n <= 0) break;
-    out.append(part, static_cast<size_t>(n));
+    said.answer.append(part, static_cast<size_t>(n));
   }
-  if (overdue) ::kill(pid, SIGKILL);
-  int status = 0;
-  ::waitpid(pid, &status, 0);
+  ::kill(pid, SIGKILL);  // it has answered, or never will
+  ::waitpid(pid, &said.status, 0);
   if (overdue)
-    return Error{ErrorKind::kTimeout,
-                 words[0] + ": took longer than " + std::to_string(kPatience / Seconds(1)) + " s"};
-  return out;
+    return Error{ErrorKind::kTimeout, "takes longer than " + std::to_string(patience / Seconds(1)) +
+                                          " s, the limit for reading it and running it once"};
+  return said;
+}
+
+// For a terminal: a model's own message may hold anything.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+  return text;
 }
 
 std::string runtime_program() {
@@ -159,30 +190,56 @@ Result<json> tensors_from(const std::vector<std::string>& flags, const char* opt
   return out;
 }
 
+void add_inspection_time(CLI::App& command, std::string& time) {
+  command.add_option("--timeout", time, "Longest time for reading the model and running it once")
+      ->capture_default_str();
+}
+
+Result<Nanos> inspection_time(const std::string& time) {
+  const auto parsed = parse_duration(time);
+  if (!parsed.ok()) return within("--timeout", parsed.error());
+  if (*parsed < Seconds(1))
+    return Error{ErrorKind::kInvalid, "--timeout: " + time + ": at least 1s"};
+  return *parsed;
+}
+
 bool can_inspect() {
   return ::access(runtime_program().c_str(), X_OK) == 0;
 }
 
-Result<json> inspect_model(const std::string& model, const json& inputs, int batch) {
+Result<json> inspect_model(const std::string& model, const json& inputs, int batch,
+                           Nanos patience) {
+  SLUICE_TRY(control::check_model_archive(model));
+  SLUICE_ASSIGN(file, control::RegularFile::open(model));
+  const Fd opened(::fcntl(file.fd(), F_DUPFD_CLOEXEC, kOurs));
   const std::string runtime = runtime_program();
   const std::string unstated = batch > 0 ? unstated_size(inputs) : "";
   if (!unstated.empty()) batch = 0;
-  SLUICE_ASSIGN(said, output_of({runtime, "inspect", "--model", model, "--inputs", inputs.dump(),
-                                 "--graph", std::to_string(batch)}));
-  auto answer = wire::parse_json(said);
-  if (!answer.ok() || !answer->is_object())
-    return Error{ErrorKind::kInternal, runtime + ": ended without an answer"};
-  if (answer->contains("error"))
-    return Error{ErrorKind::kInvalid, (*answer)["error"].get<std::string>()};
-  if (!unstated.empty()) (*answer)["unstated"] = unstated;
-  return *answer;
+  const auto said = run({runtime, "inspect", "--model", model, "--inputs", inputs.dump(), "--graph",
+                         std::to_string(batch)},
+                        opened, patience);
+  if (!said.ok()) return within(model, said.error());
+  const auto answer = wire::parse_json(said->answer);
+  if (answer.ok() && answer->is_object()) {
+    json found = *answer;
+    for (const char* text : {"error", "refused"})
+      if (found.contains(text)) found[text] = printable(found[text].get<std::string>());
+    if (!unstated.empty()) found["unstated"] = unstated;
+    if (!found.contains("error")) return found;
+    return Error{ErrorKind::kInvalid, found["error"].get<std::string>()};
+  }
+  return Error{
+      ErrorKind::kInvalid,
+      model + ": reading it ended without an answer" +
+          (WIFSIGNALED(said->status) ? std::string(": ") + ::strsignal(WTERMSIG(said->status))
+                                     : "")};
 }
 
 Result<json> inspect_operators(const std::string& model, const std::vector<std::string>& flags,
-                               int batch) {
+                               int batch, Nanos patience) {
   if (model.ends_with(".onnx")) return inspect_onnx(model, flags, batch);
   SLUICE_ASSIGN(inputs, inputs_of(model, flags));
-  SLUICE_ASSIGN(found, inspect_model(model, inputs, inputs.empty() ? 0 : batch));
+  SLUICE_ASSIGN(found, inspect_model(model, inputs, inputs.empty() ? 0 : batch, patience));
   if (!inputs.empty()) found["inputs"] = inputs;
   return found;
 }

@@ -33,6 +33,7 @@ struct PredictFlags {
   std::vector<std::string> inputs;
   int batch = 1, sm = 100, quota = 100;
   bool all = false;
+  std::string time = kInspectionTime;
 };
 
 struct TrainFlags {
@@ -44,7 +45,8 @@ struct TrainFlags {
 };
 
 Result<predict::WorkEstimate> estimate_of(const PredictFlags& f, const learn::Learned& learned) {
-  SLUICE_ASSIGN(found, inspect_operators(f.model, f.inputs, 1));
+  SLUICE_ASSIGN(time, inspection_time(f.time));
+  SLUICE_ASSIGN(found, inspect_operators(f.model, f.inputs, 1, time));
   if (!found.contains("graph"))
     return Error{ErrorKind::kInvalid,
                  f.model + ": " +
@@ -196,6 +198,7 @@ void add_predict(CLI::App& app, Session& session, Outcome& outcome) {
       ->capture_default_str();
   command->add_flag("--all", f->all, "a grid of configurations");
   command->add_option("--picture", f->picture, "FILE.svg: latency over sm and quota");
+  add_inspection_time(*command, f->time);
   add_train(*command, outcome);
   add_eval(*command, session, outcome);
   command->callback([=, &session, &outcome] {

@@ -9,11 +9,13 @@
 
 namespace sluice::node {
 
-Births::Births(asio::io_context& io, const Clock& clock, Records& records, Enforcer& enforcer,
-               LiveInstances& live, Launcher& forks, Launcher& execs)
+Births::Births(asio::io_context& io, const Clock& clock, Records& records,
+               Reservations& reservations, Enforcer& enforcer, LiveInstances& live, Launcher& forks,
+               Launcher& execs)
     : io_(io),
       clock_(clock),
       records_(records),
+      reservations_(reservations),
       enforcer_(enforcer),
       live_(live),
       forks_(forks),
@@ -65,6 +67,7 @@ asio::awaitable<Result<void>> Births::raise(InstanceId id, std::vector<Newborn> 
                                             Launcher& launcher) {
   InstanceRecord* r = records_.find(id);
   r->process = newborns.front().process;
+  if (newborns.front().uid != 0) reservations_.share_uid(*r, newborns.front().uid);
   for (size_t part = 1; part < newborns.size(); ++part)
     r->siblings.push_back(newborns[part].process);
   r->node_fault = true;  // until it can go

@@ -12,8 +12,8 @@ namespace sluice::node {
 
 class Births {
  public:
-  Births(asio::io_context& io, const Clock& clock, Records& records, Enforcer& enforcer,
-         LiveInstances& live, Launcher& forks, Launcher& execs);
+  Births(asio::io_context& io, const Clock& clock, Records& records, Reservations& reservations,
+         Enforcer& enforcer, LiveInstances& live, Launcher& forks, Launcher& execs);
   Births(const Births&) = delete;
 
   // Begins the birth of an instance whose slice is reserved. A birth that fails ends the instance;
@@ -31,6 +31,7 @@ class Births {
   asio::io_context& io_;
   const Clock& clock_;
   Records& records_;
+  Reservations& reservations_;
   Enforcer& enforcer_;
   LiveInstances& live_;
   Launcher &forks_, &execs_;

@@ -57,16 +57,18 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       stores_(io, clock, settings_.gpu, settings_.paths, records_.state().devices,
               [this](const Peer& peer, const DeviceId& gpu) { return owner_on(gpu, peer); }),
       live_(io, clock, records_, reservations_, *enforcer_, mps_, settings_.grace),
-      zygote_(io, {.path = settings_.runtime,
-                   .log = settings_.paths.logs() + "/zygote.log",
-                   .cores = std::move(found.zygote_cores),
-                   .weights = settings_.weights}),
+      zygote_(io,
+              {.path = settings_.runtime,
+               .log = settings_.paths.logs() + "/zygote.log",
+               .cores = std::move(found.zygote_cores),
+               .weights = settings_.weights},
+              reservations_.uids()),
       forks_(io, zygote_, *enforcer_, reservations_.ledger(), settings_.paths,
              settings_.ready_patience),
       execs_(
           io, clock, [this](const InstanceRecord& r, size_t part) { return variables_of(r, part); },
           settings_.ready_patience),
-      births_(io, clock, records_, *enforcer_, live_, forks_, execs_),
+      births_(io, clock, records_, reservations_, *enforcer_, live_, forks_, execs_),
       faults_(io, records_, reservations_, live_, settings_.grace),
       gpus_(std::move(found.gpus)) {}
 

@@ -226,7 +226,7 @@ Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t nu
   const ProcessIdentity process = process_of(r, number);
   Client c{.ref = {hosted.number, ++last_client_},
            .process = process,
-           .uid = births_of(r) == 1 ? r.uid : 0,
+           .uid = births_of(r) == 1 && is_program(r) ? r.uid : 0,
            .owner = r.uid != 0 ? r.uid : uid_of(process.pid).value_or(geteuid()),
            .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu,
            .foreign = r.foreign};

@@ -29,21 +29,20 @@ asio::awaitable<Result<Newborn>> ForkLauncher::bear(const InstanceRecord& r, siz
   wire::StartInstance what{.model_version = static_cast<uint32_t>(r.instance.revision),
                            .batch = static_cast<uint32_t>(r.instance.batch),
                            .max_delay_ns = static_cast<uint64_t>(birth.batching.max_delay.count()),
-                           .uid = r.uid,
-                           .gid = r.uid,
                            .max_batch = static_cast<uint32_t>(birth.batching.max_size)};
   wire::set_text(what.id, r.instance.id);
   wire::set_text(what.model_name, served_name(r.instance.function));
   const std::array fds{listening->get(), control->theirs.get(), log.get()};
-  Result<SpawnedProcess> born =
+  Result<ZygoteHost::Forked> born =
       co_await zygote_.fork_instance(birth.model, r.instance.batch, what, fds);
   if (!born.ok()) co_return born.error();
   SLUICE_STEP("bear: born");
-  const auto process = identity_of(born->pid);
+  const auto process = identity_of(born->process.pid);
   if (!process)
     co_return Error{ErrorKind::kUnavailable,
-                    "died before its first line: " + how_it_ended(born->pidfd.get())};
-  co_return Newborn{*process, std::move(born->pidfd), Channel(io_, std::move(control->ours))};
+                    "died before its first line: " + how_it_ended(born->process.pidfd.get())};
+  co_return Newborn{*process, std::move(born->process.pidfd),
+                    Channel(io_, std::move(control->ours)), born->uid};
 }
 
 Result<void> ForkLauncher::go(const Infant& infant) {

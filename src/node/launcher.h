@@ -15,6 +15,7 @@ struct Newborn {
   ProcessIdentity process;
   Fd pidfd;
   Channel control;
+  uid_t uid = 0;  // of a fork: its template's; 0: the record's
 };
 
 // A newborn that is now followed.

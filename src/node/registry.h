@@ -26,7 +26,7 @@ struct InstanceRecord {
   Birth birth;              // none for a foreign one
   std::string socket;       // where it serves: a path or HOST:PORT; empty for a foreign one
   std::string log;          // its output
-  uid_t uid = 0;            // its own; 0: the daemon's
+  uid_t uid = 0;            // its own, or its template's; 0: the daemon's, or not born yet
   ProcessIdentity process;  // of its first part, or of all on GPUs; pid 0: not born yet
   std::vector<ProcessIdentity> siblings;  // of its other parts on CPUs, in their order
   std::string program;                    // the file that it executes; empty: its own choice

@@ -63,7 +63,7 @@ Result<void> Reservations::enter(InstanceRecord record, const std::vector<PartRe
   i.arbiter = promised.arbiter;
   i.started = clock_.now();
   Result<void> outcome;
-  if (uids_ && !record.foreign) {
+  if (uids_ && std::holds_alternative<ExecOfProgram>(record.birth)) {
     const Result<uid_t> uid = uids_->take();
     if (uid.ok())
       record.uid = *uid;
@@ -146,6 +146,12 @@ void Reservations::release(const InstanceRecord& record) {
   enforcer_.release(record);
   ledger_.release(record.instance.id);
   if (uids_) uids_->give_back(record.uid);
+}
+
+void Reservations::share_uid(InstanceRecord& record, uid_t uid) {
+  SLUICE_CHECK(uids_ && record.uid == 0, "a fork has no uid before its birth");
+  uids_->keep(uid);
+  record.uid = uid;
 }
 
 Result<void> Reservations::set_drained(const DeviceId& device, bool drained,

@@ -39,6 +39,10 @@ class Reservations {
   // A cordoned device takes no new slices. `fault`: why it is cordoned; empty: on request.
   Result<void> set_drained(const DeviceId& device, bool drained, const std::string& fault);
 
+  // Gives a fork its template's uid.
+  void share_uid(InstanceRecord& record, uid_t uid);
+  UidPool* uids() { return uids_ ? &*uids_ : nullptr; }
+
   const Ledger& ledger() const { return ledger_; }
 
  private:

@@ -14,7 +14,17 @@ TEST(UidPool, AUidComesAgainOnlyAfterTheWholeRange) {
   EXPECT_EQ(*pool.take(), 100u);
 }
 
-TEST(UidPool, NoUidHasTwoOwners) {
+TEST(UidPool, ASharedUidIsFreeOnceItsLastUserHasGivenItBack) {
+  UidPool pool(100, 1);
+  EXPECT_EQ(*pool.take(), 100u);
+  pool.keep(100);
+  pool.give_back(100);
+  EXPECT_EQ(pool.take().error().kind, ErrorKind::kExhausted);
+  pool.give_back(100);
+  EXPECT_EQ(*pool.take(), 100u);
+}
+
+TEST(UidPool, WhatIsKeptIsNotTaken) {
   UidPool pool(100, 2);
   pool.keep(100);  // of an adopted instance
   EXPECT_EQ(*pool.take(), 101u);

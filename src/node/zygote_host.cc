@@ -83,7 +83,21 @@ struct ZygoteHost::Process {
 };
 
 struct ZygoteHost::Template {
-  explicit Template(asio::io_context& io) : loaded(io, asio::steady_timer::time_point::max()) {}
+  Template(asio::io_context& io, UidPool* pool)
+      : uids(pool), loaded(io, asio::steady_timer::time_point::max()) {}
+  Template(const Template&) = delete;
+  ~Template() {
+    end();
+    if (uids != nullptr) uids->give_back(uid);
+  }
+  // A model that computes for ever while it is loaded does not notice that its channel closes.
+  void end() {
+    if (pidfd.valid()) syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+    pidfd.reset();
+  }
+
+  UidPool* const uids;
+  uid_t uid = 0;
   std::string key;
   Fd pidfd;
   Channel channel;
@@ -92,8 +106,8 @@ struct ZygoteHost::Template {
   uint64_t last_use = 0;
 };
 
-ZygoteHost::ZygoteHost(asio::io_context& io, RuntimeSettings settings)
-    : io_(io), settings_(std::move(settings)) {
+ZygoteHost::ZygoteHost(asio::io_context& io, RuntimeSettings settings, UidPool* uids)
+    : io_(io), settings_(std::move(settings)), uids_(uids) {
   if (settings_.weights > 0)
     weights_.emplace(host_memory(),
                      StoreServerSettings{.capacity = static_cast<uint64_t>(settings_.weights)});
@@ -154,11 +168,16 @@ Fd ZygoteHost::store_connection(const std::string& model) {
 
 asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std::string path,
                                                int warm_batch) {
-  t->pidfd.reset();
+  t->end();
   if (const Result<void> started = start(); !started.ok()) co_return started;
+  if (uids_ != nullptr && t->uid == 0) {
+    const Result<uid_t> uid = uids_->take();
+    if (!uid.ok()) co_return uid.error();
+    t->uid = *uid;
+  }
   Result<SocketPair> pair = make_socket_pair();
   if (!pair.ok()) co_return pair.error();
-  wire::StartTemplate message{.warm_batch = static_cast<uint32_t>(warm_batch)};
+  wire::StartTemplate message{.warm_batch = static_cast<uint32_t>(warm_batch), .uid = t->uid};
   wire::set_text(message.model_path, path);
   t->channel = Channel(io_, std::move(pair->ours));
   const Fd weights = store_connection(t->key);
@@ -179,7 +198,11 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   }
   t->pidfd = std::move(packet->fds[0]);
   packet = co_await t->channel.receive(settings_.template_patience);
-  const Result<wire::Ready> ready = answer_as<wire::Ready>(packet);
+  Result<wire::Ready> ready = answer_as<wire::Ready>(packet);
+  if (!ready.ok() && ready.error().kind == ErrorKind::kTimeout)
+    ready = Error{ErrorKind::kTimeout,
+                  "takes longer than " + std::to_string(settings_.template_patience / Seconds(1)) +
+                      " s, the limit for reading it and running it once"};
   if (!ready.ok()) {
     const bool named = ready.error().message.find(path) != std::string::npos;  // by the template
     co_return named ? ready.error() : within("model " + path, ready.error());
@@ -213,7 +236,7 @@ asio::awaitable<Result<std::shared_ptr<ZygoteHost::Template>>> ZygoteHost::templ
     if (!t->outcome) co_await t->loaded.async_wait(kAwait);  // another start loads it
   } else {
     make_room();
-    t = templates_[*key] = std::make_shared<Template>(io_);
+    t = templates_[*key] = std::make_shared<Template>(io_, uids_);
     t->key = *key;
     t->last_use = ++uses_;
     t->outcome = co_await load(t, model.path, warm_batch);
@@ -230,10 +253,9 @@ asio::awaitable<Result<std::shared_ptr<ZygoteHost::Template>>> ZygoteHost::templ
   co_return t;
 }
 
-asio::awaitable<Result<SpawnedProcess>> ZygoteHost::fork_instance(const ModelSpec& model,
-                                                                  int warm_batch,
-                                                                  const wire::StartInstance& what,
-                                                                  std::span<const int, 3> fds) {
+asio::awaitable<Result<ZygoteHost::Forked>> ZygoteHost::fork_instance(
+    const ModelSpec& model, int warm_batch, const wire::StartInstance& what,
+    std::span<const int, 3> fds) {
   // A template (or the zygote) may have died since its last use: then tries once more with a new
   // one.
   for (int attempt = 0;; ++attempt) {
@@ -249,7 +271,7 @@ asio::awaitable<Result<SpawnedProcess>> ZygoteHost::fork_instance(const ModelSpe
       else
         packet = sent.error();
       const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
-      if (started.ok()) co_return SpawnedProcess{started->pid, std::move(packet->fds[0])};
+      if (started.ok()) co_return Forked{{started->pid, std::move(packet->fds[0])}, t->uid};
       error = within("template", started.error());
       if (!t->channel.open()) forget(t);
     } else {

@@ -1,7 +1,8 @@
 // The zygote and its templates: the framework loaded once, each model loaded and warmed once, so
 // that an instance is a fork (docs/design/processes.md). Starts the runtime, restarts it when it
 // dies, keeps the most recently used templates. Templates share their weights over a model store,
-// so that a new template reads what the old one's instances still have.
+// so that a new template reads what the old one's instances still have. A template and its instances
+// have one uid, of the pool: a process that runs a model cannot change to another.
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines.
 #pragma once
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "model/function.h"
+#include "node/uid_pool.h"
 #include "process/channel.h"
 #include "process/spawn.h"
 #include "store/server.h"
@@ -33,20 +35,26 @@ struct RuntimeSettings {
 
 class ZygoteHost {
  public:
-  ZygoteHost(asio::io_context& io, RuntimeSettings settings);
+  // `uids`: nullptr without root. It outlives this.
+  ZygoteHost(asio::io_context& io, RuntimeSettings settings, UidPool* uids);
   ~ZygoteHost();  // zygote and templates end; instances do not
 
   // Starts the zygote, so that it is warm when needed. Returns an error if there is no such
   // program.
   Result<void> start();
 
+  struct Forked {
+    SpawnedProcess process;
+    uid_t uid = 0;  // its template's; 0: the daemon's
+  };
+
   // Forks an instance from the model's template, which it makes first if there is none. The
   // instance waits for Go on its control socket. `fds` are listening socket, control socket, log.
   // Returns kInvalid if the model cannot be loaded; other kinds mean that the zygote, the template
   // or the machine failed.
-  asio::awaitable<Result<SpawnedProcess>> fork_instance(const ModelSpec& model, int warm_batch,
-                                                        const wire::StartInstance& what,
-                                                        std::span<const int, 3> fds);
+  asio::awaitable<Result<Forked>> fork_instance(const ModelSpec& model, int warm_batch,
+                                                const wire::StartInstance& what,
+                                                std::span<const int, 3> fds);
 
   pid_t zygote_pid() const;  // 0: none
   size_t templates() const { return templates_.size(); }
@@ -65,6 +73,7 @@ class ZygoteHost {
 
   asio::io_context& io_;
   const RuntimeSettings settings_;
+  UidPool* const uids_;
   std::optional<StoreServer> weights_;
   std::shared_ptr<Process> zygote_;
   std::map<std::string, std::shared_ptr<Template>> templates_;  // by file, in its current version

@@ -1,6 +1,8 @@
 #include "runtime/engine.h"
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +12,7 @@
 #include <system_error>
 
 #include "runtime/engine_builtin.h"
+#include "runtime/sample.h"
 #include "wire/http.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
@@ -53,13 +56,42 @@ Result<ModelFile> parse_metadata(const std::string& text, const std::string& pat
 
 }  // namespace
 
+Result<std::shared_ptr<const Fd>> open_model(const std::string& path) {
+  // Non-blocking: otherwise the open of a FIFO waits for a writer.
+  auto file = std::make_shared<const Fd>(
+      ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file->valid())
+    return Error{ErrorKind::kNotFound, path + ": " + std::generic_category().message(errno)};
+  struct stat about {};
+  if (::fstat(file->get(), &about) != 0 || !S_ISREG(about.st_mode))
+    return Error{ErrorKind::kNotFound, path + ": is no regular file"};
+  return file;
+}
+
+uint64_t size_of(const ModelFile& file) {
+  struct stat about {};
+  return ::fstat(file.opened->get(), &about) == 0 ? static_cast<uint64_t>(about.st_size) : 0;
+}
+
+size_t read_at(const ModelFile& file, uint64_t offset, void* to, size_t count) {
+  size_t have = 0;
+  while (have < count) {
+    const ssize_t n = ::pread(file.opened->get(), static_cast<char*>(to) + have, count - have,
+                              static_cast<off_t>(offset + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    have += static_cast<size_t>(n);
+  }
+  return have;
+}
+
 Result<ModelFile> read_model_file(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path))
-    return Error{ErrorKind::kNotFound, path + ": no such file"};
+  SLUICE_ASSIGN(opened, open_model(path));
   const std::string metadata = std::filesystem::path(path).replace_extension(".json");
   SLUICE_ASSIGN(text, read_file(metadata));
   Result<ModelFile> file = parse_metadata(text, path);
   if (!file.ok()) return within(metadata, file.error());
+  file->opened = std::move(opened);
   return file;
 }
 
@@ -71,24 +103,19 @@ Result<std::unique_ptr<Model>> load_model(const ModelFile& file) {
   return engine->load(file);
 }
 
-Result<void> warm_up(Model& model, const ModelSpec& spec, int batch) {
+Result<std::string> warm_up(Model& model, const ModelSpec& spec, int batch) {
   std::vector<Tensor> inputs;
-  for (const TensorSpec& s : spec.inputs) {
-    Tensor t{.name = s.name, .datatype = *datatype_from(s.datatype), .shape = s.shape};
-    for (size_t i = 0; i < t.shape.size(); ++i)
-      if (t.shape[i] < 0) t.shape[i] = i == 0 ? batch : 1;
-    SLUICE_ASSIGN(count, element_count(t.shape));
-    // An empty BYTES element is its length alone: four zeros.
-    const size_t bytes = t.datatype == Datatype::kBytes ? 4 : element_bytes(t.datatype);
-    t.data.assign(static_cast<size_t>(count) * bytes, '\0');
-    inputs.push_back(std::move(t));
+  for (const TensorSpec& input : spec.inputs) {
+    auto sample = sample_of(input, {.batch = batch});
+    if (!sample.ok()) return sample.error().message;
+    inputs.push_back(std::move(*sample));
   }
   const auto outcome = model.run(inputs, nullptr);
-  if (!outcome.ok()) return within(spec.path, outcome.error());
+  if (!outcome.ok() && model.fails_always()) return within(spec.path, outcome.error());
   // Loading left as much free memory as the model takes. Forked instances would copy what they
   // reuse.
   malloc_trim(0);
-  return {};
+  return outcome.ok() ? std::string() : outcome.error().message;
 }
 
 }  // namespace sluice::runtime

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/result.h"
 #include "model/function.h"
 #include "runtime/gate.h"
@@ -22,13 +23,24 @@
 namespace sluice::runtime {
 
 struct ModelFile {
-  std::string name;      // the model's own name
-  std::string platform;  // Triton's word: "pytorch_torchscript", "sluice_builtin"
-  ModelSpec spec;        // spec.path: the file
+  std::string name;                    // the model's own name
+  std::string platform;                // Triton's word: "pytorch_torchscript", "sluice_builtin"
+  ModelSpec spec;                      // spec.path: the file, for messages
+  std::shared_ptr<const Fd> opened{};  // the file: the process that loads it may not open it
 };
 
-// Returns kNotFound without the file or its metadata, kInvalid naming the fault in them.
+// Returns a descriptor of a regular file. Returns kNotFound for anything else.
+Result<std::shared_ptr<const Fd>> open_model(const std::string& path);
+
+// Opens the file and reads its metadata. Returns kNotFound without one of them, kInvalid naming the
+// fault in them.
 Result<ModelFile> read_model_file(const std::string& path);
+
+// Returns the size of the opened file.
+uint64_t size_of(const ModelFile&);
+
+// Reads from the opened file, at most to its end. Returns how many bytes there were.
+size_t read_at(const ModelFile&, uint64_t offset, void* to, size_t count);
 
 class Model {
  public:
@@ -51,14 +63,21 @@ class Model {
   // Sets the number of threads of run() from now on. Called by the thread that runs.
   virtual void set_threads(int threads) = 0;
 
+  // Whether the last failure of run() would befall every request: an operator that this build lacks,
+  // an output of another type than the metadata says.
+  virtual bool fails_always() const { return false; }
+
   // Called in a forked child, before anything else: random numbers must not repeat its siblings'.
   virtual void after_fork() {}
 };
 
 // Returns kInvalid for a truncated file, one that is no model, or a platform that this build lacks.
+// REQUIRES: file.opened
 Result<std::unique_ptr<Model>> load_model(const ModelFile&);
 
-// Runs a batch of zeros, ungated, so that the first request finds everything in place.
-Result<void> warm_up(Model&, const ModelSpec&, int batch);
+// Runs a batch of samples (sample.h), ungated, so that the first request finds everything in place.
+// Returns why the model refused them, which says little of what requests will bring; empty: it ran.
+// Returns an error if every request would fail.
+Result<std::string> warm_up(Model&, const ModelSpec&, int batch);
 
 }  // namespace sluice::runtime

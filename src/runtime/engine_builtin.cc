@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
@@ -104,8 +102,8 @@ Result<void> fits_add_sub(const ModelSpec& spec) {
 
 Result<std::unique_ptr<Model>> load_builtin(const ModelFile& file) {
   const ModelSpec& spec = file.spec;
-  std::ifstream in(spec.path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::string text(size_of(file), '\0');
+  text.resize(read_at(file, 0, text.data(), text.size()));
   const auto json = wire::parse_json(text);
   if (!json.ok()) return within(spec.path, json.error());
   wire::Fields fields(*json, "model");

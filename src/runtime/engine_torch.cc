@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
+#include <caffe2/serialize/read_adapter_interface.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/script.h>
@@ -10,10 +11,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <stdexcept>
 
 #include "runtime/executor_torch.h"
 #include "runtime/operators_torch.h"
+#include "runtime/sample.h"
 #include "runtime/stored_tensors.h"
+#include "runtime/torch_errors.h"
 
 namespace sluice::runtime {
 namespace {
@@ -40,30 +44,6 @@ std::optional<at::ScalarType> theirs(Datatype d) {
 std::optional<Datatype> ours(at::ScalarType t) {
   const auto* found = std::ranges::find(kTypes, t, &TypePair::theirs);
   return found == std::end(kTypes) ? std::nullopt : std::optional(found->ours);
-}
-
-std::string_view first_line(std::string_view text) {
-  return text.substr(0, text.find('\n'));
-}
-
-// Returns the line with the cause: the last one of the interpreter's text, which quotes the model's
-// lines before it; the first one of all others.
-std::string_view cause_of(std::string_view text) {
-  if (text.find("Traceback of TorchScript") == text.npos) return first_line(text);
-  const size_t end = text.find_last_not_of(" \r\n");
-  text = text.substr(0, end == text.npos ? 0 : end + 1);
-  return text.substr(text.rfind('\n') + 1);
-}
-
-// The message is the cause in one line. `whole` gets the whole text if it says more.
-Error torch_error(const std::exception& e, ErrorKind otherwise, std::string& whole) {
-  const bool callers_fault = dynamic_cast<const c10::IndexError*>(&e) != nullptr ||
-                             dynamic_cast<const c10::ValueError*>(&e) != nullptr;
-  const auto* torch = dynamic_cast<const c10::Error*>(&e);
-  const std::string text = torch ? torch->what_without_backtrace() : e.what();
-  const std::string_view cause = cause_of(text);
-  whole = text.size() > cause.size() + 1 ? text : "";
-  return {callers_fault ? ErrorKind::kInvalid : otherwise, std::string(cause)};
 }
 
 // Into the log of the process: an instance's, or the zygote's when a model is loaded.
@@ -142,42 +122,48 @@ std::vector<at::Tensor> weights_of(const torch::jit::Block& block) {
 
 class TorchModel : public Model {
  public:
-  TorchModel(ModelSpec spec, GraphExecutor executor, std::vector<at::Tensor> weights)
-      : spec_(std::move(spec)), executor_(std::move(executor)), weights_(std::move(weights)) {}
-  TorchModel(ModelSpec spec, GatedInterpreter interpreter, std::vector<at::Tensor> weights)
-      : spec_(std::move(spec)),
-        interpreter_(std::move(interpreter)),
-        weights_(std::move(weights)) {}
+  // `defaults`: of the arguments behind its inputs.
+  TorchModel(ModelSpec spec, std::vector<c10::IValue> defaults, std::vector<at::Tensor> weights)
+      : spec_(std::move(spec)), defaults_(std::move(defaults)), weights_(std::move(weights)) {}
+  void run_by(GraphExecutor executor) { executor_ = std::move(executor); }
+  void run_by(GatedInterpreter interpreter) { interpreter_ = std::move(interpreter); }
 
   Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, Gate* gate) override {
+    fails_always_ = false;
     try {
       const c10::InferenceMode no_autograd;
       std::vector<c10::IValue> values;
       // The executor's first input is the module itself, of which freezing has left nothing.
       if (executor_) values.emplace_back();
       for (const Tensor& t : inputs) values.emplace_back(borrow(t));
+      values.insert(values.end(), defaults_.begin(), defaults_.end());
       std::vector<at::Tensor> tensors;
       for (const c10::IValue& v : executor_ ? executor_->run(std::move(values), gate)
                                             : interpreter_->run(std::move(values), gate))
-        if (const auto flat = flatten(v, tensors); !flat.ok())
+        if (const auto flat = flatten(v, tensors); !flat.ok()) {
+          fails_always_ = true;
           return Error{ErrorKind::kInternal, flat.error().message};  // not the caller's fault
-      return answer(tensors);
+        }
+      auto answered = answer(tensors);
+      fails_always_ = !answered.ok();
+      return answered;
     } catch (const std::exception& e) {
-      std::string whole;
-      Error error = torch_error(e, ErrorKind::kInternal, whole);
+      TorchError failed = explained(e, ErrorKind::kInternal);
+      fails_always_ = failed.always;
       // Each text once, so that a client that repeats its request does not fill the log.
-      if (whole != logged_) log_whole(spec_.path, whole);
-      logged_ = std::move(whole);
-      return error;
+      if (failed.whole != logged_) log_whole(spec_.path, failed.whole);
+      logged_ = std::move(failed.whole);
+      return failed.error;
     }
   }
+
+  bool fails_always() const override { return fails_always_; }
 
   Result<void> share_weights(sluice_store* store, const std::string& name) override {
     try {
       return share_tensors(store, name, weights_, kStoreWaitMs);
     } catch (const std::exception& e) {
-      std::string whole;
-      return torch_error(e, ErrorKind::kInternal, whole);
+      return explained(e, ErrorKind::kInternal).error;
     }
   }
 
@@ -214,6 +200,8 @@ class TorchModel : public Model {
   }
 
   const ModelSpec spec_;
+  const std::vector<c10::IValue> defaults_;
+  bool fails_always_ = false;
   std::string logged_;  // the last of torch's texts that went to the log
   std::optional<GraphExecutor> executor_;
   std::optional<GatedInterpreter> interpreter_;
@@ -229,7 +217,8 @@ Result<void> types_exist(const ModelSpec& spec) {
   return {};
 }
 
-std::unique_ptr<Model> optimised(torch::jit::Module module, const ModelSpec& spec) {
+std::unique_ptr<Model> optimised(torch::jit::Module module, const ModelSpec& spec,
+                                 std::vector<c10::IValue> defaults) {
   torch::jit::Module frozen = torch::jit::freeze(module);
   if (has_convolution(*frozen.get_method("forward").graph()))
     frozen = torch::jit::optimize_for_inference(frozen);
@@ -237,11 +226,82 @@ std::unique_ptr<Model> optimised(torch::jit::Module module, const ModelSpec& spe
   torch::jit::Inline(*graph);
   // Optimising leaves unused constants: a linear layer's weights before transposition.
   torch::jit::EliminateDeadCode(graph);
-  std::vector<at::Tensor> weights = weights_of(*graph->block());
+  auto model = std::make_unique<TorchModel>(spec, std::move(defaults), weights_of(*graph->block()));
   if (auto executor = GraphExecutor::compile(graph))
-    return std::make_unique<TorchModel>(spec, std::move(*executor), std::move(weights));
-  return std::make_unique<TorchModel>(spec, GatedInterpreter(std::move(frozen)),
-                                      std::move(weights));
+    model->run_by(std::move(*executor));
+  else
+    model->run_by(GatedInterpreter(std::move(frozen)));
+  return model;
+}
+
+// The arguments of forward(), behind the module itself.
+struct Arguments {
+  std::vector<std::string> inputs;    // tensors that a call must have
+  std::vector<std::string> optional;  // tensors behind them that it may have
+  std::vector<c10::IValue> defaults;  // of all behind `inputs`
+};
+
+// Returns kInvalid if forward() takes something else than tensors, without a default for it.
+Result<Arguments> arguments_of(const torch::jit::Module& module) {
+  const c10::FunctionSchema schema = module.get_method("forward").function().getSchema();
+  const c10::TypePtr optional = c10::OptionalType::create(c10::TensorType::get());
+  Arguments found;
+  for (size_t i = 1; i < schema.arguments().size(); ++i) {
+    const c10::Argument& a = schema.arguments()[i];
+    const bool is_tensor = a.type()->isSubtypeOf(*optional);
+    if (a.default_value()) {
+      if (is_tensor && found.optional.size() == found.defaults.size())
+        found.optional.push_back(a.name());
+      found.defaults.push_back(*a.default_value());
+      continue;
+    }
+    if (!is_tensor)
+      return Error{ErrorKind::kInvalid,
+                   "forward() takes '" + a.name() + "', a " + a.type()->str() +
+                       "; only tensors are supported as inputs, beside arguments with defaults"};
+    if (!found.defaults.empty())
+      return Error{ErrorKind::kInvalid, "forward() takes '" + a.name() +
+                                            "' behind arguments with defaults; put it before them"};
+    found.inputs.push_back(a.name());
+  }
+  return found;
+}
+
+// Returns the defaults behind so many inputs. Returns kInvalid if forward() does not take that many.
+Result<std::vector<c10::IValue>> defaults_behind(size_t inputs, const Arguments& arguments,
+                                                 const std::string& said) {
+  const size_t least = arguments.inputs.size(), most = least + arguments.optional.size();
+  if (inputs < least || inputs > most)
+    return Error{ErrorKind::kInvalid, "the model takes " + std::to_string(least) +
+                                          (most > least ? " to " + std::to_string(most) : "") +
+                                          " inputs, " + said + " " + std::to_string(inputs)};
+  return std::vector<c10::IValue>(
+      arguments.defaults.begin() + static_cast<std::ptrdiff_t>(inputs - least),
+      arguments.defaults.end());
+}
+
+// The place of an error of load: a cause of ours says all.
+std::string not_loaded(const std::string& path, const TorchError& failed) {
+  return failed.known ? path : path + ": no TorchScript model, or cut short";
+}
+
+// The opened file, for torch's reader.
+class Contents : public caffe2::serialize::ReadAdapterInterface {
+ public:
+  explicit Contents(const ModelFile& file) : file_(file) {}
+  size_t size() const override { return size_of(file_); }
+  size_t read(uint64_t offset, void* to, size_t count, const char*) const override {
+    return read_at(file_, offset, to, count);
+  }
+
+ private:
+  const ModelFile file_;
+};
+
+torch::jit::Module module_of(const ModelFile& file) {
+  torch::jit::Module module = torch::jit::load(std::make_shared<Contents>(file), at::kCPU);
+  module.eval();
+  return module;
 }
 
 }  // namespace
@@ -252,113 +312,163 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile& file) {
   // A thread's number of threads is its own; the loader's must not start workers before a fork.
   at::set_num_threads(1);
   try {
-    torch::jit::Module module = torch::jit::load(spec.path, at::kCPU);
-    module.eval();
-    const size_t takes = module.get_method("forward").graph()->inputs().size() - 1;
-    if (takes != spec.inputs.size())
-      return Error{ErrorKind::kInvalid, spec.path + ": the model takes " + std::to_string(takes) +
-                                            " inputs, its metadata says " +
-                                            std::to_string(spec.inputs.size())};
-    return optimised(std::move(module), spec);
+    torch::jit::Module module = module_of(file);
+    const auto arguments = arguments_of(module);
+    if (!arguments.ok()) return within(spec.path, arguments.error());
+    auto defaults = defaults_behind(spec.inputs.size(), *arguments, "its metadata says");
+    if (!defaults.ok()) return within(spec.path, defaults.error());
+    return optimised(std::move(module), spec, std::move(*defaults));
   } catch (const std::exception& e) {
-    std::string whole;
-    Error error = torch_error(e, ErrorKind::kInvalid, whole);
-    log_whole(spec.path, whole);
-    return within(spec.path + ": no TorchScript model, or cut short", std::move(error));
+    TorchError failed = explained(e, ErrorKind::kInvalid);
+    log_whole(spec.path, failed.whole);
+    return within(not_loaded(spec.path, failed), std::move(failed.error));
   }
 }
 
 namespace {
 
-// With `variable` in place of each variable dimension.
-std::vector<c10::IValue> zeros(const std::vector<TensorSpec>& inputs, int64_t variable) {
+std::vector<c10::IValue> samples(const std::vector<TensorSpec>& inputs, const SampleOf& otherwise,
+                                 const std::vector<c10::IValue>& defaults) {
   std::vector<c10::IValue> values;
-  for (const TensorSpec& t : inputs) {
-    Shape shape = t.shape;
-    std::ranges::replace(shape, -1, variable);
-    values.emplace_back(at::zeros(shape, *theirs(*datatype_from(t.datatype))));
+  for (const TensorSpec& input : inputs) {
+    const auto t = sample_of(input, otherwise);
+    if (!t.ok()) throw std::invalid_argument(t.error().message);
+    values.emplace_back(
+        at::from_blob(const_cast<char*>(t->data.data()), t->shape, *theirs(t->datatype)).clone());
   }
+  values.insert(values.end(), defaults.begin(), defaults.end());
   return values;
 }
 
-// Returns forward()'s results for zeros.
-Result<std::vector<at::Tensor>> run_once(torch::jit::Module& module,
-                                         const std::vector<TensorSpec>& inputs, int64_t variable) {
-  const c10::InferenceMode no_autograd;
-  std::vector<at::Tensor> outputs;
-  SLUICE_TRY(flatten(module.forward(zeros(inputs, variable)), outputs));
-  return outputs;
-}
+// What a model returns, run with inputs of two sizes and of two values. A dimension that differs
+// between two of the runs is a variable one. One that is 0 depends on the values.
+class Probes {
+ public:
+  Probes(torch::jit::Module& module, const std::vector<TensorSpec>& inputs,
+         const std::vector<c10::IValue>& defaults)
+      : module_(module), inputs_(inputs), defaults_(defaults) {}
 
-// A dimension that differs between two runs of different sizes is a variable one.
-Result<nlohmann::json> outputs_of(torch::jit::Module& module,
-                                  const std::vector<TensorSpec>& inputs) {
-  nlohmann::json out = nlohmann::json::array();
-  SLUICE_ASSIGN(two, run_once(module, inputs, 2));
-  SLUICE_ASSIGN(three, run_once(module, inputs, 3));
-  for (size_t i = 0; i < two.size(); ++i) {
-    Shape shape = two[i].sizes().vec();
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (i < three.size() && three[i].dim() == two[i].dim() && three[i].size(d) != shape[d])
-        shape[d] = -1;
-    const std::optional<Datatype> datatype = ours(two[i].scalar_type());
-    out.push_back({{"name", "output"},
-                   {"datatype", datatype ? to_string(*datatype) : "FILL-IN"},
-                   {"shape", shape}});
+  // Returns the outputs' list. Returns the first failure if the model refuses all probes, and an
+  // error if it returns something else than tensors.
+  Result<nlohmann::json> outputs() {
+    // Far apart, so that few models make one size of them; the first pair is of images and text.
+    constexpr std::pair<int64_t, int64_t> kSizes[] = {
+        {64, 256}, {16, 48}, {16'000, 48'000}, {2, 3}};
+    Error first;
+    for (const double value : {0.0, 1.0})
+      for (const auto& [smaller, larger] : kSizes) {
+        runs_.clear();
+        auto ran = run({.batch = 2, .size = smaller, .value = value});
+        if (ran.ok()) ran = run({.batch = 3, .size = larger, .value = value});
+        if (ran.ok()) {
+          (void)run({.batch = 3, .size = larger, .value = 1 - value});
+          return described();
+        }
+        if (first.message.empty() || ran.error().kind == ErrorKind::kInvalid) first = ran.error();
+        if (first.kind == ErrorKind::kInvalid) return first;
+        if (one_size()) break;
+      }
+    return first;
   }
-  return out;
-}
+
+ private:
+  // Whether no dimension takes its size from the pair.
+  bool one_size() const {
+    return std::ranges::all_of(inputs_, [](const TensorSpec& t) {
+      for (size_t i = 1; i < t.shape.size(); ++i)
+        if (t.shape[i] < 0) return false;
+      return true;
+    });
+  }
+
+  // Returns kInvalid for an answer that is not served, another kind if the model refuses the values.
+  Result<void> run(const SampleOf& values) {
+    try {
+      const c10::InferenceMode no_autograd;
+      std::vector<at::Tensor> outputs;
+      SLUICE_TRY(flatten(module_.forward(samples(inputs_, values, defaults_)), outputs));
+      if (runs_.empty() || runs_[0].size() == outputs.size()) runs_.push_back(std::move(outputs));
+      return {};
+    } catch (const std::exception& e) {
+      TorchError failed = explained(e, ErrorKind::kInternal);
+      failed.error.kind = failed.always ? ErrorKind::kInvalid : ErrorKind::kInternal;
+      return failed.error;
+    }
+  }
+
+  nlohmann::json described() const {
+    nlohmann::json out = nlohmann::json::array();
+    for (size_t i = 0; i < runs_[0].size(); ++i) {
+      const at::Tensor& one = runs_[0][i];
+      Shape shape = one.sizes().vec();
+      for (size_t d = 0; d < shape.size(); ++d)
+        for (const std::vector<at::Tensor>& other : runs_)
+          if (other[i].dim() == one.dim() && (other[i].size(d) != one.size(d) || one.size(d) == 0))
+            shape[d] = -1;
+      const std::optional<Datatype> datatype = ours(one.scalar_type());
+      out.push_back({{"name", "output"},
+                     {"datatype", datatype ? to_string(*datatype) : "FILL-IN"},
+                     {"shape", shape}});
+    }
+    return out;
+  }
+
+  torch::jit::Module& module_;
+  const std::vector<TensorSpec>& inputs_;
+  const std::vector<c10::IValue>& defaults_;
+  std::vector<std::vector<at::Tensor>> runs_;  // the outputs of each
+};
 
 }  // namespace
 
-Result<nlohmann::json> inspect_torchscript(const std::string& path,
-                                           const std::vector<TensorSpec>& inputs) {
+Result<nlohmann::json> inspect_torchscript(const ModelFile& file) {
+  const std::string& path = file.spec.path;
+  const std::vector<TensorSpec>& inputs = file.spec.inputs;
   try {
-    torch::jit::Module module = torch::jit::load(path, at::kCPU);
-    module.eval();
-    const c10::FunctionSchema& schema = module.get_method("forward").function().getSchema();
-    nlohmann::json names = nlohmann::json::array(), outputs;
-    for (size_t i = 1; i < schema.arguments().size(); ++i) {  // behind the module itself
-      const c10::Argument& argument = schema.arguments()[i];
-      if (argument.type()->kind() != c10::TypeKind::TensorType)
-        return Error{ErrorKind::kInvalid, path + ": forward() takes '" + argument.name() + "', a " +
-                                              argument.type()->str() +
-                                              "; only tensors are supported as inputs"};
-      names.push_back(argument.name());
-    }
-    const c10::TypePtr type = schema.returns().at(0).type();
+    torch::jit::Module module = module_of(file);
+    const auto arguments = arguments_of(module);
+    if (!arguments.ok()) return within(path, arguments.error());
+    const c10::TypePtr type =
+        module.get_method("forward").function().getSchema().returns().at(0).type();
     if (type->kind() == c10::TypeKind::DictType) return within(path, not_served(*type));
-    if (!inputs.empty() && inputs.size() == names.size()) {
-      const auto found = outputs_of(module, inputs);
-      if (!found.ok()) return within(path, found.error());
-      outputs = *found;
-    } else if (type->kind() == c10::TypeKind::TensorType) {
-      outputs = 1;
-    } else if (type->kind() == c10::TypeKind::TupleType) {
-      outputs = type->containedTypes().size();
-    }
-    return nlohmann::json{{"inputs", names}, {"outputs", outputs}};
+    nlohmann::json found{{"inputs", arguments->inputs}, {"outputs", nullptr}};
+    if (!arguments->optional.empty()) found["optional"] = arguments->optional;
+    if (type->kind() == c10::TypeKind::TensorType) found["outputs"] = 1;
+    if (type->kind() == c10::TypeKind::TupleType) found["outputs"] = type->containedTypes().size();
+    if (inputs.empty()) return found;
+    const auto defaults = defaults_behind(inputs.size(), *arguments, "of which are stated");
+    if (!defaults.ok()) return found;  // the caller compares them with `inputs`
+    const auto outputs = Probes(module, inputs, *defaults).outputs();
+    if (outputs.ok())
+      found["outputs"] = *outputs;
+    else if (outputs.error().kind == ErrorKind::kInvalid)
+      return within(path, outputs.error());
+    else
+      found["refused"] = outputs.error().message;
+    return found;
   } catch (const std::exception& e) {
-    std::string whole;
-    return within(path, torch_error(e, ErrorKind::kInvalid, whole));
+    const TorchError failed = explained(e, ErrorKind::kInvalid);
+    return within(not_loaded(path, failed), failed.error);
   }
 }
 
-Result<OperatorGraph> operators_of_torchscript(const std::string& path,
-                                               const std::vector<TensorSpec>& inputs, int batch) {
+Result<OperatorGraph> operators_of_torchscript(const ModelFile& file, int batch) {
+  const std::string& path = file.spec.path;
+  const std::vector<TensorSpec>& inputs = file.spec.inputs;
   try {
-    const torch::jit::Module module = torch::jit::load(path, at::kCPU);
-    const size_t takes = module.get_method("forward").graph()->inputs().size() - 1;
-    if (takes != inputs.size())
-      return Error{ErrorKind::kInvalid, path + ": takes " + std::to_string(takes) +
-                                            " inputs, of which " + std::to_string(inputs.size()) +
-                                            " are told; its operators depend on their shapes"};
-    auto graph = operators_of(module, zeros(inputs, batch), batch);
+    const torch::jit::Module module = module_of(file);
+    const auto arguments = arguments_of(module);
+    if (!arguments.ok()) return within(path, arguments.error());
+    const auto defaults = defaults_behind(inputs.size(), *arguments, "of which are stated");
+    if (!defaults.ok())
+      return within(path, Error{ErrorKind::kInvalid, defaults.error().message +
+                                                         "; its operators depend on their shapes"});
+    auto graph =
+        operators_of(module, samples(inputs, {.batch = batch, .size = batch}, *defaults), batch);
     if (!graph.ok()) return within(path, graph.error());
     return graph;
   } catch (const std::exception& e) {
-    std::string whole;
-    return within(path, torch_error(e, ErrorKind::kInvalid, whole));
+    return within(path, explained(e, ErrorKind::kInvalid).error);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "runtime/batch.h"
+#include "runtime/sample.h"
 
 namespace sluice::runtime {
 namespace {
@@ -334,7 +335,9 @@ TEST_F(ScriptTest, AnAnswerThatIsNoTensorIsNamedWithWhatIsServed) {
   EXPECT_THAT(warm.error().message,
               StartsWith(dict.spec.path + ": the model returns Dict[str, Tensor]" + served));
   for (const std::vector<TensorSpec>& inputs : {std::vector<TensorSpec>(), dict.spec.inputs}) {
-    const auto inspected = inspect_torchscript(dict.spec.path, inputs);
+    ModelFile asked = dict;
+    asked.spec.inputs = inputs;
+    const auto inspected = inspect_torchscript(asked);
     ASSERT_FALSE(inspected.ok());
     EXPECT_THAT(inspected.error().message, HasSubstr("the model returns Dict[str, Tensor]"));
   }
@@ -343,8 +346,79 @@ TEST_F(ScriptTest, AnAnswerThatIsNoTensorIsNamedWithWhatIsServed) {
   EXPECT_THAT(warm_up(*load(inner), inner.spec, 1).error().message,
               HasSubstr("returns Dict[str, Tensor]" + served));
   const ModelFile number = script("def forward(self, x):\n    return x.dim()\n");
-  EXPECT_THAT(inspect_torchscript(number.spec.path, number.spec.inputs).error().message,
+  EXPECT_THAT(inspect_torchscript(number).error().message,
               HasSubstr("the model returns int" + served));
+}
+
+TEST_F(ScriptTest, ArgumentsWithDefaultsMayBeLeftOut) {
+  ModelFile file = script(R"(
+def forward(self, x, bias: Optional[Tensor] = None, scale: float = 3.0):
+    if bias is not None:
+        x = x + bias
+    return x * scale
+)");
+  auto found = inspect_torchscript(file);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ((*found)["inputs"], nlohmann::json({"x"}));
+  EXPECT_EQ((*found)["optional"], nlohmann::json({"bias"}));
+  const auto sum_of = [&](const Tensors& inputs) {
+    const auto outputs = load(file)->run(inputs, nullptr);
+    EXPECT_TRUE(outputs.ok()) << outputs.error().message;
+    return outputs.ok() ? (*outputs)[0].data : "";
+  };
+  const std::string twos = sample_of(file.spec.inputs[0], {.value = 2})->data;
+  const Tensor x{"x", Datatype::kFp32, {1, 2}, twos};
+  EXPECT_EQ(sum_of({x}), sample_of(file.spec.inputs[0], {.value = 6})->data);
+  file.spec.inputs.push_back(file.spec.inputs[0]);
+  EXPECT_EQ(sum_of({x, x}), sample_of(file.spec.inputs[0], {.value = 12})->data);
+  file.spec.inputs.push_back(file.spec.inputs[0]);
+  EXPECT_THAT(load_model(file).error().message,
+              HasSubstr("the model takes 1 to 2 inputs, its metadata says 3"));
+}
+
+// Two sizes that happen to give one size of output prove nothing: [1, 1] of a pool over 32 pixels.
+TEST_F(ScriptTest, WhatDependsOnSizesOrValuesIsFoundVariable) {
+  struct Case {
+    const char* forward;
+    Shape takes, returns;
+  };
+  const Case cases[] = {
+      {"def forward(self, x):\n    return torch.avg_pool2d(x, [32, 32])\n",
+       {-1, 3, -1, -1},
+       {-1, 3, -1, -1}},
+      {"def forward(self, x):\n    return x.mean([2, 3])\n", {-1, 3, -1, -1}, {-1, 3}},
+      {"def forward(self, x):\n    return torch.nonzero(x)\n", {-1, 4}, {-1, 2}},
+      {"def forward(self, x):\n    return x[x.sum(1) > 0]\n", {-1, 4}, {-1, 4}},
+      // A least length, as of audio; and values that are checked.
+      {"def forward(self, x):\n    return x.unfold(1, 400, 160)\n", {-1, -1}, {-1, -1, 400}},
+      {"def forward(self, x):\n    assert bool(x.min() > 0)\n    return x\n", {-1, 5}, {-1, 5}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.forward);
+    ModelFile file = script(c.forward);
+    file.spec.inputs[0].shape = c.takes;
+    const auto found = inspect_torchscript(file);
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_EQ((*found)["outputs"][0]["shape"], nlohmann::json(c.returns)) << *found;
+  }
+  ModelFile none = script("def forward(self, x):\n    assert x.dim() == 9, 'nine'\n    return x\n");
+  const auto found = inspect_torchscript(none);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ((*found)["outputs"], 1);
+  EXPECT_THAT((*found)["refused"].get<std::string>(), HasSubstr("nine"));
+}
+
+TEST_F(ScriptTest, ASampleThatIsRefusedIsAWarningUnlessEveryRequestWouldFail) {
+  ModelFile picky =
+      script("def forward(self, x):\n    assert bool(x.sum() > 0), 'sum'\n    return x\n");
+  const auto refused = warm_up(*load(picky), picky.spec, 1);
+  ASSERT_TRUE(refused.ok()) << refused.error().message;
+  EXPECT_THAT(*refused, HasSubstr("sum"));
+
+  const ModelFile half =
+      script("def forward(self, x):\n    y = x.half()\n    return torch.mm(y, y.t())\n");
+  EXPECT_THAT(warm_up(*load(half), half.spec, 1).error().message,
+              HasSubstr("m.pt: it computes in half precision"));
 }
 
 TEST_F(ScriptTest, MetadataThatContradictsTheModelIsNamed) {

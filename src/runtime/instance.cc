@@ -1,13 +1,10 @@
 #include "runtime/instance.h"
 
-#include <grp.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <cerrno>
-#include <system_error>
 
+#include "runtime/confinement.h"
 #include "runtime/process_title.h"
 #include "runtime/serving.h"
 
@@ -15,21 +12,6 @@ namespace sluice::runtime {
 namespace {
 
 namespace asio = boost::asio;
-
-Error system_error(const char* what) {
-  return {ErrorKind::kInternal, std::string(what) + ": " + std::generic_category().message(errno)};
-}
-
-// Permanent: no way back to the daemon's identity, and no gain by exec. A uid other than the
-// parent's also makes the process undumpable, so that its neighbours cannot trace it.
-Result<void> become(uint32_t uid, uint32_t gid) {
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return system_error("no_new_privs");
-  if (uid == 0) return {};
-  if (::setgroups(0, nullptr) != 0) return system_error("setgroups");
-  if (::setresgid(gid, gid, gid) != 0) return system_error("setresgid");
-  if (::setresuid(uid, uid, uid) != 0) return system_error("setresuid");
-  return {};
-}
 
 // Takes the daemon's messages while the instance serves. A lost daemon changes nothing.
 class ControlWatch {
@@ -68,7 +50,7 @@ class ControlWatch {
 
 Result<void> serve(const wire::StartInstance& start, InstanceFds& fds, const ModelFile& file,
                    Model& model) {
-  SLUICE_TRY(become(start.uid, start.gid));
+  SLUICE_TRY(confine(0));  // as its template is, and apart from its siblings
   model.after_fork();
   SLUICE_ASSIGN(packet, wire::receive_packet(fds.control.get()));
   SLUICE_ASSIGN(go, wire::message_of<wire::Go>(packet));
@@ -96,11 +78,14 @@ Result<void> serve(const wire::StartInstance& start, InstanceFds& fds, const Mod
 }  // namespace
 
 int run_instance(const wire::StartInstance& start, InstanceFds fds, const ModelFile& file,
-                 Model& model) {
+                 Model& model, const std::string& refused) {
   set_process_title("sluice-instance", std::string("sluice-runtime: instance ") + start.id);
   ::dup2(fds.log.get(), STDOUT_FILENO);
   ::dup2(fds.log.get(), STDERR_FILENO);
   fds.log.reset();
+  if (!refused.empty())
+    std::fprintf(stderr, "warning: not warmed up, so first requests take longer: %s\n",
+                 refused.c_str());
   const auto outcome = serve(start, fds, file, model);
   if (outcome.ok()) return 0;
   std::fprintf(stderr, "instance %s: %s\n", start.id, outcome.error().message.c_str());

@@ -12,8 +12,9 @@ struct InstanceFds {
   Fd listening, control, log;
 };
 
-// Runs in the forked child. Returns its exit code: 0 when it was drained.
+// Runs in the forked child. Returns its exit code: 0 when it was drained. `refused`: why the model
+// was not warmed up, for the instance's log; empty: it was.
 int run_instance(const wire::StartInstance& start, InstanceFds fds, const ModelFile& file,
-                 Model& model);
+                 Model& model, const std::string& refused);
 
 }  // namespace sluice::runtime

@@ -1,8 +1,15 @@
 // sluice-runtime: models in processes of their own.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 
 #include "base/log.h"
+#include "runtime/confinement.h"
+#include "runtime/engine.h"
 #include "runtime/environment.h"
 #if SLUICE_WITH_TORCH
 #include "runtime/engine_torch.h"
@@ -28,7 +35,8 @@ struct ServeFlags {
 Result<void> serve(const ServeFlags& flags) {
   SLUICE_ASSIGN(file, read_model_file(flags.model));
   SLUICE_ASSIGN(model, load_model(file));
-  SLUICE_TRY(warm_up(*model, file.spec, 1));
+  SLUICE_ASSIGN(refused, warm_up(*model, file.spec, 1));
+  if (!refused.empty()) log::warn("{}: not warmed up: {}", flags.model, refused);
   SLUICE_ASSIGN(endpoint, wire::parse_endpoint(flags.listen));
   SLUICE_ASSIGN(listening, wire::listen_on(endpoint));
   ServedModel served{.name = flags.name.empty() ? file.name : flags.name,
@@ -43,31 +51,65 @@ Result<void> serve(const ServeFlags& flags) {
   return {};
 }
 
-Result<nlohmann::json> inspected(const std::string& path, const std::string& inputs,
-                                 [[maybe_unused]] int batch) {
-  SLUICE_ASSIGN(list, wire::parse_json(inputs));
-  std::vector<TensorSpec> specs;
+struct InspectFlags {
+  std::string model, inputs = "[]";
+  int batch = 0;
+  int model_fd = -1, answer_fd = STDOUT_FILENO;
+};
+
+// Reads what was asked, opens the file, and gives up all privileges before torch sees it.
+Result<ModelFile> confined_file(const InspectFlags& flags) {
+  ModelFile file;
+  file.spec.path = flags.model;
+  SLUICE_ASSIGN(list, wire::parse_json(flags.inputs));
   for (const nlohmann::json& item : list) {
     SLUICE_ASSIGN(one, wire::tensor_spec_from(item));
-    specs.push_back(std::move(one));
+    file.spec.inputs.push_back(std::move(one));
   }
+  if (flags.model_fd >= 0) {
+    file.opened = std::make_shared<const Fd>(flags.model_fd);
+  } else {
+    SLUICE_ASSIGN(opened, open_model(flags.model));
+    file.opened = opened;
+  }
+  SLUICE_TRY(confine(::geteuid() == 0 ? unprivileged_uid() : 0));
+  constexpr uint64_t kCpuSeconds = 3600;  // its caller ends it earlier, unless that has died
+  limit(memory_to_load(size_of(file)), kCpuSeconds);
+  if (flags.model_fd >= 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of the uid clears it
+  return file;
+}
+
+Result<nlohmann::json> inspected(const InspectFlags& flags) {
+  SLUICE_ASSIGN(file, confined_file(flags));
 #if SLUICE_WITH_TORCH
-  SLUICE_ASSIGN(found, inspect_torchscript(path, specs));
-  if (batch > 0) {
-    SLUICE_ASSIGN(graph, operators_of_torchscript(path, specs, batch));
+  SLUICE_ASSIGN(found, inspect_torchscript(file));
+  if (flags.batch > 0) {
+    SLUICE_ASSIGN(graph, operators_of_torchscript(file, flags.batch));
     found["graph"] = wire::to_json(graph);
   }
   return found;
 #else
-  return Error{ErrorKind::kInvalid, path + ": this build has no TorchScript"};
+  return Error{ErrorKind::kInvalid, file.spec.path + ": this build has no TorchScript"};
 #endif
 }
 
-int inspect(const std::string& path, const std::string& inputs, int batch) {
-  const auto found = inspected(path, inputs, batch);
+// What the model prints goes nowhere: the answer has a descriptor of its own.
+int inspect(const InspectFlags& flags) {
+  const Fd answer(::fcntl(flags.answer_fd, F_DUPFD_CLOEXEC, 3));
+  const Fd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  ::dup2(null.get(), STDOUT_FILENO);
+  ::dup2(null.get(), STDERR_FILENO);
+  const auto found = inspected(flags);
   const nlohmann::json said =
       found.ok() ? *found : nlohmann::json{{"error", found.error().message}};
-  std::printf("%s\n", said.dump().c_str());
+  // A model's names and messages may be no UTF-8.
+  const std::string text =
+      said.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(answer.get(), text.data() + at, text.size() - at);
+    if (n <= 0) return 1;
+    at += static_cast<size_t>(n);
+  }
   return found.ok() ? 0 : 2;
 }
 
@@ -102,16 +144,20 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 
-  std::string inspected, inputs = "[]";
+  InspectFlags asked;
   CLI::App* inspect_command =
       app.add_subcommand("inspect", "prints as JSON what a TorchScript model takes and returns");
-  inspect_command->add_option("--model", inspected)->required();
+  inspect_command->add_option("--model", asked.model)->required();
   inspect_command->add_option(
-      "--inputs", inputs, "[{name, datatype, shape}…]: runs the model with zeros to see outputs");
-
-  int batch = 0;
-  inspect_command->add_option("--graph", batch, "its operators in a run of this batch; 0: not")
+      "--inputs", asked.inputs,
+      "[{name, datatype, shape}…]: runs the model with zeros to see outputs");
+  inspect_command
+      ->add_option("--graph", asked.batch, "its operators in a run of this batch; 0: not")
       ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  inspect_command->add_option("--model-fd", asked.model_fd,
+                              "the file, inherited; default: opens it");
+  inspect_command->add_option("--answer-fd", asked.answer_fd, "an inherited descriptor")
       ->capture_default_str();
 
   int control_fd = -1;
@@ -125,7 +171,7 @@ int run(int argc, char** argv) {
   complete_environment(argv);
   log::start("runtime");
   if (zygote_command->parsed()) return run_zygote(Fd(control_fd));
-  if (inspect_command->parsed()) return inspect(inspected, inputs, batch);
+  if (inspect_command->parsed()) return inspect(asked);
   return report(serve(flags));
 }
 

@@ -89,17 +89,19 @@ class ZygoteTest : public testing::Test {
   }
 
   // Returns the daemon's end of the template's socket.
-  Fd start_template(const std::string& path) {
+  Fd start_template(const std::string& path, uint32_t uid = 0) {
     Pair pair = socket_pair();
-    wire::StartTemplate start;
+    wire::StartTemplate start{.uid = uid};
     wire::set_text(start.model_path, path);
     const int fds[] = {pair.theirs.get()};
     EXPECT_TRUE(wire::send_message(control_.get(), start, fds).ok());
-    EXPECT_TRUE(hear<wire::Started>(control_, 1).ok());
+    const auto started = hear<wire::Started>(control_, 1);
+    EXPECT_TRUE(started.ok());
+    template_ = started.ok() ? started->pid : 0;
     return std::move(pair.ours);
   }
 
-  Instance start_instance(const Fd& model, const std::string& id, uint32_t uid = 0) {
+  Instance start_instance(const Fd& model, const std::string& id) {
     Instance instance;
     instance.endpoint = {.path = folder_ + "/" + id + ".sock"};
     const Fd listening = std::move(*wire::listen_on(instance.endpoint, 0666));
@@ -109,7 +111,6 @@ class ZygoteTest : public testing::Test {
     wire::StartInstance start;
     wire::set_text(start.id, id);
     wire::set_text(start.model_name, "f");
-    start.uid = start.gid = uid;
     const int fds[] = {listening.get(), pair.theirs.get(), log.get()};
     EXPECT_TRUE(wire::send_message(model.get(), start, fds).ok());
     const auto started = hear<wire::Started>(model, 1);
@@ -127,7 +128,7 @@ class ZygoteTest : public testing::Test {
   }
 
   const std::string folder_;
-  pid_t zygote_ = 0;
+  pid_t zygote_ = 0, template_ = 0;  // the newest template
   Fd control_;
   Fd received_;
 };
@@ -210,18 +211,26 @@ TEST_F(ZygoteTest, MessagesThatMakeNoSenseAreRefused) {
   EXPECT_TRUE(hear<wire::Ready>(model).ok());
 }
 
-TEST_F(ZygoteTest, AnInstanceBecomesItsUidForGood) {
+// What the status of a process says of its rights.
+std::string status_of(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  return {std::istreambuf_iterator<char>(status), {}};
+}
+
+TEST_F(ZygoteTest, ATemplateAndItsInstancesHaveItsUidAndNoRights) {
   if (::getuid() != 0) GTEST_SKIP() << "needs root";
-  const Fd model = start_template(folder_ + "/m.model");
+  const Fd model = start_template(folder_ + "/m.model", 61234);
   ASSERT_TRUE(hear<wire::Ready>(model).ok());
-  Instance a = start_instance(model, "a", 61234);
+  Instance a = start_instance(model, "a");
   go(a);
-  std::ifstream status("/proc/" + std::to_string(a.pid) + "/status");
-  const std::string text{std::istreambuf_iterator<char>(status), {}};
-  EXPECT_THAT(text, HasSubstr("Uid:\t61234\t61234\t61234\t61234"));
-  EXPECT_THAT(text, HasSubstr("Gid:\t61234\t61234\t61234\t61234"));
-  EXPECT_THAT(text, HasSubstr("CapEff:\t0000000000000000"));
-  EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1"));
+  for (const pid_t pid : {template_, a.pid}) {
+    const std::string text = status_of(pid);
+    EXPECT_THAT(text, HasSubstr("Uid:\t61234\t61234\t61234\t61234"));
+    EXPECT_THAT(text, HasSubstr("Gid:\t61234\t61234\t61234\t61234"));
+    EXPECT_THAT(text, HasSubstr("CapEff:\t0000000000000000"));
+    EXPECT_THAT(text, HasSubstr("CapPrm:\t0000000000000000"));
+    EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1"));
+  }
   EXPECT_TRUE(a.infer(2, 2).ok());
   EXPECT_EQ(::kill(a.pid, SIGTERM), 0);
   EXPECT_TRUE(ended(a.pidfd));

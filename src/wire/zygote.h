@@ -52,7 +52,7 @@ struct ZygoteHead {
 struct StartTemplate {
   ZygoteHead head{.kind = ZygoteKind::kStartTemplate};
   uint32_t warm_batch = 1;  // batch size of the warming inference
-  uint32_t reserved = 0;
+  uint32_t uid = 0;         // and gid: the template's and its instances'; 0: the zygote's
   char model_path[4096] = {};
 };
 
@@ -65,8 +65,6 @@ struct StartInstance {
   uint32_t model_version = 1;  // the revision
   uint32_t batch = 1;          // inferences that it runs at a time
   uint64_t max_delay_ns = 0;
-  uint32_t uid = 0;  // 0: the daemon's own
-  uint32_t gid = 0;
   uint32_t max_batch = 1;  // inferences that a request may carry; above `batch` they run in parts
   uint32_t reserved = 0;
 };

@@ -165,10 +165,6 @@ void serve(Fd listening, Fd control, bool stubborn) {
 void instance(const wire::StartInstance& what, std::vector<Fd> fds, const Words& model) {
   dup2(fds[2].get(), STDOUT_FILENO);
   dup2(fds[2].get(), STDERR_FILENO);
-  if (what.uid != 0 &&
-      (setgroups(0, nullptr) != 0 || setresgid(what.gid, what.gid, what.gid) != 0 ||
-       setresuid(what.uid, what.uid, what.uid) != 0))
-    _exit(4);
   const Result<wire::Packet> packet = wire::receive_packet(fds[1].get());
   if (!packet.ok() || *wire::kind_of(*packet) != ZygoteKind::kGo) _exit(5);
   const wire::Go go = *wire::message_of<wire::Go>(*packet);
@@ -212,6 +208,10 @@ void answer_all(int socket, OnRequest on_request) {
 
 void model_template(const wire::StartTemplate& what, int socket) {
   const Words model = read_model(what.model_path);
+  if (what.uid != 0 &&
+      (setgroups(0, nullptr) != 0 || setresgid(what.uid, what.uid, what.uid) != 0 ||
+       setresuid(what.uid, what.uid, what.uid) != 0))
+    _exit(4);
   if (model.contains("slow")) std::this_thread::sleep_for(Millis(model.at("slow")));
   if (model.contains("fail")) {
     const std::string path(what.model_path);
