@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/replace_file.h"
 #include "base/system_error.h"
 #include "cli/flags_differ.h"
@@ -85,7 +86,7 @@ std::string last_words(const std::string& log, int status) {
   for (std::string line; std::getline(in, line);)
     if (!line.empty()) last = line;
   if (last.starts_with("sluice: ")) last.erase(0, 8);
-  if (!last.empty()) return last + " (" + log + ")";
+  if (!last.empty()) return printable(last) + " (" + log + ")";
   std::error_code fault;
   const bool full = std::filesystem::space(log, fault).available == 0 && !fault;
   return how_it_ended(status) +

@@ -1,9 +1,11 @@
 #include "cli/table.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <sstream>
 
+#include "base/printable.h"
 #include "base/words.h"
 
 namespace sluice::cli {
@@ -20,6 +22,12 @@ void drop_character(std::string& text) {
 }
 
 }  // namespace
+
+// A cell is one line, and commands no terminal, whoever wrote it.
+void Table::add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = printable(cell, SIZE_MAX);
+  rows_.push_back(std::move(row));
+}
 
 std::string Table::text() const {
   std::vector<size_t> widths;

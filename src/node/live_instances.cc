@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "model/quantity.h"
 #include "process/log_folder.h"
 #include "wire/await.h"
@@ -280,7 +281,7 @@ void LiveInstances::end(const InstanceId& id, const std::string& why) {
   r->instance.state = InstanceState::kGone;
   r->ended = unix_now();
   r->stopped = wished;
-  r->error = why;
+  r->error = printable(why);  // a template's words may be its model's
   if (const std::string said = r->foreign || wished ? "" : last_lines(r->log); !said.empty())
     r->error += "; its log ends: " + said;
   records_.save_or_log();

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace sluice::node {
 namespace {
@@ -106,7 +107,13 @@ std::string last_lines(const std::string& path, size_t bytes) {
   text.resize(n > 0 ? static_cast<size_t>(n) : 0);
   if (text.size() < size) text.erase(0, text.find('\n') + 1);  // begins in mid-line
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+  std::string lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines += (begin > 0 ? "\n" : "") + printable(std::string_view(text).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
 }
 
 }  // namespace sluice::node

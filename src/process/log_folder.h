@@ -42,7 +42,7 @@ void tidy_logs(const std::string& folder, const std::set<std::string>& living, F
 // without a log is better than none.
 Fd open_log(const std::string& path);
 
-// Returns the last lines of a log, for people: a dead process's last output.
+// Returns the last lines of a log, for people: a dead process's last output. Each is printable.
 std::string last_lines(const std::string& path, size_t bytes = 400);
 
 }  // namespace sluice::node
