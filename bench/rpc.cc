@@ -23,7 +23,7 @@ std::vector<double> reports_of(Link& link, int worker, int reports, const Clock&
   for (int i = 0; i < reports; ++i) {
     std::this_thread::sleep_for(kBetween);
     const Time begun = clock.now();
-    (void)link.send(Progress{1, {i, 0, i}, 0.5, 64, 0.1, 0.01, 1000, 50, ""});
+    (void)link.send(Progress{1, {i, 0, i}, 0.5, 64, 0.1, 0.01, 1000, 0.1, 50, ""});
     const std::string key = std::to_string(worker) + "/" + std::to_string(i);
     (void)link.send(StoreSet{key, "seen"});
     if (link.wait_for(key, 1).ok()) ms.push_back(millis(clock.now() - begun));

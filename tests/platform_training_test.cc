@@ -120,6 +120,81 @@ TEST(TrainingFunction, AnElasticScriptIsTrainedThroughAKill) {
   EXPECT_THAT(p.cli({"describe", "digits-script"}).out, HasSubstr("to serve it: "));
 }
 
+std::string script_job(const Platform& p, const std::string& name, const std::string& script) {
+  std::string path = p.data + "/" + name + ".py";
+  if (script.ends_with(".py"))
+    path = script;
+  else
+    std::ofstream(path) << script;
+  return "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\nmetadata: {name: " + name +
+         "}\nspec: {command: [/usr/bin/python3, " + path +
+         "], elastic: true, length: 100000, mostDevices: 2, batchSize: {least: 10, most: 10}, "
+         "policy: {name: has-gpu, settings: {calm: 1h}}}\n";
+}
+
+// Its process is there, its connections are open, and nothing comes from it.
+TEST(TrainingFunction, AStoppedWorkerIsFoundAndEndedAndItsJobGoesOn) {
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-", "--wait"},
+                  script_job(p, "ledger", SLUICE_PROGRAMS "/elastic_ledger.py"))
+                .code,
+            0);
+  const auto when = [&](const std::function<bool(const json&)>& wanted) {
+    return p.until("/v1/functions/default/ledger",
+                   [&](const json& f) { return wanted(f["job"]); })["job"];
+  };
+  when([](const json& j) { return j["workers"] == 2 && j["samples_per_second"] > 0; });
+  const pid_t stopped = *p.pids("ledger").begin();
+  const Fd pidfd = pidfd_of(stopped);
+  kill(stopped, SIGSTOP);
+  const json job = when([](const json& j) { return j["state"] == "stalled"; });
+  EXPECT_EQ(job["samples_per_second"], 0);
+  EXPECT_THAT(p.cli({"get", "jobs"}).out, HasSubstr("stalled"));
+  when([](const json& j) { return j["waits_for"] != ""; });
+  EXPECT_THAT(p.cli({"get", "jobs"}).out, HasSubstr("has not answered for"));
+  EXPECT_TRUE(ends_within(pidfd, kPatience));
+  const int64_t step = job["step"];
+  when([&](const json& j) {
+    return j["state"] == "running" && j["workers"] == 2 && j["step"] > step;
+  });
+  EXPECT_THAT(p.cli({"get", "decisions", "ledger"}).out, HasSubstr("straggler"));
+}
+
+// Before it joins, and in its first step. Its last words try to command the terminal.
+TEST(TrainingFunction, ABrokenScriptIsPausedWithItsExceptionInPlainText) {
+  Platform p;
+  const std::string raise = "raise ValueError('\\x1b[2J\\x1b]0;title\\x07\\x9bboom')\n";
+  const std::string joins =
+      "import sluice_elastic, torch\n"
+      "model = torch.nn.Linear(2, 1)\n"
+      "job = sluice_elastic.join(model, torch.optim.SGD(model.parameters(), lr=1), samples=100)\n"
+      "for step in job.steps():\n    ";
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, script_job(p, "joins", joins + raise)).code, 0);
+  const Ended ended = p.cli({"apply", "-f", "-", "--wait"}, script_job(p, "early", raise));
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("3 workers ended without progress"));
+  EXPECT_THAT(ended.err, HasSubstr("boom"));
+  const json f = p.until("/v1/functions/default/joins",
+                         [](const json& j) { return j["job"]["state"] == "paused"; });
+  EXPECT_THAT(f["job"]["trouble"], HasSubstr("ValueError"));
+  std::string all = ended.err;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"get", "jobs"},
+                                             {"get", "decisions"},
+                                             {"get", "instances"},
+                                             {"describe", "joins"},
+                                             {"describe", "early"},
+                                             {"events"},
+                                             {"logs", "control"},
+                                             {"logs", "node"}})
+    all += p.cli(words).out;
+  for (const json& i : p.get("/v1/instances"))
+    all += p.cli({"logs", i["id"].get<std::string>()}).out +
+           p.cli({"describe", "instance", i["id"].get<std::string>()}).out;
+  EXPECT_THAT(all, HasSubstr("boom"));
+  for (const char* control : {"\x1b", "\x07", "\xC2\x9B"}) EXPECT_EQ(all.find(control), all.npos);
+}
+
 // A script that knows torchrun's variables alone is run anew, and goes on from its own checkpoint.
 TEST(TrainingFunction, AScriptThatKnowsNothingOfJobsIsRunAnew) {
   Platform p({"--runtime", program("sluice-runtime")});

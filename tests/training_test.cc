@@ -42,6 +42,10 @@ std::vector<float> parameters_of(const std::string& checkpoint, size_t count) {
   return numbers;
 }
 
+// A stopped worker is noticed sooner than live.
+constexpr JobServerLimits kLimits{.ping = Millis(200), .answer = Seconds(3)};
+constexpr int kMostStops = 2;
+
 bool ended(const JobStatus& s) {
   return s.phase != JobPhase::kQueued && s.phase != JobPhase::kRunning;
 }
@@ -53,7 +57,7 @@ std::function<bool(const JobStatus&)> has_taken(int64_t steps) {
 class Training : public testing::Test {
  protected:
   TrainingJob& start(JobSettings s, int workers, const std::string& trainer = SLUICE_TRAINER) {
-    job_ = std::make_unique<TrainingJob>(trainer, folder_.path, std::move(s));
+    job_ = std::make_unique<TrainingJob>(trainer, folder_.path, std::move(s), kLimits);
     for (int i = 0; i < workers; ++i) job_->start_worker();
     return *job_;
   }
@@ -66,7 +70,7 @@ class Training : public testing::Test {
     EXPECT_EQ(job_->status().phase, JobPhase::kFinished) << job_->status().trouble << "\n" << log();
   }
 
-  // Starts, ends and kills workers and the controller, about `every` steps, until the job has ended.
+  // Starts, ends, stops and kills workers and the controller, about `every` steps, until the job has ended.
   void let_workers_come_and_go(uint64_t seed, int64_t every);
 
   TemporaryFolder folder_;
@@ -76,24 +80,27 @@ class Training : public testing::Test {
 void Training::let_workers_come_and_go(uint64_t seed, int64_t every) {
   TrainingJob& job = *job_;
   Random random(seed);
-  int joins = 0, leaves = 0, kills = 0, restarts = 0;
+  int joins = 0, leaves = 0, kills = 0, restarts = 0, stops = 0;
   for (int64_t step = 60; !ended(job.status());) {
     ASSERT_TRUE(job.wait_until(has_taken(step))) << log();
     if (const auto progress = job.status().progress) step = progress->at.step + every;
+    for (const Straggler& late : job.status().stragglers) job.end_straggler(late.worker);
     job.reap();
     const std::vector<std::string> workers = job.workers();
     const uint64_t what = workers.size() < 2   ? 0
                           : workers.size() > 3 ? 1 + random.below(2)
-                                               : random.below(4);
+                                               : random.below(5);
     const std::string& one = workers[random.below(workers.size())];
     if (what == 0) job.start_worker(), ++joins;
     if (what == 1) job.signal(one, SIGTERM), ++leaves;
     if (what == 2) job.signal(one, SIGKILL), ++kills;
     if (what == 3) job.restart_controller(), ++restarts;
+    if (what == 4 && stops < kMostStops) job.signal(one, SIGSTOP), ++stops;
   }
   expect_finished();
-  EXPECT_GT(joins * leaves * kills * restarts, 0) << joins << " joins, " << leaves << " leaves, "
-                                                  << kills << " kills, " << restarts << " restarts";
+  EXPECT_GT(joins * leaves * kills * restarts * stops, 0)
+      << joins << " joins, " << leaves << " leaves, " << kills << " kills, " << restarts
+      << " restarts, " << stops << " stops";
 }
 
 TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {

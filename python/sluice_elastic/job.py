@@ -276,6 +276,7 @@ class Job(Worker):
         self._link.send("progress", generation=self._generation, **self._at, loss=self._loss, batch=self._batch,
                         step_seconds=seconds, wait_seconds=self._waited, noise=self._noise.value(),
                         samples_per_second=(self._seen - self._seen_reported) / passed if passed > 0 else 0.0,
+                        learning_rate=float(self._optimizer.param_groups[0]["lr"]),
                         trouble=self._trouble)
         self._first, self._reported, self._seen_reported = False, now, self._seen
 

@@ -30,6 +30,7 @@ class Link:
             raise ValueError(f"JOB_CONTROLLER: '{address}' is not unix:PATH")
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(address[len("unix:"):])
+        self._sending = threading.Lock()
         self._changed = threading.Condition()
         self._messages, self._values = [], {}
         self._halted, self._batch = -1, 0
@@ -45,8 +46,10 @@ class Link:
             pass
 
     def send(self, kind, **fields):
+        line = json.dumps({"kind": kind, **fields}, allow_nan=False).encode() + b"\n"
         try:
-            self._socket.sendall(json.dumps({"kind": kind, **fields}, allow_nan=False).encode() + b"\n")
+            with self._sending:
+                self._socket.sendall(line)
         except OSError:
             self.lost = True
 
@@ -89,8 +92,10 @@ class Link:
             self._changed.notify_all()
 
     def _take(self, message):
+        kind = message["kind"]
+        if kind == "ping":  # also while the script computes a step: a stopped worker does not answer
+            return self.send("pong")
         with self._changed:
-            kind = message["kind"]
             if kind == "halt":
                 self._halted = message["generation"]
             elif kind == "adapt":

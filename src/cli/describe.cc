@@ -123,6 +123,7 @@ std::string job_of(const Session& session, const json& f) {
          j["checkpoint"]["path"].get<std::string>());
   if (const std::string why = j.value("checkpoint_trouble", ""); !why.empty())
     line("the last checkpoint could not be written: " + why);
+  if (const std::string why = j.value("waits_for", ""); !why.empty()) line(why);
   if (const std::string why = j["trouble"]; !why.empty())
     line(j["state"].get<std::string>() + ": " + why);
   if (const std::string model = j.value("model", ""); !model.empty()) {
@@ -189,7 +190,12 @@ Result<void> describe(const Session& session, const std::vector<std::string>& wo
   std::string what = words[0];
   if (const std::string fault = noun()(what); !fault.empty())
     return Error{ErrorKind::kInvalid, fault};
-  if (what == "functions" || what == "jobs") return describe_function(session, words[1]);
+  if (what == "functions") return describe_function(session, words[1]);
+  if (what == "jobs") {
+    const auto there = session.api(verb::get, session.function_path(words[1]));
+    if (there.ok() && !there->contains("job")) return no_job(words[1]);
+    return describe_function(session, words[1]);
+  }
   if (what == "instances") return describe_instance(session, words[1]);
   if (what == "devices") return describe_device(session, words[1]);
   return Error{ErrorKind::kInvalid,

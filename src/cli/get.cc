@@ -57,6 +57,7 @@ Result<json> rows_of_function(const Session& session, const std::string& what, c
                               const std::string& name) {
   const auto there = session.api(verb::get, session.function_path(name));
   if (!there.ok()) return there.error();
+  if (what == "jobs" && !there->contains("job")) return no_job(name);
   const std::string function = to_string(session.named(name));
   return kept(all, [&](const json& row) { return function_of(what, row) == function; });
 }

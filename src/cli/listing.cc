@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/words.h"
 
 namespace sluice::cli {
@@ -92,13 +93,13 @@ const Columns kProfiles{
     {"CONDITIONS", "the machine and versions then, or the weights of the estimate"}};
 
 const Columns kJobs{{"NAME", "as commands take it"},
-                    {"STATE", "queued, running, paused, finished or failed"},
+                    {"STATE", "queued, running, stalled, paused, finished or failed"},
                     {"DEVICES", "that its workers hold now"},
                     {"EPOCH", "the one that it is in / all"},
                     {"DONE", "of the samples of all epochs"},
                     {"LOSS", "mean of the last step's samples"},
                     {"BATCH", "samples of a step, over all workers"},
-                    {"RATE", "the learning rate: linear in the batch"},
+                    {"RATE", "the learning rate: linear in the batch; - if unknown"},
                     {"SAMPLES/S", "over the last moments"},
                     {"GOODPUT", "the same, as samples of its least batch would count"},
                     {"NOISE", "gradient noise scale in samples; - while unknown"},
@@ -304,14 +305,15 @@ std::string jobs_table(const json& list) {
     const double samples = j["samples"];
     const int64_t epochs = j["epochs"];
     const int64_t epoch = std::min<int64_t>(j.value("epoch", 0) + 1, epochs);
-    const std::string trouble = j["trouble"];
+    const std::string trouble =
+        j["trouble"] != "" ? j["trouble"].get<std::string>() : j.value("waits_for", "");
     const double rate = j.value("samples_per_second", 0.0), noise = j["noise"];
     t.add({short_name(r), j["state"], std::to_string(j["devices"].get<int>()),
            std::to_string(epoch) + "/" + std::to_string(epochs),
            samples > 0 ? fixed(100 * j["done"].get<double>() / samples, 1) + "%" : "-",
            j.contains("loss") ? fixed(j["loss"], 4) : "-",
            j["batch"].get<int>() > 0 ? std::to_string(j["batch"].get<int>()) : "-",
-           j["batch"].get<int>() > 0 ? fixed(j["learning_rate"], 4) : "-",
+           j["learning_rate"].get<double>() > 0 ? fixed(j["learning_rate"], 4) : "-",
            rate > 0 ? fixed(rate, 0) : "-", rate > 0 ? fixed(j["goodput"], 0) : "-",
            noise > 0 ? fixed(noise, 1) : "-",
            j.contains("left_s") && j["state"] == "running"
@@ -347,7 +349,7 @@ std::string decision_line(const json& d) {
   const std::string function = d["function"];
   return clock_time(d["at"]) + "  " + (function.empty() ? "" : function + "  ") +
          d["action"].get<std::string>() + " " + d["subject"].get<std::string>() + ": " +
-         why_of_decision(d);
+         printable(why_of_decision(d), SIZE_MAX);
 }
 
 std::string short_name(const json& function) {

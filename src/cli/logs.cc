@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/printable.h"
 #include "base/system_error.h"
 #include "base/words.h"
 #include "cli/decisions.h"
@@ -58,8 +59,7 @@ struct LogFlags {
 // Returns the name of the worker that has, or had last, that rank of a training function.
 Result<std::string> worker_of(const Session& session, const std::string& function, int rank) {
   SLUICE_ASSIGN(f, session.api(wire::http::verb::get, session.function_path(function)));
-  if (!f.contains("job"))
-    return Error{ErrorKind::kInvalid, "--rank: " + function + " is no training function"};
+  if (!f.contains("job")) return within("--rank", no_job(function));
   const auto members = f["job"].value("members", std::vector<std::string>());
   if (rank >= static_cast<int>(members.size()))
     return Error{ErrorKind::kNotFound, "--rank: " + std::to_string(rank) + ": " + function +
@@ -120,13 +120,10 @@ Result<std::vector<std::string>> read_last(Log& log, size_t lines) {
       std::ifstream in(log.path, std::ios::binary);
       in.seekg(static_cast<std::streamoff>(log.at));
       std::string added{std::istreambuf_iterator<char>(in), {}};
-      if (!log.before.empty()) added.erase(added.rfind('\n') + 1);  // whole lines
+      added.erase(added.rfind('\n') + 1);  // whole lines
       log.at += added.size();
-      if (log.before.empty())
-        std::cout << added;
-      else
-        for (const std::string& line : last_lines(added, kMostLines))
-          std::cout << log.before << line << "\n";
+      for (const std::string& line : last_lines(added, kMostLines))
+        std::cout << log.before << printable(line, SIZE_MAX) << "\n";
       std::cout << std::flush;
     }
     std::this_thread::sleep_for(kLogPollInterval);
@@ -169,7 +166,8 @@ Result<void> logs(const Session& session, const LogFlags& f) {
     SLUICE_ASSIGN(lines, read_last(log, f.lines));
     all.push_back({{"name", log.name}, {"lines", lines}});
     if (session.json()) continue;
-    for (const std::string& line : lines) std::cout << log.before << line << "\n";
+    for (const std::string& line : lines)
+      std::cout << log.before << printable(line, SIZE_MAX) << "\n";
   }
   if (session.json()) print(all.size() == 1 ? all[0] : all);
   std::cout << std::flush;

@@ -93,6 +93,10 @@ Error refused(int status, const std::string& body) {
   return {kind, told ? parsed["error"].get<std::string>() : body};
 }
 
+Error no_job(const std::string& name) {
+  return {ErrorKind::kNotFound, "job '" + name + "' not found; that is an inference function"};
+}
+
 void add_namespace(CLI::App& command, Session& session) {
   command.add_option("-n,--namespace", session.space,
                      "the namespace of names that state none (else: default)");

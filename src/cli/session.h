@@ -50,6 +50,8 @@ std::string escaped(const std::string& text);  // for a query
 // kExhausted ("refused for now"), because kUnavailable means that no platform runs; 502 is
 // kInternal.
 Error refused(int status, const std::string& body);
+// For an inference function where a training function's job was meant.
+Error no_job(const std::string& name);
 // Takes -n, --namespace.
 void add_namespace(CLI::App& command, Session& session);
 

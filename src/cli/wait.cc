@@ -32,10 +32,13 @@ Phase phase_of(const json& f, int revision) {
   if (f["revision"] != revision) return Phase::kReplaced;
   if (!f["rollout_failed"].get<std::string>().empty()) return Phase::kGivenUp;
   const bool first = f["serving"] == revision;
-  if (f.contains("job")) {  // it trains, or has ended
-    const std::string state = f["job"]["state"];
-    if (state == "failed") return Phase::kGivenUp;
-    return state == "queued" ? Phase::kComes : Phase::kServes;
+  if (f.contains("job")) {  // it trains, is paused by its user, or has ended
+    const json& job = f["job"];
+    if (job["trouble"] != "") return Phase::kGivenUp;
+    const std::string state = job["state"];
+    const bool waits =
+        state == "running" || state == "stalled" ? !job.value("trains", false) : state == "queued";
+    return waits ? Phase::kComes : Phase::kServes;
   }
   if (n["ready"] > 0 && (has_traffic(f, revision) || is_idle_canary(f))) return Phase::kServes;
   if (first && f["start_failures"] >= kTries) return Phase::kGivenUp;

@@ -181,18 +181,6 @@ void Control::observe(Time now, UnixMillis wall) {
   see_jobs(now, wall);
 }
 
-// Keeps a controller for each training function, and takes over what the controllers report.
-void Control::see_jobs(Time now, UnixMillis wall) {
-  if (settings_.training == nullptr) return;
-  for (auto& [name, f] : functions_) {
-    const Revision& revision = revision_of(f.stored, f.stored.newest);
-    if (revision.spec.is_inference()) continue;
-    settings_.training->keep(revision);
-    f.job = settings_.training->status(name);
-    if (f.submitted == Time{}) f.submitted = now - Millis(wall - revision.created);
-  }
-}
-
 // Counts requests, holdings and use.
 void Control::count(Time now, UnixMillis wall) {
   counts_.count(seen_, functions_, now, wall);

@@ -145,6 +145,9 @@ class Control {
   void ended(const ObservedInstance& o, FunctionState* f, Time now, UnixMillis wall);
   void report_lost(const std::vector<Instance>& lost, UnixMillis wall);
   void stop_overdue(Time now, UnixMillis wall);
+  void stop_stragglers(Time now, UnixMillis wall);
+  std::vector<InstanceId> workers_of(const FunctionName& f, int revision) const;
+  bool worker_failed(const ObservedInstance& o, const FunctionState& f);
   void settle_rollouts(Time now, UnixMillis wall);
   void decide_at_once();
   void carry_out(const Action& action, Time now, UnixMillis wall);

@@ -260,9 +260,10 @@ Result<void> Control::set_paused(const FunctionName& name, bool paused, UnixMill
     return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
   FunctionSpec spec = spec_of(*f, f->newest);
   if (spec.is_inference())
-    return Error{ErrorKind::kInvalid,
-                 to_string(name) + ": is an inference function; training functions can be paused"};
+    return Error{ErrorKind::kNotFound,
+                 "job '" + to_string(name) + "' not found; that is an inference function"};
   if (!paused && settings_.training != nullptr) settings_.training->retry(name);
+  if (!paused) starts_.forget(name, f->newest);
   if (spec.training().paused == paused) return {};
   spec.training().paused = paused;
   SLUICE_TRY(desired_.replace_spec({name, f->newest, spec, wall}));

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "control/control.h"
 #include "control/model_copies.h"
 
@@ -35,7 +36,10 @@ void Control::reconcile(Time now, UnixMillis wall) {
     if (f == nullptr && unreadable_.contains(i.function)) continue;
     if (!alive(o)) {
       // The earlier loop, or `sluice down`, may have asked.
-      if (!stops_.asked(i.id) && !o.stopped) ended(o, f, now, wall);
+      if (!stops_.asked(i.id) && !o.stopped)
+        ended(o, f, now, wall);
+      else if (f != nullptr && f->job)
+        settings_.training->ended(i.function, i.id, "");
       (void)cluster_.stop(i.id, Nanos(0));  // forget it
     } else if (i.state == InstanceState::kDraining) {
       stops_.drains(i.id, now);
@@ -43,12 +47,13 @@ void Control::reconcile(Time now, UnixMillis wall) {
       if (!stops_.asked(i.id)) log::info("{}: its function is gone", i.id);
       stop(i.id, now, settings_.drain);
     } else if (i.state == InstanceState::kReady) {
-      starts_.forget(i.function, i.revision);
+      if (!f->job) starts_.forget(i.function, i.revision);  // a worker has to train first
       f->unavailable.clear();
     }
   }
   stops_.reconcile(seen_.instances);
   stop_overdue(now, wall);
+  stop_stragglers(now, wall);
   settle_rollouts(now, wall);
 }
 
@@ -100,9 +105,10 @@ void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixM
   const Instance& i = o.instance;
   // A job's workers end by themselves once it has ended; it says why.
   if (f != nullptr && f->job && !train::goes_on(f->job->phase)) return;
-  const std::string error = f == nullptr ? o.error
-                                         : with_users_path(o.error, settings_.models,
-                                                           spec_of(f->stored, i.revision).model());
+  const std::string error =
+      printable(f == nullptr ? o.error
+                             : with_users_path(o.error, settings_.models,
+                                               spec_of(f->stored, i.revision).model()));
   decisions_.record(
       {.at = wall,
        .function = i.function,
@@ -112,7 +118,7 @@ void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixM
                   "Instance " + i.id +
                       (o.node_fault ? " was ended by its node: " : " ended by itself: ") + error,
                   {}}});
-  if (f == nullptr || o.ready_after_ms > 0) return;
+  if (f == nullptr || (f->job && !o.node_fault ? !worker_failed(o, *f) : o.ready_after_ms > 0)) return;
   const Starts::Trouble& t = starts_.failed(i.function, i.revision, o.node_fault, error, now);
   if (!f->present.alive && !o.node_fault)  // else another one will start
     f->unavailable = "its last instance could not start: " + error;

@@ -419,7 +419,7 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   step(3);
   EXPECT_EQ(cluster.starts, 2);
   const auto& last = control->functions().at({.name = "c"});
-  EXPECT_EQ(control->decisions().last({.name = "c"})->action, "unmet");
+  EXPECT_EQ(control->decisions().last({.name = "c"}, wall)->action, "unmet");
   EXPECT_FALSE(last.unavailable.empty());
   EXPECT_EQ(cluster.routes["functions"][2]["unavailable"], last.unavailable);
   EXPECT_TRUE(control->functions().at({.name = "a"}).unavailable.empty());

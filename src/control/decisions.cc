@@ -1,20 +1,40 @@
 #include "control/decisions.h"
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "wire/json.h"
 
 namespace sluice::control {
+namespace {
+
+constexpr UnixMillis kAnother = 10'000;  // after such a pause a recorded vain one begins anew
+
+std::string kind_of(const Decision& d) {
+  return d.action + (d.fault.empty() ? " " : " in vain ") + d.reason.rule;
+}
+
+}  // namespace
+
+void Decisions::OfFunction::take(const Decision& d) {
+  last = d;
+  if (!vain.contains(kind_of(d))) effective = d;
+}
 
 void Decisions::know(const FunctionName& f, std::optional<Decision> last) {
   functions_.try_emplace(f, OfFunction{.last = std::move(last)});
 }
 
-const Decision* Decisions::last(const FunctionName& f) const {
+const Decision* Decisions::last(const FunctionName& f, UnixMillis now) const {
   const auto found = functions_.find(f);
-  return found == functions_.end() || !found->second.last ? nullptr : &*found->second.last;
+  if (found == functions_.end() || !found->second.last) return nullptr;
+  const OfFunction& of = found->second;
+  const auto vain = of.vain.find(kind_of(*of.last));
+  const bool over = vain != of.vain.end() && now - vain->second.last >= kAnother;
+  return over && of.effective ? &*of.effective : &*of.last;
 }
 
 void Decisions::record(Decision d) {
+  d.fault = printable(d.fault);  // a template's words may be its model's
   if (spdlog::should_log(spdlog::level::info))
     log::info("decision {}", nlohmann::json{{"function", to_string(d.function)},
                                             {"action", d.action},
@@ -22,13 +42,13 @@ void Decisions::record(Decision d) {
                                             {"reason", wire::to_json(d.reason)},
                                             {"fault", d.fault}}
                                  .dump());
-  if (auto f = functions_.find(d.function); f != functions_.end()) f->second.last = d;
+  if (auto f = functions_.find(d.function); f != functions_.end()) f->second.take(d);
   recorded_.push_back(std::move(d));
 }
 
 void Decisions::written(const std::vector<Decision>& numbered) {
   for (const Decision& d : numbered)
-    if (auto f = functions_.find(d.function); f != functions_.end()) f->second.last = d;
+    if (auto f = functions_.find(d.function); f != functions_.end()) f->second.take(d);
 }
 
 void Decisions::not_written(std::vector<Decision> decisions) {
@@ -40,10 +60,8 @@ void Decisions::not_written(std::vector<Decision> decisions) {
 
 // A long-lasting one is recorded again, with its repetitions.
 void Decisions::record_vain(Decision d, Nanos least, Nanos pause) {
-  constexpr UnixMillis kAnother = 10'000;  // after such a pause a recorded one begins anew
   constexpr UnixMillis kAgainAfter = 600'000;
-  Vain& v =
-      functions_[d.function].vain[d.action + (d.fault.empty() ? " " : " in vain ") + d.reason.rule];
+  Vain& v = functions_[d.function].vain[kind_of(d)];
   const auto within = [&](UnixMillis since, UnixMillis most) {
     return d.at >= since && d.at - since < most;
   };

@@ -25,8 +25,9 @@ class Decisions {
   // `least`. After a longer `pause` between two of the kind it begins anew.
   // REQUIRES: know(d.function).
   void record_vain(Decision d, Nanos least, Nanos pause);
-  // nullptr: none, or an unknown function.
-  const Decision* last(const FunctionName& f) const;
+  // nullptr: none, or an unknown function. One that came to nothing is passed over once it is not
+  // decided any more: what it wanted has come, or is not wanted.
+  const Decision* last(const FunctionName& f, UnixMillis now) const;
 
   // Returns those that the journal lacks.
   std::vector<Decision> take() { return std::exchange(recorded_, {}); }
@@ -42,8 +43,10 @@ class Decisions {
     int64_t repeated = 0;               // since its record
   };
   struct OfFunction {
-    std::optional<Decision> last;
-    std::map<std::string, Vain> vain;  // by action and rule
+    std::optional<Decision> last, effective;  // `effective`: the last one that came to something
+    std::map<std::string, Vain> vain;         // by action and rule
+
+    void take(const Decision& d);
   };
   std::map<FunctionName, OfFunction> functions_;
   std::vector<Decision> recorded_;

@@ -41,16 +41,26 @@ TEST_F(DecisionsTest, OneThatDoesNotLastIsNotRecorded) {
 }
 
 TEST_F(DecisionsTest, TheLastOneOfAFunctionIsKnownWithItsNumber) {
-  EXPECT_EQ(decisions.last(kF), nullptr);
+  EXPECT_EQ(decisions.last(kF, kStart), nullptr);
   decisions.record({.function = kF, .action = "start"});
   decisions.record({.function = {.name = "unknown"}, .action = "lost"});
   auto taken = decisions.take();
   taken[0].number = 7;
   decisions.written(taken);
-  EXPECT_EQ(decisions.last(kF)->number, 7);
-  EXPECT_EQ(decisions.last({.name = "unknown"}), nullptr);
+  EXPECT_EQ(decisions.last(kF, kStart)->number, 7);
+  EXPECT_EQ(decisions.last({.name = "unknown"}, kStart), nullptr);
   decisions.forget(kF);
-  EXPECT_EQ(decisions.last(kF), nullptr);
+  EXPECT_EQ(decisions.last(kF, kStart), nullptr);
+}
+
+// A worker that could not be started, and later was not needed, is not the news of a job that trains.
+TEST_F(DecisionsTest, OneThatCameToNothingIsTheLastOneOnlyWhileItIsDecided) {
+  decisions.record({.at = kStart, .function = kF, .action = "start"});
+  each_second(1, 3);
+  EXPECT_EQ(decisions.last(kF, kStart + 4'000)->action, "unmet");
+  EXPECT_EQ(decisions.last(kF, kStart + 60'000)->action, "start");
+  EXPECT_EQ(each_second(60, 62), 1u);
+  EXPECT_EQ(decisions.last(kF, kStart + 62'000)->action, "unmet");
 }
 
 TEST_F(DecisionsTest, WhatWasNotWrittenIsTakenAgainInOrderUpToABound) {

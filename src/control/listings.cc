@@ -103,11 +103,21 @@ json to_json(const train::Reform& r) {
           {"forming_ms", millis(r.forming)}};
 }
 
+// A job that has begun waits for devices again once it has none, and is stalled while its workers
+// take no step.
+std::string_view state_of(const JobView& view, const FunctionState& f, int devices) {
+  constexpr std::string_view kPhases[] = {"queued", "running", "paused", "finished", "failed"};
+  if (view.phase == JobPhase::kRunning && devices == 0) return "queued";
+  if (view.phase == JobPhase::kRunning && (f.job->stalled || !f.job->waits_for.empty()))
+    return "stalled";
+  return kPhases[static_cast<size_t>(view.phase)];
+}
+
 // A training function's job. Times are those of the last report.
 json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
-  constexpr std::string_view kPhases[] = {"queued", "running", "paused", "finished", "failed"};
   const JobView view = *job_view(spec, f.job, f.submitted);
-  json out{{"state", kPhases[static_cast<size_t>(view.phase)]},
+  const std::string_view state = state_of(view, f, devices);
+  json out{{"state", state},
            {"trouble", view.trouble},
            {"epochs", spec.training().epochs},
            {"samples", view.samples},
@@ -124,9 +134,11 @@ json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
               {"generation", s.generation},
               {"members", s.members},
               {"batch_reason", s.batch_reason},
+              {"waits_for", s.waits_for},
+              {"trains", s.progress.has_value()},
               {"model", s.model}});
   if (s.progress && s.samples > 0) {
-    const double rate = s.workers > 0 ? s.progress->samples_per_second : 0;
+    const double rate = s.workers > 0 && state == "running" ? s.progress->samples_per_second : 0;
     out.update({{"loss", s.progress->loss},
                 {"samples_per_second", rate},
                 {"goodput", rate * efficiency(view.noise, view.batch, s.base_batch)},
@@ -223,7 +235,7 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
            {"stale_ms", oldest_stale_ms(control, wall)},
            {"age_ms", wall - r.stored.revisions.front().created}};
   if (!spec.is_inference()) out["job"] = job_row(r, spec, held.ready + held.starting);
-  const Decision* last = control.decisions().last(name);
+  const Decision* last = control.decisions().last(name, wall);
   out["last_decision"] = last != nullptr ? to_json(*last) : json();
   return out;
 }

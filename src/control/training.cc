@@ -121,6 +121,7 @@ void LocalTraining::keep(const Revision& r) {
   chmod(folder.c_str(), 01777);
   train::JobSettings job{.name = revision_id(r.function, r.number)};
   job.min_workers = spec.min_workers;
+  job.script = !spec.command.empty();
   job.batch = spec.batch;
   if (job.batch.least == 0) job.batch.least = kBatch;
   if (job.batch.most == 0) job.batch.most = job.batch.least * kBatchGrowth;
@@ -171,6 +172,18 @@ void LocalTraining::remove(const FunctionName& f) {
   for (const fs::path& path : all) fs::remove_all(path, fault);
 }
 
+void LocalTraining::run(const FunctionName& f, const std::vector<InstanceId>& workers) {
+  if (const auto known = jobs_.find(f); known != jobs_.end())
+    server_->expect_back(revision_id(f, known->second.revision), workers);
+}
+
+bool LocalTraining::ended(const FunctionName& f, const InstanceId& worker,
+                          const std::string& error) {
+  const auto known = jobs_.find(f);
+  return known == jobs_.end() ||
+         server_->ended(revision_id(f, known->second.revision), worker, error);
+}
+
 void LocalTraining::retry(const FunctionName& f) {
   const auto now = status(f);
   if (now && (now->phase == JobPhase::kPaused || now->phase == JobPhase::kFailed)) end(f);
@@ -217,7 +230,7 @@ Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const Instanc
       {"OMP_NUM_THREADS", std::to_string(threads)}};
   program.port = 0;
   program.serves = false;
-  server_->expect(revision_id(f, job.revision));
+  server_->expect(revision_id(f, job.revision), worker);
   return program;
 }
 

@@ -27,6 +27,11 @@ class Training {
   virtual void keep(const Revision& revision) = 0;
   // Ends the function's job, and forgets its checkpoints and its trained module.
   virtual void remove(const FunctionName& f) = 0;
+  // Those workers' processes run.
+  virtual void run(const FunctionName& f, const std::vector<InstanceId>& workers) = 0;
+  // That worker's process has ended; `error` says how, and is empty if it was stopped. Returns false
+  // if it had done nothing.
+  virtual bool ended(const FunctionName& f, const InstanceId& worker, const std::string& error) = 0;
   // A job that has stopped for a trouble begins again, from its newest checkpoint.
   virtual void retry(const FunctionName& f) = 0;
   // Returns nullopt while there is no controller.
@@ -51,6 +56,8 @@ class LocalTraining : public Training {
 
   void keep(const Revision& revision) override;
   void remove(const FunctionName& f) override;
+  void run(const FunctionName& f, const std::vector<InstanceId>& workers) override;
+  bool ended(const FunctionName& f, const InstanceId& worker, const std::string& error) override;
   void retry(const FunctionName& f) override;
   std::optional<train::JobStatus> status(const FunctionName& f) const override;
   Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker,

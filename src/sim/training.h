@@ -18,6 +18,8 @@ class SimulatedTraining : public control::Training, public WorkerPrograms {
 
   void keep(const Revision& revision) override;
   void remove(const FunctionName&) override {}  // its workers' events outlive it
+  void run(const FunctionName&, const std::vector<InstanceId>&) override {}
+  bool ended(const FunctionName&, const InstanceId&, const std::string&) override { return true; }
   void retry(const FunctionName&) override {}
   std::optional<train::JobStatus> status(const FunctionName& f) const override;
   Result<ExecOfProgram> worker(const FunctionName& f, const InstanceId& worker,

@@ -8,7 +8,13 @@ namespace sluice::train {
 namespace {
 
 constexpr size_t kKeptReforms = 100;
-constexpr double kBetterBy = 1.05;  // a batch is changed for so much more goodput
+constexpr size_t kKeptStragglers = 100;
+constexpr size_t kMostUseful = 1000;
+constexpr int64_t kMostGenerations = int64_t{1} << 40;
+constexpr double kBetterBy = 1.05;                  // a batch is changed for so much more goodput
+constexpr int64_t kMostSamples = int64_t{1} << 40;  // of an epoch
+constexpr Nanos kStalledAfter = Seconds(10);        // without a step
+constexpr Nanos kLongRun = Seconds(60);  // of a script that reports no steps: it did something
 
 template <class... F>
 struct Visitor : F... {
@@ -26,9 +32,37 @@ Job::Job(JobSettings settings, Time now) : settings_(std::move(settings)), stopp
   batch_ = settings_.batch.least;
 }
 
-void Job::expect(Time now) {
-  ++expected_;
-  expected_since_ = now;
+void Job::expect(const std::string& worker, Time now) {
+  expected_[worker] = {now, settings_.hello_patience};
+}
+
+void Job::expect_back(const std::string& worker, Time now) {
+  if (!open() || workers_.contains(worker)) return;
+  if (std::ranges::find(stragglers_, worker, &Straggler::worker) != stragglers_.end()) return;
+  expected_.try_emplace(worker, Expected{now, settings_.return_patience});
+}
+
+bool Job::ended(const std::string& worker, const std::string& error, Time now) {
+  expected_.erase(worker);
+  const bool useful = useful_.erase(worker) > 0;
+  if (!open() || error.empty()) return useful;
+  if (samples_ == 0 && phase_ == JobPhase::kRunning && now - progressed_ >= kLongRun) failures_ = 0;
+  if (++failures_ < kMostFailures) return useful;
+  phase_ = JobPhase::kPaused;
+  trouble_ = std::to_string(failures_) + " workers ended without progress, the last one: " + error;
+  return useful;
+}
+
+double Job::learning_rate() const {
+  if (progress_ && progress_->learning_rate > 0) return progress_->learning_rate;
+  if (settings_.script) return 0;
+  return settings_.job.learning_rate * batch_ / std::max(1, settings_.job.batch);
+}
+
+bool Job::stalled(Time now) const {
+  if (phase_ != JobPhase::kRunning || samples_ == 0) return false;
+  const double step = progress_ ? progress_->step_seconds : 0;
+  return now - progressed_ > std::max(kStalledAfter, Nanos(static_cast<int64_t>(3e9 * step)));
 }
 
 // ---- what workers say --------------------------------------------------------------------------
@@ -42,12 +76,17 @@ Job::Out Job::hello(const Hello& h, Time now) {
     return refuse("speaks version " + std::to_string(h.version) + " of the protocol; " +
                   std::to_string(kProtocolVersion) + " is spoken here");
   if (workers_.contains(h.worker)) return refuse("a worker named " + h.worker + " is here already");
+  if (const auto late = std::ranges::find(stragglers_, h.worker, &Straggler::worker);
+      late != stragglers_.end())
+    return refuse("was given up: " + late->why);
+  if (h.generation > kMostGenerations)
+    return refuse("generation: " + std::to_string(h.generation) + " was never formed");
   if (!open())
     return refuse(
         "the job " +
         std::string(phase_ == JobPhase::kFinished ? "has finished" : "goes no further: ") +
         trouble_);
-  expected_ = std::max(0, expected_ - 1);
+  expected_.erase(h.worker);
   workers_[h.worker] = {.since = now, .step = h.step};
   generation_ = std::max(generation_, h.generation);
   Welcome welcome = settings_.job;
@@ -67,6 +106,9 @@ void Job::on(const std::string& name, const WorkerMessage& message, Time now) {
   const Visitor take_in{
       [](const Hello&) {},
       [&](const Loaded& m) {
+        if (m.samples < 0 || m.samples > kMostSamples)
+          return send(name, Refused{"samples: " + std::to_string(m.samples) + " is not in 0 … " +
+                                    std::to_string(kMostSamples)});
         if (samples_ != 0 && m.samples != samples_)
           return send(name, Refused{"reads " + std::to_string(m.samples) + " samples; the others " +
                                     std::to_string(samples_)});
@@ -76,7 +118,7 @@ void Job::on(const std::string& name, const WorkerMessage& message, Time now) {
       [&](const Stopped& m) { on_stopped(w, m, now); },
       [&](const Progress& m) { on_progress(m, now); },
       [&](const Saved& m) {
-        saved_ = m;
+        if (possible(m.at)) saved_ = m;
         if (w.state == State::kSaving) change(w, State::kParting, now);
       },
       [&](const Leaving&) { w.leaving = true; },
@@ -89,8 +131,9 @@ void Job::on(const std::string& name, const WorkerMessage& message, Time now) {
         trouble_ = m.error;
         phase_ = m.for_good ? JobPhase::kFailed : JobPhase::kPaused;
       },
-      [&](const StoreSet& m) { on_set(m); },
+      [&](const StoreSet& m) { on_set(name, m); },
       [&](const StoreGet& m) { on_get(name, m); },
+      [](const Pong&) {},
   };
   std::visit(take_in, message);
 }
@@ -103,9 +146,22 @@ void Job::on_stopped(Worker& w, const Stopped& m, Time now) {
   if (m.why == "lost" && !halting_ && open()) halt("crash", now);
 }
 
+bool Job::possible(const JobPosition& at) const {
+  return at.step >= 0 && at.epoch >= 0 && at.epoch <= settings_.job.epochs && at.sample >= 0 &&
+         at.sample <= samples_;
+}
+
 void Job::on_progress(const Progress& m, Time now) {
-  if (m.generation != generation_) return;
+  const bool measured = m.step_seconds >= 0 && m.step_seconds < 1e6 && m.wait_seconds >= 0;
+  if (m.generation != generation_ || !possible(m.at) || !measured) return;
   progress_ = m;
+  progressed_ = now;
+  if (m.at.step > furthest_ && samples_ > 0) failures_ = 0;
+  furthest_ = std::max(furthest_, m.at.step);
+  // Whether they were is asked only of those that end by themselves.
+  if (useful_.size() > kMostUseful)
+    std::erase_if(useful_, [&](const auto& name) { return !workers_.contains(name); });
+  useful_.insert(members_.begin(), members_.end());
   if (m.batch > 0) batch_ = m.batch;
   if (m.noise > 0) noise_ = m.noise;
   if (halting_) return;
@@ -120,7 +176,18 @@ void Job::on_progress(const Progress& m, Time now) {
   if (reforms_.size() > kKeptReforms) reforms_.erase(reforms_.begin());
 }
 
-void Job::on_set(const StoreSet& m) {
+void Job::on_set(const std::string& name, const StoreSet& m) {
+  const auto refuse = [&](const std::string& what, size_t most) {
+    send(name, Refused{"the store takes " + what + " of at most " + std::to_string(most)});
+  };
+  const auto before = store_.find(m.key);
+  const size_t freed = before == store_.end() ? 0 : m.key.size() + before->second.size();
+  const size_t stored = stored_ - freed + m.key.size() + m.value.size();
+  if (m.key.size() > kLongestKey) return refuse("keys", kLongestKey);
+  if (m.value.size() > kLongestValue) return refuse("values", kLongestValue);
+  if (stored > kMostStored) return refuse("a generation's keys and values", kMostStored);
+  if (freed == 0 && store_.size() >= kMostKeys) return refuse("a number of keys", kMostKeys);
+  stored_ = stored;
   store_[m.key] = m.value;
   const auto [first, last] = store_waiting_.equal_range(m.key);
   for (auto w = first; w != last; ++w) send(w->second, StoreValue{m.key, m.value});
@@ -129,10 +196,12 @@ void Job::on_set(const StoreSet& m) {
 
 void Job::on_get(const std::string& name, const StoreGet& m) {
   const auto found = store_.find(m.key);
-  if (found == store_.end())
-    store_waiting_.emplace(m.key, name);
-  else
-    send(name, StoreValue{m.key, found->second});
+  if (found != store_.end()) return send(name, StoreValue{m.key, found->second});
+  if (m.key.size() > kLongestKey || store_waiting_.size() >= kMostWaiting)
+    return send(
+        name, Refused{"the store answers at most " + std::to_string(kMostWaiting) +
+                      " questions at once, of at most " + std::to_string(kLongestKey) + " bytes"});
+  store_waiting_.emplace(m.key, name);
 }
 
 Job::Out Job::closed(const std::string& worker, Time now) {
@@ -156,6 +225,7 @@ Job::Out Job::closed(const std::string& worker, Time now) {
 Job::Out Job::tick(Time now) {
   ticked_ = now;
   give_up_expected(now);
+  give_up_hung(now);
   for (auto& [name, w] : workers_)
     if (w.state == State::kSaving && now - w.since >= settings_.save_patience)
       change(w, State::kParting, now);
@@ -163,14 +233,53 @@ Job::Out Job::tick(Time now) {
   return take();
 }
 
-// Those that never say hello: their command does not join, or does not even run.
+// Those that never say hello: their command does not join, or does not even run; or they are stopped.
 void Job::give_up_expected(Time now) {
-  if (expected_ == 0 || now - expected_since_ < settings_.hello_patience) return;
-  expected_ = 0;
-  if (!workers_.empty() || !open()) return;
+  std::string late;
+  for (auto e = expected_.begin(); e != expected_.end();) {
+    const auto [since, patience] = e->second;
+    const bool over = now - since >= patience;
+    if (over) late = " for " + std::to_string(patience / Seconds(1)) + " s";
+    if (over) drop(e->first, "has not joined" + late);
+    e = over ? expected_.erase(e) : std::next(e);
+  }
+  if (late.empty() || !expected_.empty() || !workers_.empty() || generation_ > 0 || !open()) return;
   phase_ = JobPhase::kPaused;
-  trouble_ = "no worker has joined within " +
-             std::to_string(settings_.hello_patience / Seconds(1)) + " s of its start";
+  trouble_ = "no worker has joined" + late;
+}
+
+// A member is in a step, or hangs in one. Once another has lost the group, the sums of that step
+// fail as well, so that it should have stopped.
+void Job::give_up_hung(Time now) {
+  const auto patience = hung_after();
+  if (!patience || now - halted_ < *patience) return;
+  for (const std::string& name : members_) {
+    const auto w = workers_.find(name);
+    if (w == workers_.end() || w->second.state != State::kMember) continue;
+    std::string why = "has not left its group for " + std::to_string(*patience / Seconds(1)) +
+                      " s since another worker lost it";
+    send(name, Refused{"was given up: " + why});
+    drop(name, std::move(why));
+    workers_.erase(w);
+  }
+}
+
+// nullopt: none is waited for.
+std::optional<Nanos> Job::hung_after() const {
+  if (!halting_ || next_.why != "crash" || workers() == 0) return std::nullopt;
+  const double step = progress_ ? progress_->step_seconds : 0;
+  return std::max(settings_.stop_patience, Nanos(static_cast<int64_t>(3e9 * step)));
+}
+
+void Job::drop(const std::string& worker, std::string why) {
+  stragglers_.push_back({worker, std::move(why)});
+  if (stragglers_.size() > kKeptStragglers) stragglers_.erase(stragglers_.begin());
+}
+
+Job::Out Job::give_up(const std::string& worker, std::string why, Time now) {
+  if (!workers_.contains(worker)) return {};
+  drop(worker, std::move(why));
+  return closed(worker, now);
 }
 
 std::optional<Time> Job::next_tick() const {
@@ -178,14 +287,15 @@ std::optional<Time> Job::next_tick() const {
   const auto at_latest = [&](Time t) {
     if (t > ticked_) next = next ? std::min(*next, t) : t;
   };
-  if (expected_ > 0) {
-    at_latest(expected_since_ + settings_.join_patience);
-    at_latest(expected_since_ + settings_.hello_patience);
+  for (const auto& [name, e] : expected_) {
+    at_latest(e.since + settings_.join_patience);
+    at_latest(e.since + e.patience);
   }
   for (const auto& [name, w] : workers_) {
     if (w.state == State::kLoading) at_latest(w.since + settings_.join_patience);
     if (w.state == State::kSaving) at_latest(w.since + settings_.save_patience);
   }
+  if (const auto patience = hung_after()) at_latest(halted_ + *patience);
   return next;
 }
 
@@ -245,7 +355,9 @@ bool Job::any(State s) const {
 }
 
 bool Job::still_loading(Time now) const {
-  if (expected_ > 0 && now - expected_since_ < settings_.join_patience) return true;
+  if (std::ranges::any_of(
+          expected_, [&](const auto& e) { return now - e.second.since < settings_.join_patience; }))
+    return true;
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
     return w.second.state == State::kLoading && now - w.second.since < settings_.join_patience;
   });
@@ -314,8 +426,10 @@ void Job::form(const std::vector<std::string>& names, Time now) {
   ++generation_;
   members_ = names;
   store_.clear();
+  stored_ = 0;
   store_waiting_.clear();
   phase_ = JobPhase::kRunning;
+  progressed_ = now;
   first_step_missing_ = true;
   const int world = static_cast<int>(names.size());
   const int64_t newest = workers_.at(names.front()).step;
@@ -351,6 +465,7 @@ JobStatus status_of(const Job& job) {
   s.progress = job.progress();
   s.checkpoint = job.newest_checkpoint();
   s.model = job.model();
+  s.stragglers = job.stragglers();
   return s;
 }
 

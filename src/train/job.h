@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,12 +33,25 @@ struct JobSettings {
   BatchRange batch;                     // of a step
   Nanos join_patience = Seconds(2);     // for others that load, so that all join at once
   Nanos save_patience = Seconds(15);    // for the checkpoint of the last that leave
-  Nanos hello_patience = Seconds(120);  // of a job without workers, from the start of one
+  Nanos hello_patience = Seconds(120);  // from a worker's start until it says hello
+  Nanos return_patience = Seconds(45);  // for a worker that runs and has no connection
+  Nanos stop_patience = Seconds(60);    // of a member, once another has lost the group
   Nanos adapt_every = Seconds(10);      // between two changes of the batch within a generation
   std::optional<Saved> resume;          // the newest checkpoint
+  bool script = false;                  // its workers state their learning rate, or have none
   bool finished = false;                // it was before
   std::string trained;                  // and left this model; empty: none
 };
+
+// What a generation's workers may keep in the store. More is refused, and named.
+inline constexpr size_t kMostKeys = 4096;
+inline constexpr size_t kLongestKey = 256;
+inline constexpr size_t kLongestValue = 32 * 1024;
+inline constexpr size_t kMostStored = 4 * 1024 * 1024;  // bytes, of keys and values
+inline constexpr size_t kMostWaiting = 4096;            // questions without an answer yet
+
+// So many workers that ended by themselves pause a job, if no step was new between them.
+inline constexpr int kMostFailures = 3;
 
 struct Outgoing {
   std::string worker;
@@ -48,8 +62,15 @@ class Job {
  public:
   Job(JobSettings settings, Time now);
 
-  // A worker was started, and should say hello.
-  void expect(Time now);
+  // That worker was started, and should say hello.
+  void expect(const std::string& worker, Time now);
+  // That worker's process runs. If it is not here it should return, as after another controller.
+  void expect_back(const std::string& worker, Time now);
+  // That worker's process has ended; `error` says how, and is empty if it was stopped. Returns
+  // whether it had done anything: it was a member while a step was taken.
+  bool ended(const std::string& worker, const std::string& error, Time now);
+  // Goes on without that worker, which hangs, and refuses it from now on. `why`: see Straggler.
+  std::vector<Outgoing> give_up(const std::string& worker, std::string why, Time now);
   // Each returns what is to be sent, in order. A worker whose name is in use is refused.
   std::vector<Outgoing> hello(const Hello& hello, Time now);
   std::vector<Outgoing> receive(const std::string& worker, const WorkerMessage& m, Time now);
@@ -74,10 +95,12 @@ class Job {
   // Of its measured steps; nullopt before the first.
   const std::optional<StepModel>& step_model() const { return steps_.model(); }
   double noise() const { return noise_; }  // φ, as last reported; 0: never
-  double learning_rate() const {           // at that batch: linear in it
-    return settings_.job.learning_rate * batch_ / std::max(1, settings_.job.batch);
-  }
+  // As rank 0 reported it; else the trainer's: linear in the batch. A script's is 0 until then.
+  double learning_rate() const;
   const JobSettings& settings() const { return settings_; }
+  const std::vector<Straggler>& stragglers() const { return stragglers_; }
+  // Whether it has begun, and takes no step for longer than three of the last ones took.
+  bool stalled(Time now) const;
 
  private:
   enum class State {
@@ -99,14 +122,18 @@ class Job {
   void on_stopped(Worker& w, const Stopped& m, Time now);
   void on_progress(const Progress& m, Time now);
   void give_up_expected(Time now);
+  void give_up_hung(Time now);
+  std::optional<Nanos> hung_after() const;
+  void drop(const std::string& worker, std::string why);
   int choose_batch(int workers);
   void adapt(Time now);
-  void on_set(const StoreSet& m);
+  void on_set(const std::string& name, const StoreSet& m);
   void on_get(const std::string& name, const StoreGet& m);
 
   bool open() const { return phase_ == JobPhase::kQueued || phase_ == JobPhase::kRunning; }
   std::vector<std::string> wanted() const;
   bool any(State s) const;
+  bool possible(const JobPosition& at) const;  // a worker may state anything
   bool still_loading(Time now) const;
   int64_t newest_step() const;
 
@@ -124,6 +151,7 @@ class Job {
   JobSettings settings_;
   std::map<std::string, Worker> workers_;
   std::map<std::string, std::string> store_;               // of the newest generation
+  size_t stored_ = 0;                                      // bytes in it
   std::multimap<std::string, std::string> store_waiting_;  // workers, by the key that they wait for
   JobPhase phase_ = JobPhase::kQueued;
   std::string trouble_;
@@ -131,12 +159,20 @@ class Job {
   std::vector<std::string> members_;
   bool halting_ = false;
   Reform next_{.why = "start"};  // the change in progress
-  int expected_ = 0;             // workers that were started and have not said hello
-  Time expected_since_{};        // when the newest of them was started
+  struct Expected {
+    Time since{};
+    Nanos patience{0};
+  };
+  std::map<std::string, Expected> expected_;  // workers without a connection
+  std::set<std::string> useful_;              // workers that were members while a step was taken
+  std::vector<Straggler> stragglers_;         // the newest last, 100 at most
+  int failures_ = 0;                          // workers that ended since the last new step
+  int64_t furthest_ = -1;                     // the newest step ever taken
   Time ticked_{};
   Time halted_{}, stopped_{};        // when it began, and when all had stopped
   bool first_step_missing_ = false;  // of the generation
   std::optional<Progress> progress_;
+  Time progressed_{};  // when that was reported, or the generation was formed
   std::optional<Saved> saved_;
   std::string model_;
   int64_t samples_ = 0;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -19,9 +20,9 @@ constexpr Nanos kPatience = Seconds(60);
 class Server : public testing::Test {
  protected:
   Server() { serve(1); }
-  void serve(int64_t term) {
+  void serve(int64_t term, const JobServerLimits& limits = {}) {
     server_.reset();
-    server_ = *JobServer::open({.path = folder_.path + "/jobs.sock"}, term, clock_);
+    server_ = *JobServer::open({.path = folder_.path + "/jobs.sock"}, term, clock_, limits);
   }
   void add(const std::string& name = "j") {
     JobSettings settings{.name = name};
@@ -105,12 +106,17 @@ TEST_F(Server, WhatDoesNotBelongHereIsRefusedInASentence) {
   EXPECT_THAT(why({.job = "j", .key = "key", .worker = "c"}), HasSubstr("was removed"));
 }
 
-// Sends the text as it is, and returns the answer until the server ends the connection.
-std::string answer_to(const std::string& socket_path, const std::string& text) {
-  const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Fd connected(const std::string& socket_path) {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un at{.sun_family = AF_UNIX};
   socket_path.copy(at.sun_path, sizeof at.sun_path - 1);
   EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  return fd;
+}
+
+// Sends the text as it is, and returns the answer until the server ends the connection.
+std::string answer_to(const std::string& socket_path, const std::string& text) {
+  const Fd fd = connected(socket_path);
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t n = send(fd.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (n <= 0) break;
@@ -141,6 +147,75 @@ TEST_F(Server, LinesThatAreNoMessagesEndTheirConnectionAlone) {
   for (const auto& [text, said] : cases) EXPECT_THAT(answer_to(path, text), HasSubstr(said));
   ASSERT_TRUE(good->send(StoreSet{"1/k", "v"}).ok());
   EXPECT_EQ(*good->wait_for("1/k", 1), "v");
+}
+
+// More than the server has places for, of one user and each silent, while a job trains.
+TEST_F(Server, SilentConnectionsKeepNoWorkerAway) {
+  serve(1, {.hello = Millis(300), .connections = 40, .strangers = 24});
+  add();
+  const auto here = worker("here");
+  next<Welcome>(*here);
+  const std::string path = folder_.path + "/jobs.sock";
+  std::vector<Fd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connected(path));
+  // One of the same user id may be turned away without a word for as long, and tries again.
+  std::shared_ptr<Link> late;
+  EXPECT_TRUE(eventually("a worker's welcome", [&] {
+    auto link = Link::open({.path = path}, {.job = "j", .key = "key", .worker = "late"});
+    if (!link.ok() || !(*link)->next(kPatience)) return false;
+    late = *link;
+    return true;
+  }));
+  ASSERT_TRUE(here->send(StoreSet{"1/k", "v"}).ok());
+  EXPECT_EQ(*late->wait_for("1/k", 1), "v");
+  for (const Fd& fd : silent) {  // each has met its end by itself
+    char any = 0;
+    EXPECT_LE(recv(fd.get(), &any, 1, 0), 0);
+  }
+}
+
+TEST_F(Server, AJobHasABoundOfWorkers) {
+  serve(1, {.workers = 2});
+  add();
+  add("other");
+  const auto a = worker("a"), b = worker("b"), c = worker("c");
+  next<Welcome>(*a), next<Welcome>(*b);
+  EXPECT_THAT(next<Refused>(*c).error, HasSubstr("the job has 2 workers"));
+  next<Welcome>(*connect({.job = "other", .key = "key", .worker = "c"}));
+}
+
+// Its connection is open, but nothing comes from there: a stopped process.
+TEST_F(Server, AWorkerThatAnswersNoPingIsGivenUp) {
+  serve(1, {.ping = Millis(20), .answer = Millis(200)});
+  add();
+  const auto good = worker("good");
+  next<Welcome>(*good);
+  const std::string hello = to_line(Hello{"j", "key", "stopped"});
+  const std::string answer = answer_to(folder_.path + "/jobs.sock", hello);
+  EXPECT_THAT(answer, HasSubstr("\"ping\""));
+  const auto stragglers = server_->status("j")->stragglers;
+  ASSERT_EQ(stragglers.size(), 1u);
+  EXPECT_EQ(stragglers[0].worker, "stopped");
+  EXPECT_FALSE(good->lost());
+}
+
+// It holds what it is sent no longer than that, and its reader's lock not at all.
+TEST_F(Server, AWorkerThatReadsNothingAndAsksForMuchIsDropped) {
+  add();
+  const auto good = worker("good");
+  next<Welcome>(*good);
+  ASSERT_TRUE(good->send(StoreSet{"k", std::string(kLongestValue, 'v')}).ok());
+  EXPECT_EQ(good->wait_for("k", 0)->size(), kLongestValue);
+  const Fd greedy = connected(folder_.path + "/jobs.sock");
+  std::string text = to_line(Hello{"j", "key", "greedy"});
+  for (int i = 0; i < 100; ++i) text += to_line(StoreGet{"k"});
+  ASSERT_EQ(send(greedy.get(), text.data(), text.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(text.size()));
+  EXPECT_TRUE(eventually("its end", [&] {
+    pollfd end{greedy.get(), POLLRDHUP, 0};
+    return poll(&end, 1, 0) == 1 && (end.revents & (POLLRDHUP | POLLHUP)) != 0;
+  }));
+  EXPECT_FALSE(good->lost());
 }
 
 TEST_F(Server, TheNextServersTermIsHigher) {

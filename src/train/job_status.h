@@ -21,6 +21,12 @@ struct Reform {
   Nanos forming{0};           // from then until the first step was taken
 };
 
+// A worker that its controller gave up, and that has to be ended: it does not do so by itself.
+struct Straggler {
+  std::string worker;
+  std::string why;  // a sentence without its subject: "has not answered for 30 s"
+};
+
 // A job at one moment, for listings and decisions.
 struct JobStatus {
   JobPhase phase = JobPhase::kQueued;
@@ -38,8 +44,11 @@ struct JobStatus {
   std::optional<Progress> progress;
   std::optional<Saved> checkpoint;
   std::string model;
-  std::vector<std::string> members;  // of the generation, by rank
-  std::vector<Reform> reforms;       // the newest last
+  std::vector<std::string> members;   // of the generation, by rank
+  std::vector<Reform> reforms;        // the newest last
+  std::vector<Straggler> stragglers;  // the newest last
+  bool stalled = false;   // it has workers, and takes no step for longer than one may need
+  std::string waits_for;  // the workers that do not answer, and since when; empty: none
 };
 
 // Whether workers may still make progress.

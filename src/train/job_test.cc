@@ -1,7 +1,10 @@
 #include "train/job.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
 #include <set>
 
 #include "base/random.h"
@@ -46,7 +49,15 @@ class Play {
     workers_[name].loaded = true;
     say(name, Loaded{.samples = kSamples});
   }
-  void expect() { job_.expect(now_); }
+  void expect(const std::string& name) { job_.expect(name, now_); }
+  bool end(const std::string& name, const std::string& error) {
+    die(name);
+    return job_.ended(name, error, now_);
+  }
+  void stop_answering(const std::string& name) {
+    deliver(job_.give_up(name, "has not answered for 30 s", now_));
+  }
+  bool stalled() const { return job_.stalled(now_); }
   void join(const std::string& name) { hello(name), load(name); }
   void leave(const std::string& name) { say(name, Leaving{}); }
   void die(const std::string& name) {
@@ -187,15 +198,15 @@ TEST(Job, ButNotForLongerThanTheirPatience) {
 
 TEST(Job, WorkersThatNeverJoinPauseIt) {
   Play p(settings());
-  p.expect();
+  p.expect("a");
   p.advance(Seconds(119));
   EXPECT_EQ(p.job().phase(), JobPhase::kQueued);
   p.advance(Seconds(1));
   EXPECT_EQ(p.job().phase(), JobPhase::kPaused);
-  EXPECT_EQ(p.job().trouble(), "no worker has joined within 120 s of its start");
+  EXPECT_EQ(p.job().trouble(), "no worker has joined for 120 s");
 
   Play joined(settings());
-  joined.expect();
+  joined.expect("a");
   joined.join("a");
   joined.advance(Seconds(200));
   EXPECT_EQ(joined.job().phase(), JobPhase::kRunning);
@@ -315,6 +326,157 @@ TEST(Job, ATroubleEndsItAndItsWorkersLeave) {
   play.stop_members();
   EXPECT_TRUE(play.workers().empty());
   EXPECT_EQ(play.job().trouble(), "the loss of step 1 is not finite");
+}
+
+TEST(Job, AWorkerThatWasStoppedBeforeItsHelloIsNotWaitedFor) {
+  Play play(settings());
+  play.expect("a");
+  play.advance(Seconds(60));
+  EXPECT_FALSE(play.end("a", "")) << "it had done nothing";
+  play.advance(Seconds(200));
+  EXPECT_EQ(play.job().phase(), JobPhase::kQueued);
+}
+
+// It was stopped while the controller before this one died, so that it does not return.
+TEST(Job, AWorkerThatRunsAndDoesNotReturnIsGivenUp) {
+  Play play(settings());
+  play.join("a");
+  for (const char* name : {"a", "b"}) play.job().expect_back(name, Time(Seconds(1000)));
+  play.advance(Seconds(45));
+  ASSERT_EQ(play.job().stragglers().size(), 1u);
+  EXPECT_EQ(play.job().stragglers()[0].worker, "b");
+  EXPECT_EQ(play.job().phase(), JobPhase::kRunning);
+  play.job().expect_back("b", Time(Seconds(1046)));
+  EXPECT_FALSE(play.job().next_tick()) << "it is waited for no more";
+}
+
+TEST(Job, ThreeWorkersThatEndWithoutProgressPauseItAndSayHow) {
+  Play play(settings());
+  for (const char* name : {"a", "b"}) {
+    play.join(name);
+    EXPECT_FALSE(play.end(name, "exit code 1: ValueError: b")) << "it had done nothing";
+  }
+  EXPECT_EQ(play.job().phase(), JobPhase::kRunning);
+  play.join("c");
+  play.step(), play.step();
+  EXPECT_TRUE(play.end("c", "signal 9")) << "it has trained: another may begin at once";
+  play.join("d"), play.expect("e");  // from the beginning: the steps of c are lost
+  play.step();
+  EXPECT_TRUE(play.end("d", "signal 9")) << "but nothing is new";
+  EXPECT_EQ(play.job().phase(), JobPhase::kRunning);
+  EXPECT_FALSE(play.end("e", "exit code 1: ValueError: e"));
+  EXPECT_EQ(play.job().phase(), JobPhase::kPaused);
+  EXPECT_EQ(play.job().trouble(),
+            "3 workers ended without progress, the last one: exit code 1: ValueError: e");
+}
+
+TEST(Job, NewStepsForgiveEarlierFailures) {
+  Play play(settings());
+  play.join("a");
+  for (int failure = 0; failure < 10; ++failure) {
+    play.join("b");
+    play.stop_members(), play.step();
+    EXPECT_TRUE(play.end("b", "signal 9"));
+    play.stop_members(), play.step();
+  }
+  EXPECT_EQ(play.job().phase(), JobPhase::kRunning);
+}
+
+TEST(Job, GoesOnWithoutAWorkerThatDoesNotAnswer) {
+  Play play(settings());
+  play.join("a"), play.join("b");
+  play.stop_members(), play.step();
+  play.stop_answering("b");
+  ASSERT_EQ(play.job().stragglers().size(), 1u);
+  EXPECT_EQ(play.job().stragglers()[0].worker, "b");
+  play.workers().erase("b");
+  play.stop_members(), play.step();
+  EXPECT_EQ(play.job().workers(), 1);
+  EXPECT_EQ(play.job().reforms().back().why, "crash");
+  play.hello("b");  // it was continued, and comes back
+  EXPECT_EQ(play.refusals().back(), "was given up: has not answered for 30 s");
+}
+
+// It answers pings, but its loop hangs: the others' sums end after a while.
+TEST(Job, GoesOnWithoutAMemberThatHangsInAStep) {
+  Play play(settings());
+  play.join("a"), play.join("b");
+  play.stop_members(), play.step();
+  play.say("a", Stopped{play.job().generation(), 1, "lost"});
+  play.workers()["a"].generation = 0;
+  play.advance(Seconds(59));
+  EXPECT_EQ(play.job().stragglers().size(), 0u);
+  ASSERT_TRUE(play.job().next_tick());
+  play.advance(Seconds(1));
+  ASSERT_EQ(play.job().stragglers().size(), 1u);
+  EXPECT_EQ(play.job().stragglers()[0].worker, "b");
+  EXPECT_EQ(play.job().workers(), 1);
+}
+
+TEST(Job, IsStalledOnceAStepIsOverdue) {
+  Play play(settings());
+  EXPECT_FALSE(play.stalled());
+  play.join("a");
+  play.step();
+  play.advance(Seconds(10));
+  EXPECT_FALSE(play.stalled());
+  play.advance(Seconds(1));
+  EXPECT_TRUE(play.stalled());
+  play.say("a", Progress{.generation = 1, .at = {.step = 2}, .step_seconds = 20});
+  play.advance(Seconds(59));
+  EXPECT_FALSE(play.stalled()) << "its steps are long";
+}
+
+TEST(Job, AWorkersFiguresHaveBounds) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  Play play(settings());
+  play.job().hello({.worker = "a", .generation = kMost}, Time());
+  EXPECT_EQ(play.job().generation(), 0);
+  play.hello("b");
+  play.say("b", Loaded{.samples = kMost});
+  EXPECT_EQ(play.job().samples(), 0);
+  play.join("c");
+  play.advance(Seconds(2));
+  for (const JobPosition at : {JobPosition{1, kMost, 0}, JobPosition{1, 0, kMost}})
+    play.say("c", Progress{.generation = 1, .at = at});
+  EXPECT_FALSE(play.job().progress());
+}
+
+TEST(Job, TheStoreOfAGenerationIsBounded) {
+  const std::string key(kLongestKey, 'k'), value(kLongestValue, 'v');
+  const auto refused = [](const std::function<void(Play&)>& with) {
+    Play play(settings());
+    play.join("a");
+    with(play);
+    return play.refusals().empty() ? "" : play.refusals().front();
+  };
+  EXPECT_EQ(refused([&](Play& p) { p.say("a", StoreSet{key, value}); }), "");
+  EXPECT_EQ(refused([&](Play& p) {
+              p.say("a", StoreSet{key + "k", value});
+            }),
+            "the store takes keys of at most 256");
+  EXPECT_EQ(refused([&](Play& p) {
+              p.say("a", StoreSet{key, value + "v"});
+            }),
+            "the store takes values of at most 32768");
+  EXPECT_EQ(refused([&](Play& p) {
+              for (size_t i = 0; i <= kMostKeys; ++i) p.say("a", StoreSet{std::to_string(i), ""});
+            }),
+            "the store takes a number of keys of at most 4096");
+  EXPECT_EQ(refused([&](Play& p) {
+              for (size_t i = 0; i <= kMostStored / kLongestValue; ++i)
+                p.say("a", StoreSet{std::to_string(i), value});
+            }),
+            "the store takes a generation's keys and values of at most 4194304");
+  EXPECT_EQ(refused([&](Play& p) {  // again and again the same one
+              for (size_t i = 0; i <= kMostStored / kLongestValue; ++i)
+                p.say("a", StoreSet{"key", value});
+            }),
+            "");
+  EXPECT_THAT(refused([&](Play& p) {
+                for (size_t i = 0; i <= kMostWaiting; ++i) p.say("a", StoreGet{std::to_string(i)});
+              }),
+              testing::HasSubstr("questions at once"));
 }
 
 // Joins, leaves, deaths between and within steps, in random order: at the end each sample was used

@@ -94,6 +94,7 @@ void Link::read() {
 }
 
 void Link::take(ControllerMessage message) {
+  if (std::holds_alternative<Ping>(message)) return (void)send(Pong{});
   if (const auto* halt = std::get_if<Halt>(&message)) halted_ = halt->generation;
   if (const auto* adapt = std::get_if<Adapt>(&message)) adapted_ = adapt->batch;
   const std::lock_guard guard(lock_);

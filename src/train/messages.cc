@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/printable.h"
 #include "wire/json.h"
 
 namespace sluice::train {
@@ -13,6 +14,7 @@ using nlohmann::json;
 using wire::Fields;
 
 constexpr int64_t kMostInteger = std::numeric_limits<int64_t>::max();
+constexpr size_t kLongestPath = 4096;
 constexpr double kMostDouble = std::numeric_limits<double>::max();
 
 // Each message's name and fields stand once: `Writer` and `Reader` visit them.
@@ -23,6 +25,7 @@ class Writer {
   void operator()(const char* key, T& value) {
     out_[key] = value;
   }
+  void text(const char* key, std::string& value, size_t = 0) { out_[key] = value; }
 
  private:
   json& out_;
@@ -32,6 +35,10 @@ class Reader {
  public:
   explicit Reader(Fields& f) : f_(f) {}
   void operator()(const char* key, std::string& value) { value = f_.text(key, value); }
+  // For people: what a user's program may have written.
+  void text(const char* key, std::string& value, size_t most = kMostOfAProgramsText) {
+    value = printable(f_.text(key, value), most);
+  }
   void operator()(const char* key, bool& value) { value = f_.boolean(key, value); }
   void operator()(const char* key, int& value) {
     value = static_cast<int>(f_.integer(key, value, 0, std::numeric_limits<int>::max()));
@@ -67,18 +74,20 @@ SLUICE_MESSAGE(Finished, "finished");
 SLUICE_MESSAGE(Failed, "failed");
 SLUICE_MESSAGE(StoreSet, "set");
 SLUICE_MESSAGE(StoreGet, "get");
+SLUICE_MESSAGE(Pong, "pong");
 SLUICE_MESSAGE(Welcome, "welcome");
 SLUICE_MESSAGE(Form, "form");
 SLUICE_MESSAGE(Halt, "halt");
 SLUICE_MESSAGE(Adapt, "adapt");
 SLUICE_MESSAGE(Leave, "leave");
 SLUICE_MESSAGE(StoreValue, "value");
+SLUICE_MESSAGE(Ping, "ping");
 SLUICE_MESSAGE(Refused, "refused");
 #undef SLUICE_MESSAGE
 
 template <class V>
 void fields(V&& v, Hello& m) {
-  v("job", m.job), v("key", m.key), v("worker", m.worker), v("version", m.version);
+  v.text("job", m.job), v("key", m.key), v.text("worker", m.worker), v("version", m.version);
   v("generation", m.generation), v("step", m.step);
 }
 template <class V>
@@ -87,29 +96,30 @@ void fields(V&& v, Loaded& m) {
 }
 template <class V>
 void fields(V&& v, Stopped& m) {
-  v("generation", m.generation), v("step", m.step), v("why", m.why);
+  v("generation", m.generation), v("step", m.step), v.text("why", m.why);
 }
 template <class V>
 void fields(V&& v, Progress& m) {
   v("generation", m.generation), v("step", m.at.step), v("epoch", m.at.epoch);
   v("sample", m.at.sample), v("loss", m.loss), v("batch", m.batch), v("noise", m.noise);
   v("step_seconds", m.step_seconds), v("wait_seconds", m.wait_seconds);
-  v("samples_per_second", m.samples_per_second), v("trouble", m.trouble);
+  v("samples_per_second", m.samples_per_second), v("learning_rate", m.learning_rate);
+  v.text("trouble", m.trouble);
 }
 template <class V>
 void fields(V&& v, Saved& m) {
   v("step", m.at.step), v("epoch", m.at.epoch), v("sample", m.at.sample);
-  v("path", m.path), v("bytes", m.bytes), v("seconds", m.seconds);
+  v.text("path", m.path, kLongestPath), v("bytes", m.bytes), v("seconds", m.seconds);
 }
 template <class V>
 void fields(V&&, Leaving&) {}
 template <class V>
 void fields(V&& v, Finished& m) {
-  v("step", m.step), v("model", m.model);
+  v("step", m.step), v.text("model", m.model, kLongestPath);
 }
 template <class V>
 void fields(V&& v, Failed& m) {
-  v("error", m.error), v("for_good", m.for_good);
+  v.text("error", m.error), v("for_good", m.for_good);
 }
 template <class V>
 void fields(V&& v, StoreSet& m) {
@@ -148,8 +158,12 @@ void fields(V&& v, StoreValue& m) {
   v("key", m.key), v("value", m.value);
 }
 template <class V>
+void fields(V&&, Pong&) {}
+template <class V>
+void fields(V&&, Ping&) {}
+template <class V>
 void fields(V&& v, Refused& m) {
-  v("error", m.error);
+  v.text("error", m.error);
 }
 
 template <class Message>

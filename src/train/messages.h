@@ -15,7 +15,7 @@
 
 namespace sluice::train {
 
-// 2: other parts of a step; workers of two versions in one group would use samples twice.
+// 2: other parts of a step; workers of two versions in one group would use samples twice. Pings.
 inline constexpr int kProtocolVersion = 2;
 inline constexpr size_t kLongestMessage = 64 * 1024;
 
@@ -48,6 +48,7 @@ struct Progress {
   // Of the last step, seconds; `wait`: for the group, after the worker's own gradients were ready.
   double step_seconds = 0, wait_seconds = 0;
   double samples_per_second = 0;  // since the message before
+  double learning_rate = 0;       // of that step; 0: the worker does not say
   double noise = 0;               // φ; 0: unknown
   std::string trouble;            // the last checkpoint could not be written; empty: it was
 };
@@ -74,9 +75,10 @@ struct StoreSet {
 struct StoreGet {  // answered by StoreValue once it is set
   std::string key;
 };
+struct Pong {};  // the answer to Ping, at once, also from the midst of a step
 
 using WorkerMessage = std::variant<Hello, Loaded, Stopped, Progress, Saved, Leaving, Finished,
-                                   Failed, StoreSet, StoreGet>;
+                                   Failed, StoreSet, StoreGet, Pong>;
 
 // ---- from the controller -----------------------------------------------------------------------
 
@@ -113,16 +115,19 @@ struct Leave {
 struct StoreValue {
   std::string key, value;
 };
+struct Ping {};   // is the worker there? A stopped one does not answer
 struct Refused {  // the connection ends; the worker does, too
   std::string error;
 };
 
-using ControllerMessage = std::variant<Welcome, Form, Halt, Adapt, Leave, StoreValue, Refused>;
+using ControllerMessage =
+    std::variant<Welcome, Form, Halt, Adapt, Leave, StoreValue, Ping, Refused>;
 
 // ---- as text -----------------------------------------------------------------------------------
 
 std::string to_line(const WorkerMessage&);      // with its newline
 std::string to_line(const ControllerMessage&);  // with its newline
+// Texts for people in it are printable; keys and values of the store are as they were sent.
 Result<WorkerMessage> worker_message_from(std::string_view line);
 Result<ControllerMessage> controller_message_from(std::string_view line);
 

@@ -11,16 +11,18 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Messages, AreReadAsWritten) {
-  const WorkerMessage said[] = {Hello{"j", "k", "w", 1, 3, 40},
-                                Loaded{100, 4},
-                                Stopped{3, 41, "lost"},
-                                Progress{3, {41, 2, 7}, 0.5, 64, 0.01, 0.002, 1e4, 120, "full"},
-                                Saved{{41, 2, 7}, "/c", 12, 0.5},
-                                Leaving{},
-                                Finished{41, "/m.pt"},
-                                Failed{"a \"quoted\"\nline", true},
-                                StoreSet{"1/k", "v"},
-                                StoreGet{"1/k"}};
+  const WorkerMessage said[] = {
+      Hello{"j", "k", "w", 1, 3, 40},
+      Loaded{100, 4},
+      Stopped{3, 41, "lost"},
+      Progress{3, {41, 2, 7}, 0.5, 64, 0.01, 0.002, 1e4, 0.1, 120, "full"},
+      Saved{{41, 2, 7}, "/c", 12, 0.5},
+      Leaving{},
+      Finished{41, "/m.pt"},
+      Failed{"a \"quoted\" line", true},
+      StoreSet{"1/k", "v"},
+      StoreGet{"1/k"},
+      Pong{}};
   for (const WorkerMessage& m : said) {
     const std::string line = to_line(m);
     EXPECT_EQ(line.find('\n'), line.size() - 1);
@@ -34,6 +36,7 @@ TEST(Messages, AreReadAsWritten) {
                                       Adapt{128},
                                       Leave{true},
                                       StoreValue{"1/k", "v"},
+                                      Ping{},
                                       Refused{"no"}};
   for (const ControllerMessage& m : orders) {
     const auto read = controller_message_from(to_line(m));
@@ -56,6 +59,26 @@ TEST(Messages, AFaultIsNamed) {
     ASSERT_FALSE(read.ok()) << line;
     EXPECT_THAT(read.error().message, HasSubstr(why));
   }
+}
+
+TEST(Messages, AWorkersTextCommandsNoTerminal) {
+  const std::string hostile = "\x1b[2J\x1b]0;owned\x07\xC2\x9B\n2026-11-26 stop default/other";
+  const std::string shown = "\uFFFD[2J\uFFFD]0;owned\uFFFD\uFFFD 2026-11-26 stop default/other";
+  const auto read = [](const std::string& fields) {
+    const auto message = worker_message_from("{" + fields + "}");
+    EXPECT_TRUE(message.ok()) << fields << message.error().message;
+    return message.ok() ? *message : WorkerMessage();
+  };
+  const std::string text =
+      R"("\u001b[2J\u001b]0;owned\u0007\u009b\n2026-11-26 stop default/other")";
+  EXPECT_EQ(std::get<Failed>(read(R"("kind":"failed","error":)" + text)).error, shown);
+  EXPECT_EQ(std::get<Progress>(read(R"("kind":"progress","trouble":)" + text)).trouble, shown);
+  EXPECT_EQ(std::get<Hello>(read(R"("kind":"hello","worker":)" + text)).worker, shown);
+  EXPECT_EQ(std::get<Saved>(read(R"("kind":"saved","path":)" + text)).path, shown);
+  EXPECT_EQ(std::get<Finished>(read(R"("kind":"finished","model":)" + text)).model, shown);
+  // What workers tell each other stays as it is.
+  const StoreSet set = std::get<StoreSet>(read(R"("kind":"set","key":"k","value":)" + text));
+  EXPECT_EQ(set.value, hostile);
 }
 
 // A loss that is not a number leaves as 0, not as a text that no reader takes.

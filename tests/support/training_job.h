@@ -24,8 +24,9 @@ namespace sluice::train {
 class TrainingJob {
  public:
   // `trainer`: the program and its arguments, words; `folder`: for the socket, logs and artifacts.
-  TrainingJob(const std::string& trainer, const std::string& folder, JobSettings settings)
-      : folder_(folder), settings_(std::move(settings)) {
+  TrainingJob(const std::string& trainer, const std::string& folder, JobSettings settings,
+              JobServerLimits limits = {})
+      : folder_(folder), settings_(std::move(settings)), limits_(limits) {
     std::istringstream words(trainer);
     for (std::string word; words >> word;) trainer_.push_back(word);
     settings_.job.artifacts = folder + "/artifacts";
@@ -62,6 +63,11 @@ class TrainingJob {
     return workers_.emplace(name, pid).first->first;
   }
   void signal(const std::string& worker, int number) { kill(workers_.at(worker), number); }
+
+  // As the platform does with a worker that its controller gave up.
+  void end_straggler(const std::string& worker) {
+    if (const auto w = workers_.find(worker); w != workers_.end()) kill(w->second, SIGKILL);
+  }
 
   // Removes those that have ended; returns the exit statuses of waitpid().
   std::map<std::string, int> reap() {
@@ -111,13 +117,14 @@ class TrainingJob {
  private:
   std::string socket() const { return folder_ + "/jobs.sock"; }
   void serve() {
-    server_ = *JobServer::open({.path = socket()}, ++term_, clock_);
+    server_ = *JobServer::open({.path = socket()}, ++term_, clock_, limits_);
     server_->add("job", "key", settings_);
   }
 
   std::vector<std::string> trainer_;
   std::string folder_;
   JobSettings settings_;
+  const JobServerLimits limits_;
   SteadyClock clock_;
   int64_t term_ = 0;
   int started_ = 0;
