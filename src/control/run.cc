@@ -16,6 +16,7 @@
 #include "control/api.h"
 #include "control/cluster_local.h"
 #include "control/kept_answers.h"
+#include "control/memory_limit.h"
 #include "control/model_archive.h"
 #include "control/store.h"
 #include "control/turns.h"
@@ -148,6 +149,8 @@ Result<void> run_control(const ControlOptions& options) {
     if (broken) std::rethrow_exception(broken);
   });
   log::info("policy {}, {} functions", o.settings.bundle, control->functions().size());
+  if (const auto limited = limit_memory(); !limited.ok())
+    log::warn("memory is not limited: {}", limited.error().message);
   io.run();
   models.stop();  // a running copy ends after its next piece
   files.stop();
