@@ -1,20 +1,24 @@
 // **siege**: honest clients' results while others attack the gateway, the control API's memory
-// under attack, and a platform's losses while its processes are killed at random.
+// under attack, and a platform's losses while its processes are killed at random; training jobs
+// whose workers, controller, node and checkpoints are killed, stopped and damaged at random.
 //
 // The reference of an attack is the same honest load beside a process without connections that is
 // as busy as the attacker was. The reference of a start without a template is the runtime alone.
 //
-//   bench_siege [--seconds 10] [--kills 500] [--seed 1] [--only attacks|control|kills]
-//               [--runtime PATH --model FILE.pt] [--json FILE]
+//   bench_siege [--seconds 10] [--kills 500] [--seed 1] [--only attacks|control|kills|training]
+//               [--runtime PATH --model FILE.pt] [--training FOLDER] [--json FILE]
 //
 // `--seconds` is the length of each attack. Without `--runtime` the platform runs
-// tests/programs/fake_runtime.cc, whose model takes 300 ms to load.
+// tests/programs/fake_runtime.cc, whose model takes 300 ms to load. `--training` is the folder of
+// tools/make_training; --kills counts its events, too.
 #include "tests/support/siege.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "bench/report.h"
+#include "tests/support/siege_training.h"
 
 namespace sluice::bench {
 namespace {
@@ -121,6 +125,24 @@ void kill(Report& report, const Kills& with) {
     report.fail("kills: nothing was answered, or nothing recovered");
 }
 
+void besiege(Report& report, const TrainingSiege& with) {
+  const Result<TrainingSieged> t = besiege_training(with);
+  if (!t.ok()) return report.fail("training: " + t.error().message);
+  const int jobs = t->finished + t->paused + t->failed;
+  report.add(
+      counted(Row("training: jobs with a sample lost or used twice", t->wrong, "").at_most(0),
+              t->finished));
+  report.add(counted(
+      Row("training: neither finished nor paused with a reason", t->failed, "").at_most(0), jobs));
+  report.add(counted(Row("training: longest silence of a job", t->longest_silence, "s").at_most(60),
+                     t->events));
+  report.add(counted(Row("training: left over processes", t->leftovers, "").at_most(0), t->events));
+  report.note("training: " + std::to_string(t->events) + " events, " + std::to_string(t->finished) +
+              " jobs finished, " + std::to_string(t->paused) + " pauses for a trouble");
+  for (const std::string& line : t->notes) report.note("training: " + line);
+  if (t->finished == 0) report.fail("training: no job has finished");
+}
+
 std::string text_argument(int argc, char** argv, std::string_view name, std::string otherwise) {
   for (int i = 1; i + 1 < argc; ++i)
     if (argv[i] == name) return argv[i + 1];
@@ -150,5 +172,14 @@ int main(int argc, char** argv) {
   if (only.empty() || only == "kills")
     kill(report,
          {.platform = platform, .kills = int_argument(argc, argv, "--kills", 500), .seed = seed});
+  const char* home = std::getenv("HOME");
+  if (only.empty() || only == "training")
+    besiege(report, {.platform = platform,
+                     .demonstrations = text_argument(
+                         argc, argv, "--training",
+                         std::string(home != nullptr ? home : "/root") + "/.cache/sluice/training"),
+                     .script = SLUICE_PROGRAMS "/elastic_ledger.py",
+                     .events = int_argument(argc, argv, "--kills", 500),
+                     .seed = seed});
   return report.finish();
 }

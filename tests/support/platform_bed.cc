@@ -77,6 +77,20 @@ Result<json> PlatformBed::get(const std::string& target) {
   return wire::HttpClient({.path = data_ + "/run/api.sock"}, Seconds(5)).json(verb::get, target);
 }
 
+Result<void> PlatformBed::apply(const std::string& file) {
+  wire::HttpClient api({.path = data_ + "/run/api.sock"}, kPatience);
+  SLUICE_ASSIGN(answer, api.call(verb::post, "/v1/functions?file=siege", file, "application/yaml"));
+  if (answer.result_int() != 200) return Error{ErrorKind::kInternal, answer.body()};
+  return {};
+}
+
+Result<void> PlatformBed::call(verb method, const std::string& target) {
+  wire::HttpClient api({.path = data_ + "/run/api.sock"}, kPatience);
+  SLUICE_ASSIGN(answer, api.call(method, target, "", "application/json"));
+  if (answer.result_int() / 100 != 2) return Error{ErrorKind::kInternal, answer.body()};
+  return {};
+}
+
 Result<void> PlatformBed::ready() {
   if (!settings_.model.empty() && !std::filesystem::exists(settings_.model))
     return Error{ErrorKind::kNotFound, settings_.model + ": there is no such model"};
@@ -112,9 +126,7 @@ Result<void> PlatformBed::deploy(const std::string& name, int replicas) {
       "}\nspec:\n  model: {path: \"" + model_of(name) +
       "\"}\n  policy: fixed\n  minReplicas: " + std::to_string(replicas) +
       "\n  slice: {quota: {request: 20%}}\n";
-  wire::HttpClient api({.path = data_ + "/run/api.sock"}, kPatience);
-  SLUICE_ASSIGN(answer, api.call(verb::post, "/v1/functions?file=siege", file, "application/yaml"));
-  if (answer.result_int() != 200) return Error{ErrorKind::kInternal, answer.body()};
+  SLUICE_TRY(apply(file));
   const bool there = until([&] {
     const auto f = get("/v1/functions/default/" + name);
     return f.ok() && (*f)["replicas"]["ready"] == replicas;

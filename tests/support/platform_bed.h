@@ -29,6 +29,8 @@ class PlatformBed {
   Result<void> deploy(const std::string& name, int replicas);  // waits for its instances
 
   Result<nlohmann::json> get(const std::string& target);  // of the control API
+  Result<void> apply(const std::string& file);            // the text of a function file
+  Result<void> call(wire::http::verb method, const std::string& target);
   uint16_t gateway_port() const;
   uint16_t api_port() const;
   pid_t pid_of(const std::string& process) const;  // "node", "control", "gateway"; 0: none
