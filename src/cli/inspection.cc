@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "base/fd.h"
+#include "base/printable.h"
 #include "base/system_error.h"
 #include "cli/session.h"
 #include "control/model_archive.h"
@@ -110,13 +111,6 @@ Result<Said> run(const std::vector<std::string>& words, const Fd& model, Nanos p
     return Error{ErrorKind::kTimeout, "takes longer than " + std::to_string(patience / Seconds(1)) +
                                           " s, the limit for reading it and running it once"};
   return said;
-}
-
-// For a terminal: a model's own message may hold anything.
-std::string printable(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
-  return text;
 }
 
 std::string runtime_program() {
