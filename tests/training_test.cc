@@ -115,10 +115,25 @@ TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
 // The trained model is a TorchScript module, whose parameter is the ledger. Its scheduler counts each
 // step once, on each rank, or some samples would count more or less than 0.9^epoch.
 TEST_F(Training, AScriptUsesEverySampleOnceAnEpochAtItsRateThroughJoinsLeavesAndKills) {
-  constexpr int kEpochs = 30;
-  constexpr uint64_t kSeed = 2;
-  start(job_of("ledger", kEpochs), 2, SLUICE_PROGRAMS "/elastic_ledger.py");
-  let_workers_come_and_go(kSeed, 300);
+  constexpr int kEpochs = 20;
+  TrainingJob& job = start(job_of("ledger", kEpochs), 3, SLUICE_PROGRAMS "/elastic_ledger.py");
+  const auto trains_with = [&](int workers) {
+    ASSERT_TRUE(job.wait_until([&](const JobStatus& s) { return s.workers == workers; })) << log();
+    const auto progress = job.status().progress;
+    ASSERT_TRUE(job.wait_until(has_taken((progress ? progress->at.step : 0) + 40))) << log();
+    ASSERT_FALSE(ended(job.status())) << log();
+  };
+  trains_with(3);
+  job.start_worker();
+  trains_with(4);
+  job.signal("w1", SIGKILL);
+  trains_with(3);
+  job.restart_controller();
+  trains_with(3);
+  job.signal("w2", SIGTERM);
+  trains_with(2);
+  job.signal("w3", SIGKILL);
+  expect_finished();
   const std::string check =
       "/usr/bin/python3 -c 'import torch; used = torch.jit.load(\"" + job_->status().model +
       "\").used; assert len(used) == 1003 and (used + " +

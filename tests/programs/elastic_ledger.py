@@ -3,6 +3,7 @@
 counts 0.9^e, by a scheduler that counts steps."""
 import pathlib
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import sluice_elastic  # noqa: E402
@@ -16,6 +17,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=10)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=101, gamma=0.9)
 job = sluice_elastic.join(model, optimizer, samples=1003, scheduler=scheduler)
 for step in job.steps():
+    time.sleep(0.003)  # so that a worker joins before the end
     optimizer.zero_grad()
     step.backward(model.used[step.samples].mean())
     optimizer.step()
