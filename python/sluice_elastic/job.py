@@ -273,10 +273,11 @@ class Job(Worker):
         passed = now - self._reported
         if not self._first and passed < REPORT_EVERY and self._at["epoch"] < self._welcome["epochs"]:
             return
+        rate = float(self._optimizer.param_groups[0]["lr"])
         self._link.send("progress", generation=self._generation, **self._at, loss=self._loss, batch=self._batch,
                         step_seconds=seconds, wait_seconds=self._waited, noise=self._noise.value(),
                         samples_per_second=(self._seen - self._seen_reported) / passed if passed > 0 else 0.0,
-                        learning_rate=float(self._optimizer.param_groups[0]["lr"]),
+                        learning_rate=rate * self._batch / self._welcome["batch"],
                         trouble=self._trouble)
         self._first, self._reported, self._seen_reported = False, now, self._seen
 
