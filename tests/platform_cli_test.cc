@@ -418,7 +418,7 @@ TEST(PlatformCli, CompletesTheNamesOfWhatThereIs) {
   for (const std::string command : {"drain", "undrain"})
     EXPECT_THAT(complete(sluice + command + " ''"), IsSupersetOf({"cpu0", "cpu1", "cpu2", "cpu3"}));
   const std::string instance = p.instances("resnet")[0]["id"];
-  EXPECT_THAT(complete(sluice + "logs res"), ElementsAre(instance));
+  EXPECT_THAT(complete(sluice + "logs res"), ElementsAre("resnet", instance));
   EXPECT_THAT(complete("sluice --data /no/such describe res"), ElementsAre());
   // The data directory may stand behind the command, too, and be given with "=".
   EXPECT_THAT(complete("sluice describe --data " + p.data + " res"), ElementsAre("resnet"));

@@ -90,7 +90,9 @@ std::vector<std::string> logs_of(const Session& session, const FunctionName& f,
   if (!running.empty() || names.empty()) return running;
   const auto written = [&](const std::string& name) {
     std::error_code fault;
-    return std::filesystem::last_write_time(session.data + "/logs/" + name + ".log", fault);
+    const auto at =
+        std::filesystem::last_write_time(session.data + "/logs/" + name + ".log", fault);
+    return std::pair(at, name);
   };
   return {*std::ranges::max_element(names, {}, written)};
 }
