@@ -44,7 +44,7 @@ std::vector<float> parameters_of(const std::string& checkpoint, size_t count) {
 
 // A stopped worker is noticed sooner than live.
 constexpr JobServerLimits kLimits{.ping = Millis(200), .answer = Seconds(3)};
-constexpr int kMostStops = 2;
+constexpr int kStopEvery = 8;  // events
 
 bool ended(const JobStatus& s) {
   return s.phase != JobPhase::kQueued && s.phase != JobPhase::kRunning;
@@ -72,30 +72,46 @@ class Training : public testing::Test {
 
   // Starts, ends, stops and kills workers and the controller, about `every` steps, until the job has ended.
   void let_workers_come_and_go(uint64_t seed, int64_t every);
+  void stop_and_end(const std::string& worker);
 
   TemporaryFolder folder_;
   std::unique_ptr<TrainingJob> job_;
 };
 
+// Its controller notices that it is stopped, and it is ended, as by the platform.
+void Training::stop_and_end(const std::string& worker) {
+  job_->signal(worker, SIGSTOP);
+  EXPECT_TRUE(job_->wait_until([&](const JobStatus& s) {
+    return ended(s) || std::ranges::count(s.members, worker) == 0 ||
+           std::ranges::count(s.stragglers, worker, &Straggler::worker) > 0;
+  })) << log();
+  job_->signal(worker, SIGKILL);
+}
+
 void Training::let_workers_come_and_go(uint64_t seed, int64_t every) {
   TrainingJob& job = *job_;
   Random random(seed);
-  int joins = 0, leaves = 0, kills = 0, restarts = 0, stops = 0;
+  int joins = 0, leaves = 0, kills = 0, restarts = 0, stops = 0, events = 0;
   for (int64_t step = 60; !ended(job.status());) {
     ASSERT_TRUE(job.wait_until(has_taken(step))) << log();
     if (const auto progress = job.status().progress) step = progress->at.step + every;
-    for (const Straggler& late : job.status().stragglers) job.end_straggler(late.worker);
     job.reap();
     const std::vector<std::string> workers = job.workers();
+    const std::vector<std::string> members = job.status().members;
+    if (++events % kStopEvery == 0 && !members.empty() &&
+        std::ranges::count(workers, members.back()) > 0) {
+      stop_and_end(members.back());
+      ++stops;
+      continue;
+    }
     const uint64_t what = workers.size() < 2   ? 0
                           : workers.size() > 3 ? 1 + random.below(2)
-                                               : random.below(5);
+                                               : random.below(4);
     const std::string& one = workers[random.below(workers.size())];
     if (what == 0) job.start_worker(), ++joins;
     if (what == 1) job.signal(one, SIGTERM), ++leaves;
     if (what == 2) job.signal(one, SIGKILL), ++kills;
     if (what == 3) job.restart_controller(), ++restarts;
-    if (what == 4 && stops < kMostStops) job.signal(one, SIGSTOP), ++stops;
   }
   expect_finished();
   EXPECT_GT(joins * leaves * kills * restarts * stops, 0)

@@ -64,11 +64,6 @@ class TrainingJob {
   }
   void signal(const std::string& worker, int number) { kill(workers_.at(worker), number); }
 
-  // As the platform does with a worker that its controller gave up.
-  void end_straggler(const std::string& worker) {
-    if (const auto w = workers_.find(worker); w != workers_.end()) kill(w->second, SIGKILL);
-  }
-
   // Removes those that have ended; returns the exit statuses of waitpid().
   std::map<std::string, int> reap() {
     std::map<std::string, int> ended;
