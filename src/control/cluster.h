@@ -93,6 +93,7 @@ struct ObservedTraffic {
   uint64_t requests = 0, ok = 0, invalid = 0, shed = 0, failed = 0, timed_out = 0, gone = 0,
            late = 0;
   uint64_t cold_starts = 0, retried = 0, inferences = 0;
+  uint64_t repeated = 0;  // came again before a refusal's Retry-After had passed: no new demand
   int queued = 0, in_flight = 0;
   double concurrency_seconds = 0;
   uint64_t gaps = 0;

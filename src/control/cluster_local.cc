@@ -75,6 +75,7 @@ Result<ObservedTraffic> traffic_from(const json& j) {
   t.late = count("late");
   t.cold_starts = count("cold_starts");
   t.retried = count("retried");
+  t.repeated = count("repeated");
   t.inferences = count("inferences");
   t.queued = static_cast<int>(f.integer("queued", 0, 0, 1'000'000'000));
   t.in_flight = static_cast<int>(f.integer("in_flight", 0, 0, 1'000'000'000));

@@ -12,7 +12,8 @@ void add(ObservedTraffic& sum, const ObservedTraffic& now, const ObservedTraffic
        {&ObservedTraffic::requests, &ObservedTraffic::ok, &ObservedTraffic::invalid,
         &ObservedTraffic::shed, &ObservedTraffic::failed, &ObservedTraffic::timed_out,
         &ObservedTraffic::gone, &ObservedTraffic::late, &ObservedTraffic::cold_starts,
-        &ObservedTraffic::retried, &ObservedTraffic::inferences, &ObservedTraffic::gaps})
+        &ObservedTraffic::retried, &ObservedTraffic::repeated, &ObservedTraffic::inferences,
+        &ObservedTraffic::gaps})
     sum.*counter += now.*counter - before.*counter;
   for (const auto figure : {&ObservedTraffic::concurrency_seconds, &ObservedTraffic::gap_sum,
                             &ObservedTraffic::gap_squares})

@@ -26,6 +26,7 @@ constexpr Counter<ObservedTraffic> kSeen[] = {{"requests", &ObservedTraffic::req
                                               {"late", &ObservedTraffic::late},
                                               {"cold_starts", &ObservedTraffic::cold_starts},
                                               {"retried", &ObservedTraffic::retried},
+                                              {"repeated", &ObservedTraffic::repeated},
                                               {"inferences", &ObservedTraffic::inferences},
                                               {"gaps", &ObservedTraffic::gaps}};
 

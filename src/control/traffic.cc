@@ -14,8 +14,8 @@ constexpr Nanos kLatencyOf = Seconds(10);
 bool same(const ObservedTraffic& a, const ObservedTraffic& b) {
   const auto counters = [](const ObservedTraffic& t) {
     return std::tie(t.requests, t.ok, t.invalid, t.shed, t.failed, t.timed_out, t.gone, t.late,
-                    t.cold_starts, t.retried, t.inferences, t.queued, t.in_flight, t.gaps,
-                    t.concurrency_seconds);
+                    t.cold_starts, t.retried, t.repeated, t.inferences, t.queued, t.in_flight,
+                    t.gaps, t.concurrency_seconds);
   };
   return counters(a) == counters(b) && a.queued == 0 && a.in_flight == 0;
 }
@@ -33,14 +33,16 @@ uint64_t Traffic::step(const ObservedTraffic& now, Nanos elapsed, bool restarted
   Step s{.elapsed = elapsed};
   s.requests = now.requests - b.requests;
   const uint64_t ok = now.ok - b.ok;
+  // A request that was refused and came again at once is one.
+  const uint64_t repeated = now.repeated - b.repeated, shed = now.shed - b.shed;
   const uint64_t bad =
-      (now.shed - b.shed) + (now.failed - b.failed) + (now.timed_out - b.timed_out);
+      (shed - std::min(shed, repeated)) + (now.failed - b.failed) + (now.timed_out - b.timed_out);
   s.violations = (now.late - b.late) + bad;
   s.ended = ok + bad;
   const uint64_t inferences = now.inferences - b.inferences;
   // Arrivals in inferences: requests are known when they arrive, their inferences when they end. A
   // request refused as invalid (400) is no load.
-  const uint64_t load = s.requests - std::min(s.requests, now.invalid - b.invalid);
+  const uint64_t load = s.requests - std::min(s.requests, now.invalid - b.invalid + repeated);
   const double each =
       now.ok == 0 ? 1.0 : static_cast<double>(now.inferences) / static_cast<double>(now.ok);
   s.inferences =

@@ -35,6 +35,24 @@ TEST(Traffic, LatenciesAreThoseOfTheLastTenSeconds) {
   EXPECT_EQ(traffic.totals().latency, counters.latency);
 }
 
+// Ten clients are refused and come again every 100 ms, until they are answered.
+TEST(Traffic, ARefusedRequestThatComesAgainIsOneOfTheRateAndOneViolation) {
+  Traffic traffic;
+  ObservedTraffic counters;
+  counters.requests = counters.shed = 10;
+  traffic.step(counters, Millis(500), false);
+  EXPECT_NEAR(traffic.rate(Millis(500)), 20, 1e-9);
+  EXPECT_EQ(traffic.violations(Millis(500)), 1);
+  counters.requests += 40, counters.shed += 40, counters.repeated += 40;
+  traffic.step(counters, Millis(400), false);
+  EXPECT_EQ(traffic.rate(Millis(400)), 0);
+  counters.requests += 10, counters.ok += 10, counters.inferences += 10, counters.repeated += 10;
+  traffic.step(counters, Millis(100), false);
+  EXPECT_NEAR(traffic.rate(Seconds(1)), 10, 1e-9);
+  EXPECT_NEAR(traffic.violations(Seconds(1)), 0.5, 1e-9);
+  EXPECT_EQ(traffic.totals().shed, 50u) << "what clients saw";
+}
+
 TEST(Traffic, AConcurrencyPeakLastsAMinute) {
   Traffic traffic;
   ObservedTraffic counters;

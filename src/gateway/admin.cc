@@ -44,6 +44,7 @@ json to_json(const FunctionStats& s, Time now) {
           {"late", c.late},
           {"cold_starts", c.cold_starts},
           {"retried", c.retried},
+          {"repeated", c.repeated},
           {"inferences", c.inferences},
           {"queued", s.queued},
           {"in_flight", s.in_flight},

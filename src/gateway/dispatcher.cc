@@ -40,6 +40,7 @@ struct FunctionState {
   } all, load;
   int streaming = 0;  // of those in flight
   policy::ServiceTime service;
+  policy::LateMargin margin;
   Counters counters;
   std::map<int, RevisionStats> revisions;  // of the split, and those of it that still answer
   Time last_arrival{}, integrated_to{};
@@ -56,8 +57,7 @@ struct FunctionState {
     integrated_to = std::max(integrated_to, now);
   }
 
-  void count_arrival(Time now) {
-    ++counters.requests;
+  void count_gap(Time now) {
     if (last_arrival != Time{}) {
       const double gap = std::max(0.0, seconds(now - last_arrival));
       ++counters.gaps;
@@ -103,23 +103,41 @@ struct FunctionState {
         views, [&](const InstanceView& v) { return v.revision == revision && v.credit > 0; });
   }
 
-  std::vector<policy::ServerView> servers(int revision, Time now) const {
+  // As a request with so many before it sees them. It runs with those that it is behind in its batch
+  // at least, and with as many as there are on average.
+  std::vector<policy::ServerView> servers(int revision, int ahead, Time now) const {
     std::vector<policy::ServerView> out;
     for (size_t i = 0; i < views.size(); ++i) {
       const InstanceRoute& r = route.instances[i];
       const Upstream& u = *upstreams[i];
       if (r.revision != revision || !r.ready) continue;
-      const Nanos takes = u.service.known() ? u.service.mean() : service.mean();
+      const policy::ServiceTime& takes = u.service.known() ? u.service : service;
+      const int own = r.credit - r.batch + ahead % r.batch + 1;
       // The oldest of several running batches ends first; in turn, one each takes ÷ batches.
-      const Nanos turn = takes / std::max(r.credit / r.batch, 1);
-      const Time done = u.outstanding > 0 ? u.last_grant + turn : now;
+      const Nanos turn = takes.of(u.together) / std::max(r.credit / r.batch, 1);
+      Time done = u.outstanding > 0 ? u.last_grant + turn : now;
+      if (done < now) done = now + (now - done);  // overdue: as much again
       out.push_back({.slots = r.credit,
                      .free = views[i].credit,
                      .batch = r.batch,
-                     .service = takes,
+                     .full = takes.of(r.credit),
+                     .next = std::max(takes.of(own), takes.mean()),
                      .free_at = std::max(done, u.down_until)});
     }
     return out;
+  }
+
+  // Returns whether a request with so many before it joins a batch that starts next, where batches
+  // are not full and as fast if they are fuller.
+  bool fills_up(int revision, int ahead) const {
+    int places = 0, batch = 1;
+    for (const InstanceRoute& r : route.instances) {
+      if (r.revision != revision || !r.ready) continue;
+      places += r.batch;
+      batch = std::max(batch, r.batch);
+    }
+    return batch > 1 && ahead < places && service.mean_batch() < 0.95 * batch &&
+           2 * service.of(1) > service.of(batch);
   }
 
   // Streams may hold all batch slots of its ready instances but one.
@@ -318,7 +336,7 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now, bool body
   }
   if (body_to_come && would_admit(f, w, now)) return {};
   f.integrate(now);
-  if (w.is_inference) f.count_arrival(now);
+  if (w.is_inference) count_arrival(f, w, now);
   w.entered_ = true;
   if (w.revision_ == 0 || !f.splits_to(w.revision_))
     w.revision_ = w.is_inference ? f.next_revision() : f.main_revision();
@@ -326,6 +344,8 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now, bool body
   w.deadline_ = std::max(arrived, now - f.objective() / 2) + f.objective();
   Entry entry = admit(f, w, now);
   if (entry.refusal != Refusal::kNone) {
+    if (entry.refusal == Refusal::kLate || entry.refusal == Refusal::kFull)
+      refused(f, w, entry.retry_after, now);
     if (w.is_inference)
       count_end(w, entry.refusal == Refusal::kUnavailable ? Outcome::kFailed : Outcome::kShed, 0,
                 now);
@@ -341,7 +361,23 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now, bool body
   return entry;
 }
 
+void Dispatcher::count_arrival(FunctionState& f, const Waiter& w, Time now) {
+  ++f.counters.requests;
+  const bool repeats = w.refused_by_ == &f && now < w.again_from_;
+  f.counters.repeated += repeats;
+  if (!repeats) f.count_gap(now);
+}
+
+void Dispatcher::refused(FunctionState& f, Waiter& w, Nanos retry_after, Time now) {
+  const bool repeats = w.refused_by_ == &f && now < w.again_from_;
+  if (w.is_inference && !repeats) f.counters.concurrency_seconds += seconds(f.route.slo);
+  w.refused_by_ = &f;
+  if (!repeats) w.again_from_ = now + retry_after;
+}
+
 Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
+  constexpr Nanos kSoonest = Seconds(1), kLatest = Seconds(60);
+  w.waited_ = false;
   if (const std::string_view why = f.unserved(w.revision_); !why.empty())
     return {Refusal::kUnavailable, std::string(why)};
   // A question starts no instance, so it would wait in vain.
@@ -352,17 +388,19 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   f.refresh(now);
   // A place is for waiting: a request that starts at once needs none, and a queue of zero serves.
   if (queue.empty() && f.has_credit(w.revision_) && (!w.streams || f.may_stream())) return {};
-  const std::vector<policy::ServerView> servers = f.servers(w.revision_, now);
   auto& mine = queue.of(w);
   const int waiting = static_cast<int>(mine.size());
   const int ahead = waiting - static_cast<int>(mine.lost(now, f.service.mean()));
-  const auto verdict =
-      policy::admit({now, now + f.objective(), ahead}, servers, f.service, f.route.slo);
+  const std::vector<policy::ServerView> servers = f.servers(w.revision_, ahead, now);
+  const bool fills_up = f.fills_up(w.revision_, ahead);
+  const auto verdict = policy::admit({now, now + f.objective(), ahead, fills_up}, servers,
+                                     f.margin.at(now), f.route.slo);
   if (!f.route.admit_all && w.is_inference && !verdict.admitted)
     return {.refusal = Refusal::kLate,
             .why = "'" + served_name(f.route.name) + "' cannot answer in time (" +
                    std::to_string(f.all.places) + " waiting)",
-            .retry_after = verdict.retry_after};
+            .retry_after = std::clamp<Nanos>(verdict.retry_after, kSoonest, kLatest)};
+  w.waited_ = !servers.empty() && w.is_inference && !w.streams && !fills_up;
   const int places = w.streams ? std::max(f.route.max_queue / 4, 1) : f.route.max_queue;
   const bool too_many_stream = w.streams && waiting >= places;
   const bool full = f.all.places >= f.route.max_queue;
@@ -370,7 +408,7 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   return {.refusal = Refusal::kFull,
           .why = "the queue of '" + served_name(f.route.name) + "' is full (" +
                  std::to_string(places) + " waiting)",
-          .retry_after = policy::expected_start(servers, waiting, now) - now};
+          .retry_after = std::clamp<Nanos>(policy::time_for(servers, waiting), kSoonest, kLatest)};
 }
 
 void Dispatcher::line_up(Waiter& w) {
@@ -470,6 +508,8 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
   const Nanos latency = w.entered_ ? now - w.arrived_ : Nanos(0);
   RevisionStats& r = f.stats_of(w.revision_);
   if (outcome != Outcome::kOk) r.model.failed(latency);
+  if (w.waited_ && (outcome == Outcome::kOk || outcome == Outcome::kTimedOut))
+    f.margin.ended(now > w.deadline_, f.objective(), now);
   switch (outcome) {
     case Outcome::kOk: {
       const wire::ComputeReport report = w.compute.value_or(wire::ComputeReport{});
@@ -485,8 +525,8 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
       w.upstream_->inferences += std::max<uint64_t>(inferences, 1);
       // One sample a batch; a streamed request took as long as its client.
       if (w.streams || w.more_ > 0) return;
-      f.service.add(now - w.granted_at_);
-      w.upstream_->service.add(now - w.granted_at_);
+      f.service.add(w.together_, now - w.granted_at_);
+      w.upstream_->service.add(w.together_, now - w.granted_at_);
       return;
     }
     case Outcome::kInvalid:
@@ -525,6 +565,7 @@ void Dispatcher::finish(Waiter& w, Outcome outcome, uint64_t inferences, Time no
   w.queued_ = w.counted_ = false;
   f.counters.requests += w.is_inference && !w.entered_;
   if (w.is_inference) count_end(w, outcome, inferences, now);
+  if (outcome == Outcome::kShed) refused(f, w, Seconds(1), now);
   const bool in_vain = outcome == Outcome::kTimedOut || outcome == Outcome::kAbandoned;
   const bool overdue = in_vain && now - w.granted_at_ > f.route.timeout / 2;
   const std::shared_ptr<Upstream> freed = w.upstream_;
@@ -571,6 +612,7 @@ void Dispatcher::dispatch(FunctionState& f, Time now, const Upstream* freed) {
     for (size_t a = 0; a < granted.size(); ++a)
       for (size_t b = a + 1; b < granted.size(); ++b)
         if (granted[a]->upstream_ == granted[b]->upstream_) ++granted[a]->more_;
+    for (Waiter* w : granted) w->together_ = w->upstream_->together;
     for (Waiter* w : granted) w->on_granted();
   }
 }
@@ -584,7 +626,7 @@ void Dispatcher::grant(FunctionState& f, Waiter& w, size_t instance, Time now) {
   f.views[instance].inferences += asks;
   if (u.asked == 0) u.rate.begin(now);
   u.asked += asks;
-  ++u.outstanding;
+  u.together = ++u.outstanding;
   u.last_grant = now;
   f.add(&FunctionState::Held::places, w, -1);
   f.add(&FunctionState::Held::in_flight, w, 1);

@@ -8,7 +8,13 @@
 // pointer from enter() until it was granted, refused or cancelled.
 //
 // Admission (routing/admission.h): a request that is not expected to be answered by its
-// deadline is refused on arrival, unless its function admits all. A body that streams through
+// deadline is refused on arrival, unless its function admits all. A refused request is demand: it
+// counts as a request, and in the concurrency as if it had stayed for its function's objective. A
+// waiter that comes again before its Retry-After has passed is the same demand, and counts as
+// repeated. A waiter is a connection, so a client that opens another for each retry counts each
+// time.
+//
+// A body that streams through
 // holds an instance for as long as its client sends: such requests hold at most all but one of a
 // function's batch slots (one where there is only one), and a quarter of the places of its queue.
 #pragma once
@@ -37,6 +43,7 @@ struct Upstream {
   std::string id;
   std::string socket;
   int outstanding = 0;
+  int together = 0;  // outstanding at the last grant, those granted then included
   uint64_t answered = 0;
   uint64_t inferences = 0;
   Nanos busy{0};  // sum over its requests of granted → answered
@@ -67,6 +74,8 @@ class Waiter {
   int inferences = 0;
   // The instance's report with the answer. Set before finish().
   std::optional<wire::ComputeReport> compute;
+  // It is another client's from now on: a refusal before was not its own.
+  void begin_anew() { refused_by_ = nullptr; }
   // Called once with the dispatcher's mutex held, on the thread that dispatched: wake the session,
   // do nothing else. granted() has the result.
   virtual void on_granted() = 0;
@@ -89,11 +98,15 @@ class Waiter {
   Time arrived_{}, deadline_{}, granted_at_{};
   int revision_ = 0;
   int more_ = 0;
-  bool queued_ = false;   // in the queue
-  bool counted_ = false;  // holds one of the queue's places
-  bool entered_ = false;  // was counted as a request
-  bool sending_ = false;  // counts among its function's streaming requests
-  bool cold_ = false;     // no instance was ready when it arrived
+  int together_ = 0;     // requests that the instance had once it was granted the last of these
+  bool waited_ = false;  // admission expected it to wait and be in time
+  const void* refused_by_ = nullptr;  // the function that refused it last
+  Time again_from_{};                 // that refusal's Retry-After
+  bool queued_ = false;               // in the queue
+  bool counted_ = false;              // holds one of the queue's places
+  bool entered_ = false;              // was counted as a request
+  bool sending_ = false;              // counts among its function's streaming requests
+  bool cold_ = false;                 // no instance was ready when it arrived
   bool displaced_ = false;
   bool asks_ = false;  // whether to send its body: takes no place
   std::string turned_away_;
@@ -121,8 +134,9 @@ struct Counters {
   uint64_t late = 0;         // ok, after the SLO
   uint64_t cold_starts = 0;  // waited for an instance to start
   uint64_t retried = 0;
+  uint64_t repeated = 0;           // came again before a refusal's Retry-After had passed
   uint64_t inferences = 0;         // of answered requests
-  double concurrency_seconds = 0;  // ∫ (waiting + in flight) dt
+  double concurrency_seconds = 0;  // ∫ (waiting + in flight) dt, and the objectives of refused ones
   uint64_t gaps = 0;               // between arrivals
   double gap_sum = 0, gap_squares = 0;
   Histogram latency;  // arrival → last byte, of those that are ok
@@ -169,7 +183,7 @@ class Dispatcher {
     Refusal refusal = Refusal::kNone;
     std::string why;
     Nanos timeout{0};
-    Nanos retry_after{0};        // with kFull and kLate
+    Nanos retry_after{0};        // with kFull and kLate: 1 to 60 s
     std::string versions;        // "1,2": those with traffic; only for questions
     bool token_is_ours = false;  // the function wants a token: the instance must not see it
   };
@@ -218,6 +232,8 @@ class Dispatcher {
   static void line_up(Waiter& waiter);
   bool would_admit(FunctionState& f, Waiter& waiter, Time now);
   static bool make_place(FunctionState& f, const Waiter& waiter, Time now);
+  static void count_arrival(FunctionState& f, const Waiter& waiter, Time now);
+  static void refused(FunctionState& f, Waiter& waiter, Nanos retry_after, Time now);
   static bool displace(FunctionState& f, int revision, Time now);
   static void turn_away(RevisionQueue& queues, std::string_view why);
   void dispatch(FunctionState& f, Time now, const Upstream* freed = nullptr);

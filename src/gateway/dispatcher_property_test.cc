@@ -190,7 +190,7 @@ class World {
     const auto r = take(true);
     if (!r) return;
     ++answered_;
-    if (r->more() == 0) service_.add(now_ - r->granted_at);
+    if (r->more() == 0) service_.add(1, now_ - r->granted_at);
     dispatcher_.finish(*r, Outcome::kOk, 1, now_);
   }
 

@@ -153,14 +153,45 @@ TEST_F(DispatcherTest, WhatCannotBeInTimeIsRefusedUnlessTheFunctionAdmitsAll) {
       requests.clear();
     }
     const uint64_t shed = counters().shed;
-    arrive("abcd");  // d starts 60 ms from now
+    arrive("abcde");  // e starts 76 ms from now
     Request late('l');
     const auto entry = ask(late);
     EXPECT_EQ(entry.refusal, admit_all ? Dispatcher::Refusal::kNone : Dispatcher::Refusal::kLate);
     EXPECT_EQ(counters().shed - shed, admit_all ? 0u : 1u);
     dispatcher.finish(late, Outcome::kGone, 0, now);
-    for (const char c : std::string("abcd")) finish(c);
+    for (const char c : std::string("abcde")) finish(c);
   }
+}
+
+// It would have stayed for its objective. On the same connection it is the same demand until its
+// Retry-After has passed.
+TEST_F(DispatcherTest, ARefusedRequestIsDemandOnce) {
+  table({instance("i")}, 0);
+  arrive("a");
+  const Counters before = counters();
+  Request b('b');
+  const auto refused = ask(b);
+  EXPECT_EQ(refused.refusal, Dispatcher::Refusal::kFull);
+  EXPECT_EQ(refused.retry_after, Seconds(1));
+  EXPECT_NEAR(counters().concurrency_seconds - before.concurrency_seconds, 0.1, 1e-9);
+  EXPECT_EQ(counters().repeated, 0u);
+  const auto counts_again = [&](Nanos later) {
+    now += later;
+    const Counters then = counters();
+    EXPECT_EQ(ask(b).refusal, Dispatcher::Refusal::kFull);
+    const Counters& c = counters();
+    EXPECT_EQ(c.requests, then.requests + 1);
+    const bool anew = c.concurrency_seconds - then.concurrency_seconds > 0.05;
+    EXPECT_EQ(c.repeated - then.repeated, anew ? 0u : 1u);
+    EXPECT_EQ(c.gaps - then.gaps, anew ? 1u : 0u);
+    return anew;
+  };
+  EXPECT_FALSE(counts_again(Millis(300)));
+  EXPECT_FALSE(counts_again(Millis(600))) << "hammering does not put it off";
+  EXPECT_TRUE(counts_again(Millis(100)));
+  EXPECT_FALSE(counts_again(Millis(10)));
+  b.begin_anew();
+  EXPECT_TRUE(counts_again(Millis(10))) << "another client";
 }
 
 TEST_F(DispatcherTest, ABodyThatComesSlowlyUsesHalfOfTheObjectiveAtMost) {

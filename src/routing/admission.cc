@@ -7,53 +7,99 @@ namespace sluice::policy {
 namespace {
 
 constexpr int kWaitForFirst = 8;
+constexpr double kGain = 0.125;  // of a sample in the means
+constexpr int kLateStep = 16;    // part of the objective
+constexpr int kInTimeFor = 100;  // answers in time that make up for a late one
+constexpr Nanos kForgetHalf = Seconds(10);
+
+bool known(std::span<const ServerView> servers) {
+  return std::ranges::none_of(servers, [](const ServerView& s) { return s.full <= Nanos(0); });
+}
+
+// Returns how many batches the instance can start from `now` until `last`.
+int64_t starts_by(const ServerView& s, Time now, Time last) {
+  if (last < now) return 0;
+  const int64_t idle = s.free / s.batch;
+  const int64_t busy = std::max<int64_t>(s.slots / s.batch, 1) - idle;
+  int64_t starts = idle * (1 + (last - now) / s.full);
+  const Time next = std::max(s.free_at, now);
+  if (busy > 0 && last >= next) starts += 1 + (last - next) * busy / s.full;
+  return starts;
+}
 
 }  // namespace
 
-void ServiceTime::add(Nanos sample) {
-  sample = std::max(sample, Nanos(1));
+void ServiceTime::add(int batch, Nanos sample) {
+  const double size = std::max(batch, 1);
+  auto time = static_cast<double>(std::max(sample, Nanos(1)).count());
   if (!known()) {
-    mean_ = sample;
-    deviation_ = sample / 2;
+    size_ = size;
+    time_ = time;
     return;
   }
-  sample = std::min(sample, 4 * mean_);
-  const Nanos error = sample - mean_;
-  deviation_ += ((error < Nanos(0) ? -error : error) - deviation_) / 4;
-  mean_ += error / 8;
+  time = std::min(time, 4 * time_);
+  const double larger = size - size_, longer = time - time_;
+  size_ += kGain * larger;
+  time_ += kGain * longer;
+  size_variance_ = (1 - kGain) * (size_variance_ + kGain * larger * larger);
+  covariance_ = (1 - kGain) * (covariance_ + kGain * larger * longer);
 }
 
-Time expected_start(std::span<const ServerView> servers, int ahead, Time now) {
-  int free = 0, batch = 1;
+Nanos ServiceTime::mean() const {
+  return Nanos(static_cast<int64_t>(time_));
+}
+
+Nanos ServiceTime::of(int batch) const {
+  if (!known()) return Nanos(0);
+  double slope = size_variance_ > 0 ? covariance_ / size_variance_ : 0;
+  slope = std::clamp(slope, 0.0, time_ / size_);
+  return Nanos(
+      std::max<int64_t>(1, static_cast<int64_t>(time_ + slope * (std::max(batch, 1) - size_))));
+}
+
+void LateMargin::ended(bool late, Nanos objective, Time now) {
+  const Nanos step = objective / kLateStep;
+  margin_ = std::clamp(at(now) + (late ? step : -step / kInTimeFor), Nanos(0), objective / 2);
+  changed_ = now;
+}
+
+Nanos LateMargin::at(Time now) const {
+  if (margin_ == Nanos(0)) return margin_;
+  return from_seconds(seconds(margin_) *
+                      std::exp2(-seconds(now - changed_) / seconds(kForgetHalf)));
+}
+
+int places_by(std::span<const ServerView> servers, Time now, Time deadline) {
+  int64_t places = 0;
+  for (const ServerView& s : servers) places += s.batch * starts_by(s, now, deadline - s.next);
+  return static_cast<int>(std::min<int64_t>(places, 1'000'000'000));
+}
+
+Nanos time_for(std::span<const ServerView> servers, int requests) {
   double per_ns = 0;
-  Time first = Time::max();
-  for (const ServerView& s : servers) {
-    free += s.free;
-    batch = batch == 1 ? s.batch : std::min(batch, s.batch);
-    if (s.service <= Nanos(0)) return now;
-    per_ns += s.slots / static_cast<double>(s.service.count());
-    first = std::min(first, s.free_at);
-  }
-  if (servers.empty() || ahead < free) return now;
-  const int behind = (ahead - free) / batch * batch;
-  return std::max(first, now) + Nanos(static_cast<int64_t>(behind / per_ns));
+  for (const ServerView& s : servers)
+    if (s.full > Nanos(0)) per_ns += s.slots / static_cast<double>(s.full.count());
+  return per_ns > 0 ? Nanos(static_cast<int64_t>(requests / per_ns)) : Nanos(0);
 }
 
-Admission admit(const Arrival& arrival, std::span<const ServerView> servers,
-                const ServiceTime& service, Nanos objective) {
-  int slots = 0;
-  for (const ServerView& s : servers) slots += s.slots;
-  if (!service.known() && !servers.empty() && objective > Nanos(0))
-    return {.admitted = arrival.ahead < kWaitForFirst * slots, .retry_after = Seconds(1)};
-  const Time start = expected_start(servers, arrival.ahead, arrival.now);
-  if (start == arrival.now) return {};
-  const double in_turn = static_cast<double>(arrival.ahead) / std::max(slots, 1);
-  const Nanos deviation = std::max(service.deviation(), service.mean() / 10);
-  const Nanos idle = service.mean() + objective / 20 + deviation;  // needed where none is ahead
-  Nanos needed = idle + from_seconds(seconds(deviation) * 3 * std::sqrt(in_turn));
-  if (objective > Nanos(0) && idle >= objective) needed = Nanos(0);
-  const Nanos late = start + needed - arrival.deadline;
-  return {.admitted = late <= Nanos(0), .retry_after = std::max(late, Nanos(0))};
+Admission admit(const Arrival& arrival, std::span<const ServerView> servers, Nanos margin,
+                Nanos objective) {
+  if (servers.empty()) return {};
+  if (!known(servers)) {
+    int slots = 0;
+    for (const ServerView& s : servers) slots += s.slots;
+    return {.admitted = objective <= Nanos(0) || arrival.ahead < kWaitForFirst * slots,
+            .retry_after = Seconds(1)};
+  }
+  int free = 0;
+  Nanos soonest = Nanos::max();
+  for (const ServerView& s : servers) free += s.free, soonest = std::min(soonest, s.next);
+  if (arrival.ahead < free) return {};
+  const bool hopeless = objective > Nanos(0) && soonest > objective;
+  const Time by =
+      hopeless || arrival.fills_up ? arrival.deadline + soonest : arrival.deadline - margin;
+  const int behind = arrival.ahead + 1 - places_by(servers, arrival.now, by);
+  return {.admitted = behind <= 0, .retry_after = time_for(servers, std::max(behind, 1))};
 }
 
 }  // namespace sluice::policy
