@@ -38,7 +38,8 @@ constexpr HasGpuSettings kOurs{.alpha = 0.7,
                                .borrow = true,
                                .work_off = true,
                                .slack = 0.02,
-                               .outlast_starts = true};
+                               .outlast_starts = true,
+                               .window = Seconds(60)};
 
 // FaST-GShare: a rate over ten seconds.
 constexpr Cadence kTenSeconds{

@@ -162,13 +162,14 @@ void HybridScaler::scale_down() {
   std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
     return plan_.at(a).instance.slice().sm < plan_.at(b).instance.slice().sm;
   });
+  const double stays = rate_to_spare(demand_, config_.window) / config_.alpha + work_off();
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
   const bool may_leave = starts_were_worth_it();
   for (const size_t i : narrowest_first) {
     if (!plan_.can_change(i)) continue;
     const double others = left - capability(i);
-    if (may_leave && count > least_replicas(demand_) && others >= wanted()) {
+    if (may_leave && count > least_replicas(demand_) && others >= stays) {
       left = others, --count;
       const std::string rest =
           count == 1 ? "the other one can do " : "the other " + std::to_string(count) + " can do ";
@@ -177,7 +178,7 @@ void HybridScaler::scale_down() {
     }
     const PlannedInstance& p = plan_.at(i);
     const Share from = p.instance.slice().quota.request;
-    const Share to = lowered_quota(i, wanted() - others);
+    const Share to = lowered_quota(i, stays - others);
     if (to == from) continue;
     left = others + capability(p, to);
     const std::string change = "quota " + percent(from) + " → " + percent(to) + " on " +
@@ -434,6 +435,7 @@ std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
       {"borrow", &S::borrow, 0, 1, "an instance may use what its lane leaves idle"},
       {"work_off", &S::work_off, 0, 1, "what waits counts as load"},
       {"slack", &S::slack, 0, 0.5, "gap, as a part of the capacity, that is worth no start"},
+      {"window", &S::window, 0, 600, "whose busiest second counts before some is given back"},
       {"outlast_starts", &S::outlast_starts, 0, 1, "none leaves until a start was worth its cost"},
       {"unmeasured", &S::unmeasured, 1, 1000, "request of a model that was never measured"},
   };

@@ -5,7 +5,8 @@
 //   3. then an instance on a new device, the most efficient slice that covers the gap;
 //   and if no single slice does, the most capable ones until it is covered or the cluster is full.
 // Scales down when R < β × capacity and the cooldown has passed: quotas of the narrowest first,
-// then the instance, to the smallest capacity with R ≤ α × capacity.
+// then the instance, to the smallest capacity with R ≤ α × capacity, R being at least the busiest
+// second of `window` and three deviations of the forecast more.
 //
 // Unlike the paper it counts the gap in capacity, R ÷ α − C. Closing ΔR = R − α·C as printed leaves
 // R > α × capacity, so that every tick would take another, smaller step.

@@ -116,6 +116,26 @@ TEST(HasGpu, NothingIsGivenBackWithinTheCooldown) {
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
 }
 
+// A forecast that dips is not less load: what leaves is spare for the busiest second of the window,
+// and for three deviations of the forecast.
+TEST(HasGpu, WhatLeavesIsSpareForTheBusiestSecondOfTheWindow) {
+  ClusterFixture c(1);
+  c.config.window = Seconds(60);
+  c.function("a", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 1000));
+  c.rate("a", 5);
+  c.view("a").forecast_deviation = 3;
+  const auto seen = std::make_shared<ArrivalHistory>();
+  for (int s = 0; s < 20; ++s) seen->add(Seconds(s), Seconds(s + 1), s == 3 ? 40 : 5);
+  c.view("a").arrivals = seen;
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{600}) << "40 + 3 × 3 ≤ 0.9 × 60";
+  for (int s = 20; s < 80; ++s) seen->add(Seconds(s), Seconds(s + 1), 5);
+  for (int tick = 0; tick < 6; ++tick) c.tick();
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{200}) << "5 + 3 × 3 ≤ 0.9 × 20";
+}
+
 TEST(HasGpu, TwoFunctionsOfOneDeviceGrowIntoTheRest) {
   ClusterFixture c(1, kWhole);
   c.function("a", Millis(100), Millis(10));

@@ -273,12 +273,15 @@ bool SmifScaler::settled() const {
   });
 }
 
-// Returns the objective's percentile if it is late, else 0.
+// Returns the objective's percentile if it is late, else 0. Where more requests are late or refused
+// than the objective allows, it is as late as the objective at least: what is refused has no latency.
 Nanos SmifScaler::late_by() const {
   const Objective& slo = demand_.inference().slo;
   const LatencyQuantiles& l = demand_.view->latency;
   const Nanos measured = slo.percentile <= 50 ? l.p50 : slo.percentile <= 95 ? l.p95 : l.p99;
-  return slo.latency > Nanos(0) && measured > slo.latency ? measured : Nanos(0);
+  if (slo.latency <= Nanos(0)) return Nanos(0);
+  if (measured > slo.latency) return measured;
+  return demand_.view->violating ? slo.latency : Nanos(0);
 }
 
 // "42.0/s; 50.0/s at 80 % carry 40.0/s."
@@ -354,8 +357,11 @@ void SmifScaler::scale_up() {
     std::string because = load_text();
     if (few && least > 1) because = counted(least, "instance") + " always stay (minReplicas).";
     if (!few && !short_of) {
-      because = "Requests take " + milliseconds(late) + ", the objective is " +
-                milliseconds(demand_.inference().slo.latency) + ".";
+      const Nanos objective = demand_.inference().slo.latency;
+      because = late == objective ? "More requests are late or refused than the objective of " +
+                                        milliseconds(objective) + " allows."
+                                  : "Requests take " + milliseconds(late) + ", the objective is " +
+                                        milliseconds(objective) + ".";
       if (hardly_used()) return start_faster(because);
     }
     if (!start(cheapest_first(std::max(0.0, missing)), "", because))

@@ -99,6 +99,19 @@ TEST_F(Smif, LateRequestsAddOneInstanceAndItIsJudgedAnew) {
   EXPECT_EQ(devices(), "d0d1d2");
 }
 
+// What is refused has no latency.
+TEST_F(Smif, RefusedRequestsAddOneInstanceAsLateOnesDo) {
+  load(20);
+  run(2);
+  c.view("a").latency = {Millis(50), Millis(60), Millis(70)};
+  c.view("a").violating = true;
+  run(10);
+  EXPECT_EQ(devices(), "d0d1");
+  c.view("a").violating = false;
+  run(20);
+  EXPECT_EQ(devices(), "d0d1");
+}
+
 TEST_F(Smif, AKindThatIsLateThoughNotBusyIsLeft) {
   load(5);
   run(2);

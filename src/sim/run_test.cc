@@ -15,11 +15,15 @@
 namespace sluice::sim {
 namespace {
 
-Scenario burst() {
+Scenario bundled(const std::string& name) {
   const std::string folder = SLUICE_SCENARIOS;
-  auto scenario = parse_scenario(*trace::read_text(folder + "/burst.yaml"), "burst.yaml", folder);
+  auto scenario = parse_scenario(*trace::read_text(folder + "/" + name), name, folder);
   EXPECT_TRUE(scenario.ok()) << scenario.error().message;
   return std::move(scenario).value_or({});
+}
+
+Scenario burst() {
+  return bundled("burst.yaml");
 }
 
 std::string bytes(const Scenario& s, const std::string& policy) {
@@ -208,6 +212,30 @@ TEST_F(Simulation, ItStopsWhenAskedAndKeepsWhatWasDone) {
   EXPECT_TRUE(o->stopped);
   EXPECT_EQ(o->simulated, Seconds(20));
   EXPECT_EQ(rows, 60);
+}
+
+// One minute after the first half. `bench/run steady` plays ten.
+TEST_F(Simulation, WhatASteadyLoadGivesBackIsNotTakenAgain) {
+  Scenario s = bundled("steady.yaml");
+  s.duration = s.settle + Seconds(60);
+  for (const double rate : {1.0, 2.0, 5.0, 8.0, 12.0})
+    for (s.seed = 1; s.seed <= 3; ++s.seed) {
+      SCOPED_TRACE(std::to_string(rate) + "/s, seed " + std::to_string(s.seed));
+      for (RateStep& step : s.loads[0].plan) step.rate = rate;
+      int64_t before = 0, given_back = 0, taken_again = 0;
+      Watch watch;
+      watch.on_row = [&](const TimelineRow& row) {
+        if (row.second >= s.settle / Seconds(1)) {
+          given_back += row.area < before;
+          taken_again += given_back > 0 && row.area > before;
+        }
+        before = row.area;
+      };
+      const auto o = simulate(s, "has-gpu", watch);
+      ASSERT_TRUE(o.ok()) << o.error().message;
+      EXPECT_EQ(taken_again, 0);
+      EXPECT_LE(o->functions[0].violations[0], 0.03 * o->functions[0].requests + 1);
+    }
 }
 
 }  // namespace
