@@ -1,10 +1,14 @@
 // **overload**: a gateway with two instances of 50 ms (40 requests a second) under 1, 2, 10 and 50
 // times their capacity, for 15 s each, then 0.7 times. A fifth of the clients pauses within its
 // body, so that a 429 meets clients that still send. In time means within the objective of 500 ms.
+// Then every bundle in simulation, below capacity (overload_simulated.h).
 //
 //   bench_overload [--seconds 15] [--seed 1] [--json FILE]
+//
+// --seconds 0 leaves the gateway out.
 #include <cstdio>
 
+#include "bench/overload_simulated.h"
 #include "bench/report.h"
 #include "tests/support/overload_case.h"
 
@@ -67,6 +71,7 @@ int main(int argc, char** argv) {
   with.lasts = Seconds(int_argument(argc, argv, "--seconds", 15));
   with.seed = static_cast<uint64_t>(int_argument(argc, argv, "--seed", 1));
   report.note("seed " + std::to_string(with.seed));
-  overload_all(report, with);
+  if (with.lasts > Nanos(0)) overload_all(report, with);
+  below_capacity(report, with.seed);
   return report.finish();
 }

@@ -20,7 +20,7 @@ SimulatedCluster::SimulatedCluster(ClusterPlan plan, const Predictor& predictor,
       clock_(clock),
       events_(events),
       random_(plan_.seed),
-      door_([this](Request& r, Time) { return hand_over(r); }, std::move(answered)) {
+      door_([this](Request& r, Time) { return hand_over(r); }, std::move(answered), plan_.refused) {
   std::map<std::string, std::vector<Device>> by_node;
   for (const DevicePlan& d : plan_.devices) {
     by_node[d.device.node].push_back(d.device);

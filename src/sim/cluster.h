@@ -44,6 +44,7 @@ struct ClusterPlan {
   std::map<FunctionName, Truth> truths;
   Stepping stepping = Stepping::kExact;
   uint64_t seed = 1;
+  std::set<uint64_t> refused;  // numbers of requests that the gateway refuses
 };
 
 class SimulatedCluster : public control::Cluster, public WorkerNode {

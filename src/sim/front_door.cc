@@ -32,6 +32,7 @@ void FrontDoor::arrive(const FunctionName& f, int inferences, Time now) {
   r.ended = false;
   r.number = ++next_number_;
   r.inferences = inferences;
+  r.begin_anew();
   r.times_out = Time::max();
   if (alive_)
     enter(r, now);
@@ -43,6 +44,7 @@ void FrontDoor::enter(Request& r, Time now) {
   const gateway::Dispatcher::Entry found = dispatcher_->find(r, served_name(r.function), 0, "");
   if (found.refusal != gateway::Dispatcher::Refusal::kNone)
     return end(r, gateway::Outcome::kFailed, now);
+  if (refused_.contains(r.number)) return finish(r, gateway::Outcome::kShed, now);
   set_waits(r, true);  // entering may grant it at once
   const gateway::Dispatcher::Entry entry = dispatcher_->enter(r, now, now);
   using Refusal = gateway::Dispatcher::Refusal;
@@ -97,7 +99,7 @@ void FrontDoor::broke(Request& r, Time now) {
 void FrontDoor::end(Request& r, gateway::Outcome outcome, Time now) {
   SLUICE_CHECK(!r.ended, "a request ends once");
   changed_.insert(r.function);
-  answered_({r.function, r.arrived, now, outcome});
+  answered_({r.function, r.arrived, now, outcome, r.number});
   r.at.clear();
   set_waits(r, false);
   r.ended = true;
@@ -197,6 +199,7 @@ std::optional<control::ObservedTraffic> FrontDoor::traffic_of(const FunctionName
                              .late = c.late,
                              .cold_starts = c.cold_starts,
                              .retried = c.retried,
+                             .repeated = c.repeated,
                              .inferences = c.inferences,
                              .queued = stats->queued,
                              .in_flight = stats->in_flight,

@@ -43,15 +43,19 @@ struct Answer {
   Time arrived{};
   Time ended{};
   gateway::Outcome outcome = gateway::Outcome::kOk;
+  uint64_t number = 0;  // of its arrival, from 1
 };
 
 class FrontDoor {
  public:
   // `hand_over` gives a granted request to its instance; false: the instance refuses the connection.
-  // `answered` is called at the end of each request.
+  // `answered` is called at the end of each request. Requests with the numbers in `refused` are
+  // refused when they arrive, whatever admission says.
   FrontDoor(std::function<bool(Request&, Time)> hand_over,
-            std::function<void(const Answer&)> answered)
-      : hand_over_(std::move(hand_over)), answered_(std::move(answered)) {}
+            std::function<void(const Answer&)> answered, std::set<uint64_t> refused = {})
+      : hand_over_(std::move(hand_over)),
+        answered_(std::move(answered)),
+        refused_(std::move(refused)) {}
 
   void arrive(const FunctionName& f, int inferences, Time now);
   // The instance answered, or failed to.
@@ -100,6 +104,7 @@ class FrontDoor {
 
   std::function<bool(Request&, Time)> hand_over_;
   std::function<void(const Answer&)> answered_;
+  const std::set<uint64_t> refused_;
   std::unique_ptr<gateway::Dispatcher> dispatcher_ = std::make_unique<gateway::Dispatcher>();
   bool alive_ = true;
   UnixMillis started_ = 1;

@@ -184,6 +184,7 @@ void Play::arrive(size_t stream) {
 
 void Play::answered(const Answer& a) {
   ++ended_;
+  if (watch_.on_answer) watch_.on_answer(a);
   Tally& tally = tallies_.at(a.function);
   FunctionOutcome& f = tally.counts;
   const Nanos latency = a.ended - a.arrived;

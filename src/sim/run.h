@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/accounting.h"
+#include "sim/front_door.h"
 #include "sim/job_outcome.h"
 #include "sim/scenario.h"
 
@@ -57,6 +58,8 @@ struct Watch {
   std::function<bool(Nanos passed)> on_second = [](Nanos) { return true; };
   // Called at the end of each simulated second for each function.
   std::function<void(const TimelineRow&)> on_row;
+  // Called at the end of each request.
+  std::function<void(const Answer&)> on_answer;
   // As ControlSettings::on_phase.
   std::function<void(std::string_view phase)> on_phase = [](std::string_view) {};
 };
