@@ -3,6 +3,8 @@
 // *was* attached and that work was done: an enforcement that is silently absent fails.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/support/eventually.h"
 #include "tests/support/testbed.h"
 
@@ -71,6 +73,30 @@ TEST(Backstop, WithoutItAClientThatNeverAsksIsNotHeld) {
   for (int i = 0; i < 100 && highest <= kHeld; ++i)
     highest = std::max(highest, used_share(bed, id, Millis(300)));
   EXPECT_GT(highest, kHeld);
+}
+
+// Each write of the quota gives the group the runtime of a new period. In the span there may be as
+// many writes as a group has at once, each worth the runtime and the burst of a period, and the one
+// that it earns.
+TEST(Backstop, AStormOfResizesGainsNoMoreThanItsWrites) {
+  Testbed bed({});
+  if (!bed.has_backstop()) GTEST_SKIP() << bed.enforcement();
+  const policy::ClientId id = bed.start(Load::kUngated, kSmallLimit, kSmallLimit);
+  ASSERT_TRUE(eventually("a unit of work", [&] { return bed.progress(id).units > 0; }));
+  int resizes = 0;
+  std::jthread storm([&](const std::stop_token& over) {
+    for (; !over.stop_requested(); ++resizes) {
+      const int limit = kSmallLimit - resizes % 2;
+      EXPECT_TRUE(bed.resize(id, limit, limit).ok());
+      std::this_thread::sleep_for(Millis(5));
+    }
+  });
+  const double share = used_share(bed, id, kSpan);
+  storm.request_stop();
+  storm.join();
+  EXPECT_GT(resizes, 20);
+  const double gained = (node::QuotaWrites::kMost + 1) * 2 * 0.5;  // seconds of the quota
+  EXPECT_LE(share, kHeld + 1.2 * kSmallLimit / 1000 * gained / seconds(kSpan)) << resizes;
 }
 
 // A gate that finds no daemon, and one that is refused, report that they enforce nothing.

@@ -44,6 +44,17 @@ Result<void> write_file(const std::string& path, const std::string& value) {
                path + ": cannot write \"" + value + "\": " + std::system_category().message(errno)};
 }
 
+// Writes it unless the file has that value.
+Result<void> change_file(const std::string& path, const std::string& value) {
+  std::string now = read_file(path);
+  while (now.ends_with('\n')) now.pop_back();
+  return now == value ? Result<void>() : write_file(path, value);
+}
+
+int64_t number_in(const std::string& path) {
+  return std::atoll(read_file(path).c_str());
+}
+
 bool contains(const std::string& list, const std::string& item, char separator) {
   std::istringstream in(list);
   for (std::string word; std::getline(in, word, separator);)
@@ -347,20 +358,22 @@ Result<void> Cgroup::set_quota(double millicores, Nanos period) {
   const double period_us = static_cast<double>(period / Micros(1));
   const double quota_us = std::max(period_us * millicores / 1000, 1000.0);  // the kernel's minimum
   const bool none = millicores <= 0;
-  // Quota left in one period may be used in the next: a burst as large as the quota.
+  const std::string quota = micros(quota_us), every = micros(period_us);
+  // Quota left in one period may be used in the next: a burst as large as the quota, and never
+  // larger (Linux 5.14).
+  const std::string burst_file = cpu_folder_ + (v2_ ? "/cpu.max.burst" : "/cpu.cfs_burst_us");
+  const std::string burst = none ? "0" : quota;
+  if (number_in(burst_file) > std::stoll(burst)) (void)write_file(burst_file, burst);
   if (v2_) {
-    (void)write_file(cpu_folder_ + "/cpu.max.burst", "0");
-    SLUICE_TRY(write_file(cpu_folder_ + "/cpu.max",
-                          (none ? "max" : micros(quota_us)) + " " + micros(period_us)));
-    if (!none) (void)write_file(cpu_folder_ + "/cpu.max.burst", micros(quota_us));  // Linux 5.14
-    return {};
+    SLUICE_TRY(change_file(cpu_folder_ + "/cpu.max", (none ? "max" : quota) + " " + every));
+  } else {
+    if (number_in(cpu_folder_ + "/cpu.cfs_period_us") != std::stoll(every)) {
+      SLUICE_TRY(change_file(cpu_folder_ + "/cpu.cfs_quota_us", "-1"));
+      SLUICE_TRY(write_file(cpu_folder_ + "/cpu.cfs_period_us", every));
+    }
+    SLUICE_TRY(change_file(cpu_folder_ + "/cpu.cfs_quota_us", none ? "-1" : quota));
   }
-  (void)write_file(cpu_folder_ + "/cpu.cfs_burst_us", "0");
-  SLUICE_TRY(write_file(cpu_folder_ + "/cpu.cfs_quota_us", "-1"));
-  SLUICE_TRY(write_file(cpu_folder_ + "/cpu.cfs_period_us", micros(period_us)));
-  if (none) return {};
-  SLUICE_TRY(write_file(cpu_folder_ + "/cpu.cfs_quota_us", micros(quota_us)));
-  (void)write_file(cpu_folder_ + "/cpu.cfs_burst_us", micros(quota_us));  // Linux 5.14
+  if (number_in(burst_file) != std::stoll(burst)) (void)write_file(burst_file, burst);
   return {};
 }
 

@@ -45,7 +45,8 @@ class Cgroup {
   Result<void> set_cores(const std::vector<int>& cores);
   // Its weight beside its siblings, in ordinary programs: its share of a contended core.
   Result<void> set_weight(int programs);
-  // At most `millicores` over the long run; 0 removes the quota.
+  // At most `millicores` over the long run; 0 removes the quota. Writes only what changes: each
+  // write gives the group the runtime of a new period (quota_writes.h).
   Result<void> set_quota(double millicores, Nanos period);
   // At most so much memory, and no swap. Returns kUnavailable without a memory controller.
   Result<void> set_memory(Bytes most);

@@ -143,7 +143,7 @@ Enforcer::~Enforcer() {
     if (Result<Cgroup> group = cgroups_.open(name); group.ok()) (void)group->remove();
 }
 
-Result<void> Enforcer::limit(const Client& c, const Part& part) {
+Result<void> Enforcer::limit(Client& c, const Part& part) {
   const LocalDevice& device = devices_.at(part.device).device;
   if (device.device.kind != DeviceKind::kCpu) return {};
   const Slice& slice = part.slice;
@@ -156,8 +156,17 @@ Result<void> Enforcer::limit(const Client& c, const Part& part) {
   }
   Cgroup group = *c.cgroup;
   if (!cores.empty()) SLUICE_TRY(group.set_cores(cores));
-  return group.set_quota(backstop_millicores(slice, device.device.millicores, backstop_),
-                         backstop_.period);
+  const auto quota =
+      c.quota.ask(backstop_millicores(slice, device.device.millicores, backstop_), clock_.now());
+  return quota ? group.set_quota(*quota, backstop_.period) : Result<void>();
+}
+
+void Enforcer::poll_quotas() {
+  for (auto& [id, clients] : clients_)
+    for (Client& c : clients)
+      if (const auto quota = c.cgroup ? c.quota.poll(clock_.now()) : std::nullopt)
+        if (const auto held = c.cgroup->set_quota(*quota, backstop_.period); !held.ok())
+          log::warn("{}: {}", id, held.error().message);
 }
 
 std::string Enforcer::describe() const {
@@ -312,7 +321,7 @@ Result<Attachment> Enforcer::attach(const InstanceRecord& r, int pidfd) {
 }
 
 Result<void> Enforcer::resize(const InstanceRecord& r, const Parts& before) {
-  const std::vector<Client>& clients = clients_.at(r.instance.id);
+  std::vector<Client>& clients = clients_.at(r.instance.id);
   for (size_t part = 0; part < clients.size(); ++part) {
     Result<void> resized = resize_part(clients[part], r, r.instance.parts[part]);
     if (resized.ok()) continue;
@@ -322,7 +331,7 @@ Result<void> Enforcer::resize(const InstanceRecord& r, const Parts& before) {
   return {};
 }
 
-Result<void> Enforcer::resize_part(const Client& c, const InstanceRecord& r, const Part& part) {
+Result<void> Enforcer::resize_part(Client& c, const InstanceRecord& r, const Part& part) {
   SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r, part)));
   broker_.set_limit(c.memory, part.slice.memory);
   SLUICE_TRY(limit_memory(c, r, part));

@@ -17,6 +17,7 @@
 #include "enforce/cgroup.h"
 #include "enforce/meter.h"
 #include "enforce/permit_server.h"
+#include "enforce/quota_writes.h"
 #include "enforce/stray_processes.h"
 #include "gpu/device_turns.h"
 #include "gpu/gpu_watch.h"
@@ -77,6 +78,9 @@ class Enforcer {
   // call it more often than these have news. The first that is charged for it is logged.
   void watch_ungated();
 
+  // Writes quotas of groups that had to wait.
+  void poll_quotas();
+
   // Polls foreign programs for processes that have left their cgroups, and, without cgroups, for
   // programs that nothing holds. Returns whether that has changed since the last poll.
   bool poll_strays();
@@ -114,6 +118,7 @@ class Enforcer {
     MemoryAccount memory = 0;
     // None: cgroups cannot be written here, or the process of several GPUs is in the first part's.
     std::optional<Cgroup> cgroup;
+    QuotaWrites quota{Backstop{}.period};  // of the group
     ProcessIdentity process;
     uid_t uid = 0;                  // exclusive to its processes; 0: none
     uid_t owner = 0;                // whose processes belong to it when they connect to its socket
@@ -127,9 +132,9 @@ class Enforcer {
   Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
            MemoryRecord record);
   Result<Client> admit_part(const InstanceRecord& r, size_t part);
-  Result<void> resize_part(const Client& client, const InstanceRecord& r, const Part& part);
+  Result<void> resize_part(Client& client, const InstanceRecord& r, const Part& part);
   void forget(const Client& client);
-  Result<void> limit(const Client& client, const Part& part);
+  Result<void> limit(Client& client, const Part& part);
   Result<void> limit_memory(const Client& client, const InstanceRecord& r, const Part& part);
   Result<void> run_arbiter(HostedDevice& hosted, const std::string& name);
   Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,

@@ -43,6 +43,7 @@ void start_housekeeping(asio::io_context& io, Enforcer& enforcer, const Records&
     asio::co_spawn(io, repeat(io, kChargeEvery, [&enforcer] { enforcer.watch_ungated(); }),
                    asio::detached);
   const auto poll = [&enforcer, &changes] {
+    enforcer.poll_quotas();
     if (enforcer.poll_strays()) changes.notify();
   };
   asio::co_spawn(io, repeat(io, kPollEvery, poll), asio::detached);

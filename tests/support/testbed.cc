@@ -204,14 +204,12 @@ policy::ClientId Testbed::start(Load load, int request, int limit, std::optional
     SLUICE_CHECK(group.ok(), group.error().message);
     const Result<void> added = group->add(client.pid);
     SLUICE_CHECK(added.ok(), added.error().message);
-    const Slice slice{.sm = kWhole, .quota = client.share.quota};
-    const Result<void> held = group->set_quota(
-        node::backstop_millicores(slice, config_.millicores, config_.quota), config_.quota.period);
+    client.group = std::move(*group);
+    const Result<void> held = hold(client);
     SLUICE_CHECK(held.ok(), held.error().message);
-    auto kernels = node::CgroupCounter::open(group->usage_file());
+    auto kernels = node::CgroupCounter::open(client.group->usage_file());
     SLUICE_CHECK(kernels.ok(), kernels.error().message);
     counter = std::move(*kernels);
-    client.group = std::move(*group);
   }
   const Result<void> admitted = host_->admit(
       0, client.share,
@@ -248,10 +246,15 @@ Result<void> Testbed::resize(policy::ClientId id, int request, int limit) {
   share.quota = {{request}, {limit}};
   SLUICE_TRY(host_->resize(0, share));
   client.share = share;
-  if (!client.group) return {};
-  const Slice slice{.sm = kWhole, .quota = share.quota};
-  return client.group->set_quota(
-      node::backstop_millicores(slice, config_.millicores, config_.quota), config_.quota.period);
+  return client.group ? hold(client) : Result<void>();
+}
+
+// By the kernel's quota, as the node daemon does.
+Result<void> Testbed::hold(Client& client) {
+  const Slice slice{.sm = kWhole, .quota = client.share.quota};
+  const auto quota = client.quota.ask(
+      node::backstop_millicores(slice, config_.millicores, config_.quota), clock_.now());
+  return quota ? client.group->set_quota(*quota, config_.quota.period) : Result<void>();
 }
 
 Nanos Testbed::used(policy::ClientId id) const {

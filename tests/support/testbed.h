@@ -13,6 +13,7 @@
 #include "enforce/arbiter_host.h"
 #include "enforce/cgroup.h"
 #include "enforce/permit_server.h"
+#include "enforce/quota_writes.h"
 #include "wire/permit.h"
 
 namespace sluice::bench {
@@ -74,8 +75,10 @@ class Testbed {
     pid_t pid = 0;
     Progress* progress = nullptr;
     std::optional<node::Cgroup> group;
+    node::QuotaWrites quota{node::Backstop{}.period};  // of the group
   };
   int end_of_others() const;
+  Result<void> hold(Client& client);
 
   const TestbedConfig config_;
   const std::string name_, socket_;
