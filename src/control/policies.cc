@@ -14,6 +14,12 @@ bool again(Time& last, Nanos every, Time now) {
   return true;
 }
 
+// Without a request for a minute there is no rate to forecast, whatever margin a filter keeps.
+bool rests(const FunctionState& f, Time now) {
+  constexpr Nanos kRests = Seconds(60);
+  return f.traffic.totals().requests == 0 || now - f.last_request >= kRests;
+}
+
 }  // namespace
 
 void Policies::at_once() {
@@ -26,10 +32,14 @@ void Policies::measure(Functions& functions, Time now) {
     const policy::Cadence& c = bundle.cadence;
     if (!again(periods_[bundle.name].measured, c.measure_every, now)) continue;
     const policy::Forecaster* forecaster = policy::find_forecaster(bundle.forecast);
-    for (auto& [name, f] : functions)
-      if (f.bundle == &bundle)
+    for (auto& [name, f] : functions) {
+      if (f.bundle != &bundle) continue;
+      if (rests(f, now))
+        f.forecast = {};
+      else
         f.forecast = forecaster->step(f.forecast, f.traffic.rate(c.rate_window), c.rate_window,
                                       f.traffic.inferences_per_request());
+    }
   }
 }
 

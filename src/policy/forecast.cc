@@ -29,6 +29,7 @@ Forecast kalman_paper(const Forecast& before, double rate, Nanos, double) {
 Forecast kalman(const Forecast& before, double rate, Nanos window, double each) {
   constexpr double kWander = 0.3;       // of the rate itself, in a second
   constexpr double kLeastWander = 0.5;  // requests per second, so that a rate of zero can be left
+  constexpr double kNone = 1.0 / 1200;  // requests per second that are none
   constexpr double kBurst = 3;     // deviations above the estimate that chance does not explain
   constexpr double kEvidence = 4;  // arrivals in a window; fewer prove no rate at once
   const double w = seconds(window);
@@ -40,7 +41,10 @@ Forecast kalman(const Forecast& before, double rate, Nanos window, double each) 
   const double wandered = wander * wander * w;
   const double deviation = std::sqrt(before.variance + wandered + poisson);
   if (evident && rate - before.rate > kBurst * deviation) return first(rate, each * rate / w);
-  return step(before, rate, wandered, poisson);
+  Forecast f = step(before, rate, wandered, poisson);
+  if (f.rate < kNone) f.rate = 0;
+  f.expected = f.rate + std::min(std::sqrt(f.variance), std::sqrt(each * f.rate / w));
+  return f;
 }
 
 Forecast last_rate(const Forecast&, double rate, Nanos, double) {

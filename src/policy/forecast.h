@@ -9,7 +9,8 @@
 //                  It follows 90 % of a step within 8 measurements.
 //   kalman         D is the variance of counting a Poisson rate R over a window w: R ÷ w. Q lets
 //                  rates wander by 30 % of themselves (at least 0.5/s) in a second. The margin √P
-//                  is then 0.6 to 1 Poisson deviations.
+//                  is then 0.6 to 1 Poisson deviations, and never more: without requests it falls
+//                  to nothing with the estimate, which is nothing below one request in 20 minutes.
 //                  A measurement three deviations above the estimate is a burst and taken as it
 //                  is: too much for a moment costs less than a queue. Fewer than four arrivals in
 //                  a window are not such evidence: the filter follows them from zero.

@@ -74,6 +74,21 @@ TEST(Forecast, LagIsAsTheHeaderSays) {
   for (const double from : {1.0, 10.0, 100.0}) EXPECT_EQ(lag(kalman_paper, from, 3 * from), 8);
 }
 
+// From any rate: a margin that stays would start an instance for nothing.
+TEST(Forecast, WithoutRequestsItFallsToNothing) {
+  const Nanos window = Millis(500);
+  for (const double rate : {0.0, 0.2, 1.0, 30.0, 1000.0}) {
+    for (const double each : {1.0, 8.0}) {
+      Forecast f;
+      for (int n = 0; n < 200; ++n) f = kalman(f, each * rate, window, each);
+      for (int n = 0; n < 60; ++n) f = kalman(f, 0, window, each);
+      EXPECT_LT(f.expected, 0.1 * each) << rate << ": after half a minute";
+      for (int n = 0; n < 60; ++n) f = kalman(f, 0, window, each);
+      EXPECT_EQ(f.expected, 0) << rate << ": after a minute";
+    }
+  }
+}
+
 TEST(Forecast, LeavesZeroAtOnce) {
   EXPECT_EQ(lag(kalman, 0, 30), 1);
 }

@@ -116,6 +116,19 @@ TEST_F(Reasons, OfHasGpuForWantOfMemory) {
          "MiB is free). forecast=2 gap=2.222 devices_without_memory=2");
 }
 
+// None is ready in place of what leaves at zero.
+TEST_F(Reasons, OfAnInstanceThatAnotherBundleDoesNotNeed) {
+  ClusterFixture c(2);
+  c.bundle = "fixed";
+  c.function("a", Millis(100), Millis(10)).slice = slice(500, 300);
+  c.tick();
+  c.bundle = "exclusive";
+  c.view("a").spec.inference().min_replicas = 0;
+  expect(c, "stop",
+         "It holds another slice than it should. None is needed. No requests at once; one instance "
+         "takes 0.7. target=0.7");
+}
+
 TEST_F(Reasons, OfFixed) {
   ClusterFixture c(2);
   c.bundle = "fixed";

@@ -122,7 +122,10 @@ void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& repl
     const std::string device = plan.at(i).instance.device();
     const std::string why = plan.on_drained(i) ? "Device " + device + " is cordoned."
                                                : "It holds another slice than it should.";
-    plan.stop(i, {"replaced", why + " Others are ready in its place.", replicas.numbers});
+    if (sorted.ready > 0)
+      plan.stop(i, {"replaced", why + " Others are ready in its place.", replicas.numbers});
+    else
+      plan.stop(i, {"stop", why + " None is needed. " + replicas.because, replicas.numbers});
   }
 }
 
