@@ -62,7 +62,9 @@ TEST(PlatformRun, AProgramIsUnderItsSliceAndResizedWhileItRuns) {
 
     EXPECT_EQ(p.cli({"resize", "mine", "--limit", "60"}).out, "mine: quota 20%, limit 60%\n");
     EXPECT_EQ(p.cli({"resize", "mine", "--quota", "70"}).out, "mine: quota 70%, limit 70%\n");
-    EXPECT_EQ(p.cli({"resize", "mine", "--quota", "62.5%"}).out, "mine: quota 62.5%, limit 70%\n");
+    EXPECT_EQ(p.cli({"resize", "mine", "--quota", "62.5%"}).out,
+              "mine: quota 62.5%, limit 62.5%\n");
+    EXPECT_EQ(p.cli({"resize", "mine", "--limit", "70"}).out, "mine: quota 62.5%, limit 70%\n");
     EXPECT_EQ(p.cli({"resize", "mine", "--quota", "0.3"}).out, "mine: quota 30%, limit 70%\n");
     EXPECT_EQ(p.cli({"resize", "mine", "--quota", "1"}).out, "mine: quota 1%, limit 70%\n");
     const json slice = p.cli_json({"resize", "mine", "--quota", "30", "--limit", "40"})["slice"];
@@ -230,7 +232,7 @@ TEST(PlatformRun, WhatCannotBeIsRefusedWithItsReason) {
       {{"resize", instance, "--quota", "50"}, 2, "is an instance of a function"},
       {{"run", "--memory", "much", "--", "/bin/true"}, 2, "--memory: "},
       {{"run", "--memory", "1G", "--", "/bin/true"}, 2, "slice.memory: cpu0 is no GPU"},
-      {{"run", "--device", "cpu9", "--", "/bin/true"}, 2, "there is no 'cpu9' on this node"},
+      {{"run", "--device", "cpu9", "--", "/bin/true"}, 3, "there is no 'cpu9' on this node"},
       {{"run", "--id", "mine", "--", "/bin/true"}, 5, "'mine' is taken by a program that runs"},
       {{"run", "--", "/bin/nothing"}, 3, "/bin/nothing: cannot be run"}};
   for (const Refusal& r : all) {

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -203,6 +204,8 @@ bool can_inspect() {
 
 Result<json> inspect_model(const std::string& model, const json& inputs, int batch,
                            Nanos patience) {
+  if (::access(model.c_str(), F_OK) != 0 && errno == ENOENT)
+    return Error{ErrorKind::kNotFound, model + ": there is no such file"};
   SLUICE_TRY(control::check_model_archive(model));
   SLUICE_ASSIGN(file, control::RegularFile::open(model));
   const Fd opened(::fcntl(file.fd(), F_DUPFD_CLOEXEC, kOurs));

@@ -153,6 +153,12 @@ std::string share(const json& instance, const char* key) {
   return percent(instance["slice"].value(key, 0));
 }
 
+// Returns its limit while its use was measured, of all parts together, in permille.
+int limit_while_used(const json& instance) {
+  const int limit = instance.value("used_limit", 0);
+  return limit > 0 ? limit : instance["slice"].value("limit", 0);
+}
+
 std::string why_of(const json& instance) {
   const std::string error = instance["error"];
   if (!error.empty()) return clipped(error, kWhyWidth);
@@ -160,7 +166,8 @@ std::string why_of(const json& instance) {
     return "uses its GPU past the hook: " + fixed(instance["ungated_ms"].get<double>() / 1000, 1) +
            "s, charged";
   if (!above_limit(instance)) return "";
-  return "uses " + percent(instance["used"]) + ", above its limit of " + share(instance, "limit");
+  return "uses " + percent(instance["used"]) + ", above its limit of " +
+         percent(limit_while_used(instance));
 }
 
 std::string state_of(const json& device) {
@@ -374,7 +381,7 @@ json by_part(const json& instances) {
 
 bool above_limit(const json& i) {
   if (!i.value("foreign", false) || i["state"] == "gone") return false;
-  return i.value("used", 0) * 10 > i["slice"]["limit"].get<int>() * 11;
+  return i.value("used", 0) * 10 > limit_while_used(i) * 11;
 }
 
 }  // namespace sluice::cli

@@ -106,6 +106,22 @@ TEST(Listing, AProgramAboveItsLimitSaysSo) {
   EXPECT_EQ(listing("instances", json::array({program(310)})).find("above"), std::string::npos);
 }
 
+// Its use is known over all parts, and so is the limit beside it: not above in one row and within in
+// the next.
+TEST(Listing, AProgramOfSeveralPartsIsAboveItsLimitInAllRowsOrInNone) {
+  json pair = program(360);
+  for (const int limit : {300, 500})
+    pair["parts"].push_back(
+        {{"device", "cpu0"}, {"slice", {{"sm", 1000}, {"request", 300}, {"limit", limit}}}});
+  for (const char* field : {"device", "slice"}) pair.erase(field);
+  pair["used_limit"] = 400;
+  EXPECT_EQ(listing("instances", json::array({pair})).find("above"), std::string::npos);
+  pair["used"] = 460;
+  const std::string text = listing("instances", json::array({pair}));
+  const std::string said = "uses 46%, above its limit of 40%";
+  EXPECT_NE(text.find(said), text.rfind(said)) << "twice: " << text;
+}
+
 TEST(Listing, AnInstanceOfTwoPartsHasARowForEach) {
   json pair = program(0);
   for (const char* device : {"cpu0", "cpu1"})

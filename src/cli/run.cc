@@ -49,12 +49,14 @@ struct ResizeFlags {
   std::optional<double> tolerance;
 };
 
-// Puts the shares in the flags into `slice`. A limit without a flag rises to the request.
+// Puts the shares in the flags into `slice`. A limit without a flag follows a request that it is
+// equal to, and rises to one above it.
 Result<void> take_shares(const Shares& f, Slice& slice) {
   auto& [request, limit] = slice.quota;
+  const bool borrows = limit > request;
   if (f.sm) slice.sm = {*f.sm};
   if (f.quota) request = {*f.quota};
-  limit = f.limit ? Share{*f.limit} : std::max(limit, request);
+  limit = f.limit ? Share{*f.limit} : borrows ? std::max(limit, request) : request;
   if (limit >= request) return {};
   return Error{ErrorKind::kInvalid, "--limit: " + sluice::format_share(limit) +
                                         " is below the quota of " + sluice::format_share(request)};
@@ -190,7 +192,7 @@ Result<void> run(const Session& session, const RunFlags& f) {
   }
 }
 
-// A share without a flag stays. A request above the limit raises the limit with it.
+// A share without a flag stays, but the limit (take_shares).
 Result<void> change(const ResizeFlags& f, Slice& slice) {
   SLUICE_TRY(take_shares(f.shares, slice));
   if (!f.memory.empty()) {

@@ -31,6 +31,12 @@ Held held_by(const Instance& i, const std::vector<Device>& devices, Nanos elapse
   return h;
 }
 
+Share mean_limit(const Parts& parts) {
+  int sum = 0;
+  for (const Part& p : parts) sum += p.slice.quota.limit.permille;
+  return {sum / static_cast<int>(parts.size())};
+}
+
 }  // namespace
 
 void Accounting::step(const std::vector<ObservedInstance>& instances,
@@ -50,6 +56,8 @@ void Accounting::step(const std::vector<ObservedInstance>& instances,
     const auto parts = static_cast<double>(i.parts.size());
     account.share = {
         static_cast<int>(std::lround(1000 * seconds(used) / seconds(elapsed) / parts))};
+    account.limit = std::max(account.limit_now, mean_limit(i.parts));
+    account.limit_now = mean_limit(i.parts);
     const Held held = held_by(i, devices, elapsed);
     if (o.foreign || held.sm == 0) continue;
     const double used_seconds = held.sm * seconds(used);

@@ -41,6 +41,8 @@ class Accounting {
     FunctionName function;
     Nanos busy{0};
     Share share;  // of its window, over the time before that step; the mean of several parts
+    Share limit;  // its largest in that time; the mean of several parts
+    Share limit_now;
   };
   const std::map<InstanceId, Used>& used() const { return used_; }
   void restore_used(const InstanceId& i, Used used) { used_[i] = std::move(used); }
@@ -48,6 +50,10 @@ class Accounting {
   Share used_share(const InstanceId& i) const {
     const auto found = used_.find(i);
     return found == used_.end() ? kNone : found->second.share;
+  }
+  Share used_limit(const InstanceId& i) const {
+    const auto found = used_.find(i);
+    return found == used_.end() ? kNone : found->second.limit;
   }
   void forget(const FunctionName& f) { accounts_.erase(f); }
 

@@ -159,7 +159,8 @@ std::optional<Position> Ledger::first_free(const Part& wanted, const InstanceId&
 Result<Part> Ledger::fit_new(const InstanceId& id, const PartRequest& wanted) const {
   const auto& [device, slice, position] = wanted;
   const Device* d = find(device);
-  if (d == nullptr) return invalid("device: there is no '" + device + "' on this node");
+  if (d == nullptr)
+    return Error{ErrorKind::kNotFound, "device: there is no '" + device + "' on this node"};
   SLUICE_TRY(check_shape(*d, slice));
   if (position) SLUICE_TRY(check_position(*d, slice, *position));
   if (d->drained) {
