@@ -97,7 +97,7 @@ TEST(PlatformCli, ExitCodesSayWhatIsWrongAndWordsGoToStderr) {
       {{"describe", "nobody"}, 3, "function 'default/nobody' not found"},
       {{"rollback", "nobody"}, 3, "function 'default/nobody' not found"},
       {{"rollback", "f"}, 2, "to: there is no earlier revision; there are 1"},
-      {{"rollback", "f", "--to", "7"}, 2, "to: 7 is no revision; there are 1"},
+      {{"rollback", "f", "--to", "7"}, 3, "to: 7 is no revision; there are 1"},
       {{"delete", "nobody"}, 3, "function 'default/nobody' not found"},
       {{"delete"}, 2, "delete: give one function, or -f FILE"},
       {{"delete", "f", "-f", "x"}, 2, "delete: give one function, or -f FILE"},

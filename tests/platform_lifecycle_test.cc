@@ -1,5 +1,7 @@
 // A function's life cycle on the whole platform: applied, changed, split, rolled back, moved,
 // deleted, and there again after a restart of everything.
+#include <sqlite3.h>
+
 #include <cmath>
 
 #include "tests/support/platform.h"
@@ -147,6 +149,102 @@ TEST(PlatformLifecycle, WhatGetsNothingSaysWhy) {
           [&](const json&) { return !last_decision(p, "cluster-full").is_null(); });
   EXPECT_THAT(last_decision(p, "cluster-full")["reason"]["text"].get<std::string>(),
               HasSubstr("1 could not be started: of 4 devices none has room"));
+}
+
+// Its traffic moves at once, and its next request starts the new revision alone.
+TEST(PlatformLifecycle, AFunctionAtZeroIsRedeployed) {
+  Platform p;
+  const auto file = [&](int request) {
+    std::string text =
+        p.file_of({.replicas = 0, .request = request, .more = "  scaleToZeroAfter: 1s\n"});
+    return text.replace(text.find("fixed"), 5, "exclusive");
+  };
+  EXPECT_EQ(p.cli({"apply", "-f", "-"}, file(20)).code, 0);
+  EXPECT_EQ(p.ask()["status"], 200);
+  p.until("/v1/instances", [](const json& all) {
+    return std::ranges::all_of(all, [](const json& i) { return i["state"] == "gone"; });
+  });
+  const Ended second = p.cli({"apply", "--wait", "-f", "-"}, file(30));
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("default/f revision 2 serves"));
+  const json f = p.function();
+  EXPECT_EQ(f["serving"], 2);
+  EXPECT_EQ(f["split"], (json{{{"revision", 2}, {"percent", 100}}}));
+  EXPECT_EQ(p.ask()["status"], 200);
+  for (const json& i : p.instances()) EXPECT_EQ(i["revision"], 2);
+}
+
+TEST(PlatformLifecycle, ARollbackGoesToWhatServedNotToAnAbandonedCanary) {
+  Platform p;
+  p.deploy({});
+  EXPECT_EQ(p.apply({.request = 30, .more = "  canaryTrafficPercent: 10\n"}).code, 0);
+  p.until("/v1/functions/default/f", [](const json& f) { return f["newest_ready"] == true; });
+  p.deploy({.request = 25});
+  EXPECT_EQ(p.function()["serving"], 3);
+  const Ended back = p.cli({"rollback", "f", "--wait"});
+  EXPECT_EQ(back.code, 0) << back.err;
+  EXPECT_EQ(back.out, "f rolls back to revision 1\ndefault/f revision 1 serves\n");
+  const Ended further = p.cli({"rollback", "f"});
+  EXPECT_EQ(further.code, 2);
+  EXPECT_THAT(further.err, HasSubstr("there is no earlier revision; there are 1, 2, 3"));
+}
+
+std::string training_file(const std::string& name) {
+  return "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\nmetadata: {name: " + name +
+         "}\nspec:\n  command: [/bin/true]\n  length: 1\n";
+}
+
+TEST(PlatformLifecycle, AFunctionKeepsItsKindAndTheLoopGoesOn) {
+  Platform p;
+  p.deploy({});
+  const pid_t control = p.pid_of("control");
+  EXPECT_EQ(p.cli({"apply", "-f", "-"}, training_file("t")).code, 0);
+  const Ended training = p.cli({"apply", "-f", "-"}, training_file("f"));
+  EXPECT_EQ(training.code, 2);
+  EXPECT_THAT(training.err, HasSubstr("default/f is there as an InferenceFunction"));
+  const Ended inference = p.apply({.name = "t"});
+  EXPECT_EQ(inference.code, 2);
+  EXPECT_THAT(inference.err, HasSubstr("default/t is there as a TrainingFunction"));
+  EXPECT_EQ(p.cli({"rollback", "t"}).code, 2);
+  EXPECT_EQ(p.ask()["status"], 200);
+  EXPECT_EQ(p.pid_of("control"), control);
+  EXPECT_EQ(p.cli({"delete", "t"}).code, 0);
+  p.deploy({.name = "t"});
+}
+
+// What an earlier version stored: f has a revision of either kind.
+TEST(PlatformLifecycle, AFunctionWhoseStoredStateIsImpossibleIsSetApartAndNamed) {
+  Platform p;
+  p.deploy({.name = "g"});
+  p.deploy({});
+  EXPECT_EQ(p.cli({"apply", "-f", "-"}, training_file("t")).code, 0);
+  EXPECT_EQ(p.stop(SIGTERM), 0) << p.said();
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open((p.data + "/control.db").c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db,
+                         "INSERT INTO revisions SELECT 'default/f', 2, replace(spec, "
+                         "'\"default/t\"', '\"default/f\"'), created FROM revisions WHERE "
+                         "function='default/t'; UPDATE functions SET newest=2 WHERE "
+                         "name='default/f'",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK)
+      << sqlite3_errmsg(db);
+  sqlite3_close(db);
+
+  p.launch();
+  p.wait_until_serves();
+  p.wait_until_settled("g", 1);
+  const pid_t control = p.pid_of("control");
+  EXPECT_EQ(p.ask("g")["status"], 200);
+  const std::string said = "It is set apart: revision 1 is an inference function, revision 2 is a";
+  EXPECT_THAT(p.cli({"get", "functions"}).out, HasSubstr("It is set apart: "));
+  EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr(said));
+  EXPECT_THAT(p.cli({"events", "f"}).out, HasSubstr(said));
+  EXPECT_THAT(p.cli({"rollback", "f"}).err, HasSubstr(said));
+  EXPECT_EQ(p.pid_of("control"), control);
+  p.deploy({});
+  EXPECT_EQ(p.function()["revision"], 3);
+  EXPECT_EQ(p.ask()["status"], 200);
 }
 
 TEST(PlatformLifecycle, EverythingIsThereAgainAfterARestart) {

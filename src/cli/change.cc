@@ -36,8 +36,10 @@ Result<void> rollback(const Session& session, const RollbackFlags& f) {
   SLUICE_ASSIGN(answer, session.api(verb::post, session.function_path(f.function) + "/rollback",
                                     {{"to", f.to}}));
   const int revision = answer["revision"];
+  const std::string assumed = answer.value("assumed", "");
   if (!session.json())
-    std::cout << f.function << " rolls back to revision " << revision << std::endl;
+    std::cout << f.function << " rolls back to revision " << revision
+              << (assumed.empty() ? "" : "\n" + assumed) << std::endl;
   auto waited = wait_as_asked(session, f.wait, {{session.named(f.function), revision}});
   if (session.json()) print(answer);
   return waited;
@@ -91,7 +93,8 @@ void add_change(CLI::App& app, Session& session, Outcome& outcome) {
   auto back = std::make_shared<RollbackFlags>();
   CLI::App* rollback_command = app.add_subcommand("rollback", "serve an earlier revision again");
   rollback_command->add_option("function", back->function)->required();
-  rollback_command->add_option("--to", back->to, "the revision; without: the one before")
+  rollback_command
+      ->add_option("--to", back->to, "the revision; without: the one that served before")
       ->check(CLI::Range(1, kHighestRevision));
   add_namespace(*rollback_command, session);
   add_wait(*rollback_command, back->wait);

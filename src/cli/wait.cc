@@ -42,7 +42,8 @@ Phase phase_of(const json& f, int revision) {
   }
   if (n["ready"] > 0 && (has_traffic(f, revision) || is_idle_canary(f))) return Phase::kServes;
   if (first && f["start_failures"] >= kTries) return Phase::kGivenUp;
-  const bool sleeps = n["min"] == 0 && n["starting"] == 0 && n["ready"] == 0;
+  const bool turned = first || f["canary_percent"] < 100;
+  const bool sleeps = turned && n["min"] == 0 && n["starting"] == 0 && n["ready"] == 0;
   return sleeps && f["unavailable"].get<std::string>().empty() ? Phase::kServes : Phase::kComes;
 }
 

@@ -36,6 +36,7 @@ bool is_dry(const wire::Target& target) {
 Error no_function(const Control& control, const FunctionName& name) {
   std::vector<std::string> all;
   for (const auto& [function, r] : control.functions()) all.push_back(to_string(function));
+  for (const auto& [function, apart] : control.apart()) all.push_back(to_string(function));
   return {ErrorKind::kNotFound, not_found("function", to_string(name), all)};
 }
 
@@ -91,7 +92,8 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   }
   if (kind == "functions" && path.size() >= 4) {
     const FunctionName name{path[2], path[3]};
-    if (!control_.functions().contains(name)) return no_function(control_, name);
+    if (!control_.functions().contains(name) && !control_.apart().contains(name))
+      return no_function(control_, name);
     if (path.size() == 4 && method == verb::get) return function_row(control_, name, wall);
     if (path.size() == 4 && method == verb::delete_) {
       SLUICE_TRY(control_.remove(name, wall));
@@ -105,8 +107,9 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
         SLUICE_ASSIGN(checked, f.finish(static_cast<int>(f.integer("to", 0, 0, 1'000'000'000))));
         to = checked;
       }
-      SLUICE_ASSIGN(revision, control_.rollback(name, to, wall));
-      return json{{"function", to_string(name)}, {"revision", revision}};
+      SLUICE_ASSIGN(back, control_.rollback(name, to, wall));
+      return json{
+          {"function", to_string(name)}, {"revision", back.revision}, {"assumed", back.assumed}};
     }
     if (path.size() == 5 && (path[4] == "pause" || path[4] == "resume") && method == verb::post) {
       SLUICE_TRY(control_.set_paused(name, path[4] == "pause", wall));

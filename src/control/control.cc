@@ -76,10 +76,7 @@ Result<void> Control::restore() {
   SLUICE_ASSIGN(noticed, journal_.notices());
   for (StoredFunction& f : functions) {
     all_read_ = all_read_ && f.complete;
-    if (f.revisions.empty()) {
-      unreadable_.insert(f.name);
-      continue;
-    }
+    if (!take_in(f)) continue;
     SLUICE_ASSIGN(last, journal_.decisions(f.name, 1));
     decisions_.know(f.name, last.empty() ? std::nullopt : std::optional(last.front()));
     FunctionState& state = functions_[f.name];
@@ -133,6 +130,7 @@ const StoredFunction* Control::find(const FunctionName& f) const {
 void Control::step(UnixMillis wall) {
   const Time now = clock_.now();
   last_tick_ = {};
+  say_apart(wall);
   observe(now, wall);
   settings_.on_phase("observe");
   if (any_node_there(seen_)) reconcile(now, wall);
@@ -290,7 +288,6 @@ void Control::drain_idle(Time now) {
 }
 
 void Control::keep() {
-  constexpr Nanos kPause = Seconds(1);
   if (clock_.now() < write_again_) return;
   JournalEntry entry = keeper_.changes(seen_);
   entry.decisions = decisions_.take();
@@ -299,11 +296,16 @@ void Control::keep() {
     decisions_.written(entry.decisions);
     keeper_.written(entry);
   } else {
-    log::warn("{}", written.error().message);
     decisions_.not_written(std::move(entry.decisions));
     keeper_.not_written();
-    write_again_ = clock_.now() + kPause;
+    not_written(written.error());
   }
+}
+
+void Control::not_written(const Error& fault) {
+  constexpr Nanos kPause = Seconds(1);
+  log::warn("{}", fault.message);
+  write_again_ = clock_.now() + kPause;
 }
 
 void Control::close() {

@@ -22,6 +22,7 @@
 #include "control/notices.h"
 #include "control/refined.h"
 #include "control/route_sync.h"
+#include "control/set_apart.h"
 #include "control/snapshots.h"
 #include "control/starts.h"
 #include "control/stops.h"
@@ -70,6 +71,12 @@ struct Applied {
   std::vector<std::string> warnings;  // settings of the file without effect
 };
 
+// The effect of rollback().
+struct RolledBack {
+  int revision = 0;
+  std::string assumed;  // what it assumed, in a sentence; empty: nothing
+};
+
 class Control {
  public:
   // Restores the state in the ports. The references outlive it. `predictor` learns the stored
@@ -90,7 +97,8 @@ class Control {
   // Applies all of them, or none; changes nothing if `dry`. Their models have passed check_model()
   // and have their content; if that differs from the newest revision's, a revision is made.
   Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
-  Result<int> rollback(const FunctionName& f, int to, UnixMillis wall);  // 0: to the one before
+  // 0: to the one that served before.
+  Result<RolledBack> rollback(const FunctionName& f, int to, UnixMillis wall);
   Result<void> remove(const FunctionName& f, UnixMillis wall);
   // Of a training function: its workers leave with a checkpoint, or come back.
   Result<void> set_paused(const FunctionName& f, bool paused, UnixMillis wall);
@@ -99,6 +107,8 @@ class Control {
 
   // ---- for listings --------------------------------------------------------------------------
   const Functions& functions() const { return functions_; }
+  // Functions of which nothing above is known.
+  const FunctionsApart& apart() const { return apart_; }
   // Returns why the newest revision was given up; the serving one goes on. Empty if it was not.
   const std::string& rollout_failed(const FunctionName& f) const { return rollouts_.failed(f); }
   const Decisions& decisions() const { return decisions_; }
@@ -142,6 +152,14 @@ class Control {
   void keep();
 
   void adopt(StoredFunction f, Time now);
+  bool take_in(const StoredFunction& f);
+  void say_apart(UnixMillis wall);
+  bool has_instances(const FunctionName& f) const;
+  bool may_take_over_at_zero(const FunctionState& f, Time now);
+  void take_over(FunctionState& f, Reason reason, UnixMillis wall);
+  void note_serving();
+  void not_written(const Error& fault);
+  void return_to_served(FunctionState& f);
   void ended(const ObservedInstance& o, FunctionState* f, Time now, UnixMillis wall);
   void report_lost(const std::vector<Instance>& lost, UnixMillis wall);
   void stop_overdue(Time now, UnixMillis wall);
@@ -165,6 +183,8 @@ class Control {
   void resplit(const FunctionSpec& spec, UnixMillis wall);
   void turn_to(FunctionState& f, int newest);
   void drop(const FunctionName& f, Time now);
+  static Result<RolledBack> earlier(const StoredFunction& f, int to);
+  Result<void> check_known(const FunctionName& f) const;
   int oldest_kept(const StoredFunction& f, int newest) const;
   void write_decisions();
 
@@ -177,8 +197,8 @@ class Control {
   const Time began_;
 
   Functions functions_;
-  std::set<FunctionName> unreadable_;  // stored ones; their instances are left alone
-  bool all_read_ = true;               // every stored revision, at open()
+  FunctionsApart apart_;
+  bool all_read_ = true;  // every stored revision, at open()
   Profiles profiles_;
   std::vector<DeviceType> types_;  // of the devices for functions
   Observation seen_;

@@ -17,6 +17,19 @@ Result<void> check_path(const FunctionName& name, const FunctionName& other) {
                                         ", which is " + to_string(other) + " already"};
 }
 
+// Its revisions replace each other while it runs, so all are of one kind.
+Result<void> check_kind(const FunctionSpec& spec, const FunctionSpec& newest) {
+  if (spec.is_inference() == newest.is_inference()) return {};
+  const auto kind_of = [](const FunctionSpec& s) {
+    return std::string(s.is_inference() ? "InferenceFunction" : "TrainingFunction");
+  };
+  return Error{ErrorKind::kInvalid, "kind: " + kind_of(spec) + ": " + to_string(spec.name) +
+                                        " is there as " + (newest.is_inference() ? "an " : "a ") +
+                                        kind_of(newest) +
+                                        ", and a function keeps its kind. Delete it first, or "
+                                        "apply this one under another name"};
+}
+
 // Returns "a, b": the bundles with the flag.
 std::string bundles_with(bool policy::Bundle::*flag) {
   std::string names;
@@ -77,9 +90,12 @@ Result<std::vector<Applied>> Control::apply(std::vector<FunctionSpec> specs, boo
       return within(name, checked.error());
     const StoredFunction* before = find(spec.name);
     if (before == nullptr) {
-      out.push_back({spec.name, 1, "created", {}});
+      const auto apart = apart_.find(spec.name);
+      const int last = apart == apart_.end() ? 0 : apart->second.last;
+      out.push_back({spec.name, last + 1, "created", {}});
     } else {
       const FunctionSpec& newest = spec_of(*before, before->newest);
+      if (const auto kind = check_kind(spec, newest); !kind.ok()) return within(name, kind.error());
       FunctionSpec resplit = newest;
       take_over_running(resplit, spec);
       const char* what = newest == spec        ? "unchanged"
@@ -115,6 +131,7 @@ Result<void> Control::save(const FunctionSpec& spec, const Applied& applied, Uni
   if (applied.what == "unchanged") return {};
   const StoredFunction* before = find(spec.name);
   const int serving = before == nullptr ? revision.number : before->serving;
+  if (apart_.contains(spec.name)) SLUICE_TRY(desired_.remove_function(spec.name));
   SLUICE_TRY(desired_.add_revision(revision, serving));
   if (before == nullptr) return {};
   return desired_.forget_revisions(spec.name, oldest_kept(*before, revision.number), serving);
@@ -132,7 +149,7 @@ int Control::oldest_kept(const StoredFunction& f, int newest) const {
 
 // Adds a new revision, which starts beside the serving one.
 void Control::revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall) {
-  unreadable_.erase(spec.name);
+  apart_.erase(spec.name);
   if (applied.what == "created")  // the remains of a failed delete
     if (const auto forgot = journal_.forget(spec.name); !forgot.ok())
       log::warn("{}", forgot.error().message);
@@ -143,6 +160,7 @@ void Control::revise(const FunctionSpec& spec, const Applied& applied, UnixMilli
     return old.number < oldest && old.number != f.stored.serving;
   });
   f.stored.revisions.push_back({spec.name, applied.revision, spec, wall});
+  f.stored.last = applied.revision;
   if (f.stored.serving == 0) f.stored.serving = applied.revision;
   turn_to(f, applied.revision);
   decisions_.know(spec.name, std::nullopt);
@@ -191,41 +209,63 @@ void Control::turn_to(FunctionState& f, int newest) {
   starts_.forget(f.stored.name, newest);
 }
 
-Result<int> Control::rollback(const FunctionName& name, int to, UnixMillis wall) {
-  const auto found = functions_.find(name);
-  if (found == functions_.end())
-    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
-  StoredFunction& f = found->second.stored;
-  if (to == 0)
-    for (const Revision& r : f.revisions)
-      if (r.number < f.newest) to = r.number;
-  const bool known =
-      std::ranges::any_of(f.revisions, [&](const Revision& r) { return r.number == to; });
-  if (!known) {
-    std::string all;
-    for (const Revision& r : f.revisions)
-      all += (all.empty() ? "" : ", ") + std::to_string(r.number);
-    return Error{ErrorKind::kInvalid, "to: " +
-                                          (to == 0 ? "there is no earlier revision"
-                                                   : std::to_string(to) + " is no revision") +
-                                          "; there are " + all};
+// Returns the revision to go back to; `to` is a user's, 0 without one.
+Result<RolledBack> Control::earlier(const StoredFunction& f, int to) {
+  std::string all;
+  for (const Revision& r : f.revisions) {
+    if (r.number == to) return RolledBack{to, ""};
+    all += (all.empty() ? "" : ", ") + std::to_string(r.number);
   }
-  if (to == f.newest) return to;
+  if (to != 0)
+    return Error{ErrorKind::kNotFound,
+                 "to: " + std::to_string(to) + " is no revision; there are " + all};
+  const auto before = served_before(f);
+  if (!before)
+    return Error{ErrorKind::kInvalid, f.revisions.front().number == f.newest
+                                          ? "to: there is no earlier revision; there are " + all
+                                          : "to: no other revision has served; there are " + all +
+                                                ", and --to names one"};
+  if (!before->assumed) return RolledBack{before->revision, ""};
+  return RolledBack{before->revision, "It is not known which revision served before " +
+                                          std::to_string(f.newest) + ": " +
+                                          std::to_string(before->revision) +
+                                          " is assumed, the one before it."};
+}
+
+Result<RolledBack> Control::rollback(const FunctionName& name, int to, UnixMillis wall) {
+  SLUICE_TRY(check_known(name));
+  FunctionState& state = functions_.at(name);
+  StoredFunction& f = state.stored;
+  SLUICE_ASSIGN(back, earlier(f, to));
+  to = back.revision;
+  if (to == f.newest) return back;
   const int from = f.newest;
   // A rollout in progress ends: the serving revision goes on until the other is ready.
-  SLUICE_TRY(desired_.set_revisions(name, to, f.serving));
-  turn_to(found->second, to);
-  decisions_.record({.at = wall,
-                     .function = name,
-                     .action = "rollback",
-                     .subject = revision_id(name, to),
-                     .reason = {"asked",
-                                "Rolled back from revision " + std::to_string(from) + " to " +
-                                    std::to_string(to) + ".",
-                                {}}});
+  ServingHistory served = back_to(f.served, to);
+  SLUICE_TRY(desired_.set_revisions(name, to, f.serving, served));
+  f.served = std::move(served);
+  turn_to(state, to);
+  decisions_.record(
+      {.at = wall,
+       .function = name,
+       .action = "rollback",
+       .subject = revision_id(name, to),
+       .reason = {"asked",
+                  "Rolled back from revision " + std::to_string(from) + " to " +
+                      std::to_string(to) + "." + (back.assumed.empty() ? "" : " " + back.assumed),
+                  {}}});
   decide_at_once();
   write_decisions();
-  return to;
+  return back;
+}
+
+// Returns an error for a function that is not there, or is set apart.
+Result<void> Control::check_known(const FunctionName& name) const {
+  if (functions_.contains(name)) return {};
+  const auto apart = apart_.find(name);
+  if (apart == apart_.end())
+    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
+  return Error{ErrorKind::kConflict, to_string(name) + ": " + said_of(apart->second)};
 }
 
 std::optional<std::set<std::string>> Control::contents() const {
@@ -239,8 +279,7 @@ std::optional<std::set<std::string>> Control::contents() const {
 }
 
 Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
-  if (find(name) == nullptr)
-    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
+  if (!apart_.contains(name)) SLUICE_TRY(check_known(name));
   SLUICE_TRY(desired_.remove_function(name));
   decisions_.record({.at = wall,
                      .function = name,
@@ -255,9 +294,8 @@ Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
 }
 
 Result<void> Control::set_paused(const FunctionName& name, bool paused, UnixMillis wall) {
+  SLUICE_TRY(check_known(name));
   const StoredFunction* f = find(name);
-  if (f == nullptr)
-    return Error{ErrorKind::kNotFound, "function '" + to_string(name) + "' not found"};
   FunctionSpec spec = spec_of(*f, f->newest);
   if (spec.is_inference())
     return Error{ErrorKind::kNotFound,
@@ -278,6 +316,7 @@ void Control::drop(const FunctionName& name, Time now) {
   if (const auto forgot = journal_.forget(name); !forgot.ok())
     log::warn("{}", forgot.error().message);
   functions_.erase(name);
+  apart_.erase(name);
   if (settings_.training != nullptr) settings_.training->remove(name);
   predictor_.forget(name);
   accounting_.forget(name);
@@ -290,13 +329,47 @@ void Control::drop(const FunctionName& name, Time now) {
   decide_at_once();
 }
 
+// Returns whether the loop takes the stored function; else it is set apart.
+bool Control::take_in(const StoredFunction& f) {
+  std::string why = fault_of(f);
+  for (auto other = functions_.begin(); why.empty() && other != functions_.end(); ++other)
+    if (const auto free = check_path(f.name, other->first); !free.ok()) why = free.error().message;
+  if (why.empty()) return true;
+  log::error("store: {}: is set apart: {}.", to_string(f.name), why);
+  apart_.insert_or_assign(f.name, SetApart{std::move(why), f.last});
+  all_read_ = false;
+  return false;
+}
+
+// Once for each fault, also over restarts of the loop.
+void Control::say_apart(UnixMillis wall) {
+  for (auto& [name, apart] : apart_) {
+    if (std::exchange(apart.said, true)) continue;
+    const auto last = journal_.decisions(name, 1);
+    decisions_.know(name,
+                    last.ok() && !last->empty() ? std::optional(last->front()) : std::nullopt);
+    const std::string text = said_of(apart);
+    if (const Decision* before = decisions_.last(name); before && before->reason.text == text)
+      continue;
+    decisions_.record({.at = wall,
+                       .function = name,
+                       .action = "notice",
+                       .subject = to_string(name),
+                       .reason = {"set-apart", text, {}}});
+  }
+}
+
 // Takes over a function that others changed in the desired state.
 void Control::adopt(StoredFunction stored, Time now) {
   if (stored.revisions.empty()) {
     if (find(stored.name) != nullptr) drop(stored.name, now);
     return;
   }
-  unreadable_.erase(stored.name);
+  if (!take_in(stored)) {
+    functions_.erase(stored.name);
+    return decide_at_once();
+  }
+  apart_.erase(stored.name);
   decisions_.know(stored.name, std::nullopt);
   FunctionState& f = functions_[stored.name];
   const int before = f.stored.newest;

@@ -33,7 +33,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
     const Instance& i = o.instance;
     if (!ours(o) || !o.reachable) continue;
     FunctionState* f = finder.find(i.function);
-    if (f == nullptr && unreadable_.contains(i.function)) continue;
+    if (f == nullptr && apart_.contains(i.function)) continue;
     if (!alive(o)) {
       // The earlier loop, or `sluice down`, may have asked.
       if (!stops_.asked(i.id) && !o.stopped)
@@ -118,8 +118,10 @@ void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixM
                   "Instance " + i.id +
                       (o.node_fault ? " was ended by its node: " : " ended by itself: ") + error,
                   {}}});
-  if (f == nullptr || (f->job && !o.node_fault ? !worker_failed(o, *f) : o.ready_after_ms > 0)) return;
+  if (f == nullptr || (f->job && !o.node_fault ? !worker_failed(o, *f) : o.ready_after_ms > 0))
+    return;
   const Starts::Trouble& t = starts_.failed(i.function, i.revision, o.node_fault, error, now);
+  if (i.revision == f->stored.newest && t.failures >= settings_.rollout_tries) return_to_served(*f);
   if (!f->present.alive && !o.node_fault)  // else another one will start
     f->unavailable = "its last instance could not start: " + error;
   if (!rollouts_.give_up(f->stored, i.revision, t.failures, error)) return;
@@ -133,27 +135,96 @@ void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixM
   keeper_.counted();
 }
 
+// A function turns to a revision at once if no instance of it is there that could go on serving. If
+// then the revision cannot start, the one that served before serves again.
+void Control::return_to_served(FunctionState& f) {
+  StoredFunction& s = f.stored;
+  if (s.newest != s.serving || std::ranges::count(s.served, s.newest) > 0) return;
+  const auto before = served_before(s);
+  if (!before || before->assumed) return;
+  if (const auto saved = desired_.set_revisions(s.name, s.newest, before->revision, s.served);
+      !saved.ok())
+    return log::warn("{}", saved.error().message);
+  s.serving = before->revision;
+  decide_at_once();
+}
+
+// One that is ordered counts, one that is to end does not.
+bool Control::has_instances(const FunctionName& name) const {
+  const auto is_of = [&](const Instance& i) { return i.function == name; };
+  for (const auto& [id, i] : starts_.pending_instances())
+    if (is_of(i)) return true;
+  return std::ranges::any_of(seen_.instances, [&](const ObservedInstance& o) {
+    return is_of(o.instance) && ours(o) && alive(o) &&
+           o.instance.state != InstanceState::kDraining && !stops_.asked(o.instance.id);
+  });
+}
+
+// The next request of a function without instances starts one revision, not two.
+bool Control::may_take_over_at_zero(const FunctionState& f, Time now) {
+  const StoredFunction& s = f.stored;
+  if (!knows_its_nodes(now)) return false;
+  const FunctionSpec& newest = spec_of(s, s.newest);
+  return newest.is_inference() && newest.inference().canary_traffic_percent == 100 &&
+         rollouts_.failed(s.name).empty() && starts_.trouble(s.name, s.newest) == nullptr &&
+         !has_instances(s.name);
+}
+
 void Control::settle_rollouts(Time now, UnixMillis wall) {
   for (auto& [name, f] : functions_) {
-    if (!rollouts_.takes_over(f, now)) continue;
-    StoredFunction& stored = f.stored;
-    if (const auto saved = desired_.set_revisions(name, stored.newest, stored.newest);
-        !saved.ok()) {
-      log::warn("{}", saved.error().message);
-      continue;
-    }
-    decisions_.record({.at = wall,
-                       .function = name,
-                       .action = "rollout",
-                       .subject = revision_id(name, stored.newest),
-                       .reason = {"newest-ready",
-                                  "Revision " + std::to_string(stored.newest) +
-                                      " is ready and takes all traffic; revision " +
-                                      std::to_string(stored.serving) + " finishes what it has.",
-                                  {}}});
-    stored.serving = stored.newest;
-    rollouts_.forget(name);
+    if (f.stored.newest == f.stored.serving) continue;
+    const std::string newest = "Revision " + std::to_string(f.stored.newest);
+    const std::string before = "revision " + std::to_string(f.stored.serving);
+    if (may_take_over_at_zero(f, now))
+      take_over(f,
+                {"none-serves",
+                 newest + " takes all traffic at once: there is no instance, of " + before +
+                     " neither, that would go on meanwhile.",
+                 {}},
+                wall);
+    else if (rollouts_.takes_over(f, now))
+      take_over(f,
+                {"newest-ready",
+                 newest + " is ready and takes all traffic; " + before + " finishes what it has.",
+                 {}},
+                wall);
   }
+  note_serving();
+}
+
+void Control::take_over(FunctionState& f, Reason reason, UnixMillis wall) {
+  StoredFunction& stored = f.stored;
+  if (const auto saved =
+          desired_.set_revisions(stored.name, stored.newest, stored.newest, stored.served);
+      !saved.ok())
+    return log::warn("{}", saved.error().message);
+  decisions_.record({.at = wall,
+                     .function = stored.name,
+                     .action = "rollout",
+                     .subject = revision_id(stored.name, stored.newest),
+                     .reason = std::move(reason)});
+  stored.serving = stored.newest;
+  rollouts_.forget(stored.name);
+}
+
+// A revision has served once an instance of it was ready while the traffic was its own. While a
+// user's rollback waits for the earlier revision, the one that it leaves is not noted again.
+void Control::note_serving() {
+  std::vector<StoredFunction*> begun;
+  for (auto& [name, f] : functions_) {
+    StoredFunction& s = f.stored;
+    if (s.serving > s.newest || (!s.served.empty() && s.served.back() == s.serving)) continue;
+    if (f.present.serving_ready || !spec_of(s, s.serving).is_inference()) begun.push_back(&s);
+  }
+  if (begun.empty() || clock_.now() < write_again_) return;
+  const auto saved = desired_.transaction([&]() -> Result<void> {
+    for (const StoredFunction* s : begun)
+      SLUICE_TRY(desired_.set_revisions(s->name, s->newest, s->serving,
+                                        with_serving(s->served, s->serving)));
+    return {};
+  });
+  if (!saved.ok()) return not_written(saved.error());
+  for (StoredFunction* s : begun) s->served = with_serving(s->served, s->serving);
 }
 
 }  // namespace sluice::control

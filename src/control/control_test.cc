@@ -365,6 +365,69 @@ TEST_F(ControlTest, ApplyIsIdempotentAndADryRunChangesNothing) {
             (std::vector<std::string>{"slice: 100% × 30%…30% -> 100% × 50%…50%"}));
 }
 
+TEST_F(ControlTest, AFunctionKeepsItsKind) {
+  FunctionSpec training{.name = {.name = "f"}, .kind = TrainingSpec{.command = {"/bin/train"}}};
+  apply(spec());
+  const auto refused = control->apply({training}, false, wall);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "default/f: kind: TrainingFunction: default/f is there as an InferenceFunction, and a "
+            "function keeps its kind. Delete it first, or apply this one under another name");
+  EXPECT_FALSE(control->apply({training}, true, wall).ok()) << "a dry run says so, too";
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  apply(training);
+  EXPECT_FALSE(control->apply({spec()}, false, wall).ok()) << "the other way round";
+  step(3);
+}
+
+// As an earlier version stored it.
+TEST_F(ControlTest, AFunctionOfTwoKindsIsSetApartAndTheOthersGoOn) {
+  FunctionSpec good = spec();
+  good.name.name = "good";
+  apply(good);
+  apply(spec());
+  const FunctionSpec training{.name = {.name = "f"},
+                              .kind = TrainingSpec{.command = {"/bin/train"}}};
+  ASSERT_TRUE(store->add_revision({training.name, 2, training, wall}, 1).ok());
+  open();
+  step(3);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  step(2);
+  EXPECT_EQ(cluster.routes["functions"].size(), 1u);
+  EXPECT_FALSE(control->functions().contains({.name = "f"}));
+  const std::string said =
+      "It is set apart: revision 1 is an inference function, revision 2 is a training function.";
+  EXPECT_TRUE(said_of(control->apart().at({.name = "f"})).starts_with(said));
+  const auto back = control->rollback({.name = "f"}, 1, wall);
+  ASSERT_FALSE(back.ok());
+  EXPECT_NE(back.error().message.find(said), std::string::npos);
+
+  open();
+  step(3);
+  const auto decisions = *store->decisions(FunctionName{.name = "f"}, 100);
+  EXPECT_EQ(std::ranges::count(decisions, "notice", &Decision::action), 1) << "once, not per loop";
+  EXPECT_TRUE(decisions.front().reason.text.starts_with(said));
+
+  EXPECT_EQ(control->apply({spec()}, false, wall)->at(0).revision, 3)
+      << "no instance of an earlier revision is taken for one of it";
+  open();
+  EXPECT_TRUE(control->apart().empty());
+  EXPECT_EQ(control->functions().at({.name = "f"}).stored.revisions.size(), 1u);
+}
+
+TEST_F(ControlTest, AFunctionThatIsSetApartCanBeDeleted) {
+  apply(spec());
+  {
+    Database db = std::move(*Database::open(dir + "/control.db"));
+    ASSERT_TRUE(db.run("UPDATE revisions SET spec='{'").ok());
+  }
+  open();
+  ASSERT_EQ(control->apart().size(), 1u);
+  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  open();
+  EXPECT_TRUE(control->apart().empty());
+}
+
 // Clients would call default/a.b and a/b alike.
 TEST_F(ControlTest, TwoFunctionsOfOnePathAreRefused) {
   step();
@@ -715,6 +778,23 @@ TEST(Accounting, AnInstanceOfTwoPartsCostsWhatItHoldsOnBothDevices) {
   EXPECT_NEAR(account.used_seconds, 3, 1e-9);
   EXPECT_NEAR(account.cost, 3 + 3 + 1.5, 1e-9) << "a second above what is held, at the mean price";
   EXPECT_EQ(accounting.used_share("pair"), Share{750});
+}
+
+// Use is that of the time before a step, so a limit that was cut in it counts as it was.
+TEST(Accounting, UseStandsBesideTheLargestLimitOfItsTimeOverAllParts) {
+  const auto part = [](const char* device, int limit) {
+    return Part{device, {.sm = kWhole, .quota = {{100}, {limit}}}, {}};
+  };
+  ObservedInstance pair;
+  pair.instance = {.id = "pair", .parts = {part("a", 300), part("b", 500)}};
+  Accounting accounting;
+  accounting.step({pair}, {}, Seconds(1));
+  EXPECT_EQ(accounting.used_limit("pair"), Share{400});
+  pair.instance.parts = {part("a", 100), part("b", 100)};
+  accounting.step({pair}, {}, Seconds(1));
+  EXPECT_EQ(accounting.used_limit("pair"), Share{400}) << "cut within the second";
+  accounting.step({pair}, {}, Seconds(1));
+  EXPECT_EQ(accounting.used_limit("pair"), Share{100});
 }
 
 TEST_F(ControlTest, AProgramOfSomebodysOwnHasItsShareAndCostsNoFunctionAnything) {

@@ -64,7 +64,7 @@ void Counts::keep(std::vector<ObservedTraffic>&& traffic) {
 std::optional<Nanos> Counts::since(Done& last, Nanos least, Time now, UnixMillis wall) {
   const bool first = last.at == Time{};
   Nanos elapsed = now - last.at;
-  if (first) elapsed = last.wall == 0 ? Nanos(0) : Millis(wall - last.wall);
+  if (first) elapsed = last.wall <= 0 || last.wall > wall ? Nanos(0) : Millis(wall - last.wall);
   if (!first && elapsed < least) return std::nullopt;
   last = {now, wall};
   if (elapsed <= Nanos(0)) return std::nullopt;

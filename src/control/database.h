@@ -11,11 +11,15 @@
 #include <variant>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace sluice::control {
 
 using SqlValue = std::variant<int64_t, double, std::string>;
+
+// The latest time that a row is believed to be of: the year 2286.
+inline constexpr UnixMillis kLatest = 10'000'000'000'000;
 
 // A row, while a query runs; columns from 0.
 class Row {

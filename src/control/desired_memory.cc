@@ -32,6 +32,7 @@ Result<void> MemoryDesiredState::add_revision(const Revision& revision, int serv
   std::erase_if(f.revisions, [&](const Revision& r) { return r.number == revision.number; });
   f.revisions.push_back(revision);
   std::ranges::sort(f.revisions, {}, &Revision::number);
+  f.last = f.revisions.back().number;
   return {};
 }
 
@@ -51,11 +52,13 @@ Result<void> MemoryDesiredState::forget_revisions(const FunctionName& f, int old
   return {};
 }
 
-Result<void> MemoryDesiredState::set_revisions(const FunctionName& f, int newest, int serving) {
+Result<void> MemoryDesiredState::set_revisions(const FunctionName& f, int newest, int serving,
+                                               const ServingHistory& served) {
   SLUICE_TRY(writable());
   if (const auto found = functions_.find(f); found != functions_.end()) {
     found->second.newest = newest;
     found->second.serving = serving;
+    found->second.served = served;
   }
   return {};
 }

@@ -14,7 +14,8 @@ class MemoryDesiredState : public DesiredState {
   Result<void> add_revision(const Revision& revision, int serving) override;
   Result<void> replace_spec(const Revision& revision) override;
   Result<void> forget_revisions(const FunctionName& f, int oldest, int serving) override;
-  Result<void> set_revisions(const FunctionName& f, int newest, int serving) override;
+  Result<void> set_revisions(const FunctionName& f, int newest, int serving,
+                             const ServingHistory& served) override;
   Result<void> remove_function(const FunctionName& f) override;
   Result<void> save_profile(const Profile& profile) override;
   Result<Profiles> profiles() override { return profiles_; }

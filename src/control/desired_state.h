@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "control/profiles.h"
+#include "control/serving_history.h"
 #include "model/function.h"
 
 namespace sluice::control {
@@ -21,6 +22,8 @@ struct StoredFunction {
   int serving = 0;                  // the one that serves until the newest is ready; then the same
   std::vector<Revision> revisions;  // ascending
   bool complete = true;             // every stored revision could be read
+  ServingHistory served;
+  int last = 0;  // the largest number of a stored revision, readable or not
 };
 
 class DesiredState {
@@ -33,13 +36,14 @@ class DesiredState {
   // Returns changes by others than this loop since the last call: functions as they are now,
   // deleted ones without revisions. Each tick begins with it.
   virtual std::vector<StoredFunction> changes() = 0;
-  // Adds the newest revision.
+  // Adds the newest revision. The serving history stays.
   virtual Result<void> add_revision(const Revision& revision, int serving) = 0;
   virtual Result<void> replace_spec(const Revision& revision) = 0;  // of an existing revision
   // Removes those before `oldest`, except the serving one.
   virtual Result<void> forget_revisions(const FunctionName& f, int oldest, int serving) = 0;
   // Also reports the loop's progress of a rollout.
-  virtual Result<void> set_revisions(const FunctionName& f, int newest, int serving) = 0;
+  virtual Result<void> set_revisions(const FunctionName& f, int newest, int serving,
+                                     const ServingHistory& served) = 0;
   virtual Result<void> remove_function(const FunctionName& f) = 0;
 
   // Measurements, by the model's path.

@@ -14,6 +14,8 @@ void note_presence(Functions& functions, const std::vector<ObservedInstance>& se
     const bool newest = o.instance.revision == f->stored.newest;
     f->present.alive |= control::alive(o);
     f->present.newest_ready |= newest && o.instance.state == InstanceState::kReady;
+    f->present.serving_ready |=
+        o.instance.revision == f->stored.serving && o.instance.state == InstanceState::kReady;
     f->present.newest_starts |= newest && o.instance.state == InstanceState::kStarting;
     f->present.longest_start_ms = std::max(f->present.longest_start_ms, o.ready_after_ms);
   }

@@ -31,6 +31,7 @@ struct FunctionState {
   struct Presence {
     bool alive = false;
     bool newest_ready = false, newest_starts = false;
+    bool serving_ready = false;
     int64_t longest_start_ms = 0;  // 0: none became ready
   } present;
 };

@@ -178,8 +178,10 @@ json to_json(const Decision& d) {
           {"fault", d.fault}};
 }
 
-json function_row(const Control& control, const FunctionName& name, UnixMillis wall) {
-  const FunctionState& r = control.functions().at(name);
+namespace {
+
+json row_of(const Control& control, const FunctionState& r, UnixMillis wall) {
+  const FunctionName& name = r.stored.name;
   const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
   const InferenceSpec inference = spec.is_inference() ? spec.inference() : InferenceSpec();
   const Holding held = holding_of(control, name);
@@ -240,10 +242,30 @@ json function_row(const Control& control, const FunctionName& name, UnixMillis w
   return out;
 }
 
+// As of a function without a revision, for nothing is known of its own.
+json row_of_apart(const Control& control, const FunctionName& name, const SetApart& apart,
+                  UnixMillis wall) {
+  FunctionState none;
+  none.stored.name = name;
+  none.stored.revisions.push_back({name, 0, {.name = name}, wall});
+  json out = row_of(control, none, wall);
+  out.update({{"unavailable", said_of(apart)}, {"set_apart", true}, {"file", ""}});
+  return out;
+}
+
+}  // namespace
+
+json function_row(const Control& control, const FunctionName& name, UnixMillis wall) {
+  const auto apart = control.apart().find(name);
+  return apart == control.apart().end() ? row_of(control, control.functions().at(name), wall)
+                                        : row_of_apart(control, name, apart->second, wall);
+}
+
 json function_rows(const Control& control, UnixMillis wall) {
   json out = json::array();
-  for (const auto& [name, r] : control.functions())
-    out.push_back(function_row(control, name, wall));
+  for (const auto& [name, r] : control.functions()) out.push_back(row_of(control, r, wall));
+  for (const auto& [name, apart] : control.apart())
+    out.push_back(row_of_apart(control, name, apart, wall));
   return out;
 }
 
@@ -281,6 +303,7 @@ json instance_rows(const Control& control, UnixMillis wall) {
               {"ended", o.ended},
               {"used_ms", o.used.count() / 1'000'000},
               {"used", control.accounting().used_share(o.instance.id).permille},
+              {"used_limit", control.accounting().used_limit(o.instance.id).permille},
               {"ungated_ms", o.ungated.count() / 1'000'000},
               {"peak_memory", o.peak_memory},
               {"device_fault", o.device_fault},

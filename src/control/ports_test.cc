@@ -194,10 +194,12 @@ TEST_P(DesiredStateConformance, OldRevisionsAreForgottenButForTheServingOne) {
 TEST_P(DesiredStateConformance, TheLoopReportsWhatServes) {
   add(1, 1);
   add(2, 1);
-  ASSERT_TRUE(port->set_revisions(kF, 2, 2).ok());
-  ASSERT_TRUE(port->set_revisions(kG, 2, 2).ok()) << "a function that is gone";
+  ASSERT_TRUE(port->set_revisions(kF, 2, 2, {1, 2}).ok());
+  ASSERT_TRUE(port->set_revisions(kG, 2, 2, {}).ok()) << "a function that is gone";
+  add(3, 2);
   reopen();
   EXPECT_EQ(only().serving, 2);
+  EXPECT_EQ(only().served, (ServingHistory{1, 2})) << "an applied revision leaves it";
 }
 
 TEST_P(DesiredStateConformance, ARemovedFunctionIsGone) {

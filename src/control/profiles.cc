@@ -93,7 +93,7 @@ Result<Profile> profile_from(const json& j) {
             .content = f.text("content"),
             .device = {f.text("device_type")},
             .function = function_name(f.text("function")),
-            .memory = f.integer("memory", 0, 0, INT64_MAX),
+            .memory = f.integer("memory", 0, 0, Bytes{1} << 60),  // sums do not overflow
             .points = {},
             .estimated = f.number("estimated", 0, 0, 10),
             .live = f.number("live", 1, 1e-6, 1e6),

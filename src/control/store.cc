@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kSchema = 3;
+constexpr int kSchema = 4;
 
 // Each step takes the schema from its index to the next. Steps are never changed, only added.
 const std::vector<std::vector<const char*>> kMigrations{
@@ -47,7 +47,13 @@ const std::vector<std::vector<const char*>> kMigrations{
         "CREATE TABLE arrivals (function TEXT NOT NULL, hour INTEGER NOT NULL, minutes TEXT NOT "
         "NULL, PRIMARY KEY (function, hour)) WITHOUT ROWID",
     },
+    // Of a function without a row, what served before is not known.
+    {
+        "CREATE TABLE IF NOT EXISTS served (function TEXT PRIMARY KEY, revisions TEXT NOT NULL)",
+    },
 };
+
+constexpr uint64_t kHighestRevision = 1'000'000'000;
 
 constexpr const char* kRefused =
     "Nothing was changed; instances and gateway go on with what they have. Stop the platform and "
@@ -58,6 +64,23 @@ constexpr const char* kRefused =
 bool emptied(const std::string& path) {
   struct stat file {};
   return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && file.st_size == 0;
+}
+
+// Returns 0 for what is no number of a revision.
+int number_in(const Row& r, int column) {
+  const auto n = static_cast<uint64_t>(r.integer(column));
+  return n <= kHighestRevision ? static_cast<int>(n) : 0;
+}
+
+// An unreadable history is one that is not known.
+ServingHistory history_from(const json& j) {
+  ServingHistory served;
+  if (!j.is_array() || j.size() > kMostServed) return {kNotKnown};
+  for (const json& n : j) {
+    const bool is_number = n.is_number_unsigned() && n.get<uint64_t>() <= kHighestRevision;
+    served.push_back(is_number ? n.get<int>() : kNotKnown);
+  }
+  return served;
 }
 
 // Returns the number, or that of the newest readable revision.
@@ -113,7 +136,7 @@ Result<int64_t> Store::version() {
 
 Result<void> Store::migrate() {
   SLUICE_ASSIGN(version, this->version());
-  if (version > kSchema)
+  if (version < 0 || version > kSchema)
     return Error{ErrorKind::kConflict, "its schema is version " + std::to_string(version) +
                                            ", this sluice knows up to " + std::to_string(kSchema) +
                                            ": use the newer sluice"};
@@ -127,28 +150,34 @@ Result<void> Store::migrate() {
 
 Result<std::vector<StoredFunction>> Store::functions() {
   std::map<std::string, StoredFunction> found;
-  SLUICE_TRY(db_.each("SELECT name, newest, serving FROM functions", {}, [&](const Row& r) {
-    found[r.text(0)] = {function_name(r.text(0)),
-                        static_cast<int>(r.integer(1)),
-                        static_cast<int>(r.integer(2)),
-                        {},
-                        true};
-  }));
   SLUICE_TRY(db_.each(
-      "SELECT function, number, spec, created FROM revisions ORDER BY function, number", {},
-      [&](const Row& r) {
-        const auto f = found.find(r.text(0));
-        const auto spec = wire::function_spec_from(r.json(2));
-        if (!spec.ok())
-          log::error("store: {}: revision {} cannot be read: {}. It stays in the file.", r.text(0),
-                     r.integer(1), spec.error().message);
-        if (f == found.end()) return;
-        if (spec.ok())
-          f->second.revisions.push_back(
-              {function_name(r.text(0)), static_cast<int>(r.integer(1)), *spec, r.integer(3)});
-        else
-          f->second.complete = false;
+      "SELECT name, newest, serving, revisions FROM functions LEFT JOIN served ON function=name",
+      {}, [&](const Row& r) {
+        const FunctionName name = function_name(r.text(0));
+        if (to_string(name) != r.text(0))
+          return log::error("store: '{}' is no function's name. It stays in the file.", r.text(0));
+        found[r.text(0)] = {.name = name,
+                            .newest = number_in(r, 1),
+                            .serving = number_in(r, 2),
+                            .served = history_from(r.json(3))};
       }));
+  SLUICE_TRY(
+      db_.each("SELECT function, number, spec, created FROM revisions ORDER BY function, number",
+               {}, [&](const Row& r) {
+                 const auto f = found.find(r.text(0));
+                 const auto spec = wire::function_spec_from(r.json(2));
+                 if (!spec.ok())
+                   log::error("store: {}: revision {} cannot be read: {}. It stays in the file.",
+                              r.text(0), r.integer(1), spec.error().message);
+                 if (f == found.end()) return;
+                 const int number = number_in(r, 1);
+                 f->second.last = std::max(f->second.last, number);
+                 if (spec.ok() && number > 0)
+                   f->second.revisions.push_back({f->second.name, number, *spec,
+                                                  std::clamp<int64_t>(r.integer(3), 0, kLatest)});
+                 else
+                   f->second.complete = false;
+               }));
   std::vector<StoredFunction> out;
   for (auto& [name, f] : found) {
     if (f.revisions.empty()) {
@@ -171,6 +200,10 @@ Result<void> Store::add_revision(const Revision& r, int serving) {
     // An existing one of that number could not be read.
     SLUICE_TRY(db_.run("INSERT OR REPLACE INTO revisions VALUES (?,?,?,?)",
                        {name, int64_t{r.number}, wire::to_json(r.spec).dump(), r.created}));
+    SLUICE_TRY(
+        db_.run("INSERT OR REPLACE INTO served SELECT ?1, '[]' WHERE NOT EXISTS (SELECT 1 FROM "
+                "functions WHERE name=?1)",
+                {name}));
     return db_.run("INSERT OR REPLACE INTO functions VALUES (?,?,?)",
                    {name, int64_t{r.number}, int64_t{serving}});
   });
@@ -186,14 +219,20 @@ Result<void> Store::forget_revisions(const FunctionName& f, int oldest, int serv
                  {to_string(f), int64_t{oldest}, int64_t{serving}});
 }
 
-Result<void> Store::set_revisions(const FunctionName& f, int newest, int serving) {
-  return db_.run("UPDATE functions SET newest=?, serving=? WHERE name=?",
-                 {int64_t{newest}, int64_t{serving}, to_string(f)});
+Result<void> Store::set_revisions(const FunctionName& f, int newest, int serving,
+                                  const ServingHistory& served) {
+  return db_.transaction([&]() -> Result<void> {
+    SLUICE_TRY(db_.run("UPDATE functions SET newest=?, serving=? WHERE name=?",
+                       {int64_t{newest}, int64_t{serving}, to_string(f)}));
+    return db_.run("INSERT OR REPLACE INTO served SELECT name, ? FROM functions WHERE name=?",
+                   {json(served).dump(), to_string(f)});
+  });
 }
 
 Result<void> Store::remove_function(const FunctionName& f) {
   return db_.transaction([&]() -> Result<void> {
     SLUICE_TRY(db_.run("DELETE FROM functions WHERE name=?", {to_string(f)}));
+    SLUICE_TRY(db_.run("DELETE FROM served WHERE function=?", {to_string(f)}));
     return db_.run("DELETE FROM revisions WHERE function=?", {to_string(f)});
   });
 }

@@ -154,7 +154,9 @@ Result<std::vector<ArrivalHour>> Store::arrivals(const FunctionName& f) {
   std::vector<ArrivalHour> out;
   SLUICE_TRY(db_.each("SELECT hour, minutes FROM arrivals WHERE function=? ORDER BY hour",
                       {to_string(f)}, [&](const Row& r) {
-                        out.push_back({f, r.integer(0), minutes_from(r.json(1))});
+                        const int64_t hour = r.integer(0);
+                        if (hour >= 0 && hour <= kLatest / 3'600'000)
+                          out.push_back({f, hour, minutes_from(r.json(1))});
                       }));
   return out;
 }

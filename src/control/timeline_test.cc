@@ -8,6 +8,7 @@
 //   its file states
 //                              none; "zero": minReplicas is 0
 //   rollback F · delete F · drain DEVICE · fault DEVICE
+//   rollback-refused F TEXT    with a message that begins so
 //   load F RATE                requests a second from now on
 //   invoke F N                 so many requests, at once
 //   malformed F                its requests are answered with 400 from now on
@@ -235,6 +236,9 @@ class Timeline : public testing::Test {
       EXPECT_EQ(control_->functions().at({.name = f}).unavailable, "");
     } else if (verb == "unmet") {
       EXPECT_NE(unmet(f).find(rest), std::string::npos) << unmet(f);
+    } else if (verb == "rollback-refused") {
+      const auto done = control_->rollback({.name = f}, 0, wall_);
+      EXPECT_TRUE(!done.ok() && done.error().message.starts_with(rest));
     } else if (verb == "requests") {
       EXPECT_EQ(control_->functions().at({.name = f}).traffic.totals().requests, std::stoul(rest));
     } else {
@@ -339,6 +343,125 @@ TEST_F(Timeline, AFunctionComesUpIsRolledOverAndRolledBack) {
    26 expect f r1:ready
    26 starts 3
   )");
+}
+
+// Revision 2 is a canary that is abandoned for revision 3; revision 4 never starts.
+TEST_F(Timeline, ARollbackGoesToWhatServed) {
+  play(R"(
+    0 apply f 30%
+    5 split f r1:100
+    6 apply f 40% canary 10
+   10 split f r1:90 r2:10
+   11 apply f 50%
+   15 split f r3:100
+   20 control restarts
+   21 rollback f
+   26 split f r1:100
+   27 break 4
+   27 apply f 20%
+   60 said f rollout-failed
+   61 rollback f
+   62 split f r1:100
+  )");
+}
+
+TEST_F(Timeline, ARollbackWithoutEarlierServingIsRefused) {
+  play(R"(
+    0 break 1
+    0 apply f 30%
+   10 apply f 40%
+   15 split f r2:100
+   16 rollback-refused f to: no other revision has served; there are 1, 2
+  )");
+}
+
+// Each rollback goes one further back.
+TEST_F(Timeline, RollbacksGoBackOneAfterTheOther) {
+  play(R"(
+    0 apply f 30%
+    5 apply f 40%
+   10 apply f 50%
+   15 split f r3:100
+   16 rollback f
+   21 split f r2:100
+   22 rollback f
+   27 split f r1:100
+   28 rollback-refused f to: there is no earlier revision; there are 1, 2, 3
+  )");
+}
+
+TEST_F(Timeline, AFunctionAtZeroTurnsToANewRevisionAtOnceAndARequestStartsThatAlone) {
+  play(R"(
+    0 bundle kpa
+    0 apply f any zero
+    0 invoke f 1
+    9 split f r1:100
+  150 expect f nothing
+  151 apply f 40% zero
+  151 split f r2:100
+  151 said f none-serves
+  152 invoke f 1
+  152 expect f r2:starting
+  160 expect f r2:ready
+  160 starts 2
+  )");
+}
+
+// The one that served before comes back, as in any rollout.
+TEST_F(Timeline, AFunctionAtZeroReturnsToWhatServedIfTheNewRevisionCannotStart) {
+  play(R"(
+    0 bundle kpa
+    0 apply f any zero
+    0 invoke f 1
+    9 split f r1:100
+  150 expect f nothing
+  150 break 2
+  151 apply f 40% zero
+  151 split f r2:100
+  151 load f 1
+  200 said f rollout-failed
+  200 split f r1:100 r2:0
+  )");
+}
+
+TEST_F(Timeline, ANewLoopDoesNotTakeAFunctionForOneAtZeroBeforeItsNodesAnswer) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 start-takes 30
+    6 apply f 40%
+    8 node away
+    8 control restarts
+   12 split f r1:100 r2:0
+   13 node back
+   14 split f r1:100 r2:0
+  )");
+}
+
+class Idle : public Timeline, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Bundles, Idle, testing::Values("has-gpu", "has-gpu-paper"));
+
+// Neither one that never had a request, nor one without any for a minute.
+TEST_P(Idle, HasNoForecastAndNothingIsStartedForIt) {
+  const auto forecast = [&] { return control_->functions().at({.name = "f"}).forecast.expected; };
+  play("0 bundle " + std::string(GetParam()) + R"(
+    0 measured 300
+    0 apply f any
+   60 expect f r1:ready
+   60 unsaid f new-device
+   60 unsaid f used-device
+   60 unsaid f vertical-up
+   60 starts 1
+  )");
+  EXPECT_EQ(forecast(), 0);
+  play(R"(
+   61 load f 8
+   70 load f 0
+   70 servable f
+  )");
+  EXPECT_GT(forecast(), 1);
+  play("140 servable f");
+  EXPECT_EQ(forecast(), 0);
 }
 
 TEST_F(Timeline, ALostStartIsAskedForAgainAndALateOneIsNotDoubled) {

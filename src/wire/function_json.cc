@@ -115,7 +115,7 @@ Result<FunctionSpec> function_spec_from(const json& j) {
   s.name = function_name(f.text("name"));
   if (s.name.name.empty()) f.fail("name", "must not be empty");
   s.priority = static_cast<int>(f.integer("priority", 0, -1'000'000, 1'000'000));
-  s.memory = f.integer("memory", 0, 0, std::numeric_limits<int64_t>::max());
+  s.memory = f.integer("memory", 0, 0, Bytes{1} << 60);  // sums do not overflow
   s.policy = f.text("policy");
   if (const json* settings = f.child("policy_settings"); settings != nullptr) {
     if (!settings->is_object()) f.fail("policy_settings", "must be an object");

@@ -223,7 +223,7 @@ Result<Slice> slice_from(const json& j) {
   s.sm = share(f, "sm", 1000);
   s.quota.request = share(f, "request", 1000);
   s.quota.limit = share(f, "limit", s.quota.request.permille);
-  s.memory = f.integer("memory", 0, 0, kMost);
+  s.memory = f.integer("memory", 0, 0, Bytes{1} << 60);  // sums do not overflow
   s.slo = Micros(f.integer("slo_us", 0, 0, Micros(std::chrono::hours(1)).count()));
   s.tolerance = static_cast<int>(f.integer("tolerance", 0, 0, kMostTolerance));
   if (s.slo > Nanos(0) && s.slo < kLeastSlo)
