@@ -28,6 +28,12 @@ TEST(Readable, IsWhatAllFoldersAboveAreOpenTo) {
   EXPECT_FALSE(readable(0755, 0750, 0644));
   EXPECT_FALSE(readable(0755, 0755, 0640));
   EXPECT_FALSE(readable_by_all(folder / "none"));
+  EXPECT_FALSE(runnable_by_all(file));
+  fs::permissions(file, fs::perms(0711));
+  EXPECT_TRUE(runnable_by_all(file)) << "a program need not be read";
+  EXPECT_TRUE(runnable_by_all(folder));
+  fs::permissions(folder, fs::perms(0711));
+  EXPECT_FALSE(runnable_by_all(folder)) << "its files cannot be listed";
 }
 
 }  // namespace

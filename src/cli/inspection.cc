@@ -18,10 +18,10 @@
 
 #include "base/fd.h"
 #include "base/printable.h"
+#include "base/regular_file.h"
 #include "base/system_error.h"
 #include "cli/session.h"
 #include "control/model_archive.h"
-#include "control/regular_file.h"
 #include "model/quantity.h"
 #include "trace/onnx_graph.h"
 #include "wire/json.h"
@@ -207,7 +207,7 @@ Result<json> inspect_model(const std::string& model, const json& inputs, int bat
   if (::access(model.c_str(), F_OK) != 0 && errno == ENOENT)
     return Error{ErrorKind::kNotFound, model + ": there is no such file"};
   SLUICE_TRY(control::check_model_archive(model));
-  SLUICE_ASSIGN(file, control::RegularFile::open(model));
+  SLUICE_ASSIGN(file, RegularFile::open(model));
   const Fd opened(::fcntl(file.fd(), F_DUPFD_CLOEXEC, kOurs));
   const std::string runtime = runtime_program();
   const std::string unstated = batch > 0 ? unstated_size(inputs) : "";

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "control/regular_file.h"
+#include "base/regular_file.h"
 
 namespace sluice::control {
 namespace {

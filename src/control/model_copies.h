@@ -22,8 +22,8 @@
 #include <set>
 #include <string>
 
+#include "base/regular_file.h"
 #include "base/result.h"
-#include "control/regular_file.h"
 #include "model/function.h"
 
 namespace sluice::control {

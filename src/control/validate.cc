@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <set>
 
+#include "base/regular_file.h"
 #include "control/cluster.h"
 #include "control/model_archive.h"
-#include "control/regular_file.h"
 #include "model/quantity.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
