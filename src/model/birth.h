@@ -26,6 +26,9 @@ struct ExecOfProgram {
   // The program listens on 127.0.0.1 at this port; 0: a free one, which PORT names. Absent: it
   // serves on descriptor 3, which listens already (LISTEN_FDS, as systemd hands it over).
   std::optional<int> port;
+  // A folder of root's that it may read, and whose folder `work` is its own: programs that name the
+  // same one share a user id. Empty: it has a user id of its own and no folder.
+  std::string home;
   // Ready once a GET on it is answered 2xx. Empty: once the port accepts a connection.
   std::string ready_path;
   bool serves = true;  // requests; a training worker does not

@@ -8,9 +8,11 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/readable.h"
 #include "model/quantity.h"
 #include "node/housekeeping.h"
 #include "node/machine.h"
+#include "node/program_home.h"
 #include "wire/endpoint.h"
 #include "wire/permit_steps.h"
 
@@ -44,12 +46,15 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
     : settings_(std::move(settings)),
       lock_(std::move(found.lock)),
       uids_lock_(std::move(found.uids.lock)),
+      first_uid_(found.uids.first),
       changes_(io),
       records_(settings_.paths.state(), std::move(found.state), changes_),
       enforcer_(std::move(found.enforcer)),
       reservations_(clock, records_, *enforcer_,
                     settings_.own_uids
-                        ? std::optional<UidPool>(std::in_place, found.uids.first, kUidsPerBlock)
+                        ? std::optional<UidPool>(
+                              std::in_place, found.uids.first, kUidsPerBlock,
+                              [homes = settings_.paths.homes()] { return owners_of_files(homes); })
                         : std::nullopt,
                     settings_.default_arbiter),
       mps_(io, clock, settings_.gpu.mps, std::move(found.mps_absent), settings_.paths,
@@ -144,6 +149,12 @@ Result<void> Daemon::can_be_born(const StartRequest& q) const {
     const std::string& path = program->command[0];
     if (access(path.c_str(), X_OK) != 0)
       return Error{ErrorKind::kInvalid, "program.command: " + path + ": " + std::strerror(errno)};
+    if (settings_.own_uids && !runnable_by_all(path))
+      return Error{ErrorKind::kInvalid,
+                   "program.command: " + path + ": cannot be run by the users of instances (uids " +
+                       std::to_string(first_uid_) +
+                       " and up); put it where all may run it, or open it and the folders above "
+                       "it (chmod o+x)"};
     return can_be_on(q.parts, mps_client(0));
   }
   if (q.parts.size() > 1)

@@ -113,6 +113,7 @@ class Daemon {
 
   const DaemonSettings settings_;
   const Fd lock_, uids_lock_;
+  const uid_t first_uid_;  // of instances
   Changes changes_;
   Records records_;
   std::unique_ptr<Enforcer> enforcer_;

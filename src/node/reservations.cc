@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "node/program_home.h"
 #include "node/shift_room.h"
 #include "wire/permit_steps.h"
 
@@ -55,6 +56,23 @@ Result<Promise> Reservations::reserve(const InstanceId& id, const std::vector<Pa
   return promised;
 }
 
+// Takes a uid: the home's, if the program has one.
+Result<uid_t> Reservations::uid_for(const InstanceRecord& record) {
+  const auto* program = std::get_if<ExecOfProgram>(&record.birth);
+  if (program == nullptr || program->home.empty()) return uids_->take();
+  SLUICE_ASSIGN(owner, owner_of_home(program->home));
+  if (uids_->has(owner)) {
+    uids_->keep(owner);
+    return owner;
+  }
+  SLUICE_ASSIGN(uid, uids_->take());
+  if (const auto given = give_home(program->home, uid); !given.ok()) {
+    uids_->give_back(uid);
+    return given.error();
+  }
+  return uid;
+}
+
 Result<void> Reservations::enter(InstanceRecord record, const std::vector<PartRequest>& parts) {
   Instance& i = record.instance;
   SLUICE_ASSIGN(promised, reserve(i.id, parts, i.arbiter));
@@ -64,7 +82,7 @@ Result<void> Reservations::enter(InstanceRecord record, const std::vector<PartRe
   i.started = clock_.now();
   Result<void> outcome;
   if (uids_ && std::holds_alternative<ExecOfProgram>(record.birth)) {
-    const Result<uid_t> uid = uids_->take();
+    const Result<uid_t> uid = uid_for(record);
     if (uid.ok())
       record.uid = *uid;
     else

@@ -49,6 +49,7 @@ class Reservations {
   Result<void> check_memory(const Part& before, const Slice& slice) const;
   Result<Promise> reserve(const InstanceId& id, const std::vector<PartRequest>& parts,
                           const std::string& arbiter);
+  Result<uid_t> uid_for(const InstanceRecord& record);
 
   const Clock& clock_;
   Records& records_;

@@ -1,6 +1,8 @@
 #include "node/reservations.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/support/folder.h"
 
@@ -78,6 +80,27 @@ TEST_F(ReservationsTest, WithoutAUidNothingIsHeld) {
   EXPECT_EQ(enter("c", 100).error().kind, ErrorKind::kExhausted);
   EXPECT_EQ(promised(), 200);
   EXPECT_TRUE(enter("program", 100, true).ok());  // it has its own
+}
+
+// Programs of one home share its uid, also when others come between.
+TEST_F(ReservationsTest, AHomeHasOneUid) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone gives folders";
+  const std::string home = folder.path + "/home";
+  ASSERT_EQ(mkdir(home.c_str(), 0750), 0);
+  const auto worker = [&](const InstanceId& id) {
+    InstanceRecord r{.instance = {.id = id}};
+    r.birth = ExecOfProgram{.command = {"/bin/true"}, .home = home};
+    return reservations->enter(std::move(r), {{"cpu0", slice(100), {}}});
+  };
+  ASSERT_TRUE(worker("a").ok());
+  ASSERT_TRUE(enter("other", 100).ok());
+  ASSERT_TRUE(worker("b").ok());
+  EXPECT_EQ(records.find("b")->uid, records.find("a")->uid);
+  EXPECT_NE(records.find("other")->uid, records.find("a")->uid);
+  reservations->release(*records.find("a"));
+  EXPECT_EQ(enter("third", 100).error().kind, ErrorKind::kExhausted) << "b has it still";
+  ASSERT_EQ(chmod(home.c_str(), 0777), 0);
+  EXPECT_EQ(worker("c").error().kind, ErrorKind::kInvalid);
 }
 
 // An instance of two parts. `stranger` is a client of cpu1 that the ledger does not know; it makes

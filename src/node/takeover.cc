@@ -15,6 +15,7 @@
 #include "gpu/mps_program.h"
 #include "node/machine.h"
 #include "node/nics.h"
+#include "node/program_home.h"
 #include "node/survivors.h"
 #include "wire/permit_steps.h"
 
@@ -75,6 +76,7 @@ Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& stat
   for (const InstanceRecord& r : state.instances)
     if (alive(r)) request.ours.insert(r.uid);
   request.ours.erase(0);  // the daemon's own
+  request.files = owners_of_homes(settings.paths.homes());
   SLUICE_ASSIGN(claim, claim_uids(request));
   if (!claim.passed_over.empty())
     log::warn("instances run as uids from {}: {}", claim.first, claim.passed_over);

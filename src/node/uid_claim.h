@@ -22,8 +22,9 @@ inline constexpr uid_t kUidsPerBlock = 1000;
 
 struct UidRequest {
   std::string file = kUidClaims;
-  uid_t first = 0;       // of the block; 0: that of `ours`, else the first free one
-  std::set<uid_t> ours;  // of instances that an earlier daemon of this platform started
+  uid_t first = 0;        // of the block; 0: that of `ours` or `files`, else a free one
+  std::set<uid_t> ours;   // of instances that an earlier daemon of this platform started
+  std::set<uid_t> files;  // that own files of this platform's: their blocks come before others
 };
 
 struct UidClaim {

@@ -1,10 +1,14 @@
-// Uids for instances. A model's template and its instances share one, which is free once the last of
-// them has given it back. A uid is reused only after the whole range has been used, so that a dead
-// instance's remains are gone by then. Not thread-safe.
+// Uids for instances. A uid is taken by one program, by several that share a home (program_home.h), or by
+// a model's template and its instances; it is free once the last has given it back.
+// Uids are given in rounds through the range: one that is taken, or owns files, when a round begins is
+// left out of it. So a uid is not used again while its files exist, and not soon after. Not
+// thread-safe.
 #pragma once
 
 #include <sys/types.h>
 
+#include <deque>
+#include <functional>
 #include <set>
 
 #include "base/result.h"
@@ -13,17 +17,21 @@ namespace sluice::node {
 
 class UidPool {
  public:
-  UidPool(uid_t first, uid_t count) : first_(first), count_(count) {}
-  Result<uid_t> take();                         // a free one; kExhausted if all are taken
-  void keep(uid_t uid) { taken_.insert(uid); }  // for one more instance
-  void give_back(uid_t uid) {
-    if (const auto one = taken_.find(uid); one != taken_.end()) taken_.erase(one);
-  }
+  using OwnersOfFiles = std::function<std::set<uid_t>()>;  // asked when a round begins
+  UidPool(uid_t first, uid_t count, OwnersOfFiles owners = {})
+      : first_(first), count_(count), owners_(std::move(owners)) {}
+  Result<uid_t> take();                         // kExhausted if none is free
+  void keep(uid_t uid) { taken_.insert(uid); }  // of an adopted instance, or of a home
+  void give_back(uid_t uid);
+  bool has(uid_t uid) const { return uid >= first_ && uid - first_ < count_; }
 
  private:
+  void begin_round();
+
   uid_t first_, count_;
-  uid_t next_ = 0;
-  std::multiset<uid_t> taken_;  // as often as it is in use
+  OwnersOfFiles owners_;
+  std::multiset<uid_t> taken_;
+  std::deque<uid_t> round_;  // those still to come
 };
 
 }  // namespace sluice::node

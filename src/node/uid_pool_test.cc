@@ -31,5 +31,28 @@ TEST(UidPool, WhatIsKeptIsNotTaken) {
   EXPECT_EQ(pool.take().error().kind, ErrorKind::kExhausted);
 }
 
+TEST(UidPool, AUidThatOwnsFilesIsLeftOutOfTheNextRound) {
+  std::set<uid_t> owners = {101};
+  UidPool pool(100, 3, [&] { return owners; });
+  EXPECT_EQ(*pool.take(), 100u);
+  EXPECT_EQ(*pool.take(), 102u);
+  owners = {102};
+  pool.give_back(102);
+  EXPECT_EQ(*pool.take(), 101u);
+  EXPECT_EQ(pool.take().error().kind, ErrorKind::kExhausted);
+  owners.clear();
+  EXPECT_EQ(*pool.take(), 102u);
+}
+
+TEST(UidPool, AUidOfAHomeIsFreeOnceAllItsProgramsHaveEnded) {
+  UidPool pool(100, 1);
+  pool.keep(100);
+  pool.keep(100);
+  pool.give_back(100);
+  EXPECT_FALSE(pool.take().ok());
+  pool.give_back(100);
+  EXPECT_EQ(*pool.take(), 100u);
+}
+
 }  // namespace
 }  // namespace sluice::node

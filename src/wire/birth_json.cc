@@ -83,6 +83,7 @@ json to_json(const ExecOfProgram& p) {
               {"ready_path", p.ready_path},
               {"serves", p.serves}};
   if (p.port) out["port"] = *p.port;
+  if (!p.home.empty()) out["home"] = p.home;
   return out;
 }
 
@@ -92,6 +93,9 @@ Result<ExecOfProgram> program_from(const json& j) {
   read_command(f, p.command);
   read_environment(f, p.environment);
   read_readiness(f, p);
+  p.home = f.text("home");
+  if (!p.home.empty() && p.home[0] != '/')
+    f.fail("home", "'" + p.home + "' is not an absolute path");
   return f.finish(std::move(p));
 }
 
