@@ -139,7 +139,12 @@ class Job(Worker):
     def _begin(self, form):
         """Brings all ranks to the newest state among them."""
         if form["resume"]:
-            self._restore(checkpoints.load(form["resume"], self._description()))
+            state, self._trouble = checkpoints.load_newest(form["resume"], self._description())
+            self._restore(state)
+            if self._trouble:
+                print(f"sluice_elastic: {self._trouble}", file=sys.stderr)
+                path = os.path.join(self._welcome["artifacts"], f"checkpoint-{self._at['step']}")
+                self._link.send("saved", **self._at, path=path, bytes=len(state), seconds=0.0)
         if form["sync"]:
             self._restore(broadcast_bytes(self._group, self._state() if self.rank == 0 else b""))
         self._has_state = True
@@ -330,7 +335,11 @@ class Job(Worker):
             os.chmod(aside, 0o644)
             os.rename(aside, path)
         except (OSError, RuntimeError) as e:
-            return self._fail(f"{path}: {e}")
+            disk = os.statvfs(os.path.dirname(path))
+            full = disk.f_bavail * disk.f_frsize < 1 << 20  # torch does not say so
+            if os.path.exists(aside):
+                os.unlink(aside)
+            return self._fail(f"{path}: {'No space left on device' if full else e}")
         self._link.send("finished", step=self._at["step"], model=path)
 
 

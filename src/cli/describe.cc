@@ -122,7 +122,7 @@ std::string job_of(const Session& session, const json& f) {
          bytes(j["checkpoint"]["bytes"]) + ", " + fixed(j["checkpoint"]["seconds"], 2) + " s, " +
          j["checkpoint"]["path"].get<std::string>());
   if (const std::string why = j.value("checkpoint_trouble", ""); !why.empty())
-    line("the last checkpoint could not be written: " + why);
+    line("checkpoints: " + why);
   if (const std::string why = j.value("waits_for", ""); !why.empty()) line(why);
   if (const std::string why = j["trouble"]; !why.empty())
     line(j["state"].get<std::string>() + ": " + why);

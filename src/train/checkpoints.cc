@@ -9,13 +9,13 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "base/fd.h"
 #include "base/replace_file.h"
 #include "base/system_error.h"
+#include "base/untrusted_folder.h"
 #include "wire/json.h"
 
 namespace sluice::train {
@@ -26,7 +26,9 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr size_t kAtOnce = size_t{1} << 30;  // zlib counts in 32 bits
+constexpr size_t kLongestManifest = 1 << 20;             // it names each parameter
+constexpr size_t kMostEntries = 10'000, kMostRead = 32;  // of a folder
+constexpr size_t kAtOnce = size_t{1} << 30;              // zlib counts in 32 bits
 
 uint32_t checksum(const std::vector<StatePiece>& pieces) {
   uLong sum = crc32(0, nullptr, 0);
@@ -63,10 +65,11 @@ int64_t total(const std::vector<StatePiece>& pieces) {
   return sum;
 }
 
+// The controller reads it as root, and a worker has written it.
 Result<Checkpoint> manifest_of(const std::string& path, uint32_t* sum) {
-  std::ifstream in(path + "/manifest");
-  if (!in) return Error{ErrorKind::kNotFound, path + ": has no manifest"};
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  SLUICE_ASSIGN(folder, UntrustedFolder::open(path));
+  SLUICE_ASSIGN(file, folder.file("manifest"));
+  SLUICE_ASSIGN(text, file.text(kLongestManifest));
   const auto parsed = wire::parse_json(text);
   if (!parsed.ok()) return within(path + "/manifest", parsed.error());
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
@@ -81,6 +84,51 @@ Result<Checkpoint> manifest_of(const std::string& path, uint32_t* sum) {
   return f.finish(std::move(c));
 }
 
+// Gives a finished checkpoint its name. What lies there under it already is none.
+Result<void> give_name(const std::string& aside, const std::string& path) {
+  if (rename(aside.c_str(), path.c_str()) == 0) return {};
+  std::error_code fault;
+  if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR) fs::remove_all(path, fault);
+  if (rename(aside.c_str(), path.c_str()) != 0) return within(path, system_error("rename"));
+  return {};
+}
+
+// Returns whether the pieces hold the state that the manifest describes.
+Result<void> read_state(const Checkpoint& c, uint32_t sum, const std::vector<StatePiece>& pieces) {
+  std::ifstream in(c.path + "/state", std::ios::binary);
+  for (const StatePiece& p : pieces)
+    if (!in.read(p.data, static_cast<std::streamsize>(p.bytes)))
+      return Error{ErrorKind::kInvalid, c.path + "/state: ends early"};
+  if (checksum(pieces) != sum)
+    return Error{ErrorKind::kInvalid, c.path + "/state: is damaged: its checksum differs"};
+  return {};
+}
+
+// Whether a checkpoint can be read does not depend on `model`; whether it fits does.
+struct Read {
+  Result<Checkpoint> outcome;
+  bool whole = false;
+};
+
+Read read(const std::string& path, const std::string& model,
+          const std::vector<StatePiece>& pieces) {
+  uint32_t sum = 0;
+  Result<Checkpoint> c = manifest_of(path, &sum);
+  if (!c.ok()) return {c.error()};
+  if (c->model != model)
+    return {Error{ErrorKind::kInvalid, path + ": is a checkpoint of another model: it holds " +
+                                           c->model.substr(0, 200) + ", this one " +
+                                           model.substr(0, 200)},
+            true};
+  if (c->bytes != total(pieces))
+    return {Error{ErrorKind::kInvalid, path + ": holds " + std::to_string(c->bytes) +
+                                           " bytes of state; this model has " +
+                                           std::to_string(total(pieces))},
+            true};
+  if (const auto state = read_state(*c, sum, pieces); !state.ok()) return {state.error()};
+  return {std::move(c), true};
+}
+
 }  // namespace
 
 Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string& model,
@@ -91,15 +139,14 @@ Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string&
   std::error_code fault;
   if (const auto there = manifest_of(c.path, nullptr); there.ok()) return *there;
   fs::remove_all(aside, fault);
-  if (!fs::create_directories(aside, fault))
-    return Error{ErrorKind::kInternal, aside + ": " + fault.message()};
+  if (!fs::create_directories(aside, fault)) return system_error(aside, fault.value());
   const json manifest = {{"version", kVersion},         {"model", model},      {"step", at.step},
                          {"epoch", at.epoch},           {"sample", at.sample}, {"bytes", c.bytes},
                          {"checksum", checksum(pieces)}};
   const auto all = [&]() -> Result<void> {
     SLUICE_TRY(write_state(aside + "/state", pieces));
     SLUICE_TRY(replace_file(aside + "/manifest", manifest.dump(2) + "\n", 0644, Flush::kYes));
-    if (rename(aside.c_str(), c.path.c_str()) != 0) return within(c.path, system_error("rename"));
+    SLUICE_TRY(give_name(aside, c.path));
     const Fd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (parent.valid()) fsync(parent.get());
     return {};
@@ -113,32 +160,45 @@ Result<Checkpoint> save_checkpoint(const std::string& folder, const std::string&
 
 Result<Checkpoint> load_checkpoint(const std::string& path, const std::string& model,
                                    const std::vector<StatePiece>& pieces) {
-  uint32_t sum = 0;
-  SLUICE_ASSIGN(c, manifest_of(path, &sum));
-  if (c.model != model)
-    return Error{ErrorKind::kInvalid, path + ": is a checkpoint of another model: it holds " +
-                                          c.model.substr(0, 200) + ", this one " +
-                                          model.substr(0, 200)};
-  if (c.bytes != total(pieces))
-    return Error{ErrorKind::kInvalid, path + ": holds " + std::to_string(c.bytes) +
-                                          " bytes of state; this model has " +
-                                          std::to_string(total(pieces))};
-  std::ifstream in(path + "/state", std::ios::binary);
-  for (const StatePiece& p : pieces)
-    if (!in.read(p.data, static_cast<std::streamsize>(p.bytes)))
-      return Error{ErrorKind::kInvalid, path + "/state: ends early"};
-  if (checksum(pieces) != sum)
-    return Error{ErrorKind::kInvalid, path + "/state: is damaged: its checksum differs"};
-  return std::move(c);
+  return read(path, model, pieces).outcome;
+}
+
+Result<LoadedCheckpoint> load_newest_checkpoint(const std::string& path, const std::string& model,
+                                                const std::vector<StatePiece>& pieces) {
+  Read found = read(path, model, pieces);
+  if (found.whole) {
+    SLUICE_ASSIGN(c, std::move(found.outcome));
+    return LoadedCheckpoint{std::move(c), ""};
+  }
+  std::vector<std::string> damaged = {path};
+  const std::string why = found.outcome.error().message;
+  std::vector<Checkpoint> others = checkpoints_in(fs::path(path).parent_path());
+  std::erase_if(others, [&](const Checkpoint& c) { return c.path == path; });
+  for (; !others.empty(); others.pop_back()) {
+    Read older = read(others.back().path, model, pieces);
+    if (!older.whole) {
+      damaged.push_back(others.back().path);
+      continue;
+    }
+    SLUICE_ASSIGN(c, std::move(older.outcome));
+    std::error_code ignored;
+    for (const std::string& d : damaged) fs::remove_all(d, ignored);
+    return LoadedCheckpoint{c, why + "; the job went on from step " + std::to_string(c.at.step)};
+  }
+  return Error{ErrorKind::kInvalid, why + "; there is no older whole checkpoint"};
 }
 
 std::vector<Checkpoint> checkpoints_in(const std::string& folder) {
   std::vector<Checkpoint> all;
-  std::error_code fault;
-  for (const auto& entry : fs::directory_iterator(folder, fault)) {
-    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
-    if (auto c = manifest_of(entry.path(), nullptr); c.ok()) all.push_back(std::move(*c));
-  }
+  const auto there = UntrustedFolder::open(folder);
+  if (!there.ok()) return all;
+  std::vector<std::string> names = there->names(kPrefix, kMostEntries);
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a > b;  // as numbers, the newest first
+  });
+  if (names.size() > kMostRead) names.resize(kMostRead);
+  for (const std::string& name : names)
+    if (auto c = manifest_of(folder + "/" + name, nullptr); c.ok()) all.push_back(std::move(*c));
   std::sort(all.begin(), all.end(),
             [](const Checkpoint& a, const Checkpoint& b) { return a.at.step < b.at.step; });
   return all;

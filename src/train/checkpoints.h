@@ -2,10 +2,11 @@
 //
 //   checkpoint-STEP/state     the parameters, the optimizer's state
 //   checkpoint-STEP/manifest  JSON: version, job, step, epoch, sample, bytes, checksum (CRC-32)
-//   model.pt                  the trained model
+//   model.pt                  the trained model, before the platform has taken it
 //
 // A checkpoint is written aside and renamed, so that it is there whole or not at all, also after the
-// machine's death. Free functions; one process writes at a time.
+// machine's death. Workers write the folder: nothing in it is trusted, or waited for. Free functions;
+// one process writes at a time.
 #pragma once
 
 #include <string>
@@ -42,8 +43,17 @@ void forget_checkpoints(const std::string& folder, int kept);
 Result<Checkpoint> load_checkpoint(const std::string& path, const std::string& model,
                                    const std::vector<StatePiece>& pieces);
 
-// Returns the folder's whole checkpoints by their manifests, the newest last. Their states are not
-// read.
+// The same; if the checkpoint is damaged, reads the newest whole one beside it, and removes those
+// that it passed over. Returns kInvalid if there is none; they stay then.
+struct LoadedCheckpoint {
+  Checkpoint checkpoint;
+  std::string passed_over;  // why it is another one, a sentence; empty: it is not
+};
+Result<LoadedCheckpoint> load_newest_checkpoint(const std::string& path, const std::string& model,
+                                                const std::vector<StatePiece>& pieces);
+
+// Returns the folder's whole checkpoints by their manifests, the newest last, 32 at most. Their states
+// are not read.
 std::vector<Checkpoint> checkpoints_in(const std::string& folder);
 
 }  // namespace sluice::train

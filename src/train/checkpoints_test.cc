@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -71,6 +72,59 @@ TEST_F(Checkpoints, DamagedAndForeignOnesAreNamed) {
   std::ofstream(path + "/manifest") << "{";
   EXPECT_THAT(fault(kModel), HasSubstr("manifest"));
   EXPECT_TRUE(steps().empty());
+}
+
+TEST_F(Checkpoints, TheNewestWholeOneIsTakenAndTheDamagedOnesMakeSpace) {
+  for (const int64_t step : {5, 10, 20, 30}) ASSERT_TRUE(save(step).ok());
+  const std::string newest = folder_.path + "/checkpoint-30";
+  std::ofstream(newest + "/state") << "fourEight by";
+  std::ofstream(folder_.path + "/checkpoint-20/manifest") << "{";
+  std::filesystem::resize_file(folder_.path + "/checkpoint-10/state", 3);
+  const auto loaded = load_newest_checkpoint(newest, kModel, pieces());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->checkpoint.at.step, 5);
+  EXPECT_EQ(first_ + second_, "foureight by");
+  EXPECT_EQ(loaded->passed_over, newest +
+                                     "/state: is damaged: its checksum differs; the job went on "
+                                     "from step 5");
+  // The job comes to their steps again.
+  for (const int64_t step : {10, 20, 30}) ASSERT_TRUE(save(step).ok());
+  EXPECT_EQ(load_newest_checkpoint(newest, kModel, pieces())->checkpoint.at.step, 30);
+  EXPECT_THAT(load_newest_checkpoint(newest, "another", pieces()).error().message,
+              HasSubstr("is a checkpoint of another model"));
+  EXPECT_EQ(steps().size(), 4u);
+}
+
+TEST_F(Checkpoints, WithoutAWholeOneTheDamagedOneStays) {
+  ASSERT_TRUE(save(5).ok());
+  std::filesystem::resize_file(folder_.path + "/checkpoint-5/state", 3);
+  EXPECT_THAT(
+      load_newest_checkpoint(folder_.path + "/checkpoint-5", kModel, pieces()).error().message,
+      HasSubstr("ends early; there is no older whole checkpoint"));
+  EXPECT_EQ(steps().size(), 1u);
+}
+
+// Whatever a worker has left there: nothing waits, and nothing outside is read.
+TEST_F(Checkpoints, WhatIsNoneIsPassedOver) {
+  ASSERT_TRUE(save(7).ok());
+  TemporaryFolder elsewhere;
+  ASSERT_TRUE(save_checkpoint(elsewhere.path, kModel, {9, 1, 90}, pieces()).ok());
+  const auto made = [&](int step) {
+    std::string path = folder_.path + "/checkpoint-" + std::to_string(step);
+    std::filesystem::create_directory(path);
+    return path + "/manifest";
+  };
+  ASSERT_EQ(mkfifo(made(10).c_str(), 0666), 0);
+  std::filesystem::create_symlink(elsewhere.path + "/checkpoint-9/manifest", made(11));
+  std::filesystem::create_directory_symlink(elsewhere.path + "/checkpoint-9",
+                                            folder_.path + "/checkpoint-12");
+  std::ofstream(made(13)) << "{}";
+  std::filesystem::resize_file(folder_.path + "/checkpoint-13/manifest", uintmax_t{1} << 40);
+  std::filesystem::create_directories(made(14));
+  std::ofstream(folder_.path + "/checkpoint-15") << "no folder";
+  EXPECT_EQ(steps(), (std::vector<int64_t>{7}));
+  for (int step = 10; step < 16; ++step) ASSERT_TRUE(save(step).ok()) << step;
+  EXPECT_EQ(steps().size(), 7u);
 }
 
 TEST_F(Checkpoints, AFullDiskLeavesTheEarlierOne) {

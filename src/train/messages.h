@@ -50,7 +50,7 @@ struct Progress {
   double samples_per_second = 0;  // since the message before
   double learning_rate = 0;       // of that step; 0: the worker does not say
   double noise = 0;               // φ; 0: unknown
-  std::string trouble;            // the last checkpoint could not be written; empty: it was
+  std::string trouble;            // with a checkpoint; empty: none
 };
 struct Saved {
   JobPosition at;

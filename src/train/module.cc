@@ -7,12 +7,16 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <limits>
 #include <map>
 #include <utility>
+
+#include "base/copy_file.h"
+#include "base/system_error.h"
 
 namespace sluice::train {
 namespace {
@@ -359,6 +363,9 @@ Result<void> Module::save(const std::string& path) {
     copy.eval();
     copy.save(aside);
   } catch (const std::exception& e) {
+    const bool full = disk_is_full(path.substr(0, path.rfind('/')));  // libtorch does not say so
+    std::remove(aside.c_str());
+    if (full) return system_error(path, ENOSPC);
     return Error{ErrorKind::kInternal, path + ": " + cause_of(e)};
   }
   if (std::rename(aside.c_str(), path.c_str()) != 0)

@@ -232,9 +232,15 @@ Result<void> Trainer::begin(const Form& form, Group& group) {
   }
   initial_ = false;
   if (!form.resume.empty()) {
-    SLUICE_ASSIGN(checkpoint,
-                  load_checkpoint(form.resume, module_->description(), module_->state()));
-    at_ = checkpoint.at;
+    SLUICE_ASSIGN(found,
+                  load_newest_checkpoint(form.resume, module_->description(), module_->state()));
+    const Checkpoint& c = found.checkpoint;
+    at_ = c.at;
+    trouble_ = found.passed_over;
+    if (!trouble_.empty()) {
+      log::warn("{}", trouble_);
+      (void)link_->send(Saved{c.at, c.path, c.bytes, 0});
+    }
   }
   if (form.sync) {
     int64_t position[] = {at_.step, at_.epoch, at_.sample};
@@ -369,17 +375,10 @@ Result<void> Trainer::finish() {
   SLUICE_TRY(save());
   const std::string model = job_.artifacts + "/model.pt";
   SLUICE_TRY(module_->save(model));
-  // What `sluice apply` needs to serve it. A module whose forward takes other arguments than the
-  // first arrays has to be described by its user.
+  // A module whose forward takes other arguments than the first arrays has to be described by its
+  // user.
   if (const auto signature = module_->signature(*data_); signature.ok()) {
-    const std::string name = settings_.job.substr(settings_.job.find('/') + 1);
     SLUICE_TRY(replace_file(job_.artifacts + "/model.json", *signature, 0644));
-    SLUICE_TRY(replace_file(job_.artifacts + "/function.yaml",
-                            "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata:\n"
-                            "  name: " +
-                                name.substr(0, name.find('@')) +
-                                "-trained\nspec:\n  model: {path: " + model + "}\n",
-                            0644));
   } else {
     log::warn("{}", signature.error().message);
   }
