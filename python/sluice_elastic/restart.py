@@ -94,7 +94,6 @@ class ScriptWorker(Worker):
             for other in range(world) if rank == 0 else []:
                 self._link.wait_for(self._generation, f"ended/{other}")
             if rank == 0:
-                open(os.path.join(self._welcome["artifacts"], "finished"), "w").close()
                 self._link.send("finished", step=0, model="")
         except Lost:
             return "halted"

@@ -65,22 +65,43 @@ Result<std::vector<std::string>> named_in(const Session& session,
   return names;
 }
 
-Result<void> remove(const Session& session, const std::string& name,
-                    const std::vector<std::string>& files) {
-  if (name.empty() == files.empty())
+struct RemoveFlags {
+  std::string function;
+  std::vector<std::string> files;
+  bool with_model = false;
+};
+
+void say_deleted(const std::string& name, const nlohmann::json& answer) {
+  std::cout << name << " deleted\n";
+  for (const std::string path : answer.value("kept", nlohmann::json::array()))
+    std::cout << "its trained model is kept: " << path << "\n";
+}
+
+Result<void> remove(const Session& session, const RemoveFlags& f) {
+  if (f.function.empty() == f.files.empty())
     return Error{ErrorKind::kInvalid, "delete: give one function, or -f FILE"};
-  if (!name.empty())
-    return call(session, verb::delete_, session.function_path(name), nullptr, name + " deleted");
-  SLUICE_ASSIGN(names, named_in(session, files));
+  const auto ask = [&](const std::string& name) {
+    return session.api(verb::delete_,
+                       session.function_path(name) + (f.with_model ? "?with_model=true" : ""));
+  };
+  if (!f.function.empty()) {
+    SLUICE_ASSIGN(answer, ask(f.function));
+    if (session.json())
+      print(answer);
+    else
+      say_deleted(f.function, answer);
+    return {};
+  }
+  SLUICE_ASSIGN(names, named_in(session, f.files));
   nlohmann::json deleted = nlohmann::json::array();
   Result<void> outcome;
   for (auto n = names.begin(); n != names.end() && outcome.ok(); ++n) {
-    auto answer = session.api(verb::delete_, session.function_path(*n));
+    auto answer = ask(*n);
     if (!answer.ok()) {
       outcome = answer.error();
       continue;
     }
-    if (!session.json()) std::cout << *n << " deleted\n";
+    if (!session.json()) say_deleted(*n, *answer);
     deleted.push_back(std::move(*answer));
   }
   if (session.json() && (outcome.ok() || !deleted.empty())) print(deleted);
@@ -99,15 +120,16 @@ void add_change(CLI::App& app, Session& session, Outcome& outcome) {
   add_namespace(*rollback_command, session);
   add_wait(*rollback_command, back->wait);
   rollback_command->callback([=, &session, &outcome] { outcome = rollback(session, *back); });
-  auto name = std::make_shared<std::string>();
-  auto files = std::make_shared<std::vector<std::string>>();
+  auto removed = std::make_shared<RemoveFlags>();
   CLI::App* remove_command =
       app.add_subcommand("delete", "delete a function; what it has accepted is answered");
-  remove_command->add_option("function", *name);
-  remove_command->add_option("-f,--filename", *files,
+  remove_command->add_option("function", removed->function);
+  remove_command->add_option("-f,--filename", removed->files,
                              "delete the functions that these files, or folders of them, name");
+  remove_command->add_flag("--with-model", removed->with_model,
+                           "also the model that a training function has trained");
   add_namespace(*remove_command, session);
-  remove_command->callback([=, &session, &outcome] { outcome = remove(session, *name, *files); });
+  remove_command->callback([=, &session, &outcome] { outcome = remove(session, *removed); });
   auto job = std::make_shared<std::string>();
   for (const std::string word : {"pause", "resume"}) {
     CLI::App* command = app.add_subcommand(

@@ -7,6 +7,7 @@
 #include "base/words.h"
 #include "control/device_names.h"
 #include "control/function_file.h"
+#include "control/job_inputs.h"
 #include "control/listings.h"
 #include "control/metrics.h"
 #include "control/store.h"
@@ -96,8 +97,10 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
       return no_function(control_, name);
     if (path.size() == 4 && method == verb::get) return function_row(control_, name, wall);
     if (path.size() == 4 && method == verb::delete_) {
-      SLUICE_TRY(control_.remove(name, wall));
-      return json{{"deleted", to_string(name)}};
+      SLUICE_ASSIGN(kept, control_.remove(name, wall, target.get("with_model") == "true"));
+      json out{{"deleted", to_string(name)}};
+      if (!kept.empty()) out["kept"] = kept;
+      return out;
     }
     if (path.size() == 5 && path[4] == "rollback" && method == verb::post) {
       int to = 0;
@@ -152,6 +155,9 @@ Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
   FunctionsRead read;
   SLUICE_ASSIGN(specs, parse_functions(request.body(), context, check_model));
   for (FunctionSpec& spec : specs) {
+    if (!spec.is_inference())
+      if (const auto reached = check_job_inputs(spec.training()); !reached.ok())
+        return within(to_string(spec.name), reached.error());
     if (spec.model().path.empty()) continue;  // its program brings its own
     if (is_dry(target)) {
       SLUICE_TRY(copies.identify(spec.model()));

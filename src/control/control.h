@@ -99,7 +99,9 @@ class Control {
   Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
   // 0: to the one that served before.
   Result<RolledBack> rollback(const FunctionName& f, int to, UnixMillis wall);
-  Result<void> remove(const FunctionName& f, UnixMillis wall);
+  // Returns the paths of the models that its finished jobs have left, which stay unless `with_models`.
+  Result<std::vector<std::string>> remove(const FunctionName& f, UnixMillis wall,
+                                          bool with_models = false);
   // Of a training function: its workers leave with a checkpoint, or come back.
   Result<void> set_paused(const FunctionName& f, bool paused, UnixMillis wall);
   Result<void> set_drained(const DeviceId& device, bool drained, UnixMillis wall);
@@ -182,7 +184,7 @@ class Control {
   void revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
   void resplit(const FunctionSpec& spec, UnixMillis wall);
   void turn_to(FunctionState& f, int newest);
-  void drop(const FunctionName& f, Time now);
+  std::vector<std::string> drop(const FunctionName& f, Time now, bool with_models = false);
   static Result<RolledBack> earlier(const StoredFunction& f, int to);
   Result<void> check_known(const FunctionName& f) const;
   int oldest_kept(const StoredFunction& f, int newest) const;

@@ -278,7 +278,8 @@ std::optional<std::set<std::string>> Control::contents() const {
   return all;
 }
 
-Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
+Result<std::vector<std::string>> Control::remove(const FunctionName& name, UnixMillis wall,
+                                                 bool with_models) {
   if (!apart_.contains(name)) SLUICE_TRY(check_known(name));
   SLUICE_TRY(desired_.remove_function(name));
   decisions_.record({.at = wall,
@@ -287,10 +288,10 @@ Result<void> Control::remove(const FunctionName& name, UnixMillis wall) {
                      .subject = to_string(name),
                      .reason = {"asked", "Deleted.", {}}});
   const Time now = clock_.now();
-  drop(name, now);
+  std::vector<std::string> kept = drop(name, now, with_models);
   push_routes(now);
   write_decisions();
-  return {};
+  return kept;
 }
 
 Result<void> Control::set_paused(const FunctionName& name, bool paused, UnixMillis wall) {
@@ -312,12 +313,13 @@ Result<void> Control::set_paused(const FunctionName& name, bool paused, UnixMill
 }
 
 // Its instances stop at once: a function of the same name that is applied next must not adopt them.
-void Control::drop(const FunctionName& name, Time now) {
+std::vector<std::string> Control::drop(const FunctionName& name, Time now, bool with_models) {
   if (const auto forgot = journal_.forget(name); !forgot.ok())
     log::warn("{}", forgot.error().message);
   functions_.erase(name);
   apart_.erase(name);
-  if (settings_.training != nullptr) settings_.training->remove(name);
+  std::vector<std::string> kept;
+  if (settings_.training != nullptr) kept = settings_.training->remove(name, with_models);
   predictor_.forget(name);
   accounting_.forget(name);
   rollouts_.forget(name);
@@ -327,6 +329,7 @@ void Control::drop(const FunctionName& name, Time now) {
     if (o.instance.function == name && ours(o) && alive(o))
       stop(o.instance.id, now, settings_.drain);
   decide_at_once();
+  return kept;
 }
 
 // Returns whether the loop takes the stored function; else it is set apart.

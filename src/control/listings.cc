@@ -107,6 +107,8 @@ json to_json(const train::Reform& r) {
 // take no step.
 std::string_view state_of(const JobView& view, const FunctionState& f, int devices) {
   constexpr std::string_view kPhases[] = {"queued", "running", "paused", "finished", "failed"};
+  if (f.job && f.job->files_pending)
+    return view.phase == JobPhase::kFinished ? "running" : "queued";
   if (view.phase == JobPhase::kRunning && devices == 0) return "queued";
   if (view.phase == JobPhase::kRunning && (f.job->stalled || !f.job->waits_for.empty()))
     return "stalled";

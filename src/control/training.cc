@@ -1,17 +1,12 @@
 #include "control/training.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "base/log.h"
-#include "base/readable.h"
 #include "base/replace_file.h"
 #include "base/secret.h"
-#include "control/model_copies.h"
 #include "train/checkpoints.h"
 
 namespace sluice::control {
@@ -21,8 +16,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPython = "/usr/bin/python3";
 constexpr int kKeptCheckpoints = 3;
-constexpr int kBatch = 64;              // the least of a step, where the function names none
-constexpr int kBatchGrowth = 4;         // the most, as a multiple of it
+constexpr int kBatch = 64;       // the least of a step, where the function names none
+constexpr int kBatchGrowth = 4;  // the most, as a multiple of it
+constexpr Nanos kTakingPatience = Seconds(10);
 constexpr double kLearningRate = 0.02;  // at the least batch, with momentum
 
 // Workers that run outlive this process, and bear the key of their start.
@@ -34,6 +30,13 @@ std::string key_in(const std::string& file) {
   if (const auto written = replace_file(file, key + "\n"); !written.ok())
     log::warn("{}", written.error().message);
   return key;
+}
+
+// Workers have filled it: it may be large.
+void remove_folder(const std::string& path) {
+  std::error_code fault;
+  fs::remove_all(path, fault);
+  if (fault) log::warn("{}: {}", path, fault.message());
 }
 
 }  // namespace
@@ -53,104 +56,94 @@ std::optional<JobView> job_view(const FunctionSpec& spec,
     view.batch = status->batch;
     view.learning_rate = status->learning_rate;
   }
+  if (status && status->files_pending && train::goes_on(view.phase)) view.phase = JobPhase::kPaused;
   if (spec.training().paused && train::goes_on(view.phase)) view.phase = JobPhase::kPaused;
   return view;
 }
 
 LocalTraining::LocalTraining(LocalTrainingSettings settings,
                              std::unique_ptr<train::JobServer> server)
-    : settings_(std::move(settings)), server_(std::move(server)) {}
-
-std::string LocalTraining::artifacts_of(const FunctionName& f, int revision) const {
-  return settings_.data + "/artifacts/" + revision_id(f, revision);
-}
-
-// The platform's copies of models are its own to read: the job gets one that its workers may.
-std::string LocalTraining::module_for_workers(const ModelSpec& model,
-                                              const std::string& folder) const {
-  if (model.path.empty()) return "";
-  std::string path = folder + "/module.pt";
-  std::error_code fault;
-  if (!fs::exists(path, fault)) {
-    const std::string aside = path + ".new";
-    fs::copy_file(start_path(settings_.data + "/models", model), aside,
-                  fs::copy_options::overwrite_existing, fault);
-    if (!fault) fs::permissions(aside, fs::perms(0644), fault);
-    if (!fault) fs::rename(aside, path, fault);
-    if (fault) log::warn("{}: {}", path, fault.message());
-  }
-  return path;
-}
-
-// A user's folder may be closed to the workers' user ids although its files are not. Links to the
-// files cost nothing, and a file that changes is still noticed. Elsewhere than on one file system
-// there are none, and the workers read the folder itself.
-std::string LocalTraining::dataset_for_workers(const std::string& dataset,
-                                               const std::string& folder) const {
-  if (dataset.empty()) return "";
-  std::string linked = folder + "/dataset";
-  const std::string aside = linked + ".new";
-  std::error_code fault;
-  if (fs::exists(linked, fault)) return linked;
-  fs::remove_all(aside, fault);
-  fs::create_directory(aside, fault);
-  for (const auto& entry : fs::directory_iterator(dataset, fault)) {
-    const std::string name = entry.path().filename();
-    if (!name.ends_with(".npy") && name != "index.json") continue;
-    fs::create_hard_link(entry.path(), aside + "/" + name, fault);
-    if (fault) break;
-  }
-  if (fault || fs::is_empty(aside, fault)) return dataset;
-  fs::permissions(aside, fs::perms(0755), fault);
-  fs::rename(aside, linked, fault);
-  return fault ? dataset : linked;
+    : settings_(std::move(settings)), server_(std::move(server)) {
+  for (const std::string& path : retired_before(settings_.data))
+    disk_.post([path] { remove_folder(path); });
 }
 
 void LocalTraining::keep(const Revision& r) {
   const auto known = jobs_.find(r.function);
-  if (known != jobs_.end() && known->second.revision == r.number) return prune(r.function);
-  end(r.function);
-  const TrainingSpec& spec = r.spec.training();
-  const std::string folder = artifacts_of(r.function, r.number);
-  std::error_code fault;
-  fs::create_directories(folder, fault);
-  // Each worker has a user id of its own, and writes here what the next one reads. Only the folders
-  // above cannot be listed.
-  chmod((settings_.data + "/artifacts").c_str(), 0711);
-  chmod(fs::path(folder).parent_path().c_str(), 0711);
-  chmod(folder.c_str(), 01777);
-  train::JobSettings job{.name = revision_id(r.function, r.number)};
-  job.min_workers = spec.min_workers;
-  job.script = !spec.command.empty();
-  job.batch = spec.batch;
-  if (job.batch.least == 0) job.batch.least = kBatch;
-  if (job.batch.most == 0) job.batch.most = job.batch.least * kBatchGrowth;
-  job.job = {.model = module_for_workers(spec.model, folder),
-             .dataset = dataset_for_workers(spec.dataset, folder),
-             .artifacts = folder,
-             .epochs = spec.epochs,
-             .batch = job.batch.least,
-             .learning_rate = spec.learning_rate > 0 ? spec.learning_rate : kLearningRate,
-             .least_part = job.batch.most_local == 1 ? 1 : 2};
-  if (const auto all = train::checkpoints_in(folder); !all.empty()) {
-    job.resume = train::Saved{all.back().at, all.back().path, all.back().bytes};
-    const std::string trained = folder + "/model.pt";
-    if (all.back().at.epoch >= spec.epochs && fs::exists(trained, fault)) job.trained = trained;
+  if (known == jobs_.end() || known->second.revision != r.number) {
+    // Its workers are refused from here on.
+    if (known != jobs_.end()) disk_.post([folder = known->second.folder] { folder.release(); });
+    end(r.function);
+    begin(r, retried_.erase(r.function) > 0);
   }
-  job.finished = !job.trained.empty() || fs::exists(folder + "/finished", fault);
-  const std::string key = key_in(folder + ".key");
-  jobs_[r.function] = {r.number, key, spec, ""};
-  const std::string name = job.name;
-  server_->add(name, key, std::move(job));
+  step(jobs_.at(r.function), revision_id(r.function, r.number));
 }
 
-// Workers cannot: each checkpoint belongs to the user id of the one that wrote it.
-void LocalTraining::prune(const FunctionName& f) {
-  Kept& job = jobs_.at(f);
-  const auto now = status(f);
-  if (!now || !now->checkpoint || now->checkpoint->path == job.newest_checkpoint) return;
-  job.newest_checkpoint = now->checkpoint->path;
-  train::forget_checkpoints(artifacts_of(f, job.revision), kKeptCheckpoints);
+void LocalTraining::begin(const Revision& r, bool again) {
+  const JobFolder folder(settings_.data, r.function, r.number);
+  const TrainingSpec& spec = r.spec.training();
+  Kept& job = jobs_.emplace(r.function, Kept{.revision = r.number, .spec = spec, .folder = folder})
+                  .first->second;
+  job.preparing = disk_.post([this, folder, spec, again] {
+    return folder.prepare(spec, settings_.data + "/models", again, disk_.stopping());
+  });
+}
+
+// Takes over what the disk's thread has done, and gives it what is to be done next.
+void LocalTraining::step(Kept& job, const std::string& name) {
+  const auto done = [](const auto& work) {
+    return work.valid() && work.wait_for(Nanos(0)) == std::future_status::ready;
+  };
+  if (done(job.preparing)) {
+    Result<PreparedJob> prepared = job.preparing.get();
+    if (prepared.ok()) {
+      job.prepared = std::move(*prepared);
+      add(job, name);
+    } else {
+      job.trouble = prepared.error().message;
+    }
+  }
+  if (done(job.taking)) {
+    const Result<void> taken = job.taking.get();
+    job.taken = taken.ok();
+    if (!taken.ok()) job.trouble = "what it trained cannot be kept: " + taken.error().message;
+  }
+  const auto now = server_->status(name);
+  if (!now || !job.trouble.empty()) return;
+  prune(job, *now);
+  if (now->phase != JobPhase::kFinished || job.taken || job.taking.valid()) return;
+  job.taking = disk_.post([this, folder = job.folder, has_model = !now->model.empty()] {
+    return folder.take_results(has_model, disk_.stopping());
+  });
+}
+
+void LocalTraining::add(Kept& job, const std::string& name) {
+  const TrainingSpec& spec = job.spec;
+  train::JobSettings s{.name = name};
+  s.min_workers = spec.min_workers;
+  s.script = !spec.command.empty();
+  s.batch = spec.batch;
+  if (s.batch.least == 0) s.batch.least = kBatch;
+  if (s.batch.most == 0) s.batch.most = s.batch.least * kBatchGrowth;
+  s.job = {.model = job.prepared.inputs.module,
+           .dataset = job.prepared.inputs.dataset,
+           .artifacts = job.folder.work(),
+           .epochs = spec.epochs,
+           .batch = s.batch.least,
+           .learning_rate = spec.learning_rate > 0 ? spec.learning_rate : kLearningRate,
+           .least_part = s.batch.most_local == 1 ? 1 : 2};
+  s.resume = job.prepared.resume;
+  s.finished = job.taken = job.prepared.finished;
+  s.trained = job.folder.model();
+  job.key = key_in(job.folder.path() + ".key");
+  const std::string key = job.key;
+  server_->add(name, key, std::move(s));
+}
+
+void LocalTraining::prune(Kept& job, const train::JobStatus& now) {
+  if (!now.checkpoint || now.checkpoint->path == job.newest_checkpoint) return;
+  job.newest_checkpoint = now.checkpoint->path;
+  disk_.post([work = job.folder.work()] { train::forget_checkpoints(work, kKeptCheckpoints); });
 }
 
 void LocalTraining::end(const FunctionName& f) {
@@ -161,15 +154,13 @@ void LocalTraining::end(const FunctionName& f) {
 }
 
 // Of all its revisions: a function of the same name that is applied next must not go on with them.
-void LocalTraining::remove(const FunctionName& f) {
+std::vector<std::string> LocalTraining::remove(const FunctionName& f, bool with_models) {
+  if (const auto known = jobs_.find(f); known != jobs_.end() && known->second.taking.valid())
+    known->second.taking.wait_for(kTakingPatience);
   end(f);
-  const fs::path any = artifacts_of(f, 1);
-  const std::string prefix = f.name + "@";
-  std::error_code fault;
-  std::vector<fs::path> all;
-  for (const auto& entry : fs::directory_iterator(any.parent_path(), fault))
-    if (entry.path().filename().string().starts_with(prefix)) all.push_back(entry.path());
-  for (const fs::path& path : all) fs::remove_all(path, fault);
+  Retired retired = retire_job_folders(settings_.data, f, with_models);
+  for (const std::string& path : retired.removed) disk_.post([path] { remove_folder(path); });
+  return std::move(retired.kept);
 }
 
 void LocalTraining::run(const FunctionName& f, const std::vector<InstanceId>& workers) {
@@ -186,49 +177,54 @@ bool LocalTraining::ended(const FunctionName& f, const InstanceId& worker,
 
 void LocalTraining::retry(const FunctionName& f) {
   const auto now = status(f);
-  if (now && (now->phase == JobPhase::kPaused || now->phase == JobPhase::kFailed)) end(f);
+  if (!now || (now->phase != JobPhase::kPaused && now->phase != JobPhase::kFailed)) return;
+  end(f);
+  retried_.insert(f);
 }
 
 std::optional<train::JobStatus> LocalTraining::status(const FunctionName& f) const {
   const auto known = jobs_.find(f);
   if (known == jobs_.end()) return std::nullopt;
-  return server_->status(revision_id(f, known->second.revision));
+  const Kept& job = known->second;
+  train::JobStatus now = server_->status(revision_id(f, job.revision))
+                             .value_or(train::JobStatus{.epochs = job.spec.epochs});
+  if (!job.trouble.empty()) {
+    now.phase = JobPhase::kPaused;
+    now.trouble = job.trouble;
+  }
+  now.files_pending = job.preparing.valid() || (now.phase == JobPhase::kFinished && !job.taken);
+  // What the worker named is a path of its own.
+  if (now.phase == JobPhase::kFinished) now.model = job.taken ? job.folder.model() : "";
+  return now;
 }
 
 // A command that knows nothing of jobs runs under a program that obeys the job's controller for it.
-std::vector<std::string> LocalTraining::command_of(const TrainingSpec& spec) const {
-  if (spec.command.empty()) return {settings_.trainer};
-  if (spec.elastic) return spec.command;
+std::vector<std::string> LocalTraining::command_of(const Kept& job) const {
+  if (job.prepared.inputs.command.empty()) return {settings_.trainer};
+  if (job.spec.elastic) return job.prepared.inputs.command;
   std::vector<std::string> words = {kPython, "-m", "sluice_elastic.restart"};
-  words.insert(words.end(), spec.command.begin(), spec.command.end());
+  words.insert(words.end(), job.prepared.inputs.command.begin(), job.prepared.inputs.command.end());
   return words;
 }
 
 Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const InstanceId& worker,
                                             int threads) {
   const auto known = jobs_.find(f);
-  if (known == jobs_.end())
+  if (known == jobs_.end() || known->second.key.empty())
     return Error{ErrorKind::kUnavailable, to_string(f) + " has no controller yet"};
   const Kept& job = known->second;
-  std::vector<std::string> needed = job.spec.command;
-  needed.push_back(artifacts_of(f, job.revision));
-  for (const std::string& path : needed)
-    if (geteuid() == 0 && fs::exists(path) && !readable_by_all(path))
-      return Error{ErrorKind::kInvalid, path +
-                                            " cannot be read by workers, which run as users of "
-                                            "their own; it must be where all may read it"};
   ExecOfProgram program;
-  program.command = command_of(job.spec);
-  program.environment = {
-      {"JOB_CONTROLLER", "unix:" + settings_.data + "/run/jobs.sock"},
-      {"JOB_NAME", revision_id(f, job.revision)},
-      {"JOB_KEY", job.key},
-      {"JOB_WORKER", worker},
-      {"JOB_DATASET", dataset_for_workers(job.spec.dataset, artifacts_of(f, job.revision))},
-      {"GLOG_minloglevel", "2"},
-      {"PYTHONPATH", fs::path(settings_.trainer).parent_path() / "python"},
-      {"OMP_NUM_THREADS", std::to_string(threads)}};
+  program.command = command_of(job);
+  program.environment = {{"JOB_CONTROLLER", "unix:" + settings_.data + "/run/jobs.sock"},
+                         {"JOB_NAME", revision_id(f, job.revision)},
+                         {"JOB_KEY", job.key},
+                         {"JOB_WORKER", worker},
+                         {"JOB_DATASET", job.prepared.inputs.dataset},
+                         {"GLOG_minloglevel", "2"},
+                         {"PYTHONPATH", fs::path(settings_.trainer).parent_path() / "python"},
+                         {"OMP_NUM_THREADS", std::to_string(threads)}};
   program.port = 0;
+  program.home = job.folder.path();
   program.serves = false;
   server_->expect(revision_id(f, job.revision), worker);
   return program;

@@ -2,16 +2,21 @@
 // has one job, of its newest revision. The local adapter is the job server in this process; its
 // workers are instances that the loop starts.
 //
-// One thread, the loop's. No call blocks.
+// One thread, the loop's. No call waits for a disk: files are prepared and copied by a thread of their
+// own.
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "control/disk_thread.h"
+#include "control/job_folder.h"
 #include "model/birth.h"
 #include "model/function.h"
 #include "model/instance.h"
@@ -25,8 +30,9 @@ class Training {
   virtual ~Training() = default;
   // Makes the revision's job if it is not there, and ends another revision's. Idempotent.
   virtual void keep(const Revision& revision) = 0;
-  // Ends the function's job, and forgets its checkpoints and its trained module.
-  virtual void remove(const FunctionName& f) = 0;
+  // Ends the function's job, and forgets its checkpoints. Returns the paths of what its finished jobs
+  // have left, which is kept unless `with_models`.
+  virtual std::vector<std::string> remove(const FunctionName& f, bool with_models) = 0;
   // Those workers' processes run.
   virtual void run(const FunctionName& f, const std::vector<InstanceId>& workers) = 0;
   // That worker's process has ended; `error` says how, and is empty if it was stopped. Returns false
@@ -46,7 +52,7 @@ std::optional<JobView> job_view(const FunctionSpec& spec,
                                 const std::optional<train::JobStatus>& status, Time submitted);
 
 struct LocalTrainingSettings {
-  std::string data;     // the platform's folder: sockets in run, jobs' artifacts, models' copies
+  std::string data;     // the platform's folder: sockets in run, jobs' folders, models' copies
   std::string trainer;  // the program sluice-trainer; beside it, python has modules for commands
 };
 
@@ -55,7 +61,7 @@ class LocalTraining : public Training {
   LocalTraining(LocalTrainingSettings settings, std::unique_ptr<train::JobServer> server);
 
   void keep(const Revision& revision) override;
-  void remove(const FunctionName& f) override;
+  std::vector<std::string> remove(const FunctionName& f, bool with_models) override;
   void run(const FunctionName& f, const std::vector<InstanceId>& workers) override;
   bool ended(const FunctionName& f, const InstanceId& worker, const std::string& error) override;
   void retry(const FunctionName& f) override;
@@ -68,20 +74,28 @@ class LocalTraining : public Training {
     int revision = 0;
     std::string key;  // that its workers bear
     TrainingSpec spec;
+    JobFolder folder;
+    PreparedJob prepared;
+    std::string trouble;            // with its files
     std::string newest_checkpoint;  // when older ones were last forgotten
+    // Of the disk's thread; valid while it works.
+    std::future<Result<PreparedJob>> preparing;
+    std::future<Result<void>> taking;
+    bool taken = false;  // what the finished job has left
   };
 
+  void begin(const Revision& r, bool again);
   void end(const FunctionName& f);
-  void prune(const FunctionName& f);
-
-  std::vector<std::string> command_of(const TrainingSpec& spec) const;
-  std::string module_for_workers(const ModelSpec& model, const std::string& folder) const;
-  std::string dataset_for_workers(const std::string& dataset, const std::string& folder) const;
-  std::string artifacts_of(const FunctionName& f, int revision) const;
+  void step(Kept& job, const std::string& name);
+  void add(Kept& job, const std::string& name);
+  void prune(Kept& job, const train::JobStatus& now);
+  std::vector<std::string> command_of(const Kept& job) const;
 
   const LocalTrainingSettings settings_;
   std::unique_ptr<train::JobServer> server_;
+  std::set<FunctionName> retried_;
   std::map<FunctionName, Kept> jobs_;
+  DiskThread disk_;  // ends first
 };
 
 }  // namespace sluice::control

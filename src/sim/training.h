@@ -17,7 +17,8 @@ class SimulatedTraining : public control::Training, public WorkerPrograms {
                     WorkerNode& node, const Clock& clock, EventQueue& events);
 
   void keep(const Revision& revision) override;
-  void remove(const FunctionName&) override {}  // its workers' events outlive it
+  // Its workers' events outlive it.
+  std::vector<std::string> remove(const FunctionName&, bool) override { return {}; }
   void run(const FunctionName&, const std::vector<InstanceId>&) override {}
   bool ended(const FunctionName&, const InstanceId&, const std::string&) override { return true; }
   void retry(const FunctionName&) override {}
