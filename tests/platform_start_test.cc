@@ -159,7 +159,8 @@ TEST(PlatformStart, AFullDiskIsNamedAndNothingIsHalfStarted) {
 }
 
 TEST(PlatformStart, ADiskThatFillsUpRefusesChangesAndServesOn) {
-  Platform p({}, [](const std::string& data) { return mount_small(data, "size=8m"); });
+  // It has space for copies of the programs, which `up` makes where the build is closed to others.
+  Platform p({}, [](const std::string& data) { return mount_small(data, "size=64m"); });
   if (!p.prepared()) GTEST_SKIP() << "mounting is not allowed here";
   p.deploy({});
   const std::set<pid_t> before = p.pids();

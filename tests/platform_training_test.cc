@@ -1,8 +1,11 @@
 // Training functions as a user runs them: a module through a killed controller, pause, resume and a
 // killed worker, and served; scripts.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/folder.h"
 #include "tests/support/platform.h"
 
 namespace sluice {
@@ -67,9 +70,12 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   EXPECT_EQ(applied.code, 0) << applied.err;
   EXPECT_THAT(p.cli({"get", "functions"}).out, HasSubstr("digits-trained  1/1"));
 
-  // Another job of that name begins anew.
-  EXPECT_EQ(p.cli({"delete", "digits"}).code, 0);
+  // Another job of that name begins anew; the model is not lost.
+  const std::string kept = p.data + "/trained/default/digits-1/model.pt";
+  EXPECT_EQ(p.cli({"delete", "digits"}).out,
+            "digits deleted\nits trained model is kept: " + kept + "\n");
   EXPECT_FALSE(std::filesystem::exists(model));
+  EXPECT_TRUE(std::filesystem::exists(kept));
   ASSERT_EQ(p.cli({"apply", "-f", file}).code, 0);
   job = job_when(p, [](const json& j) { return j["state"] == "running" && j.contains("step"); });
   EXPECT_LT(job["step"], saved);
@@ -193,6 +199,61 @@ TEST(TrainingFunction, ABrokenScriptIsPausedWithItsExceptionInPlainText) {
            p.cli({"describe", "instance", i["id"].get<std::string>()}).out;
   EXPECT_THAT(all, HasSubstr("boom"));
   for (const char* control : {"\x1b", "\x07", "\xC2\x9B"}) EXPECT_EQ(all.find(control), all.npos);
+}
+
+// As in root's home: what the platform and a job consist of lies where no worker may go. A job's
+// folder is its workers' alone.
+TEST(TrainingFunction, InAClosedHomeWorkersReachWhatTheyNeedAndNobodyElseDoes) {
+  if (geteuid() != 0) GTEST_SKIP() << "without root, workers are users like their platform";
+  namespace fs = std::filesystem;
+  const TemporaryFolder home;  // 0700
+  for (const char* name :
+       {"sluice", "sluice-runtime", "sluice-trainer", "libsluice_gate.so", "python"})
+    fs::copy(program(name), home.path + "/" + name, fs::copy_options::recursive);
+  for (const char* name : {"digits.pt", "digits"})
+    fs::copy(fs::path(SLUICE_TRAINING) / name, home.path + "/" + name, fs::copy_options::recursive);
+  fs::copy(SLUICE_EXAMPLES "/train_digits.py", home.path);
+  std::ofstream(home.path + "/begin.py") << "import train_digits\n";
+  const std::string common = ", dataset: ./digits, length: 1, mostDevices: 1}\n";
+  std::ofstream(home.path + "/jobs.yaml")
+      << "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\nmetadata: {name: script}\n"
+         "spec: {command: [/usr/bin/python3, ./begin.py], elastic: true" +
+             common +
+             "---\napiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\n"
+             "metadata: {name: digits}\nspec: {model: {path: ./digits.pt}" +
+             common;
+  Platform p({"--runtime", home.path + "/sluice-runtime"}, {}, 0, home.path);
+  const Ended applied = p.cli({"apply", "-f", home.path + "/jobs.yaml"});
+  ASSERT_EQ(applied.code, 0) << applied.err;
+  const std::string jobs = p.data + "/artifacts/default";
+  for (const std::string name : {"script", "digits"}) {
+    const json job = p.until("/v1/functions/default/" + name, [&](const json& f) {
+      EXPECT_NE(f["job"]["state"], "failed") << f["job"]["trouble"];
+      return f["job"]["state"] == "finished" || f["job"]["state"] == "failed";
+    })["job"];
+    EXPECT_EQ(job["done"], 5000);
+    EXPECT_EQ(job["model"], jobs + "/" + name + "@1/model.pt");
+    for (const std::string what : {"/model.pt", "/work/model.pt", "/work"}) {
+      const std::string path = jobs + "/" + name + "@1" + what;
+      ASSERT_TRUE(fs::exists(path)) << path;
+      const Ended other = run({"/bin/cat", path}, "", 65534);
+      EXPECT_THAT(other.err, HasSubstr("Permission denied")) << path;
+    }
+    for (const std::string what : {"/finished", "/checkpoint-9", "/work/checkpoint-9"}) {
+      const Ended planted = run({"/bin/mkdir", jobs + "/" + name + "@1" + what}, "", 65534);
+      EXPECT_THAT(planted.err, HasSubstr("Permission denied")) << what;
+    }
+    struct stat about {};
+    ASSERT_EQ(stat((jobs + "/" + name + "@1/work").c_str(), &about), 0);
+    EXPECT_EQ(about.st_uid, 0u) << "its user id is free";
+  }
+  fs::copy("/bin/true", home.path + "/trainer");
+  const Ended refused = p.cli({"apply", "-f", "-"},
+                              "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\n"
+                              "metadata: {name: closed}\nspec: {command: [" +
+                                  home.path + "/trainer], length: 1}\n");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr(home.path + "/trainer cannot be read by workers"));
 }
 
 // A script that knows torchrun's variables alone is run anew, and goes on from its own checkpoint.

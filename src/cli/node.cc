@@ -126,6 +126,7 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--listen-fd", flags->listen_fd, "inherited listening socket for the API")
       ->check(CLI::Range(0, kHighestDescriptor));
   node->callback([flags, &outcome] {
+    if (outcome = provide_missing_programs(flags->settings.paths.data); !outcome.ok()) return;
     flags->settings.libraries = folder_of_programs(flags->settings.paths.data);
     outcome = run_node(std::move(*flags));
   });

@@ -14,6 +14,9 @@ namespace sluice::cli {
 // are. Processes that run an earlier copy keep it.
 Result<void> provide_programs(const std::string& data);
 
+// The same for a node daemon without `sluice up`, which has not done so.
+Result<void> provide_missing_programs(const std::string& data);
+
 // Returns the folder that has them.
 std::filesystem::path folder_of_programs(const std::string& data);
 

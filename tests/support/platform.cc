@@ -94,11 +94,13 @@ Ended run(std::vector<std::string> words, const std::string& input, uid_t user) 
 // ---- the platform ------------------------------------------------------------------------------
 
 Platform::Platform(std::vector<std::string> flags,
-                   const std::function<bool(const std::string&)>& prepare, uid_t user)
-    : flags_(std::move(flags)), user_(user) {
+                   const std::function<bool(const std::string&)>& prepare, uid_t user,
+                   std::string programs)
+    : flags_(std::move(flags)), user_(user), programs_(std::move(programs)) {
   char folder[] = "/tmp/sluice-up-XXXXXX";
   data = mkdtemp(folder);
   if (user_ != geteuid()) {
+    programs_ = data;
     for (const char* name : {"sluice", "fake_runtime"})
       std::filesystem::copy(program(name), data + "/" + name);
     SLUICE_CHECK(chown(data.c_str(), user_, user_) == 0, "root alone can be another user");
@@ -122,7 +124,7 @@ Platform::~Platform() {
 }
 
 std::string Platform::own_program(const std::string& name) const {
-  return user_ == geteuid() ? program(name) : data + "/" + name;
+  return programs_.empty() ? program(name) : programs_ + "/" + name;
 }
 
 void Platform::launch(const std::vector<std::string>& more) {

@@ -57,10 +57,11 @@ class Platform {
  public:
   // `prepare` gets the data directory before anything is there; if it returns false, nothing is
   // started. As another `user`, which only root can choose, all of it runs from copies of the
-  // programs, because the build's folders may be closed to others.
+  // programs, because the build's folders may be closed to others. `programs`: a folder that has
+  // them; empty: the test's.
   explicit Platform(std::vector<std::string> flags = {},
                     const std::function<bool(const std::string&)>& prepare = {},
-                    uid_t user = geteuid());
+                    uid_t user = geteuid(), std::string programs = "");
   ~Platform();  // ends it, whatever state it is in
   bool prepared() const { return prepared_; }
 
@@ -109,6 +110,7 @@ class Platform {
 
   std::vector<std::string> flags_;
   uid_t user_;
+  std::string programs_;
   bool prepared_ = true;
   pid_t pid_ = 0;
 };
