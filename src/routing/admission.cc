@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kWaitForFirst = 8;
 constexpr double kGain = 0.125;  // of a sample in the means
-constexpr int kLateStep = 16;    // part of the objective
+constexpr int kLateStep = 8;     // part of the objective
 constexpr int kInTimeFor = 100;  // answers in time that make up for a late one
 constexpr Nanos kForgetHalf = Seconds(10);
 

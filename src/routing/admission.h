@@ -31,7 +31,7 @@ class ServiceTime {
 };
 
 // By how much admission must be more careful than what is expected, learnt from what it admitted:
-// from requests that had to wait. One that was late adds a sixteenth of the objective, one in time
+// from requests that had to wait. One that was late adds an eighth of the objective, one in time
 // takes a hundredth of that back. So about 1 % of them may be late, under overload too. Half of it is
 // forgotten every ten seconds, so that nothing is refused for long because of what was once. At
 // most half of the objective.

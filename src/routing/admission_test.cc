@@ -142,7 +142,7 @@ TEST(Admit, WhatFillsUpABatchHasToStartInTime) {
 
 TEST(LateMargin, GrowsWithWhatIsLateAndForgets) {
   LateMargin margin;
-  const Nanos objective = Millis(160);
+  const Nanos objective = Millis(80);
   EXPECT_EQ(margin.at(kNow), Nanos(0));
   margin.ended(true, objective, kNow);
   EXPECT_EQ(margin.at(kNow), Millis(10));
