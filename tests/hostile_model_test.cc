@@ -174,7 +174,7 @@ TEST_F(ServedModel, WritesNoFileWhenItIsLoadedOrWarmedUp) {
 }
 
 // One for inputs of eight elements alone, as a fully convolutional model has a least size.
-TEST_F(ServedModel, ThatRefusesTheWarmUpServesAllTheSame) {
+TEST_F(ServedModel, ThatRefusesTheWarmUpServesAndASampleIsStated) {
   const std::string picky =
       "def forward(self, x):\n    assert x.size(1) == 8, 'eight'\n"
       "    assert bool(x.sum() > 0), 'positive'\n    return x[:, :2] * 2\n";
@@ -182,6 +182,13 @@ TEST_F(ServedModel, ThatRefusesTheWarmUpServesAllTheSame) {
   EXPECT_EQ(applied.code, 0) << applied.err;
   EXPECT_EQ(answer_of("picky", 8), json({2.0, 2.0}));
   EXPECT_THAT(p.cli({"logs", p.instances("picky")[0]["id"]}).out, HasSubstr("not warmed up"));
+
+  const Ended stated =
+      apply("stated", model("stated", picky, R"("shape":[-1,-1],"sizes":[-1,8],"sample":1)"));
+  EXPECT_EQ(stated.code, 0) << stated.err;
+  EXPECT_EQ(answer_of("stated", 8), json({2.0, 2.0}));
+  EXPECT_THAT(p.cli({"logs", p.instances("stated")[0]["id"]}).out,
+              testing::Not(HasSubstr("warmed")));
 }
 
 TEST_F(ServedModel, ThatNoRequestCouldUseIsRefusedAtItsStartInOurWords) {

@@ -137,7 +137,7 @@ Result<json> inputs_of(const std::string& model, const std::vector<std::string>&
 std::string unstated_size(const json& inputs) {
   for (const json& t : inputs)
     for (size_t d = 1; d < t["shape"].size(); ++d) {
-      if (t["shape"][d] >= 0) continue;
+      if (t["shape"][d] >= 0 || t.contains("sizes")) continue;
       std::string example;
       for (size_t i = 0; i < t["shape"].size(); ++i)
         example +=

@@ -17,21 +17,28 @@ void append(std::string& out, T value) {
 }
 
 // Small values: token ids stay within every vocabulary, pixels about 0.
-bool append_value(std::string& out, const std::string& type, Random& random) {
+double made_up(const std::string& type, Random& random) {
+  if (type == "FP32" || type == "FP64") return random.uniform() * 2 - 1;
+  return static_cast<double>(random.below(type == "BOOL"           ? 2
+                                          : type.ends_with("INT8") ? 100
+                                                                   : 1000));
+}
+
+bool append_value(std::string& out, const std::string& type, double value) {
   if (type == "FP32")
-    append(out, static_cast<float>(random.uniform() * 2 - 1));
+    append(out, static_cast<float>(value));
   else if (type == "FP64")
-    append(out, random.uniform() * 2 - 1);
+    append(out, value);
   else if (type == "INT64")
-    append(out, static_cast<int64_t>(random.below(1000)));
+    append(out, static_cast<int64_t>(value));
   else if (type == "INT32")
-    append(out, static_cast<int32_t>(random.below(1000)));
+    append(out, static_cast<int32_t>(value));
   else if (type == "INT16")
-    append(out, static_cast<int16_t>(random.below(1000)));
-  else if (type == "INT8" || type == "UINT8")
-    append(out, static_cast<uint8_t>(random.below(100)));
-  else if (type == "BOOL")
-    append(out, static_cast<uint8_t>(random.below(2)));
+    append(out, static_cast<int16_t>(value));
+  else if (type == "INT8")
+    append(out, static_cast<int8_t>(value));
+  else if (type == "UINT8" || type == "BOOL")
+    append(out, static_cast<uint8_t>(value));
   else
     return false;
   return true;
@@ -47,14 +54,18 @@ Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t s
   for (const auto& input : inputs) {
     const std::string type = input.value("datatype", "");
     std::vector<int64_t> shape = input.value("shape", std::vector<int64_t>{});
+    const auto sizes = input.value("sizes", std::vector<int64_t>{});
+    const auto sample = input.value("sample", std::vector<double>{});
     int64_t count = 1;
     for (size_t i = 0; i < shape.size(); ++i) {
-      if (shape[i] < 0) shape[i] = i == 0 ? batch : kVariable;
+      if (shape[i] < 0) shape[i] = i == 0 ? batch : i < sizes.size() ? sizes[i] : kVariable;
       count *= shape[i];
     }
     const size_t before = data.size();
     for (int64_t i = 0; i < count; ++i)
-      if (!append_value(data, type, random))
+      if (!append_value(data, type,
+                        sample.empty() ? made_up(type, random)
+                                       : sample[static_cast<size_t>(i) % sample.size()]))
         return Error{ErrorKind::kInvalid, "input " + input.value("name", "?") + ": datatype " +
                                               type + " cannot be made up; give --body"};
     head["inputs"].push_back({{"name", input.value("name", "")},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -69,15 +70,29 @@ std::string absolute(std::string path, const FileContext& context) {
 }
 
 // Reads a tensor's dimensions; none: one number.
-void read_shape(Fields& f, std::vector<int64_t>& out) {
-  const YAML::Node list = f.take("shape");
+void read_shape(Fields& f, const char* key, std::vector<int64_t>& out) {
+  const YAML::Node list = f.take(key);
   if (!list.IsDefined()) return;
   bool good = list.IsSequence();
   for (size_t i = 0; good && i < list.size(); ++i) {
     out.push_back(0);
     good = list[i].IsScalar() && YAML::convert<int64_t>::decode(list[i], out.back());
   }
-  if (!good) f.complain("shape", "must be a list of whole numbers, such as [-1, 3]");
+  if (!good) f.complain(key, "must be a list of whole numbers, such as [-1, 3]");
+}
+
+// Reads the values of a usual request: a number or a list.
+void read_sample(Fields& f, std::vector<double>& out) {
+  const YAML::Node node = f.take("sample");
+  if (!node.IsDefined()) return;
+  bool good = node.IsScalar() || (node.IsSequence() && node.size() > 0);
+  for (size_t i = 0; good && i < (node.IsSequence() ? node.size() : 1); ++i) {
+    const YAML::Node value = node.IsSequence() ? node[i] : node;
+    out.push_back(0);
+    good = value.IsScalar() && YAML::convert<double>::decode(value, out.back()) &&
+           std::isfinite(out.back());
+  }
+  if (!good) f.complain("sample", "must be a number or a list of numbers");
 }
 
 void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& out, Source& source,
@@ -94,7 +109,11 @@ void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& ou
     const size_t before = problems.size();
     TensorSpec t;
     const bool named = item.text("name", t.name), typed = item.text("datatype", t.datatype);
-    read_shape(item, t.shape);
+    read_shape(item, "shape", t.shape);
+    if (key == "inputs") {
+      read_shape(item, "sizes", t.sizes);
+      read_sample(item, t.sample);
+    }
     if (problems.size() == before)
       for (const auto& [field, why] : wire::tensor_problems(t, wire::kTorchscript))
         if ((field != "name" || named) && (field != "datatype" || typed)) item.complain(field, why);

@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <map>
+#include <sstream>
 
 #include "model/quantity.h"
 
@@ -12,21 +13,31 @@ namespace {
 void write_tensors(YAML::Emitter& y, const char* key, const std::vector<TensorSpec>& tensors) {
   if (tensors.empty()) return;
   y << YAML::Key << key << YAML::Value << YAML::BeginSeq;
-  for (const TensorSpec& t : tensors)
+  for (const TensorSpec& t : tensors) {
     y << YAML::Flow << YAML::BeginMap << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted
       << t.name << YAML::Key << "datatype" << YAML::Value << t.datatype << YAML::Key << "shape"
-      << YAML::Value << YAML::Flow << t.shape << YAML::EndMap;
+      << YAML::Value << YAML::Flow << t.shape;
+    if (!t.sizes.empty()) y << YAML::Key << "sizes" << YAML::Value << YAML::Flow << t.sizes;
+    if (!t.sample.empty()) y << YAML::Key << "sample" << YAML::Value << YAML::Flow << t.sample;
+    y << YAML::EndMap;
+  }
   y << YAML::EndSeq;
 }
 
-// "x FP32 [-1,3], y INT64 [-1]"
+// "[-1,3]"
+std::string bracketed(const auto& numbers) {
+  std::ostringstream out;
+  for (const auto n : numbers) out << (out.tellp() == 0 ? "[" : ",") << n;
+  return numbers.empty() ? "[]" : out.str() + "]";
+}
+
+// "x FP32 [-1,3], y INT64 [-1] like [8] of [1]"
 std::string described(const std::vector<TensorSpec>& tensors) {
   std::string out;
   for (const TensorSpec& t : tensors) {
-    out += (out.empty() ? "" : ", ") + t.name + " " + t.datatype + " [";
-    for (size_t i = 0; i < t.shape.size(); ++i)
-      out += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
-    out += "]";
+    out += (out.empty() ? "" : ", ") + t.name + " " + t.datatype + " " + bracketed(t.shape);
+    if (!t.sizes.empty()) out += " like " + bracketed(t.sizes);
+    if (!t.sample.empty()) out += " of " + bracketed(t.sample);
   }
   return out;
 }

@@ -346,6 +346,15 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
             "UINT8"},
            {"path: m.pt", "path: m.pt, inputs: [{name: x, datatype: FP32, shape: [-1, a]}]",
             "spec.model.inputs[0].shape: must be a list of whole numbers"},
+           {"path: m.pt",
+            "path: m.pt, inputs: [{name: x, datatype: FP32, shape: [-1, 3], sizes: [1, 4]}]",
+            "spec.model.inputs[0].sizes: the dimension 4 is no size of 3"},
+           {"path: m.pt",
+            "path: m.pt, inputs: [{name: x, datatype: INT64, shape: [-1], sample: 0.5}]",
+            "spec.model.inputs[0].sample: 0.5 is no INT64"},
+           {"path: m.pt",
+            "path: m.pt, outputs: [{name: y, datatype: FP32, shape: [-1], sizes: [1]}]",
+            "spec.model.outputs[0].sizes: unknown field"},
        }) {
     std::string text = kFile;
     text.replace(text.find(c.from), std::string(c.from).size(), c.to);
@@ -446,13 +455,14 @@ TEST(FunctionFile, ZeroNeedsNoUnit) {
 TEST(FunctionFile, TellsTheModelsInputsAndOutputs) {
   std::string text = kFile;
   const std::string tensors =
-      "path: m.pt, inputs: [{name: \"1\", datatype: FP32, shape: [-1, 3]}], "
+      "path: m.pt, inputs: [{name: \"1\", datatype: FP32, shape: [-1, -1], sizes: [-1, 3], "
+      "sample: 0.5}], "
       "outputs: [{name: y, datatype: INT64, shape: []}]";
   text.replace(text.find("path: m.pt"), 10, tensors);
   const auto specs = parse_functions(text, {.folder = "/models"});
   ASSERT_TRUE(specs.ok()) << specs.error().message;
   EXPECT_EQ(specs->at(0).inference().model.inputs,
-            (std::vector<TensorSpec>{{"1", "FP32", {-1, 3}}}));
+            (std::vector<TensorSpec>{{"1", "FP32", {-1, -1}, {-1, 3}, {0.5}}}));
   EXPECT_EQ(specs->at(0).inference().model.outputs, (std::vector<TensorSpec>{{"y", "INT64", {}}}));
   EXPECT_EQ(parse_functions(to_yaml(specs->at(0)), {})->at(0), specs->at(0));
 }

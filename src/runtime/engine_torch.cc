@@ -376,7 +376,7 @@ class Probes {
   bool one_size() const {
     return std::ranges::all_of(inputs_, [](const TensorSpec& t) {
       for (size_t i = 1; i < t.shape.size(); ++i)
-        if (t.shape[i] < 0) return false;
+        if (t.shape[i] < 0 && (i >= t.sizes.size() || t.sizes[i] < 0)) return false;
       return true;
     });
   }

@@ -414,6 +414,8 @@ TEST_F(ScriptTest, ASampleThatIsRefusedIsAWarningUnlessEveryRequestWouldFail) {
   const auto refused = warm_up(*load(picky), picky.spec, 1);
   ASSERT_TRUE(refused.ok()) << refused.error().message;
   EXPECT_THAT(*refused, HasSubstr("sum"));
+  picky.spec.inputs[0].sample = {0, 1};
+  EXPECT_EQ(*warm_up(*load(picky), picky.spec, 1), "");
 
   const ModelFile half =
       script("def forward(self, x):\n    y = x.half()\n    return torch.mm(y, y.t())\n");

@@ -12,7 +12,8 @@ using nlohmann::json;
 
 json tensors(const std::vector<TensorSpec>& specs) {
   json list = json::array();
-  for (const TensorSpec& s : specs) list.push_back(wire::to_json(s));
+  for (const TensorSpec& s : specs)
+    list.push_back({{"name", s.name}, {"datatype", s.datatype}, {"shape", s.shape}});
   return list;
 }
 

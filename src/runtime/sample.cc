@@ -78,14 +78,18 @@ Result<Tensor> sample_of(const TensorSpec& input, const SampleOf& otherwise) {
   Tensor t{.name = input.name, .datatype = *datatype_from(input.datatype), .shape = input.shape};
   for (size_t i = 0; i < t.shape.size(); ++i) {
     if (t.shape[i] >= 0) continue;
-    t.shape[i] = i == 0 ? otherwise.batch : otherwise.size;
+    const bool stated = i < input.sizes.size() && input.sizes[i] > 0;
+    t.shape[i] = i == 0 ? otherwise.batch : stated ? input.sizes[i] : otherwise.size;
   }
   SLUICE_ASSIGN(count, element_count(t.shape));
-  const std::string one = element(t.datatype, otherwise.value);
-  if (count > kMostBytes / static_cast<int64_t>(one.size()))
+  std::vector<double> values = input.sample;
+  if (values.empty()) values.push_back(otherwise.value);
+  std::vector<std::string> elements;
+  for (const double v : values) elements.push_back(element(t.datatype, v));
+  if (count > kMostBytes / static_cast<int64_t>(elements[0].size()))
     return Error{ErrorKind::kInvalid, "'" + input.name + "' is larger than 1 GiB"};
-  t.data.reserve(static_cast<size_t>(count) * one.size());
-  for (int64_t i = 0; i < count; ++i) t.data += one;
+  t.data.reserve(static_cast<size_t>(count) * elements[0].size());
+  for (int64_t i = 0; i < count; ++i) t.data += elements[static_cast<size_t>(i) % elements.size()];
   return t;
 }
 

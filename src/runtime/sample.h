@@ -10,8 +10,8 @@ namespace sluice::runtime {
 // What stands in for variable dimensions and for values.
 struct SampleOf {
   int64_t batch = 1;  // of the first dimension, if it is variable
-  int64_t size = 1;   // of every other variable dimension
-  double value = 0;   // of every element
+  int64_t size = 1;   // of every other variable dimension without `sizes`
+  double value = 0;   // of every element without a `sample`
 };
 
 // Returns a tensor that fits the specification. Returns kInvalid for one of more than 1 GiB.

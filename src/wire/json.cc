@@ -100,7 +100,10 @@ json to_json(const Device& d) {
 }
 
 json to_json(const TensorSpec& t) {
-  return {{"name", t.name}, {"datatype", t.datatype}, {"shape", t.shape}};
+  json out = {{"name", t.name}, {"datatype", t.datatype}, {"shape", t.shape}};
+  if (!t.sizes.empty()) out["sizes"] = t.sizes;
+  if (!t.sample.empty()) out["sample"] = t.sample;
+  return out;
 }
 
 json to_json(const ModelSpec& m) {
@@ -295,12 +298,20 @@ Result<Device> device_from(const json& j) {
 Result<TensorSpec> tensor_spec_from(const json& j) {
   Fields f(j, "tensor");
   TensorSpec t{.name = f.text("name"), .datatype = f.text("datatype")};
-  for (const json& dim : f.list("shape")) {
-    if (!dim.is_number_integer()) {
-      f.fail("shape", dim.dump() + " is no integer");
+  for (auto& [key, out] : {std::pair("shape", &t.shape), {"sizes", &t.sizes}})
+    for (const json& dim : f.list(key)) {
+      if (!dim.is_number_integer()) {
+        f.fail(key, dim.dump() + " is no integer");
+        break;
+      }
+      out->push_back(dim.get<int64_t>());
+    }
+  for (const json& value : f.list("sample")) {
+    if (!value.is_number()) {
+      f.fail("sample", value.dump() + " is no number");
       break;
     }
-    t.shape.push_back(dim.get<int64_t>());
+    t.sample.push_back(value.get<double>());
   }
   return f.finish(t);
 }

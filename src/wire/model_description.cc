@@ -1,6 +1,7 @@
 #include "wire/model_description.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 
@@ -29,14 +30,64 @@ const std::string* text_of(const json& object, const char* key) {
   return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
 }
 
-// Returns whether shape is a list of integers.
-bool read_shape(const json& tensor, std::vector<int64_t>& shape) {
-  const auto found = tensor.find("shape");
+// Returns whether it is a list of integers.
+bool read_shape(const json& tensor, const char* key, std::vector<int64_t>& shape) {
+  const auto found = tensor.find(key);
   if (found == tensor.end() || !found->is_array()) return false;
   if (!std::ranges::all_of(*found, [](const json& d) { return d.is_number_integer(); }))
     return false;
   shape = found->get<std::vector<int64_t>>();
   return true;
+}
+
+// Returns whether it is a number or a list of numbers.
+bool read_sample(const json& tensor, std::vector<double>& sample) {
+  const json& value = tensor["sample"];
+  const json list = value.is_array() ? value : json::array({value});
+  if (!std::ranges::all_of(list, [](const json& v) { return v.is_number(); })) return false;
+  sample = list.get<std::vector<double>>();
+  return !sample.empty();
+}
+
+// The values that a datatype has, as far as a number of JSON holds them exactly.
+struct Values {
+  std::string_view datatype;
+  double least, most;
+};
+constexpr double kExact = 9007199254740992;  // 2^53
+constexpr Values kWhole[] = {{"BOOL", 0, 1},
+                             {"UINT8", 0, 255},
+                             {"INT8", -128, 127},
+                             {"INT16", -32768, 32767},
+                             {"INT32", -2147483648.0, 2147483647},
+                             {"INT64", -kExact, kExact}};
+
+std::string problem_of_sample(const TensorSpec& t) {
+  constexpr size_t kMostValues = 4096;
+  if (t.sample.size() > kMostValues)
+    return "has " + std::to_string(t.sample.size()) + " values; at most " +
+           std::to_string(kMostValues) + " are allowed, which are repeated";
+  const auto* whole = std::ranges::find(kWhole, t.datatype, &Values::datatype);
+  if (whole == std::end(kWhole)) return "";
+  for (const double v : t.sample)
+    if (v != std::floor(v) || v < whole->least || v > whole->most)
+      return json(v).dump() + " is no " + t.datatype;
+  return "";
+}
+
+std::string problem_of_sizes(const TensorSpec& t) {
+  if (t.sizes.empty()) return "";
+  if (t.sizes.size() != t.shape.size())
+    return "has " + std::to_string(t.sizes.size()) + " dimensions, the shape " +
+           std::to_string(t.shape.size());
+  for (size_t i = 0; i < t.sizes.size(); ++i) {
+    const bool fits =
+        t.shape[i] >= 0 ? t.sizes[i] == t.shape[i] : t.sizes[i] > 0 || (i == 0 && t.sizes[i] == -1);
+    if (!fits)
+      return "the dimension " + std::to_string(t.sizes[i]) + " is no size of " +
+             std::to_string(t.shape[i]) + "; of a variable one (-1) it is 1 or more";
+  }
+  return "";
 }
 
 class Reader {
@@ -92,8 +143,12 @@ class Reader {
     if (!item.is_object()) return complain(place, "must be {name, datatype, shape}"), t;
     if (const std::string* name = text_of(item, "name")) t.name = *name;
     if (const std::string* datatype = text_of(item, "datatype")) t.datatype = *datatype;
-    if (!read_shape(item, t.shape))
+    if (!read_shape(item, "shape", t.shape))
       complain(place + ".shape", "must be a list of whole numbers, such as [-1, 3]");
+    if (item.contains("sizes") && !read_shape(item, "sizes", t.sizes))
+      complain(place + ".sizes", "must be a list of whole numbers, such as [1, 3]");
+    if (item.contains("sample") && !read_sample(item, t.sample))
+      complain(place + ".sample", "must be a number or a list of numbers");
     for (const auto& [field, why] : tensor_problems(t, platform))
       complain(place + "." + field, why);
     return t;
@@ -125,6 +180,8 @@ FieldProblems tensor_problems(const TensorSpec& t, std::string_view platform) {
                                     " is neither -1 (variable) nor 1 or more");
       break;
     }
+  if (const std::string why = problem_of_sizes(t); !why.empty()) out.emplace_back("sizes", why);
+  if (const std::string why = problem_of_sample(t); !why.empty()) out.emplace_back("sample", why);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // A model's own description beside its file, in NAME.json for NAME.pt:
 //   {"inputs": [{"name", "datatype", "shape"}], "outputs": […]}
-// `name` and `platform` may stand there, too. `apply` and the model server's loader both read it
+// An input may also have `sizes` and `sample` (docs/function-file.md#a-usual-request). `name` and
+// `platform` may stand there, too. `apply` and the model server's loader both read it
 // here, so that each accepts what the other does. Pure.
 #pragma once
 
