@@ -352,7 +352,7 @@ void Control::say_apart(UnixMillis wall) {
     decisions_.know(name,
                     last.ok() && !last->empty() ? std::optional(last->front()) : std::nullopt);
     const std::string text = said_of(apart);
-    if (const Decision* before = decisions_.last(name); before && before->reason.text == text)
+    if (const Decision* before = decisions_.last(name, wall); before && before->reason.text == text)
       continue;
     decisions_.record({.at = wall,
                        .function = name,

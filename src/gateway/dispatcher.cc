@@ -17,6 +17,7 @@ struct RevisionQueue {
 
   policy::DeadlineQueue<Waiter*>& of(const Waiter& w) { return w.streams ? streamed : kept; }
   bool empty() const { return kept.empty() && streamed.empty(); }
+  size_t lost = 0;  // of `kept`, when that was last asked
   // Returns the queue whose head goes next. `service`: how long an answer is expected to take.
   policy::DeadlineQueue<Waiter*>& next(bool may_stream, Time now, Nanos service) {
     const bool stream =
@@ -138,6 +139,13 @@ struct FunctionState {
     }
     return batch > 1 && ahead < places && service.mean_batch() < 0.95 * batch &&
            2 * service.of(1) > service.of(batch);
+  }
+
+  // A request that is lost while it waits was admitted and will be late. It goes behind all others,
+  // so its end would tell too late.
+  void learn_from_lost(RevisionQueue& queue, size_t lost, Time now) {
+    for (size_t i = queue.lost; i < lost; ++i) margin.ended(true, objective(), now);
+    queue.lost = lost;
   }
 
   // Streams may hold all batch slots of its ready instances but one.
@@ -390,7 +398,9 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   if (queue.empty() && f.has_credit(w.revision_) && (!w.streams || f.may_stream())) return {};
   auto& mine = queue.of(w);
   const int waiting = static_cast<int>(mine.size());
-  const int ahead = waiting - static_cast<int>(mine.lost(now, f.service.mean()));
+  const size_t lost = mine.lost(now, f.service.mean());
+  if (!w.streams) f.learn_from_lost(queue, lost, now);
+  const int ahead = waiting - static_cast<int>(lost);
   const std::vector<policy::ServerView> servers = f.servers(w.revision_, ahead, now);
   const bool fills_up = f.fills_up(w.revision_, ahead);
   const auto verdict = policy::admit({now, now + f.objective(), ahead, fills_up}, servers,
@@ -508,7 +518,8 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
   const Nanos latency = w.entered_ ? now - w.arrived_ : Nanos(0);
   RevisionStats& r = f.stats_of(w.revision_);
   if (outcome != Outcome::kOk) r.model.failed(latency);
-  if (w.waited_ && (outcome == Outcome::kOk || outcome == Outcome::kTimedOut))
+  const bool was_lost = w.granted_at_ == Time{} || w.granted_at_ + f.service.mean() > w.deadline_;
+  if (w.waited_ && !was_lost && (outcome == Outcome::kOk || outcome == Outcome::kTimedOut))
     f.margin.ended(now > w.deadline_, f.objective(), now);
   switch (outcome) {
     case Outcome::kOk: {

@@ -84,6 +84,11 @@ void SimulatedJob::receive(const InstanceId& worker, const train::ControllerMess
       [&](const train::Halt& m) { halt(worker, m); },
       [&](const train::Adapt& m) { next_batch_ = m.batch; },
       [&](const train::Leave& m) { leave(worker, m.save); },
+      [&](const train::Ping&) {
+        events_.at(now(), [this, worker] {
+          if (workers_.contains(worker)) say(worker, train::Pong{});
+        });
+      },
       [&](const train::Refused&) { leave(worker, false); },
   };
   std::visit(take_in, message);
