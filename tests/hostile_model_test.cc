@@ -99,8 +99,8 @@ TEST_F(HostileModel, WritesNoFile) {
 }
 
 TEST_F(HostileModel, WhatItPrintsIsNoPartOfTheAnswer) {
-  const std::string pt = model(
-      "loud", "def forward(self, x):\n    print('{\"outputs\": 7}\\x1b[2J')\n    return x * 2\n");
+  const std::string pt =
+      model("loud", "def forward(self, x):\n    print('{\"outputs\": 7}')\n    return x * 2\n");
   const Ended inspected = sluice({"-o", "json", "inspect", pt});
   EXPECT_EQ(inspected.code, 0) << inspected.err;
   EXPECT_EQ(json::parse(inspected.out)["outputs"][0]["datatype"], "FP32") << inspected.out;

@@ -57,7 +57,7 @@ class F(nn.Module):
 class E(nn.Module):
   def forward(self, x): return torch.einsum('bij,bkj->bik', x, x)
 class A(nn.Module):
-  def forward(self, x): return torch._scaled_dot_product_attention(x, x, x)[0]
+  def forward(self, x): return nn.functional._scaled_dot_product_attention(x, x, x)[0]
 layers = {
     'lstm': (nn.LSTM(64, 32, batch_first=True), (1, 10, 64)),
     'transposed': (nn.ConvTranspose2d(8, 4, 4, 2, 1), (1, 8, 16, 16)),

@@ -949,9 +949,10 @@ TEST_F(Timeline, AStepInLoadTakesASecondDeviceAtOnceAndKeepsItForItsStartsWorth)
    12 stops 0
    14 expect f r1:ready r1:ready
    14 stops 0
-   40 expect f r1:ready
-   40 unsaid f cluster-full
-   40 stops 2
+   60 stops 0
+   80 expect f r1:ready
+   80 unsaid f cluster-full
+   80 stops 2
   )");
 }
 

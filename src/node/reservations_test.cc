@@ -26,8 +26,10 @@ struct ReservationsTest : testing::Test {
   static Slice slice(int request) { return {.sm = kWhole, .quota = {{request}, {request}}}; }
   Result<void> enter(const InstanceId& id, int request, bool foreign = false,
                      std::optional<Position> position = {}) {
-    const InstanceRecord r{.instance = {.id = id}, .foreign = foreign};
-    return reservations->enter(r, {{"cpu0", slice(request), position}});
+    InstanceRecord r{.instance = {.id = id}, .foreign = foreign};
+    if (!foreign)
+      r.birth = ExecOfProgram{.command = {"/bin/true"}};  // forks share a template's uid
+    return reservations->enter(std::move(r), {{"cpu0", slice(request), position}});
   }
   // Returns how much of the device is reserved.
   int promised() const {
@@ -110,7 +112,9 @@ struct ReservationsOfParts : ReservationsTest {
     return {{"cpu0", slice(request), {}}, {"cpu1", slice(request), {}}};
   }
   Result<void> come(int request) {
-    return reservations->enter({.instance = {.id = "pair"}}, both(request));
+    InstanceRecord r{.instance = {.id = "pair"}};
+    r.birth = ExecOfProgram{.command = {"/bin/true"}};
+    return reservations->enter(std::move(r), both(request));
   }
   void admit_stranger() {
     const Part upper_half{"cpu1", slice(500), {{0}, {500}}};

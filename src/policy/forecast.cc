@@ -35,14 +35,14 @@ Forecast kalman(const Forecast& before, double rate, Nanos window, double each) 
   const double w = seconds(window);
   const bool evident = rate * w >= kEvidence * each;
   if (!before.seen && evident) return first(rate, each * rate / w);
-  const double wander = std::max(kLeastWander * each, kWander * before.rate);
+  const double wander = std::max(kLeastWander, kWander * before.rate);
   // No rate is so low that a window without requests proves it: at least one request is assumed.
   const double poisson = std::max(each * before.rate / w, each * each / (w * w));
   const double wandered = wander * wander * w;
   const double deviation = std::sqrt(before.variance + wandered + poisson);
   if (evident && rate - before.rate > kBurst * deviation) return first(rate, each * rate / w);
   Forecast f = step(before, rate, wandered, poisson);
-  if (f.rate < kNone * each) f.rate = 0;
+  if (f.rate < kNone) f.rate = 0;
   f.expected = f.rate + std::min(std::sqrt(f.variance), std::sqrt(each * f.rate / w));
   return f;
 }
