@@ -124,9 +124,10 @@ TEST_F(Reasons, OfAnInstanceThatAnotherBundleDoesNotNeed) {
   c.tick();
   c.bundle = "exclusive";
   c.view("a").spec.inference().min_replicas = 0;
-  expect(c, "stop",
-         "It holds another slice than it should. None is needed. No requests at once, and none came "
-         "for 60 seconds; one instance takes 0.7. target=0.7");
+  expect(
+      c, "stop",
+      "It holds another slice than it should. None is needed. No requests at once, and none came "
+      "for 60 seconds; one instance takes 0.7. target=0.7");
 }
 
 TEST_F(Reasons, OfFixed) {
