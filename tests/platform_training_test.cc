@@ -160,9 +160,7 @@ TEST(TrainingFunction, AStoppedWorkerIsFoundAndEndedAndItsJobGoesOn) {
   EXPECT_THAT(p.cli({"get", "jobs"}).out, HasSubstr("has not answered for"));
   EXPECT_TRUE(ends_within(pidfd, kPatience));
   const int64_t step = job["step"];
-  when([&](const json& j) {
-    return j["state"] == "running" && j["workers"] == 2 && j["step"] > step;
-  });
+  when([&](const json& j) { return j["state"] == "running" && j["step"] > step; });
   EXPECT_THAT(p.cli({"get", "decisions", "ledger"}).out, HasSubstr("straggler"));
 }
 
