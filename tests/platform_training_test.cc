@@ -102,7 +102,7 @@ TEST(TrainingFunction, AStepThatWouldSpoilTheModelPausesItsJobAndOthersTrain) {
   when("poison", "paused");
   const json poison = p.until("/v1/functions/default/poison",
                               [](const json& f) { return f["job"].contains("checkpoint"); })["job"];
-  EXPECT_FALSE(poison.contains("model"));
+  EXPECT_EQ(poison.value("model", ""), "");
   EXPECT_THAT(p.cli({"describe", "poison"}).out,
               HasSubstr("the gradient of used is not finite; step " +
                         poison["checkpoint"]["step"].dump() + " was not taken"));
