@@ -22,6 +22,12 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using wire::http::verb;
 
+// Returns the object under the key, or an empty one.
+json part_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_object() ? *found : json::object();
+}
+
 constexpr uint32_t kSamples = 1000;
 constexpr int kBatch = 10;
 constexpr Nanos kSilent = Seconds(60);
@@ -49,7 +55,7 @@ constexpr std::pair<const char*, int> kEvents[] = {
 // A job of sluice-trainer, or of a script. Each use of a sample moves its parameter.
 struct Sieged {
   std::string kind, name;
-  json seen;                        // the job in the last listing
+  json seen = json::object();       // the job in the last listing
   Time changed{};                   // when it last differed from the one before
   pid_t stopped = 0;                // a worker that is left stopped
   std::optional<int64_t> attacked;  // its step at the last event; nullopt: it has gone on since
@@ -147,7 +153,7 @@ class TrainingAttacker {
       const auto f = bed_.get("/v1/functions/default/" + job.name);
       const Time now = clock_.now();
       if (f.ok() && f->contains("job") && (*f)["job"] != job.seen) {
-        job.seen = (*f)["job"];
+        job.seen = part_of(*f, "job");
         job.changed = now;
       }
       const double silence = seconds(now - job.changed);
@@ -172,7 +178,7 @@ class TrainingAttacker {
       ++result_.paused;
       ++troubles_[job.seen["trouble"]];
       job.changed = clock_.now();
-      job.seen = json();
+      job.seen = json::object();
       return in_time("resume " + job.name, [&] { return ask(job.name, "resume"); });
     }
     if (state == "finished") {
@@ -201,7 +207,8 @@ class TrainingAttacker {
       return;
     }
     std::vector<float> found(kSamples);
-    std::ifstream in(job.seen["checkpoint"].value("path", "") + "/state", std::ios::binary);
+    std::ifstream in(part_of(job.seen, "checkpoint").value("path", "") + "/state",
+                     std::ios::binary);
     if (!in.read(reinterpret_cast<char*>(found.data()), kSamples * sizeof(float)))
       return wrong(job, "its last checkpoint cannot be read");
     const std::vector<double> right = undisturbed();
@@ -329,7 +336,7 @@ class TrainingAttacker {
 
   // Of a job with an older checkpoint, from which it can go on.
   bool damage(const Sieged& job) {
-    const fs::path newest = job.seen.value("checkpoint", json::object()).value("path", "");
+    const fs::path newest = part_of(job.seen, "checkpoint").value("path", "");
     std::error_code fault;
     int others = 0;
     for (const auto& entry : fs::directory_iterator(newest.parent_path(), fault))
