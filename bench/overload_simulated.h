@@ -4,7 +4,7 @@
 // takes 80 ms, give or take a tenth; the objective is 400 ms.
 //
 // The reference is a clairvoyant admission: the same seed played again, and exactly those refused
-// that were late when all were admitted. Where refusing them helped nobody, admitting all counts.
+// that were late when all were admitted. Where refusing them brought nothing, admitting all counts.
 #pragma once
 
 #include "bench/report.h"

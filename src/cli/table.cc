@@ -23,7 +23,7 @@ void drop_character(std::string& text) {
 
 }  // namespace
 
-// A cell is one line, and commands no terminal, whoever wrote it.
+// A cell is one line without control characters, whatever program its text comes from.
 void Table::add(std::vector<std::string> row) {
   for (std::string& cell : row) cell = printable(cell, SIZE_MAX);
   rows_.push_back(std::move(row));

@@ -1,7 +1,7 @@
 // What a job's workers read that the platform did not make: the words of their command, the files beside
-// a script, the data set. Workers run as users of their own, and a user's folders may be closed to
-// them although the user who applied the job may read all of it. Such files are brought into the job's folder, which
-// only its workers may read.
+// a script, the data set. Workers run under uids of their own, and the folders above such a file may
+// be closed to them. The platform then brings the file into the job's folder, which only the job's
+// workers may read.
 //
 //   a script         copied, with the files and folders beside it that it names, and those that they name
 //   another file     copied

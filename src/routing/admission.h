@@ -58,8 +58,8 @@ struct ServerView {
 struct Arrival {
   Time now{}, deadline{};
   int ahead = 0;  // waiting requests that go before it
-  // It takes a place that would stay empty in the next batch, and hardly makes it longer: nobody
-  // waits for it.
+  // It takes a place that would stay empty in the next batch, and hardly makes that batch longer, so
+  // that no other request waits for it.
   bool fills_up = false;
 };
 struct Admission {

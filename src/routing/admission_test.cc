@@ -128,7 +128,7 @@ TEST(Admit, WhereNoAnswerCanBeInTimeTheStartCounts) {
   EXPECT_FALSE(admit({kNow, kNow + Millis(300), 1}, one, Millis(150), Millis(300)).admitted);
 }
 
-// It costs nobody anything, and may be in time.
+// It delays no other request, and may be in time.
 TEST(Admit, WhatFillsUpABatchHasToStartInTime) {
   const auto admitted = [](Nanos ago, bool fills_up) {
     const std::vector<ServerView> one{busy(4, Millis(60), ago, 4)};
