@@ -134,8 +134,7 @@ void LocalTraining::add(Kept& job, const std::string& name) {
            .least_part = s.batch.most_local == 1 ? 1 : 2};
   s.resume = job.prepared.resume;
   s.finished = job.taken = job.prepared.finished;
-  std::error_code fault;
-  if (s.finished && fs::exists(job.folder.model(), fault)) s.trained = job.folder.model();
+  s.trained = job.folder.model();
   job.key = key_in(job.folder.path() + ".key");
   const std::string key = job.key;
   server_->add(name, key, std::move(s));
@@ -195,7 +194,7 @@ std::optional<train::JobStatus> LocalTraining::status(const FunctionName& f) con
   }
   now.files_pending = job.preparing.valid() || (now.phase == JobPhase::kFinished && !job.taken);
   // What the worker named is a path of its own.
-  if (!now.model.empty()) now.model = job.taken ? job.folder.model() : "";
+  if (now.phase == JobPhase::kFinished) now.model = job.taken ? job.folder.model() : "";
   return now;
 }
 
