@@ -27,15 +27,15 @@ const char* fault_of(const Fd& fd, struct stat& about) {
 }  // namespace
 
 Result<RegularFile> RegularFile::open(const std::string& path) {
-  Fd fd(::open(path.c_str(), kHow));
-  struct stat about {};
-  if (const char* fault = fault_of(fd, about)) return invalid(path, fault);
-  return RegularFile(std::move(fd), about, path);
+  return of(Fd(::open(path.c_str(), kHow)), path);
 }
 
 Result<RegularFile> RegularFile::open_at(int folder, const std::string& name,
                                          const std::string& shown) {
-  Fd fd(::openat(folder, name.c_str(), kHow | O_NOFOLLOW));
+  return of(Fd(::openat(folder, name.c_str(), kHow | O_NOFOLLOW)), shown);
+}
+
+Result<RegularFile> RegularFile::of(Fd fd, const std::string& shown) {
   struct stat about {};
   if (const char* fault = fault_of(fd, about)) return invalid(shown, fault);
   return RegularFile(std::move(fd), about, shown);
@@ -44,16 +44,20 @@ Result<RegularFile> RegularFile::open_at(int folder, const std::string& name,
 std::string RegularFile::read(uint64_t offset, size_t size) const {
   std::string bytes(offset < this->size() ? std::min<uint64_t>(size, this->size() - offset) : 0,
                     '\0');
+  bytes.resize(read(offset, bytes.data(), bytes.size()));
+  return bytes;
+}
+
+size_t RegularFile::read(uint64_t offset, void* to, size_t size) const {
   size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t n = ::pread(fd_.get(), bytes.data() + have, bytes.size() - have,
+  while (have < size) {
+    const ssize_t n = ::pread(fd_.get(), static_cast<char*>(to) + have, size - have,
                               static_cast<off_t>(offset + have));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     have += static_cast<size_t>(n);
   }
-  bytes.resize(have);
-  return bytes;
+  return have;
 }
 
 Result<std::string> RegularFile::text(size_t most) const {

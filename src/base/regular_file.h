@@ -21,12 +21,16 @@ class RegularFile {
   static Result<RegularFile> open(const std::string& path);
   // Opens a folder's entry, which must not be a link. `shown`: its path, for errors.
   static Result<RegularFile> open_at(int folder, const std::string& name, const std::string& shown);
+  // Takes over an open descriptor.
+  static Result<RegularFile> of(Fd fd, const std::string& shown);
 
   uint64_t size() const { return static_cast<uint64_t>(about_.st_size); }
   const struct stat& about() const { return about_; }  // its state at open()
   int fd() const { return fd_.get(); }
   // Returns less than `size` bytes at the file's end.
   std::string read(uint64_t offset, size_t size) const;
+  // Returns how many bytes there were.
+  size_t read(uint64_t offset, void* to, size_t size) const;
   // Returns the whole file. Returns kInvalid if it is larger than `most`.
   Result<std::string> text(size_t most) const;
 

@@ -1,7 +1,6 @@
 #include "policy/demand.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -26,20 +25,6 @@ std::vector<Demand> demands(const Turn& turn) {
   std::sort(all.begin(), all.end(),
             [&](const Demand& a, const Demand& b) { return rank(a) < rank(b); });
   return all;
-}
-
-double busiest_rate(const Demand& demand, Nanos window) {
-  double most = demand.rate();
-  const int length = static_cast<int>(std::ceil(seconds(window)));
-  for (const uint32_t arrivals : demand.view->arrivals->per_second(length))
-    most = std::max(most, arrivals * demand.part);
-  return most;
-}
-
-double rate_to_spare(const Demand& demand, Nanos window) {
-  constexpr double kDeviations = 3;
-  if (window <= Nanos(0)) return demand.rate();
-  return busiest_rate(demand, window) + kDeviations * demand.view->forecast_deviation * demand.part;
 }
 
 int least_replicas(const Demand& demand) {

@@ -26,12 +26,6 @@ struct Demand {
 // while they have traffic.
 std::vector<Demand> demands(const Turn& turn);
 
-// Returns the rate of the busiest second within `window`, and at least the forecast.
-double busiest_rate(const Demand& demand, Nanos window);
-// Returns the rate for which what leaves must be spare, so that it is not missed at once: the busiest
-// second's of `window`, and three deviations of the forecast more. The forecast if `window` is 0.
-double rate_to_spare(const Demand& demand, Nanos window);
-
 // Returns how many instances must stay, whatever the rate; how many there may be.
 int least_replicas(const Demand& demand);
 int most_replicas(const Demand& demand);

@@ -201,7 +201,11 @@ int InflessScaler::least() const {
 
 // Returns the largest load of the keep-alive window; the history may be shorter, or empty.
 double InflessScaler::peak() const {
-  return busiest_rate(demand_, windows().keep_alive);
+  const int window = static_cast<int>(std::ceil(seconds(windows().keep_alive)));
+  double most = load();
+  for (const uint32_t arrivals : demand_.view->arrivals->per_second(window))
+    most = std::max(most, arrivals * demand_.part);
+  return most;
 }
 
 // "42.0/s; 50.0/s at 80 % carry 40.0/s."

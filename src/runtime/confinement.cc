@@ -71,7 +71,11 @@ uid_t unprivileged_uid() {
 
 void limit(uint64_t memory, uint64_t cpu_seconds) {
   constexpr uint64_t kMostLog = uint64_t{256} << 20;
-  set_soft(RLIMIT_AS, memory);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  set_soft(RLIMIT_AS, memory);  // a sanitizer reserves address space of its own
+#else
+  (void)memory;
+#endif
   set_soft(RLIMIT_FSIZE, kMostLog);
   set_soft(RLIMIT_CPU, cpu_seconds);
 }

@@ -1,8 +1,6 @@
 #include "runtime/engine.h"
 
-#include <fcntl.h>
 #include <malloc.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -56,42 +54,13 @@ Result<ModelFile> parse_metadata(const std::string& text, const std::string& pat
 
 }  // namespace
 
-Result<std::shared_ptr<const Fd>> open_model(const std::string& path) {
-  // Non-blocking: otherwise the open of a FIFO waits for a writer.
-  auto file = std::make_shared<const Fd>(
-      ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file->valid())
-    return Error{ErrorKind::kNotFound, path + ": " + std::generic_category().message(errno)};
-  struct stat about {};
-  if (::fstat(file->get(), &about) != 0 || !S_ISREG(about.st_mode))
-    return Error{ErrorKind::kNotFound, path + ": is no regular file"};
-  return file;
-}
-
-uint64_t size_of(const ModelFile& file) {
-  struct stat about {};
-  return ::fstat(file.opened->get(), &about) == 0 ? static_cast<uint64_t>(about.st_size) : 0;
-}
-
-size_t read_at(const ModelFile& file, uint64_t offset, void* to, size_t count) {
-  size_t have = 0;
-  while (have < count) {
-    const ssize_t n = ::pread(file.opened->get(), static_cast<char*>(to) + have, count - have,
-                              static_cast<off_t>(offset + have));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    have += static_cast<size_t>(n);
-  }
-  return have;
-}
-
 Result<ModelFile> read_model_file(const std::string& path) {
-  SLUICE_ASSIGN(opened, open_model(path));
+  SLUICE_ASSIGN(opened, RegularFile::open(path));
   const std::string metadata = std::filesystem::path(path).replace_extension(".json");
   SLUICE_ASSIGN(text, read_file(metadata));
   Result<ModelFile> file = parse_metadata(text, path);
   if (!file.ok()) return within(metadata, file.error());
-  file->opened = std::move(opened);
+  file->opened = std::make_shared<const RegularFile>(std::move(opened));
   return file;
 }
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/regular_file.h"
 #include "base/result.h"
 #include "model/function.h"
 #include "runtime/gate.h"
@@ -23,24 +23,15 @@
 namespace sluice::runtime {
 
 struct ModelFile {
-  std::string name;                    // the model's own name
-  std::string platform;                // Triton's word: "pytorch_torchscript", "sluice_builtin"
-  ModelSpec spec;                      // spec.path: the file, for messages
-  std::shared_ptr<const Fd> opened{};  // the file: the process that loads it may not open it
+  std::string name;      // the model's own name
+  std::string platform;  // Triton's word: "pytorch_torchscript", "sluice_builtin"
+  ModelSpec spec;        // spec.path: the file, for messages
+  std::shared_ptr<const RegularFile> opened{};  // the process that loads it may not open it
 };
 
-// Returns a descriptor of a regular file. Returns kNotFound for anything else.
-Result<std::shared_ptr<const Fd>> open_model(const std::string& path);
-
-// Opens the file and reads its metadata. Returns kNotFound without one of them, kInvalid naming the
-// fault in them.
+// Opens the file and reads its metadata. Returns kNotFound without metadata, kInvalid without the
+// file or naming the fault in them.
 Result<ModelFile> read_model_file(const std::string& path);
-
-// Returns the size of the opened file.
-uint64_t size_of(const ModelFile&);
-
-// Reads from the opened file, at most to its end. Returns how many bytes there were.
-size_t read_at(const ModelFile&, uint64_t offset, void* to, size_t count);
 
 class Model {
  public:

@@ -102,9 +102,7 @@ Result<void> fits_add_sub(const ModelSpec& spec) {
 
 Result<std::unique_ptr<Model>> load_builtin(const ModelFile& file) {
   const ModelSpec& spec = file.spec;
-  std::string text(size_of(file), '\0');
-  text.resize(read_at(file, 0, text.data(), text.size()));
-  const auto json = wire::parse_json(text);
+  const auto json = wire::parse_json(file.opened->read(0, file.opened->size()));
   if (!json.ok()) return within(spec.path, json.error());
   wire::Fields fields(*json, "model");
   const std::string name = fields.text("builtin");

@@ -91,9 +91,9 @@ TEST_F(EngineTest, WhatIsWrongIsNamed) {
   other.replace(other.find("sluice_builtin"), 14, "onnx");
   EXPECT_THAT(error_of(other, add), HasSubstr("no engine for 'onnx'"));
 
-  EXPECT_EQ(read_model_file(folder_ + "/none.pt").error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(read_model_file(folder_ + "/none.pt").error().kind, ErrorKind::kInvalid);
   EXPECT_THAT(read_model_file(write("lone.pt", "")).error().message, HasSubstr("lone.json"));
-  EXPECT_EQ(read_model_file(folder_).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(read_model_file(folder_).error().kind, ErrorKind::kInvalid);
 }
 
 // The loader knows every datatype that `apply` accepts.

@@ -288,18 +288,18 @@ std::string not_loaded(const std::string& path, const TorchError& failed) {
 // The opened file, for torch's reader.
 class Contents : public caffe2::serialize::ReadAdapterInterface {
  public:
-  explicit Contents(const ModelFile& file) : file_(file) {}
-  size_t size() const override { return size_of(file_); }
+  explicit Contents(std::shared_ptr<const RegularFile> file) : file_(std::move(file)) {}
+  size_t size() const override { return file_->size(); }
   size_t read(uint64_t offset, void* to, size_t count, const char*) const override {
-    return read_at(file_, offset, to, count);
+    return file_->read(offset, to, count);
   }
 
  private:
-  const ModelFile file_;
+  const std::shared_ptr<const RegularFile> file_;
 };
 
 torch::jit::Module module_of(const ModelFile& file) {
-  torch::jit::Module module = torch::jit::load(std::make_shared<Contents>(file), at::kCPU);
+  torch::jit::Module module = torch::jit::load(std::make_shared<Contents>(file.opened), at::kCPU);
   module.eval();
   return module;
 }

@@ -66,15 +66,12 @@ Result<ModelFile> confined_file(const InspectFlags& flags) {
     SLUICE_ASSIGN(one, wire::tensor_spec_from(item));
     file.spec.inputs.push_back(std::move(one));
   }
-  if (flags.model_fd >= 0) {
-    file.opened = std::make_shared<const Fd>(flags.model_fd);
-  } else {
-    SLUICE_ASSIGN(opened, open_model(flags.model));
-    file.opened = opened;
-  }
+  SLUICE_ASSIGN(opened, flags.model_fd >= 0 ? RegularFile::of(Fd(flags.model_fd), flags.model)
+                                            : RegularFile::open(flags.model));
+  file.opened = std::make_shared<const RegularFile>(std::move(opened));
   SLUICE_TRY(confine(::geteuid() == 0 ? unprivileged_uid() : 0));
   constexpr uint64_t kCpuSeconds = 3600;  // its caller ends it earlier, unless that has died
-  limit(memory_to_load(size_of(file)), kCpuSeconds);
+  limit(memory_to_load(file.opened->size()), kCpuSeconds);
   if (flags.model_fd >= 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of the uid clears it
   return file;
 }

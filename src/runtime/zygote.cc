@@ -27,7 +27,7 @@ constexpr uint64_t kCpuSeconds = 600;  // for a template whose daemon, which wai
 Result<WarmModel> load_warm(const wire::StartTemplate& start, sluice_store* store) {
   SLUICE_ASSIGN(file, read_model_file(start.model_path));
   SLUICE_TRY(confine(start.uid));
-  limit(memory_to_load(size_of(file)), kCpuSeconds);
+  limit(memory_to_load(file.opened->size()), kCpuSeconds);
   SLUICE_ASSIGN(model, load_model(file));
   if (store != nullptr)
     if (const auto shared = model->share_weights(store, "weights"); !shared.ok())

@@ -197,7 +197,7 @@ TEST_F(ZygoteTest, ATemplateThatCannotLoadSaysWhyAndEnds) {
   const Fd pidfd = std::move(received_);
   const auto outcome = hear<wire::Ready>(model);
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(outcome.error().kind, ErrorKind::kInvalid);
   EXPECT_THAT(outcome.error().message, HasSubstr("none.pt"));
   EXPECT_TRUE(ended(pidfd));
 }
