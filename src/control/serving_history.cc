@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <utility>
 
 #include "control/desired_state.h"
@@ -24,13 +23,14 @@ ServingHistory back_to(ServingHistory served, int revision) {
 
 std::optional<ServedBefore> served_before(const StoredFunction& f) {
   if (f.serving != f.newest) return ServedBefore{f.serving};
-  for (const int number : std::views::reverse(f.served)) {
+  for (auto served = f.served.rbegin(); served != f.served.rend(); ++served) {
+    const int number = *served;
     if (number == f.newest) continue;
     if (std::ranges::find(f.revisions, number, &Revision::number) != f.revisions.end())
       return ServedBefore{number};
     if (number != kNotKnown) continue;  // forgotten since
-    for (const Revision& r : std::views::reverse(f.revisions))
-      if (r.number < f.newest) return ServedBefore{r.number, true};
+    for (auto r = f.revisions.rbegin(); r != f.revisions.rend(); ++r)
+      if (r->number < f.newest) return ServedBefore{r->number, true};
   }
   return std::nullopt;
 }

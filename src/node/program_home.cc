@@ -45,8 +45,8 @@ Result<void> give_home(const std::string& home, uid_t uid) {
   SLUICE_ASSIGN(work, folder.folder(kWork));
   if (work.owner() == 0) {
     if (::fchown(work.fd(), uid, uid) != 0) return system_error(work.path());
-  } else if (const auto given = work.give(work.owner(), uid); !given.ok()) {
-    return given;
+  } else {
+    SLUICE_TRY(work.give(work.owner(), uid));
   }
   if (::fchmod(work.fd(), 0700) != 0 || ::fchown(folder.fd(), static_cast<uid_t>(-1), uid) != 0 ||
       ::fchmod(folder.fd(), 0750) != 0)

@@ -77,7 +77,7 @@ TEST(Json, FaultsNameFieldValueAndWhatIsAllowed) {
   EXPECT_EQ(fault(R"({"request":300,"limit":200})"),
             "slice.limit: 200 is below the request of 300");
   EXPECT_EQ(fault(R"({"memory":18446744073709551615})"),
-            "slice.memory: 18446744073709551615 is no integer from 0 to 9223372036854775807");
+            "slice.memory: 18446744073709551615 is no integer from 0 to 1152921504606846976");
   EXPECT_EQ(fault(R"({"slo_us":-5})"), "slice.slo_us: -5 is no integer from 0 to 3600000000");
   EXPECT_EQ(fault(R"({"slo_us":99})"), "slice.slo_us: 99 is below 100; 0: it has none");
   EXPECT_EQ(fault(R"({"slo_us":5000,"tolerance":1100})"),
