@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/desired_state.h"
+#include "control/minute_peak.h"
 #include "control/traffic.h"
 #include "policy/bundle.h"
 #include "policy/forecast.h"
@@ -23,6 +24,7 @@ struct FunctionState {
   LatencyQuantiles latency;              // of the last seconds
   std::vector<ObservedAnswers> answers;  // of its instances, as last observed
   policy::Forecast forecast;
+  MinutePeak forecast_peak;
   Time last_scale_down{}, last_request{};
   std::optional<train::JobStatus> job;  // of a training function, once its controller is there
   Time submitted{};                     // of that job

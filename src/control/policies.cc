@@ -39,6 +39,7 @@ void Policies::measure(Functions& functions, Time now) {
       else
         f.forecast = forecaster->step(f.forecast, f.traffic.rate(c.rate_window), c.rate_window,
                                       f.traffic.inferences_per_request());
+      f.forecast_peak.add(now, f.forecast.expected);
     }
   }
 }

@@ -41,7 +41,7 @@ bool update(FunctionView& v, const FunctionState& f, int wanted, const SnapshotS
   const Traffic& t = f.traffic;
   changed |= set(v.rate, t.rate(f.bundle->cadence.rate_window));
   changed |= set(v.forecast, f.forecast.seen ? f.forecast.expected : v.rate);
-  changed |= set(v.forecast_deviation, f.forecast.seen ? std::sqrt(f.forecast.variance) : 0.0);
+  changed |= set(v.forecast_peak, f.forecast_peak.most());
   if (v.arrivals != f.arrivals) v.arrivals = f.arrivals, changed = true;
   const Traffic::Gaps gaps = t.gaps();
   changed |= set(v.arrival_gap, gaps.mean);

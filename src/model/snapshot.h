@@ -51,7 +51,7 @@ struct FunctionView {
   std::vector<OlderRevision> older;  // by revision
   double rate = 0;                   // inferences per second, measured over the last seconds
   double forecast = 0;               // inferences per second, by the forecaster
-  double forecast_deviation = 0;     // of the forecaster's estimate
+  double forecast_peak = 0;          // the largest forecast within the last minute
   Nanos arrival_gap{0};              // mean between two requests of the last minute; 0: too few
   double arrival_cv = 1;             // coefficient of variation of these gaps
   LatencyQuantiles latency;          // of the last 10 seconds, measured once a second

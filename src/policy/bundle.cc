@@ -39,7 +39,7 @@ constexpr HasGpuSettings kOurs{.alpha = 0.7,
                                .work_off = true,
                                .slack = 0.02,
                                .outlast_starts = true,
-                               .window = Seconds(60)};
+                               .keep_peak = true};
 
 // FaST-GShare: a rate over ten seconds.
 constexpr Cadence kTenSeconds{

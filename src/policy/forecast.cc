@@ -19,6 +19,16 @@ Forecast step(const Forecast& before, double measured, double q, double d) {
   return {.expected = rate + std::sqrt(variance), .rate = rate, .variance = variance, .seen = true};
 }
 
+// Returns the probability of at least `count` arrivals where `mean` are expected (Poisson).
+double tail(double count, double mean) {
+  double below = 0, term = std::exp(-mean);
+  for (int k = 0; k < count; ++k) {
+    below += term;
+    term *= mean / (k + 1);
+  }
+  return 1 - below;
+}
+
 }  // namespace
 
 Forecast kalman_paper(const Forecast& before, double rate, Nanos, double) {
@@ -30,7 +40,9 @@ Forecast kalman(const Forecast& before, double rate, Nanos window, double each) 
   constexpr double kWander = 0.3;       // of the rate itself, in a second
   constexpr double kLeastWander = 0.5;  // requests per second, so that a rate of zero can be left
   constexpr double kNone = 1.0 / 1200;  // requests per second that are none
-  constexpr double kBurst = 3;     // deviations above the estimate that chance does not explain
+  constexpr double kBurst = 3;        // deviations above the estimate that chance does not explain
+  constexpr double kChance = 2.5e-4;  // nor do few arrivals, whose number is far from normal
+  constexpr double kManyArrivals = 100;
   constexpr double kEvidence = 4;  // arrivals in a window; fewer prove no rate at once
   const double w = seconds(window);
   const bool evident = rate * w >= kEvidence * each;
@@ -40,7 +52,10 @@ Forecast kalman(const Forecast& before, double rate, Nanos window, double each) 
   const double poisson = std::max(each * before.rate / w, each * each / (w * w));
   const double wandered = wander * wander * w;
   const double deviation = std::sqrt(before.variance + wandered + poisson);
-  if (evident && rate - before.rate > kBurst * deviation) return first(rate, each * rate / w);
+  const double arrivals = rate * w / each;
+  if (evident && rate - before.rate > kBurst * deviation &&
+      (arrivals > kManyArrivals || tail(arrivals, before.rate * w / each) < kChance))
+    return first(rate, each * rate / w);
   Forecast f = step(before, rate, wandered, poisson);
   if (f.rate < kNone) f.rate = 0;
   f.expected = f.rate + std::min(std::sqrt(f.variance), std::sqrt(each * f.rate / w));

@@ -11,9 +11,10 @@
 //                  rates wander by 30 % of themselves (at least 0.5/s) in a second. The margin √P
 //                  is then 0.6 to 1 Poisson deviations, and never more: without requests it falls
 //                  to nothing with the estimate, which is nothing below one request in 20 minutes.
-//                  A measurement three deviations above the estimate is a burst and taken as it
-//                  is: too much for a moment costs less than a queue. Fewer than four arrivals in
-//                  a window are not such evidence: the filter follows them from zero.
+//                  A measurement three deviations above the estimate, as a Poisson count brings
+//                  it once in 4,000 windows, is a burst and taken as it is: too much for a moment
+//                  costs less than a queue. Fewer than four arrivals in a window are not such
+//                  evidence: the filter follows them from zero.
 //                  With windows of 1 s it follows a step to three times the rate within 6
 //                  measurements from 1/s, 1 from 10/s up.
 //                  Requests arrive, not inferences: a request that carries several is one

@@ -26,9 +26,9 @@ struct HasGpuSettings {
   // Ours, off in the paper. No instance leaves until the last started one is ready and has stayed
   // for as long as its start took: a start costs more than what it holds.
   bool outlast_starts = false;
-  // Ours, off in the paper. What leaves must be spare for the busiest second of so long, and for the
-  // forecast's deviation: a moment with few requests is not less load.
-  Nanos window{0};
+  // Ours, off in the paper. What leaves must be spare for the highest forecast of the last minute,
+  // which is left in the middle between alpha and beta: a moment with few requests is not less load.
+  bool keep_peak = false;
   Share unmeasured{250};  // request of an instance whose model was not measured
 
   static std::span<const Setting<HasGpuSettings>> settings();

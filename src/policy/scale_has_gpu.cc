@@ -45,6 +45,7 @@ class HybridScaler {
   void stop(size_t i, Reason reason);
   void changed() { counted_.reset(), capacity_.reset(); }
 
+  double needed_after_cut() const;
   bool starts_were_worth_it() const;
   Share lowered_quota(size_t i, double needed) const;
   Share raised_quota(size_t i, double needed) const;
@@ -162,7 +163,7 @@ void HybridScaler::scale_down() {
   std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
     return plan_.at(a).instance.slice().sm < plan_.at(b).instance.slice().sm;
   });
-  const double stays = rate_to_spare(demand_, config_.window) / config_.alpha + work_off();
+  const double stays = needed_after_cut();
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
   const bool may_leave = starts_were_worth_it();
@@ -185,6 +186,14 @@ void HybridScaler::scale_down() {
                                p.instance.device() + " leaves " + per_second(left);
     resize(i, to, why_less("vertical-down", change, before, left));
   }
+}
+
+// Ours leaves the last minute's highest forecast in the middle between alpha and beta, so that neither
+// more nor less is wanted at once.
+double HybridScaler::needed_after_cut() const {
+  if (!config_.keep_peak) return demand_.rate() / config_.alpha + work_off();
+  const double peak = std::max(demand_.view->forecast_peak * demand_.part, demand_.rate());
+  return peak * 2 / (config_.alpha + config_.beta) + work_off();
 }
 
 bool HybridScaler::starts_were_worth_it() const {
@@ -435,7 +444,7 @@ std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
       {"borrow", &S::borrow, 0, 1, "an instance may use what its lane leaves idle"},
       {"work_off", &S::work_off, 0, 1, "what waits counts as load"},
       {"slack", &S::slack, 0, 0.5, "gap, as a part of the capacity, that is worth no start"},
-      {"window", &S::window, 0, 600, "whose busiest second counts before some is given back"},
+      {"keep_peak", &S::keep_peak, 0, 1, "what leaves is spare for the last minute's forecasts"},
       {"outlast_starts", &S::outlast_starts, 0, 1, "none leaves until a start was worth its cost"},
       {"unmeasured", &S::unmeasured, 1, 1000, "request of a model that was never measured"},
   };

@@ -116,24 +116,20 @@ TEST(HasGpu, NothingIsGivenBackWithinTheCooldown) {
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
 }
 
-// A forecast that dips is not less load: what leaves is spare for the busiest second of the window,
-// and for three deviations of the forecast.
-TEST(HasGpu, WhatLeavesIsSpareForTheBusiestSecondOfTheWindow) {
+// A forecast that dips is not less load.
+TEST(HasGpu, WhatLeavesIsSpareForTheLastMinutesForecasts) {
   ClusterFixture c(1);
-  c.config.window = Seconds(60);
+  c.config.keep_peak = true;
   c.function("a", Millis(100), Millis(10));
   c.instance("a1", "a", "d0", slice(1000, 1000));
   c.rate("a", 5);
-  c.view("a").forecast_deviation = 3;
-  const auto seen = std::make_shared<ArrivalHistory>();
-  for (int s = 0; s < 20; ++s) seen->add(Seconds(s), Seconds(s + 1), s == 3 ? 40 : 5);
-  c.view("a").arrivals = seen;
+  c.view("a").forecast_peak = 35;
   c.tick();
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
-  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{600}) << "40 + 3 × 3 ≤ 0.9 × 60";
-  for (int s = 20; s < 80; ++s) seen->add(Seconds(s), Seconds(s + 1), 5);
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{600}) << "35 ≤ 60 × (0.9 + 0.3) ÷ 2";
+  c.view("a").forecast_peak = 11;
   for (int tick = 0; tick < 6; ++tick) c.tick();
-  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{200}) << "5 + 3 × 3 ≤ 0.9 × 20";
+  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{200}) << "11 ≤ 20 × (0.9 + 0.3) ÷ 2";
 }
 
 TEST(HasGpu, TwoFunctionsOfOneDeviceGrowIntoTheRest) {

