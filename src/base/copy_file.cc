@@ -7,23 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "base/system_error.h"
+#include "base/write_all.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kPiece = 1 << 20;
-
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno != EINTR) return false;
-    if (n > 0) bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
 
 // A file with holes is as long as its owner likes at no cost; its copy is not.
 bool has_space(const Fd& to, uint64_t bytes) {

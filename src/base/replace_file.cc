@@ -3,23 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 
 #include "base/fd.h"
 #include "base/system_error.h"
+#include "base/write_all.h"
 
 namespace sluice {
 namespace {
-
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno != EINTR) return false;
-    if (n > 0) text.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
 
 // A new name is on the disk when its folder is.
 bool flush_folder_of(const std::string& path) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "base/log.h"
 #include "base/replace_file.h"
 #include "base/system_error.h"
+#include "base/write_all.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -106,15 +106,6 @@ bool changed_since(const RegularFile& opened, const std::string& path) {
 // it is read may be rewritten unnoticed. `now`: of a file that was made just then.
 bool settled_before(const struct stat& now, const struct stat& file) {
   return now.st_ctim.tv_sec - file.st_ctim.tv_sec > 1;
-}
-
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno != EINTR) return false;
-    if (n > 0) bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
 }
 
 bool flush_folder(const std::string& folder) {
