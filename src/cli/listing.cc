@@ -313,7 +313,7 @@ std::string jobs_table(const json& list) {
     const int64_t epochs = j["epochs"];
     const int64_t epoch = std::min<int64_t>(j.value("epoch", 0) + 1, epochs);
     const std::string trouble =
-        j["trouble"] != "" ? j["trouble"].get<std::string>() : j.value("waits_for", "");
+        j.value(j.value("trouble", "").empty() ? "waits_for" : "trouble", "");
     const double rate = j.value("samples_per_second", 0.0), noise = j["noise"];
     t.add({short_name(r), j["state"], std::to_string(j["devices"].get<int>()),
            std::to_string(epoch) + "/" + std::to_string(epochs),

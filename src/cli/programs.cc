@@ -60,7 +60,7 @@ Result<void> provide_programs(const std::string& data) {
   const bool needed = geteuid() == 0 && !readable_by_all(from / "sluice");
   fs::remove_all(aside, fault);
   if (needed) {
-    if (const auto copied = copy_programs(from, aside); !copied.ok()) {
+    if (auto copied = copy_programs(from, aside); !copied.ok()) {
       fs::remove_all(aside, fault);
       return copied;
     }

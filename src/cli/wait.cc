@@ -34,7 +34,7 @@ Phase phase_of(const json& f, int revision) {
   const bool first = f["serving"] == revision;
   if (f.contains("job")) {  // it trains, is paused by its user, or has ended
     const json& job = f["job"];
-    if (job["trouble"] != "") return Phase::kGivenUp;
+    if (!job.value("trouble", "").empty()) return Phase::kGivenUp;
     const std::string state = job["state"];
     const bool waits =
         state == "running" || state == "stalled" ? !job.value("trains", false) : state == "queued";
