@@ -13,6 +13,8 @@
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/read.hpp>
+#include <boost/beast/http/span_body.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <cmath>
 #include <deque>
@@ -29,6 +31,7 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using Stream = beast::basic_stream<asio::generic::stream_protocol, asio::any_io_executor>;
+using LoadRequest = http::request<http::span_body<const char>>;  // its body is the target's
 using wire::kAwait;
 constexpr size_t kFaultsKept = 3;
 constexpr uint64_t kSentATurn = 64;
@@ -82,16 +85,14 @@ class Player {
     ++open_;
     sim::Arrivals arrivals(target.plan, target.gaps, target.seed);
     asio::steady_timer timer(io_);
-    http::request<http::string_body> request{http::verb::post, target.path, 11};
+    LoadRequest request{http::verb::post, target.path, 11};
     request.set(http::field::host, "sluice");
     request.set(http::field::content_type, target.content_type);
     if (target.json_bytes > 0)
       request.set("Inference-Header-Content-Length", std::to_string(target.json_bytes));
     if (!target.token.empty()) request.set(http::field::authorization, "Bearer " + target.token);
-    request.body() = target.body;
+    request.body() = {target.body.data(), target.body.size()};
     request.prepare_payload();
-    const auto shared =
-        std::make_shared<const http::request<http::string_body>>(std::move(request));
     Nanos last{0};
     while (const auto at = arrivals.next()) {
       const auto intended = start_ + *at;
@@ -105,7 +106,8 @@ class Player {
       if (stop_ != nullptr && stop_->load()) break;
       ++result.sent;
       ++open_;
-      asio::co_spawn(io_, send_one(shared, target.slo, intended, result), asio::detached);
+      request.set("X-Request-Id", std::to_string(result.sent));  // none repeats another
+      asio::co_spawn(io_, send_one(request, target.slo, intended, result), asio::detached);
     }
     const Nanos lag = std::chrono::steady_clock::now() - start_ - last;
     const Nanos planned = std::max(last, Nanos(1));
@@ -120,11 +122,11 @@ class Player {
     if (--open_ == 0) tick_.cancel();
   }
 
-  asio::awaitable<void> send_one(std::shared_ptr<const http::request<http::string_body>> request,
-                                 Nanos slo, std::chrono::steady_clock::time_point intended,
+  asio::awaitable<void> send_one(LoadRequest request, Nanos slo,
+                                 std::chrono::steady_clock::time_point intended,
                                  LoadResult& result) {
     std::string fault;
-    const int status = co_await exchange(*request, intended + options_.timeout, fault, result);
+    const int status = co_await exchange(request, intended + options_.timeout, fault, result);
     const Nanos latency = std::chrono::steady_clock::now() - intended;
     if (status == 200) {
       ++result.ok;
@@ -140,7 +142,7 @@ class Player {
   }
 
   // Returns the status of the answer; 0 and a fault if there was none.
-  asio::awaitable<int> exchange(const http::request<http::string_body>& request,
+  asio::awaitable<int> exchange(const LoadRequest& request,
                                 std::chrono::steady_clock::time_point until, std::string& fault,
                                 LoadResult& result) {
     if (!co_await take_slot(until)) {
@@ -153,7 +155,7 @@ class Player {
     co_return status;
   }
 
-  asio::awaitable<int> exchange_in_slot(const http::request<http::string_body>& request,
+  asio::awaitable<int> exchange_in_slot(const LoadRequest& request,
                                         std::chrono::steady_clock::time_point until,
                                         std::string& fault) {
     // A kept connection may be closed meanwhile, and so may all the others: then a fresh one is

@@ -369,18 +369,23 @@ Dispatcher::Entry Dispatcher::enter(Waiter& w, Time arrived, Time now, bool body
   return entry;
 }
 
+bool Dispatcher::repeats(const FunctionState& f, const Waiter& w, Time now) {
+  return w.refused_by_ == &f && now < w.again_from_ && w.content() == w.refused_content_;
+}
+
 void Dispatcher::count_arrival(FunctionState& f, const Waiter& w, Time now) {
   ++f.counters.requests;
-  const bool repeats = w.refused_by_ == &f && now < w.again_from_;
-  f.counters.repeated += repeats;
-  if (!repeats) f.count_gap(now);
+  const bool again = repeats(f, w, now);
+  f.counters.repeated += again;
+  if (!again) f.count_gap(now);
 }
 
 void Dispatcher::refused(FunctionState& f, Waiter& w, Nanos retry_after, Time now) {
-  const bool repeats = w.refused_by_ == &f && now < w.again_from_;
-  if (w.is_inference && !repeats) f.counters.concurrency_seconds += seconds(f.route.slo);
+  if (repeats(f, w, now)) return;
+  if (w.is_inference) f.counters.concurrency_seconds += seconds(f.route.slo);
   w.refused_by_ = &f;
-  if (!repeats) w.again_from_ = now + retry_after;
+  w.refused_content_ = w.content();
+  w.again_from_ = now + retry_after;
 }
 
 Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {

@@ -10,9 +10,9 @@
 // Admission (routing/admission.h): a request that is not expected to be answered by its
 // deadline is refused on arrival, unless its function admits all. A refused request is demand: it
 // counts as a request, and in the concurrency as if it had stayed for its function's objective. A
-// waiter that comes again before its Retry-After has passed is the same demand, and counts as
-// repeated. A waiter is a connection, so a client that opens another for each retry counts each
-// time.
+// waiter that comes again with the same content before its Retry-After has passed is the same
+// demand, and counts as repeated. A waiter is a connection, so a client that opens another for each
+// retry counts each time.
 //
 // A body that streams through
 // holds an instance for as long as its client sends: such requests hold at most all but one of a
@@ -74,6 +74,8 @@ class Waiter {
   int inferences = 0;
   // The instance's report with the answer. Set before finish().
   std::optional<wire::ComputeReport> compute;
+  // What it says, as a hash: it tells a repetition from the next request of a connection. 0: not known.
+  virtual uint64_t content() const { return 0; }
   // It is another client's from now on: a refusal before was not its own.
   void begin_anew() { refused_by_ = nullptr; }
   // Called once with the dispatcher's mutex held, on the thread that dispatched: wake the session,
@@ -101,12 +103,13 @@ class Waiter {
   int together_ = 0;     // requests that the instance had once it was granted the last of these
   bool waited_ = false;  // admission expected it to wait and be in time
   const void* refused_by_ = nullptr;  // the function that refused it last
-  Time again_from_{};                 // that refusal's Retry-After
-  bool queued_ = false;               // in the queue
-  bool counted_ = false;              // holds one of the queue's places
-  bool entered_ = false;              // was counted as a request
-  bool sending_ = false;              // counts among its function's streaming requests
-  bool cold_ = false;                 // no instance was ready when it arrived
+  uint64_t refused_content_ = 0;
+  Time again_from_{};     // that refusal's Retry-After
+  bool queued_ = false;   // in the queue
+  bool counted_ = false;  // holds one of the queue's places
+  bool entered_ = false;  // was counted as a request
+  bool sending_ = false;  // counts among its function's streaming requests
+  bool cold_ = false;     // no instance was ready when it arrived
   bool displaced_ = false;
   bool asks_ = false;  // whether to send its body: takes no place
   std::string turned_away_;
@@ -232,6 +235,7 @@ class Dispatcher {
   static void line_up(Waiter& waiter);
   bool would_admit(FunctionState& f, Waiter& waiter, Time now);
   static bool make_place(FunctionState& f, const Waiter& waiter, Time now);
+  static bool repeats(const FunctionState& f, const Waiter& waiter, Time now);
   static void count_arrival(FunctionState& f, const Waiter& waiter, Time now);
   static void refused(FunctionState& f, Waiter& waiter, Nanos retry_after, Time now);
   static bool displace(FunctionState& f, int revision, Time now);

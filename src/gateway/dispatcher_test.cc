@@ -13,8 +13,10 @@ class Request : public Waiter {
  public:
   explicit Request(char name) : name(name) {}
   void on_granted() override { woken = true; }
+  uint64_t content() const override { return says; }
   std::string at() const { return granted() ? granted()->id : "-"; }
   const char name;
+  uint64_t says = 1;
   bool woken = false;
 };
 
@@ -189,6 +191,9 @@ TEST_F(DispatcherTest, ARefusedRequestIsDemandOnce) {
   EXPECT_FALSE(counts_again(Millis(300)));
   EXPECT_FALSE(counts_again(Millis(600))) << "hammering does not put it off";
   EXPECT_TRUE(counts_again(Millis(100)));
+  EXPECT_FALSE(counts_again(Millis(10)));
+  b.says = 2;
+  EXPECT_TRUE(counts_again(Millis(10))) << "the next request of a pool's connection";
   EXPECT_FALSE(counts_again(Millis(10)));
   b.begin_anew();
   EXPECT_TRUE(counts_again(Millis(10))) << "another client";
