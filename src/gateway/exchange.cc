@@ -25,6 +25,7 @@ Awaitable<Exchange::Step> Exchange::ask(Waiter& request, Client& client, const F
     co_await asio::post(loop_.io.get_executor(), kAwait);
     error_code fault = co_await send(request, client, answer_by);
     if (client.body_fault() != Client::Body::kWhole) co_return Step::kNotSent;
+    if (fault && watch_.gone) co_return Step::kDied;  // a part of a request is none to work on
     // Even if sending broke off: an instance that refuses a body answers before it closes.
     answer_.emplace(head_, limits_.header_bytes);
     fault = co_await read_answer_head(client.head().verb == http::verb::head);
