@@ -54,7 +54,7 @@ std::function<bool(const JobStatus&)> has_taken(int64_t steps) {
       [=](const JobStatus& s) { return ended(s) || (s.progress && s.progress->at.step >= steps); };
 }
 
-// Who is there and what is waited for.
+// Its workers, and what it waits for.
 std::string about(const TrainingJob& job) {
   const JobStatus s = job.status();
   std::string text = "generation " + std::to_string(s.generation) + ", step " +

@@ -72,6 +72,37 @@ TEST_F(Contract, AFullQueueShedsAndSaysWhenToComeBack) {
   EXPECT_EQ(counters().shed, 1u);
 }
 
+// Most clients take the connection that they gave back last, so the next request on it may be a retry
+// or not.
+TEST_F(Contract, ARetrySaysTheSameOnTheSameConnection) {
+  RoutingTable t = table_of({});
+  t.functions["f"].max_queue = 1;
+  put(t);
+  send(connect(), post("waits"));
+  ASSERT_TRUE(until([&] { return stats().queued == 1; }));
+  const int c = connect();
+  const std::string large(20'000, 'x');
+  const struct {
+    std::string request;
+    uint64_t repeated;  // so far
+  } cases[] = {
+      {post("one"), 0},
+      {post("one"), 1},
+      {post("two"), 1},
+      {post("two"), 2},
+      {post(large + "a" + large), 2},
+      {post(large + "b" + large), 3},  // different in the middle alone
+      {post(large + large + "b"), 3},
+      {post("two"), 3},
+  };
+  for (const auto& [request, repeated] : cases) {
+    send(c, request);
+    EXPECT_THAT(receive(c, "}"), HasSubstr("HTTP/1.1 429"));
+    EXPECT_EQ(counters().repeated, repeated) << request.substr(request.size() - 10);
+  }
+  EXPECT_EQ(counters().shed, std::size(cases));
+}
+
 // The answer to Expect: 100-continue, so that no body is sent in vain.
 TEST_F(Contract, AFullQueueShedsBeforeTheBodyIsSent) {
   RoutingTable t = table_of({});
