@@ -39,7 +39,8 @@ constexpr HasGpuSettings kOurs{.alpha = 0.7,
                                .work_off = true,
                                .slack = 0.02,
                                .outlast_starts = true,
-                               .keep_peak = true};
+                               .keep_peak = true,
+                               .lone_in_time = true};
 
 // FaST-GShare: a rate over ten seconds.
 constexpr Cadence kTenSeconds{

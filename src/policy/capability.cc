@@ -1,6 +1,7 @@
 #include "policy/capability.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -64,6 +65,15 @@ double Capability::compute(const Configuration& c) const {
     if (batch < c.batch && in_time(smaller)) most = std::max(most, throughput(smaller));
   }
   return most;
+}
+
+double Capability::late_alone(double rate) const {
+  const std::optional<int> batch = best_batch(kWhole, kWhole);
+  if (!batch || slo_ == Nanos::max() || *fastest_ >= slo_) return 0;
+  const double busy = rate / of({*batch, kWhole, kWhole});
+  if (busy >= 1) return 1;
+  const double patience = seconds(slo_ - *fastest_) / seconds(*fastest_);
+  return busy * std::exp(-2 * (1 - busy) * patience);
 }
 
 std::optional<int> Capability::best_batch(Share sm, Share quota) const {

@@ -29,6 +29,9 @@ struct HasGpuSettings {
   // Ours, off in the paper. What leaves must be spare for the highest forecast of the last minute,
   // which is left in the middle between alpha and beta: a moment with few requests is not less load.
   bool keep_peak = false;
+  // Ours, off in the paper. A lone instance gets a second one where too many requests would find it
+  // busy for longer than their objective leaves them (Capability::late_alone).
+  bool lone_in_time = false;
   Share unmeasured{250};  // request of an instance whose model was not measured
 
   static std::span<const Setting<HasGpuSettings>> settings();

@@ -1,6 +1,8 @@
 #include "policy/scale_has_gpu.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -45,6 +47,10 @@ class HybridScaler {
   void stop(size_t i, Reason reason);
   void changed() { counted_.reset(), capacity_.reset(); }
 
+  double last_minute() const;
+  double late_alone() const;
+  int least() const;
+  double rate_in_time() const;
   double needed_after_cut() const;
   bool starts_were_worth_it() const;
   Share lowered_quota(size_t i, double needed) const;
@@ -61,6 +67,7 @@ class HybridScaler {
   Numbers numbers(double before, double after) const;
   Reason why_less(std::string rule, const std::string& change, double before, double after) const;
   Reason why_started(const SliceCandidate& c, double gap) const;
+  Reason why_lone(const SliceCandidate& c) const;
   Reason why_unmet(double gap) const;
   std::string uncovered_text(double gap) const;
 
@@ -167,10 +174,11 @@ void HybridScaler::scale_down() {
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
   const bool may_leave = starts_were_worth_it();
+  const int fewest = std::max(least_replicas(demand_), late_alone() > 0.25 ? 2 : 1);
   for (const size_t i : narrowest_first) {
     if (!plan_.can_change(i)) continue;
     const double others = left - capability(i);
-    if (may_leave && count > least_replicas(demand_) && others >= stays) {
+    if (may_leave && count > fewest && others >= stays) {
       left = others, --count;
       const std::string rest =
           count == 1 ? "the other one can do " : "the other " + std::to_string(count) + " can do ";
@@ -194,6 +202,21 @@ double HybridScaler::needed_after_cut() const {
   if (!config_.keep_peak) return demand_.rate() / config_.alpha + work_off();
   const double peak = std::max(demand_.view->forecast_peak * demand_.part, demand_.rate());
   return peak * 2 / (config_.alpha + config_.beta) + work_off();
+}
+
+// Inferences per second, on average.
+double HybridScaler::last_minute() const {
+  constexpr int kSeconds = 60;
+  const std::vector<uint32_t> counts = demand_.view->arrivals->per_second(kSeconds);
+  return std::accumulate(counts.begin(), counts.end(), 0.0) * demand_.part / kSeconds;
+}
+
+// Which part of the last minute's requests would be late with one instance, as a part of what the
+// objective's percentile allows.
+double HybridScaler::late_alone() const {
+  if (!config_.lone_in_time || !known()) return 0;
+  const double allowed = std::max(1 - demand_.inference().slo.percentile / 100, 0.001);
+  return capabilities_.best().late_alone(last_minute()) / allowed;
 }
 
 bool HybridScaler::starts_were_worth_it() const {
@@ -273,21 +296,36 @@ Share HybridScaler::raised_quota(size_t i, double needed) const {
   return quota;
 }
 
-// Steps 2 and 3, repeated until the gap is covered and min_replicas are there.
+// How many instances there must be. Ours lets waiting alone use up half of what the percentile allows;
+// the second instance stays until it would be a quarter, so that it does not come and go.
+int HybridScaler::least() const {
+  const int least = std::max(least_replicas(demand_), late_alone() > 0.5 ? 2 : 1);
+  return std::min(least, most_replicas(demand_));
+}
+
+// What an instance does that answers one request in time beside busy neighbours.
+double HybridScaler::rate_in_time() const {
+  const Capability& best = capabilities_.best();
+  const int batch = best.best_batch(kWhole, kWhole).value_or(1);
+  return best.of({batch, kWhole, best.idle_quota(kWhole, batch).value_or(kWhole)});
+}
+
+// Steps 2 and 3, repeated until the gap is covered and the least number of instances is there.
 void HybridScaler::start_instances() {
   for (;;) {
     const int count = static_cast<int>(counted().size());
-    const int missing = least_replicas(demand_) - count;
+    const int missing = least() - count;
     if (!known() && missing <= 0) return;  // kept alive, but nothing to scale by
     double gap = known() ? wanted() - capacity() : 0;
     if (gap <= config_.slack * capacity()) gap = 0;
     if (gap <= 0 && missing <= 0) return;
-    const double need = std::max(gap, config_.min_rate);
+    const bool lone = gap <= 0 && count >= least_replicas(demand_);
+    const double need = lone ? rate_in_time() : std::max(gap, config_.min_rate);
     std::optional<SliceCandidate> chosen;
     if (count < most_replicas(demand_)) {
       if (count == 0 || !known()) chosen = as_stated(need);
       if (!chosen) chosen = covering_slice(plan_.layouts(), capabilities_, config_, need);
-      if (!chosen) chosen = most_capable_slice(plan_.layouts(), capabilities_, config_);
+      if (!chosen && !lone) chosen = most_capable_slice(plan_.layouts(), capabilities_, config_);
     }
     if (!chosen) return plan_.unmet(demand_, need, why_unmet(gap));
     start(*chosen, gap);
@@ -342,6 +380,7 @@ Reason HybridScaler::why_started(const SliceCandidate& c, double gap) const {
   const double before = capacity();
   const std::string slice =
       slice_text(c.spot.opening.sm, c.quota) + " on " + c.spot.device->device().id;
+  if (gap <= 0 && std::ssize(counted()) >= least_replicas(demand_)) return why_lone(c);
   if (gap <= 0) {
     const std::string why_so =
         equal_share() ? ", an equal share, as the model was never measured (sluice profile)" : "";
@@ -352,6 +391,17 @@ Reason HybridScaler::why_started(const SliceCandidate& c, double gap) const {
           carries_text(before) + ". " + (before > 0 ? "Another" : "An") + " instance, " + slice +
               ", batch " + std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".",
           numbers(before, before + c.capability)};
+}
+
+Reason HybridScaler::why_lone(const SliceCandidate& c) const {
+  const double late = capabilities_.best().late_alone(last_minute());
+  return {c.spot.device->used() ? "used-device" : "new-device",
+          per_second(last_minute()) +
+              " in the last minute: one instance would be busy for too long when " + percent(late) +
+              " of the requests come; the objective allows for " +
+              percent(1 - demand_.inference().slo.percentile / 100) + ". A second instance, " +
+              slice_text(c.spot.opening.sm, c.quota) + " on " + c.spot.device->device().id + ".",
+          numbers(capacity(), capacity() + c.capability)};
 }
 
 // --- cordoned devices ---
@@ -384,8 +434,11 @@ void HybridScaler::leave_drained() {
 // Why the missing instance is needed, and what stays on cordoned devices for lack of it.
 std::string HybridScaler::uncovered_text(double gap) const {
   std::string text = carries_text(capacity()) + ", " + per_second(gap) + " stay uncovered";
-  if (gap <= 0) {
-    const int count = static_cast<int>(counted().size());
+  const int count = static_cast<int>(counted().size());
+  if (gap <= 0 && count >= least_replicas(demand_)) {
+    text = per_second(last_minute()) +
+           " in the last minute, for which one instance would be busy too often";
+  } else if (gap <= 0) {
     text = always_text() +
            (count == 0 ? " and none runs"
                        : ", and " + std::to_string(count) + (count == 1 ? " runs" : " run"));
@@ -445,6 +498,7 @@ std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
       {"work_off", &S::work_off, 0, 1, "what waits counts as load"},
       {"slack", &S::slack, 0, 0.5, "gap, as a part of the capacity, that is worth no start"},
       {"keep_peak", &S::keep_peak, 0, 1, "what leaves is spare for the last minute's forecasts"},
+      {"lone_in_time", &S::lone_in_time, 0, 1, "a second instance where a lone one is often busy"},
       {"outlast_starts", &S::outlast_starts, 0, 1, "none leaves until a start was worth its cost"},
       {"unmeasured", &S::unmeasured, 1, 1000, "request of a model that was never measured"},
   };

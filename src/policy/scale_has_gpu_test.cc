@@ -132,6 +132,47 @@ TEST(HasGpu, WhatLeavesIsSpareForTheLastMinutesForecasts) {
   EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{200}) << "11 ≤ 20 × (0.9 + 0.3) ÷ 2";
 }
 
+// 182 ms of 300: of one request a second 6 % would come while one instance is busy for 118 ms more.
+TEST(HasGpu, ALoneInstanceGetsASecondWhereItWouldBeBusyTooOften) {
+  ClusterFixture c(4, kWhole);
+  c.config.lone_in_time = true;
+  c.config.keep_peak = true;
+  c.function("a", Millis(300), Millis(182));
+  const double allowed = 1 - c.view("a").spec.inference().slo.percentile / 100;
+  ASSERT_NEAR(allowed, 0.05, 1e-9);
+  const auto last_minute = [&](uint64_t requests) {
+    const auto history = std::make_shared<ArrivalHistory>();
+    history->add(Seconds(0), Seconds(60), requests);
+    history->add(Seconds(60), Seconds(61), 0);
+    c.view("a").arrivals = history;
+  };
+  last_minute(24);
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1)) << "2.2 %";
+  last_minute(30);
+  EXPECT_THAT(c.tick().at(0).reason.text, HasSubstr("one instance would be busy"));
+  ASSERT_THAT(c.instances("a"), SizeIs(2)) << "2.8 %, more than half of 5";
+  EXPECT_NE(c.instances("a")[0]->device(), c.instances("a")[1]->device()) << "182 ms ÷ 70 %";
+  last_minute(18);
+  for (int s = 0; s < 100; s += 2) c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(2)) << "1.6 %: it would come again";
+  last_minute(12);
+  for (int s = 0; s < 100; s += 2) c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1)) << "1.0 %";
+}
+
+TEST(HasGpu, ALoneInstanceStaysAloneWhereRequestsCanWait) {
+  ClusterFixture c(4);
+  c.config.lone_in_time = true;
+  c.function("a", Millis(2000), Millis(182));
+  const auto history = std::make_shared<ArrivalHistory>();
+  history->add(Seconds(0), Seconds(60), 120);
+  history->add(Seconds(60), Seconds(61), 0);
+  c.view("a").arrivals = history;
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+}
+
 TEST(HasGpu, TwoFunctionsOfOneDeviceGrowIntoTheRest) {
   ClusterFixture c(1, kWhole);
   c.function("a", Millis(100), Millis(10));
