@@ -1,16 +1,19 @@
 // **siege**: honest clients' results while others attack the gateway, the control API's memory
 // under attack, and a platform's losses while its processes are killed at random; training jobs
-// whose workers, controller, node and checkpoints are killed, stopped and damaged at random.
+// whose workers, controller, node and checkpoints are killed, stopped and damaged at random; two
+// hostile local users beside them; restarts under load.
 //
 // The reference of an attack is the same honest load beside a process without connections that is
-// as busy as the attacker was. The reference of a start without a template is the runtime alone.
+// as busy as the attacker was; of hostile users, the API beside users who are only busy. The
+// reference of a start without a template is the runtime alone.
 //
-//   bench_siege [--seconds 10] [--kills 500] [--seed 1] [--only attacks|control|kills|training]
+//   bench_siege [--seconds 10] [--kills 500] [--seed 1]
+//               [--only attacks|control|kills|training|hostile|restarts]
 //               [--runtime PATH --model FILE.pt] [--training FOLDER] [--json FILE]
 //
-// `--seconds` is the length of each attack. Without `--runtime` the platform runs
+// `--seconds` is the length of each attack; hostile users stay sixty times as long. Without `--runtime` the platform runs
 // tests/programs/fake_runtime.cc, whose model takes 300 ms to load. `--training` is the folder of
-// tools/make_training; --kills counts its events, too.
+// tools/make_training; --kills counts its events, too, and a restart for every 25.
 #include "tests/support/siege.h"
 
 #include <algorithm>
@@ -87,7 +90,7 @@ void attack_control(Report& report, const PlatformSettings& platform, Nanos at_m
   if (!c.ok()) return report.fail("control: " + c.error().message);
   report.add(Row("control: peak RSS under bodies without token", c->rss_mib, "MiB")
                  .beside("before", c->rss_before_mib)
-                 .at_most(512));
+                 .at_most(256));
   report.note("control: " + std::to_string(c->opened) + " connections opened, sent " +
               std::to_string(c->sent_bytes >> 20) + " MiB; " +
               (c->alive ? "alive" : "DEAD or deaf") + " afterwards");
@@ -125,9 +128,32 @@ void kill(Report& report, const Kills& with) {
     report.fail("kills: nothing was answered, or nothing recovered");
 }
 
+void add_hostile(Report& report, const TrainingSieged& t) {
+  const Samples here = summarise(t.api_ms), there = summarise(t.api_busy_ms);
+  const Hostilities& h = t.hostilities;
+  report.add(counted(Row("hostile: read, written, made or signalled of others",
+                         static_cast<double>(h.taken.size()), "")
+                         .at_most(0),
+                     static_cast<int>(h.tried)));
+  report.add(Row("hostile: API p50", here.p50, "ms")
+                 .of(here)
+                 .beside("busy users", there.p50)
+                 .ratio_at_most(2));
+  report.add(Row("hostile: API p99", here.p99, "ms").of(here).beside("busy users", there.p99));
+  report.add(Row("hostile: control's peak RSS", t.control_mib, "MiB")
+                 .beside("busy users", t.control_busy_mib)
+                 .at_most(256));
+  report.note("hostile: " + std::to_string(h.tried) + " files and processes tried, " +
+              std::to_string(h.connections) + " connections, " +
+              std::to_string(h.sent_bytes >> 20) + " MiB sent");
+  for (const std::string& what : h.taken) report.note("hostile: " + what);
+  if (h.tried < 1000 || h.connections < 1000) report.fail("hostile: the users did no work");
+}
+
 void besiege(Report& report, const TrainingSiege& with) {
   const Result<TrainingSieged> t = besiege_training(with);
   if (!t.ok()) return report.fail("training: " + t.error().message);
+  if (!with.hostile.empty()) add_hostile(report, *t);
   const int jobs = t->finished + t->paused + t->failed;
   report.add(
       counted(Row("training: jobs with a sample lost or used twice", t->wrong, "").at_most(0),
@@ -141,6 +167,19 @@ void besiege(Report& report, const TrainingSiege& with) {
               " jobs finished, " + std::to_string(t->paused) + " pauses for a trouble");
   for (const std::string& line : t->notes) report.note("training: " + line);
   if (t->finished == 0) report.fail("training: no job has finished");
+}
+
+void restart(Report& report, const Restarts& with) {
+  const Result<Restarted> r = restart_under_load(with);
+  if (!r.ok()) return report.fail("restarts: " + r.error().message);
+  const Samples took = summarise(r->seconds);
+  report.add(
+      counted(Row("restarts: refused or failed", r->tally.failed(), "").at_most(0), r->tally.sent));
+  report.add(counted(Row("restarts: instances replaced", r->replaced, "").at_most(0), took.n));
+  report.add(counted(Row("restarts: left over processes", r->leftovers, "").at_most(0), took.n));
+  report.add(Row("restarts: until all processes answer", took.p50, "s").of(took));
+  report.note("restarts: " + told(r->tally));
+  if (r->tally.right == 0) report.fail("restarts: nothing was answered");
 }
 
 std::string text_argument(int argc, char** argv, std::string_view name, std::string otherwise) {
@@ -159,6 +198,7 @@ int main(int argc, char** argv) {
   const std::string sluice = beside_us("sluice");
   const std::string only = text_argument(argc, argv, "--only", "");
   const auto seed = static_cast<uint64_t>(int_argument(argc, argv, "--seed", 1));
+  const int kills = int_argument(argc, argv, "--kills", 500);
   const Nanos lasts = Seconds(int_argument(argc, argv, "--seconds", 10));
   const PlatformSettings platform{
       .sluice = sluice,
@@ -170,16 +210,22 @@ int main(int argc, char** argv) {
     attack_all(report, {.gateway = {sluice, "gateway"}, .lasts = lasts, .seed = seed});
   if (only.empty() || only == "control") attack_control(report, platform, 6 * lasts);
   if (only.empty() || only == "kills")
-    kill(report,
-         {.platform = platform, .kills = int_argument(argc, argv, "--kills", 500), .seed = seed});
+    kill(report, {.platform = platform, .kills = kills, .seed = seed});
   const char* home = std::getenv("HOME");
-  if (only.empty() || only == "training")
-    besiege(report, {.platform = platform,
-                     .demonstrations = text_argument(
-                         argc, argv, "--training",
-                         std::string(home != nullptr ? home : "/root") + "/.cache/sluice/training"),
-                     .script = SLUICE_PROGRAMS "/elastic_ledger.py",
-                     .events = int_argument(argc, argv, "--kills", 500),
-                     .seed = seed});
+  TrainingSiege training{
+      .platform = platform,
+      .demonstrations =
+          text_argument(argc, argv, "--training",
+                        std::string(home != nullptr ? home : "/root") + "/.cache/sluice/training"),
+      .script = SLUICE_PROGRAMS "/elastic_ledger.py",
+      .events = kills,
+      .seed = seed};
+  if (only.empty() || only == "training") besiege(report, training);
+  training.hostile = SLUICE_PROGRAMS "/hostile_user.py";
+  training.hostile_lasts = 60 * lasts;
+  training.events = 0;
+  if (only.empty() || only == "hostile") besiege(report, training);
+  if (only.empty() || only == "restarts")
+    restart(report, {.platform = platform, .restarts = std::max(kills / 25, 1), .seed = seed});
   return report.finish();
 }

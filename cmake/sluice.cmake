@@ -68,18 +68,20 @@ if(GTest_FOUND AND NOT SLUICE_FUZZ)
     <fstream> <map> <optional> <set> <string> <thread> <vector>)
 endif()
 
-# sluice_test(name [ALONE] [RELEASE] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest
+# sluice_test(name [ALONE] [RELEASE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest
 # program, run by ctest as one test. Programs link and run slower than they compile here, so a folder keeps
 # its tests in one program.
 #   ALONE     no other test runs beside it: it judges by the clock, or by what a device or a CPU did by it
 #   RELEASE   presets without SLUICE_EVERY_TEST build and run it too: it needs what is not built with
 #             sanitizers, or is the one that shows what users run
+#   PLAIN     presets with sanitizers leave it out: it judges by time what they slow down, or takes long
+#             where others have the same code under them
 #   TSAN      preset `tsan` builds (target `threads`) and runs it too
 #   OPTIMIZED like what it tests: it simulates for long, or has sources that need it to link
 add_custom_target(tests ALL)
 add_custom_target(threads)
 function(sluice_test name)
-  cmake_parse_arguments(T "ALONE;RELEASE;TSAN;OPTIMIZED" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(T "ALONE;RELEASE;PLAIN;TSAN;OPTIMIZED" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
   if(NOT SLUICE_TESTS)
     return()
   endif()
@@ -93,7 +95,7 @@ function(sluice_test name)
     list(FILTER in_c INCLUDE REGEX "\\.c$")
     set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   endif()
-  if(NOT SLUICE_EVERY_TEST AND NOT T_RELEASE)
+  if((NOT SLUICE_EVERY_TEST AND NOT T_RELEASE) OR (SLUICE_SANITIZE AND T_PLAIN))
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()
@@ -127,7 +129,7 @@ function(sluice_fuzzer name)
     # The same inputs every time, so many runs and not so many seconds: a test. To look for more, run it
     # longer with another seed. What it finds anew stays in the build folder; a crash leaves its input there.
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus-${name})
-    add_test(NAME ${name} COMMAND ${name} -seed=1 -runs=100000 -max_total_time=20 -timeout=5 -rss_limit_mb=2048
+    add_test(NAME ${name} COMMAND ${name} -seed=1 -runs=100000 -max_total_time=10 -timeout=5 -rss_limit_mb=2048
              ${CMAKE_BINARY_DIR}/corpus-${name} ${F_CORPUS})
   else()
     add_executable(${name} EXCLUDE_FROM_ALL ${F_SOURCES} ${CMAKE_SOURCE_DIR}/tests/support/replay_corpus.cc)

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,12 +61,30 @@ PlatformBed::PlatformBed(PlatformSettings settings) : settings_(std::move(settin
   adopt_orphans();
   char folder[] = "/tmp/sluice-platform-XXXXXX";
   SLUICE_CHECK(::mkdtemp(folder) != nullptr, "no folder under /tmp");
+  SLUICE_CHECK(::chmod(folder, 0711) == 0, "a folder that workers cannot enter");
   folder_ = folder;
   data_ = folder_ + "/data";
+  start(0, 0);
+}
+
+void PlatformBed::start(uint16_t gateway_port, uint16_t api_port) {
+  const auto at = [](uint16_t port) { return "127.0.0.1:" + std::to_string(port); };
   supervisor_ = start_program(
-      {settings_.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", "127.0.0.1:0",
-       "--api", "127.0.0.1:0", "--runtime", settings_.runtime, "--devices", "4", "--nvml", "none"},
+      {settings_.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", at(gateway_port),
+       "--api", at(api_port), "--runtime", settings_.runtime, "--devices", "4", "--nvml", "none"},
       folder_ + "/up.log");
+}
+
+Result<void> PlatformBed::restart() {
+  const uint16_t gateway = gateway_port(), api = api_port();
+  const pid_t down =
+      start_program({settings_.sluice, "--data", data_, "down", "--keep"}, folder_ + "/down.log");
+  int status = 0;
+  ::waitpid(down, &status, 0);
+  if (status != 0) return Error{ErrorKind::kInternal, text_of(folder_ + "/down.log")};
+  end_program(std::exchange(supervisor_, 0));  // it has ended already
+  start(gateway, api);
+  return ready();
 }
 
 PlatformBed::~PlatformBed() {

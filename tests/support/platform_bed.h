@@ -31,6 +31,10 @@ class PlatformBed {
   Result<nlohmann::json> get(const std::string& target);  // of the control API
   Result<void> apply(const std::string& file);            // the text of a function file
   Result<void> call(wire::http::verb method, const std::string& target);
+  // `sluice down --keep`, then `sluice up` on the same ports; the instances stay.
+  Result<void> restart();
+
+  const std::string& data() const { return data_; }
   uint16_t gateway_port() const;
   uint16_t api_port() const;
   pid_t pid_of(const std::string& process) const;  // "node", "control", "gateway"; 0: none
@@ -45,6 +49,7 @@ class PlatformBed {
   std::vector<pid_t> end();
 
  private:
+  void start(uint16_t gateway_port, uint16_t api_port);
   std::string model_of(const std::string& name);
 
   const PlatformSettings settings_;

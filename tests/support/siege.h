@@ -95,4 +95,21 @@ struct Killed {
 };
 Result<Killed> kill_at_random(const Kills& with);
 
+// ---- restarts ----------------------------------------------------------------------------------
+
+struct Restarts {
+  PlatformSettings platform;
+  int restarts = 20;  // by `down --keep` and `up`
+  double rate = 10;   // honest requests a second
+  uint64_t seed = 1;
+};
+
+struct Restarted {
+  Tally tally;
+  std::vector<double> seconds;  // of each, until its processes answer
+  int replaced = 0;             // instances that did not outlive the restarts
+  int leftovers = 0;
+};
+Result<Restarted> restart_under_load(const Restarts& with);
+
 }  // namespace sluice::bench

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/random.h"
+#include "tests/support/gateway_bed.h"
 #include "train/samples.h"
 
 namespace sluice::bench {
@@ -29,9 +30,13 @@ json part_of(const json& object, const char* key) {
 }
 
 constexpr uint32_t kSamples = 1000;
+// A use in epoch e counts 0.9^e, by the script's scheduler.
+constexpr uint32_t kSamplesOfScript = 1003;
+constexpr double kScriptsDecay = 0.9;
 constexpr int kBatch = 10;
 constexpr Nanos kSilent = Seconds(60);
 constexpr Nanos kPoll = Millis(20);
+constexpr double kFailed = 5000;  // ms, for an answer of the API that failed
 
 enum class Event {
   kKillWorker,
@@ -70,10 +75,11 @@ class TrainingAttacker {
     SLUICE_TRY(bed_.ready());
     for (const char* kind : {"ledger", "script"})
       SLUICE_TRY(begin(jobs_.emplace_back(Sieged{kind})));
+    if (!with_.hostile.empty()) SLUICE_TRY(bear_hostile_users());
     while (result_.events < with_.events) {
       SLUICE_TRY(poll_for(Millis(random_.between(100, 700))));
       attack();
-      SLUICE_TRY(poll_until_all_go_on());
+      if (with_.waits) SLUICE_TRY(poll_until_all_go_on());
     }
     while (!std::ranges::all_of(jobs_, [](const Sieged& j) { return j.name.empty(); }))
       SLUICE_TRY(poll());
@@ -175,7 +181,9 @@ class TrainingAttacker {
     if (state == "running" || state == "queued" || state == "stalled" || state.empty()) return {};
     job.attacked.reset();
     if (state == "paused" && !by_user) {
-      ++result_.paused;
+      if (++result_.paused > 10 + 4 * with_.events)
+        return within(job.name + " pauses again and again",
+                      Error{ErrorKind::kInternal, job.seen["trouble"]});
       ++troubles_[job.seen["trouble"]];
       job.changed = clock_.now();
       job.seen = json::object();
@@ -193,12 +201,14 @@ class TrainingAttacker {
       return is_there(job) ? outcome : Result<void>();  // it was, though its answer was lost
     }));
     job.name.clear();
-    return result_.events < with_.events ? begin(job) : Result<void>();
+    return hostile_ || result_.events < with_.events ? begin(job) : Result<void>();
   }
 
   void check(const Sieged& job) {
-    if (job.seen["done"] != with_.epochs * int64_t{kSamples}) return wrong(job, "not all is done");
-    if (job.kind == "script") {  // read at the end, all by one interpreter
+    const bool script = job.kind == "script";
+    if (job.seen["done"] != with_.epochs * int64_t{script ? kSamplesOfScript : kSamples})
+      return wrong(job, "not all is done");
+    if (script) {  // read at the end, all by one interpreter
       std::error_code fault;
       const std::string kept = fs::temp_directory_path() / ("sluice-siege-" + job.name + ".pt");
       fs::copy_file(job.seen.value("model", ""), kept, fs::copy_options::overwrite_existing, fault);
@@ -237,14 +247,13 @@ class TrainingAttacker {
     return parameters;
   }
 
-  // The script's steps have no momentum: each use of a sample counts 1.
   void check_scripts() {
     if (models_.empty()) return;
     std::string program =
         "import sys, torch\n"
         "wrong = [m for m in sys.argv[1:] if "
         "not (torch.jit.load(m).used + " +
-        std::to_string(with_.epochs) +
+        std::to_string((1 - std::pow(kScriptsDecay, with_.epochs)) / (1 - kScriptsDecay)) +
         ").abs().max() < 1e-3]\n"
         "print(*wrong, file=sys.stderr)\n"
         "sys.exit(min(len(wrong), 100))\n";
@@ -257,6 +266,44 @@ class TrainingAttacker {
     result_.wrong += WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(models_.size());
     for (const std::string& m : models_) fs::remove(m);
     fs::remove(file);
+  }
+
+  // ---- hostile users ---------------------------------------------------------------------------
+
+  Result<void> bear_hostile_users() {
+    hostile_ = true;
+    const pid_t control = bed_.pid_of("control");
+    SLUICE_ASSIGN(none, bear(true, result_.api_busy_ms));
+    if (!none.taken.empty()) return Error{ErrorKind::kInternal, "busy users took something"};
+    result_.control_busy_mib = peak_rss_mib(control);
+    SLUICE_ASSIGN(hostilities, bear(false, result_.api_ms));
+    result_.hostilities = std::move(hostilities);
+    result_.control_mib = peak_rss_mib(control);
+    hostile_ = false;
+    if (bed_.pid_of("control") != control)
+      result_.hostilities.taken.push_back("the control process, which has ended");
+    return {};
+  }
+
+  // Asks the API ten times a second, meanwhile, as its owner does.
+  Result<Hostilities> bear(bool busy, std::vector<double>& api_ms) {
+    SLUICE_ASSIGN(users,
+                  HostileUsers::start(bed_, with_.hostile, busy, with_.hostile_lasts, with_.seed));
+    const Time give_up = clock_.now() + with_.hostile_lasts + kSilent;
+    for (Time told{}; !users.ended();) {
+      const Time begin = clock_.now();
+      if (begin > give_up) return Error{ErrorKind::kTimeout, "hostile users who do not end"};
+      if (begin - told > Seconds(1)) {
+        SLUICE_TRY(users.tell_paths());
+        told = begin;
+      }
+      const auto all = bed_.get("/v1/functions");
+      api_ms.push_back(all.ok() ? seconds(clock_.now() - begin) * 1000 : kFailed);
+      SLUICE_TRY(poll_for(Millis(100)));
+    }
+    SLUICE_TRY(bed_.call(verb::delete_,
+                         std::string("/v1/functions/default/") + (busy ? "busy" : "hostile")));
+    return users.told();
   }
 
   // ---- events ----------------------------------------------------------------------------------
@@ -379,6 +426,7 @@ class TrainingAttacker {
   PlatformBed bed_;
   std::vector<Sieged> jobs_;
   int begun_ = 0;
+  bool hostile_ = false;                      // jobs are begun anew, though there are no events
   std::vector<std::pair<pid_t, Time>> held_;  // and when each is continued
   std::vector<std::string> resume_;           // jobs that are to go on once they are paused
   std::vector<std::string> models_;           // of finished scripts

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "tests/support/hostile_users.h"
 #include "tests/support/platform_bed.h"
 
 namespace sluice::bench {
@@ -14,8 +15,11 @@ struct TrainingSiege {
   PlatformSettings platform;
   std::string demonstrations;  // the folder with `ledger`, of tools/make_training
   std::string script;          // tests/programs/elastic_ledger.py
+  std::string hostile;         // tests/programs/hostile_user.py; empty: nobody is hostile
+  Nanos hostile_lasts{};       // before the events, and as long a reference before that
   int events = 500;            // kills, stops and damages
   int epochs = 60;             // of each job: 1,000 samples in steps of 10
+  bool waits = true;           // after an event, until the jobs that it struck have gone on
   // Whether some workers are left stopped. The platform ends such a one within a minute.
   bool leave_stopped = true;
   uint64_t seed = 1;
@@ -28,6 +32,9 @@ struct TrainingSieged {
   int wrong = 0;                 // finished jobs whose parameters show a sample lost or used twice
   int leftovers = 0;             // processes, after the platform's end
   double longest_silence = 0;    // seconds in which a job's listing did not change
+  Hostilities hostilities;
+  std::vector<double> api_ms, api_busy_ms;       // beside hostile users, and beside busy ones
+  double control_mib = 0, control_busy_mib = 0;  // its peak, after each
   std::vector<std::string> notes;
 };
 Result<TrainingSieged> besiege_training(const TrainingSiege& with);
