@@ -114,6 +114,8 @@ class BundlesLive : public testing::TestWithParam<BundleCase> {
         if (d["action"] == action && d["number"] > from) number = d["number"];
       return number > 0;
     });
+    EXPECT_GT(number, 0) << "no " << action << " after decision " << from << ": "
+                         << platform_->get("/v1/decisions?function=default/f&limit=20").dump(1);
     return number;
   }
   static int64_t last_decision() {
