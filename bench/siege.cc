@@ -4,15 +4,15 @@
 // hostile local users beside them; restarts under load.
 //
 // The reference of an attack is the same honest load beside a process without connections that is
-// as busy as the attacker was; of hostile users, the API beside users who are only busy. The
+// as busy as the attacker was; of hostile users, the API beside users that are only busy. The
 // reference of a start without a template is the runtime alone.
 //
 //   bench_siege [--seconds 10] [--kills 500] [--seed 1]
 //               [--only attacks|control|kills|training|hostile|restarts]
 //               [--runtime PATH --model FILE.pt] [--training FOLDER] [--json FILE]
 //
-// `--seconds` is the length of each attack; hostile users stay sixty times as long. Without `--runtime` the platform runs
-// tests/programs/fake_runtime.cc, whose model takes 300 ms to load. `--training` is the folder of
+// `--seconds` is the length of each attack; hostile users stay sixty times as long. Without
+// `--runtime` the platform runs tests/programs/fake_runtime.cc, whose model takes 300 ms to load. `--training` is the folder of
 // tools/make_training; --kills counts its events, too, and a restart for every 25.
 #include "tests/support/siege.h"
 

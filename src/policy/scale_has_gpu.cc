@@ -49,7 +49,7 @@ class HybridScaler {
 
   double last_minute() const;
   double late_alone() const;
-  int least() const;
+  int least(double allowed) const;
   double rate_in_time() const;
   double needed_after_cut() const;
   bool starts_were_worth_it() const;
@@ -174,7 +174,7 @@ void HybridScaler::scale_down() {
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
   const bool may_leave = starts_were_worth_it();
-  const int fewest = std::max(least_replicas(demand_), late_alone() > 0.25 ? 2 : 1);
+  const int fewest = least(0.25);
   for (const size_t i : narrowest_first) {
     if (!plan_.can_change(i)) continue;
     const double others = left - capability(i);
@@ -298,8 +298,8 @@ Share HybridScaler::raised_quota(size_t i, double needed) const {
 
 // How many instances there must be. Ours lets waiting alone use up half of what the percentile allows;
 // the second instance stays until it would be a quarter, so that it does not come and go.
-int HybridScaler::least() const {
-  const int least = std::max(least_replicas(demand_), late_alone() > 0.5 ? 2 : 1);
+int HybridScaler::least(double allowed) const {
+  const int least = std::max(least_replicas(demand_), late_alone() > allowed ? 2 : 1);
   return std::min(least, most_replicas(demand_));
 }
 
@@ -314,7 +314,7 @@ double HybridScaler::rate_in_time() const {
 void HybridScaler::start_instances() {
   for (;;) {
     const int count = static_cast<int>(counted().size());
-    const int missing = least() - count;
+    const int missing = least(0.5) - count;
     if (!known() && missing <= 0) return;  // kept alive, but nothing to scale by
     double gap = known() ? wanted() - capacity() : 0;
     if (gap <= config_.slack * capacity()) gap = 0;

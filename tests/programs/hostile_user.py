@@ -118,15 +118,18 @@ class Attacker:
 
     def connect(self, family, kind, address, data):
         sock = socket.socket(family, kind)
-        sock.setblocking(False)
+        sock.settimeout(0.2)
         try:
             sock.connect(address)
-            if data:
-                self.sent += sock.send(data)
-        except OSError:
-            if sock.fileno() < 0:
-                return
+        except OSError:  # closed to this user, or full
+            sock.close()
+            return
+        sock.setblocking(False)
         self.keep(sock)
+        try:
+            self.sent += sock.send(data) if data else 0
+        except OSError:
+            pass
 
     def talk(self):
         for path in self.sockets():

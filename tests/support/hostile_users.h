@@ -1,5 +1,5 @@
-// Two local users who attack a platform: one that has nothing to do with it, and a training job's
-// script (tests/programs/hostile_user.py). They are told every path that the platform has. Needs
+// Two programs that attack a platform from inside its machine: one of a local user, and a training
+// job's script (tests/programs/hostile_user.py). They are told every path that the platform has. Needs
 // root. One thread.
 #pragma once
 

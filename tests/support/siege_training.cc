@@ -292,7 +292,7 @@ class TrainingAttacker {
     const Time give_up = clock_.now() + with_.hostile_lasts + kSilent;
     for (Time told{}; !users.ended();) {
       const Time begin = clock_.now();
-      if (begin > give_up) return Error{ErrorKind::kTimeout, "hostile users who do not end"};
+      if (begin > give_up) return Error{ErrorKind::kTimeout, "the hostile programs do not end"};
       if (begin - told > Seconds(1)) {
         SLUICE_TRY(users.tell_paths());
         told = begin;

@@ -15,7 +15,7 @@ struct TrainingSiege {
   PlatformSettings platform;
   std::string demonstrations;  // the folder with `ledger`, of tools/make_training
   std::string script;          // tests/programs/elastic_ledger.py
-  std::string hostile;         // tests/programs/hostile_user.py; empty: nobody is hostile
+  std::string hostile;         // tests/programs/hostile_user.py; empty: none
   Nanos hostile_lasts{};       // before the events, and as long a reference before that
   int events = 500;            // kills, stops and damages
   int epochs = 60;             // of each job: 1,000 samples in steps of 10
