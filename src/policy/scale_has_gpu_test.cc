@@ -161,6 +161,21 @@ TEST(HasGpu, ALoneInstanceGetsASecondWhereItWouldBeBusyTooOften) {
   EXPECT_THAT(c.instances("a"), SizeIs(1)) << "1.0 %";
 }
 
+TEST(HasGpu, ALoneInstanceStaysAloneWhereNoMoreAreAllowed) {
+  ClusterFixture c(4, kWhole);
+  c.config.lone_in_time = true;
+  c.function("a", Millis(300), Millis(182));
+  const auto history = std::make_shared<ArrivalHistory>();
+  history->add(Seconds(0), Seconds(60), 60);
+  history->add(Seconds(60), Seconds(61), 0);
+  c.view("a").arrivals = history;
+  c.tick();
+  ASSERT_THAT(c.instances("a"), SizeIs(2));
+  c.view("a").spec.inference().max_replicas = 1;
+  for (int s = 0; s < 100; s += 2) c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+}
+
 TEST(HasGpu, ALoneInstanceStaysAloneWhereRequestsCanWait) {
   ClusterFixture c(4);
   c.config.lone_in_time = true;
