@@ -66,6 +66,8 @@ if(GTest_FOUND AND NOT SLUICE_FUZZ)
   target_compile_options(sluice_test_header PRIVATE -O0)
   target_precompile_headers(sluice_test_header PRIVATE <gmock/gmock.h> <gtest/gtest.h> <algorithm> <chrono> <filesystem>
     <fstream> <map> <optional> <set> <string> <thread> <vector>)
+  add_library(sluice_test_signals OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/support/signals.cc)
+  target_link_libraries(sluice_test_signals PRIVATE sluice_flags)
 endif()
 
 # sluice_test(name [ALONE] [RELEASE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest
@@ -87,7 +89,7 @@ function(sluice_test name)
   endif()
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})  # "tests/support/…"
-  target_link_libraries(${name} PRIVATE ${T_LINKS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${T_LINKS} sluice_test_signals GTest::gmock GTest::gtest_main)
   if(NOT T_OPTIMIZED)
     target_compile_options(${name} PRIVATE -O0)
     target_precompile_headers(${name} REUSE_FROM sluice_test_header)

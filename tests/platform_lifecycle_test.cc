@@ -103,7 +103,7 @@ TEST(PlatformLifecycle, AFailedRolloutStaysOnTheOldRevision) {
 TEST(PlatformLifecycle, ADeletedFunctionAnswersWhatItAccepted) {
   Platform p;
   p.deploy({});
-  const pid_t pid = *p.pids().begin();
+  const pid_t pid = p.a_pid();
   HeldRequest held(p);
   ASSERT_EQ(busy_one(p), pid);
   EXPECT_EQ(p.cli({"delete", "f"}).code, 0);

@@ -123,7 +123,7 @@ TEST(PlatformStart, AFolderThatIsNotOursIsNamed) {
 TEST(PlatformStart, AStateThatCannotBeUnderstoodIsNamedAndNothingIsTouched) {
   Platform p;
   p.deploy({});
-  const pid_t instance = *p.pids().begin();
+  const pid_t instance = p.a_pid();
   const std::string state = p.data + "/run/node.state";
   EXPECT_EQ(p.cli({"down", "--keep"}).code, 0);
   p.stop();  // already ended

@@ -56,7 +56,7 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   job = job_when(p, [&](const json& j) {
     return j["state"] == "running" && j["workers"] > 0 && j["step"] > saved;
   });
-  kill(*p.pids("digits").begin(), SIGKILL);
+  kill(p.a_pid("digits"), SIGKILL);
   job = job_when(p, [](const json& j) { return j["state"] == "finished"; });
   EXPECT_EQ(job["done"], job["samples"]);
   EXPECT_EQ(job["done"], kEpochs * 5000);
@@ -117,8 +117,7 @@ TEST(TrainingFunction, AnElasticScriptIsTrainedThroughAKill) {
                    [&](const json& f) { return wanted(f["job"]); })["job"];
   };
   json job = when([](const json& j) { return j["workers"] == 2 && j.value("step", 0) > 20; });
-  const std::set<pid_t> before = p.pids("digits-script");
-  kill(*before.begin(), SIGKILL);
+  kill(p.a_pid("digits-script"), SIGKILL);
   job = when([](const json& j) { return j["state"] == "finished"; });
   EXPECT_EQ(job["done"], 10 * 5000);
   EXPECT_LT(job["loss"].get<double>(), 0.5);  // from 2.3
@@ -150,7 +149,7 @@ TEST(TrainingFunction, AStoppedWorkerIsFoundAndEndedAndItsJobGoesOn) {
                    [&](const json& f) { return wanted(f["job"]); })["job"];
   };
   when([](const json& j) { return j["workers"] == 2 && j["samples_per_second"] > 0; });
-  const pid_t stopped = *p.pids("ledger").begin();
+  const pid_t stopped = p.a_pid("ledger");
   const Fd pidfd = pidfd_of(stopped);
   kill(stopped, SIGSTOP);
   const json job = when([](const json& j) { return j["state"] == "stalled"; });
@@ -270,7 +269,7 @@ TEST(TrainingFunction, AScriptThatKnowsNothingOfJobsIsRunAnew) {
     };
   };
   p.until("/v1/instances", logged("rank 0 of 2, restart "));
-  kill(*p.pids("count").begin(), SIGKILL);
+  kill(p.a_pid("count"), SIGKILL);
   const json f = p.until("/v1/functions/default/count",
                          [](const json& j) { return j["job"]["state"] == "finished"; });
   EXPECT_GE(f["job"]["generation"], 2);

@@ -207,8 +207,7 @@ json Platform::until(const std::string& target,
     last = json::parse(answer->body(), nullptr, false);
     if (answer->result_int() == 200 && holds(last)) return last;
   }
-  ADD_FAILURE() << target << " never was as expected: " << last.dump(1);
-  return last;
+  throw std::runtime_error(target + " never was as expected: " + last.dump(1));
 }
 
 json Platform::function(const std::string& name) const {
@@ -224,8 +223,15 @@ std::vector<json> Platform::instances(const std::string& name) const {
 
 std::set<pid_t> Platform::pids(const std::string& name) const {
   std::set<pid_t> out;
-  for (const json& i : instances(name)) out.insert(i["pid"].get<pid_t>());
+  for (const json& i : instances(name))
+    if (i["pid"] != 0) out.insert(i["pid"].get<pid_t>());
   return out;
+}
+
+pid_t Platform::a_pid(const std::string& name) const {
+  std::set<pid_t> found;
+  until("/v1/instances", [&](const json&) { return !(found = pids(name)).empty(); });
+  return *found.begin();
 }
 
 std::string Platform::model(const std::string& words) const {

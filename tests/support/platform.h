@@ -83,12 +83,13 @@ class Platform {
 
   json api(verb method, const std::string& target, const json& body = nullptr) const;
   json get(const std::string& target) const { return api(verb::get, target); }
-  // Returns GET's answer once `holds`; fails after kPatience.
+  // Returns GET's answer once `holds`; after kPatience the test ends.
   json until(const std::string& target, const std::function<bool(const json&)>& holds) const;
   json function(const std::string& name = "f") const;
   // Returns the living instances of a function, by id.
   std::vector<json> instances(const std::string& name = "f") const;
   std::set<pid_t> pids(const std::string& name = "f") const;
+  pid_t a_pid(const std::string& name = "f") const;  // of one of them; waits until there is one
 
   std::string model(const std::string& words) const;  // a file with these words
   std::string file_of(const FunctionText& f) const;   // the function file's text

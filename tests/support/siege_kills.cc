@@ -104,7 +104,8 @@ class Killer {
     std::map<std::string, int> ready;
     for (const json& i : *instances) {
       const pid_t pid = i.value("pid", 0);
-      if (i.value("state", "") != "ready" || dead_.contains(pid) || ::kill(pid, 0) != 0) continue;
+      if (pid <= 0 || i.value("state", "") != "ready" || dead_.contains(pid) || ::kill(pid, 0) != 0)
+        continue;
       ++ready[i.value("function", "")];
       now[Kind::kInstance].push_back(pid);
     }
