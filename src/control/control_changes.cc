@@ -316,13 +316,18 @@ Result<void> Control::set_paused(const FunctionName& name, bool paused, UnixMill
 std::vector<std::string> Control::drop(const FunctionName& name, Time now, bool with_models) {
   if (const auto forgot = journal_.forget(name); !forgot.ok())
     log::warn("{}", forgot.error().message);
-  functions_.erase(name);
+  if (const auto f = functions_.find(name); f != functions_.end()) {
+    counts_.forget(name, f->second.traffic.last(), now);
+    functions_.erase(f);
+  }
   apart_.erase(name);
   std::vector<std::string> kept;
   if (settings_.training != nullptr) kept = settings_.training->remove(name, with_models);
   predictor_.forget(name);
   accounting_.forget(name);
   rollouts_.forget(name);
+  starts_.forget(name);
+  policies_.forget(name);
   keeper_.forget(name);
   decisions_.forget(name);
   for (const ObservedInstance& o : seen_.instances)

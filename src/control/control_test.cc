@@ -473,6 +473,25 @@ TEST_F(ControlTest, DeletedFunctionsAreDrained) {
   EXPECT_TRUE(cluster.routes["functions"].empty());
 }
 
+TEST_F(ControlTest, AFunctionOfADeletedOnesNameHasNoneOfItsLoadOrFailures) {
+  const FunctionName f{.name = "f"};
+  apply(spec());
+  cluster.load[f] = 20;
+  cluster.broken_revisions = {1};
+  cluster.start_takes = Seconds(1);
+  step(10);
+  EXPECT_GT(control->functions().at(f).traffic.rate(Seconds(5)), 10);
+  cluster.load.clear();
+  cluster.broken_revisions.clear();
+  ASSERT_TRUE(control->remove(f, wall).ok());
+  apply(spec());
+  const int before = cluster.starts;
+  step(2);
+  EXPECT_EQ(control->functions().at(f).traffic.totals().requests, 0u);
+  EXPECT_EQ(control->functions().at(f).forecast.expected, 0);
+  EXPECT_EQ(cluster.starts, before + 1) << "no backoff";
+}
+
 TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
   for (const char* name : {"a", "b", "c"}) {  // three whole devices, of two
     FunctionSpec whole = spec(1000);

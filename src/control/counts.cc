@@ -9,7 +9,8 @@ namespace {
 constexpr Nanos kLeast = Millis(200);    // between two counts
 constexpr Nanos kEarly = Millis(100);    // a tick may come before its time
 constexpr Nanos kAwayFor = Seconds(10);  // of a gateway; then the others are counted without it
-constexpr size_t kMostRates = 100'000;   // kept while the disk is full
+constexpr Nanos kDeletedFor = Seconds(60);
+constexpr size_t kMostRates = 100'000;  // kept while the disk is full
 
 // Called after its traffic was stepped; `changes` of it before.
 void counted(FunctionState& f, uint64_t arrived, uint64_t changes, Nanos elapsed, Time now,
@@ -59,6 +60,10 @@ void Counts::keep(std::vector<ObservedTraffic>&& traffic) {
   std::inplace_merge(uncounted_.begin(), uncounted_.begin() + known, uncounted_.end(), before);
 }
 
+void Counts::forget(const FunctionName& f, const ObservedTraffic& last, Time now) {
+  deleted_[f] = {last, now};
+}
+
 // Returns the time since then, and sets it to now; nothing if that is less than `least`. The first
 // after a restart is the time since the earlier loop's mark in the journal.
 std::optional<Nanos> Counts::since(Done& last, Nanos least, Time now, UnixMillis wall) {
@@ -91,11 +96,16 @@ void Counts::count_one(const ObservedGateway& gateway, Functions& functions, Nan
   const bool restarted = gateway.started != gateway_started_;
   gateway_started_ = gateway.started;
   gateway_ = gateway.name;
+  std::erase_if(deleted_, [&](const auto& d) { return now - d.second.at >= kDeletedFor; });
   auto t = uncounted_.begin();
   for (auto& [name, f] : functions) {
     if (restarted) {
       f.traffic.restart();
       f.answers.clear();
+    }
+    if (const auto earlier = deleted_.find(name); earlier != deleted_.end()) {
+      if (!restarted) f.traffic.restore({}, earlier->second.last);
+      deleted_.erase(earlier);
     }
     const uint64_t before = f.traffic.changes();
     while (t != uncounted_.end() && t->function < name) ++t;  // both are sorted by name

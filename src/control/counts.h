@@ -25,6 +25,9 @@ class Counts {
   // does not answer nothing is counted, and rates stay as they are: the next count covers all that
   // time. Once it has been away for ten seconds the others are counted without it.
   void count(const Observation& seen, Functions& functions, Time now, UnixMillis wall);
+  // The function was deleted. The gateway counts on for a moment, or longer where requests are open:
+  // one of that name that is created within a minute begins at its `last` counters.
+  void forget(const FunctionName& f, const ObservedTraffic& last, Time now);
   // Returns whether the last count() saw all requests, except those of a gateway that is long away.
   bool countable() const { return countable_; }
   // Counts holdings and use, the rates and latencies, once a second. Returns whether a second has
@@ -58,6 +61,11 @@ class Counts {
   bool countable_ = false;
   // For a cluster of one gateway: changes since the last count, by function.
   std::vector<ObservedTraffic> uncounted_;
+  struct Deleted {
+    ObservedTraffic last;
+    Time at{};
+  };
+  std::map<FunctionName, Deleted> deleted_;
   std::string gateway_;
   UnixMillis gateway_started_ = 0;
   std::optional<GatewaySum> sum_;  // for a cluster that has had several

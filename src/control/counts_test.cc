@@ -66,6 +66,24 @@ TEST_F(CountsTest, ArrivalsAreKeptPerSecondInInferences) {
   EXPECT_EQ(arrivals(1), std::vector<uint32_t>{static_cast<uint32_t>(3 * n)});
 }
 
+TEST_F(CountsTest, AFunctionOfADeletedOnesNameHasNoneOfItsRequests) {
+  Counts counts(Seconds(1));
+  for (int n = 0; n < 8; ++n) tick(counts, 100 + 10 * static_cast<uint64_t>(n));
+  const auto create_anew = [&] {
+    counts.forget(kF, functions[kF].traffic.last(), now);
+    functions[kF] = {};
+    functions[kF].stored.name = kF;
+  };
+  create_anew();
+  tick(counts, 170);
+  EXPECT_EQ(requests(), 0u);
+  tick(counts, 175);
+  EXPECT_EQ(requests(), 5u) << "the gateway has not yet seen that it was deleted";
+  create_anew();
+  tick(counts, 3);
+  EXPECT_EQ(requests(), 3u) << "it counts from zero again";
+}
+
 TEST_F(CountsTest, ArrivalsOfATimeWithoutTheGatewayAreSpreadOverIt) {
   Counts counts(Seconds(1));
   tick(counts, 0);

@@ -108,7 +108,7 @@ json to_json(const train::Reform& r) {
 std::string_view state_of(const JobView& view, const FunctionState& f, int devices) {
   constexpr std::string_view kPhases[] = {"queued", "running", "paused", "finished", "failed"};
   if (f.job && f.job->files_pending)
-    return view.phase == JobPhase::kFinished ? "running" : "queued";
+    return view.phase == JobPhase::kFinished || devices > 0 ? "running" : "queued";
   if (view.phase == JobPhase::kRunning && devices == 0) return "queued";
   if (view.phase == JobPhase::kRunning && (f.job->stalled || !f.job->waits_for.empty()))
     return "stalled";
@@ -117,7 +117,7 @@ std::string_view state_of(const JobView& view, const FunctionState& f, int devic
 
 // A training function's job. Times are those of the last report.
 json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
-  const JobView view = *job_view(spec, f.job, f.submitted);
+  const JobView view = *job_view(spec, f.job, f.submitted, f.present.alive);
   const std::string_view state = state_of(view, f, devices);
   json out{{"state", state},
            {"trouble", view.trouble},

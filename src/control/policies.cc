@@ -94,6 +94,16 @@ std::vector<Action> Policies::decide(Snapshot& snapshot, const SnapshotChanges& 
   return actions;
 }
 
+// Keys name a revision (NAME@1, NAME@1 on DEVICE) or a function (KIND NAME).
+void Policies::forget(const FunctionName& f) {
+  seen_.erase(f);
+  const std::string name = to_string(f);
+  for (auto& [bundle, memory] : memories_)
+    std::erase_if(memory.numbers, [&](const auto& of) {
+      return of.first.starts_with(name + "@") || of.first.ends_with(" " + name);
+    });
+}
+
 void Policies::restore(policy::Memories memories, std::string boot) {
   memories_ = std::move(memories);
   boot_ = std::move(boot);

@@ -40,6 +40,9 @@ class Policies {
   // Whether any policy ran, in the last decide().
   bool ran() const { return ran_; }
 
+  // The function was deleted: one of its name that is created next is another one.
+  void forget(const FunctionName& f);
+
   // Returns policies' memories, by bundle; their times are of one boot's clock.
   const policy::Memories& memories() const { return memories_; }
   const std::string& boot() const { return boot_; }

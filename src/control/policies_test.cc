@@ -78,6 +78,17 @@ TEST_F(PoliciesTest, AllDecideWhenAskedTo) {
   EXPECT_TRUE(tick());
 }
 
+TEST_F(PoliciesTest, WhatAPolicyRemembersOfADeletedFunctionIsForgotten) {
+  policies.restore(
+      {{"kpa", {.numbers = {{"default/f@1", {1}}, {"default/f@2 on a", {2}}}}},
+       {"elastic",
+        {.numbers = {{"changed default/f", {3}}, {"cluster", {4}}, {"default/f2@1", {5}}}}}},
+      boot);
+  policies.forget({.name = "f"});
+  EXPECT_TRUE(policies.memories().at("kpa").numbers.empty());
+  EXPECT_EQ(policies.memories().at("elastic").numbers.size(), 2u);
+}
+
 TEST_F(PoliciesTest, WhatAPolicyRemembersIsOfOneBoot) {
   policies.restore({{"has-gpu", {.numbers = {{"cluster", {1, 2}}}}}}, "boot");
   tick();

@@ -55,7 +55,7 @@ bool update(FunctionView& v, const FunctionState& f, int wanted, const SnapshotS
     const double allowed = 1 - v.spec.inference().slo.percentile / 100;
     changed |= set(v.violating, t.violations(settings.violation_window) > allowed);
   }
-  changed |= set(v.job, job_view(v.spec, f.job, f.submitted));
+  changed |= set(v.job, job_view(v.spec, f.job, f.submitted, f.present.alive));
   changed |= set(v.last_scale_down, f.last_scale_down);
   const int64_t ms = f.present.longest_start_ms;
   changed |= set(v.start_cost, ms > 0 ? Nanos(Millis(ms)) : settings.start_cost);

@@ -50,6 +50,9 @@ class Starts {
   void forget(const FunctionName& f, int revision) {
     if (!troubles_.empty()) troubles_.erase({f, revision});
   }
+  void forget(const FunctionName& f) {
+    std::erase_if(troubles_, [&](const auto& t) { return t.first.first == f; });
+  }
   // nullptr: none of its starts failed lately.
   const Trouble* trouble(const FunctionName& f, int revision) const;
   // Returns the trouble that delays the next start; nullptr: it may start now.

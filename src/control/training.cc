@@ -42,7 +42,8 @@ void remove_folder(const std::string& path) {
 }  // namespace
 
 std::optional<JobView> job_view(const FunctionSpec& spec,
-                                const std::optional<train::JobStatus>& status, Time submitted) {
+                                const std::optional<train::JobStatus>& status, Time submitted,
+                                bool has_workers) {
   if (spec.is_inference()) return std::nullopt;
   JobView view{.submitted = submitted};
   if (status) {
@@ -56,7 +57,8 @@ std::optional<JobView> job_view(const FunctionSpec& spec,
     view.batch = status->batch;
     view.learning_rate = status->learning_rate;
   }
-  if (status && status->files_pending && train::goes_on(view.phase)) view.phase = JobPhase::kPaused;
+  if (status && status->files_pending && train::goes_on(view.phase))
+    view.phase = has_workers ? JobPhase::kRunning : JobPhase::kPaused;
   if (spec.training().paused && train::goes_on(view.phase)) view.phase = JobPhase::kPaused;
   return view;
 }

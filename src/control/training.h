@@ -47,9 +47,11 @@ class Training {
                                        int threads) = 0;
 };
 
-// Returns nullopt for an inference function.
+// Returns nullopt for an inference function. `has_workers`: some are alive, perhaps of an earlier
+// loop, which go on while this one prepares the job's files.
 std::optional<JobView> job_view(const FunctionSpec& spec,
-                                const std::optional<train::JobStatus>& status, Time submitted);
+                                const std::optional<train::JobStatus>& status, Time submitted,
+                                bool has_workers);
 
 struct LocalTrainingSettings {
   std::string data;     // the platform's folder: sockets in run, jobs' folders, models' copies
