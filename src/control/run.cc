@@ -30,6 +30,7 @@ namespace asio = boost::asio;
 constexpr int64_t kLongestWaitMs = 60'000;
 // Requests wait for it, because nothing is known before it.
 constexpr Nanos kFirstTurn = Seconds(1);
+constexpr Nanos kTcpGap = Millis(5);  // strangers may connect there: 200 a second take little time
 constexpr size_t kLargestBody = 1 << 20;  // of function files and profiles
 
 // The parts that answer the API's requests.
@@ -117,14 +118,14 @@ Result<void> run_control(const ControlOptions& options) {
   asio::thread_pool files(2);
   const Serving serving{turns, kept, files, models, *control};
   sweep(serving);
-  const auto serve = [&](Fd listening, const std::string& bearer) {
+  const auto serve = [&](Fd listening, const std::string& bearer, Nanos gap) {
     const auto api = std::make_shared<Api>(*control, bearer, o.home);
     return std::make_unique<wire::HttpServer>(
         io, std::move(listening),
         [serving, api](wire::HttpRequest request) {
           return answer(*api, serving, std::move(request));
         },
-        wire::HttpLimits{.body_bytes = kLargestBody},
+        wire::HttpLimits{.body_bytes = kLargestBody, .gap = gap},
         [api](const wire::HttpHead& head) { return api->refusal(head); });
   };
   // The socket is only for its owner; over TCP every caller must bear the token.
@@ -133,13 +134,13 @@ Result<void> run_control(const ControlOptions& options) {
     SLUICE_ASSIGN(made, wire::listen_on({.path = o.data + "/run/api.sock"}));
     local = std::move(made);
   }
-  const auto unix_server = serve(std::move(local), "");
+  const auto unix_server = serve(std::move(local), "", Nanos(0));
   std::unique_ptr<wire::HttpServer> tcp_server;
   if (o.tcp_fd >= 0) {
     if (token.empty())
       return Error{ErrorKind::kInternal,
                    o.data + "/token: missing: the API is not served over TCP without one"};
-    tcp_server = serve(Fd(o.tcp_fd), token);
+    tcp_server = serve(Fd(o.tcp_fd), token, kTcpGap);
   }
   asio::signal_set signals(io, SIGTERM, SIGINT);
   signals.async_wait([&](boost::system::error_code fault, int) {

@@ -59,6 +59,7 @@ struct HttpLimits {
   size_t body_bytes = 4 * 1024 * 1024;     // of one request
   size_t connections = 128;                // open at once
   size_t memory_bytes = 64 * 1024 * 1024;  // bodies and untaken answers of all connections
+  Nanos gap{0};                            // between connections, on average; others wait
   Nanos idle = Seconds(75);                // until the next request's head has arrived
   Nanos request = Seconds(10);             // a body may take to arrive
   Nanos answer = Seconds(10);              // an answer may stay untaken

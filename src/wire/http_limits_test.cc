@@ -100,6 +100,20 @@ TEST(HttpLimits, AConnectionStaysWhileItsRequestIsInHand) {
   EXPECT_NE(second.receive().find("200"), std::string::npos);
 }
 
+TEST(HttpLimits, ConnectionsAreTakenNoFasterThanTheGapAllows) {
+  constexpr int kClients = 12;
+  const SteadyClock clock;
+  Serving server(echo, {.gap = Millis(10)});
+  std::vector<std::unique_ptr<Raw>> clients;
+  const Time begin = clock.now();
+  for (int n = 0; n < kClients; ++n) {
+    clients.push_back(std::make_unique<Raw>(server.endpoint));
+    clients.back()->send(kGet);
+  }
+  for (const auto& client : clients) EXPECT_NE(client->receive().find("200"), std::string::npos);
+  EXPECT_GE(clock.now() - begin, Millis(10) * (kClients - 8)) << "eight are taken at once";
+}
+
 TEST(HttpLimits, ABodyThatDoesNotComeGivesItsMemoryToAnother) {
   Serving server(echo, {.body_bytes = 100, .memory_bytes = 150});
   Raw slow(server.endpoint), quick(server.endpoint);

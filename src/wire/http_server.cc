@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -26,6 +25,7 @@ using Parser = http::request_parser<http::string_body>;
 
 constexpr int kAcceptedATurn = 8;      // then the open connections take their turn
 constexpr Nanos kLinger = Seconds(1);  // for the rest of an unwanted body
+constexpr size_t kRead = size_t{64} << 10;
 
 enum class Phase { kAwaitsRequest, kAwaitsBody, kInHandler, kAnswerUntaken };
 // What follows an answer. kDiscardRest: a close with part of the request unread.
@@ -93,6 +93,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   asio::steady_timer room;  // cancelled when a connection ends or may be closed again
   uint64_t phases = 0;
   size_t memory = 0;
+  unsigned accepted = 0;  // since the start
   int connections = 0;    // including those closed and not unwound yet
   bool stopping = false;  // no new connections, and no requests that have not arrived
   bool closed = false;    // the server is gone: no requests at all
@@ -160,9 +161,12 @@ asio::awaitable<void> HttpServer::State::accept_all() {
       co_await room.async_wait(kAwait);
       continue;
     }
-    if (accept_waiting(kAcceptedATurn)) continue;
+    const unsigned before = accepted;
+    const bool more = accept_waiting(kAcceptedATurn);
     // Out of descriptors: let some connections end before trying again.
-    asio::steady_timer pause(io, Millis(50));
+    const Nanos rest = more ? limits.gap * (accepted - before) : Nanos(Millis(50));
+    if (rest == Nanos(0)) continue;
+    asio::steady_timer pause(io, rest);
     co_await pause.async_wait(kAwait);
   }
 }
@@ -182,6 +186,7 @@ bool HttpServer::State::accept_waiting(int most) {
     enter(*c, Phase::kAwaitsRequest);
     open.insert(c.get());
     ++connections;
+    ++accepted;
     asio::co_spawn(
         io,
         [self = shared_from_this(), c = std::move(c)]() mutable {
@@ -201,7 +206,7 @@ asio::awaitable<void> HttpServer::State::serve(std::unique_ptr<Connection> conne
     say_when_idle();
   });
   try {
-    c.buffer.reserve(64 * 1024);  // the default grows from 512 bytes: many reads for a large body
+    c.buffer.reserve(kRead);  // the default grows from 512 bytes: many reads for a large body
     while (!stopping || c.buffer.size() > 0 || c.has_arrived())
       if (!co_await serve_one(c)) break;
   } catch (const std::exception&) {
@@ -309,9 +314,10 @@ asio::awaitable<void> HttpServer::State::discard_rest(Connection& c) {
   error_code ignored;
   c.stream.socket().shutdown(Socket::shutdown_send, ignored);
   c.stream.expires_after(kLinger);
-  std::array<char, 4096> rest;
+  c.buffer.clear();
   for (error_code fault; !fault;)
-    std::tie(fault, std::ignore) = co_await c.stream.async_read_some(asio::buffer(rest), kAwait);
+    std::tie(fault, std::ignore) =
+        co_await c.stream.async_read_some(c.buffer.prepare(kRead), kAwait);
 }
 
 // ---- the end ---------------------------------------------------------------------------------

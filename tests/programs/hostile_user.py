@@ -118,7 +118,7 @@ class Attacker:
 
     def connect(self, family, kind, address, data):
         sock = socket.socket(family, kind)
-        sock.settimeout(0.2)
+        sock.settimeout(0.02)
         try:
             sock.connect(address)
         except OSError:  # closed to this user, or full
