@@ -7,18 +7,18 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "base/words.h"
 #include "control/yaml_documents.h"
 #include "control/yaml_fields.h"
+#include "model/function_fields.h"
 #include "model/quantity.h"
 #include "policy/bundle.h"
 #include "wire/model_description.h"
 
 namespace sluice::control {
 namespace {
-
-constexpr int kMany = 1'000'000;
 
 bool is_label(const std::string& s) {
   if (s.empty() || s.size() > 63 || s.front() == '-' || s.back() == '-') return false;
@@ -54,6 +54,74 @@ void section(Fields& f, const std::string& key, Source& source, Problems& proble
   if (!node.IsDefined()) return;
   Fields inner(node, f.path_of(key), source, problems);
   read(inner);
+}
+
+// Reads a list of texts.
+void read_words(Fields& f, const std::string& key, std::vector<std::string>& out) {
+  const YAML::Node list = f.take(key);
+  if (!list.IsDefined()) return;
+  bool good = list.IsSequence() && list.size() > 0;
+  for (size_t i = 0; good && i < list.size(); ++i) {
+    good = list[i].IsScalar();
+    if (good) out.push_back(list[i].Scalar());
+  }
+  if (!good) f.complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
+}
+
+// Reads one of two words.
+void read_choice(Fields& f, const std::string& key, const FunctionField& field, bool& out) {
+  std::string word(out ? field.yes : field.no);
+  f.text(key, word);
+  if (word != field.no && word != field.yes)
+    f.complain(key, "'" + word + "' is neither " + std::string(field.no) + " nor " +
+                        std::string(field.yes));
+  out = word == field.yes;
+}
+
+void read_switch(Fields& f, const std::string& key, const FunctionField& field, bool& out) {
+  if (field.yes != "true") return read_choice(f, key, field, out);
+  const YAML::Node value = f.take(key);
+  if (value.IsDefined() && (!value.IsScalar() || !YAML::convert<bool>::decode(value, out)))
+    f.complain(key, "must be true or false");
+}
+
+void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec) {
+  const std::string key(key_of(field));
+  if (!field.wanted.empty()) f.need(key, field.wanted);
+  const FunctionField::Slot slot = field.slot(spec);
+  if (auto* const* out = std::get_if<int*>(&slot))
+    f.integer(key, **out, static_cast<int>(field.least), static_cast<int>(field.most));
+  else if (auto* const* out = std::get_if<double*>(&slot))
+    f.number(key, **out, field.least, field.most);
+  else if (auto* const* out = std::get_if<Nanos*>(&slot))
+    f.duration(key, **out, from_seconds(field.least), from_seconds(field.most));
+  else if (auto* const* out = std::get_if<bool*>(&slot))
+    read_switch(f, key, field, **out);
+  else if (auto* const* out = std::get_if<Bytes*>(&slot))
+    f.bytes(key, **out);
+  else if (auto* const* out = std::get_if<std::string*>(&slot))
+    f.text(key, **out);
+  else
+    read_words(f, key, *std::get<std::vector<std::string>*>(slot));
+}
+
+// Fields of one section stand together in the table.
+void read_fields(Fields& f, std::span<const FunctionField> fields, FunctionSpec& spec,
+                 Source& source, Problems& problems) {
+  while (!fields.empty()) {
+    const std::string_view name = section_of(fields[0]);
+    const auto other = std::ranges::find_if(
+        fields, [&](const FunctionField& field) { return section_of(field) != name; });
+    const auto of_section = fields.first(static_cast<size_t>(other - fields.begin()));
+    const auto read = [&](Fields& inner) {
+      for (const FunctionField& field : of_section) read_field(inner, field, spec);
+    };
+    if (name.empty())
+      read(f);
+    else
+      section(f, std::string(name), source, problems, read);
+    fields = fields.subspan(of_section.size());
+  }
 }
 
 // Complains of a URI that is no file's, such as s3://….
@@ -160,8 +228,9 @@ void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems)
   });
 }
 
-void read_inference(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,
+void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
                     Problems& problems) {
+  InferenceSpec& s = spec.inference();
   f.need("model", "the model's path: model: {path: …}");
   section(f, "model", source, problems, [&](Fields& m) {
     section(m, "modelFormat", source, problems, [&](Fields& format) {
@@ -179,58 +248,19 @@ void read_inference(Fields& f, InferenceSpec& s, const FileContext& context, Sou
     read_tensors(m, "inputs", s.model.inputs, source, problems);
     read_tensors(m, "outputs", s.model.outputs, source, problems);
   });
-  section(f, "slo", source, problems, [&](Fields& slo) {
-    slo.need("latency", "a duration such as 80ms");
-    slo.duration("latency", s.slo.latency, Micros(100), std::chrono::hours(1));
-    slo.number("percentile", s.slo.percentile, 1, 100);
-  });
-  f.integer("minReplicas", s.min_replicas, 0, 10'000);
-  f.integer("maxReplicas", s.max_replicas, 0, 10'000);
+  read_fields(f, inference_fields(), spec, source, problems);
   if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
     f.complain("maxReplicas", std::to_string(s.max_replicas) + " is below minReplicas " +
                                   std::to_string(s.min_replicas));
-  f.integer("containerConcurrency", s.container_concurrency, 0, 1000);
-  f.integer("scaleTarget", s.scale_target, 0, 1000);
-  f.duration("scaleToZeroAfter", s.scale_to_zero_after, Seconds(1), std::chrono::hours(24));
-  f.integer("maxQueue", s.max_queue, 0, kMany);
-  std::string admission = s.admit_all ? "all" : "in-time";
-  f.text("admission", admission);
-  if (admission != "all" && admission != "in-time")
-    f.complain("admission", "'" + admission + "' is neither in-time nor all");
-  s.admit_all = admission == "all";
-  f.duration("timeout", s.timeout, Millis(1), std::chrono::hours(24));
   if (s.timeout < s.slo.latency)
     f.complain("timeout", format_duration(s.timeout) + " is below slo.latency, " +
                               format_duration(s.slo.latency) +
                               ": no request would last until its objective");
-  section(f, "batcher", source, problems, [&](Fields& b) {
-    b.integer("maxBatchSize", s.batching.max_size, 1, 256);
-    b.duration("maxLatency", s.batching.max_delay, Nanos(0), Seconds(10));
-  });
-  f.integer("canaryTrafficPercent", s.canary_traffic_percent, 0, 100);
-  f.text("token", s.token);
 }
 
-// Reads a list of texts.
-void read_words(Fields& f, const std::string& key, std::vector<std::string>& out) {
-  const YAML::Node list = f.take(key);
-  if (!list.IsDefined()) return;
-  bool good = list.IsSequence() && list.size() > 0;
-  for (size_t i = 0; good && i < list.size(); ++i) {
-    good = list[i].IsScalar();
-    if (good) out.push_back(list[i].Scalar());
-  }
-  if (!good) f.complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
-}
-
-void read_switch(Fields& f, const char* key, bool& out) {
-  const YAML::Node value = f.take(key);
-  if (value.IsDefined() && (!value.IsScalar() || !YAML::convert<bool>::decode(value, out)))
-    f.complain(key, "must be true or false");
-}
-
-void read_training(Fields& f, TrainingSpec& s, const FileContext& context, Source& source,
+void read_training(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
                    Problems& problems) {
+  TrainingSpec& s = spec.training();
   if (!f.has("command")) {
     f.need("model", "a TorchScript module with its loss: model: {path: …}, or a command");
     f.need("dataset", "the path of a folder of arrays NAME.npy");
@@ -240,38 +270,24 @@ void read_training(Fields& f, TrainingSpec& s, const FileContext& context, Sourc
     if (m.text("path", s.model.path) && s.model.path.empty()) m.complain("path", "\"\" is no file");
     s.model.path = absolute(s.model.path, context);
   });
-  read_words(f, "command", s.command);
+  read_fields(f, training_fields(), spec, source, problems);
   for (std::string& word : s.command)
     if (word.starts_with("./") || word.starts_with("~/")) word = absolute(word, context);
   if (!s.command.empty() && s.command[0].front() != '/')
     f.complain("command", "'" + s.command[0] + "' is not an absolute path");
-  read_switch(f, "elastic", s.elastic);
   if (s.elastic && s.command.empty()) f.complain("elastic", "is for a command: there is none");
-  f.text("dataset", s.dataset);
   s.dataset = absolute(s.dataset, context);
-  f.need("length", "the number of epochs");
-  f.integer("length", s.epochs, 1, kMany);
-  f.integer("leastDevices", s.min_workers, 1, 10'000);
-  f.integer("mostDevices", s.max_workers, 0, 10'000);
   if (s.max_workers != 0 && s.max_workers < s.min_workers)
     f.complain("mostDevices", std::to_string(s.max_workers) + " is below leastDevices " +
                                   std::to_string(s.min_workers));
-  section(f, "batchSize", source, problems, [&](Fields& b) {
-    b.integer("least", s.batch.least, 1, kMany);
-    b.integer("most", s.batch.most, 1, kMany);
-    b.integer("mostPerWorker", s.batch.most_local, 1, kMany);
-    if (s.batch.most != 0 && s.batch.most < s.batch.least)
-      b.complain("most",
-                 std::to_string(s.batch.most) + " is below least " + std::to_string(s.batch.least));
-  });
-  f.number("learningRate", s.learning_rate, 0, 1000);
-  read_switch(f, "paused", s.paused);
+  if (s.batch.most != 0 && s.batch.most < s.batch.least)
+    f.complain("batchSize.most",
+               std::to_string(s.batch.most) + " is below least " + std::to_string(s.batch.least));
 }
 
 // Reads the fields of all kinds of functions.
 void read_shared(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
-  f.integer("priority", s.priority, -1000, 1000);
-  f.bytes("memory", s.memory);
+  read_fields(f, shared_fields(), s, source, problems);
   read_policy(f, s, source, problems);
   if (s.policy == "fixed")
     f.need("slice", "what policy fixed holds: slice: {quota: {request: 30%}}");
@@ -322,9 +338,9 @@ void read_document(const YAML::Node& node, const FileContext& context,
     });
     section(f, "spec", source, problems, [&](Fields& s) {
       if (spec.is_inference())
-        read_inference(s, spec.inference(), context, source, problems);
+        read_inference(s, spec, context, source, problems);
       else
-        read_training(s, spec.training(), context, source, problems);
+        read_training(s, spec, context, source, problems);
       read_shared(s, spec, source, problems);
     });
   }
