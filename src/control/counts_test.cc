@@ -84,6 +84,22 @@ TEST_F(CountsTest, AFunctionOfADeletedOnesNameHasNoneOfItsRequests) {
   EXPECT_EQ(requests(), 3u) << "it counts from zero again";
 }
 
+TEST_F(CountsTest, ASecondThatIsLongerHasTheRateOfItsTime) {
+  Counts counts(Seconds(1));
+  for (uint64_t n = 0; n <= 6; ++n) tick(counts, 35 * n, Millis(700));
+  ASSERT_GE(counts.rates().size(), 2u);
+  EXPECT_NEAR(counts.rates().back().rate, 50, 0.01) << "70 in 1.4 s";
+}
+
+TEST_F(CountsTest, ARestartedGatewayCountsFromZeroAlsoWhereItIsAheadAlready) {
+  Counts counts(Seconds(1));
+  tick(counts, 0);
+  tick(counts, 100);
+  ++seen.gateways[0].started;
+  tick(counts, 150);
+  EXPECT_EQ(requests(), 250u);
+}
+
 TEST_F(CountsTest, ArrivalsOfATimeWithoutTheGatewayAreSpreadOverIt) {
   Counts counts(Seconds(1));
   tick(counts, 0);

@@ -24,6 +24,18 @@ TEST(Starts, AnOrderThatDoesNotAppearInTimeIsLostOnce) {
   EXPECT_TRUE(starts.reconcile({seen("b")}, {}, kStart + Seconds(30)).empty());
 }
 
+TEST(Starts, AnOrderOnADeviceThatDoesNotAnswerIsNotGivenUp) {
+  Starts starts({.patience = Seconds(10)});
+  Instance a{.id = "a"};
+  a.parts[0].device = "cpu0";
+  starts.ordered(a, kStart);
+  std::vector<Device> devices = {{.id = "cpu0", .reachable = false}};
+  EXPECT_TRUE(starts.reconcile({}, devices, kStart + Seconds(60)).empty());
+  EXPECT_TRUE(starts.pending());
+  devices[0].reachable = true;
+  EXPECT_EQ(starts.reconcile({}, devices, kStart + Seconds(61)).size(), 1u);
+}
+
 TEST(Starts, WhenAStartWasDecidedIsKnownWhileItsInstanceIsThere) {
   Starts starts({});
   starts.ordered({.id = "b"}, kStart);

@@ -69,6 +69,19 @@ TEST_F(SessionTest, WhatIsNotMeantForTheNextHopStaysHere) {
   EXPECT_EQ(answer.find("Seen-Secret: 42"), answer.npos);
 }
 
+TEST_F(SessionTest, WhatAnInstanceMeansForThisHopDoesNotReachTheClient) {
+  raw_instance("i");
+  table({"i"});
+  const int c = connect();
+  send(c, post("a"));
+  const Fd i = accepted("i");
+  receive(i.get(), "\r\n\r\na");
+  send(i.get(), answer("bye", "Connection: X-Hop, keep-alive\r\nX-Hop: 42\r\nX-End: 43\r\n"));
+  const std::string got = receive(c, "bye");
+  EXPECT_THAT(got, Not(HasSubstr("X-Hop")));
+  EXPECT_THAT(got, HasSubstr("X-End: 43"));
+}
+
 // Refuses what the next hop could read differently, and closes the connection.
 TEST_F(SessionTest, AttacksAreRefused) {
   instance("i");

@@ -99,6 +99,15 @@ TEST_F(Place, MemoryIsNeverOverCommitted) {
   }
 }
 
+TEST_F(Place, WhatFitsToTheByteAndToThePermilleIsPlaced) {
+  devices(1).room(0, 250, 1000, 0, 61);
+  for (const Placement& p : placements()) {
+    if (std::string_view(p.name) == "whole") continue;  // takes empty devices alone
+    EXPECT_THAT(spots(p.name, 750, 1000, 39), ElementsAre("d0 at 250")) << p.name;
+    EXPECT_THAT(spots(p.name, 750, 1000, 40), IsEmpty()) << p.name;
+  }
+}
+
 TEST_F(Place, CordonedDevicesTakeNothing) {
   devices(2);
   devices_[0].drained = true;

@@ -427,6 +427,19 @@ TEST(Job, IsStalledOnceAStepIsOverdue) {
   EXPECT_FALSE(play.stalled()) << "its steps are long";
 }
 
+TEST(Job, ProgressOfAnEarlierGenerationIsNone) {
+  Play play(settings());
+  play.join("a");
+  play.step();
+  play.join("b");
+  play.stop_members(), play.step();
+  ASSERT_EQ(play.job().generation(), 2);
+  play.say("a", Progress{.generation = 2, .at = {.step = 5}});
+  play.say("b", Progress{.generation = 1, .at = {.step = 9}});
+  ASSERT_TRUE(play.job().progress());
+  EXPECT_EQ(play.job().progress()->at.step, 5);
+}
+
 TEST(Job, AWorkersFiguresHaveBounds) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   Play play(settings());
