@@ -252,6 +252,23 @@ TEST(Elastic, WorkersLeaveTheDeviceThatInferenceLacksAndNoOther) {
   EXPECT_EQ(c.workers("j"), "d1 d2");
 }
 
+// Without workers both instances would start elsewhere: it lacks one device all the same.
+TEST(Elastic, WorkersLeaveNoMoreDevicesThanInferenceLacks) {
+  JobCluster c(3);
+  c.job("j", {.most = 2});
+  c.tick();
+  ASSERT_EQ(c.workers("j"), "d0 d1");
+  FunctionSpec& a = c.function("a", Millis(100), Millis(10));
+  a.policy = "exclusive";
+  a.inference().min_replicas = 2;
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  EXPECT_THAT(c.rules("j"), ElementsAre("job-yields"));
+  c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(2));
+  EXPECT_EQ(c.workers("j"), "d1");
+}
+
 TEST(Elastic, TheWorkerThatIsMissedLeastYields) {
   JobCluster c(3);
   c.job("j", {.least = 2, .most = 2});
