@@ -61,6 +61,11 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   EXPECT_EQ(job["done"], job["samples"]);
   EXPECT_EQ(job["done"], kEpochs * 5000);
   EXPECT_LT(job["loss"].get<double>(), 0.5);  // from 2.3
+  p.kill_process("control");
+  p.wait_until_serves();
+  job = job_when(p, [](const json& j) { return j["state"] == "finished"; });
+  EXPECT_EQ(job["done"], kEpochs * 5000) << "the next controller says so, too";
+  EXPECT_EQ(job["epoch"], kEpochs);
 
   const std::string described = p.cli({"describe", "digits"}).out;
   EXPECT_THAT(described, HasSubstr("trained model: "));

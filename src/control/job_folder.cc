@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 
 #include "base/copy_file.h"
 #include "base/log.h"
@@ -77,6 +78,7 @@ Result<PreparedJob> JobFolder::prepare(const TrainingSpec& spec, const std::stri
                      "own (61000 and up): start the platform with its data elsewhere (--data), "
                      "or open the folders above (chmod o+x)"};
   PreparedJob job{.finished = finished()};
+  if (job.finished) std::ifstream(path_ + "/" + kFinished) >> job.samples;
   if (!job.finished) {
     if (again)
       for (const char* input : kInputs) fs::remove_all(path_ + "/" + input, fault);
@@ -121,11 +123,12 @@ Result<void> JobFolder::convert(const TrainingSpec& spec, const std::atomic<bool
   const auto checkpoints = train::checkpoints_in(work());
   const bool trained =
       left.file(kModel).ok() && !checkpoints.empty() && checkpoints.back().at.epoch >= spec.epochs;
-  if (trained || left.file(kFinished).ok()) return take_results(trained, stopped);
+  if (trained || left.file(kFinished).ok()) return take_results(trained, 0, stopped);
   return {};
 }
 
-Result<void> JobFolder::take_results(bool has_model, const std::atomic<bool>& stopped) const {
+Result<void> JobFolder::take_results(bool has_model, int64_t samples,
+                                     const std::atomic<bool>& stopped) const {
   SLUICE_ASSIGN(left, UntrustedFolder::open(work()));
   if (has_model) {
     SLUICE_ASSIGN(model, left.file(kModel));
@@ -148,7 +151,7 @@ Result<void> JobFolder::take_results(bool has_model, const std::atomic<bool>& st
                               0644));
     }
   }
-  SLUICE_TRY(replace_file(path_ + "/" + kFinished, "", 0644, Flush::kYes));
+  SLUICE_TRY(replace_file(path_ + "/" + kFinished, std::to_string(samples), 0644, Flush::kYes));
   release();
   std::error_code fault;
   for (const char* input : kInputs) fs::remove_all(path_ + "/" + input, fault);

@@ -30,6 +30,7 @@ struct PreparedJob {
   JobInputs inputs;
   std::optional<train::Saved> resume;  // the newest checkpoint
   bool finished = false;
+  int64_t samples = 0;  // of an epoch, of a finished job; 0: an earlier version did not keep it
 };
 
 class JobFolder {
@@ -46,7 +47,7 @@ class JobFolder {
                               const std::atomic<bool>& stopped) const;
   // Copies the model that the workers trained, if they have trained one, and makes what they left the
   // platform's, so that their user id is free. finished() from then on.
-  Result<void> take_results(bool has_model, const std::atomic<bool>& stopped) const;
+  Result<void> take_results(bool has_model, int64_t samples, const std::atomic<bool>& stopped) const;
   // Makes what the workers left the platform's. A later worker has another user id, and goes on from
   // the checkpoints.
   void release() const;

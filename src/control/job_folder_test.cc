@@ -36,7 +36,7 @@ struct JobFolders : testing::Test {
     fs::create_directories(job.work());
     std::ofstream(job.work() + "/" + name) << text;
   }
-  Result<void> take(bool has_model = true) const { return job.take_results(has_model, stopped); }
+  Result<void> take(bool has_model = true) const { return job.take_results(has_model, 5000, stopped); }
   static std::string text_of(const fs::path& path) {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
@@ -85,7 +85,9 @@ TEST_F(JobFolders, AModelIsThePlatformsOnceTaken) {
   EXPECT_EQ(job.model(), job.path() + "/model.pt");
   EXPECT_EQ(text_of(job.model()), "trained");
   EXPECT_THAT(text_of(job.path() + "/function.yaml"), HasSubstr("name: digits-trained"));
-  EXPECT_TRUE(prepare()->finished) << "after a restart, too";
+  const auto again = prepare();
+  EXPECT_TRUE(again->finished) << "after a restart, too";
+  EXPECT_EQ(again->samples, 5000);
 }
 
 // Whatever its workers left in their folder: the platform's is not written, and nothing waits.

@@ -130,7 +130,8 @@ json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
            {"noise", view.noise}};
   if (!f.job) return out;
   const train::JobStatus& s = *f.job;
-  out.update({{"epoch", train::position_of(s).epoch},
+  const bool finished = view.phase == JobPhase::kFinished;
+  out.update({{"epoch", finished ? s.epochs : train::position_of(s).epoch},
               {"step", train::position_of(s).step},
               {"workers", s.workers},
               {"generation", s.generation},

@@ -51,7 +51,9 @@ std::optional<JobView> job_view(const FunctionSpec& spec,
     view.trouble = status->trouble;
     view.samples = status->samples * status->epochs;
     const train::JobPosition at = train::position_of(*status);
-    view.done = std::min(view.samples, at.epoch * status->samples + at.sample);
+    const bool finished_before = view.phase == JobPhase::kFinished && !status->progress;
+    view.done = finished_before ? view.samples
+                                : std::min(view.samples, at.epoch * status->samples + at.sample);
     view.noise = status->noise;
     view.step = status->step;
     view.batch = status->batch;
@@ -114,9 +116,10 @@ void LocalTraining::step(Kept& job, const std::string& name) {
   if (!now || !job.trouble.empty()) return;
   prune(job, *now);
   if (now->phase != JobPhase::kFinished || job.taken || job.taking.valid()) return;
-  job.taking = disk_.post([this, folder = job.folder, has_model = !now->model.empty()] {
-    return folder.take_results(has_model, disk_.stopping());
-  });
+  job.taking = disk_.post(
+      [this, folder = job.folder, has_model = !now->model.empty(), samples = now->samples] {
+        return folder.take_results(has_model, samples, disk_.stopping());
+      });
 }
 
 void LocalTraining::add(Kept& job, const std::string& name) {
@@ -136,6 +139,7 @@ void LocalTraining::add(Kept& job, const std::string& name) {
            .least_part = s.batch.most_local == 1 ? 1 : 2};
   s.resume = job.prepared.resume;
   s.finished = job.taken = job.prepared.finished;
+  s.samples = job.prepared.samples;
   s.trained = job.folder.model();
   job.key = key_in(job.folder.path() + ".key");
   const std::string key = job.key;

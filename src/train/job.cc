@@ -29,6 +29,7 @@ Job::Job(JobSettings settings, Time now) : settings_(std::move(settings)), stopp
   saved_ = settings_.resume;
   model_ = settings_.trained;
   if (settings_.finished) phase_ = JobPhase::kFinished;
+  samples_ = settings_.samples;
   batch_ = settings_.batch.least;
 }
 

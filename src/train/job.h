@@ -40,6 +40,7 @@ struct JobSettings {
   std::optional<Saved> resume;          // the newest checkpoint
   bool script = false;                  // its workers state their learning rate, or have none
   bool finished = false;                // it was before
+  int64_t samples = 0;                  // of an epoch, of one that was; 0: not known
   std::string trained;                  // and left this model; empty: none
 };
 
