@@ -47,7 +47,8 @@ class JobFolder {
                               const std::atomic<bool>& stopped) const;
   // Copies the model that the workers trained, if they have trained one, and makes what they left the
   // platform's, so that their user id is free. finished() from then on.
-  Result<void> take_results(bool has_model, int64_t samples, const std::atomic<bool>& stopped) const;
+  Result<void> take_results(bool has_model, int64_t samples,
+                            const std::atomic<bool>& stopped) const;
   // Makes what the workers left the platform's. A later worker has another user id, and goes on from
   // the checkpoints.
   void release() const;

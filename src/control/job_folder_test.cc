@@ -36,7 +36,9 @@ struct JobFolders : testing::Test {
     fs::create_directories(job.work());
     std::ofstream(job.work() + "/" + name) << text;
   }
-  Result<void> take(bool has_model = true) const { return job.take_results(has_model, 5000, stopped); }
+  Result<void> take(bool has_model = true) const {
+    return job.take_results(has_model, 5000, stopped);
+  }
   static std::string text_of(const fs::path& path) {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
