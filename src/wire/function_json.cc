@@ -37,7 +37,8 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& s) {
   if (auto* const* out = std::get_if<int*>(&slot))
     **out = static_cast<int>(whole(**out, 1));
   else if (auto* const* out = std::get_if<Nanos*>(&slot))
-    **out = field.stored_in * whole(**out / field.stored_in, Seconds(1) / field.stored_in);
+    **out = field.stored_in *
+            whole(**out / field.stored_in, static_cast<double>(Seconds(1) / field.stored_in));
   else if (auto* const* out = std::get_if<double*>(&slot))
     **out = f.number(field.stored, **out, std::min(**out, field.least), field.most);
   else if (auto* const* out = std::get_if<bool*>(&slot))
