@@ -61,6 +61,7 @@ void Counts::keep(std::vector<ObservedTraffic>&& traffic) {
 }
 
 void Counts::forget(const FunctionName& f, const ObservedTraffic& last, Time now) {
+  std::erase_if(deleted_, [&](const auto& d) { return now - d.second.at >= kDeletedFor; });
   deleted_[f] = {last, now};
 }
 
@@ -96,7 +97,6 @@ void Counts::count_one(const ObservedGateway& gateway, Functions& functions, Nan
   const bool restarted = gateway.started != gateway_started_;
   gateway_started_ = gateway.started;
   gateway_ = gateway.name;
-  std::erase_if(deleted_, [&](const auto& d) { return now - d.second.at >= kDeletedFor; });
   auto t = uncounted_.begin();
   for (auto& [name, f] : functions) {
     if (restarted) {
@@ -104,7 +104,8 @@ void Counts::count_one(const ObservedGateway& gateway, Functions& functions, Nan
       f.answers.clear();
     }
     if (const auto earlier = deleted_.find(name); earlier != deleted_.end()) {
-      if (!restarted) f.traffic.restore({}, earlier->second.last);
+      if (!restarted && now - earlier->second.at < kDeletedFor)
+        f.traffic.restore({}, earlier->second.last);
       deleted_.erase(earlier);
     }
     const uint64_t before = f.traffic.changes();

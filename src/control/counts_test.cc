@@ -82,6 +82,12 @@ TEST_F(CountsTest, AFunctionOfADeletedOnesNameHasNoneOfItsRequests) {
   create_anew();
   tick(counts, 3);
   EXPECT_EQ(requests(), 3u) << "it counts from zero again";
+  counts.forget(kF, {.function = kF, .requests = 50}, now);
+  functions.clear();
+  count(counts, Seconds(61));
+  functions[kF].stored.name = kF;
+  tick(counts, 60);
+  EXPECT_EQ(requests(), 60u) << "too long ago";
 }
 
 TEST_F(CountsTest, ASecondThatIsLongerHasTheRateOfItsTime) {
