@@ -13,14 +13,30 @@ find_package(benchmark QUIET)
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<BOOL:${SLUICE_WERROR}>:-Werror> -Wno-missing-field-initializers)
+
+# What a test itself consists of is compiled alike in every preset but `tsan`: without sanitizers, so that
+# the compiler's cache has for `dev` what `release` compiled. Its property is SLUICE_PLAIN.
+set(product $<NOT:$<BOOL:$<TARGET_PROPERTY:SLUICE_PLAIN>>>)
+if(SLUICE_OPTIMIZE)
+  add_compile_options($<IF:${product},${SLUICE_OPTIMIZE},-O2>)
+endif()
+function(sluice_plain target)
+  set_target_properties(${target} PROPERTIES SLUICE_PLAIN $<NOT:$<STREQUAL:${SLUICE_SANITIZE},thread>>)
+endfunction()
+
+# GCC collects its garbage when its heap has grown beyond 128 MiB, and again and again; beyond 1 GiB it seldom
+# does: a tenth to a fifth of a batch's time (docs/design/building.md).
+add_compile_options("$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1048576 --param ggc-min-expand=50>")
+
 # GCC 12 takes a coroutine frame's operator new and delete, inlined apart, for a mismatch.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
 if(SLUICE_SANITIZE STREQUAL "address")
   # Without the checks that ASan makes as well in its own way (a null pointer traps, what lies outside of
   # an object is poisoned), and without that of alignment, which every access through a pointer would pay:
   # they are more than half of a translation unit's time.
-  target_compile_options(sluice_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=null,object-size,vptr,alignment
-    -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize=null,object-size,vptr,alignment -fno-sanitize-recover=all
+    -fno-omit-frame-pointer)
+  target_compile_options(sluice_flags INTERFACE "$<${product}:${sanitizers}>")
   target_link_options(sluice_flags INTERFACE -fsanitize=address,undefined)
 elseif(SLUICE_SANITIZE STREQUAL "thread")
   # GCC warns that it does not model fences under TSan; ours stand only between processes.
@@ -56,6 +72,14 @@ function(sluice_library name)
   endif()
 endfunction()
 
+# sluice_linked_fast(target): by mold, if it is there: a second instead of two to six. For programs of tests.
+find_program(MOLD mold)
+function(sluice_linked_fast target)
+  if(MOLD)
+    target_link_options(${target} PRIVATE -fuse-ld=mold)
+  endif()
+endfunction()
+
 # Tests compile without optimization and with a precompiled header: a third of their time. What they test
 # is compiled as its preset says.
 set(SLUICE_TESTS OFF)
@@ -64,40 +88,41 @@ if(GTest_FOUND AND NOT SLUICE_FUZZ)
   add_executable(sluice_test_header EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/support/precompiled.cc)
   target_link_libraries(sluice_test_header PRIVATE sluice_flags GTest::gmock)
   target_compile_options(sluice_test_header PRIVATE -O0)
+  sluice_plain(sluice_test_header)
   target_precompile_headers(sluice_test_header PRIVATE <gmock/gmock.h> <gtest/gtest.h> <algorithm> <chrono> <filesystem>
     <fstream> <map> <optional> <set> <string> <thread> <vector>)
   add_library(sluice_test_signals OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/support/signals.cc)
   target_link_libraries(sluice_test_signals PRIVATE sluice_flags)
 endif()
 
-# sluice_test(name [ALONE] [RELEASE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest
+# sluice_test(name [ALONE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest
 # program, run by ctest as one test. Programs link and run slower than they compile here, so a folder keeps
-# its tests in one program.
+# its tests in one program. `release` runs them all.
 #   ALONE     no other test runs beside it: it judges by the clock, or by what a device or a CPU did by it
-#   RELEASE   presets without SLUICE_EVERY_TEST build and run it too: it needs what is not built with
-#             sanitizers, or is the one that shows what users run
-#   PLAIN     presets with sanitizers leave it out: it judges by time what they slow down, or takes long
-#             where others have the same code under them
+#   PLAIN     `dev` leaves it out: it judges by time what sanitizers slow down, or takes long where others
+#             have the same code under them
 #   TSAN      preset `tsan` builds (target `threads`) and runs it too
 #   OPTIMIZED like what it tests: it simulates for long, or has sources that need it to link
 add_custom_target(tests ALL)
 add_custom_target(threads)
 function(sluice_test name)
-  cmake_parse_arguments(T "ALONE;RELEASE;PLAIN;TSAN;OPTIMIZED" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(T "ALONE;PLAIN;TSAN;OPTIMIZED" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
   if(NOT SLUICE_TESTS)
     return()
   endif()
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})  # "tests/support/…"
   target_link_libraries(${name} PRIVATE ${T_LINKS} sluice_test_signals GTest::gmock GTest::gtest_main)
+  sluice_linked_fast(${name})
   if(NOT T_OPTIMIZED)
+    sluice_plain(${name})
     target_compile_options(${name} PRIVATE -O0)
     target_precompile_headers(${name} REUSE_FROM sluice_test_header)
     set(in_c ${T_SOURCES})
     list(FILTER in_c INCLUDE REGEX "\\.c$")
     set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   endif()
-  if((NOT SLUICE_EVERY_TEST AND NOT T_RELEASE) OR (SLUICE_SANITIZE AND T_PLAIN))
+  if(NOT SLUICE_EVERY_TEST OR (SLUICE_SANITIZE AND T_PLAIN))
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()

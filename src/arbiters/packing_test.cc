@@ -81,7 +81,7 @@ TEST(Packing, TheSmallestThatMultiTokenMisses) {
 
 TEST(Packing, PlannedKeepsEveryRandomOneAndMultiTokenMissesMany) {
   constexpr uint64_t kSeed = 20;
-  constexpr int kPackings = 300 / kOneOf;
+  const int kPackings = 300 / one_of();
   Random random(kSeed);
   int missed = 0;
   for (int i = 0; i < kPackings; ++i) {

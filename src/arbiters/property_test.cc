@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(, AnySchedule, testing::ValuesIn(arbiter_names()),
 // Everything at once: late and lost reports, a late host whose clock goes backwards, and clients
 // that never drain, join every millisecond, leave and change their quotas.
 TEST_P(AnySchedule, HoldersNeverExceedTheDeviceAndNobodyStarves) {
-  for (uint64_t seed = 1; seed <= 200; seed += kOneOf) {
+  for (uint64_t seed = 1; seed <= 200; seed += one_of()) {
     Random random(seed);
     Simulation device(GetParam(), seed);
     device.set_host(Micros(random.between(0, 2000)), Micros(random.between(0, 3000)));
@@ -138,7 +138,7 @@ TEST_P(AnySchedule, HoldersNeverExceedTheDeviceAndNobodyStarves) {
 // A client without competitors gets its limit in each window, up to one operator, though client and
 // host are kept from their processors, and the host for longer.
 TEST_P(AnySchedule, NoWindowHasMoreThanTheLimitWhoeverIsPaused) {
-  for (uint64_t seed = 1; seed <= 100; seed += kOneOf) {
+  for (uint64_t seed = 1; seed <= 100; seed += one_of()) {
     Random random(seed);
     const Nanos window = window_of(GetParam());
     Simulation device(GetParam(), seed, {.window = window});
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(, KeepsRequests, testing::Values("planned", "deadline",
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(KeepsRequests, OfAllWhoHaveWork) {
-  for (uint64_t seed = 1; seed <= 400; seed += kOneOf) {
+  for (uint64_t seed = 1; seed <= 400; seed += one_of()) {
     Random random(seed);
     Simulation device(GetParam(), seed);
     const std::vector<ShareClient> clients = random_lanes(random);

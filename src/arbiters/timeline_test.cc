@@ -54,7 +54,7 @@ TEST_P(Quota, IsKeptAloneAndBesideThreeNeighbours) {
     for (const Nanos op :
          {Nanos(Micros(200)), Nanos(Millis(3)), Nanos(Millis(45)), Nanos(Millis(110))}) {
       for (const Neighbour& n : kNeighbours) {
-        if (++cases % kOneOf != 0) continue;
+        if (++cases % one_of() != 0) continue;
         SCOPED_TRACE(std::to_string(quota) + " ‰, operators of " + std::to_string(millis(op)) +
                      " ms, neighbours " + n.name);
         Simulation device(GetParam());

@@ -9,6 +9,7 @@
 
 #include "arbiters/arbiter.h"
 #include "tests/support/random_cluster.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::policy {
 namespace {
@@ -227,12 +228,7 @@ TEST_P(Property, InflessIsSoundAndSettlesAtAConstantLoad) {
 }
 
 // Sanitizers slow them tenfold, and check the code rather than the decisions.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 60;
-#else
-constexpr uint64_t kSeeds = 150;
-#endif
-INSTANTIATE_TEST_SUITE_P(Seeds, Property, testing::Range<uint64_t>(1, kSeeds + 1));
+INSTANTIATE_TEST_SUITE_P(Seeds, Property, testing::Range<uint64_t>(1, sanitized() ? 61 : 151));
 
 }  // namespace
 }  // namespace sluice::policy

@@ -21,17 +21,16 @@
 #include "arbiters/arbiter.h"
 #include "arbiters/hosted_device.h"
 #include "base/random.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::policy {
 
 // One in so many of a property's schedules is played. A plain build plays all; sanitizers slow them
 // tenfold, and check the code rather than the decisions. The number shares no divisor with the
 // enumerated tables.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kOneOf = 9;
-#else
-constexpr int kOneOf = 1;
-#endif
+inline int one_of() {
+  return sanitized() ? 9 : 1;
+}
 
 // A client's use of its permits.
 struct Behaviour {
