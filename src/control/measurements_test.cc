@@ -100,6 +100,24 @@ TEST_F(MeasurementsTest, CountersThatBeginAnewMeasureFromThereOn) {
   EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {250}, 20, Millis(20), 0}));
 }
 
+// A gateway that was restarted may have answered more than the one before it had: any of the
+// counters may be the only one to show it.
+TEST_F(MeasurementsTest, OneCounterThatFallsBeginsAllOfThemAnew) {
+  const auto anew = [this](const InstanceId& id, auto fall) {
+    for (int n = 0; n < 3; ++n) second(id, Millis(500), 50);
+    EXPECT_EQ(of(id).busy, Share{500}) << id;
+    fall();
+    step();
+    EXPECT_EQ(of(id), (InstanceMeasurements{.instance = id, .busy = kNone})) << id;
+    second(id, Millis(250), 10);
+    EXPECT_EQ(of(id), (InstanceMeasurements{id, {250}, 20, Millis(20), 0})) << id;
+  };
+  anew("used", [&] { instance("used").used -= Millis(1); });
+  anew("answering", [&] { told("answering").answering -= Millis(1); });
+  anew("answered", [&] { told("answered").answered -= 1; });
+  anew("inferences", [&] { told("inferences").inferences -= 1; });
+}
+
 TEST_F(MeasurementsTest, ASnapshotKeepsWhatItWasGiven) {
   second("a", Millis(0), 0);
   second("a", Millis(300), 10);
