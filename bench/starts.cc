@@ -20,9 +20,9 @@
 #include "base/check.h"
 #include "bench/blind_meter.h"
 #include "bench/report.h"
-#include "emulator/machine.h"
 #include "enforce/arbiter_host.h"
 #include "enforce/permit_server.h"
+#include "tests/emulator/machine.h"
 
 namespace sluice::bench {
 namespace {

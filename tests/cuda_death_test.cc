@@ -18,10 +18,10 @@
 #include <optional>
 #include <utility>
 
-#include "emulator/device_memory.h"
-#include "emulator/machine.h"
 #include "enforce/permit_server.h"
 #include "gpu/meter_cuda.h"
+#include "tests/emulator/device_memory.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/each_step.h"
 #include "tests/support/eventually.h"
 #include "tests/support/led_program.h"

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/random.h"
-#include "emulator/machine.h"
 #include "enforce/arbiter_host.h"
 #include "enforce/permit_server.h"
 #include "gpu/gpu_watch.h"
 #include "gpu/meter_cuda.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/device_meter.h"
 #include "tests/support/device_windows.h"
 #include "tests/support/eventually.h"

@@ -1,8 +1,8 @@
 // The node's NVML loader on emulated GPUs: its description of a machine's GPUs.
 #include <gmock/gmock.h>
 
-#include "emulator/identity.h"
 #include "gpu/nvml.h"
+#include "tests/emulator/identity.h"
 #include "tests/support/emulated_gpus.h"
 
 namespace sluice::node {

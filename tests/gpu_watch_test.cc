@@ -5,9 +5,9 @@
 
 #include <mutex>
 
-#include "emulator/device_memory.h"
-#include "emulator/health.h"
-#include "emulator/identity.h"
+#include "tests/emulator/device_memory.h"
+#include "tests/emulator/health.h"
+#include "tests/emulator/identity.h"
 #include "tests/support/emulated_gpus.h"
 #include "tests/support/eventually.h"
 

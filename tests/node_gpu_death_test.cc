@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "emulator/health.h"
+#include "tests/emulator/health.h"
 #include "tests/support/each_step.h"
 #include "tests/support/eventually.h"
 #include "tests/support/node_with_led_programs.h"

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "abi/cuda_types.h"
-#include "emulator/health.h"
-#include "emulator/identity.h"
+#include "tests/emulator/health.h"
+#include "tests/emulator/identity.h"
 #include "tests/support/device_windows.h"
 #include "tests/support/eventually.h"
 #include "tests/support/led_program.h"

@@ -2,8 +2,8 @@
 // program, started as the node says. The device's own log has its use.
 #include <gmock/gmock.h>
 
-#include "emulator/health.h"
-#include "emulator/identity.h"
+#include "tests/emulator/health.h"
+#include "tests/emulator/identity.h"
 #include "tests/support/device_windows.h"
 #include "tests/support/eventually.h"
 #include "tests/support/led_program.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "abi/nvml_abi.h"
-#include "emulator/identity.h"
+#include "tests/emulator/identity.h"
 #include "tests/support/emulated_gpus.h"
 #include "tests/support/eventually.h"
 #include "tests/support/led_program.h"

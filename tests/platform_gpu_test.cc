@@ -7,8 +7,8 @@
 
 #include <fstream>
 
-#include "emulator/health.h"
-#include "emulator/identity.h"
+#include "tests/emulator/health.h"
+#include "tests/emulator/identity.h"
 #include "tests/support/device_windows.h"
 #include "tests/support/emulated_gpus.h"
 #include "tests/support/platform.h"

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "emulator/device_memory.h"
+#include "tests/emulator/device_memory.h"
 #include "tests/support/store_on_gpu.h"
 
 namespace sluice::node {

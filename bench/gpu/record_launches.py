@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """record_launches MODEL [--graph | --training] [--batch N] [--runs N]: what an unmodified PyTorch asks of a GPU in N runs
-of a model, as a launch trace (src/emulator/launch_trace.h) on standard output, to be played again on the emulated GPU by
+of a model, as a launch trace (tests/emulator/launch_trace.h) on standard output, to be played again on the emulated GPU by
 replay_trace. MODEL: resnet50, bert or gpt2 (random weights, models.py), or a JSON file that torch.profiler
 has exported (--sms says of which device). --training: a run is forward, backward, the optimizer's step and the
 loss's copy to the host, as in colocate.py.

@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-#include "emulator/machine.h"
+#include "tests/emulator/machine.h"
 
 namespace sluice::bench {
 

@@ -28,7 +28,7 @@
 
 #include "abi/cuda_abi.h"
 #include "base/random.h"
-#include "emulator/machine.h"
+#include "tests/emulator/machine.h"
 #include "tests/programs/gpu_rivals.h"
 #include "tests/support/kernel_stamps.h"
 #include "wire/permit.h"

@@ -1,4 +1,4 @@
-// replay_trace FILE [TIMES] [--no-gaps]: plays a recorded launch trace (emulator/launch_trace.h) on
+// replay_trace FILE [TIMES] [--no-gaps]: plays a recorded launch trace (tests/emulator/launch_trace.h) on
 // the emulated GPU. Prints how long the host took for it and how long the device was busy, by its
 // own log. A CUDA program like any other: behind the hook it is held to its slice.
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <iterator>
 
 #include "base/clock.h"
-#include "emulator/machine.h"
-#include "emulator/settings.h"
+#include "tests/emulator/machine.h"
+#include "tests/emulator/settings.h"
 #include "tests/support/trace_player.h"
 
 using namespace sluice::emulator;

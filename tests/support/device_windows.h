@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "emulator/machine.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/eventually.h"
 
 namespace sluice {

@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
-#include "emulator/machine.h"
-#include "emulator/settings.h"
+#include "tests/emulator/machine.h"
+#include "tests/emulator/settings.h"
 
 namespace sluice {
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "emulator/machine.h"
-#include "emulator/settings.h"
+#include "tests/emulator/machine.h"
+#include "tests/emulator/settings.h"
 
 namespace sluice::emulator {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "emulator/machine.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/gpu_judge.h"
 
 namespace sluice::bench {

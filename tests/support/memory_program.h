@@ -12,8 +12,8 @@
 #include <string>
 
 #include "abi/cuda_abi.h"
-#include "emulator/device_memory.h"
-#include "emulator/machine.h"
+#include "tests/emulator/device_memory.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/led_program.h"
 #include "tests/support/memory_daemon.h"
 

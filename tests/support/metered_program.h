@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "emulator/machine.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/eventually.h"
 #include "tests/support/hooked_process.h"
 #include "tests/support/permit_daemon.h"

@@ -1,7 +1,7 @@
 // A node daemon on emulated GPUs, and unmodified CUDA programs, started as the node says.
 #pragma once
 
-#include "emulator/machine.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/emulated_gpus.h"
 #include "tests/support/node.h"
 

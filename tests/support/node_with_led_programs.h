@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "emulator/device_memory.h"
+#include "tests/emulator/device_memory.h"
 #include "tests/support/node_with_gpus.h"
 
 namespace sluice {

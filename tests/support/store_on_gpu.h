@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "abi/cuda_abi.h"
-#include "emulator/machine.h"
 #include "store/process.h"
+#include "tests/emulator/machine.h"
 #include "tests/support/eventually.h"
 #include "tests/support/folder.h"
 #include "tests/support/store_client.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "emulator/device_memory.h"
-#include "emulator/machine.h"
+#include "tests/emulator/device_memory.h"
+#include "tests/emulator/machine.h"
 
 namespace sluice {
 

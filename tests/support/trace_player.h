@@ -9,7 +9,7 @@
 
 #include "abi/cuda_abi.h"
 #include "base/clock.h"
-#include "emulator/launch_trace.h"
+#include "tests/emulator/launch_trace.h"
 
 namespace sluice::emulator {
 
