@@ -1,5 +1,5 @@
-// commit: a process may be killed at any instruction, so what was written to the shared device
-// before this stands before what comes after.
+// commit: orders writes to the shared device. A process may be killed at any instruction; what it
+// wrote before a commit is then there if anything written after it is.
 #pragma once
 
 #include <atomic>

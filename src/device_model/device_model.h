@@ -1,17 +1,16 @@
 // The emulated device: streams of work, SMs, memory bandwidth and copy engines in device time. A
-// pure function of what was submitted and when; no word of CUDA, no clock, no file, no thread.
+// pure function of what was submitted and when. It knows nothing of CUDA, and has no clock, file or
+// thread.
 //
 //   Streams     are queues; the head of each may run. The streams of one group (a context) keep the
 //               order between its legacy stream and its blocking ones.
 //   Kernels     run `waves × wave_ns`, waves = blocks ÷ SMs granted. With sharing (MPS) all clients
-//   run
-//               at once, each within its cap; without, clients take turns of `slice_ns`. SMs are
-//               given in the order in which kernels became ready; what is left over goes to the
-//               next.
+//               run at once, each within its cap; without, clients take turns of `slice_ns`. SMs
+//               are granted in the order in which kernels became ready; the next kernel is granted
+//               what is left over.
 //   Bandwidth   is shared max–min fair; a kernel with less than it asks for runs slower by as much.
-//   The log     holds every stretch of time in which a kernel ran on a given number of SMs: the
-//   judge
-//               of every figure about shares.
+//   The log     holds every interval in which a kernel ran on a given number of SMs. Every figure
+//               about shares is checked against it.
 //
 // A flat value of fixed size without pointers, so that processes can share it in a mapped file;
 // zeroed memory and reset() make one. The caller has the lock, and calls advance() before anything
@@ -63,7 +62,7 @@ struct Stretch {
   std::uint32_t process;
   std::uint32_t function;
   std::uint32_t sms;
-  std::uint32_t last;  // 1: the kernel ended here
+  std::uint32_t last;  // 1: the kernel ended at end_ns
 };
 
 struct Usage {
@@ -77,7 +76,7 @@ class DeviceModel {
   static constexpr std::uint64_t kLog = 1U << 19;
   static constexpr std::uint32_t kNone = ~0U;
 
-  // Of zeroed memory, or of a model that is no longer wanted.
+  // Begins anew, from zeroed memory or from a model that is no longer used.
   void reset(const DeviceSpec& spec, Ns now);
 
   // Clients, streams and events are numbered; kNone: the table is full.
@@ -94,10 +93,10 @@ class DeviceModel {
   void copy(std::uint32_t stream, Engine engine, std::uint64_t bytes);
   void wait(std::uint32_t stream, Ticket ticket);
   void record(std::uint32_t stream, std::uint32_t event);
-  // What is behind it waits for release(): until a function of the host's has run. Of a client that
-  // has left nobody waits for one.
+  // Work behind it waits for release(), which follows once a function of the host's has run. A hold
+  // of a client that has left delays nothing.
   Ticket hold(std::uint32_t stream);
-  bool holds(Ticket hold) const;  // all before it has run, and it is not released
+  bool holds(Ticket hold) const;  // work before it has run, and it is not released
   void release(Ticket hold);
   bool held() const;  // any stream, now
 
@@ -119,7 +118,7 @@ class DeviceModel {
   // Lets the device run until `now`; an earlier time than before changes nothing.
   void advance(Ns now);
   Ns now() const { return now_; }
-  // When something ends by itself, if nothing else is submitted.
+  // When the next operation ends if nothing else is submitted; nullopt: none runs.
   std::optional<Ns> next_change() const;
 
   Usage usage(std::uint32_t client) const { return clients_[client].usage; }
@@ -128,11 +127,10 @@ class DeviceModel {
   void set_cap(std::uint32_t client, std::uint32_t sm_permille);
   void set_shared(bool shared) { spec_.shared = shared; }
 
-  // Somebody was killed in the middle of a change: what follows from the queues is made anew from
-  // them.
+  // After a process was killed in the middle of a change: derives anew what follows from the queues.
   void repair();
 
-  // Stretches first … end − 1 are kept: the last kLog of those ever written.
+  // The log keeps the last kLog intervals ever written, up to log_end() − 1.
   std::uint64_t log_end() const { return log_end_; }
   const Stretch& stretch(std::uint64_t index) const { return log_[index % kLog]; }
 
@@ -148,7 +146,7 @@ class DeviceModel {
     std::uint64_t seq;
     Kernel kernel;
     Ticket ticket;
-    Ns ready_ns, begin_ns;  // begin of the stretch
+    Ns ready_ns, begin_ns;  // of the interval that the log will hold
     Ns took_ns;             // of the whole, as it runs now
     Ns since_ns, end_ns;    // with `left` at since_ns, it ends then
     double left;            // of the whole, at since_ns

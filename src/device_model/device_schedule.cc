@@ -1,5 +1,5 @@
-// How the device lets its streams' work run: what is ready, whose turn it is, and on how many SMs it runs
-// and how much bandwidth, and what ends next.
+// How the device runs its streams' work: what is ready, which client has its turn, how many SMs and
+// how much bandwidth each kernel is granted, and what ends next.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -81,8 +81,8 @@ void DeviceModel::collect(Candidates& out) {
 
 // --- what runs, on how much -------------------------------------------------------------------
 
-// Without sharing: the client whose turn it is goes on until it has nothing left, or until its
-// slice is over and another waits; then the next by number.
+// Without sharing: a client keeps its turn until it has nothing left, or until its slice is over and
+// another client waits. The next by number follows.
 void DeviceModel::take_turns(const Candidates& candidates) {
   if (spec_.shared) {
     contended_ = false;

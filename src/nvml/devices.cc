@@ -1,5 +1,5 @@
-// Which devices there are: under a slice, its own, numbered from 0 in their order. By whatever else
-// a device is asked for, another's is not found.
+// Which devices there are: under a slice, its own, numbered from 0 in their order. Devices outside
+// the slice are not found, by index, UUID, serial or bus.
 #include "nvml/slice.h"
 
 SLUICE_NVML(nvmlDeviceGetCount);
@@ -30,7 +30,7 @@ nvmlReturn_t if_own(nvmlReturn_t result, nvmlDevice_t* device) {
   return NVML_ERROR_NOT_FOUND;
 }
 
-// How many there are in all may be asked without room for them: then no handle is given.
+// A caller may ask for the count alone, without space for handles; none is then written.
 nvmlReturn_t own_among(nvmlReturn_t result, unsigned* count, nvmlDevice_t* devices) {
   if (result != NVML_SUCCESS || devices == nullptr || !in_slice()) return result;
   unsigned kept = 0;

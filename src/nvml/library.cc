@@ -22,7 +22,7 @@ constexpr char kNames[] =
 #undef SLUICE_HOOKED
     ;
 
-// ---- what is called where there is nothing to call ----------------------------------------------
+// ---- what is called if the real library lacks the function --------------------------------------
 
 nvmlReturn_t no_library() {
   return NVML_ERROR_LIBRARY_NOT_FOUND;
@@ -49,8 +49,8 @@ extern "C" {
 
 extern __attribute__((visibility("hidden"))) void* sluice_driver_table[];
 
-// From the trampolines: where `entry` leads, from now on too. A library that is missing may come
-// yet.
+// Called by the trampolines: finds where `entry` leads, and remembers it. A missing library is not
+// remembered: it may be installed later.
 __attribute__((visibility("hidden"))) void* sluice_resolve_entry(unsigned entry) {
   using namespace sluice::hook::nvml;
   const int saved_errno = errno;

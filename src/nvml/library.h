@@ -1,6 +1,6 @@
-// NVML itself, behind the library that stands in its place (libnvidia-ml.so.1, preloaded or mounted
-// over the driver's): opened at the first call of any entry point (hook/real_library.h). Any thread
-// at any time.
+// The real NVML, which this library replaces (libnvidia-ml.so.1, preloaded or mounted over the
+// driver's). It is opened at the first call of any entry point (hook/real_library.h). Any thread may
+// call at any time.
 #pragma once
 
 #include "abi/nvml_abi.h"

@@ -1,6 +1,5 @@
-// How much memory a device has: under a slice, as much as the slice, or the device's where that is
-// less. What of it is used is what the slice's processes hold, their headroom too (wire/
-// permit_memory.h).
+// How much memory a device has: under a slice, the slice's limit, or the device's memory if that is
+// less. Used memory is what the slice's processes hold, with their headroom (wire/permit_memory.h).
 #include "nvml/slice.h"
 
 SLUICE_NVML(nvmlDeviceGetMemoryInfo);
@@ -13,8 +12,8 @@ constexpr uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-// A limit may have fallen below what is held. Programs take `used` off `total`, so it is no more
-// than that.
+// A limit may have fallen below what is held. Programs subtract `used` from `total`, so it is at most
+// `total`.
 template <class Memory>
 bool show_slice(nvmlDevice_t handle, Memory* memory) {
   const int device = device_of(handle);
@@ -39,7 +38,7 @@ SLUICE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemo
   return result;
 }
 
-// What the driver keeps for itself is none of the slice's.
+// The driver's reserved memory is not part of the slice.
 SLUICE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device,
                                                       nvmlMemory_v2_t* memory) {
   const nvmlReturn_t result = driver_nvmlDeviceGetMemoryInfo_v2(device, memory);

@@ -1,4 +1,4 @@
-// Outside of a slice the library that stands in NVML's place is not to be noticed.
+// Outside of a slice, the library in NVML's place passes every call on unchanged.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ constexpr struct {
 #undef SLUICE_HOOKED
 };
 
-// What `body` says of the library, opened in a process of its own over `real`.
+// Returns what `body` prints about the library, opened in a process of its own over `real`.
 std::string over(const char* real, const std::function<std::string(void*)>& body) {
   return in_child([&](int out) {
            setenv("SLUICE_NVML_LIBRARY", real, 1);

@@ -1,6 +1,6 @@
-// Who uses a device: under a slice, its own processes alone, in every list that names processes.
-// The device is asked for all of them, into memory of ours, and the caller gets those that it may
-// see.
+// The processes on a device: under a slice, the slice's own alone, in every list that names
+// processes. The real list is read into memory of ours, and the rows of the slice's processes are
+// copied to the caller.
 #include <stdlib.h>
 
 #include "nvml/slice.h"
@@ -32,15 +32,15 @@ unsigned pid_of(const unsigned& row) {
   return row;
 }
 
-// All rows that `ask(rows, count)` has, in memory that the caller frees; how many there are, and
-// what `ask` said. Drivers of one release (530) write rows of 32 bytes where others write 24: there
-// is room for these, though they are not understood.
+// Returns all rows of `ask(rows, count)`, in memory that the caller frees, their count, and what `ask`
+// returned. Drivers of one release (530) write rows of 32 bytes where others write 24: the memory
+// suffices for these, though they are not understood.
 template <class Row, class Ask>
 nvmlReturn_t all_rows(Ask&& ask, Row*& rows, unsigned& count) {
   constexpr size_t kRow = sizeof(Row) > 32 ? sizeof(Row) : 32;
   nvmlReturn_t result = NVML_ERROR_INSUFFICIENT_SIZE;
   rows = nullptr;
-  // Between two questions there may be more of them.
+  // Processes may start between two calls.
   for (unsigned room = 64; room <= 4096 && result == NVML_ERROR_INSUFFICIENT_SIZE; room *= 4) {
     free(rows);
     rows = static_cast<Row*>(calloc(room, kRow));
@@ -51,8 +51,8 @@ nvmlReturn_t all_rows(Ask&& ask, Row*& rows, unsigned& count) {
   return result;
 }
 
-// Those of the slice's own processes, as NVML gives rows: `count` is how many there is room for,
-// and then how many there are.
+// Copies the rows of the slice's own processes as NVML does: `count` is the capacity, and then the
+// number of rows.
 template <class Row, class Ask>
 nvmlReturn_t own_rows(nvmlDevice_t device, unsigned* count, Row* to, Ask&& ask) {
   if (!in_slice()) return ask(to, count);
@@ -75,7 +75,7 @@ nvmlReturn_t own_rows(nvmlDevice_t device, unsigned* count, Row* to, Ask&& ask) 
   return result;
 }
 
-// The rows that say how busy a device was: where there are none, NVML finds nothing.
+// The rows that say how busy a device was. NVML returns NOT_FOUND if there are none.
 template <class Row, class Ask>
 nvmlReturn_t own_samples(nvmlDevice_t device, unsigned* count, Row* to, Ask&& ask) {
   const nvmlReturn_t result = own_rows(device, count, to, ask);
@@ -122,7 +122,7 @@ SLUICE_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
   });
 }
 
-// The two that take a structure: of a version that is not known nothing can be left out.
+// The two that take a structure: one of an unknown version cannot be filtered.
 
 SLUICE_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
                                                                  nvmlProcessDetailList_t* list) {

@@ -16,10 +16,10 @@ namespace {
 
 constexpr uint64_t kAnswerNs = 1000 * SLUICE_MS_NS;
 
-// What the daemon said last. A reader may see one word of before and one of after.
+// The daemon's last answer. A reader may see one word of an answer and one of the next.
 SliceMemory last_seen[kDevices];
 
-// What the environment says, as it was at the first look: a program may change it later.
+// The environment as it was when first read: a program may change it later.
 struct Remembered {
   const char* (*ask)();
   const char* value;
@@ -38,7 +38,8 @@ const char* named_devices() {
 Remembered visible_devices{named_devices, nullptr};  // UUIDs, a comma between two
 Remembered permit_socket{sluice_permit_socket, nullptr};
 
-// What the daemon says of the slice's memory there. False: nothing; `refused`, if it said so.
+// Asks the daemon for the slice's memory there. Returns false without an answer; `refused`: it said
+// no.
 bool look(int device, sluice_memory_seen& seen, bool& refused) {
   sluice_memory_look question{};
   question.head = {SLUICE_HELLO_MAGIC, SLUICE_WIRE_VERSION, SLUICE_MEMORY_LOOK};

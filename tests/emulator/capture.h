@@ -6,8 +6,8 @@
 
 namespace sluice::emulator {
 
-// A call that could break a capture it is not part of (memory, waiting, event queries): refused
-// while a capture is open that forbids it to this thread, and that capture is then lost.
+// Refuses a call that could break a capture it is not part of (memory, waiting, event queries) while
+// an open capture forbids it to this thread. That capture is then invalid.
 CUresult unsafe_call(Driver& driver);
 
 // Work for a stream: kYes where it was captured as `node` and is not to be done, kRefused with
@@ -15,7 +15,7 @@ CUresult unsafe_call(Driver& driver);
 enum class Captured { kNo, kYes, kRefused };
 Captured capture(Driver& driver, Stream& stream, Node node, CUresult& result);
 
-// Waiting for, or asking about, a stream that captures loses the capture.
+// Waiting for, or querying, a stream that captures invalidates the capture.
 CUresult refuse_if_capturing(Stream& stream);
 
 // An event recorded in a capturing stream stands for a place in the capture; a stream that waits
@@ -27,7 +27,7 @@ CUresult begin_capture(Driver& driver, Stream& stream, CUstreamCaptureMode mode)
 // Ends the capture whatever it returns, but for a stream that did not begin one.
 CUresult end_capture(Driver& driver, Stream& stream, std::unique_ptr<Graph>& graph);
 
-// How this thread looks at captures of others.
+// This thread's mode towards captures of other threads.
 CUstreamCaptureMode& capture_mode_of_thread();
 
 }  // namespace sluice::emulator

@@ -1,5 +1,5 @@
-// Who holds which part of a device's memory. Functions over the shared tables; the caller has the
-// lock.
+// The processes that hold a device's memory, and which part. Functions over the shared tables; the
+// caller has the lock.
 //
 // Memory is a range of a sparse file, so that processes see the same bytes, and what is not touched
 // costs nothing. The range is larger than the memory: fragments never make an allocation fail, as
@@ -19,12 +19,12 @@ std::uint64_t memory_used(const MachineState& state, std::uint32_t device);
 std::uint64_t memory_used_by(const MachineState& state, std::uint32_t device,
                              std::uint32_t process);
 
-// A new allocation, held by `process` and charged to it. kNone: there is not so much left.
+// Makes an allocation, held by `process` and charged to it. Returns kNone if too little is left.
 std::uint32_t allocate(MachineState& state, std::uint32_t device, std::uint32_t process,
                        std::uint64_t bytes);
-// One more holder. kNone where the tables are full.
+// Adds a holder. Returns kNone if the tables are full.
 bool hold(MachineState& state, std::uint32_t process, std::uint32_t allocation);
-// One less; the last one frees it, and its pages of the file.
+// Removes a holder; the last one's removal frees the allocation, and its pages of the file.
 void let_go(MachineState& state, std::uint32_t process, std::uint32_t allocation, int memory_file);
 void let_go_of_all(MachineState& state, std::uint32_t process, int memory_file);
 

@@ -12,7 +12,7 @@
 
 namespace sluice::emulator {
 namespace {
-// The process's; made once by cuInit and never destroyed: threads may call until the very end.
+// The process's driver; made once by cuInit and never destroyed: threads may call until its end.
 Driver* the_driver = nullptr;
 std::mutex making;
 
@@ -125,7 +125,7 @@ CUresult Call::injected(const char* function) {
   return CUDA_SUCCESS;
 }
 
-// Whether one of its kernels has turned out to be faulty by now.
+// Returns whether one of its kernels has ended in an error by now.
 CUresult Call::look_at(Context& context) {
   if (context.error != CUDA_SUCCESS || context.faults.empty()) return context.error;
   Machine::Lock lock(*driver_->machine);
@@ -153,7 +153,7 @@ CUresult Call::submit(Stream& stream, std::uint32_t operations,
                       const std::function<void(DeviceModel&)>& work) {
   Context* context = stream.context;
   const std::uint32_t queue = stream.model;
-  if (operations > DeviceModel::kOps) return CUDA_ERROR_OUT_OF_MEMORY;  // never is there such room
+  if (operations > DeviceModel::kOps) return CUDA_ERROR_OUT_OF_MEMORY;  // no queue is so long
   for (;;) {
     {
       Machine::Lock lock(*driver_->machine);
@@ -163,7 +163,7 @@ CUresult Call::submit(Stream& stream, std::uint32_t operations,
         return CUDA_SUCCESS;
       }
     }
-    // Not for one place: the next caller would wait again at once.
+    // Not for one place alone: the next caller would wait again at once.
     const CUresult result = wait(context, [&](DeviceModel& device) {
       return device.queued(queue) < kQueue * 3 / 4 && device.room(operations);
     });
@@ -202,7 +202,7 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
   return cuGetErrorName(error, text);
 }
 
-// What only NVIDIA's own libraries ask for; there is nothing behind it here.
+// Asked for by NVIDIA's own libraries alone; it is empty here.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
   return CUDA_ERROR_NOT_SUPPORTED;

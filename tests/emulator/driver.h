@@ -1,8 +1,8 @@
 // The emulated driver in one process, and what every call of it does first and last. Only the
 // sources of emulated/libcuda.so.1 include this.
 //
-// One lock guards the process's objects; the machine's lock is taken inside it, for short. A call
-// that waits gives the first one away meanwhile.
+// One lock guards the process's objects; the machine's lock is taken inside it, for a short time. A
+// call that waits releases the first one meanwhile.
 #pragma once
 
 #include <functional>
@@ -59,8 +59,8 @@ struct Driver {
   }
 };
 
-// One call of an entry point. It says at once whether it is refused: no cuInit, an injected error,
-// no current context, a context that an error has ended.
+// One call of an entry point. Its construction finds whether it is refused: no cuInit, an injected
+// error, no current context, a context that an error has ended.
 class Call {
  public:
   enum Needs { kDriver, kContext };
@@ -79,9 +79,11 @@ class Call {
     return lock->devices[driver_->in_machine(device)];
   }
 
-  // Waits in device time; the process's lock is free meanwhile. An error of the context by then.
+  // Waits in device time; the process's lock is free meanwhile. Returns an error that the context
+  // has by then.
   CUresult wait(Context* context, const std::function<bool(DeviceModel&)>& done);
-  // Hands work to a stream's queue, once there is room for `operations`. An error of the context.
+  // Submits work to a stream, once its queue takes `operations` more. Returns an error of the
+  // context.
   CUresult submit(Stream& stream, std::uint32_t operations,
                   const std::function<void(DeviceModel&)>& work);
 
@@ -101,7 +103,7 @@ Driver* driver_of_process();
 std::vector<Context*>& context_stack();
 int thread_id();
 
-// The stream that a handle means in the current context; null: none does.
+// Returns the stream that a handle means in the current context, or nullptr.
 Stream* stream_of(Call& call, CUstream handle, DefaultStream which);
 Stream* make_stream(Call& call, Context& context, StreamKind kind, unsigned flags, int priority);
 

@@ -1,5 +1,5 @@
-// Arrays, mipmapped ones too: memory that counts and goes with its context, and nothing else. Their
-// elements and levels cannot be reached. A handle is the address where the memory would be.
+// Arrays, also mipmapped ones: memory that is charged and ends with its context, and nothing else.
+// Their elements and levels cannot be accessed. A handle is the address where the memory would be.
 #include <algorithm>
 #include <bit>
 

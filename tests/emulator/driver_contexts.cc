@@ -50,12 +50,12 @@ CUresult make_context(Call& call, CUdevice device, unsigned flags, bool primary,
   return CUDA_SUCCESS;
 }
 
-// Made by cuCtxCreate, and there.
+// Returns whether it is a live context of cuCtxCreate's.
 bool is_ones_own(const Context* context) {
   return context != nullptr && !context->is_primary;
 }
 
-// All that belongs to it goes with it; what it has queued runs out.
+// Ends a context and all that belongs to it; what it has queued runs on.
 void destroy_context(Call& call, Context* context) {
   Driver& driver = call.driver();
   const std::uint32_t index = driver.in_machine(context->device);
@@ -216,7 +216,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// Takes the place of the one on top; null takes that away.
+// Replaces the context on top; null removes it.
 CUresult cuCtxSetCurrent(CUcontext handle) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
@@ -252,7 +252,7 @@ CUresult cuCtxGetFlags(unsigned* flags) {
   return CUDA_SUCCESS;
 }
 
-// A context's group is its own, and no other's ever.
+// A context's group is never used again.
 CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
   const Call call(__func__, Call::kDriver);
   if (call.refused() != CUDA_SUCCESS) return call.refused();

@@ -1,5 +1,5 @@
-// Copies and sets. The bytes move at once, the time that it takes passes in the stream: whoever
-// waits as it should sees the same. Within graphs only the time passes.
+// Copies and sets. The bytes move at once; the time that it takes passes in the stream. A program
+// that waits as it should sees no difference. Within graphs only the time passes.
 #include <algorithm>
 #include <cstring>
 
@@ -19,7 +19,7 @@ struct Copy {
   std::size_t width, height = 1, to_pitch = 0, from_pitch = 0;
 };
 
-// Where a copy or a set is asked for: in a capture, what a graph is to allocate is there.
+// The stream of a copy or a set. While it captures, memory that its graph will allocate may be named.
 struct Place {
   CUstream stream;
   DefaultStream which;
@@ -85,7 +85,7 @@ CUresult copy(const char* function, const Copy& asked, CUstream stream, DefaultS
   });
 }
 
-// What must lie on the device does.
+// Copies between the host and the device; `on_device` must lie on the device.
 CUresult copy_device(const char* function, CUdeviceptr on_device, const Copy& asked,
                      CUstream stream, DefaultStream which, Wait wait) {
   {

@@ -5,8 +5,7 @@
 using namespace sluice::emulator;
 
 namespace {
-// Looking at an event: not while that could break a capture, nor at one whose last record was
-// captured.
+// Refuses to query an event while that could break a capture, or if its last record was captured.
 CUresult may_look(Driver& driver, const Event* event) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture != nullptr) {

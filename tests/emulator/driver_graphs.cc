@@ -36,7 +36,7 @@ std::size_t index_of(const Graph& graph, const Node* node) {
   return i;
 }
 
-// What of a graph differs from an instance so that it cannot take its place.
+// The differences between a graph and an instance that keep it from updating the instance.
 CUgraphExecUpdateResult difference(const Graph& exec, const Graph& graph, const Node** where) {
   if (exec.nodes.size() != graph.nodes.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -33,7 +33,7 @@ void HostFunctions::add(Driver& driver, DeviceModel& device, std::uint32_t strea
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// The first that the device has come to, or that it will not come to any more.
+// The first function that the device has reached, or will never reach.
 bool HostFunctions::take_next(Driver& driver, HostFunction* next, CUresult* status) {
   std::unique_lock process(driver.mutex);
   some_.wait(process, [&] { return !waiting_.empty(); });

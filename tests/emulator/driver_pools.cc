@@ -1,6 +1,6 @@
-// Stream-ordered memory. A pool keeps blocks that were given back, up to its threshold, for the
-// next who asks for no more; what it has reserved is charged, in use or not. The order of streams
-// is not watched: a block is free for the next at the moment of the call.
+// Stream-ordered memory. A pool keeps freed blocks, up to its threshold, for the next request of at
+// most their size. Reserved memory is charged, in use or not. The order of streams is ignored: a
+// block can be reused from the moment of the call that frees it.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@
 using namespace sluice::emulator;
 
 namespace {
-// Gives unused blocks back to the device until at most `keep` bytes are reserved.
+// Frees unused blocks until at most `keep` bytes are reserved.
 void trim(Call& call, Pool& pool, std::uint64_t keep) {
   while (pool.reserved > keep && !pool.kept.empty()) {
     const auto last = std::prev(pool.kept.end());
@@ -91,7 +91,7 @@ CUresult allocate_from(const char* function, CUdeviceptr* pointer, size_t bytes,
   return CUDA_SUCCESS;
 }
 
-// The counter behind an attribute; null: it is none.
+// Returns the counter behind an attribute, or nullptr if it has none.
 std::uint64_t* counter_of(Pool& pool, CUmemPool_attribute attribute) {
   switch (attribute) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:

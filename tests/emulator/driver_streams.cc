@@ -40,15 +40,14 @@ Stream* stream_of(Call& call, CUstream handle, DefaultStream which) {
 }  // namespace sluice::emulator
 
 namespace {
-// Where nothing but a stream is needed.
+// A call that needs a stream alone.
 CUresult find(Call& call, CUstream handle, DefaultStream which, Stream** stream) {
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   *stream = stream_of(call, handle, which);
   return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-// To ask what it has done: refused of one that captures, and of any while a capture forbids such
-// calls.
+// Refuses to query a stream that captures, or any stream while a capture forbids such calls.
 CUresult find_to_look_at(Call& call, CUstream handle, DefaultStream which, Stream** stream) {
   CUresult result = find(call, handle, which, stream);
   if (result == CUDA_SUCCESS) result = refuse_if_capturing(**stream);

@@ -1,5 +1,5 @@
 // The emulated driver in several processes at once. Each test's clients are children that use it;
-// what they did is judged by the device's log.
+// what they did is checked by the device's log.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -154,7 +154,7 @@ TEST_P(HostFunctions, AreNodesOfGraphs) {
   }));
 }
 
-// Its process is gone, and with it what could run them: others find the device free.
+// Its process has died, and with it the thread that ran them: others find the device free.
 TEST_P(HostFunctions, OfADeadProcessHoldUpNobody) {
   start(GetParam());
   const Channel stuck;

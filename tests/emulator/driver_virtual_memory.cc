@@ -1,6 +1,6 @@
 // Memory and addresses apart: physical allocations, address ranges, maps of the one into the other,
-// and allocations handed to other processes as descriptors. A map holds its allocation, as a handle
-// does.
+// and allocations passed to other processes as descriptors. A map keeps its allocation alive, as a
+// handle does.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ bool reserved(const Driver& driver, std::uint64_t at, std::uint64_t bytes) {
   return false;
 }
 
-// Nothing behind the addresses any more; they stay reserved.
+// Unmaps the addresses; they stay reserved.
 bool unmap(std::uint64_t at, std::uint64_t bytes) {
   return mmap(pointer_to(at), bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
@@ -93,7 +93,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignmen
   void* at =
       mmap(nullptr, bytes + step, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  // The ends that are not aligned go back.
+  // Unmaps the unaligned ends.
   const auto begin = reinterpret_cast<std::uint64_t>(at);
   const std::uint64_t aligned = (begin + step - 1) / step * step;
   if (aligned > begin) munmap(at, aligned - begin);

@@ -1,6 +1,6 @@
 // What the emulated driver's handles stand for. Plain objects, guarded by the process's one lock
-// (driver.h). A handle is its object's address, looked up in a table, so that one that was given
-// back, or never was one, is told from a good one.
+// (driver.h). A handle is its object's address. It is looked up in a table, so that a handle that
+// was released, or never existed, is refused.
 #pragma once
 
 #include <deque>
@@ -56,7 +56,7 @@ struct Context {
     Ticket at;
     CUresult error;
   };
-  std::vector<Fault> faults;  // kernels that will turn out to be faulty
+  std::vector<Fault> faults;  // kernels that will end in an error
 };
 
 struct Module;
@@ -86,7 +86,7 @@ struct Graph {
 };
 struct GraphExec {
   Context* context = nullptr;
-  const Graph* made_from = nullptr;  // null: it is gone
+  const Graph* made_from = nullptr;  // null: destroyed
   Graph graph;
   bool frees_on_launch = false;  // what its last launch left
 };
@@ -135,11 +135,11 @@ struct Range {
 };
 using Ranges = std::map<std::uint64_t, Range>;  // by address
 
-// Memory of a graph's node: its address stays, what lies behind it comes with the first launch and
-// stays until it is trimmed.
+// Memory of a graph's node. Its address stays; its allocation is made at the first launch and stays
+// until it is trimmed.
 struct GraphBlock {
   CUdevice device = 0;
-  const Graph* graph = nullptr;  // whose node allocates it; null: it is gone
+  const Graph* graph = nullptr;  // its node allocates this; null: destroyed
   std::uint64_t bytes = 0, mapped = 0;
   std::uint32_t allocation = DeviceModel::kNone;  // kNone: nothing lies behind it
   bool in_use = false;

@@ -1,5 +1,5 @@
-// How a test makes an emulated device fail, for all that watch through NVML. The device goes on
-// computing: what breaks the work of its clients is injected as errors of calls (machine.h).
+// How a test makes an emulated device fail, as NVML reports it. The device goes on computing: errors
+// of its clients' calls are injected apart (machine.h).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace sluice::emulator {
 void raise_xid(MachineState& state, std::uint32_t device, std::uint64_t xid);
 // An error in memory that ECC could not correct: counted, and an event.
 void raise_ecc_error(MachineState& state, std::uint32_t device);
-// From now on NVML knows nothing of it but that it is lost.
+// From now on NVML reports the device as lost.
 void lose(MachineState& state, std::uint32_t device);
 
 }  // namespace sluice::emulator

@@ -1,6 +1,6 @@
-// Functions of the program's that stand in streams: a thread of the process runs them, one at a
-// time, as the device comes to them; what is behind waits until then. Guarded by the process's lock
-// (driver.h), which is free while one runs.
+// The program's functions in streams: a thread of the process runs them, one at a time, as the
+// device reaches them. Work behind them waits. Guarded by the process's lock (driver.h), which is
+// free while one runs.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,7 @@ struct Driver;
 struct HostFunction {
   CUhostFn function = nullptr;
   CUstreamCallback callback = nullptr;  // runs also where an error has ended the context
-  CUstream stream = nullptr;            // that it is told of
+  CUstream stream = nullptr;            // its argument
   void* user = nullptr;
   std::uint32_t device = 0;  // the machine's
   Ticket place;
@@ -28,7 +28,7 @@ class HostFunctions {
   // The machine's lock is held.
   void add(Driver& driver, DeviceModel& device, std::uint32_t stream, HostFunction function);
 
-  // Whether this thread runs one now: it may not call the driver.
+  // Returns whether this thread runs one now, and so may not call the driver.
   static bool running();
 
  private:

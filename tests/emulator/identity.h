@@ -1,4 +1,4 @@
-// Who the emulated devices are: the same to the driver and to NVML. Pure.
+// The emulated devices' names and addresses: the same to the driver and to NVML. Pure.
 #pragma once
 
 #include <array>

@@ -1,5 +1,4 @@
-// A kernel's launch, however it was asked for: by a call, or by a graph. The process's lock is
-// held.
+// A kernel's launch, by a call or by a graph. The caller holds the process's lock.
 #pragma once
 
 #include "tests/emulator/driver.h"
@@ -10,7 +9,7 @@ namespace sluice::emulator {
 CUresult kernel_of(const Function& function, const CUDA_KERNEL_NODE_PARAMS_v2& launch,
                    std::uint32_t sms, bool together, Kernel& kernel);
 
-// Notes that the kernel that was just submitted will turn out to be faulty.
+// Notes that the kernel that was just submitted will end in an error.
 void expect_fault(Stream& stream, const Function& function, const DeviceModel& device);
 
 }  // namespace sluice::emulator

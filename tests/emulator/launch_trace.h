@@ -1,5 +1,5 @@
 // What a program asked of a GPU, recorded once (bench/gpu/record_launches.py) and played again on
-// the emulated one. A text of a line a thing; kernels, graphs and streams are numbered from 0 in
+// the emulated one. A text of one item a line; kernels, graphs and streams are numbered from 0 in
 // the order in which they appear:
 //
 //   trace sms=132                            the device it was recorded on, first of all

@@ -26,8 +26,8 @@ namespace sluice::emulator {
 namespace {
 constexpr std::uint64_t kMagic = 0x534c5543454d5531;  // "SLUCEMU1"
 constexpr Ns kSpin = 20'000;                          // a sleep may last so much longer
-constexpr Ns kSpinAtOnce = 100'000;                   // then the processor is left to others
-constexpr Ns kLook = 1'000'000;                       // others may change what comes next
+constexpr Ns kSpinAtOnce = 100'000;                   // then it yields the processor
+constexpr Ns kLook = 1'000'000;                       // other processes may submit work
 
 Ns monotonic() {
   timespec t{};
@@ -71,7 +71,7 @@ void make(MachineState& state, const MachineSpec& spec) {
   state.magic = kMagic;
 }
 
-// Sleeps for short: a wake-up may go to a process that was stopped while it waited.
+// Sleeps for a short time only: a wake-up may reach a process that was stopped while it waited.
 int lock_mutex(pthread_mutex_t& mutex) {
   for (;;) {
     const Ns until = monotonic() + kLook;
@@ -98,7 +98,8 @@ bool is_stopped(std::int32_t pid) {
   return true;
 }
 
-// The whole state, made where the file is new. The file's lock keeps two from making it at once.
+// Maps the whole state, and makes it if the file is new. The file's lock keeps two processes from
+// making it at once.
 MachineState* map(int file, const MachineSpec& spec) {
   if (flock(file, LOCK_EX) != 0) return nullptr;
   struct stat status {};
@@ -156,7 +157,7 @@ Machine::Lock::~Lock() {
   pthread_mutex_unlock(&machine_.state_->mutex);
 }
 
-// Somebody was killed inside the lock.
+// A process was killed inside the lock.
 void Machine::repair() {
   for (std::uint32_t i = 0; i < state_->spec.devices; ++i) state_->devices[i].repair();
 }
@@ -174,7 +175,7 @@ bool Machine::wait(const std::function<bool(MachineState&)>& done) {
           next = std::min(next.value_or(*at), *at);
       if (lock->spec.virtual_clock) {
         for (std::uint32_t i = 0; i < lock->spec.devices; ++i) held |= lock->devices[i].held();
-        if (held) reap(*lock, memory_);  // one that has ended runs no function any more
+        if (held) reap(*lock, memory_);  // a process that has ended runs no function
         if (!held && !next) return false;
         if (!held) lock->virtual_now = std::max(lock->virtual_now, *next);
       }

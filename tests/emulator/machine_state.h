@@ -36,7 +36,7 @@ struct Process {
   std::array<std::uint32_t, kDevices> client;
 };
 
-// A piece of a device's memory, as a range of the memory file; there as long as it has a holder.
+// An allocation of a device's memory, as a range of the memory file; it lives while it has a holder.
 struct Allocation {
   bool used;
   std::uint32_t generation, device, owner;  // owner: the process that it is charged to
@@ -50,13 +50,13 @@ struct Holding {
 // A call that is to fail: the `skip`-th call of `function` from now, and the `times` − 1 after it.
 struct Injection {
   bool used;
-  std::int32_t pid;  // 0: whichever calls
+  std::int32_t pid;  // 0: any process
   std::int32_t result;
   std::uint32_t skip, times;
   char function[48];
 };
 
-// What went wrong with a device, as NVML tells it: events in NVML's words, the newest of them kept.
+// A device's faults as NVML reports them: events in NVML's words, the newest of them kept.
 struct Health {
   bool lost;
   std::uint64_t uncorrected_errors;

@@ -1,4 +1,4 @@
-// The emulated machine among processes: what they share, when they die, and what is left.
+// The emulated machine and its processes: what they share, and what is left of a process that died.
 #include "tests/emulator/machine.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The emulated device's programs: a text of a line a kernel,
+// The emulated device's programs: a text of one kernel a line,
 //
 //   kernel NAME ns=10000 [sms=N] [bandwidth=permille] [fault=CUresult]
 //
@@ -21,7 +21,7 @@ struct KernelText {
   int fault = 0;
 };
 
-// False where a line is none of these.
+// Returns false if a line is none of these.
 bool read_module(std::string_view text, std::vector<KernelText>& kernels);
 
 }  // namespace sluice::emulator

@@ -1,5 +1,5 @@
 // The emulated libnvidia-ml.so.1: what NVML says about the machine that the emulated driver's
-// clients use. It looks on and is no client. Any thread may call.
+// clients use. It only reads and is no client. Any thread may call.
 #include <cstdlib>
 #include <cstring>
 #include <string>

@@ -1,5 +1,5 @@
 // What the parts of the emulated NVML share: the process's one library, and how a handle becomes a
-// device. A process has one NVML, whoever calls it, so this is the one object that is not handed
+// device. A process has one NVML for all its callers, so this is the one object that is not handed
 // in.
 #pragma once
 

@@ -17,7 +17,7 @@ void write_pci(std::uint32_t device, nvmlPciInfo_t* pci) {
   ("0000" + text).copy(pci->busId, sizeof pci->busId - 1);
 }
 
-// Whither a link leads; kDevices: it leads nowhere.
+// Returns the device at a link's other end; kDevices if there is none.
 std::uint32_t other_end(const MachineSpec& spec, std::uint32_t device, unsigned link) {
   if (spec.nvlinks == 0) return kDevices;
   const std::uint32_t other = link / spec.nvlinks;

@@ -12,7 +12,7 @@ inline char* pointer_to(std::uint64_t address) {
   return reinterpret_cast<char*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-// Charged to this process; if the device is full, once more without those that have ended.
+// Charged to this process. If the device is full, tries once more after reaping ended processes.
 CUresult take_memory(Call& call, CUdevice device, std::uint64_t bytes, std::uint32_t& allocation);
 void give_back_memory(Call& call, std::uint32_t allocation);
 // Its address here, and how much is mapped; 0: there is no room.
