@@ -1,11 +1,14 @@
 // What several readers of a scenario file share. Used by one parse, on one thread.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "control/yaml_fields.h"
 
 namespace sluice::sim {
+
+inline constexpr Nanos kLongest = std::chrono::hours(24 * 30);  // of a scenario and its parts
 
 // The fields of a part of the file, and where its problems go.
 struct ScenarioPart {
@@ -43,6 +46,12 @@ inline std::string read_word(control::Fields& f, const std::string& key) {
   if (!node.IsDefined()) return {};
   if (!node.IsScalar()) f.complain(key, "must be one value");
   return node.IsScalar() ? node.Scalar() : std::string();
+}
+
+// Returns the number in four digits: ids of one length are in the order of their numbers.
+inline std::string four_digits(int n) {
+  const std::string digits = std::to_string(n);
+  return std::string(4 - std::min<size_t>(digits.size(), 4), '0') + digits;
 }
 
 }  // namespace sluice::sim
