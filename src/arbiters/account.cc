@@ -76,8 +76,8 @@ void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
   a.seen_until = std::max(a.seen_until, seen_until);
 }
 
-// Books a report: its part after the permit's end is overrun. If it spans a window turn, as much as
-// can lie behind the turn does.
+// Books a report: its part after the permit's end is overrun. If it spans a window's end, as much as
+// can lie behind that end does.
 void Accounts::book(Account& a, Nanos busy, Time seen_until) {
   // The part of `busy` that may lie after a moment: at most what fits in the time since. A report
   // begins where the last one ended, unless it is out of order.
@@ -99,9 +99,9 @@ void Accounts::book(Account& a, Nanos busy, Time seen_until) {
   set_off(a, busy, busy - after(window_start_), seen_until, overrun);
 }
 
-// Sets a report off against assumed use, on each side of the window turn. Use assumed before the
-// turn is never set off against use after it. A client that was kept from its permit until the
-// turn, and whose host comes late, has thus spent that much of the new window.
+// Sets a report off against assumed use, on each side of the window's end. Use assumed before that
+// end is never set off against use after it. A client that was kept from its permit until the end,
+// and whose host comes late, has thus spent that much of the new window.
 void Accounts::set_off(Account& a, Nanos busy, Nanos before, Time seen_until, Nanos overrun) {
   const Nanos here = busy - before;
   const Nanos there =
@@ -198,7 +198,7 @@ void Accounts::settle_blocked(Account& a, Time until) {
   a.blocked_from = std::max(a.blocked_from, until);
 }
 
-void Accounts::turn(Account& a, int64_t windows) {
+void Accounts::refill(Account& a, int64_t windows) {
   a.phase_had = Nanos(0);
   if (!a.wanting) a.deprived = Nanos(0);
   a.deprived = within(a.deprived, Nanos(0), within(a.owed, Nanos(0), config_.drain_bound));
@@ -221,18 +221,18 @@ void Accounts::close_window(Account& a) {
 Time Accounts::tick(Time now) {
   if (now <= now_) return now_;
   now_ = now;
-  if (now_ >= window_end()) turn_windows();
+  if (now_ >= window_end()) end_windows();
   return now_;
 }
 
-void Accounts::turn_windows() {
+void Accounts::end_windows() {
   const int64_t windows = (now_ - window_start_) / config_.window;
   window_start_ += windows * config_.window;
   device_left_ = std::min(device_left_ + (windows - 1) * config_.window, Nanos(0)) + config_.window;
   for (Account& a : accounts_) {
     settle_blocked(a, window_start_);
     close_window(a);
-    turn(a, windows);
+    refill(a, windows);
   }
 }
 
@@ -302,7 +302,7 @@ void Accounts::withdraw_excess(Permits& permits) {
   }
 }
 
-// Not before the window turn: until then its permit will do, and work may come back.
+// Not before the window's end: until then its permit will do, and work may come back.
 void Accounts::park_idle(Permits& permits) {
   for (Account& a : accounts_) {
     if (a.wanting || !a.granted() || a.valid_until > window_end()) continue;

@@ -3,14 +3,14 @@
 // clock of windows. An AccountedArbiter owns one and decides only which clients hold. Accounts
 // decides nothing.
 //
-// Each account has two buckets of busy time. Both are refilled at each window turn, and are
+// Each account has two buckets of busy time. Both are refilled at each window's end, and are
 // negative in debt:
 //   room   the budget up to the limit; all use counts.
 //   owed   the entitlement up to the request. Use beyond it is borrowed, and free. Overrun (use
 //          after the permit's end while others waited) makes it negative: the client that overran
 //          pays those that it deprived.
-// The rest of a bucket is lost at the turn, except the client's deficit (`deprived`): the time of
-// which others deprived it.
+// The rest of a bucket is lost at the window's end, except the client's deficit (`deprived`): the
+// time of which others deprived it.
 #pragma once
 
 #include <algorithm>
@@ -116,7 +116,7 @@ class Accounts {
   void drained(ClientId id, Time now);
   void deadline(ClientId id, Time due, Time now);
 
-  // First in every step: moves the clock (never back), turns windows, and ends permits and drains
+  // First in every step: moves the clock (never back), ends windows, and ends permits and drains
   // that are over. No client is blocked until the step says so again. Returns now.
   Time advance(Time now);
   // Returns the next moment at which advance() has something to do.
@@ -125,7 +125,7 @@ class Accounts {
   // The parts of an arbiter's decision.
   void grant(Account& account, Nanos budget, Time valid_until, Permits& permits);
   // As grant(), unless the permit in force has about that budget left and outlives the window. (The
-  // window may have turned, a quota changed, or a client joined or left.)
+  // window may have ended, a quota changed, or a client joined or left.)
   void renew(Account& account, Nanos budget, Permits& permits);
   void revoke(Account& account, Permits& permits);
   // First in a decision: revokes permits that a reduced quota no longer covers.
@@ -164,7 +164,7 @@ class Accounts {
  private:
   Account* search(ClientId id);
   Time tick(Time now);
-  void turn_windows();
+  void end_windows();
   Nanos moved(const Account& account, Nanos bucket, Nanos by) const;
   // A device that cannot be used faster than its clock runs needs no count of its own.
   bool counts_device() const { return config_.pace > 1000; }
@@ -180,7 +180,7 @@ class Accounts {
   void settle_occupied(Account& account, Time until);
   void leave(Account& account, Time at);
   void close_window(Account& account);
-  void turn(Account& account, int64_t windows);
+  void refill(Account& account, int64_t windows);
 
   ArbiterConfig config_;
   std::vector<Account> accounts_;

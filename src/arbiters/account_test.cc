@@ -5,7 +5,7 @@
 namespace sluice::policy {
 namespace {
 
-constexpr Time kStart{std::chrono::hours(1)};  // at a turn of the window
+constexpr Time kStart{std::chrono::hours(1)};  // at a window's end
 constexpr ClientId kId = 7;
 
 // One client at 20 % of windows of 20 ms: 4 ms each. Times are milliseconds since the start.
@@ -34,7 +34,7 @@ class AccountTest : public testing::Test {
   Accounts accounts_{ArbiterConfig{}};
 };
 
-TEST_F(AccountTest, UnusedRoomIsLostAtTheTurn) {
+TEST_F(AccountTest, UnusedRoomIsLostAtTheWindowsEnd) {
   EXPECT_EQ(room(0), 4);
   EXPECT_NEAR(room(20), 4, 0.051);  // except an amount too small to grant
   EXPECT_NEAR(room(2000), 4, 0.051);
@@ -56,15 +56,15 @@ TEST_F(AccountTest, AClientThatNeverReportsPaysForItsWholeGrants) {
   }
 }
 
-TEST_F(AccountTest, AReportAcrossTheTurnPaysInTheWindowOfItsUse) {
+TEST_F(AccountTest, AReportAcrossTheWindowsEndPaysInTheWindowOfItsUse) {
   grant(0, 10);
   report(16, 0, 16);
   report(20.5, 4.5, 20.5);  // all but half a millisecond in the old window
   EXPECT_EQ(room(20.5), 4 - 0.5);
 }
 
-// The client was kept from its permit until the turn, and then came before its host.
-TEST_F(AccountTest, WhatWasNotUsedBeforeTheTurnPaysForNothingBehindIt) {
+// The client was kept from its permit until the window's end, and then came before its host.
+TEST_F(AccountTest, WhatWasNotUsedBeforeTheWindowsEndPaysForNothingBehindIt) {
   grant(0, 4);
   report(1, 1, 1);
   report(23, 2, 23);
@@ -80,7 +80,7 @@ TEST_F(AccountTest, NorWhenPermitsCameSinceThenWithoutAReport) {
   EXPECT_NEAR(room(24), 4 - 3.5, 0.051);
 }
 
-TEST_F(AccountTest, OfAReportAcrossTheTurnAllThatCanLieBehindItDoes) {
+TEST_F(AccountTest, OfAReportAcrossTheWindowsEndAllThatCanLieBehindItDoes) {
   grant(0, 4);
   report(21, 3, 21);
   EXPECT_NEAR(room(21), 4 - 1, 0.051);

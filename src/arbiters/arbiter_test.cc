@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(, ExclusiveArbiter,
                                          "introspective", "tgs"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(EveryArbiter, GrantsAQuotasWorthAndThenNothingUntilTheTurn) {
+TEST_P(EveryArbiter, GrantsAQuotasWorthAndThenNothingUntilTheWindowsEnd) {
   add(client(1, 1000, 200, 200));
   const Permits first = want(1, 0);
   ASSERT_THAT(granted(first), ElementsAre(1));

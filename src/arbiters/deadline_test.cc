@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Not;
 
-constexpr Time kStart{std::chrono::hours(1)};  // at a turn of the window
+constexpr Time kStart{std::chrono::hours(1)};  // at a window's end
 constexpr Nanos kOp = Micros(500);
 
 ShareClient client(ClientId id, int sm, int request, int limit, Position at = {}) {

@@ -9,7 +9,7 @@
 namespace sluice::policy {
 namespace {
 
-constexpr Time kStart{std::chrono::hours(1)};  // at a turn of the window
+constexpr Time kStart{std::chrono::hours(1)};  // at a window's end
 constexpr ArbiterConfig kDilu = {.window = Millis(5)};
 constexpr ClientId kServer = 1, kTrainer = 2;
 // In shares of the window, of 5 ms.

@@ -20,7 +20,7 @@ TEST(MemoryLimit, IsWhatTheSliceStatesAndRoomForTheRuntime) {
   EXPECT_EQ(killed_by_limit(unstated, device), "killed by its memory limit (all of cpu0: 4096Mi)");
 }
 
-// Returns what a child process can map after each limit in turn: "yes" or "no".
+// Returns what a child process can map after each limit, one after the other: "yes" or "no".
 std::string can_map(Bytes size, std::initializer_list<Bytes> limits) {
   return in_child([&](int out) {
            for (const Bytes limit : limits)

@@ -383,7 +383,7 @@ TEST_F(MemoryBrokerTest, WhoOnlyLooksSeesTheSliceAndHoldsNothing) {
   ASSERT_EQ(seen->processes, 1u);
   EXPECT_EQ(seen->pids[0], static_cast<uint32_t>(getpid()));
   EXPECT_EQ(MemoryClient(path).look(1), std::nullopt) << "not counted";
-  EXPECT_EQ(client.look(), std::nullopt) << "out of turn";
+  EXPECT_EQ(client.look(), std::nullopt) << "out of order";
 }
 
 TEST_F(MemoryBrokerTest, HugeNumbersAreCut) {

@@ -256,7 +256,7 @@ TEST_F(RouteSeam, LeastOutstandingFollowsTheAnswers) {
   Request& third = arrive(1);
   EXPECT_EQ(third.at(), "b") << "a has not answered";
   Request& fourth = arrive(1);
-  EXPECT_EQ(fourth.at(), "a") << "equal ones take turns";
+  EXPECT_EQ(fourth.at(), "a") << "equal ones alternate";
   for (Request* r : {&first, &third, &fourth}) answer(*r, Millis(10));
 }
 

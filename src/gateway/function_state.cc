@@ -44,9 +44,9 @@ std::vector<policy::ServerView> FunctionState::servers(int revision, int ahead, 
     if (r.revision != revision || !r.ready) continue;
     const policy::ServiceTime& takes = u.service.known() ? u.service : service;
     const int own = r.credit - r.batch + ahead % r.batch + 1;
-    // The oldest of several running batches ends first; in turn, one each takes ÷ batches.
-    const Nanos turn = takes.of(u.together) / std::max(r.credit / r.batch, 1);
-    Time done = u.outstanding > 0 ? u.last_grant + turn : now;
+    // The oldest of several running batches ends first, and one each takes ÷ batches.
+    const Nanos between = takes.of(u.together) / std::max(r.credit / r.batch, 1);
+    Time done = u.outstanding > 0 ? u.last_grant + between : now;
     if (done < now) done = now + (now - done);  // overdue: as much again
     out.push_back({.slots = r.credit,
                    .free = views[i].credit,

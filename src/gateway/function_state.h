@@ -11,8 +11,8 @@ namespace sluice::gateway {
 
 using policy::InstanceView;
 
-// The waiting requests of one revision. Those whose bodies stream wait apart, because their turn
-// depends on how many of them hold an instance.
+// The waiting requests of one revision. Those whose bodies stream wait apart, because they are
+// granted only while few of them hold an instance.
 struct RevisionQueue {
   policy::DeadlineQueue<Waiter*> kept, streamed;
 

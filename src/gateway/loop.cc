@@ -95,26 +95,26 @@ bool Loop::make_room() {
   return true;
 }
 
-Awaitable<void> Loop::turn(const Watch& session, Timer& bell) {
-  Turn mine{bell};
-  if (!turning_) asio::post(io, [this] { next_turn(); });
-  turning_ = true;
-  const auto place = turns_.insert(turns_.end(), &mine);
-  while (!mine.come && !session.gone && !session.expired) {
+Awaitable<void> Loop::wait_for_iteration(const Watch& session, Timer& bell) {
+  Pipelined mine{bell};
+  if (!calling_) asio::post(io, [this] { call_next_pipelined(); });
+  calling_ = true;
+  const auto place = pipelined_.insert(pipelined_.end(), &mine);
+  while (!mine.called && !session.gone && !session.expired) {
     bell.expires_at(Timer::time_point::max());
     co_await bell.async_wait(kAwait);
   }
-  turns_.erase(place);
+  pipelined_.erase(place);
 }
 
-// Runs the first that has not been called; it leaves the list when it runs.
-void Loop::next_turn() {
-  const auto next = std::ranges::find(turns_, false, [](const Turn* t) { return t->come; });
-  turning_ = next != turns_.end();
-  if (!turning_) return;
-  (*next)->come = true;
+// Calls the first session that has not been called; it leaves the list when it runs.
+void Loop::call_next_pipelined() {
+  const auto next = std::ranges::find(pipelined_, false, &Pipelined::called);
+  calling_ = next != pipelined_.end();
+  if (!calling_) return;
+  (*next)->called = true;
   (*next)->bell.cancel();
-  asio::post(io, [this] { next_turn(); });
+  asio::post(io, [this] { call_next_pipelined(); });
 }
 
 // ---- what sessions share -----------------------------------------------------------------------

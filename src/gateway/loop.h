@@ -1,5 +1,5 @@
 // A loop: one io_context on one thread, with state shared by its sessions: kept connections to
-// instances, memory for bodies, turns, and a sweep that ends what is overdue. Everything belongs to
+// instances, memory for bodies, pipelining sessions, and a sweep that ends what is overdue. Everything belongs to
 // its thread; other threads post().
 //
 // A session is in one of three lists. *Idle*: between requests, the idlest first. *Slow*: within a
@@ -67,9 +67,9 @@ class Loop {
   bool make_room();
 
   // Returns when the session may go on with a request that its client sent before it had the last
-  // answer. One such request begins in a round of the loop, in the order of the calls. So clients
-  // that pipeline do not delay clients that wait for their answers.
-  Awaitable<void> turn(const Watch& session, Timer& bell);
+  // answer. One such request begins in an iteration of the loop, in the order of the calls. So
+  // clients that pipeline do not delay clients that wait for their answers.
+  Awaitable<void> wait_for_iteration(const Watch& session, Timer& bell);
 
   // ---- what sessions share ---------------------------------------------------------------------
 
@@ -101,22 +101,22 @@ class Loop {
 
  private:
   using Sessions = boost::intrusive::list<Watch>;
-  struct Turn {
+  struct Pipelined {
     Timer& bell;
-    bool come = false;
+    bool called = false;
   };
   Sessions* of(Watch::List list);
   void give_up(Watch& session);
   void bound_slow(uint64_t peer);
-  void next_turn();
+  void call_next_pipelined();
   void sweep(Time now);
   void close_stale();
 
   const LoopLimits limits_;
   Sessions busy_, idle_, slow_;
   std::unordered_map<uint64_t, size_t> slow_of_peer_;
-  std::list<Turn*> turns_;
-  bool turning_ = false;  // next_turn() is posted
+  std::list<Pipelined*> pipelined_;  // sessions that wait for an iteration
+  bool calling_ = false;             // call_next_pipelined() is posted
 
   std::map<std::string, std::vector<std::unique_ptr<Connection>>> kept_;
   std::vector<char> scratch_;

@@ -47,7 +47,7 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
 
   Awaitable<void> run() {
     while (co_await next_request() && !loop_.stopping())
-      if (client_.pipelines()) co_await loop_.turn(watch_, bell_);
+      if (client_.pipelines()) co_await loop_.wait_for_iteration(watch_, bell_);
     co_await client_.linger();
     error_code ignored;
     client_.socket().close(ignored);

@@ -8,7 +8,7 @@
 namespace sluice::sim {
 namespace {
 
-constexpr int kTurn = 10;  // in permille of the window
+constexpr int kHundredth = 10;  // of the window, in permille
 
 constexpr std::array kRules{
     SharingRule{.arbiter = "planned", .keeps_phases = true, .keeps_requests = true},
@@ -26,12 +26,12 @@ struct Player {
   Sharer* sharer;
   int request, limit;  // of the window, in permille
   int used = 0;
-  bool running = false;  // in this turn
+  bool running = false;  // in this hundredth
 
   const policy::ShareClient& client() const { return *sharer->client; }
 };
 
-// The order of claims in a turn: the smaller goes first.
+// The order of claims in a hundredth: the smaller goes first.
 struct Claim {
   int order;     // of classes: in phase, under its request, borrower
   int64_t part;  // within one
@@ -55,7 +55,7 @@ bool fits(const SharingRule& rule, const Player& p, const std::vector<Player>& a
   });
 }
 
-// Chooses the clients that run in the turn. Returns their sm.
+// Chooses the clients that run in the hundredth. Returns their sm.
 int choose(const SharingRule& rule, std::vector<Player>& all, int at) {
   int running = 0;
   for (Player& p : all) p.running = false;
@@ -71,11 +71,11 @@ int choose(const SharingRule& rule, std::vector<Player>& all, int at) {
   }
 }
 
-// Returns how long the chosen run: a turn, or until one has used its limit where none waits.
+// Returns how long the chosen run: a hundredth, or until one has used its limit where none waits.
 int length(const std::vector<Player>& all, int at) {
   const bool waits =
       std::ranges::any_of(all, [](const Player& p) { return !p.running && p.used < p.limit; });
-  int longest = waits ? kTurn : kWhole.permille;
+  int longest = waits ? kHundredth : kWhole.permille;
   for (const Player& p : all)
     if (p.running) longest = std::min(longest, p.limit - p.used);
   return std::min(longest, kWhole.permille - at);

@@ -1,6 +1,6 @@
 // How the busy clients of a device share it, as long as none comes, goes or changes: what one
-// window of the device's arbiter gives to each of them. The window is played in turns of 1 % of it.
-// In each turn the clients with the first claims run, as far as they fit, by the arbiter's rule:
+// window of the device's arbiter gives to each of them. The window is played in hundredths.
+// In each of them the clients with the first claims run, as far as they fit, by the arbiter's rule:
 //
 //   arbiter                 first claim                               lends                fit
 //   planned, deadline       in its phase, then what its request lacks to all, by use÷limit  sm ≤ 1
