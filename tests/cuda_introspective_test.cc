@@ -131,7 +131,7 @@ TEST_F(CudaIntrospective, AnEmergencyEndsWithTheProgramThatRaisedIt) {
 TEST_F(CudaIntrospective, AProgramThatLosesItsObjectiveLosesItsEmergency) {
   kill(server_, SIGUSR1);
   EXPECT_TRUE(await_little());
-  ASSERT_TRUE(host_->resize(0, {.id = kServer, .sm = {500}, .quota = {kWhole, kWhole}}).ok());
+  ASSERT_TRUE(host_->change_share(0, {.id = kServer, .sm = {500}, .quota = {kWhole, kWhole}}).ok());
   EXPECT_TRUE(await_much());
 }
 

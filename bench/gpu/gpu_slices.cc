@@ -87,7 +87,7 @@ class GpuSlices {
     share.position = at->second.share.position;
     if (at->second.memory != 0) broker_.set_limit(at->second.memory, memory);
     at->second.share = share;
-    return host_.resize(0, share);
+    return host_.change_share(0, share);
   }
 
   Result<void> make(policy::ShareClient share, Bytes memory) {

@@ -5,7 +5,7 @@
 // simulator run the same code in virtual time:
 //
 //   const PermitWrites* writes = &device.step(now, observations);   // of all clients
-//   while (carry_out(*writes), !writes->revoke.empty())
+//   while (write_permits(*writes), !writes->revoke.empty())
 //     writes = &device.resume(observe writes->revoke again);
 //   call step() again at writes->next, or when something happens
 //

@@ -134,7 +134,7 @@ Result<void> ArbiterHost::admit(DeviceNumber number, const policy::ShareClient& 
   });
 }
 
-Result<void> ArbiterHost::resize(DeviceNumber number, const policy::ShareClient& share) {
+Result<void> ArbiterHost::change_share(DeviceNumber number, const policy::ShareClient& share) {
   return call([&]() -> Result<void> {
     Client* client = find({number, share.id});
     if (client == nullptr)

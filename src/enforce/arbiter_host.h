@@ -3,8 +3,8 @@
 // SCHED_FIFO where allowed. It wakes for a device's next step, a doorbell, a command, a death, and
 // its own heartbeat.
 //
-// Thread-safe. Commands run on the thread and return once they are in force: resize() returns with
-// the new permit written (within a millisecond). The host owns devices, clients and pages. After it
+// Thread-safe. Commands run on the thread and return once they are in force: change_share() returns
+// with the new permit written (within a millisecond). The host owns devices, clients and pages. After it
 // is destroyed, clients go on at their request by themselves.
 #pragma once
 
@@ -77,7 +77,8 @@ class ArbiterHost {
 
   Result<void> admit(DeviceNumber device, const policy::ShareClient& client,
                      std::unique_ptr<Meter> meter);
-  Result<void> resize(DeviceNumber device, const policy::ShareClient& client);
+  // Replaces a client's sm, quota and place; its processes and its account stay.
+  Result<void> change_share(DeviceNumber device, const policy::ShareClient& client);
   void remove(ClientRef client);
   Result<ClientState> state(ClientRef client);
   // Returns the state of all clients; each device is read once.
@@ -150,7 +151,7 @@ class ArbiterHost {
   void hear_hints(const Client& client, policy::ClientObservation& seen, Time now);
   Claims claims(const Client& client) const;
   void pass_reports_on(Client& client, Time now);
-  void carry_out(Device& device, const policy::PermitWrites& writes, Time now);
+  void write_permits(Device& device, const policy::PermitWrites& writes, Time now);
   const std::vector<policy::Quiescence>& look_at_revoked(
       Device& device, const std::vector<policy::ClientId>& revoked, Time now);
 

@@ -24,7 +24,8 @@ void ArbiterHost::step(Device& device) {
   for (auto& [id, client] : device.clients)
     observe(client, *hosted++, device.millicores != 0, *seen++, now);
   const policy::PermitWrites* writes = &device.hosted.step(now, device.observations);
-  for (carry_out(device, *writes, now); !writes->revoke.empty(); carry_out(device, *writes, now))
+  for (write_permits(device, *writes, now); !writes->revoke.empty();
+       write_permits(device, *writes, now))
     writes = &device.hosted.resume(look_at_revoked(device, writes->revoke, now));
   device.next = writes->next;
 }
@@ -96,7 +97,7 @@ void ArbiterHost::pass_reports_on(Client& client, Time now) {
 
 // --- what is written -----------------------------------------------------------------------------
 
-void ArbiterHost::carry_out(Device& device, const policy::PermitWrites& writes, Time now) {
+void ArbiterHost::write_permits(Device& device, const policy::PermitWrites& writes, Time now) {
   for (const policy::ClientId id : writes.revoke) {
     Client& client = device.clients.at(id);
     client.meter->revoked(now);

@@ -112,7 +112,7 @@ TEST_F(ArbiterHostTest, AResizeIsInForceWhenItReturns) {
   const sluice_permit_page* page = gate.process->current->permit;
   for (int request : {300, 50, 1000}) {
     const uint32_t before = page->seq;
-    ASSERT_TRUE(host->resize(device, share(1, request)).ok());
+    ASSERT_TRUE(host->change_share(device, share(1, request)).ok());
     EXPECT_EQ(page->request, static_cast<uint32_t>(request));
     EXPECT_NE(page->seq, before);  // this arbiter renews on a change
   }
@@ -122,14 +122,14 @@ TEST_F(ArbiterHostTest, WhatTheArbiterRefusesChangesNothing) {
   admit(1);
   sluice_gate gate{};
   attach(1, gate);
-  EXPECT_EQ(host->resize(device, share(1, 1001)).error().kind, ErrorKind::kExhausted);
+  EXPECT_EQ(host->change_share(device, share(1, 1001)).error().kind, ErrorKind::kExhausted);
   EXPECT_EQ(gate.process->current->permit->request, 200u);
   EXPECT_EQ(host->admit(device, share(2, 1001), std::make_unique<BlindMeter>()).error().kind,
             ErrorKind::kExhausted);
   EXPECT_FALSE(host->state({device, 2}).ok());
   EXPECT_EQ(host->admit(device, share(1), std::make_unique<BlindMeter>()).error().kind,
             ErrorKind::kConflict);
-  EXPECT_EQ(host->resize(device, share(9)).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(host->change_share(device, share(9)).error().kind, ErrorKind::kNotFound);
 }
 
 TEST_F(ArbiterHostTest, AProcessThatAttachesAgainLosesItsOldPages) {
@@ -281,7 +281,7 @@ TEST_F(ArbiterHostTest, TheClockIsReadBehindWhatIsObserved) {
   EXPECT_GE(*polls, 1);
   EXPECT_TRUE(host->state({device, 1}).ok());
   EXPECT_GE(*polls, 2);
-  EXPECT_TRUE(host->resize(device, share(1, 300)).ok());
+  EXPECT_TRUE(host->change_share(device, share(1, 300)).ok());
   EXPECT_GE(*polls, 4);
 }
 
@@ -332,7 +332,7 @@ TEST_F(ArbiterHostTest, AHostileUsagePageHarmsNobody) {
   attach(1, gate);
   const Attacker hostile(attach_raw(2));
   while (!hostile.has_tried_long()) work(gate, 1000);
-  EXPECT_TRUE(host->resize(device, share(1, 400)).ok());
+  EXPECT_TRUE(host->change_share(device, share(1, 400)).ok());
 }
 // On a GPU its reports of the device and its hints count. It may report that its work goes on for
 // ever; it is then given up after the drain bound, and pays for that.
@@ -348,7 +348,7 @@ TEST_F(ArbiterHostTest, NorDoesOneOnAGpu) {
   attach(1, gate, gpu);
   const Attacker hostile(attach_raw(2, gpu));
   while (!hostile.has_tried_long()) work(gate, 1000);
-  EXPECT_TRUE(host->resize(gpu, share(1, 400)).ok());
+  EXPECT_TRUE(host->change_share(gpu, share(1, 400)).ok());
   const auto state = host->state({gpu, 2});
   EXPECT_LE(state->used, clock.now() - start);
 }

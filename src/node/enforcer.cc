@@ -320,19 +320,19 @@ Result<Attachment> Enforcer::attach(const InstanceRecord& r, int pidfd) {
                        Fd(fcntl(pidfd, F_DUPFD_CLOEXEC, 0)));
 }
 
-Result<void> Enforcer::resize(const InstanceRecord& r, const Parts& before) {
+Result<void> Enforcer::apply_parts(const InstanceRecord& r, const Parts& before) {
   std::vector<Client>& clients = clients_.at(r.instance.id);
   for (size_t part = 0; part < clients.size(); ++part) {
-    Result<void> resized = resize_part(clients[part], r, r.instance.parts[part]);
+    Result<void> resized = apply_part(clients[part], r, r.instance.parts[part]);
     if (resized.ok()) continue;
-    for (size_t k = 0; k <= part; ++k) (void)resize_part(clients[k], r, before[k]);
+    for (size_t k = 0; k <= part; ++k) (void)apply_part(clients[k], r, before[k]);
     return resized;
   }
   return {};
 }
 
-Result<void> Enforcer::resize_part(Client& c, const InstanceRecord& r, const Part& part) {
-  SLUICE_TRY(host_->resize(c.ref.device, share_of(c.ref.client, r, part)));
+Result<void> Enforcer::apply_part(Client& c, const InstanceRecord& r, const Part& part) {
+  SLUICE_TRY(host_->change_share(c.ref.device, share_of(c.ref.client, r, part)));
   broker_.set_limit(c.memory, part.slice.memory);
   SLUICE_TRY(limit_memory(c, r, part));
   return limit(c, part);

@@ -62,8 +62,9 @@ class Enforcer {
   Result<void> place(const InstanceRecord& r, pid_t pid, size_t part = 0);
   // Returns pages for a process of the first part that is sent Go; others ask at permit.sock.
   Result<Attachment> attach(const InstanceRecord& r, int pidfd);
-  // Returns when the new permits of all parts are in force. If one fails, those of `before` are.
-  Result<void> resize(const InstanceRecord& r, const Parts& before);
+  // Applies the parts that the record has now. Returns when the new permits of all parts are in
+  // force. If one fails, those of `before` are.
+  Result<void> apply_parts(const InstanceRecord& r, const Parts& before);
   // Frees the shares; ends the instance's remaining processes (foreign processes go on, outside).
   void release(const InstanceRecord& r);
 
@@ -132,7 +133,7 @@ class Enforcer {
   Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
            MemoryRecord record);
   Result<Client> admit_part(const InstanceRecord& r, size_t part);
-  Result<void> resize_part(Client& client, const InstanceRecord& r, const Part& part);
+  Result<void> apply_part(Client& client, const InstanceRecord& r, const Part& part);
   void forget(const Client& client);
   Result<void> limit(Client& client, const Part& part);
   Result<void> limit_memory(const Client& client, const InstanceRecord& r, const Part& part);

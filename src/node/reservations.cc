@@ -144,7 +144,7 @@ Result<const InstanceRecord*> Reservations::resize(const InstanceId& id,
   SLUICE_STEP("resize: changed");
   Result<void> outcome = records_.save();
   SLUICE_STEP("resize: saved");
-  if (outcome.ok()) outcome = enforcer_.resize(*r, before.parts);
+  if (outcome.ok()) outcome = enforcer_.apply_parts(*r, before.parts);
   SLUICE_STEP("resize: in force");
   if (!outcome.ok()) {
     r->instance = before;

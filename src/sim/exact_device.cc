@@ -123,7 +123,7 @@ void ExactDevice::decide(Time now) {
   auto seen = observations_.begin();
   for (auto& [id, c] : clients_) observe(c, *seen++, now);
   const policy::PermitWrites* writes = &hosted_->step(now, observations_);
-  for (carry_out(*writes); !writes->revoke.empty(); carry_out(*writes)) {
+  for (write_permits(*writes); !writes->revoke.empty(); write_permits(*writes)) {
     std::vector<policy::Quiescence> revoked;
     for (const ClientId id : writes->revoke) revoked.push_back({id, quiet_by(id, now)});
     writes = &hosted_->resume(revoked);
@@ -153,7 +153,7 @@ Time ExactDevice::quiet_by(ClientId id, Time now) const {
   return std::max(hosted_->find(id)->revoked_at, c.last_active) + physics_.meter_lag;
 }
 
-void ExactDevice::carry_out(const policy::PermitWrites& writes) {
+void ExactDevice::write_permits(const policy::PermitWrites& writes) {
   for (const ClientId id : writes.revoke) clients_.at(id).permitted = false;
   for (const policy::Grant& g : writes.grant) {
     Client& c = clients_.at(g.client);

@@ -72,7 +72,7 @@ class ExactDevice : public SimulatedDevice {
   void decide(Time now);
   void observe(Client& client, policy::ClientObservation& seen, Time now);
   Time quiet_by(policy::ClientId id, Time now) const;
-  void carry_out(const policy::PermitWrites& writes);
+  void write_permits(const policy::PermitWrites& writes);
   void start_operators(Time now);
   void plan(Time now);
   int slowness_of(const Client& client) const;  // in permille

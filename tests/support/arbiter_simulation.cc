@@ -298,7 +298,7 @@ void Simulation::step() {
   auto seen = observations_.begin();
   for (auto& [id, c] : clients_) observe(c, *seen++, now);
   const PermitWrites* writes = &device_->step(now, observations_);
-  for (carry_out(*writes); !writes->revoke.empty(); carry_out(*writes)) {
+  for (write_permits(*writes); !writes->revoke.empty(); write_permits(*writes)) {
     std::vector<Quiescence> revoked;
     for (const ClientId id : writes->revoke) revoked.push_back({id, quiet_by(id, now)});
     writes = &device_->resume(revoked);
@@ -339,7 +339,7 @@ Time Simulation::quiet_by(ClientId id, Time now) const {
   return std::max(device_->find(id)->revoked_at, c.last_active) + silence(c);
 }
 
-void Simulation::carry_out(const PermitWrites& writes) {
+void Simulation::write_permits(const PermitWrites& writes) {
   revocations_ += static_cast<int64_t>(writes.revoke.size());
   grants_ += static_cast<int64_t>(writes.grant.size());
   for (const ClientId id : writes.revoke) clients_.at(id).permitted = false;

@@ -160,7 +160,7 @@ class Simulation {
   void observe(Client& client, ClientObservation& seen, Time now);
   Nanos silence(const Client& client) const;
   Time quiet_by(ClientId id, Time now) const;
-  void carry_out(const PermitWrites& writes);
+  void write_permits(const PermitWrites& writes);
   void start_operators();
   void check_holders();
   Time host_clock();

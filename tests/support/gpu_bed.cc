@@ -154,7 +154,7 @@ void GpuBed::stop(policy::ClientId id) {
 void GpuBed::resize(policy::ClientId id, int request, int limit) {
   policy::ShareClient& share = tenants_.at(id).share;
   share.quota = {{request}, {limit}};
-  const Result<void> resized = host_->resize(0, share);
+  const Result<void> resized = host_->change_share(0, share);
   SLUICE_CHECK(resized.ok(), resized.error().message);
 }
 

@@ -244,7 +244,7 @@ Result<void> Testbed::resize(policy::ClientId id, int request, int limit) {
   Client& client = clients_.at(id);
   policy::ShareClient share = client.share;
   share.quota = {{request}, {limit}};
-  SLUICE_TRY(host_->resize(0, share));
+  SLUICE_TRY(host_->change_share(0, share));
   client.share = share;
   return client.group ? hold(client) : Result<void>();
 }
