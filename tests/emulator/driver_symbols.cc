@@ -16,7 +16,6 @@ struct Form {
   const char* symbol;
 };
 constexpr Form kForms[] = {
-#define EXPORTED(name)
 #define FOUND(name, version, flag, symbol) {#name, version, flag, #symbol},
 #include "tests/emulator/symbols.inc"
 };
