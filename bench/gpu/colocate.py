@@ -11,12 +11,11 @@ under Sluice's, where --request is inference's share of the device and training 
 """
 import argparse
 import json
-import pathlib
-import subprocess
 import sys
 
-from instance import Instance, all_do
-from slices import Slices
+import ways
+from instance import all_do
+from slices import WHOLE
 
 BELOW = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
 # Under MPS? What training has in its environment, and the arbiter, or none.
@@ -36,13 +35,14 @@ def percentile(values, p):
 def together(way, o):
     """For each load what both reached alone, and what together, on standard output."""
     _, environment, arbiter = (WAYS | ARBITERS)[way]
-    slices = arbiter and Slices(arbiter, emulated=o.device == "cpu")
-    environments = [{}, dict(environment)]
-    if slices:
-        for number, request in enumerate((o.request, 1000 - o.request), 1):
-            slices.put(number, request, 1000)
-            environments[number - 1] |= slices.environment(number)
-    inference, training = both = [Instance(o.device, e) for e in environments]
+    shares = [(request, WHOLE, WHOLE) for request in (o.request, WHOLE - o.request)] if arbiter else ()
+    with ways.instances(way, o.device, [{}, environment], shares, arbiter) as both:
+        found = measure(*both, o)
+    print(json.dumps(found))
+
+
+def measure(inference, training, o):
+    both = inference, training
     inference.tell(model="resnet50", batch=4, train=False, graph=o.graph)
     training.tell(model="bert", batch=16, train=True)
     for each in both:
@@ -54,7 +54,7 @@ def together(way, o):
         (steps,) = all_do([training], seconds=o.seconds / 4, rate=0, seed=0)
         return {"latencies_ms": served["latencies_ms"], "steps": steps["rate"]}
 
-    def measure(load):
+    def loaded(load):
         rate = load * closed["rate"]
         before = alone(rate)
         training.tell(seconds=o.seconds, rate=0, seed=0)
@@ -63,14 +63,7 @@ def together(way, o):
         found = {"latencies_ms": served["latencies_ms"], "steps": steps["rate"]}
         return {"load": load, "rate": rate, "before": before, "together": found, "after": alone(rate)}
 
-    found = [measure(load) for load in o.loads]
-    if slices and o.device == "cuda" and not all(slices.state(n)["processes"] for n in (1, 2)):
-        sys.exit(f"{way}: an instance was not under its slice")
-    print(json.dumps(found))
-    for each in both:
-        each.end()
-    if slices:
-        slices.__exit__()
+    return [loaded(load) for load in o.loads]
 
 
 def line(way, found):
@@ -90,8 +83,7 @@ def line(way, found):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    p = ways.options(__doc__)
     p.add_argument("--seconds", type=float, default=8)
     p.add_argument("--loads", type=lambda text: [float(load) for load in text.split(",")], default=[0.4, 0.7])
     p.add_argument("--graph", action="store_true")
@@ -106,18 +98,12 @@ def main():
         return 0
     print(f"{'inference as a graph' if o.graph else 'inference eager':21}{'%':>5}{'/s':>8}{'p50 ms alone':>15}{'p95':>15}{'p99':>15}{'steps/s alone':>16}{'p50 ×':>8}{'p95 ×':>8}{'p99 ×':>8}{'late %':>8}{'training %':>12}", flush=True)
     failed = []
-    for way, (mps, _, _) in (WAYS | (ARBITERS if o.arbiters else {})).items():
-        command = [sys.executable, __file__, "--way", way] + sys.argv[1:]
-        if mps:
-            command.insert(0, str(pathlib.Path(__file__).parent / "under_mps"))
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
+    for way, loads in ways.measured(WAYS | (ARBITERS if o.arbiters else {})):
+        if loads is None:
             failed.append(way)
-        else:
-            for found in json.loads(done.stdout.splitlines()[-1]):
-                print(line(way, found), flush=True)
-    if failed:
-        print("without figures:", ", ".join(failed))
+        for found in loads or []:
+            print(line(way, found), flush=True)
+    ways.say_failed(failed)
     return 0 if "time slicing" not in failed else 1
 
 

@@ -9,60 +9,36 @@ Each way is a process of this script of its own, and its instances stay for all 
 """
 import argparse
 import json
-import pathlib
-import subprocess
 import sys
 
-from instance import Instance, all_do
-from slices import WHOLE, Slices
+import ways
+from instance import all_do
+from slices import WHOLE
 
 SHARE = 120  # permille
-# Under MPS? Slices: (request and limit, SMs), or none.
+# Under MPS? Each slice: (request, limit, SMs), or none.
 WAYS = {
     "one alone": (False, None),
     "time slicing": (False, None),
-    "12 % of time": (False, (SHARE, WHOLE)),
+    "12 % of time": (False, (SHARE, SHARE, WHOLE)),
     "MPS, free": (True, None),
-    "12 % of SMs": (True, (WHOLE, SHARE)),
+    "12 % of SMs": (True, (WHOLE, WHOLE, SHARE)),
 }
 FAST = {"resnet50": "4.16", "bert": "RNN-T 3.46", "gpt2": "GNMT 1.52"}
 
 
 def measure(way, o):
     """{"MODEL BATCH": batches a second of all instances} on standard output."""
-    slices = WAYS[way][1] and Slices(emulated=o.device == "cpu")
-    instances = []
-    for number in range(1, (1 if way == "one alone" else o.count) + 1):
-        environment = {}
-        if slices:
-            quota, sm = WAYS[way][1]
-            slices.put(number, quota, quota, sm)
-            environment = slices.environment(number) | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(sm // 10)}
-        instances.append(Instance(o.device, environment))
-    rates = {}
-    for model in o.models:
-        for batch in o.batches:
-            all_do(instances, model=model, batch=batch, train=False)
-            answers = all_do(instances, seconds=o.seconds, rate=0, seed=0)
-            rates[f"{model} {batch}"] = sum(a["rate"] for a in answers)
-    if slices and o.device == "cuda":
-        held = [slices.state(n)["processes"] for n in range(1, o.count + 1)]
-        if not all(held):
-            sys.exit(f"{way}: an instance was not under its slice: {held}")
+    count, share = 1 if way == "one alone" else o.count, WAYS[way][1]
+    environment = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(share[2] // 10)} if share else {}
+    with ways.instances(way, o.device, [environment] * count, [share] * count if share else ()) as instances:
+        rates = {}
+        for model in o.models:
+            for batch in o.batches:
+                all_do(instances, model=model, batch=batch, train=False)
+                answers = all_do(instances, seconds=o.seconds, rate=0, seed=0)
+                rates[f"{model} {batch}"] = sum(a["rate"] for a in answers)
     print(json.dumps(rates))
-    for each in instances:
-        each.end()
-    if slices:
-        slices.__exit__()
-
-
-def ask(way, arguments):
-    """What measure() printed in a process of its own; None where it failed or MPS is missing."""
-    command = [sys.executable, __file__, "--way", way] + arguments
-    if WAYS[way][0]:
-        command.insert(0, str(pathlib.Path(__file__).parent / "under_mps"))
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
 
 
 def table(found):
@@ -83,8 +59,7 @@ def listed(text):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    p = ways.options(__doc__)
     p.add_argument("--models", type=listed, default=["resnet50", "bert", "gpt2"])
     p.add_argument("--batches", type=lambda t: [int(b) for b in listed(t)], default=[1, 8])
     p.add_argument("--seconds", type=float, default=3)
@@ -95,16 +70,14 @@ def main():
         measure(o.way, o)
         return 0
     found, failed = {}, []
-    for way in WAYS:
-        rates = ask(way, sys.argv[1:])
+    for way, rates in ways.measured(WAYS):
         if rates is None:
             failed.append(way)
             continue
         found[way] = rates
         print(f"{way}: {rates}", flush=True)
     table(found)
-    if failed:
-        print("without figures:", ", ".join(failed))
+    ways.say_failed(failed)
     return 0 if "time slicing" in found and "12 % of time" in found else 1
 
 
