@@ -222,14 +222,10 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("coldstart", argc, argv);
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  Settings s{.sluice = here / "sluice",
-             .runtime = here / "sluice-runtime",
+  Settings s{.sluice = text_argument(argc, argv, "--sluice", here / "sluice"),
+             .runtime = text_argument(argc, argv, "--runtime", here / "sluice-runtime"),
              .model = models_directory(argc, argv) + "/resnet50.pt",
              .runs = int_argument(argc, argv, "--n", 10)};
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string_view(argv[i]) == "--sluice") s.sluice = argv[i + 1];
-    if (std::string_view(argv[i]) == "--runtime") s.runtime = argv[i + 1];
-  }
   s.folder = (std::filesystem::temp_directory_path() / "sluice-coldstart-XXXXXX").string();
   SLUICE_CHECK(::mkdtemp(s.folder.data()) != nullptr, "mkdtemp");
   const auto outcome = bench(report, s);

@@ -3,13 +3,13 @@
 
 #include <cstdlib>
 #include <string>
-#include <string_view>
+
+#include "bench/report.h"
 
 namespace sluice::bench {
 
 inline std::string models_directory(int argc, char** argv) {
-  for (int i = 1; i + 1 < argc; ++i)
-    if (std::string_view(argv[i]) == "--models") return argv[i + 1];
+  if (const std::string given = text_argument(argc, argv, "--models"); !given.empty()) return given;
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const std::string base = cache != nullptr && *cache != 0

@@ -16,8 +16,8 @@
 
 #include "bench/hooked_driver.h"
 #include "bench/report.h"
-#include "bench/whole_device.h"
-#include "wire/permit.h"
+#include "bench/sliced_device.h"
+#include "bench/timing.h"
 
 namespace sluice::bench {
 namespace {
@@ -63,9 +63,7 @@ bool measure(int threads, int batch, const std::vector<Way*>& ways, unsigned lon
       for (size_t nth_way = 0; nth_way < ways.size(); ++nth_way) {
         const size_t i = round % 2 == 0 ? nth_way : ways.size() - 1 - nth_way;
         together.arrive_and_wait();
-        const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
-        ways[i]->run(batch);
-        mine[i].push_back(static_cast<double>(sluice_clock(CLOCK_MONOTONIC) - start) / batch);
+        mine[i].push_back(ns_each(1, [&] { ways[i]->run(batch); }) / batch);
       }
     const std::lock_guard lock(results);
     all &= launched() - before == ways.size() * kRounds * static_cast<size_t>(batch);
@@ -150,7 +148,8 @@ void launch_bound(Report& report, int threads, const HookedDriver& cuda) {
 int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("hook", argc, argv);
-  const WholeDevice device;
+  SlicedDevice device;
+  device.serve();
   const HookedDriver cuda;
   for (const int threads : {1, 4}) added_per_launch(report, threads, cuda);
   for (const int threads : {1, 4}) launch_bound(report, threads, cuda);

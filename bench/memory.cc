@@ -7,8 +7,8 @@
 
 #include "bench/hooked_driver.h"
 #include "bench/report.h"
+#include "bench/timing.h"
 #include "enforce/permit_server.h"
-#include "wire/permit_attach.h"
 
 namespace sluice::bench {
 namespace {
@@ -52,13 +52,11 @@ struct Driver {
 
   // Returns the ns for each allocation with its free.
   double time(int pairs, size_t bytes) const {
-    const uint64_t start = sluice_clock(CLOCK_MONOTONIC);
-    for (int i = 0; i < pairs; ++i) {
+    return ns_each(pairs, [&] {
       CUdeviceptr pointer = 0;
       SLUICE_CHECK(allocate(&pointer, bytes) == CUDA_SUCCESS, "an allocation failed");
       SLUICE_CHECK(free(pointer) == CUDA_SUCCESS, "a free failed");
-    }
-    return static_cast<double>(sluice_clock(CLOCK_MONOTONIC) - start) / pairs;
+    });
   }
 
   decltype(&cuMemAlloc_v2) allocate;

@@ -16,12 +16,10 @@
 #include <new>
 #include <thread>
 
-#include "bench/blind_meter.h"
 #include "bench/report.h"
-#include "enforce/arbiter_host.h"
+#include "bench/sliced_device.h"
+#include "bench/timing.h"
 #include "enforce/page.h"
-#include "enforce/permit_server.h"
-#include "process/peer.h"
 
 namespace sluice::bench {
 namespace {
@@ -30,44 +28,24 @@ constexpr int kBatch = 1000;   // passes per timing
 constexpr int kRounds = 2000;  // timings of each kind, interleaved
 constexpr int kWakes = 3000;
 
-uint64_t mono() {
-  return sluice_clock(CLOCK_MONOTONIC);
-}
-
-// A device of this process, with a gate for each of its clients.
-class Device {
- public:
-  explicit Device(int clients) : host_(clock_, {}) {
-    auto arbiter = policy::make_arbiter(policy::kDefaultArbiter, {});
-    host_.add_device(std::move(*arbiter), {}, 0);
-    const int each = 1000 / clients;
-    for (int i = 0; i < clients; ++i) {
-      const auto id = static_cast<policy::ClientId>(i);
-      const policy::ShareClient share{
-          .id = id, .sm = kWhole, .quota = {{each}, {1000}}, .position = {{0}, {i * each}}};
-      SLUICE_CHECK(host_.admit(0, share, std::make_unique<BlindMeter>()).ok(), "admit");
-      const node::ProcessIdentity self = *node::identity_of(getpid());
-      auto a = host_.attach({0, id}, self, std::move(*node::open_process(self)));
-      SLUICE_CHECK(a.ok(), "attach");
-      const int fds[3] = {a->pages.permit.release(), a->pages.usage.release(), a->bell.release()};
-      SLUICE_CHECK(sluice_attach_pages(&gates[i], sluice_process_of(&gates[i]), fds, -1), "pages");
-    }
+// Attaches this process's gates to the slices of a device of its own, one each.
+template <size_t n>
+void attach(SlicedDevice& device, sluice_gate (&gates)[n]) {
+  for (size_t i = 0; i < n; ++i) {
+    auto a = device.attach(static_cast<policy::ClientId>(i));
+    const int fds[3] = {a.pages.permit.release(), a.pages.usage.release(), a.bell.release()};
+    SLUICE_CHECK(sluice_attach_pages(&gates[i], sluice_process_of(&gates[i]), fds, -1), "pages");
   }
-  sluice_gate gates[2] = {};
-
- private:
-  SteadyClock clock_;
-  node::ArbiterHost host_;
-};
+}
 
 struct Bucket {
   std::mutex mutex;
   double tokens = 1e9;
-  uint64_t refilled = mono();
+  uint64_t refilled = now_ns();
 
   bool take() {
     const std::lock_guard lock(mutex);
-    const uint64_t now = mono();
+    const uint64_t now = now_ns();
     tokens += static_cast<double>(now - std::exchange(refilled, now));
     if (tokens < 1) return false;
     tokens -= 1;
@@ -104,29 +82,24 @@ class TokenServer {
   pid_t pid_;
 };
 
-template <class F>
-double ns_each(int times, F f) {
-  const uint64_t start = mono();
-  for (int i = 0; i < times; ++i) f();
-  return static_cast<double>(mono() - start) / times;
-}
-
 void fast_path(Report& report) {
   TokenServer server;  // forks before there are threads
-  Device device(1);
+  SlicedDevice device;
+  sluice_gate gates[1] = {};
+  attach(device, gates);
   Bucket bucket;
   static __thread sluice_thread* mine;
   std::vector<double> gate, locked, socket;
   bool all_served = true;
   for (int round = 0; round < kRounds; ++round) {
-    gate.push_back(ns_each(kBatch, [&] { sluice_gate_pass(&device.gates[0], &mine); }));
+    gate.push_back(ns_each(kBatch, [&] { sluice_gate_pass(&gates[0], &mine); }));
     locked.push_back(ns_each(kBatch, [&] { all_served &= bucket.take(); }));
     socket.push_back(ns_each(1, [&] { all_served &= server.ask(); }));
   }
   sluice_gate_idle_begin(mine);
   const Samples g = summarise(gate), l = summarise(locked), s = summarise(socket);
   if (!all_served) report.fail("a reference gave no token");
-  if (sluice_gate_state(&device.gates[0]) != SLUICE_GATE_ATTACHED) report.fail("not attached");
+  if (sluice_gate_state(&gates[0]) != SLUICE_GATE_ATTACHED) report.fail("not attached");
   report.add(Row("pass within budget, all in, p50", g.p50, "ns")
                  .beside("token over a Unix socket", s.p50)
                  .of(g)
@@ -164,7 +137,7 @@ void blocked_to_running(Report& report) {
   auto* times = static_cast<double*>(mmap(nullptr, kWakes * sizeof(double), PROT_READ | PROT_WRITE,
                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const auto beat = [&] {
-    __atomic_store_n(&pages.permit().heartbeat_ns, mono(), __ATOMIC_RELAXED);
+    __atomic_store_n(&pages.permit().heartbeat_ns, now_ns(), __ATOMIC_RELAXED);
   };
   beat();
   const pid_t child = fork();
@@ -176,7 +149,7 @@ void blocked_to_running(Report& report) {
     for (int i = 0; i < kWakes; ++i) {
       while (wake->round != i) std::this_thread::yield();
       sluice_gate_pass(&gate, &mine);
-      times[i] = static_cast<double>(mono() - wake->granted_ns) / 1000;
+      times[i] = static_cast<double>(now_ns() - wake->granted_ns) / 1000;
       wake->done = i + 1;
     }
     _exit(0);
@@ -188,7 +161,7 @@ void blocked_to_running(Report& report) {
     while (!pages.usage().waiting || state_of(child) != 'S') std::this_thread::yield();
     usleep(100);
     beat();
-    const uint64_t now = mono();
+    const uint64_t now = now_ns();
     wake->granted_ns = now;
     sluice_permit_grant(&pages.permit(), 1'000'000'000, now + 1'000'000'000, now);
     pages.wake();
@@ -205,14 +178,16 @@ void blocked_to_running(Report& report) {
 // Two clients in turn; each asks while the permit lies with the other, which is idle: ask,
 // doorbell, revocation, decision, grant, run.
 void ask_grant_run(Report& report) {
-  Device device(2);
+  SlicedDevice device(2);
+  sluice_gate gates[2] = {};
+  attach(device, gates);
   sluice_thread* mine[2] = {};
   std::vector<double> us;
   for (int i = 0; i < kWakes; ++i) {
     const int who = i % 2;
-    const uint64_t start = mono();
-    sluice_gate_pass(&device.gates[who], &mine[who]);
-    us.push_back(static_cast<double>(mono() - start) / 1000);
+    const uint64_t start = now_ns();
+    sluice_gate_pass(&gates[who], &mine[who]);
+    us.push_back(static_cast<double>(now_ns() - start) / 1000);
     sluice_gate_idle_begin(mine[who]);
     usleep(200);
   }
@@ -246,22 +221,14 @@ void attach_at_once(Report& report) {
     while (!crowd->go) usleep(200);
     sluice_process* process = sluice_process_of(&gate);
     while (process->current == nullptr) sluice_attach_first(&gate, process);
-    crowd->attached_ns[i] = mono();
+    crowd->attached_ns[i] = now_ns();
     ++crowd->attached;
     for (;;) pause();
   }
-  SteadyClock clock;
-  node::ArbiterHost host(clock, {});
-  host.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
-  const policy::ShareClient share{.id = 0, .sm = kWhole, .quota = {kWhole, kWhole}, .position = {}};
-  SLUICE_CHECK(host.admit(0, share, std::make_unique<BlindMeter>()).ok(), "admit");
-  const auto server =
-      node::PermitServer::start({.path = path}, clock, [&](const node::Peer&, uint32_t) {
-        return Result<node::Placement>(node::Placement{&host, {0, 0}});
-      });
-  SLUICE_CHECK(server.ok(), server.error().message);
+  SlicedDevice device;
+  device.serve(path);
   while (crowd->born < kProcesses) usleep(1000);
-  const uint64_t begin = mono();
+  const uint64_t begin = now_ns();
   crowd->go = true;
   for (int looks = 0; crowd->attached < kProcesses && looks < 10'000; ++looks) usleep(1000);
   if (crowd->attached < kProcesses) report.fail("not all of them were attached");
@@ -269,7 +236,6 @@ void attach_at_once(Report& report) {
   for (const auto& at : crowd->attached_ns) ms.push_back(static_cast<double>(at - begin) / 1e6);
   for (const pid_t child : children) kill(child, SIGKILL);
   for (const pid_t child : children) waitpid(child, nullptr, 0);
-  unlink(path.c_str());
   const Samples s = summarise(ms);
   report.add(Row("256 attach at once, p50", s.p50, "ms").of(s));
   report.add(Row("256 attach at once, the last", s.max, "ms").of(s));

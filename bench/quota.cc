@@ -103,11 +103,9 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("quota", argc, argv);
   const int windows = std::max(int_argument(argc, argv, "--windows", 60), 1);
-  std::string arbiter(sluice::policy::kDefaultArbiter), only;
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string_view(argv[i]) == "--arbiter") arbiter = argv[i + 1];
-    if (std::string_view(argv[i]) == "--only") only = argv[i + 1];
-  }
+  const std::string arbiter =
+      text_argument(argc, argv, "--arbiter", std::string(sluice::policy::kDefaultArbiter));
+  const std::string only = text_argument(argc, argv, "--only");
   for (const int millicores : kDevices)
     for (const Scene& scene : kScenes)
       for (const int quota : kQuotas)

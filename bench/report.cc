@@ -152,10 +152,15 @@ int Report::finish() {
   return failed_ ? 1 : 0;
 }
 
-int int_argument(int argc, char** argv, std::string_view name, int otherwise) {
+std::string text_argument(int argc, char** argv, std::string_view name, std::string otherwise) {
   for (int i = 1; i + 1 < argc; ++i)
-    if (argv[i] == name) return std::atoi(argv[i + 1]);
+    if (argv[i] == name) return argv[i + 1];
   return otherwise;
+}
+
+int int_argument(int argc, char** argv, std::string_view name, int otherwise) {
+  const std::string text = text_argument(argc, argv, name);
+  return text.empty() ? otherwise : std::atoi(text.c_str());
 }
 
 }  // namespace sluice::bench

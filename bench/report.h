@@ -69,6 +69,7 @@ class Report {
 };
 
 // Returns the value of `--name VALUE` among the arguments, or `otherwise`.
+std::string text_argument(int argc, char** argv, std::string_view name, std::string otherwise = "");
 int int_argument(int argc, char** argv, std::string_view name, int otherwise);
 
 }  // namespace sluice::bench

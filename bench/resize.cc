@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "bench/report.h"
+#include "bench/timing.h"
 #include "tests/support/testbed.h"
 
 namespace sluice::bench {
@@ -17,10 +18,6 @@ namespace {
 
 constexpr int kLow = 200, kHigh = 600;  // permille
 constexpr Nanos kAfter = Millis(500);
-
-uint64_t mono() {
-  return sluice_clock(CLOCK_MONOTONIC);
-}
 
 bool is_blocked(const Progress& p) {
   return p.asked_ns > p.passed_ns;
@@ -54,9 +51,9 @@ int main(int argc, char** argv) {
     const bool more = i % 2 == 0;
     const int quota = more ? kHigh : kLow;
     (void)used_share(bed, client, Micros(random.between(0, 40'000)));  // any phase of the window
-    const uint64_t start = mono();
+    const uint64_t start = now_ns();
     const Result<void> resized = bed.resize(client, quota, quota);
-    const uint64_t returned = mono();
+    const uint64_t returned = now_ns();
     if (!resized) report.fail(resized.error().message);
     call_us.push_back(static_cast<double>(returned - start) / 1000);
     // A client that stands blocked and gets less shows nothing: it goes on standing there.

@@ -182,12 +182,6 @@ void restart(Report& report, const Restarts& with) {
   if (r->tally.right == 0) report.fail("restarts: nothing was answered");
 }
 
-std::string text_argument(int argc, char** argv, std::string_view name, std::string otherwise) {
-  for (int i = 1; i + 1 < argc; ++i)
-    if (argv[i] == name) return argv[i + 1];
-  return otherwise;
-}
-
 }  // namespace
 }  // namespace sluice::bench
 
@@ -196,14 +190,14 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("siege", argc, argv);
   const std::string sluice = beside_us("sluice");
-  const std::string only = text_argument(argc, argv, "--only", "");
+  const std::string only = text_argument(argc, argv, "--only");
   const auto seed = static_cast<uint64_t>(int_argument(argc, argv, "--seed", 1));
   const int kills = int_argument(argc, argv, "--kills", 500);
   const Nanos lasts = Seconds(int_argument(argc, argv, "--seconds", 10));
   const PlatformSettings platform{
       .sluice = sluice,
       .runtime = text_argument(argc, argv, "--runtime", beside_us("fake_runtime")),
-      .model = text_argument(argc, argv, "--model", "")};
+      .model = text_argument(argc, argv, "--model")};
   report.note("seed " + std::to_string(seed) + ", " +
               (platform.model.empty() ? "fake runtime" : platform.runtime));
   if (only.empty() || only == "attacks")

@@ -18,16 +18,14 @@
 
 #include "abi/cuda_abi.h"
 #include "base/check.h"
-#include "bench/blind_meter.h"
 #include "bench/report.h"
-#include "enforce/arbiter_host.h"
-#include "enforce/permit_server.h"
+#include "bench/sliced_device.h"
 #include "tests/emulator/machine.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr policy::ClientId kSlices = 4;
+constexpr int kSlices = 4;
 constexpr int kRounds = 5;
 constexpr int kPatienceMs = 60'000;
 
@@ -50,32 +48,15 @@ int be_program() {
 
 class Bed {
  public:
-  Bed() : folder_("/dev/shm/sluice-starts-" + std::to_string(getpid())), host_(clock_, {}) {
+  Bed() : folder_("/dev/shm/sluice-starts-" + std::to_string(getpid())) {
     std::filesystem::create_directories(folder_);
     emulator::MachineSpec spec;
     spec.context_memory = 0;
     machine_ = emulator::Machine::open(folder_ + "/gpu", spec);
     SLUICE_CHECK(machine_ != nullptr, "the emulated machine");
-    host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
-    for (policy::ClientId id = 0; id < kSlices; ++id) {
-      const policy::ShareClient share{.id = id,
-                                      .sm = kWhole,
-                                      .quota = {{1000 / static_cast<int>(kSlices)}, kWhole},
-                                      .position = {{0}, {250 * static_cast<int>(id)}}};
-      SLUICE_CHECK(host_.admit(0, share, std::make_unique<BlindMeter>()).ok(), "admit");
-    }
-    auto server = node::PermitServer::start(
-        {.path = folder_ + "/permit.sock"}, clock_, [this](const node::Peer& peer, uint32_t) {
-          const auto slice = static_cast<policy::ClientId>(peer.process.pid) % kSlices;
-          return Result<node::Placement>(node::Placement{&host_, {0, slice}});
-        });
-    SLUICE_CHECK(server.ok(), "permit.sock");
-    server_ = std::move(*server);
+    device_.serve(folder_ + "/permit.sock");
   }
-  ~Bed() {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
-  }
+  ~Bed() { std::filesystem::remove_all(folder_); }
   Bed(const Bed&) = delete;
 
   // Starts them all. Returns the ms from there until the last has done its work; below 0 if one has
@@ -96,8 +77,7 @@ class Bed {
         break;
     const Nanos took = clock_.now() - begin;
     close(words[0]);
-    attached_ = 0;
-    for (policy::ClientId id = 0; id < kSlices; ++id) attached_ += host_.state({0, id})->processes;
+    attached_ = device_.attached();
     for (const pid_t pid : pids) kill(pid, SIGKILL);
     for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
     return done == programs ? millis(took) : -1;
@@ -111,7 +91,6 @@ class Bed {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(out, STDOUT_FILENO);
     setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
-    setenv("SLUICE_PERMIT_SOCKET", (folder_ + "/permit.sock").c_str(), 1);
     setenv("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER, 1);
     if (hooked) setenv("LD_PRELOAD", SLUICE_CUDA_HOOK, 1);
     execl("/proc/self/exe", "bench_starts", "program", nullptr);
@@ -121,8 +100,7 @@ class Bed {
   const std::string folder_;
   SteadyClock clock_;
   std::unique_ptr<emulator::Machine> machine_;
-  node::ArbiterHost host_;
-  std::unique_ptr<node::PermitServer> server_;
+  SlicedDevice device_{kSlices};
   int attached_ = 0;
 };
 

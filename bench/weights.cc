@@ -209,10 +209,9 @@ Result<void> bench(Report& report, const std::string& runtime, const std::string
 int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("weights", argc, argv);
-  std::string runtime =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime";
-  for (int i = 1; i + 1 < argc; ++i)
-    if (std::string_view(argv[i]) == "--runtime") runtime = argv[i + 1];
+  const std::string runtime = text_argument(
+      argc, argv, "--runtime",
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-runtime");
   std::string folder = (std::filesystem::temp_directory_path() / "sluice-weights-XXXXXX").string();
   SLUICE_CHECK(::mkdtemp(folder.data()) != nullptr, "mkdtemp");
   const auto outcome = bench(report, runtime, models_directory(argc, argv) + "/vgg19.pt", folder);

@@ -103,14 +103,6 @@ wait:
 )";
 }
 
-CUfunction load_kernel(const std::string& module_text, const char* name) {
-  CUmodule module = nullptr;
-  CUfunction function = nullptr;
-  GPU_CHECK(cuModuleLoadData(&module, module_text.c_str()));
-  GPU_CHECK(cuModuleGetFunction(&function, module, name));
-  return function;
-}
-
 void* shared_memory(size_t bytes) {
   void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) std::exit(1);
@@ -172,7 +164,7 @@ void work_on(Neighbour::Page& page, CUfunction kernel, CUdeviceptr address, CUev
 [[noreturn]] void be_neighbour(Neighbour::Page& page) {
   {
     const Gpu gpu;
-    const CUfunction kernel = load_kernel(busy_module(), "busy");
+    const CUfunction kernel = Gpu::load(busy_module(), "busy");
     const CUdeviceptr address = registered(&page, sizeof page);
     CUevent ended[2] = {Gpu::event(), Gpu::event()};
     while (page.order != kEnd && getppid() != 1) {
@@ -235,7 +227,7 @@ Probe::Probe(const Gpu&, unsigned blocks, unsigned threads, uint64_t ns, bool ab
     : blocks_(blocks), threads_(threads), ns_(ns) {
   stamps_ = static_cast<Stamp*>(shared_memory(kStamps * sizeof(Stamp)));
   address_ = registered(stamps_, kStamps * sizeof(Stamp));
-  kernel_ = load_kernel(probe_module(ns), "probe");
+  kernel_ = Gpu::load(probe_module(ns), "probe");
   int least = 0, greatest = 0;
   GPU_CHECK(cuCtxGetStreamPriorityRange(&least, &greatest));
   GPU_CHECK(cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, above ? greatest : 0));

@@ -1,8 +1,8 @@
 #include "bench/gpu/gpu.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 
 namespace sluice::bench {
 namespace {
@@ -56,17 +56,22 @@ std::string Gpu::name() const {
   return text;
 }
 
-int Gpu::attribute(CUdevice_attribute which) const {
+unsigned Gpu::sms() const {
   int value = 0;
-  GPU_CHECK(cuDeviceGetAttribute(&value, which, device_));
-  return value;
+  GPU_CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_));
+  return static_cast<unsigned>(value);
+}
+
+CUfunction Gpu::load(const std::string& module_text, const char* name) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  GPU_CHECK(cuModuleLoadData(&module, module_text.c_str()));
+  GPU_CHECK(cuModuleGetFunction(&function, module, name));
+  return function;
 }
 
 CUfunction Gpu::kernel(uint64_t ns) {
-  CUmodule module = nullptr;
-  CUfunction function = nullptr;
-  GPU_CHECK(cuModuleLoadData(&module, spin_module(ns).c_str()));
-  GPU_CHECK(cuModuleGetFunction(&function, module, "spin"));
+  const CUfunction function = load(spin_module(ns), "spin");
   launch(function);  // compiled and loaded when it returns
   GPU_CHECK(cuCtxSynchronize());
   return function;
@@ -88,10 +93,10 @@ CUevent Gpu::event(unsigned flags) {
   return event;
 }
 
-uint64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+double percentile(std::vector<double> values, double p) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[std::min(values.size() - 1, static_cast<size_t>(p * values.size()))];
 }
 
 }  // namespace sluice::bench

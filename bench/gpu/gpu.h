@@ -9,6 +9,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "bench/timing.h"
 
 namespace sluice::bench {
 
@@ -21,8 +24,10 @@ class Gpu {
   Gpu();
   CUdevice device() const { return device_; }
   std::string name() const;
-  int attribute(CUdevice_attribute which) const;
+  unsigned sms() const;
 
+  // Returns a kernel of a module's text.
+  static CUfunction load(const std::string& module_text, const char* name);
   // Returns a kernel that reads the device's clock until so much has passed; 0: returns at once.
   CUfunction kernel(uint64_t ns);
   void launch(CUfunction kernel, CUstream stream = nullptr) const;
@@ -34,7 +39,7 @@ class Gpu {
   CUcontext context_ = nullptr;
 };
 
-// The processor's monotonic clock.
-uint64_t now_ns();
+// Returns the value below which a part p of the values lies; 0 if there are none.
+double percentile(std::vector<double> values, double p);
 
 }  // namespace sluice::bench

@@ -61,9 +61,7 @@ class Neighbours {
 Samples per_call(const std::function<void()>& call) {
   std::vector<double> ns;
   for (int round = 0; round < kRounds; ++round) {
-    const uint64_t start = now_ns();
-    for (int i = 0; i < kBatch; ++i) call();
-    ns.push_back(static_cast<double>(now_ns() - start) / kBatch);
+    ns.push_back(ns_each(kBatch, call));
     GPU_CHECK(cuCtxSynchronize());
   }
   return summarise(ns);

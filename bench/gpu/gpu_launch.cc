@@ -12,7 +12,7 @@
 
 #include "bench/gpu/gpu.h"
 #include "bench/report.h"
-#include "bench/whole_device.h"
+#include "bench/sliced_device.h"
 
 namespace sluice::bench {
 namespace {
@@ -36,10 +36,11 @@ CUgraphExec graph_of(const Gpu& gpu, CUfunction kernel, CUstream stream) {
 
 template <class Call>
 double per_call(int times, Call call) {
-  const uint64_t start = now_ns();
-  for (int i = 0; i < times; ++i) call();
-  GPU_CHECK(cuCtxSynchronize());
-  return static_cast<double>(now_ns() - start) / times;
+  const double all = ns_each(1, [&] {
+    for (int i = 0; i < times; ++i) call();
+    GPU_CHECK(cuCtxSynchronize());
+  });
+  return all / times;
 }
 
 // The measured program: a process of its own.
@@ -76,7 +77,8 @@ bool run(const char* program, const std::string& hook, Timing& timing) {
 }
 
 void compare(Report& report, const char* program, const std::string& hook, int rounds) {
-  const WholeDevice device;
+  SlicedDevice device;
+  device.serve();
   std::vector<double> bare, launch_added, graph_bare, graph_added, lost;
   for (int round = 0; round < rounds; ++round) {
     Timing without, with;
@@ -98,12 +100,6 @@ void compare(Report& report, const char* program, const std::string& hook, int r
   add("added to a graph's launch, p50", graph_added, "the launch", graph_bare);
   const Samples l = summarise(lost);
   report.add(Row("throughput lost by a program that only launches", l.p50, "%").of(l).at_most(0.3));
-}
-
-std::string text_argument(int argc, char** argv, const char* name) {
-  for (int i = 1; i + 1 < argc; ++i)
-    if (std::strcmp(argv[i], name) == 0) return argv[i + 1];
-  return "";
 }
 
 }  // namespace

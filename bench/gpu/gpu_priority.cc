@@ -5,56 +5,55 @@
 // nothing: then it shows time slicing.
 //
 //   gpu_priority [--ms N]     of each row (500)
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/gpu/contention.h"
+#include "bench/report.h"
 
 namespace sluice::bench {
 namespace {
 
 constexpr uint64_t kKernelNs = 4000;
 
-double percentile(const std::vector<double>& sorted, double p) {
-  if (sorted.empty()) return 0;
-  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(p * sorted.size()))];
-}
-
 // kernels: the neighbour's, a second.
-void print(const char* how, std::vector<double> us, double kernels) {
-  std::sort(us.begin(), us.end());
+void print(const char* how, const std::vector<double>& us, double kernels) {
   std::printf("  %-34s %6zu %8.1f %8.1f %8.1f %8.1f %10.0f\n", how, us.size(), percentile(us, .5),
-              percentile(us, .95), percentile(us, .99), us.empty() ? 0 : us.back(), kernels);
+              percentile(us, .95), percentile(us, .99), percentile(us, 1), kernels);
   std::fflush(stdout);
 }
 
-void beside(Neighbour& neighbour, const Load& load, Probe& probe, uint64_t for_ns,
-            const char* how) {
+// Runs `ours` beside the neighbour at work. Returns the neighbour's kernels a second, and the
+// seconds that it took.
+template <class Ours>
+std::pair<double, double> beside(Neighbour& neighbour, const Load& load, Ours ours) {
   neighbour.work(load);
   const uint64_t began = now_ns();
-  const auto us = probe.one_at_a_time(for_ns);
+  ours();
   const double kernels = static_cast<double>(neighbour.kernels());
   const double seconds = static_cast<double>(now_ns() - began) / 1e9;
   neighbour.rest();
-  print(how, us, kernels / seconds);
+  return {kernels / seconds, seconds};
+}
+
+void one_at_a_time(Neighbour& neighbour, const Load& load, Probe& probe, uint64_t for_ns,
+                   const char* how) {
+  std::vector<double> us;
+  const double theirs = beside(neighbour, load, [&] { us = probe.one_at_a_time(for_ns); }).first;
+  print(how, us, theirs);
 }
 
 // Neither's queue runs dry.
 void both_greedy(Neighbour& neighbour, const Load& load, Probe& probe, uint64_t for_ns,
                  const char* how) {
-  neighbour.work(load);
-  const uint64_t began = now_ns();
-  const auto ours = static_cast<double>(probe.launch_every(0, for_ns).size());
-  const double kernels = static_cast<double>(neighbour.kernels());
-  const double seconds = static_cast<double>(now_ns() - began) / 1e9;
-  neighbour.rest();
-  std::printf("  %-34s ours/s %.0f, the neighbour's %.0f\n", how, ours / seconds,
-              kernels / seconds);
+  size_t ours = 0;
+  const auto [theirs, seconds] =
+      beside(neighbour, load, [&] { ours = probe.launch_every(0, for_ns).size(); });
+  std::printf("  %-34s ours/s %.0f, the neighbour's %.0f\n", how,
+              static_cast<double>(ours) / seconds, theirs);
   std::fflush(stdout);
 }
 
@@ -69,7 +68,7 @@ void measure(uint64_t for_ns) {
   Neighbour equal, below(true);
   std::deque<Neighbour> few(3), many(7);
   const Gpu gpu;
-  const auto sms = static_cast<unsigned>(gpu.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  const unsigned sms = gpu.sms();
   const struct {
     const char* name;
     Load load;
@@ -89,9 +88,9 @@ void measure(uint64_t for_ns) {
     print("alone", usual.one_at_a_time(for_ns), 0);
     for (const auto& [name, load] : kNeighbours) {
       std::printf(" beside %s\n", name);
-      beside(equal, load, usual, for_ns, "equal");
-      beside(equal, load, above, for_ns, "in a stream of high priority");
-      beside(below, load, usual, for_ns, "the neighbour a client below");
+      one_at_a_time(equal, load, usual, for_ns, "equal");
+      one_at_a_time(equal, load, above, for_ns, "in a stream of high priority");
+      one_at_a_time(below, load, usual, for_ns, "the neighbour a client below");
     }
   }
   const Load load = kNeighbours[0].load;
@@ -109,6 +108,5 @@ void measure(uint64_t for_ns) {
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  const bool given = argc == 3 && std::strcmp(argv[1], "--ms") == 0;
-  sluice::bench::measure(1'000'000 * (given ? std::strtoull(argv[2], nullptr, 10) : 500));
+  sluice::bench::measure(1'000'000u * sluice::bench::int_argument(argc, argv, "--ms", 500));
 }

@@ -8,11 +8,11 @@
 // --ms: of each row (400). --raw: every gap and every kernel, to look closer.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include <string>
 #include <vector>
 
 #include "bench/gpu/contention.h"
+#include "bench/report.h"
 
 namespace sluice::bench {
 namespace {
@@ -60,12 +60,6 @@ Slices slices_of(const std::vector<Gap>& gaps, const std::vector<Probe::Stamp>& 
   return s;
 }
 
-double percentile(std::vector<double> values, double p) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1, static_cast<size_t>(p * values.size()))];
-}
-
 void print(const Way& way, const Slices& s, double passed_us) {
   if (way.period_us == 0)
     std::printf("  %3lu us, no pause ", way.kernel_us);
@@ -105,7 +99,7 @@ void write_raw(std::FILE* file, const char* name, const Way& way, const std::vec
 void measure(uint64_t ms, std::FILE* raw) {
   Neighbour neighbour;
   const Gpu gpu;
-  const auto sms = static_cast<unsigned>(gpu.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  const unsigned sms = gpu.sms();
   const struct {
     const char* name;
     Load load;
@@ -136,12 +130,9 @@ void measure(uint64_t ms, std::FILE* raw) {
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  uint64_t ms = 400;
-  std::FILE* raw = nullptr;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--ms") == 0) ms = std::strtoull(argv[i + 1], nullptr, 10);
-    if (std::strcmp(argv[i], "--raw") == 0) raw = std::fopen(argv[i + 1], "w");
-  }
-  sluice::bench::measure(ms, raw);
+  using namespace sluice::bench;
+  const std::string path = text_argument(argc, argv, "--raw");
+  std::FILE* raw = path.empty() ? nullptr : std::fopen(path.c_str(), "w");
+  measure(static_cast<uint64_t>(int_argument(argc, argv, "--ms", 400)), raw);
   if (raw != nullptr) std::fclose(raw);
 }
