@@ -146,20 +146,6 @@ TEST_F(SimulatedFaults, AStartOnASlowNodeTakesTimesAsLong) {
   EXPECT_EQ(seen(), "a ready");
 }
 
-TEST_F(SimulatedFaults, ASlowFunctionTakesLongerThanItsProfileSays) {
-  ASSERT_TRUE(start("a").ok());
-  pass(Seconds(3));
-  ASSERT_TRUE(route({"a"}).ok());
-  cluster_.arrive(f_, 1);
-  pass(Seconds(1));
-  begin(Kind::kSlow, "f", {}, 10);
-  cluster_.arrive(f_, 1);
-  pass(Seconds(1));
-  ASSERT_THAT(answers_, ElementsAre(Outcome::kOk, Outcome::kOk));
-  EXPECT_LT(took_[0], Millis(50));
-  EXPECT_GE(took_[1], Millis(100));
-}
-
 TEST_F(SimulatedFaults, ASilentGatewayGoesOnWithItsRoutes) {
   ASSERT_TRUE(start("a").ok());
   pass(Seconds(3));
@@ -198,15 +184,6 @@ TEST_F(SimulatedFaults, ADeadGatewayLosesItsOpenRequestsAndTheNextOneServesWhatW
   EXPECT_NE(after.started, before.started);
   ASSERT_EQ(after.traffic.size(), 1U);
   EXPECT_EQ(after.traffic.front().requests, 1U);  // it counts from zero
-}
-
-TEST_F(SimulatedFaults, FaultsOfOneSubjectAddUp) {
-  begin(Kind::kSilence, "n");
-  begin(Kind::kSilence, "n");
-  end();
-  EXPECT_FALSE(start("a").ok());
-  end();
-  EXPECT_TRUE(start("a").ok());
 }
 
 }  // namespace
