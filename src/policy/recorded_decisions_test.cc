@@ -1,12 +1,14 @@
-// The bundles' decisions on 150 random clusters over 20 ticks each, recorded: a refactoring must
-// not change a decision. recorded_decisions.txt has a line "SEED ACTIONS HASH" for each; the hash
-// is of the actions with their rules, not of the reasons' texts. After an intended change the
-// decisions are recorded anew: the test prints the lines it found.
+// The bundles' decisions on random clusters over 20 ticks each, recorded: a refactoring must not
+// change a decision. recorded_decisions.txt has a line "SEED ACTIONS HASH" for each of 150 clusters
+// with functions of several bundles, recorded_bundles.txt a line "BUNDLE ACTIONS HASH" for each
+// bundle alone; the hash is of the actions with their rules, not of the reasons' texts. After an
+// intended change the decisions are recorded anew: the test prints the lines it found.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <fstream>
 #include <iomanip>
+#include <map>
 #include <sstream>
 
 #include "tests/support/random_cluster.h"
@@ -15,6 +17,7 @@ namespace sluice::policy {
 namespace {
 
 constexpr uint64_t kSeeds = 150;
+constexpr uint64_t kSeedsOfBundle = 30;
 constexpr int kTicks = 20;
 
 std::string text_of(const Slice& s, const Position& p) {
@@ -78,6 +81,43 @@ TEST(RecordedDecisions, AreMadeAgain) {
     if (found != recorded && std::exchange(same, false)) first_that_differs = actions;
   }
   EXPECT_TRUE(same) << "found:\n" << found_all << "the first that differs:\n" << first_that_differs;
+}
+
+std::string play(std::string_view bundle) {
+  int count = 0;
+  std::string actions;
+  for (uint64_t seed = 1; seed <= kSeedsOfBundle; ++seed) {
+    RandomCluster c(seed);
+    c.recorded = true;
+    for (FunctionView& f : c.now.functions) f.spec.policy = bundle;
+    for (int i = 0; i < kTicks; ++i) {
+      c.change_rates();
+      c.change_all_else();
+      for (const Action& a : c.tick(Seconds(i % 5 == 4 ? 90 : 3))) {
+        actions += text_of(a);
+        ++count;
+      }
+    }
+  }
+  std::ostringstream line;
+  line << bundle << " " << count << " " << std::hex << hash(actions);
+  return line.str();
+}
+
+// A bundle that is not recorded yet has to decide the same twice.
+TEST(RecordedDecisions, OfEachBundleAloneAreMadeAgain) {
+  std::ifstream file(SLUICE_RECORDED_BUNDLES);
+  std::map<std::string, std::string, std::less<>> recorded;
+  for (std::string line; std::getline(file, line);) recorded[line.substr(0, line.find(' '))] = line;
+  std::string found_all;
+  bool same = true;
+  for (const Bundle& bundle : bundles()) {
+    const std::string found = play(bundle.name);
+    found_all += found + "\n";
+    const auto before = recorded.find(bundle.name);
+    same &= found == (before != recorded.end() ? before->second : play(bundle.name));
+  }
+  EXPECT_TRUE(same) << "found:\n" << found_all;
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -38,6 +40,37 @@ class RandomCluster : public ClusterFixture {
       f.queued = random_.chance(0.5) ? 0 : static_cast<int>(random_.below(40));
       f.violating = random_.chance(0.2);
     }
+  }
+
+  // For policies by more than rates: arrivals, latencies, measured instances, two types of device
+  // that come and go, and functions at rest. To be called after change_rates().
+  void change_all_else() {
+    predictor.slowness[{"weak"}] = 3;
+    for (size_t d = 0; d < now.devices.size(); ++d) {
+      if (d % 2 == 1) now.devices[d].model = "weak", now.devices[d].price_per_hour = 0.3;
+      now.devices[d].drained = random_.chance(0.1);
+      now.devices[d].reachable = !random_.chance(0.1);
+    }
+    for (FunctionView& f : now.functions) {
+      if (random_.chance(0.3)) f.forecast = f.concurrency = f.queued = 0;
+      f.rate = f.forecast;
+      f.in_flight = static_cast<int>(f.concurrency);
+      f.start_cost = Seconds(2);
+      const Nanos median = Millis(1 + random_.below(100));
+      f.latency = {median, 2 * median, 3 * median};
+      auto arrivals = std::make_shared<ArrivalHistory>(*f.arrivals);
+      const Nanos at = now.now.time_since_epoch();
+      arrivals->add(at - Seconds(3), at, static_cast<uint64_t>(3 * f.forecast));
+      f.arrivals = std::move(arrivals);
+    }
+    MeasuredInstances measured;
+    for (const Instance& i : now.instances)
+      if (i.state == InstanceState::kReady)
+        measured.push_back({i.id,
+                            {static_cast<int>(random_.below(1001))},
+                            random_.exponential(40),
+                            Millis(1 + random_.below(200))});
+    now.measured = std::make_shared<const MeasuredInstances>(std::move(measured));
   }
 
  private:
