@@ -6,7 +6,6 @@
 #include "base/random.h"
 #include "control/control.h"
 #include "control/model_copies.h"
-#include "control/refusals.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -150,8 +149,8 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     f.unavailable = f.present.alive ? "" : action.reason.text;
     if (f.unavailable.empty()) least = settings_.unmet_after;
   } else {
-    d.subject = subject_of(action);
-    outcome = refusal_of(action.what);
+    d.subject = std::get<Loan>(action.what).device;
+    outcome = Error{ErrorKind::kInvalid, "loan is not executed: there are no virtual clusters"};
   }
   if (!outcome.ok()) d.fault = outcome.error().message;
   if (d.action != "unmet" && d.fault.empty()) return decisions_.record(std::move(d));

@@ -610,6 +610,7 @@ TEST(Summary, SaysWhatHappenedAndWhy) {
   EXPECT_EQ(of("resize", {"vertical-up", "", {}}, "no answer"), "not resized (more load)");
   EXPECT_EQ(of("delete", {"asked", "Deleted.", {}}), "deleted");
   EXPECT_EQ(of("start", {"magic", "", {}}), "started (magic)");
+  EXPECT_EQ(of("juggle", {"cluster-full", "", {}}), "juggle (no room)") << "of another version";
 }
 
 TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) {

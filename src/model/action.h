@@ -2,8 +2,8 @@
 // cluster, the simulator, the log and the tests. Plain values.
 //
 // The control loop executes StartInstance, StopInstance and ResizeInstance, and reports Unmet. It
-// refuses StartGang, MoveInstance, Loan and SetTraining: the journal then says what is missing. An
-// instance's batch is set at its start; a running one keeps it.
+// refuses Loan: the journal then says what is missing. An instance's batch is set at its start; a
+// running one keeps it.
 #pragma once
 
 #include <iterator>
@@ -61,22 +61,6 @@ struct Unmet {
   bool operator==(const Unmet&) const = default;
 };
 
-// All of them, or none.
-struct StartGang {
-  std::vector<StartInstance> instances;
-
-  bool operator==(const StartGang&) const = default;
-};
-
-// The instance's part on `from` moves to another device; it serves meanwhile.
-struct MoveInstance {
-  InstanceId instance;
-  DeviceId from, to;
-  Position position;  // on the other
-
-  bool operator==(const MoveInstance&) const = default;
-};
-
 // A device of one virtual cluster that another uses for a time.
 struct Loan {
   DeviceId device;
@@ -86,22 +70,11 @@ struct Loan {
   bool operator==(const Loan&) const = default;
 };
 
-// How a running training job goes on.
-struct SetTraining {
-  InstanceId instance;
-  int batch = 0;
-  double learning_rate = 0;
+using Wanted = std::variant<StartInstance, StopInstance, ResizeInstance, Unmet, Loan>;
 
-  bool operator==(const SetTraining&) const = default;
-};
-
-using Wanted = std::variant<StartInstance, StopInstance, ResizeInstance, Unmet, StartGang,
-                            MoveInstance, Loan, SetTraining>;
-
-// Returns its name in logs and journals: "start", "move".
+// Returns its name in logs and journals: "start", "loan".
 constexpr std::string_view name_of(const Wanted& what) {
-  constexpr std::string_view kNames[] = {"start",      "stop", "resize", "unmet",
-                                         "start-gang", "move", "loan",   "set-training"};
+  constexpr std::string_view kNames[] = {"start", "stop", "resize", "unmet", "loan"};
   static_assert(std::size(kNames) == std::variant_size_v<Wanted>);
   return kNames[what.index()];
 }

@@ -65,10 +65,7 @@ void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_
         i->parts = r.parts;
       },
       [](const Unmet&) {},
-      [](const StartGang&) {},  // the loop refuses these
-      [](const MoveInstance&) {},
-      [](const Loan&) {},
-      [](const SetTraining&) {},
+      [](const Loan&) {},  // the loop refuses it
   };
   for (const Action& action : actions) std::visit(carry_out_one, action.what);
   std::sort(snapshot.instances.begin(), snapshot.instances.end(),

@@ -141,25 +141,17 @@ json to_json(const Reason& r) {
   return {{"rule", r.rule}, {"text", r.text}, {"numbers", numbers}};
 }
 
-namespace {
-
-json fields_of(const StartInstance& s) {
-  return {{"revision", s.revision},
-          {"device", s.first().device},
-          {"slice", to_json(s.first().slice)},
-          {"position", to_json(s.first().position)},
-          {"batch", s.batch},
-          {"arbiter", s.arbiter}};
-}
-
-}  // namespace
-
 json to_json(const Action& a) {
   json out = {{"function", to_string(a.function)},
               {"action", name_of(a.what)},
               {"reason", to_json(a.reason)}};
   if (const auto* start = std::get_if<StartInstance>(&a.what)) {
-    out.update(fields_of(*start));
+    out.update({{"revision", start->revision},
+                {"device", start->first().device},
+                {"slice", to_json(start->first().slice)},
+                {"position", to_json(start->first().position)},
+                {"batch", start->batch},
+                {"arbiter", start->arbiter}});
   } else if (const auto* stop = std::get_if<StopInstance>(&a.what)) {
     out.update({{"instance", stop->instance}});
   } else if (const auto* resize = std::get_if<ResizeInstance>(&a.what)) {
@@ -168,25 +160,11 @@ json to_json(const Action& a) {
                 {"position", to_json(resize->first().position)}});
   } else if (const auto* unmet = std::get_if<Unmet>(&a.what)) {
     out.update({{"gap", unmet->gap}});
-  } else if (const auto* move = std::get_if<MoveInstance>(&a.what)) {
-    out.update({{"instance", move->instance},
-                {"from", move->from},
-                {"to", move->to},
-                {"position", to_json(move->position)}});
   } else if (const auto* loan = std::get_if<Loan>(&a.what)) {
     out.update({{"device", loan->device},
                 {"from", loan->from},
                 {"to", loan->to},
                 {"length_ms", loan->length.count() / 1'000'000}});
-  } else if (const auto* training = std::get_if<SetTraining>(&a.what)) {
-    out.update({{"instance", training->instance},
-                {"batch", training->batch},
-                {"learning_rate", training->learning_rate}});
-  } else {
-    json instances = json::array();
-    for (const StartInstance& one : std::get<StartGang>(a.what).instances)
-      instances.push_back(fields_of(one));
-    out["instances"] = std::move(instances);
   }
   return out;
 }

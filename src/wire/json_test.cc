@@ -70,6 +70,16 @@ TEST(Json, NounsReadWhatTheyWrite) {
   EXPECT_EQ(*reason_from(to_json(r)), r);
 }
 
+TEST(Json, AnActionHasItsNameItsReasonAndItsFields) {
+  const Action loan{{"default", "f"},
+                    Loan{"gpu0", "training", "inference", Seconds(60)},
+                    {"idle", "Nothing runs there.", {{"free", 1}}}};
+  EXPECT_EQ(to_json(loan).dump(),
+            R"({"action":"loan","device":"gpu0","from":"training","function":"default/f",)"
+            R"("length_ms":60000,"reason":{"numbers":[["free",1.0]],"rule":"idle",)"
+            R"("text":"Nothing runs there."},"to":"inference"})");
+}
+
 TEST(Json, FaultsNameFieldValueAndWhatIsAllowed) {
   const auto fault = [](const char* text) { return slice_from(json::parse(text)).error().message; };
   EXPECT_EQ(fault(R"({"sm":1001})"), "slice.sm: 1001 is no integer from 0 to 1000");
