@@ -20,7 +20,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "bench/report.h"
-#include "policy/place.h"
+#include "policy/place/place.h"
 #include "trace/clusters.h"
 
 namespace sluice::bench {

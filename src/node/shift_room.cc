@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "policy/place_lanes.h"
+#include "policy/place/place_lanes.h"
 
 namespace sluice::node {
 namespace {

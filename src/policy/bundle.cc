@@ -1,17 +1,17 @@
 #include "policy/bundle.h"
 
 #include "base/check.h"
-#include "policy/plan_elastic.h"
-#include "policy/plan_fixed.h"
-#include "policy/scale_dilu.h"
-#include "policy/scale_exclusive.h"
-#include "policy/scale_fast_gshare.h"
-#include "policy/scale_fixed.h"
-#include "policy/scale_has_gpu.h"
-#include "policy/scale_hpa.h"
-#include "policy/scale_infless.h"
-#include "policy/scale_kpa.h"
-#include "policy/scale_smif.h"
+#include "policy/plan/plan_elastic.h"
+#include "policy/plan/plan_fixed.h"
+#include "policy/scale/scale_dilu.h"
+#include "policy/scale/scale_exclusive.h"
+#include "policy/scale/scale_fast_gshare.h"
+#include "policy/scale/scale_fixed.h"
+#include "policy/scale/scale_has_gpu.h"
+#include "policy/scale/scale_hpa.h"
+#include "policy/scale/scale_infless.h"
+#include "policy/scale/scale_kpa.h"
+#include "policy/scale/scale_smif.h"
 
 namespace sluice::policy {
 namespace {

@@ -12,7 +12,7 @@
 #include "model/action.h"
 #include "model/predictor.h"
 #include "model/snapshot_index.h"
-#include "policy/place.h"
+#include "policy/place/place.h"
 #include "policy/settings.h"
 
 namespace sluice::policy {
@@ -70,7 +70,7 @@ struct Bundle {
   std::string_view summary;  // one line for --help
   ScaleFunction scale;
   Settings settings;                    // of its policies
-  std::string_view place = "lanes";     // place.h's name: where a new instance goes
+  std::string_view place = "lanes";     // place/place.h's name: where a new instance goes
   std::string_view route = "weighted";  // route.h's name: to which instance a request goes
   std::string_view forecast;            // forecast.h's name
   Plan plan;                            // of its training functions; see plan_of()

@@ -1,6 +1,6 @@
 #include "profile/growth_plan.h"
 
-#include "policy/growth_search.h"
+#include "policy/scale/growth_search.h"
 
 namespace sluice::profile {
 

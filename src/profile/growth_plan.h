@@ -1,4 +1,4 @@
-// growth: Dilu's hybrid growth search (D1; policy/growth_search.h), along the sm, or along the quota
+// growth: Dilu's hybrid growth search (D1; policy/scale/growth_search.h), along the sm, or along the quota
 // where a device's sm is not divided.
 #pragma once
 

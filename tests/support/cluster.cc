@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "policy/place_lanes.h"
+#include "policy/place/place_lanes.h"
 
 namespace sluice::policy {
 

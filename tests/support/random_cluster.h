@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "policy/place_lanes.h"
+#include "policy/place/place_lanes.h"
 #include "tests/support/cluster.h"
 
 namespace sluice::policy {

@@ -1,0 +1,68 @@
+#include "policy/place/layout.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sluice::policy {
+
+bool intersect(Share a_begin, Share a_length, Share b_begin, Share b_length) {
+  return a_begin < b_begin + b_length && b_begin < a_begin + a_length;
+}
+
+bool overlap(const Room& a, const Room& b) {
+  return intersect(a.position.sm_begin, a.sm, b.position.sm_begin, b.sm) &&
+         intersect(a.position.time_begin, a.quota, b.position.time_begin, b.quota);
+}
+
+bool is_worker(const Room& room) {
+  return room.owner != nullptr && !room.owner->spec.is_inference();
+}
+
+size_t Layout::index(const InstanceId& id) const {
+  const auto it =
+      std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& r) { return r.id == id; });
+  SLUICE_CHECK(it != rooms_.end(), id);
+  return static_cast<size_t>(it - rooms_.begin());
+}
+
+int64_t Layout::occupancy() const {
+  int64_t sum = 0;
+  for (const Room& r : rooms_) sum += static_cast<int64_t>(r.sm.permille) * r.quota.permille;
+  return sum;
+}
+
+Bytes Layout::free_memory() const {
+  Bytes free = device().memory;
+  for (const Room& r : rooms_) free -= r.memory;
+  return free;
+}
+
+const Room* Layout::arbiter_from() const {
+  if (!device().arbiter.empty()) return nullptr;
+  const auto first = std::ranges::find_if(rooms_, [](const Room& r) { return !r.arbiter.empty(); });
+  return first != rooms_.end() ? &*first : nullptr;
+}
+
+bool Layout::runs_another() const {
+  if (arbiter_.empty()) return false;
+  const Room* from = arbiter_from();
+  return from != nullptr && from->arbiter != arbiter_;
+}
+
+Share Layout::width(Share sm) const {
+  return std::min(round_up(sm, device().sm_quantum), kWhole);
+}
+
+std::optional<Opening> Layout::largest_opening() const {
+  const auto area = [](const Opening& o) { return int64_t{o.sm.permille} * o.quota.permille; };
+  std::optional<Opening> best;
+  const int step = std::max(1, device().sm_quantum.permille);
+  for (int sm = step; sm < kWhole.permille + step; sm += step) {
+    for (const Opening& o : openings(width({sm})))
+      if (area(o) > (best ? area(*best) : 0)) best = o;
+  }
+  return best;
+}
+
+}  // namespace sluice::policy

@@ -1,0 +1,129 @@
+#include "policy/plan/plan_fixed.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "policy/explain.h"
+#include "policy/plan/jobs.h"
+
+namespace sluice::policy {
+namespace {
+
+int wanted(const Job& job) {
+  return job.spec().max_workers > 0 ? job.most() : job.least();
+}
+
+// Unknown or not, then seconds or epochs.
+using Length = std::pair<bool, double>;
+
+Length length_of(const Job& job) {
+  const Workers all{.count = wanted(job)};
+  const double throughput = job.state().step ? throughput_of(job, all) : 0;
+  if (throughput <= 0 || job.state().samples <= 0) return {true, job.spec().epochs};
+  return {false, static_cast<double>(job.state().samples) / throughput};
+}
+
+// Returns the idle devices with the job's memory, by id.
+std::vector<uint32_t> idle_devices(const Job& job, const std::vector<Site>& sites) {
+  std::vector<uint32_t> idle;
+  for (uint32_t d = 0; d < sites.size(); ++d)
+    if (sites[d].closed.empty() && sites[d].taken.empty() &&
+        sites[d].device->memory >= job.view->spec.memory)
+      idle.push_back(d);
+  return idle;
+}
+
+// The workers that stay; stops those on cordoned devices.
+int running(const Job& job, const std::vector<Site>& sites, std::vector<Action>& actions) {
+  int count = 0;
+  for (const Worker& w : job.workers) {
+    const Device& device = *sites[w.device].device;
+    if (device.drained && device.reachable)
+      actions.push_back(
+          stop_worker(job, w, {"drained-device", "Device " + device.id + " is cordoned.", {}}));
+    else
+      ++count;
+  }
+  return count;
+}
+
+Reason why_waiting(const Job& job, int missing, size_t idle) {
+  return {"job-waits",
+          "The job needs " + counted(wanted(job), "whole device") + ", " + std::to_string(missing) +
+              " of them still; " + std::to_string(idle) + (idle == 1 ? " is idle." : " are idle."),
+          nonzero({{"missing", missing}, {"idle", static_cast<double>(idle)}})};
+}
+
+Reason why_behind(const Job& first) {
+  return {"job-behind",
+          "Job " + served_name(first.name()) + " comes first, and waits for devices.",
+          {}};
+}
+
+void start(const Job& job, int missing, std::vector<Site>& sites, std::string_view arbiter,
+           std::vector<Action>& actions) {
+  static const Instance kStarting;
+  const std::vector<uint32_t> idle = idle_devices(job, sites);
+  for (int n = 0; n < missing; ++n) {
+    Site& site = sites[idle[n]];
+    actions.push_back(
+        start_worker(job, *site.device, kNone, {kWhole, kWhole}, arbiter,
+                     {"job-starts",
+                      "It is the job's turn: " + counted(wanted(job), "whole device") +
+                          ". Started on " + site.device->id + ".",
+                      {{"workers", wanted(job)}}}));
+    site.taken.push_back({kNone, kWhole, &kStarting});
+  }
+}
+
+// `jobs` in the order in which they are served.
+std::vector<Action> plan_fixed(const Turn& turn, const std::vector<Job>& jobs) {
+  std::vector<Site> sites = sites_of(turn, jobs);
+  std::vector<Action> actions;
+  stop_unwanted(jobs, turn.snapshot, actions);
+  std::vector<std::pair<const Job*, int>> served;  // with the workers that it lacks
+  for (const Job& job : jobs)
+    if (job.wants_workers()) served.emplace_back(&job, wanted(job) - running(job, sites, actions));
+  const auto begun = [](const auto& s) { return s.first->workers.empty(); };
+  std::ranges::stable_sort(served, {}, begun);  // those that run come first
+  const Job* first = nullptr;
+  for (const auto& [job, missing] : served) {
+    if (missing <= 0) continue;
+    const size_t idle = idle_devices(*job, sites).size();
+    if (first != nullptr) {
+      actions.push_back({job->name(), Unmet{}, why_behind(*first)});
+    } else if (static_cast<int>(idle) < missing) {
+      actions.push_back({job->name(), Unmet{}, why_waiting(*job, missing, idle)});
+      first = job;
+    } else {
+      start(*job, missing, sites, turn.arbiter, actions);
+    }
+  }
+  return actions;
+}
+
+}  // namespace
+
+std::vector<Action> plan_fifo(Turn& turn) {
+  std::vector<Job> jobs = jobs_of(turn);
+  std::ranges::sort(jobs, {},
+                    [](const Job& j) { return std::tuple(j.state().submitted, j.name()); });
+  return plan_fixed(turn, jobs);
+}
+
+std::vector<Action> plan_sjf(Turn& turn) {
+  const std::vector<Job> jobs = jobs_of(turn);
+  std::vector<std::pair<Length, const Job*>> by_length;  // a length takes a search to compute
+  for (const Job& job : jobs) by_length.emplace_back(length_of(job), &job);
+  std::ranges::sort(by_length, {}, [](const auto& entry) {
+    const auto& [length, job] = entry;
+    return std::tuple(length, job->state().submitted, job->name());
+  });
+  std::vector<Job> ordered;
+  for (const auto& [length, job] : by_length) ordered.push_back(*job);
+  return plan_fixed(turn, ordered);
+}
+
+}  // namespace sluice::policy

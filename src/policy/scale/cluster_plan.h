@@ -1,0 +1,88 @@
+// ClusterPlan: a decision in progress. It starts as a copy of the snapshot. A scaler starts,
+// resizes and stops instances in it and examines the result. actions() leads from the snapshot to
+// the plan, each step with its reason, in an order in which no two rectangles ever overlap.
+//
+// Over a Turn that must outlive it. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/action.h"
+#include "model/snapshot.h"
+#include "policy/place/place.h"
+#include "policy/scale/demand.h"
+
+namespace sluice::policy {
+
+struct PlannedInstance {
+  Instance instance;                 // as planned
+  const Instance* before = nullptr;  // as in the snapshot; null: to be started
+  uint32_t device = 0;               // its layout
+  bool stopping = false;
+  Reason reason;  // of the planned change
+};
+
+class ClusterPlan {
+ public:
+  // Instances of other functions than the turn's count as occupied, and so do draining ones.
+  // Rectangles of the turn's functions may be shifted in time if `movable`.
+  ClusterPlan(const Turn& turn, bool movable);
+  ClusterPlan(const ClusterPlan&) = delete;
+  ClusterPlan& operator=(const ClusterPlan&) = delete;
+
+  Layouts& layouts() { return layouts_; }
+  const Layouts& layouts() const { return layouts_; }
+  const Layout& layout(const PlannedInstance& p) const { return layouts_[p.device]; }
+
+  // Returns the revision's instances that start or are ready and that the plan does not stop, by
+  // id; those to be started last.
+  std::vector<size_t> serving(const Demand& demand) const;
+  const PlannedInstance& at(size_t i) const { return instances_[i]; }
+  const Device& device(const PlannedInstance& p) const { return snapshot_.devices[p.device]; }
+  bool on_drained(size_t i) const { return device(instances_[i]).drained; }
+  // Returns whether it can be resized and stopped: its node answers. Else resize() and stop() do
+  // nothing.
+  bool can_change(size_t i) const { return device(instances_[i]).reachable; }
+  // Returns the instance that holds a rectangle on one of the devices, as planned.
+  const Instance& instance(const InstanceId& id) const;
+
+  // `spot` is one that the layouts just returned.
+  void start(const Demand& demand, const Spot& spot, Quota quota, Bytes memory, int batch,
+             Reason reason);
+  // The same with all of the slice but its width, which is the spot's.
+  void start(const Demand& demand, const Spot& spot, Slice slice, int batch, Reason reason);
+  void resize(size_t i, Quota quota, Reason reason);
+  // The instance keeps its rectangle until it has drained.
+  void stop(size_t i, Reason reason);
+  void unmet(const Demand& demand, double gap, Reason reason);
+
+  // Stops the instances of `mine` whose revision has no traffic any more.
+  void stop_retired(std::span<const Demand> demands);
+
+  std::vector<Action> actions() const;
+
+ private:
+  bool is_ours(uint32_t instance) const;              // of the snapshot, and not ending
+  void lay_out(size_t device, Layout& layout) const;  // fills in the snapshot's rectangles
+  uint32_t function_of(const Demand& demand) const;   // its index in the snapshot
+  const Room& room(const PlannedInstance& p) const;
+  std::optional<Action> change(const PlannedInstance& p) const;  // a start, a resize, or nothing
+  std::vector<Action> changes() const;
+
+  const Snapshot& snapshot_;
+  const SnapshotIndex& index_;
+  const std::string_view arbiter_;  // the bundle's
+  const bool movable_;
+  std::vector<bool> mine_;  // the turn's functions
+  Layouts layouts_;
+  std::deque<PlannedInstance> instances_;
+  std::vector<std::vector<size_t>> of_function_;  // of instances_, by the snapshot's functions
+  std::vector<Action> unmet_;
+};
+
+}  // namespace sluice::policy

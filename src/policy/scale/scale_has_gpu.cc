@@ -1,0 +1,524 @@
+#include "policy/scale/scale_has_gpu.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "policy/explain.h"
+#include "policy/scale/capability.h"
+#include "policy/scale/choose_slice.h"
+#include "policy/scale/cluster_plan.h"
+#include "policy/scale/shortage.h"
+
+namespace sluice::policy {
+namespace {
+
+// Algorithm 1 for one revision, on the plan left by the functions before it.
+class HybridScaler {
+ public:
+  HybridScaler(ClusterPlan& plan, const Demand& demand, const Predictor& predictor,
+               std::span<const Device* const> types, Time now)
+      : plan_(plan),
+        demand_(demand),
+        config_(demand.settings->as<HasGpuSettings>()),
+        predictor_(predictor),
+        capabilities_(demand, config_, predictor, types),
+        now_(now) {}
+
+  void scale_down();
+  void scale_up();
+  void leave_drained();
+
+ private:
+  // Inferences per second that the revision must be able to do.
+  double wanted() const { return demand_.rate() / config_.alpha + work_off(); }
+  double load() const { return demand_.rate() + work_off(); }
+  double work_off() const;
+  Quota quota(Share request) const { return {request, config_.borrow ? kWhole : request}; }
+  bool known() const { return capabilities_.best().known(); }  // measured on some type
+  const Capability& where_it_runs(const PlannedInstance& p) const;
+  double capability(const PlannedInstance& p, Share quota) const;
+  double capability(size_t i) const;
+  const std::vector<size_t>& counted() const;  // serving, not on a cordoned device
+  double capacity() const;                     // of these
+  void resize(size_t i, Share request, Reason reason);
+  void stop(size_t i, Reason reason);
+  void changed() { counted_.reset(), capacity_.reset(); }
+
+  double last_minute() const;
+  double late_alone() const;
+  int least(double allowed) const;
+  double rate_in_time() const;
+  double needed_after_cut() const;
+  bool starts_were_worth_it() const;
+  Share lowered_quota(size_t i, double needed) const;
+  Share raised_quota(size_t i, double needed) const;
+  void raise_quotas();
+  void start_instances();
+  std::optional<SliceCandidate> as_stated(double need);
+  bool equal_share() const;
+  void start(const SliceCandidate& c, double gap);
+
+  std::string load_text() const;
+  std::string carries_text(double capacity) const;
+  std::string always_text() const;
+  Numbers numbers(double before, double after) const;
+  Reason why_less(std::string rule, const std::string& change, double before, double after) const;
+  Reason why_started(const SliceCandidate& c, double gap) const;
+  Reason why_lone(const SliceCandidate& c) const;
+  Reason why_unmet(double gap) const;
+  std::string uncovered_text(double gap) const;
+
+  ClusterPlan& plan_;
+  const Demand& demand_;
+  const HasGpuSettings& config_;
+  const Predictor& predictor_;
+  Capabilities capabilities_;
+  Time now_;
+  // Results of counted() and capacity(), until the next change.
+  mutable std::optional<std::vector<size_t>> counted_;
+  mutable std::optional<double> capacity_;
+};
+
+const Capability& HybridScaler::where_it_runs(const PlannedInstance& p) const {
+  return capabilities_.on(plan_.device(p));
+}
+
+double HybridScaler::capability(const PlannedInstance& p, Share quota) const {
+  return where_it_runs(p).of({p.instance.batch, p.instance.slice().sm, quota});
+}
+
+double HybridScaler::capability(size_t i) const {
+  const PlannedInstance& p = plan_.at(i);
+  return capability(p, p.instance.slice().quota.request);
+}
+
+const std::vector<size_t>& HybridScaler::counted() const {
+  if (!counted_) {
+    counted_ = plan_.serving(demand_);
+    std::erase_if(*counted_, [&](size_t i) { return plan_.on_drained(i); });
+  }
+  return *counted_;
+}
+
+double HybridScaler::capacity() const {
+  if (!capacity_) {
+    capacity_ = 0;
+    for (const size_t i : counted()) *capacity_ += capability(i);
+  }
+  return *capacity_;
+}
+
+void HybridScaler::resize(size_t i, Share request, Reason reason) {
+  plan_.resize(i, quota(request), std::move(reason));
+  changed();
+}
+
+void HybridScaler::stop(size_t i, Reason reason) {
+  plan_.stop(i, std::move(reason));
+  changed();
+}
+
+// Waiting requests beyond one batch for each instance, which is about to take it. Requests that
+// wait for a first instance to become ready say nothing about the capacity.
+double HybridScaler::work_off() const {
+  if (!config_.work_off || demand_.inference().slo.latency <= Nanos(0)) return 0;
+  double waiting = demand_.view->queued * demand_.part;
+  if (waiting <= 0) return 0;
+  bool ready = false;
+  for (const size_t i : counted()) {
+    waiting -= plan_.at(i).instance.batch;
+    ready |= plan_.at(i).instance.state == InstanceState::kReady;
+  }
+  if (!ready) return 0;
+  return std::max(0.0, waiting) / (seconds(demand_.inference().slo.latency) * config_.slo_fraction);
+}
+
+// "8.9/s expected".
+std::string HybridScaler::load_text() const {
+  const std::string expected = demand_.rate() < 0.05 ? "No load" : per_second(demand_.rate());
+  if (work_off() <= 0) return expected + " expected";
+  return expected + " expected and " + std::to_string(demand_.view->queued) +
+         " waiting, which need another " + per_second(work_off()) + " to be in time";
+}
+
+// "12.6/s at 70 % carries 8.8/s; 8.9/s expected".
+std::string HybridScaler::carries_text(double capacity) const {
+  if (capacity <= 0) return load_text() + " and no instance to carry it";
+  return per_second(capacity) + " at " + percent(config_.alpha) + " carries " +
+         per_second(config_.alpha * capacity) + "; " + load_text();
+}
+
+Numbers HybridScaler::numbers(double before, double after) const {
+  return nonzero({{"forecast", demand_.rate()},
+                  {"waiting", demand_.view->queued * demand_.part},
+                  {"capacity", before},
+                  {"capacity_after", after}});
+}
+
+// --- down ---
+
+void HybridScaler::scale_down() {
+  const double before = capacity();
+  const Time last = demand_.view->last_scale_down;
+  if (load() >= config_.beta * before) return;
+  if (last != Time{} && now_ - last < config_.cooldown) return;
+
+  std::vector<size_t> narrowest_first = counted();
+  std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
+    return plan_.at(a).instance.slice().sm < plan_.at(b).instance.slice().sm;
+  });
+  const double stays = needed_after_cut();
+  double left = before;
+  int count = static_cast<int>(narrowest_first.size());
+  const bool may_leave = starts_were_worth_it();
+  const int fewest = least(0.25);
+  for (const size_t i : narrowest_first) {
+    if (!plan_.can_change(i)) continue;
+    const double others = left - capability(i);
+    if (may_leave && count > fewest && others >= stays) {
+      left = others, --count;
+      const std::string rest =
+          count == 1 ? "the other one can do " : "the other " + std::to_string(count) + " can do ";
+      stop(i, why_less("scale-in", rest + per_second(left), before, left));
+      continue;
+    }
+    const PlannedInstance& p = plan_.at(i);
+    const Share from = p.instance.slice().quota.request;
+    const Share to = lowered_quota(i, stays - others);
+    if (to == from) continue;
+    left = others + capability(p, to);
+    const std::string change = "quota " + percent(from) + " → " + percent(to) + " on " +
+                               p.instance.device() + " leaves " + per_second(left);
+    resize(i, to, why_less("vertical-down", change, before, left));
+  }
+}
+
+// Ours leaves the last minute's highest forecast in the middle between alpha and beta, so that neither
+// more nor less is wanted at once.
+double HybridScaler::needed_after_cut() const {
+  if (!config_.keep_peak) return demand_.rate() / config_.alpha + work_off();
+  const double peak = std::max(demand_.view->forecast_peak * demand_.part, demand_.rate());
+  return peak * 2 / (config_.alpha + config_.beta) + work_off();
+}
+
+// Inferences per second, on average.
+double HybridScaler::last_minute() const {
+  constexpr int kSeconds = 60;
+  const std::vector<uint32_t> counts = demand_.view->arrivals->per_second(kSeconds);
+  return std::accumulate(counts.begin(), counts.end(), 0.0) * demand_.part / kSeconds;
+}
+
+// Which part of the last minute's requests would be late with one instance, as a part of what the
+// objective's percentile allows.
+double HybridScaler::late_alone() const {
+  if (!config_.lone_in_time || !known()) return 0;
+  const double allowed = std::max(1 - demand_.inference().slo.percentile / 100, 0.001);
+  return capabilities_.best().late_alone(last_minute()) / allowed;
+}
+
+bool HybridScaler::starts_were_worth_it() const {
+  if (!config_.outlast_starts) return true;
+  const std::vector<size_t>& all = counted();
+  return std::all_of(all.begin(), all.end(), [&](size_t i) {
+    const Instance& instance = plan_.at(i).instance;
+    if (instance.state != InstanceState::kReady) return false;
+    return instance.started == Time{} || now_ - instance.started >= 2 * demand_.view->start_cost;
+  });
+}
+
+// Returns the smallest quota on the way down with which the instance still does `needed`.
+Share HybridScaler::lowered_quota(size_t i, double needed) const {
+  const PlannedInstance& p = plan_.at(i);
+  const Slice& slice = p.instance.slice();
+  const Share floor = where_it_runs(p).idle_quota(slice.sm, p.instance.batch).value_or(kWhole);
+  Share quota = slice.quota.request;
+  while (quota > floor) {
+    const Share next = std::max(quota_below(quota, config_), floor);
+    if (capability(p, next) < needed) break;
+    quota = next;
+  }
+  return quota;
+}
+
+Reason HybridScaler::why_less(std::string rule, const std::string& change, double before,
+                              double after) const {
+  return {std::move(rule),
+          load_text() + ", below " + percent(config_.beta) + " of the capacity of " +
+              per_second(before) + ": " + change + ".",
+          numbers(before, after)};
+}
+
+// --- up ---
+
+void HybridScaler::scale_up() {
+  if (wanted() > capacity()) raise_quotas();
+  start_instances();
+}
+
+// Step 1.
+void HybridScaler::raise_quotas() {
+  std::vector<size_t> widest_first = counted();
+  std::stable_sort(widest_first.begin(), widest_first.end(), [&](size_t a, size_t b) {
+    return plan_.at(a).instance.slice().sm > plan_.at(b).instance.slice().sm;
+  });
+  const double before = capacity();
+  double reached = before;
+  for (const size_t i : widest_first) {
+    if (reached >= wanted()) return;
+    if (!plan_.can_change(i)) continue;
+    const PlannedInstance& p = plan_.at(i);
+    const double others = reached - capability(i);
+    const Share from = p.instance.slice().quota.request;
+    const Share to = raised_quota(i, wanted() - others);
+    const double then = others + capability(p, to);
+    if (then <= reached) continue;  // more time would not help this one
+    reached = then;
+    resize(i, to,
+           {"vertical-up",
+            carries_text(before) + ". Quota " + percent(from) + " → " + percent(to) + " on " +
+                p.instance.device() + " makes it " + per_second(reached) + ".",
+            numbers(before, reached)});
+  }
+}
+
+// Returns the first quota on the way up with which the instance does `needed`, or the most its lane
+// has.
+Share HybridScaler::raised_quota(size_t i, double needed) const {
+  const PlannedInstance& p = plan_.at(i);
+  const Share most = plan_.layout(p).max_quota(p.instance.id);
+  Share quota = p.instance.slice().quota.request;
+  while (quota < most && capability(p, quota) < needed) {
+    quota = std::min(quota_above(quota, config_), most);
+  }
+  return quota;
+}
+
+// How many instances there must be. Ours lets waiting alone use up half of what the percentile allows;
+// the second instance stays until it would be a quarter, so that it does not come and go.
+int HybridScaler::least(double allowed) const {
+  const int least = std::max(least_replicas(demand_), late_alone() > allowed ? 2 : 1);
+  return std::min(least, most_replicas(demand_));
+}
+
+// What an instance does that answers one request in time beside busy neighbours.
+double HybridScaler::rate_in_time() const {
+  const Capability& best = capabilities_.best();
+  const int batch = best.best_batch(kWhole, kWhole).value_or(1);
+  return best.of({batch, kWhole, best.idle_quota(kWhole, batch).value_or(kWhole)});
+}
+
+// Steps 2 and 3, repeated until the gap is covered and the least number of instances is there.
+void HybridScaler::start_instances() {
+  for (;;) {
+    const int count = static_cast<int>(counted().size());
+    const int missing = least(0.5) - count;
+    if (!known() && missing <= 0) return;  // kept alive, but nothing to scale by
+    double gap = known() ? wanted() - capacity() : 0;
+    if (gap <= config_.slack * capacity()) gap = 0;
+    if (gap <= 0 && missing <= 0) return;
+    const bool lone = gap <= 0 && count >= least_replicas(demand_);
+    const double need = lone ? rate_in_time() : std::max(gap, config_.min_rate);
+    std::optional<SliceCandidate> chosen;
+    if (count < most_replicas(demand_)) {
+      if (count == 0 || !known()) chosen = as_stated(need);
+      if (!chosen) chosen = covering_slice(plan_.layouts(), capabilities_, config_, need);
+      if (!chosen && !lone) chosen = most_capable_slice(plan_.layouts(), capabilities_, config_);
+    }
+    if (!chosen) return plan_.unmet(demand_, need, why_unmet(gap));
+    start(*chosen, gap);
+  }
+}
+
+// The first instance has the slice that the function's file states, with more quota if the load
+// needs it. Every instance of an unmeasured function has it too; if the file states none, an equal
+// share of the emptiest device. Returns nothing if a measured function's file states none, or no
+// device has space.
+std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
+  const std::optional<Slice>& stated = demand_.spec->slice;
+  if (!stated && known()) return std::nullopt;
+  PlaceRequest request{.function = demand_.view, .memory = capabilities_.most_memory()};
+  request.sm = stated ? stated->sm : kWhole;
+  request.quota = quota(stated ? stated->quota.request : config_.unmeasured);
+  Layouts& layouts = plan_.layouts();
+  const std::vector<Spot> spots =
+      stated ? layouts.placement().place(layouts, request) : emptiest_fit(layouts, request);
+  if (spots.empty()) return std::nullopt;
+  SliceCandidate c{spots.front(), 1, request.quota.request, 0};
+  const Share sm = c.spot.opening.sm, room = c.spot.opening.quota;
+  const Capability& there = capabilities_.on(c.spot.device->device());
+  c.batch =
+      there.best_batch(sm, kWhole).value_or(std::max(1, demand_.inference().batching.max_size));
+  const auto of = [&](Share q) { return there.of({c.batch, sm, q}); };
+  while (there.known() && of(c.quota) < need && c.quota < room) {
+    c.quota = std::min(quota_above(c.quota, config_), room);
+  }
+  c.capability = of(c.quota);
+  return c;
+}
+
+bool HybridScaler::equal_share() const {
+  return !known() && !demand_.spec->slice;
+}
+
+void HybridScaler::start(const SliceCandidate& c, double gap) {
+  const Quota held = equal_share() ? Quota{c.quota, kWhole} : quota(c.quota);
+  const Bytes memory = capabilities_.on(c.spot.device->device()).memory();
+  plan_.start(demand_, c.spot, held, memory, c.batch, why_started(c, gap));
+  changed();
+}
+
+std::string HybridScaler::always_text() const {
+  const int stay = least_replicas(demand_);
+  return stay == 1 ? "One instance always stays"
+                   : std::to_string(stay) + " instances always stay (minReplicas)";
+}
+
+Reason HybridScaler::why_started(const SliceCandidate& c, double gap) const {
+  const double before = capacity();
+  const std::string slice =
+      slice_text(c.spot.opening.sm, c.quota) + " on " + c.spot.device->device().id;
+  if (gap <= 0 && std::ssize(counted()) >= least_replicas(demand_)) return why_lone(c);
+  if (gap <= 0) {
+    const std::string why_so =
+        equal_share() ? ", an equal share, as the model was never measured (sluice profile)" : "";
+    return {"keep-alive", always_text() + ": " + slice + why_so + ".",
+            numbers(before, before + c.capability)};
+  }
+  return {c.spot.device->used() ? "used-device" : "new-device",
+          carries_text(before) + ". " + (before > 0 ? "Another" : "An") + " instance, " + slice +
+              ", batch " + std::to_string(c.batch) + ", brings " + per_second(c.capability) + ".",
+          numbers(before, before + c.capability)};
+}
+
+Reason HybridScaler::why_lone(const SliceCandidate& c) const {
+  const double late = capabilities_.best().late_alone(last_minute());
+  return {c.spot.device->used() ? "used-device" : "new-device",
+          per_second(last_minute()) +
+              " in the last minute: one instance would be busy for too long when " + percent(late) +
+              " of the requests come; the objective allows for " +
+              percent(1 - demand_.inference().slo.percentile / 100) + ". A second instance, " +
+              slice_text(c.spot.opening.sm, c.quota) + " on " + c.spot.device->device().id + ".",
+          numbers(capacity(), capacity() + c.capability)};
+}
+
+// --- cordoned devices ---
+
+// Make before break: the others must be ready and sufficient.
+void HybridScaler::leave_drained() {
+  const auto drained = [&](size_t i) { return plan_.on_drained(i); };
+  if (std::ranges::none_of(plan_.serving(demand_), drained)) return;
+  double ready = 0;
+  int count = 0;
+  for (const size_t i : counted()) {
+    if (plan_.at(i).instance.state != InstanceState::kReady) continue;
+    ready += capability(i), ++count;
+  }
+  if (count < least_replicas(demand_)) return;
+  if (known() && ready < wanted()) return;
+  for (const size_t i : plan_.serving(demand_)) {
+    if (!plan_.on_drained(i)) continue;
+    const std::string can_do = ready > 0 ? ", which can do " + per_second(ready) : "";
+    stop(i, {"drained-device",
+             "Device " + plan_.at(i).instance.device() + " is cordoned, and " +
+                 policy::counted(count, "instance") + " elsewhere " + (count == 1 ? "is" : "are") +
+                 " ready" + can_do + ".",
+             nonzero({{"forecast", demand_.rate()}, {"capacity_after", ready}})});
+  }
+}
+
+// --- nothing fits ---
+
+// Why the missing instance is needed, and what stays on cordoned devices for lack of it.
+std::string HybridScaler::uncovered_text(double gap) const {
+  std::string text = carries_text(capacity()) + ", " + per_second(gap) + " stay uncovered";
+  const int count = static_cast<int>(counted().size());
+  if (gap <= 0 && count >= least_replicas(demand_)) {
+    text = per_second(last_minute()) +
+           " in the last minute, for which one instance would be busy too often";
+  } else if (gap <= 0) {
+    text = always_text() +
+           (count == 0 ? " and none runs"
+                       : ", and " + std::to_string(count) + (count == 1 ? " runs" : " run"));
+  }
+  for (const size_t i : plan_.serving(demand_)) {
+    const Instance& instance = plan_.at(i).instance;
+    if (plan_.on_drained(i))
+      text += "; " + instance.id + " stays on the cordoned device " + instance.device();
+  }
+  return text + ": ";
+}
+
+Reason HybridScaler::why_unmet(double gap) const {
+  const Numbers demand =
+      nonzero({{"forecast", demand_.rate()}, {"capacity", capacity()}, {"gap", gap}});
+  if (static_cast<int>(counted().size()) >= most_replicas(demand_)) {
+    return {"max-replicas",
+            uncovered_text(gap) + "maxReplicas allows " + std::to_string(most_replicas(demand_)) +
+                ", and all of them have the most quota that their lanes have.",
+            demand};
+  }
+  const Capability& best = capabilities_.best();
+  if (best.known() && *best.fastest() > best.bound()) {
+    return {"slo-impossible",
+            "No slice meets the objective of " + milliseconds(demand_.inference().slo.latency) +
+                ": a whole device answers one request in " + milliseconds(*best.fastest()) + ".",
+            {{"fastest_ms", millis(*best.fastest())}}};
+  }
+  const std::optional<Slice>& stated = demand_.spec->slice;
+  std::string what = slice_text(kWhole, config_.unmeasured);
+  if (stated && (!best.known() || counted().empty()))
+    what = slice_text(stated->sm, stated->quota.request);
+  else if (best.known())
+    what = best.bound() == Nanos::max()
+               ? "another slice"
+               : "a slice that answers within " + milliseconds(best.bound());
+  Reason reason = shortage(plan_, predictor_, what, best.memory());
+  reason.text.insert(0, uncovered_text(gap));
+  reason.numbers.insert(reason.numbers.begin(), demand.begin(), demand.end());
+  return reason;
+}
+
+}  // namespace
+
+std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
+  using S = HasGpuSettings;
+  static constexpr Setting<S> kAll[] = {
+      {"alpha", &S::alpha, 0.05, 1, "part of the capacity above which more is taken"},
+      {"beta", &S::beta, 0, 0.95, "part of the capacity below which some is given back"},
+      {"quota_step", &S::quota_step, 1, 1000, "by which quotas change"},
+      {"min_quota", &S::min_quota, 1, 1000, "least quota of an instance"},
+      {"cooldown", &S::cooldown, 0, 3600, "between two times that a function gives back"},
+      {"min_rate", &S::min_rate, 0, 1000, "inferences a second that always stay possible"},
+      {"slo_fraction", &S::slo_fraction, 0.05, 1, "of the objective: the longest batch"},
+      {"idle_meets_slo", &S::idle_meets_slo, 0, 1, "an idle instance still answers in time"},
+      {"borrow", &S::borrow, 0, 1, "an instance may use what its lane leaves idle"},
+      {"work_off", &S::work_off, 0, 1, "what waits counts as load"},
+      {"slack", &S::slack, 0, 0.5, "gap, as a part of the capacity, that is worth no start"},
+      {"keep_peak", &S::keep_peak, 0, 1, "what leaves is spare for the last minute's forecasts"},
+      {"lone_in_time", &S::lone_in_time, 0, 1, "a second instance where a lone one is often busy"},
+      {"outlast_starts", &S::outlast_starts, 0, 1, "none leaves until a start was worth its cost"},
+      {"unmeasured", &S::unmeasured, 1, 1000, "request of a model that was never measured"},
+  };
+  return kAll;
+}
+
+std::vector<Action> scale_has_gpu(Turn& turn) {
+  const std::vector<Demand> all = demands(turn);
+  ClusterPlan plan(turn, /*movable=*/true);
+  plan.stop_retired(all);
+  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  std::vector<HybridScaler> scalers;
+  scalers.reserve(all.size());
+  for (const Demand& d : all)
+    scalers.emplace_back(plan, d, turn.predictor, types, turn.snapshot.now);
+  // Quota that some give back, others may take in the same tick.
+  for (HybridScaler& s : scalers) s.scale_down();
+  for (HybridScaler& s : scalers) s.leave_drained();
+  for (HybridScaler& s : scalers) s.scale_up();
+  return plan.actions();
+}
+
+}  // namespace sluice::policy
