@@ -1,56 +1,25 @@
 // A bundle is a named choice of policies with their settings (docs/adding-a-policy.md). Adding one
-// takes a file with its rules, its test, and one line in the table of bundle.cc.
+// takes a file with its rules, its test, and one line in the table of bundles.cc.
 #pragma once
 
-#include <map>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/random.h"
 #include "model/action.h"
-#include "model/predictor.h"
-#include "model/snapshot_index.h"
-#include "policy/place/place.h"
-#include "policy/settings.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
-// A policy's state between decisions: numbers, by a key that names a function, a device or the
-// cluster. The loop saves it. A policy must work without it: it may be lost, and that of another
-// version is dropped. Times are seconds of the loop's clock.
-struct Memory {
-  int version = 0;
-  std::map<std::string, std::vector<double>> numbers;
-
-  bool operator==(const Memory&) const = default;
-};
-
-// The inputs of a bundle's policy, and what it may change: its memory and the generator.
-struct Turn {
-  const Snapshot& snapshot;
-  const SnapshotIndex& index;          // of that snapshot
-  const Placement& placement;          // the bundle's
-  std::string_view arbiter;            // the bundle's; a device in use with another one is full
-  std::span<const FunctionName> mine;  // the functions whose bundle it is, by name
-  std::span<const Settings> settings;  // of each of them
-  const Predictor& predictor;
-  Memory& memory;
-  Random& random;
-  // For a plan: the devices that inference needs free of training workers, by id.
-  std::span<const DeviceId> reclaimed = {};
-};
-
 // Of a bundle's inference functions. Treats other bundles' instances and training workers as
 // occupied. Pure: no clock, no log; equal input gives equal output.
-using ScaleFunction = std::vector<Action> (*)(Turn& turn);
+using ScaleFunction = std::vector<Action> (*)(Input& input);
 
 // For training: which job has workers on which devices (plan), and which devices of one virtual
-// cluster another uses (loan). Both get the turn, with the bundle's jobs as its functions and their
+// cluster another uses (loan). Both get the input, with the bundle's jobs as its functions and their
 // settings. A plan's memory is apart from that of the bundle's scaling.
-using PlanFunction = std::vector<Action> (*)(Turn& turn);
-using LoanFunction = std::vector<Action> (*)(Turn& turn);
+using PlanFunction = std::vector<Action> (*)(Input& input);
+using LoanFunction = std::vector<Action> (*)(Input& input);
 
 struct Plan {
   PlanFunction run = nullptr;

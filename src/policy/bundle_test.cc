@@ -272,8 +272,8 @@ TEST(Arbiters, AnEmptyDeviceHasTheWindowOfTheOneThatItWillRun) {
   c.instance("x", "gone", "d1", slice(250, 100));
   Bundle looking = *find_bundle("fixed");
   looking.arbiter = "introspective";
-  looking.scale = [](Turn& turn) {
-    for (int d = 0; d < 2; ++d) seen[d] = turn.snapshot.devices[d].window;
+  looking.scale = [](Input& input) {
+    for (int d = 0; d < 2; ++d) seen[d] = input.snapshot.devices[d].window;
     return std::vector<Action>();
   };
   policy::decide(c.now, {}, c.predictor, c.memories, c.random, std::span(&looking, 1));
@@ -299,11 +299,11 @@ TEST(Decide, WhoIsNotDueIsTakenAsItIs) {
 }
 
 // A policy that counts its decisions, and draws.
-std::vector<Action> count_turns(Turn& turn) {
-  std::vector<double>& turns = turn.memory.numbers["cluster"];
-  if (turns.empty()) turns = {0, 0};
-  ++turns[0];
-  turns[1] = turn.random.uniform();
+std::vector<Action> count_decisions(Input& input) {
+  std::vector<double>& decisions = input.memory.numbers["cluster"];
+  if (decisions.empty()) decisions = {0, 0};
+  ++decisions[0];
+  decisions[1] = input.random.uniform();
   return {};
 }
 
@@ -311,7 +311,7 @@ TEST(Decide, APolicyRemembersAndOneOfAnotherVersionForgets) {
   ClusterFixture c(1);
   c.function("a", Millis(100), Millis(10)).policy = "fixed";
   Bundle counting = *find_bundle("fixed");
-  counting.scale = count_turns;
+  counting.scale = count_decisions;
   const auto tick = [&] {
     policy::decide(c.now, {}, c.predictor, c.memories, c.random, std::span(&counting, 1));
     return c.memories.at("fixed").numbers.at("cluster");

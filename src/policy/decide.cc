@@ -147,20 +147,20 @@ class Decision {
   void scale(const Group& group, bool last) {
     const Bundle& bundle = *group.bundle;
     Memory& memory = memory_of(std::string(bundle.name), bundle.memory_version);
-    with_turn(
+    with_input(
         group, memory,
-        [&](Turn& turn) {
+        [&](Input& input) {
           std::optional<Memory> memory_before;
           std::optional<Random> random_before;
           if (workers_) memory_before = memory, random_before = random_;
-          std::vector<Action> actions = bundle.scale(turn);
+          std::vector<Action> actions = bundle.scale(input);
           if (workers_ && lacks_devices(actions)) {
-            const Turn before{turn.snapshot,  turn.index,     turn.placement,
-                              turn.arbiter,   turn.mine,      turn.settings,
-                              turn.predictor, *memory_before, *random_before};
+            const Input before{input.snapshot,  input.index,    input.placement,
+                               input.arbiter,   input.mine,     input.settings,
+                               input.predictor, *memory_before, *random_before};
             add_wanted(bundle, before, actions, reclaimed_);
           }
-          if (bundle.predicts) name_estimates(actions, turn.snapshot, turn.predictor);
+          if (bundle.predicts) name_estimates(actions, input.snapshot, input.predictor);
           return actions;
         },
         last);
@@ -169,11 +169,11 @@ class Decision {
   void plan(const Group& group, bool last) {
     const Plan& plan = plan_of(*group.bundle);
     Memory& memory = memory_of(std::string(group.bundle->name) + " jobs", plan.memory_version);
-    with_turn(
+    with_input(
         group, memory,
-        [&](Turn& turn) {
-          turn.reclaimed = reclaimed_;
-          return plan.run(turn);
+        [&](Input& input) {
+          input.reclaimed = reclaimed_;
+          return plan.run(input);
         },
         last);
   }
@@ -198,21 +198,21 @@ class Decision {
   }
 
   template <class Decide>
-  void with_turn(const Group& group, Memory& memory, const Decide& decide, bool last) {
+  void with_input(const Group& group, Memory& memory, const Decide& decide, bool last) {
     const Bundle& bundle = *group.bundle;
     const Placement* placement = find_placement(bundle.place);
     SLUICE_CHECK(placement != nullptr, bundle.place);
     const auto with_windows = with_windows_of(bundle.arbiter, seen(), *index_);
-    Turn turn{with_windows ? *with_windows : seen(),
-              *index_,
-              *placement,
-              bundle.arbiter,
-              group.mine,
-              group.settings,
-              predictor_,
-              memory,
-              random_};
-    std::vector<Action> actions = decide(turn);
+    Input input{with_windows ? *with_windows : seen(),
+                *index_,
+                *placement,
+                bundle.arbiter,
+                group.mine,
+                group.settings,
+                predictor_,
+                memory,
+                random_};
+    std::vector<Action> actions = decide(input);
     if (!actions.empty() && !last) {
       if (!as_decided_) as_decided_ = snapshot_;
       carry_out(*as_decided_, actions, "planned ", started_);  // no real id holds a space

@@ -40,7 +40,7 @@ Shortage shortage_in(const std::vector<Action>& actions) {
 }
 
 // A decision of the bundle, with every training worker gone.
-std::vector<Action> decide_without_workers(const Bundle& bundle, const Turn& before) {
+std::vector<Action> decide_without_workers(const Bundle& bundle, const Input& before) {
   Snapshot without = before.snapshot;
   without.instances.clear();
   for (uint32_t i = 0; i < before.snapshot.instances.size(); ++i)
@@ -49,16 +49,16 @@ std::vector<Action> decide_without_workers(const Bundle& bundle, const Turn& bef
   const SnapshotIndex index(without);
   Memory memory = before.memory;
   Random random = before.random;
-  Turn turn{without,          index,       before.placement,
-            before.arbiter,   before.mine, before.settings,
-            before.predictor, memory,      random};
-  return bundle.scale(turn);
+  Input input{without,          index,       before.placement,
+              before.arbiter,   before.mine, before.settings,
+              before.predictor, memory,      random};
+  return bundle.scale(input);
 }
 
-bool holds_worker(const Turn& turn, const DeviceId& id) {
-  const auto device = turn.index.device(id);
-  return device && std::ranges::any_of(turn.index.on_device(*device), [&](uint32_t i) {
-           return is_worker(turn.snapshot, turn.index, i);
+bool holds_worker(const Input& input, const DeviceId& id) {
+  const auto device = input.index.device(id);
+  return device && std::ranges::any_of(input.index.on_device(*device), [&](uint32_t i) {
+           return is_worker(input.snapshot, input.index, i);
          });
 }
 
@@ -78,7 +78,7 @@ bool lacks_devices(const std::vector<Action>& actions) {
   return std::ranges::any_of(actions, is_shortage);
 }
 
-void add_wanted(const Bundle& bundle, const Turn& before, const std::vector<Action>& actions,
+void add_wanted(const Bundle& bundle, const Input& before, const std::vector<Action>& actions,
                 std::vector<DeviceId>& devices) {
   const std::vector<Action> possible = decide_without_workers(bundle, before);
   const Shortage now = shortage_in(actions), then = shortage_in(possible);

@@ -1,5 +1,5 @@
 // reclaim: which devices inference would use if no training worker held any of them. decide() asks
-// it after the inference functions, and hands the answer to the plans (Turn::reclaimed). Pure.
+// it after the inference functions, and hands the answer to the plans (Input::reclaimed). Pure.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,8 @@ bool lacks_devices(const std::vector<Action>& actions);
 
 // Adds the devices with workers on which the bundle would start or enlarge instances beyond
 // `actions`, its decision, if all workers were gone. Adds nothing if that serves no function better.
-// It decides once more, on copies of the turn's memory and generator as they were before.
-void add_wanted(const Bundle& bundle, const Turn& before, const std::vector<Action>& actions,
+// It decides once more, on copies of the input's memory and generator as they were before.
+void add_wanted(const Bundle& bundle, const Input& before, const std::vector<Action>& actions,
                 std::vector<DeviceId>& devices);
 
 // Adds the devices with workers that have an instance of a violating function, and less free area

@@ -10,9 +10,9 @@ namespace {
 
 class JobActions {
  public:
-  JobActions(const Turn& turn, const std::vector<Job>& jobs, const std::vector<Site>& sites,
+  JobActions(const Input& input, const std::vector<Job>& jobs, const std::vector<Site>& sites,
              const std::vector<JobRules>& rules, const JobPlan& plan)
-      : turn_(turn),
+      : input_(input),
         jobs_(jobs),
         sites_(sites),
         rules_(rules),
@@ -63,7 +63,7 @@ class JobActions {
     const Job& j = jobs_[job];
     const Device& device = *sites_[d].device;
     out_.push_back(start_worker(j, device, plan_.seat(job, d)->begin,
-                                {rules_[job].floor, rules_[job].ceiling}, turn_.arbiter,
+                                {rules_[job].floor, rules_[job].ceiling}, input_.arbiter,
                                 worker_starts(j, device, sites_[d].idle, part_of(job))));
     started_[d] += j.view->spec.memory;
   }
@@ -79,7 +79,7 @@ class JobActions {
     return memory >= 0;
   }
 
-  const Turn& turn_;
+  const Input& input_;
   const std::vector<Job>& jobs_;
   const std::vector<Site>& sites_;
   const std::vector<JobRules>& rules_;
@@ -90,12 +90,12 @@ class JobActions {
 
 }  // namespace
 
-std::vector<Action> job_actions(const Turn& turn, const std::vector<Job>& jobs,
+std::vector<Action> job_actions(const Input& input, const std::vector<Job>& jobs,
                                 const std::vector<Site>& sites, const std::vector<JobRules>& rules,
                                 const JobPlan& plan, const std::map<InstanceId, Reason>& leaves) {
   std::vector<Action> out;
-  stop_unwanted(jobs, turn.snapshot, out);
-  JobActions actions(turn, jobs, sites, rules, plan);
+  stop_unwanted(jobs, input.snapshot, out);
+  JobActions actions(input, jobs, sites, rules, plan);
   for (size_t j = 0; j < jobs.size(); ++j)
     if (jobs[j].wants_workers()) actions.stop(j, leaves);
   for (size_t j = 0; j < jobs.size(); ++j)

@@ -14,49 +14,49 @@ std::string key(std::string_view kind, const std::string& of) {
 
 }  // namespace
 
-JobMemory::JobMemory(Turn& turn, Nanos calm) : turn_(turn) {
-  std::erase_if(turn.memory.numbers, [&](const auto& entry) {
+JobMemory::JobMemory(Input& input, Nanos calm) : input_(input) {
+  std::erase_if(input.memory.numbers, [&](const auto& entry) {
     const std::string_view name = entry.first;
     const Nanos ago = since(entry.second);
     if (ago < Nanos(0)) return true;
     if (name.starts_with(kChanged))
-      return !turn.index.function(function_name(std::string(name.substr(kChanged.size()))));
-    if (name.starts_with(kSlow)) return !turn.index.instance(name.substr(kSlow.size()));
+      return !input.index.function(function_name(std::string(name.substr(kChanged.size()))));
+    if (name.starts_with(kSlow)) return !input.index.instance(name.substr(kSlow.size()));
     return ago >= calm;
   });
 }
 
 std::vector<double> JobMemory::now() const {
-  return {seconds(turn_.snapshot.now.time_since_epoch())};
+  return {input_.now()};
 }
 
 Nanos JobMemory::since(const std::vector<double>& at) const {
-  return at.size() == 1 ? turn_.snapshot.now.time_since_epoch() - from_seconds(at[0]) : Nanos(-1);
+  return at.size() == 1 ? input_.snapshot.now.time_since_epoch() - from_seconds(at[0]) : Nanos(-1);
 }
 
 void JobMemory::note_change(const FunctionName& job) {
-  turn_.memory.numbers[key(kChanged, to_string(job))] = now();
+  input_.memory.numbers[key(kChanged, to_string(job))] = now();
 }
 
 bool JobMemory::changed_within(const FunctionName& job, Nanos calm) const {
-  const auto at = turn_.memory.numbers.find(key(kChanged, to_string(job)));
-  return at != turn_.memory.numbers.end() && since(at->second) < calm;
+  const auto at = input_.memory.numbers.find(key(kChanged, to_string(job)));
+  return at != input_.memory.numbers.end() && since(at->second) < calm;
 }
 
 Nanos JobMemory::slow_for(const InstanceId& worker, bool slow) {
   const std::string name = key(kSlow, worker);
-  if (!slow) return turn_.memory.numbers.erase(name), Nanos(0);
-  const auto [at, added] = turn_.memory.numbers.try_emplace(name, now());
+  if (!slow) return input_.memory.numbers.erase(name), Nanos(0);
+  const auto [at, added] = input_.memory.numbers.try_emplace(name, now());
   return since(at->second);
 }
 
 void JobMemory::note_need(const DeviceId& device) {
-  turn_.memory.numbers[key(kNeeded, device)] = now();
+  input_.memory.numbers[key(kNeeded, device)] = now();
 }
 
 std::vector<DeviceId> JobMemory::needed() const {
   std::vector<DeviceId> devices;
-  for (const auto& [name, at] : turn_.memory.numbers)
+  for (const auto& [name, at] : input_.memory.numbers)
     if (name.starts_with(kNeeded)) devices.push_back(name.substr(kNeeded.size()));
   return devices;
 }

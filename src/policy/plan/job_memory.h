@@ -2,20 +2,20 @@
 // last changed, since when a worker has been slow, and when inference needed a device. Without it
 // all of this begins anew. A time after now is of another boot's clock, and counts for nothing.
 //
-// Over a turn that must outlive it. Not thread-safe.
+// Over an Input that must outlive it. Not thread-safe.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "policy/bundle.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
 class JobMemory {
  public:
   // Forgets jobs and workers that have gone, and devices that were needed longer than `calm` ago.
-  JobMemory(Turn& turn, Nanos calm);
+  JobMemory(Input& input, Nanos calm);
 
   void note_change(const FunctionName& job);
   bool changed_within(const FunctionName& job, Nanos calm) const;
@@ -30,7 +30,7 @@ class JobMemory {
   Nanos since(const std::vector<double>& at) const;  // negative: not known
   std::vector<double> now() const;
 
-  Turn& turn_;
+  Input& input_;
 };
 
 }  // namespace sluice::policy

@@ -9,10 +9,10 @@
 namespace sluice::policy {
 namespace {
 
-void add_workers(const Turn& turn, uint32_t function, Job& job) {
-  for (const uint32_t k : turn.index.of_function(function)) {
-    const Instance& i = turn.snapshot.instances[k];
-    const auto device = turn.index.device_of(k);
+void add_workers(const Input& input, uint32_t function, Job& job) {
+  for (const uint32_t k : input.index.of_function(function)) {
+    const Instance& i = input.snapshot.instances[k];
+    const auto device = input.index.device_of(k);
     if (!device || i.state == InstanceState::kGone || i.state == InstanceState::kDraining) continue;
     (i.revision == job.view->revision ? job.workers : job.retired).push_back({&i, *device});
   }
@@ -67,13 +67,13 @@ int Job::most() const {
   return std::max(spec().max_workers, least());
 }
 
-std::vector<Job> jobs_of(const Turn& turn) {
+std::vector<Job> jobs_of(const Input& input) {
   std::vector<Job> jobs;
-  for (size_t m = 0; m < turn.mine.size(); ++m) {
-    const auto f = turn.index.function(turn.mine[m]);
-    if (!f || turn.snapshot.functions[*f].spec.is_inference()) continue;
-    Job job{&turn.snapshot.functions[*f], &turn.settings[m], {}, {}};
-    add_workers(turn, *f, job);
+  for (size_t m = 0; m < input.mine.size(); ++m) {
+    const auto f = input.index.function(input.mine[m]);
+    if (!f || input.snapshot.functions[*f].spec.is_inference()) continue;
+    Job job{&input.snapshot.functions[*f], &input.settings[m], {}, {}};
+    add_workers(input, *f, job);
     jobs.push_back(std::move(job));
   }
   const auto rank = [](const Job& j) {
@@ -99,8 +99,8 @@ double goodput_alone(const Job& job) {
   return least > 0 ? least : 1;
 }
 
-std::vector<Site> sites_of(const Turn& turn, const std::vector<Job>& jobs) {
-  const Snapshot& s = turn.snapshot;
+std::vector<Site> sites_of(const Input& input, const std::vector<Job>& jobs) {
+  const Snapshot& s = input.snapshot;
   std::vector<Site> sites;
   std::map<std::string_view, size_t> nodes;
   for (uint32_t d = 0; d < s.devices.size(); ++d) {
@@ -108,20 +108,20 @@ std::vector<Site> sites_of(const Turn& turn, const std::vector<Job>& jobs) {
     site.node = nodes.try_emplace(site.device->node, nodes.size()).first->second;
     if (site.device->drained) site.closed = "cordoned";
     if (!site.device->reachable) site.closed = "unreachable";
-    for (const uint32_t k : turn.index.on_device(d)) {
+    for (const uint32_t k : input.index.on_device(d)) {
       const Instance& i = s.instances[k];
       if (i.state == InstanceState::kGone) continue;
       site.taken.push_back({i.position().time_begin, i.slice().quota.request, &i});
-      const bool other_arbiter = !i.arbiter.empty() && i.arbiter != turn.arbiter;
-      if (other_arbiter && site.device->arbiter.empty() && !turn.arbiter.empty())
+      const bool other_arbiter = !i.arbiter.empty() && i.arbiter != input.arbiter;
+      if (other_arbiter && site.device->arbiter.empty() && !input.arbiter.empty())
         site.closed = "of another arbiter";
-      const auto f = turn.index.function_of(k);
+      const auto f = input.index.function_of(k);
       if (!f || s.functions[*f].spec.is_inference()) {
         site.idle -= use_of(s, i);
         site.used = true;
         continue;
       }
-      const bool mine = std::ranges::binary_search(turn.mine, i.function);
+      const bool mine = std::ranges::binary_search(input.mine, i.function);
       site.others += !mine && i.state != InstanceState::kDraining;
     }
     site.idle = std::max(0.0, site.idle);

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "model/action.h"
 #include "model/step_model.h"
-#include "policy/bundle.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -33,8 +34,8 @@ struct Job {
   int most() const;  // the largest int: no bound
 };
 
-// Returns the turn's jobs by priority (the higher first), time of submission and name.
-std::vector<Job> jobs_of(const Turn& turn);
+// Returns the input's jobs by priority (the higher first), time of submission and name.
+std::vector<Job> jobs_of(const Input& input);
 
 // Returns the goodput of so many workers at the speed of the slowest: samples per second × what a
 // sample brings, with the best batch. It is linear in the workers if the job has no step model, and
@@ -69,8 +70,8 @@ struct Site {
 };
 
 // Returns them in the order of the snapshot's devices. A device that runs another arbiter than the
-// turn's is closed.
-std::vector<Site> sites_of(const Turn& turn, const std::vector<Job>& jobs);
+// input's is closed.
+std::vector<Site> sites_of(const Input& input, const std::vector<Job>& jobs);
 
 // Returns the latest begin of a free interval of that length; nothing: there is none. Workers begin
 // late in the window, so that the time before stays in one piece for inference.

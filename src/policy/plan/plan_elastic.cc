@@ -14,12 +14,12 @@ namespace {
 
 class Elastic {
  public:
-  explicit Elastic(Turn& turn)
-      : turn_(turn),
-        jobs_(jobs_of(turn)),
-        sites_(sites_of(turn, jobs_)),
+  explicit Elastic(Input& input)
+      : input_(input),
+        jobs_(jobs_of(input)),
+        sites_(sites_of(input, jobs_)),
         rules_(rules()),
-        memory_(turn, jobs_.empty() ? Nanos(0) : settings(0).calm) {
+        memory_(input, jobs_.empty() ? Nanos(0) : settings(0).calm) {
     for (size_t j = 0; j < jobs_.size(); ++j)
       if (jobs_[j].wants_workers()) wanting_.push_back(j);
   }
@@ -36,7 +36,7 @@ class Elastic {
     for (const size_t j : wanting_)
       if (chosen.devices(j) != kept.devices(j) || (jobs_[j].workers.empty() && chosen.count(j) > 0))
         memory_.note_change(jobs_[j].name());
-    return job_actions(turn_, jobs_, sites_, rules_, chosen, leaves_);
+    return job_actions(input_, jobs_, sites_, rules_, chosen, leaves_);
   }
 
  private:
@@ -66,7 +66,7 @@ class Elastic {
   bool better(const JobPlan& a, const JobPlan& than) const;
   bool serves_more(const JobPlan& a, const JobPlan& than) const;
 
-  Turn& turn_;
+  Input& input_;
   const std::vector<Job> jobs_;
   std::vector<Site> sites_;
   const std::vector<JobRules> rules_;
@@ -82,8 +82,8 @@ std::vector<uint32_t> Elastic::reclaimed(const JobPlan& all) const {
   const auto only_workers = [&](uint32_t d) { return !sites_[d].used && !sites_[d].taken.empty(); };
   std::vector<std::pair<double, uint32_t>> by_loss;
   std::vector<const Device*> exchanged;
-  for (const DeviceId& id : turn_.reclaimed) {
-    const auto d = turn_.index.device(id);
+  for (const DeviceId& id : input_.reclaimed) {
+    const auto d = input_.index.device(id);
     if (d && only_workers(*d)) exchanged.push_back(sites_[*d].device);
     if (d && !only_workers(*d)) free.push_back(*d);
   }
@@ -113,7 +113,7 @@ JobPlan Elastic::survivors() {
   const std::vector<uint32_t> needed = reclaimed(all);
   for (const uint32_t d : needed) memory_.note_need(sites_[d].device->id);
   for (const DeviceId& id : memory_.needed())  // for a while, as inference may decide less often
-    if (const auto d = turn_.index.device(id)) sites_[*d].closed = "needed by inference";
+    if (const auto d = input_.index.device(id)) sites_[*d].closed = "needed by inference";
   JobPlan kept = all;
   for (const size_t j : wanting_) {
     for (const Worker& w : jobs_[j].workers) {
@@ -226,8 +226,8 @@ std::span<const Setting<ElasticSettings>> ElasticSettings::settings() {
   return kAll;
 }
 
-std::vector<Action> plan_elastic(Turn& turn) {
-  return Elastic(turn).decide();
+std::vector<Action> plan_elastic(Input& input) {
+  return Elastic(input).decide();
 }
 
 }  // namespace sluice::policy

@@ -20,7 +20,8 @@
 // decide less often than the plan.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -36,6 +37,6 @@ struct ElasticSettings {
 };
 inline constexpr int kElasticMemory = 1;  // the memory's version
 
-std::vector<Action> plan_elastic(Turn& turn);
+std::vector<Action> plan_elastic(Input& input);
 
 }  // namespace sluice::policy

@@ -79,10 +79,10 @@ void start(const Job& job, int missing, std::vector<Site>& sites, std::string_vi
 }
 
 // `jobs` in the order in which they are served.
-std::vector<Action> plan_fixed(const Turn& turn, const std::vector<Job>& jobs) {
-  std::vector<Site> sites = sites_of(turn, jobs);
+std::vector<Action> plan_fixed(const Input& input, const std::vector<Job>& jobs) {
+  std::vector<Site> sites = sites_of(input, jobs);
   std::vector<Action> actions;
-  stop_unwanted(jobs, turn.snapshot, actions);
+  stop_unwanted(jobs, input.snapshot, actions);
   std::vector<std::pair<const Job*, int>> served;  // with the workers that it lacks
   for (const Job& job : jobs)
     if (job.wants_workers()) served.emplace_back(&job, wanted(job) - running(job, sites, actions));
@@ -98,7 +98,7 @@ std::vector<Action> plan_fixed(const Turn& turn, const std::vector<Job>& jobs) {
       actions.push_back({job->name(), Unmet{}, why_waiting(*job, missing, idle)});
       first = job;
     } else {
-      start(*job, missing, sites, turn.arbiter, actions);
+      start(*job, missing, sites, input.arbiter, actions);
     }
   }
   return actions;
@@ -106,15 +106,15 @@ std::vector<Action> plan_fixed(const Turn& turn, const std::vector<Job>& jobs) {
 
 }  // namespace
 
-std::vector<Action> plan_fifo(Turn& turn) {
-  std::vector<Job> jobs = jobs_of(turn);
+std::vector<Action> plan_fifo(Input& input) {
+  std::vector<Job> jobs = jobs_of(input);
   std::ranges::sort(jobs, {},
                     [](const Job& j) { return std::tuple(j.state().submitted, j.name()); });
-  return plan_fixed(turn, jobs);
+  return plan_fixed(input, jobs);
 }
 
-std::vector<Action> plan_sjf(Turn& turn) {
-  const std::vector<Job> jobs = jobs_of(turn);
+std::vector<Action> plan_sjf(Input& input) {
+  const std::vector<Job> jobs = jobs_of(input);
   std::vector<std::pair<Length, const Job*>> by_length;  // a length takes a search to compute
   for (const Job& job : jobs) by_length.emplace_back(length_of(job), &job);
   std::ranges::sort(by_length, {}, [](const auto& entry) {
@@ -123,7 +123,7 @@ std::vector<Action> plan_sjf(Turn& turn) {
   });
   std::vector<Job> ordered;
   for (const auto& [length, job] : by_length) ordered.push_back(*job);
-  return plan_fixed(turn, ordered);
+  return plan_fixed(input, ordered);
 }
 
 }  // namespace sluice::policy

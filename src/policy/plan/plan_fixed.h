@@ -8,11 +8,12 @@
 //         known, before those of unknown length, by epochs
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
-std::vector<Action> plan_fifo(Turn& turn);
-std::vector<Action> plan_sjf(Turn& turn);
+std::vector<Action> plan_fifo(Input& input);
+std::vector<Action> plan_sjf(Input& input);
 
 }  // namespace sluice::policy

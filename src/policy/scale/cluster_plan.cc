@@ -34,17 +34,17 @@ Reason why_shifted(const Instance& before, Position to) {
 
 }  // namespace
 
-ClusterPlan::ClusterPlan(const Turn& turn, bool movable)
-    : snapshot_(turn.snapshot),
-      index_(turn.index),
-      arbiter_(turn.arbiter),
+ClusterPlan::ClusterPlan(const Input& input, bool movable)
+    : snapshot_(input.snapshot),
+      index_(input.index),
+      arbiter_(input.arbiter),
       movable_(movable),
-      mine_(turn.snapshot.functions.size()),
-      layouts_(turn.snapshot.devices, turn.placement, turn.arbiter,
+      mine_(input.snapshot.functions.size()),
+      layouts_(input.snapshot.devices, input.placement, input.arbiter,
                [this](size_t device, Layout& layout) { lay_out(device, layout); }),
-      of_function_(turn.snapshot.functions.size()) {
+      of_function_(input.snapshot.functions.size()) {
   std::vector<uint32_t> ours;
-  for (const FunctionName& name : turn.mine) {
+  for (const FunctionName& name : input.mine) {
     const auto f = index_.function(name);
     if (!f) continue;
     mine_[*f] = true;

@@ -2,7 +2,7 @@
 // resizes and stops instances in it and examines the result. actions() leads from the snapshot to
 // the plan, each step with its reason, in an order in which no two rectangles ever overlap.
 //
-// Over a Turn that must outlive it. Not thread-safe.
+// Over an Input that must outlive it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ struct PlannedInstance {
 
 class ClusterPlan {
  public:
-  // Instances of other functions than the turn's count as occupied, and so do draining ones.
-  // Rectangles of the turn's functions may be shifted in time if `movable`.
-  ClusterPlan(const Turn& turn, bool movable);
+  // Instances of other functions than the input's count as occupied, and so do draining ones.
+  // Rectangles of the input's functions may be shifted in time if `movable`.
+  ClusterPlan(const Input& input, bool movable);
   ClusterPlan(const ClusterPlan&) = delete;
   ClusterPlan& operator=(const ClusterPlan&) = delete;
 
@@ -78,7 +78,7 @@ class ClusterPlan {
   const SnapshotIndex& index_;
   const std::string_view arbiter_;  // the bundle's
   const bool movable_;
-  std::vector<bool> mine_;  // the turn's functions
+  std::vector<bool> mine_;  // the input's functions
   Layouts layouts_;
   std::deque<PlannedInstance> instances_;
   std::vector<std::vector<size_t>> of_function_;  // of instances_, by the snapshot's functions

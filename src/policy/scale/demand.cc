@@ -6,12 +6,12 @@
 
 namespace sluice::policy {
 
-std::vector<Demand> demands(const Turn& turn) {
+std::vector<Demand> demands(const Input& input) {
   std::vector<Demand> all;
-  for (const FunctionView& view : turn.snapshot.functions) {
-    const auto own = std::lower_bound(turn.mine.begin(), turn.mine.end(), view.spec.name);
-    if (own == turn.mine.end() || *own != view.spec.name || !view.spec.is_inference()) continue;
-    const Settings* settings = &turn.settings[own - turn.mine.begin()];
+  for (const FunctionView& view : input.snapshot.functions) {
+    const auto own = std::lower_bound(input.mine.begin(), input.mine.end(), view.spec.name);
+    if (own == input.mine.end() || *own != view.spec.name || !view.spec.is_inference()) continue;
+    const Settings* settings = &input.settings[own - input.mine.begin()];
     all.push_back({&view, &view.spec, settings, view.revision,
                    view.spec.inference().canary_traffic_percent / 100.0});
     for (const OlderRevision& older : view.older) {

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "policy/bundle.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
 struct Demand {
   const FunctionView* view = nullptr;  // lives as long as the snapshot
   const FunctionSpec* spec = nullptr;  // of this revision
-  const Settings* settings = nullptr;  // the function's; lives as long as the Turn
+  const Settings* settings = nullptr;  // the function's; lives as long as the Input
   int revision = 0;
   double part = 1;  // of the function's traffic, for which it must be ready
 
@@ -22,9 +22,9 @@ struct Demand {
   double rate() const { return view->forecast * part; }  // inferences per second
 };
 
-// Returns the demands of the turn's own functions. The newest revision always has one; older ones
+// Returns the demands of the input's own functions. The newest revision always has one; older ones
 // while they have traffic.
-std::vector<Demand> demands(const Turn& turn);
+std::vector<Demand> demands(const Input& input);
 
 // Returns how many instances must stay, whatever the rate; how many there may be.
 int least_replicas(const Demand& demand);

@@ -23,10 +23,10 @@ Rectangle held_by(const Instance& i) {
   return {i.position().sm_begin, i.slice().sm, i.position().time_begin, i.slice().quota.request};
 }
 
-bool used_anew(const Rectangle& r, uint32_t device, const Turn& turn) {
-  const auto on = turn.index.on_device(device);
+bool used_anew(const Rectangle& r, uint32_t device, const Input& input) {
+  const auto on = input.index.on_device(device);
   return std::any_of(on.begin(), on.end(), [&](uint32_t k) {
-    const Instance& i = turn.snapshot.instances[k];
+    const Instance& i = input.snapshot.instances[k];
     return i.state != InstanceState::kDraining && overlap(held_by(i), r);
   });
 }
@@ -34,13 +34,13 @@ bool used_anew(const Rectangle& r, uint32_t device, const Turn& turn) {
 }  // namespace
 
 void Released::offer() {
-  auto& memory = turn_.memory.numbers;
+  auto& memory = input_.memory.numbers;
   for (auto entry = memory.begin(); entry != memory.end();) {
-    const auto device = turn_.index.device(entry->first);
+    const auto device = input_.index.device(entry->first);
     std::vector<double> still;
     for (size_t at = 0; device && at + kNumbers <= entry->second.size(); at += kNumbers) {
       const Rectangle r = read_rectangle(entry->second, at);
-      if (used_anew(r, *device, turn_)) continue;
+      if (used_anew(r, *device, input_)) continue;
       write_rectangle(r, still);
       auto* layout = dynamic_cast<Rectangles*>(&plan_.layouts()[*device]);
       if (layout != nullptr) layout->offer_again(r);
@@ -54,7 +54,7 @@ void Released::offer() {
 
 void Released::add(const PlannedInstance& stopped) {
   if (stopped.before == nullptr) return;
-  write_rectangle(held_by(*stopped.before), turn_.memory.numbers[stopped.instance.device()]);
+  write_rectangle(held_by(*stopped.before), input_.memory.numbers[stopped.instance.device()]);
 }
 
 }  // namespace sluice::policy

@@ -3,17 +3,17 @@
 // by device. One is forgotten once another instance lies in it, or with all of its device's once
 // there are more than Rectangles::kMostFree.
 //
-// Over a Turn and a plan that must outlive it. Not thread-safe.
+// Over an Input and a plan that must outlive it. Not thread-safe.
 #pragma once
 
-#include "policy/bundle.h"
+#include "policy/input.h"
 #include "policy/scale/cluster_plan.h"
 
 namespace sluice::policy {
 
 class Released {
  public:
-  Released(Turn& turn, ClusterPlan& plan) : turn_(turn), plan_(plan) {}
+  Released(Input& input, ClusterPlan& plan) : input_(input), plan_(plan) {}
 
   // Offers the remembered ones to the plan's devices. One that a draining instance still holds is
   // offered later.
@@ -22,7 +22,7 @@ class Released {
   void add(const PlannedInstance& stopped);
 
  private:
-  Turn& turn_;
+  Input& input_;
   ClusterPlan& plan_;
 };
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/predictor.h"
-#include "policy/bundle.h"
+#include "policy/input.h"
 #include "policy/scale/cluster_plan.h"
 #include "policy/scale/demand.h"
 

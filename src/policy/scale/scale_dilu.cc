@@ -149,18 +149,18 @@ std::string lazily(const LazyScale& lazy, size_t window, int count, double all, 
   return text + ".";
 }
 
-Replicas lazy_replicas(const ClusterPlan& plan, const Demand& d, Turn& turn,
+Replicas lazy_replicas(const ClusterPlan& plan, const Demand& d, Input& input,
                        std::span<const Device* const> types) {
   const auto& config = d.settings->as<DiluSettings>();
   const int least = least_replicas(d), most = most_replicas(d);
   const int running = static_cast<int>(plan.serving(d).size());
-  const double now = seconds(turn.snapshot.now.time_since_epoch());
-  std::vector<double>& numbers = turn.memory.numbers[revision_id(d.function(), d.revision)];
+  const double now = input.now();
+  std::vector<double>& numbers = input.memory.numbers[revision_id(d.function(), d.revision)];
   Remembered state = remembered(numbers, now, running);
 
-  const Sized size = sized(d, turn.predictor, types);
+  const Sized size = sized(d, input.predictor, types);
   const int counting = std::min(running, state.count);
-  const double all = throughput_of(plan, d, turn.predictor, counting);
+  const double all = throughput_of(plan, d, input.predictor, counting);
   const double one = counting > 0 ? all / counting : 0;
   const std::vector<double> window = asked_of(d, now - state.since);
   const LazyScale lazy = lazy_scale(config, window, all, one);
@@ -219,18 +219,14 @@ LazyScale lazy_scale(const DiluSettings& settings, std::span<const double> secon
   return lazy;
 }
 
-std::vector<Action> scale_dilu(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/true);
+std::vector<Action> scale_dilu(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/true);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   for (const Demand& d : all)
-    hold_replicas(plan, d, lazy_replicas(plan, d, turn, types), turn.predictor);
-  constexpr double kForgotten = 3600;                          // seconds; no window is longer
-  std::erase_if(turn.memory.numbers, [&](const auto& entry) {  // of deleted functions
-    const double now = seconds(turn.snapshot.now.time_since_epoch());
-    return entry.second.empty() || entry.second[0] < now - kForgotten;
-  });
+    hold_replicas(plan, d, lazy_replicas(plan, d, input, types), input.predictor);
+  input.memory.forget_before(input.now() - 3600);  // of deleted functions; no window is longer
   return plan.actions();
 }
 

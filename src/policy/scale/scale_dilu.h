@@ -17,7 +17,8 @@
 // assumes equal devices.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -44,6 +45,6 @@ struct LazyScale {
 LazyScale lazy_scale(const DiluSettings& settings, std::span<const double> seconds, double all,
                      double one);
 
-std::vector<Action> scale_dilu(Turn& turn);
+std::vector<Action> scale_dilu(Input& input);
 
 }  // namespace sluice::policy

@@ -53,15 +53,15 @@ std::span<const Setting<ExclusiveSettings>> ExclusiveSettings::settings() {
   return kAll;
 }
 
-std::vector<Action> scale_exclusive(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/false);
+std::vector<Action> scale_exclusive(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/false);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   for (const Demand& d : all) {
     const int running = static_cast<int>(plan.serving(d).size());
-    const Bytes memory = instance_memory(d, turn.predictor, types);
-    hold_replicas(plan, d, replicas_of(d, running, turn.snapshot, memory), turn.predictor);
+    const Bytes memory = instance_memory(d, input.predictor, types);
+    hold_replicas(plan, d, replicas_of(d, running, input.snapshot, memory), input.predictor);
   }
   return plan.actions();
 }

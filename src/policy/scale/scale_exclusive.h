@@ -5,7 +5,8 @@
 // the rest.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -16,6 +17,6 @@ struct ExclusiveSettings {
   static std::span<const Setting<ExclusiveSettings>> settings();
 };
 
-std::vector<Action> scale_exclusive(Turn& turn);
+std::vector<Action> scale_exclusive(Input& input);
 
 }  // namespace sluice::policy

@@ -27,16 +27,16 @@ HasGpuSettings sizing(const FastGshareSettings& config) {
 // Algorithm 1 for one revision, on the plan left by the functions before it.
 class HeuristicScaler {
  public:
-  HeuristicScaler(ClusterPlan& plan, Released& released, const Demand& demand, const Turn& turn,
+  HeuristicScaler(ClusterPlan& plan, Released& released, const Demand& demand, const Input& input,
                   std::span<const Device* const> types)
       : plan_(plan),
         released_(released),
         demand_(demand),
         config_(demand.settings->as<FastGshareSettings>()),
         sizing_(sizing(config_)),
-        turn_(turn),
+        input_(input),
         types_(types),
-        capabilities_(demand, sizing_, turn.predictor, types) {}
+        capabilities_(demand, sizing_, input.predictor, types) {}
   HeuristicScaler(const HeuristicScaler&) = delete;
 
   void scale_down();
@@ -70,7 +70,7 @@ class HeuristicScaler {
   const Demand& demand_;
   const FastGshareSettings& config_;
   const HasGpuSettings sizing_;
-  const Turn& turn_;
+  const Input& input_;
   const std::span<const Device* const> types_;
   const Capabilities capabilities_;
 };
@@ -81,7 +81,7 @@ bool HeuristicScaler::active(int count) const {
   if (demand_.part <= 0) return false;
   if (view.forecast > 0 || view.queued > 0 || view.in_flight > 0) return true;
   return count > 0 && view.last_request != Time{} &&
-         turn_.snapshot.now - view.last_request < demand_.inference().scale_to_zero_after;
+         input_.snapshot.now - view.last_request < demand_.inference().scale_to_zero_after;
 }
 
 int HeuristicScaler::least(int count) const {
@@ -244,7 +244,7 @@ double HeuristicScaler::start_one(double gap, double capacity, std::vector<Profi
 void HeuristicScaler::hold_unmeasured() {
   const int running = static_cast<int>(plan_.serving(demand_).size());
   const int count = least(running);
-  Slice slice = stated_slice(demand_, turn_.predictor, types_);
+  Slice slice = stated_slice(demand_, input_.predictor, types_);
   if (!demand_.spec->slice) slice.quota = {HasGpuSettings().unmeasured, kWhole};
   hold_replicas(plan_, demand_,
                 {count,
@@ -253,7 +253,7 @@ void HeuristicScaler::hold_unmeasured() {
                  "The model was never measured (sluice profile): " +
                      policy::counted(count, "instance") + ", whatever the rate.",
                  {}},
-                turn_.predictor);
+                input_.predictor);
 }
 
 // --- reasons ---
@@ -308,7 +308,7 @@ Reason HeuristicScaler::why_unmet(double gap, double capacity, int count) const 
   const std::string what = best.bound() == Nanos::max()
                                ? "another slice"
                                : "a slice that answers within " + milliseconds(best.bound());
-  Reason reason = shortage(plan_, turn_.predictor, what, best.memory());
+  Reason reason = shortage(plan_, input_.predictor, what, best.memory());
   reason.text.insert(0, load_text(capacity) + "; " + per_second(gap) + " stay uncovered: ");
   reason.numbers.insert(reason.numbers.begin(), numbers.begin(), numbers.end());
   return reason;
@@ -351,15 +351,15 @@ const Profiled* least_sufficient(std::span<const Profiled> profile, double rest)
   return least;
 }
 
-std::vector<Action> scale_fast_gshare(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/true);
+std::vector<Action> scale_fast_gshare(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/true);
   plan.stop_retired(all);
-  Released released(turn, plan);
+  Released released(input, plan);
   released.offer();
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   std::deque<HeuristicScaler> scalers;
-  for (const Demand& d : all) scalers.emplace_back(plan, released, d, turn, types);
+  for (const Demand& d : all) scalers.emplace_back(plan, released, d, input, types);
   for (HeuristicScaler& s : scalers) s.scale_down();
   for (HeuristicScaler& s : scalers) s.scale_up();
   return plan.actions();

@@ -21,7 +21,8 @@
 #include <span>
 #include <vector>
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -51,6 +52,6 @@ const Profiled* most_efficient(std::span<const Profiled> profile);
 // configuration covers it.
 const Profiled* least_sufficient(std::span<const Profiled> profile, double rest);
 
-std::vector<Action> scale_fast_gshare(Turn& turn);
+std::vector<Action> scale_fast_gshare(Input& input);
 
 }  // namespace sluice::policy

@@ -5,12 +5,12 @@
 
 namespace sluice::policy {
 
-std::vector<Action> scale_fixed(Turn& turn) {
-  const Predictor& predictor = turn.predictor;
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/false);
+std::vector<Action> scale_fixed(Input& input) {
+  const Predictor& predictor = input.predictor;
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/false);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   for (const Demand& d : all) {
     const int count = least_replicas(d);
     const Slice slice = stated_slice(d, predictor, types);

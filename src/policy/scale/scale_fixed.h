@@ -2,10 +2,11 @@
 // ended ones, whatever the rate. A file without a slice gets whole devices.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
-std::vector<Action> scale_fixed(Turn& turn);
+std::vector<Action> scale_fixed(Input& input);
 
 }  // namespace sluice::policy

@@ -505,15 +505,15 @@ std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
   return kAll;
 }
 
-std::vector<Action> scale_has_gpu(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/true);
+std::vector<Action> scale_has_gpu(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/true);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   std::vector<HybridScaler> scalers;
   scalers.reserve(all.size());
   for (const Demand& d : all)
-    scalers.emplace_back(plan, d, turn.predictor, types, turn.snapshot.now);
+    scalers.emplace_back(plan, d, input.predictor, types, input.snapshot.now);
   // Quota that some give back, others may take in the same tick.
   for (HybridScaler& s : scalers) s.scale_down();
   for (HybridScaler& s : scalers) s.leave_drained();

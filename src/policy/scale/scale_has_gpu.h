@@ -14,11 +14,12 @@
 // Instances on a cordoned device do not count: they are replaced elsewhere, then stopped.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 #include "policy/scale/has_gpu_settings.h"
 
 namespace sluice::policy {
 
-std::vector<Action> scale_has_gpu(Turn& turn);
+std::vector<Action> scale_has_gpu(Input& input);
 
 }  // namespace sluice::policy

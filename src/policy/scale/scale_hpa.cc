@@ -16,10 +16,6 @@ using Wanted = std::vector<double>;
 constexpr double kForgotten = 3600;  // seconds; no window is longer
 constexpr double kSync = 15;         // seconds between two counts, as Kubernetes has it
 
-double seconds_of(Time t) {
-  return seconds(t.time_since_epoch());
-}
-
 void remember(Wanted& wanted, double now, int count) {
   wanted.push_back(now);
   wanted.push_back(count);
@@ -65,15 +61,15 @@ std::string one_decimal(double value) {
   return text;
 }
 
-Replicas replicas_of(const Demand& d, Running running, Turn& turn,
+Replicas replicas_of(const Demand& d, Running running, Input& input,
                      std::span<const Device* const> types) {
   const auto& config = d.settings->as<HpaSettings>();
   const double target = target_concurrency(d.inference(), config.target_utilisation);
   const double concurrency = d.view->concurrency * d.part;
   const int wanted = by_ratio(concurrency, running, target, config.tolerance);
 
-  const double now = seconds_of(turn.snapshot.now);
-  Wanted& window = turn.memory.numbers[revision_id(d.function(), d.revision)];
+  const double now = input.now();
+  Wanted& window = input.memory.numbers[revision_id(d.function(), d.revision)];
   const bool count_now = due(window, now);
   drop_old(window, now, config);
   if (window.empty()) remember(window, now, running.revision);
@@ -87,7 +83,7 @@ Replicas replicas_of(const Demand& d, Running running, Turn& turn,
   if (held > wanted)
     text.append(" ").append(std::to_string(held)).append(" were wanted in the last ") +=
         counted(static_cast<int>(seconds(config.stabilization)), "second") + ".";
-  const Slice slice = stated_slice(d, turn.predictor, types);
+  const Slice slice = stated_slice(d, input.predictor, types);
   return {count, count, slice, text,
           nonzero({{"concurrency", concurrency}, {"target", target}, {"wanted", wanted}})};
 }
@@ -104,11 +100,11 @@ std::span<const Setting<HpaSettings>> HpaSettings::settings() {
   return kAll;
 }
 
-std::vector<Action> scale_hpa(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/false);
+std::vector<Action> scale_hpa(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/false);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   for (const Demand& d : all) {
     Running running;
     for (const Demand& other : all) {
@@ -117,11 +113,11 @@ std::vector<Action> scale_hpa(Turn& turn) {
       running.most = std::max(running.most, count);
       if (other.revision == d.revision) running.revision = count;
     }
-    hold_replicas(plan, d, replicas_of(d, running, turn, types), turn.predictor);
+    hold_replicas(plan, d, replicas_of(d, running, input, types), input.predictor);
   }
-  std::erase_if(turn.memory.numbers, [&](const auto& entry) {  // of deleted functions
+  std::erase_if(input.memory.numbers, [&](const auto& entry) {  // of deleted functions
     const Wanted& wanted = entry.second;
-    return wanted.empty() || wanted[wanted.size() - 2] < seconds_of(turn.snapshot.now) - kForgotten;
+    return wanted.empty() || wanted[wanted.size() - 2] < input.now() - kForgotten;
   });
   return plan.actions();
 }

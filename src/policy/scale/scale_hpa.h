@@ -11,7 +11,8 @@
 // number.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -22,6 +23,6 @@ struct HpaSettings {
   static std::span<const Setting<HpaSettings>> settings();
 };
 
-std::vector<Action> scale_hpa(Turn& turn);
+std::vector<Action> scale_hpa(Input& input);
 
 }  // namespace sluice::policy

@@ -29,7 +29,7 @@ struct InflessChoice {
 // One revision, on the plan left by those before it.
 class InflessScaler {
  public:
-  InflessScaler(ClusterPlan& plan, const Demand& demand, const Turn& turn,
+  InflessScaler(ClusterPlan& plan, const Demand& demand, const Input& input,
                 std::span<const Device* const> types, Full& full);
   void scale();
 
@@ -60,7 +60,7 @@ class InflessScaler {
 
   ClusterPlan& plan_;
   const Demand& demand_;
-  const Turn& turn_;
+  const Input& input_;
   const InflessSettings& config_;
   std::span<const Device* const> types_;
   Full& full_;
@@ -72,15 +72,15 @@ class InflessScaler {
   bool started_ = false;
 };
 
-InflessScaler::InflessScaler(ClusterPlan& plan, const Demand& demand, const Turn& turn,
+InflessScaler::InflessScaler(ClusterPlan& plan, const Demand& demand, const Input& input,
                              std::span<const Device* const> types, Full& full)
     : plan_(plan),
       demand_(demand),
-      turn_(turn),
+      input_(input),
       config_(demand.settings->as<InflessSettings>()),
       types_(types),
       full_(full),
-      idle_(turn.snapshot.now - demand.view->last_request) {
+      idle_(input.snapshot.now - demand.view->last_request) {
   for (const size_t i : plan_.serving(demand_)) {
     if (plan_.on_drained(i)) {
       cordoned_.push_back(i);
@@ -91,8 +91,8 @@ InflessScaler::InflessScaler(ClusterPlan& plan, const Demand& demand, const Turn
     const Slice& slice = instance.slice();
     held_.push_back(
         {i, price_of(device, slice.sm),
-         turn_.predictor.throughput(model_on(instance.function, instance.revision, device),
-                                    {instance.batch, slice.sm, slice.quota.request})});
+         input_.predictor.throughput(model_on(instance.function, instance.revision, device),
+                                     {instance.batch, slice.sm, slice.quota.request})});
   }
 }
 
@@ -104,7 +104,7 @@ std::vector<InflessChoice> InflessScaler::configurations() const {
   std::vector<InflessChoice> found;
   for (const Device* type : types_) {
     const ModelOnDevice model = model_on(demand_.function(), demand_.revision, *type);
-    Candidates candidates = turn_.predictor.candidates(model);
+    Candidates candidates = input_.predictor.candidates(model);
     if (stated) candidates.sms = {stated->sm};
     Share last = kNone;
     for (const Share width : candidates.sms) {
@@ -112,11 +112,11 @@ std::vector<InflessChoice> InflessScaler::configurations() const {
       if (std::exchange(last, sm) == sm) continue;
       for (const int batch : candidates.batches) {
         if (batch > most) continue;
-        const auto p = turn_.predictor.predict(model, {batch, sm, kWhole});
+        const auto p = input_.predictor.predict(model, {batch, sm, kWhole});
         const double bound = seconds(slo) * (batch > 1 ? config_.slo_fraction : 1);
         if (!p || (slo > Nanos(0) && seconds(cautious(*p)) > bound)) continue;
         const double rest = seconds(slo) - seconds(cautious(*p));
-        found.push_back({type, batch, sm, turn_.predictor.throughput(model, {batch, sm, kWhole}),
+        found.push_back({type, batch, sm, input_.predictor.throughput(model, {batch, sm, kWhole}),
                          batch > 1 && rest > 0 ? batch / rest : 0});
       }
     }
@@ -131,9 +131,9 @@ std::vector<InflessChoice> InflessScaler::fallback() const {
     const ModelOnDevice model = model_on(demand_.function(), demand_.revision, *type);
     const Share share = demand_.spec->slice ? demand_.spec->slice->sm : kWhole;
     const Share sm = std::min(round_up(share, type->sm_quantum), kWhole);
-    const bool known = !turn_.predictor.candidates(model).batches.empty();
+    const bool known = !input_.predictor.candidates(model).batches.empty();
     const int batch = known ? 1 : std::max(1, demand_.inference().batching.max_size);
-    found.push_back({type, batch, sm, turn_.predictor.throughput(model, {batch, sm, kWhole}), 0});
+    found.push_back({type, batch, sm, input_.predictor.throughput(model, {batch, sm, kWhole}), 0});
   }
   return found;
 }
@@ -228,7 +228,7 @@ Numbers InflessScaler::numbers() const {
 // Returns false if no configuration has a place.
 bool InflessScaler::start(double missing, const std::string& because) {
   Layouts& layouts = plan_.layouts();
-  const Bytes memory = instance_memory(demand_, turn_.predictor, types_);
+  const Bytes memory = instance_memory(demand_, input_.predictor, types_);
   const std::vector<InflessChoice> choices = most_efficient_first(missing);
   for (const InflessChoice& c : choices) {
     const std::vector<Spot> spots =
@@ -245,7 +245,7 @@ bool InflessScaler::start(double missing, const std::string& because) {
   }
   Share least = kWhole;
   for (const InflessChoice& c : choices) least = std::min(least, c.sm);
-  Reason reason = shortage(plan_, turn_.predictor, slice_text(least, kWhole), memory);
+  Reason reason = shortage(plan_, input_.predictor, slice_text(least, kWhole), memory);
   reason.text.insert(0, because + " Another instance could not be started: ");
   const Numbers own = numbers();
   reason.numbers.insert(reason.numbers.begin(), own.begin(), own.end());
@@ -355,13 +355,13 @@ std::span<const Setting<InflessSettings>> InflessSettings::settings() {
   return kAll;
 }
 
-std::vector<Action> scale_infless(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/false);
+std::vector<Action> scale_infless(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/false);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   Full full;
-  for (const Demand& d : all) InflessScaler(plan, d, turn, types, full).scale();
+  for (const Demand& d : all) InflessScaler(plan, d, input, types, full).scale();
   return plan.actions();
 }
 

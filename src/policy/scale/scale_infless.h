@@ -13,7 +13,8 @@
 // scaleToZeroAfter is the keep-alive window.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -26,6 +27,6 @@ struct InflessSettings {
   static std::span<const Setting<InflessSettings>> settings();
 };
 
-std::vector<Action> scale_infless(Turn& turn);
+std::vector<Action> scale_infless(Input& input);
 
 }  // namespace sluice::policy

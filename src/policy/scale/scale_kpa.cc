@@ -11,12 +11,7 @@
 namespace sluice::policy {
 namespace {
 
-constexpr double kLongestWindow = 3600;  // seconds; no window is longer
 constexpr int64_t kLongestGap = 3;  // seconds that one sample stands for, as the loop's mean does
-
-double kpa_time(Time t) {
-  return seconds(t.time_since_epoch());
-}
 
 int whole_seconds(Nanos window) {
   return std::max(1, static_cast<int>(std::lround(seconds(window))));
@@ -107,7 +102,7 @@ struct Instances {
 // window, then idle for the grace period.
 int hold_last(State& state, const Demand& d, int count, Instances have, Time time) {
   const auto& config = d.settings->as<KpaSettings>();
-  const double now = kpa_time(time);
+  const double now = seconds(time.time_since_epoch());
   if (have.running == 0) state.active = -1;
   if (have.ready > 0 && state.active < 0) state.active = now;
   if (count > 0 || have.running == 0) {
@@ -141,12 +136,12 @@ std::string explained(const KpaSettings& s, const KpaMetric& metric, bool panics
   return all;
 }
 
-Replicas replicas_of(const Demand& d, Instances have, Turn& turn, Bytes memory) {
+Replicas replicas_of(const Demand& d, Instances have, Input& input, Bytes memory) {
   const auto& config = d.settings->as<KpaSettings>();
-  const double now = kpa_time(turn.snapshot.now);
+  const double now = input.now();
   const auto second = static_cast<int64_t>(now);
   const int window = whole_seconds(config.window);
-  std::vector<double>& numbers = turn.memory.numbers[revision_id(d.function(), d.revision)];
+  std::vector<double>& numbers = input.memory.numbers[revision_id(d.function(), d.revision)];
   State state = restored(numbers, now, have.ready);
   const double sample = (config.metric_rps ? d.view->rate : d.view->concurrency) * d.part;
   take_sample(state, sample, have.running == 0, now, window);
@@ -162,7 +157,7 @@ Replicas replicas_of(const Demand& d, Instances have, Turn& turn, Bytes memory) 
   if (metric.reachable && config.scale_down_delay > Nanos(0))
     count = delayed(state, count, now, seconds(config.scale_down_delay));
   count = within_bounds(state, d, count, have.ready);
-  count = hold_last(state, d, count, have, turn.snapshot.now);
+  count = hold_last(state, d, count, have, input.snapshot.now);
   state.touched = now;
   numbers = saved(state);
   return {count, count, Slice{kWhole, {kWhole, kWhole}, memory},
@@ -241,24 +236,21 @@ int wanted_instances(const KpaSettings& s, const KpaMetric& m, KpaPanic& panic, 
   return panic.most;
 }
 
-std::vector<Action> scale_kpa(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/false);
+std::vector<Action> scale_kpa(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/false);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   for (const Demand& d : all) {
     Instances have;
     for (const size_t i : plan.serving(d)) {
       ++have.running;
       have.ready += plan.at(i).instance.state == InstanceState::kReady;
     }
-    const Bytes memory = instance_memory(d, turn.predictor, types);
-    hold_replicas(plan, d, replicas_of(d, have, turn, memory), turn.predictor);
+    const Bytes memory = instance_memory(d, input.predictor, types);
+    hold_replicas(plan, d, replicas_of(d, have, input, memory), input.predictor);
   }
-  std::erase_if(turn.memory.numbers, [&](const auto& entry) {  // of deleted functions
-    const std::vector<double>& numbers = entry.second;
-    return numbers.empty() || numbers[0] < kpa_time(turn.snapshot.now) - kLongestWindow;
-  });
+  input.memory.forget_before(input.now() - 3600);  // of deleted functions; no window is longer
   return plan.actions();
 }
 

@@ -14,7 +14,8 @@
 
 #include <map>
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -57,6 +58,6 @@ struct KpaPanic {
 int wanted_instances(const KpaSettings& settings, const KpaMetric& metric, KpaPanic& panic,
                      double now);
 
-std::vector<Action> scale_kpa(Turn& turn);
+std::vector<Action> scale_kpa(Input& input);
 
 }  // namespace sluice::policy

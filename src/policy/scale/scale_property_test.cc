@@ -94,10 +94,10 @@ TEST_P(Property, OnlyItsOwnFunctionsAreTouched) {
   for (const Bundle& bundle : bundles()) {
     const std::vector<Settings> settings(mine.size(), bundle.settings);
     Memory memory;
-    Turn turn{c.now,          index,  *find_placement(bundle.place),
-              bundle.arbiter, mine,   settings,
-              c.predictor,    memory, c.random};
-    for (const Action& a : bundle.scale(turn)) {
+    Input input{c.now,          index,  *find_placement(bundle.place),
+                bundle.arbiter, mine,   settings,
+                c.predictor,    memory, c.random};
+    for (const Action& a : bundle.scale(input)) {
       EXPECT_TRUE(a.function == mine[0] || a.function == mine[1]) << bundle.name;
       EXPECT_FALSE(a.reason.rule.empty() || a.reason.text.empty()) << bundle.name;
       const auto* stop = std::get_if<StopInstance>(&a.what);

@@ -49,7 +49,7 @@ struct SmifGroup {
 // One revision, on the plan left by those before it.
 class SmifScaler {
  public:
-  SmifScaler(ClusterPlan& plan, const Demand& demand, Turn& turn,
+  SmifScaler(ClusterPlan& plan, const Demand& demand, Input& input,
              std::span<const Device* const> types, Full& full, int& searches);
   void scale();
 
@@ -94,7 +94,7 @@ class SmifScaler {
 
   ClusterPlan& plan_;
   const Demand& demand_;
-  Turn& turn_;
+  Input& input_;
   const SmifSettings& config_;
   std::span<const Device* const> types_;
   Full& full_;
@@ -107,11 +107,11 @@ class SmifScaler {
   bool started_ = false;
 };
 
-SmifScaler::SmifScaler(ClusterPlan& plan, const Demand& demand, Turn& turn,
+SmifScaler::SmifScaler(ClusterPlan& plan, const Demand& demand, Input& input,
                        std::span<const Device* const> types, Full& full, int& searches)
     : plan_(plan),
       demand_(demand),
-      turn_(turn),
+      input_(input),
       config_(demand.settings->as<SmifSettings>()),
       types_(types),
       full_(full),
@@ -124,7 +124,7 @@ SmifScaler::SmifScaler(ClusterPlan& plan, const Demand& demand, Turn& turn,
 std::vector<SmifKind> SmifScaler::find_kinds() const {
   HasGpuSettings sizing;
   sizing.slo_fraction = config_.slo_fraction;
-  const Capabilities all(demand_, sizing, turn_.predictor, types_);
+  const Capabilities all(demand_, sizing, input_.predictor, types_);
   const std::optional<Slice>& stated = demand_.spec->slice;
   std::vector<SmifKind> found;
   for (const Device* type : types_) {
@@ -146,7 +146,7 @@ std::vector<SmifKind> SmifScaler::find_kinds() const {
     const bool known = all.on(*type).known();
     const int batch = known ? 1 : std::max(1, demand_.inference().batching.max_size);
     const ModelOnDevice model = model_on(demand_.function(), demand_.revision, *type);
-    found.push_back({type, sm, batch, turn_.predictor.throughput(model, {batch, sm, kWhole}),
+    found.push_back({type, sm, batch, input_.predictor.throughput(model, {batch, sm, kWhole}),
                      price_of(*type, sm), all.on(*type).memory(), /*meets=*/!known});
   }
   return found;
@@ -175,11 +175,11 @@ void SmifScaler::measure() {
     const Device& device = plan_.layout(plan_.at(i)).device();
     const Slice& slice = instance.slice();
     const double predicted =
-        turn_.predictor.throughput(model_on(instance.function, instance.revision, device),
-                                   {instance.batch, slice.sm, slice.quota.request});
+        input_.predictor.throughput(model_on(instance.function, instance.revision, device),
+                                    {instance.batch, slice.sm, slice.quota.request});
     const Device* type = type_of_device(device);
     held_.push_back({i, type, slice.sm, predicted, price_of(*type, slice.sm)});
-    const InstanceMeasurements* m = measurements_of(turn_.snapshot, instance.id);
+    const InstanceMeasurements* m = measurements_of(input_.snapshot, instance.id);
     SmifGroup& g = *group(type, slice.sm);
     ++g.count;
     if (m == nullptr || m->busy < kLeastBusy) continue;
@@ -196,7 +196,7 @@ void SmifScaler::measure() {
 const std::vector<SmifKind>& SmifScaler::kinds() {
   if (kinds_) return *kinds_;
   kinds_ = find_kinds();
-  const double now = seconds(turn_.snapshot.now.time_since_epoch());
+  const double now = input_.now();
   for (SmifKind& k : *kinds_) {
     for (const auto& [kind, group] : groups_) {
       if (kind != std::pair(k.type, k.sm)) continue;
@@ -211,12 +211,12 @@ const std::vector<SmifKind>& SmifScaler::kinds() {
 
 // Returns when that kind was refuted last: one number, or none.
 std::vector<double>& SmifScaler::refutation_of(const Device* type, Share sm) {
-  return turn_.memory.numbers[revision_id(demand_.function(), demand_.revision) + " on " +
-                              type->model + " " + std::to_string(sm.permille)];
+  return input_.memory.numbers[revision_id(demand_.function(), demand_.revision) + " on " +
+                               type->model + " " + std::to_string(sm.permille)];
 }
 
 bool SmifScaler::refuted(const Device* type, Share sm) {
-  const double now = seconds(turn_.snapshot.now.time_since_epoch());
+  const double now = input_.now();
   const std::vector<double>& at = refutation_of(type, sm);
   // A time after now is of another boot's clock.
   return !at.empty() && at[0] <= now && now - at[0] < seconds(kRefutedFor);
@@ -261,7 +261,7 @@ bool SmifScaler::idle() const {
   const FunctionView& v = *demand_.view;
   return demand_.inference().min_replicas == 0 && load() <= 0 && v.queued == 0 &&
          v.in_flight == 0 &&
-         turn_.snapshot.now - v.last_request >= demand_.inference().scale_to_zero_after;
+         input_.snapshot.now - v.last_request >= demand_.inference().scale_to_zero_after;
 }
 
 // Returns whether the latencies are all of the instances that there are now.
@@ -269,7 +269,7 @@ bool SmifScaler::settled() const {
   return std::ranges::all_of(held_, [&](const Held& h) {
     const Instance& i = plan_.at(h.at).instance;
     return i.state == InstanceState::kReady &&
-           turn_.snapshot.now - i.started >= demand_.view->start_cost + kSmifLatencyWindow;
+           input_.snapshot.now - i.started >= demand_.view->start_cost + kSmifLatencyWindow;
   });
 }
 
@@ -401,7 +401,7 @@ void SmifScaler::report_full(double missing, const std::string& because) {
     what = slice_text(narrowest.sm, kWhole);
     memory = narrowest.memory;
   }
-  Reason reason = shortage(plan_, turn_.predictor, what, memory);
+  Reason reason = shortage(plan_, input_.predictor, what, memory);
   reason.text.insert(0, because + " Another instance could not be started: ");
   const Numbers own = numbers();
   reason.numbers.insert(reason.numbers.begin(), own.begin(), own.end());
@@ -444,9 +444,9 @@ void SmifScaler::scale_down() {
 // time.
 bool SmifScaler::search_is_due() {
   if (searches_ == 0) return false;
-  const double now = seconds(turn_.snapshot.now.time_since_epoch());
+  const double now = input_.now();
   std::vector<double>& searched =
-      turn_.memory.numbers[revision_id(demand_.function(), demand_.revision)];
+      input_.memory.numbers[revision_id(demand_.function(), demand_.revision)];
   // A time after now is of another boot's clock.
   if (!searched.empty() && searched[0] <= now && now - searched[0] < seconds(config_.window))
     return false;
@@ -521,18 +521,15 @@ std::span<const Setting<SmifSettings>> SmifSettings::settings() {
   return kAll;
 }
 
-std::vector<Action> scale_smif(Turn& turn) {
-  const std::vector<Demand> all = demands(turn);
-  ClusterPlan plan(turn, /*movable=*/false);
+std::vector<Action> scale_smif(Input& input) {
+  const std::vector<Demand> all = demands(input);
+  ClusterPlan plan(input, /*movable=*/false);
   plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(turn.snapshot.devices);
+  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   Full full;
   int searches = 32;
-  for (const Demand& d : all) SmifScaler(plan, d, turn, types, full, searches).scale();
-  std::erase_if(turn.memory.numbers, [&](const auto& entry) {  // of deleted functions, and old
-    return entry.second.empty() ||
-           entry.second[0] < seconds(turn.snapshot.now.time_since_epoch()) - 3600;
-  });
+  for (const Demand& d : all) SmifScaler(plan, d, input, types, full, searches).scale();
+  input.memory.forget_before(input.now() - 3600);  // of deleted functions, and old
   return plan.actions();
 }
 

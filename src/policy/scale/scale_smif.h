@@ -12,7 +12,8 @@
 // kind for the last instance.
 #pragma once
 
-#include "policy/bundle.h"
+#include "model/action.h"
+#include "policy/input.h"
 
 namespace sluice::policy {
 
@@ -23,6 +24,6 @@ struct SmifSettings {
   static std::span<const Setting<SmifSettings>> settings();
 };
 
-std::vector<Action> scale_smif(Turn& turn);
+std::vector<Action> scale_smif(Input& input);
 
 }  // namespace sluice::policy
