@@ -6,7 +6,7 @@
 #include <set>
 
 #include "policy/decide.h"
-#include "policy/scale/has_gpu_settings.h"
+#include "policy/scale/scale_has_gpu.h"
 
 namespace sluice::policy {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "policy/decide.h"
-#include "policy/scale/has_gpu_settings.h"
+#include "policy/scale/scale_has_gpu.h"
 
 namespace sluice::policy {
 

@@ -8,10 +8,10 @@
 
 namespace sluice::policy {
 
-Capability::Capability(const Demand& demand, const HasGpuSettings& config,
-                       const Predictor& predictor, const Device& device)
+Capability::Capability(const Demand& demand, const Sizing& sizing, const Predictor& predictor,
+                       const Device& device)
     : predictor_(predictor),
-      config_(config),
+      sizing_(sizing),
       model_(model_on(demand.function(), demand.revision, device)) {
   Candidates candidates = predictor.candidates(model_);
   batches_ = std::move(candidates.batches);
@@ -24,7 +24,7 @@ Capability::Capability(const Demand& demand, const HasGpuSettings& config,
   memory_ = spec.memory > 0 ? spec.memory : predictor.memory(model_).value_or(0);
   if (inference.slo.latency <= Nanos(0)) return;  // no objective: everything is in time
   slo_ = inference.slo.latency;
-  bound_ = from_seconds(seconds(inference.slo.latency) * config.slo_fraction);
+  bound_ = from_seconds(seconds(inference.slo.latency) * sizing.slo_fraction);
   if (fastest_ && *fastest_ > bound_) bound_ = inference.slo.latency;
 }
 
@@ -38,12 +38,12 @@ double Capability::throughput(const Configuration& c) const {
 }
 
 bool Capability::in_time(const Configuration& c) const {
-  const std::optional<Nanos> t = latency({c.batch, c.sm, config_.borrow ? kWhole : c.quota});
+  const std::optional<Nanos> t = latency({c.batch, c.sm, sizing_.borrow ? kWhole : c.quota});
   return t && *t <= bound_;
 }
 
 bool Capability::keeps_slo_idle(const Configuration& c) const {
-  if (!config_.borrow) return of(c) > 0;
+  if (!sizing_.borrow) return of(c) > 0;
   const std::optional<Nanos> t = latency({batches_.front(), c.sm, c.quota});
   return t && *t <= slo_;
 }
@@ -87,22 +87,22 @@ std::optional<int> Capability::best_batch(Share sm, Share quota) const {
 }
 
 std::optional<Share> Capability::idle_quota(Share sm, int batch) const {
-  for (Share q = config_.min_quota; q <= kWhole; q = quota_above(q, config_)) {
+  for (Share q = sizing_.min_quota; q <= kWhole; q = quota_above(q, sizing_)) {
     const Configuration c{batch, sm, q};
-    const bool enough = throughput(c) > 0 && throughput(c) >= config_.min_rate;
-    if (enough && (!config_.idle_meets_slo || keeps_slo_idle(c))) return q;
+    const bool enough = throughput(c) > 0 && throughput(c) >= sizing_.min_rate;
+    if (enough && (!sizing_.idle_meets_slo || keeps_slo_idle(c))) return q;
     if (q == kWhole) break;
   }
   return std::nullopt;
 }
 
-Capabilities::Capabilities(const Demand& demand, const HasGpuSettings& config,
-                           const Predictor& predictor, std::span<const Device* const> types) {
+Capabilities::Capabilities(const Demand& demand, const Sizing& sizing, const Predictor& predictor,
+                           std::span<const Device* const> types) {
   static const Device kNoDevice;
   all_.reserve(types.size());
   for (const Device* type : types)
-    all_.push_back({type, Capability(demand, config, predictor, *type)});
-  if (all_.empty()) all_.push_back({&kNoDevice, Capability(demand, config, predictor, kNoDevice)});
+    all_.push_back({type, Capability(demand, sizing, predictor, *type)});
+  if (all_.empty()) all_.push_back({&kNoDevice, Capability(demand, sizing, predictor, kNoDevice)});
   const auto fastest = [&](size_t i) {
     return all_[i].capability.fastest().value_or(Nanos::max());
   };
@@ -123,14 +123,14 @@ Bytes Capabilities::most_memory() const {
   return most;
 }
 
-Share quota_above(Share quota, const HasGpuSettings& config) {
-  const int step = config.quota_step.permille;
+Share quota_above(Share quota, const Sizing& sizing) {
+  const int step = sizing.quota_step.permille;
   return std::min(Share{(quota.permille / step + 1) * step}, kWhole);
 }
 
-Share quota_below(Share quota, const HasGpuSettings& config) {
-  const int step = config.quota_step.permille;
-  return std::max(Share{(quota.permille - 1) / step * step}, config.min_quota);
+Share quota_below(Share quota, const Sizing& sizing) {
+  const int step = sizing.quota_step.permille;
+  return std::max(Share{(quota.permille - 1) / step * step}, sizing.min_quota);
 }
 
 }  // namespace sluice::policy

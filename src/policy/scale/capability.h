@@ -15,15 +15,27 @@
 
 #include "model/predictor.h"
 #include "policy/scale/demand.h"
-#include "policy/scale/has_gpu_settings.h"
 
 namespace sluice::policy {
+
+// Which slices count. The defaults are those of HAS-GPU's published code.
+struct Sizing {
+  double slo_fraction = 1;  // of the SLO: the longest that a slice's batches may take
+  bool borrow = false;      // an instance may use the whole window
+  Share quota_step{100};    // between quotas
+  Share min_quota{50};
+  double min_rate = 0.1;       // inferences per second that an idle instance still does
+  bool idle_meets_slo = true;  // an idle instance keeps a quota that answers one request in time
+};
+
+// The request of an instance whose model was never measured.
+inline constexpr Share kUnmeasured{250};
 
 // Not thread-safe, not even for reading.
 class Capability {
  public:
-  // For devices of the type of `device`. `config` and `predictor` outlive it.
-  Capability(const Demand& demand, const HasGpuSettings& config, const Predictor& predictor,
+  // For devices of the type of `device`. `predictor` outlives it.
+  Capability(const Demand& demand, const Sizing& sizing, const Predictor& predictor,
              const Device& device);
 
   bool known() const { return fastest_.has_value(); }        // it was measured there
@@ -64,7 +76,7 @@ class Capability {
   bool keeps_slo_idle(const Configuration& c) const;
 
   const Predictor& predictor_;
-  const HasGpuSettings& config_;
+  const Sizing sizing_;
   ModelOnDevice model_;
   std::vector<int> batches_;  // ascending, up to the function's maximum
   std::vector<Share> widths_;
@@ -79,7 +91,7 @@ class Capability {
 // type (one_of_each_type); the devices outlive it.
 class Capabilities {
  public:
-  Capabilities(const Demand& demand, const HasGpuSettings& config, const Predictor& predictor,
+  Capabilities(const Demand& demand, const Sizing& sizing, const Predictor& predictor,
                std::span<const Device* const> types);
 
   // REQUIRES: `types` has a device of its type.
@@ -102,7 +114,7 @@ class Capabilities {
 };
 
 // The steps of vertical scaling's quotas: min_quota, then the multiples of quota_step.
-Share quota_above(Share quota, const HasGpuSettings& config);
-Share quota_below(Share quota, const HasGpuSettings& config);
+Share quota_above(Share quota, const Sizing& sizing);
+Share quota_below(Share quota, const Sizing& sizing);
 
 }  // namespace sluice::policy

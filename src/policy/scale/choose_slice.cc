@@ -29,14 +29,14 @@ bool more_capable(const SliceCandidate& a, const SliceCandidate& b) {
 // covers `gap`, or all of the rectangle if none does. A quota is never below what keeps one request
 // in time.
 std::optional<SliceCandidate> in_opening(Share sm, Share most, const Capability& capability,
-                                         const HasGpuSettings& config, double gap) {
-  if (most < config.min_quota) return std::nullopt;
+                                         const Sizing& sizing, double gap) {
+  if (most < sizing.min_quota) return std::nullopt;
   const std::optional<int> batch = capability.best_batch(sm, most);
   if (!batch) return std::nullopt;
   const auto of = [&](Share quota) { return capability.of({*batch, sm, quota}); };
   const Share floor = capability.idle_quota(sm, *batch).value_or(most);
   Share quota = std::min(floor, most);
-  while (quota < most && of(quota) < gap) quota = std::min(quota_above(quota, config), most);
+  while (quota < most && of(quota) < gap) quota = std::min(quota_above(quota, sizing), most);
   return SliceCandidate{{nullptr, {.sm = sm}}, *batch, quota, of(quota)};
 }
 
@@ -52,13 +52,13 @@ std::vector<Share> widths_on(const Device& device, const Capability& capability)
 
 // Returns none if the device lacks the memory, or the model was not measured on its type.
 std::vector<SliceCandidate> candidates(Layout& device, const Capabilities& capabilities,
-                                       const HasGpuSettings& config, double gap) {
+                                       const Sizing& sizing, double gap) {
   std::vector<SliceCandidate> found;
   const Capability& capability = capabilities.on(device.device());
   if (device.free_memory() < capability.memory()) return found;
   for (const Share sm : widths_on(device.device(), capability))
     for (const Opening& opening : device.openings(sm))
-      if (auto c = in_opening(sm, opening.quota, capability, config, gap)) {
+      if (auto c = in_opening(sm, opening.quota, capability, sizing, gap)) {
         c->spot = {&device, opening};
         found.push_back(*c);
       }
@@ -91,7 +91,7 @@ std::vector<size_t> unused_devices(Layouts& layouts, const Capabilities& capabil
 }  // namespace
 
 std::optional<SliceCandidate> covering_slice(Layouts& layouts, const Capabilities& capabilities,
-                                             const HasGpuSettings& config, double gap) {
+                                             const Sizing& sizing, double gap) {
   // Step 2: the first used device that has one.
   std::optional<Offers::Rank> first;
   for_each_offer(
@@ -99,27 +99,27 @@ std::optional<SliceCandidate> covering_slice(Layouts& layouts, const Capabilitie
       [&](const Capability& capability, Share sm, Share quota, const Offers::Devices& devices) {
         const auto rank = first_of(devices, layouts, capability.memory(), first);
         if (!rank) return;
-        const auto c = in_opening(sm, quota, capability, config, gap);
+        const auto c = in_opening(sm, quota, capability, sizing, gap);
         if (c && c->capability >= gap) first = rank;
       });
   const std::vector<size_t> devices =
       first ? std::vector{first->second} : unused_devices(layouts, capabilities);
   std::optional<SliceCandidate> best;
   for (const size_t d : devices)
-    for (const SliceCandidate& c : candidates(layouts[d], capabilities, config, gap))
+    for (const SliceCandidate& c : candidates(layouts[d], capabilities, sizing, gap))
       if (c.capability >= gap && (!best || more_efficient(c, *best))) best = c;
   return best;
 }
 
 std::optional<SliceCandidate> most_capable_slice(Layouts& layouts, const Capabilities& capabilities,
-                                                 const HasGpuSettings& config) {
+                                                 const Sizing& sizing) {
   constexpr double kAll = std::numeric_limits<double>::infinity();
   std::optional<SliceCandidate> most;
   std::optional<Offers::Rank> first;  // of the devices that offer as much
   for_each_offer(
       layouts, capabilities,
       [&](const Capability& capability, Share sm, Share quota, const Offers::Devices& devices) {
-        const auto c = in_opening(sm, quota, capability, config, kAll);
+        const auto c = in_opening(sm, quota, capability, sizing, kAll);
         if (!c || c->capability <= 0 || (most && more_capable(*most, *c))) return;
         const bool more = !most || more_capable(*c, *most);
         const auto rank =
@@ -130,7 +130,7 @@ std::optional<SliceCandidate> most_capable_slice(Layouts& layouts, const Capabil
   if (first) devices.insert(devices.begin(), first->second);
   std::optional<SliceCandidate> best;
   for (const size_t d : devices)
-    for (const SliceCandidate& c : candidates(layouts[d], capabilities, config, kAll))
+    for (const SliceCandidate& c : candidates(layouts[d], capabilities, sizing, kAll))
       if (c.capability > 0 && (!best || more_capable(c, *best))) best = c;
   return best;
 }

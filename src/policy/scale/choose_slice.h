@@ -21,10 +21,10 @@ struct SliceCandidate {
 // takes the one with the most capability per sm × quota. Returns nothing if no single slice covers
 // it.
 std::optional<SliceCandidate> covering_slice(Layouts& layouts, const Capabilities& capabilities,
-                                             const HasGpuSettings& config, double gap);
+                                             const Sizing& sizing, double gap);
 
 // Returns the most capable free slice; nothing if none is in time.
 std::optional<SliceCandidate> most_capable_slice(Layouts& layouts, const Capabilities& capabilities,
-                                                 const HasGpuSettings& config);
+                                                 const Sizing& sizing);
 
 }  // namespace sluice::policy

@@ -56,8 +56,7 @@ Reason why_unmet(const ClusterPlan& plan, const Replicas& replicas, const Sorted
 // time if none is; the file's largest if the model was not measured on such a device.
 int instance_batch(const Demand& demand, const Slice& slice, const Predictor& predictor,
                    const Device& device) {
-  static const HasGpuSettings kPlain;  // no borrowing, the whole objective
-  const Capability capability(demand, kPlain, predictor, device);
+  const Capability capability(demand, {}, predictor, device);
   if (!capability.known()) return std::max(1, demand.inference().batching.max_size);
   return capability.best_batch(slice.sm, slice.quota.limit).value_or(1);
 }

@@ -20,8 +20,8 @@ namespace {
 constexpr double kAsEfficient = 0.99;
 
 // A batch has to be in time with the instance's request alone, as the profiler measured it.
-HasGpuSettings sizing(const FastGshareSettings& config) {
-  return {.slo_fraction = config.slo_fraction, .borrow = false};
+Sizing sizing(const FastGshareSettings& config) {
+  return {.slo_fraction = config.slo_fraction};
 }
 
 // Algorithm 1 for one revision, on the plan left by the functions before it.
@@ -33,10 +33,9 @@ class HeuristicScaler {
         released_(released),
         demand_(demand),
         config_(demand.settings->as<FastGshareSettings>()),
-        sizing_(sizing(config_)),
         input_(input),
         types_(types),
-        capabilities_(demand, sizing_, input.predictor, types) {}
+        capabilities_(demand, sizing(config_), input.predictor, types) {}
   HeuristicScaler(const HeuristicScaler&) = delete;
 
   void scale_down();
@@ -69,7 +68,6 @@ class HeuristicScaler {
   Released& released_;
   const Demand& demand_;
   const FastGshareSettings& config_;
-  const HasGpuSettings sizing_;
   const Input& input_;
   const std::span<const Device* const> types_;
   const Capabilities capabilities_;
@@ -245,7 +243,7 @@ void HeuristicScaler::hold_unmeasured() {
   const int running = static_cast<int>(plan_.serving(demand_).size());
   const int count = least(running);
   Slice slice = stated_slice(demand_, input_.predictor, types_);
-  if (!demand_.spec->slice) slice.quota = {HasGpuSettings().unmeasured, kWhole};
+  if (!demand_.spec->slice) slice.quota = {kUnmeasured, kWhole};
   hold_replicas(plan_, demand_,
                 {count,
                  count,

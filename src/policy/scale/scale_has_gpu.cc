@@ -24,7 +24,8 @@ class HybridScaler {
         demand_(demand),
         config_(demand.settings->as<HasGpuSettings>()),
         predictor_(predictor),
-        capabilities_(demand, config_, predictor, types),
+        sizing_(config_.sizing()),
+        capabilities_(demand, sizing_, predictor, types),
         now_(now) {}
 
   void scale_down();
@@ -75,6 +76,7 @@ class HybridScaler {
   const Demand& demand_;
   const HasGpuSettings& config_;
   const Predictor& predictor_;
+  const Sizing sizing_;
   Capabilities capabilities_;
   Time now_;
   // Results of counted() and capacity(), until the next change.
@@ -236,7 +238,7 @@ Share HybridScaler::lowered_quota(size_t i, double needed) const {
   const Share floor = where_it_runs(p).idle_quota(slice.sm, p.instance.batch).value_or(kWhole);
   Share quota = slice.quota.request;
   while (quota > floor) {
-    const Share next = std::max(quota_below(quota, config_), floor);
+    const Share next = std::max(quota_below(quota, sizing_), floor);
     if (capability(p, next) < needed) break;
     quota = next;
   }
@@ -291,7 +293,7 @@ Share HybridScaler::raised_quota(size_t i, double needed) const {
   const Share most = plan_.layout(p).max_quota(p.instance.id);
   Share quota = p.instance.slice().quota.request;
   while (quota < most && capability(p, quota) < needed) {
-    quota = std::min(quota_above(quota, config_), most);
+    quota = std::min(quota_above(quota, sizing_), most);
   }
   return quota;
 }
@@ -324,8 +326,8 @@ void HybridScaler::start_instances() {
     std::optional<SliceCandidate> chosen;
     if (count < most_replicas(demand_)) {
       if (count == 0 || !known()) chosen = as_stated(need);
-      if (!chosen) chosen = covering_slice(plan_.layouts(), capabilities_, config_, need);
-      if (!chosen && !lone) chosen = most_capable_slice(plan_.layouts(), capabilities_, config_);
+      if (!chosen) chosen = covering_slice(plan_.layouts(), capabilities_, sizing_, need);
+      if (!chosen && !lone) chosen = most_capable_slice(plan_.layouts(), capabilities_, sizing_);
     }
     if (!chosen) return plan_.unmet(demand_, need, why_unmet(gap));
     start(*chosen, gap);
@@ -353,7 +355,7 @@ std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
       there.best_batch(sm, kWhole).value_or(std::max(1, demand_.inference().batching.max_size));
   const auto of = [&](Share q) { return there.of({c.batch, sm, q}); };
   while (there.known() && of(c.quota) < need && c.quota < room) {
-    c.quota = std::min(quota_above(c.quota, config_), room);
+    c.quota = std::min(quota_above(c.quota, sizing_), room);
   }
   c.capability = of(c.quota);
   return c;

@@ -122,9 +122,7 @@ SmifScaler::SmifScaler(ClusterPlan& plan, const Demand& demand, Input& input,
 // The widths are those of the file's slice, else those of the profile. If no width is in time, or
 // the model was never measured: the file's slice, else the whole device.
 std::vector<SmifKind> SmifScaler::find_kinds() const {
-  HasGpuSettings sizing;
-  sizing.slo_fraction = config_.slo_fraction;
-  const Capabilities all(demand_, sizing, input_.predictor, types_);
+  const Capabilities all(demand_, {.slo_fraction = config_.slo_fraction}, input_.predictor, types_);
   const std::optional<Slice>& stated = demand_.spec->slice;
   std::vector<SmifKind> found;
   for (const Device* type : types_) {
