@@ -33,6 +33,10 @@ std::string mebibytes(Bytes size) {
 std::string slice_text(Share sm, Share quota) {
   return "sm " + percent(sm) + " × quota " + percent(quota);
 }
+std::string seconds_text(Nanos time) {
+  return counted(static_cast<int>(seconds(time)), "second");
+}
+
 std::string counted(int number, const std::string& noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
 }

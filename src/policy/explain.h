@@ -17,6 +17,7 @@ std::string milliseconds(Nanos time);                      // "17.5 ms"
 std::string mebibytes(Bytes size);                         // "96 MiB"
 std::string slice_text(Share sm, Share quota);             // "sm 50 % × quota 20 %"
 std::string counted(int number, const std::string& noun);  // "1 device", "3 devices"
+std::string seconds_text(Nanos time);                      // "1 second", "60 seconds"
 
 // Joins parts with commas.
 class Words {

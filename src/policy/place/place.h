@@ -79,6 +79,8 @@ class Layouts {
   // Returns whether the device was ever asked for; else it is as it was filled.
   bool asked_for(size_t i) const { return all_[i] != nullptr; }
   const Placement& placement() const { return *placement_; }
+  // Asks the placement for spots.
+  std::vector<Spot> place(const PlaceRequest& request) { return placement_->place(*this, request); }
 
   // The placement's; made at its first call.
   template <class T, class... Arguments>

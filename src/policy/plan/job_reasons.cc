@@ -74,9 +74,8 @@ Reason second_worker(const Device& device) {
 
 Reason slow_worker(const Device& device, double speed, Nanos since) {
   return {"slow-worker",
-          "For " + counted(static_cast<int>(seconds(since)), "second") + " " + device.id +
-              " has left the worker at most " + percent(speed) +
-              " of its time, and all others wait for it.",
+          "For " + seconds_text(since) + " " + device.id + " has left the worker at most " +
+              percent(speed) + " of its time, and all others wait for it.",
           {{"speed", speed}}};
 }
 

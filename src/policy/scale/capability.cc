@@ -123,6 +123,15 @@ Bytes Capabilities::most_memory() const {
   return most;
 }
 
+std::vector<Share> widths_on(const Device& type, const std::vector<Share>& widths) {
+  std::vector<Share> found;
+  for (const Share width : widths) {
+    const Share sm = std::min(round_up(width, type.sm_quantum), kWhole);
+    if (found.empty() || found.back() != sm) found.push_back(sm);  // the quantum makes some equal
+  }
+  return found;
+}
+
 Share quota_above(Share quota, const Sizing& sizing) {
   const int step = sizing.quota_step.permille;
   return std::min(Share{(quota.permille / step + 1) * step}, kWhole);

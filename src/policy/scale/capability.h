@@ -113,6 +113,9 @@ class Capabilities {
   size_t best_ = 0;
 };
 
+// Returns the widths that devices of the type can hold for those, which ascend; each once.
+std::vector<Share> widths_on(const Device& type, const std::vector<Share>& widths);
+
 // The steps of vertical scaling's quotas: min_quota, then the multiples of quota_step.
 Share quota_above(Share quota, const Sizing& sizing);
 Share quota_below(Share quota, const Sizing& sizing);

@@ -40,23 +40,13 @@ std::optional<SliceCandidate> in_opening(Share sm, Share most, const Capability&
   return SliceCandidate{{nullptr, {.sm = sm}}, *batch, quota, of(quota)};
 }
 
-// The widths that a device of the kind can hold, ascending.
-std::vector<Share> widths_on(const Device& device, const Capability& capability) {
-  std::vector<Share> widths;
-  for (const Share width : capability.widths()) {
-    const Share sm = std::min(round_up(width, device.sm_quantum), kWhole);
-    if (widths.empty() || widths.back() != sm) widths.push_back(sm);  // the quantum equals some
-  }
-  return widths;
-}
-
 // Returns none if the device lacks the memory, or the model was not measured on its type.
 std::vector<SliceCandidate> candidates(Layout& device, const Capabilities& capabilities,
                                        const Sizing& sizing, double gap) {
   std::vector<SliceCandidate> found;
   const Capability& capability = capabilities.on(device.device());
   if (device.free_memory() < capability.memory()) return found;
-  for (const Share sm : widths_on(device.device(), capability))
+  for (const Share sm : widths_on(device.device(), capability.widths()))
     for (const Opening& opening : device.openings(sm))
       if (auto c = in_opening(sm, opening.quota, capability, sizing, gap)) {
         c->spot = {&device, opening};
@@ -71,7 +61,7 @@ void for_each_offer(Layouts& layouts, const Capabilities& capabilities, const Vi
   auto& offers = layouts.index<Offers>();
   for (Offers::Kind& kind : offers.update(layouts)) {
     const Capability& capability = capabilities.on(kind.example());
-    for (const Share sm : widths_on(kind.example(), capability))
+    for (const Share sm : widths_on(kind.example(), capability.widths()))
       for (const auto& [quota, devices] : offers.used(kind, layouts, sm))
         visit(capability, sm, quota, devices);
   }

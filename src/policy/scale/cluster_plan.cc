@@ -35,9 +35,9 @@ Reason why_shifted(const Instance& before, Position to) {
 }  // namespace
 
 ClusterPlan::ClusterPlan(const Input& input, bool movable)
-    : snapshot_(input.snapshot),
-      index_(input.index),
-      arbiter_(input.arbiter),
+    : input_(input),
+      demands_(policy::demands(input)),
+      types_(one_of_each_type(input.snapshot.devices)),
       movable_(movable),
       mine_(input.snapshot.functions.size()),
       layouts_(input.snapshot.devices, input.placement, input.arbiter,
@@ -45,39 +45,40 @@ ClusterPlan::ClusterPlan(const Input& input, bool movable)
       of_function_(input.snapshot.functions.size()) {
   std::vector<uint32_t> ours;
   for (const FunctionName& name : input.mine) {
-    const auto f = index_.function(name);
+    const auto f = input_.index.function(name);
     if (!f) continue;
     mine_[*f] = true;
-    std::ranges::copy_if(index_.of_function(*f), std::back_inserter(ours),
+    std::ranges::copy_if(input_.index.of_function(*f), std::back_inserter(ours),
                          [&](uint32_t k) { return is_ours(k); });
   }
   std::ranges::sort(ours);  // by id
   for (const uint32_t k : ours) {
-    const Instance& i = snapshot_.instances[k];
-    of_function_[*index_.function_of(k)].push_back(instances_.size());
-    instances_.push_back({i, &i, *index_.device_of(k), false, {}});
+    const Instance& i = input_.snapshot.instances[k];
+    of_function_[*input_.index.function_of(k)].push_back(instances_.size());
+    instances_.push_back({i, &i, *input_.index.device_of(k), false, {}});
   }
+  stop_retired();
 }
 
 bool ClusterPlan::is_ours(uint32_t instance) const {
-  const InstanceState state = snapshot_.instances[instance].state;
-  const auto function = index_.function_of(instance);
+  const InstanceState state = input_.snapshot.instances[instance].state;
+  const auto function = input_.index.function_of(instance);
   return state != InstanceState::kGone && state != InstanceState::kDraining &&
-         index_.device_of(instance) && function && mine_[*function];
+         input_.index.device_of(instance) && function && mine_[*function];
 }
 
 void ClusterPlan::lay_out(size_t device, Layout& layout) const {
-  for (const uint32_t k : index_.on_device(static_cast<uint32_t>(device))) {
-    const Instance& i = snapshot_.instances[k];
+  for (const uint32_t k : input_.index.on_device(static_cast<uint32_t>(device))) {
+    const Instance& i = input_.snapshot.instances[k];
     if (i.state == InstanceState::kGone) continue;
-    const auto function = index_.function_of(k);
+    const auto function = input_.index.function_of(k);
     layout.add(room_of(i, movable_ && is_ours(k) && layout.device().reachable,
-                       function ? &snapshot_.functions[*function] : nullptr));
+                       function ? &input_.snapshot.functions[*function] : nullptr));
   }
 }
 
 uint32_t ClusterPlan::function_of(const Demand& demand) const {
-  const auto at = demand.view - snapshot_.functions.data();
+  const auto at = demand.view - input_.snapshot.functions.data();
   SLUICE_CHECK(at >= 0 && at < std::ssize(of_function_), to_string(demand.function()));
   return static_cast<uint32_t>(at);
 }
@@ -91,8 +92,26 @@ std::vector<size_t> ClusterPlan::serving(const Demand& demand) const {
   return found;
 }
 
+std::vector<size_t> ClusterPlan::counted(const Demand& demand) const {
+  std::vector<size_t> found = serving(demand);
+  std::erase_if(found, [&](size_t i) { return on_drained(i); });
+  return found;
+}
+
+std::vector<size_t> ClusterPlan::cordoned(const Demand& demand) const {
+  std::vector<size_t> found = serving(demand);
+  std::erase_if(found, [&](size_t i) { return !on_drained(i); });
+  return found;
+}
+
+const Device& ClusterPlan::type_of(const Device& device) const {
+  const auto found = std::ranges::find_if(types_, [&](auto* t) { return alike(*t, device); });
+  SLUICE_CHECK(found != types_.end(), device.id);
+  return **found;
+}
+
 const Instance& ClusterPlan::instance(const InstanceId& id) const {
-  if (const auto i = index_.instance(id)) return snapshot_.instances[*i];
+  if (const auto i = input_.index.instance(id)) return input_.snapshot.instances[*i];
   const auto started = std::find_if(instances_.begin(), instances_.end(),
                                     [&](const PlannedInstance& p) { return p.instance.id == id; });
   SLUICE_CHECK(started != instances_.end(), id);
@@ -116,8 +135,8 @@ void ClusterPlan::start(const Demand& demand, const Spot& spot, Slice slice, int
   p.instance.first().device = spot.device->device().id;
   p.instance.first().slice = slice;
   p.instance.batch = batch;
-  p.instance.arbiter = arbiter_;
-  const auto device = index_.device(p.instance.device());
+  p.instance.arbiter = input_.arbiter;
+  const auto device = input_.index.device(p.instance.device());
   SLUICE_CHECK(device, p.instance.device());
   p.device = *device;
   p.reason = std::move(reason);
@@ -148,9 +167,10 @@ void ClusterPlan::unmet(const Demand& demand, double gap, Reason reason) {
   unmet_.push_back({demand.function(), Unmet{gap}, std::move(reason)});
 }
 
-void ClusterPlan::stop_retired(std::span<const Demand> demands) {
+// Those of `mine` whose revision has no traffic any more.
+void ClusterPlan::stop_retired() {
   std::vector<std::vector<int>> wanted(of_function_.size());  // revisions
-  for (const Demand& d : demands) wanted[function_of(d)].push_back(d.revision);
+  for (const Demand& d : demands_) wanted[function_of(d)].push_back(d.revision);
   for (size_t f = 0; f < of_function_.size(); ++f) {
     for (const size_t i : of_function_[f]) {
       const int revision = instances_[i].instance.revision;
@@ -230,6 +250,10 @@ std::vector<Action> ClusterPlan::actions() const {
   std::move(steps.begin(), steps.end(), std::back_inserter(actions));
   actions.insert(actions.end(), unmet_.begin(), unmet_.end());
   return actions;
+}
+
+std::string spot_text(const Spot& spot, Share quota) {
+  return slice_text(spot.opening.sm, quota) + " on " + spot.device->device().id;
 }
 
 }  // namespace sluice::policy

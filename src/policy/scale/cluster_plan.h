@@ -1,6 +1,7 @@
-// ClusterPlan: a decision in progress. It starts as a copy of the snapshot. A scaler starts,
-// resizes and stops instances in it and examines the result. actions() leads from the snapshot to
-// the plan, each step with its reason, in an order in which no two rectangles ever overlap.
+// ClusterPlan: a decision in progress. It starts as a copy of the snapshot, in which the instances
+// of revisions without traffic stop. A scaler starts, resizes and stops instances in it and examines
+// the result. actions() leads from the snapshot to the plan, each step with its reason, in an order
+// in which no two rectangles ever overlap.
 //
 // Over an Input that must outlive it. Not thread-safe.
 #pragma once
@@ -8,8 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "model/action.h"
@@ -35,6 +35,13 @@ class ClusterPlan {
   ClusterPlan(const ClusterPlan&) = delete;
   ClusterPlan& operator=(const ClusterPlan&) = delete;
 
+  const Input& input() const { return input_; }
+  const Predictor& predictor() const { return input_.predictor; }
+  const std::vector<Demand>& demands() const { return demands_; }
+  // One device of each type.
+  const std::vector<const Device*>& types() const { return types_; }
+  const Device& type_of(const Device& device) const;
+
   Layouts& layouts() { return layouts_; }
   const Layouts& layouts() const { return layouts_; }
   const Layout& layout(const PlannedInstance& p) const { return layouts_[p.device]; }
@@ -42,8 +49,11 @@ class ClusterPlan {
   // Returns the revision's instances that start or are ready and that the plan does not stop, by
   // id; those to be started last.
   std::vector<size_t> serving(const Demand& demand) const;
+  // Returns those of them that count: not on cordoned devices; and the others, which leave.
+  std::vector<size_t> counted(const Demand& demand) const;
+  std::vector<size_t> cordoned(const Demand& demand) const;
   const PlannedInstance& at(size_t i) const { return instances_[i]; }
-  const Device& device(const PlannedInstance& p) const { return snapshot_.devices[p.device]; }
+  const Device& device(const PlannedInstance& p) const { return input_.snapshot.devices[p.device]; }
   bool on_drained(size_t i) const { return device(instances_[i]).drained; }
   // Returns whether it can be resized and stopped: its node answers. Else resize() and stop() do
   // nothing.
@@ -61,12 +71,10 @@ class ClusterPlan {
   void stop(size_t i, Reason reason);
   void unmet(const Demand& demand, double gap, Reason reason);
 
-  // Stops the instances of `mine` whose revision has no traffic any more.
-  void stop_retired(std::span<const Demand> demands);
-
   std::vector<Action> actions() const;
 
  private:
+  void stop_retired();
   bool is_ours(uint32_t instance) const;              // of the snapshot, and not ending
   void lay_out(size_t device, Layout& layout) const;  // fills in the snapshot's rectangles
   uint32_t function_of(const Demand& demand) const;   // its index in the snapshot
@@ -74,9 +82,9 @@ class ClusterPlan {
   std::optional<Action> change(const PlannedInstance& p) const;  // a start, a resize, or nothing
   std::vector<Action> changes() const;
 
-  const Snapshot& snapshot_;
-  const SnapshotIndex& index_;
-  const std::string_view arbiter_;  // the bundle's
+  const Input& input_;
+  const std::vector<Demand> demands_;
+  const std::vector<const Device*> types_;
   const bool movable_;
   std::vector<bool> mine_;  // the input's functions
   Layouts layouts_;
@@ -84,5 +92,8 @@ class ClusterPlan {
   std::vector<std::vector<size_t>> of_function_;  // of instances_, by the snapshot's functions
   std::vector<Action> unmet_;
 };
+
+// Returns "sm 50 % × quota 20 % on d0".
+std::string spot_text(const Spot& spot, Share quota);
 
 }  // namespace sluice::policy

@@ -20,6 +20,12 @@ struct Demand {
   const FunctionName& function() const { return view->spec.name; }
   const InferenceSpec& inference() const { return spec->inference(); }
   double rate() const { return view->forecast * part; }  // inferences per second
+  // Returns whether it has load, or its function has a request that waits or is being answered.
+  bool busy() const { return rate() > 0 || view->queued > 0 || view->in_flight > 0; }
+  // Returns whether no request came for scaleToZeroAfter.
+  bool rested(Time now) const {
+    return now - view->last_request >= inference().scale_to_zero_after;
+  }
 };
 
 // Returns the demands of the input's own functions. The newest revision always has one; older ones

@@ -14,7 +14,7 @@ class Full {
   // Returns the spots for the request; empty if not all of them fit.
   std::vector<Spot> place(Layouts& layouts, const PlaceRequest& request) {
     if (known(request)) return {};
-    std::vector<Spot> spots = layouts.placement().place(layouts, request);
+    std::vector<Spot> spots = layouts.place(request);
     if (spots.empty()) full_.push_back(request);
     return spots;
   }

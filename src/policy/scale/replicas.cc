@@ -37,36 +37,32 @@ Sorted sort_out(ClusterPlan& plan, const Demand& demand, const Slice& slice) {
 }
 
 Reason why_unmet(const ClusterPlan& plan, const Replicas& replicas, const Sorted& sorted,
-                 int missing, const Predictor& predictor) {
+                 int missing) {
   const Slice& slice = replicas.slice;
-  Reason reason =
-      shortage(plan, predictor, slice_text(slice.sm, slice.quota.request), slice.memory);
   std::string lead = replicas.because + " " + std::to_string(missing) + " could not be started";
   for (const size_t i : sorted.unfit) {
     const Instance& instance = plan.at(i).instance;
     if (plan.on_drained(i))
       lead += "; " + instance.id + " stays on the cordoned device " + instance.device();
   }
-  reason.text.insert(0, lead + ": ");
-  reason.numbers.insert(reason.numbers.begin(), replicas.numbers.begin(), replicas.numbers.end());
-  return reason;
+  return shortage(plan, lead + ": ", slice_text(slice.sm, slice.quota.request), slice.memory,
+                  replicas.numbers);
 }
 
 // Returns the batch size of one instance: the best that is in time in that slice, one request at a
 // time if none is; the file's largest if the model was not measured on such a device.
-int instance_batch(const Demand& demand, const Slice& slice, const Predictor& predictor,
+int instance_batch(const ClusterPlan& plan, const Demand& demand, const Slice& slice,
                    const Device& device) {
-  const Capability capability(demand, {}, predictor, device);
+  const Capability capability(demand, {}, plan.predictor(), device);
   if (!capability.known()) return std::max(1, demand.inference().batching.max_size);
   return capability.best_batch(slice.sm, slice.quota.limit).value_or(1);
 }
 
 }  // namespace
 
-Slice stated_slice(const Demand& demand, const Predictor& predictor,
-                   std::span<const Device* const> types) {
+Slice stated_slice(const ClusterPlan& plan, const Demand& demand) {
   Slice slice = demand.spec->slice.value_or(Slice{kWhole, {kWhole, kWhole}, 0});
-  if (slice.memory == 0) slice.memory = instance_memory(demand, predictor, types);
+  if (slice.memory == 0) slice.memory = instance_memory(plan, demand);
   return slice;
 }
 
@@ -77,40 +73,36 @@ double target_concurrency(const InferenceSpec& spec, double utilisation) {
   return most * utilisation;
 }
 
-Bytes instance_memory(const Demand& demand, const Predictor& predictor,
-                      std::span<const Device* const> types) {
+Bytes instance_memory(const ClusterPlan& plan, const Demand& demand) {
   if (demand.spec->memory > 0) return demand.spec->memory;
   Bytes most = 0;
-  for (const Device* type : types) {
+  for (const Device* type : plan.types()) {
     const ModelOnDevice model = model_on(demand.function(), demand.revision, *type);
-    most = std::max(most, predictor.memory(model).value_or(0));
+    most = std::max(most, plan.predictor().memory(model).value_or(0));
   }
   return most;
 }
 
-void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas,
-                   const Predictor& predictor) {
+void hold_replicas(ClusterPlan& plan, const Demand& demand, const Replicas& replicas) {
   const Sorted sorted = sort_out(plan, demand, replicas.slice);
   const int count = static_cast<int>(sorted.good.size());
   const Slice& slice = replicas.slice;
   for (int n = count; n < replicas.at_least; ++n) {
-    Layouts& layouts = plan.layouts();
     const std::vector<Spot> spots =
-        layouts.placement().place(layouts, {demand.view, slice.sm, slice.quota, slice.memory});
+        plan.layouts().place({demand.view, slice.sm, slice.quota, slice.memory});
     if (spots.empty()) {
       const int missing = replicas.at_least - n;
       plan.unmet(demand, demand.rate() * missing / replicas.at_least,
-                 why_unmet(plan, replicas, sorted, missing, predictor));
+                 why_unmet(plan, replicas, sorted, missing));
       break;
     }
     const Spot& spot = spots.front();
-    const Device& device = spot.device->device();
+    const int batch = replicas.batch > 0
+                          ? replicas.batch
+                          : instance_batch(plan, demand, slice, spot.device->device());
     plan.start(
-        demand, spot, slice,
-        replicas.batch > 0 ? replicas.batch : instance_batch(demand, slice, predictor, device),
-        {"start",
-         replicas.because + " Started: " + slice_text(spot.opening.sm, slice.quota.request) +
-             " on " + device.id + ".",
+        demand, spot, slice, batch,
+        {"start", replicas.because + " Started: " + spot_text(spot, slice.quota.request) + ".",
          replicas.numbers});
   }
   for (int n = count; n > replicas.at_most; --n) {

@@ -48,12 +48,11 @@ std::optional<Star> star_on(const Device& type, const Demand& d, const Predictor
   return Star{1, {kWhole, kWhole}, *fastest, 0};
 }
 
-std::optional<Star> slowest_star(const Demand& d, const Predictor& predictor,
-                                 std::span<const Device* const> types) {
+std::optional<Star> slowest_star(const ClusterPlan& plan, const Demand& d) {
   std::optional<Star> slowest;
   double least = 0;
-  for (const Device* type : types) {
-    const auto star = star_on(*type, d, predictor);
+  for (const Device* type : plan.types()) {
+    const auto star = star_on(*type, d, plan.predictor());
     if (!star) continue;
     const double efficacy = star->batch / (seconds(star->time) * star->quota.request.fraction());
     if (!slowest || efficacy < least) slowest = star, least = efficacy;
@@ -61,11 +60,11 @@ std::optional<Star> slowest_star(const Demand& d, const Predictor& predictor,
   return slowest;
 }
 
-Sized sized(const Demand& d, const Predictor& predictor, std::span<const Device* const> types) {
+Sized sized(const ClusterPlan& plan, const Demand& d) {
   const auto& config = d.settings->as<DiluSettings>();
-  Sized all{.slice = stated_slice(d, predictor, types),
+  Sized all{.slice = stated_slice(plan, d),
             .note = "The model was never measured (sluice profile), so the load decides nothing."};
-  if (const auto star = slowest_star(d, predictor, types)) {
+  if (const auto star = slowest_star(plan, d)) {
     all.slice.sm = kWhole;
     all.slice.quota = star->quota;
     all.batch = star->batch;
@@ -89,8 +88,7 @@ double throughput_of(const Instance& i, const Device& device, const Demand& d,
 
 // The throughput of `count` instances at most, the best first: what is being replaced does not
 // count twice.
-double throughput_of(const ClusterPlan& plan, const Demand& d, const Predictor& predictor,
-                     int count) {
+double throughput_of(const ClusterPlan& plan, const Demand& d, int count) {
   std::vector<double> each;
   const PlannedInstance* last = nullptr;
   for (const size_t i : plan.serving(d)) {
@@ -99,7 +97,7 @@ double throughput_of(const ClusterPlan& plan, const Demand& d, const Predictor& 
     const bool same = last != nullptr && last->instance.slice() == p.instance.slice() &&
                       last->instance.batch == p.instance.batch &&
                       alike(plan.layout(*last).device(), device);
-    each.push_back(same ? each.back() : throughput_of(p.instance, device, d, predictor));
+    each.push_back(same ? each.back() : throughput_of(p.instance, device, d, plan.predictor()));
     last = &p;
   }
   std::sort(each.begin(), each.end(), std::greater<>());
@@ -149,8 +147,8 @@ std::string lazily(const LazyScale& lazy, size_t window, int count, double all, 
   return text + ".";
 }
 
-Replicas lazy_replicas(const ClusterPlan& plan, const Demand& d, Input& input,
-                       std::span<const Device* const> types) {
+Replicas lazy_replicas(const ClusterPlan& plan, const Demand& d) {
+  const Input& input = plan.input();
   const auto& config = d.settings->as<DiluSettings>();
   const int least = least_replicas(d), most = most_replicas(d);
   const int running = static_cast<int>(plan.serving(d).size());
@@ -158,9 +156,9 @@ Replicas lazy_replicas(const ClusterPlan& plan, const Demand& d, Input& input,
   std::vector<double>& numbers = input.memory.numbers[revision_id(d.function(), d.revision)];
   Remembered state = remembered(numbers, now, running);
 
-  const Sized size = sized(d, input.predictor, types);
+  const Sized size = sized(plan, d);
   const int counting = std::min(running, state.count);
-  const double all = throughput_of(plan, d, input.predictor, counting);
+  const double all = throughput_of(plan, d, counting);
   const double one = counting > 0 ? all / counting : 0;
   const std::vector<double> window = asked_of(d, now - state.since);
   const LazyScale lazy = lazy_scale(config, window, all, one);
@@ -220,12 +218,8 @@ LazyScale lazy_scale(const DiluSettings& settings, std::span<const double> secon
 }
 
 std::vector<Action> scale_dilu(Input& input) {
-  const std::vector<Demand> all = demands(input);
   ClusterPlan plan(input, /*movable=*/true);
-  plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
-  for (const Demand& d : all)
-    hold_replicas(plan, d, lazy_replicas(plan, d, input, types), input.predictor);
+  for (const Demand& d : plan.demands()) hold_replicas(plan, d, lazy_replicas(plan, d));
   input.memory.forget_before(input.now() - 3600);  // of deleted functions; no window is longer
   return plan.actions();
 }

@@ -14,8 +14,7 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot, Byt
   const auto& config = d.settings->as<ExclusiveSettings>();
   const double target = target_concurrency(d.inference(), config.target_utilisation);
   // The last minute's measurements do not count once the last one may leave.
-  const bool idle = d.inference().min_replicas == 0 &&
-                    snapshot.now - d.view->last_request >= d.inference().scale_to_zero_after;
+  const bool idle = d.inference().min_replicas == 0 && d.rested(snapshot.now);
   const double now = idle ? 0 : d.view->concurrency * d.part;
   const double peak = idle ? 0 : std::max(now, d.view->concurrency_peak * d.part);
   const auto instances_for = [&](double concurrency) {
@@ -34,9 +33,7 @@ Replicas replicas_of(const Demand& d, int running, const Snapshot& snapshot, Byt
   };
   std::string text = (now < 0.05 ? "No" : at_once(now)) + " requests at once";
   if (peak >= now + 0.05) text += ", up to " + at_once(peak) + " in the last minute";
-  if (idle)
-    text += ", and none came for " +
-            counted(static_cast<int>(seconds(d.inference().scale_to_zero_after)), "second");
+  if (idle) text += ", and none came for " + seconds_text(d.inference().scale_to_zero_after);
   text += "; one instance takes " + at_once(target) + ".";
   return {instances_for(now), std::max({kept, instances_for(peak), idle ? 0 : 1}), whole, text,
           nonzero({{"concurrency", now}, {"concurrency_peak", peak}, {"target", target}})};
@@ -54,14 +51,11 @@ std::span<const Setting<ExclusiveSettings>> ExclusiveSettings::settings() {
 }
 
 std::vector<Action> scale_exclusive(Input& input) {
-  const std::vector<Demand> all = demands(input);
   ClusterPlan plan(input, /*movable=*/false);
-  plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
-  for (const Demand& d : all) {
+  for (const Demand& d : plan.demands()) {
     const int running = static_cast<int>(plan.serving(d).size());
-    const Bytes memory = instance_memory(d, input.predictor, types);
-    hold_replicas(plan, d, replicas_of(d, running, input.snapshot, memory), input.predictor);
+    const Bytes memory = instance_memory(plan, d);
+    hold_replicas(plan, d, replicas_of(d, running, input.snapshot, memory));
   }
   return plan.actions();
 }

@@ -9,7 +9,7 @@
 
 #include "policy/explain.h"
 #include "policy/scale/capability.h"
-#include "policy/scale/cluster_plan.h"
+#include "policy/scale/fleet.h"
 #include "policy/scale/released.h"
 #include "policy/scale/replicas.h"
 #include "policy/scale/shortage.h"
@@ -27,31 +27,23 @@ Sizing sizing(const FastGshareSettings& config) {
 // Algorithm 1 for one revision, on the plan left by the functions before it.
 class HeuristicScaler {
  public:
-  HeuristicScaler(ClusterPlan& plan, Released& released, const Demand& demand, const Input& input,
-                  std::span<const Device* const> types)
+  HeuristicScaler(ClusterPlan& plan, Released& released, const Demand& demand)
       : plan_(plan),
         released_(released),
         demand_(demand),
         config_(demand.settings->as<FastGshareSettings>()),
-        input_(input),
-        types_(types),
-        capabilities_(demand, sizing(config_), input.predictor, types) {}
+        capabilities_(demand, sizing(config_), plan.predictor(), plan.types()) {}
   HeuristicScaler(const HeuristicScaler&) = delete;
 
   void scale_down();
   void scale_up();
 
  private:
-  struct Running {
-    size_t at;
-    double throughput, per_resource;
-  };
   bool known() const { return capabilities_.best().known(); }
   double rate() const { return demand_.rate() * config_.headroom; }
   bool active(int count) const;
   int least(int count) const;
-  Running running(size_t i) const;
-  std::vector<Running> counted() const;  // least efficient first; none on a cordoned device
+  Fleet fleet() const;  // least efficient first
   std::vector<Profiled> profile() const;
   void hold_unmeasured();
   void leave_cordoned();
@@ -61,25 +53,21 @@ class HeuristicScaler {
   std::string needed_text() const;
   std::string load_text(double capacity) const;
   Reason why_started(const Profiled& p, const Layout& on, double gap, double capacity) const;
-  Reason why_left(const Running& r, double before, double after) const;
+  Reason why_left(const Member& left, double before, double after) const;
   Reason why_unmet(double gap, double capacity, int count) const;
 
   ClusterPlan& plan_;
   Released& released_;
   const Demand& demand_;
   const FastGshareSettings& config_;
-  const Input& input_;
-  const std::span<const Device* const> types_;
   const Capabilities capabilities_;
 };
 
 // With work, or with a request within scaleToZeroAfter.
 bool HeuristicScaler::active(int count) const {
-  const FunctionView& view = *demand_.view;
   if (demand_.part <= 0) return false;
-  if (view.forecast > 0 || view.queued > 0 || view.in_flight > 0) return true;
-  return count > 0 && view.last_request != Time{} &&
-         input_.snapshot.now - view.last_request < demand_.inference().scale_to_zero_after;
+  return demand_.busy() || (count > 0 && demand_.view->last_request != Time{} &&
+                            !demand_.rested(plan_.input().snapshot.now));
 }
 
 int HeuristicScaler::least(int count) const {
@@ -87,81 +75,61 @@ int HeuristicScaler::least(int count) const {
   return stated > 0 ? stated : active(count) ? 1 : 0;
 }
 
-HeuristicScaler::Running HeuristicScaler::running(size_t i) const {
-  const PlannedInstance& p = plan_.at(i);
-  const Slice& slice = p.instance.slice();
-  const Share quota = slice.quota.request;
-  const double throughput =
-      capabilities_.on(plan_.layout(p).device()).of({p.instance.batch, slice.sm, quota});
-  return {i, throughput, throughput / std::max(1e-6, slice.sm.fraction() * quota.fraction())};
-}
-
-std::vector<HeuristicScaler::Running> HeuristicScaler::counted() const {
-  std::vector<Running> found;
-  for (const size_t i : plan_.serving(demand_))
-    if (!plan_.on_drained(i)) found.push_back(running(i));
-  // Of equal ones the newest first.
-  std::sort(found.begin(), found.end(), [&](const Running& a, const Running& b) {
-    const Instance &x = plan_.at(a.at).instance, &y = plan_.at(b.at).instance;
-    return std::tie(a.per_resource, y.started, x.id) < std::tie(b.per_resource, x.started, y.id);
+// Of equal ones the newest first.
+Fleet HeuristicScaler::fleet() const {
+  Fleet all(plan_, demand_, [&](const Instance& i, const Device& device) {
+    return capabilities_.on(device).of({i.batch, i.slice().sm, i.slice().quota.request});
   });
-  return found;
-}
-
-double sum_of_throughputs(const auto& counted) {
-  double sum = 0;
-  for (const auto& r : counted) sum += r.throughput;
-  return sum;
+  const auto per_resource = [&](const Member& m) {
+    const Slice& slice = all.instance(m).slice();
+    return m.rate / std::max(1e-6, slice.sm.fraction() * slice.quota.request.fraction());
+  };
+  std::ranges::sort(all.members(), [&](const Member& a, const Member& b) {
+    const Instance &x = all.instance(a), &y = all.instance(b);
+    return std::tuple(per_resource(a), y.started, x.id) <
+           std::tuple(per_resource(b), x.started, y.id);
+  });
+  return all;
 }
 
 // --- down ---
 
 void HeuristicScaler::scale_down() {
   if (!known()) return;
-  const std::vector<Running> front = counted();
-  const double before = sum_of_throughputs(front);
+  const Fleet fleet = this->fleet();
+  const double before = fleet.sum();
   const int most = most_replicas(demand_);
-  double capacity = before, ready = 0;
-  const auto is_ready = [&](const Running& r) {
-    return plan_.at(r.at).instance.state == InstanceState::kReady;
-  };
-  for (const Running& r : front) ready += is_ready(r) ? r.throughput : 0;
-  int count = static_cast<int>(front.size());
+  double capacity = before, ready = fleet.ready().sum;
+  int count = fleet.count();
   const int stay = least(count);
-  for (const Running& r : front) {
+  for (const Member& m : fleet.members()) {
     if (count <= stay) break;
-    if (!plan_.can_change(r.at)) continue;
-    const double rest = std::max(0.0, capacity - r.throughput);
+    if (!plan_.can_change(m.at)) continue;
+    const double rest = std::max(0.0, capacity - m.rate);
     // Starting ones count, but a ready one stays until those can do its work.
-    const bool needed = rate() > rest || (is_ready(r) && rate() > ready - r.throughput);
+    const bool needed = rate() > rest || (fleet.is_ready(m) && rate() > ready - m.rate);
     if (needed && count <= most) break;
-    ready -= is_ready(r) ? r.throughput : 0;
+    ready -= fleet.is_ready(m) ? m.rate : 0;
     capacity = rest, --count;
-    stop(r.at, why_left(r, before, capacity));
+    stop(m.at, why_left(m, before, capacity));
   }
   leave_cordoned();
 }
 
 // Make before break: the others must be ready, and sufficient or as many as may be.
 void HeuristicScaler::leave_cordoned() {
-  const std::vector<size_t> all = plan_.serving(demand_);
-  if (std::ranges::none_of(all, [&](size_t i) { return plan_.on_drained(i); })) return;
-  double ready = 0;
-  int count = 0;
-  for (const Running& r : counted()) {
-    if (plan_.at(r.at).instance.state != InstanceState::kReady) continue;
-    ready += r.throughput, ++count;
-  }
-  const bool sufficient = ready * (1 + config_.slack) >= rate() || count >= most_replicas(demand_);
-  if (count < least(count) || !sufficient) return;
-  for (const size_t i : all) {
-    if (!plan_.on_drained(i)) continue;
+  const std::vector<size_t> cordoned = plan_.cordoned(demand_);
+  if (cordoned.empty()) return;
+  const Fleet::Ready ready = fleet().ready();
+  const bool sufficient =
+      ready.sum * (1 + config_.slack) >= rate() || ready.count >= most_replicas(demand_);
+  if (ready.count < least(ready.count) || !sufficient) return;
+  for (const size_t i : cordoned)
     stop(i,
          {"drained-device",
           "Device " + plan_.at(i).instance.device() + " is cordoned; " + needed_text() + ", and " +
-              policy::counted(count, "instance") + " elsewhere can do " + per_second(ready) + ".",
-          nonzero({{"rate", rate()}, {"capacity_after", ready}})});
-  }
+              counted(ready.count, "instance") + " elsewhere can do " + per_second(ready.sum) + ".",
+          nonzero({{"rate", rate()}, {"capacity_after", ready.sum}})});
 }
 
 void HeuristicScaler::stop(size_t i, Reason reason) {
@@ -173,9 +141,9 @@ void HeuristicScaler::stop(size_t i, Reason reason) {
 
 void HeuristicScaler::scale_up() {
   if (!known()) return hold_unmeasured();
-  const std::vector<Running> have = counted();
-  double capacity = sum_of_throughputs(have);
-  int count = static_cast<int>(have.size());
+  const Fleet fleet = this->fleet();
+  double capacity = fleet.sum();
+  int count = fleet.count();
   const int stay = least(count);
   std::optional<std::vector<Profiled>> left;  // of the profile, what may still fit
   for (;; ++count) {
@@ -192,14 +160,10 @@ void HeuristicScaler::scale_up() {
 // The configurations that are in time, on each type of device.
 std::vector<Profiled> HeuristicScaler::profile() const {
   std::vector<Profiled> found;
-  for (const Device* type : types_) {
+  for (const Device* type : plan_.types()) {
     const Capability& capability = capabilities_.on(*type);
     if (!capability.known()) continue;
-    Share last = kNone;
-    for (const Share width : capability.widths()) {
-      const Share sm = std::min(round_up(width, type->sm_quantum), kWhole);
-      if (sm == last) continue;  // the quantum makes them equal
-      last = sm;
+    for (const Share sm : widths_on(*type, capability.widths())) {
       for (Share quota = kNone; quota < kWhole;) {
         quota = std::min(quota + config_.quota_step, kWhole);
         const std::optional<int> batch = capability.best_batch(sm, quota);
@@ -220,9 +184,8 @@ double HeuristicScaler::start_one(double gap, double capacity, std::vector<Profi
       if (const Profiled* ideal = least_sufficient(profile, gap)) p = ideal;
     const Capability& there = capabilities_.on(*p->type);
     const Quota quota{p->quota, config_.borrow ? kWhole : p->quota};
-    Layouts& layouts = plan_.layouts();
-    const std::vector<Spot> spots = layouts.placement().place(
-        layouts, {demand_.view, p->sm, quota, there.memory(), 1, p->type});
+    const std::vector<Spot> spots =
+        plan_.layouts().place({demand_.view, p->sm, quota, there.memory(), 1, p->type});
     if (!spots.empty()) {
       const Spot& spot = spots.front();
       plan_.start(demand_, spot, quota, there.memory(), p->batch,
@@ -242,16 +205,15 @@ double HeuristicScaler::start_one(double gap, double capacity, std::vector<Profi
 void HeuristicScaler::hold_unmeasured() {
   const int running = static_cast<int>(plan_.serving(demand_).size());
   const int count = least(running);
-  Slice slice = stated_slice(demand_, input_.predictor, types_);
+  Slice slice = stated_slice(plan_, demand_);
   if (!demand_.spec->slice) slice.quota = {kUnmeasured, kWhole};
   hold_replicas(plan_, demand_,
                 {count,
                  count,
                  slice,
-                 "The model was never measured (sluice profile): " +
-                     policy::counted(count, "instance") + ", whatever the rate.",
-                 {}},
-                input_.predictor);
+                 "The model was never measured (sluice profile): " + counted(count, "instance") +
+                     ", whatever the rate.",
+                 {}});
 }
 
 // --- reasons ---
@@ -285,10 +247,10 @@ Reason HeuristicScaler::why_started(const Profiled& p, const Layout& on, double 
   return {"least-sufficient", started + ", the least that covers the rest.", numbers};
 }
 
-Reason HeuristicScaler::why_left(const Running& r, double before, double after) const {
+Reason HeuristicScaler::why_left(const Member& left, double before, double after) const {
   return {"scale-in",
           load_text(before) + ". This one does the least for its sm × quota; without its " +
-              per_second(r.throughput) + " there are " + per_second(after) + ".",
+              per_second(left.rate) + " there are " + per_second(after) + ".",
           nonzero({{"rate", rate()}, {"capacity", before}, {"capacity_after", after}})};
 }
 
@@ -306,10 +268,8 @@ Reason HeuristicScaler::why_unmet(double gap, double capacity, int count) const 
   const std::string what = best.bound() == Nanos::max()
                                ? "another slice"
                                : "a slice that answers within " + milliseconds(best.bound());
-  Reason reason = shortage(plan_, input_.predictor, what, best.memory());
-  reason.text.insert(0, load_text(capacity) + "; " + per_second(gap) + " stay uncovered: ");
-  reason.numbers.insert(reason.numbers.begin(), numbers.begin(), numbers.end());
-  return reason;
+  return shortage(plan_, load_text(capacity) + "; " + per_second(gap) + " stay uncovered: ", what,
+                  best.memory(), numbers);
 }
 
 }  // namespace
@@ -350,14 +310,11 @@ const Profiled* least_sufficient(std::span<const Profiled> profile, double rest)
 }
 
 std::vector<Action> scale_fast_gshare(Input& input) {
-  const std::vector<Demand> all = demands(input);
   ClusterPlan plan(input, /*movable=*/true);
-  plan.stop_retired(all);
   Released released(input, plan);
   released.offer();
-  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   std::deque<HeuristicScaler> scalers;
-  for (const Demand& d : all) scalers.emplace_back(plan, released, d, input, types);
+  for (const Demand& d : plan.demands()) scalers.emplace_back(plan, released, d);
   for (HeuristicScaler& s : scalers) s.scale_down();
   for (HeuristicScaler& s : scalers) s.scale_up();
   return plan.actions();

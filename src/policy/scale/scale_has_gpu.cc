@@ -18,15 +18,13 @@ namespace {
 // Algorithm 1 for one revision, on the plan left by the functions before it.
 class HybridScaler {
  public:
-  HybridScaler(ClusterPlan& plan, const Demand& demand, const Predictor& predictor,
-               std::span<const Device* const> types, Time now)
+  HybridScaler(ClusterPlan& plan, const Demand& demand)
       : plan_(plan),
         demand_(demand),
         config_(demand.settings->as<HasGpuSettings>()),
-        predictor_(predictor),
         sizing_(config_.sizing()),
-        capabilities_(demand, sizing_, predictor, types),
-        now_(now) {}
+        capabilities_(demand, sizing_, plan.predictor(), plan.types()),
+        now_(plan.input().snapshot.now) {}
 
   void scale_down();
   void scale_up();
@@ -75,7 +73,6 @@ class HybridScaler {
   ClusterPlan& plan_;
   const Demand& demand_;
   const HasGpuSettings& config_;
-  const Predictor& predictor_;
   const Sizing sizing_;
   Capabilities capabilities_;
   Time now_;
@@ -98,10 +95,7 @@ double HybridScaler::capability(size_t i) const {
 }
 
 const std::vector<size_t>& HybridScaler::counted() const {
-  if (!counted_) {
-    counted_ = plan_.serving(demand_);
-    std::erase_if(*counted_, [&](size_t i) { return plan_.on_drained(i); });
-  }
+  if (!counted_) counted_ = plan_.counted(demand_);
   return *counted_;
 }
 
@@ -345,8 +339,7 @@ std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
   request.sm = stated ? stated->sm : kWhole;
   request.quota = quota(stated ? stated->quota.request : config_.unmeasured);
   Layouts& layouts = plan_.layouts();
-  const std::vector<Spot> spots =
-      stated ? layouts.placement().place(layouts, request) : emptiest_fit(layouts, request);
+  const std::vector<Spot> spots = stated ? layouts.place(request) : emptiest_fit(layouts, request);
   if (spots.empty()) return std::nullopt;
   SliceCandidate c{spots.front(), 1, request.quota.request, 0};
   const Share sm = c.spot.opening.sm, room = c.spot.opening.quota;
@@ -380,8 +373,7 @@ std::string HybridScaler::always_text() const {
 
 Reason HybridScaler::why_started(const SliceCandidate& c, double gap) const {
   const double before = capacity();
-  const std::string slice =
-      slice_text(c.spot.opening.sm, c.quota) + " on " + c.spot.device->device().id;
+  const std::string slice = spot_text(c.spot, c.quota);
   if (gap <= 0 && std::ssize(counted()) >= least_replicas(demand_)) return why_lone(c);
   if (gap <= 0) {
     const std::string why_so =
@@ -402,7 +394,7 @@ Reason HybridScaler::why_lone(const SliceCandidate& c) const {
               " in the last minute: one instance would be busy for too long when " + percent(late) +
               " of the requests come; the objective allows for " +
               percent(1 - demand_.inference().slo.percentile / 100) + ". A second instance, " +
-              slice_text(c.spot.opening.sm, c.quota) + " on " + c.spot.device->device().id + ".",
+              spot_text(c.spot, c.quota) + ".",
           numbers(capacity(), capacity() + c.capability)};
 }
 
@@ -410,8 +402,8 @@ Reason HybridScaler::why_lone(const SliceCandidate& c) const {
 
 // Make before break: the others must be ready and sufficient.
 void HybridScaler::leave_drained() {
-  const auto drained = [&](size_t i) { return plan_.on_drained(i); };
-  if (std::ranges::none_of(plan_.serving(demand_), drained)) return;
+  const std::vector<size_t> cordoned = plan_.cordoned(demand_);
+  if (cordoned.empty()) return;
   double ready = 0;
   int count = 0;
   for (const size_t i : counted()) {
@@ -420,8 +412,7 @@ void HybridScaler::leave_drained() {
   }
   if (count < least_replicas(demand_)) return;
   if (known() && ready < wanted()) return;
-  for (const size_t i : plan_.serving(demand_)) {
-    if (!plan_.on_drained(i)) continue;
+  for (const size_t i : cordoned) {
     const std::string can_do = ready > 0 ? ", which can do " + per_second(ready) : "";
     stop(i, {"drained-device",
              "Device " + plan_.at(i).instance.device() + " is cordoned, and " +
@@ -445,10 +436,9 @@ std::string HybridScaler::uncovered_text(double gap) const {
            (count == 0 ? " and none runs"
                        : ", and " + std::to_string(count) + (count == 1 ? " runs" : " run"));
   }
-  for (const size_t i : plan_.serving(demand_)) {
+  for (const size_t i : plan_.cordoned(demand_)) {
     const Instance& instance = plan_.at(i).instance;
-    if (plan_.on_drained(i))
-      text += "; " + instance.id + " stays on the cordoned device " + instance.device();
+    text += "; " + instance.id + " stays on the cordoned device " + instance.device();
   }
   return text + ": ";
 }
@@ -477,10 +467,7 @@ Reason HybridScaler::why_unmet(double gap) const {
     what = best.bound() == Nanos::max()
                ? "another slice"
                : "a slice that answers within " + milliseconds(best.bound());
-  Reason reason = shortage(plan_, predictor_, what, best.memory());
-  reason.text.insert(0, uncovered_text(gap));
-  reason.numbers.insert(reason.numbers.begin(), demand.begin(), demand.end());
-  return reason;
+  return shortage(plan_, uncovered_text(gap), what, best.memory(), demand);
 }
 
 }  // namespace
@@ -508,14 +495,10 @@ std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
 }
 
 std::vector<Action> scale_has_gpu(Input& input) {
-  const std::vector<Demand> all = demands(input);
   ClusterPlan plan(input, /*movable=*/true);
-  plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   std::vector<HybridScaler> scalers;
-  scalers.reserve(all.size());
-  for (const Demand& d : all)
-    scalers.emplace_back(plan, d, input.predictor, types, input.snapshot.now);
+  scalers.reserve(plan.demands().size());
+  for (const Demand& d : plan.demands()) scalers.emplace_back(plan, d);
   // Quota that some give back, others may take in the same tick.
   for (HybridScaler& s : scalers) s.scale_down();
   for (HybridScaler& s : scalers) s.leave_drained();

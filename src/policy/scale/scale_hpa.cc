@@ -61,8 +61,8 @@ std::string one_decimal(double value) {
   return text;
 }
 
-Replicas replicas_of(const Demand& d, Running running, Input& input,
-                     std::span<const Device* const> types) {
+Replicas replicas_of(const ClusterPlan& plan, const Demand& d, Running running) {
+  const Input& input = plan.input();
   const auto& config = d.settings->as<HpaSettings>();
   const double target = target_concurrency(d.inference(), config.target_utilisation);
   const double concurrency = d.view->concurrency * d.part;
@@ -81,10 +81,9 @@ Replicas replicas_of(const Demand& d, Running running, Input& input,
   text += " requests at once; one instance takes ";
   text += one_decimal(target) + ".";
   if (held > wanted)
-    text.append(" ").append(std::to_string(held)).append(" were wanted in the last ") +=
-        counted(static_cast<int>(seconds(config.stabilization)), "second") + ".";
-  const Slice slice = stated_slice(d, input.predictor, types);
-  return {count, count, slice, text,
+    text += " " + std::to_string(held) + " were wanted in the last " +
+            seconds_text(config.stabilization) + ".";
+  return {count, count, stated_slice(plan, d), text,
           nonzero({{"concurrency", concurrency}, {"target", target}, {"wanted", wanted}})};
 }
 
@@ -101,19 +100,16 @@ std::span<const Setting<HpaSettings>> HpaSettings::settings() {
 }
 
 std::vector<Action> scale_hpa(Input& input) {
-  const std::vector<Demand> all = demands(input);
   ClusterPlan plan(input, /*movable=*/false);
-  plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
-  for (const Demand& d : all) {
+  for (const Demand& d : plan.demands()) {
     Running running;
-    for (const Demand& other : all) {
+    for (const Demand& other : plan.demands()) {
       if (other.view != d.view) continue;
       const int count = static_cast<int>(plan.serving(other).size());
       running.most = std::max(running.most, count);
       if (other.revision == d.revision) running.revision = count;
     }
-    hold_replicas(plan, d, replicas_of(d, running, input, types), input.predictor);
+    hold_replicas(plan, d, replicas_of(plan, d, running));
   }
   std::erase_if(input.memory.numbers, [&](const auto& entry) {  // of deleted functions
     const Wanted& wanted = entry.second;

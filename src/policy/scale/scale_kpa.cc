@@ -111,8 +111,7 @@ int hold_last(State& state, const Demand& d, int count, Instances have, Time tim
   }
   if (state.active < 0 || now - state.active < seconds(config.window)) return 1;
   if (state.inactive < 0) state.inactive = now;
-  const bool over = now - state.inactive >= seconds(config.scale_to_zero_grace) &&
-                    time - d.view->last_request >= d.inference().scale_to_zero_after;
+  const bool over = now - state.inactive >= seconds(config.scale_to_zero_grace) && d.rested(time);
   return over ? 0 : 1;
 }
 
@@ -237,18 +236,14 @@ int wanted_instances(const KpaSettings& s, const KpaMetric& m, KpaPanic& panic, 
 }
 
 std::vector<Action> scale_kpa(Input& input) {
-  const std::vector<Demand> all = demands(input);
   ClusterPlan plan(input, /*movable=*/false);
-  plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
-  for (const Demand& d : all) {
+  for (const Demand& d : plan.demands()) {
     Instances have;
     for (const size_t i : plan.serving(d)) {
       ++have.running;
       have.ready += plan.at(i).instance.state == InstanceState::kReady;
     }
-    const Bytes memory = instance_memory(d, input.predictor, types);
-    hold_replicas(plan, d, replicas_of(d, have, input, memory), input.predictor);
+    hold_replicas(plan, d, replicas_of(d, have, input, instance_memory(plan, d)));
   }
   input.memory.forget_before(input.now() - 3600);  // of deleted functions; no window is longer
   return plan.actions();

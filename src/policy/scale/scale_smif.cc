@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -10,9 +9,7 @@
 
 #include "policy/explain.h"
 #include "policy/scale/capability.h"
-#include "policy/scale/cluster_plan.h"
-#include "policy/scale/full.h"
-#include "policy/scale/replicas.h"
+#include "policy/scale/fleet.h"
 #include "policy/scale/shortage.h"
 
 namespace sluice::policy {
@@ -22,14 +19,7 @@ constexpr int kSmifRateSeconds = 6;                // seconds over which λ is m
 constexpr Nanos kSmifLatencyWindow = Seconds(10);  // over which latencies are measured
 constexpr Nanos kRefutedFor = Seconds(600);        // a kind that was late though it was not busy
 
-// A type of device and a share of it.
-struct SmifKind {
-  const Device* type = nullptr;
-  Share sm;
-  int batch = 1;
-  double rate = 0;  // μ as predicted; 0: unknown
-  double cost = 0;  // of an instance: its part of the device's price
-  Bytes memory = 0;
+struct SmifKind : Choice {
   bool meets = true;  // it alone is in time, as far as is known
 };
 
@@ -46,34 +36,44 @@ struct SmifGroup {
   }
 };
 
+// Of a kind as of an instance: its part of the device's price.
+double cost_of(const auto& of) {
+  return price_of(*of.type, of.sm);
+}
+
+// Returns whether it holds a time at most `span` ago. One after now is of another boot's clock.
+bool within(const std::vector<double>& at, double now, Nanos span) {
+  return !at.empty() && at[0] <= now && now - at[0] < seconds(span);
+}
+
 // One revision, on the plan left by those before it.
 class SmifScaler {
  public:
-  SmifScaler(ClusterPlan& plan, const Demand& demand, Input& input,
-             std::span<const Device* const> types, Full& full, int& searches);
+  SmifScaler(ClusterPlan& plan, const Demand& demand, Full& full, int& searches)
+      : plan_(plan),
+        demand_(demand),
+        config_(demand.settings->as<SmifSettings>()),
+        full_(full),
+        searches_(searches),
+        fleet_(plan, demand) {
+    measure();
+  }
   void scale();
 
  private:
-  struct Held {
-    size_t at;  // in the plan
-    const Device* type;
-    Share sm;
-    double rate, cost;
-  };
-
   std::vector<SmifKind> find_kinds() const;
   void measure();
   const std::vector<SmifKind>& kinds();
-  std::vector<double>& refutation_of(const Device* type, Share sm);
-  bool refuted(const Device* type, Share sm);
-  const Device* type_of_device(const Device& device) const;
-  SmifGroup* group(const Device* type, Share sm);
+  std::vector<double>& remembered(const std::string& of = "") const;
+  std::vector<double>& refutation_of(const Device* type, Share sm) const;
+  bool refuted(const Device* type, Share sm) const;
+  SmifGroup& group(const Device* type, Share sm);
 
+  double now() const { return plan_.input().now(); }
   double load() const { return demand_.rate(); }
+  double missing() const { return load() - config_.utilisation * fleet_.capacity(); }
   double busiest();
-  double capacity() const;
   bool hardly_used() const;
-  bool idle() const;
   bool settled() const;
   Nanos late_by() const;
   std::vector<const SmifKind*> cheapest_first(double missing);
@@ -81,112 +81,71 @@ class SmifScaler {
              const std::string& because);
   void start_faster(const std::string& because);
   void report_full(double missing, const std::string& because);
-  void report_most(double missing);
   void scale_up();
   void scale_down();
   bool search_is_due();
   void move_last();
   void leave_cordoned();
-  void stop_all();
-  Reason why_stopped(const Held& held, double rest);
-  std::string load_text() const;
+  std::string late_text(Nanos late) const;
+  std::string busiest_text();
+  Reason why_stopped(const Member& stopped, double rest);
+  std::string load_text() const { return fleet_.load_text(config_.utilisation); }
   Numbers numbers() const;
 
   ClusterPlan& plan_;
   const Demand& demand_;
-  Input& input_;
   const SmifSettings& config_;
-  std::span<const Device* const> types_;
   Full& full_;
   int& searches_;  // for a cheaper kind that this decision may still make
+  Fleet fleet_;
   std::optional<std::vector<SmifKind>> kinds_;
   std::optional<double> busiest_;
   std::vector<std::pair<std::pair<const Device*, Share>, SmifGroup>> groups_;
-  std::vector<Held> held_;        // not on cordoned devices
-  std::vector<size_t> cordoned_;  // the others
-  bool started_ = false;
 };
-
-SmifScaler::SmifScaler(ClusterPlan& plan, const Demand& demand, Input& input,
-                       std::span<const Device* const> types, Full& full, int& searches)
-    : plan_(plan),
-      demand_(demand),
-      input_(input),
-      config_(demand.settings->as<SmifSettings>()),
-      types_(types),
-      full_(full),
-      searches_(searches) {
-  measure();
-}
 
 // The widths are those of the file's slice, else those of the profile. If no width is in time, or
 // the model was never measured: the file's slice, else the whole device.
 std::vector<SmifKind> SmifScaler::find_kinds() const {
-  const Capabilities all(demand_, {.slo_fraction = config_.slo_fraction}, input_.predictor, types_);
+  const Capabilities all(demand_, {.slo_fraction = config_.slo_fraction}, plan_.predictor(),
+                         plan_.types());
   const std::optional<Slice>& stated = demand_.spec->slice;
   std::vector<SmifKind> found;
-  for (const Device* type : types_) {
+  for (const Device* type : plan_.types()) {
     const Capability& capability = all.on(*type);
-    std::vector<Share> widths = capability.widths();
-    if (stated) widths = {stated->sm};
-    for (const Share width : widths) {
-      const Share sm = std::min(round_up(width, type->sm_quantum), kWhole);
-      const auto batch = capability.best_batch(sm, kWhole);
-      if (!batch || (!found.empty() && found.back().type == type && found.back().sm == sm))
-        continue;
-      found.push_back({type, sm, *batch, capability.of({*batch, sm, kWhole}), price_of(*type, sm),
-                       capability.memory()});
-    }
+    for (const Share sm : widths_on(*type, stated ? std::vector{stated->sm} : capability.widths()))
+      if (const auto batch = capability.best_batch(sm, kWhole))
+        found.push_back(
+            {{type, sm, *batch, capability.of({*batch, sm, kWhole}), capability.memory()}});
   }
   if (!found.empty()) return found;
-  for (const Device* type : types_) {
-    const Share sm = std::min(round_up(stated ? stated->sm : kWhole, type->sm_quantum), kWhole);
+  for (const Device* type : plan_.types()) {
     const bool known = all.on(*type).known();
-    const int batch = known ? 1 : std::max(1, demand_.inference().batching.max_size);
-    const ModelOnDevice model = model_on(demand_.function(), demand_.revision, *type);
-    found.push_back({type, sm, batch, input_.predictor.throughput(model, {batch, sm, kWhole}),
-                     price_of(*type, sm), all.on(*type).memory(), /*meets=*/!known});
+    found.push_back({unsized_choice(plan_, demand_, *type, known), /*meets=*/!known});
+    found.back().memory = all.on(*type).memory();
   }
   return found;
 }
 
-const Device* SmifScaler::type_of_device(const Device& device) const {
-  const auto found = std::ranges::find_if(types_, [&](auto* t) { return alike(*t, device); });
-  return found != types_.end() ? *found : nullptr;
-}
-
-SmifGroup* SmifScaler::group(const Device* type, Share sm) {
+SmifGroup& SmifScaler::group(const Device* type, Share sm) {
   for (auto& [kind, group] : groups_)
-    if (kind == std::pair(type, sm)) return &group;
-  return &groups_.emplace_back(std::pair(type, sm), SmifGroup{}).second;
+    if (kind == std::pair(type, sm)) return group;
+  return groups_.emplace_back(std::pair(type, sm), SmifGroup{}).second;
 }
 
 // An instance that is hardly used says nothing about its rate.
 void SmifScaler::measure() {
   constexpr Share kLeastBusy{50};
-  for (const size_t i : plan_.serving(demand_)) {
-    if (plan_.on_drained(i)) {
-      cordoned_.push_back(i);
-      continue;
-    }
-    const Instance& instance = plan_.at(i).instance;
-    const Device& device = plan_.layout(plan_.at(i)).device();
-    const Slice& slice = instance.slice();
-    const double predicted =
-        input_.predictor.throughput(model_on(instance.function, instance.revision, device),
-                                    {instance.batch, slice.sm, slice.quota.request});
-    const Device* type = type_of_device(device);
-    held_.push_back({i, type, slice.sm, predicted, price_of(*type, slice.sm)});
-    const InstanceMeasurements* m = measurements_of(input_.snapshot, instance.id);
-    SmifGroup& g = *group(type, slice.sm);
+  for (const Member& member : fleet_.members()) {
+    SmifGroup& g = group(member.type, member.sm);
     ++g.count;
+    const auto* m = measurements_of(plan_.input().snapshot, fleet_.instance(member).id);
     if (m == nullptr || m->busy < kLeastBusy) continue;
     g.busy += m->busy.fraction();
     g.answered += m->inferences_per_second;
     g.waited += m->inferences_per_second * seconds(m->latency);
   }
-  for (Held& h : held_)
-    if (const double measured = group(h.type, h.sm)->rate(); measured > 0) h.rate = measured;
+  for (Member& m : fleet_.members())
+    if (const double measured = group(m.type, m.sm).rate(); measured > 0) m.rate = measured;
 }
 
 // As predicted, and as measured where there is a group. A group that is late though it is not busy
@@ -194,30 +153,29 @@ void SmifScaler::measure() {
 const std::vector<SmifKind>& SmifScaler::kinds() {
   if (kinds_) return *kinds_;
   kinds_ = find_kinds();
-  const double now = input_.now();
   for (SmifKind& k : *kinds_) {
     for (const auto& [kind, group] : groups_) {
       if (kind != std::pair(k.type, k.sm)) continue;
       if (group.rate() > 0) k.rate = group.rate();
       if (group.late(demand_.inference().slo.latency, config_.utilisation))
-        refutation_of(k.type, k.sm) = {now};
+        refutation_of(k.type, k.sm) = {now()};
     }
     if (refuted(k.type, k.sm)) k.meets = false;
   }
   return *kinds_;
 }
 
-// Returns when that kind was refuted last: one number, or none.
-std::vector<double>& SmifScaler::refutation_of(const Device* type, Share sm) {
-  return input_.memory.numbers[revision_id(demand_.function(), demand_.revision) + " on " +
-                               type->model + " " + std::to_string(sm.permille)];
+std::vector<double>& SmifScaler::remembered(const std::string& of) const {
+  return plan_.input().memory.numbers[revision_id(demand_.function(), demand_.revision) + of];
 }
 
-bool SmifScaler::refuted(const Device* type, Share sm) {
-  const double now = input_.now();
-  const std::vector<double>& at = refutation_of(type, sm);
-  // A time after now is of another boot's clock.
-  return !at.empty() && at[0] <= now && now - at[0] < seconds(kRefutedFor);
+// Returns when that kind was refuted last: one number, or none.
+std::vector<double>& SmifScaler::refutation_of(const Device* type, Share sm) const {
+  return remembered(" on " + type->model + " " + std::to_string(sm.permille));
+}
+
+bool SmifScaler::refuted(const Device* type, Share sm) const {
+  return within(refutation_of(type, sm), now(), kRefutedFor);
 }
 
 // Returns the largest λ of the window. The history may be shorter, or empty.
@@ -235,16 +193,6 @@ double SmifScaler::busiest() {
   return most;
 }
 
-// Returns infinity while the rate of an instance is unknown.
-double SmifScaler::capacity() const {
-  double sum = 0;
-  for (const Held& h : held_) {
-    if (h.rate <= 0) return std::numeric_limits<double>::infinity();
-    sum += h.rate;
-  }
-  return sum;
-}
-
 // Returns whether the instances' mean use is known, and below half of what they may have: another
 // of their kinds would not make requests faster.
 bool SmifScaler::hardly_used() const {
@@ -255,19 +203,11 @@ bool SmifScaler::hardly_used() const {
   return measured > 0 && busy < config_.utilisation / 2 * measured;
 }
 
-bool SmifScaler::idle() const {
-  const FunctionView& v = *demand_.view;
-  return demand_.inference().min_replicas == 0 && load() <= 0 && v.queued == 0 &&
-         v.in_flight == 0 &&
-         input_.snapshot.now - v.last_request >= demand_.inference().scale_to_zero_after;
-}
-
 // Returns whether the latencies are all of the instances that there are now.
 bool SmifScaler::settled() const {
-  return std::ranges::all_of(held_, [&](const Held& h) {
-    const Instance& i = plan_.at(h.at).instance;
-    return i.state == InstanceState::kReady &&
-           input_.snapshot.now - i.started >= demand_.view->start_cost + kSmifLatencyWindow;
+  return std::ranges::all_of(fleet_.members(), [&](const Member& m) {
+    return fleet_.is_ready(m) && plan_.input().snapshot.now - fleet_.instance(m).started >=
+                                     demand_.view->start_cost + kSmifLatencyWindow;
   });
 }
 
@@ -282,20 +222,8 @@ Nanos SmifScaler::late_by() const {
   return demand_.view->violating ? slo.latency : Nanos(0);
 }
 
-// "42.0/s; 50.0/s at 80 % carry 40.0/s."
-std::string SmifScaler::load_text() const {
-  const double all = capacity();
-  if (held_.empty()) return per_second(load()) + " and no instance.";
-  if (!std::isfinite(all)) return per_second(load()) + "; what an instance carries is not known.";
-  return per_second(load()) + "; " + per_second(all) + " at " + percent(config_.utilisation) +
-         " carry " + per_second(all * config_.utilisation) + ".";
-}
-
 Numbers SmifScaler::numbers() const {
-  const double all = capacity();
-  return nonzero({{"rate", load()},
-                  {"capacity", std::isfinite(all) ? all : 0},
-                  {"instances", static_cast<double>(held_.size())}});
+  return fleet_.numbers({{"instances", fleet_.count()}});
 }
 
 // Returns the kinds that may be started, by what it costs to cover so many inferences per second;
@@ -305,12 +233,13 @@ std::vector<const SmifKind*> SmifScaler::cheapest_first(double missing) {
   const bool any = std::ranges::any_of(kinds(), &SmifKind::meets);
   for (const SmifKind& k : kinds())
     if (k.meets || !any) sorted.push_back(&k);
-  const double places = most_replicas(demand_) - static_cast<double>(held_.size());
+  const double places = most_replicas(demand_) - static_cast<double>(fleet_.count());
   const auto cost = [&](const SmifKind* k) {
     const double carries = k->rate * config_.utilisation;
     const double count = carries > 0 ? std::max(1.0, std::ceil(missing / carries - 1e-9)) : 1;
     const double beyond = count > places ? count : 0;
-    return std::tuple(beyond, count * k->cost, k->cost, k);  // of one vector, so k is its position
+    return std::tuple(beyond, count * cost_of(*k), cost_of(*k),
+                      k);  // k: of one vector, its position
   };
   std::ranges::sort(sorted, {}, cost);
   return sorted;
@@ -319,61 +248,55 @@ std::vector<const SmifKind*> SmifScaler::cheapest_first(double missing) {
 // Returns false if no kind has a place.
 bool SmifScaler::start(const std::vector<const SmifKind*>& among, std::string rule,
                        const std::string& because) {
-  Layouts& layouts = plan_.layouts();
   for (const SmifKind* k : among) {
-    const std::vector<Spot> spots =
-        full_.place(layouts, {demand_.view, k->sm, {kWhole, kWhole}, k->memory, 1, k->type});
-    if (spots.empty()) continue;
+    const std::optional<Spot> spot = fleet_.place(*k, full_);
+    if (!spot) continue;
     const bool same = std::ranges::any_of(
-        held_, [&](const Held& h) { return h.type == k->type && h.sm == k->sm; });
-    if (rule.empty()) rule = held_.empty() ? "start" : same ? "homogeneous-up" : "heterogeneous-up";
-    const Spot& spot = spots.front();
-    plan_.start(demand_, spot, {kWhole, kWhole}, k->memory, k->batch,
-                {std::move(rule),
-                 because + " Started: " + slice_text(spot.opening.sm, kWhole) + " on " +
-                     spot.device->device().id + ".",
-                 numbers()});
-    const std::vector<size_t> serving = plan_.serving(demand_);
-    held_.push_back({serving.back(), k->type, k->sm, k->rate, k->cost});
-    return started_ = true;
+        fleet_.members(), [&](const Member& m) { return m.type == k->type && m.sm == k->sm; });
+    if (rule.empty())
+      rule = fleet_.count() == 0 ? "start" : same ? "homogeneous-up" : "heterogeneous-up";
+    fleet_.start(
+        *k, *spot,
+        {std::move(rule), because + " Started: " + spot_text(*spot, kWhole) + ".", numbers()});
+    return true;
   }
   return false;
 }
 
 void SmifScaler::scale_up() {
-  const bool some = load() > 0 || demand_.view->queued > 0 || demand_.view->in_flight > 0;
-  const int least = std::max(demand_.inference().min_replicas, some ? 1 : 0);
-  const int most = most_replicas(demand_);
+  const int least = std::max(demand_.inference().min_replicas, demand_.busy() ? 1 : 0);
   const Nanos late = settled() ? late_by() : Nanos(0);
   bool for_latency =
-      late > Nanos(0) && !held_.empty() && std::ranges::any_of(kinds(), &SmifKind::meets);
-  while (static_cast<int>(held_.size()) < most) {
-    const double missing = load() - config_.utilisation * capacity();
-    const bool few = static_cast<int>(held_.size()) < least;
-    const bool short_of = missing > 1e-9;
+      late > Nanos(0) && fleet_.count() > 0 && std::ranges::any_of(kinds(), &SmifKind::meets);
+  while (fleet_.count() < most_replicas(demand_)) {
+    const bool few = fleet_.count() < least;
+    const bool short_of = missing() > 1e-9;
     if (!few && !short_of && !for_latency) return;
     std::string because = load_text();
     if (few && least > 1) because = counted(least, "instance") + " always stay (minReplicas).";
     if (!few && !short_of) {
-      const Nanos objective = demand_.inference().slo.latency;
-      because = late == objective ? "More requests are late or refused than the objective of " +
-                                        milliseconds(objective) + " allows."
-                                  : "Requests take " + milliseconds(late) + ", the objective is " +
-                                        milliseconds(objective) + ".";
+      because = late_text(late);
       if (hardly_used()) return start_faster(because);
     }
-    if (!start(cheapest_first(std::max(0.0, missing)), "", because))
-      return report_full(std::max(0.0, missing), because);
+    const double gap = std::max(0.0, missing());
+    if (!start(cheapest_first(gap), "", because)) return report_full(gap, because);
     for_latency = false;
   }
-  if (const double missing = load() - config_.utilisation * capacity(); missing > 1e-9)
-    report_most(missing);
+  if (missing() > 1e-9) fleet_.report_most(missing(), config_.utilisation, numbers());
+}
+
+std::string SmifScaler::late_text(Nanos late) const {
+  const Nanos objective = demand_.inference().slo.latency;
+  return late == objective ? "More requests are late or refused than the objective of " +
+                                 milliseconds(objective) + " allows."
+                           : "Requests take " + milliseconds(late) + ", the objective is " +
+                                 milliseconds(objective) + ".";
 }
 
 // Of the kinds that are faster than all that run.
 void SmifScaler::start_faster(const std::string& because) {
   double fastest = 0;
-  for (const Held& h : held_) fastest = std::max(fastest, h.rate);
+  for (const Member& m : fleet_.members()) fastest = std::max(fastest, m.rate);
   std::vector<const SmifKind*> faster = cheapest_first(0);
   std::erase_if(faster, [&](const SmifKind* k) { return !k->meets || k->rate <= 1.1 * fastest; });
   if (!start(faster, "", because))
@@ -384,13 +307,6 @@ void SmifScaler::start_faster(const std::string& because) {
                  numbers()});
 }
 
-void SmifScaler::report_most(double missing) {
-  plan_.unmet(demand_, missing,
-              {"max-replicas",
-               load_text() + " maxReplicas allows " + std::to_string(most_replicas(demand_)) + ".",
-               numbers()});
-}
-
 void SmifScaler::report_full(double missing, const std::string& because) {
   std::string what = "an instance";
   Bytes memory = 0;
@@ -399,41 +315,41 @@ void SmifScaler::report_full(double missing, const std::string& because) {
     what = slice_text(narrowest.sm, kWhole);
     memory = narrowest.memory;
   }
-  Reason reason = shortage(plan_, input_.predictor, what, memory);
-  reason.text.insert(0, because + " Another instance could not be started: ");
-  const Numbers own = numbers();
-  reason.numbers.insert(reason.numbers.begin(), own.begin(), own.end());
-  plan_.unmet(demand_, missing, std::move(reason));
+  plan_.unmet(demand_, missing,
+              shortage(plan_, because + " Another instance could not be started: ", what, memory,
+                       numbers()));
 }
 
-Reason SmifScaler::why_stopped(const Held& held, double rest) {
-  const bool same = std::ranges::any_of(held_, [&](const Held& h) {
-    return h.at != held.at && h.type == held.type && h.sm == held.sm;
+// "most 42.0/s in 60 seconds".
+std::string SmifScaler::busiest_text() {
+  return "most " + per_second(busiest()) + " in " + seconds_text(config_.window);
+}
+
+Reason SmifScaler::why_stopped(const Member& stopped, double rest) {
+  const bool same = std::ranges::any_of(fleet_.members(), [&](const Member& m) {
+    return m.at != stopped.at && m.type == stopped.type && m.sm == stopped.sm;
   });
   return {same ? "homogeneous-down" : "heterogeneous-down",
-          "At most " + per_second(busiest()) + " in " +
-              counted(static_cast<int>(seconds(config_.window)), "second") + "; the others' " +
-              per_second(rest) + " at " + percent(config_.utilisation) + " carry " +
-              per_second(rest * config_.utilisation) + ".",
+          "At " + busiest_text() + "; the others' " + carries_text(rest, config_.utilisation),
           numbers()};
 }
 
 // One at a time, and none while one starts. A kind that was too slow leaves before all others.
 void SmifScaler::scale_down() {
-  const int count = static_cast<int>(held_.size());
-  if (started_ || count <= std::max(1, demand_.inference().min_replicas)) return;
-  const double all = capacity();
+  const int count = fleet_.count();
+  if (fleet_.started() || count <= std::max(1, demand_.inference().min_replicas)) return;
+  const double all = fleet_.capacity();
   if (!settled() || late_by() > Nanos(0) || !std::isfinite(all)) return;
   const bool too_many = count > most_replicas(demand_);
-  const auto expensive = [&](const Held& h) {
-    const Instance& i = plan_.at(h.at).instance;
-    return std::tuple(refuted(h.type, h.sm), h.cost, i.started, i.id);
+  const auto expensive = [&](const Member& m) {
+    const Instance& i = fleet_.instance(m);
+    return std::tuple(refuted(m.type, m.sm), cost_of(m), i.started, i.id);
   };
-  std::ranges::sort(held_, std::ranges::greater(), expensive);
-  for (const Held& h : held_) {
-    const bool needed = busiest() > config_.utilisation * (all - h.rate);
-    if ((needed && !too_many) || !plan_.can_change(h.at)) continue;
-    plan_.stop(h.at, why_stopped(h, all - h.rate));
+  std::ranges::sort(fleet_.members(), std::ranges::greater(), expensive);
+  for (const Member& m : fleet_.members()) {
+    const bool needed = busiest() > config_.utilisation * (all - m.rate);
+    if ((needed && !too_many) || !plan_.can_change(m.at)) continue;
+    plan_.stop(m.at, why_stopped(m, all - m.rate));
     return;
   }
 }
@@ -441,14 +357,8 @@ void SmifScaler::scale_down() {
 // A cheaper kind is searched for once in a window, for some functions a decision, as predictions take
 // time.
 bool SmifScaler::search_is_due() {
-  if (searches_ == 0) return false;
-  const double now = input_.now();
-  std::vector<double>& searched =
-      input_.memory.numbers[revision_id(demand_.function(), demand_.revision)];
-  // A time after now is of another boot's clock.
-  if (!searched.empty() && searched[0] <= now && now - searched[0] < seconds(config_.window))
-    return false;
-  searched = {now};
+  if (searches_ == 0 || within(remembered(), now(), config_.window)) return false;
+  remembered() = {now()};
   --searches_;
   return true;
 }
@@ -456,51 +366,33 @@ bool SmifScaler::search_is_due() {
 // The last instance: a cheaper kind that carries the load twice over takes its place. The expensive
 // one leaves once the other is ready, as in scale_down().
 void SmifScaler::move_last() {
-  if (started_ || held_.size() != 1 || !settled() || most_replicas(demand_) < 2) return;
+  if (fleet_.started() || fleet_.count() != 1 || !settled() || most_replicas(demand_) < 2) return;
   if (!search_is_due()) return;
-  const Held& last = held_.front();
+  const double cost = cost_of(fleet_.members().front());
   std::vector<const SmifKind*> cheaper = cheapest_first(0);
   std::erase_if(cheaper, [&](const SmifKind* k) {
-    return !k->meets || k->rate <= 0 || k->cost >= last.cost ||
+    return !k->meets || k->rate <= 0 || cost_of(*k) >= cost ||
            2 * busiest() > config_.utilisation * k->rate;
   });
   start(cheaper, "heterogeneous-down",
-        "The last instance can be a cheaper one: at most " + per_second(busiest()) + " in " +
-            counted(static_cast<int>(seconds(config_.window)), "second") + ".");
+        "The last instance can be a cheaper one: at " + busiest_text() + ".");
 }
 
-// Make before break: the others must be ready, and carry the load or be as many as may be.
+// The others must be ready, and carry the load or be as many as may be; unmeasured ones are trusted.
 void SmifScaler::leave_cordoned() {
-  double ready = 0;
-  int count = 0;
-  for (const Held& h : held_) {
-    if (plan_.at(h.at).instance.state != InstanceState::kReady) continue;
-    if (h.rate <= 0) ready = std::numeric_limits<double>::infinity();  // unmeasured: trusted
-    ready += h.rate;
-    ++count;
-  }
-  const bool enough = count >= std::max(1, demand_.inference().min_replicas) &&
-                      (ready >= load() || count >= most_replicas(demand_));
-  if (!enough) return;
-  for (const size_t i : cordoned_)
-    plan_.stop(i, {"replaced",
-                   "Device " + plan_.at(i).instance.device() +
-                       " is cordoned. Others are ready in its place.",
-                   numbers()});
-}
-
-void SmifScaler::stop_all() {
-  for (const size_t i : plan_.serving(demand_))
-    plan_.stop(i, {"idle",
-                   "No request came for " +
-                       counted(static_cast<int>(seconds(demand_.inference().scale_to_zero_after)),
-                               "second") +
-                       ".",
-                   {}});
+  const Fleet::Ready ready = fleet_.ready();
+  if (ready.count >= std::max(1, demand_.inference().min_replicas) &&
+      (!ready.known || ready.sum >= load() || ready.count >= most_replicas(demand_)))
+    fleet_.leave_cordoned(numbers());
 }
 
 void SmifScaler::scale() {
-  if (idle()) return stop_all();
+  if (!demand_.busy() && demand_.inference().min_replicas == 0 &&
+      demand_.rested(plan_.input().snapshot.now))
+    return fleet_.stop_all(
+        {"idle",
+         "No request came for " + seconds_text(demand_.inference().scale_to_zero_after) + ".",
+         {}});
   scale_up();
   scale_down();
   move_last();
@@ -520,13 +412,10 @@ std::span<const Setting<SmifSettings>> SmifSettings::settings() {
 }
 
 std::vector<Action> scale_smif(Input& input) {
-  const std::vector<Demand> all = demands(input);
   ClusterPlan plan(input, /*movable=*/false);
-  plan.stop_retired(all);
-  const std::vector<const Device*> types = one_of_each_type(input.snapshot.devices);
   Full full;
   int searches = 32;
-  for (const Demand& d : all) SmifScaler(plan, d, input, types, full, searches).scale();
+  for (const Demand& d : plan.demands()) SmifScaler(plan, d, full, searches).scale();
   input.memory.forget_before(input.now() - 3600);  // of deleted functions, and old
   return plan.actions();
 }

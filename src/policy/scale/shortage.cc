@@ -1,11 +1,10 @@
 #include "policy/scale/shortage.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
-#include <tuple>
-
-#include "policy/explain.h"
+#include <utility>
 
 namespace sluice::policy {
 namespace {
@@ -19,7 +18,7 @@ std::string runs_for(const ClusterPlan& plan, const Layout& layout) {
 }
 
 // "3 are too full (at most …), 1 lacks memory (…), 1 is cordoned".
-std::string by_device(const ClusterPlan& plan, Bytes memory, Reason& reason) {
+std::string by_device(const ClusterPlan& plan, Bytes memory, Numbers& numbers) {
   int full = 0, poor = 0, cordoned = 0, others = 0, away = 0;
   std::string first_other;
   Bytes most_memory = 0;
@@ -60,17 +59,18 @@ std::string by_device(const ClusterPlan& plan, Bytes memory, Reason& reason) {
   if (others > 1) words.add(std::to_string(others) + " run other arbiters (" + first_other + ")");
   if (cordoned > 0) words.add(are(cordoned, " is", " are") + " cordoned");
   if (away > 0) words.add(are(away, " is", " are") + " unreachable");
-  reason.numbers = nonzero({{"devices_full", full},
-                            {"devices_without_memory", poor},
-                            {"devices_of_other_arbiters", others},
-                            {"devices_drained", cordoned},
-                            {"devices_away", away},
-                            {"most_free", static_cast<double>(area(most)) / 1e6}});
+  std::ranges::copy(nonzero({{"devices_full", full},
+                             {"devices_without_memory", poor},
+                             {"devices_of_other_arbiters", others},
+                             {"devices_drained", cordoned},
+                             {"devices_away", away},
+                             {"most_free", static_cast<double>(area(most)) / 1e6}}),
+                    std::back_inserter(numbers));
   return words.text();
 }
 
 // " a holds 100 % of a device, b (never measured) 25 %.", the largest first.
-std::string by_function(const ClusterPlan& plan, const Predictor& predictor) {
+std::string by_function(const ClusterPlan& plan) {
   constexpr size_t kNamed = 6;
   struct Holder {
     std::string name;
@@ -87,7 +87,8 @@ std::string by_function(const ClusterPlan& plan, const Predictor& predictor) {
       } else if (is_worker(room)) {
         name += " (training)";
       } else if (!i.function.name.empty() &&
-                 predictor.candidates(model_on(i.function, i.revision, layout.device()))
+                 plan.predictor()
+                     .candidates(model_on(i.function, i.revision, layout.device()))
                      .batches.empty()) {
         name += " (never measured)";
       }
@@ -110,16 +111,16 @@ std::string by_function(const ClusterPlan& plan, const Predictor& predictor) {
 
 }  // namespace
 
-Reason shortage(const ClusterPlan& plan, const Predictor& predictor, const std::string& what,
-                Bytes memory) {
-  Reason reason{"cluster-full", "", {}};
+Reason shortage(const ClusterPlan& plan, std::string lead, const std::string& what, Bytes memory,
+                Numbers numbers) {
+  Reason reason{"cluster-full", std::move(lead), std::move(numbers)};
   const size_t devices = plan.layouts().size();
   if (devices == 0) {
-    reason.text = "there is no device.";
+    reason.text += "there is no device.";
     return reason;
   }
-  reason.text = "of " + counted(static_cast<int>(devices), "device") + " none has room for " +
-                what + ": " + by_device(plan, memory, reason) + "." + by_function(plan, predictor);
+  reason.text += "of " + counted(static_cast<int>(devices), "device") + " none has room for " +
+                 what + ": " + by_device(plan, memory, reason.numbers) + "." + by_function(plan);
   const std::string_view bound = plan.layouts().placement().bound;
   if (!bound.empty()) reason.text.append(" ").append(bound);
   return reason;

@@ -4,14 +4,14 @@
 
 #include <string>
 
-#include "model/predictor.h"
+#include "policy/explain.h"
 #include "policy/scale/cluster_plan.h"
 
 namespace sluice::policy {
 
-// Returns "of 4 devices none has room for `what`: …", with the numbers behind it. The rule is
-// cluster-full. `memory` is the instance's need.
-Reason shortage(const ClusterPlan& plan, const Predictor& predictor, const std::string& what,
-                Bytes memory);
+// Returns "`lead`of 4 devices none has room for `what`: …", with the numbers behind it after the
+// given ones. The rule is cluster-full. `memory` is the instance's need.
+Reason shortage(const ClusterPlan& plan, std::string lead, const std::string& what, Bytes memory,
+                Numbers numbers = {});
 
 }  // namespace sluice::policy
