@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "base/log.h"
+#include "policy/bundle.h"
 #include "sim/report.h"
 #include "sim/run.h"
 #include "sim/scenario_file.h"
@@ -60,12 +64,25 @@ class Jobs : public testing::Test {
   Scenario scenario_;
 };
 
+// The bundles whose plan is that of no earlier one in the table.
+std::vector<std::string> each_plan() {
+  std::vector<std::string> names;
+  std::vector<policy::PlanFunction> plans;
+  for (const policy::Bundle& b : policy::bundles()) {
+    const policy::PlanFunction plan = policy::plan_of(b).run;
+    if (std::ranges::find(plans, plan) != plans.end()) continue;
+    plans.push_back(plan);
+    names.emplace_back(b.name);
+  }
+  return names;
+}
+
 TEST_F(Jobs, OneAloneTakesItsStepsAndWaitsForItsWorkersStart) {
   devices(1);
   job("a", 7, 20, 1);
   for (const Stepping stepping : {Stepping::kFluid, Stepping::kExact}) {
     scenario_.cluster.stepping = stepping;
-    for (const char* policy : {"has-gpu", "fifo", "sjf"}) {
+    for (const std::string& policy : each_plan()) {
       const Outcome o = play(policy);
       ASSERT_EQ(o.jobs.size(), 1u);
       EXPECT_NEAR(lasted(o.jobs[0]), 200 * 0.1, 0.01) << policy << to_string(stepping);
