@@ -148,7 +148,7 @@ class Platform {
       journal = store_.get();
     }
     auto control = Control::open(
-        desired_, *journal, metered_, predictor_, clock_,
+        {desired_, *journal, metered_, predictor_, clock_},
         {.bundle = bundle, .on_phase = [this](std::string_view phase) { ended(phase); }});
     SLUICE_CHECK(control.ok(), control.error().message);
     control_ = std::move(*control);

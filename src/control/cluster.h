@@ -1,12 +1,15 @@
-// The Cluster port: the control loop's only interface to nodes and gateways. The local adapter
-// drives this machine's node daemon and gateway, one of each.
+// The Cluster port: the control loop's only interface to nodes and gateways. An adapter lists any
+// number of both, which come and go (cluster_local.h: this machine's one node and one gateway).
 //
-// One thread, the loop's. Calls block for milliseconds, even if the callee hangs. An accepted order
-// takes effect later: observations show its progress. A failed order changed nothing that a later
-// observation would not show. kUnavailable or kTimeout: its node or gateway does not answer.
+// One thread, the loop's. Calls block for milliseconds, even if the callee hangs: an adapter whose
+// calls take longer accepts an order and carries it out meanwhile. An accepted order takes effect
+// later: observations show its progress, and the loop repeats an order that does not show. A failed
+// order changed nothing that a later observation would not show. kUnavailable or kTimeout: its node
+// or gateway does not answer.
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -174,7 +177,21 @@ struct StartOrder {
 
 class Cluster {
  public:
+  // Without an answer for so long, a node or gateway counts as away.
+  static constexpr Nanos kAway = Millis(500);
+
   virtual ~Cluster() = default;
+
+  // Requests the state of every node and gateway, and does not wait for it. An adapter that always
+  // knows its cluster needs none of these three.
+  virtual void poll() {}
+  // Returns whether each node and gateway has answered all its calls, or is away.
+  virtual bool settled() const { return true; }
+  // Any thread calls `call` whenever settled() may have become true. Replaces the former call, which
+  // does not run any more after this has returned.
+  virtual void on_settled(std::function<void()> call) { (void)call; }
+
+  // Returns the answers to the last poll. What has not answered it is unreachable.
   virtual Observation observe() = 0;
   // With all parts, on the node of their devices. Idempotent by the instance's id.
   virtual Result<void> start(const StartOrder& order) = 0;

@@ -38,7 +38,7 @@ class ClusterConformance : public testing::TestWithParam<const char*> {
       const std::lock_guard lock(mutex);
       return gateway_answer(truth, request);
     });
-    local = std::make_unique<LocalCluster>(dir + "/node.sock", dir + "/gateway.sock", [] {});
+    local = std::make_unique<LocalCluster>(dir + "/node.sock", dir + "/gateway.sock");
   }
 
   Cluster& port() { return local ? static_cast<Cluster&>(*local) : truth; }
@@ -55,7 +55,7 @@ class ClusterConformance : public testing::TestWithParam<const char*> {
 
   Observation observe() {
     if (!local) return truth.observe();
-    local->look();
+    local->poll();
     EXPECT_TRUE(eventually("answers", [&] { return local->settled(); }));
     return local->observe();
   }

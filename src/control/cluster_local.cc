@@ -190,12 +190,23 @@ void observe_gateway(const json& stats, ObservedGateway& g) {
 }  // namespace
 
 LocalCluster::LocalCluster(const std::string& node_socket, const std::string& gateway_socket,
-                           std::function<void()> on_quiet, Nanos timeout)
-    : node_(node_socket, timeout, on_quiet), gateway_(gateway_socket, timeout, on_quiet) {}
+                           Nanos timeout)
+    : node_(node_socket, timeout, [this] { quiet(); }),
+      gateway_(gateway_socket, timeout, [this] { quiet(); }) {}
 
-void LocalCluster::look() {
-  node_.look("/v1/state");
-  gateway_.look("/v1/stats?since=" + std::to_string(told_));
+void LocalCluster::poll() {
+  node_.poll("/v1/state");
+  gateway_.poll("/v1/stats?since=" + std::to_string(told_));
+}
+
+void LocalCluster::on_settled(std::function<void()> call) {
+  const std::lock_guard lock(settling_);
+  on_settled_ = std::move(call);
+}
+
+void LocalCluster::quiet() {
+  const std::lock_guard lock(settling_);
+  if (on_settled_) on_settled_();
 }
 
 bool LocalCluster::settled() const {
@@ -211,10 +222,10 @@ Observation LocalCluster::observe() {
   left_ = kOrdersWait;
   Observation o;
   seen_.node.reachable = false;
-  if (const auto state = node_.take_look(); state && state->ok()) seen_ = observe_node(**state, o);
+  if (const auto state = node_.take_poll(); state && state->ok()) seen_ = observe_node(**state, o);
   if (seen_.seen > 0) o.nodes.push_back(seen_);
   ObservedGateway& gateway = o.gateways.emplace_back(ObservedGateway{.name = kGateway});
-  if (const auto stats = gateway_.take_look(); stats && stats->ok()) {
+  if (const auto stats = gateway_.take_poll(); stats && stats->ok()) {
     const auto started = (*stats)->value("started", UnixMillis{0});
     // A restarted gateway counts from zero: request full statistics next.
     const bool whole = told_ == 0 || started == gateway_started_;

@@ -2,10 +2,12 @@
 // (docs/design/processes.md). Either may be away; the observation says so. The node is listed from
 // its first answer on, the gateway always.
 //
-// No call waits for a peer that does not answer: look() begins an observation, and observe()
-// returns its progress. The other calls wait at most kOrdersWait together between two observations.
+// No call waits for a peer that does not answer. Orders wait at most kOrdersWait together between
+// two observations.
 // So the API, on the same thread, answers a GET within 100 ms whatever a peer does.
 #pragma once
+
+#include <mutex>
 
 #include "control/cluster.h"
 #include "control/port.h"
@@ -16,19 +18,14 @@ class LocalCluster : public Cluster {
  public:
   static constexpr Nanos kOrdersWait = Millis(75);
   static constexpr const char* kGateway = "gateway";  // its name
-  // Without an answer for so long, a peer counts as away.
-  static constexpr Nanos kAway = Millis(500);
 
-  // `on_quiet`: called on another thread once a peer has answered all its calls. `timeout`: after
-  // which a call is given up and the next is made.
+  // `timeout`: after which a call is given up and the next is made.
   LocalCluster(const std::string& node_socket, const std::string& gateway_socket,
-               std::function<void()> on_quiet, Nanos timeout = Seconds(5));
+               Nanos timeout = Seconds(5));
 
-  void look();
-  // Returns whether each peer has answered all its calls, or is away.
-  bool settled() const;
-
-  // A peer that has not answered the last look() counts as absent.
+  void poll() override;
+  bool settled() const override;
+  void on_settled(std::function<void()> call) override;
   Observation observe() override;
   Result<void> start(const StartOrder& order) override;
   Result<void> resize(const InstanceId& id, const Parts& parts) override;
@@ -40,7 +37,10 @@ class LocalCluster : public Cluster {
  private:
   Result<nlohmann::json> ask(Port& port, wire::http::verb verb, std::string_view target,
                              nlohmann::json body);
+  void quiet();  // any thread: a peer has answered all its calls
 
+  std::mutex settling_;  // guards on_settled_
+  std::function<void()> on_settled_;
   Port node_, gateway_;
   Nanos left_ = kOrdersWait;  // how long orders may still wait until the next observation
   ObservedNode seen_;         // the node's last answer

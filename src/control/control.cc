@@ -36,16 +36,16 @@ std::optional<std::vector<MeasuredPoint>> counted(const Profile& p, const Functi
 
 }  // namespace
 
-Control::Control(DesiredState& desired, Journal& journal, Cluster& cluster, Predictor& predictor,
-                 const Clock& clock, ControlSettings settings)
-    : desired_(desired),
-      journal_(journal),
-      cluster_(cluster),
-      predictor_(predictor),
-      clock_(clock),
+Control::Control(const Ports& ports, ControlSettings settings)
+    : desired_(ports.desired),
+      journal_(ports.journal),
+      cluster_(ports.cluster),
+      predictor_(ports.predictor),
+      clock_(ports.clock),
+      training_(ports.training),
       settings_(std::move(settings)),
-      began_(clock.now()),
-      next_id_(static_cast<uint64_t>(clock.now().time_since_epoch().count())),
+      began_(clock_.now()),
+      next_id_(static_cast<uint64_t>(clock_.now().time_since_epoch().count())),
       starts_({settings_.patience, settings_.retry_most}),
       stops_(settings_.patience),
       rollouts_({settings_.rollout_tries, settings_.rollout_patience}),
@@ -54,16 +54,13 @@ Control::Control(DesiredState& desired, Journal& journal, Cluster& cluster, Pred
                 settings_.decide_at_rest),
       keeper_({functions_, accounting_, rollouts_, counts_, policies_}) {}
 
-Result<std::unique_ptr<Control>> Control::open(DesiredState& desired, Journal& journal,
-                                               Cluster& cluster, Predictor& predictor,
-                                               const Clock& clock, ControlSettings settings) {
+Result<std::unique_ptr<Control>> Control::open(const Ports& ports, ControlSettings settings) {
   const policy::Bundle* bundle = policy::find_bundle(settings.bundle);
   if (bundle == nullptr)
     return Error{ErrorKind::kInvalid, "the policy '" + settings.bundle + "' is not known"};
   if (const auto set = bundle->settings.with(settings.bundle_settings); !set.ok())
     return within("policy " + settings.bundle, set.error());
-  std::unique_ptr<Control> c(
-      new Control(desired, journal, cluster, predictor, clock, std::move(settings)));
+  std::unique_ptr<Control> c(new Control(ports, std::move(settings)));
   SLUICE_TRY(c->restore());
   return c;
 }
@@ -158,7 +155,7 @@ Nanos Control::next_step() const {
     return o.instance.state == InstanceState::kStarting && ours(o) && o.reachable;
   };
   if (std::ranges::any_of(seen_.instances, starts)) return kSoon;
-  return functions_.empty() ? Seconds(1) : settings_.turn_every;
+  return functions_.empty() ? Seconds(1) : settings_.tick_every;
 }
 
 void Control::observe(Time now, UnixMillis wall) {

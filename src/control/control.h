@@ -20,6 +20,7 @@
 #include "control/keeper.h"
 #include "control/measurements.h"
 #include "control/notices.h"
+#include "control/ports.h"
 #include "control/refined.h"
 #include "control/route_sync.h"
 #include "control/set_apart.h"
@@ -27,7 +28,6 @@
 #include "control/starts.h"
 #include "control/stops.h"
 #include "control/training.h"
-#include "model/predictor.h"
 
 namespace sluice::control {
 
@@ -35,7 +35,7 @@ struct ControlSettings {
   std::string bundle = "has-gpu";        // of functions that name none
   policy::SettingTexts bundle_settings;  // of that bundle, overriding its own
   uint64_t seed = 1;                     // of the policies that draw
-  Nanos turn_every = Millis(250);        // the period of ticks; a bundle decides in some of them
+  Nanos tick_every = Millis(250);        // the period of ticks; a bundle decides in some of them
   Nanos account_every = Seconds(1);
   Nanos decide_at_rest = Seconds(1);  // a bundle decides again even if nothing has changed
   Nanos violation_window = Seconds(10);
@@ -49,7 +49,6 @@ struct ControlSettings {
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
   std::string models;                    // the folder of ModelCopies
   bool refine = true;                    // live instances correct profiles
-  Training* training = nullptr;  // null: training functions stay queued; else it outlives the loop
   std::string boot_id;         // of the clock's machine: policies' memories are valid within a boot
   size_t kept_revisions = 10;  // of a function; older ones are forgotten at an apply
   // Called as each phase of a tick ends, to measure it.
@@ -79,11 +78,8 @@ struct RolledBack {
 
 class Control {
  public:
-  // Restores the state in the ports. The references outlive it. `predictor` learns the stored
-  // profiles and new ones; only the loop's thread calls it.
-  static Result<std::unique_ptr<Control>> open(DesiredState& desired, Journal& journal,
-                                               Cluster& cluster, Predictor& predictor,
-                                               const Clock& clock, ControlSettings settings);
+  // Restores the state in the ports.
+  static Result<std::unique_ptr<Control>> open(const Ports& ports, ControlSettings settings);
 
   // One tick of the loop; `wall` is the wall clock's time, for people. Never fails: errors are in
   // the log and in the decisions.
@@ -131,8 +127,7 @@ class Control {
   const Profiles& profiles() const { return profiles_; }
 
  private:
-  Control(DesiredState& desired, Journal& journal, Cluster& cluster, Predictor& predictor,
-          const Clock& clock, ControlSettings settings);
+  Control(const Ports& ports, ControlSettings settings);
   Result<void> restore();
   void see_types();
   void teach(const FunctionName& name);
@@ -195,6 +190,7 @@ class Control {
   Cluster& cluster_;
   Predictor& predictor_;
   const Clock& clock_;
+  Training* const training_;
   const ControlSettings settings_;
   const Time began_;
 

@@ -96,10 +96,10 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
     order.model.path = start_path(settings_.models, order.model);
     order.batching = spec.inference().batching;
   } else {
-    if (settings_.training == nullptr)
+    if (training_ == nullptr)
       return Error{ErrorKind::kUnavailable, "nothing here controls training jobs"};
-    SLUICE_ASSIGN(program, settings_.training->worker(start.function, i.id,
-                                                      cores_of(start.first(), seen_.devices)));
+    SLUICE_ASSIGN(program,
+                  training_->worker(start.function, i.id, cores_of(start.first(), seen_.devices)));
     order.program = std::move(program);
   }
   SLUICE_TRY(cluster_.start(order));

@@ -301,7 +301,7 @@ Result<void> Control::set_paused(const FunctionName& name, bool paused, UnixMill
   if (spec.is_inference())
     return Error{ErrorKind::kNotFound,
                  "job '" + to_string(name) + "' not found; that is an inference function"};
-  if (!paused && settings_.training != nullptr) settings_.training->retry(name);
+  if (!paused && training_ != nullptr) training_->retry(name);
   if (!paused) starts_.forget(name, f->newest);
   if (spec.training().paused == paused) return {};
   spec.training().paused = paused;
@@ -322,7 +322,7 @@ std::vector<std::string> Control::drop(const FunctionName& name, Time now, bool 
   }
   apart_.erase(name);
   std::vector<std::string> kept;
-  if (settings_.training != nullptr) kept = settings_.training->remove(name, with_models);
+  if (training_ != nullptr) kept = training_->remove(name, with_models);
   predictor_.forget(name);
   accounting_.forget(name);
   rollouts_.forget(name);

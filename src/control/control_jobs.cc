@@ -18,13 +18,13 @@ std::string brief(const std::string& error) {
 
 // Keeps a controller for each training function, and takes over what the controllers report.
 void Control::see_jobs(Time now, UnixMillis wall) {
-  if (settings_.training == nullptr) return;
+  if (training_ == nullptr) return;
   for (auto& [name, f] : functions_) {
     const Revision& revision = revision_of(f.stored, f.stored.newest);
     if (revision.spec.is_inference()) continue;
-    settings_.training->keep(revision);
-    settings_.training->run(name, workers_of(name, revision.number));
-    f.job = settings_.training->status(name);
+    training_->keep(revision);
+    training_->run(name, workers_of(name, revision.number));
+    f.job = training_->status(name);
     if (f.submitted == Time{}) f.submitted = now - Millis(wall - revision.created);
   }
 }
@@ -69,7 +69,7 @@ void Control::stop_stragglers(Time now, UnixMillis wall) {
 bool Control::worker_failed(const ObservedInstance& o, const FunctionState& f) {
   const Instance& i = o.instance;
   if (i.revision != f.stored.newest) return false;  // its job is over
-  const bool useful = settings_.training->ended(i.function, i.id, brief(o.error));
+  const bool useful = training_->ended(i.function, i.id, brief(o.error));
   if (useful) starts_.forget(i.function, i.revision);
   return !useful;
 }

@@ -39,7 +39,7 @@ void Control::reconcile(Time now, UnixMillis wall) {
       if (!stops_.asked(i.id) && !o.stopped)
         ended(o, f, now, wall);
       else if (f != nullptr && f->job)
-        settings_.training->ended(i.function, i.id, "");
+        training_->ended(i.function, i.id, "");
       (void)cluster_.stop(i.id, Nanos(0));  // forget it
     } else if (i.state == InstanceState::kDraining) {
       stops_.drains(i.id, now);

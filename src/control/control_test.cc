@@ -30,7 +30,7 @@ class ControlTest : public testing::Test {
     control.reset();
     predictor = {};
     store.emplace(std::move(*Store::open(dir + "/control.db")));
-    control = std::move(*Control::open(*store, *store, cluster, predictor, clock,
+    control = std::move(*Control::open({*store, *store, cluster, predictor, clock},
                                        {.bundle = "fixed", .models = dir + "/models"}));
   }
   FunctionSpec spec(int permille = 300) {
@@ -687,7 +687,7 @@ TEST_F(ControlTest, WhatOthersChangeInTheDesiredStateIsCarriedOut) {
   MemoryDesiredState desired;
   MemoryJournal journal;
   control =
-      std::move(*Control::open(desired, journal, cluster, predictor, clock, {.bundle = "fixed"}));
+      std::move(*Control::open({desired, journal, cluster, predictor, clock}, {.bundle = "fixed"}));
   StoredFunction f{.name = spec().name, .newest = 1, .serving = 1};
   f.revisions.push_back({f.name, 1, spec(), wall});
   desired.change(f);
@@ -715,7 +715,7 @@ TEST_F(ControlTest, ATickWritesItsJournalOnceAndWhatItCouldNotWriteLater) {
   MemoryDesiredState desired;
   MemoryJournal journal;
   control =
-      std::move(*Control::open(desired, journal, cluster, predictor, clock, {.bundle = "fixed"}));
+      std::move(*Control::open({desired, journal, cluster, predictor, clock}, {.bundle = "fixed"}));
   for (const char* name : {"a", "b"}) {
     FunctionSpec s = spec();
     s.name.name = name;

@@ -76,7 +76,7 @@ class CorruptedStore : public testing::Test {
     cluster.start_takes = Seconds(1);
     Store store = std::move(*Store::open(healthy));
     predict::ProfileTable predictor;
-    const auto control = std::move(*Control::open(store, store, cluster, predictor, clock, {}));
+    const auto control = std::move(*Control::open({store, store, cluster, predictor, clock}, {}));
     UnixMillis wall = kWall;
     const auto step = [&](int seconds) {
       for (int n = 0; n < 4 * seconds; ++n) {
@@ -137,7 +137,7 @@ class CorruptedStore : public testing::Test {
     auto store = Store::open(path);
     ASSERT_TRUE(store.ok()) << store.error().message;
     predict::ProfileTable predictor;
-    const auto control = Control::open(*store, *store, cluster, predictor, clock, {});
+    const auto control = Control::open({*store, *store, cluster, predictor, clock}, {});
     ASSERT_TRUE(control.ok()) << control.error().message;
     UnixMillis wall = kWall + 100'000;
     for (int n = 0; n < 3; ++n) {

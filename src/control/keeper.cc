@@ -113,10 +113,10 @@ void Keeper::add_instances(JournalEntry& entry, const Observation& seen) const {
 void Keeper::add_counters(JournalEntry& entry) {
   entry.rates = kept_.counts.rates();
   in_entry_.clear();
-  auto next = kept_.functions.upper_bound(turn_);
+  auto next = kept_.functions.upper_bound(last_written_);
   for (size_t n = kept_.functions.size(); n > 0 && (all_ || in_entry_.size() < kMostAtOnce); --n) {
     if (next == kept_.functions.end()) next = kept_.functions.begin();
-    if (add_counters_of(entry, next->second)) turn_ = next->first;
+    if (add_counters_of(entry, next->second)) last_written_ = next->first;
     ++next;
   }
   for (const auto& [id, used] : kept_.accounting.used()) {

@@ -65,7 +65,7 @@ class Keeper {
   bool due_ = false, all_ = false;
   std::map<FunctionName, Written> written_;
   std::map<FunctionName, Written> in_entry_;        // of the last changes()
-  FunctionName turn_;                               // the function whose counters were written last
+  FunctionName last_written_;                       // the function whose counters were written last
   policy::Memories memories_;                       // as in the journal
   std::map<InstanceId, StoredInstance> instances_;  // as in the journal
 };

@@ -19,7 +19,7 @@ struct ListingsTest : testing::Test {
   Store store = std::move(*Store::open(folder.path + "/control.db"));
   predict::ProfileTable predictor;
   const std::unique_ptr<Control> control =
-      std::move(*Control::open(store, store, cluster, predictor, clock, {.bundle = "fixed"}));
+      std::move(*Control::open({store, store, cluster, predictor, clock}, {.bundle = "fixed"}));
 };
 
 TEST_F(ListingsTest, WhatEndedLeavesTheListAfterAMinute) {

@@ -65,13 +65,14 @@ void Policies::note_changes(const Snapshot& now, const SnapshotChanges& changes)
   seen_.erase(seen, seen_.end());
 }
 
-// Idle functions are spread over the ticks.
-bool Policies::take_turn(Seen& seen, size_t function, Time now) const {
-  constexpr size_t kTurns = 8;
+// Returns whether the function is due, and notes its run then. Idle functions are spread over the
+// ticks.
+bool Policies::note_run(Seen& seen, size_t function, Time now) const {
+  constexpr size_t kSpread = 8;
   if (seen.ran != Time{} && now - seen.ran < at_rest_ - kEarly) return false;
   const bool rests = seen.ran != Time{};
   seen = {.ran = now};
-  if (!rests) seen.ran -= at_rest_ / 2 * (function % kTurns) / kTurns;
+  if (!rests) seen.ran -= at_rest_ / 2 * (function % kSpread) / kSpread;
   return true;
 }
 
@@ -82,8 +83,7 @@ std::vector<Action> Policies::decide(Snapshot& snapshot, const SnapshotChanges& 
   auto seen = seen_.begin();
   for (size_t f = 0; f < snapshot.functions.size(); ++f, ++seen) {
     FunctionView& view = snapshot.functions[f];
-    view.due =
-        deciding_.contains(&bundle_of(view.spec)) && take_turn(seen->second, f, snapshot.now);
+    view.due = deciding_.contains(&bundle_of(view.spec)) && note_run(seen->second, f, snapshot.now);
     ran_ = ran_ || view.due;
   }
   if (std::exchange(boot_, boot_id) != boot_id) memories_.clear();

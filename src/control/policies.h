@@ -58,7 +58,7 @@ class Policies {
     bool unmet = false;
   };
   void note_changes(const Snapshot& now, const SnapshotChanges& changes);
-  bool take_turn(Seen& seen, size_t function, Time now) const;
+  bool note_run(Seen& seen, size_t function, Time now) const;
 
   const policy::PlatformPolicy platform_;
   const Nanos at_rest_;

@@ -54,17 +54,17 @@ std::shared_ptr<Port::Call> Port::enqueue(Call call) {
   return waiting_.back();
 }
 
-void Port::look(std::string_view target) {
+void Port::poll(std::string_view target) {
   const std::lock_guard lock(mutex_);
-  if (busy_since_ || (look_ && look_->answer)) return;
-  look_ = enqueue({.verb = wire::http::verb::get, .target = std::string(target)});
+  if (busy_since_ || (poll_ && poll_->answer)) return;
+  poll_ = enqueue({.verb = wire::http::verb::get, .target = std::string(target)});
 }
 
-std::optional<Result<json>> Port::take_look() {
+std::optional<Result<json>> Port::take_poll() {
   const std::lock_guard lock(mutex_);
-  if (!look_ || !look_->answer) return std::nullopt;
-  auto answer = std::move(look_->answer);
-  look_.reset();
+  if (!poll_ || !poll_->answer) return std::nullopt;
+  auto answer = std::move(poll_->answer);
+  poll_.reset();
   return answer;
 }
 

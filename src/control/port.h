@@ -30,11 +30,11 @@ class Port {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  // Begins GET `target`, whose answer take_look() returns; does nothing while the port is busy
+  // Begins GET `target`, whose answer take_poll() returns; does nothing while the port is busy
   // or an answer has not been taken.
-  void look(std::string_view target);
-  // Returns the answer to the last look once; nothing if there is none (yet).
-  std::optional<Result<nlohmann::json>> take_look();
+  void poll(std::string_view target);
+  // Returns the answer to the last poll once; nothing if there is none (yet).
+  std::optional<Result<nlohmann::json>> take_poll();
 
   // Makes a call and waits at most until `until`. Returns kUnavailable if the call was not begun by
   // then, and will not be; kTimeout if it was begun, and may still be carried out.
@@ -61,7 +61,7 @@ class Port {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Call>> waiting_;
-  std::shared_ptr<Call> look_;
+  std::shared_ptr<Call> poll_;
   std::optional<Clock::time_point> busy_since_;
   bool under_way_ = false;  // a call is running
   bool ending_ = false;

@@ -1,26 +1,27 @@
-// The control process: the loop on a timer, and the API, on one thread. Separate threads call the
-// node daemon and the gateway, and read applied files, so a GET is answered within 100 ms whatever
-// those do. A change waits for the store, for the files that its request names, and for the tick
-// that begins it (turns.h).
+// The control process: the loop on a timer, and the API, on one thread (serving.h). It is handed
+// its ports, whose calls do not wait for a node or gateway, so a GET is answered within 100 ms
+// whatever those do.
 #pragma once
 
 #include <string>
 
+#include "base/fd.h"
 #include "base/result.h"
 #include "control/control.h"
+#include "control/model_copies.h"
 
 namespace sluice::control {
 
-struct ControlOptions {
-  std::string data;    // the data directory
-  int listen_fd = -1;  // the inherited unix socket for the API; −1: made here, DATA/run/api.sock
-  int tcp_fd = -1;     // an inherited TCP socket for it; −1: none
-  ControlSettings settings;
-  std::string trainer;  // the program sluice-trainer
-  std::string home;     // the meaning of "~" in function files
+// Where the API is served, and how.
+struct ApiSockets {
+  Fd local;           // a listening unix socket, only for its owner
+  Fd tcp;             // invalid: none
+  std::string token;  // that callers over TCP must bear; not empty if there is such a socket
+  std::string home;   // the meaning of "~" in function files
 };
 
 // Runs until SIGTERM or SIGINT.
-Result<void> run_control(const ControlOptions& options);
+Result<void> run_control(const Ports& ports, ModelCopies& models, const ControlSettings& settings,
+                         ApiSockets sockets);
 
 }  // namespace sluice::control

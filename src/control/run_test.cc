@@ -14,8 +14,8 @@
 #include <semaphore>
 #include <thread>
 
-#include "control/cluster_local.h"
 #include "control/kept_answers.h"
+#include "control/local_ports.h"
 #include "tests/support/archive.h"
 #include "tests/support/eventually.h"
 #include "tests/support/folder.h"
@@ -68,9 +68,9 @@ void answer(const Fd& connection, const std::string& body) {
 // The calls themselves would wait for an hour.
 TEST(HungCluster, OrdersDoNotWaitForAPeerAndAreNotSentLater) {
   HungPeers peers;
-  auto cluster = std::make_unique<LocalCluster>(
-      peers.socket("node"), peers.socket("gateway"), [] {}, Seconds(3600));
-  cluster->look();
+  auto cluster =
+      std::make_unique<LocalCluster>(peers.socket("node"), peers.socket("gateway"), Seconds(3600));
+  cluster->poll();
   EXPECT_EQ(cluster->start(start_of("a")).error().kind, ErrorKind::kUnavailable);
   EXPECT_EQ(cluster->set_drained("cpu0", true).error().kind, ErrorKind::kUnavailable);
   EXPECT_TRUE(eventually("the peers to be away", [&] { return cluster->settled(); }));
@@ -92,9 +92,9 @@ TEST(HungCluster, OrdersDoNotWaitForAPeerAndAreNotSentLater) {
 TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
   HungPeers peers;
   std::counting_semaphore<> quiet(0);
-  LocalCluster cluster(
-      peers.socket("node"), peers.socket("gateway"), [&] { quiet.release(); }, Seconds(3600));
-  cluster.look();
+  LocalCluster cluster(peers.socket("node"), peers.socket("gateway"), Seconds(3600));
+  cluster.on_settled([&] { quiet.release(); });
+  cluster.poll();
   EXPECT_FALSE(any_node_there(cluster.observe()));
   peers.gateway.reset();  // its call fails
   quiet.acquire();
@@ -114,9 +114,9 @@ TEST(HungCluster, APeerThatAnswersLateIsThereAgain) {
 TEST(LocalCluster, WhatTheGatewayCountsOfInstancesIsObservedById) {
   HungPeers peers;
   std::counting_semaphore<> quiet(0);
-  LocalCluster cluster(
-      peers.socket("node"), peers.socket("gateway"), [&] { quiet.release(); }, Seconds(3600));
-  cluster.look();
+  LocalCluster cluster(peers.socket("node"), peers.socket("gateway"), Seconds(3600));
+  cluster.on_settled([&] { quiet.release(); });
+  cluster.poll();
   peers.node.reset();  // its call fails
   quiet.acquire();
   const Fd connection(::accept(peers.gateway.get(), nullptr, nullptr));
@@ -161,8 +161,7 @@ TEST(LocalCluster, RoutesAreSentInPartsToAGatewayThatHasTheVersionBefore) {
         co_return wire::json_response({{"version", body["version"]}, {"busy", {"i"}}});
       });
   std::thread thread([&] { io.run(); });
-  LocalCluster cluster(
-      folder.path + "/node.sock", socket, [] {}, Seconds(3600));
+  LocalCluster cluster(folder.path + "/node.sock", socket, Seconds(3600));
   RoutingTable table{.version = 1};
   const auto push = [&] {
     cluster.observe();  // orders may wait again
@@ -214,9 +213,13 @@ class HungControl : public testing::Test {
   HungControl() {
     write_model(peers_.folder.path + "/m");
     running_ = std::thread([this] {
-      ControlOptions options;
-      options.data = peers_.folder.path;
-      EXPECT_TRUE(run_control(options).ok());
+      const std::string& data = peers_.folder.path;
+      const SteadyClock clock;
+      const auto local = std::move(*LocalPorts::open(data, "sluice-trainer", clock));
+      EXPECT_TRUE(
+          run_control(local->ports(), local->models(), {},
+                      {.local = std::move(*wire::listen_on({.path = data + "/run/api.sock"}))})
+              .ok());
     });
     EXPECT_TRUE(eventually("the API", [&] { return get("/v1/status").ok(); }));
   }

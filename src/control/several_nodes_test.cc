@@ -27,8 +27,8 @@ class SeveralNodes : public testing::Test {
     open();
   }
   void open() {
-    control =
-        std::move(*Control::open(desired, journal, cluster, predictor, clock, {.bundle = "fixed"}));
+    control = std::move(
+        *Control::open({desired, journal, cluster, predictor, clock}, {.bundle = "fixed"}));
   }
   void apply(const FunctionName& name, int replicas, int permille) {
     FunctionSpec s{.name = name};

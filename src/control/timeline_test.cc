@@ -2,7 +2,7 @@
 // language. A line is "SECOND VERB WORDS". Events happen before the loop's tick of that second;
 // expectations are checked after it.
 //
-//   bundle NAME                the platform's from now on, four turns a second (else `fixed`, one)
+//   bundle NAME                the platform's from now on, four ticks a second (else `fixed`, one)
 //   measured MILLISECONDS      what one request takes the functions' model on a whole device
 //   apply F SHARE [canary N|zero|set NAME VALUE]  a revision that wants SHARE of a device; "any":
 //   its file states
@@ -61,7 +61,7 @@ class Timeline : public testing::Test {
       std::istringstream words(line);
       int second = 0;
       if (!(words >> second)) continue;
-      while (second_ < second) turn();
+      while (second_ < second) tick();
       std::string verb;
       words >> verb;
       if (!happens(verb, words) && !holds(verb, words)) ADD_FAILURE() << "not understood: " << line;
@@ -73,16 +73,16 @@ class Timeline : public testing::Test {
     control_.reset();
     predictor_ = {};
     control_ = std::move(
-        *Control::open(desired_, journal_, cluster_, predictor_, clock_, {.bundle = bundle_}));
+        *Control::open({desired_, journal_, cluster_, predictor_, clock_}, {.bundle = bundle_}));
   }
 
   // Events of a second come first; the first expectation after them runs the tick.
-  void turn() {
-    for (int n = 0; n < turns_a_second_; ++n) {
-      if (!turned_) control_->step(wall_);
-      turned_ = false;
-      clock_.advance(Millis(1000 / turns_a_second_));
-      wall_ += 1000 / turns_a_second_;
+  void tick() {
+    for (int n = 0; n < ticks_a_second_; ++n) {
+      if (!ticked_) control_->step(wall_);
+      ticked_ = false;
+      clock_.advance(Millis(1000 / ticks_a_second_));
+      wall_ += 1000 / ticks_a_second_;
     }
     ++second_;
   }
@@ -102,7 +102,7 @@ class Timeline : public testing::Test {
       EXPECT_TRUE(control_->set_drained(a, true, wall_).ok());
     } else if (verb == "bundle") {
       words >> bundle_;
-      turns_a_second_ = 4;
+      ticks_a_second_ = 4;
       open();
     } else if (verb == "measured") {
       int ms = 0;
@@ -206,7 +206,7 @@ class Timeline : public testing::Test {
   }
 
   bool holds(const std::string& verb, std::istringstream& words) {
-    if (!turned_) control_->step(wall_), turned_ = true;
+    if (!ticked_) control_->step(wall_), ticked_ = true;
     std::string f;
     if (verb == "starts" || verb == "stops") {
       int n = 0;
@@ -315,9 +315,9 @@ class Timeline : public testing::Test {
   ManualClock clock_;
   UnixMillis wall_ = kStart;
   std::string bundle_ = "fixed";
-  int turns_a_second_ = 1;
+  int ticks_a_second_ = 1;
   int second_ = 0;
-  bool turned_ = false;
+  bool ticked_ = false;
   FakeCluster cluster_{clock_};
   MemoryDesiredState desired_;
   MemoryJournal journal_;

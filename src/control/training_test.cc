@@ -31,8 +31,8 @@ class ControlOfAJob : public testing::Test {
  protected:
   ControlOfAJob() { open(); }
   void open() {
-    control = std::move(*Control::open(desired, journal, cluster, predictor, clock,
-                                       {.bundle = "has-gpu", .training = &training}));
+    control = std::move(*Control::open({desired, journal, cluster, predictor, clock, &training},
+                                       {.bundle = "has-gpu"}));
   }
   void step(int times) {
     for (int i = 0; i < times; ++i) {

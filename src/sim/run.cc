@@ -129,13 +129,13 @@ class Play {
 };
 
 Result<void> Play::open(const std::string& policy) {
-  SLUICE_ASSIGN(opened, control::Control::open(desired_, journal_, cluster_, believed_, clock_,
-                                               {.bundle = policy,
-                                                .seed = scenario_.seed,
-                                                .turn_every = scenario_.tick,
-                                                .training = &training_,
-                                                .boot_id = "boot",
-                                                .on_phase = watch_.on_phase}));
+  SLUICE_ASSIGN(
+      opened, control::Control::open({desired_, journal_, cluster_, believed_, clock_, &training_},
+                                     {.bundle = policy,
+                                      .seed = scenario_.seed,
+                                      .tick_every = scenario_.tick,
+                                      .boot_id = "boot",
+                                      .on_phase = watch_.on_phase}));
   control_ = std::move(opened);
   control_->step(wall());  // sees the devices, whose types profiles are learnt for
   for (const control::Profile& p : scenario_.profiles) SLUICE_TRY(control_->set_profile(p));
