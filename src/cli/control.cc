@@ -48,7 +48,7 @@ Result<void> run(const ControlFlags& flags, control::ControlSettings settings) {
   const SteadyClock clock;
   SLUICE_ASSIGN(local, control::LocalPorts::open(flags.data, trainer, clock));
   SLUICE_ASSIGN(sockets, sockets_of(flags));
-  return control::run_control(local->ports(), local->models(), settings, std::move(sockets));
+  return control::run_control(local->ports(), settings, std::move(sockets));
 }
 
 }  // namespace

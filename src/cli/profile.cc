@@ -11,8 +11,8 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "control/function_file.h"
+#include "control/model_check.h"
 #include "control/profiles.h"
-#include "control/validate.h"
 #include "profile/trials_model.h"
 
 namespace sluice::cli {

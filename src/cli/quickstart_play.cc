@@ -21,8 +21,8 @@
 #include "cli/supervisor.h"
 #include "cli/table.h"
 #include "control/function_text.h"
+#include "control/model_check.h"
 #include "control/profiles.h"
-#include "control/validate.h"
 #include "sim/rate_file.h"
 
 namespace sluice::cli {

@@ -7,11 +7,8 @@
 #include "base/words.h"
 #include "control/device_names.h"
 #include "control/function_file.h"
-#include "control/job_inputs.h"
 #include "control/listings.h"
 #include "control/metrics.h"
-#include "control/store.h"
-#include "control/validate.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -147,23 +144,24 @@ bool Api::is_apply(const wire::HttpRequest& request) {
 }
 
 Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
-                                               ModelCopies& copies) const {
+                                               Models& models) const {
   SLUICE_ASSIGN(target, wire::parse_target(request.target()));
   const FileContext context{.file = target.get("file", "-"),
                             .folder = target.get("folder"),
                             .home = target.get("home", home_)};
   FunctionsRead read;
-  SLUICE_ASSIGN(specs, parse_functions(request.body(), context, check_model));
+  SLUICE_ASSIGN(specs, parse_functions(request.body(), context,
+                                       [&](ModelSpec& model) { return models.check(model); }));
   for (FunctionSpec& spec : specs) {
-    if (!spec.is_inference())
-      if (const auto reached = check_job_inputs(spec.training()); !reached.ok())
+    if (const Training* training = control_.training(); training != nullptr && !spec.is_inference())
+      if (const auto reached = training->check(spec.training()); !reached.ok())
         return within(to_string(spec.name), reached.error());
     if (spec.model().path.empty()) continue;  // its program brings its own
     if (is_dry(target)) {
-      SLUICE_TRY(copies.identify(spec.model()));
+      SLUICE_TRY(models.identify(spec.model()));
       continue;
     }
-    auto kept = copies.keep(spec.model());
+    auto kept = models.keep(spec.model());
     if (!kept.ok()) return within(to_string(spec.name), kept.error());
     read.copies.push_back(std::move(*kept));
   }

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "control/control.h"
-#include "control/model_copies.h"
 #include "wire/http.h"
 
 namespace sluice::control {
@@ -28,10 +27,10 @@ class Api {
   // first half is held.
   struct FunctionsRead {
     std::vector<FunctionSpec> specs;
-    std::vector<ModelCopies::Hold> copies;
+    std::vector<Models::Hold> copies;
   };
   static bool is_apply(const wire::HttpRequest& request);
-  Result<FunctionsRead> read_functions(const wire::HttpRequest& request, ModelCopies& copies) const;
+  Result<FunctionsRead> read_functions(const wire::HttpRequest& request, Models& models) const;
   wire::HttpResponse apply(const wire::HttpRequest& request, const Result<FunctionsRead>& read,
                            UnixMillis wall);
 

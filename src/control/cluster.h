@@ -105,11 +105,6 @@ struct ObservedTraffic {
   std::vector<ObservedAnswers> instances;
 };
 
-// Returns whether functions can run on it: the model server computes on CPUs.
-inline bool serves(const Device& d) {
-  return d.kind == DeviceKind::kCpu;
-}
-
 // A device's momentary report.
 struct DeviceLoad {
   int busy_percent = 0;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "control/refined.h"
 #include "control/unreachable.h"
+#include "control/validate.h"
 
 namespace sluice::control {
 namespace {
@@ -43,6 +44,7 @@ Control::Control(const Ports& ports, ControlSettings settings)
       predictor_(ports.predictor),
       clock_(ports.clock),
       training_(ports.training),
+      models_(ports.models),
       settings_(std::move(settings)),
       began_(clock_.now()),
       next_id_(static_cast<uint64_t>(clock_.now().time_since_epoch().count())),

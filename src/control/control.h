@@ -19,6 +19,7 @@
 #include "control/decisions.h"
 #include "control/keeper.h"
 #include "control/measurements.h"
+#include "control/models.h"
 #include "control/notices.h"
 #include "control/ports.h"
 #include "control/refined.h"
@@ -47,7 +48,6 @@ struct ControlSettings {
   Nanos start_cost = Seconds(5);   // assumed of a function that never became ready
   int rollout_tries = 3;           // starts that may fail before a rollout is given up
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
-  std::string models;                    // the folder of ModelCopies
   bool refine = true;                    // live instances correct profiles
   std::string boot_id;         // of the clock's machine: policies' memories are valid within a boot
   size_t kept_revisions = 10;  // of a function; older ones are forgotten at an apply
@@ -124,6 +124,7 @@ class Control {
   }
   Journal& journal() { return journal_; }
   const ControlSettings& settings() const { return settings_; }
+  const Training* training() const { return training_; }
   const Profiles& profiles() const { return profiles_; }
 
  private:
@@ -191,6 +192,7 @@ class Control {
   Predictor& predictor_;
   const Clock& clock_;
   Training* const training_;
+  Models* const models_;
   const ControlSettings settings_;
   const Time began_;
 

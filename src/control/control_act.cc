@@ -5,7 +5,6 @@
 
 #include "base/random.h"
 #include "control/control.h"
-#include "control/model_copies.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -93,7 +92,7 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
   StartOrder order{.instance = i};
   if (spec.is_inference()) {
     order.model = spec.inference().model;
-    order.model.path = start_path(settings_.models, order.model);
+    if (models_ != nullptr) order.model = models_->for_start(order.model);
     order.batching = spec.inference().batching;
   } else {
     if (training_ == nullptr)

@@ -1,29 +1,12 @@
 // The effects of the loop's orders: instances that appeared, ended or got lost, and revisions that
 // take over or are given up.
 #include <algorithm>
-#include <filesystem>
 
 #include "base/log.h"
 #include "base/printable.h"
 #include "control/control.h"
-#include "control/model_copies.h"
 
 namespace sluice::control {
-namespace {
-
-// A failed start names the copy that it read; the user knows the original file. If the copy is
-// gone, the error says so, because the user's file may be there.
-std::string with_users_path(std::string error, const std::string& models, const ModelSpec& model) {
-  if (model.path.empty()) return error;  // a command without a model
-  const std::string copy = start_path(models, model);
-  if (!model.content.empty() && error.find(copy) != error.npos && !std::filesystem::exists(copy))
-    return "the copy of " + model.path + " is gone: apply the function's file again";
-  for (size_t at = 0; (at = error.find(copy, at)) != error.npos; at += model.path.size())
-    error.replace(at, copy.size(), model.path);
-  return error;
-}
-
-}  // namespace
 
 void Control::reconcile(Time now, UnixMillis wall) {
   report_lost(starts_.reconcile(seen_.instances, seen_.devices, now), wall);
@@ -106,9 +89,9 @@ void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixM
   // A job's workers end by themselves once it has ended; it says why.
   if (f != nullptr && f->job && !train::goes_on(f->job->phase)) return;
   const std::string error =
-      printable(f == nullptr ? o.error
-                             : with_users_path(o.error, settings_.models,
-                                               spec_of(f->stored, i.revision).model()));
+      printable(f == nullptr || models_ == nullptr
+                    ? o.error
+                    : models_->for_user(o.error, spec_of(f->stored, i.revision).model()));
   decisions_.record(
       {.at = wall,
        .function = i.function,

@@ -9,6 +9,7 @@
 
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
+#include "control/model_copies.h"
 #include "control/store.h"
 #include "control/summary.h"
 #include "predict/profile_table.h"
@@ -30,8 +31,8 @@ class ControlTest : public testing::Test {
     control.reset();
     predictor = {};
     store.emplace(std::move(*Store::open(dir + "/control.db")));
-    control = std::move(*Control::open({*store, *store, cluster, predictor, clock},
-                                       {.bundle = "fixed", .models = dir + "/models"}));
+    control = std::move(*Control::open(
+        {*store, *store, cluster, predictor, clock, nullptr, &copies}, {.bundle = "fixed"}));
   }
   FunctionSpec spec(int permille = 300) {
     FunctionSpec s;
@@ -60,6 +61,7 @@ class ControlTest : public testing::Test {
 
   const TemporaryFolder folder;
   const std::string& dir = folder.path;
+  ModelCopies copies{dir + "/models"};
   ManualClock clock;
   UnixMillis wall = 1'000'000'000'000;
   FakeCluster cluster{clock};

@@ -6,6 +6,7 @@
 #include "control/function_text.h"
 #include "control/routes.h"
 #include "control/summary.h"
+#include "control/validate.h"
 #include "wire/json.h"
 
 namespace sluice::control {

@@ -22,8 +22,9 @@ class LocalPorts {
   static Result<std::unique_ptr<LocalPorts>> open(const std::string& data,
                                                   const std::string& trainer, const Clock& clock);
 
-  Ports ports() { return {store_, store_, cluster_, predictor_, clock_, training_.get()}; }
-  ModelCopies& models() { return models_; }
+  Ports ports() {
+    return {store_, store_, cluster_, predictor_, clock_, training_.get(), &models_};
+  }
 
  private:
   LocalPorts(const std::string& data, Store store, const Clock& clock);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "control/model_check.h"
 #include "control/validate.h"
 #include "tests/support/archive.h"
 #include "tests/support/folder.h"

@@ -15,6 +15,7 @@
 #include "base/replace_file.h"
 #include "base/system_error.h"
 #include "base/write_all.h"
+#include "control/model_check.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -137,6 +138,26 @@ bool is_name_of_ours(std::string_view file) {
 
 std::string start_path(const std::string& folder, const ModelSpec& model) {
   return model.content.empty() ? model.path : folder + "/" + model.content + ".pt";
+}
+
+ModelSpec ModelCopies::for_start(const ModelSpec& model) const {
+  ModelSpec copy = model;
+  copy.path = start_path(folder_, model);
+  return copy;
+}
+
+std::string ModelCopies::for_user(std::string error, const ModelSpec& model) const {
+  if (model.path.empty()) return error;  // a command without a model
+  const std::string copy = start_path(folder_, model);
+  if (!model.content.empty() && error.find(copy) != error.npos && !fs::exists(copy))
+    return "the copy of " + model.path + " is gone: apply the function's file again";
+  for (size_t at = 0; (at = error.find(copy, at)) != error.npos; at += model.path.size())
+    error.replace(at, copy.size(), model.path);
+  return error;
+}
+
+Result<void> ModelCopies::check(ModelSpec& model) const {
+  return check_model(model);
 }
 
 std::optional<std::string> ModelCopies::known(const std::string& path, const struct stat& file,

@@ -8,23 +8,20 @@
 // place, so each content is a copy; file systems that clone share its blocks. A copy without a
 // revision or an apply that uses it is removed.
 //
-// Threads: any. Several may keep() at once. A call takes as long as the disk does, except
-// set_used() and stop().
+// Threads: the port's.
 #pragma once
 
 #include <sys/stat.h>
 
 #include <atomic>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "base/regular_file.h"
-#include "base/result.h"
-#include "model/function.h"
+#include "control/models.h"
 
 namespace sluice::control {
 
@@ -32,33 +29,26 @@ namespace sluice::control {
 // copies.
 std::string start_path(const std::string& folder, const ModelSpec& model);
 
-class ModelCopies {
+class ModelCopies : public Models {
  public:
   // A file is copied only if its copy passes `check`.
   using Check = Result<void> (*)(const std::string& path);
   explicit ModelCopies(std::string folder, Check check = nullptr)
       : folder_(std::move(folder)), check_(check) {}
 
-  // While a Hold of a content lives, sweep() leaves the content alone. A Hold must not outlive
-  // ModelCopies.
-  using Hold = std::shared_ptr<void>;
-
-  // Stores the content's name of `model.path` with the model's inputs and outputs in
-  // `model.content`.
-  // Returns kInvalid if there is no such file.
-  Result<void> identify(ModelSpec& model) const;
-  // Does the same, and keeps a copy. A file that has not changed since its last keep() is not read
-  // again. Returns kConflict if the file changed meanwhile; kInternal if a read failed, or the disk
-  // is full. A failed keep() leaves no file.
-  Result<Hold> keep(ModelSpec& model);
-  // Makes every keep() and identify() fail with kUnavailable, running ones soon.
-  void stop() { stopped_ = true; }
-
-  // Sets the contents that revisions use. sweep() may remove every other content.
-  void set_used(std::set<std::string> contents);
-  // Removes copies that neither a revision nor a hold uses, and half-made files of a dead process.
-  // Files with other names stay.
-  void sweep();
+  // `path` is the copy's, or the user's file's for a revision older than copies.
+  ModelSpec for_start(const ModelSpec& model) const override;
+  // A failed start names the copy that it read; the user knows the original file. If the copy is
+  // gone, the error says so, because the user's file may be there.
+  std::string for_user(std::string error, const ModelSpec& model) const override;
+  Result<void> check(ModelSpec& model) const override;
+  Result<void> identify(ModelSpec& model) const override;
+  // A file that has not changed since its last keep() is not read again.
+  Result<Hold> keep(ModelSpec& model) override;
+  void set_used(std::set<std::string> contents) override;
+  // Also removes half-made files of a dead process. Files with other names stay.
+  void sweep() override;
+  void stop() override { stopped_ = true; }
 
  private:
   // A file's state when its content was named.

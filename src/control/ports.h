@@ -10,6 +10,7 @@
 
 namespace sluice::control {
 
+class Models;
 class Training;
 
 // What they refer to outlives the loop.
@@ -20,6 +21,7 @@ struct Ports {
   Predictor& predictor;  // learns the stored profiles and new ones; only the loop's thread calls it
   const Clock& clock;
   Training* training = nullptr;  // null: training functions stay queued
+  Models* models = nullptr;      // null: a start has a model's path as the specification has it
 };
 
 }  // namespace sluice::control

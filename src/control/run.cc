@@ -20,12 +20,11 @@ constexpr size_t kLargestBody = 1 << 20;  // of function files and profiles
 
 }  // namespace
 
-Result<void> run_control(const Ports& ports, ModelCopies& models, const ControlSettings& settings,
-                         ApiSockets sockets) {
+Result<void> run_control(const Ports& ports, const ControlSettings& settings, ApiSockets sockets) {
   asio::io_context io(1);
   SLUICE_ASSIGN(control, Control::open(ports, settings));
   {
-    Serving serving(io, *control, ports.cluster, models);
+    Serving serving(io, *control, ports.cluster, *ports.models);
     const auto serve = [&](Fd listening, const std::string& bearer, Nanos gap) {
       const auto api = std::make_shared<Api>(*control, bearer, sockets.home);
       return std::make_unique<wire::HttpServer>(

@@ -8,7 +8,6 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "control/control.h"
-#include "control/model_copies.h"
 
 namespace sluice::control {
 
@@ -21,7 +20,7 @@ struct ApiSockets {
 };
 
 // Runs until SIGTERM or SIGINT.
-Result<void> run_control(const Ports& ports, ModelCopies& models, const ControlSettings& settings,
-                         ApiSockets sockets);
+// REQUIRES: `ports` has all of them.
+Result<void> run_control(const Ports& ports, const ControlSettings& settings, ApiSockets sockets);
 
 }  // namespace sluice::control

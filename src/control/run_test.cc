@@ -217,7 +217,7 @@ class HungControl : public testing::Test {
       const SteadyClock clock;
       const auto local = std::move(*LocalPorts::open(data, "sluice-trainer", clock));
       EXPECT_TRUE(
-          run_control(local->ports(), local->models(), {},
+          run_control(local->ports(), {},
                       {.local = std::move(*wire::listen_on({.path = data + "/run/api.sock"}))})
               .ok());
     });

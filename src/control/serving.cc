@@ -19,7 +19,7 @@ constexpr Nanos kFirstTick = Seconds(1);
 
 }  // namespace
 
-Serving::Serving(asio::io_context& io, Control& control, Cluster& cluster, ModelCopies& models)
+Serving::Serving(asio::io_context& io, Control& control, Cluster& cluster, Models& models)
     : control_(control), models_(models), ticks_(io, control, cluster, [this] { kept_.forget(); }) {
   sweep();
 }

@@ -18,7 +18,7 @@ class Serving {
  public:
   // The references outlive it; `io` does not run any more when it ends, and `models` outlives `io`:
   // unfinished requests release their holds of copies with it.
-  Serving(boost::asio::io_context& io, Control& control, Cluster& cluster, ModelCopies& models);
+  Serving(boost::asio::io_context& io, Control& control, Cluster& cluster, Models& models);
   ~Serving();  // a running copy of a model ends after its next piece
 
   boost::asio::awaitable<void> run_ticks() { return ticks_.run(); }  // for ever
@@ -33,7 +33,7 @@ class Serving {
   void sweep(std::optional<Result<Api::FunctionsRead>> applied = {});
 
   const Control& control_;
-  ModelCopies& models_;
+  Models& models_;
   KeptAnswers kept_;
   Ticks ticks_;
   boost::asio::thread_pool files_{2};  // reads function files and the files that they name

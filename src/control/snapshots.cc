@@ -6,6 +6,7 @@
 
 #include "control/routes.h"
 #include "control/training.h"
+#include "control/validate.h"
 
 namespace sluice::control {
 namespace {

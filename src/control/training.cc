@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/replace_file.h"
 #include "base/secret.h"
+#include "control/job_inputs.h"
 #include "train/checkpoints.h"
 
 namespace sluice::control {
@@ -70,6 +71,10 @@ LocalTraining::LocalTraining(LocalTrainingSettings settings,
     : settings_(std::move(settings)), server_(std::move(server)) {
   for (const std::string& path : retired_before(settings_.data))
     disk_.post([path] { remove_folder(path); });
+}
+
+Result<void> LocalTraining::check(const TrainingSpec& spec) const {
+  return check_job_inputs(spec);
 }
 
 void LocalTraining::keep(const Revision& r) {

@@ -2,8 +2,8 @@
 // has one job, of its newest revision. The local adapter is the job server in this process; its
 // workers are instances that the loop starts.
 //
-// One thread, the loop's. No call waits for a disk: files are prepared and copied by a thread of their
-// own.
+// One thread, the loop's, except for check(). No other call waits for a disk: files are prepared and
+// copied by a thread of their own.
 #pragma once
 
 #include <future>
@@ -28,10 +28,13 @@ namespace sluice::control {
 class Training {
  public:
   virtual ~Training() = default;
+  // Checks that workers will be able to read what a job names; kInvalid says what to do. Any thread;
+  // takes as long as a disk does.
+  virtual Result<void> check(const TrainingSpec& spec) const = 0;
   // Makes the revision's job if it is not there, and ends another revision's. Idempotent.
   virtual void keep(const Revision& revision) = 0;
-  // Ends the function's job, and forgets its checkpoints. Returns the paths of what its finished jobs
-  // have left, which is kept unless `with_models`.
+  // Ends the function's job, and forgets its checkpoints. Returns, for its user, where what its
+  // finished jobs have left is kept; it is removed if `with_models`.
   virtual std::vector<std::string> remove(const FunctionName& f, bool with_models) = 0;
   // Those workers' processes run.
   virtual void run(const FunctionName& f, const std::vector<InstanceId>& workers) = 0;
@@ -62,6 +65,7 @@ class LocalTraining : public Training {
  public:
   LocalTraining(LocalTrainingSettings settings, std::unique_ptr<train::JobServer> server);
 
+  Result<void> check(const TrainingSpec& spec) const override;
   void keep(const Revision& revision) override;
   std::vector<std::string> remove(const FunctionName& f, bool with_models) override;
   void run(const FunctionName& f, const std::vector<InstanceId>& workers) override;

@@ -16,6 +16,7 @@ class OneJob : public Training {
  public:
   train::JobStatus job{.epochs = 10};
 
+  Result<void> check(const TrainingSpec&) const override { return {}; }
   void keep(const Revision&) override {}
   std::vector<std::string> remove(const FunctionName&, bool) override { return {}; }
   void run(const FunctionName&, const std::vector<InstanceId>&) override {}

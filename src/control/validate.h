@@ -1,5 +1,5 @@
-// Checks of a specification before any of it is deployed: its model is a model, its signature is
-// known, a device can hold it, and its objective can be met.
+// Checks of a specification before any of it is deployed: a device can hold it, and its objective
+// can be met. Pure.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@
 
 namespace sluice::control {
 
-// Fills in the inputs and outputs from the model's sidecar (NAME.json beside NAME.pt), unless the
-// function's file has them. Returns kInvalid with the file, the field, the value and the allowed
-// range. Reads files: not for a loop's thread. Any thread.
-Result<void> check_model(ModelSpec& model);
+// Returns whether functions can run on it: the model server computes on CPUs.
+inline bool serves(const Device& d) {
+  return d.kind == DeviceKind::kCpu;
+}
 
 // `fastest`: the shortest latency measured for this model; nothing: not measured.
 Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
                             std::optional<Nanos> fastest);
 
-// Returns the parts of the specification without effect, a sentence each. Pure.
+// Returns the parts of the specification without effect, a sentence each.
 std::vector<std::string> contradictions(const InferenceSpec& spec);
 
 }  // namespace sluice::control

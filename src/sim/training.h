@@ -16,6 +16,7 @@ class SimulatedTraining : public control::Training, public WorkerPrograms {
   SimulatedTraining(const std::vector<ScenarioJob>& jobs, const JobPhysics& physics,
                     WorkerNode& node, const Clock& clock, EventQueue& events);
 
+  Result<void> check(const TrainingSpec&) const override { return {}; }
   void keep(const Revision& revision) override;
   // Its workers' events outlive it.
   std::vector<std::string> remove(const FunctionName&, bool) override { return {}; }
