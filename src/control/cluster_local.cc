@@ -210,9 +210,9 @@ void LocalCluster::quiet() {
 }
 
 bool LocalCluster::settled() const {
-  const auto now = Port::Clock::now();
-  const auto busy = [&](const Port& port) {
-    const auto since = port.busy_since();
+  const auto now = PeerCalls::Clock::now();
+  const auto busy = [&](const PeerCalls& peer) {
+    const auto since = peer.busy_since();
     return since && now - *since < kAway;
   };
   return !busy(node_) && !busy(gateway_);
@@ -238,10 +238,10 @@ Observation LocalCluster::observe() {
   return o;
 }
 
-Result<json> LocalCluster::ask(Port& port, verb verb, std::string_view target, json body) {
-  const auto begin = Port::Clock::now();
-  auto answer = port.call(verb, target, std::move(body), begin + left_);
-  left_ = std::max(left_ - Nanos(Port::Clock::now() - begin), Nanos(0));
+Result<json> LocalCluster::ask(PeerCalls& peer, verb verb, std::string_view target, json body) {
+  const auto begin = PeerCalls::Clock::now();
+  auto answer = peer.call(verb, target, std::move(body), begin + left_);
+  left_ = std::max(left_ - Nanos(PeerCalls::Clock::now() - begin), Nanos(0));
   return answer;
 }
 

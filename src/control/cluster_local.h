@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "control/cluster.h"
-#include "control/port.h"
+#include "control/peer_calls.h"
 
 namespace sluice::control {
 
@@ -35,13 +35,13 @@ class LocalCluster : public Cluster {
                                           const RoutingTable& table) override;
 
  private:
-  Result<nlohmann::json> ask(Port& port, wire::http::verb verb, std::string_view target,
+  Result<nlohmann::json> ask(PeerCalls& peer, wire::http::verb verb, std::string_view target,
                              nlohmann::json body);
   void quiet();  // any thread: a peer has answered all its calls
 
   std::mutex settling_;  // guards on_settled_
   std::function<void()> on_settled_;
-  Port node_, gateway_;
+  PeerCalls node_, gateway_;
   Nanos left_ = kOrdersWait;  // how long orders may still wait until the next observation
   ObservedNode seen_;         // the node's last answer
   UnixMillis gateway_seen_ = 0;

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "control/cluster_local.h"
+#include "control/local_training.h"
 #include "control/model_copies.h"
 #include "control/ports.h"
 #include "control/store.h"
-#include "control/training.h"
 #include "predict/profile_table.h"
 
 namespace sluice::control {

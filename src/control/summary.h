@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "control/store.h"
+#include "control/journal.h"
 
 namespace sluice::control {
 

@@ -1,16 +1,16 @@
-#include "control/port.h"
+#include "control/peer_calls.h"
 
 namespace sluice::control {
 
 using nlohmann::json;
 
-Port::Port(std::string socket, Nanos timeout, std::function<void()> on_quiet)
+PeerCalls::PeerCalls(std::string socket, Nanos timeout, std::function<void()> on_quiet)
     : socket_(std::move(socket)),
       on_quiet_(std::move(on_quiet)),
       client_({.path = socket_}, timeout),
       thread_([this] { run(); }) {}
 
-Port::~Port() {
+PeerCalls::~PeerCalls() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -20,7 +20,7 @@ Port::~Port() {
   thread_.join();
 }
 
-void Port::run() {
+void PeerCalls::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
@@ -47,20 +47,20 @@ void Port::run() {
   }
 }
 
-std::shared_ptr<Port::Call> Port::enqueue(Call call) {
+std::shared_ptr<PeerCalls::Call> PeerCalls::enqueue(Call call) {
   waiting_.push_back(std::make_shared<Call>(std::move(call)));
   if (!busy_since_) busy_since_ = Clock::now();
   changed_.notify_all();
   return waiting_.back();
 }
 
-void Port::poll(std::string_view target) {
+void PeerCalls::poll(std::string_view target) {
   const std::lock_guard lock(mutex_);
   if (busy_since_ || (poll_ && poll_->answer)) return;
   poll_ = enqueue({.verb = wire::http::verb::get, .target = std::string(target)});
 }
 
-std::optional<Result<json>> Port::take_poll() {
+std::optional<Result<json>> PeerCalls::take_poll() {
   const std::lock_guard lock(mutex_);
   if (!poll_ || !poll_->answer) return std::nullopt;
   auto answer = std::move(poll_->answer);
@@ -68,8 +68,8 @@ std::optional<Result<json>> Port::take_poll() {
   return answer;
 }
 
-Result<json> Port::call(wire::http::verb verb, std::string_view target, json body,
-                        Clock::time_point until) {
+Result<json> PeerCalls::call(wire::http::verb verb, std::string_view target, json body,
+                             Clock::time_point until) {
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Call> call =
       enqueue({.verb = verb, .target = std::string(target), .body = std::move(body)});
@@ -84,7 +84,7 @@ Result<json> Port::call(wire::http::verb verb, std::string_view target, json bod
                                         "still be done"};
 }
 
-std::optional<Port::Clock::time_point> Port::busy_since() const {
+std::optional<PeerCalls::Clock::time_point> PeerCalls::busy_since() const {
   const std::lock_guard lock(mutex_);
   return busy_since_;
 }

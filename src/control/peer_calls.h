@@ -1,8 +1,8 @@
-// One peer of the control loop (the node daemon, the gateway) over its unix socket. A thread of the
-// port makes the calls, one after another, so that the loop chooses how long it waits for a peer,
-// whatever the peer does.
+// The calls to one peer of the control loop (the node daemon, the gateway) over its unix socket. A
+// thread of their own makes them, one after another, so that the loop chooses how long it waits for a
+// peer, whatever the peer does.
 //
-// Threads: all of it is for the loop's thread; the port's thread calls `on_quiet`.
+// All of it is for the loop's thread; the other one calls `on_quiet`.
 #pragma once
 
 #include <chrono>
@@ -20,18 +20,18 @@
 
 namespace sluice::control {
 
-class Port {
+class PeerCalls {
  public:
   using Clock = std::chrono::steady_clock;
 
   // `timeout`: after which a call has failed. `on_quiet`: called whenever the last call has ended.
-  Port(std::string socket, Nanos timeout, std::function<void()> on_quiet);
-  ~Port();  // waits for the current call, at most its timeout
-  Port(const Port&) = delete;
-  Port& operator=(const Port&) = delete;
+  PeerCalls(std::string socket, Nanos timeout, std::function<void()> on_quiet);
+  ~PeerCalls();  // waits for the current call, at most its timeout
+  PeerCalls(const PeerCalls&) = delete;
+  PeerCalls& operator=(const PeerCalls&) = delete;
 
-  // Begins GET `target`, whose answer take_poll() returns; does nothing while the port is busy
-  // or an answer has not been taken.
+  // Begins GET `target`, whose answer take_poll() returns; does nothing while calls run or an answer has
+  // not been taken.
   void poll(std::string_view target);
   // Returns the answer to the last poll once; nothing if there is none (yet).
   std::optional<Result<nlohmann::json>> take_poll();
