@@ -26,7 +26,7 @@
 #include "control/control.h"
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
-#include "control/store.h"
+#include "control/local/store.h"
 #include "policy/bundle.h"
 #include "predict/profile_table.h"
 #include "tests/support/fake_cluster.h"

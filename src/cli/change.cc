@@ -6,7 +6,7 @@
 #include "cli/files.h"
 #include "cli/session.h"
 #include "cli/wait.h"
-#include "control/function_file.h"
+#include "control/spec/function_file.h"
 
 namespace sluice::cli {
 namespace {

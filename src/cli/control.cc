@@ -9,8 +9,8 @@
 #include "cli/limits.h"
 #include "cli/programs.h"
 #include "cli/session.h"
-#include "control/local_ports.h"
-#include "control/run.h"
+#include "control/api/run.h"
+#include "control/local/local_ports.h"
 #include "process/process_identity.h"
 #include "wire/http.h"
 

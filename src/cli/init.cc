@@ -8,7 +8,7 @@
 #include "base/replace_file.h"
 #include "cli/inspection.h"
 #include "cli/session.h"
-#include "control/function_file.h"
+#include "control/spec/function_file.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
 

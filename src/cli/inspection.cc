@@ -21,7 +21,7 @@
 #include "base/regular_file.h"
 #include "base/system_error.h"
 #include "cli/session.h"
-#include "control/model_archive.h"
+#include "control/local/model_archive.h"
 #include "model/quantity.h"
 #include "trace/onnx_graph.h"
 #include "wire/json.h"

@@ -10,9 +10,9 @@
 #include "cli/profile_table.h"
 #include "cli/session.h"
 #include "cli/table.h"
-#include "control/function_file.h"
-#include "control/model_check.h"
+#include "control/local/model_check.h"
 #include "control/profiles.h"
+#include "control/spec/function_file.h"
 #include "profile/trials_model.h"
 
 namespace sluice::cli {

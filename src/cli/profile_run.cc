@@ -16,7 +16,7 @@
 #include "cli/load_run.h"
 #include "cli/payload.h"
 #include "cli/profile_plan.h"
-#include "control/model_copies.h"
+#include "control/local/model_copies.h"
 #include "wire/json.h"
 
 namespace sluice::cli {

@@ -20,9 +20,9 @@
 #include "cli/slices_view.h"
 #include "cli/supervisor.h"
 #include "cli/table.h"
-#include "control/function_text.h"
-#include "control/model_check.h"
+#include "control/local/model_check.h"
 #include "control/profiles.h"
+#include "control/spec/function_text.h"
 #include "sim/rate_file.h"
 
 namespace sluice::cli {

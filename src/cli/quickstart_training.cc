@@ -5,7 +5,7 @@
 
 #include "cli/quickstart.h"
 #include "cli/table.h"
-#include "control/function_text.h"
+#include "control/spec/function_text.h"
 
 namespace sluice::cli {
 namespace {

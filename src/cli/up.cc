@@ -24,7 +24,7 @@
 #include "cli/programs.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
-#include "control/function_file.h"
+#include "control/spec/function_file.h"
 #include "enforce/cgroup.h"
 #include "policy/bundle.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "control/refined.h"
+#include "control/spec/validate.h"
 #include "control/unreachable.h"
-#include "control/validate.h"
 
 namespace sluice::control {
 namespace {

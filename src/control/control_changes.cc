@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "control/control.h"
-#include "control/function_text.h"
-#include "control/validate.h"
+#include "control/spec/function_text.h"
+#include "control/spec/validate.h"
 
 namespace sluice::control {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
-#include "control/model_copies.h"
-#include "control/store.h"
+#include "control/local/model_copies.h"
+#include "control/local/store.h"
 #include "control/summary.h"
 #include "predict/profile_table.h"
 #include "tests/support/archive.h"

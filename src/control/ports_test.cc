@@ -6,7 +6,7 @@
 
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
-#include "control/store.h"
+#include "control/local/store.h"
 #include "tests/support/folder.h"
 
 namespace sluice::control {

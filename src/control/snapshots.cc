@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "control/routes.h"
+#include "control/spec/validate.h"
 #include "control/training.h"
-#include "control/validate.h"
 
 namespace sluice::control {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "control/local/store.h"
 #include "control/routes.h"
-#include "control/store.h"
 
 namespace sluice::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "control/store.h"
+#include "control/local/store.h"
 #include "sim/scenario_file.h"
 #include "tests/support/folder.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "control/yaml_fields.h"
+#include "control/spec/yaml_fields.h"
 
 namespace sluice::sim {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "control/function_file.h"
-#include "control/yaml_documents.h"
-#include "control/yaml_fields.h"
+#include "control/spec/function_file.h"
+#include "control/spec/yaml_documents.h"
+#include "control/spec/yaml_fields.h"
 #include "model/quantity.h"
 #include "policy/bundle.h"
 #include "sim/recorded_platform.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/words.h"
-#include "control/function_file.h"
+#include "control/spec/function_file.h"
 #include "model/quantity.h"
 #include "policy/bundle.h"
 #include "sim/job_reader.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/words.h"
-#include "control/function_file.h"
+#include "control/spec/function_file.h"
 #include "sim/rate_file.h"
 #include "sim/recorded_load.h"
 #include "trace/text_file.h"

@@ -1,0 +1,203 @@
+#include "control/api/api.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/secret.h"
+#include "base/words.h"
+#include "control/api/device_names.h"
+#include "control/api/listings.h"
+#include "control/api/metrics.h"
+#include "control/spec/function_file.h"
+#include "wire/json.h"
+
+namespace sluice::control {
+namespace {
+
+using nlohmann::json;
+using wire::http::verb;
+
+Result<int> to_int(const std::string& text, std::string_view what, int otherwise) {
+  if (text.empty()) return otherwise;
+  int n = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (fault != std::errc() || end != text.data() + text.size() || n < 0)
+    return Error{ErrorKind::kInvalid,
+                 std::string(what) + ": '" + text + "' is no number from 0 up"};
+  return n;
+}
+
+bool is_dry(const wire::Target& target) {
+  return target.get("dry_run") == "1";
+}
+
+Error no_function(const Control& control, const FunctionName& name) {
+  std::vector<std::string> all;
+  for (const auto& [function, r] : control.functions()) all.push_back(to_string(function));
+  for (const auto& [function, apart] : control.apart()) all.push_back(to_string(function));
+  return {ErrorKind::kNotFound, not_found("function", to_string(name), all)};
+}
+
+}  // namespace
+
+std::optional<wire::HttpResponse> Api::refusal(const wire::HttpHead& head) const {
+  const auto field = head[wire::http::field::authorization];
+  const std::string_view bearer(field.data(), field.size());
+  if (token_.empty() || (bearer.starts_with("Bearer ") && same_secret(bearer.substr(7), token_)))
+    return std::nullopt;
+  return wire::error_response(401, "the platform's token is wanted: Authorization: Bearer …");
+}
+
+wire::HttpResponse Api::handle(const wire::HttpRequest& request, UnixMillis wall) {
+  const auto target = wire::parse_target(request.target());
+  if (!target.ok()) return wire::error_response(target.error());
+  if (target->path == std::vector<std::string>{"metrics"} && request.method() == verb::get)
+    return wire::text_response(metrics(control_), "text/plain; version=0.0.4; charset=utf-8");
+  const auto answer = route(request, *target, wall);
+  return answer.ok() ? wire::json_response(*answer) : wire::error_response(answer.error());
+}
+
+Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& target,
+                        UnixMillis wall) {
+  const auto& path = target.path;
+  const verb method = request.method();
+  const Error missing{ErrorKind::kNotFound,
+                      "no such path: " + std::string(request.method_string()) + " " +
+                          std::string(request.target())};
+  if (path.size() < 2 || path[0] != "v1") return missing;
+  const std::string& kind = path[1];
+  if (method == verb::get && path.size() == 2) {
+    if (kind == "functions") return function_rows(control_, wall);
+    if (kind == "revisions") return revision_rows(control_, target.get("function"));
+    if (kind == "instances") return instance_rows(control_, wall);
+    if (kind == "devices") return device_rows(control_, wall);
+    if (kind == "decisions") return decisions(target);
+    if (kind == "report") return control::report(control_);
+    if (kind == "status") return control::status(control_);
+    if (kind == "profiles") {
+      json out = json::array();
+      for (const auto& [key, profile] : control_.profiles().all()) out.push_back(to_json(profile));
+      return out;
+    }
+  }
+  // Makes the loop poll at once (run.cc): a user has changed something at the node.
+  if (kind == "turns" && path.size() == 2 && method == verb::post) return json::object();
+  if (kind == "profiles" && path.size() == 2 && method == verb::put) {
+    SLUICE_ASSIGN(body, wire::parse_json(request.body()));
+    SLUICE_ASSIGN(profile, profile_from(body));
+    SLUICE_TRY(control_.set_profile(profile));
+    return json{{"points", profile.points.size()}};
+  }
+  if (kind == "functions" && path.size() >= 4) {
+    const FunctionName name{path[2], path[3]};
+    if (!control_.functions().contains(name) && !control_.apart().contains(name))
+      return no_function(control_, name);
+    if (path.size() == 4 && method == verb::get) return function_row(control_, name, wall);
+    if (path.size() == 4 && method == verb::delete_) {
+      SLUICE_ASSIGN(kept, control_.remove(name, wall, target.get("with_model") == "true"));
+      json out{{"deleted", to_string(name)}};
+      if (!kept.empty()) out["kept"] = kept;
+      return out;
+    }
+    if (path.size() == 5 && path[4] == "rollback" && method == verb::post) {
+      int to = 0;
+      if (!request.body().empty()) {
+        SLUICE_ASSIGN(body, wire::parse_json(request.body()));
+        wire::Fields f(body, "rollback");
+        SLUICE_ASSIGN(checked, f.finish(static_cast<int>(f.integer("to", 0, 0, 1'000'000'000))));
+        to = checked;
+      }
+      SLUICE_ASSIGN(back, control_.rollback(name, to, wall));
+      return json{
+          {"function", to_string(name)}, {"revision", back.revision}, {"assumed", back.assumed}};
+    }
+    if (path.size() == 5 && (path[4] == "pause" || path[4] == "resume") && method == verb::post) {
+      SLUICE_TRY(control_.set_paused(name, path[4] == "pause", wall));
+      return json{{"function", to_string(name)}, {"paused", path[4] == "pause"}};
+    }
+    if (path.size() == 5 && path[4] == "rates" && method == verb::get) {
+      SLUICE_ASSIGN(span, to_int(target.get("seconds"), "seconds", 300));
+      SLUICE_ASSIGN(samples, control_.journal().rates(name, wall / 1000 - span));
+      json out = json::array();
+      for (const RateSample& s : samples)
+        out.push_back({{"second", s.second},
+                       {"rate", s.rate},
+                       {"queued", s.queued},
+                       {"in_flight", s.in_flight},
+                       {"violations", s.violations}});
+      return out;
+    }
+  }
+  if (kind == "devices" && path.size() == 4 && method == verb::post &&
+      (path[3] == "drain" || path[3] == "undrain")) {
+    SLUICE_ASSIGN(device, device_named(control_.seen().devices, path[2]));
+    SLUICE_TRY(control_.set_drained(device, path[3] == "drain", wall));
+    return json{{"device", device}, {"drained", path[3] == "drain"}};
+  }
+  return missing;
+}
+
+bool Api::is_apply(const wire::HttpRequest& request) {
+  const auto target = wire::parse_target(request.target());
+  return request.method() == verb::post && target.ok() &&
+         target->path == std::vector<std::string>{"v1", "functions"};
+}
+
+Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
+                                               Models& models) const {
+  SLUICE_ASSIGN(target, wire::parse_target(request.target()));
+  const FileContext context{.file = target.get("file", "-"),
+                            .folder = target.get("folder"),
+                            .home = target.get("home", home_)};
+  FunctionsRead read;
+  SLUICE_ASSIGN(specs, parse_functions(request.body(), context,
+                                       [&](ModelSpec& model) { return models.check(model); }));
+  for (FunctionSpec& spec : specs) {
+    if (const Training* training = control_.training(); training != nullptr && !spec.is_inference())
+      if (const auto reached = training->check(spec.training()); !reached.ok())
+        return within(to_string(spec.name), reached.error());
+    if (spec.model().path.empty()) continue;  // its program brings its own
+    if (is_dry(target)) {
+      SLUICE_TRY(models.identify(spec.model()));
+      continue;
+    }
+    auto kept = models.keep(spec.model());
+    if (!kept.ok()) return within(to_string(spec.name), kept.error());
+    read.copies.push_back(std::move(*kept));
+  }
+  read.specs = std::move(specs);
+  return read;
+}
+
+wire::HttpResponse Api::apply(const wire::HttpRequest& request, const Result<FunctionsRead>& read,
+                              UnixMillis wall) {
+  const auto answer = applied(request, read, wall);
+  return answer.ok() ? wire::json_response(*answer) : wire::error_response(answer.error());
+}
+
+Result<json> Api::applied(const wire::HttpRequest& request, const Result<FunctionsRead>& read,
+                          UnixMillis wall) {
+  if (!read.ok()) return read.error();
+  SLUICE_ASSIGN(target, wire::parse_target(request.target()));
+  SLUICE_ASSIGN(all, control_.apply(read->specs, is_dry(target), wall));
+  json results = json::array();
+  for (const Applied& a : all)
+    results.push_back({{"function", to_string(a.function)},
+                       {"revision", a.revision},
+                       {"action", a.what},
+                       {"difference", a.difference},
+                       {"warnings", a.warnings}});
+  return json{{"results", results}};
+}
+
+Result<json> Api::decisions(const wire::Target& target) const {
+  SLUICE_ASSIGN(limit, to_int(target.get("limit"), "limit", 50));
+  const std::string of = target.get("function");
+  SLUICE_ASSIGN(found, control_.journal().decisions(
+                           of.empty() ? std::nullopt : std::optional(function_name(of)), limit));
+  json out = json::array();
+  for (const Decision& d : found) out.push_back(to_json(d));
+  return out;
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,220 @@
+#include "control/local/local_training.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+#include "base/replace_file.h"
+#include "base/secret.h"
+#include "control/local/job_inputs.h"
+#include "train/checkpoints.h"
+
+namespace sluice::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPython = "/usr/bin/python3";
+constexpr int kKeptCheckpoints = 3;
+constexpr int kBatch = 64;       // the least of a step, where the function names none
+constexpr int kBatchGrowth = 4;  // the most, as a multiple of it
+constexpr Nanos kTakingPatience = Seconds(10);
+constexpr double kLearningRate = 0.02;  // at the least batch, with momentum
+
+// Workers that run outlive this process, and bear the key of their start.
+std::string key_in(const std::string& file) {
+  std::string key;
+  std::ifstream(file) >> key;
+  if (!key.empty()) return key;
+  key = make_secret();
+  if (const auto written = replace_file(file, key + "\n"); !written.ok())
+    log::warn("{}", written.error().message);
+  return key;
+}
+
+// Workers have filled it: it may be large.
+void remove_folder(const std::string& path) {
+  std::error_code fault;
+  fs::remove_all(path, fault);
+  if (fault) log::warn("{}: {}", path, fault.message());
+}
+
+}  // namespace
+
+LocalTraining::LocalTraining(LocalTrainingSettings settings,
+                             std::unique_ptr<train::JobServer> server)
+    : settings_(std::move(settings)), server_(std::move(server)) {
+  for (const std::string& path : retired_before(settings_.data))
+    disk_.post([path] { remove_folder(path); });
+}
+
+Result<void> LocalTraining::check(const TrainingSpec& spec) const {
+  return check_job_inputs(spec);
+}
+
+void LocalTraining::keep(const Revision& r) {
+  const auto known = jobs_.find(r.function);
+  if (known == jobs_.end() || known->second.revision != r.number) {
+    // Its workers are refused from here on.
+    if (known != jobs_.end()) disk_.post([folder = known->second.folder] { folder.release(); });
+    end(r.function);
+    begin(r, retried_.erase(r.function) > 0);
+  }
+  step(jobs_.at(r.function), revision_id(r.function, r.number));
+}
+
+void LocalTraining::begin(const Revision& r, bool again) {
+  const JobFolder folder(settings_.data, r.function, r.number);
+  const TrainingSpec& spec = r.spec.training();
+  Kept& job = jobs_.emplace(r.function, Kept{.revision = r.number, .spec = spec, .folder = folder})
+                  .first->second;
+  job.preparing = disk_.post([this, folder, spec, again] {
+    return folder.prepare(spec, settings_.data + "/models", again, disk_.stopping());
+  });
+}
+
+// Takes over what the disk's thread has done, and gives it what is to be done next.
+void LocalTraining::step(Kept& job, const std::string& name) {
+  const auto done = [](const auto& work) {
+    return work.valid() && work.wait_for(Nanos(0)) == std::future_status::ready;
+  };
+  if (done(job.preparing)) {
+    Result<PreparedJob> prepared = job.preparing.get();
+    if (prepared.ok()) {
+      job.prepared = std::move(*prepared);
+      add(job, name);
+    } else {
+      job.trouble = prepared.error().message;
+    }
+  }
+  if (done(job.taking)) {
+    const Result<void> taken = job.taking.get();
+    job.taken = taken.ok();
+    if (!taken.ok()) job.trouble = "what it trained cannot be kept: " + taken.error().message;
+  }
+  const auto now = server_->status(name);
+  if (!now || !job.trouble.empty()) return;
+  prune(job, *now);
+  if (now->phase != JobPhase::kFinished || job.taken || job.taking.valid()) return;
+  job.taking = disk_.post(
+      [this, folder = job.folder, has_model = !now->model.empty(), samples = now->samples] {
+        return folder.take_results(has_model, samples, disk_.stopping());
+      });
+}
+
+void LocalTraining::add(Kept& job, const std::string& name) {
+  const TrainingSpec& spec = job.spec;
+  train::JobSettings s{.name = name};
+  s.min_workers = spec.min_workers;
+  s.script = !spec.command.empty();
+  s.batch = spec.batch;
+  if (s.batch.least == 0) s.batch.least = kBatch;
+  if (s.batch.most == 0) s.batch.most = s.batch.least * kBatchGrowth;
+  s.job = {.model = job.prepared.inputs.module,
+           .dataset = job.prepared.inputs.dataset,
+           .artifacts = job.folder.work(),
+           .epochs = spec.epochs,
+           .batch = s.batch.least,
+           .learning_rate = spec.learning_rate > 0 ? spec.learning_rate : kLearningRate,
+           .least_part = s.batch.most_local == 1 ? 1 : 2};
+  s.resume = job.prepared.resume;
+  s.finished = job.taken = job.prepared.finished;
+  s.samples = job.prepared.samples;
+  s.trained = job.folder.model();
+  job.key = key_in(job.folder.path() + ".key");
+  const std::string key = job.key;
+  server_->add(name, key, std::move(s));
+}
+
+void LocalTraining::prune(Kept& job, const train::JobStatus& now) {
+  if (!now.checkpoint || now.checkpoint->path == job.newest_checkpoint) return;
+  job.newest_checkpoint = now.checkpoint->path;
+  disk_.post([work = job.folder.work()] { train::forget_checkpoints(work, kKeptCheckpoints); });
+}
+
+void LocalTraining::end(const FunctionName& f) {
+  const auto known = jobs_.find(f);
+  if (known == jobs_.end()) return;
+  server_->remove(revision_id(f, known->second.revision));
+  jobs_.erase(known);
+}
+
+// Of all its revisions: a function of the same name that is applied next must not go on with them.
+std::vector<std::string> LocalTraining::remove(const FunctionName& f, bool with_models) {
+  if (const auto known = jobs_.find(f); known != jobs_.end() && known->second.taking.valid())
+    known->second.taking.wait_for(kTakingPatience);
+  end(f);
+  Retired retired = retire_job_folders(settings_.data, f, with_models);
+  for (const std::string& path : retired.removed) disk_.post([path] { remove_folder(path); });
+  return std::move(retired.kept);
+}
+
+void LocalTraining::run(const FunctionName& f, const std::vector<InstanceId>& workers) {
+  if (const auto known = jobs_.find(f); known != jobs_.end())
+    server_->expect_back(revision_id(f, known->second.revision), workers);
+}
+
+bool LocalTraining::ended(const FunctionName& f, const InstanceId& worker,
+                          const std::string& error) {
+  const auto known = jobs_.find(f);
+  return known == jobs_.end() ||
+         server_->ended(revision_id(f, known->second.revision), worker, error);
+}
+
+void LocalTraining::retry(const FunctionName& f) {
+  const auto now = status(f);
+  if (!now || (now->phase != JobPhase::kPaused && now->phase != JobPhase::kFailed)) return;
+  end(f);
+  retried_.insert(f);
+}
+
+std::optional<train::JobStatus> LocalTraining::status(const FunctionName& f) const {
+  const auto known = jobs_.find(f);
+  if (known == jobs_.end()) return std::nullopt;
+  const Kept& job = known->second;
+  train::JobStatus now = server_->status(revision_id(f, job.revision))
+                             .value_or(train::JobStatus{.epochs = job.spec.epochs});
+  if (!job.trouble.empty()) {
+    now.phase = JobPhase::kPaused;
+    now.trouble = job.trouble;
+  }
+  now.files_pending = job.preparing.valid() || (now.phase == JobPhase::kFinished && !job.taken);
+  // What the worker named is a path of its own.
+  if (now.phase == JobPhase::kFinished) now.model = job.taken ? job.folder.model() : "";
+  return now;
+}
+
+// A command that knows nothing of jobs runs under a program that obeys the job's controller for it.
+std::vector<std::string> LocalTraining::command_of(const Kept& job) const {
+  if (job.prepared.inputs.command.empty()) return {settings_.trainer};
+  if (job.spec.elastic) return job.prepared.inputs.command;
+  std::vector<std::string> words = {kPython, "-m", "sluice_elastic.restart"};
+  words.insert(words.end(), job.prepared.inputs.command.begin(), job.prepared.inputs.command.end());
+  return words;
+}
+
+Result<ExecOfProgram> LocalTraining::worker(const FunctionName& f, const InstanceId& worker,
+                                            int threads) {
+  const auto known = jobs_.find(f);
+  if (known == jobs_.end() || known->second.key.empty())
+    return Error{ErrorKind::kUnavailable, to_string(f) + " has no controller yet"};
+  const Kept& job = known->second;
+  ExecOfProgram program;
+  program.command = command_of(job);
+  program.environment = {{"JOB_CONTROLLER", "unix:" + settings_.data + "/run/jobs.sock"},
+                         {"JOB_NAME", revision_id(f, job.revision)},
+                         {"JOB_KEY", job.key},
+                         {"JOB_WORKER", worker},
+                         {"JOB_DATASET", job.prepared.inputs.dataset},
+                         {"GLOG_minloglevel", "2"},
+                         {"PYTHONPATH", fs::path(settings_.trainer).parent_path() / "python"},
+                         {"OMP_NUM_THREADS", std::to_string(threads)}};
+  program.port = 0;
+  program.home = job.folder.path();
+  program.serves = false;
+  server_->expect(revision_id(f, job.revision), worker);
+  return program;
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,54 @@
+#include "control/local/model_check.h"
+
+#include <filesystem>
+#include <string>
+
+#include "base/regular_file.h"
+#include "control/local/model_archive.h"
+#include "wire/json.h"
+#include "wire/model_description.h"
+
+namespace sluice::control {
+namespace {
+
+constexpr size_t kLargestSidecar = 1 << 20;
+
+// Returns how to make the models of examples/, if one of them is missing; else nothing.
+std::string hint_of_missing(const std::filesystem::path& model) {
+  std::error_code fault;
+  if (!model.parent_path().string().ends_with("/.cache/sluice/models")) return "";
+  if (std::filesystem::exists(model, fault) || fault) return "";
+  return ". `tools/make_models` makes the models of the examples in this folder.";
+}
+
+}  // namespace
+
+Result<void> check_model(ModelSpec& model) {
+  if (const auto archive = check_model_archive(model.path); !archive.ok())
+    return Error{ErrorKind::kInvalid, archive.error().message + hint_of_missing(model.path)};
+  if (!model.inputs.empty()) return {};
+  const std::string sidecar = std::filesystem::path(model.path).replace_extension(".json");
+  const auto file = RegularFile::open(sidecar);
+  if (!file.ok())
+    return Error{ErrorKind::kInvalid,
+                 file.error().message +
+                     ". Describe the model's inputs and outputs in that file or in model.inputs "
+                     "and model.outputs; `sluice init` writes both files."};
+  if (file->size() > kLargestSidecar)
+    return Error{ErrorKind::kInvalid, sidecar + ": has " + std::to_string(file->size()) +
+                                          " bytes; at most " + std::to_string(kLargestSidecar) +
+                                          " are allowed"};
+  const auto parsed = wire::parse_json(file->read(0, kLargestSidecar));
+  if (!parsed.ok()) return within(sidecar, parsed.error());
+  const auto described = wire::model_description_from(*parsed);
+  if (!described.ok()) return within(sidecar, described.error());
+  if (described->platform != wire::kTorchscript)
+    return Error{ErrorKind::kInvalid, sidecar + ": platform: \"" + described->platform +
+                                          "\" is not served: " + std::string(wire::kTorchscript) +
+                                          " is, and may be left out"};
+  model.inputs = described->inputs;
+  model.outputs = described->outputs;
+  return {};
+}
+
+}  // namespace sluice::control

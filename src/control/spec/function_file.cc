@@ -1,0 +1,413 @@
+#include "control/spec/function_file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <span>
+
+#include "base/words.h"
+#include "control/spec/yaml_documents.h"
+#include "control/spec/yaml_fields.h"
+#include "model/function_fields.h"
+#include "model/quantity.h"
+#include "policy/bundle.h"
+#include "wire/model_description.h"
+
+namespace sluice::control {
+namespace {
+
+bool is_label(const std::string& s) {
+  if (s.empty() || s.size() > 63 || s.front() == '-' || s.back() == '-') return false;
+  return std::ranges::all_of(
+      s, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+}
+
+// A function keeps the name that it has on another server: capitals, '_' and '.' are allowed.
+bool is_name(const std::string& s) {
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  if (s.empty() || s.size() > 63 || !plain(s.front()) || !plain(s.back())) return false;
+  return std::ranges::all_of(s,
+                             [&](char c) { return plain(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+void read_name(Fields& f, const std::string& key, std::string& out) {
+  f.text(key, out);
+  if (out.empty()) return;
+  if (const auto checked = check_name(out); !checked.ok()) f.complain(key, checked.error().message);
+}
+
+void read_label(Fields& f, const std::string& key, std::string& out) {
+  f.text(key, out);
+  if (!out.empty() && !is_label(out))
+    f.complain(key, "\"" + out.substr(0, 60) +
+                        "\" is no name: a-z, 0-9 and -, at most 63, not - at an end");
+}
+
+// Reads a sub-mapping by `read` if it is there.
+template <class Read>
+void section(Fields& f, const std::string& key, Source& source, Problems& problems, Read read) {
+  const YAML::Node node = f.take(key);
+  if (!node.IsDefined()) return;
+  Fields inner(node, f.path_of(key), source, problems);
+  read(inner);
+}
+
+// Reads a list of texts.
+void read_words(Fields& f, const std::string& key, std::vector<std::string>& out) {
+  const YAML::Node list = f.take(key);
+  if (!list.IsDefined()) return;
+  bool good = list.IsSequence() && list.size() > 0;
+  for (size_t i = 0; good && i < list.size(); ++i) {
+    good = list[i].IsScalar();
+    if (good) out.push_back(list[i].Scalar());
+  }
+  if (!good) f.complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
+}
+
+// Reads one of two words.
+void read_choice(Fields& f, const std::string& key, const FunctionField& field, bool& out) {
+  std::string word(out ? field.yes : field.no);
+  f.text(key, word);
+  if (word != field.no && word != field.yes)
+    f.complain(key, "'" + word + "' is neither " + std::string(field.no) + " nor " +
+                        std::string(field.yes));
+  out = word == field.yes;
+}
+
+void read_switch(Fields& f, const std::string& key, const FunctionField& field, bool& out) {
+  if (field.yes != "true") return read_choice(f, key, field, out);
+  const YAML::Node value = f.take(key);
+  if (value.IsDefined() && (!value.IsScalar() || !YAML::convert<bool>::decode(value, out)))
+    f.complain(key, "must be true or false");
+}
+
+void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec) {
+  const std::string key(key_of(field));
+  if (!field.wanted.empty()) f.need(key, field.wanted);
+  const FunctionField::Slot slot = field.slot(spec);
+  if (auto* const* out = std::get_if<int*>(&slot))
+    f.integer(key, **out, static_cast<int>(field.least), static_cast<int>(field.most));
+  else if (auto* const* out = std::get_if<double*>(&slot))
+    f.number(key, **out, field.least, field.most);
+  else if (auto* const* out = std::get_if<Nanos*>(&slot))
+    f.duration(key, **out, from_seconds(field.least), from_seconds(field.most));
+  else if (auto* const* out = std::get_if<bool*>(&slot))
+    read_switch(f, key, field, **out);
+  else if (auto* const* out = std::get_if<Bytes*>(&slot))
+    f.bytes(key, **out);
+  else if (auto* const* out = std::get_if<std::string*>(&slot))
+    f.text(key, **out);
+  else
+    read_words(f, key, *std::get<std::vector<std::string>*>(slot));
+}
+
+// Fields of one section stand together in the table.
+void read_fields(Fields& f, std::span<const FunctionField> fields, FunctionSpec& spec,
+                 Source& source, Problems& problems) {
+  while (!fields.empty()) {
+    const std::string_view name = section_of(fields[0]);
+    const auto other = std::ranges::find_if(
+        fields, [&](const FunctionField& field) { return section_of(field) != name; });
+    const auto of_section = fields.first(static_cast<size_t>(other - fields.begin()));
+    const auto read = [&](Fields& inner) {
+      for (const FunctionField& field : of_section) read_field(inner, field, spec);
+    };
+    if (name.empty())
+      read(f);
+    else
+      section(f, std::string(name), source, problems, read);
+    fields = fields.subspan(of_section.size());
+  }
+}
+
+// Complains of a URI that is no file's, such as s3://….
+void refuse_other_schemes(Fields& f, const std::string& key, const std::string& uri) {
+  if (const size_t scheme = uri.find("://"); scheme != uri.npos && uri.substr(0, scheme) != "file")
+    f.complain(key, "\"" + uri + "\": only file:// is served; download it first");
+}
+
+std::string absolute(std::string path, const FileContext& context) {
+  if (path.starts_with("file://")) path.erase(0, 7);
+  if (path.starts_with("~/")) return context.home + path.substr(1);
+  if (path.empty() || path.front() == '/' || context.folder.empty()) return path;
+  return (std::filesystem::path(context.folder) / path).lexically_normal();
+}
+
+// Reads a tensor's dimensions; none: one number.
+void read_shape(Fields& f, const char* key, std::vector<int64_t>& out) {
+  const YAML::Node list = f.take(key);
+  if (!list.IsDefined()) return;
+  bool good = list.IsSequence();
+  for (size_t i = 0; good && i < list.size(); ++i) {
+    out.push_back(0);
+    good = list[i].IsScalar() && YAML::convert<int64_t>::decode(list[i], out.back());
+  }
+  if (!good) f.complain(key, "must be a list of whole numbers, such as [-1, 3]");
+}
+
+// Reads the values of a usual request: a number or a list.
+void read_sample(Fields& f, std::vector<double>& out) {
+  const YAML::Node node = f.take("sample");
+  if (!node.IsDefined()) return;
+  bool good = node.IsScalar() || (node.IsSequence() && node.size() > 0);
+  for (size_t i = 0; good && i < (node.IsSequence() ? node.size() : 1); ++i) {
+    const YAML::Node value = node.IsSequence() ? node[i] : node;
+    out.push_back(0);
+    good = value.IsScalar() && YAML::convert<double>::decode(value, out.back()) &&
+           std::isfinite(out.back());
+  }
+  if (!good) f.complain("sample", "must be a number or a list of numbers");
+}
+
+void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& out, Source& source,
+                  Problems& problems) {
+  const YAML::Node list = f.take(key);
+  if (!list.IsDefined()) return;
+  if (!list.IsSequence() || list.size() == 0)
+    return f.complain(key, "must be a list of {name, datatype, shape}, of one at least");
+  for (size_t i = 0; i < list.size(); ++i) {
+    Fields item(list[i], f.path_of(key) + "[" + std::to_string(i) + "]", source, problems);
+    item.need("name", "the tensor's name");
+    item.need("datatype", "a datatype such as FP32");
+    item.need("shape", "its dimensions, such as [-1, 3]");
+    const size_t before = problems.size();
+    TensorSpec t;
+    const bool named = item.text("name", t.name), typed = item.text("datatype", t.datatype);
+    read_shape(item, "shape", t.shape);
+    if (key == "inputs") {
+      read_shape(item, "sizes", t.sizes);
+      read_sample(item, t.sample);
+    }
+    if (problems.size() == before)
+      for (const auto& [field, why] : wire::tensor_problems(t, wire::kTorchscript))
+        if ((field != "name" || named) && (field != "datatype" || typed)) item.complain(field, why);
+    if (named && std::ranges::find(out, t.name, &TensorSpec::name) != out.end())
+      item.complain("name", "\"" + t.name + "\" stands twice");
+    out.push_back(std::move(t));
+  }
+}
+
+// Returns whether settings agree once these override them; each is checked by itself elsewhere.
+Result<void> together(const policy::Settings& all, const policy::SettingTexts& texts) {
+  const auto settings = all.with(texts);
+  return settings.ok() ? settings->check() : Result<void>();
+}
+
+// Reads a bundle's name, or {name, settings}.
+void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
+  const auto known = [](Fields& where, const std::string& key, const std::string& name) {
+    if (policy::find_bundle(name) != nullptr) return;
+    std::vector<std::string> names;
+    for (const policy::Bundle& b : policy::bundles()) names.emplace_back(b.name);
+    where.complain(key, "\"" + name + "\" is not known" + did_you_mean(name, names) +
+                            " Allowed are " + listed(names, names.size()));
+  };
+  if (!f.is_mapping("policy")) {
+    if (f.text("policy", s.policy)) known(f, "policy", s.policy);
+    return;
+  }
+  section(f, "policy", source, problems, [&](Fields& p) {
+    p.need("name", "a policy's name");
+    if (p.text("name", s.policy)) known(p, "name", s.policy);
+    p.texts("settings", s.policy_settings);
+    const policy::Bundle* bundle = policy::find_bundle(s.policy);
+    if (bundle == nullptr) return;
+    const policy::Settings& its =
+        s.is_inference() ? bundle->settings : policy::plan_of(*bundle).settings;
+    for (const auto& [name, text] : s.policy_settings)
+      if (const auto set = its.with({{name, text}}); !set.ok())
+        problems.push_back(source.at(p.path_of("settings." + name)) + ": under " + s.policy + ", " +
+                           set.error().message);
+    if (const auto agree = together(its, s.policy_settings); !agree.ok())
+      problems.push_back(source.at(p.path_of("settings")) + ": under " + s.policy + ", " +
+                         agree.error().message);
+  });
+}
+
+void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
+                    Problems& problems) {
+  InferenceSpec& s = spec.inference();
+  f.need("model", "the model's path: model: {path: …}");
+  section(f, "model", source, problems, [&](Fields& m) {
+    section(m, "modelFormat", source, problems, [&](Fields& format) {
+      if (format.text("name", s.model.format) && s.model.format != "torchscript")
+        format.complain("name", "\"" + s.model.format + "\" is not served: torchscript is");
+    });
+    if (!m.has("storageUri")) m.need("path", "the model's file");
+    const bool by_uri = m.text("storageUri", s.model.path), by_path = m.text("path", s.model.path);
+    const std::string key = by_uri && !by_path ? "storageUri" : "path";
+    if ((by_uri || by_path) && s.model.path.empty()) m.complain(key, "\"\" is no file");
+    refuse_other_schemes(m, key, s.model.path);
+    s.model.path = absolute(s.model.path, context);
+    if (m.has("inputs")) m.need("outputs", "the model's outputs, beside its inputs");
+    if (m.has("outputs")) m.need("inputs", "the model's inputs, beside its outputs");
+    read_tensors(m, "inputs", s.model.inputs, source, problems);
+    read_tensors(m, "outputs", s.model.outputs, source, problems);
+  });
+  read_fields(f, inference_fields(), spec, source, problems);
+  if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
+    f.complain("maxReplicas", std::to_string(s.max_replicas) + " is below minReplicas " +
+                                  std::to_string(s.min_replicas));
+  if (s.timeout < s.slo.latency)
+    f.complain("timeout", format_duration(s.timeout) + " is below slo.latency, " +
+                              format_duration(s.slo.latency) +
+                              ": no request would last until its objective");
+}
+
+void read_training(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
+                   Problems& problems) {
+  TrainingSpec& s = spec.training();
+  if (!f.has("command")) {
+    f.need("model", "a TorchScript module with its loss: model: {path: …}, or a command");
+    f.need("dataset", "the path of a folder of arrays NAME.npy");
+  }
+  section(f, "model", source, problems, [&](Fields& m) {
+    m.need("path", "the module's file");
+    if (m.text("path", s.model.path) && s.model.path.empty()) m.complain("path", "\"\" is no file");
+    s.model.path = absolute(s.model.path, context);
+  });
+  read_fields(f, training_fields(), spec, source, problems);
+  for (std::string& word : s.command)
+    if (word.starts_with("./") || word.starts_with("~/")) word = absolute(word, context);
+  if (!s.command.empty() && s.command[0].front() != '/')
+    f.complain("command", "'" + s.command[0] + "' is not an absolute path");
+  if (s.elastic && s.command.empty()) f.complain("elastic", "is for a command: there is none");
+  s.dataset = absolute(s.dataset, context);
+  if (s.max_workers != 0 && s.max_workers < s.min_workers)
+    f.complain("mostDevices", std::to_string(s.max_workers) + " is below leastDevices " +
+                                  std::to_string(s.min_workers));
+  if (s.batch.most != 0 && s.batch.most < s.batch.least)
+    f.complain("batchSize.most",
+               std::to_string(s.batch.most) + " is below least " + std::to_string(s.batch.least));
+}
+
+// Reads the fields of all kinds of functions.
+void read_shared(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
+  read_fields(f, shared_fields(), s, source, problems);
+  read_policy(f, s, source, problems);
+  if (s.policy == "fixed")
+    f.need("slice", "what policy fixed holds: slice: {quota: {request: 30%}}");
+  section(f, "slice", source, problems, [&](Fields& slice) {
+    Slice held{.sm = kWhole, .quota = {kWhole, kWhole}};
+    slice.share("sm", held.sm);
+    slice.bytes("memory", held.memory);
+    section(slice, "quota", source, problems, [&](Fields& q) {
+      q.share("request", held.quota.request);
+      held.quota.limit = held.quota.request;
+      q.share("limit", held.quota.limit);
+      if (held.quota.limit < held.quota.request) q.complain("limit", "is below the request");
+    });
+    s.slice = held;
+  });
+}
+
+void read_document(const YAML::Node& node, const FileContext& context,
+                   const ModelCheck& check_model, std::vector<FunctionSpec>& out,
+                   Problems& problems) {
+  Source source{.file = context.file, .line = node.Mark().line + 1};
+  if (!node.IsMap()) {
+    problems.push_back(source.file + ":" + std::to_string(source.line) +
+                       " wants a mapping with apiVersion, kind, metadata and spec");
+    return;
+  }
+  FunctionSpec spec;
+  {
+    Fields f(node, "", source, problems);
+    std::string version, kind;
+    f.need("apiVersion", "sluice.dev/v1alpha1");
+    if (f.text("apiVersion", version) && version != "sluice.dev/v1alpha1")
+      f.complain("apiVersion", "\"" + version + "\" is not known: sluice.dev/v1alpha1 is");
+    f.need("kind", "InferenceFunction or TrainingFunction");
+    const bool told = f.text("kind", kind);
+    if (kind == "TrainingFunction") spec.kind = TrainingSpec{};
+    if (told && kind != "InferenceFunction" && kind != "TrainingFunction")
+      f.complain("kind",
+                 "\"" + kind + "\" is not known: InferenceFunction and TrainingFunction are");
+    f.need("metadata", "metadata: {name: …}");
+    f.need("spec", "the function's specification");
+    section(f, "metadata", source, problems, [&](Fields& m) {
+      m.need("name", "a name such as resnet50");
+      read_name(m, "name", spec.name.name);
+      read_label(m, "namespace", spec.name.space);
+      m.take("labels");
+      m.take("annotations");
+    });
+    section(f, "spec", source, problems, [&](Fields& s) {
+      if (spec.is_inference())
+        read_inference(s, spec, context, source, problems);
+      else
+        read_training(s, spec, context, source, problems);
+      read_shared(s, spec, source, problems);
+    });
+  }
+  // A module that is trained needs no description of its inputs: the data set has them.
+  ModelSpec& model = spec.model();
+  if (check_model && spec.is_inference() && !model.path.empty())
+    if (const auto checked = check_model(model); !checked.ok())
+      problems.push_back(source.at("spec.model.path") + ": " + checked.error().message);
+  out.push_back(std::move(spec));
+}
+
+}  // namespace
+
+Result<void> check_name(const std::string& name) {
+  if (is_name(name)) return {};
+  return Error{ErrorKind::kInvalid,
+               "\"" + name.substr(0, 60) +
+                   "\" is no name: letters, digits and - _ . between them, at most 63"};
+}
+
+Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const FileContext& context,
+                                                  const ModelCheck& check_model) {
+  SLUICE_ASSIGN(documents, yaml_documents(text, context.file));
+  std::vector<FunctionSpec> out;
+  Problems problems;
+  for (const YAML::Node& node : documents)
+    if (!node.IsNull()) read_document(node, context, check_model, out, problems);
+  if (problems.empty() && out.empty())
+    problems.push_back(context.file + ": there is no function in it");
+  std::vector<std::string> names;
+  for (const FunctionSpec& s : out) names.push_back(to_string(s.name));
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names);
+      problems.empty() && twice != names.end())
+    problems.push_back(context.file + ": " + *twice + " stands there twice");
+  if (problems.empty()) return out;
+  std::string all;
+  for (const std::string& p : problems) all += (all.empty() ? "" : "\n") + p;
+  return Error{ErrorKind::kInvalid, all};
+}
+
+Result<policy::SettingTexts> parse_settings(std::string_view text, const std::string& file,
+                                            const policy::Bundle& bundle) {
+  SLUICE_ASSIGN(documents, yaml_documents(text, file));
+  policy::SettingTexts out;
+  std::string problems;
+  const auto complain = [&](int line, const std::string& why) {
+    problems += (problems.empty() ? "" : "\n") + file + ":" + std::to_string(line) + " " + why;
+  };
+  for (const YAML::Node& node : documents) {
+    if (node.IsNull()) continue;
+    if (!node.IsMap()) complain(node.Mark().line + 1, "wants a mapping of settings to values");
+    for (const auto& entry : node.IsMap() ? node : YAML::Node(YAML::NodeType::Map)) {
+      const int line = entry.first.Mark().line + 1;
+      const auto name = entry.first.as<std::string>("");
+      if (!entry.second.IsScalar())
+        complain(line, name + ": must be one value");
+      else if (!out.emplace(name, entry.second.Scalar()).second)
+        complain(line, name + ": stands twice");
+      else if (const auto set = bundle.settings.with({{name, out[name]}}); !set.ok())
+        complain(line, set.error().message);
+    }
+  }
+  if (const auto agree = together(bundle.settings, out); !agree.ok())
+    complain(1, agree.error().message);
+  if (!problems.empty()) return Error{ErrorKind::kInvalid, problems};
+  return out;
+}
+
+}  // namespace sluice::control

@@ -1,0 +1,69 @@
+#include "control/spec/validate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "model/quantity.h"
+
+namespace sluice::control {
+namespace {
+
+Error invalid(const std::string& field, const std::string& why) {
+  return {ErrorKind::kInvalid, field + ": " + why};
+}
+
+// Returns "50% or 100%": what the widths of slices must be multiples of.
+std::string quanta(const std::vector<Device>& devices) {
+  std::set<Share> all;
+  for (const Device& d : devices)
+    if (serves(d)) all.insert(d.sm_quantum);
+  std::string out;
+  for (const Share q : all) out += (out.empty() ? "" : " or ") + format_share(q);
+  return out;
+}
+
+}  // namespace
+
+Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
+                            std::optional<Nanos> fastest) {
+  const auto holds = [&](const Device& d) {
+    return serves(d) && spec.slice->sm.permille % d.sm_quantum.permille == 0;
+  };
+  if (spec.slice && std::ranges::any_of(devices, serves) && std::ranges::none_of(devices, holds))
+    return invalid("slice.sm", format_share(spec.slice->sm) +
+                                   " is not a supported width; the devices here support "
+                                   "multiples of " +
+                                   quanta(devices) + ".");
+  Bytes largest = 0;
+  for (const Device& d : devices)
+    if (serves(d)) largest = std::max(largest, d.memory);
+  if (largest > 0) {
+    const Bytes wanted = std::max(spec.memory, spec.slice ? spec.slice->memory : 0);
+    if (wanted > largest)
+      return invalid("memory", format_bytes(wanted) + " is more than any device has (at most " +
+                                   format_bytes(largest) + ")");
+  }
+  if (!spec.is_inference()) {
+    const auto there = std::ranges::count_if(devices, serves);
+    if (there > 0 && spec.training().min_workers > there)
+      return invalid("leastDevices", std::to_string(spec.training().min_workers) +
+                                         " is more than there are: " + std::to_string(there));
+    return {};
+  }
+  const Nanos slo = spec.inference().slo.latency;
+  if (fastest && slo > Nanos(0) && slo < *fastest)
+    return invalid("slo.latency",
+                   format_duration(slo) + " is below the fastest this machine can answer (" +
+                       std::to_string(fastest->count() / 1'000) + "us on a whole device)");
+  return {};
+}
+
+std::vector<std::string> contradictions(const InferenceSpec& spec) {
+  const bool stated = spec.scale_to_zero_after != InferenceSpec{}.scale_to_zero_after;
+  if (!stated || spec.min_replicas == 0) return {};
+  return {"scaleToZeroAfter: " + format_duration(spec.scale_to_zero_after) +
+          " has no effect with minReplicas: " + std::to_string(spec.min_replicas) +
+          "; the last instance stops with minReplicas: 0 alone"};
+}
+
+}  // namespace sluice::control
