@@ -23,10 +23,10 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "bench/report.h"
-#include "control/control.h"
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
 #include "control/local/store.h"
+#include "control/requests.h"
 #include "policy/bundle.h"
 #include "predict/profile_table.h"
 #include "tests/support/fake_cluster.h"
@@ -162,7 +162,7 @@ class Platform {
       specs.push_back(std::move(spec));
     }
     SLUICE_CHECK(control_->set_profile(profile()).ok(), "the profile was refused");
-    const auto applied = control_->apply(std::move(specs), false, wall_);
+    const auto applied = control::Requests(*control_).apply(std::move(specs), false, wall_);
     SLUICE_CHECK(applied.ok(), applied.error().message);
   }
 

@@ -161,12 +161,7 @@ Nanos Control::next_step() const {
 }
 
 void Control::observe(Time now, UnixMillis wall) {
-  std::vector<StoredFunction> changes = desired_.changes();
-  for (StoredFunction& f : changes) {
-    const FunctionName name = f.name;
-    adopt(std::move(f), now);
-    teach(name);
-  }
+  for (StoredFunction& f : desired_.changes()) adopt(std::move(f));
   Observation o = cluster_.observe();
   warn_of_silence(seen_, o);
   keep_unreachable(seen_, o);
@@ -257,7 +252,6 @@ std::vector<Action> Control::decide(Time now) {
   return actions;
 }
 
-// All bundles decide at the next tick, however soon it comes.
 void Control::decide_at_once() {
   policies_.at_once();
   routes_.mark_stale();

@@ -61,21 +61,6 @@ struct TickCount {
   int actions = 0;  // that it decided
 };
 
-// The effect of apply() on a specification.
-struct Applied {
-  FunctionName function;
-  int revision = 0;
-  std::string what;  // "created", "changed", "traffic" (only the split), "unchanged"
-  std::vector<std::string> difference;
-  std::vector<std::string> warnings;  // settings of the file without effect
-};
-
-// The effect of rollback().
-struct RolledBack {
-  int revision = 0;
-  std::string assumed;  // what it assumed, in a sentence; empty: nothing
-};
-
 class Control {
  public:
   // Restores the state in the ports.
@@ -90,18 +75,22 @@ class Control {
   // its users do not wait long.
   Nanos next_step() const;
 
-  // Applies all of them, or none; changes nothing if `dry`. Their models have passed check_model()
-  // and have their content; if that differs from the newest revision's, a revision is made.
-  Result<std::vector<Applied>> apply(std::vector<FunctionSpec> specs, bool dry, UnixMillis wall);
-  // 0: to the one that served before.
-  Result<RolledBack> rollback(const FunctionName& f, int to, UnixMillis wall);
-  // Returns the paths of the models that its finished jobs have left, which stay unless `with_models`.
-  Result<std::vector<std::string>> remove(const FunctionName& f, UnixMillis wall,
-                                          bool with_models = false);
-  // Of a training function: its workers leave with a checkpoint, or come back.
-  Result<void> set_paused(const FunctionName& f, bool paused, UnixMillis wall);
-  Result<void> set_drained(const DeviceId& device, bool drained, UnixMillis wall);
+  // ---- for requests, between two ticks -------------------------------------------------------
+  // Takes over a function as it now stands in the desired state; without revisions it was deleted.
+  void adopt(StoredFunction f);
+  // Forgets a function that is not in the desired state any more; its instances stop. Returns where
+  // what its finished jobs have left is kept; it is removed if `with_models`.
+  std::vector<std::string> remove(const FunctionName& f, bool with_models);
+  // A known function's failed starts no longer delay it, and its job goes on after a trouble.
+  void retry(const FunctionName& f);
+  Result<void> set_drained(const DeviceId& device, bool drained);
   Result<void> set_profile(const Profile& profile);
+  void record(Decision d) { decisions_.record(std::move(d)); }
+  void write_decisions();
+  // All bundles decide at the next tick, however soon it comes.
+  void decide_at_once();
+  DesiredState& desired() { return desired_; }
+  Journal& journal() { return journal_; }
 
   // ---- for listings --------------------------------------------------------------------------
   const Functions& functions() const { return functions_; }
@@ -114,6 +103,8 @@ class Control {
   // that its content is unknown.
   std::optional<std::set<std::string>> contents() const;
   const Observation& seen() const { return seen_; }
+  // Returns the types of the devices for functions.
+  const std::vector<DeviceType>& types() const { return types_; }
   const TickCount& last_tick() const { return last_tick_; }
   const Accounting& accounting() const { return accounting_; }
   // Returns how many instances of that revision ended before they were ready, since the last ready
@@ -122,7 +113,6 @@ class Control {
     const Starts::Trouble* trouble = starts_.trouble(f, revision);
     return trouble == nullptr ? 0 : trouble->failures;
   }
-  Journal& journal() { return journal_; }
   const ControlSettings& settings() const { return settings_; }
   const Training* training() const { return training_; }
   const Profiles& profiles() const { return profiles_; }
@@ -149,7 +139,6 @@ class Control {
   void push_routes(Time now);
   void keep();
 
-  void adopt(StoredFunction f, Time now);
   bool take_in(const StoredFunction& f);
   void say_apart(UnixMillis wall);
   bool has_instances(const FunctionName& f) const;
@@ -165,7 +154,6 @@ class Control {
   std::vector<InstanceId> workers_of(const FunctionName& f, int revision) const;
   bool worker_failed(const ObservedInstance& o, const FunctionState& f);
   void settle_rollouts(Time now, UnixMillis wall);
-  void decide_at_once();
   void carry_out(const Action& action, Time now, UnixMillis wall);
   Result<void> carry_out(const StartInstance& start, FunctionState& f, Decision& d, Time now);
   Result<void> carry_out(const ResizeInstance& resize, FunctionState& f, Time now);
@@ -176,15 +164,8 @@ class Control {
   InstanceId new_id(const FunctionName& f, int revision);
 
   const StoredFunction* find(const FunctionName& f) const;
-  Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
-  void revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
-  void resplit(const FunctionSpec& spec, UnixMillis wall);
-  void turn_to(FunctionState& f, int newest);
+  void clear_obstacles(FunctionState& f);
   std::vector<std::string> drop(const FunctionName& f, Time now, bool with_models = false);
-  static Result<RolledBack> earlier(const StoredFunction& f, int to);
-  Result<void> check_known(const FunctionName& f) const;
-  int oldest_kept(const StoredFunction& f, int newest) const;
-  void write_decisions();
 
   DesiredState& desired_;
   Journal& journal_;

@@ -11,6 +11,7 @@
 #include "control/journal_memory.h"
 #include "control/local/model_copies.h"
 #include "control/local/store.h"
+#include "control/requests.h"
 #include "control/summary.h"
 #include "predict/profile_table.h"
 #include "tests/support/archive.h"
@@ -42,7 +43,7 @@ class ControlTest : public testing::Test {
     return s;
   }
   void apply(FunctionSpec s) {
-    const auto applied = control->apply({std::move(s)}, false, wall);
+    const auto applied = Requests(*control).apply({std::move(s)}, false, wall);
     ASSERT_TRUE(applied.ok()) << applied.error().message;
   }
   void step(int times = 1) {
@@ -182,7 +183,7 @@ TEST_F(ControlTest, ARestartKeepsTheArrivalsOfEveryMinuteThatHasEnded) {
   ASSERT_GE(after.size(), 4u);
   EXPECT_TRUE(std::equal(before.end() - 3, before.end(), after.end() - 4));
   EXPECT_LE(control->functions().at(f).arrivals->per_second(600).size(), 60u);
-  ASSERT_TRUE(control->remove(f, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove(f, wall).ok());
   EXPECT_TRUE(store->arrivals(f)->empty());
 }
 
@@ -203,7 +204,7 @@ TEST_F(ControlTest, AFunctionAppliedAgainCountsFromZero) {
   apply(spec());
   cluster.load[{.name = "f"}] = 10;
   step(3);
-  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove({.name = "f"}, wall).ok());
   cluster.load.clear();
   cluster.restart_gateway();
   apply(spec());
@@ -239,7 +240,7 @@ TEST_F(ControlTest, ANewRevisionTakesOverWhenItIsReadyAndRollsBack) {
   step(4);
   EXPECT_EQ(split(), "r2:100 ");
   EXPECT_EQ(cluster.count(1, InstanceState::kDraining), 1);
-  ASSERT_TRUE(control->rollback({.name = "f"}, 0, wall).ok());
+  ASSERT_TRUE(Requests(*control).rollback({.name = "f"}, 0, wall).ok());
   step(3);
   EXPECT_EQ(split(), "r2:100 r1:0 ");
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
@@ -254,9 +255,9 @@ TEST_F(ControlTest, AChangedContentIsANewRevisionAndEachStartsFromItsOwnCopy) {
   step(2);
   EXPECT_EQ(cluster.last_model, dir + "/models/c1.pt");
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
-  EXPECT_EQ(control->apply({s}, false, wall)->at(0).what, "unchanged");
+  EXPECT_EQ(Requests(*control).apply({s}, false, wall)->at(0).what, "unchanged");
   s.inference().model.content = "c2";
-  const auto changed = control->apply({s}, false, wall);
+  const auto changed = Requests(*control).apply({s}, false, wall);
   EXPECT_EQ(changed->at(0).what, "changed");
   EXPECT_EQ(changed->at(0).difference, std::vector<std::string>{"model's content: c1 -> c2"});
   step(2);
@@ -274,7 +275,7 @@ TEST_F(ControlTest, ARevisionOlderThanCopiesStartsFromItsFileUntilItsFileIsAppli
   EXPECT_EQ(cluster.last_model, dir + "/m.pt");
   FunctionSpec s = spec();
   s.inference().model.content = "c1";
-  EXPECT_EQ(control->apply({s}, false, wall)->at(0).difference,
+  EXPECT_EQ(Requests(*control).apply({s}, false, wall)->at(0).difference,
             std::vector<std::string>{"model's content: not known -> c1"});
 }
 
@@ -337,7 +338,7 @@ TEST_F(ControlTest, TenRevisionsAreKeptAndTheServingOne) {
   EXPECT_EQ(control->contents(), kept);
   open();
   EXPECT_EQ(control->contents(), kept) << "in the store, too";
-  EXPECT_EQ(control->rollback({.name = "f"}, 1, wall).error().message,
+  EXPECT_EQ(Requests(*control).rollback({.name = "f"}, 1, wall).error().message,
             "to: 1 is no revision; there are 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15");
 }
 
@@ -357,12 +358,12 @@ TEST_F(ControlTest, ACanaryStaysBesideTheOldOne) {
 }
 
 TEST_F(ControlTest, ApplyIsIdempotentAndADryRunChangesNothing) {
-  const auto dry = control->apply({spec()}, true, wall);
+  const auto dry = Requests(*control).apply({spec()}, true, wall);
   EXPECT_EQ(dry->at(0).what, "created");
   EXPECT_TRUE(control->functions().empty());
   apply(spec());
-  EXPECT_EQ(control->apply({spec()}, false, wall)->at(0).what, "unchanged");
-  const auto change = control->apply({spec(500)}, true, wall);
+  EXPECT_EQ(Requests(*control).apply({spec()}, false, wall)->at(0).what, "unchanged");
+  const auto change = Requests(*control).apply({spec(500)}, true, wall);
   EXPECT_EQ(change->at(0).difference,
             (std::vector<std::string>{"slice: 100% × 30%…30% -> 100% × 50%…50%"}));
 }
@@ -370,15 +371,15 @@ TEST_F(ControlTest, ApplyIsIdempotentAndADryRunChangesNothing) {
 TEST_F(ControlTest, AFunctionKeepsItsKind) {
   FunctionSpec training{.name = {.name = "f"}, .kind = TrainingSpec{.command = {"/bin/train"}}};
   apply(spec());
-  const auto refused = control->apply({training}, false, wall);
+  const auto refused = Requests(*control).apply({training}, false, wall);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,
             "default/f: kind: TrainingFunction: default/f is there as an InferenceFunction, and a "
             "function keeps its kind. Delete it first, or apply this one under another name");
-  EXPECT_FALSE(control->apply({training}, true, wall).ok()) << "a dry run says so, too";
-  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  EXPECT_FALSE(Requests(*control).apply({training}, true, wall).ok()) << "a dry run says so, too";
+  ASSERT_TRUE(Requests(*control).remove({.name = "f"}, wall).ok());
   apply(training);
-  EXPECT_FALSE(control->apply({spec()}, false, wall).ok()) << "the other way round";
+  EXPECT_FALSE(Requests(*control).apply({spec()}, false, wall).ok()) << "the other way round";
   step(3);
 }
 
@@ -400,7 +401,7 @@ TEST_F(ControlTest, AFunctionOfTwoKindsIsSetApartAndTheOthersGoOn) {
   const std::string said =
       "It is set apart: revision 1 is an inference function, revision 2 is a training function.";
   EXPECT_TRUE(said_of(control->apart().at({.name = "f"})).starts_with(said));
-  const auto back = control->rollback({.name = "f"}, 1, wall);
+  const auto back = Requests(*control).rollback({.name = "f"}, 1, wall);
   ASSERT_FALSE(back.ok());
   EXPECT_NE(back.error().message.find(said), std::string::npos);
 
@@ -410,7 +411,7 @@ TEST_F(ControlTest, AFunctionOfTwoKindsIsSetApartAndTheOthersGoOn) {
   EXPECT_EQ(std::ranges::count(decisions, "notice", &Decision::action), 1) << "once, not per loop";
   EXPECT_TRUE(decisions.front().reason.text.starts_with(said));
 
-  EXPECT_EQ(control->apply({spec()}, false, wall)->at(0).revision, 3)
+  EXPECT_EQ(Requests(*control).apply({spec()}, false, wall)->at(0).revision, 3)
       << "no instance of an earlier revision is taken for one of it";
   open();
   EXPECT_TRUE(control->apart().empty());
@@ -425,7 +426,7 @@ TEST_F(ControlTest, AFunctionThatIsSetApartCanBeDeleted) {
   }
   open();
   ASSERT_EQ(control->apart().size(), 1u);
-  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove({.name = "f"}, wall).ok());
   open();
   EXPECT_TRUE(control->apart().empty());
 }
@@ -436,10 +437,10 @@ TEST_F(ControlTest, TwoFunctionsOfOnePathAreRefused) {
   FunctionSpec dotted = spec(), spaced = spec();
   dotted.name = {.name = "a.b"};
   spaced.name = {.space = "a", .name = "b"};
-  EXPECT_FALSE(control->apply({dotted, spaced}, false, wall).ok()) << "in one file";
+  EXPECT_FALSE(Requests(*control).apply({dotted, spaced}, false, wall).ok()) << "in one file";
   apply(dotted);
   apply(dotted);
-  const auto refused = control->apply({spaced}, false, wall);
+  const auto refused = Requests(*control).apply({spaced}, false, wall);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find(
                 "a/b: metadata.name: clients would call it a.b, which is default/a.b already"),
@@ -452,7 +453,7 @@ TEST_F(ControlTest, NothingIsHalfDeployed) {
   FunctionSpec broken = spec();
   broken.name.name = "g";
   broken.slice->sm = {300};
-  const auto refused = control->apply({spec(), broken}, false, wall);
+  const auto refused = Requests(*control).apply({spec(), broken}, false, wall);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("default/g: slice.sm: 30% is not a supported width"),
             std::string::npos)
@@ -460,7 +461,10 @@ TEST_F(ControlTest, NothingIsHalfDeployed) {
   EXPECT_TRUE(control->functions().empty());
   FunctionSpec greedy = spec();
   greedy.memory = Bytes{1} << 40;
-  EXPECT_NE(control->apply({greedy}, false, wall).error().message.find("more than any device has"),
+  EXPECT_NE(Requests(*control)
+                .apply({greedy}, false, wall)
+                .error()
+                .message.find("more than any device has"),
             std::string::npos);
 }
 
@@ -469,7 +473,7 @@ TEST_F(ControlTest, DeletedFunctionsAreDrained) {
   step(2);
   cluster.all(InstanceState::kStarting, InstanceState::kReady);
   step(2);
-  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove({.name = "f"}, wall).ok());
   step(2);
   EXPECT_EQ(cluster.count(1, InstanceState::kDraining), 1);
   EXPECT_TRUE(cluster.routes["functions"].empty());
@@ -485,7 +489,7 @@ TEST_F(ControlTest, AFunctionOfADeletedOnesNameHasNoneOfItsLoadOrFailures) {
   EXPECT_GT(control->functions().at(f).traffic.rate(Seconds(5)), 10);
   cluster.load.clear();
   cluster.broken_revisions.clear();
-  ASSERT_TRUE(control->remove(f, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove(f, wall).ok());
   apply(spec());
   const int before = cluster.starts;
   step(2);
@@ -510,7 +514,7 @@ TEST_F(ControlTest, WhatGetsNothingSaysWhy) {
 }
 
 TEST_F(ControlTest, TheGatewayIsToldTheRouteOfTheFunctionsPolicy) {
-  ASSERT_TRUE(control->apply({spec()}, false, wall).ok());
+  ASSERT_TRUE(Requests(*control).apply({spec()}, false, wall).ok());
   step(1);
   EXPECT_EQ(cluster.routes["functions"][0]["route"], policy::find_bundle("fixed")->route);
 }
@@ -518,7 +522,7 @@ TEST_F(ControlTest, TheGatewayIsToldTheRouteOfTheFunctionsPolicy) {
 TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {
   FunctionSpec zero = spec();
   zero.inference().min_replicas = 0;
-  const auto kept = control->apply({zero}, true, wall);
+  const auto kept = Requests(*control).apply({zero}, true, wall);
   ASSERT_TRUE(kept.ok());
   EXPECT_EQ(kept->at(0).warnings,
             std::vector<std::string>{
@@ -526,24 +530,24 @@ TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {
                 "bundles reach zero: exclusive, kpa, fast-gshare, fast-gshare-paper, "
                 "smif, infless"});
   zero.policy = "exclusive";
-  EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
-  EXPECT_TRUE(control->apply({spec()}, true, wall)->at(0).warnings.empty());
+  EXPECT_TRUE(Requests(*control).apply({zero}, true, wall)->at(0).warnings.empty());
+  EXPECT_TRUE(Requests(*control).apply({spec()}, true, wall)->at(0).warnings.empty());
   zero.inference().scale_target = 4;
-  EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
+  EXPECT_TRUE(Requests(*control).apply({zero}, true, wall)->at(0).warnings.empty());
   zero.policy = "has-gpu";
   zero.inference().min_replicas = 1;
   EXPECT_EQ(
-      control->apply({zero}, true, wall)->at(0).warnings,
+      Requests(*control).apply({zero}, true, wall)->at(0).warnings,
       std::vector<std::string>{"scaleTarget: 4 has no effect under has-gpu, which scales by "
                                "rate; these bundles scale by concurrency: exclusive, hpa, kpa"});
   zero.inference().scale_target = 0;
   zero.inference().scale_to_zero_after = Seconds(30);
-  EXPECT_EQ(control->apply({zero}, true, wall)->at(0).warnings,
+  EXPECT_EQ(Requests(*control).apply({zero}, true, wall)->at(0).warnings,
             std::vector<std::string>{"scaleToZeroAfter: 30s has no effect with minReplicas: 1; the "
                                      "last instance stops with minReplicas: 0 alone"});
   zero.policy = "exclusive";
   zero.inference().min_replicas = 0;
-  EXPECT_TRUE(control->apply({zero}, true, wall)->at(0).warnings.empty());
+  EXPECT_TRUE(Requests(*control).apply({zero}, true, wall)->at(0).warnings.empty());
 }
 
 // Requests that wait for the function are turned away once it is unavailable.
@@ -645,7 +649,7 @@ TEST_F(ControlTest, ADecisionThatComesToNothingIsSaidWhenItBeginsAndNowAndThen) 
   EXPECT_EQ(again.numbers.back(), (std::pair<std::string, double>("repeated", 119)));
 
   cluster.refuse_starts = true;
-  ASSERT_TRUE(control->remove({.name = "a"}, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove({.name = "a"}, wall).ok());
   pass(Seconds(5));
   cluster.all(InstanceState::kDraining, InstanceState::kGone);
   pass(Seconds(60));
@@ -677,7 +681,7 @@ TEST_F(ControlTest, WhatDoesNotChangeIsDecidedOnceASecondAndRoutedOnce) {
   ticks(40);
   EXPECT_EQ(cluster.tables, tables);
   // The same name with another file is another function.
-  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove({.name = "f"}, wall).ok());
   FunctionSpec other = spec();
   other.inference().timeout = Seconds(7);
   apply(other);
@@ -880,7 +884,7 @@ TEST_F(ControlTest, ARevisionHasTheProfileOfItsOwnContentAndType) {
   measured("bb", "cpu/1000m", Millis(5));
   EXPECT_EQ(known(predictor, 2), Millis(5));
   // Another function of the same name, whose model was not measured.
-  ASSERT_TRUE(control->remove({.name = "f"}, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove({.name = "f"}, wall).ok());
   s.inference().model.content = "cc";
   apply(s);
   EXPECT_EQ(known(predictor, 1), Nanos(0));

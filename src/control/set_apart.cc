@@ -40,6 +40,12 @@ std::string fault_of(const StoredFunction& f) {
   return "";
 }
 
+Result<void> check_path(const FunctionName& name, const FunctionName& other) {
+  if (name == other || served_name(name) != served_name(other)) return {};
+  return Error{ErrorKind::kInvalid, "metadata.name: clients would call it " + served_name(name) +
+                                        ", which is " + to_string(other) + " already"};
+}
+
 std::string said_of(const SetApart& apart) {
   return "It is set apart: " + apart.why +
          ". It cannot be called, and its instances are left as they are. Apply its file again, or "

@@ -19,6 +19,10 @@ using FunctionsApart = std::map<FunctionName, SetApart>;
 // Returns what of the stored function makes it impossible; empty: nothing does.
 std::string fault_of(const StoredFunction& f);
 
+// Returns kInvalid if clients would call two functions by one path: a.b of the default namespace, and
+// b of the namespace a.
+Result<void> check_path(const FunctionName& name, const FunctionName& other);
+
 // Returns why it is set apart and what a user can do, in sentences.
 std::string said_of(const SetApart& apart);
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "control/control.h"
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
+#include "control/requests.h"
 #include "predict/profile_table.h"
 #include "tests/support/fake_cluster.h"
 
@@ -35,7 +35,7 @@ class SeveralNodes : public testing::Test {
     s.inference().model.path = "/m.pt";
     s.inference().min_replicas = replicas;
     s.slice = Slice{.sm = kWhole, .quota = {{permille}, {permille}}};
-    ASSERT_TRUE(control->apply({std::move(s)}, false, wall).ok());
+    ASSERT_TRUE(Requests(*control).apply({std::move(s)}, false, wall).ok());
   }
   void step(int times = 1) {
     for (int i = 0; i < times; ++i) {
@@ -115,7 +115,7 @@ TEST_F(SeveralNodes, AnInstanceOfANodeThatIsAwayIsStoppedWhenItIsBack) {
   step(5);
   cluster.away = {"b"};
   step(2);
-  ASSERT_TRUE(control->remove(kF, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove(kF, wall).ok());
   step(60);
   EXPECT_EQ(nodes_of(kF), "b");
   cluster.away.clear();
@@ -189,7 +189,7 @@ TEST_F(SeveralNodes, AGatewayThatComesBackIsGivenTheRoutesBeforeAnInstanceDrains
   const auto version = [&](size_t g) { return cluster.seen.gateways[g].routes_version; };
   ASSERT_EQ(version(0), version(1));
   cluster.away = {"other gateway"};
-  ASSERT_TRUE(control->remove(kF, wall).ok());
+  ASSERT_TRUE(Requests(*control).remove(kF, wall).ok());
   step(3);
   EXPECT_GT(version(0), version(1));
   EXPECT_EQ(cluster.stops, 0) << "the other gateway may still route to them";

@@ -35,9 +35,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "control/control.h"
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
+#include "control/requests.h"
 #include "predict/profile_table.h"
 #include "tests/support/archive.h"
 #include "tests/support/fake_cluster.h"
@@ -92,14 +92,14 @@ class Timeline : public testing::Test {
     if (verb == "apply") return apply(words);
     if (verb == "rollback") {
       words >> a;
-      const auto done = control_->rollback({.name = a}, 0, wall_);
+      const auto done = Requests(*control_).rollback({.name = a}, 0, wall_);
       EXPECT_TRUE(done.ok()) << done.error().message;
     } else if (verb == "delete") {
       words >> a;
-      EXPECT_TRUE(control_->remove({.name = a}, wall_).ok());
+      EXPECT_TRUE(Requests(*control_).remove({.name = a}, wall_).ok());
     } else if (verb == "drain") {
       words >> a;
-      EXPECT_TRUE(control_->set_drained(a, true, wall_).ok());
+      EXPECT_TRUE(Requests(*control_).set_drained(a, true, wall_).ok());
     } else if (verb == "bundle") {
       words >> bundle_;
       ticks_a_second_ = 4;
@@ -191,7 +191,7 @@ class Timeline : public testing::Test {
       spec.policy_settings[word] = value;
       spec.policy = bundle_;
     }
-    const auto done = control_->apply({spec}, false, wall_);
+    const auto done = Requests(*control_).apply({spec}, false, wall_);
     EXPECT_TRUE(done.ok()) << done.error().message;
     return true;
   }
@@ -237,7 +237,7 @@ class Timeline : public testing::Test {
     } else if (verb == "unmet") {
       EXPECT_NE(unmet(f).find(rest), std::string::npos) << unmet(f);
     } else if (verb == "rollback-refused") {
-      const auto done = control_->rollback({.name = f}, 0, wall_);
+      const auto done = Requests(*control_).rollback({.name = f}, 0, wall_);
       EXPECT_TRUE(!done.ok() && done.error().message.starts_with(rest));
     } else if (verb == "requests") {
       EXPECT_EQ(control_->functions().at({.name = f}).traffic.totals().requests, std::stoul(rest));

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "control/control.h"
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
+#include "control/requests.h"
 #include "predict/profile_table.h"
 #include "tests/support/fake_cluster.h"
 
@@ -57,7 +57,7 @@ TEST_F(ControlOfAJob, ItsWorkersGoOnWhileTheNextLoopPreparesItsFiles) {
   spec.name.name = "j";
   spec.kind = TrainingSpec{.command = {"/bin/true"}, .epochs = 10, .max_workers = 2};
   training.job.files_pending = true;
-  ASSERT_TRUE(control->apply({spec}, false, wall).ok());
+  ASSERT_TRUE(Requests(*control).apply({spec}, false, wall).ok());
   step(3);
   EXPECT_EQ(cluster.starts, 0);
   training.job.files_pending = false;

@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "control/control.h"
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
+#include "control/requests.h"
 #include "predict/profile_table.h"
 #include "sim/audit.h"
 #include "sim/training.h"
@@ -139,7 +139,7 @@ Result<void> Play::open(const std::string& policy) {
   control_ = std::move(opened);
   control_->step(wall());  // sees the devices, whose types profiles are learnt for
   for (const control::Profile& p : scenario_.profiles) SLUICE_TRY(control_->set_profile(p));
-  SLUICE_ASSIGN(applied, control_->apply(scenario_.functions, false, wall()));
+  SLUICE_ASSIGN(applied, control::Requests(*control_).apply(scenario_.functions, false, wall()));
   for (const control::Applied& a : applied) tallies_[a.function].counts.function = a.function;
   for (const FunctionSpec& spec : scenario_.functions) {
     FunctionOutcome& f = tallies_.at(spec.name).counts;
@@ -275,7 +275,7 @@ void Play::end_second() {
 
 // A training job arrives.
 void Play::submit(const ScenarioJob& job) {
-  const auto applied = control_->apply({job.spec}, false, wall());
+  const auto applied = control::Requests(*control_).apply({job.spec}, false, wall());
   if (!applied.ok() && broken_.ok()) broken_ = applied.error();
 }
 

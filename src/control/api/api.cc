@@ -94,7 +94,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
       return no_function(control_, name);
     if (path.size() == 4 && method == verb::get) return function_row(control_, name, wall);
     if (path.size() == 4 && method == verb::delete_) {
-      SLUICE_ASSIGN(kept, control_.remove(name, wall, target.get("with_model") == "true"));
+      SLUICE_ASSIGN(kept, requests_.remove(name, wall, target.get("with_model") == "true"));
       json out{{"deleted", to_string(name)}};
       if (!kept.empty()) out["kept"] = kept;
       return out;
@@ -107,12 +107,12 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
         SLUICE_ASSIGN(checked, f.finish(static_cast<int>(f.integer("to", 0, 0, 1'000'000'000))));
         to = checked;
       }
-      SLUICE_ASSIGN(back, control_.rollback(name, to, wall));
+      SLUICE_ASSIGN(back, requests_.rollback(name, to, wall));
       return json{
           {"function", to_string(name)}, {"revision", back.revision}, {"assumed", back.assumed}};
     }
     if (path.size() == 5 && (path[4] == "pause" || path[4] == "resume") && method == verb::post) {
-      SLUICE_TRY(control_.set_paused(name, path[4] == "pause", wall));
+      SLUICE_TRY(requests_.set_paused(name, path[4] == "pause", wall));
       return json{{"function", to_string(name)}, {"paused", path[4] == "pause"}};
     }
     if (path.size() == 5 && path[4] == "rates" && method == verb::get) {
@@ -131,7 +131,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   if (kind == "devices" && path.size() == 4 && method == verb::post &&
       (path[3] == "drain" || path[3] == "undrain")) {
     SLUICE_ASSIGN(device, device_named(control_.seen().devices, path[2]));
-    SLUICE_TRY(control_.set_drained(device, path[3] == "drain", wall));
+    SLUICE_TRY(requests_.set_drained(device, path[3] == "drain", wall));
     return json{{"device", device}, {"drained", path[3] == "drain"}};
   }
   return missing;
@@ -179,7 +179,7 @@ Result<json> Api::applied(const wire::HttpRequest& request, const Result<Functio
                           UnixMillis wall) {
   if (!read.ok()) return read.error();
   SLUICE_ASSIGN(target, wire::parse_target(request.target()));
-  SLUICE_ASSIGN(all, control_.apply(read->specs, is_dry(target), wall));
+  SLUICE_ASSIGN(all, requests_.apply(read->specs, is_dry(target), wall));
   json results = json::array();
   for (const Applied& a : all)
     results.push_back({{"function", to_string(a.function)},

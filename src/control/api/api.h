@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "control/control.h"
+#include "control/requests.h"
 #include "wire/http.h"
 
 namespace sluice::control {
@@ -15,7 +15,7 @@ class Api {
   // `token`: the token that callers must bear; empty: every caller that reaches the socket may
   // call.
   Api(Control& control, std::string token, std::string home)
-      : control_(control), token_(std::move(token)), home_(std::move(home)) {}
+      : control_(control), requests_(control), token_(std::move(token)), home_(std::move(home)) {}
 
   // The server's admission: a request without the token gets 401. handle() does not check again.
   std::optional<wire::HttpResponse> refusal(const wire::HttpHead& head) const;
@@ -42,6 +42,7 @@ class Api {
   Result<nlohmann::json> decisions(const wire::Target& target) const;
 
   Control& control_;
+  Requests requests_;
   const std::string token_;
   const std::string home_;
 };

@@ -11,6 +11,7 @@
 #include "control/api/listings.h"
 #include "control/api/metrics.h"
 #include "control/local/store.h"
+#include "control/requests.h"
 #include "predict/profile_table.h"
 #include "tests/support/archive.h"
 #include "tests/support/fake_cluster.h"
@@ -85,7 +86,7 @@ class CorruptedStore : public testing::Test {
       }
     };
     const auto apply = [&](const FunctionSpec& spec) {
-      ASSERT_TRUE(control->apply({spec}, false, wall).ok());
+      ASSERT_TRUE(Requests(*control).apply({spec}, false, wall).ok());
     };
     Profile profile{.model = folder.path + "/m.pt", .device = {"cpu/1000m"}};
     profile.points.push_back({{1, kWhole, kWhole}, Millis(20), Millis(30), 50});
@@ -157,7 +158,7 @@ class CorruptedStore : public testing::Test {
     EXPECT_TRUE((*control)->journal().rates(kBad, 0).ok());
     for (const FunctionName& name : {kBad, kJob})
       if ((*control)->functions().contains(name) || (*control)->apart().contains(name)) {
-        EXPECT_TRUE((*control)->remove(name, wall).ok());
+        EXPECT_TRUE(Requests(**control).remove(name, wall).ok());
       }
     (*control)->step(wall += 250);
   }
