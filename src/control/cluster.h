@@ -164,10 +164,7 @@ inline bool all_gateways_there(const Observation& o) {
 // The order to start an instance, beyond the decision.
 struct StartOrder {
   Instance instance;
-  ModelSpec model;
-  Batching batching;
-  // Started by exec of it, instead of a fork of the model's template.
-  std::optional<ExecOfProgram> program;
+  Birth birth;
 };
 
 class Cluster {

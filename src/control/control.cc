@@ -6,6 +6,7 @@
 #include "control/refined.h"
 #include "control/spec/validate.h"
 #include "control/unreachable.h"
+#include "model/server_kind.h"
 
 namespace sluice::control {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "control/control.h"
+#include "model/server_kind.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -91,15 +92,15 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
   d.subject = i.id;
   StartOrder order{.instance = i};
   if (spec.is_inference()) {
-    order.model = spec.inference().model;
-    if (models_ != nullptr) order.model = models_->for_start(order.model);
-    order.batching = spec.inference().batching;
+    const ModelSpec& model = spec.inference().model;
+    order.birth = kind_of(model).birth(models_ != nullptr ? models_->for_start(model) : model,
+                                       spec.inference().batching);
   } else {
     if (training_ == nullptr)
       return Error{ErrorKind::kUnavailable, "nothing here controls training jobs"};
     SLUICE_ASSIGN(program,
                   training_->worker(start.function, i.id, cores_of(start.first(), seen_.devices)));
-    order.program = std::move(program);
+    order.birth = std::move(program);
   }
   SLUICE_TRY(cluster_.start(order));
   starts_.ordered(i, now);

@@ -7,6 +7,7 @@
 #include "control/routes.h"
 #include "control/spec/validate.h"
 #include "control/training.h"
+#include "model/server_kind.h"
 
 namespace sluice::control {
 namespace {

@@ -111,17 +111,20 @@ Result<void> SimulatedCluster::start_now(const control::StartOrder& order) {
   if (servers_.contains(wanted.id)) return {};
   if (wanted.parts.size() > 1)
     return Error{ErrorKind::kInvalid, "an instance of several parts is not simulated"};
-  if (order.program && programs_ == nullptr)
+  const auto* program = std::get_if<ExecOfProgram>(&order.birth);
+  if (program != nullptr && programs_ == nullptr)
     return Error{ErrorKind::kInvalid, "programs are not simulated"};
   Server server;
-  server.is_worker = order.program.has_value();
+  server.is_worker = program != nullptr;
   server.machine = machine;
   server.node = machine->node;
   server.seen = {.instance = wanted, .node = machine->plan.device.node};
   server.seen.pid = ++starts_;
   server.seen.socket = "/" + std::to_string(starts_);  // short, as it is copied at every tick
   server.seen.start_time = 1;
-  server.batcher.emplace(Batching{wanted.batch, order.batching.max_delay});
+  const auto* fork = std::get_if<ForkOfTemplate>(&order.birth);
+  server.batcher.emplace(
+      Batching{wanted.batch, fork != nullptr ? fork->batching.max_delay : Nanos(0)});
   server.asked = clock_.now();
   SLUICE_TRY(place(server));
   const Nanos takes = plan_.cold_starts[random_.below(plan_.cold_starts.size())];

@@ -57,6 +57,15 @@ constexpr const char* kStored =
     R"("slice":{"limit":400,"memory":1048576,"request":200,"slo_us":0,"sm":500,"tolerance":0},)"
     R"("slo_percentile":99.0,"slo_us":80000,"timeout_ms":9000,"token":"secret"})";
 
+// One that a later version stored must not be started as another kind.
+TEST(FunctionJson, AKindOfServerThatIsNotHereIsNamed) {
+  json stored = json::parse(kStored);
+  stored["model"]["format"] = "onnx";
+  const auto read = function_spec_from(stored);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().message, "function.model.format: \"onnx\" is not served: torchscript is");
+}
+
 TEST(FunctionJson, AnInferenceFunctionIsTheFlatObjectThatStoresHold) {
   EXPECT_EQ(to_json(inference()).dump(), kStored);
   EXPECT_EQ(*function_spec_from(json::parse(kStored)), inference());

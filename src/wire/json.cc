@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "model/server_kind.h"
+
 namespace sluice::wire {
 
 using nlohmann::json;
@@ -299,6 +301,8 @@ Result<ModelSpec> model_spec_from(const json& j) {
   ModelSpec m;
   m.path = f.text("path");
   m.format = f.text("format", m.format);
+  if (find_server_kind(m.format) == nullptr)
+    f.fail("format", "\"" + m.format + "\" is not served: " + names_of_server_kinds() + " is");
   m.content = f.text("content");
   m.inputs = f.parts("inputs", tensor_spec_from);
   m.outputs = f.parts("outputs", tensor_spec_from);

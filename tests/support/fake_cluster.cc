@@ -136,7 +136,8 @@ void FakeCluster::serve(Nanos elapsed) {
 
 Result<void> FakeCluster::start(const StartOrder& order) {
   ++starts;
-  last_model = order.model.path;
+  const auto* fork = std::get_if<ForkOfTemplate>(&order.birth);
+  last_model = fork != nullptr ? fork->model.path : "";
   SLUICE_TRY(reach(order.instance.device()));
   if (refuse_starts) return Error{ErrorKind::kInternal, "No space left on device"};
   if (lose_starts > 0) return --lose_starts, Result<void>();

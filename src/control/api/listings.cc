@@ -7,6 +7,7 @@
 #include "control/spec/function_text.h"
 #include "control/spec/validate.h"
 #include "control/summary.h"
+#include "model/server_kind.h"
 #include "wire/json.h"
 
 namespace sluice::control {

@@ -257,15 +257,13 @@ json body_of(const Parts& parts) {
 
 Result<void> LocalCluster::start(const StartOrder& order) {
   const Instance& i = order.instance;
-  const Birth birth =
-      order.program ? Birth(*order.program) : Birth(ForkOfTemplate{order.model, order.batching});
   json body = body_of(i.parts);
   body.update({{"id", i.id},
                {"function", to_string(i.function)},
                {"revision", i.revision},
                {"batch", i.batch},
                {"arbiter", i.arbiter}});
-  body.update(wire::to_json(birth));
+  body.update(wire::to_json(order.birth));
   return done(ask(node_, verb::post, "/v1/instances", body));
 }
 

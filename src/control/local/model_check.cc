@@ -1,10 +1,14 @@
 #include "control/local/model_check.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <string>
 
+#include "base/check.h"
 #include "base/regular_file.h"
 #include "control/local/model_archive.h"
+#include "model/server_kind.h"
 #include "wire/json.h"
 #include "wire/model_description.h"
 
@@ -21,11 +25,26 @@ std::string hint_of_missing(const std::filesystem::path& model) {
   return ". `tools/make_models` makes the models of the examples in this folder.";
 }
 
+// Who reads a model's file, by the kind of its server.
+struct Reader {
+  std::string_view kind;
+  Result<void> (*check)(const std::string& path);
+};
+constexpr Reader kReaders[] = {
+    {"torchscript", check_model_archive},
+};
+
+const Reader& reader_of(const ModelSpec& model) {
+  const auto found = std::ranges::find(kReaders, model.format, &Reader::kind);
+  SLUICE_CHECK(found != std::end(kReaders), model.format);
+  return *found;
+}
+
 }  // namespace
 
 Result<void> check_model(ModelSpec& model) {
-  if (const auto archive = check_model_archive(model.path); !archive.ok())
-    return Error{ErrorKind::kInvalid, archive.error().message + hint_of_missing(model.path)};
+  if (const auto file = reader_of(model).check(model.path); !file.ok())
+    return Error{ErrorKind::kInvalid, file.error().message + hint_of_missing(model.path)};
   if (!model.inputs.empty()) return {};
   const std::string sidecar = std::filesystem::path(model.path).replace_extension(".json");
   const auto file = RegularFile::open(sidecar);
@@ -42,9 +61,10 @@ Result<void> check_model(ModelSpec& model) {
   if (!parsed.ok()) return within(sidecar, parsed.error());
   const auto described = wire::model_description_from(*parsed);
   if (!described.ok()) return within(sidecar, described.error());
-  if (described->platform != wire::kTorchscript)
+  const std::string platform(kind_of(model).platform);
+  if (described->platform != platform)
     return Error{ErrorKind::kInvalid, sidecar + ": platform: \"" + described->platform +
-                                          "\" is not served: " + std::string(wire::kTorchscript) +
+                                          "\" is not served: " + platform +
                                           " is, and may be left out"};
   model.inputs = described->inputs;
   model.outputs = described->outputs;

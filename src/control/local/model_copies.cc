@@ -16,6 +16,7 @@
 #include "base/system_error.h"
 #include "base/write_all.h"
 #include "control/local/model_check.h"
+#include "model/server_kind.h"
 #include "wire/json.h"
 
 namespace sluice::control {
@@ -60,7 +61,7 @@ class Sha256 {
 std::string description_of(const ModelSpec& model) {
   const nlohmann::json all = wire::to_json(model);
   return nlohmann::json{
-      {"platform", "pytorch_torchscript"}, {"inputs", all["inputs"]}, {"outputs", all["outputs"]}}
+      {"platform", kind_of(model).platform}, {"inputs", all["inputs"]}, {"outputs", all["outputs"]}}
       .dump();
 }
 

@@ -14,6 +14,7 @@
 #include "control/spec/yaml_fields.h"
 #include "model/function_fields.h"
 #include "model/quantity.h"
+#include "model/server_kind.h"
 #include "policy/bundle.h"
 #include "wire/model_description.h"
 
@@ -234,8 +235,9 @@ void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, S
   f.need("model", "the model's path: model: {path: …}");
   section(f, "model", source, problems, [&](Fields& m) {
     section(m, "modelFormat", source, problems, [&](Fields& format) {
-      if (format.text("name", s.model.format) && s.model.format != "torchscript")
-        format.complain("name", "\"" + s.model.format + "\" is not served: torchscript is");
+      if (format.text("name", s.model.format) && find_server_kind(s.model.format) == nullptr)
+        format.complain(
+            "name", "\"" + s.model.format + "\" is not served: " + names_of_server_kinds() + " is");
     });
     if (!m.has("storageUri")) m.need("path", "the model's file");
     const bool by_uri = m.text("storageUri", s.model.path), by_path = m.text("path", s.model.path);

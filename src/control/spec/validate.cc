@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model/quantity.h"
+#include "model/server_kind.h"
 
 namespace sluice::control {
 namespace {

@@ -13,11 +13,6 @@
 
 namespace sluice::control {
 
-// Returns whether functions can run on it: the model server computes on CPUs.
-inline bool serves(const Device& d) {
-  return d.kind == DeviceKind::kCpu;
-}
-
 // `fastest`: the shortest latency measured for this model; nothing: not measured.
 Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
                             std::optional<Nanos> fastest);

@@ -1,0 +1,36 @@
+// The kinds of server that an inference function may have, each said once: its name, the devices that
+// it computes on, and how an instance of it is born. What a function runs is a content (ModelSpec)
+// under a kind. Who reads the content's files is in control/local/model_check.cc, for it takes a
+// disk. docs/design/servers.md adds a kind. Plain data; any thread.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/birth.h"
+#include "model/device.h"
+
+namespace sluice {
+
+struct ServerKind {
+  std::string_view name;      // in a function's file: model.modelFormat.name
+  std::string_view platform;  // Triton's word, in a sidecar and in a content's description
+  bool (*computes_on)(const Device& device);
+  // Of an instance, from the content as its node finds it.
+  Birth (*birth)(const ModelSpec& model, const Batching& batching);
+};
+
+std::span<const ServerKind> server_kinds();
+const ServerKind* find_server_kind(std::string_view name);  // nullptr: unknown name
+
+// REQUIRES: the model's format names a kind; files and stored specifications are checked for it.
+const ServerKind& kind_of(const ModelSpec& model);
+
+// Returns "torchscript", or "one of a, b".
+std::string names_of_server_kinds();
+
+// Returns whether a server of any kind computes on it.
+bool serves(const Device& device);
+
+}  // namespace sluice
