@@ -16,7 +16,7 @@ namespace sluice::policy {
 using ScaleFunction = std::vector<Action> (*)(Input& input);
 
 // For training: which job has workers on which devices (plan), and which devices of one virtual
-// cluster another uses (loan). Both get the input, with the bundle's jobs as its functions and their
+// cluster another uses (loan). Both have the bundle's jobs as the input's functions, with their
 // settings. A plan's memory is apart from that of the bundle's scaling.
 using PlanFunction = std::vector<Action> (*)(Input& input);
 using LoanFunction = std::vector<Action> (*)(Input& input);

@@ -1,7 +1,7 @@
 // ClusterPlan: a decision in progress. It starts as a copy of the snapshot, in which the instances
-// of revisions without traffic stop. A scaler starts, resizes and stops instances in it and examines
-// the result. actions() leads from the snapshot to the plan, each step with its reason, in an order
-// in which no two rectangles ever overlap.
+// of revisions without traffic stop. A scaler starts, resizes and stops instances in it and
+// examines the result. actions() leads from the snapshot to the plan, each step with its reason, in
+// an order in which no two rectangles ever overlap.
 //
 // Over an Input that must outlive it. Not thread-safe.
 #pragma once

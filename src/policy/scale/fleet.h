@@ -85,9 +85,9 @@ class Fleet {
 // Returns "50.0/s at 80 % carry 40.0/s.".
 std::string carries_text(double rate, double part);
 
-// Returns the configuration for a model that was never measured on the type, or that is never in
-// time there: the file's width, else the whole device, with the file's largest batch, or one request
-// at a time if its times are known.
+// Returns the configuration for a model that was never measured on the type, or is never in time
+// there: the file's width, else the whole device; the file's largest batch, or one request at a
+// time if its times are known.
 Choice unsized_choice(const ClusterPlan& plan, const Demand& demand, const Device& type,
                       bool known);
 

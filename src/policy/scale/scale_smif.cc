@@ -378,7 +378,7 @@ void SmifScaler::move_last() {
         "The last instance can be a cheaper one: at " + busiest_text() + ".");
 }
 
-// The others must be ready, and carry the load or be as many as may be; unmeasured ones are trusted.
+// The others must be ready, and carry the load or be as many as may be. Unmeasured ones are trusted.
 void SmifScaler::leave_cordoned() {
   const Fleet::Ready ready = fleet_.ready();
   if (ready.count >= std::max(1, demand_.inference().min_replicas) &&

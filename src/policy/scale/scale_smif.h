@@ -8,9 +8,9 @@
 //   to 0   the last instance moves to the cheapest kind that is in time; then none, once idle
 //
 // Only a kind that is in time alone is chosen. λ counts inferences over 6 s, Knative's panic
-// window; no instance stops before its stable window of 60 s has passed without such a λ. The policy
-// remembers when it last searched for a cheaper kind for the last instance, and which kinds were
-// late.
+// window; no instance stops before its stable window of 60 s has passed without such a λ. The
+// policy remembers when it last searched for a cheaper kind for the last instance, and which kinds
+// were late.
 #pragma once
 
 #include "model/action.h"
