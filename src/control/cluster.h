@@ -33,7 +33,7 @@ struct ObservedInstance {
   std::string node;       // the node that it runs on
   bool reachable = true;  // false: its node does not answer, and this is its last report
   bool foreign = false;   // a user's own process under a slice: not ours to scale
-  std::string socket;
+  std::string address;    // where gateways reach it: on one machine, the path of a unix socket
   int64_t pid = 0;
   uint64_t start_time = 0;  // of the process, in the kernel's ticks
   int64_t ready_after_ms = 0;

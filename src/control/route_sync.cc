@@ -79,10 +79,10 @@ std::vector<bool> RouteSync::changes(const std::vector<RoutedFunction>& function
     const bool known = then != before.end() && then->instance.id == o.instance.id;
     const InstanceState state = routed_state(o, stops);
     if (known && same_place(o.instance, then->instance) && then->instance.state == state &&
-        then->socket == o.socket) {
+        then->address == o.address) {
       places_.push_back(std::move(*then));
     } else {
-      places_.push_back({o.instance, o.socket});
+      places_.push_back({o.instance, o.address});
       places_.back().instance.state = state;
       mark(o.instance.function);
     }

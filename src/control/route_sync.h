@@ -40,7 +40,7 @@ class RouteSync {
   };
   struct Place {
     Instance instance;
-    std::string socket;
+    std::string address;
   };
   bool give(Cluster& cluster, Observation& seen, const RoutingTable& table);
   // Returns which functions' routes may differ from those of the last call; all if others came or

@@ -36,7 +36,7 @@ InstanceRoute instance_route(const RoutedInstance& routed, const InferenceSpec& 
                                                {i.batch, i.slice().sm, i.slice().quota.request});
   return {.id = i.id,
           .revision = i.revision,
-          .socket = routed.instance->socket,
+          .socket = routed.instance->address,
           .credit = credit,
           .batch = std::min(i.batch, credit),
           .capability = capability > 0

@@ -120,7 +120,7 @@ Result<void> SimulatedCluster::start_now(const control::StartOrder& order) {
   server.node = machine->node;
   server.seen = {.instance = wanted, .node = machine->plan.device.node};
   server.seen.pid = ++starts_;
-  server.seen.socket = "/" + std::to_string(starts_);  // short, as it is copied at every tick
+  server.seen.address = "/" + std::to_string(starts_);  // short, as it is copied at every tick
   server.seen.start_time = 1;
   const auto* fork = std::get_if<ForkOfTemplate>(&order.birth);
   server.batcher.emplace(

@@ -57,7 +57,7 @@ void FakeCluster::adopt(const Instance& i) {
   seen.instances.insert(std::ranges::lower_bound(seen.instances, i.id, {}, id_of),
                         {.instance = i,
                          .node = device == nullptr ? "" : device->node,
-                         .socket = "/" + i.id,
+                         .address = "/" + i.id,
                          .pid = starts});
 }
 

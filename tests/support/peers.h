@@ -61,7 +61,7 @@ inline nlohmann::json test_state(const Observation& o) {
   for (const Device& d : o.devices) state["devices"].push_back(wire::to_json(d));
   for (const ObservedInstance& i : o.instances) {
     state["instances"].push_back(wire::to_json(i.instance));
-    state["instances"].back().update({{"socket", i.socket}, {"pid", i.pid}});
+    state["instances"].back().update({{"socket", i.address}, {"pid", i.pid}});
   }
   return state;
 }

@@ -302,7 +302,7 @@ json instance_rows(const Control& control, UnixMillis wall) {
     if (!alive(o) && o.ended > 0 && wall - o.ended > kEndedShown) continue;
     json i = wire::to_json(o.instance);
     i.update({{"pid", o.pid},
-              {"socket", o.socket},
+              {"socket", o.address},
               {"ready_after_ms", o.ready_after_ms},
               {"start_time", o.start_time},
               {"ended", o.ended},

@@ -23,7 +23,7 @@ Result<ObservedInstance> instance_from(const json& j) {
   Fields f(j, "instance");
   ObservedInstance o{.instance = instance};
   o.foreign = f.boolean("foreign", false);
-  o.socket = f.text("socket");
+  o.address = f.text("socket");
   o.pid = f.integer("pid", 0, 0, kMost);
   o.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
   o.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);
