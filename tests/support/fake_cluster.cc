@@ -24,6 +24,21 @@ void FakeCluster::add_gateway(const std::string& name) {
   seen.gateways.push_back({.name = name, .started = 1});
 }
 
+void FakeCluster::add_node(const std::string& name) {
+  const Device device{.id = name + "/cpu0", .node = name, .millicores = 1000, .memory = 1 << 30};
+  devices.insert(std::ranges::lower_bound(devices, device.id, {}, &Device::id), device);
+}
+
+void FakeCluster::remove_node(const std::string& name) {
+  std::erase_if(devices, [&](const Device& d) { return d.node == name; });
+  std::erase_if(seen.instances, [&](const ObservedInstance& o) { return o.node == name; });
+}
+
+void FakeCluster::answer() {
+  answered_ = true;
+  if (on_settled_) on_settled_();
+}
+
 Result<void> FakeCluster::reach(const DeviceId& device) const {
   const Device* d = control::find(devices, device);
   const std::string node = d == nullptr ? "" : d->node;
@@ -65,6 +80,7 @@ Observation FakeCluster::observe() {
   const Time now = clock_.now();
   if (seen_at_ != Time{}) serve(now - seen_at_);
   seen_at_ = now;
+  take_effect();
   carry_on();
   hold();
   list_nodes();
@@ -88,6 +104,17 @@ Observation FakeCluster::observe() {
     if (!g.there) g = {.name = g.name};
   }
   return answer;
+}
+
+void FakeCluster::take_effect() {
+  std::erase_if(accepted_, [&](const auto& start) {
+    const auto& [due, instance] = start;
+    if (clock_.now() < due) return false;
+    if (find(instance.id) == nullptr && control::find(devices, instance.device()) != nullptr)
+      adopt(instance);
+    changed_[instance.id] = clock_.now();
+    return true;
+  });
 }
 
 // Instances start and drain as time passes; each is busy for as long as its quota allows.
@@ -142,8 +169,8 @@ Result<void> FakeCluster::start(const StartOrder& order) {
   if (refuse_starts) return Error{ErrorKind::kInternal, "No space left on device"};
   if (lose_starts > 0) return --lose_starts, Result<void>();
   for (int times = repeat_starts ? 2 : 1; times > 0; --times)
-    if (find(order.instance.id) == nullptr) adopt(order.instance);
-  changed_[order.instance.id] = clock_.now();
+    accepted_.emplace_back(clock_.now() + starts_take, order.instance);
+  take_effect();
   return {};
 }
 
@@ -216,6 +243,13 @@ void FakeCluster::kill(const FunctionName& f) {
       o.error = "killed by signal 9";
       return;
     }
+}
+
+void FakeCluster::end(const InstanceId& id) {
+  ObservedInstance* o = find(id);
+  if (o == nullptr) return;
+  o->instance.state = InstanceState::kGone;
+  o->error = "ended with 0";
 }
 
 void FakeCluster::restart_node() {

@@ -1,13 +1,17 @@
-// A cluster in memory, for tests: devices (by default two of a whole core each) of the nodes that
-// they name, gateways (by default one), and a saboteur. Instances start and drain in the set time
-// on the given clock. An action that it is set to lose it acknowledges and drops. Only test code
-// includes this. One thread.
+// A cluster in memory, in virtual time, for tests: devices (by default two of a whole core each) of
+// the nodes that they name, gateways (by default one), and a saboteur. Nodes come and go. Instances
+// start and drain in the set time on the given clock. An order may take long until it has an
+// effect. An action that it is set to lose it acknowledges and drops. Only test code includes this.
+// One thread, except for answer().
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "control/cluster.h"
@@ -18,6 +22,9 @@ class FakeCluster : public Cluster {
  public:
   explicit FakeCluster(const Clock& clock);
 
+  void poll() override { answered_ = !slow; }
+  bool settled() const override { return answered_; }
+  void on_settled(std::function<void()> call) override { on_settled_ = std::move(call); }
   Observation observe() override;
   Result<void> start(const StartOrder& order) override;
   Result<void> resize(const InstanceId& id, const Parts& parts) override;
@@ -25,6 +32,11 @@ class FakeCluster : public Cluster {
   Result<void> set_drained(const DeviceId& device, bool drained) override;
   Result<std::set<InstanceId>> set_routes(const std::string& gateway,
                                           const RoutingTable& table) override;
+
+  // ---- calls that take long ----
+  bool slow = false;     // polls are answered by answer()
+  void answer();         // to the poll; any thread
+  Nanos starts_take{0};  // until an accepted start shows
 
   // ---- the saboteur ----
   int lose_starts = 0, lose_stops = 0, lose_resizes = 0;  // so many of the next ones
@@ -37,6 +49,7 @@ class FakeCluster : public Cluster {
   std::optional<Nanos> drain_takes;
   std::set<int> broken_revisions;    // their instances end instead of becoming ready
   void kill(const FunctionName& f);  // one that is ready
+  void end(const InstanceId& id);    // by itself, with 0
   void restart_node();               // starting instances end: its daemon died
   void down();                       // an orderly end: all instances are stopped
   void restart_gateway();            // each counts from zero and knows no routes
@@ -52,6 +65,9 @@ class FakeCluster : public Cluster {
   // ---- contents ----
   std::vector<Device> devices;  // by id
   void add_gateway(const std::string& name);
+  // A node with one whole core comes, its device NAME/cpu0; it goes, with all that it holds.
+  void add_node(const std::string& name);
+  void remove_node(const std::string& name);
   void adopt(const Instance& i);  // an instance from before the loop
 
   // ---- for tests to read ----
@@ -66,6 +82,7 @@ class FakeCluster : public Cluster {
   std::map<DeviceId, std::string> faults;  // of devices that their node has cordoned
 
  private:
+  void take_effect();
   void carry_on();
   void hold();
   void serve(Nanos elapsed);
@@ -77,6 +94,9 @@ class FakeCluster : public Cluster {
   ObservedInstance* find(const InstanceId& id);
 
   const Clock& clock_;
+  std::atomic<bool> answered_ = true;  // the last poll
+  std::function<void()> on_settled_;
+  std::vector<std::pair<Time, Instance>> accepted_;  // starts that do not show yet
   Time seen_at_{};
   std::map<InstanceId, Time> changed_;  // when it began to start or to drain
   std::map<DeviceId, bool> drained_;
