@@ -1,4 +1,4 @@
-// The desired state: users' functions, and the loop's progress with them. One of the loop's three
+// The desired state: users' functions, and the loop's progress with them. One of the loop's
 // ports. SQLite keeps it on this machine (store.h); an adapter in memory serves tests.
 //
 // One thread, the loop's. A change that fails changed nothing.

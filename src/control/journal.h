@@ -1,4 +1,4 @@
-// The journal: the loop's record for the next loop and for people. One of the loop's three ports. A
+// The journal: the loop's record for the next loop and for people. One of the loop's ports. A
 // tick writes it once, at its end. SQLite keeps it on this machine (store.h); an adapter in memory
 // serves tests and simulations.
 //
