@@ -1,5 +1,5 @@
-// ledger: a training job whose workers join, leave and are killed at random, and whose controller is
-// restarted. Its parameters count how often each sample was used.
+// ledger: a training job whose workers join, leave and are killed at random, and whose controller
+// is restarted. Its parameters count how often each sample was used.
 //
 //   bench_ledger [--events N] [--seed N] [--most-pause-ms N] [--json FILE]
 #include <cmath>

@@ -1,6 +1,7 @@
 // reform: what a change of a training job's workers costs, with 100 MB of parameters and little
 // computation: the time from the last step before it to the end of the first step after it, less a
-// plain step of as many workers. A crash counts from the kill. Beside a restart of the whole job from its checkpoint.
+// plain step of as many workers. A crash counts from the kill. Beside a restart of the whole job
+// from its checkpoint.
 //
 //   bench_reform [--times N] [--json FILE]
 #include <algorithm>

@@ -1,5 +1,6 @@
 // rpc: a worker's status report at a job's controller, 64 workers at once: from its sending to the
-// answer of a question behind it on the same connection. The workers are stubs, which train nothing.
+// answer of a question behind it on the same connection. The workers are stubs, which train
+// nothing.
 //
 //   bench_rpc [--workers N] [--reports N] [--json FILE]
 #include <algorithm>

@@ -1,11 +1,11 @@
-// schedule: every placement puts 3,200 instances onto 1,000 nodes of 4 devices, one after the other,
-// as a cluster does after a failure. Slices of eight sizes in random order, from an equal start. The
-// time has everything that a decision does for placement: laying out 4,000 devices, each choice,
-// and its effect. Beside it is the time that Dilu prints for its scheduler at that scale (ASPLOS
-// '25), which was on another machine.
+// schedule: every placement puts 3,200 instances onto 1,000 nodes of 4 devices, one after the
+// other, as a cluster does after a failure. Slices of eight sizes in random order, from an equal
+// start. The time has everything that a decision does for placement: laying out 4,000 devices, each
+// choice, and its effect. Beside it is the time that Dilu prints for its scheduler at that scale
+// (ASPLOS '25), which was on another machine.
 //
-// With Dilu's own list of instances (docs/simulator.md names such files) that list is placed too, each
-// instance with all its devices, requests and limits as shares of time.
+// With Dilu's own list of instances (docs/simulator.md names such files) that list is placed too,
+// each instance with all its devices, requests and limits as shares of time.
 //
 //   bench_schedule [--rounds N] [--instances FILE] [--json FILE]
 #include <time.h>

@@ -12,8 +12,9 @@
 //               [--runtime PATH --model FILE.pt] [--training FOLDER] [--json FILE]
 //
 // `--seconds` is the length of each attack; hostile users stay sixty times as long. Without
-// `--runtime` the platform runs tests/programs/fake_runtime.cc, whose model takes 300 ms to load. `--training` is the folder of
-// tools/make_training; --kills counts its events, too, and a restart for every 25.
+// `--runtime` the platform runs tests/programs/fake_runtime.cc, whose model takes 300 ms to load.
+// `--training` is the folder of tools/make_training; --kills counts its events, too, and a restart
+// for every 25.
 #include "tests/support/siege.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// train: samples per second of two workers, beside torch's DistributedDataParallel over Gloo with the
-// same module, data and batch, one thread a rank. The two take turns.
+// train: samples per second of two workers, beside torch's DistributedDataParallel over Gloo with
+// the same module, data and batch, one thread a rank. The two take turns.
 //
 //   bench_train [--rounds N] [--seconds N] [--json FILE]
 #include <array>

@@ -14,8 +14,8 @@ add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<BOOL:${SLUICE_WERROR}>:-Werror> -Wno-missing-field-initializers)
 
-# What a test itself consists of is compiled alike in every preset but `tsan`: without sanitizers, so that
-# the compiler's cache has for `dev` what `release` compiled. Its property is SLUICE_PLAIN.
+# What a test itself consists of is compiled alike in every preset but `tsan`: without sanitizers,
+# so that the compiler's cache has for `dev` what `release` compiled. Its property is SLUICE_PLAIN.
 set(product $<NOT:$<BOOL:$<TARGET_PROPERTY:SLUICE_PLAIN>>>)
 if(SLUICE_OPTIMIZE)
   add_compile_options($<IF:${product},${SLUICE_OPTIMIZE},-O2>)
@@ -24,16 +24,16 @@ function(sluice_plain target)
   set_target_properties(${target} PROPERTIES SLUICE_PLAIN $<NOT:$<STREQUAL:${SLUICE_SANITIZE},thread>>)
 endfunction()
 
-# GCC collects its garbage when its heap has grown beyond 128 MiB, and again and again; beyond 1 GiB it seldom
-# does: a tenth to a fifth of a batch's time (docs/design/building.md).
+# GCC collects its garbage when its heap has grown beyond 128 MiB, and again and again; beyond 1 GiB
+# it seldom does: a tenth to a fifth of a batch's time (docs/design/building.md).
 add_compile_options("$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1048576 --param ggc-min-expand=50>")
 
 # GCC 12 takes a coroutine frame's operator new and delete, inlined apart, for a mismatch.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
 if(SLUICE_SANITIZE STREQUAL "address")
-  # Without the checks that ASan makes as well in its own way (a null pointer traps, what lies outside of
-  # an object is poisoned), and without that of alignment, which every access through a pointer would pay:
-  # they are more than half of a translation unit's time.
+  # Without the checks that ASan makes as well in its own way (a null pointer traps, what lies
+  # outside of an object is poisoned), and without that of alignment, which every access through a
+  # pointer would pay: they are more than half of a translation unit's time.
   set(sanitizers -fsanitize=address,undefined -fno-sanitize=null,object-size,vptr,alignment -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
   target_compile_options(sluice_flags INTERFACE "$<${product}:${sanitizers}>")
@@ -48,9 +48,9 @@ if(SLUICE_FUZZ)
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# sluice_in_batches(target): several of its files are compiled as one (CMake's unity build), since most of
-# a file's time are its headers. A name in an anonymous namespace is then seen by its neighbours: files
-# of a library do not call two things by one name.
+# sluice_in_batches(target): several of its files are compiled as one (CMake's unity build), since
+# most of a file's time are its headers. A name in an anonymous namespace is then seen by its
+# neighbours: files of a library do not call two things by one name.
 function(sluice_in_batches target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${SLUICE_BATCHES} UNITY_BUILD_BATCH_SIZE 8)
   if(SLUICE_BATCHES AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -72,7 +72,8 @@ function(sluice_library name)
   endif()
 endfunction()
 
-# sluice_linked_fast(target): by mold, if it is there: a second instead of two to six. For programs of tests.
+# sluice_linked_fast(target): by mold, if it is there: a second instead of two to six. For programs
+# of tests.
 find_program(MOLD mold)
 function(sluice_linked_fast target)
   if(MOLD)
@@ -80,8 +81,8 @@ function(sluice_linked_fast target)
   endif()
 endfunction()
 
-# Tests compile without optimization and with a precompiled header: a third of their time. What they test
-# is compiled as its preset says.
+# Tests compile without optimization and with a precompiled header: a third of their time. What they
+# test is compiled as its preset says.
 set(SLUICE_TESTS OFF)
 if(GTest_FOUND AND NOT SLUICE_FUZZ)
   set(SLUICE_TESTS ON)
@@ -95,12 +96,12 @@ if(GTest_FOUND AND NOT SLUICE_FUZZ)
   target_link_libraries(sluice_test_signals PRIVATE sluice_flags)
 endif()
 
-# sluice_test(name [ALONE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a GoogleTest
-# program, run by ctest as one test. Programs link and run slower than they compile here, so a folder keeps
-# its tests in one program. `release` runs them all.
-#   ALONE     no other test runs beside it: it judges by the clock, or by what a device or a CPU did by it
-#   PLAIN     `dev` leaves it out: it judges by time what sanitizers slow down, or takes long where others
-#             have the same code under them
+# sluice_test(name [ALONE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a
+# GoogleTest program, run by ctest as one test. Programs link and run slower than they compile here,
+# so a folder keeps its tests in one program. `release` runs them all.
+#   ALONE     no other test runs beside it: it judges by the clock, or by what a device did by it
+#   PLAIN     `dev` leaves it out: it judges by time what sanitizers slow down, or takes long where
+#             others have the same code under them
 #   TSAN      preset `tsan` builds (target `threads`) and runs it too
 #   OPTIMIZED like what it tests: it simulates for long, or has sources that need it to link
 add_custom_target(tests ALL)
@@ -141,9 +142,10 @@ function(sluice_test name)
   endif()
 endfunction()
 
-# sluice_fuzzer(name SOURCES f.cc LINKS x CORPUS dir): a libFuzzer entry point. Built as a fuzzer with
-# clang (preset `fuzz`, target `fuzzers`; clang 14 cannot compile coroutines under ASan, so fuzzed
-# code stands apart from them), and everywhere else as a test that replays the committed corpus.
+# sluice_fuzzer(name SOURCES f.cc LINKS x CORPUS dir): a libFuzzer entry point. Built as a fuzzer
+# with clang (preset `fuzz`, target `fuzzers`; clang 14 cannot compile coroutines under ASan, so
+# fuzzed code stands apart from them), and everywhere else as a test that replays the committed
+# corpus.
 add_custom_target(fuzzers)
 function(sluice_fuzzer name)
   cmake_parse_arguments(F "" "CORPUS" "SOURCES;LINKS" ${ARGN})
@@ -153,8 +155,9 @@ function(sluice_fuzzer name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_libraries(${name} PRIVATE ${F_LINKS})
     add_dependencies(fuzzers ${name})
-    # The same inputs every time, so many runs and not so many seconds: a test. To look for more, run it
-    # longer with another seed. What it finds anew stays in the build folder; a crash leaves its input there.
+    # The same inputs every time, so many runs and not so many seconds: a test. To look for more,
+    # run it longer with another seed. What it finds anew stays in the build folder; a crash leaves
+    # its input there.
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus-${name})
     add_test(NAME ${name} COMMAND ${name} -seed=1 -runs=100000 -max_total_time=10 -timeout=5 -rss_limit_mb=2048
              ${CMAKE_BINARY_DIR}/corpus-${name} ${F_CORPUS})

@@ -50,8 +50,8 @@ TEST_F(OddNvml, UseIsOfTheMomentInWhichItWasStamped) {
   EXPECT_LE(use->until, moment("odd_nvml_asked_ns") + kStamp);
 }
 
-// The first use reported after an idle poll is of the time since that poll, or up to a second before
-// it: use in that second may not have been reported yet.
+// The first use reported after an idle poll is of the time since that poll, or up to a second
+// before it: use in that second may not have been reported yet.
 TEST_F(OddNvml, UseBeginsWhenNobodyHadUsedAny) {
   std::optional<DeviceUse> use;
   EXPECT_TRUE(eventually("an account of this process", [&] {

@@ -86,8 +86,8 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   EXPECT_LT(job["step"], saved);
 }
 
-// One sample's gradient is NaN, though its loss is finite. 65 samples at a batch of 64 leave none alone,
-// which batch normalization could not do with.
+// One sample's gradient is NaN, though its loss is finite. 65 samples at a batch of 64 leave none
+// alone, which batch normalization could not do with.
 TEST(TrainingFunction, AStepThatWouldSpoilTheModelPausesItsJobAndOthersTrain) {
   Platform p({"--runtime", program("sluice-runtime")});
   const auto file = [](const std::string& name) {

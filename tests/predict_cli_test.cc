@@ -145,7 +145,8 @@ TEST(Predict, DrawsAHeatMap) {
   EXPECT_THAT(text.str(), HasSubstr("</svg>"));
 }
 
-// Twelve models of three families, whose latency is 2 ms an operator of the host, or 1 ms a GMAC of the device.
+// Twelve models of three families, whose latency is 2 ms an operator of the host, or 1 ms a GMAC of
+// the device.
 void write_latencies(const std::string& folder) {
   std::ofstream latency(folder + "/latency_ms.csv"), operators(folder + "/operators.csv"),
       features(folder + "/graph_features.csv"), splits(folder + "/split_seen.csv");

@@ -1,5 +1,5 @@
-// Elastic training with real workers: the trainer's processes come, go and are killed, and the trained
-// parameters say whether any sample was lost or used twice.
+// Elastic training with real workers: the trainer's processes come, go and are killed, and the
+// trained parameters say whether any sample was lost or used twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,7 +81,8 @@ class Training : public testing::Test {
     EXPECT_EQ(job_->status().phase, JobPhase::kFinished) << job_->status().trouble << "\n" << log();
   }
 
-  // Starts, ends, stops and kills workers and the controller, about `every` steps, until the job has ended.
+  // Starts, ends, stops and kills workers and the controller, about `every` steps, until the job
+  // has ended.
   void let_workers_come_and_go(uint64_t seed, int64_t every);
   void stop_and_end(const std::string& worker);
 
@@ -147,8 +148,8 @@ TEST_F(Training, EverySampleIsUsedOnceAnEpochThroughJoinsLeavesAndKills) {
     ASSERT_NEAR(used, -kEpochs, 1e-3) << "seed " << kSeed;
 }
 
-// The trained model is a TorchScript module, whose parameter is the ledger. Its scheduler counts each
-// step once, on each rank, or some samples would count more or less than 0.9^epoch.
+// The trained model is a TorchScript module, whose parameter is the ledger. Its scheduler counts
+// each step once, on each rank, or some samples would count more or less than 0.9^epoch.
 TEST_F(Training, AScriptUsesEverySampleOnceAnEpochAtItsRateThroughJoinsLeavesAndKills) {
   constexpr int kEpochs = 20;
   TrainingJob& job = start(job_of("ledger", kEpochs), 3, SLUICE_PROGRAMS "/elastic_ledger.py");
@@ -205,8 +206,8 @@ TEST_F(Training, ParametersAreThoseOfAPlainRun) {
     apart += std::pow(static_cast<double>(expected[i]) - found[i], 2);
     length += std::pow(static_cast<double>(expected[i]), 2);
   }
-  // The order of sums differs, and a maximum that goes the other way for it moves the result by up to
-  // 0.7 % (measured); a step lost or taken twice, or a momentum lost, by 2 to 13 %.
+  // The order of sums differs, and a maximum that goes the other way for it moves the result by up
+  // to 0.7 % (measured); a step lost or taken twice, or a momentum lost, by 2 to 13 %.
   EXPECT_LT(std::sqrt(apart / length), 0.01);
   EXPECT_LT(job.status().progress->loss, 1.2);  // from 2.3
 }
@@ -324,7 +325,8 @@ TEST_F(Training, AScriptThatCannotGoOnIsPausedWithTheReason) {
   EXPECT_FALSE(jobs[2]->status().checkpoint) << "of parameters that differ";
 }
 
-// Scripts and modules take the same parts, so that the platform's account of samples holds for both.
+// Scripts and modules take the same parts, so that the platform's account of samples holds for
+// both.
 TEST(Samples, ScriptsFollowTheSameRule) {
   std::string expected;
   for (const int64_t samples : {1, 2, 3, 65, 67, 100})

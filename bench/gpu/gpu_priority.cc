@@ -1,8 +1,8 @@
 // gpu_priority: how long a kernel of 4 us takes, from its launch to its end, beside a neighbour
 // whose kernels fill the device: as clients of equal priority, in a stream of the highest priority,
-// and beside a client of MPS below it (CUDA_MPS_CLIENT_PRIORITY); what remains for that one beside a
-// greedy program; and among several that launch as eager programs do. Without MPS priorities change
-// nothing: then it shows time slicing.
+// and beside a client of MPS below it (CUDA_MPS_CLIENT_PRIORITY); what remains for that one beside
+// a greedy program; and among several that launch as eager programs do. Without MPS priorities
+// change nothing: then it shows time slicing.
 //
 //   gpu_priority [--ms N]     of each row (500)
 #include <cstdio>

@@ -102,7 +102,8 @@ def record(o):
 
     all_runs()
     bare_ms = all_runs()
-    # The processor's activities would be PyTorch's own, which cost the host time and are not asked for.
+    # The processor's activities would be PyTorch's own, which cost the host time and are not asked
+    # for.
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         recorded_ms = all_runs()
     with tempfile.NamedTemporaryFile(suffix=".json") as file:

@@ -24,8 +24,9 @@ REPORT_EVERY = 0.2  # seconds
 NORMS_EVERY = 4  # steps
 COMPARE_EVERY = 20  # steps
 
-# What the ranks sum behind the last bucket's gradients: each rank's share of the mean loss; how many ranks
-# want to end the generation; rank 0's next batch, or 0; Σ (b_i ÷ M)·|g_i|²; from RATES on rank 0's learning rates.
+# What the ranks sum behind the last bucket's gradients: each rank's share of the mean loss; how
+# many ranks want to end the generation; rank 0's next batch, or 0; Σ (b_i ÷ M)·|g_i|²; from RATES
+# on rank 0's learning rates.
 LOSS, HALT, BATCH, SQUARE, RATES = range(5)
 
 

@@ -76,8 +76,8 @@ void Accounts::charge(ClientId id, Nanos busy, Time seen_until, Time now) {
   a.seen_until = std::max(a.seen_until, seen_until);
 }
 
-// Books a report: its part after the permit's end is overrun. If it spans a window's end, as much as
-// can lie behind that end does.
+// Books a report: its part after the permit's end is overrun. If it spans a window's end, as much
+// as can lie behind that end does.
 void Accounts::book(Account& a, Nanos busy, Time seen_until) {
   // The part of `busy` that may lie after a moment: at most what fits in the time since. A report
   // begins where the last one ended, unless it is out of order.

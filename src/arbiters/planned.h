@@ -27,8 +27,8 @@ class PlannedArbiter : public AccountedArbiter {
   std::string_view name() const override { return "planned"; }
 
  protected:
-  // In order of precedence. Borrowers without an objective are in the background. A debtor waits until deprived clients have caught up, or until the
-  // device can lend again.
+  // In order of precedence. Borrowers without an objective are in the background. A debtor waits
+  // until deprived clients have caught up, or until the device can lend again.
   enum Claim : uint8_t { kRobbed, kInPhase, kOwed, kBorrower, kBackground, kParked, kDebtor };
 
   Time phase_begin(const Account& a) const { return accounts_.window_start() + a.phase_begin; }

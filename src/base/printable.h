@@ -1,6 +1,6 @@
-// Text of a user's program (errors, names, log lines) made fit for people. Everything of it that the
-// platform shows, logs or stores passes here: it cannot command a terminal, or look like a line of ours.
-// Pure.
+// Text of a user's program (errors, names, log lines) made fit for people. Everything of it that
+// the platform shows, logs or stores passes here: it cannot command a terminal, or look like a line
+// of ours. Pure.
 #pragma once
 
 #include <cstddef>

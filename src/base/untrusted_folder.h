@@ -1,5 +1,5 @@
-// A folder that another user writes, as root reads it: neither it nor anything in it is reached over a
-// link, and no name in it is opened that is not of the kind that was asked for.
+// A folder that another user writes, as root reads it: neither it nor anything in it is reached
+// over a link, and no name in it is opened that is not of the kind that was asked for.
 //
 // A value; any thread, one at a time.
 #pragma once

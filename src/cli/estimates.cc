@@ -33,8 +33,8 @@ struct KnownType {
   Share size;  // of a CPU device, against the measured one; none: a GPU
 };
 
-// CPU devices were measured with a part of a core. Up to a whole one the size is a share of that. What several cores do
-// for a model is not known: they count as one, which is the slower side.
+// CPU devices were measured with a part of a core. Up to a whole one the size is a share of that.
+// What several cores do for a model is not known: they count as one, which is the slower side.
 std::optional<KnownType> known_type(const Device& device) {
   constexpr int kMeasured = 800, kCore = 1000;  // millicores
   const bool is_cpu = device.kind == DeviceKind::kCpu;

@@ -9,7 +9,8 @@
 namespace sluice::cli {
 namespace {
 
-// Returns whether a model lies beside the file, which then describes that model's inputs and outputs.
+// Returns whether a model lies beside the file, which then describes that model's inputs and
+// outputs.
 bool is_sidecar(const std::filesystem::path& file) {
   std::error_code fault;
   return file.extension() == ".json" &&

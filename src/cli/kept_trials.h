@@ -1,5 +1,6 @@
-// The trials of a measurement that has not ended, in a file: a killed `sluice profile` goes on with them when it is
-// started again. They count for the same model, type of device, machine and versions, and for an hour.
+// The trials of a measurement that has not ended, in a file: a killed `sluice profile` goes on with
+// them when it is started again. They count for the same model, type of device, machine and
+// versions, and for an hour.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace sluice::cli {
 
-// What a measurement depends on beside the model and the device: Sluice's version (and with it the runtime's
-// libraries), the processor, the kernel.
+// What a measurement depends on beside the model and the device: Sluice's version (and with it the
+// runtime's libraries), the processor, the kernel.
 std::string conditions_here();
 
 class KeptTrials {

@@ -106,8 +106,8 @@ TEST(Listing, AProgramAboveItsLimitSaysSo) {
   EXPECT_EQ(listing("instances", json::array({program(310)})).find("above"), std::string::npos);
 }
 
-// Its use is known over all parts, and so is the limit beside it: not above in one row and within in
-// the next.
+// Its use is known over all parts, and so is the limit beside it: not above in one row and within
+// in the next.
 TEST(Listing, AProgramOfSeveralPartsIsAboveItsLimitInAllRowsOrInNone) {
   json pair = program(360);
   for (const int limit : {300, 500})

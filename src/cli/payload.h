@@ -14,8 +14,8 @@ struct Payload {
 };
 
 // `inputs` as in GET /v1/functions/…; variable dimensions become `batch` (the first one), and what
-// `sizes` states or 16. Values are those of `sample`, if stated. The answer comes in binary, except with `values`. Returns kInvalid for a datatype that it cannot make
-// up.
+// `sizes` states or 16. Values are those of `sample`, if stated. The answer comes in binary, except
+// with `values`. Returns kInvalid for a datatype that it cannot make up.
 Result<Payload> make_payload(const nlohmann::json& inputs, int batch, uint64_t seed,
                              bool values = false);
 

@@ -47,7 +47,8 @@ ModelPredictor by_measurements(const LatencyData& data, const predict::WorkWeigh
   };
 }
 
-// The splits to judge by: the one that is named, or all but `train`; -1 is all points of a folder without.
+// The splits to judge by: the one that is named, or all but `train`; -1 is all points of a folder
+// without.
 Result<std::vector<int>> splits_of(const LatencyData& data, const std::string& named) {
   std::vector<int> chosen;
   for (size_t i = 0; i < data.splits.size(); ++i)

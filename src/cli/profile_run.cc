@@ -192,7 +192,8 @@ class Measuring {
     return std::move(points_);
   }
 
-  // What the plan asks for, until it or the budget ends. `most`: more time of the device is not free.
+  // What the plan asks for, until it or the budget ends. `most`: more time of the device is not
+  // free.
   Result<std::vector<MeasuredPoint>> searched(const profile::Search& search, Share most) {
     profile::Trials trials;
     for (size_t i = 0; i < static_cast<size_t>(sweep_.most_trials); ++i) {

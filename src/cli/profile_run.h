@@ -49,8 +49,8 @@ Result<ProfileRoom> room_to_measure(const nlohmann::json& state);
 
 // `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the start and
 // the sweep early; the profile then has the points measured so far, perhaps none.
-// `trials`: the folder of trials of measurements that have not ended (KeptTrials); empty: none are kept.
-// Returns kExhausted as room_to_measure does.
+// `trials`: the folder of trials of measurements that have not ended (KeptTrials); empty: none are
+// kept. Returns kExhausted as room_to_measure does.
 Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,

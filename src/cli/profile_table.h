@@ -1,5 +1,5 @@
-// `sluice profile --table FILE`: the profiler's search plans over times that were measured before, and
-// how far each one's choice is from the best of all of them.
+// `sluice profile --table FILE`: the profiler's search plans over times that were measured before,
+// and how far each one's choice is from the best of all of them.
 #pragma once
 
 #include <optional>

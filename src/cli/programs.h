@@ -1,6 +1,6 @@
-// What instances run and load beside the platform's own processes: the trainer, the libraries that are
-// preloaded, modules for Python. Root's instances run under user ids of their own, to which the folder
-// of this program may be closed, as one in /root is.
+// What instances run and load beside the platform's own processes: the trainer, the libraries that
+// are preloaded, modules for Python. Root's instances run under user ids of their own, to which the
+// folder of this program may be closed, as one in /root is.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace sluice::cli {
 
-// Copies them into the platform's data directory if this is root and others cannot reach them where they
-// are. Processes that run an earlier copy keep it.
+// Copies them into the platform's data directory if this is root and others cannot reach them where
+// they are. Processes that run an earlier copy keep it.
 Result<void> provide_programs(const std::string& data);
 
 // The same for a node daemon without `sluice up`, which has not done so.

@@ -1,5 +1,5 @@
-// `sluice quickstart --training`: the load and a training job, each alone and both together, and what
-// they cost each other.
+// `sluice quickstart --training`: the load and a training job, each alone and both together, and
+// what they cost each other.
 #include <iostream>
 #include <thread>
 

@@ -179,8 +179,8 @@ class Cluster {
   virtual void poll() {}
   // Returns whether each node and gateway has answered all its calls, or is away.
   virtual bool settled() const { return true; }
-  // Any thread calls `call` whenever settled() may have become true. Replaces the former call, which
-  // does not run any more after this has returned.
+  // Any thread calls `call` whenever settled() may have become true. Replaces the former call,
+  // which does not run any more after this has returned.
   virtual void on_settled(std::function<void()> call) { (void)call; }
 
   // Returns the answers to the last poll. What has not answered it is unreachable.

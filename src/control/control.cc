@@ -28,8 +28,9 @@ void warn_of_silence(const Observation& before, const Observation& now) {
   }
 }
 
-// What decisions count on. A profile by which no slice would be in time, only because it is an estimate or because of
-// what live instances need now, would have the function not served at all: better late than that.
+// What decisions count on. A profile by which no slice would be in time, only because it is an
+// estimate or because of what live instances need now, would have the function not served at all:
+// better late than that.
 std::optional<std::vector<MeasuredPoint>> counted(const Profile& p, const FunctionSpec& spec) {
   if (!spec.is_inference() || p.in_time_alone(spec.inference().slo.latency)) return p.live_points();
   if (p.estimated > 0) return std::nullopt;
@@ -218,8 +219,9 @@ void Control::correct(const Profile& known, const Profile& better,
                        .reason = reason});
 }
 
-// Of each profile, its ready instances on one device. An instance is left out until its last ten seconds are all after
-// its start. So is one on several cores: how much work it does at a time does not show how long a request takes.
+// Of each profile, its ready instances on one device. An instance is left out until its last ten
+// seconds are all after its start. So is one on several cores: how much work it does at a time does
+// not show how long a request takes.
 std::map<Profiles::Key, std::vector<Evidence>> Control::evidence_of_profiles() const {
   std::map<Profiles::Key, std::vector<Evidence>> found;
   if (profiles_.all().empty()) return found;

@@ -907,7 +907,8 @@ TEST_F(ControlTest, AnEstimateByWhichNothingIsInTimeTeachesNothing) {
   EXPECT_EQ(known(predictor, 1), Millis(10));
 }
 
-// An instance with 30 % of a device answers 20 requests a second, which takes all of it: 15 ms each.
+// An instance with 30 % of a device answers 20 requests a second, which takes all of it: 15 ms
+// each.
 TEST_F(ControlTest, AnEstimateIsCorrectedByWhatItsInstancesNeed) {
   step();
   const Profile estimate{.model = dir + "/m.pt",

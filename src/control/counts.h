@@ -25,8 +25,8 @@ class Counts {
   // does not answer nothing is counted, and rates stay as they are: the next count covers all that
   // time. Once it has been away for ten seconds the others are counted without it.
   void count(const Observation& seen, Functions& functions, Time now, UnixMillis wall);
-  // The function was deleted. The gateway counts on for a moment, or longer where requests are open:
-  // one of that name that is created within a minute begins at its `last` counters.
+  // The function was deleted. The gateway counts on for a moment, or longer where requests are
+  // open: one of that name that is created within a minute begins at its `last` counters.
   void forget(const FunctionName& f, const ObservedTraffic& last, Time now);
   // Returns whether the last count() saw all requests, except those of a gateway that is long away.
   bool countable() const { return countable_; }

@@ -53,7 +53,8 @@ TEST_F(DecisionsTest, TheLastOneOfAFunctionIsKnownWithItsNumber) {
   EXPECT_EQ(decisions.last(kF, kStart), nullptr);
 }
 
-// A worker that could not be started, and later was not needed, is not the news of a job that trains.
+// A worker that could not be started, and later was not needed, is not the news of a job that
+// trains.
 TEST_F(DecisionsTest, OneThatCameToNothingIsTheLastOneOnlyWhileItIsDecided) {
   decisions.record({.at = kStart, .function = kF, .action = "start"});
   each_second(1, 3);

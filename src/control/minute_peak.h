@@ -1,5 +1,5 @@
-// MinutePeak: the largest of the numbers that came in the last minute, by a clock that does not jump.
-// A plain value.
+// MinutePeak: the largest of the numbers that came in the last minute, by a clock that does not
+// jump. A plain value.
 #pragma once
 
 #include <deque>

@@ -24,8 +24,8 @@ class Models {
   // Returns an error of its start in terms that its user knows: of the path in the specification.
   virtual std::string for_user(std::string error, const ModelSpec& model) const = 0;
 
-  // Fills in the model's inputs and outputs, unless they are there. Returns kInvalid, with the field
-  // or file, for what cannot be served.
+  // Fills in the model's inputs and outputs, unless they are there. Returns kInvalid, with the
+  // field or file, for what cannot be served.
   virtual Result<void> check(ModelSpec& model) const = 0;
 
   // While a Hold of a content lives, sweep() leaves the content alone. A Hold must not outlive the

@@ -1,8 +1,8 @@
-// Measurements of `sluice profile`, by model and type of device, with what live instances have taught since. A model is named by its content,
-// so that a moved file keeps its profile and a replaced one does not take it. Profiles of earlier
-// versions lack both names: they are found by the model's path, and count for every type of device
-// of the platform (earlier versions had one). Where nothing was measured, a profile may be an
-// estimate. A plain value, not thread-safe.
+// Measurements of `sluice profile`, by model and type of device, with what live instances have
+// taught since. A model is named by its content, so that a moved file keeps its profile and a
+// replaced one does not take it. Profiles of earlier versions lack both names: they are found by
+// the model's path, and count for every type of device of the platform (earlier versions had one).
+// Where nothing was measured, a profile may be an estimate. A plain value, not thread-safe.
 #pragma once
 
 #include <map>
@@ -32,8 +32,8 @@ struct Profile {
   UnixMillis measured_at = 0;
 
   bool operator==(const Profile&) const = default;
-  // Whether a request alone on a whole device keeps the objective, as live instances need it and also if an estimate is
-  // wrong by as much as expected. 0: there is no objective.
+  // Whether a request alone on a whole device keeps the objective, as live instances need it and
+  // also if an estimate is wrong by as much as expected. 0: there is no objective.
   bool in_time_alone(Nanos objective) const;
   // Returns the points in the time that live instances need.
   std::vector<MeasuredPoint> live_points() const;

@@ -15,8 +15,8 @@ constexpr double kAsMeasured = 1.1;
 constexpr double kSameEstimate = 0.1, kSameMeasurement = 0.2;  // of a factor
 constexpr double kMostUncertain = 1, kSameBound = 0.05;
 
-// The least and the most of the device's seconds for an inference, with all of its time and work always waiting: one
-// batch alone may run within a burst, faster than the device sustains.
+// The least and the most of the device's seconds for an inference, with all of its time and work
+// always waiting: one batch alone may run within a burst, faster than the device sustains.
 std::optional<std::pair<double, double>> expected(const Profile& p, int largest, Share sm) {
   std::optional<std::pair<double, double>> found;
   for (const MeasuredPoint& q : p.points) {
@@ -29,9 +29,9 @@ std::optional<std::pair<double, double>> expected(const Profile& p, int largest,
   return found;
 }
 
-// The most requests that a batch had on average: by Little's law, those that the instance had at a time ÷ the part of the
-// time in which it had any. That is no shorter than its device was busy; part of a core can be busy for longer than that
-// in a burst.
+// The most requests that a batch had on average: by Little's law, those that the instance had at a
+// time ÷ the part of the time in which it had any. That is no shorter than its device was busy;
+// part of a core can be busy for longer than that in a burst.
 int largest_batch(const Evidence& e) {
   const int most = std::max(e.instance->batch, 1);
   if (e.measured->latency <= Nanos(0)) return most;
@@ -52,8 +52,8 @@ double apart(double a, double b) {
   return std::max(a, b) / std::min(a, b) - 1;
 }
 
-// How far an estimate may be off: what its looks leave open, and at least as far as they are apart. One look alone may be
-// off by half of what it corrects.
+// How far an estimate may be off: what its looks leave open, and at least as far as they are apart.
+// One look alone may be off by half of what it corrects.
 double bound_of(const Profile& profile, const Need& need, const Need* before) {
   const double left = std::min(profile.estimated, std::max(kRefined, need.spread));
   const double between =

@@ -1,4 +1,5 @@
-// What live instances teach about a profile: how long they keep their device busy for an inference. Pure.
+// What live instances teach about a profile: how long they keep their device busy for an inference.
+// Pure.
 #pragma once
 
 #include <optional>
@@ -27,18 +28,20 @@ struct Need {
   double spread = 0;  // the most that it says ÷ the least, - 1
 };
 
-// Returns what all instances needed together. The sizes of their batches are not known. A profile says a range, from the
-// time of a request alone to that in the largest batch that there can have been; within it the factor is 1. Returns
-// nothing of instances with fewer than three inferences a second, and where the factor is beyond belief.
+// Returns what all instances needed together. The sizes of their batches are not known. A profile
+// says a range, from the time of a request alone to that in the largest batch that there can have
+// been; within it the factor is 1. Returns nothing of instances with fewer than three inferences a
+// second, and where the factor is beyond belief.
 std::optional<Need> need_of(const Profile& profile, std::span<const Evidence> evidence);
 
-// Returns the profile with what it taught (`live`, `estimated`), or nothing where that changes little. `before` is the
-// need of the ten seconds before these, null if there was none.
+// Returns the profile with what it taught (`live`, `estimated`), or nothing where that changes
+// little. `before` is the need of the ten seconds before these, null if there was none.
 //
-//   estimate     is corrected up and down, at once the first time; its uncertainty falls to the spread, but not below
-//                kRefined, nor below what the two looks are apart: it grows again where they contradict it
-//   measurement  becomes slower, by kMostCorrected at most, and as it was measured again; less than a fifth is no
-//                correction
+//   estimate     is corrected up and down, at once the first time; its uncertainty falls to the
+//                spread, but not below kRefined, nor below what the two looks are apart: it grows
+//                again where they contradict it
+//   measurement  becomes slower, by kMostCorrected at most, and as it was measured again; less than
+//                a fifth is no correction
 //
 // All but that first time two needs have to agree, and the smaller correction counts.
 std::optional<Profile> refined(const Profile& profile, const Need& need, const Need* before);

@@ -75,7 +75,8 @@ TEST(Refined, WhatLiesBetweenLargestBatchAndSingleRequestsIsAsExpected) {
   EXPECT_DOUBLE_EQ(after(1, busy(80, 10)), 8);
   EXPECT_FALSE(taught(estimate(), 4, busy(80, 10))) << "nor is it surer for that";
 }
-// Ten a second that stay for 10 ms each, with a device busy for 8 % of the time: batches of 1.25 at most.
+// Ten a second that stay for 10 ms each, with a device busy for 8 % of the time: batches of 1.25 at
+// most.
 TEST(Refined, BatchesAreNoLargerThanWhatTheInstanceHadAtATime) {
   InstanceMeasurements m = busy(80, 10);
   m.latency = Millis(10);

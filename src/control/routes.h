@@ -28,8 +28,8 @@ struct RoutedInstance {
   InstanceState state = InstanceState::kStarting;
 };
 
-// Returns a function's part of the table. `instances` are its own. Equal input gives an equal route.
-// REQUIRES: `devices` are sorted by id, as observations are.
+// Returns a function's part of the table. `instances` are its own. Equal input gives an equal
+// route. REQUIRES: `devices` are sorted by id, as observations are.
 FunctionRoute function_route(const RoutedFunction& function,
                              const std::vector<RoutedInstance>& instances,
                              const std::vector<Device>& devices, const Predictor& predictor);

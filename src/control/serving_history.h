@@ -1,6 +1,6 @@
 // The serving history of a function: its revisions that have served, in the order in which they
-// began. `rollback` goes back along it, so that neither an abandoned canary nor a revision that never
-// started gets the traffic. Plain values. Pure.
+// began. `rollback` goes back along it, so that neither an abandoned canary nor a revision that
+// never started gets the traffic. Plain values. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// The Training port: the controllers of training jobs, as the loop sees them. Each training function
-// has one job, of its newest revision. Workers are instances that the loop starts. The local adapter
-// is a job server in this process (local_training.h).
+// The Training port: the controllers of training jobs, as the loop sees them. Each training
+// function has one job, of its newest revision. Workers are instances that the loop starts. The
+// local adapter is a job server in this process (local_training.h).
 //
 // One thread, the loop's, except for check(). No other call waits for a disk.
 #pragma once
@@ -21,8 +21,8 @@ namespace sluice::control {
 class Training {
  public:
   virtual ~Training() = default;
-  // Checks that workers will be able to read what a job names; kInvalid says what to do. Any thread;
-  // takes as long as a disk does.
+  // Checks that workers will be able to read what a job names; kInvalid says what to do. Any
+  // thread; takes as long as a disk does.
   virtual Result<void> check(const TrainingSpec& spec) const = 0;
   // Makes the revision's job if it is not there, and ends another revision's. Idempotent.
   virtual void keep(const Revision& revision) = 0;
@@ -31,8 +31,8 @@ class Training {
   virtual std::vector<std::string> remove(const FunctionName& f, bool with_models) = 0;
   // Those workers' processes run.
   virtual void run(const FunctionName& f, const std::vector<InstanceId>& workers) = 0;
-  // That worker's process has ended; `error` says how, and is empty if it was stopped. Returns false
-  // if it had done nothing.
+  // That worker's process has ended; `error` says how, and is empty if it was stopped. Returns
+  // false if it had done nothing.
   virtual bool ended(const FunctionName& f, const InstanceId& worker, const std::string& error) = 0;
   // A job that has stopped for a trouble begins again, from its newest checkpoint.
   virtual void retry(const FunctionName& f) = 0;

@@ -127,7 +127,8 @@ class DeviceModel {
   void set_cap(std::uint32_t client, std::uint32_t sm_permille);
   void set_shared(bool shared) { spec_.shared = shared; }
 
-  // After a process was killed in the middle of a change: derives anew what follows from the queues.
+  // After a process was killed in the middle of a change: derives anew what follows from the
+  // queues.
   void repair();
 
   // The log keeps the last kLog intervals ever written, up to log_end() − 1.

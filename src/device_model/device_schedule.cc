@@ -81,8 +81,8 @@ void DeviceModel::collect(Candidates& out) {
 
 // --- what runs, on how much -------------------------------------------------------------------
 
-// Without sharing: a client keeps its turn until it has nothing left, or until its slice is over and
-// another client waits. The next by number follows.
+// Without sharing: a client keeps its turn until it has nothing left, or until its slice is over
+// and another client waits. The next by number follows.
 void DeviceModel::take_turns(const Candidates& candidates) {
   if (spec_.shared) {
     contended_ = false;

@@ -4,8 +4,8 @@
 // its own heartbeat.
 //
 // Thread-safe. Commands run on the thread and return once they are in force: change_share() returns
-// with the new permit written (within a millisecond). The host owns devices, clients and pages. After it
-// is destroyed, clients go on at their request by themselves.
+// with the new permit written (within a millisecond). The host owns devices, clients and pages.
+// After it is destroyed, clients go on at their request by themselves.
 #pragma once
 
 #include <deque>

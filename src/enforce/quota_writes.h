@@ -3,8 +3,8 @@
 // stop.
 //
 //   A group has kMost writes, and earns one in kPeriodsPerWrite periods.
-//   A raise is written at once: a client that keeps to its permits is never stopped. Without a write
-//   left it goes on credit, and then kHeadroom above what was asked, so that few can follow.
+//   A raise is written at once: a client that keeps to its permits is never stopped. Without a
+//   write left it goes on credit, and then kHeadroom above what was asked, so that few can follow.
 //   A cut takes kMost writes of which it leaves the last, for the raise that may follow. Until then
 //   the group keeps what it has.
 //
@@ -29,7 +29,8 @@ class QuotaWrites {
 
   explicit QuotaWrites(Nanos period) : period_(period) {}
 
-  // The group's quota should be so many millicores. Returns what is to be written now; the first is.
+  // The group's quota should be so many millicores. Returns what is to be written now; the first
+  // is.
   std::optional<double> ask(double millicores, Time now);
   // Returns what has waited and is to be written now; to be called at least once in a few periods.
   std::optional<double> poll(Time now);

@@ -72,8 +72,8 @@ TEST_F(Contract, AFullQueueShedsAndSaysWhenToComeBack) {
   EXPECT_EQ(counters().shed, 1u);
 }
 
-// Most clients take the connection that they gave back last, so the next request on it may be a retry
-// or not.
+// Most clients take the connection that they gave back last, so the next request on it may be a
+// retry or not.
 TEST_F(Contract, ARetrySaysTheSameOnTheSameConnection) {
   RoutingTable t = table_of({});
   t.functions["f"].max_queue = 1;

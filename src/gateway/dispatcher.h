@@ -74,7 +74,8 @@ class Waiter {
   int inferences = 0;
   // The instance's report with the answer. Set before finish().
   std::optional<wire::ComputeReport> compute;
-  // What it says, as a hash: it tells a repetition from the next request of a connection. 0: not known.
+  // What it says, as a hash: it tells a repetition from the next request of a connection. 0: not
+  // known.
   virtual uint64_t content() const { return 0; }
   // It is another client's from now on: a refusal before was not its own.
   void begin_anew() { refused_by_ = nullptr; }

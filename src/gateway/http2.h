@@ -1,5 +1,5 @@
-// The refusal of HTTP/2 in HTTP/2's own frames (RFC 9113): clients that begin with it, such as gRPC's
-// and `curl --http2-prior-knowledge`, show no other answer. Pure functions.
+// The refusal of HTTP/2 in HTTP/2's own frames (RFC 9113): clients that begin with it, such as
+// gRPC's and `curl --http2-prior-knowledge`, show no other answer. Pure functions.
 #pragma once
 
 #include <cstdint>

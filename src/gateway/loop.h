@@ -1,6 +1,6 @@
 // A loop: one io_context on one thread, with state shared by its sessions: kept connections to
-// instances, memory for bodies, pipelining sessions, and a sweep that ends what is overdue. Everything belongs to
-// its thread; other threads post().
+// instances, memory for bodies, pipelining sessions, and a sweep that ends what is overdue.
+// Everything belongs to its thread; other threads post().
 //
 // A session is in one of three lists. *Idle*: between requests, the idlest first. *Slow*: within a
 // request and waiting for its client, to send the rest or to take the answer; the longest wait

@@ -97,8 +97,8 @@ Graph graph_of(const trace::LatencyData& data, const trace::LatencyModel& m, boo
   return g;
 }
 
-// Mean 0 and deviation 1 over the examples. What is the same in all of them, such as the count of a type that none
-// has, remains as it is.
+// Mean 0 and deviation 1 over the examples. What is the same in all of them, such as the count of a
+// type that none has, remains as it is.
 struct Scale {
   Tensor mean, deviation;
   explicit Scale(const Tensor& rows) : mean(rows.mean(0)), deviation(rows.std(0).nan_to_num(0)) {
@@ -107,7 +107,8 @@ struct Scale {
   Tensor operator()(const Tensor& x) const { return (x - mean) / deviation; }
 };
 
-// Softmax-weighted sums over each operator's neighbours, in `kHeads` independent ways (Veličković 2018).
+// Softmax-weighted sums over each operator's neighbours, in `kHeads` independent ways (Veličković
+// 2018).
 struct Attention : torch::nn::Module {
   static constexpr int64_t kHeads = 4, kWidth = 16;
 

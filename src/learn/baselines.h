@@ -1,10 +1,11 @@
-// The two learned predictors that HAS-GPU compares, as references for WorkModel. Networks of libtorch, used where
-// they were trained and nowhere else.
+// The two learned predictors that HAS-GPU compares, as references for WorkModel. Networks of
+// libtorch, used where they were trained and nowhere else.
 //
-//   dippm  a network over what is known without a run: MACs, parameters, counts of operator types; and the
-//          configuration
-//   rapp   graph attention over the operators with their times under several sm; beside it a network over the
-//          static features, the five quota times and the configuration; both merged (HAS-GPU, §RaPP)
+//   dippm  a network over what is known without a run: MACs, parameters, counts of operator types;
+//          and the configuration
+//   rapp   graph attention over the operators with their times under several sm; beside it a net
+//          over the static features, the five quota times and the configuration; both merged
+//          (HAS-GPU, §RaPP)
 #pragma once
 
 #include "learn/evaluation.h"

@@ -1,4 +1,5 @@
-// How far predictions are from measured latencies: relative errors, over points of a folder of data. Pure.
+// How far predictions are from measured latencies: relative errors, over points of a folder of
+// data. Pure.
 #pragma once
 
 #include <functional>
@@ -27,14 +28,16 @@ using ModelPredictor =
 Errors errors_of(std::string predictor, std::string split, const trace::LatencyData& data,
                  const Chosen& chosen, const ModelPredictor& predict);
 
-// WorkModel, with the short profile or without any trial. REQUIRES: the data outlives it, here and below.
+// WorkModel, with the short profile or without any trial. REQUIRES: the data outlives it, here and
+// below.
 ModelPredictor by_work(const trace::LatencyData& data, predict::WorkWeights weights, bool profiled);
 
 // The references that a learned predictor has to beat.
 //
 //   operators    Σ operator times at sm ÷ b, batch 1, ÷ quota
 //   slower side  max(Σ operator times at sm ÷ b, the profile at that quota)
-//   along sm     between the two neighbouring sm of the same batch and quota, of the chosen points of training
+//   along sm     between the two neighbouring sm of the same batch and quota, of the chosen points
+//                of training
 //   along quota  likewise between quotas
 ModelPredictor operators_rule(const trace::LatencyData& data);
 ModelPredictor slower_side_rule(const trace::LatencyData& data);

@@ -78,7 +78,8 @@ std::map<std::string, ModelPredictor> learned(const Flags& f, const trace::Laten
   return all;
 }
 
-// Leaves every fold of whole families out in turn, learns from the others, and judges by what was left out.
+// Leaves every fold of whole families out in turn, learns from the others, and judges by what was
+// left out.
 Result<void> judge_families(const Flags& f, const trace::LatencyData& data) {
   std::set<std::string> names;
   for (const trace::LatencyModel& m : data.models) names.insert(m.family);
@@ -112,7 +113,8 @@ Result<void> judge_families(const Flags& f, const trace::LatencyData& data) {
   return replace_file(f.out, rows.dump(1) + "\n", 0644);
 }
 
-// Learns from the split `train`, and judges the predictors that have no built-in weights by the others.
+// Learns from the split `train`, and judges the predictors that have no built-in weights by the
+// others.
 Result<void> judge_splits(const Flags& f, const trace::LatencyData& data) {
   nlohmann::json rows = nlohmann::json::array();
   const Chosen chosen = to_learn(data);

@@ -1,4 +1,5 @@
-// Which points of a folder of latencies a predictor learns from, is told of as a short profile, or is judged by.
+// Which points of a folder of latencies a predictor learns from, is told of as a short profile, or
+// is judged by.
 #pragma once
 
 #include <functional>
@@ -8,9 +9,9 @@
 
 namespace sluice::learn {
 
-// The short profile that the data has of a model: the sums of its operators' times, and the points at
-// `kProfiledBatch` with the whole sm under `kProfiledQuotas`. Where no operator was timed, the points of batch 1
-// without a quota stand for these sums.
+// The short profile that the data has of a model: the sums of its operators' times, and the points
+// at `kProfiledBatch` with the whole sm under `kProfiledQuotas`. Where no operator was timed, the
+// points of batch 1 without a quota stand for these sums.
 inline constexpr int kProfiledBatch = 4;
 inline constexpr Share kProfiledQuotas[] = {Share{200}, Share{400}, Share{600}, Share{800}, kWhole};
 predict::ShortProfile profile_of(const trace::LatencyData& data, const trace::LatencyModel& model);

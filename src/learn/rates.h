@@ -1,5 +1,6 @@
-// Fits WorkModel's rates: milliseconds by kind of work, none negative, that agree best with the measured times, as
-// parts of these. For devices on which few models were measured: a network would learn these by heart.
+// Fits WorkModel's rates: milliseconds by kind of work, none negative, that agree best with the
+// measured times, as parts of these. For devices on which few models were measured: a network would
+// learn these by heart.
 #pragma once
 
 #include "learn/points.h"

@@ -1,4 +1,5 @@
-// The rate of learning over a training: it rises over the first third to the highest, then falls as a cosine.
+// The rate of learning over a training: it rises over the first third to the highest, then falls as
+// a cosine.
 #pragma once
 
 #include <algorithm>

@@ -16,8 +16,8 @@ struct Provenance {
   int models = 0;
   int64_t points = 0;
   uint64_t seed = 0;
-  // The mean error of a model of another family, without any trial: as a part of the measured time. From
-  // leaving whole families out; where that was not done, what others had.
+  // The mean error of a model of another family, without any trial: as a part of the measured time.
+  // From leaving whole families out; where that was not done, what others had.
   double unseen_error = 0.4;
 };
 
@@ -28,8 +28,8 @@ struct Learned {
 
 nlohmann::json to_json(const Learned&);
 
-// Returns kInvalid with the field: a part of another size than the network's, a number that is not finite, a
-// throttle that does not end at the whole.
+// Returns kInvalid with the field: a part of another size than the network's, a number that is not
+// finite, a throttle that does not end at the whole.
 Result<Learned> learned_from(const nlohmann::json&);
 
 }  // namespace sluice::learn

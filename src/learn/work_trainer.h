@@ -1,6 +1,6 @@
-// Fits WorkModel's weights (predict/work_model.h) to a folder of latencies with libtorch's automatic
-// differentiation. The formula stands here a second time, over tensors: where the two differ, what was learned has
-// larger errors than its training had.
+// Fits WorkModel's weights (predict/work_model.h) to a folder of latencies with libtorch's
+// automatic differentiation. The formula stands here a second time, over tensors: where the two
+// differ, what was learned has larger errors than its training had.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ struct TrainingSettings {
   uint64_t seed = 1;
 };
 
-// Deterministic with the seed on one thread. `progress` is told of passes done and of the mean error so far.
-// REQUIRES: some point is chosen.
+// Deterministic with the seed on one thread. `progress` is told of passes done and of the mean
+// error so far. REQUIRES: some point is chosen.
 predict::WorkWeights train(const trace::LatencyData& data, const Chosen& chosen,
                            const TrainingSettings& settings,
                            const std::function<void(int pass, double loss)>& progress = nullptr);

@@ -1,7 +1,7 @@
 // The fields of a function's specification, each said once: its name in a file and in messages, its
 // type, bounds, default and meaning. By these tables files are read and written, revisions stored
-// and compared; docs/function-file.md has them. What is no single value (a model, a policy, a slice)
-// has code of its own beside them. Plain data; any thread.
+// and compared; docs/function-file.md has them. What is no single value (a model, a policy, a
+// slice) has code of its own beside them. Plain data; any thread.
 #pragma once
 
 #include <span>

@@ -14,7 +14,8 @@ struct TensorSpec {
   std::string name;
   std::string datatype;  // "FP32", "INT64", …
   std::vector<int64_t> shape;
-  // Of an input, as a usual request has it, for runs that no request asks for (warm-up, inspection).
+  // Of an input, as a usual request has it, for runs that no request asks for (warm-up,
+  // inspection).
   std::vector<int64_t> sizes{};  // its shape; -1: the batch; empty: not stated
   std::vector<double> sample{};  // its values, repeated; empty: zeros
 

@@ -1,5 +1,5 @@
-// OperatorGraph: what a model computes, in no framework's words: operators with their shapes, work and
-// parameters, in an order in which they can run. docs/formats/operator-graph.md is its file.
+// OperatorGraph: what a model computes, in no framework's words: operators with their shapes, work
+// and parameters, in an order in which they can run. docs/formats/operator-graph.md is its file.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// How long a step of data-parallel training takes, and how much one brings: Pollux's model (OSDI '21,
-// §3). Predictors fit it (src/predict), policies and the trainer's controller ask it. Plain values
-// and pure functions.
+// How long a step of data-parallel training takes, and how much one brings: Pollux's model (OSDI
+// '21, §3). Predictors fit it (src/predict), policies and the trainer's controller ask it. Plain
+// values and pure functions.
 #pragma once
 
 namespace sluice {

@@ -24,9 +24,10 @@ bool Enforcer::is_under(const Client& c, const Peer& peer) const {
 
 // Whose slice a process is under: its own, that of its uid (no two programs share one, but the
 // parts of one do; forks share their template's), that of the group which it was born into; where
-// there are no groups, that of its nearest ancestor. At a slice's own socket it is that one, or none,
-// and its owner's processes (and root's) belong to it wherever they are. But where the kernel counts
-// what is used they have to be under it all the same, or what they use would belong to no slice.
+// there are no groups, that of its nearest ancestor. At a slice's own socket it is that one, or
+// none, and its owner's processes (and root's) belong to it wherever they are. But where the kernel
+// counts what is used they have to be under it all the same, or what they use would belong to no
+// slice.
 std::optional<Enforcer::Holder> Enforcer::slice_of(const Peer& peer) const {
   const auto may_be = [&](const InstanceId& id) {
     return peer.slice.empty() || (peer.slice == id && peer.process.pid != 0);

@@ -1,8 +1,7 @@
-// Uids for instances. A uid is taken by one program, by several that share a home (program_home.h), or by
-// a model's template and its instances; it is free once the last has given it back.
-// Uids are given in rounds through the range: one that is taken, or owns files, when a round begins is
-// left out of it. So a uid is not used again while its files exist, and not soon after. Not
-// thread-safe.
+// Uids for instances. A uid is taken by one program, by several that share a home (program_home.h),
+// or by a model's template and its instances; it is free once the last has given it back. Uids are
+// given in rounds through the range: one that is taken, or owns files, when a round begins is left
+// out of it. So a uid is not used again while its files exist, and not soon after. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>

@@ -1,8 +1,8 @@
 // The zygote and its templates: the framework loaded once, each model loaded and warmed once, so
 // that an instance is a fork (docs/design/processes.md). Starts the runtime, restarts it when it
 // dies, keeps the most recently used templates. Templates share their weights over a model store,
-// so that a new template reads what the old one's instances still have. A template and its instances
-// have one uid, of the pool: a process that runs a model cannot change to another.
+// so that a new template reads what the old one's instances still have. A template and its
+// instances have one uid, of the pool: a process that runs a model cannot change to another.
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines.
 #pragma once

@@ -1,6 +1,6 @@
 // The real NVML, which this library replaces (libnvidia-ml.so.1, preloaded or mounted over the
-// driver's). It is opened at the first call of any entry point (hook/real_library.h). Any thread may
-// call at any time.
+// driver's). It is opened at the first call of any entry point (hook/real_library.h). Any thread
+// may call at any time.
 #pragma once
 
 #include "abi/nvml_abi.h"

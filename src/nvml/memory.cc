@@ -12,8 +12,8 @@ constexpr uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-// A limit may have fallen below what is held. Programs subtract `used` from `total`, so it is at most
-// `total`.
+// A limit may have fallen below what is held. Programs subtract `used` from `total`, so it is at
+// most `total`.
 template <class Memory>
 bool show_slice(nvmlDevice_t handle, Memory* memory) {
   const int device = device_of(handle);

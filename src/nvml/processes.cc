@@ -32,9 +32,9 @@ unsigned pid_of(const unsigned& row) {
   return row;
 }
 
-// Returns all rows of `ask(rows, count)`, in memory that the caller frees, their count, and what `ask`
-// returned. Drivers of one release (530) write rows of 32 bytes where others write 24: the memory
-// suffices for these, though they are not understood.
+// Returns all rows of `ask(rows, count)`, in memory that the caller frees, their count, and what
+// `ask` returned. Drivers of one release (530) write rows of 32 bytes where others write 24: the
+// memory suffices for these, though they are not understood.
 template <class Row, class Ask>
 nvmlReturn_t all_rows(Ask&& ask, Row*& rows, unsigned& count) {
   constexpr size_t kRow = sizeof(Row) > 32 ? sizeof(Row) : 32;

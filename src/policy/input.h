@@ -1,6 +1,6 @@
 // What a policy is handed: the cluster at one moment, its bundle's functions and their settings,
-// and what it may change: its memory and the generator. decide() makes an Input; what that refers to
-// outlives the decision. Plain values, not thread-safe.
+// and what it may change: its memory and the generator. decide() makes an Input; what that refers
+// to outlives the decision. Plain values, not thread-safe.
 #pragma once
 
 #include <algorithm>

@@ -15,8 +15,8 @@ bool has_workers(const Snapshot& snapshot);
 bool lacks_devices(const std::vector<Action>& actions);
 
 // Adds the devices with workers on which the bundle would start or enlarge instances beyond
-// `actions`, its decision, if all workers were gone. Adds nothing if that serves no function better.
-// It decides once more, on copies of the input's memory and generator as they were before.
+// `actions`, its decision, if all workers were gone. Adds nothing if that serves no function
+// better. It decides once more, on copies of the input's memory and generator as they were before.
 void add_wanted(const Bundle& bundle, const Input& before, const std::vector<Action>& actions,
                 std::vector<DeviceId>& devices);
 

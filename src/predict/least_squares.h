@@ -1,6 +1,6 @@
-// The x ≥ 0 that minimises Σ (row · x − y)² over few variables (non-negative least squares): for every
-// subset of variables the plain least squares over them, of which the best with x ≥ 0 is the answer.
-// Exact, deterministic; 2^N small systems. A variable that no row needs is 0.
+// The x ≥ 0 that minimises Σ (row · x − y)² over few variables (non-negative least squares): for
+// every subset of variables the plain least squares over them, of which the best with x ≥ 0 is the
+// answer. Exact, deterministic; 2^N small systems. A variable that no row needs is 0.
 #pragma once
 
 #include <array>

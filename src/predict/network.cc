@@ -6,8 +6,8 @@
 #include <numbers>
 #include <numeric>
 
-// Where a processor takes four at once the loader chooses that form. Neither changes the order of sums, nor what is
-// rounded. Sanitizers run too late for the loader's choice.
+// Where a processor takes four at once the loader chooses that form. Neither changes the order of
+// sums, nor what is rounded. Sanitizers run too late for the loader's choice.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define SLUICE_SEVERAL_AT_ONCE __attribute__((target_clones("avx2", "default")))
@@ -18,8 +18,9 @@
 namespace sluice::predict {
 namespace {
 
-// e^x = 2^k · 2^f with the nearest whole k and |f| ≤ ½, of which 2^f is Taylor's polynomial: within 10⁻¹¹. Without a
-// call or a branch, so that the compiler can take several at once; the same on every machine.
+// e^x = 2^k · 2^f with the nearest whole k and |f| ≤ ½, of which 2^f is Taylor's polynomial: within
+// 10⁻¹¹. Without a call or a branch, so that the compiler can take several at once; the same on
+// every machine.
 inline double power_of_e(double x) {
   constexpr double kRound =
       6755399441055744.0;  // 1.5 · 2^52: the sum's last bits are the whole number
@@ -46,8 +47,8 @@ inline double silu(double z) {
   return z / (1 + power_of_e(-z));
 }
 
-// Writes silu(weights · x + bias). The inner loop runs over the outputs, so that the compiler can take several at
-// once without another order of sums; most inputs of the first layer are 0.
+// Writes silu(weights · x + bias). The inner loop runs over the outputs, so that the compiler can
+// take several at once without another order of sums; most inputs of the first layer are 0.
 SLUICE_SEVERAL_AT_ONCE void layer(std::span<const double> weights, std::span<const double> bias,
                                   std::span<const double> x, std::span<double> out) {
   std::copy(bias.begin(), bias.end(), out.begin());

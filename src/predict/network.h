@@ -1,5 +1,5 @@
-// A small fully connected network, run without a library: decisions ask for hundreds of values, each of a few
-// thousand multiplications. Trained elsewhere (src/learn).
+// A small fully connected network, run without a library: decisions ask for hundreds of values,
+// each of a few thousand multiplications. Trained elsewhere (src/learn).
 //
 //   y = w · x + v · silu(W₂ · silu(W₁ · x + b₁) + b₂) + c,     silu(z) = z ÷ (1 + e^−z)
 #pragma once

@@ -1,9 +1,11 @@
-// Residuals: what measurements of a model say beyond an estimate of it, as a Gaussian process over the logarithm
-// of measured ÷ estimated. Near a measurement it is believed; far from all, the estimate stands with the
-// deviation that estimates of unmeasured models have.
+// Residuals: what measurements of a model say beyond an estimate of it, as a Gaussian process over
+// the logarithm of measured ÷ estimated. Near a measurement it is believed; far from all, the
+// estimate stands with the deviation that estimates of unmeasured models have.
 //
 //   k(x, y) = near · e^(−|Δlog b| ÷ l₁ − |Δlog s| ÷ l₂ − |Δlog q| ÷ l₃)
-//           + state · [same sm] · e^(−|Δlog b| ÷ l₄ − |Δlog q| ÷ l₅)         the process's state when that sm was set
+//           + state · [same sm] · e^(−|Δlog b| ÷ l₄ − |Δlog q| ÷ l₅)
+//
+// The second term is the process's state when that sm was set.
 #pragma once
 
 #include <span>
@@ -13,8 +15,8 @@
 
 namespace sluice::predict {
 
-// Found by a random search on a third of the models in the V100 data's split `val`, before this code; no command
-// repeats it.
+// Found by a random search on a third of the models in the V100 data's split `val`, before this
+// code; no command repeats it.
 struct Kernel {
   double near = 0.016, state = 0.0024;  // variances of a logarithm
   double noise = 0.0025;                // of one measurement

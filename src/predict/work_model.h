@@ -1,17 +1,20 @@
-// WorkModel: how long a batch takes on a slice, from the operators of a model and, if there is one, a profile of
-// a few seconds. A device and the thread that issues work to it run at the same time; the slower one counts:
+// WorkModel: how long a batch takes on a slice, from the operators of a model and, if there is one,
+// a profile of a few seconds. A device and the thread that issues work to it run at the same time;
+// the slower one counts:
 //
 //   latency(b, s, q) = max(device(b, s), host(q))                  (a smooth maximum)
 //   device(b, s)     = Σ over operators of exp(network(operator, b, s)),
-//                      or of Σ over kinds of work of rate · work ÷ (s · q), where few models were measured: on
-//                      CPUs, which a quota gives by turns
+//                      or of Σ over kinds of work of rate · work ÷ (s · q), where few models were
+//                      measured: on CPUs, which a quota gives by turns
 //   host(q)          = Σ over operators of issue(type) · throttle(q)
 //
-// This is how the time quota of HAS-GPU's V100 data acts: it throttles the thread that issues, not kernels that
-// are queued. The network learned the device's time of one operator from whole models (src/learn).
+// This is how the time quota of HAS-GPU's V100 data acts: it throttles the thread that issues, not
+// kernels that are queued. The network learned the device's time of one operator from whole models
+// (src/learn).
 //
-// A short profile replaces host(q) by what was measured, and corrects device by exp(θ₀ + θ₁·(log s + 1)), with
-// the θ that agree best with it (ridge regression): a model's own factor, and its own use of more sm.
+// A short profile replaces host(q) by what was measured, and corrects device by
+// exp(θ₀ + θ₁·(log s + 1)), with the θ that agree best with it (ridge regression): a model's own
+// factor, and its own use of more sm.
 #pragma once
 
 #include <array>
@@ -40,8 +43,8 @@ struct ShortProfile {
   int quota_batch = 4;
 };
 
-// GMACs of dense work, of convolutions over more than a point, of convolutions in groups; 10⁹ parameters of dense
-// layers, read once a batch; 10⁸ numbers moved; 10³ operators of a batch.
+// GMACs of dense work, of convolutions over more than a point, of convolutions in groups; 10⁹
+// parameters of dense layers, read once a batch; 10⁸ numbers moved; 10³ operators of a batch.
 inline constexpr size_t kWorkKinds = 6;
 using Work = std::array<double, kWorkKinds>;
 
@@ -55,8 +58,8 @@ struct WorkWeights {
   std::array<double, 2> stiffness{0.5, 0.8};  // λ of θ
 };
 
-// Each of kOperatorTypes as 0 or 1; log(1 + MACs), log(1 + parameters), log of the numbers moved, log of those
-// written, kernel, log(1 + groups), log s, log b.
+// Each of kOperatorTypes as 0 or 1; log(1 + MACs), log(1 + parameters), log of the numbers moved,
+// log of those written, kernel, log(1 + groups), log s, log b.
 inline constexpr size_t kOperatorFeatures = std::size(kOperatorTypes) + 8;
 
 using FeatureVector = std::array<double, kOperatorFeatures>;

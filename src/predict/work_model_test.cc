@@ -8,7 +8,8 @@
 namespace sluice::predict {
 namespace {
 
-// Weights under which an operator's device time is macs · b ÷ s nanoseconds, and each costs a host 0.5 ms.
+// Weights under which an operator's device time is macs · b ÷ s nanoseconds, and each costs a host
+// 0.5 ms.
 WorkWeights plain_weights() {
   constexpr size_t kTypes = std::size(kOperatorTypes);
   WorkWeights w;

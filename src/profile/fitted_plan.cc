@@ -8,8 +8,9 @@
 namespace sluice::profile {
 namespace {
 
-// The next smaller quota, unless it was tried. What a throttle does on few sm is not what it does on many, so the model
-// is too careful there; where the time stays, the model learns it and goes on from there.
+// The next smaller quota, unless it was tried. What a throttle does on few sm is not what it does
+// on many, so the model is too careful there; where the time stays, the model learns it and goes on
+// from there.
 std::optional<Configuration> with_less_time(const Grid& g, Configuration c, const Trials& trials) {
   const auto at = std::ranges::find(g.quotas, c.quota);
   if (at == g.quotas.begin()) return std::nullopt;

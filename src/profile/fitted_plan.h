@@ -1,6 +1,6 @@
 // fitted: ours. A few trials in the grid's corners fit a model of the time (time_model.h). Then the
-// configuration that should be the best one is tried, and the model fitted again, until that one and the
-// same with less quota were tried: then no other is expected to be better.
+// configuration that should be the best one is tried, and the model fitted again, until that one
+// and the same with less quota were tried: then no other is expected to be better.
 #pragma once
 
 #include "profile/search.h"

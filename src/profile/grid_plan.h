@@ -1,5 +1,5 @@
-// grid: every configuration of the grid (FaST-GShare's profiler, F5). The largest quotas come first,
-// so that an instance's slice only shrinks.
+// grid: every configuration of the grid (FaST-GShare's profiler, F5). The largest quotas come
+// first, so that an instance's slice only shrinks.
 #pragma once
 
 #include "profile/search.h"

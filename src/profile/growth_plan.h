@@ -1,5 +1,5 @@
-// growth: Dilu's hybrid growth search (D1; policy/scale/growth_search.h), along the sm, or along the quota
-// where a device's sm is not divided.
+// growth: Dilu's hybrid growth search (D1; policy/scale/growth_search.h), along the sm, or along
+// the quota where a device's sm is not divided.
 #pragma once
 
 #include "profile/search.h"

@@ -1,6 +1,6 @@
-// The search for a model's best configuration in few trials. A plan says which trial comes next, as a
-// function of what was measured, and does not run it, so that the same plan searches a live model and
-// a table of earlier measurements.
+// The search for a model's best configuration in few trials. A plan says which trial comes next, as
+// a function of what was measured, and does not run it, so that the same plan searches a live model
+// and a table of earlier measurements.
 //
 // The best configuration is that with the highest efficacy among those that are in time (Dilu's TE,
 // FaST-GShare's RPR):
@@ -50,8 +50,8 @@ class SearchPlan {
   virtual std::optional<Configuration> next(const Search& search, const Trials& trials) const = 0;
 };
 
-// Returns the trials that a first model rests on: along the diagonal of batch and sm, then the quota's ends for the two
-// ways in which it may act (time_model.h).
+// Returns the trials that a first model rests on: along the diagonal of batch and sm, then the
+// quota's ends for the two ways in which it may act (time_model.h).
 std::vector<Configuration> corners(const Grid& grid);
 
 // grid, growth, fitted and spread.

@@ -1,5 +1,6 @@
-// spread: ours. After the grid's corners always the configuration of whose time the trials say least
-// (trials_model.h), twenty in all: for a profile of the whole grid, where the other plans look for its best.
+// spread: ours. After the grid's corners always the configuration of whose time the trials say
+// least (trials_model.h), twenty in all: for a profile of the whole grid, where the other plans
+// look for its best.
 #pragma once
 
 #include "profile/search.h"

@@ -6,8 +6,8 @@
 // The quota acts in one of two ways, whichever fits the trials better:
 //
 //   scheduled:  t(b, s, q) = t(b, s) ÷ q                   all work waits for its turns
-//   throttled:  t(b, s, q) = max(t(b, s), λ + μ ÷ q)       the launching thread does, and the device
-//                                                          goes on with what it has been given
+//   throttled:  t(b, s, q) = max(t(b, s), λ + μ ÷ q)       the launching thread does; the device
+//                                                          goes on with what it has
 //
 // The second is what a gate before launches alone does (shared measurements of V100s show it). All
 // coefficients are ≥ 0, and least squares are of relative errors. A plain value.

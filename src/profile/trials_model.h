@@ -1,5 +1,6 @@
-// What few trials say of all configurations: a model of the time that is fitted to them (time_model.h), and what trials
-// near a configuration say beyond it (predict/residuals.h). A plain value.
+// What few trials say of all configurations: a model of the time that is fitted to them
+// (time_model.h), and what trials near a configuration say beyond it (predict/residuals.h). A plain
+// value.
 #pragma once
 
 #include <span>
@@ -25,8 +26,8 @@ class TrialsModel {
   predict::Residuals residuals_;
 };
 
-// Returns the points, and a filled one for each other combination of their batches, sms and quotas, ascending:
-// between scattered points nothing could be interpolated.
+// Returns the points, and a filled one for each other combination of their batches, sms and quotas,
+// ascending: between scattered points nothing could be interpolated.
 std::vector<MeasuredPoint> filled(std::span<const MeasuredPoint> points);
 
 }  // namespace sluice::profile

@@ -32,8 +32,8 @@ class ServiceTime {
 
 // By how much admission must be more careful than what is expected, learnt from what it admitted:
 // from requests that had to wait. One that was late adds an eighth of the objective, one in time
-// takes a hundredth of that back. So about 1 % of them may be late, under overload too. Half of it is
-// forgotten every ten seconds, so that nothing is refused for long because of what was once. At
+// takes a hundredth of that back. So about 1 % of them may be late, under overload too. Half of it
+// is forgotten every ten seconds, so that nothing is refused for long because of what was once. At
 // most half of the objective.
 class LateMargin {
  public:
@@ -58,8 +58,8 @@ struct ServerView {
 struct Arrival {
   Time now{}, deadline{};
   int ahead = 0;  // waiting requests that go before it
-  // It takes a place that would stay empty in the next batch, and hardly makes that batch longer, so
-  // that no other request waits for it.
+  // It takes a place that would stay empty in the next batch, and hardly makes that batch longer,
+  // so that no other request waits for it.
   bool fills_up = false;
 };
 struct Admission {
@@ -76,7 +76,8 @@ Nanos time_for(std::span<const ServerView> servers, int requests);
 
 // Admits a request that starts at once, or is expected to be answered by its deadline, `margin`
 // before it. The start counts instead of the answer, without a margin, if the request fills up a
-// batch, or if not even an idle instance could be in time. While no service time is known, eight requests a slot wait for ready instances.
+// batch, or if not even an idle instance could be in time. While no service time is known, eight
+// requests a slot wait for ready instances.
 //
 // `objective`: how long an answer may take; 0: the function has none, only the deadline counts.
 Admission admit(const Arrival& arrival, std::span<const ServerView> servers, Nanos margin,

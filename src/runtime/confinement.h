@@ -1,6 +1,6 @@
-// The confinement of a process that runs a user's model (docs/threat-model.md#models). A TorchScript
-// file can open, create and write files by its operators, and a fault in libtorch's loader runs its
-// author's code. So the process gives up its privileges before it reads the file.
+// The confinement of a process that runs a user's model (docs/threat-model.md#models). A
+// TorchScript file can open, create and write files by its operators, and a fault in libtorch's
+// loader runs its author's code. So the process gives up its privileges before it reads the file.
 //
 // Free functions, for a process of one thread; its later threads and children are confined, too.
 #pragma once
@@ -16,7 +16,8 @@ namespace sluice::runtime {
 // Gives up, for good:
 // - the uid and all groups for `uid`, and with them root's capabilities; 0: they stay;
 // - new privileges by exec;
-// - with Landlock (Linux 5.13): opening a file for writing, making, removing, renaming and executing
+// - with Landlock (Linux 5.13): opening a file for writing, making, removing, renaming and
+// executing
 //   one; from Linux 6.12 on also signals to processes that were not forked from here after this
 //   call. Without Landlock the uid's own rights remain.
 // Open descriptors stay usable. May be called again: a child's second call keeps its signals from

@@ -54,8 +54,8 @@ class Model {
   // Sets the number of threads of run() from now on. Called by the thread that runs.
   virtual void set_threads(int threads) = 0;
 
-  // Whether the last failure of run() would befall every request: an operator that this build lacks,
-  // an output of another type than the metadata says.
+  // Whether the last failure of run() would befall every request: an operator that this build
+  // lacks, an output of another type than the metadata says.
   virtual bool fails_always() const { return false; }
 
   // Called in a forked child, before anything else: random numbers must not repeat its siblings'.

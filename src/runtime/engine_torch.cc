@@ -267,7 +267,8 @@ Result<Arguments> arguments_of(const torch::jit::Module& module) {
   return found;
 }
 
-// Returns the defaults behind so many inputs. Returns kInvalid if forward() does not take that many.
+// Returns the defaults behind so many inputs. Returns kInvalid if forward() does not take that
+// many.
 Result<std::vector<c10::IValue>> defaults_behind(size_t inputs, const Arguments& arguments,
                                                  const std::string& said) {
   const size_t least = arguments.inputs.size(), most = least + arguments.optional.size();
@@ -381,7 +382,8 @@ class Probes {
     });
   }
 
-  // Returns kInvalid for an answer that is not served, another kind if the model refuses the values.
+  // Returns kInvalid for an answer that is not served, another kind if the model refuses the
+  // values.
   Result<void> run(const SampleOf& values) {
     try {
       const c10::InferenceMode no_autograd;

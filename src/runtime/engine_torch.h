@@ -20,9 +20,9 @@ Result<std::unique_ptr<Model>> load_torchscript(const ModelFile&);
 // REQUIRES: file.opened
 Result<nlohmann::json> inspect_torchscript(const ModelFile& file);
 
-// Returns the operators of a run with zeros, in which every variable dimension of an input is `batch`.
-// Returns kInvalid where inputs are missing, or the model has control flow.
-// REQUIRES: file.opened
+// Returns the operators of a run with zeros, in which every variable dimension of an input is
+// `batch`. Returns kInvalid where inputs are missing, or the model has control flow. REQUIRES:
+// file.opened
 Result<OperatorGraph> operators_of_torchscript(const ModelFile& file, int batch);
 
 }  // namespace sluice::runtime

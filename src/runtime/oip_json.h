@@ -10,9 +10,9 @@
 
 namespace sluice::runtime {
 
-// Appends to tensor.data. Takes it flat, or nested exactly as tensor.shape says, or, as Triton does,
-// nested deeper than that in any way; with every element in the datatype's range.
-// REQUIRES: element_count(tensor.shape) is ok.
+// Appends to tensor.data. Takes it flat, or nested exactly as tensor.shape says, or, as Triton
+// does, nested deeper than that in any way; with every element in the datatype's range. REQUIRES:
+// element_count(tensor.shape) is ok.
 Result<void> read_json_data(simdjson::dom::element data, Tensor& tensor);
 
 // Turns each bare NaN, Infinity and -Infinity into an object, such as {"NaN":0}: read_json_data

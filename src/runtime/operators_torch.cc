@@ -79,7 +79,8 @@ constexpr Named kNames[] = {
     {"embedding_bag", "embedding"},
 };
 
-// Beginnings of names of operators without weights that do far more than read and write their tensors.
+// Beginnings of names of operators without weights that do far more than read and write their
+// tensors.
 constexpr std::string_view kHeavy[] = {"fft_",     "_fft", "linalg_",     "cdist",
                                        "_cdist",   "stft", "istft",       "inverse",
                                        "cholesky", "svd",  "grid_sampler"};
@@ -114,7 +115,8 @@ std::vector<at::Tensor> constants_of(const Node& node, const Values& inputs) {
   return all;
 }
 
-// Multiply-accumulates of an einsum of two tensors: the product of the sizes of all its indices. None for another one.
+// Multiply-accumulates of an einsum of two tensors: the product of the sizes of all its indices.
+// None for another one.
 std::optional<int64_t> einsum_macs(const Values& inputs) {
   const std::string equation = inputs.at(0).toStringRef();
   const std::vector<at::Tensor> tensors = inputs.at(1).toTensorVector();
@@ -176,7 +178,8 @@ class Reader {
     return name;
   }
 
-  // A view shares its input's memory; so does an operator in place, which is named after another one.
+  // A view shares its input's memory; so does an operator in place, which is named after another
+  // one.
   static bool computes(const Node& node, const Values& inputs, const Values& outputs) {
     if (!node.kind().is_aten() || outputs.empty() || !is_tensor(outputs[0])) return false;
     const std::string_view name = node.kind().toUnqualString();
@@ -225,7 +228,8 @@ class Reader {
     o.kernel = weight.size() > 2 ? static_cast<int>(weight[2]) : 1;
     o.stride = first_of(inputs.at(3));
     o.groups = static_cast<int>(inputs.at(any ? 8 : 6).toInt());
-    // Weights are out, in ÷ groups, height, width; of a transposed one in, out ÷ groups, height, width.
+    // Weights are out, in ÷ groups, height, width; of a transposed one in, out ÷ groups, height,
+    // width.
     o.macs = (transposed ? in : out).numel() * product(weight, 1);
     if (o.groups > 1 && weight[1] == 1) o.type = "dwconv2d";
   }
@@ -252,8 +256,8 @@ class Reader {
     }
   }
 
-  // A whole layer: each row of its input meets each of its matrices once. Layers of attention then compare all rows of a
-  // sequence, twice.
+  // A whole layer: each row of its input meets each of its matrices once. Layers of attention then
+  // compare all rows of a sequence, twice.
   static void describe_layer(std::string_view name, const Values& inputs,
                              const std::vector<at::Tensor>& weights, Operator& o) {
     const at::Tensor& in = inputs.at(0).toTensor();

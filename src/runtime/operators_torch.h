@@ -12,10 +12,10 @@
 
 namespace sluice::runtime {
 
-// Returns the operators that a run with these inputs executes. Views are none: what reads one reads the
-// operator behind it. Batch normalisation is not folded into convolutions, as in the model's source.
-// Returns kInvalid for a module with control flow, whose operators depend on its inputs. Throws what the
-// model throws.
+// Returns the operators that a run with these inputs executes. Views are none: what reads one reads
+// the operator behind it. Batch normalisation is not folded into convolutions, as in the model's
+// source. Returns kInvalid for a module with control flow, whose operators depend on its inputs.
+// Throws what the model throws.
 Result<OperatorGraph> operators_of(torch::jit::Module module, std::vector<c10::IValue> inputs,
                                    int batch);
 

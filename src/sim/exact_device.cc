@@ -180,8 +180,8 @@ int ExactDevice::slowness_of(const Client& client) const {
   return slowness(client.share.sm, others, physics_.contention);
 }
 
-// When each running client pauses at its gate, or ends its batch. An operator that has begun runs to
-// its end; the client begins none once its permit has ended.
+// When each running client pauses at its gate, or ends its batch. An operator that has begun runs
+// to its end; the client begins none once its permit has ended.
 void ExactDevice::plan(Time now) {
   for (auto& [id, c] : clients_) {
     if (!c.running) continue;

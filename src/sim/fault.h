@@ -45,8 +45,8 @@ struct FaultKind {
 };
 std::span<const FaultKind> fault_kinds();  // in the order of Fault::Kind
 
-// The faults that have begun and not ended. Those of one kind and subject add up. The faults outlive
-// this.
+// The faults that have begun and not ended. Those of one kind and subject add up. The faults
+// outlive this.
 class ActiveFaults {
  public:
   void begin(const Fault& f) { active_.push_back(&f); }

@@ -92,8 +92,8 @@ Nanos FluidDevice::used(ClientId id, Time now) const {
   return c.used + (c.working ? passed(std::max(now - now_, Nanos(0)), c.busy_rate) : Nanos(0));
 }
 
-// An idle client's limit is kept in each window, not in each moment: after it has used that, most of
-// the window is over.
+// An idle client's limit is kept in each window, not in each moment: after it has used that, most
+// of the window is over.
 Nanos FluidDevice::most_credit(const Client& c) const {
   const int limit = limit_of(c).permille;
   return window_ * limit / 1000 * (1000 - limit) / 1000;

@@ -48,9 +48,9 @@ struct Answer {
 
 class FrontDoor {
  public:
-  // `hand_over` gives a granted request to its instance; false: the instance refuses the connection.
-  // `answered` is called at the end of each request. Requests with the numbers in `refused` are
-  // refused when they arrive, whatever admission says.
+  // `hand_over` gives a granted request to its instance; false: the instance refuses the
+  // connection. `answered` is called at the end of each request. Requests with the numbers in
+  // `refused` are refused when they arrive, whatever admission says.
   FrontDoor(std::function<bool(Request&, Time)> hand_over,
             std::function<void(const Answer&)> answered, std::set<uint64_t> refused = {})
       : hand_over_(std::move(hand_over)),

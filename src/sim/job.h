@@ -1,9 +1,10 @@
-// A training job in virtual time: the live controller (train/job.h), and its workers as programs that
-// compute nothing but time. The loop starts and stops the workers as instances.
+// A training job in virtual time: the live controller (train/job.h), and its workers as programs
+// that compute nothing but time. The loop starts and stops the workers as instances.
 //
 // Workers compute in rounds of whole steps. Each has the round's work on its own device, whose
 // arbiter says how long that takes. The slowest sets the speed of all: a step takes what the step
-// model says of it, synchronisation included. A generation ends behind a round, as live behind a step.
+// model says of it, synchronisation included. A generation ends behind a round, as live behind a
+// step.
 //
 // Messages between the controller and its workers are events of the same moment. One thread. The
 // references outlive it.

@@ -1,5 +1,5 @@
-// JobReader: reads the training jobs of one scenario's document. scenario_jobs.cc has models and single
-// jobs, scenario_job_lists.cc lists of jobs. Used by one parse, on one thread.
+// JobReader: reads the training jobs of one scenario's document. scenario_jobs.cc has models and
+// single jobs, scenario_job_lists.cc lists of jobs. Used by one parse, on one thread.
 #pragma once
 
 #include <filesystem>

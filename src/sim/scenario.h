@@ -1,5 +1,5 @@
-// A scenario: a cluster, functions, their profiles, their loads, training jobs, and faults. A plain value;
-// scenario_file.h reads one, and docs/simulator.md describes every field.
+// A scenario: a cluster, functions, their profiles, their loads, training jobs, and faults. A plain
+// value; scenario_file.h reads one, and docs/simulator.md describes every field.
 #pragma once
 
 #include <optional>

@@ -302,7 +302,8 @@ bool may_lack_functions(const YAML::Node& scenario) {
   return spec["store"].IsDefined() || spec["jobs"].IsDefined() || spec["jobLists"].IsDefined();
 }
 
-// A job's steps take what its model in spec.jobs says; a training function's file has no such model.
+// A job's steps take what its model in spec.jobs says; a training function's file has no such
+// model.
 void refuse_training(std::vector<FunctionSpec>& functions, const std::string& file,
                      Problems& problems) {
   for (const FunctionSpec& f : functions)

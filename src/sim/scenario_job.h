@@ -1,4 +1,5 @@
-// A training job of a scenario: what the loop is given, and what its steps truly take. Plain values.
+// A training job of a scenario: what the loop is given, and what its steps truly take. Plain
+// values.
 #pragma once
 
 #include <string>

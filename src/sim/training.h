@@ -1,5 +1,5 @@
-// The Training port in virtual time: a scenario's jobs (job.h), as the loop and a simulated cluster's
-// nodes see them. One thread. The references outlive it.
+// The Training port in virtual time: a scenario's jobs (job.h), as the loop and a simulated
+// cluster's nodes see them. One thread. The references outlive it.
 #pragma once
 
 #include <map>

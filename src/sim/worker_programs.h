@@ -1,5 +1,5 @@
-// The programs of training workers on a simulated node: what the node reports to them, and what they
-// ask of it. One thread.
+// The programs of training workers on a simulated node: what the node reports to them, and what
+// they ask of it. One thread.
 #pragma once
 
 #include <string>

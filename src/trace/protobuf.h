@@ -1,4 +1,5 @@
-// The fields of a protobuf message, in their order, without its schema. Values are views of the message.
+// The fields of a protobuf message, in their order, without its schema. Values are views of the
+// message.
 #pragma once
 
 #include <cstdint>

@@ -59,8 +59,8 @@ Result<Rates> read_lines(const std::string& path, const RateOptions& options) {
   }
 }
 
-// The columns 1 … 1440, as Azure names them, or minute_1 … minute_1440, as samples of them do: their
-// invocations, spread evenly over the minute.
+// The columns 1 … 1440, as Azure names them, or minute_1 … minute_1440, as samples of them do:
+// their invocations, spread evenly over the minute.
 Result<Rates> minutes_of(const TextFile& file, const Header& header,
                          const std::vector<std::string_view>& fields, double scale) {
   Rates rates;
@@ -164,7 +164,8 @@ Result<Rates> read_k6(const std::string& path, const RateOptions& options) {
   }
 }
 
-// The rate of the jobs of a kind, or of all: the GPUs that they hold, from the first one's begin on.
+// The rate of the jobs of a kind, or of all: the GPUs that they hold, from the first one's begin
+// on.
 Result<Rates> rates_of_jobs(const std::string& path, const std::vector<RecordedJob>& jobs,
                             const RateOptions& options) {
   std::map<Nanos, int64_t> changes;  // of the permille held

@@ -1,5 +1,5 @@
-// TextFile: the lines of a file, gzipped or not, one at a time, so that a file of any size takes the
-// memory of its longest line. Errors name the file and the line.
+// TextFile: the lines of a file, gzipped or not, one at a time, so that a file of any size takes
+// the memory of its longest line. Errors name the file and the line.
 //
 // One thread. Owns the open file.
 #pragma once

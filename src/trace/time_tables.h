@@ -1,4 +1,5 @@
-// Times of models recorded elsewhere, over batch, sm and quota. Two published formats, plain or gzipped:
+// Times of models recorded elsewhere, over batch, sm and quota. Two published formats, plain or
+// gzipped:
 //
 //   RaPP   columns model, batch, sm_pct, quota_pct, latency_ms; of many models
 //   Dilu   no header; batch, sm in percent, seconds of a batch, and perhaps inferences a second; of

@@ -1,6 +1,7 @@
-// A data set: a folder of arrays NAME.npy (NumPy's format), mapped into memory. The first dimension of
-// each counts the samples. The arrays are the arguments of the model's `loss`, in the order of their
-// names, unless the folder's index.json gives another: {"arrays": ["images.npy", "labels.npy"]}.
+// A data set: a folder of arrays NAME.npy (NumPy's format), mapped into memory. The first dimension
+// of each counts the samples. The arrays are the arguments of the model's `loss`, in the order of
+// their names, unless the folder's index.json gives another: {"arrays": ["images.npy",
+// "labels.npy"]}.
 //
 // Read-only after open(); any thread.
 #pragma once
@@ -20,8 +21,8 @@ struct ArrayHeader {
   std::vector<int64_t> shape;  // of one dimension at least
   size_t data = 0;             // where it begins in the file
 };
-// Parses the first bytes of a file. Returns kInvalid with what is wrong: no such format, a layout of
-// columns, a type that is no number.
+// Parses the first bytes of a file. Returns kInvalid with what is wrong: no such format, a layout
+// of columns, a type that is no number.
 Result<ArrayHeader> array_header_from(std::string_view bytes);
 // Returns the bytes of one number of that type; 0: it is not known.
 size_t bytes_of(std::string_view type);

@@ -4,9 +4,9 @@
 //   checkpoint-STEP/manifest  JSON: version, job, step, epoch, sample, bytes, checksum (CRC-32)
 //   model.pt                  the trained model, before the platform has taken it
 //
-// A checkpoint is written aside and renamed, so that it is there whole or not at all, also after the
-// machine's death. Workers write the folder: nothing in it is trusted, or waited for. Free functions;
-// one process writes at a time.
+// A checkpoint is written aside and renamed, so that it is there whole or not at all, also after
+// the machine's death. Workers write the folder: nothing in it is trusted, or waited for. Free
+// functions; one process writes at a time.
 #pragma once
 
 #include <string>
@@ -52,8 +52,8 @@ struct LoadedCheckpoint {
 Result<LoadedCheckpoint> load_newest_checkpoint(const std::string& path, const std::string& model,
                                                 const std::vector<StatePiece>& pieces);
 
-// Returns the folder's whole checkpoints by their manifests, the newest last, 32 at most. Their states
-// are not read.
+// Returns the folder's whole checkpoints by their manifests, the newest last, 32 at most. Their
+// states are not read.
 std::vector<Checkpoint> checkpoints_in(const std::string& folder);
 
 }  // namespace sluice::train

@@ -108,7 +108,8 @@ Group::~Group() {
     ending_ = true;
     changed_.notify_all();
   }
-  // Others may wait for this rank's part of an operation that it will not take: their connections end.
+  // Others may wait for this rank's part of an operation that it will not take: their connections
+  // end.
   if (!queue_.empty() || !fault_.empty()) context_->closeConnections();
   thread_.join();
 }

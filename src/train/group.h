@@ -26,8 +26,8 @@ namespace sluice::train {
 
 class Group {
  public:
-  // Connects the ranks, which find each other by the controller's store. Returns kUnavailable if one
-  // of them does not come, or at once when the controller ends the generation.
+  // Connects the ranks, which find each other by the controller's store. Returns kUnavailable if
+  // one of them does not come, or at once when the controller ends the generation.
   static Result<std::unique_ptr<Group>> form(std::shared_ptr<Link> link, const Form& form);
   ~Group();
   Group(const Group&) = delete;

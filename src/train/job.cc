@@ -234,7 +234,8 @@ Job::Out Job::tick(Time now) {
   return take();
 }
 
-// Those that never say hello: their command does not join, or does not even run; or they are stopped.
+// Those that never say hello: their command does not join, or does not even run; or they are
+// stopped.
 void Job::give_up_expected(Time now) {
   std::string late;
   for (auto e = expected_.begin(); e != expected_.end();) {
@@ -332,7 +333,8 @@ void Job::adapt(Time now) {
 
 // ---- the generation ----------------------------------------------------------------------------
 
-// Those that should be the members, the newest parameters first: rank 0 hands its own to the others.
+// Those that should be the members, the newest parameters first: rank 0 hands its own to the
+// others.
 std::vector<std::string> Job::wanted() const {
   std::vector<std::string> names;
   if (!open()) return names;

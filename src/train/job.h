@@ -1,11 +1,11 @@
 // A job's controller, as a pure state machine: which workers form the next generation, with which
-// ranks and batch. Messages of workers and the time come in; messages to workers go out. The sockets
-// are job_server.h's.
+// ranks and batch. Messages of workers and the time come in; messages to workers go out. The
+// sockets are job_server.h's.
 //
 // A *generation* is a group of workers with ranks. Its members change only by forming the next one:
-// they stop at a step that all have taken (Halt, or the loss of one of them), say so, and those that
-// stay are given their ranks together with those that have joined. Parameters stay in the workers; the
-// controller has none, so that its death costs a wait.
+// they stop at a step that all have taken (Halt, or the loss of one of them), say so, and those
+// that stay are given their ranks together with those that have joined. Parameters stay in the
+// workers; the controller has none, so that its death costs a wait.
 //
 // One owner, one thread.
 #pragma once

@@ -1,6 +1,6 @@
-// Where workers find their jobs: a listening socket, a thread, and a Job for each training function.
-// A connection that closes tells of its worker's end at once. A worker that does not answer a ping in
-// time is given up, as if it had closed.
+// Where workers find their jobs: a listening socket, a thread, and a Job for each training
+// function. A connection that closes tells of its worker's end at once. A worker that does not
+// answer a ping in time is given up, as if it had closed.
 //
 // Any local process may connect, so that each connection, each job and each user id has limits.
 //
@@ -45,8 +45,8 @@ class JobServer {
   JobServer(const JobServer&) = delete;
 
   // Workers that name the job and bear the key are its own from now on. A job that is there already
-  // stays as it is. Until a job was added, its workers are turned away without a word, and try again:
-  // those of an earlier server may come first.
+  // stays as it is. Until a job was added, its workers are turned away without a word, and try
+  // again: those of an earlier server may come first.
   void add(const std::string& name, const std::string& key, JobSettings settings);
   // That worker of it was started, and should say hello.
   void expect(const std::string& name, const std::string& worker);

@@ -44,8 +44,8 @@ struct JobStatus {
   std::optional<Progress> progress;
   std::optional<Saved> checkpoint;
   std::string model;
-  // Its folder is being prepared, or its results are being copied: no worker may start, and it is not
-  // finished yet.
+  // Its folder is being prepared, or its results are being copied: no worker may start, and it is
+  // not finished yet.
   bool files_pending = false;
   std::vector<std::string> members;   // of the generation, by rank
   std::vector<Reform> reforms;        // the newest last

@@ -24,9 +24,9 @@ JobSettings settings(int min_workers = 1) {
   return s;
 }
 
-// A job and workers that do what sluice-trainer does, in virtual time: each message takes one step of
-// the play, a step of training happens when all members of a generation are there. The parameters are
-// the counts of the samples that they have seen.
+// A job and workers that do what sluice-trainer does, in virtual time: each message takes one step
+// of the play, a step of training happens when all members of a generation are there. The
+// parameters are the counts of the samples that they have seen.
 class Play {
  public:
   explicit Play(JobSettings s) : job_(std::move(s), now_) {}
@@ -72,8 +72,8 @@ class Play {
     deliver(job_.receive(name, m, now_));
   }
 
-  // One step of the generation, if all its members are there. `dies`: within the step, when some have
-  // the sums and others do not.
+  // One step of the generation, if all its members are there. `dies`: within the step, when some
+  // have the sums and others do not.
   bool step(const std::string& dies = "", Random* random = nullptr);
   // Members that have been told to stop, or miss another, do.
   void stop_members();

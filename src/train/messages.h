@@ -21,8 +21,8 @@ inline constexpr size_t kLongestMessage = 64 * 1024;
 
 // ---- from a worker -----------------------------------------------------------------------------
 
-// The first: which worker of which job. `generation` and `step`: of the parameters that it still has
-// from before a controller's restart; step −1: it has none.
+// The first: which worker of which job. `generation` and `step`: of the parameters that it still
+// has from before a controller's restart; step −1: it has none.
 struct Hello {
   std::string job, key, worker;
   int version = kProtocolVersion;

@@ -157,8 +157,8 @@ void Module::Torch::hook(size_t bucket, const torch::Tensor& parameter) {
   accumulators.push_back(std::move(accumulator));
 }
 
-// Hands over the bucket, and those behind it that were complete before it: all ranks sum them in one
-// order.
+// Hands over the bucket, and those behind it that were complete before it: all ranks sum them in
+// one order.
 void Module::Torch::completed(size_t bucket) {
   if (bucket != next) return;
   while (next < buckets.size() && buckets[next].waiting == 0) (*ready)(next++, loss);

@@ -1,7 +1,7 @@
-// A TorchScript module that is being trained. Its parameters lie in *buckets*: contiguous numbers, in
-// the reverse order of the layers, which is about the order in which a backward pass completes their
-// gradients. So a bucket can be summed over the workers while the pass goes on, and the optimizer,
-// a broadcast and a checkpoint see a few arrays.
+// A TorchScript module that is being trained. Its parameters lie in *buckets*: contiguous numbers,
+// in the reverse order of the layers, which is about the order in which a backward pass completes
+// their gradients. So a bucket can be summed over the workers while the pass goes on, and the
+// optimizer, a broadcast and a checkpoint see a few arrays.
 //
 // Only module.cc sees libtorch. One thread.
 #pragma once
@@ -45,8 +45,8 @@ class Module {
   using Ready = std::function<void(size_t bucket, double loss)>;
   Result<void> backward(std::span<const uint32_t> samples, double weight, const Ready& ready);
 
-  // One step of gradient descent with momentum: v ← μ·v + g, p ← p − rate·v. Returns kInvalid with the
-  // parameter's name, and changes nothing, if a gradient or a new parameter is not finite.
+  // One step of gradient descent with momentum: v ← μ·v + g, p ← p − rate·v. Returns kInvalid with
+  // the parameter's name, and changes nothing, if a gradient or a new parameter is not finite.
   Result<void> step(double rate, double momentum);
   // Returns kInvalid with the name of a parameter or buffer that holds NaN.
   Result<void> check_numbers() const;

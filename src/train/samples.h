@@ -17,7 +17,8 @@ struct JobPosition {
   bool operator==(const JobPosition&) const = default;
 };
 
-// An epoch's order of the samples 0 … count−1: a permutation that depends on the seed and the epoch.
+// An epoch's order of the samples 0 … count−1: a permutation that depends on the seed and the
+// epoch.
 std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, uint32_t count);
 
 // A half-open range of positions in an epoch's order.
@@ -28,17 +29,17 @@ struct SampleRange {
   bool operator==(const SampleRange&) const = default;
 };
 
-// Returns the samples of the step at `at`: `batch` of them, fewer at the end of an epoch. A step of a
-// batch above 1 never leaves a single sample, of which batch normalization has no variance: where one
-// would remain, this step has one fewer, or, of a batch of 2, one more.
+// Returns the samples of the step at `at`: `batch` of them, fewer at the end of an epoch. A step of
+// a batch above 1 never leaves a single sample, of which batch normalization has no variance: where
+// one would remain, this step has one fewer, or, of a batch of 2, one more.
 SampleRange step_range(const JobPosition& at, int64_t batch, int64_t samples);
 
-// Returns how many of the ranks have a part of a step: as many as get `least` samples each, the first
-// ones; at least one.
+// Returns how many of the ranks have a part of a step: as many as get `least` samples each, the
+// first ones; at least one.
 int parts(const SampleRange& step, int world, int least);
 
-// Returns a rank's part of a step: parts differ by one sample at most. Ranks behind the last part have
-// an empty one.
+// Returns a rank's part of a step: parts differ by one sample at most. Ranks behind the last part
+// have an empty one.
 SampleRange shard(const SampleRange& step, int rank, int world, int least);
 
 // Returns the position after that step.

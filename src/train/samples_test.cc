@@ -19,8 +19,8 @@ TEST(EpochOrder, IsAPermutationThatDependsOnSeedAndEpoch) {
   for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(order[i], i);
 }
 
-// Whatever batches and numbers of workers follow each other, the shards cover each epoch once, and none
-// has a single sample unless the batch, the data set or the function's bound does.
+// Whatever batches and numbers of workers follow each other, the shards cover each epoch once, and
+// none has a single sample unless the batch, the data set or the function's bound does.
 TEST(ShardProperty, CoverEachSampleOnceAnEpochAndNoneIsOfOne) {
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     SCOPED_TRACE(seed);

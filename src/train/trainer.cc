@@ -85,8 +85,8 @@ class Trainer {
   std::optional<Time> asked_to_leave_;
 };
 
-// Tries again until a controller of the job answers. A worker that is to end does not wait for it as
-// long.
+// Tries again until a controller of the job answers. A worker that is to end does not wait for it
+// as long.
 Result<void> Trainer::connect() {
   const Time begun = clock_.now();
   link_.reset();
@@ -126,9 +126,9 @@ Result<void> Trainer::load() {
   return {};
 }
 
-// TorchScript compiles in the first passes. They run here, with as many samples as one of two workers
-// has in a step, so that a group need not wait for them. If they fail, so may the first step, which
-// says it: a module may take other sizes only.
+// TorchScript compiles in the first passes. They run here, with as many samples as one of two
+// workers has in a step, so that a group need not wait for them. If they fail, so may the first
+// step, which says it: a module may take other sizes only.
 void Trainer::warm_up() {
   std::vector<std::string> kept;  // buffers such as running means change even so
   for (const StatePiece& p : module_->state()) kept.emplace_back(p.data, p.bytes);

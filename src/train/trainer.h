@@ -1,9 +1,11 @@
-// A worker of a job: reads model and data, joins generations, trains, and leaves when it is told to.
+// A worker of a job: reads model and data, joins generations, trains, and leaves when it is told
+// to.
 //
-// Every step, each rank computes the gradients of its part of the step's samples; all sum them; each
-// takes the same step. A generation ends at a step on which all ranks agree, as the wish to end it is
-// summed with the gradients. So parameters and position are equal on all ranks, but for one step
-// where a rank is lost within one: then those that have the sums hand their parameters to the others.
+// Every step, each rank computes the gradients of its part of the step's samples; all sum them;
+// each takes the same step. A generation ends at a step on which all ranks agree, as the wish to
+// end it is summed with the gradients. So parameters and position are equal on all ranks, but for
+// one step where a rank is lost within one: then those that have the sums hand their parameters to
+// the others.
 #pragma once
 
 #include <atomic>
@@ -26,8 +28,8 @@ struct TrainerSettings {
   Nanos leave_patience = Seconds(13);  // from the wish to end until the worker ends without leave
 };
 
-// Runs until the job is finished, the worker has left, or it cannot go on. `ending`: set by a signal's
-// handler, asks to leave.
+// Runs until the job is finished, the worker has left, or it cannot go on. `ending`: set by a
+// signal's handler, asks to leave.
 Result<void> train(const TrainerSettings& settings, const Clock& clock,
                    const std::atomic<bool>& ending);
 

@@ -6,8 +6,8 @@
 
 namespace sluice::emulator {
 
-// Refuses a call that could break a capture it is not part of (memory, waiting, event queries) while
-// an open capture forbids it to this thread. That capture is then invalid.
+// Refuses a call that could break a capture it is not part of (memory, waiting, event queries)
+// while an open capture forbids it to this thread. That capture is then invalid.
 CUresult unsafe_call(Driver& driver);
 
 // Work for a stream: kYes where it was captured as `node` and is not to be done, kRefused with

@@ -19,7 +19,8 @@ struct Copy {
   std::size_t width, height = 1, to_pitch = 0, from_pitch = 0;
 };
 
-// The stream of a copy or a set. While it captures, memory that its graph will allocate may be named.
+// The stream of a copy or a set. While it captures, memory that its graph will allocate may be
+// named.
 struct Place {
   CUstream stream;
   DefaultStream which;

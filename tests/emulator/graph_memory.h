@@ -1,6 +1,6 @@
 // Memory that graphs allocate and free by their nodes. As with pools, the order of streams is
-// ignored: a launch allocates and frees at the moment of the call. Each allocation has memory of its
-// own, where a driver lets allocations reuse memory. The caller holds the process's lock.
+// ignored: a launch allocates and frees at the moment of the call. Each allocation has memory of
+// its own, where a driver lets allocations reuse memory. The caller holds the process's lock.
 #pragma once
 
 #include "tests/emulator/driver.h"

@@ -1,5 +1,5 @@
-// How a test makes an emulated device fail, as NVML reports it. The device goes on computing: errors
-// of its clients' calls are injected apart (machine.h).
+// How a test makes an emulated device fail, as NVML reports it. The device goes on computing:
+// errors of its clients' calls are injected apart (machine.h).
 #pragma once
 
 #include <cstdint>

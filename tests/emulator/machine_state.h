@@ -36,7 +36,8 @@ struct Process {
   std::array<std::uint32_t, kDevices> client;
 };
 
-// An allocation of a device's memory, as a range of the memory file; it lives while it has a holder.
+// An allocation of a device's memory, as a range of the memory file; it lives while it has a
+// holder.
 struct Allocation {
   bool used;
   std::uint32_t generation, device, owner;  // owner: the process that it is charged to

@@ -21,8 +21,8 @@ Ns now_here() {
   return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
 }
 
-// Finds the next event that the set wants and has not seen. Returns false if there is none among the
-// `happened` events so far.
+// Finds the next event that the set wants and has not seen. Returns false if there is none among
+// the `happened` events so far.
 bool next_event(Machine& machine, nvmlEventSet_st& set, nvmlEventData_t& data,
                 std::uint32_t& happened) {
   const Machine::Lock state(machine);

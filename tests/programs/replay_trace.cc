@@ -1,6 +1,7 @@
-// replay_trace FILE [TIMES] [--no-gaps]: plays a recorded launch trace (tests/emulator/launch_trace.h) on
-// the emulated GPU. Prints how long the host took for it and how long the device was busy, by its
-// own log. A CUDA program like any other: behind the hook it is held to its slice.
+// replay_trace FILE [TIMES] [--no-gaps]: plays a recorded launch trace
+// (tests/emulator/launch_trace.h) on the emulated GPU. Prints how long the host took for it and how
+// long the device was busy, by its own log. A CUDA program like any other: behind the hook it is
+// held to its slice.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // Two programs that attack a platform from inside its machine: one of a local user, and a training
-// job's script (tests/programs/hostile_user.py). They are told every path that the platform has. Needs
-// root. One thread.
+// job's script (tests/programs/hostile_user.py). They are told every path that the platform has.
+// Needs root. One thread.
 #pragma once
 
 #include <sys/types.h>

@@ -181,8 +181,8 @@ class Node {
     return call(verb::delete_, "/v1/instances/" + id, {{"drain_ms", drain_ms}});
   }
 
-  // Returns the instance once it is in that state; fails if it is gone instead, after 100 s, or once
-  // the daemon has ended.
+  // Returns the instance once it is in that state; fails if it is gone instead, after 100 s, or
+  // once the daemon has ended.
   json wait(const std::string& id, const std::string& state) {
     const SteadyClock clock;
     const Time give_up = clock.now() + Seconds(100);

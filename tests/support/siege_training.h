@@ -1,5 +1,5 @@
-// A part of the benchmark `siege`: training jobs on a platform whose workers and processes are killed
-// and stopped, and whose checkpoints are damaged. Returns only figures. One thread calls it.
+// A part of the benchmark `siege`: training jobs on a platform whose workers and processes are
+// killed and stopped, and whose checkpoints are damaged. Returns only figures. One thread calls it.
 #pragma once
 
 #include <string>

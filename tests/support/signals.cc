@@ -1,5 +1,6 @@
-// kill() as every test has it. Process 0 is the caller's whole group and -1 every process: a test that
-// took the pid of a process that was not there would end its runner, and nothing would say which it was.
+// kill() as every test has it. Process 0 is the caller's whole group and -1 every process: a test
+// that took the pid of a process that was not there would end its runner, and nothing would say
+// which it was.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// The control process's own limit on its memory: a backstop behind the limits of what others may send.
+// The control process's own limit on its memory: a backstop behind the limits of what others may
+// send.
 #pragma once
 
 #include "base/result.h"

@@ -1,6 +1,6 @@
 // A store in which one value is not what the loop wrote. Whatever it is, the loop starts and ticks,
-// lists what it has, and serves every function whose rows are sound; one that cannot be is set apart
-// and named.
+// lists what it has, and serves every function whose rows are sound; one that cannot be is set
+// apart and named.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 

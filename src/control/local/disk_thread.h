@@ -1,5 +1,5 @@
-// One thread for work that takes as long as a disk does: it carries out what it is given in order. Its
-// end drops what has not begun; what has is told by stopping().
+// One thread for work that takes as long as a disk does: it carries out what it is given in order.
+// Its end drops what has not begun; what has is told by stopping().
 //
 // post() may be called by any thread.
 #pragma once

@@ -169,8 +169,8 @@ void JobFolder::release() const {
 
 namespace {
 
-// Moves what a finished job has left to a folder of its own. Returns what is to be named to its user;
-// empty: there is nothing.
+// Moves what a finished job has left to a folder of its own. Returns what is to be named to its
+// user; empty: there is nothing.
 std::string keep_results(const JobFolder& job, const std::string& data, const FunctionName& f) {
   std::error_code fault;
   const bool has_model = !job.model().empty();

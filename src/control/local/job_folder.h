@@ -1,9 +1,9 @@
-// A job's folder, DATA/artifacts/NAMESPACE/NAME@REVISION. It is the platform's, and closed: only the
-// job's workers may enter it, which run under one user id (node/program_home.h).
+// A job's folder, DATA/artifacts/NAMESPACE/NAME@REVISION. It is the platform's, and closed: only
+// the job's workers may enter it, which run under one user id (node/program_home.h).
 //
 //   module.pt, dataset/, command/         what workers read (job_inputs.h), until it has finished
-//   work/                                 the workers' own: checkpoints, the module that they trained,
-//                                         what a script writes. Nothing in it is trusted
+//   work/                                 the workers' own: checkpoints, the trained module, what a
+//                                         script writes. Nothing in it is trusted
 //   model.pt, model.json, function.yaml   the trained model, copied by the platform
 //   finished                              the job has
 //
@@ -41,16 +41,17 @@ class JobFolder {
   const std::string& path() const { return path_; }
   std::string work() const { return path_ + "/work"; }
 
-  // Makes the folder, and puts in it what workers read. `again`: also what is there already, for the
-  // user may have changed it. One that an earlier version made becomes like this; its checkpoints stay.
+  // Makes the folder, and puts in it what workers read. `again`: also what is there already, for
+  // the user may have changed it. One that an earlier version made becomes like this; its
+  // checkpoints stay.
   Result<PreparedJob> prepare(const TrainingSpec& spec, const std::string& models, bool again,
                               const std::atomic<bool>& stopped) const;
-  // Copies the model that the workers trained, if they have trained one, and makes what they left the
-  // platform's, so that their user id is free. finished() from then on.
+  // Copies the model that the workers trained, if they have trained one, and makes what they left
+  // the platform's, so that their user id is free. finished() from then on.
   Result<void> take_results(bool has_model, int64_t samples,
                             const std::atomic<bool>& stopped) const;
-  // Makes what the workers left the platform's. A later worker has another user id, and goes on from
-  // the checkpoints.
+  // Makes what the workers left the platform's. A later worker has another user id, and goes on
+  // from the checkpoints.
   void release() const;
   bool finished() const;
   std::string model() const;  // empty: none

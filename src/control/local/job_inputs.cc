@@ -179,8 +179,8 @@ Result<void> make_folder(const fs::path& base, const fs::path& folder) {
 
 // ---- a data set --------------------------------------------------------------------------------
 
-// A link in a data set is followed as the kernel does in /tmp: if it is root's, or its target's owner
-// made it.
+// A link in a data set is followed as the kernel does in /tmp: if it is root's, or its target's
+// owner made it.
 bool may_follow(const fs::path& link) {
   struct stat own {
   }, target{};

@@ -1,6 +1,6 @@
 // The calls to one peer of the control loop (the node daemon, the gateway) over its unix socket. A
-// thread of their own makes them, one after another, so that the loop chooses how long it waits for a
-// peer, whatever the peer does.
+// thread of their own makes them, one after another, so that the loop chooses how long it waits for
+// a peer, whatever the peer does.
 //
 // All of it is for the loop's thread; the other one calls `on_quiet`.
 #pragma once
@@ -30,8 +30,8 @@ class PeerCalls {
   PeerCalls(const PeerCalls&) = delete;
   PeerCalls& operator=(const PeerCalls&) = delete;
 
-  // Begins GET `target`, whose answer take_poll() returns; does nothing while calls run or an answer has
-  // not been taken.
+  // Begins GET `target`, whose answer take_poll() returns; does nothing while calls run or an
+  // answer has not been taken.
   void poll(std::string_view target);
   // Returns the answer to the last poll once; nothing if there is none (yet).
   std::optional<Result<nlohmann::json>> take_poll();

@@ -19,7 +19,8 @@ namespace sluice::policy {
 struct Fragment {
   int32_t request = -1, limit = -1;  // negative: it takes nothing
   Bytes memory = -1;
-  // α · request + β · memory, in millionths of fifths; above all others' while the device is unused.
+  // α · request + β · memory, in millionths of fifths; above all others' while the device is
+  // unused.
   int64_t score = std::numeric_limits<int64_t>::max();
 
   bool operator==(const Fragment&) const = default;

@@ -51,8 +51,8 @@ const Placement* find_placement(std::string_view name);  // nullptr: unknown nam
 // A device's place by rising occupancy; of equal ones by index.
 using DeviceRank = std::pair<int64_t, size_t>;
 
-// All devices of a snapshot, by id, each laid out by the placement once it is asked for. What is put
-// into a spot is put there before the next question, or through operator[]: else orders and the
+// All devices of a snapshot, by id, each laid out by the placement once it is asked for. What is
+// put into a spot is put there before the next question, or through operator[]: else orders and the
 // index do not see it.
 class Layouts {
  public:

@@ -1,6 +1,6 @@
-// For each part two devices of a kind are examined: the one with the narrowest gap between lanes that
-// is wide enough, and the one with the least free time in a lane of that width that is long enough.
-// An index of both finds them.
+// For each part two devices of a kind are examined: the one with the narrowest gap between lanes
+// that is wide enough, and the one with the least free time in a lane of that width that is long
+// enough. An index of both finds them.
 #include "policy/place/place_best_fit.h"
 
 #include <algorithm>

@@ -78,7 +78,8 @@ class Rectangles final : public Layout {
 
 std::unique_ptr<Layout> rectangles_layout(const Device& device);
 
-// REQUIRES: the layouts are Rectangles, with all rectangles that were there before the first request.
+// REQUIRES: the layouts are Rectangles, with all rectangles that were there before the first
+// request.
 std::vector<Spot> place_rectangles(Layouts& layouts, const PlaceRequest& request);
 
 }  // namespace sluice::policy

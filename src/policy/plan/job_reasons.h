@@ -13,7 +13,8 @@ struct Planned {
   double relative = 0;  // its goodput over that of one worker on a free device
   double speed = 0;     // of the slowest worker
 };
-// job-starts, job-grows or job-moves, by the workers that the job had. `idle` is the device's share.
+// job-starts, job-grows or job-moves, by the workers that the job had. `idle` is the device's
+// share.
 Reason worker_starts(const Job& job, const Device& device, double idle, const Planned& planned);
 // job-shrinks or job-moves; below-least if it is to have none.
 Reason worker_leaves(const Job& job, const Device& device, const Planned& planned);

@@ -149,7 +149,8 @@ void Elastic::leave_slow(JobPlan& kept) {
   }
 }
 
-// Deals all devices, as from the beginning. `pinned`: jobs that changed of late keep what they have.
+// Deals all devices, as from the beginning. `pinned`: jobs that changed of late keep what they
+// have.
 void Elastic::deal(JobPlan& plan, bool pinned, const JobPlan& kept) {
   std::vector<size_t> open;
   for (const size_t j : wanting_) {

@@ -56,8 +56,8 @@ class Capability {
   // `batch` is the instance's. Returns nothing if not even the whole window suffices.
   std::optional<Share> idle_quota(Share sm, int batch) const;
 
-  // Returns which part of the requests would be late, because one instance on a whole device, the only
-  // one, is busy when they come. For Poisson arrivals at `rate` a second and even service
+  // Returns which part of the requests would be late, because one instance on a whole device, the
+  // only one, is busy when they come. For Poisson arrivals at `rate` a second and even service
   //   ρ · exp(−2 (1 − ρ) · (SLO − service) ÷ service)
   // an exponential tail with the mean wait of an M/D/1 queue. 0: no objective, or never in time.
   double late_alone(double rate) const;

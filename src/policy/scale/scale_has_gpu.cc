@@ -192,8 +192,8 @@ void HybridScaler::scale_down() {
   }
 }
 
-// Ours leaves the last minute's highest forecast in the middle between alpha and beta, so that neither
-// more nor less is wanted at once.
+// Ours leaves the last minute's highest forecast in the middle between alpha and beta, so that
+// neither more nor less is wanted at once.
 double HybridScaler::needed_after_cut() const {
   if (!config_.keep_peak) return demand_.rate() / config_.alpha + work_off();
   const double peak = std::max(demand_.view->forecast_peak * demand_.part, demand_.rate());
@@ -292,8 +292,8 @@ Share HybridScaler::raised_quota(size_t i, double needed) const {
   return quota;
 }
 
-// How many instances there must be. Ours lets waiting alone use up half of what the percentile allows;
-// the second instance stays until it would be a quarter, so that it does not come and go.
+// How many instances there must be. Ours lets waiting alone use up half of what the percentile
+// allows; the second instance stays until it would be a quarter, so that it does not come and go.
 int HybridScaler::least(double allowed) const {
   const int least = std::max(least_replicas(demand_), late_alone() > allowed ? 2 : 1);
   return std::min(least, most_replicas(demand_));

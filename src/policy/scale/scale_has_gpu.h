@@ -42,7 +42,8 @@ struct HasGpuSettings {
   // for as long as its start took: a start costs more than what it holds.
   bool outlast_starts = false;
   // Ours, off in the paper. What leaves must be spare for the highest forecast of the last minute,
-  // which is left in the middle between alpha and beta: a moment with few requests is not less load.
+  // which is left in the middle between alpha and beta: a moment with few requests is not less
+  // load.
   bool keep_peak = false;
   // Ours, off in the paper. A lone instance gets a second one where too many requests would find it
   // busy for longer than their objective leaves them (Capability::late_alone).

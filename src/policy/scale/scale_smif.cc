@@ -212,7 +212,8 @@ bool SmifScaler::settled() const {
 }
 
 // Returns the objective's percentile if it is late, else 0. Where more requests are late or refused
-// than the objective allows, it is as late as the objective at least: what is refused has no latency.
+// than the objective allows, it is as late as the objective at least: what is refused has no
+// latency.
 Nanos SmifScaler::late_by() const {
   const Objective& slo = demand_.inference().slo;
   const LatencyQuantiles& l = demand_.view->latency;
@@ -354,8 +355,8 @@ void SmifScaler::scale_down() {
   }
 }
 
-// A cheaper kind is searched for once in a window, for some functions a decision, as predictions take
-// time.
+// A cheaper kind is searched for once in a window, for some functions a decision, as predictions
+// take time.
 bool SmifScaler::search_is_due() {
   if (searches_ == 0 || within(remembered(), now(), config_.window)) return false;
   remembered() = {now()};
@@ -378,7 +379,8 @@ void SmifScaler::move_last() {
         "The last instance can be a cheaper one: at " + busiest_text() + ".");
 }
 
-// The others must be ready, and carry the load or be as many as may be. Unmeasured ones are trusted.
+// The others must be ready, and carry the load or be as many as may be. Unmeasured ones are
+// trusted.
 void SmifScaler::leave_cordoned() {
   const Fleet::Ready ready = fleet_.ready();
   if (ready.count >= std::max(1, demand_.inference().min_replicas) &&
