@@ -103,7 +103,7 @@ endif()
 #   PLAIN     `dev` leaves it out: it judges by time what sanitizers slow down, or takes long where
 #             others have the same code under them
 #   TSAN      preset `tsan` builds (target `threads`) and runs it too
-#   OPTIMIZED like what it tests: it simulates for long, or has sources that need it to link
+#   OPTIMIZED compiled like what it tests: it simulates for long, or has sources of the product
 add_custom_target(tests ALL)
 add_custom_target(threads)
 function(sluice_test name)

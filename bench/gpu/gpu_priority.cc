@@ -108,5 +108,6 @@ void measure(uint64_t for_ns) {
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  sluice::bench::measure(1'000'000u * sluice::bench::int_argument(argc, argv, "--ms", 500));
+  sluice::bench::measure(
+      1'000'000ull * static_cast<uint64_t>(sluice::bench::int_argument(argc, argv, "--ms", 500)));
 }

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-constexpr Time kStart{std::chrono::hours(1)};  // at a turn of the window
+constexpr Time kStart{std::chrono::hours(1)};  // at a window's end
 constexpr ClientId kVictim = 1, kCulprit = 2, kOwner = 3;
 
 // Windows of 20 ms. The victim's phase is the first 4 ms of each, the owner's 4 ms from 10 ms on,
@@ -44,8 +44,8 @@ class PlannedEvents : public testing::Test {
     for (const Grant& g : arbiter_->step(ms(t)).grant) budgets[g.client] = millis(g.budget);
     return budgets;
   }
-  // The culprit's operator of `length` begins at 18 ms, in its own phase; from the turn at 20 ms on
-  // the victim waits for it, while its phase lasts.
+  // The culprit's operator begins at 18 ms and ends at `until`, in its own phase; from the window's
+  // end at 20 ms on the victim waits for it, while its phase lasts.
   void overrun(double until) {
     want(kCulprit, 18);
     ASSERT_THAT(granted(18), ElementsAre(Pair(kCulprit, _)));
@@ -76,8 +76,8 @@ TEST_F(PlannedEvents, ADeficitOfLessThanAWindowsRequestLeavesThePlanAsItIs) {
   EXPECT_THAT(granted(50), ElementsAre(Pair(kOwner, _)));
 }
 
-// It was denied three phases of 4 ms and had 3 ms after them: of the 9 it lacks, 5 come before the
-// plan. The rest is paid in what the plan leaves.
+// It was deprived of three phases of 4 ms and has used 3 ms after them: of the 9 that it lacks, 5
+// come before the plan. The rest is paid in what the plan leaves.
 TEST_F(PlannedEvents, ADeficitIsPaidBeforeThePlanOnlyBeyondAWindowsRequest) {
   overrun(77);
   want(kOwner, 77);

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "control/refined.h"
-#include "control/spec/validate.h"
 #include "control/unreachable.h"
 #include "model/server_kind.h"
 

@@ -1,6 +1,7 @@
-// The control loop: observe → snapshot → policy → actions → act. It has three ports: the cluster,
-// the desired state and the journal. Every decision is kept with its reason. The loop's state in
-// memory is in a port or can be observed again, so its death loses nothing.
+// The control loop: observe → snapshot → policy → actions → act. Its ports are in ports.h: the
+// cluster, the desired state, the journal, models, training. Every decision is kept with its
+// reason. The loop's state in memory is in a port or can be observed again, so its death loses
+// nothing.
 //
 // The state stands in parts, each with its own: starts, stops, rollouts, routes, counts,
 // measurements, accounts, decisions, policies. They do not depend on each other or on the loop.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "control/routes.h"
-#include "control/spec/validate.h"
 #include "control/training.h"
 #include "model/server_kind.h"
 

@@ -1,6 +1,6 @@
 // Users' functions: a model and an objective, or a training job. A Function is its name and its
 // newest specification; every change makes an immutable Revision. Plain values;
-// control/function_file parses them.
+// control/spec/function_file parses them.
 #pragma once
 
 #include <compare>

@@ -1,7 +1,7 @@
 // The kinds of server that an inference function may have, each said once: its name, the devices
 // that it computes on, and how an instance of it is born. What a function runs is a content
-// (ModelSpec) under a kind. Who reads the content's files is in control/local/model_check.cc, for
-// it takes a disk. docs/design/servers.md adds a kind. Plain data; any thread.
+// (ModelSpec) under a kind. The readers of contents are in control/local/model_check.cc: they read
+// files. docs/design/servers.md adds a kind. Plain data; any thread.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// A bundle is a named choice of policies with their settings (docs/adding-a-policy.md). Adding one
-// takes a file with its rules, its test, and one line in the table of bundles.cc.
+// A bundle is a named choice of policies with their settings . docs/adding-a-policy.md
+// adds one to the table, in bundles.cc.
 #pragma once
 
 #include <span>

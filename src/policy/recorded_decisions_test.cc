@@ -109,6 +109,8 @@ TEST(RecordedDecisions, OfEachBundleAloneAreMadeAgain) {
   std::ifstream file(SLUICE_RECORDED_BUNDLES);
   std::map<std::string, std::string, std::less<>> recorded;
   for (std::string line; std::getline(file, line);) recorded[line.substr(0, line.find(' '))] = line;
+  ASSERT_FALSE(recorded.empty()) << SLUICE_RECORDED_BUNDLES;
+  for (const auto& [name, line] : recorded) EXPECT_NE(find_bundle(name), nullptr) << name;
   std::string found_all;
   bool same = true;
   for (const Bundle& bundle : bundles()) {

@@ -100,7 +100,7 @@ Observation FakeCluster::observe() {
   std::erase_if(answer.devices, [&](const Device& d) { return !answers(d.node); });
   std::erase_if(answer.instances, [&](const ObservedInstance& o) { return !answers(o.node); });
   for (ObservedGateway& g : answer.gateways) {
-    g.there = gateway_there && !away.contains(g.name);
+    g.there = answered_ && gateway_there && !away.contains(g.name);
     if (!g.there) g = {.name = g.name};
   }
   return answer;

@@ -35,7 +35,7 @@ class FakeCluster : public Cluster {
 
   // ---- calls that take long ----
   bool slow = false;     // polls are answered by answer()
-  void answer();         // to the poll; any thread
+  void answer();         // to the poll; any thread, but not beside on_settled()
   Nanos starts_take{0};  // until an accepted start shows
 
   // ---- the saboteur ----
@@ -88,7 +88,9 @@ class FakeCluster : public Cluster {
   void serve(Nanos elapsed);
   void serve(ObservedGateway& gateway, const FunctionName& f, uint64_t requests);
   void list_nodes();
-  bool answers(const std::string& node) const { return node_there && !away.contains(node); }
+  bool answers(const std::string& node) const {
+    return answered_ && node_there && !away.contains(node);
+  }
   Result<void> reach(const DeviceId& device) const;  // an error if its node is away
   Result<void> reach(const ObservedInstance* o) const;
   ObservedInstance* find(const InstanceId& id);

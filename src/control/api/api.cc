@@ -80,7 +80,7 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
       return out;
     }
   }
-  // Makes the loop poll at once (run.cc): a user has changed something at the node.
+  // Makes the loop poll at once (serving.cc): a user has changed something at the node.
   if (kind == "turns" && path.size() == 2 && method == verb::post) return json::object();
   if (kind == "profiles" && path.size() == 2 && method == verb::put) {
     SLUICE_ASSIGN(body, wire::parse_json(request.body()));

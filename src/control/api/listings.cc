@@ -5,7 +5,6 @@
 
 #include "control/routes.h"
 #include "control/spec/function_text.h"
-#include "control/spec/validate.h"
 #include "control/summary.h"
 #include "model/server_kind.h"
 #include "wire/json.h"

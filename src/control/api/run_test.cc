@@ -314,6 +314,20 @@ TEST_F(HungControl, AnEndDoesNotWaitForAModelThatIsRead) {
   client.join();
 }
 
+TEST_F(HungControl, AKindOfServerThatIsNotHereIsRefused) {
+  for (const char* target : {"/v1/functions", "/v1/functions?dry_run=1"}) {
+    const auto refused =
+        ask(verb::post, target,
+            file_of("{name: f}", peers_.folder.path + "/m.pt, modelFormat: {name: onnx}"));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(
+        refused.error().message.find("model.modelFormat.name: \"onnx\" is not served: torchscript"),
+        std::string::npos)
+        << refused.error().message;
+  }
+  EXPECT_EQ(get("/v1/functions")->size(), 0u);
+}
+
 TEST_F(HungControl, AModelThatIsNoFileIsRefused) {
   const std::string fifo = peers_.folder.path + "/fifo.pt";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);

@@ -3,8 +3,8 @@
 // its first answer on, the gateway always.
 //
 // No call waits for a peer that does not answer. Orders wait at most kOrdersWait together between
-// two observations.
-// So the API, on the same thread, answers a GET within 100 ms whatever a peer does.
+// two observations. So the API, on the same thread, answers a GET within 100 ms whatever a peer
+// does.
 #pragma once
 
 #include <mutex>

@@ -3,14 +3,14 @@
 #include <filesystem>
 #include <utility>
 
-#include "control/local/model_archive.h"
+#include "control/local/model_check.h"
 
 namespace sluice::control {
 
 LocalPorts::LocalPorts(const std::string& data, Store store, const Clock& clock)
     : store_(std::move(store)),
       clock_(clock),
-      models_(data + "/models", check_model_archive),
+      models_(data + "/models", check_model_file),
       cluster_(data + "/run/node.sock", data + "/run/gateway.sock") {}
 
 Result<std::unique_ptr<LocalPorts>> LocalPorts::open(const std::string& data,

@@ -25,7 +25,7 @@ std::string hint_of_missing(const std::filesystem::path& model) {
   return ". `tools/make_models` makes the models of the examples in this folder.";
 }
 
-// Who reads a model's file, by the kind of its server.
+// The reader of a kind's files.
 struct Reader {
   std::string_view kind;
   Result<void> (*check)(const std::string& path);
@@ -34,16 +34,16 @@ constexpr Reader kReaders[] = {
     {"torchscript", check_model_archive},
 };
 
-const Reader& reader_of(const ModelSpec& model) {
-  const auto found = std::ranges::find(kReaders, model.format, &Reader::kind);
-  SLUICE_CHECK(found != std::end(kReaders), model.format);
-  return *found;
-}
-
 }  // namespace
 
+Result<void> check_model_file(const ModelSpec& model, const std::string& path) {
+  const auto found = std::ranges::find(kReaders, model.format, &Reader::kind);
+  SLUICE_CHECK(found != std::end(kReaders), model.format);
+  return found->check(path);
+}
+
 Result<void> check_model(ModelSpec& model) {
-  if (const auto file = reader_of(model).check(model.path); !file.ok())
+  if (const auto file = check_model_file(model, model.path); !file.ok())
     return Error{ErrorKind::kInvalid, file.error().message + hint_of_missing(model.path)};
   if (!model.inputs.empty()) return {};
   const std::string sidecar = std::filesystem::path(model.path).replace_extension(".json");

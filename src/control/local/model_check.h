@@ -12,4 +12,8 @@ namespace sluice::control {
 // range.
 Result<void> check_model(ModelSpec& model);
 
+// Returns kInvalid, with what it lacks, for a file at `path` that is none of the model's kind.
+// REQUIRES: the model's format names a kind of server.
+Result<void> check_model_file(const ModelSpec& model, const std::string& path);
+
 }  // namespace sluice::control

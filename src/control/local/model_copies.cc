@@ -241,7 +241,7 @@ Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& m
   if (!held) {
     const auto content = copy(from, model, description, to, aside);
     if (changed_since(from, model.path) ||
-        (content.ok() && check_ != nullptr && !check_(aside).ok()))
+        (content.ok() && check_ != nullptr && !check_(model, aside).ok()))
       return Error{ErrorKind::kConflict,
                    "model.path: " + model.path +
                        " changed while it was copied. Apply again once it is completely written."};

@@ -32,7 +32,7 @@ std::string start_path(const std::string& folder, const ModelSpec& model);
 class ModelCopies : public Models {
  public:
   // A file is copied only if its copy passes `check`.
-  using Check = Result<void> (*)(const std::string& path);
+  using Check = Result<void> (*)(const ModelSpec& model, const std::string& path);
   explicit ModelCopies(std::string folder, Check check = nullptr)
       : folder_(std::move(folder)), check_(check) {}
 

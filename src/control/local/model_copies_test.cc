@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "control/local/model_archive.h"
+#include "control/local/model_check.h"
 #include "tests/support/archive.h"
 #include "tests/support/folder.h"
 
@@ -174,7 +174,7 @@ TEST_F(ModelCopiesTest, AFileThatCannotBeReadToItsEndIsRefused) {
 
 TEST_F(ModelCopiesTest, ACopyThatFailsItsCheckIsNotKept) {
   write("replaced since it was checked");
-  ModelCopies checked(copies_folder, check_model_archive);
+  ModelCopies checked(copies_folder, check_model_file);
   const auto kept = checked.keep(model);
   ASSERT_FALSE(kept.ok());
   EXPECT_EQ(kept.error().kind, ErrorKind::kConflict);

@@ -164,8 +164,8 @@ void read_sample(Fields& f, std::vector<double>& out) {
   if (!good) f.complain("sample", "must be a number or a list of numbers");
 }
 
-void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& out, Source& source,
-                  Problems& problems) {
+void read_tensors(Fields& f, const std::string& key, std::string_view platform,
+                  std::vector<TensorSpec>& out, Source& source, Problems& problems) {
   const YAML::Node list = f.take(key);
   if (!list.IsDefined()) return;
   if (!list.IsSequence() || list.size() == 0)
@@ -184,7 +184,7 @@ void read_tensors(Fields& f, const std::string& key, std::vector<TensorSpec>& ou
       read_sample(item, t.sample);
     }
     if (problems.size() == before)
-      for (const auto& [field, why] : wire::tensor_problems(t, wire::kTorchscript))
+      for (const auto& [field, why] : wire::tensor_problems(t, platform))
         if ((field != "name" || named) && (field != "datatype" || typed)) item.complain(field, why);
     if (named && std::ranges::find(out, t.name, &TensorSpec::name) != out.end())
       item.complain("name", "\"" + t.name + "\" stands twice");
@@ -235,9 +235,13 @@ void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, S
   f.need("model", "the model's path: model: {path: …}");
   section(f, "model", source, problems, [&](Fields& m) {
     section(m, "modelFormat", source, problems, [&](Fields& format) {
-      if (format.text("name", s.model.format) && find_server_kind(s.model.format) == nullptr)
-        format.complain(
-            "name", "\"" + s.model.format + "\" is not served: " + names_of_server_kinds() + " is");
+      std::string name;
+      if (!format.text("name", name)) return;
+      if (find_server_kind(name) != nullptr)
+        s.model.format = name;
+      else
+        format.complain("name",
+                        "\"" + name + "\" is not served: " + names_of_server_kinds() + " is");
     });
     if (!m.has("storageUri")) m.need("path", "the model's file");
     const bool by_uri = m.text("storageUri", s.model.path), by_path = m.text("path", s.model.path);
@@ -245,10 +249,11 @@ void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, S
     if ((by_uri || by_path) && s.model.path.empty()) m.complain(key, "\"\" is no file");
     refuse_other_schemes(m, key, s.model.path);
     s.model.path = absolute(s.model.path, context);
+    const std::string_view platform = kind_of(s.model).platform;
     if (m.has("inputs")) m.need("outputs", "the model's outputs, beside its inputs");
     if (m.has("outputs")) m.need("inputs", "the model's inputs, beside its outputs");
-    read_tensors(m, "inputs", s.model.inputs, source, problems);
-    read_tensors(m, "outputs", s.model.outputs, source, problems);
+    read_tensors(m, "inputs", platform, s.model.inputs, source, problems);
+    read_tensors(m, "outputs", platform, s.model.outputs, source, problems);
   });
   read_fields(f, inference_fields(), spec, source, problems);
   if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
