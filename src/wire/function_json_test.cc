@@ -63,7 +63,8 @@ TEST(FunctionJson, AKindOfServerThatIsNotHereIsNamed) {
   stored["model"]["format"] = "onnx";
   const auto read = function_spec_from(stored);
   ASSERT_FALSE(read.ok());
-  EXPECT_EQ(read.error().message, "function.model.format: \"onnx\" is not served: torchscript is");
+  EXPECT_EQ(read.error().message,
+            "function.model: model.format: \"onnx\" is not served: torchscript is");
 }
 
 TEST(FunctionJson, AnInferenceFunctionIsTheFlatObjectThatStoresHold) {
