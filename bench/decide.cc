@@ -162,7 +162,7 @@ class Platform {
       specs.push_back(std::move(spec));
     }
     SLUICE_CHECK(control_->set_profile(profile()).ok(), "the profile was refused");
-    const auto applied = control::Requests(*control_).apply(std::move(specs), false, wall_);
+    const auto applied = control::Requests(*control_).apply(specs, false, wall_);
     SLUICE_CHECK(applied.ok(), applied.error().message);
   }
 

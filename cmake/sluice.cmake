@@ -26,7 +26,9 @@ endfunction()
 
 # GCC collects its garbage when its heap has grown beyond 128 MiB, and again and again; beyond 1 GiB
 # it seldom does: a tenth to a fifth of a batch's time (docs/design/building.md).
-add_compile_options("$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1048576 --param ggc-min-expand=50>")
+if(SLUICE_BATCHES)
+  add_compile_options("$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1048576 --param ggc-min-expand=50>")
+endif()
 
 # GCC 12 takes a coroutine frame's operator new and delete, inlined apart, for a mismatch.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
