@@ -286,7 +286,7 @@ TEST(NodeFaults, GroupsOfPlatformsThatWereKilledWholeAreRemovedByTheNextDaemon) 
 }
 
 TEST(NodeFaults, AFullDiskRefusesChangesAndKeepsWhatIs) {
-  Node node({}, [](const std::string& data) { return mount_small(data, "size=1m"); });
+  Node node({}, [](const std::string& data) { return mount_small(data, kSmallDisk); });
   if (!node.prepared()) GTEST_SKIP() << "mounting is not allowed here";
   node.ready("a", 300);
   fill(node.data + "/filler");

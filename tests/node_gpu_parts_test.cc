@@ -39,16 +39,17 @@ class GpuParts : public NodeWithGpus {
     return json::array({part_on("cuda0", first, memory), part_on("cuda1", second, memory)});
   }
   // An instance that serves, beside a CUDA program of its own: a line of a shell.
-  json start(const json& parts, const std::string& line = SLUICE_CUDA_GREEDY " devices") {
-    json serves = program_of_node(*node_, true, "",
-                                  "SLUICE_EMULATED_GPU=" + folder_ + "/gpu " + line + " & ");
-    serves["environment"]["LD_LIBRARY_PATH"] = SLUICE_EMULATED_DRIVER_FOLDER;
+  json start(const json& parts, const std::string& words = "devices", std::string before = "") {
+    before += "SLUICE_EMULATED_GPU=" + folder_ + "/gpu ";
+    const std::string greedy = copy_in(*node_, SLUICE_CUDA_GREEDY);
+    json serves = program_of_node(*node_, true, "", before + greedy + " " + words + " & ");
+    serves["environment"]["LD_LIBRARY_PATH"] = copy_in(*node_, SLUICE_EMULATED_DRIVER_FOLDER);
     return node_->call(
         verb::post, "/v1/instances",
         {{"id", "pair"}, {"function", "default/f"}, {"parts", parts}, {"program", serves}});
   }
-  json ready(int first, int second, const std::string& line = SLUICE_CUDA_GREEDY " devices") {
-    const json started = start(parts(first, second), line);
+  json ready(int first, int second, const std::string& words = "devices") {
+    const json started = start(parts(first, second), words);
     EXPECT_EQ(started["status"], 202) << started;
     const json pair = node_->wait("pair", "ready");
     expect_work_on({0, 1});
@@ -147,7 +148,7 @@ TEST_F(GpuParts, ADrainOrAKillEndsItOnBoth) {
 }
 
 TEST_F(GpuParts, ItOutlivesTheDaemonAndStaysUnderBothSlices) {
-  const json pair = ready(200, 100, SLUICE_CUDA_GREEDY " turns");
+  const json pair = ready(200, 100, "turns");
   node_->restart();
   const json now = node_->wait("pair", "ready");
   for (const char* field : {"pid", "siblings", "parts", "socket"})
@@ -162,8 +163,7 @@ TEST_F(GpuParts, ItOutlivesTheDaemonAndStaysUnderBothSlices) {
 
 // As frameworks start a worker for each device.
 TEST_F(GpuParts, AWorkerThatShowsItselfOneDeviceIsHeldThere) {
-  start(parts(600, 100),
-        "CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES#*,} " SLUICE_CUDA_GREEDY " kernel");
+  start(parts(600, 100), "kernel", "CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES#*,} ");
   expect_work_on({1});
   expect_share(watch_windows(*machine_, 1), 100, kKernel);
   EXPECT_EQ(busy(0), Nanos(0));

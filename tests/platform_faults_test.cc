@@ -155,7 +155,7 @@ TEST(PlatformFaults, WhatDiedWhileNobodyLookedIsStartedByTheNextUp) {
 
 // DATA on a disk of its own, which `fill_with_files` fills.
 bool on_small_disk(const std::string& data) {
-  return mount_small(data, "size=8m,nr_inodes=300");
+  return mount_small(data, std::string(kSmallDisk) + ",nr_inodes=400");
 }
 
 TEST(PlatformFaults, WhatDiesWhileTheDiskIsFullComesBackAtOnce) {

@@ -159,8 +159,7 @@ TEST(PlatformStart, AFullDiskIsNamedAndNothingIsHalfStarted) {
 }
 
 TEST(PlatformStart, ADiskThatFillsUpRefusesChangesAndServesOn) {
-  // It has space for copies of the programs, which `up` makes where the build is closed to others.
-  Platform p({}, [](const std::string& data) { return mount_small(data, "size=64m"); });
+  Platform p({}, [](const std::string& data) { return mount_small(data, kSmallDisk); });
   if (!p.prepared()) GTEST_SKIP() << "mounting is not allowed here";
   p.deploy({});
   const std::set<pid_t> before = p.pids();

@@ -1,16 +1,20 @@
-// A program for instances that are born by exec: fake_runtime by itself, copied to where every uid
-// can run it.
+// Programs for instances that are born by exec. An instance's uid may not reach the build, so they
+// are copied to the node's folder.
 #pragma once
 
 #include "tests/support/node.h"
 
 namespace sluice {
 
-// Returns the path of the copy, made if it is missing.
-inline std::string program_in(const Node& node) {
-  const std::filesystem::path copy = std::filesystem::path(node.data) / "fake_runtime";
-  if (!std::filesystem::exists(copy)) std::filesystem::copy_file(program("fake_runtime"), copy);
+// Returns the path of the copy of a file or folder, made if it is missing.
+inline std::string copy_in(const Node& node, const std::filesystem::path& original) {
+  const std::filesystem::path copy = std::filesystem::path(node.data) / original.filename();
+  if (!std::filesystem::exists(copy))
+    std::filesystem::copy(original, copy, std::filesystem::copy_options::recursive);
   return copy;
+}
+inline std::string program_in(const Node& node) {
+  return copy_in(node, program("fake_runtime"));
 }
 
 // It serves on its given port, or on the descriptor that it is handed. `words`: of its model

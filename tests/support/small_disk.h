@@ -13,6 +13,9 @@
 
 namespace sluice {
 
+// Has space for the copies of the programs that are made where the build is closed to other users.
+inline constexpr const char* kSmallDisk = "size=64m";
+
 // Mounts a small file system at `path`, gone with this test; returns false if it is not allowed.
 inline bool mount_small(const std::string& path, const std::string& options) {
   return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, "") == 0 &&
