@@ -16,13 +16,15 @@ std::uint32_t free_slot(const Table& table) {
 
 void DeviceModel::reset(const DeviceSpec& spec, Ns now) {
   spec_ = spec;
-  now_ = turn_began_ = now;
+  now_ = slice_began_ = now;
   device_busy_ns_ = 0;
-  turn_ = 0;
-  contended_ = false;
+  current_ = 0;
+  next_ = kNone;
+  contended_since_ = slice_changes_ = kNever;
+  dry_since_ = now - spec.linger_ns;  // the first client waits for no other
   free_op_ = kNone;
   free_ops_ = kOps;
-  ops_touched_ = 0;
+  ops_touched_ = streams_touched_ = 0;
   engine_op_.fill(kNone);
   seq_ = log_end_ = 0;
   busy_.fill(0);
@@ -65,6 +67,7 @@ void DeviceModel::abort_client(std::uint32_t client) {
 std::uint32_t DeviceModel::open_stream(std::uint32_t client, std::uint32_t group, StreamKind kind) {
   const std::uint32_t id = free_slot(streams_);
   if (id == kNone) return kNone;
+  streams_touched_ = std::max(streams_touched_, id + 1);
   const std::uint32_t generation = streams_[id].generation + 1;
   streams_[id] = {.used = true,
                   .kind = kind,

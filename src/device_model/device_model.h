@@ -5,9 +5,12 @@
 //   Streams     are queues; the head of each may run. The streams of one group (a context) keep the
 //               order between its legacy stream and its blocking ones.
 //   Kernels     run `waves × wave_ns`, waves = blocks ÷ SMs granted. With sharing (MPS) all clients
-//               run at once, each within its cap; without, clients take turns of `slice_ns`. SMs
-//               are granted in the order in which kernels became ready; the next kernel is granted
-//               what is left over.
+//               run at once, each within its cap; without, they are time-sliced: a client runs
+//               until its slice is over and another has work, or until its queue has been dry for
+//               `linger_ns`; then nothing runs for `switch_ns`. SMs are granted in the order in
+//               which kernels became ready, the next kernel what is left over. With `block_wait`
+//               they are shared max–min fair instead: a kernel that does not fit starts once blocks
+//               of a neighbour have ended.
 //   Bandwidth   is shared max–min fair; a kernel with less than it asks for runs slower by as much.
 //   The log     holds every interval in which a kernel ran on a given number of SMs. Every figure
 //               about shares is checked against it.
@@ -17,8 +20,10 @@
 // else.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <type_traits>
 
@@ -27,13 +32,29 @@ namespace sluice::emulator {
 using Ns = std::int64_t;
 
 inline constexpr std::uint32_t kMostSms = 256;
+inline constexpr Ns kNever = std::numeric_limits<Ns>::max();
 
 struct DeviceSpec {
   std::uint32_t sms = 132;
-  bool shared = false;        // several clients at once (MPS), or by turns
-  Ns slice_ns = 2'000'000;    // a turn
-  double link_gbps = 50;      // bytes per ns of each copy engine between host and device
-  double memory_gbps = 3000;  // bytes per ns within the device
+  bool shared = false;           // several clients at once (MPS), or time-sliced
+  Ns slice_ns = 2'000'000;       // counted from a client's switch
+  Ns switch_ns = 0;              // between two clients' slices
+  Ns linger_ns = 0;              // a client with nothing to run keeps its slice so long
+  std::uint32_t block_wait = 0;  // ‰ of a neighbour's block, on average; 0: no blocks are shared
+  std::uint32_t slowdown = 0;    // ‰ by which neighbours on all other SMs slow a kernel
+  double link_gbps = 50;         // bytes per ns of each copy engine between host and device
+  double memory_gbps = 3000;     // bytes per ns within the device
+
+  // What was measured on an H200, and what reproduces the rest of its figures (slicing: eager
+  // ResNet-50 beside BERT training; MPS: the same; device_calibration_test holds both). The last
+  // two are fitted, not measured.
+  static DeviceSpec h200(bool shared) {
+    return {.shared = shared,
+            .switch_ns = 80'000,
+            .linger_ns = 100'000,
+            .block_wait = 1220,
+            .slowdown = 150};
+  }
 };
 
 enum class StreamKind : std::uint8_t { kBlocking, kNonBlocking, kLegacy };
@@ -148,6 +169,7 @@ class DeviceModel {
     Kernel kernel;
     Ticket ticket;
     Ns ready_ns, begin_ns;  // of the interval that the log will hold
+    Ns starts_ns;           // with block_wait: a block is free for it then; 0: not known yet
     Ns took_ns;             // of the whole, as it runs now
     Ns since_ns, end_ns;    // with `left` at since_ns, it ends then
     double left;            // of the whole, at since_ns
@@ -187,8 +209,21 @@ class DeviceModel {
   bool holds(const Stream& stream) const;
   bool settle();
   void collect(Candidates& out);
-  void take_turns(const Candidates& candidates);
+  Client& client_of(const Candidates& candidates, std::uint32_t i) {
+    return clients_[streams_[ops_[candidates.op[i]].stream].client];
+  }
+  static std::uint32_t width(const Op& op) {
+    return std::min(op.kernel.blocks, op.kernel.most_sms);
+  }
+  std::uint32_t cap(const Client& client) const;
+  void begin_slice(std::uint32_t client);
+  Ns end_of_slice() const;
+  std::uint32_t next_client(const Candidates& candidates, bool& current_has_work) const;
+  void take_slices(const Candidates& candidates);
   void grant_sms(const Candidates& candidates);
+  void grant_sms_in_order(const Candidates& candidates);
+  void find_free_blocks(const Candidates& candidates);
+  void grant_sms_fairly(const Candidates& candidates);
   void grant_bandwidth(const Candidates& candidates);
   void set_sms(Op& op, std::uint32_t sms);
   void set_pace(Op& op, Ns took_ns);
@@ -198,10 +233,16 @@ class DeviceModel {
   void finish(Ns at);
 
   DeviceSpec spec_;
-  Ns now_, turn_began_, device_busy_ns_;
-  std::uint32_t turn_;  // the client whose turn it is
-  bool contended_;      // another client waits for its turn
+  Ns now_, device_busy_ns_;
+  // Time slicing.
+  std::uint32_t current_;  // the client whose slice it is
+  std::uint32_t next_;     // the client that is being switched to; kNone: none is
+  Ns slice_began_;
+  Ns contended_since_;  // another client has had work; kNever: none has
+  Ns dry_since_;        // the current client has had none; kNever: it has some
+  Ns slice_changes_;    // the slice, or the switch, is over then; kNever: no client waits for it
   std::uint32_t free_op_, free_ops_, ops_touched_;
+  std::uint32_t streams_touched_;  // no stream from here on was ever opened
   std::array<std::uint32_t, kEngines> engine_op_;
   std::uint64_t seq_, log_end_;
   std::array<std::uint64_t, kStreams / 64> busy_;  // streams that have work
@@ -209,7 +250,7 @@ class DeviceModel {
   std::array<Stream, kStreams> streams_;
   std::array<Event, kEvents> events_;
   std::array<Op, kOps> ops_;
-  Candidates candidates_;
+  Candidates candidates_, running_;  // running_: in the order of their widths
   std::array<Stretch, kLog> log_;
 };
 static_assert(std::is_trivially_copyable_v<DeviceModel>);

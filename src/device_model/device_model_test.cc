@@ -2,7 +2,7 @@
 // when on how many SMs.
 #include "device_model/device_model.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <memory>
 #include <random>
@@ -115,13 +115,63 @@ TEST_F(DeviceTest, WithoutSharingClientsTakeTurns) {
             "1.1 0-100 x1 …\n2.2 100-200 x8 …\n1.1 200-300 x1 …\n2.2 300-320 x8\n1.1 320-370 x1\n");
 }
 
-TEST_F(DeviceTest, ASliceCountsFromWhenSomebodyWaits) {
+TEST_F(DeviceTest, ASliceEndsAtAMultipleOfItsLengthOnceAnotherClientWaits) {
   start(false);
   const auto a = stream(client(1)), b = stream(client(2));
   launch(a, 1, 8, 1000);
   model_->advance(650);
   launch(b, 2, 8, 10);
-  EXPECT_EQ(timeline(), "1.1 0-750 x8 …\n2.2 750-760 x8\n1.1 760-1010 x8\n");
+  EXPECT_EQ(timeline(), "1.1 0-700 x8 …\n2.2 700-710 x8\n1.1 710-1010 x8\n");
+}
+
+TEST_F(DeviceTest, NothingRunsWhileClientsAreSwitched) {
+  start({.sms = 8, .slice_ns = 100, .switch_ns = 7});
+  const auto a = stream(client(1)), b = stream(client(2));
+  launch(a, 1, 8, 150);
+  launch(b, 2, 8, 10);
+  EXPECT_EQ(timeline(), "1.1 0-100 x8 …\n2.2 107-117 x8\n1.1 124-174 x8\n");
+}
+
+TEST_F(DeviceTest, AClientWhoseQueueRanDryKeepsItsSliceForAWhile) {
+  start({.sms = 8, .slice_ns = 100, .switch_ns = 7, .linger_ns = 20});
+  const auto a = stream(client(1)), b = stream(client(2));
+  launch(a, 1, 8, 10);
+  launch(b, 2, 8, 10);
+  model_->advance(25);
+  launch(a, 3, 8, 10);  // in time
+  EXPECT_EQ(timeline(), "1.1 0-10 x8\n1.3 25-35 x8\n2.2 62-72 x8\n");
+  model_->advance(200);
+  launch(a, 4, 8, 10);  // long after
+  EXPECT_THAT(timeline(), testing::EndsWith("1.4 207-217 x8\n"));
+}
+
+// The wait is of a neighbour's block, half as long to half as long again.
+TEST_F(DeviceTest, AKernelThatDoesNotFitBesideANeighboursWaitsForABlock) {
+  start({.sms = 8, .shared = true, .block_wait = 1000});
+  const auto a = stream(client(1)), b = stream(client(2));
+  launch(a, 1, 80, 100);
+  model_->advance(10);
+  launch(b, 2, 4, 10);
+  model_->advance(10);
+  const Ns began = *model_->next_change();
+  EXPECT_GE(began, 10 + 50);
+  EXPECT_LE(began, 10 + 150);
+  model_->advance(began);
+  EXPECT_EQ(*model_->next_change(), began + 10);
+}
+
+TEST_F(DeviceTest, NeighboursShareSmsFairlyAndSlowEachOther) {
+  start({.sms = 8, .shared = true, .block_wait = 1, .slowdown = 100});
+  const auto a = stream(client(1)), b = stream(client(2));
+  launch(a, 1, 80, 100);
+  launch(b, 2, 80, 100);
+  launch(stream(client(3)), 3, 2, 1);  // the narrow one gets what it asks for
+  model_->advance(0);
+  model_->advance(1);
+  EXPECT_EQ(timeline().substr(0, 13), "3.3 1-2 x2\n1.");
+  const Usage first = model_->usage(0), second = model_->usage(1);
+  EXPECT_NEAR(double(first.sm_ns), double(second.sm_ns), 0.02 * double(first.sm_ns));
+  EXPECT_NEAR(double(model_->now()), 2000 * 1.05, 20);  // half of the SMs are the neighbour's
 }
 
 TEST_F(DeviceTest, BandwidthIsSharedFairlyAndTheModestLoseNothing) {

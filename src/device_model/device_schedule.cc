@@ -1,4 +1,4 @@
-// How the device runs its streams' work: what is ready, which client has its turn, how many SMs and
+// How the device runs its streams' work: what is ready, whose slice it is, how many SMs and
 // how much bandwidth each kernel is granted, and what ends next.
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@ namespace sluice::emulator {
 
 template <typename F>
 void DeviceModel::for_busy_streams(F&& visit) const {
-  for (std::uint32_t word = 0; word < busy_.size(); ++word)
+  for (std::uint32_t word = 0; word * 64 < streams_touched_; ++word)
     for (std::uint64_t bits = busy_[word]; bits != 0; bits &= bits - 1)
       visit(word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits)));
 }
@@ -81,36 +81,56 @@ void DeviceModel::collect(Candidates& out) {
 
 // --- what runs, on how much -------------------------------------------------------------------
 
-// Without sharing: a client keeps its turn until it has nothing left, or until its slice is over
-// and another client waits. The next by number follows.
-void DeviceModel::take_turns(const Candidates& candidates) {
-  if (spec_.shared) {
-    contended_ = false;
-    return;
-  }
-  bool has_work = false;
-  std::uint32_t next = kNone;
-  const auto after_turn = [this](std::uint32_t client) {
-    return (client + kClients - turn_ - 1) % kClients;
+void DeviceModel::begin_slice(std::uint32_t client) {
+  current_ = client;
+  next_ = kNone;
+  slice_began_ = now_;
+  contended_since_ = kNever;
+}
+
+// A slice is over at the first multiple of its length since its client was switched to at which
+// another client waits.
+Ns DeviceModel::end_of_slice() const {
+  const Ns slices = (contended_since_ - slice_began_) / spec_.slice_ns + 1;
+  return slice_began_ + slices * spec_.slice_ns;
+}
+
+// Returns the client after the current one, by number, that has work; kNone if no other has.
+std::uint32_t DeviceModel::next_client(const Candidates& candidates, bool& current_has_work) const {
+  const auto distance = [this](std::uint32_t client) {
+    return (client + kClients - current_ - 1) % kClients;
   };
+  std::uint32_t next = kNone;
+  current_has_work = false;
   for (std::uint32_t i = 0; i < candidates.count; ++i) {
     const std::uint32_t client = streams_[ops_[candidates.op[i]].stream].client;
-    if (client == turn_)
-      has_work = true;
-    else if (next == kNone || after_turn(client) < after_turn(next))
+    if (client == current_)
+      current_has_work = true;
+    else if (next == kNone || distance(client) < distance(next))
       next = client;
   }
-  const bool over = contended_ && now_ - turn_began_ >= spec_.slice_ns;
-  if (next != kNone && (!has_work || over)) {
-    turn_ = next;
-    turn_began_ = now_;
-  } else if (!contended_) {
-    turn_began_ = now_;  // a slice counts from when another client waits for its end
+  return next;
+}
+
+// Without sharing: decides whose slice it is, and when that may change.
+void DeviceModel::take_slices(const Candidates& candidates) {
+  if (spec_.shared) return;
+  if (next_ != kNone && now_ < slice_changes_) return;
+  if (next_ != kNone) begin_slice(next_);
+  for (;;) {
+    bool has_work = false;
+    const std::uint32_t next = next_client(candidates, has_work);
+    dry_since_ = has_work ? kNever : std::min(dry_since_, now_);
+    contended_since_ = next == kNone ? kNever : std::min(contended_since_, now_);
+    slice_changes_ = next == kNone ? kNever : end_of_slice();
+    if (next != kNone && !has_work)
+      slice_changes_ = std::min(slice_changes_, dry_since_ + spec_.linger_ns);
+    if (now_ < slice_changes_) return;
+    next_ = next;
+    slice_changes_ = now_ + spec_.switch_ns;
+    if (spec_.switch_ns > 0) return;
+    begin_slice(next);
   }
-  bool others = false;
-  for (std::uint32_t i = 0; i < candidates.count; ++i)
-    others = others || streams_[ops_[candidates.op[i]].stream].client != turn_;
-  contended_ = others;
 }
 
 void DeviceModel::write_log(const Op& op, bool last) {
@@ -146,20 +166,29 @@ void DeviceModel::set_pace(Op& op, Ns took_ns) {
       now_ + std::max<Ns>(0, std::llround(std::max(op.left, 0.0) * static_cast<double>(took_ns)));
 }
 
+std::uint32_t DeviceModel::cap(const Client& client) const {
+  return spec_.shared ? std::max(1U, spec_.sms * client.sm_permille / 1000) : spec_.sms;
+}
+
 void DeviceModel::grant_sms(const Candidates& candidates) {
-  for (std::uint32_t i = 0; i < candidates.count; ++i)
-    clients_[streams_[ops_[candidates.op[i]].stream].client].granted = 0;
+  for (std::uint32_t i = 0; i < candidates.count; ++i) client_of(candidates, i).granted = 0;
+  if (spec_.shared && spec_.block_wait > 0) {
+    find_free_blocks(candidates);
+    grant_sms_fairly(candidates);
+  } else {
+    grant_sms_in_order(candidates);
+  }
+}
+
+void DeviceModel::grant_sms_in_order(const Candidates& candidates) {
   std::uint32_t free = spec_.sms;
   for (std::uint32_t i = 0; i < candidates.count; ++i) {
     Op& op = ops_[candidates.op[i]];
     const std::uint32_t id = streams_[op.stream].client;
     Client& client = clients_[id];
     std::uint32_t give = 0;
-    if (spec_.shared || id == turn_) {
-      const std::uint32_t cap =
-          spec_.shared ? std::max(1U, spec_.sms * client.sm_permille / 1000) : spec_.sms;
-      give = std::min(
-          {free, op.kernel.blocks, op.kernel.most_sms, cap - std::min(cap, client.granted)});
+    if (spec_.shared || (id == current_ && next_ == kNone)) {
+      give = std::min({free, width(op), cap(client) - std::min(cap(client), client.granted)});
       free -= give;
       if (op.kernel.together && give < std::min(op.kernel.blocks, spec_.sms))
         give = free = 0;  // those behind it wait with it, or it would wait for ever
@@ -169,10 +198,59 @@ void DeviceModel::grant_sms(const Candidates& candidates) {
   }
 }
 
+// A kernel that does not fit beside its neighbours' kernels waits for the end of about one of their
+// blocks, by chance half as long or half as long again.
+void DeviceModel::find_free_blocks(const Candidates& candidates) {
+  for (std::uint32_t i = 0; i < candidates.count; ++i) {
+    Op& op = ops_[candidates.op[i]];
+    if (op.starts_ns != 0) continue;
+    std::uint32_t taken = 0;
+    Ns block = 0;
+    for (std::uint32_t j = 0; j < candidates.count; ++j) {
+      const Op& other = ops_[candidates.op[j]];
+      if (other.starts_ns == 0 || streams_[other.stream].client == streams_[op.stream].client)
+        continue;
+      taken += std::min(width(other), cap(client_of(candidates, j)));
+      block = std::max(block, other.kernel.wave_ns);
+    }
+    op.starts_ns = std::max<Ns>(now_, 1);
+    if (taken + std::min(width(op), cap(client_of(candidates, i))) <= spec_.sms) continue;
+    const std::uint64_t chance = op.seq * 0x9e3779b97f4a7c15U >> 54;  // of 1024, by golden section
+    op.starts_ns += block * spec_.block_wait / 1000 * static_cast<Ns>(512 + chance) / 1024;
+  }
+}
+
+// Max–min fair: the narrowest kernel first, each at most an equal part of what is left.
+void DeviceModel::grant_sms_fairly(const Candidates& candidates) {
+  Candidates& order = running_;
+  order.count = 0;
+  for (std::uint32_t i = 0; i < candidates.count; ++i) {
+    if (ops_[candidates.op[i]].starts_ns <= now_)
+      order.op[order.count++] = candidates.op[i];
+    else
+      set_sms(ops_[candidates.op[i]], 0);
+  }
+  std::sort(order.op.begin(), order.op.begin() + order.count,
+            [this](std::uint32_t a, std::uint32_t b) {
+              const auto left = width(ops_[a]), right = width(ops_[b]);
+              return left != right ? left < right : ops_[a].seq < ops_[b].seq;
+            });
+  std::uint32_t free = spec_.sms;
+  for (std::uint32_t i = 0; i < order.count; ++i) {
+    Op& op = ops_[order.op[i]];
+    Client& client = client_of(order, i);
+    std::uint32_t give = std::min({std::max(free / (order.count - i), std::min(free, 1U)),
+                                   width(op), cap(client) - std::min(cap(client), client.granted)});
+    if (op.kernel.together && give < std::min(op.kernel.blocks, spec_.sms)) give = 0;
+    free -= give;
+    client.granted += give;
+    set_sms(op, give);
+  }
+}
+
 void DeviceModel::grant_bandwidth(const Candidates& candidates) {
   const auto demand = [this](const Op& op) {
-    const std::uint32_t width = std::min({op.kernel.blocks, op.kernel.most_sms, spec_.sms});
-    return op.kernel.bandwidth * static_cast<double>(op.sms) / width;
+    return op.kernel.bandwidth * static_cast<double>(op.sms) / std::min(width(op), spec_.sms);
   };
   // Max–min fair: a stream that asks for no more than an equal part of what is left gets it.
   double fair = 0, before = -1;
@@ -189,12 +267,18 @@ void DeviceModel::grant_bandwidth(const Candidates& candidates) {
     }
     if (hungry > 0) fair = (1000 - taken) / hungry;
   }
+  std::uint32_t granted = 0;
+  for (std::uint32_t i = 0; i < candidates.count; ++i) granted += ops_[candidates.op[i]].sms;
   for (std::uint32_t i = 0; i < candidates.count; ++i) {
     Op& op = ops_[candidates.op[i]];
     if (op.sms == 0) continue;
     const Ns waves = (op.kernel.blocks + op.sms - 1) / op.sms;
     const double want = demand(op);
-    const double slower = want > fair ? want / fair : 1;
+    double slower = want > fair ? want / fair : 1;
+    if (spec_.slowdown > 0) {
+      const double others = granted - client_of(candidates, i).granted;
+      slower *= 1 + spec_.slowdown / 1000.0 * others / spec_.sms;
+    }
     set_pace(op, std::llround(static_cast<double>(waves * op.kernel.wave_ns) * slower));
   }
 }
@@ -216,7 +300,7 @@ void DeviceModel::start_copies() {
 
 void DeviceModel::plan() {
   collect(candidates_);
-  take_turns(candidates_);
+  take_slices(candidates_);
   grant_sms(candidates_);
   grant_bandwidth(candidates_);
   start_copies();
@@ -228,10 +312,13 @@ std::optional<Ns> DeviceModel::next_change() const {
   std::optional<Ns> next;
   const auto consider = [&next](Ns at) { next = next ? std::min(*next, at) : at; };
   for (std::uint32_t i = 0; i < candidates_.count; ++i)
-    if (const Op& op = ops_[candidates_.op[i]]; op.sms > 0) consider(op.end_ns);
+    if (const Op& op = ops_[candidates_.op[i]]; op.sms > 0)
+      consider(op.end_ns);
+    else if (op.starts_ns > now_)
+      consider(op.starts_ns);
   for (const std::uint32_t id : engine_op_)
     if (id != kNone) consider(ops_[id].end_ns);
-  if (contended_) consider(turn_began_ + spec_.slice_ns);
+  if (slice_changes_ != kNever) consider(slice_changes_);
   return next;
 }
 
