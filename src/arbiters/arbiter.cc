@@ -7,6 +7,7 @@
 #include "arbiters/introspective.h"
 #include "arbiters/multi_token.h"
 #include "arbiters/planned.h"
+#include "arbiters/shares.h"
 #include "arbiters/tgs.h"
 #include "arbiters/window.h"
 #include "base/check.h"
@@ -30,6 +31,7 @@ constexpr struct {
   std::string_view name;
   Make make;
   Nanos window = ArbiterConfig().window;
+  bool hands_out_permits = true;
 } kArbiters[] = {
     {"planned", make<PlannedArbiter>},
     {"deadline", make<DeadlineArbiter>},
@@ -39,13 +41,15 @@ constexpr struct {
     {"share_fixed_limit", make_fixed<FixedArbiter::Kind::kLimit>},
     {"share_fixed_request", make_fixed<FixedArbiter::Kind::kRequest>},
     {"tgs", make<TgsArbiter>},
+    {"shares", make<SharesArbiter>, ArbiterConfig().window, false},
 };
 
 }  // namespace
 
 std::vector<std::string> arbiter_names() {
   std::vector<std::string> names;
-  for (const auto& arbiter : kArbiters) names.emplace_back(arbiter.name);
+  for (const auto& arbiter : kArbiters)
+    if (arbiter.hands_out_permits) names.emplace_back(arbiter.name);
   return names;
 }
 
@@ -66,6 +70,7 @@ Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const Arbit
   std::string names;
   for (const auto& arbiter : kArbiters) {
     if (arbiter.name == name) return arbiter.make(config);
+    if (!arbiter.hands_out_permits) continue;
     names += (names.empty() ? "" : ", ") + std::string(arbiter.name);
   }
   return Error{ErrorKind::kInvalid, "arbiter: \"" + std::string(name) + "\" is none of " + names};

@@ -38,7 +38,7 @@ struct ShareClient {
   // Requests of it have an objective (inference); else it runs for throughput.
   bool has_slo = false;
   Nanos slo{0};       // of one iteration, where the client marks them itself
-  int tolerance = 0;  // slow: more than so many ‰ above the shortest; 0: the arbiter's own
+  int tolerance = 0;  // slow: more than so many ‰ of the shortest; 0: the arbiter's own
   bool operator==(const ShareClient&) const = default;
 };
 
@@ -52,11 +52,43 @@ struct Grant {
   bool operator==(const Grant&) const = default;
 };
 
+// What a client of a GPU reports of its work: cumulative, in the time that each unit is expected to
+// take alone at the client's own sm.
+struct Progress {
+  Nanos submitted{0};
+  Nanos finished{0};  // never more than submitted
+  Nanos host{0};      // the program's own time between launches, without waits
+  Nanos longest{0};   // of a single unit
+  // Of the open iteration: when it began (max: none is open), its kind, and `submitted` then.
+  Time begun = Time::max();
+  uint32_t kind = 0;
+  Nanos submitted_before{0};
+  bool waits_for_budget =
+      false;  // a launch stands at the gate, for budget or for the end of a hold
+  bool waits_for_device = false;  // as much is in flight as may be
+};
+
+// The client may submit until its Progress::submitted reaches `allowed`, unless it is held, with at
+// most `in_flight` unfinished (near the end of its budget no more than is left of that, but
+// kLeastInFlight: the next client's turn begins behind it); one unit always. Several clients may
+// launch at once. A changed budget replaces the last one: a total, so no renewal races with what
+// the client submits meanwhile.
+struct Budget {
+  static constexpr Nanos kLeastInFlight = Micros(150);
+
+  ClientId client = 0;
+  Nanos allowed{0};
+  Nanos in_flight{0};
+  bool held = false;
+  bool operator==(const Budget&) const = default;
+};
+
 // Changes that take effect now. Revocations come first: the host carries them out before it grants.
 struct Permits {
   std::vector<ClientId> revoke;
-  std::vector<Grant> grant;  // new permits, and renewals of held ones
-  Time next = Time::max();   // call step() again then at the latest
+  std::vector<Grant> grant;     // new permits, and renewals of held ones
+  std::vector<Budget> budgets;  // of an arbiter that shares a GPU: every client's, in order of ids
+  Time next = Time::max();      // call step() again then at the latest
 };
 
 class Arbiter {
@@ -92,6 +124,9 @@ class Arbiter {
   // work. Cycles are comparable within one `kind` (the same number of requests or amount of work).
   virtual void iteration(ClientId /*client*/, Nanos /*cycle*/, uint32_t /*kind*/, Time /*now*/) {}
 
+  // Reports a GPU client's work; an arbiter of CPUs ignores it.
+  virtual void progress(ClientId /*client*/, const Progress& /*progress*/, Time /*now*/) {}
+
   // Decides. A `now` before the last one is taken as the last one.
   virtual Permits step(Time now) = 0;
 
@@ -104,12 +139,16 @@ struct ArbiterConfig {
   // Busy time that may pass in a second of the clock, in ‰. Above 1000 on a device that is a share
   // of a core: its holder has a whole core, and is stopped when the share is used up.
   int pace = 1000;
+  // A GPU's clients run side by side within their SMs (MPS); without, on one at a time (slicing).
+  bool side_by_side = false;
 };
 
 // Ours: "planned" (the default) and "deadline". Baselines: "window" (HAS-GPU), "multi_token"
 // (FaST-GShare as printed), "introspective" (Dilu), "share_fixed_limit" and "share_fixed_request"
 // (MPS-l, MPS-r), "tgs" (TGS).
 inline constexpr std::string_view kDefaultArbiter = "planned";
+// The arbiters that a node's devices can run. "shares" is not among them: pages have no budgets
+// yet, so it runs in simulations alone.
 std::vector<std::string> arbiter_names();
 // Returns the window that the arbiter is designed for: 20 ms, unless it says otherwise.
 Nanos window_of(std::string_view arbiter);

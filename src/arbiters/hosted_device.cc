@@ -81,6 +81,9 @@ void HostedDevice::observe(Client& client, const ClientObservation& seen) {
   client.lag = seen.lag;
   client.quiet_by = seen.quiet_by;
   meter(client, seen.readings);
+  const bool could = client.may_launch();
+  client.submitted = seen.progress.submitted;
+  expect(client, could, now_);
   judge_want(client, seen);
   take_hints(client, seen);
   // At the gate under a grant: the grant is spent, by the client's own count.
@@ -104,7 +107,7 @@ void HostedDevice::judge_want(Client& client, const ClientObservation& seen) {
   // page says. A live client notifies before it sleeps again.
   if (active)
     client.unmoved = false;
-  else if (client.grant && now_ - client.expected_since >= client.lag)
+  else if (client.may_launch() && now_ - client.expected_since >= client.lag)
     client.unmoved = true;
   // A reported wish counts as a claim only if the client also waits or uses the device.
   const bool wanting = (seen.waiting && !client.unmoved) || (seen.want && active);
@@ -113,6 +116,7 @@ void HostedDevice::judge_want(Client& client, const ClientObservation& seen) {
 }
 
 void HostedDevice::take_hints(Client& client, const ClientObservation& seen) {
+  arbiter_->progress(client.id, seen.progress, now_);
   for (const Iteration& i : seen.ended) arbiter_->iteration(client.id, i.cycle, i.kind, now_);
   if (seen.due != client.due) arbiter_->deadline(client.id, seen.due, now_);
   client.due = seen.due;
@@ -130,6 +134,7 @@ bool HostedDevice::notice_quiet(Client& client) {
 void HostedDevice::clear_writes() {
   writes_.revoke.clear();
   writes_.grant.clear();
+  writes_.budgets.clear();
   writes_.contended.clear();
 }
 
@@ -177,16 +182,15 @@ void HostedDevice::decide() {
   writes_.next = permits.next;
   for (const ClientId id : permits.revoke) revoke(*find_mutable(id));
   for (const Grant& g : permits.grant) grant(g);
+  for (const Budget& b : permits.budgets) share(b);
 }
 
 // An arbiter that was not informed of a permit's end may revoke it once more.
 void HostedDevice::revoke(Client& client) {
   if (client.quiescing) return;
-  if (client.grant) {
-    const Time used = std::max(client.expected_since, client.last_active);
-    client.idle_before = std::max(now_ - used, Nanos(0));
-  }
+  const bool could = client.may_launch();
   client.grant.reset();
+  expect(client, could, now_);
   client.quiescing = true;
   client.quiet_by = Time::max();
   client.revoked_at = now_;
@@ -195,11 +199,32 @@ void HostedDevice::revoke(Client& client) {
 
 void HostedDevice::grant(const Grant& grant) {
   Client& client = *find_mutable(grant.client);
-  if (!client.grant) client.expected_since = now_ - client.idle_before;
+  const bool could = client.may_launch();
   client.grant = grant;
+  expect(client, could, now_);
   client.spent = Nanos(0);
   client.quiescing = false;
   writes_.grant.push_back(grant);
+}
+
+void HostedDevice::share(const Budget& budget) {
+  Client& client = *find_mutable(budget.client);
+  if (client.budget == budget) return;
+  const bool could = client.may_launch();
+  client.budget = budget;
+  expect(client, could, now_);
+  writes_.budgets.push_back(budget);
+}
+
+// Notes when a client that may launch now is expected to, or for how long one that no longer may
+// had not.
+void HostedDevice::expect(Client& client, bool could_launch, Time now) {
+  if (client.may_launch() == could_launch) return;
+  if (could_launch)
+    client.idle_before =
+        std::max(now - std::max(client.expected_since, client.last_active), Nanos(0));
+  else
+    client.expected_since = now - client.idle_before;
 }
 
 // Asks for another step for changes that no client notifies of: an ended permit that quiesces, a
@@ -209,9 +234,9 @@ void HostedDevice::look_again(const Client& client) {
     if (t > now_) writes_.next = std::min(writes_.next, t);
   };
   if (client.quiescing) return look_at(client.quiet_by);
-  if (!client.grant) return;
+  if (!client.may_launch()) return;
   if (client.wanting) look_at(std::max(client.last_active, client.expected_since) + client.lag);
-  if (budgets_ == Budgets::kWatched)
+  if (client.grant && budgets_ == Budgets::kWatched)
     look_at(now_ + std::max(client.grant->budget - client.spent, kLeastLook));
 }
 
@@ -219,7 +244,7 @@ void HostedDevice::look_again(const Client& client) {
 // need not stay parked. A client that became idle just before it could see the flag is found by the
 // next poll.
 void HostedDevice::show_contention() {
-  const auto waits = [](const Client& c) { return c.wanting && !c.grant; };
+  const auto waits = [](const Client& c) { return c.wanting && !c.may_launch(); };
   const auto waiting = std::count_if(clients_.begin(), clients_.end(), waits);
   for (Client& client : clients_) {
     const bool contended = waiting > (waits(client) ? 1 : 0);

@@ -49,6 +49,7 @@ struct ClientObservation {
   Time quiet_by = Time::max();   // see Quiescence; of a client that is quiescing
   Time due = Time::max();        // of its oldest waiting request; max: none waits
   std::vector<Iteration> ended;  // since the last observation
+  Progress progress;             // of a GPU's client
 };
 
 // A client whose permit has ended has nothing in flight from `by` on. A `by` later than now is an
@@ -62,6 +63,7 @@ struct Quiescence {
 struct PermitWrites {
   std::vector<ClientId> revoke;
   std::vector<Grant> grant;
+  std::vector<Budget> budgets;  // those that changed
   // Whether a waiter exists: a client that becomes idle then notifies the host.
   std::vector<std::pair<ClientId, bool>> contended;
   Time next = Time::max();  // call step() then at the latest; valid when nothing is revoked
@@ -77,6 +79,8 @@ class HostedDevice {
   struct Client {
     ClientId id = 0;
     std::optional<Grant> grant;  // in force
+    Budget budget;               // of an arbiter that shares a GPU
+    Nanos submitted{0};          // Progress::submitted, as last observed
     Nanos spent{0};              // of the grant, as metered
     bool quiescing = false;      // its permit has ended, and it may have work in flight
     Time revoked_at{};
@@ -84,10 +88,15 @@ class HostedDevice {
     bool wanting = false;  // as last reported to the arbiter
     Nanos used{0};         // busy time, cumulative
 
+    bool may_launch() const {
+      return grant.has_value() || (budget.allowed > submitted && !budget.held);
+    }
+
    private:
     friend class HostedDevice;
-    // The client is expected to use its grant from `expected_since` on: the later of the grant and
-    // its last notification. `idle_before` is how long it left earlier grants unused.
+    // The client is expected to use its grant, or its budget, from `expected_since` on: the later
+    // of the grant and its last notification. `idle_before` is how long it left earlier grants
+    // unused.
     Time expected_since{};
     Nanos idle_before{0};
     bool unmoved = false;    // has left its grant unused, and has not notified since
@@ -136,6 +145,8 @@ class HostedDevice {
   void decide();
   void revoke(Client& client);
   void grant(const Grant& grant);
+  void share(const Budget& budget);
+  static void expect(Client& client, bool could_launch, Time now);
   void look_again(const Client& client);
   void show_contention();
 

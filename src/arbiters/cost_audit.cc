@@ -1,0 +1,54 @@
+#include "arbiters/cost_audit.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::policy {
+namespace {
+
+void add(CostAudit::Interval& sum, const CostAudit::Interval& more) {
+  sum.passed += more.passed;
+  sum.busy += more.busy;
+  sum.finished += more.finished;
+}
+
+// Else it says nothing: the host may have been the slower one.
+bool is_busy(const CostAudit::Interval& alone) {
+  return alone.busy * 5 >= alone.passed * 4;
+}
+
+}  // namespace
+
+void CostAudit::glance(const Interval& alone, Nanos longest, double least, Time now) {
+  add(glanced_, alone);
+  if (glanced_.passed < std::max<Nanos>(kExamination, kUnitsByChance * longest)) return;
+  const Interval all = std::exchange(glanced_, {});
+  const double took = seconds(all.busy - kAllowed - longest);
+  if (is_busy(all) && took > kTolerated * least * seconds(all.finished))
+    trusted_until_ = now;
+  else
+    trusted_until_ = std::max(trusted_until_, now + kTrustLeast);
+}
+
+void CostAudit::measure(const Interval& alone) {
+  add(examined_, alone);
+}
+
+bool CostAudit::complete(Nanos longest) {
+  if (examined_.passed < std::max(kExamination, longest)) return false;
+  const Interval all = std::exchange(examined_, {});
+  const double cost = seconds(std::max({all.finished, longest, Nanos(Micros(1))}));
+  ratio_ = is_busy(all) ? seconds(std::max(all.busy - kAllowed, Nanos(0))) / cost : 0;
+  all_busy_ = all_busy_ / 2 + seconds(all.busy);
+  all_finished_ = all_finished_ / 2 + cost;
+  return true;
+}
+
+void CostAudit::judge(double least, Time now) {
+  misreports_ |= ratio_ > kTolerated * least;
+  if (misreports_) factor_ = std::max(all_busy_ / all_finished_ / least, 1.0);
+  trusted_until_ = now + trusts_for_;
+  trusts_for_ = std::min(2 * trusts_for_, kTrustMost);
+}
+
+}  // namespace sluice::policy
