@@ -1,6 +1,6 @@
-// The device model, with what was assumed of a GPU, beside what an H200 did: programs recorded on
-// it, under the driver alone (bench/gpu/README.md, Results; the figures of a first model of it,
-// which these reproduce, are between its several runs).
+// The device model, with what is assumed of an H200, beside an earlier model of it, whose figures
+// lay between the several runs on the device or near them (bench/gpu/README.md, Results): programs
+// recorded there, under the driver alone and under exclusive turns.
 #include <gtest/gtest.h>
 
 #include <algorithm>

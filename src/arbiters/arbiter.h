@@ -63,8 +63,7 @@ struct Progress {
   Time begun = Time::max();
   uint32_t kind = 0;
   Nanos submitted_before{0};
-  bool waits_for_budget =
-      false;  // a launch stands at the gate, for budget or for the end of a hold
+  bool waits_for_budget = false;  // a launch stands at the gate: no budget, or a hold
   bool waits_for_device = false;  // as much is in flight as may be
 };
 

@@ -37,7 +37,9 @@ void CostAudit::measure(const Interval& alone) {
 bool CostAudit::complete(Nanos longest) {
   if (examined_.passed < std::max(kExamination, longest)) return false;
   const Interval all = std::exchange(examined_, {});
-  const double cost = seconds(std::max({all.finished, longest, Nanos(Micros(1))}));
+  // Where none ended, the longest unit stands for the one that runs.
+  const Nanos ended = all.finished > Nanos(0) ? all.finished : longest;
+  const double cost = seconds(std::max<Nanos>(ended, Micros(1)));
   ratio_ = is_busy(all) ? seconds(std::max(all.busy - kAllowed, Nanos(0))) / cost : 0;
   all_busy_ = all_busy_ / 2 + seconds(all.busy);
   all_finished_ = all_finished_ / 2 + cost;

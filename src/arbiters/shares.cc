@@ -130,6 +130,8 @@ void SharesArbiter::progress(ClientId id, const Progress& progress, Time) {
   client->cost = client->cost * kept + cost;
   client->host = client->host * kept + host;
   client->seen = progress;
+  // A client may say anything: an examination lasts no longer than the longest piece of work.
+  client->seen.longest = std::clamp(progress.longest, Nanos(0), config_.drain_bound);
 }
 
 void SharesArbiter::iteration(ClientId id, Nanos cycle, uint32_t number, Time now) {

@@ -8,22 +8,19 @@
 // clients'.
 //
 //   backlogged  has work and waits for budget or device, or is device-bound and has work; not if
-//   its
-//               limit or a hold keeps it. (Counted, those would stop V, and with it every client.)
+//               its limit or a hold keeps it. (Counted, those would stop V, and so every client.)
 //   bound       device-bound: its units take longer than three quarters of its own time between
 //               launches. The others are host-bound. Judged by the client's own times: contention
 //               makes every client wait.
 //
 // Rules:
 //   budget      A client may submit request × (V + kAhead − v) more. One that is not backlogged
-//   keeps
-//               at most kCredit of unused virtual time. A unit starts while any budget is left;
-//               what it takes beyond is debt, in v.
+//               keeps at most kCredit of unused virtual time. A unit starts while any budget is
+//               left; what it takes beyond is debt, in v.
 //   turns       Of bound clients without an objective in a lane, the one with the least v has all
-//   the
-//               budget for a quantum, the others none: clients that each keep the device busy gain
-//               nothing from each other's gaps, and lose to switching. The next turn begins when
-//               the last holder has submitted its quantum: what it has in flight hides the
+//               the budget for a quantum, the others none: clients that each keep the device busy
+//               gain nothing from each other's gaps, and lose to switching. The next turn begins
+//               when the last holder has submitted its quantum: what it has in flight hides the
 //               hand-over. Host-bound clients and those with an objective wait for no turn.
 //   late hold   While an iteration of a client with an objective would miss its tolerance unless it
 //               had the device from now on, clients without an objective launch nothing; except
@@ -33,9 +30,8 @@
 //               their beginning: the shortest is learnt from them.
 //   limit       A token bucket of limit × kAhead.
 //   audit       A client whose costs are to be examined (CostAudit) has its turns to itself:
-//   meanwhile
-//               no other client of the lane launches. Reported costs count as the audit corrects
-//               them.
+//               meanwhile no other client of the lane launches. Reported costs count as the audit
+//               corrects them.
 //
 // Guarantee (start-time fair queueing, Goyal et al. '96): two clients of a lane that are backlogged
 // throughout an interval get virtual time in it that differs by at most q1/r1 + q2/r2, where r is

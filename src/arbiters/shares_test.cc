@@ -207,6 +207,7 @@ struct Misreport {
   Nanos kernel;
   double cost, host;
   bool has_slo;
+  double longest = 1;
 };
 class AMisreportingClient : public testing::TestWithParam<Misreport> {};
 INSTANTIATE_TEST_SUITE_P(, AMisreportingClient,
@@ -216,6 +217,8 @@ INSTANTIATE_TEST_SUITE_P(, AMisreportingClient,
                                          Misreport{"both", Micros(50), 0.1, 100, false},
                                          Misreport{"half_of_20_ms", Millis(20), 0.5, 1, false},
                                          Misreport{"a_tenth_of_200_ms", Millis(200), 0.1, 1, false},
+                                         Misreport{"units_without_end", Micros(50), 0.1, 1, false,
+                                                   1e6},
                                          Misreport{"with_an_objective", Micros(50), 0.1, 1, true}),
                          [](const auto& info) { return std::string(info.param.what); });
 
@@ -229,6 +232,7 @@ TEST_P(AMisreportingClient, StaysWithinATenthOfItsShare) {
       GpuProgram program = greedy_program(report.kernel);
       program.reported_cost = report.cost;
       program.reported_host = report.host;
+      program.reported_longest = report.longest;
       gpu.add(client(2, 600, report.has_slo), program);
       gpu.run(Seconds(3));
       const double ours = gpu.used(1), theirs = gpu.used(2);

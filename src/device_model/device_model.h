@@ -45,9 +45,8 @@ struct DeviceSpec {
   double link_gbps = 50;         // bytes per ns of each copy engine between host and device
   double memory_gbps = 3000;     // bytes per ns within the device
 
-  // What was measured on an H200, and what reproduces the rest of its figures (slicing: eager
-  // ResNet-50 beside BERT training; MPS: the same; device_calibration_test holds both). The last
-  // two are fitted, not measured.
+  // What is assumed of an H200; the wait for a block is fitted, so that eager inference beside
+  // training is as slow under MPS as in an earlier model of it (device_calibration_test).
   static DeviceSpec h200(bool shared) {
     return {.shared = shared,
             .switch_ns = 80'000,

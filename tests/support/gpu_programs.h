@@ -25,6 +25,7 @@ struct GpuProgram {
   Nanos work = Nanos::max(), pause{0};  // of an endless one: launches so long, rests so long
   // A misreporting client: what it reports of each unit's cost, and of its own time, of the truth.
   double reported_cost = 1, reported_host = 1;
+  double reported_longest = 1;         // of its longest unit
   bool never_ends_iterations = false;  // by what it reports
 };
 

@@ -254,7 +254,8 @@ void GpuSimulation::launch(Client& c, const HostLaunch& what) {
   c.in_flight += reported;
   c.reported.submitted += reported;
   c.reported.host += from_seconds(seconds(what.gap) * c.jitter * c.program.reported_host);
-  c.reported.longest = std::max(c.reported.longest, reported);
+  c.reported.longest =
+      std::max(c.reported.longest, from_seconds(seconds(what.cost) * c.program.reported_longest));
   c.changed_at = now_;
 }
 

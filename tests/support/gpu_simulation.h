@@ -28,7 +28,7 @@ namespace sluice::policy {
 
 class GpuSimulation {
  public:
-  // Of the machine; measured on the project's machines.
+  // Of the machine; assumed.
   static constexpr Nanos kWake = Micros(60);      // a blocked thread, once it may go on
   static constexpr Nanos kDoorbell = Micros(30);  // until the daemon's thread steps
   static constexpr Nanos kRetry = Micros(10);     // between a unit's end and a poll for it
