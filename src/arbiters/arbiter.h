@@ -73,12 +73,14 @@ struct Progress {
 // launch at once. A changed budget replaces the last one: a total, so no renewal races with what
 // the client submits meanwhile.
 struct Budget {
+  static constexpr Nanos kInFlight = Micros(750);  // unless the arbiter says otherwise
   static constexpr Nanos kLeastInFlight = Micros(150);
 
   ClientId client = 0;
   Nanos allowed{0};
   Nanos in_flight{0};
   bool held = false;
+  bool beside = false;  // another client has work on the same SMs
   bool operator==(const Budget&) const = default;
 };
 

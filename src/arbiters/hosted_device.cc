@@ -172,6 +172,7 @@ const PermitWrites& HostedDevice::proceed(bool freed) {
   if (!writes_.revoke.empty()) return writes_;
   for (const Client& client : clients_) look_again(client);
   show_contention();
+  show_neighbours();
   writes_.next = std::max(writes_.next, now_ + kLeastPause);
   return writes_;
 }
@@ -252,6 +253,13 @@ void HostedDevice::show_contention() {
     writes_.contended.emplace_back(client.id, contended);
     if (contended) writes_.next = now_;
   }
+}
+
+void HostedDevice::show_neighbours() {
+  const auto holds = [](const Client& c) { return c.grant || c.quiescing; };
+  const auto holders = std::count_if(clients_.begin(), clients_.end(), holds);
+  for (Client& client : clients_)
+    client.beside = client.budget.beside || holders > (holds(client) ? 1 : 0);
 }
 
 }  // namespace sluice::policy

@@ -85,6 +85,7 @@ class HostedDevice {
     bool quiescing = false;      // its permit has ended, and it may have work in flight
     Time revoked_at{};
     bool contended = false;
+    bool beside = false;   // another client has work, or a permit for it, on the same SMs
     bool wanting = false;  // as last reported to the arbiter
     Nanos used{0};         // busy time, cumulative
 
@@ -149,6 +150,7 @@ class HostedDevice {
   static void expect(Client& client, bool could_launch, Time now);
   void look_again(const Client& client);
   void show_contention();
+  void show_neighbours();
 
   std::unique_ptr<Arbiter> arbiter_;
   const Budgets budgets_;

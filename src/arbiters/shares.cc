@@ -347,6 +347,7 @@ void SharesArbiter::set_budget(Client& c, Budget& out) {
   out.allowed = c.seen.submitted + from_ns(std::max(more, 0.0));
   out.in_flight = in_flight;
   out.held = c.held;
+  out.beside = lane.wanting > (c.wanting ? 1 : 0) || lane.active > (c.in_flight_since_last ? 1 : 0);
 }
 
 // What the lanes' clients are doing.

@@ -18,15 +18,11 @@ namespace {
 
 constexpr int kRealtimePriority = 10;  // above every SCHED_OTHER, below the kernel's own
 constexpr size_t kMaxProcessesPerClient = 256;
+constexpr uint32_t kTotals = 2;  // the first version of pages with totals
 
 // What an epoll event refers to: the kind in the highest byte, a process number below.
 constexpr uint64_t kTimer = 1ull << 56, kCommand = 2ull << 56, kBell = 3ull << 56,
                    kDeath = 4ull << 56, kNumber = kTimer - 1;
-
-uint64_t page_time(Time t) {
-  if (t >= Time(Nanos(SLUICE_PARKED))) return SLUICE_PARKED;
-  return static_cast<uint64_t>(t.time_since_epoch().count());
-}
 
 bool clear(const Fd& fd) {
   uint64_t count;
@@ -198,9 +194,10 @@ ClientState ArbiterHost::state_of(const Device& device, policy::ClientId id,
           .processes = static_cast<int>(client.processes.size())};
 }
 
-Result<Attachment> ArbiterHost::attach(ClientRef ref, const ProcessIdentity& process, Fd pidfd) {
-  SLUICE_ASSIGN(made,
-                Pages::make(config_.generation));  // system calls that need not run on the thread
+Result<Attachment> ArbiterHost::attach(ClientRef ref, const ProcessIdentity& process, Fd pidfd,
+                                       uint32_t version) {
+  // System calls that need not run on the thread.
+  SLUICE_ASSIGN(made, Pages::make(config_.generation, version));
   return call([&] {
     return attach_now(ref, process, std::move(pidfd), std::move(made.first),
                       std::move(made.second));
@@ -238,22 +235,15 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
   write_slice(device, *client, process);
   __atomic_store_n(&process.pages.permit().heartbeat_ns, page_time(now), __ATOMIC_RELAXED);
   const policy::HostedDevice::Client& hosted = *device.hosted.find(ref.client);
-  write_contended(process, hosted.contended);
-  if (hosted.grant) write_grant(*hosted.grant, hosted.grant->budget - hosted.spent, process, now);
+  write_flags(process, hosted.contended, hosted.beside);
+  if (hosted.grant)
+    write_grant(device, *hosted.grant, hosted.grant->budget - hosted.spent, process, now);
+  write_budget(hosted, process, now);
   return Attachment{number, std::move(fds), std::move(clients_bell)};
 }
 
 void ArbiterHost::detach(ProcessNumber process) {
   call([&] { drop_process(process, clock_.now()); });
-}
-
-std::set<pid_t> ArbiterHost::attached(DeviceNumber device) {
-  return call([&] {
-    std::set<pid_t> pids;
-    for (const auto& [number, process] : processes_)
-      if (process.client.device == device) pids.insert(process.id.pid);
-    return pids;
-  });
 }
 
 Nanos ArbiterHost::watch(ClientRef ref, pid_t pid) {
@@ -357,15 +347,49 @@ void ArbiterHost::write_slice(const Device& device, const Client& client, Proces
   set(page.millicores, millicores_of(device.millicores, client.share));
 }
 
-void ArbiterHost::write_grant(const policy::Grant& grant, Nanos budget, Process& process,
-                              Time now) {
-  sluice_permit_grant(&process.pages.permit(), std::max(budget, Nanos(0)).count(),
-                      page_time(grant.valid_until), page_time(now));
+void ArbiterHost::write_grant(const Device& device, const policy::Grant& grant, Nanos budget,
+                              Process& process, Time now) {
+  sluice_permit_page& page = process.pages.permit();
+  const auto more = static_cast<uint64_t>(std::max(budget, Nanos(0)).count());
+  if (device.millicores != 0 || process.pages.version() < kTotals)
+    sluice_permit_grant(&page, more, page_time(grant.valid_until), page_time(now));
+  else
+    sluice_permit_allow(&page, process.said.submitted_ns + more, policy::Budget::kInFlight.count(),
+                        page_time(grant.valid_until), page_time(now));
   process.pages.wake();
 }
 
-void ArbiterHost::write_contended(Process& process, bool contended) {
-  __atomic_store_n(&process.pages.permit().flags, contended ? SLUICE_CONTENDED : 0,
+// What the client may submit beyond what it had at the last poll, each of its processes may: what
+// they submit together beyond it is debt. A process of version 1 gets it as one grant, which begins
+// when it is seen: so only one that has none, or has used it up, gets another.
+void ArbiterHost::write_budget(const policy::HostedDevice::Client& hosted, Process& process,
+                               Time now) {
+  const policy::Budget& budget = hosted.budget;
+  if (budget.allowed == Nanos(0)) return;  // of an arbiter that grants
+  sluice_permit_page& page = process.pages.permit();
+  const auto more =
+      static_cast<uint64_t>(std::max(budget.allowed - hosted.submitted, Nanos(0)).count());
+  const bool granted = process.pages.seq() % 2 == 0;
+  if (budget.held) {
+    if (granted) sluice_permit_revoke(&page);
+    return;
+  }
+  if (process.pages.version() >= kTotals) {
+    sluice_permit_allow(&page, process.said.submitted_ns + more, budget.in_flight.count(),
+                        SLUICE_PARKED, page_time(now));
+  } else if (more != 0 && (!granted || process.pages.usage().waiting)) {
+    sluice_permit_grant(&page, more, SLUICE_PARKED, page_time(now));
+  } else {
+    return;
+  }
+  process.pages.wake();
+}
+
+void ArbiterHost::write_flags(Process& process, bool contended, bool beside) {
+  process.contended = contended;
+  process.beside = beside;
+  __atomic_store_n(&process.pages.permit().flags,
+                   (contended ? SLUICE_CONTENDED : 0) | (beside ? SLUICE_BESIDE : 0),
                    __ATOMIC_SEQ_CST);
 }
 
@@ -391,7 +415,6 @@ void ArbiterHost::drop_process(ProcessNumber number, Time now) {
   Device& device = devices_[process.client.device];
   if (client.processes.empty()) {  // nothing is in flight: the next poll says so
     device.hosted.leave(process.client.client, now);
-    client.meter->revoked(now);
   }
   device.next = now;
   processes_.erase(at);

@@ -55,7 +55,7 @@ struct Attachment {
 
 struct ClientState {
   Nanos used{0};     // busy time, cumulative
-  Nanos ungated{0};  // of that, without a permit or a report (Meter::ungated)
+  Nanos ungated{0};  // of that, without a report (Meter::ungated)
   bool granted = false;
   bool wanting = false;
   int processes = 0;  // attached
@@ -86,9 +86,9 @@ class ArbiterHost {
 
   // Attaches a process of the client, watched by `pidfd`. A process that attaches again gets new
   // pages and loses its old ones.
-  Result<Attachment> attach(ClientRef client, const ProcessIdentity& process, Fd pidfd);
+  Result<Attachment> attach(ClientRef client, const ProcessIdentity& process, Fd pidfd,
+                            uint32_t version = SLUICE_WIRE_VERSION);
   void detach(ProcessNumber process);
-  std::set<pid_t> attached(DeviceNumber device);
   // Meter::watch(). Returns what the client used ungated so far.
   Nanos watch(ClientRef client, pid_t pid);
 
@@ -103,6 +103,7 @@ class ArbiterHost {
     Pages pages;
     Hints hints;
     sluice_device_report said{};  // at the last poll
+    bool contended = false, beside = false;  // as its page says
     int bells = 0;                // since the last heartbeat
   };
   // The claims of the client's processes together.
@@ -116,6 +117,7 @@ class ArbiterHost {
     std::unique_ptr<Meter> meter;
     std::vector<ProcessNumber> processes;
     Claims claims;  // at the last poll
+    Time alone_since{};  // no other client of its SMs had work; max: one has
   };
   struct Device {
     policy::HostedDevice hosted;
@@ -158,8 +160,11 @@ class ArbiterHost {
   Result<Attachment> attach_now(ClientRef ref, const ProcessIdentity& process, Fd pidfd,
                                 Pages pages, PageFds fds);
   void write_slice(const Device& device, const Client& client, Process& process);
-  void write_grant(const policy::Grant& grant, Nanos budget, Process& process, Time now);
-  void write_contended(Process& process, bool contended);
+  void write_grant(const Device& device, const policy::Grant& grant, Nanos budget,
+                   Process& process, Time now);
+  void write_budget(const policy::HostedDevice::Client& hosted, Process& process, Time now);
+  void write_flags(Process& process, bool contended, bool beside);
+  void write_neighbours(Device& device, Time now);
   void close_pages(Process& process);
   void drop_process(ProcessNumber number, Time now);
   Client* find(ClientRef ref);

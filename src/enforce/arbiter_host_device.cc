@@ -27,6 +27,7 @@ void ArbiterHost::step(Device& device) {
   for (write_permits(device, *writes, now); !writes->revoke.empty();
        write_permits(device, *writes, now))
     writes = &device.hosted.resume(look_at_revoked(device, writes->revoke, now));
+  if (device.millicores == 0) write_neighbours(device, now);
   device.next = writes->next;
 }
 
@@ -62,6 +63,8 @@ void ArbiterHost::observe(Client& client, const policy::HostedDevice::Client& ho
   seen.lag = meter.lag();
   seen.quiet_by =
       hosted.quiescing ? quiet_by(meter, now, hosted.revoked_at, c.resting) : Time::max();
+  seen.progress = meter.progress();
+  seen.progress.waits_for_budget = c.waiting;
   hear_hints(client, seen, now);
 }
 
@@ -73,6 +76,13 @@ void ArbiterHost::hear_hints(const Client& client, policy::ClientObservation& se
     const Hints::Told told = process.hints.hear(process.pages.hints(), now);
     seen.due = std::min(seen.due, told.due);
     if (told.cycle > Nanos(0)) seen.ended.push_back({told.cycle, told.kind});
+    if (told.begun >= seen.progress.begun) continue;
+    const uint64_t submitted = process.said.submitted_ns;
+    const uint64_t since = submitted - std::min(submitted, told.begun_submitted);
+    seen.progress.begun = told.begun;
+    seen.progress.kind = told.last_kind;
+    seen.progress.submitted_before =
+        seen.progress.submitted - std::min(Nanos(since & INT64_MAX), seen.progress.submitted);
   }
 }
 
@@ -100,21 +110,42 @@ void ArbiterHost::pass_reports_on(Client& client, Time now) {
 void ArbiterHost::write_permits(Device& device, const policy::PermitWrites& writes, Time now) {
   for (const policy::ClientId id : writes.revoke) {
     Client& client = device.clients.at(id);
-    client.meter->revoked(now);
     SLUICE_STEP("decide: revoked");
     for (const ProcessNumber p : client.processes)
       sluice_permit_revoke(&processes_.at(p).pages.permit());
   }
   for (const policy::Grant& grant : writes.grant) {
     Client& client = device.clients.at(grant.client);
-    client.meter->granted(now);
     SLUICE_STEP("decide: granted");
     for (const ProcessNumber p : client.processes)
-      write_grant(grant, grant.budget, processes_.at(p), now);
+      write_grant(device, grant, grant.budget, processes_.at(p), now);
+  }
+  for (const policy::Budget& budget : writes.budgets) {
+    SLUICE_STEP("decide: allowed");
+    for (const ProcessNumber p : device.clients.at(budget.client).processes)
+      write_budget(*device.hosted.find(budget.client), processes_.at(p), now);
   }
   for (const auto& [id, contended] : writes.contended)
-    for (const ProcessNumber p : device.clients.at(id).processes)
-      write_contended(processes_.at(p), contended);
+    for (const ProcessNumber number : device.clients.at(id).processes)
+      write_flags(processes_.at(number), contended, processes_.at(number).beside);
+}
+
+// The arbiter has seen all that clients had reported until now.
+void ArbiterHost::write_neighbours(Device& device, Time now) {
+  auto hosted = device.hosted.clients().begin();
+  for (auto& [id, client] : device.clients) {
+    const bool beside = (hosted++)->beside;
+    if (beside)
+      client.alone_since = Time::max();
+    else if (client.alone_since == Time::max())
+      client.alone_since = now;
+    const sluice_time_alone alone{page_time(client.alone_since), page_time(now)};
+    for (const ProcessNumber p : client.processes) {
+      Process& process = processes_.at(p);
+      sluice_say_alone(&process.pages.permit(), &alone);
+      if (process.beside != beside) write_flags(process, process.contended, beside);
+    }
+  }
 }
 
 // Its claims are read after the revocation: a client that rests then starts nothing more.

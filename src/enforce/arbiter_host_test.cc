@@ -229,13 +229,13 @@ TEST_F(ArbiterHostTest, NothingOfADroppedProcessIsWatched) {
 class HearingMeter : public BlindMeter {
  public:
   struct Heard {
-    uint64_t busy_ns = 0, when_it_left = 0;
+    uint64_t submitted_ns = 0, when_it_left = 0;
   };
   explicit HearingMeter(std::shared_ptr<Heard> heard) : heard_(std::move(heard)) {}
   void report(const ProcessIdentity&, const sluice_device_report& report, Time) override {
-    heard_->busy_ns = report.busy_ns;
+    heard_->submitted_ns = report.submitted_ns;
   }
-  void remove_process(const ProcessIdentity&) override { heard_->when_it_left = heard_->busy_ns; }
+  void remove_process(const ProcessIdentity&) override { heard_->when_it_left = heard_->submitted_ns; }
 
  private:
   const std::shared_ptr<Heard> heard_;
@@ -249,7 +249,7 @@ TEST_F(ArbiterHostTest, TheLastWordOfAProcessIsHeard) {
   auto* page = static_cast<sluice_usage_page*>(mmap(
       nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, client.pages.usage.get(), 0));
   ASSERT_NE(page, MAP_FAILED);
-  const sluice_device_report last{.busy_ns = 7, .seen_ns = 1, .in_flight_ns = 0, .longest_ns = 0};
+  const sluice_device_report last{.submitted_ns = 7, .seen_ns = 1};
   sluice_device_report_write(page, &last);
   host->detach(client.number);
   EXPECT_EQ(heard->when_it_left, 7U);
@@ -350,25 +350,7 @@ TEST_F(ArbiterHostTest, NorDoesOneOnAGpu) {
   while (!hostile.has_tried_long()) work(gate, 1000);
   EXPECT_TRUE(host->change_share(gpu, share(1, 400)).ok());
   const auto state = host->state({gpu, 2});
-  EXPECT_LE(state->used, clock.now() - start);
-}
-
-// On a device that is not a CPU and keeps no account.
-TEST_F(ArbiterHostTest, WhoReportsNothingOfADeviceIsStoppedWhenItsLeaseIsAsLongAsItsBudget) {
-  const DeviceNumber gpu = host->add_device(std::make_unique<policy::TestTurns>(), {}, 0);
-  ASSERT_TRUE(host->admit(gpu, share(1), std::make_unique<CudaMeter>(nullptr, clock.now())).ok());
-  Attachment silent = attach_raw(1, gpu);
-  auto* page = static_cast<sluice_usage_page*>(mmap(
-      nullptr, SLUICE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, silent.pages.usage.get(), 0));
-  __atomic_store_n(&page->want, 1u, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&page->waiting, 1u, __ATOMIC_SEQ_CST);
-  eventfd_write(silent.bell.get(), 1);
-  const auto spent = [&] {
-    const auto state = host->state({gpu, 1});
-    return state->used >= policy::TestTurns::kTurn && !state->granted;
-  };
-  EXPECT_TRUE(eventually("the permit to end", spent));
-  munmap(page, SLUICE_PAGE_SIZE);
+  EXPECT_LE(state->used, ReportedWork::kFastest * (clock.now() - start));
 }
 
 // Two clients of one rectangle: TestTurns admits both, `planned` refuses the second.
@@ -382,14 +364,6 @@ TEST_F(ArbiterHostTest, AnEmptyDeviceRunsAnotherArbiterFromThenOn) {
   sluice_gate gate{};
   attach(1, gate);
   work(gate, 1000);
-}
-
-TEST_F(ArbiterHostTest, KnowsTheProcessesOfEachDevice) {
-  const DeviceNumber gpu = host->add_device(std::make_unique<policy::TestTurns>(), {}, 0);
-  ASSERT_TRUE(host->admit(gpu, share(1), std::make_unique<BlindMeter>()).ok());
-  const Attachment client = attach_raw(1, gpu);
-  EXPECT_THAT(host->attached(gpu), testing::ElementsAre(getpid()));
-  EXPECT_THAT(host->attached(device), testing::IsEmpty());
 }
 
 TEST_F(ArbiterHostTest, ChargesWhatTheKernelCounts) {

@@ -29,6 +29,12 @@ Hints::Told Hints::hear(const HintWords& words, Time now) {
     told.kind = words.kind;
     ended_after_ = looked_;
   }
+  if (words.begun_ns != 0) {
+    const auto most = static_cast<uint64_t>(now.time_since_epoch().count());
+    told.begun = std::clamp(Time(Nanos(std::min(words.begun_ns, most))), ended_after_, now);
+    told.begun_submitted = words.begun_submitted_ns;
+  }
+  told.last_kind = words.kind;
   last_ = words;
   looked_ = now;
   return told;

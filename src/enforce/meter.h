@@ -33,20 +33,18 @@ class Meter {
 
   virtual void add_process(const ProcessIdentity&) {}
   virtual void remove_process(const ProcessIdentity&) {}
-  // A process of the client that is not attached uses the device, by the device's own account:
-  // called several times a second while that shows it.
+  // A process of the client uses the device, by the device's own account: called several times a
+  // second while that shows it.
   virtual void watch(pid_t, Time) {}
-  // Use without a permit or a report, by that account: of what poll() returned.
+  // Use without a report, by that account: of what poll() returned.
   virtual Nanos ungated() const { return Nanos(0); }
   // The client holds so much of the device from now on (a CPU's).
   virtual void set_millicores(int) {}
 
-  // Takes a process's own report of its use of a device that is not a CPU: read once, before
-  // poll().
+  // Takes a process's own report of its work on a GPU: read once, before poll().
   virtual void report(const ProcessIdentity&, const sluice_device_report&, Time) {}
-  // The client's permit begins (again), or ends.
-  virtual void granted(Time) {}
-  virtual void revoked(Time) {}
+  // Returns the reports of all processes of the client: sums, and its longest unit.
+  virtual policy::Progress progress() const { return {}; }
 
   // Returns whether the client, whose permit ended at `revoked_at`, has nothing on the device any
   // more. Called until it is true.

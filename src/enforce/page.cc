@@ -40,10 +40,9 @@ Result<Fd> seal_for_readers(const Fd& fd) {
   return read_only;
 }
 
-Result<std::pair<Pages, PageFds>> Pages::make(uint32_t generation) {
+Result<std::pair<Pages, PageFds>> Pages::make(uint32_t generation, uint32_t version) {
   Fd permit_fd, usage_fd;
-  sluice_page_header header{SLUICE_PERMIT_MAGIC, SLUICE_WIRE_VERSION, SLUICE_PAGE_SIZE, generation,
-                            0};
+  sluice_page_header header{SLUICE_PERMIT_MAGIC, version, SLUICE_PAGE_SIZE, generation, 0};
   SLUICE_ASSIGN(permit, map_new_page("sluice-permit", header, permit_fd));
   Pages pages(static_cast<sluice_permit_page*>(permit), nullptr);
   pages.permit_->seq = 1;
@@ -74,6 +73,8 @@ HintWords Pages::hints() const {
   words.cycle_ns = __atomic_load_n(&usage_->cycle_ns, __ATOMIC_RELAXED);
   words.kind = __atomic_load_n(&usage_->kind, __ATOMIC_RELAXED);
   words.due_ns = __atomic_load_n(&usage_->due_ns, __ATOMIC_RELAXED);
+  words.begun_ns = __atomic_load_n(&usage_->begun_ns, __ATOMIC_ACQUIRE);
+  words.begun_submitted_ns = __atomic_load_n(&usage_->begun_submitted_ns, __ATOMIC_RELAXED);
   return words;
 }
 

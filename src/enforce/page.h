@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
 #include "wire/permit_page.h"
@@ -17,6 +18,12 @@ Result<void*> map_new_page(const char* name, const sluice_page_header& header, F
 // Seals the page: no process can map it writable any more. Returns a read-only descriptor to hand
 // out.
 Result<Fd> seal_for_readers(const Fd& fd);
+
+// As pages have it.
+inline uint64_t page_time(Time t) {
+  if (t >= Time(Nanos(SLUICE_PARKED))) return SLUICE_PARKED;
+  return static_cast<uint64_t>(t.time_since_epoch().count());
+}
 
 // What a client receives: the permit page read-only, the usage page read-write.
 struct PageFds {
@@ -37,12 +44,16 @@ struct HintWords {
   uint64_t cycle_ns = 0;
   uint32_t iterations = 0;
   uint32_t kind = 0;
+  uint64_t begun_ns = 0;
+  uint64_t begun_submitted_ns = 0;
   bool operator==(const HintWords&) const = default;
 };
 
 class Pages {
  public:
-  static Result<std::pair<Pages, PageFds>> make(uint32_t generation);
+  // version: the client's, of those that this daemon serves.
+  static Result<std::pair<Pages, PageFds>> make(uint32_t generation,
+                                                uint32_t version = SLUICE_WIRE_VERSION);
   Pages(Pages&& other) noexcept
       : permit_(std::exchange(other.permit_, nullptr)),
         usage_(std::exchange(other.usage_, nullptr)) {}
@@ -56,9 +67,11 @@ class Pages {
   sluice_permit_page& permit() { return *permit_; }
   uint32_t seq() const { return __atomic_load_n(&permit_->seq, __ATOMIC_RELAXED); }
   UsageView usage() const;
-  sluice_device_report device_report() const { return sluice_device_report_read(usage_); }
+  uint32_t version() const { return permit_->header.version; }
+  sluice_device_report device_report() const {
+    return sluice_device_report_read(usage_, version());
+  }
   HintWords hints() const;
-  // What its driver says to the SMs that it was to keep to, a CUresult; 0: nothing.
   void wake() { sluice_permit_wake(permit_, usage_); }
 
  private:

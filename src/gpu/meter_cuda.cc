@@ -5,168 +5,84 @@
 
 namespace sluice::node {
 
-CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now,
-                     std::shared_ptr<DeviceTurns> turns)
-    : start_(now),
-      audit_(std::move(account), now),
-      turns_(turns != nullptr ? std::move(turns) : std::make_shared<DeviceTurns>()),
-      now_(now),
-      rested_at_(now),
-      last_active_(now) {}
+CudaMeter::CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now)
+    : account_(std::move(account)), now_(now), rested_at_(now), last_active_(now) {}
 
 // --- what the host reports -----------------------------------------------------------------------
 
 void CudaMeter::add_process(const ProcessIdentity& process) {
-  audit_.attach(process.pid, now_);
-  processes_.push_back({process, ReportedUse(now_)});
+  processes_.push_back({process, ReportedWork(now_)});
 }
 
 // What it has queued may run on without it.
 void CudaMeter::remove_process(const ProcessIdentity& process) {
-  for (Process& p : processes_)
-    if (p.id == process && !std::exchange(p.gone, true)) audit_.leave(process.pid, now_);
+  for (Process& p : processes_) p.gone |= p.id == process;
 }
 
 void CudaMeter::forget_gone() {
-  const auto has_run = [this](const Process& p) { return p.gone && now_ >= p.use.quiet_by(); };
-  if (std::ranges::none_of(processes_, has_run)) return;
-  rebase();  // while it is known how many shared the device
-  for (const Process& p : processes_)
-    if (has_run(p)) forgotten_ += p.use.busy(now_);
-  std::erase_if(processes_, has_run);
+  std::erase_if(processes_, [this](const Process& p) {
+    if (!p.gone || now_ < p.work.quiet_by()) return false;
+    forgotten_ += p.work.submitted();
+    return true;
+  });
 }
 
 void CudaMeter::report(const ProcessIdentity& process, const sluice_device_report& report,
                        Time now) {
-  pass(now);
+  now_ = std::max(now_, now);
   for (Process& p : processes_)
-    if (p.id == process && !p.gone) p.use.update(report, now_);
-  // Of several, work that was expected and did not run may never have been charged.
-  if (processes_.size() > 1) base_.reported = std::min(base_.reported, reported());
-}
-
-void CudaMeter::granted(Time now) {
-  pass(now);
-  turns_->begin(this, now);
-  if (hold_ == Hold::kGranted) return;
-  begin_hold(Hold::kGranted);
-  granted_at_ = now_;
-}
-
-void CudaMeter::revoked(Time now) {
-  pass(now);
-  begin_hold(Hold::kDraining);
-}
-
-void CudaMeter::begin_hold(Hold hold) {
-  rebase();
-  if (hold_ == Hold::kNone) {
-    held_since_ = now_;
-    held_from_ = base_.charged;
-  }
-  hold_ = hold;
-}
-
-void CudaMeter::pass(Time now) {
-  if (now <= now_) return;
-  lease_ += std::max(now - std::max(now_, counts_from()), Nanos(0));
-  now_ = now;
-}
-
-// From when on the lease runs, as things stand. Whether a client that rests is awake yet cannot be
-// seen: so much of each permit costs it nothing, unless it misreports.
-Time CudaMeter::counts_from() const {
-  if (hold_ == Hold::kNone) return Time::max();
-  if (hold_ == Hold::kDraining || !resting_ || misreports()) return now_;
-  return granted_at_ + kWakeUp;
+    if (p.id == process && !p.gone) p.work.update(report, now_);
 }
 
 // --- what is charged -----------------------------------------------------------------------------
 
-Nanos CudaMeter::reported() const {
-  Nanos sum = forgotten_;
-  for (const Process& p : processes_) sum += p.use.busy(now_);
+Nanos CudaMeter::submitted() const {
+  Nanos sum = forgotten_ + ungated_;
+  for (const Process& p : processes_) sum += p.work.submitted();
   return sum;
 }
 
-// Cumulative, and never more than has passed. A drain that is not over at once is charged to every
-// client. Several processes run by turns, and to each its kernels seem to take as long as its
-// siblings' beside them: together they are charged no more than the time for which they held the
-// device.
-Nanos CudaMeter::metered() const {
-  const Nanos used = reported() - base_.reported, held = lease_ - base_.lease;
-  Nanos since = used;
-  if (!confirmed())
-    since = std::max(used, held);
-  else if (hold_ == Hold::kDraining)
-    since = std::max(used, held - kNews);
-  Nanos most = now_ - start_;
-  if (processes_.size() > 1 && hold_ != Hold::kNone)
-    most = std::min(most, held_from_ + (now_ - held_since_));
-  return std::min(base_.charged + since, most);
-}
-
-void CudaMeter::rebase() {
-  base_ = {.charged = metered(), .lease = lease_, .reported = reported()};
+policy::Progress CudaMeter::progress() const {
+  policy::Progress all{.submitted = submitted(), .finished = forgotten_ + ungated_};
+  for (const Process& p : processes_) {
+    all.finished += p.work.finished();
+    all.host += p.work.host();
+    all.longest = std::max(all.longest, p.work.longest());
+    all.waits_for_device |= !p.gone && p.work.stalled();
+  }
+  return all;
 }
 
 std::optional<Reading> CudaMeter::poll(Time now, bool resting) {
   if (now <= last_poll_) return std::nullopt;
   last_poll_ = now;
-  pass(now);
-  const Nanos reported = this->reported();
+  now_ = std::max(now_, now);
   const bool passed_the_gate = resting_ && !resting;
   if (resting && !resting_) rested_at_ = now_;
   resting_ = resting;
-  if (reported > std::exchange(last_reported_, reported) || passed_the_gate) last_active_ = now_;
+  const policy::Progress all = progress();
+  const bool moved = all.submitted != std::exchange(last_submitted_, all.submitted) ||
+                     all.finished != std::exchange(last_finished_, all.finished);
+  if (moved || passed_the_gate) last_active_ = now_;
   forget_gone();
-  audit();
-  const Nanos all = std::min(metered() + ungated_, now_ - start_);
-  const Nanos busy = std::max(all - charged_, Nanos(0));
+  const Nanos busy = std::max(all.submitted - charged_, Nanos(0));
   charged_ += busy;
-  return Reading{busy, seen_until()};
+  return Reading{busy, now_};
 }
 
-// A client that is charged by its report has used nothing more until its last report; nor, unless
-// it is about to report, after that.
-Time CudaMeter::seen_until() const {
-  Time until = now_;
-  if (!confirmed() || resting_) return until;
-  for (const Process& p : processes_)
-    if (!p.gone && p.use.in_flight() == Nanos(0))
-      until = std::min(until, std::max(p.use.seen(), now_ - kNews));
-  return until;
-}
-
-void CudaMeter::audit() {
-  const auto found =
-      audit_.step(now_, {.charged = metered(), .reported = reported(), .drains = drains_},
-                  turns_->last_of_others(this) + kLongestTurn);
-  if (found) take(*found);
-  if (confirmed() && lease_ - confirmed_lease_ > kConfirmed) become(State::kUnconfirmed);
-}
-
-void CudaMeter::take(const UsageAudit::Finding& found) {
-  const Nanos beyond = found.accounted - found.own.charged;
-  beyond_ = std::max(beyond_ + beyond - found.resolution, Nanos(0));
-  if (!confirmed()) {  // a lease that was longer than the use shortens the drains again
-    const Nanos each = from_seconds(seconds(beyond) / std::max(found.own.drains, 1.0));
-    runs_on_ = std::clamp(runs_on_ + each, Nanos(0), ReportedUse::kMostInFlight);
-  }
-  if (beyond_ > kMargin) become(State::kMisreporting);
-  if (misreports()) {
-    ungated_ += std::exchange(beyond_, Nanos(0));
-  } else if (found.accounted <= found.own.reported + found.resolution + kSkew) {
-    confirmed_lease_ = lease_;
-    if (found.own.reported > Nanos(0)) become(State::kConfirmed);
-  }
-}
-
-void CudaMeter::become(State state) {
-  if (state == state_) return;
-  rebase();
-  state_ = state;
-  if (confirmed()) runs_on_ = Nanos(0);
+// Less what the account rounds.
+void CudaMeter::watch(pid_t pid, Time now) {
+  const std::optional<DeviceUse> use = account_ != nullptr ? account_->latest(pid) : std::nullopt;
+  if (!use || use->until > now) return;
+  if (accounted_until_.size() >= kMostWatched) accounted_until_.clear();
+  const auto [entry, is_new] = accounted_until_.try_emplace(pid, use->until);
+  if (is_new || use->from < entry->second) return;
+  entry->second = use->until;
+  const bool reports = std::ranges::any_of(processes_, [&](const Process& p) {
+    return p.id.pid == pid && p.work.ever() &&
+           (p.work.in_flight() > Nanos(0) || p.work.worked() + kSkew >= use->from);
+  });
+  if (!reports) ungated_ += std::max(use->busy - use->resolution, Nanos(0));
 }
 
 // --- draining ------------------------------------------------------------------------------------
@@ -174,35 +90,29 @@ void CudaMeter::become(State state) {
 // All that is in flight has run then: one process's after the other's, where they run by turns; of
 // several, one that lives reports when.
 Time CudaMeter::quiet_by() const {
-  Time since = start_;
+  Time since{};
   Nanos queued = processes_.size() > 1 ? kNews : Nanos(0);
   for (const Process& p : processes_) {
-    since = std::max(since, p.use.worked());
-    if (p.use.in_flight() == Nanos(0)) continue;
-    queued += p.use.in_flight();
-    since = std::max(since, p.use.quiet_by() - p.use.in_flight());
+    since = std::max(since, p.work.worked());
+    queued += p.work.in_flight();
   }
-  return since + std::min(queued, ReportedUse::kMostInFlight);
+  return since + std::min(queued, ReportedWork::kMostInFlight);
 }
 
 // Of a client that starts nothing since `stopped`.
 bool CudaMeter::quiet(const Process& process, Time stopped, bool resting) const {
-  const ReportedUse& use = process.use;
+  const ReportedWork& work = process.work;
   const Nanos since = now_ - stopped;
-  if (process.gone || use.in_flight() > Nanos(0)) return now_ >= quiet_by() + runs_on_;
-  if (!use.ever()) return since >= (resting ? kUnmetered : kLag) + runs_on_;
-  return (resting || use.seen() >= stopped || since >= kNews) && since >= runs_on_;
+  if (process.gone || work.in_flight() > Nanos(0)) return now_ >= quiet_by();
+  if (!work.ever()) return since >= (resting ? kUnreported : kLag);
+  return resting || work.seen() >= stopped || since >= kNews;
 }
 
 bool CudaMeter::drained(Time now, Time revoked_at, bool resting) {
-  pass(now);
+  now_ = std::max(now_, now);
   const Time stopped = resting && resting_ ? std::min(revoked_at, rested_at_) : revoked_at;
-  for (const Process& p : processes_)
-    if (!quiet(p, stopped, resting)) return false;
-  rebase();
-  if (hold_ == Hold::kDraining) ++drains_;
-  hold_ = Hold::kNone;
-  return true;
+  return std::ranges::all_of(processes_,
+                             [&](const Process& p) { return quiet(p, stopped, resting); });
 }
 
 Time CudaMeter::look_again(Time now, Time /*revoked_at*/) const {

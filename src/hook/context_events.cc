@@ -8,7 +8,6 @@
 
 SLUICE_DRIVER(cuCtxGetId);
 SLUICE_DRIVER(cuEventCreate);
-SLUICE_DRIVER(cuEventDestroy_v2);
 SLUICE_DRIVER(cuEventElapsedTime);
 SLUICE_DRIVER(cuEventQuery);
 SLUICE_DRIVER(cuEventRecord);
@@ -51,61 +50,30 @@ CUevent ContextEvents::record(CUstream stream) {
     refusals_ = 0;
     return event;
   }
-  keep(event);
+  give_back(event);
   ++refusals_;
   return nullptr;
 }
 
-ContextEvents::State ContextEvents::look(CUevent event, uint64_t recorded, uint64_t* when) {
+ContextEvents::State ContextEvents::look(CUevent event) {
   const CUresult result = driver_cuEventQuery(event);
+  if (result == CUDA_SUCCESS) return State::kReached;
   if (result == CUDA_ERROR_NOT_READY) return State::kPending;
-  if (result != CUDA_SUCCESS) {
-    refusals_ = kRefusals;
-    return State::kLost;
-  }
-  *when = when_reached(event, recorded, sluice_clock(CLOCK_MONOTONIC));
-  return State::kReached;
+  refusals_ = kRefusals;
+  return State::kLost;
 }
 
-bool ContextEvents::pending(CUevent event) {
-  return driver_cuEventQuery(event) == CUDA_ERROR_NOT_READY;
-}
-
-void ContextEvents::give_back(CUevent event) {
-  if (spares_ < kSpare) spare_[spares_++] = event;
-}
-
-// An event says how long after another it was reached, in a float of milliseconds: exact to a tenth
-// of a microsecond within a second, so the other is a recent one. The first is taken to have been
-// reached when it was recorded, as it was in an idle stream; whenever one turns out to be earlier
-// than its recording, or later than now, all were: they are moved. So the line is early for a while
-// rather than late, and a move later leaves gaps where one earlier would have stretches overlap.
-uint64_t ContextEvents::when_reached(CUevent event, uint64_t recorded, uint64_t now) {
-  constexpr int64_t kRecent = 1'000'000'000;
+// A float of milliseconds: exact to a nanosecond within 10 ms, to a tenth of a microsecond within a
+// second.
+uint64_t ContextEvents::between_ns(CUevent first, CUevent second) {
   float ms = 0;
-  if (reference_ == nullptr || driver_cuEventElapsedTime(&ms, reference_, event) != CUDA_SUCCESS) {
-    if (reference_ != nullptr) keep(reference_);
-    reference_ = event;
-    return reference_ns_ = recorded;
-  }
-  const auto since = static_cast<int64_t>(static_cast<double>(ms) * 1e6);
-  const uint64_t at = reference_ns_ + static_cast<uint64_t>(since);
-  const uint64_t possible = at < recorded ? recorded : at > now ? now : at;
-  reference_ns_ += possible - at;
-  if (since < kRecent) {
-    keep(event);
-    return possible;
-  }
-  keep(reference_);
-  reference_ = event;
-  return reference_ns_ = possible;
+  if (driver_cuEventElapsedTime(&ms, first, second) != CUDA_SUCCESS || !(ms > 0)) return 0;
+  return static_cast<uint64_t>(static_cast<double>(ms) * 1e6);
 }
 
-void ContextEvents::keep(CUevent event) {
-  if (spares_ < kSpare)
-    spare_[spares_++] = event;
-  else
-    driver_cuEventDestroy_v2(event);
+// Beyond kSpare it is the driver's until its context ends.
+void ContextEvents::give_back(CUevent event) {
+  if (event != nullptr && spares_ < kSpare) spare_[spares_++] = event;
 }
 
 }  // namespace sluice::hook

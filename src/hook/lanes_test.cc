@@ -100,12 +100,13 @@ TEST_F(LanesTest, MarksAreReachedInTheirOrder) {
   for (uint64_t round = 1; round <= 3 * Lane::kMarks; ++round) {
     lane->submit(10);
     EXPECT_EQ(lane->open_ns(), 10u);
-    lane->push({kEvent, lane->done(), 0, round, 0, 0, true});
+    lane->push({kEvent, lane->done(), 0, {.unit = round}});
     EXPECT_EQ(lane->open_ns(), 0u);
-    EXPECT_EQ(lane->last().unit, round);
+    EXPECT_EQ(lane->last().timing.unit, round);
     if (lane->marks < Lane::kMarks) continue;
-    EXPECT_EQ(lane->first().unit, round - Lane::kMarks + 1);
+    EXPECT_EQ(lane->first().timing.unit, round - Lane::kMarks + 1);
     lane->pop();
+    EXPECT_EQ(lane->finished, 10 * (round - Lane::kMarks + 1));
   }
 }
 
@@ -134,7 +135,6 @@ TEST_F(LanesTest, TheClockTakesNothingForFinishedThatMayStillRun) {
         lane.push(by_the_clock(lane.done(), now));
       while (lane.marks != 0 && lane.due_ns() <= now) {
         lane.reached_ns = lane.due_ns();
-        lane.finished = lane.first().position;
         lane.pop();
       }
       const uint64_t left = idle_at > now ? idle_at - now : 0;
@@ -162,6 +162,42 @@ TEST_F(LanesTest, WhatTheClockStandsForIsKnownUntilAnEventDoes) {
   EXPECT_EQ(lane->marks, 1u);
   EXPECT_EQ(lane->first().event, kEvent);
   EXPECT_EQ(lane->first().position, 40u);
+}
+
+TEST_F(LanesTest, NothingIsLostOfALaneThatBecomesAnothers) {
+  Lane* lane = lanes->claim(ended_thread(), kStream);
+  lane->submit(100);
+  lane->finished = 100;
+  for (unsigned i = 1; i < Lanes::kSize + 1; ++i) {
+    Lane* mine = lanes->claim(me, reinterpret_cast<CUstream>(0x10000ul + i));
+    ASSERT_NE(mine, nullptr);
+    mine->submit(1);
+  }
+  EXPECT_EQ(lane->owner, me) << "it was taken";
+  EXPECT_EQ(lanes->submitted_ns(), 100 + Lanes::kSize);
+  EXPECT_EQ(lanes->finished_ns(), 100u);
+}
+
+TEST_F(LanesTest, WhatAUnitReallyTakesCorrectsWhatItWasCharged) {
+  lanes->claim(me, kStream)->submit(100);
+  lanes->correct(100, 30);
+  EXPECT_EQ(lanes->submitted_ns(), 30u);
+  lanes->correct(30, 5000);
+  EXPECT_EQ(lanes->submitted_ns(), 5000u);
+}
+
+// What threads do at once counts once.
+TEST_F(LanesTest, HostTimeIsTheUnionOfItsThreadsTimes) {
+  Lane* mine = lanes->claim(me, kStream);
+  Lane* others = lanes->claim(me + 1, kStream);
+  lanes->host_begins(*mine, 100);
+  lanes->host_begins(*others, 150);
+  lanes->host_ends(me, 200);
+  EXPECT_EQ(lanes->host_ns(), 100u);
+  lanes->host_ends(me + 1, 260);
+  EXPECT_EQ(lanes->host_ns(), 160u);
+  lanes->host_ends(me, 900);  // it has not begun again
+  EXPECT_EQ(lanes->host_ns(), 160u);
 }
 
 TEST_F(LanesTest, LeaveIsTakenWhileThereIsEnough) {

@@ -24,7 +24,7 @@ void pass_gate(int device, CUstream stream) {
   if (thread_gate.stretch.begun_ns == 0) begin_stretch(device);
   const sluice_thread* t = thread_gate.state;
   const bool known = t != nullptr && t->seq != nullptr;  // after a fork, there are only zeros
-  if (known && __atomic_load_n(t->seq, __ATOMIC_RELAXED) != t->seen) drain(device, stream);
+  if (known && (__atomic_load_n(t->seq, __ATOMIC_RELAXED) & 1u) != 0) drain(device, stream);
   sluice_gate_pass(&gates[device], &thread_gate.state);
 }
 

@@ -3,22 +3,40 @@
 namespace sluice::hook {
 
 void UnitCosts::learn(uint64_t key, uint64_t ns) {
-  constexpr uint32_t kMemory = 8;
+  constexpr uint8_t kMemory = 8;
   Entry& e = find_or_make(key);
+  if (e.doubted) begin_anew(e);
   if (e.timings != 0 && ns > 4 * e.mean_ns) ns = 4 * e.mean_ns;
   if (e.timings < kMemory) ++e.timings;
   const auto change = static_cast<int64_t>(ns - e.mean_ns) / static_cast<int64_t>(e.timings);
   e.mean_ns += static_cast<uint64_t>(change);
   if (e.mean_ns == 0) e.mean_ns = 1;
-  if (e.timings >= kYoung) __atomic_store_n(&e.relied_ns, e.mean_ns, __ATOMIC_RELAXED);
+  if (e.known < kYoung) ++e.known;
+  rely_on(e);
 }
 
-void UnitCosts::learn_beside(uint64_t key, uint64_t ns, uint64_t others_ns) {
-  const uint64_t known = guess(key), all = known + others_ns;
-  if (others_ns == 0 || known == 0 || ns < known)
-    learn(key, ns);
-  else if (ns / 2 > all)
-    learn(key, known * (ns / all));
+void UnitCosts::learn_beside(uint64_t key, uint64_t ns) {
+  Entry& e = find_or_make(key);
+  if (e.doubted) begin_anew(e);
+  if (e.known < kYoung) ++e.known;
+  if (e.timings == 0) {
+    if (e.in_row == 0 || ns < e.least_ns) e.least_ns = ns;
+    if (++e.in_row == kRow) {
+      e.before_ns = e.least_ns;
+      e.in_row = 0;
+    }
+  }
+  rely_on(e);
+}
+
+uint64_t UnitCosts::Entry::guess() const {
+  if (timings != 0) return mean_ns;
+  if (in_row == 0) return before_ns;
+  return before_ns == 0 || least_ns < before_ns ? least_ns : before_ns;
+}
+
+void UnitCosts::rely_on(Entry& e) {
+  if (e.known >= kYoung) __atomic_store_n(&e.relied_ns, e.guess(), __ATOMIC_RELAXED);
 }
 
 void UnitCosts::forget(uint64_t key) {
@@ -29,7 +47,7 @@ void UnitCosts::doubt_kernels() {
   for (Entry& e : entries_) {
     if (!is_kernel(e.key)) continue;
     __atomic_store_n(&e.relied_ns, 0, __ATOMIC_RELAXED);
-    e.timings = 0;
+    e.doubted = true;
   }
 }
 

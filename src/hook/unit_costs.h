@@ -1,5 +1,10 @@
-// What a unit of work takes on the device, as far as timings have said: per kernel (function and
-// size of its grid, in powers of two), per graph, per kind of copy.
+// What a unit of work takes on the device when nothing else runs there, as far as timings have
+// said: per kernel (function and size of its grid, in powers of two), per graph, per kind of copy.
+//
+// A cost is the mean of the timings of times in which no other client had work (the first eight,
+// then a moving mean). Not the least: a kernel's arguments change what it takes (ResNet-50's
+// kernels would be charged 92 % of their time, bench/data). Until there is such a timing, it is the
+// least of the last 8 to 16 others: neighbours only ever make a unit seem longer.
 //
 // Readers come from any thread without a lock; who learns or forgets has the meter's lock. Zeroed
 // memory is an empty table. A table that is full forgets others: they are timed again.
@@ -13,6 +18,7 @@ class UnitCosts {
  public:
   static constexpr unsigned kBits = 12;
   static constexpr unsigned kYoung = 3;  // timings until a cost is relied on
+  static constexpr unsigned kRow = 8;    // timings whose least is kept
 
   // 0: not known well enough, or (at a first glance) not where it is looked for first. `guess` then
   // says what there is, 0 again where there is nothing.
@@ -28,16 +34,19 @@ class UnitCosts {
   }
   uint64_t guess(uint64_t key) const {
     const Entry* e = find(key);
-    return e != nullptr ? e->mean_ns : 0;
+    return e != nullptr ? e->guess() : 0;
   }
 
-  // A timing: the mean of the first eight, then a moving one. A single timing counts for at most
-  // four times what was expected: its thread may have been off the processor in the middle of it.
+  // Whether another timing of it says something new. alone: no other client has work now.
+  bool wants(uint64_t key, bool alone) const {
+    const Entry* e = find(key);
+    return e == nullptr || e->known < kYoung || e->doubted || (alone && e->timings < kYoung);
+  }
+  // Of a time in which no other client had work. A single timing counts for at most four times what
+  // was expected: its thread may have been off the processor in the middle of it.
   void learn(uint64_t key, uint64_t ns);
-  // A timing of a unit beside which, or before which, the device may have run others that are
-  // expected to take so long. It says little: the unit took no longer; and where all of them took
-  // more than twice what was expected, so did it.
-  void learn_beside(uint64_t key, uint64_t ns, uint64_t others_ns);
+  // Of any other.
+  void learn_beside(uint64_t key, uint64_t ns);
   void forget(uint64_t key);
   // A module has gone, and the driver does not say which kernels were its: none is relied on until
   // it was timed again.
@@ -45,9 +54,14 @@ class UnitCosts {
 
  private:
   struct Entry {
+    uint64_t guess() const;
+
     uint64_t key;  // 0: free
     uint64_t relied_ns, mean_ns;
-    uint32_t timings;
+    uint64_t least_ns, before_ns;  // of the other timings of this row, and of the row before
+    uint8_t timings;               // in the mean, up to eight
+    uint8_t in_row, known;         // other timings in this row; timings of all kinds, up to kYoung
+    bool doubted;                  // it may be another kernel's by now
   };
   static constexpr unsigned kProbes = 8;
 
@@ -62,10 +76,15 @@ class UnitCosts {
     }
     return nullptr;
   }
+  static void begin_anew(Entry& e) {
+    e.mean_ns = e.least_ns = e.before_ns = 0;
+    e.timings = e.in_row = e.known = 0;
+    e.doubted = false;
+  }
+  static void rely_on(Entry& e);
   static void forget(Entry& e) {
     __atomic_store_n(&e.relied_ns, 0, __ATOMIC_RELAXED);
-    e.mean_ns = 0;
-    e.timings = 0;
+    begin_anew(e);
   }
   Entry& find_or_make(uint64_t key);
 

@@ -18,9 +18,10 @@ template <typename Wait>
 CUresult waited_for(CUstream stream, Wait&& wait) {
   const Metering m = metering(device_of_thread());
   if (m.meter == nullptr) return wait();
+  const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
   const CUresult result = wait();
   SLUICE_STEP("wait: over");
-  if (result == CUDA_SUCCESS) has_waited(m.meter->waited(m.at, m.thread, stream));
+  if (result == CUDA_SUCCESS) has_waited(m.meter->waited(m.at, m.thread, stream, begun));
   return result;
 }
 
@@ -36,9 +37,11 @@ SLUICE_EXPORT CUresult cuCtxSynchronize() {
 }
 SLUICE_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
   using namespace sluice::hook;
+  const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
   const CUresult result = driver_cuCtxSynchronize_v2(context);
   const Metering m = metering(device_of_thread());
-  if (m.meter != nullptr && result == CUDA_SUCCESS) has_waited(m.meter->looked(m.at, m.thread));
+  if (m.meter != nullptr && result == CUDA_SUCCESS)
+    has_waited(m.meter->looked(m.at, m.thread, begun));
   return result;
 }
 
@@ -59,9 +62,10 @@ SLUICE_EXPORT CUresult cuEventSynchronize(CUevent event) {
   const Metering m = metering(device_of_thread());
   if (m.meter == nullptr || captures_open()) return driver_cuEventSynchronize(event);
   const bool reached = driver_cuEventQuery(event) != CUDA_ERROR_NOT_READY;
-  if (!reached) idle_if(m.meter->looked(m.at, m.thread));
+  const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
+  if (!reached) idle_if(m.meter->looked(m.at, m.thread, begun));
   const CUresult result = driver_cuEventSynchronize(event);
-  if (result == CUDA_SUCCESS) has_waited(!reached && m.meter->looked(m.at, m.thread));
+  if (result == CUDA_SUCCESS) has_waited(!reached && m.meter->looked(m.at, m.thread, begun));
   return result;
 }
 

@@ -289,7 +289,7 @@ Result<std::unique_ptr<Meter>> Enforcer::make_meter(const HostedDevice& hosted, 
   const Device& device = hosted.device.device;
   if (device.kind == DeviceKind::kCuda)
     return std::unique_ptr<Meter>(
-        std::make_unique<CudaMeter>(hosted.account, clock_.now(), hosted.turns));
+        std::make_unique<CudaMeter>(hosted.account, clock_.now()));
   std::unique_ptr<CpuCounter> counter = std::make_unique<ProcessCounter>();
   if (c.cgroup) {
     SLUICE_ASSIGN(counted, CgroupCounter::open(c.cgroup->usage_file()));
@@ -385,9 +385,7 @@ void Enforcer::watch_ungated() {
     if (hosted.account == nullptr) continue;
     const std::map<pid_t, DeviceUse> account = hosted.account->uses();
     if (account.empty()) continue;
-    const std::set<pid_t> attached = host_->attached(hosted.number);
     for (const auto& [pid, use] : account) {
-      if (attached.contains(pid)) continue;
       const std::optional<ProcessIdentity> process = identity_of(pid);
       const std::optional<uid_t> uid = uid_of(pid);
       if (!process || !uid) continue;

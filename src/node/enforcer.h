@@ -19,7 +19,6 @@
 #include "enforce/permit_server.h"
 #include "enforce/quota_writes.h"
 #include "enforce/stray_processes.h"
-#include "gpu/device_turns.h"
 #include "gpu/gpu_watch.h"
 #include "node/cpu_devices.h"
 #include "node/registry.h"
@@ -111,7 +110,6 @@ class Enforcer {
     LocalDevice device;
     std::string arbiter;                           // the one that it runs
     std::shared_ptr<const DeviceAccount> account;  // a GPU's
-    std::shared_ptr<DeviceTurns> turns = std::make_shared<DeviceTurns>();
   };
   // The client of one part.
   struct Client {

@@ -57,12 +57,11 @@ static inline int sluice_alive(struct sluice_attachment* at, uint64_t now) {
 
 /* --- budgets --------------------------------------------------------------------------- */
 
-/* Returns the time by which a grant is spent: the CPU time of the process; on a device that is not
- * a CPU (millicores 0) its busy time if that is metered, else wall time. `at` may be NULL. */
+/* Returns the time by which a grant is spent: the CPU time of the process; on a GPU the work that
+ * it has submitted if that is metered, else wall time. `at` may be NULL. */
 static inline uint64_t sluice_spent_clock(const struct sluice_attachment* at, uint32_t millicores) {
   if (millicores != 0) return sluice_clock(CLOCK_PROCESS_CPUTIME_ID);
-  if (at != NULL && at->metered)
-    return __atomic_load_n(&at->usage->device_busy_ns, __ATOMIC_RELAXED);
+  if (at != NULL && at->metered) return __atomic_load_n(&at->usage->submitted_ns, __ATOMIC_RELAXED);
   return sluice_clock(CLOCK_MONOTONIC);
 }
 
@@ -76,12 +75,20 @@ static inline uint64_t sluice_soonest(uint64_t busy_ns, uint32_t millicores) {
   return millicores != 0 ? busy_ns / 1000 * millicores / cores : busy_ns;
 }
 
-/* Returns what is left of a grant. The count starts when the first thread of the
- * process sees it. */
+/* Returns how much more may be submitted under a grant of a GPU. */
+static inline uint64_t sluice_allowance_left(const struct sluice_attachment* at,
+                                             const struct sluice_grant* g) {
+  const uint64_t submitted = __atomic_load_n(&at->usage->submitted_ns, __ATOMIC_RELAXED);
+  return submitted < g->allowed_ns ? g->allowed_ns - submitted : 0;
+}
+
+/* Returns what is left of a grant. The count of busy time starts when the first thread of the
+ * process sees the grant. */
 static inline uint64_t sluice_grant_left(struct sluice_attachment* at, const struct sluice_grant* g,
                                          uint32_t millicores) {
-  const uint64_t spent = sluice_spent_clock(at, millicores);
-  uint64_t busy;
+  uint64_t spent, busy;
+  if (at->metered && millicores == 0) return sluice_allowance_left(at, g);
+  spent = sluice_spent_clock(at, millicores);
   __atomic_store_n(&at->usage->busy_ns, sluice_busy(spent, millicores), __ATOMIC_RELAXED);
   if (__atomic_load_n(&at->base_seq, __ATOMIC_ACQUIRE) != g->seq) {
     __atomic_store_n(&at->base_ns, spent, __ATOMIC_RELAXED);
@@ -92,17 +99,20 @@ static inline uint64_t sluice_grant_left(struct sluice_attachment* at, const str
   return busy < g->budget_ns ? g->budget_ns - busy : 0;
 }
 
-/* Returns the bound on work in flight on a metered device: its time is spent already, but a grant
- * is used up only when the device was busy for so long. There is no bound without a current grant,
- * because the gate holds then. */
-static inline uint64_t sluice_grant_rest(struct sluice_attachment* at) {
+/* What a metered client may do: submit up to a total, with so much in flight. */
+struct sluice_allowance {
+  uint64_t allowed_ns, in_flight_ns;
+};
+
+/* There is no bound without a grant in force: the gate holds then. */
+static inline struct sluice_allowance sluice_allowance_of(struct sluice_attachment* at,
+                                                          uint64_t now) {
+  struct sluice_allowance a = {UINT64_MAX, UINT64_MAX};
   struct sluice_grant g;
-  uint64_t busy;
-  if (!sluice_permit_read(at->permit, &g) ||
-      __atomic_load_n(&at->base_seq, __ATOMIC_ACQUIRE) != g.seq)
-    return UINT64_MAX;
-  busy = sluice_spent_clock(at, 0) - __atomic_load_n(&at->base_ns, __ATOMIC_RELAXED);
-  return busy < g.budget_ns ? g.budget_ns - busy : 0;
+  if (!sluice_alive(at, now) || !sluice_permit_read(at->permit, &g)) return a;
+  a.allowed_ns = g.allowed_ns;
+  a.in_flight_ns = g.in_flight_ns;
+  return a;
 }
 
 /* Returns whether the grant in force lets this thread go on, and until when it
@@ -124,7 +134,8 @@ static inline int sluice_granted(struct sluice_attachment* at, struct sluice_thr
     __atomic_store_n(&at->spent_seq, g.seq, __ATOMIC_RELAXED);
     return 0;
   }
-  step = sluice_soonest(left, millicores);
+  /* What is submitted does not keep to the clock: the meter bounds it. */
+  step = at->metered ? deadline - now : sluice_soonest(left, millicores);
   if (step < SLUICE_STEP_NS) step = SLUICE_STEP_NS;
   t->go_until_ns = now + step < deadline ? now + step : deadline;
   return 1;

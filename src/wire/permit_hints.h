@@ -46,6 +46,17 @@ static inline void sluice_hint_due(struct sluice_gate* g, uint64_t due_ns) {
   }
 }
 
+/* An iteration has begun now, when so much had been submitted; 0: none is open any more. Rings the
+ * doorbell if another client has work: its launches may have to wait for the iteration. */
+static inline void sluice_say_begun(struct sluice_attachment* at, uint64_t begun_ns,
+                                    uint64_t submitted_ns) {
+  if (begun_ns != 0) begun_ns -= (uint64_t)__atomic_load_n(&at->skew_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&at->usage->begun_submitted_ns, submitted_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&at->usage->begun_ns, begun_ns, __ATOMIC_RELEASE);
+  if (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & (SLUICE_CONTENDED | SLUICE_BESIDE))
+    sluice_bell(at);
+}
+
 /* An iteration (a batch, a training step) has ended that took `cycle_ns`. Cycles are comparable
  * within one `kind`: as many requests at once, as much work. */
 static inline void sluice_say_iteration(struct sluice_attachment* at, uint64_t cycle_ns,

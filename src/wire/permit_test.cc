@@ -145,7 +145,8 @@ TEST(PermitPage, ReadersNeverMixTwoGrants) {
   std::atomic<bool> stop{false};
   std::thread daemon([&] {
     for (uint64_t k = 1; k <= 200'000; ++k) {
-      sluice_permit_grant(&page, k, 2 * k, 3 * k);
+      const sluice_grant grant{0, 2 * k, k, 3 * k, 4 * k, 5 * k};
+      sluice_permit_write(&page, &grant);
       if (k % 3 == 0) sluice_permit_revoke(&page);
     }
     stop = true;
@@ -156,33 +157,69 @@ TEST(PermitPage, ReadersNeverMixTwoGrants) {
     if (!sluice_permit_read(&page, &g)) continue;
     ASSERT_EQ(g.valid_until_ns, 2 * g.budget_ns);
     ASSERT_EQ(g.now_ns, 3 * g.budget_ns);
+    ASSERT_EQ(g.allowed_ns, 4 * g.budget_ns);
+    ASSERT_EQ(g.in_flight_ns, 5 * g.budget_ns);
     ASSERT_GE(g.budget_ns, last);
     last = g.budget_ns;
   }
   daemon.join();
 }
 
-// Each round submits a unit of 3 and finishes one: the charge may run ahead for a moment.
-TEST(PermitPage, NoUnitIsMissingWhileItMovesFromInFlightToBusy) {
+// Each round submits a unit of 3 and finishes it.
+TEST(PermitPage, NoUnitIsFinishedBeforeItIsSubmitted) {
   Daemon daemon;
   std::atomic<bool> over{false};
   std::thread client([&] {
-    sluice_device_report r{0, 0, 3, 3};
+    sluice_device_report r{};
     for (int i = 0; i < 200'000; ++i) {
       r.seen_ns += 1;
-      r.busy_ns += 3;
-      r.in_flight_ns = 0;
+      r.submitted_ns += 3;
       sluice_device_report_write(daemon.usage, &r);
-      r.in_flight_ns = 3;
+      r.finished_ns += 3;
       sluice_device_report_write(daemon.usage, &r);
     }
     over = true;
   });
   while (!over) {
-    const sluice_device_report r = sluice_device_report_read(daemon.usage);
-    ASSERT_GE(r.busy_ns + r.in_flight_ns, 3 * r.seen_ns);
+    const sluice_device_report r = sluice_device_report_read(daemon.usage, 2);
+    ASSERT_LE(r.finished_ns, r.submitted_ns);
+    ASSERT_GE(r.submitted_ns, 3 * r.seen_ns);
   }
   client.join();
+}
+
+TEST(PermitPage, ReportsOfBothVersionsSayTheSame) {
+  Daemon daemon;
+  daemon.usage->device_busy_ns = 100;
+  daemon.usage->device_in_flight_ns = 30;
+  daemon.usage->device_longest_ns = 20;
+  const sluice_device_report first = sluice_device_report_read(daemon.usage, 1);
+  EXPECT_EQ(first.submitted_ns, 130u);
+  EXPECT_EQ(first.finished_ns, 100u);
+  EXPECT_EQ(first.longest_ns, 20u);
+  EXPECT_EQ(first.host_ns, 0u) << "it counts as device-bound";
+  const sluice_device_report second = sluice_device_report_read(daemon.usage, 2);
+  EXPECT_EQ(second.submitted_ns, 0u);
+}
+
+// The end is never newer than the beginning: what is confirmed was alone.
+TEST(PermitPage, ATimeAloneIsNeverTakenForLongerThanItWas) {
+  sluice_permit_page page{};
+  std::atomic<bool> over{false};
+  std::thread daemon([&] {
+    for (uint64_t now = 10; now < 1'000'000; now += 10) {
+      const bool alone = now / 1000 % 2 == 0;  // from each even thousand on
+      const sluice_time_alone time{alone ? now / 1000 * 1000 : SLUICE_PARKED, now};
+      sluice_say_alone(&page, &time);
+    }
+    over = true;
+  });
+  while (!over) {
+    const sluice_time_alone time = sluice_read_alone(&page);
+    if (time.since_ns == SLUICE_PARKED || time.until_ns < time.since_ns) continue;
+    ASSERT_EQ(time.until_ns / 1000, time.since_ns / 1000);
+  }
+  daemon.join();
 }
 
 TEST(PermitPage, SeqSkipsZeroWhenItWraps) {

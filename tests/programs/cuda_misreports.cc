@@ -16,8 +16,12 @@ constexpr useconds_t kRestUs = 4000;
 void report_nothing(const sluice_gate& gate) {
   const sluice_attachment* at = __atomic_load_n(&gate.process->current, __ATOMIC_ACQUIRE);
   if (at == nullptr) return;
-  const sluice_device_report nothing{
-      .busy_ns = 0, .seen_ns = sluice_clock(CLOCK_MONOTONIC), .in_flight_ns = 0, .longest_ns = 0};
+  const sluice_device_report nothing{.submitted_ns = 0,
+                                     .finished_ns = 0,
+                                     .host_ns = 0,
+                                     .longest_ns = 0,
+                                     .seen_ns = sluice_clock(CLOCK_MONOTONIC),
+                                     .stalled = 0};
   sluice_device_report_write(at->usage, &nothing);
 }
 

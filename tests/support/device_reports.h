@@ -19,11 +19,13 @@ inline Time at(Nanos t) {
   return kStart + t;
 }
 
-inline sluice_device_report words(Nanos busy, Nanos seen, Nanos in_flight) {
-  return {.busy_ns = static_cast<uint64_t>(busy.count()),
+inline sluice_device_report words(Nanos submitted, Nanos finished, Nanos seen) {
+  return {.submitted_ns = static_cast<uint64_t>(submitted.count()),
+          .finished_ns = static_cast<uint64_t>(finished.count()),
+          .host_ns = 0,
+          .longest_ns = 0,
           .seen_ns = static_cast<uint64_t>(at(seen).time_since_epoch().count()),
-          .in_flight_ns = static_cast<uint64_t>(in_flight.count()),
-          .longest_ns = 0};
+          .stalled = 0};
 }
 
 struct ScriptedAccount : DeviceAccount {

@@ -106,7 +106,7 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
                           .quota = {{request}, {limit}},
                           .position = {part.begin, end_of_others(part)}}};
   auto account = audited_ ? watch_->account(watch_->gpus()[0].uuid) : nullptr;
-  auto meter = std::make_unique<node::CudaMeter>(std::move(account), clock_.now(), turns_);
+  auto meter = std::make_unique<node::CudaMeter>(std::move(account), clock_.now());
   const Result<void> admitted = host_->admit(0, tenant.share, std::move(meter));
   SLUICE_CHECK(admitted.ok(), admitted.error().message);
   const std::string stamps = judge_->expect(id);

@@ -14,7 +14,6 @@
 
 #include "enforce/arbiter_host.h"
 #include "enforce/permit_server.h"
-#include "gpu/device_turns.h"
 #include "gpu/gpu_watch.h"
 #include "tests/support/gpu_judge.h"
 
@@ -92,7 +91,6 @@ class GpuBed {
   std::unique_ptr<GpuJudge> judge_;
   std::unique_ptr<node::GpuWatch> watch_;
   const bool audited_;
-  const std::shared_ptr<node::DeviceTurns> turns_ = std::make_shared<node::DeviceTurns>();
   std::map<policy::ClientId, Tenant> tenants_;
   std::mutex mutex_;                         // guards known_
   std::map<pid_t, policy::ClientId> known_;  // groups, for the server's lookup

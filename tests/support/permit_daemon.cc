@@ -44,7 +44,8 @@ PermitDaemon::~PermitDaemon() {
 
 void PermitDaemon::grant(uint64_t budget_ns) {
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
-  sluice_permit_grant(permit_, budget_ns, now + kHour, now);
+  const uint64_t submitted = __atomic_load_n(&usage_->submitted_ns, __ATOMIC_RELAXED);
+  sluice_permit_allow(permit_, submitted + budget_ns, kInFlightNs, now + kHour, now);
   sluice_permit_wake(permit_, usage_);
 }
 
@@ -68,6 +69,8 @@ void PermitDaemon::serve() {
   while (!ending_) {
     const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
     __atomic_store_n(&permit_->heartbeat_ns, now, __ATOMIC_RELAXED);
+    const sluice_time_alone alone{0, now};
+    sluice_say_alone(permit_, &alone);
     const uint64_t before = beat_ns_.exchange(now);
     longest_pause_ns_ = std::max<uint64_t>(longest_pause_ns_, before != 0 ? now - before : 0);
     pollfd waiting{listener_, POLLIN, 0};

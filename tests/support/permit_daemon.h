@@ -17,6 +17,8 @@ class PermitDaemon {
   PermitDaemon(const PermitDaemon&) = delete;
 
   static constexpr uint64_t kHour = 3600ull * 1000 * SLUICE_MS_NS;
+  static constexpr uint64_t kInFlightNs = 750'000;
+  // It may submit so much more.
   void grant(uint64_t budget_ns = kHour);
   void revoke();
   // As a daemon of that version: later clients get pages that say so.
@@ -27,7 +29,9 @@ class PermitDaemon {
   bool wanted() const { return __atomic_load_n(&usage_->want, __ATOMIC_SEQ_CST) != 0; }
   bool waited_for() const { return __atomic_load_n(&usage_->waiting, __ATOMIC_SEQ_CST) != 0; }
   // Returns the client's report of its device.
-  sluice_device_report report() const { return sluice_device_report_read(usage_); }
+  sluice_device_report report() const {
+    return sluice_device_report_read(usage_, SLUICE_WIRE_VERSION);
+  }
   // Asks for iterations of at most so long; the client's report of them.
   void ask_for_iterations(uint64_t slo_ns) {
     __atomic_store_n(&permit_->slo_ns, slo_ns, __ATOMIC_RELAXED);

@@ -1,0 +1,28 @@
+#include "gpu/reported_work.h"
+
+#include <algorithm>
+
+namespace sluice::node {
+namespace {
+
+Nanos bounded(uint64_t ns, Nanos most) {
+  return Nanos(std::min(ns, static_cast<uint64_t>(most.count())));
+}
+
+}  // namespace
+
+void ReportedWork::update(const sluice_device_report& report, Time now) {
+  stalled_ = report.stalled != 0;
+  const Time seen(bounded(report.seen_ns, now.time_since_epoch()));
+  if (seen <= seen_) return;  // an old report, or none
+  seen_ = seen;
+  ever_ = true;
+  const Nanos most = kFastest * (now - since_), before = finished_;
+  finished_ = std::max(finished_, bounded(report.finished_ns, most));
+  submitted_ = std::max(bounded(report.submitted_ns, most), finished_);
+  host_ = std::max(host_, bounded(report.host_ns, most));
+  longest_ = bounded(report.longest_ns, most);
+  if (finished_ > before || submitted_ == finished_) worked_ = seen_;
+}
+
+}  // namespace sluice::node
