@@ -31,7 +31,6 @@ constexpr Nanos kSettle = Seconds(5);
 struct TenantSpec {
   int request, limit;  // permille; measured if they are equal
   GpuProgram program;
-  HeldBy held_by = HeldBy::kHook;
   SmShare part = {};
 };
 
@@ -100,42 +99,35 @@ std::vector<Case> cases() {
                    {{400, 400, greedy}, {200, 1000, other}, {200, 1000, other}, {200, 1000, other}},
                    true});
   }
-  all.push_back({"40 % beside 3 silent",
-                 {{400, 400, greedy},
-                  {200, 200, greedy, HeldBy::kSilent},
-                  {200, 200, greedy, HeldBy::kSilent},
-                  {200, 200, greedy, HeldBy::kSilent}},
-                 true});
   const SmShare left{kNone, {500}}, right{{500}, {500}}, all_of_it{};
-  const auto hook = HeldBy::kHook;
   all.push_back({"MPS, 5 and 40 % in halves of the SMs",
-                 {{50, 50, greedy, hook, left}, {400, 400, greedy, hook, right}},
+                 {{50, 50, greedy, left}, {400, 400, greedy, right}},
                  true,
                  true});
   all.push_back({"MPS, 30 + 60 % and 45 + 50 % in halves of the SMs",
-                 {{300, 300, greedy, hook, left},
-                  {600, 600, greedy, hook, left},
-                  {450, 450, greedy, hook, right},
-                  {500, 500, greedy, hook, right}},
+                 {{300, 300, greedy, left},
+                  {600, 600, greedy, left},
+                  {450, 450, greedy, right},
+                  {500, 500, greedy, right}},
                  true,
                  true});
   all.push_back({"MPS, 20 + 40 % in all of the SMs",
-                 {{200, 200, greedy, hook, all_of_it}, {400, 400, greedy, hook, all_of_it}},
+                 {{200, 200, greedy, all_of_it}, {400, 400, greedy, all_of_it}},
                  false,
                  true});
   all.push_back({"MPS, 20 % in all of the SMs, legacy stream",
-                 {{200, 200, legacy, hook, all_of_it}},
+                 {{200, 200, legacy, all_of_it}},
                  false,
                  true});
   return all;
 }
 
 bool is_measured(const TenantSpec& t) {
-  return t.request == t.limit && t.held_by != HeldBy::kSilent;
+  return t.request == t.limit;
 }
 
 struct Options {
-  bool quick = false, list = false, ours_alone = false, charges = false, audited = true;
+  bool quick = false, list = false, ours_alone = false, charges = false;
   std::string only;
   int windows = 0;  // 0: not given
 };
@@ -161,11 +153,11 @@ void print_charges(GpuBed& bed, const std::vector<policy::ClientId>& ids) {
 
 Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windows,
               const Options& options) {
-  GpuBed bed(arbiter, c.side_by_side, options.audited);
+  GpuBed bed(arbiter, c.side_by_side);
   std::vector<policy::ClientId> ids;
   for (const TenantSpec& t : c.tenants)
     ids.push_back(
-        bed.start(t.program, t.request, t.limit, is_measured(t) ? held_by : t.held_by, t.part));
+        bed.start(t.program, t.request, t.limit, is_measured(t) ? held_by : HeldBy::kHook, t.part));
   bool worked = true;
   for (const policy::ClientId id : ids) worked &= bed.works(id, Nanos(1));
   nap(kSettle);
@@ -190,8 +182,7 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
     std::snprintf(text, sizeof text, " %.2f", s.mean);
     error.shares += text;
     error.worked &= s.max > 0 || c.tenants[i].program.load == "idle";
-    if (held_by == HeldBy::kHook && c.tenants[i].held_by == HeldBy::kHook)
-      error.worked &= bed.attached(ids[i]);
+    if (held_by == HeldBy::kHook) error.worked &= bed.attached(ids[i]);
     if (!is_measured(c.tenants[i])) continue;
     error.mean = std::max(error.mean, std::abs(s.mean - wanted));
     for (const double share : shares[i])
@@ -202,7 +193,7 @@ Error measure(const Case& c, std::string_view arbiter, HeldBy held_by, int windo
 
 void run(Report& report, const Case& c, int windows, const Options& options) {
   const StolenTime stolen;
-  const Error ours = measure(c, policy::kDefaultArbiter, HeldBy::kHook, windows, options);
+  const Error ours = measure(c, "shares", HeldBy::kHook, windows, options);
   std::printf("%s: used%s; mean error %.2f, worst window %.2f; host took %.1f %%\n", c.name.c_str(),
               ours.shares.c_str(), ours.mean, ours.worst, stolen.percent());
   std::fflush(stdout);
@@ -223,8 +214,8 @@ void run(Report& report, const Case& c, int windows, const Options& options) {
     std::string_view arbiter;
     HeldBy held_by;
   } kOthers[] = {{"multi_token", "multi_token", HeldBy::kHook},
-                 {"block tokens", policy::kDefaultArbiter, HeldBy::kTokens},
-                 {"utilisation feedback", policy::kDefaultArbiter, HeldBy::kFeedback}};
+                 {"block tokens", "shares", HeldBy::kTokens},
+                 {"utilisation feedback", "shares", HeldBy::kFeedback}};
   for (const auto& other : kOthers) {
     const Error theirs =
         measure(c, other.arbiter, other.held_by, std::max(windows / 4, 3), options);
@@ -244,7 +235,6 @@ constexpr char kUsage[] =
     "  --list       names the cases, and runs none\n"
     "  --windows N  so many windows of a second in each (60)\n"
     "  --charges    prints what each is charged, and what the device's account tells of it\n"
-    "  --unaudited  charges are not compared with that account\n"
     "  --ours       without what is measured beside them: takes half the time\n"
     "  --json FILE  appends the rows to FILE\n";
 
@@ -262,8 +252,6 @@ std::optional<Options> options_of(int argc, char** argv) {
       options.ours_alone = true;
     else if (name == "--charges")
       options.charges = true;
-    else if (name == "--unaudited")
-      options.audited = false;
     else if (name == "--only" && has_value)
       options.only = argv[++i];
     else if (name == "--windows" && has_value)

@@ -33,7 +33,10 @@ class GpuAccount : public NodeWithGpus {
 
 TEST_F(GpuAccount, AHonestProgramPaysForWhatItUses) {
   start({SLUICE_CUDA_GREEDY, "sparse"});
-  EXPECT_TRUE(eventually("an audit", [&] { return charged_over(Millis(500)) < 1.5; }));
+  EXPECT_TRUE(eventually("its kernels to be known", [&] {
+    const double part = charged_over(Millis(500));
+    return part > 0.8 && part < 1.25;
+  }));
   EXPECT_EQ(use().ungated, Nanos(0));
 }
 
@@ -41,13 +44,14 @@ TEST_F(GpuAccount, TheSliceOfAProgramThatNeverComesToTheGateIsCharged) {
   start({SLUICE_CUDA_GREEDY, "kernel", false});
   ASSERT_TRUE(eventually("its use to be found", [&] { return use().ungated > Seconds(1); }));
   const Use all = use();
-  EXPECT_EQ(all.charged, all.ungated) << "it holds no permit";
+  EXPECT_EQ(all.charged, all.ungated) << "it reports nothing";
   EXPECT_LE(all.ungated, all.device + Millis(100)) << "whole percents of each interval";
 }
 
-TEST_F(GpuAccount, AMisreportingProgramPaysForItsLease) {
+TEST_F(GpuAccount, SoIsThatOfOneThatReportsNothing) {
   start({SLUICE_CUDA_MISREPORTS, "", false});
-  EXPECT_GT(charged_over(Seconds(3)), 2);
+  ASSERT_TRUE(eventually("its use to be found", [&] { return use().ungated > Millis(100); }));
+  EXPECT_GT(charged_over(Seconds(3)), 0.5);
 }
 
 }  // namespace

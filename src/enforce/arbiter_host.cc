@@ -189,7 +189,7 @@ ClientState ArbiterHost::state_of(const Device& device, policy::ClientId id,
   const policy::HostedDevice::Client& hosted = *device.hosted.find(id);
   return {.used = hosted.used,
           .ungated = client.meter->ungated(),
-          .granted = hosted.grant.has_value(),
+          .granted = hosted.may_launch(),
           .wanting = hosted.wanting,
           .processes = static_cast<int>(client.processes.size())};
 }

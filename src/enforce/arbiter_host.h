@@ -103,7 +103,9 @@ class ArbiterHost {
     Pages pages;
     Hints hints;
     sluice_device_report said{};  // at the last poll
+    bool active = false;          // it had work on a GPU since the poll before
     bool contended = false, beside = false;  // as its page says
+    Time alone_since{};  // no other process had work on its SMs; max: one has
     int bells = 0;                // since the last heartbeat
   };
   // The claims of the client's processes together.
@@ -117,7 +119,6 @@ class ArbiterHost {
     std::unique_ptr<Meter> meter;
     std::vector<ProcessNumber> processes;
     Claims claims;  // at the last poll
-    Time alone_since{};  // no other client of its SMs had work; max: one has
   };
   struct Device {
     policy::HostedDevice hosted;
@@ -165,6 +166,7 @@ class ArbiterHost {
   void write_budget(const policy::HostedDevice::Client& hosted, Process& process, Time now);
   void write_flags(Process& process, bool contended, bool beside);
   void write_neighbours(Device& device, Time now);
+  void write_neighbours(Process& process, bool beside, Time now);
   void close_pages(Process& process);
   void drop_process(ProcessNumber number, Time now);
   Client* find(ClientRef ref);

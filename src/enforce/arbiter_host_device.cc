@@ -1,6 +1,7 @@
 // One device's step (arbiter_host.h): hands the state of its clients' pages and meters to its
 // policy::HostedDevice, and writes the resulting permits into the pages.
 #include <algorithm>
+#include <utility>
 
 #include "enforce/arbiter_host.h"
 
@@ -39,7 +40,10 @@ Time ArbiterHost::look(Device& device) {
     if (device.millicores != 0) continue;
     for (const ProcessNumber number : client.processes) {
       Process& process = processes_.at(number);
-      process.said = process.pages.device_report();
+      const sluice_device_report before = std::exchange(process.said, process.pages.device_report());
+      process.active = process.said.submitted_ns != before.submitted_ns ||
+                       process.said.finished_ns != before.finished_ns ||
+                       process.said.submitted_ns != process.said.finished_ns;
     }
   }
   return clock_.now();
@@ -130,22 +134,29 @@ void ArbiterHost::write_permits(Device& device, const policy::PermitWrites& writ
       write_flags(processes_.at(number), contended, processes_.at(number).beside);
 }
 
-// The arbiter has seen all that clients had reported until now.
+// The arbiter has seen all that clients had reported until now. Processes of one client are
+// neighbours of each other, too.
 void ArbiterHost::write_neighbours(Device& device, Time now) {
   auto hosted = device.hosted.clients().begin();
   for (auto& [id, client] : device.clients) {
     const bool beside = (hosted++)->beside;
-    if (beside)
-      client.alone_since = Time::max();
-    else if (client.alone_since == Time::max())
-      client.alone_since = now;
-    const sluice_time_alone alone{page_time(client.alone_since), page_time(now)};
+    const auto active = std::ranges::count_if(
+        client.processes, [this](ProcessNumber p) { return processes_.at(p).active; });
     for (const ProcessNumber p : client.processes) {
       Process& process = processes_.at(p);
-      sluice_say_alone(&process.pages.permit(), &alone);
-      if (process.beside != beside) write_flags(process, process.contended, beside);
+      write_neighbours(process, beside || active > (process.active ? 1 : 0), now);
     }
   }
+}
+
+void ArbiterHost::write_neighbours(Process& process, bool beside, Time now) {
+  if (beside)
+    process.alone_since = Time::max();
+  else if (process.alone_since == Time::max())
+    process.alone_since = now;
+  const sluice_time_alone alone{page_time(process.alone_since), page_time(now)};
+  sluice_say_alone(&process.pages.permit(), &alone);
+  if (process.beside != beside) write_flags(process, process.contended, beside);
 }
 
 // Its claims are read after the revocation: a client that rests then starts nothing more.

@@ -52,6 +52,18 @@ TEST_F(HintsTest, WhatLiesTooFarAwaySaysNothing) {
   EXPECT_EQ(due(uint64_t{1} << 63, 4), Time::max());
 }
 
+TEST_F(HintsTest, AnOpenIterationBeganAfterTheLastOneEndedAndNoLaterThanNow) {
+  const auto begun = [&](uint64_t word, double ms) {
+    return hints_.hear({.begun_ns = word, .begun_submitted_ns = 7}, at(ms)).begun;
+  };
+  EXPECT_EQ(begun(0, 1), Time::max());
+  EXPECT_EQ(begun(ns(at(2)), 3), at(2));
+  EXPECT_EQ(begun(1, 4), kAttached);
+  EXPECT_EQ(begun(UINT64_MAX, 5), at(5));
+  (void)hints_.hear({.cycle_ns = 1, .iterations = 1}, at(8));
+  EXPECT_EQ(hints_.hear({.iterations = 1, .begun_ns = ns(at(3))}, at(9)).begun, at(5));
+}
+
 TEST_F(HintsTest, AnIterationIsToldOnce) {
   EXPECT_EQ(cycle(1, Millis(3), 10), Millis(3));
   EXPECT_EQ(cycle(1, Millis(3), 11), Nanos(0));

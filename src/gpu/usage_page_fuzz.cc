@@ -12,7 +12,7 @@
 #include "enforce/hints.h"
 #include "enforce/page.h"
 #include "gpu/meter_cuda.h"
-#include "gpu/reported_use.h"
+#include "gpu/reported_work.h"
 
 namespace {
 
@@ -24,10 +24,10 @@ void must(bool holds, int line = __builtin_LINE()) {
   std::abort();
 }
 
-// The pages, and the client's own map of the one that it writes; made once.
+// The pages of a version, and the client's own map of the one that it writes; made once.
 struct Client {
-  Client() {
-    auto made = node::Pages::make(1);
+  explicit Client(uint32_t version) {
+    auto made = node::Pages::make(1, version);
     must(made.ok());
     pages.emplace(std::move(made->first));
     fds = std::move(made->second);
@@ -63,26 +63,26 @@ class Life {
           must(ftruncate(client_.fds.usage.get(), take<uint16_t>() % SLUICE_PAGE_SIZE) != 0);
           break;
         case 4:
-          turn(take<uint8_t>() % 2 == 0);
+          revoke();
           break;
         default:
           break;
       }
       look();
     }
-    turn(false);
+    revoke();
     for (int look_again = 0; look_again < 3; ++look_again) {
       now_ += Seconds(1);
       look();
     }
     must(meter_.drained(now_, revoked_at_, resting_));
-    must(charged_ >= held_);  // a client that is never confirmed pays for its lease
   }
 
  private:
   static constexpr Time kBorn{std::chrono::hours(1)};
   static constexpr node::ProcessIdentity kSelf{.pid = 1, .start_time = 1};
-  static constexpr uint16_t kRead[] = {64, 68, 72, 192, 200, 208, 216, 256, 264, 272, 276};
+  static constexpr uint16_t kRead[] = {64,  68,  72,  192, 200, 208, 216, 224, 232,
+                                       240, 248, 256, 264, 272, 276, 280, 288};
 
   template <class T>
   T take() {
@@ -98,34 +98,27 @@ class Life {
                 sizeof value);
   }
 
-  void turn(bool granted) {
-    if (granted == granted_) return;
-    granted_ = granted;
-    if (granted) {
-      meter_.granted(now_);
-    } else {
-      revoked_at_ = now_;
-      meter_.revoked(now_);
-    }
+  void revoke() {
+    revoked_at_ = now_;
+    (void)meter_.drained(now_, revoked_at_, resting_);
   }
 
   void look() {
-    if (granted_) held_ += now_ - looked_;
-    looked_ = now_;
     const node::UsageView usage = client_.pages->usage();
     client_.pages->wake();
     hear_hints();
     meter_.report(kSelf, client_.pages->device_report(), now_);
-    use_.update(client_.pages->device_report(), now_);
-    must(use_.busy(now_) >= Nanos(0) && use_.busy(now_) <= now_ - kBorn);
-    must(use_.in_flight() >= Nanos(0) && use_.in_flight() <= node::ReportedUse::kMostInFlight);
+    work_.update(client_.pages->device_report(), now_);
+    must(work_.finished() >= Nanos(0) && work_.finished() <= work_.submitted());
+    must(work_.in_flight() >= Nanos(0) && work_.in_flight() <= node::ReportedWork::kMostInFlight);
     resting_ = !usage.want || usage.ack_seq == (client_.pages->seq() | 1);
     while (const auto reading = meter_.poll(now_, resting_)) {
       must(reading->busy >= Nanos(0) && reading->seen_until <= now_);
       charged_ += reading->busy;
     }
-    must(charged_ <= now_ - kBorn);
-    must(!meter_.confirmed());
+    must(charged_ <= node::ReportedWork::kFastest * (now_ - kBorn));
+    const policy::Progress progress = meter_.progress();
+    must(progress.finished >= Nanos(0) && progress.finished <= progress.submitted);
   }
 
   void hear_hints() {
@@ -133,24 +126,25 @@ class Life {
     must(told.due >= kBorn);
     must(told.due == Time::max() || told.due <= now_ + std::chrono::hours(1));
     must(told.cycle >= Nanos(0));
+    must(told.begun == Time::max() || (told.begun >= kBorn && told.begun <= now_));
     cycles_ += told.cycle;
     must(cycles_ <= 2 * (now_ - kBorn));
   }
 
   Client& client_;
   std::span<const uint8_t> input_;
-  Time now_ = kBorn, looked_ = kBorn, revoked_at_ = kBorn;
+  Time now_ = kBorn, revoked_at_ = kBorn;
   node::Hints hints_{kBorn};
-  node::ReportedUse use_{kBorn};
+  node::ReportedWork work_{kBorn};
   node::CudaMeter meter_{nullptr, kBorn};
-  bool granted_ = false, resting_ = true;
-  Nanos held_{0}, charged_{0}, cycles_{0};
+  bool resting_ = true;
+  Nanos charged_{0}, cycles_{0};
 };
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static Client client;
-  Life(client, {data, size}).live();
+  static Client first(1), second(2);
+  for (Client* client : {&first, &second}) Life(*client, {data, size}).live();
   return 0;
 }

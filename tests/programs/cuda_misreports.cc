@@ -1,5 +1,5 @@
-// A misreporting CUDA program: passes a gate of its own, reports that it rests and that the device
-// does nothing for it, and keeps it busy a fifth of the time.
+// A misreporting CUDA program: passes a gate of its own as the hook does, reports that it submits
+// nothing, and keeps the device busy a fifth of the time.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ void report_nothing(const sluice_gate& gate) {
 }  // namespace
 
 int main() {
-  static sluice_gate gate = {.socket_path = getenv("SLUICE_PERMIT_SOCKET")};
+  static sluice_gate gate = {.socket_path = getenv("SLUICE_PERMIT_SOCKET"), .metered = 1};
   sluice_thread* mine = nullptr;
   CUfunction work = function(load_module("kernel work ns=1000000"), "work");
   for (;;) {

@@ -134,11 +134,6 @@ class Program {
 
 // Returns what precedes each launch in the program itself.
 std::function<void()> gate_of(std::string_view held_by, int share, unsigned blocks) {
-  if (held_by == "silent") {
-    static sluice_gate gate = {getenv("SLUICE_PERMIT_SOCKET"), 0};
-    static __thread sluice_thread* mine;
-    return [] { sluice_gate_pass(&gate, &mine); };
-  }
   if (held_by == "tokens") {
     auto tokens = std::make_shared<BlockTokens>(share);
     return [tokens, blocks] { tokens->take(blocks); };

@@ -20,8 +20,6 @@ const char* name_of(HeldBy held_by) {
     case HeldBy::kHook:
     case HeldBy::kNobody:
       return "driver";
-    case HeldBy::kSilent:
-      return "silent";
     case HeldBy::kTokens:
       return "tokens";
     case HeldBy::kFeedback:
@@ -37,19 +35,18 @@ void nap(Nanos t) {
   nanosleep(&span, nullptr);
 }
 
-GpuBed::GpuBed(std::string_view arbiter, bool side_by_side, bool audited)
+GpuBed::GpuBed(std::string_view arbiter, bool side_by_side)
     : GpuBed(
-          [arbiter] {
-            auto made = policy::make_arbiter(arbiter, {});
+          [&] {
+            auto made = policy::make_arbiter(arbiter, {.side_by_side = side_by_side});
             SLUICE_CHECK(made.ok(), made.error().message);
             return std::move(*made);
           }(),
-          side_by_side, audited) {}
+          side_by_side) {}
 
-GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side, bool audited)
+GpuBed::GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side)
     : driver_(std::getenv("SLUICE_BENCH_DRIVER")),
-      folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())),
-      audited_(audited) {
+      folder_("/dev/shm/sluice-gpu-bed-" + std::to_string(getpid())) {
   fs::remove_all(folder_);
   fs::create_directories(folder_);
   judge_ = real() ? judge_by_stamps(folder_) : judge_by_log(folder_, side_by_side);
@@ -105,8 +102,8 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
                           .sm = part.sm,
                           .quota = {{request}, {limit}},
                           .position = {part.begin, end_of_others(part)}}};
-  auto account = audited_ ? watch_->account(watch_->gpus()[0].uuid) : nullptr;
-  auto meter = std::make_unique<node::CudaMeter>(std::move(account), clock_.now());
+  auto meter = std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus()[0].uuid),
+                                                 clock_.now());
   const Result<void> admitted = host_->admit(0, tenant.share, std::move(meter));
   SLUICE_CHECK(admitted.ok(), admitted.error().message);
   const std::string stamps = judge_->expect(id);

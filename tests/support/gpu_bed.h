@@ -31,16 +31,13 @@ struct SmShare {
   Share begin = kNone, sm = kWhole;
 };
 
-enum class HeldBy { kHook, kSilent, kTokens, kFeedback, kNobody };
+enum class HeldBy { kHook, kTokens, kFeedback, kNobody };
 
 class GpuBed {
  public:
   // side_by_side: programs share the device as clients of MPS do; else they run by turns.
-  // audited: charges are compared with the account that the device keeps.
-  explicit GpuBed(std::string_view arbiter = policy::kDefaultArbiter, bool side_by_side = false,
-                  bool audited = true);
-  explicit GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side = false,
-                  bool audited = true);
+  explicit GpuBed(std::string_view arbiter = "shares", bool side_by_side = false);
+  explicit GpuBed(std::unique_ptr<policy::Arbiter> arbiter, bool side_by_side = false);
   ~GpuBed();
   GpuBed(const GpuBed&) = delete;
 
@@ -90,7 +87,6 @@ class GpuBed {
   SteadyClock clock_;
   std::unique_ptr<GpuJudge> judge_;
   std::unique_ptr<node::GpuWatch> watch_;
-  const bool audited_;
   std::map<policy::ClientId, Tenant> tenants_;
   std::mutex mutex_;                         // guards known_
   std::map<pid_t, policy::ClientId> known_;  // groups, for the server's lookup
