@@ -321,6 +321,27 @@ Nanos Accounts::free_budget(const Account& a) const {
   return std::min(a.room_left(now_), std::max(a.owed_left(now_), device_left_));
 }
 
+Result<void> AccountedArbiter::admit(const ShareClient& client, Time now) {
+  SLUICE_TRY(check_shares(client));
+  SLUICE_TRY(check_area(accounts_, client));
+  accounts_.put(client, now);
+  return {};
+}
+
+Permits AccountedArbiter::grant_all() {
+  const Time now = accounts_.now();
+  Permits permits;
+  permits.grant.reserve(accounts_.all().size());
+  accounts_.withdraw_excess(permits);
+  for (Account& a : accounts_.all()) {
+    if (a.eligible(now) && (a.owed_left(now) >= kLeastGrant || accounts_.lends()))
+      accounts_.renew(a, accounts_.free_budget(a), permits);
+  }
+  accounts_.park_idle(permits);
+  permits.next = accounts_.next_change();
+  return permits;
+}
+
 Result<void> check_shares(const ShareClient& client) {
   const auto refuse = [&](const char* field, Share value, const std::string& allowed) {
     return Error{ErrorKind::kInvalid, "client " + std::to_string(client.id) + ": " + field + ": " +

@@ -194,6 +194,8 @@ class Accounts {
 // An arbiter that keeps accounts, and hands them its events.
 class AccountedArbiter : public Arbiter {
  public:
+  // Refuses requests whose areas (sm × request) add up to more than the device.
+  Result<void> admit(const ShareClient& client, Time now) override;
   void remove(ClientId id, Time) override { accounts_.remove(id); }
   void want(ClientId id, bool wanting, Time now) override { accounts_.want(id, wanting, now); }
   void charge(ClientId id, Nanos busy, Time seen_until, Time now) override {
@@ -203,6 +205,10 @@ class AccountedArbiter : public Arbiter {
 
  protected:
   explicit AccountedArbiter(const ArbiterConfig& config) : accounts_(config) {}
+
+  // A whole decision after accounts_.advance(), where no client's permit excludes another's: every
+  // client with work is granted what is left of its limit, and the device settles contention.
+  Permits grant_all();
 
   Accounts accounts_;
 };

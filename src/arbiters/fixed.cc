@@ -19,17 +19,8 @@ Result<void> FixedArbiter::admit(const ShareClient& client, Time now) {
 }
 
 Permits FixedArbiter::step(Time now) {
-  now = accounts_.advance(now);
-  Permits permits;
-  permits.grant.reserve(accounts_.all().size());
-  accounts_.withdraw_excess(permits);
-  for (Account& a : accounts_.all()) {
-    if (!a.eligible(now)) continue;
-    accounts_.renew(a, a.whole ? accounts_.free_budget(a) : a.room_left(now), permits);
-  }
-  accounts_.park_idle(permits);
-  permits.next = accounts_.next_change();
-  return permits;
+  accounts_.advance(now);
+  return grant_all();
 }
 
 }  // namespace sluice::policy

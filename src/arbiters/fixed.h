@@ -7,7 +7,8 @@
 // be cut in space, the share is one of each window's busy time.
 //
 // Hence they do not keep one invariant of the other arbiters: permits in force may add up to more
-// than the device in space, and the device settles contention. Not thread-safe.
+// than the device in space, and the device settles contention. Only a device that is a share of a
+// core cannot: beyond their requests, clients share what is left of its window. Not thread-safe.
 #pragma once
 
 #include "arbiters/account.h"

@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(, FixedShares,
                          [](const auto& info) { return std::string(info.param.arbiter); });
 
 TEST_P(FixedShares, AreTheSameAloneAndTogether) {
-  const ShareClient first = client(1, 1000, 300, 600), second = client(2, 1000, 400, 900);
+  const ShareClient first = client(1, 500, 300, 600), second = client(2, 500, 400, 900);
   Simulation alone(GetParam().arbiter), together(GetParam().arbiter);
   ASSERT_TRUE(alone.add(first, greedy(Micros(250))).ok());
   ASSERT_TRUE(together.add(first, greedy(Micros(250))).ok());
@@ -39,6 +39,15 @@ TEST_P(FixedShares, AreTheSameAloneAndTogether) {
   EXPECT_NEAR(share_of(alone, 1), GetParam().first, 0.005);
   EXPECT_EQ(share_of(together, 1), share_of(alone, 1));
   EXPECT_NEAR(share_of(together, 2), GetParam().second, 0.005);
+}
+
+TEST(Fixed, LimitsBeyondTheDeviceAreSettledByIt) {
+  Simulation device("share_fixed_limit");
+  ASSERT_TRUE(device.add(client(1, 1000, 300, 600), greedy(Micros(250))).ok());
+  ASSERT_TRUE(device.add(client(2, 1000, 400, 900), greedy(Micros(250))).ok());
+  device.run(Seconds(11));
+  EXPECT_NEAR(share_of(device, 1), 0.5, 0.005);
+  EXPECT_NEAR(share_of(device, 2), 0.5, 0.005);
 }
 
 // The slices under MPS: a share of SMs, all of the time.

@@ -136,7 +136,8 @@ TEST_P(Quota, ANeighbourThatWaitsAndNeverWorksCostsItsOwnShareAlone) {
 // A device that is four fifths of a core: a holder runs at 1.25 times its pace, and all together
 // must not get more than the device.
 class ShareOfACore : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, ShareOfACore, testing::Values("planned", "window", "multi_token"),
+INSTANTIATE_TEST_SUITE_P(, ShareOfACore,
+                         testing::Values("planned", "window", "multi_token", "share_fixed_limit"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(ShareOfACore, IsTheWholeForOneAlone) {

@@ -241,7 +241,8 @@ Time Simulation::next_event(const Client& c) const {
 void Simulation::pass_until(Time t) {
   for (auto& [id, c] : clients_) {
     if (!c.running) continue;
-    const Nanos busy = (t - now_) * config_.pace / 1000;
+    const Nanos ran = (t - now_) * 1000 / crowd_, busy = ran * config_.pace / 1000;
+    if (c.op_left != kNever) c.op_left = std::max(c.op_left - ran, Nanos(0));
     c.busy += busy;
     c.spent += busy;
   }
@@ -362,9 +363,18 @@ void Simulation::start_operators() {
       continue;
     c.running = true;
     if (c.ops_done == 0) c.iteration_began = now_;
-    const Nanos length(random_.between(c.behaviour.op_min.count(), c.behaviour.op_max.count()));
-    c.op_end = length == kNever ? Time::max() : now_ + length;
+    c.op_left = Nanos(random_.between(c.behaviour.op_min.count(), c.behaviour.op_max.count()));
   }
+}
+
+// An operator without an end is one that was stopped, and computes nothing.
+void Simulation::share_device() {
+  int sm = 0;
+  for (const auto& [id, c] : clients_)
+    if (c.running && c.op_left != kNever) sm += c.held_sm.permille;
+  crowd_ = std::max(sm, 1000);
+  for (auto& [id, c] : clients_)
+    c.op_end = c.op_left == kNever ? Time::max() : now_ + (c.op_left * crowd_ + Nanos(999)) / 1000;
 }
 
 void Simulation::check_holders() {
@@ -404,6 +414,7 @@ void Simulation::run(Nanos until) {
     end_operators();
     if (!paused()) act();
     check_holders();
+    share_device();
     const Time next = next_event();
     if (next > start_ + until) break;
     SLUICE_CHECK(next > now_ || step_due_ || next == now_, "time stands still");

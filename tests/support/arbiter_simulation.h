@@ -1,7 +1,8 @@
 // A device in virtual time for the arbiters' tests: clients that run operators under their permits,
 // the node daemon's HostedDevice, a meter with lag and loss. Clients behave as the gate does: they
-// ring the doorbell when they begin to wait, and when they become idle while others wait. It checks
-// at every instant that the sm of holders (permit in force, or an operator in flight) stays within
+// ring the doorbell when they begin to wait, and when they become idle while others wait. Operators
+// on more sm than the device has share it, as threads share cores: to wait is not use. It checks at
+// every instant that the sm of holders (permit in force, or an operator in flight) stays within
 // the device.
 //
 //   Simulation device("planned");
@@ -113,6 +114,7 @@ class Simulation {
     Share held_sm;
     bool running = false;  // an operator is in flight
     bool ran = false;      // one has ended, unnoticed by the client
+    Nanos op_left{0};      // of it, while it shares its sm with none
     Time op_end = Time::max();
     Time pause_end{};
     Time ended = Time::max();  // its permit, while an operator is in flight
@@ -162,6 +164,7 @@ class Simulation {
   Time quiet_by(ClientId id, Time now) const;
   void write_permits(const PermitWrites& writes);
   void start_operators();
+  void share_device();
   void check_holders();
   Time host_clock();
 
@@ -183,6 +186,7 @@ class Simulation {
   int64_t grants_ = 0;
   int64_t revocations_ = 0;
   int highest_sm_ = 0;
+  int crowd_ = 1000;  // sm of running operators, at least the device's
 };
 
 }  // namespace sluice::policy
