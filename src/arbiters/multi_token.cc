@@ -12,13 +12,6 @@ Nanos missing(const Account& a, Time now) {
 
 }  // namespace
 
-Result<void> MultiTokenArbiter::admit(const ShareClient& client, Time now) {
-  SLUICE_TRY(check_shares(client));
-  SLUICE_TRY(check_area(accounts_, client));
-  accounts_.put(client, now);
-  return {};
-}
-
 Permits MultiTokenArbiter::step(Time now) {
   now = accounts_.advance(now);
   Permits permits;

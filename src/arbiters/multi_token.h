@@ -1,7 +1,7 @@
 // The `multi_token` arbiter: FaST-GShare's multi-token scheduler exactly as printed (ICPP '23), as
 // a baseline. It orders clients by how much of their request they miss, regardless of their
 // placement, and stops at the first that does not fit. It can therefore miss requests that
-// placement accepted (arbiter_test.cc shows by how much). One part is ours: overrun is debt against
+// placement accepted (packing_test.cc shows by how much). One part is ours: overrun is debt against
 // the limit. Not thread-safe.
 #pragma once
 
@@ -15,8 +15,6 @@ class MultiTokenArbiter : public AccountedArbiter {
  public:
   explicit MultiTokenArbiter(const ArbiterConfig& config) : AccountedArbiter(config) {}
 
-  // Refuses requests whose areas (sm × request) add up to more than the device.
-  Result<void> admit(const ShareClient& client, Time now) override;
   Permits step(Time now) override;
   std::string_view name() const override { return "multi_token"; }
 
