@@ -44,11 +44,10 @@ class EveryArbiter : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(, EveryArbiter, testing::ValuesIn(arbiter_names()),
                          [](const auto& info) { return std::string(info.param); });
 
-// The arbiters whose permits exclude each other.
+// The arbiters whose permits exclude each other: they hold up to the device's sm together.
 class ExclusiveArbiter : public EveryArbiter {};
 INSTANTIATE_TEST_SUITE_P(, ExclusiveArbiter,
-                         testing::Values("planned", "deadline", "window", "multi_token",
-                                         "introspective", "tgs"),
+                         testing::Values("planned", "deadline", "window", "multi_token", "tgs"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(EveryArbiter, GrantsAQuotasWorthAndThenNothingUntilTheWindowsEnd) {

@@ -35,9 +35,11 @@
 // program. The most busy time that a window can hold is known: the window, whatever the device and
 // program.
 //
-// For the same reason holders exclude each other in space, as under every other arbiter. At sm =
-// 1000, where Dilu's quotas are profiled, instances take turns, and a cycle grows by the turns that
-// it waits.
+// As in the paper, every instance with work holds its tokens from the window's begin, whatever the
+// others hold, and the device is shared among those that run. (An instance that held it alone would
+// leave it idle between its launches.) A permit outlives its window, so that a late renewal stops
+// nothing; use after the window's end counts in the next. Tokens that are left are lost. Work
+// beyond them is debt against the next windows.
 //
 // One arbiter is one device: an emergency concerns no other device. An instance's iterations move
 // tokens between its request and its limit, and take from the others all but 1 % of their request:

@@ -20,6 +20,13 @@ constexpr double kIncrease = 0.00025;
 constexpr double kFirstRate = 0.01;
 constexpr double kLeastRate = 0.001;
 
+enum Claim : uint8_t { kWaiting, kParked };
+
+// Returns the used part of the client's tokens, in 1/4096.
+int64_t used_part(const Account& a, Time now) {
+  return 4096 * (a.limit - a.room_left(now)).count() / std::max<int64_t>(a.limit.count(), 1);
+}
+
 }  // namespace
 
 Result<void> TgsArbiter::admit(const ShareClient& client, Time now) {
@@ -126,11 +133,29 @@ void TgsArbiter::issue() {
   changed_ = false;
 }
 
+Permits TgsArbiter::take_turns() {
+  const Time now = accounts_.now();
+  Permits permits;
+  accounts_.withdraw_excess(permits);
+  choice_.clear();
+  for (Account& a : accounts_.all()) {
+    const bool eligible = a.eligible(now) && (a.owed_left(now) >= kLeastGrant || accounts_.lends());
+    if (!eligible && !a.granted()) continue;
+    Candidate& c = choice_.add(a, eligible ? kWaiting : kParked);
+    c.waits = eligible;
+    c.order = used_part(a, now);
+  }
+  choice_.decide(permits);
+  accounts_.park_idle(permits);
+  permits.next = std::min(accounts_.next_change(), choice_.next_change());
+  return permits;
+}
+
 Permits TgsArbiter::step(Time now) {
   const bool new_window = begin_step(now);
   take_samples();
   if (new_window || changed_) issue();
-  return decide();
+  return take_turns();
 }
 
 }  // namespace sluice::policy

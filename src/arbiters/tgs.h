@@ -10,14 +10,15 @@
 // when it has moved by more than a fifth; the first time, the opportunistic clients stand still
 // until that is done. They have no bound while no productive client is active.
 //
-// The unit is busy time where TGS counts kernel blocks (as under `introspective`), and both kinds
-// take turns on the device where TGS leaves that to the GPU. A load that varies by more than 3 % by
-// itself starves the opportunistic clients: that is a property of TGS, not of this implementation.
-// Requests are no guarantee. Not thread-safe.
+// The unit is busy time where TGS counts kernel blocks (as under `introspective`). Both kinds take
+// turns on the device, the client with the least used part of its tokens first; TGS leaves that to
+// the GPU. A load that varies by more than 3 % by itself starves the opportunistic clients: that is
+// a property of TGS, not of this implementation. Requests are no guarantee. Not thread-safe.
 #pragma once
 
 #include <array>
 
+#include "arbiters/choice.h"
 #include "arbiters/tokens.h"
 
 namespace sluice::policy {
@@ -41,7 +42,9 @@ class TgsArbiter : public TokenArbiter {
   void compare(double used);
   double best_of_samples() const;
   void issue();
+  Permits take_turns();
 
+  Choice choice_{accounts_};
   bool changed_ = false;  // a client joined, left or was resized
   Phase phase_ = Phase::kAlone;
   double rate_ = 1;                         // of the opportunistic clients' limits

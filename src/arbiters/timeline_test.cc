@@ -137,7 +137,8 @@ TEST_P(Quota, ANeighbourThatWaitsAndNeverWorksCostsItsOwnShareAlone) {
 // must not get more than the device.
 class ShareOfACore : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, ShareOfACore,
-                         testing::Values("planned", "window", "multi_token", "share_fixed_limit"),
+                         testing::Values("planned", "window", "multi_token", "introspective",
+                                         "share_fixed_limit"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(ShareOfACore, IsTheWholeForOneAlone) {
