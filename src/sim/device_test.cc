@@ -115,6 +115,21 @@ TEST(ExactDevice, ClientsOfOneLaneTakeTurns) {
   EXPECT_EQ(bed.device->used(1, bed.now) + bed.device->used(2, bed.now), Millis(100));
 }
 
+// Waiting for the device is not use: a window's limit is not used up by it.
+TEST_P(AnyDevice, WhereTheArbiterOverbooksTheSmLimitsAreOfUse) {
+  for (const std::string_view arbiter : {"share_fixed_limit", "introspective"}) {
+    Bed bed(GetParam(), arbiter);
+    bed.most_sm = 2000;
+    bed.add(client(1, 1000, 0, 500, 500));
+    bed.add(client(2, 1000, 0, 500, 500));
+    bed.begin(1, Millis(100));
+    bed.begin(2, Millis(100));
+    const auto ends = bed.run();
+    EXPECT_NEAR(ends.at(1), 200, 2) << arbiter;
+    EXPECT_NEAR(ends.at(2), 200, 2) << arbiter;
+  }
+}
+
 TEST(FluidDevice, EveryArbiterHasARule) {
   for (const std::string& name : policy::arbiter_names())
     EXPECT_NE(find_sharing(name), nullptr) << name;

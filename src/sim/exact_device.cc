@@ -76,12 +76,16 @@ std::vector<ClientId> ExactDevice::step(Time now) {
 
 // Running clients use the device until now.
 void ExactDevice::pass(Time now) {
-  const Nanos busy = std::max(now - now_, Nanos(0));
+  const Nanos time = std::max(now - now_, Nanos(0));
   for (auto& [id, c] : clients_) {
-    if (!c.running || busy == Nanos(0)) continue;
-    c.busy += busy;
-    c.spent += busy;
-    const Nanos done = std::min(c.done + busy * 1000 / slowness_of(c), c.done_then - Nanos(1));
+    if (!c.running || time == Nanos(0)) continue;
+    const Share others = beside(c);
+    const int crowd = crowding(c.share.sm, others);
+    const int slow = slowness(c.share.sm, others, physics_.contention);
+    const Nanos used = (time * 1000 + Nanos(crowd - 1)) / crowd;
+    c.busy += used;
+    c.spent += used;
+    const Nanos done = std::min(c.done + time * 1000 / slow, c.done_then - Nanos(1));
     c.done = now >= c.stops ? c.done_then : std::max(c.done, done);
   }
   now_ = std::max(now, now_);
@@ -173,11 +177,11 @@ void ExactDevice::start_operators(Time now) {
   }
 }
 
-int ExactDevice::slowness_of(const Client& client) const {
+Share ExactDevice::beside(const Client& client) const {
   Share others;
   for (const auto& [id, c] : clients_)
     if (c.running && &c != &client) others = others + c.share.sm;
-  return slowness(client.share.sm, others, physics_.contention);
+  return others;
 }
 
 // When each running client pauses at its gate, or ends its batch. An operator that has begun runs
@@ -185,14 +189,17 @@ int ExactDevice::slowness_of(const Client& client) const {
 void ExactDevice::plan(Time now) {
   for (auto& [id, c] : clients_) {
     if (!c.running) continue;
-    const int slow = slowness_of(c);
+    const Share others = beside(c);
+    const int crowd = crowding(c.share.sm, others);
+    const int slow = slowness(c.share.sm, others, physics_.contention);
     const auto after = [&c = c, slow, now](Nanos work) {
       return now + ((work - c.done) * slow + Nanos(999)) / 1000;
     };
     const Nanos operator_ends = (c.done / physics_.grain + 1) * physics_.grain;
     c.done_then = std::min(operator_ends, c.work);
     if (c.may_run(now)) {
-      const Nanos lasts = std::min(c.budget - c.spent, c.valid_until - now);
+      const Nanos lasts =
+          std::min(((c.budget - c.spent) * crowd + Nanos(999)) / 1000, c.valid_until - now);
       const Nanos takes = after(c.work) - now;
       const Nanos done = lasts < takes ? c.done + lasts * 1000 / slow : c.work;
       const Nanos whole = (done + physics_.grain - Nanos(1)) / physics_.grain * physics_.grain;

@@ -75,7 +75,7 @@ class ExactDevice : public SimulatedDevice {
   void write_permits(const policy::PermitWrites& writes);
   void start_operators(Time now);
   void plan(Time now);
-  int slowness_of(const Client& client) const;  // in permille
+  Share beside(const Client& client) const;  // sm of the others that run
 
   const Physics physics_;
   std::optional<policy::HostedDevice> hosted_;

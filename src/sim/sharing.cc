@@ -9,14 +9,15 @@ namespace sluice::sim {
 namespace {
 
 constexpr int kHundredth = 10;  // of the window, in permille
+constexpr int64_t kMillion = 1'000'000;
 
 constexpr std::array kRules{
     SharingRule{.arbiter = "planned", .keeps_phases = true, .keeps_requests = true},
     SharingRule{.arbiter = "deadline", .keeps_phases = true, .keeps_requests = true},
     SharingRule{.arbiter = "multi_token", .keeps_requests = true},
     SharingRule{.arbiter = "window", .keeps_requests = true, .fit = SharingRule::Fit::kLane},
-    SharingRule{.arbiter = "introspective", .bounded = false},
     SharingRule{.arbiter = "tgs"},
+    SharingRule{.arbiter = "introspective", .fit = SharingRule::Fit::kAlways, .bounded = false},
     SharingRule{.arbiter = "share_fixed_limit", .fit = SharingRule::Fit::kAlways},
     SharingRule{.arbiter = "share_fixed_request", .lends = false, .fit = SharingRule::Fit::kAlways},
 };
@@ -24,8 +25,8 @@ constexpr std::array kRules{
 // A client in the window that is played.
 struct Player {
   Sharer* sharer;
-  int request, limit;  // of the window, in permille
-  int used = 0;
+  int64_t request, limit;  // of the window, in millionths
+  int64_t used = 0;
   bool running = false;  // in this hundredth
 
   const policy::ShareClient& client() const { return *sharer->client; }
@@ -38,12 +39,12 @@ struct Claim {
   auto operator<=>(const Claim&) const = default;
 };
 
-Claim claim_of(const SharingRule& rule, const Player& p, int at) {
+Claim claim_of(const SharingRule& rule, const Player& p, int64_t at) {
   const int begin = p.client().position.time_begin.permille;
   const bool lacks = rule.keeps_requests && p.used < p.request;
-  if (lacks && rule.keeps_phases && begin <= at && at < begin + p.request) return {0, 0};
+  if (lacks && rule.keeps_phases && begin <= at && at < begin + p.request / 1000) return {0, 0};
   if (lacks) return {1, p.used - p.request};
-  return {2, int64_t{p.used} * 1'000'000 / p.limit};
+  return {2, p.used * 1'000'000 / p.limit};
 }
 
 bool fits(const SharingRule& rule, const Player& p, const std::vector<Player>& all, int running) {
@@ -56,7 +57,7 @@ bool fits(const SharingRule& rule, const Player& p, const std::vector<Player>& a
 }
 
 // Chooses the clients that run in the hundredth. Returns their sm.
-int choose(const SharingRule& rule, std::vector<Player>& all, int at) {
+int choose(const SharingRule& rule, std::vector<Player>& all, int64_t at) {
   int running = 0;
   for (Player& p : all) p.running = false;
   while (true) {
@@ -72,13 +73,14 @@ int choose(const SharingRule& rule, std::vector<Player>& all, int at) {
 }
 
 // Returns how long the chosen run: a hundredth, or until one has used its limit where none waits.
-int length(const std::vector<Player>& all, int at) {
+int64_t length(const std::vector<Player>& all, int64_t at, int crowd) {
   const bool waits =
       std::ranges::any_of(all, [](const Player& p) { return !p.running && p.used < p.limit; });
-  int longest = waits ? kHundredth : kWhole.permille;
+  int64_t longest = std::min<int64_t>(waits ? kHundredth : kWhole.permille, kWhole.permille - at);
   for (const Player& p : all)
-    if (p.running) longest = std::min(longest, p.limit - p.used);
-  return std::min(longest, kWhole.permille - at);
+    if (p.running)
+      longest = std::min(longest, ((p.limit - p.used) * crowd + kMillion - 1) / kMillion);
+  return longest;
 }
 
 }  // namespace
@@ -88,8 +90,12 @@ const SharingRule* find_sharing(std::string_view arbiter) {
   return found == kRules.end() ? nullptr : &*found;
 }
 
+int crowding(Share sm, Share others) {
+  return std::max(sm + others, kWhole).permille;
+}
+
 int slowness(Share sm, Share others, Share contention) {
-  const int shared = std::max(sm + others, kWhole).permille;
+  const int shared = crowding(sm, others);
   return shared + shared * contention.permille / 1000 * others.permille / 1000;
 }
 
@@ -97,19 +103,20 @@ void share_window(const SharingRule& rule, Share contention, std::span<Sharer> s
   std::vector<Player> all;
   for (Sharer& s : sharers) {
     s.busy = s.work = 0;
-    all.push_back({&s, s.client->quota.request.permille, s.limit.permille});
+    all.push_back({&s, 1000 * s.client->quota.request.permille, 1000 * s.limit.permille});
   }
-  for (int at = 0; at < kWhole.permille;) {
+  for (int64_t at = 0; at < kWhole.permille;) {
     const int running = choose(rule, all, at);
     if (running == 0) return;
-    const int lasts = length(all, at);
+    const int crowd = crowding(Share{running}, kNone);
+    const int64_t lasts = length(all, at, crowd);
     at += lasts;
     for (Player& p : all) {
       if (!p.running) continue;
       const Share sm = p.client().sm;
-      p.used += lasts;
-      p.sharer->busy += lasts * 1000;
-      p.sharer->work += lasts * 1'000'000 / slowness(sm, Share{running - sm.permille}, contention);
+      p.used = std::min(p.used + lasts * kMillion / crowd, p.limit);
+      p.sharer->busy = p.used;
+      p.sharer->work += lasts * kMillion / slowness(sm, Share{running - sm.permille}, contention);
     }
   }
 }

@@ -7,7 +7,8 @@
 //   multi_token             what its request lacks                    to all, by use÷limit  sm ≤ 1
 //   window                  what its request lacks                    within its lane       one of
 //                                                                                           a lane
-//   introspective, tgs      the least used part of its limit          —                     sm ≤ 1
+//   tgs                     the least used part of its limit          —                     sm ≤ 1
+//   introspective           all at once, up to the limit              —                     always
 //   share_fixed_*           all at once, up to the share              never                 always
 //
 // What differs from a stepped device is what the arbiter does within a window and from one to the
@@ -45,7 +46,12 @@ struct Sharer {
 // Sets `busy` and `work` of each.
 void share_window(const SharingRule& rule, Share contention, std::span<Sharer> sharers);
 
-// Returns how long work takes beside others that run on so much sm, in permille of the time alone.
+// Returns how long busy time takes beside others that run on so much sm, in permille: above 1000
+// where the device's sm are overbooked. Its clients then wait for each other, and to wait is not
+// use.
+int crowding(Share sm, Share others);
+
+// Returns how long work takes beside them, in permille of the time alone.
 int slowness(Share sm, Share others, Share contention);
 
 }  // namespace sluice::sim
