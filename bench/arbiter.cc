@@ -137,7 +137,7 @@ void measure(Report& report) {
     std::vector<double> us;
   };
   std::vector<Contender> contenders;
-  for (const std::string& name : policy::arbiter_names())
+  for (const std::string& name : policy::arbiter_names(DeviceKind::kCpu))
     contenders.push_back({name, policy::BusyDevice(name, kClients), {}});
   SortPerGrant released;
   std::vector<double> released_us;

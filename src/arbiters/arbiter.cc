@@ -1,5 +1,6 @@
 #include "arbiters/arbiter.h"
 
+#include <algorithm>
 #include <string>
 
 #include "arbiters/deadline.h"
@@ -31,7 +32,7 @@ constexpr struct {
   std::string_view name;
   Make make;
   Nanos window = ArbiterConfig().window;
-  bool hands_out_permits = true;
+  bool on_cpus = true;  // GPUs can run all of them
 } kArbiters[] = {
     {"planned", make<PlannedArbiter>},
     {"deadline", make<DeadlineArbiter>},
@@ -44,13 +45,32 @@ constexpr struct {
     {"shares", make<SharesArbiter>, ArbiterConfig().window, false},
 };
 
+// "a, b, c".
+std::string text_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> arbiter_names() {
+  return arbiter_names(DeviceKind::kCuda);
+}
+
+std::vector<std::string> arbiter_names(DeviceKind kind) {
   std::vector<std::string> names;
   for (const auto& arbiter : kArbiters)
-    if (arbiter.hands_out_permits) names.emplace_back(arbiter.name);
+    if (arbiter.on_cpus || kind == DeviceKind::kCuda) names.emplace_back(arbiter.name);
   return names;
+}
+
+Result<void> check_arbiter(std::string_view name, DeviceKind kind) {
+  const std::vector<std::string> allowed = arbiter_names(kind);
+  if (std::ranges::find(allowed, name) != allowed.end()) return {};
+  return Error{ErrorKind::kInvalid, "arbiter: '" + std::string(name) + "' is none of " +
+                                        text_of(allowed) + ", which a " +
+                                        (kind == DeviceKind::kCuda ? "GPU" : "CPU") + " can run"};
 }
 
 Nanos window_of(std::string_view name) {
@@ -67,13 +87,10 @@ Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const Arbit
                                           " ms at least the window"};
   }
   SLUICE_CHECK(config.pace >= 1000, "no client is slower than the device that it holds");
-  std::string names;
-  for (const auto& arbiter : kArbiters) {
+  for (const auto& arbiter : kArbiters)
     if (arbiter.name == name) return arbiter.make(config);
-    if (!arbiter.hands_out_permits) continue;
-    names += (names.empty() ? "" : ", ") + std::string(arbiter.name);
-  }
-  return Error{ErrorKind::kInvalid, "arbiter: \"" + std::string(name) + "\" is none of " + names};
+  return Error{ErrorKind::kInvalid,
+               "arbiter: \"" + std::string(name) + "\" is none of " + text_of(arbiter_names())};
 }
 
 }  // namespace sluice::policy

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "model/device.h"
 #include "model/slice.h"
 
 namespace sluice::policy {
@@ -144,13 +145,29 @@ struct ArbiterConfig {
   bool side_by_side = false;
 };
 
-// Ours: "planned" (the default) and "deadline". Baselines: "window" (HAS-GPU), "multi_token"
-// (FaST-GShare as printed), "introspective" (Dilu), "share_fixed_limit" and "share_fixed_request"
-// (MPS-l, MPS-r), "tgs" (TGS).
+// Ours: "planned" (the default), "shares" (on GPUs alone) and "deadline". Baselines: "window"
+// (HAS-GPU), "multi_token" (FaST-GShare as printed), "introspective" (Dilu), "share_fixed_limit"
+// and "share_fixed_request" (MPS-l, MPS-r), "tgs" (TGS).
 inline constexpr std::string_view kDefaultArbiter = "planned";
-// The arbiters that a node's devices can run. "shares" is not among them: pages have no budgets
-// yet, so it runs in simulations alone.
+
+// Returns the arbiter that devices of the kind run for a bundle that names `arbiter`: on GPUs
+// "shares" in place of "planned", else `arbiter` itself. An arbiter that a user or a request names
+// is not translated.
+constexpr std::string_view arbiter_on(DeviceKind kind, std::string_view arbiter) {
+  return kind == DeviceKind::kCuda && arbiter == "planned" ? "shares" : arbiter;
+}
+constexpr std::string_view default_arbiter(DeviceKind kind) {
+  return arbiter_on(kind, kDefaultArbiter);
+}
+
+// Returns the names of all arbiters.
 std::vector<std::string> arbiter_names();
+// Returns the names of those that devices of the kind can run. A CPU cannot run "shares":
+// its pages carry no budgets.
+std::vector<std::string> arbiter_names(DeviceKind kind);
+// Returns kInvalid, with the allowed names, if devices of the kind cannot run it.
+Result<void> check_arbiter(std::string_view name, DeviceKind kind);
+
 // Returns the window that the arbiter is designed for: 20 ms, unless it says otherwise.
 Nanos window_of(std::string_view arbiter);
 Result<std::unique_ptr<Arbiter>> make_arbiter(std::string_view name, const ArbiterConfig& config);

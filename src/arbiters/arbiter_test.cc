@@ -41,7 +41,7 @@ class EveryArbiter : public testing::TestWithParam<std::string> {
 
   std::unique_ptr<Arbiter> arbiter_ = *make_arbiter(GetParam(), {});
 };
-INSTANTIATE_TEST_SUITE_P(, EveryArbiter, testing::ValuesIn(arbiter_names()),
+INSTANTIATE_TEST_SUITE_P(, EveryArbiter, testing::ValuesIn(arbiter_names(DeviceKind::kCpu)),
                          [](const auto& info) { return std::string(info.param); });
 
 // The arbiters whose permits exclude each other: they hold up to the device's sm together.
@@ -153,7 +153,7 @@ TEST_P(EveryArbiter, IsCalledWhatItIsMadeBy) {
 TEST(MakeArbiter, RefusesNamesAndWindowsThatItDoesNotHave) {
   EXPECT_EQ(make_arbiter("fair", {}).error().message,
             "arbiter: \"fair\" is none of planned, deadline, window, multi_token, introspective, "
-            "share_fixed_limit, share_fixed_request, tgs");
+            "share_fixed_limit, share_fixed_request, tgs, shares");
   EXPECT_THAT(make_arbiter("planned", {.window = Micros(10)}).error().message,
               HasSubstr("at least 2 ms"));
 }
@@ -216,7 +216,7 @@ TEST(Admit, RefusesWhatCannotBeKeptAndNamesTheNumbers) {
 }
 
 TEST(Admit, TakesRequestsThatFillTheDeviceExactly) {
-  for (const std::string& name : arbiter_names()) {
+  for (const std::string& name : arbiter_names(DeviceKind::kCpu)) {
     const auto arbiter = *make_arbiter(name, {});
     for (int i = 0; i < 20; ++i) {
       EXPECT_TRUE(arbiter->admit(client(i, 1000, 50, 50, {{0}, {50 * i}}), kStart).ok()) << name;
@@ -224,6 +224,27 @@ TEST(Admit, TakesRequestsThatFillTheDeviceExactly) {
     EXPECT_FALSE(arbiter->admit(client(20, 1000, 1, 1, {{0}, {950}}), kStart).ok()) << name;
     EXPECT_TRUE(arbiter->admit(client(3, 1000, 20, 50, {{0}, {150}}), kStart).ok()) << name;
   }
+}
+
+TEST(Kinds, AGpuRunsSharesInPlaceOfABundlesPlannedAndElseWhatTheBundleNames) {
+  EXPECT_EQ(default_arbiter(DeviceKind::kCpu), "planned");
+  EXPECT_EQ(default_arbiter(DeviceKind::kCuda), "shares");
+  for (const std::string& name : arbiter_names()) {
+    EXPECT_EQ(arbiter_on(DeviceKind::kCpu, name), name);
+    EXPECT_EQ(arbiter_on(DeviceKind::kCuda, name), name == "planned" ? "shares" : name);
+  }
+}
+
+TEST(Kinds, AGpuCanRunAllAndACpuAllButShares) {
+  for (const std::string& name : arbiter_names()) {
+    EXPECT_TRUE(check_arbiter(name, DeviceKind::kCuda).ok()) << name;
+    EXPECT_EQ(check_arbiter(name, DeviceKind::kCpu).ok(), name != "shares") << name;
+  }
+  EXPECT_EQ(check_arbiter("shares", DeviceKind::kCpu).error().message,
+            "arbiter: 'shares' is none of planned, deadline, window, multi_token, introspective, "
+            "share_fixed_limit, share_fixed_request, tgs, which a CPU can run");
+  EXPECT_THAT(check_arbiter("fair", DeviceKind::kCuda).error().message,
+              HasSubstr("tgs, shares, which a GPU can run"));
 }
 
 TEST(Windows, AreThoseThatAnArbiterIsMeantFor) {

@@ -20,7 +20,7 @@ void step(benchmark::State& state, std::string_view name) {
 }
 
 const bool kRegistered = [] {
-  for (const std::string& name : arbiter_names()) {
+  for (const std::string& name : arbiter_names(DeviceKind::kCpu)) {
     const auto run = [name](benchmark::State& state) { step(state, name); };
     benchmark::RegisterBenchmark(("step/" + name).c_str(), run)->Arg(4)->Arg(16)->Arg(64);
   }
