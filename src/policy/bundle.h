@@ -44,7 +44,8 @@ struct Bundle {
   std::string_view forecast;            // forecast.h's name
   Plan plan;                            // of its training functions; see plan_of()
   LoanFunction loan = nullptr;          // nothing asks for it yet
-  std::string_view arbiter;             // arbiter.h's name; for the devices that it places on
+  // arbiter.h's name; for the devices that it places on, by their kind (arbiter_on).
+  std::string_view arbiter;
   Cadence cadence;
   bool reaches_zero = false;    // also stops the last instance, if minReplicas is 0
   bool by_concurrency = false;  // reads scaleTarget

@@ -260,6 +260,51 @@ TEST(Arbiters, OneThatTheUserFixedServesAllBundles) {
   EXPECT_EQ(c.device_of("b"), "d0");
 }
 
+// What the first instance of a bundle's function requires of an empty device.
+TEST(Arbiters, AGpuRunsSharesWhereABundleNamesPlannedAndElseWhatItNames) {
+  for (const Bundle& bundle : bundles())
+    for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+      ClusterFixture c = cluster_with(std::string(bundle.name), 1);
+      c.device("d0").kind = kind;
+      c.function("a", Millis(100), Millis(10)).slice = slice(1000, 500);
+      c.rate("a", 1);
+      c.view("a").concurrency = 0.5;
+      c.tick();
+      ASSERT_THAT(c.instances("a"), SizeIs(1)) << bundle.name;
+      const bool shared = kind == DeviceKind::kCuda && bundle.arbiter == "planned";
+      EXPECT_EQ(c.instances("a")[0]->arbiter, shared ? "shares" : bundle.arbiter) << bundle.name;
+    }
+}
+
+// A GPU's clients, the bundle that wants another instance, and what it may have there.
+TEST(Arbiters, AGpuWithClientsGoesOnWithTheOneThatItRuns) {
+  const auto joins = [](const std::string& runs, const std::string& bundle) -> std::string {
+    ClusterFixture c = cluster_with(bundle, 1);
+    c.device("d0").kind = DeviceKind::kCuda;
+    c.instance("x", "other", "d0", slice(250, 100)).arbiter = runs;
+    c.function("a", Millis(100), Millis(10)).slice = slice(250, 100);
+    c.rate("a", 1);
+    c.tick();
+    return c.instances("a").empty() ? "full" : c.instances("a")[0]->arbiter;
+  };
+  EXPECT_EQ(joins("planned", "fixed"), "planned") << "as before its kind ran shares";
+  EXPECT_EQ(joins("shares", "fixed"), "shares");
+  EXPECT_EQ(joins("window", "fixed"), "full");
+  EXPECT_EQ(joins("window", "has-gpu-paper"), "window");
+  EXPECT_EQ(joins("shares", "has-gpu-paper"), "full");
+}
+
+TEST(Arbiters, TheOneThatTheUserFixedIsWhatAnInstanceHas) {
+  for (const char* fixed : {"planned", "deadline", "shares"}) {
+    ClusterFixture c = cluster_with("fixed", 1);
+    c.device("d0").kind = DeviceKind::kCuda;
+    c.device("d0").arbiter = fixed;
+    c.function("a", Millis(100), Millis(10)).slice = slice(250, 100);
+    c.tick();
+    EXPECT_EQ(c.instances("a").at(0)->arbiter, fixed);
+  }
+}
+
 // A prediction holds for the window of the arbiter that an empty device is about to run.
 TEST(Arbiters, AnEmptyDeviceHasTheWindowOfTheOneThatItWillRun) {
   static Nanos seen[2];

@@ -89,10 +89,10 @@ namespace {
 // that changes nothing.
 std::optional<Snapshot> with_windows_of(std::string_view arbiter, const Snapshot& seen,
                                         const SnapshotIndex& index) {
-  const Nanos window = window_of(arbiter);
   std::optional<Snapshot> changed;
   for (uint32_t d = 0; d < seen.devices.size(); ++d) {
     const Device& device = seen.devices[d];
+    const Nanos window = window_of(arbiter_on(device.kind, arbiter));
     if (device.window == window || !device.arbiter.empty() || !index.on_device(d).empty()) continue;
     if (!changed) changed = seen;
     changed->devices[d].window = window;

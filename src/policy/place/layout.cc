@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arbiters/arbiter.h"
 #include "base/check.h"
 
 namespace sluice::policy {
@@ -17,6 +18,11 @@ bool overlap(const Room& a, const Room& b) {
 
 bool is_worker(const Room& room) {
   return room.owner != nullptr && !room.owner->spec.is_inference();
+}
+
+std::string_view arbiter_for(const Device& device, std::string_view runs, std::string_view named) {
+  if (!device.arbiter.empty()) return device.arbiter;
+  return runs == named ? named : arbiter_on(device.kind, named);
 }
 
 size_t Layout::index(const InstanceId& id) const {
@@ -44,10 +50,15 @@ const Room* Layout::arbiter_from() const {
   return first != rooms_.end() ? &*first : nullptr;
 }
 
+std::string_view Layout::arbiter() const {
+  const Room* from = arbiter_from();
+  return arbiter_for(device(), from != nullptr ? from->arbiter : "", arbiter_);
+}
+
 bool Layout::runs_another() const {
   if (arbiter_.empty()) return false;
   const Room* from = arbiter_from();
-  return from != nullptr && from->arbiter != arbiter_;
+  return from != nullptr && from->arbiter != arbiter();
 }
 
 Share Layout::width(Share sm) const {

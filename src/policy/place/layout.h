@@ -45,6 +45,12 @@ struct Opening {
   bool new_lane = false;  // its columns are free so far
 };
 
+// Returns the arbiter that the device runs for another instance of a bundle that names `named`.
+// That is the one that the user fixed; else `named` itself, if the device runs it for the instances
+// there (`runs`; empty: for none); else arbiter_on(kind, named). Empty if `named` is and the user
+// fixed none.
+std::string_view arbiter_for(const Device& device, std::string_view runs, std::string_view named);
+
 class Layout {
  public:
   explicit Layout(const Device& device) : device_(&device) {}
@@ -57,7 +63,9 @@ class Layout {
   // Returns the rectangle whose arbiter the device runs; nullptr if the device may run any, or its
   // user fixed its arbiter.
   const Room* arbiter_from() const;
-  // Returns whether the device runs another arbiter than the one set by plan_for().
+  // Returns the arbiter that another instance of the planning bundle has here (arbiter_for).
+  std::string_view arbiter() const;
+  // Returns whether the device runs another one, and so takes no instance of that bundle.
   bool runs_another() const;
   int64_t occupancy() const;  // HGO: Σ sm × quota, in thousandths × thousandths
   Bytes free_memory() const;
@@ -66,7 +74,8 @@ class Layout {
   // Returns the free rectangle of the largest sm × quota; nothing if the device is full.
   std::optional<Opening> largest_opening() const;
 
-  void plan_for(std::string_view arbiter) { arbiter_ = arbiter; }  // empty: any
+  // Names the planning bundle's arbiter; empty: any.
+  void plan_for(std::string_view arbiter) { arbiter_ = arbiter; }
   void add(const Room& room) { rooms_.push_back(room); }
   void set_limit(const InstanceId& id, Share limit) { rooms_[index(id)].limit = limit; }
   // It may not be shifted from now on.
@@ -92,7 +101,7 @@ class Layout {
 
  private:
   const Device* device_;
-  std::string_view arbiter_;  // of the planning bundle
+  std::string_view arbiter_;  // that the planning bundle names
 };
 
 }  // namespace sluice::policy

@@ -10,14 +10,9 @@ namespace {
 
 class JobActions {
  public:
-  JobActions(const Input& input, const std::vector<Job>& jobs, const std::vector<Site>& sites,
+  JobActions(const std::vector<Job>& jobs, const std::vector<Site>& sites,
              const std::vector<JobRules>& rules, const JobPlan& plan)
-      : input_(input),
-        jobs_(jobs),
-        sites_(sites),
-        rules_(rules),
-        plan_(plan),
-        started_(sites.size()) {}
+      : jobs_(jobs), sites_(sites), rules_(rules), plan_(plan), started_(sites.size()) {}
 
   void stop(size_t job, const std::map<InstanceId, Reason>& leaves) {
     const Job& j = jobs_[job];
@@ -61,10 +56,10 @@ class JobActions {
 
   void start_on(size_t job, uint32_t d) {
     const Job& j = jobs_[job];
-    const Device& device = *sites_[d].device;
-    out_.push_back(start_worker(j, device, plan_.seat(job, d)->begin,
-                                {rules_[job].floor, rules_[job].ceiling}, input_.arbiter,
-                                worker_starts(j, device, sites_[d].idle, part_of(job))));
+    const Site& site = sites_[d];
+    out_.push_back(start_worker(j, site, plan_.seat(job, d)->begin,
+                                {rules_[job].floor, rules_[job].ceiling},
+                                worker_starts(j, *site.device, site.idle, part_of(job))));
     started_[d] += j.view->spec.memory;
   }
 
@@ -79,7 +74,6 @@ class JobActions {
     return memory >= 0;
   }
 
-  const Input& input_;
   const std::vector<Job>& jobs_;
   const std::vector<Site>& sites_;
   const std::vector<JobRules>& rules_;
@@ -95,7 +89,7 @@ std::vector<Action> job_actions(const Input& input, const std::vector<Job>& jobs
                                 const JobPlan& plan, const std::map<InstanceId, Reason>& leaves) {
   std::vector<Action> out;
   stop_unwanted(jobs, input.snapshot, out);
-  JobActions actions(input, jobs, sites, rules, plan);
+  JobActions actions(jobs, sites, rules, plan);
   for (size_t j = 0; j < jobs.size(); ++j)
     if (jobs[j].wants_workers()) actions.stop(j, leaves);
   for (size_t j = 0; j < jobs.size(); ++j)

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "policy/place/layout.h"
+
 namespace sluice::policy {
 namespace {
 
@@ -108,13 +110,12 @@ std::vector<Site> sites_of(const Input& input, const std::vector<Job>& jobs) {
     site.node = nodes.try_emplace(site.device->node, nodes.size()).first->second;
     if (site.device->drained) site.closed = "cordoned";
     if (!site.device->reachable) site.closed = "unreachable";
+    std::string_view runs;  // for the instances there
     for (const uint32_t k : input.index.on_device(d)) {
       const Instance& i = s.instances[k];
       if (i.state == InstanceState::kGone) continue;
       site.taken.push_back({i.position().time_begin, i.slice().quota.request, &i});
-      const bool other_arbiter = !i.arbiter.empty() && i.arbiter != input.arbiter;
-      if (other_arbiter && site.device->arbiter.empty() && !input.arbiter.empty())
-        site.closed = "of another arbiter";
+      if (runs.empty()) runs = i.arbiter;
       const auto f = input.index.function_of(k);
       if (!f || s.functions[*f].spec.is_inference()) {
         site.idle -= use_of(s, i);
@@ -125,6 +126,10 @@ std::vector<Site> sites_of(const Input& input, const std::vector<Job>& jobs) {
       site.others += !mine && i.state != InstanceState::kDraining;
     }
     site.idle = std::max(0.0, site.idle);
+    site.arbiter = arbiter_for(*site.device, runs, input.arbiter);
+    if (!runs.empty() && runs != site.arbiter && site.device->arbiter.empty() &&
+        !input.arbiter.empty())
+      site.closed = "of another arbiter";
     sites.push_back(std::move(site));
   }
   for (size_t j = 0; j < jobs.size(); ++j)
@@ -146,10 +151,9 @@ std::optional<Share> latest_begin(std::vector<Taken> taken, Share length) {
   return length <= end ? std::optional(end - length) : std::nullopt;
 }
 
-Action start_worker(const Job& job, const Device& device, Share begin, Quota quota,
-                    std::string_view arbiter, Reason reason) {
-  const Part part{device.id, {kWhole, quota, job.view->spec.memory}, {kNone, begin}};
-  const StartInstance start{job.name(), job.view->revision, {part}, 1, std::string(arbiter)};
+Action start_worker(const Job& job, const Site& site, Share begin, Quota quota, Reason reason) {
+  const Part part{site.device->id, {kWhole, quota, job.view->spec.memory}, {kNone, begin}};
+  const StartInstance start{job.name(), job.view->revision, {part}, 1, std::string(site.arbiter)};
   return {job.name(), start, std::move(reason)};
 }
 

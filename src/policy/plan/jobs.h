@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/action.h"
@@ -59,7 +60,8 @@ struct Taken {
 // What a device has for workers.
 struct Site {
   const Device* device = nullptr;
-  size_t node = 0;  // its node's number among those of the sites
+  std::string_view arbiter;  // that a worker of the input's bundle has here (arbiter_for)
+  size_t node = 0;           // its node's number among those of the sites
   // The share of its time that inference and foreign programs leave: 1 less what they used in the
   // last seconds, or, of one that was not measured, less its request.
   double idle = 1;
@@ -69,8 +71,8 @@ struct Site {
   std::vector<Taken> taken;  // by all instances, draining ones included
 };
 
-// Returns them in the order of the snapshot's devices. A device that runs another arbiter than the
-// input's is closed.
+// Returns them in the order of the snapshot's devices. A device that runs another arbiter than a
+// worker would have there is closed.
 std::vector<Site> sites_of(const Input& input, const std::vector<Job>& jobs);
 
 // Returns the latest begin of a free interval of that length; nothing: there is none. Workers begin
@@ -78,8 +80,7 @@ std::vector<Site> sites_of(const Input& input, const std::vector<Job>& jobs);
 std::optional<Share> latest_begin(std::vector<Taken> taken, Share length);
 
 // Returns the action that starts a worker, over the device's whole width.
-Action start_worker(const Job& job, const Device& device, Share begin, Quota quota,
-                    std::string_view arbiter, Reason reason);
+Action start_worker(const Job& job, const Site& site, Share begin, Quota quota, Reason reason);
 Action stop_worker(const Job& job, const Worker& worker, Reason reason);
 
 // Appends the stops of all workers of jobs that want none, and of older revisions. A worker whose

@@ -317,6 +317,19 @@ TEST(Elastic, ADeviceOfAnotherArbiterIsNone) {
   EXPECT_EQ(c.workers("j"), "d1");
 }
 
+TEST(Elastic, AWorkerHasTheArbiterThatItsDeviceRuns) {
+  JobCluster c(3);
+  for (const char* id : {"d1", "d2"}) c.device(id).kind = DeviceKind::kCuda;
+  c.instance("x", "other", "d2", slice(1000, 100)).arbiter = "planned";
+  c.job("j", {.least = 3, .most = 3});
+  c.tick();
+  std::map<DeviceId, std::string> arbiters;
+  for (const Instance* i : c.instances("j")) arbiters[i->device()] = i->arbiter;
+  EXPECT_THAT(arbiters,
+              testing::ElementsAre(testing::Pair("d0", "planned"), testing::Pair("d1", "shares"),
+                                   testing::Pair("d2", "planned")));
+}
+
 TEST(Elastic, EveryBundleMayHaveJobs) {
   for (const Bundle& bundle : bundles()) {
     JobCluster c(2);

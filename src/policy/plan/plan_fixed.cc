@@ -62,14 +62,13 @@ Reason why_behind(const Job& first) {
           {}};
 }
 
-void start(const Job& job, int missing, std::vector<Site>& sites, std::string_view arbiter,
-           std::vector<Action>& actions) {
+void start(const Job& job, int missing, std::vector<Site>& sites, std::vector<Action>& actions) {
   static const Instance kStarting;
   const std::vector<uint32_t> idle = idle_devices(job, sites);
   for (int n = 0; n < missing; ++n) {
     Site& site = sites[idle[n]];
     actions.push_back(
-        start_worker(job, *site.device, kNone, {kWhole, kWhole}, arbiter,
+        start_worker(job, site, kNone, {kWhole, kWhole},
                      {"job-starts",
                       "It is the job's turn: " + counted(wanted(job), "whole device") +
                           ". Started on " + site.device->id + ".",
@@ -98,7 +97,7 @@ std::vector<Action> plan_fixed(const Input& input, const std::vector<Job>& jobs)
       actions.push_back({job->name(), Unmet{}, why_waiting(*job, missing, idle)});
       first = job;
     } else {
-      start(*job, missing, sites, input.arbiter, actions);
+      start(*job, missing, sites, actions);
     }
   }
   return actions;

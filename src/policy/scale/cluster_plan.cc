@@ -135,7 +135,7 @@ void ClusterPlan::start(const Demand& demand, const Spot& spot, Slice slice, int
   p.instance.first().device = spot.device->device().id;
   p.instance.first().slice = slice;
   p.instance.batch = batch;
-  p.instance.arbiter = input_.arbiter;
+  p.instance.arbiter = spot.device->arbiter();
   const auto device = input_.index.device(p.instance.device());
   SLUICE_CHECK(device, p.instance.device());
   p.device = *device;
