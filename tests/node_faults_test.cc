@@ -261,6 +261,8 @@ TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --devices 5000").said,
               HasSubstr("--devices: Value 5000 not in range 0 to 1024"));
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter fair").said, HasSubstr("fair"));
+  EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter shares --nvml none").said,
+              HasSubstr("arbiter: 'shares' is none of planned"));
   EXPECT_THAT(run_daemon(flags_for("/proc/nowhere")).said, HasSubstr("/proc/nowhere"));
   std::ofstream(node.state_file()) << "{\"version\": 1, \"devic";
   EXPECT_THAT(run_daemon(flags_for(node.data)).said,

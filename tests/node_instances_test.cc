@@ -68,6 +68,9 @@ TEST(NodeInstances, ADeviceInUseRefusesAnotherArbiterAlsoAfterARestart) {
     node.restart();
   }
   EXPECT_EQ(node.start("b", 100, "", "cpu1", "fair")["status"], 400);
+  EXPECT_EQ(node.start("b", 100, "", "cpu1", "shares")["error"],
+            "arbiter: 'shares' is none of planned, deadline, window, multi_token, introspective, "
+            "share_fixed_limit, share_fixed_request, tgs, which a CPU can run");
   node.remove("a");
   node.wait("a", "gone");
   ASSERT_EQ(node.start("b", 100, "", "cpu0", "planned")["status"], 202);

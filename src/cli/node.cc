@@ -108,12 +108,12 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   add_price_option(*node, flags->prices);
   node->add_option(
           "--arbiter", s.arbiter,
-          "which decides which client may run now, on every device; without, a device's first "
-          "instance chooses")
+          "which decides which client may run now, on every device that can run it (shares: GPUs "
+          "alone); without, a device's first instance chooses")
       ->check(CLI::IsMember(policy::arbiter_names()));
   node->add_option("--default-arbiter", s.default_arbiter,
-                   "of a device whose first instance names none")
-      ->check(CLI::IsMember(policy::arbiter_names()))
+                   "of a device whose first instance names none; planned is shares on a GPU")
+      ->check(CLI::IsMember(policy::arbiter_names(DeviceKind::kCpu)))
       ->capture_default_str();
   node->add_option("--first-uid", s.first_uid,
                    "the first of 1000 uids for instances (as root); without, a free block is found")

@@ -275,8 +275,9 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
       ->check(CLI::Range(0, kMostThreads));
   up_command
       ->add_option("--arbiter", f->arbiter,
-                   "of every device: which decides which client may run now. Without, each device "
-                   "runs that of the policy of the function that it serves first")
+                   "of every device that can run it (shares: GPUs alone): which decides which "
+                   "client may run now. Without, each device runs that of the policy of the "
+                   "function that it serves first, and a GPU shares in place of planned")
       ->check(CLI::IsMember(policy::arbiter_names()));
   up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");

@@ -18,10 +18,11 @@ struct DaemonSettings {
   CpuSettings cpu;
   GpuSettings gpu;
   TypePrices prices;    // override those of `cpu` and `gpu`
-  std::string arbiter;  // of all devices; empty: a device's first instance chooses
-  std::string default_arbiter = "planned";  // of a device whose first instance names none
-  bool own_uids = true;                     // as root, every instance runs under its own
-  uid_t first_uid = 0;  // of the block for instances; 0: the first free one (uid_claim.h)
+  std::string arbiter;  // of all devices that can run it; empty: a device's first instance chooses
+  // The platform's bundle's, for a device whose first instance names none (policy::arbiter_on).
+  std::string default_arbiter = "planned";
+  bool own_uids = true;  // as root, every instance runs under its own
+  uid_t first_uid = 0;   // of the block for instances; 0: the first free one (uid_claim.h)
   Nanos ready_patience = Seconds(120);  // from Go to Ready
   Bytes weights = 0;                    // that templates may share; 0: half of the machine's memory
   Nanos grace = Seconds(30);            // from SIGTERM to SIGKILL, if the request gives no time

@@ -18,6 +18,7 @@
 #include "enforce/instance_memory.h"
 #include "enforce/meter_cpu.h"
 #include "gpu/meter_cuda.h"
+#include "node/gpu_devices.h"
 
 namespace sluice::node {
 namespace {
@@ -44,7 +45,9 @@ Result<void> set_affinity(pid_t pid, const std::vector<int>& cores) {
 
 policy::ArbiterConfig config_of(std::string_view arbiter, const Device& device) {
   const bool is_cpu = device.kind == DeviceKind::kCpu;
-  return {.window = policy::window_of(arbiter), .pace = is_cpu ? pace_on(device.millicores) : 1000};
+  return {.window = policy::window_of(arbiter),
+          .pace = is_cpu ? pace_on(device.millicores) : 1000,
+          .side_by_side = goes_side_by_side(device)};
 }
 
 // Training workers and foreign programs run for their throughput.
@@ -97,7 +100,8 @@ Result<std::unique_ptr<Enforcer>> Enforcer::start(const Clock& clock,
   e->cgroups_.remove_abandoned(std::string(kCgroupPrefix));
   for (const LocalDevice& d : devices) {
     const bool is_cpu = d.device.kind == DeviceKind::kCpu;
-    const std::string name(policy::kDefaultArbiter);  // until its first instance chooses
+    // Until its first instance chooses.
+    const std::string name(policy::default_arbiter(d.device.kind));
     const policy::ArbiterConfig config = config_of(name, d.device);
     SLUICE_ASSIGN(arbiter, policy::make_arbiter(name, config));
     const DeviceNumber number =

@@ -34,6 +34,12 @@ void keep_what_is_held(Device& found, const Device& known) {
 
 }  // namespace
 
+// The quantum decides, not the settings: clients that MPS confines live on under a daemon that was
+// started without MPS.
+bool goes_side_by_side(const Device& device) {
+  return device.kind == DeviceKind::kCuda && device.sm_quantum < kWhole;
+}
+
 std::vector<LocalDevice> merge_gpus(const std::vector<LocalDevice>& known,
                                     const std::vector<Device>& found,
                                     const std::set<DeviceId>& held, const std::string& node,

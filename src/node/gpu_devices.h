@@ -21,6 +21,10 @@ struct GpuSettings {
 // MPS confines a client to a whole number of per cent of a GPU's SMs.
 inline constexpr Share kMpsQuantum{10};
 
+// Returns whether MPS confines the GPU's clients to parts of its SMs, so that they run at once.
+// Without it the driver gives each client the whole GPU by turns. False of a CPU.
+bool goes_side_by_side(const Device& device);
+
 // `known`: the node's devices so far, of this boot; `found`: as NVML told them, ids are UUIDs;
 // `held`: devices that somebody holds a part of. A known GPU keeps its id, and stays drained; one
 // that is not there any more stays as long as it is held, drained. What is held of its SMs and

@@ -108,6 +108,8 @@ TEST(GpuDevices, UnderMpsTheyHoldPartsOfTheirSms) {
   const auto devices = merge_gpus({}, {able, gpu("GPU-old")}, {}, "n", with_mps);
   EXPECT_EQ(devices[0].device.sm_quantum, kMpsQuantum);
   EXPECT_EQ(devices[1].device.sm_quantum, kWhole);
+  EXPECT_TRUE(goes_side_by_side(devices[0].device));
+  EXPECT_FALSE(goes_side_by_side(devices[1].device));
   EXPECT_EQ(merge({}, {able})[0].device.sm_quantum, kWhole) << "nobody has asked for it";
 }
 
@@ -116,6 +118,8 @@ TEST(GpuDevices, APartThatIsHeldStaysPossibleWithoutMps) {
   able.mps = true;
   const auto before = merge_gpus({}, {able}, {}, "n", {.mps = "/usr/bin/nvidia-cuda-mps-control"});
   EXPECT_EQ(merge(before, {able}, {"cuda0"})[0].device.sm_quantum, kMpsQuantum);
+  EXPECT_TRUE(goes_side_by_side(merge(before, {able}, {"cuda0"})[0].device));
+  EXPECT_FALSE(goes_side_by_side({.id = "cpu0", .sm_quantum = {100}})) << "a CPU has no MPS";
   EXPECT_EQ(merge(before, {able})[0].device.sm_quantum, kWhole);
 }
 

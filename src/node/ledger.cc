@@ -109,7 +109,11 @@ Result<std::string> Ledger::arbiter_for(const InstanceId& id,
                                              first->first + "; " + id + " needs the arbiter " +
                                              chosen};
   }
-  return chosen.empty() ? arbiter_ : chosen;
+  const Device* first = find(wanted.front().device);
+  if (first != nullptr && chosen.empty()) chosen = policy::arbiter_on(first->kind, arbiter_);
+  for (const PartRequest& w : wanted)
+    if (const Device* d = find(w.device)) SLUICE_TRY(policy::check_arbiter(chosen, d->kind));
+  return chosen;
 }
 
 Result<void> Ledger::check_room(const Part& wanted, const InstanceId& but) const {

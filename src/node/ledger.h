@@ -33,7 +33,7 @@ struct Promise {
 
 class Ledger {
  public:
-  // `arbiter`: for a device whose first slice names none.
+  // `arbiter`: a bundle's, for a device whose first slice names none (policy::arbiter_on).
   explicit Ledger(std::vector<Device> devices,
                   std::string arbiter = std::string(policy::kDefaultArbiter));
 
@@ -41,7 +41,7 @@ class Ledger {
   // one; kExhausted: not now; kConflict: `id` holds something already, or a device is in use and
   // runs another arbiter than the instance's. For several parts, the message names the device of
   // the refused one. All devices of an instance run one arbiter: the user's, else `arbiter`, else
-  // that of a device in use.
+  // that of a device in use. One that a device cannot run is kInvalid.
   Result<Promise> reserve(const InstanceId& id, const std::vector<PartRequest>& wanted,
                           const std::string& arbiter = "");
 

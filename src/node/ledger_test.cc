@@ -83,6 +83,61 @@ TEST_F(LedgerTest, ADeviceInUseKeepsItsArbiterAndAnEmptyOneTakesAny) {
   EXPECT_EQ(ledger.find("cpu0")->window, Millis(20));
 }
 
+// The node's default, a bundle's; the device's kind; what an instance names; and what an empty
+// device then runs.
+TEST_F(LedgerTest, ANamedArbiterIsTakenAndABundlesDependsOnTheDevicesKind) {
+  const struct {
+    const char *bundles, *device, *named, *runs;
+  } cases[] = {
+      {"planned", "cpu0", "", "planned"},
+      {"planned", "cuda0", "", "shares"},
+      {"planned", "cpu0", "planned", "planned"},
+      {"planned", "cuda0", "planned", "planned"},
+      {"planned", "cuda0", "shares", "shares"},
+      {"deadline", "cuda0", "", "deadline"},
+      {"introspective", "cuda0", "", "introspective"},
+      {"tgs", "cuda0", "shares", "shares"},
+      {"window", "cpu0", "", "window"},
+  };
+  Device gpu = device("cuda0");
+  gpu.kind = DeviceKind::kCuda;
+  for (const auto& [bundles, on, named, runs] : cases) {
+    ledger = Ledger({device("cpu0"), gpu}, bundles);
+    const Result<Promise> r = ledger.reserve("a", {{on, slice(100, 100), {}}}, named);
+    ASSERT_TRUE(r.ok()) << r.error().message;
+    EXPECT_EQ(r->arbiter, runs) << bundles << " " << on << " " << named;
+    EXPECT_EQ(ledger.find(on)->window, policy::window_of(runs));
+  }
+}
+
+TEST_F(LedgerTest, ACpuRefusesAnArbiterOfGpus) {
+  const Result<Promise> r = ledger.reserve("a", {{"cpu0", slice(100, 100), {}}}, "shares");
+  EXPECT_EQ(r.error().kind, ErrorKind::kInvalid);
+  EXPECT_EQ(r.error().message,
+            "arbiter: 'shares' is none of planned, deadline, window, multi_token, introspective, "
+            "share_fixed_limit, share_fixed_request, tgs, which a CPU can run");
+  EXPECT_FALSE(ledger.in_use("cpu0"));
+}
+
+// Of a GPU that an earlier version left with clients under `planned`.
+TEST_F(LedgerTest, AGpuWithClientsKeepsItsArbiterUntilItIsEmpty) {
+  Device gpu = device("cuda0");
+  gpu.kind = DeviceKind::kCuda;
+  ledger = Ledger({gpu});
+  const auto runs = [&](const std::string& id, const std::string& named) {
+    const Result<Promise> r = ledger.reserve(id, {{"cuda0", slice(100, 100), {}}}, named);
+    return r.ok() ? r->arbiter : r.error().message;
+  };
+  EXPECT_EQ(runs("old", "planned"), "planned");
+  EXPECT_EQ(runs("program", ""), "planned");
+  EXPECT_EQ(runs("new", "shares"),
+            "cuda0 runs the arbiter planned for old; new needs the arbiter shares");
+  ledger.release("old");
+  EXPECT_EQ(runs("second", ""), "planned");
+  for (const char* id : {"program", "second"}) ledger.release(id);
+  EXPECT_EQ(runs("new", ""), "shares");
+}
+
 TEST_F(LedgerTest, AnArbiterThatTheUserFixedRulesOverTheOneThatIsNamed) {
   Device fixed = device("cpu0");
   fixed.arbiter = "deadline";

@@ -108,7 +108,11 @@ Result<void> Reservations::adopt(InstanceRecord& record) {
   for (const Part& p : i.parts)
     if (const Device* d = ledger_.find(p.device); d != nullptr && d->drained) drained.push_back(*d);
   for (const Device& d : drained) (void)ledger_.set_drained(d.id, false);
-  const bool runs_here = policy::make_arbiter(i.arbiter, {}).ok();  // a later version may have more
+  // A later version may have arbiters that this one lacks.
+  const bool runs_here = std::ranges::all_of(i.parts, [&](const Part& p) {
+    const Device* d = ledger_.find(p.device);
+    return d == nullptr || policy::check_arbiter(i.arbiter, d->kind).ok();
+  });
   const bool in_use =
       std::ranges::any_of(i.parts, [&](const Part& p) { return ledger_.in_use(p.device); });
   const Result<Promise> kept =

@@ -17,8 +17,8 @@ namespace sluice::node {
 
 class Reservations {
  public:
-  // Without uids, instances have the daemon's. `arbiter`: for a device whose first slice names
-  // none.
+  // Without uids, instances have the daemon's. `arbiter`: a bundle's, for a device whose first
+  // slice names none.
   Reservations(const Clock& clock, Records& records, Enforcer& enforcer,
                std::optional<UidPool> uids,
                std::string arbiter = std::string(policy::kDefaultArbiter));

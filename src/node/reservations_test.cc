@@ -13,7 +13,8 @@ struct ReservationsTest : testing::Test {
   static NodeState node() {
     return {.boot_id = "boot",
             .devices = {{{.id = "cpu0", .millicores = 1000}, {}},
-                        {{.id = "cpu1", .millicores = 1000}, {}}}};
+                        {{.id = "cpu1", .millicores = 1000}, {}},
+                        {{.id = "cuda0", .kind = DeviceKind::kCuda, .uuid = "GPU-a"}, {}}}};
   }
   ReservationsTest() {
     const EnforcerSettings settings{.permit_socket = folder.path + "/permit.sock",
@@ -218,6 +219,26 @@ TEST_F(ReservationsTest, AnArbiterThatThisVersionDoesNotHaveIsTheDefaultOne) {
       .instance = {.id = "a", .parts = {{"cpu0", slice(300), {}}}, .arbiter = "oracle"}};
   ASSERT_TRUE(reservations->adopt(later).ok());
   EXPECT_EQ(later.instance.arbiter, "planned");
+}
+
+// Until its last client leaves; then the GPU runs its kind's.
+TEST_F(ReservationsTest, AGpuThatAnEarlierVersionLeftUnderPlannedGoesOnWithIt) {
+  EXPECT_EQ(enforcer->arbiter_of("cuda0"), "shares");
+  InstanceRecord old{
+      .instance = {.id = "old", .parts = {{"cuda0", slice(300), {}}}, .arbiter = "planned"},
+      .foreign = true};
+  ASSERT_TRUE(reservations->adopt(old).ok());
+  EXPECT_EQ(old.instance.arbiter, "planned");
+  const auto come = [&](const InstanceId& id) {
+    const InstanceRecord r{.instance = {.id = id}, .foreign = true};
+    EXPECT_TRUE(reservations->enter(r, {{"cuda0", slice(100), {}}}).ok());
+    EXPECT_EQ(records.find(id)->instance.arbiter, enforcer->arbiter_of("cuda0"));
+    return records.find(id)->instance.arbiter;
+  };
+  EXPECT_EQ(come("program"), "planned");
+  reservations->release(old);
+  reservations->release(*records.find("program"));
+  EXPECT_EQ(come("later"), "shares");
 }
 
 // All of an earlier daemon's instances on a device are taken over, under one arbiter.

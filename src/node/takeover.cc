@@ -137,11 +137,7 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
       devices_now(state, same_boot, split, with_nics(gpus->gpus()), machine.node, settings.gpu);
   for (const DeviceType& type : set_prices(state.devices, settings.prices))
     log::warn("--price: no device here is of type {}", type.name);
-  for (LocalDevice& d : state.devices) {
-    d.device.arbiter = settings.arbiter;
-    d.device.window =
-        policy::window_of(settings.arbiter.empty() ? settings.default_arbiter : settings.arbiter);
-  }
+  SLUICE_TRY(set_arbiters(state.devices, settings));
 
   const EnforcerSettings enforcement{.permit_socket = settings.paths.permit_socket(),
                                      .permit_sockets = settings.paths.permit_sockets(),
@@ -206,6 +202,24 @@ std::vector<LocalDevice> devices_now(const NodeState& before, bool same_boot, co
   for (LocalDevice& gpu : merge_gpus(known, gpus, held, node, gpu_settings))
     devices.push_back(std::move(gpu));
   return devices;
+}
+
+Result<void> set_arbiters(std::vector<LocalDevice>& devices, const DaemonSettings& settings) {
+  const std::string& fixed = settings.arbiter;
+  size_t able = 0;
+  Result<void> refused;
+  for (auto& [d, cores] : devices) {
+    const Result<void> runs = policy::check_arbiter(fixed, d.kind);
+    d.arbiter = runs.ok() ? fixed : "";
+    d.window =
+        policy::window_of(runs.ok() ? fixed : policy::arbiter_on(d.kind, settings.default_arbiter));
+    able += runs.ok();
+    if (!runs.ok()) refused = runs;
+  }
+  if (fixed.empty() || able == devices.size()) return {};
+  if (able == 0) return refused;
+  log::info("CPU devices cannot run the arbiter {}: the first instance on each chooses", fixed);
+  return {};
 }
 
 }  // namespace sluice::node

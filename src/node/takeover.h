@@ -41,4 +41,8 @@ std::vector<LocalDevice> devices_now(const NodeState& before, bool same_boot, co
                                      const std::vector<Device>& gpus, const std::string& node,
                                      const GpuSettings& gpu_settings);
 
+// Sets the arbiter that the user fixed, on each device that can run it, and each device's window.
+// Returns kInvalid, with the names that are allowed, if no device can run it.
+Result<void> set_arbiters(std::vector<LocalDevice>& devices, const DaemonSettings& settings);
+
 }  // namespace sluice::node

@@ -97,5 +97,37 @@ TEST(DevicesNow, CpuDevicesChangeOnlyWhileNothingHoldsAPartOfOne) {
   EXPECT_EQ(devices_now(before, true, split, {}, "here", {}), cpus(2));
 }
 
+// ---- set_arbiters() ----------------------------------------------------------------------------
+
+// Returns what the user has fixed: "cpu0: deadline, cuda0: deadline".
+std::string fixed_on(std::vector<LocalDevice> devices, const DaemonSettings& settings) {
+  if (const auto set = set_arbiters(devices, settings); !set.ok()) return set.error().message;
+  std::string text;
+  for (const auto& [d, cores] : devices)
+    text += (text.empty() ? "" : ", ") + d.id + ": " + d.arbiter;
+  return text;
+}
+
+TEST(SetArbiters, AFixedOneHoldsOnEachDeviceThatCanRunIt) {
+  std::vector<LocalDevice> devices = cpus(1);
+  devices.push_back({{.id = "cuda0", .kind = DeviceKind::kCuda, .arbiter = "window"}, {}});
+  EXPECT_EQ(fixed_on(devices, {}), "cpu0: , cuda0: ");
+  EXPECT_EQ(fixed_on(devices, {.arbiter = "deadline"}), "cpu0: deadline, cuda0: deadline");
+  EXPECT_EQ(fixed_on(devices, {.arbiter = "planned"}), "cpu0: planned, cuda0: planned");
+  EXPECT_EQ(fixed_on(devices, {.arbiter = "shares"}), "cpu0: , cuda0: shares");
+  EXPECT_EQ(fixed_on(cpus(2), {.arbiter = "shares"}),
+            "arbiter: 'shares' is none of planned, deadline, window, multi_token, introspective, "
+            "share_fixed_limit, share_fixed_request, tgs, which a CPU can run");
+}
+
+TEST(SetArbiters, ADeviceHasTheWindowOfTheOneThatItWillRun) {
+  std::vector<LocalDevice> devices = cpus(1);
+  ASSERT_TRUE(set_arbiters(devices, {.default_arbiter = "introspective"}).ok());
+  EXPECT_EQ(devices[0].device.window, Millis(5));
+  ASSERT_TRUE(
+      set_arbiters(devices, {.arbiter = "planned", .default_arbiter = "introspective"}).ok());
+  EXPECT_EQ(devices[0].device.window, Millis(20));
+}
+
 }  // namespace
 }  // namespace sluice::node
