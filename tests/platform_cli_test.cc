@@ -781,7 +781,8 @@ TEST(PlatformCli, ADeviceShowsItsTypeAndHasThePriceAndTheWindowOfTheFlags) {
   EXPECT_EQ(device["type"], type);
   EXPECT_EQ(device["price_per_hour"], 7);
   EXPECT_EQ(device["window_us"], 5000);
-  EXPECT_THAT(p.cli({"describe", "device", "cpu0"}).out, HasSubstr(type));
+  EXPECT_THAT(p.cli({"describe", "device", "cpu0"}).out,
+              testing::AllOf(HasSubstr(type), HasSubstr("arbiter: introspective\n")));
   EXPECT_THAT(p.cli({"up", "--price", "cpu/500m=-1"}).err,
               HasSubstr("--price: in \"cpu/500m=-1\" the price is no number from 0 to 1000000"));
 }

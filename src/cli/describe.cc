@@ -50,6 +50,15 @@ json living_with(const json& instances, const char* key, const json& value) {
   return out;
 }
 
+// Returns the arbiter that the device runs: the one that the user fixed, else that of its
+// instances. Empty if neither says.
+std::string arbiter_of(const json& device, const json& held) {
+  std::string name = device.value("arbiter", "");
+  for (const json& i : held)
+    if (name.empty()) name = i.value("arbiter", "");
+  return name.empty() ? "" : "arbiter: " + name + "\n";
+}
+
 // The device has that id or UUID.
 Result<void> describe_device(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(devices, session.api(verb::get, "/v1/devices"));
@@ -68,8 +77,8 @@ Result<void> describe_device(const Session& session, const std::string& name) {
   std::cout << listing("devices", json::array({device})) << "\n"
             << device["model"].get<std::string>() << " of " << device["node"].get<std::string>()
             << "\n"
-            << (device["kind"] == "cuda" ? identity_of(device) : "") << links_of(device)
-            << nics_of(device) << "\n"
+            << arbiter_of(device, held) << (device["kind"] == "cuda" ? identity_of(device) : "")
+            << links_of(device) << nics_of(device) << "\n"
             << listing("instances", held);
   return {};
 }

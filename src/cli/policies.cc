@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "arbiters/arbiter.h"
 #include "base/words.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -34,12 +35,15 @@ void list_policies(const Session& session) {
   Table table({"POLICY", "REACHES-ZERO", "ARBITER", "SETTINGS", "SUMMARY"});
   for (const policy::Bundle& b : policy::bundles()) {
     const std::string name(b.name), arbiter(b.arbiter), summary(b.summary);
+    const std::string on_gpus(policy::arbiter_on(DeviceKind::kCuda, b.arbiter));
     all.push_back({{"name", name},
                    {"summary", summary},
                    {"arbiter", arbiter},
+                   {"gpu_arbiter", on_gpus},
                    {"reaches_zero", b.reaches_zero},
                    {"settings", settings_of(b)}});
-    table.add({name, b.reaches_zero ? "yes" : "no", arbiter,
+    table.add({name, b.reaches_zero ? "yes" : "no",
+               arbiter == on_gpus ? arbiter : arbiter + " (GPUs: " + on_gpus + ")",
                std::to_string(b.settings.list().size()), summary});
   }
   session.json() ? print(all) : void(std::cout << table.text());
