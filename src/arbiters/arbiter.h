@@ -66,6 +66,8 @@ struct Progress {
   Nanos submitted_before{0};
   bool waits_for_budget = false;  // a launch stands at the gate: no budget, or a hold
   bool waits_for_device = false;  // as much is in flight as may be
+  bool waits_for_end = false;     // of something that it has submitted
+  Time seen = Time::max();        // when that was so; max: now
 };
 
 // The client may submit until its Progress::submitted reaches `allowed`, unless it is held, with at
@@ -81,7 +83,8 @@ struct Budget {
   Nanos allowed{0};
   Nanos in_flight{0};
   bool held = false;
-  bool beside = false;  // another client has work on the same SMs
+  bool beside = false;  // another client has work, or wants to, on the same SMs
+  Time alone_since{};   // nothing of theirs was in flight until now; max: something is
   bool operator==(const Budget&) const = default;
 };
 

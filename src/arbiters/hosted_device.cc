@@ -258,8 +258,15 @@ void HostedDevice::show_contention() {
 void HostedDevice::show_neighbours() {
   const auto holds = [](const Client& c) { return c.grant || c.quiescing; };
   const auto holders = std::count_if(clients_.begin(), clients_.end(), holds);
-  for (Client& client : clients_)
-    client.beside = client.budget.beside || holders > (holds(client) ? 1 : 0);
+  for (Client& client : clients_) {
+    const bool beside = holders > (holds(client) ? 1 : 0);
+    client.beside = client.budget.beside || beside;
+    if (beside)
+      client.alone_since = Time::max();
+    else if (client.alone_since == Time::max())
+      client.alone_since = now_;
+    if (client.budget.allowed != Nanos(0)) client.alone_since = client.budget.alone_since;
+  }
 }
 
 }  // namespace sluice::policy

@@ -86,6 +86,7 @@ class HostedDevice {
     Time revoked_at{};
     bool contended = false;
     bool beside = false;   // another client has work, or a permit for it, on the same SMs
+    Time alone_since{};    // nothing of the others was in flight until now; max: something is
     bool wanting = false;  // as last reported to the arbiter
     Nanos used{0};         // busy time, cumulative
 

@@ -129,6 +129,12 @@ void SharesArbiter::progress(ClientId id, const Progress& progress, Time) {
   const double kept = std::max(1 - (cost + host) / kRemembered, 0.0);
   client->cost = client->cost * kept + cost;
   client->host = client->host * kept + host;
+  const Progress& before = client->seen;
+  if (before.begun != Time::max() && progress.begun != before.begun) {  // that iteration has ended
+    const bool another = progress.begun != Time::max();
+    const Nanos end = another ? progress.submitted_before : progress.submitted;
+    client->iteration_work = std::max(end - before.submitted_before, Nanos(0));
+  }
   client->seen = progress;
   // A client may say anything: an examination lasts no longer than the longest piece of work.
   client->seen.longest = std::clamp(progress.longest, Nanos(0), config_.drain_bound);
@@ -146,16 +152,25 @@ void SharesArbiter::iteration(ClientId id, Nanos cycle, uint32_t number, Time no
   const double idle = seconds(std::max(now - known->seen_at, Nanos(0)));
   const double forgotten = 1 + kForgottenPerSecond * std::min(idle, 1.0);
   known->shortest = std::min(from_ns(ns(known->shortest) * forgotten), cycle);
-  known->busy = std::max(client->seen.submitted - client->seen.submitted_before, Nanos(0));
+  known->busy = client->iteration_work;
   known->seen = std::min(known->seen + 1, kLearnt);
   known->seen_at = now;
 }
 
-bool SharesArbiter::active(const Client& c) {
+// A client that does not wait reports nothing meanwhile: what it had in flight counts as run when it
+// has had its time.
+bool SharesArbiter::in_flight(const Client& c) const {
+  const Nanos left = c.seen.submitted - c.seen.finished;
+  if (left <= Nanos(0)) return false;
+  return waits(c) || c.seen.seen == Time::max() ||
+         now_ < c.seen.seen + from_ns(ns(left) * c.audit.factor()) + kTick;
+}
+
+bool SharesArbiter::active(const Client& c) const {
   return in_flight(c) || c.seen.waits_for_budget || c.seen.waits_for_device;
 }
 
-bool SharesArbiter::wants_more(const Client& c) {
+bool SharesArbiter::wants_more(const Client& c) const {
   if (!c.wanting) return false;
   return c.seen.waits_for_budget || c.seen.waits_for_device || (bound(c) && active(c));
 }
@@ -197,7 +212,8 @@ void SharesArbiter::hold() {
       lanes_[c.lane].hold |= now_ < c.seen.begun + kLearnWithin;
       continue;
     }
-    const int tolerance = c.share.tolerance > 0 ? c.share.tolerance : kTolerance;
+    const int own = config_.side_by_side ? kToleranceSideBySide : kTolerance;
+    const int tolerance = c.share.tolerance > 0 ? c.share.tolerance : own;
     const Nanos tolerated = kind->shortest * tolerance / 1000;
     const Time latest = c.seen.begun + tolerated - kind->busy - kInFlight;
     if (now_ >= c.seen.begun + 2 * tolerated) continue;
@@ -254,7 +270,10 @@ double SharesArbiter::least_ratio() const {
 void SharesArbiter::examine(Nanos passed) {
   for (Client& c : clients_) {
     c.in_flight_since_last = in_flight(c) || c.was_in_flight || c.seen.finished > c.finished;
+    c.unfinished_since_last = unfinished(c) || c.was_unfinished || c.seen.finished > c.finished;
     lanes_[c.lane].active += c.in_flight_since_last ? 1 : 0;
+    lanes_[c.lane].unfinished += c.unfinished_since_last ? 1 : 0;
+    lanes_[c.lane].unfinished_now += unfinished(c) ? 1 : 0;
   }
   for (Turn& turn : turns_)
     if (turn.exclusive && turn.alone_since > now_ && alone(*find(turn.holder)))
@@ -263,11 +282,11 @@ void SharesArbiter::examine(Nanos passed) {
     const Turn* turn = turn_of(c);
     const bool exclusive = turn != nullptr && turn->exclusive && turn->alone_since < now_;
     if (exclusive || (c.in_flight_since_last && lanes_[c.lane].active == 1)) {
-      // Work was in flight at both ends of the interval, at one (for half of it, on average), or at
-      // none.
+      // It waited for the device at both ends of the interval, at one (for half of it, on average),
+      // or at none. While it does not wait, the device may have done its work long since.
       const CostAudit::Interval alone = {
           .passed = passed,
-          .busy = passed * (int{in_flight(c)} + int{c.was_in_flight}) / 2,
+          .busy = passed * (int{busy(c)} + int{c.was_busy}) / 2,
           .finished = c.seen.finished - c.finished};
       if (exclusive)
         c.audit.measure(alone);
@@ -275,6 +294,8 @@ void SharesArbiter::examine(Nanos passed) {
         c.audit.glance(alone, c.seen.longest, least_ratio(), now_);
     }
     c.was_in_flight = in_flight(c);
+    c.was_unfinished = unfinished(c);
+    c.was_busy = busy(c);
     c.finished = c.seen.finished;
   }
 }
@@ -347,7 +368,14 @@ void SharesArbiter::set_budget(Client& c, Budget& out) {
   out.allowed = c.seen.submitted + from_ns(std::max(more, 0.0));
   out.in_flight = in_flight;
   out.held = c.held;
-  out.beside = lane.wanting > (c.wanting ? 1 : 0) || lane.active > (c.in_flight_since_last ? 1 : 0);
+  const bool others_now = lane.unfinished_now > (unfinished(c) ? 1 : 0);
+  const bool others = lane.unfinished > (c.unfinished_since_last ? 1 : 0);
+  if (others_now)
+    c.alone_since = Time::max();
+  else if (others || c.alone_since == Time::max())
+    c.alone_since = now_;
+  out.alone_since = c.alone_since;
+  out.beside = lane.wanting > (c.wanting ? 1 : 0) || others;
 }
 
 // What the lanes' clients are doing.

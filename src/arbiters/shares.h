@@ -60,7 +60,8 @@ class SharesArbiter : public Arbiter {
   static constexpr Nanos kInFlight = Micros(750);
   static constexpr Nanos kInFlightOfHost = Millis(3);  // host-bound: it launches ahead of its slice
   static constexpr Nanos kInFlightBorrowed = Micros(200);  // beside an objective's bound client
-  static constexpr int kTolerance = 1000;  // ‰ of the shortest iteration, where a slice states none
+  // ‰ of the shortest iteration, where a slice states none; side by side a hold is over sooner.
+  static constexpr int kTolerance = 1000, kToleranceSideBySide = 1100;
   static constexpr size_t kKinds = 8;
   static constexpr int kLearnt = 8;  // iterations of a kind that are held for as a whole …
   static constexpr Nanos kLearnWithin = Millis(50);  // … if they last no longer
@@ -96,7 +97,9 @@ class SharesArbiter : public Arbiter {
     bool wanting = false;
     bool wants_more = false;            // this step, like the next two
     bool capped = false, held = false;  // by its limit; by a hold
-    bool was_in_flight = false, in_flight_since_last = false;
+    bool was_busy = false, was_in_flight = false, in_flight_since_last = false;
+    bool was_unfinished = false, unfinished_since_last = false;
+    Time alone_since{};  // as in its budget
     Progress seen;
     Nanos counted{0};   // of what it submitted, in the next three
     Nanos finished{0};  // as of the last step
@@ -104,6 +107,7 @@ class SharesArbiter : public Arbiter {
     double bucket = 0;  // ns left of the limit
     double owed = 0;    // ns of its request that it wanted and did not use; negative: borrowed
     double cost = 0, host = 0;  // ns, of the last launches
+    Nanos iteration_work{0};    // that the last iteration submitted
     Time wanted_at{};
     CostAudit audit{Time{}};
     ShareClient share;
@@ -120,7 +124,9 @@ class SharesArbiter : public Arbiter {
   struct Lane {
     double least = HUGE_VAL;  // v of its backlogged clients
     int wanting = 0;
-    int active = 0;  // since the last step
+    int active = 0;          // since the last step
+    int unfinished = 0;      // the same, as reported
+    int unfinished_now = 0;  // now
     int rivals = 0;  // clients that take turns
     int backlogged = 0;
     bool has_objective = false;        // a client with an objective was active lately
@@ -136,11 +142,17 @@ class SharesArbiter : public Arbiter {
   static bool bound(const Client& client) {
     return client.cost * client.audit.factor() > 0.75 * client.host;
   }
-  static bool in_flight(const Client& client) {
+  static bool waits(const Client& client) {
+    const Progress& p = client.seen;
+    return p.waits_for_budget || p.waits_for_device || p.waits_for_end;
+  }
+  static bool unfinished(const Client& client) {
     return client.seen.submitted > client.seen.finished;
   }
-  static bool active(const Client& client);
-  static bool wants_more(const Client& client);
+  bool in_flight(const Client& client) const;
+  bool busy(const Client& client) const { return in_flight(client) && waits(client); }
+  bool active(const Client& client) const;
+  bool wants_more(const Client& client) const;
   static bool backlogged(const Client& client) {
     return client.wants_more && !client.capped && !client.held;
   }

@@ -105,7 +105,7 @@ class ArbiterHost {
     sluice_device_report said{};  // at the last poll
     bool active = false;          // it had work on a GPU since the poll before
     bool contended = false, beside = false;  // as its page says
-    Time alone_since{};  // no other process had work on its SMs; max: one has
+    Time not_alone_until{};  // another process had work on its SMs then
     int bells = 0;                // since the last heartbeat
   };
   // The claims of the client's processes together.
@@ -166,7 +166,7 @@ class ArbiterHost {
   void write_budget(const policy::HostedDevice::Client& hosted, Process& process, Time now);
   void write_flags(Process& process, bool contended, bool beside);
   void write_neighbours(Device& device, Time now);
-  void write_neighbours(Process& process, bool beside, Time now);
+  void write_neighbours(Process& process, bool beside, Time alone_since, Time now);
   void close_pages(Process& process);
   void drop_process(ProcessNumber number, Time now);
   Client* find(ClientRef ref);

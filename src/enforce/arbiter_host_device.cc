@@ -139,22 +139,22 @@ void ArbiterHost::write_permits(Device& device, const policy::PermitWrites& writ
 void ArbiterHost::write_neighbours(Device& device, Time now) {
   auto hosted = device.hosted.clients().begin();
   for (auto& [id, client] : device.clients) {
-    const bool beside = (hosted++)->beside;
+    const policy::HostedDevice::Client& seen = *hosted++;
     const auto active = std::ranges::count_if(
         client.processes, [this](ProcessNumber p) { return processes_.at(p).active; });
     for (const ProcessNumber p : client.processes) {
       Process& process = processes_.at(p);
-      write_neighbours(process, beside || active > (process.active ? 1 : 0), now);
+      const bool siblings = active > (process.active ? 1 : 0);
+      write_neighbours(process, seen.beside || siblings, siblings ? Time::max() : seen.alone_since,
+                       now);
     }
   }
 }
 
-void ArbiterHost::write_neighbours(Process& process, bool beside, Time now) {
-  if (beside)
-    process.alone_since = Time::max();
-  else if (process.alone_since == Time::max())
-    process.alone_since = now;
-  const sluice_time_alone alone{page_time(process.alone_since), page_time(now)};
+void ArbiterHost::write_neighbours(Process& process, bool beside, Time alone_since, Time now) {
+  if (alone_since == Time::max()) process.not_alone_until = now;
+  const Time since = std::max(alone_since, process.not_alone_until);
+  const sluice_time_alone alone{page_time(since), page_time(now)};
   sluice_say_alone(&process.pages.permit(), &alone);
   if (process.beside != beside) write_flags(process, process.contended, beside);
 }

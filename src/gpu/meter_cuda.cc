@@ -49,6 +49,8 @@ policy::Progress CudaMeter::progress() const {
     all.host += p.work.host();
     all.longest = std::max(all.longest, p.work.longest());
     all.waits_for_device |= !p.gone && p.work.stalled();
+    all.waits_for_end |= !p.gone && p.work.awaiting();
+    if (p.work.in_flight() > Nanos(0)) all.seen = std::min(all.seen, p.work.seen());
   }
   return all;
 }

@@ -13,6 +13,7 @@ Nanos bounded(uint64_t ns, Nanos most) {
 
 void ReportedWork::update(const sluice_device_report& report, Time now) {
   stalled_ = report.stalled != 0;
+  awaiting_ = report.awaiting != 0;
   const Time seen(bounded(report.seen_ns, now.time_since_epoch()));
   if (seen <= seen_) return;  // an old report, or none
   seen_ = seen;

@@ -28,6 +28,7 @@ class ReportedWork {
   Nanos host() const { return host_; }
   Nanos longest() const { return longest_; }
   bool stalled() const { return stalled_; }
+  bool awaiting() const { return awaiting_; }
   Nanos in_flight() const { return std::min(submitted_ - finished_, kMostInFlight); }
   // The last report of work that had ended, or of none in flight.
   Time worked() const { return worked_; }
@@ -37,7 +38,7 @@ class ReportedWork {
   const Time since_;
   Time seen_, worked_;
   Nanos submitted_{0}, finished_{0}, host_{0}, longest_{0};
-  bool stalled_ = false, ever_ = false;
+  bool stalled_ = false, awaiting_ = false, ever_ = false;
 };
 
 }  // namespace sluice::node

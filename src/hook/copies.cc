@@ -25,7 +25,10 @@ CUresult waited(CopyKind kind, size_t bytes, Copy&& copy) {
   const Metering m = metering(device_of_thread());
   if (m.meter == nullptr || bytes == 0) return copy();
   const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
-  const CUresult result = copy();
+  const CUresult result = [&] {
+    const AwaitingDevice awaiting(m);
+    return copy();
+  }();
   const Work work{stream_itself<is_capturing>(nullptr), copy_key(kind), bytes};
   if (result == CUDA_SUCCESS) has_waited(m.meter->copied(m.at, m.thread, work, begun));
   return result;

@@ -24,7 +24,7 @@ struct Timing {
   uint64_t begun_ns;    // when it was launched
   uint64_t gap_ns;      // in which the stream may have waited for it
   uint64_t assumed_ns;  // what it was charged, if nothing was known of it
-  bool alone;           // no other unit of the process was in flight
+  bool alone;           // no other unit of the process was in flight; the device was just in use
 };
 
 // A place in a lane. What stands before it is finished when its event is reached; without an event,

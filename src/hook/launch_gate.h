@@ -77,6 +77,20 @@ inline void has_waited(bool idle) {
   idle_if(idle);
 }
 
+// While it lives, the calling thread waits until something that it submitted has run. To an arbiter
+// the device is at work for it meanwhile; of a program that does not wait, it cannot know.
+class AwaitingDevice {
+ public:
+  explicit AwaitingDevice(const Metering& m) : word_(&m.at->usage->awaiting) {
+    __atomic_add_fetch(word_, 1U, __ATOMIC_RELAXED);
+  }
+  ~AwaitingDevice() { __atomic_sub_fetch(word_, 1U, __ATOMIC_RELAXED); }
+  AwaitingDevice(const AwaitingDevice&) = delete;
+
+ private:
+  uint32_t* const word_;
+};
+
 // A default stream by its own handle.
 template <auto is_capturing>
 inline CUstream stream_itself(CUstream stream) {

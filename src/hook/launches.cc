@@ -15,16 +15,17 @@ SLUICE_DRIVER(cuLaunchKernelEx_ptsz);
 namespace sluice::hook {
 namespace {
 
-__attribute__((noinline, cold)) void drain(int device, CUstream stream) {
+// Before the thread sleeps at the gate.
+void drain(int device, CUstream stream) {
   const Metering m = metering(device);
-  if (m.meter != nullptr) m.meter->drain(m.at, m.thread, stream);
+  if (m.meter != nullptr && sluice_gate_holds(m.at)) m.meter->drain(m.at, m.thread, stream);
 }
 
 void pass_gate(int device, CUstream stream) {
   if (thread_gate.stretch.begun_ns == 0) begin_stretch(device);
   const sluice_thread* t = thread_gate.state;
   const bool known = t != nullptr && t->seq != nullptr;  // after a fork, there are only zeros
-  if (known && (__atomic_load_n(t->seq, __ATOMIC_RELAXED) & 1u) != 0) drain(device, stream);
+  if (known) drain(device, stream);
   sluice_gate_pass(&gates[device], &thread_gate.state);
 }
 

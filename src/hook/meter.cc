@@ -10,8 +10,15 @@ namespace sluice::hook {
 namespace {
 
 constexpr uint64_t kLaunchNs = 3'000;  // no launch takes the device longer to hear of
+constexpr uint64_t kUnlearntLeaveNs = 100'000;  // of a lane whose units are still to be timed
+constexpr uint64_t kWarmNs = 200'000;  // so soon the device is not given to another context
 constexpr uint64_t kRarely = 4000;     // timings may take one part in so many of a thread's time
 constexpr uint64_t kMostSpentNs = 10'000;  // on one; more, and the thread was off the processor
+
+// Nothing of other processes is in flight, as the daemon last said.
+bool nothing_beside(const sluice_attachment* at) {
+  return sluice_read_alone(at->permit).since_ns < SLUICE_PARKED;
+}
 
 }  // namespace
 
@@ -62,13 +69,14 @@ bool Meter::is_worth_timing(const Work& work, bool alone, uint64_t now) const {
 Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context) {
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   const bool timeable = ends_.takes_events(lanes_, lane, context);
-  const bool alone = !lanes_.others_in_flight(lane);
+  const bool warm = lane.unfinished_ns() != 0 || now - lane.touched_ns < kWarmNs;
+  const bool alone = warm && !lanes_.others_in_flight(lane);
   Unit unit{.lane = &lane,
             .cost_ns = cost_of(work),
             .begun_ns = now,
             .spent_ns = 0,
             .known = costs_.guess(work.key) != 0,
-            .timed = timeable && !lane.held_up && is_worth_timing(work, alone && !ends_.others(), now),
+            .timed = timeable && !lane.held_up && is_worth_timing(work, alone && nothing_beside(at), now),
             .followed = timeable,
             .dense = lane.at_work(),
             .alone = alone};
@@ -145,6 +153,7 @@ void Meter::end(sluice_attachment* at, const Work& work, const Unit& unit, bool 
   SLUICE_STEP("end: followed");
   lanes_.host_begins(lane, now);
   give_leave(at, lane, now);
+  if (costs_.wants(work.key, true)) lane.allow(smaller(lane.leave_ns(), kUnlearntLeaveNs));
   report(at, now);
   unlock();
 }
@@ -313,7 +322,8 @@ void Meter::report(sluice_attachment* at, uint64_t now) {
                                    .host_ns = lanes_.host_ns() - host_from_ns_,
                                    .longest_ns = ends_.longest_ns(),
                                    .seen_ns = now - skew,
-                                   .stalled = 0};
+                                   .stalled = 0,
+                                   .awaiting = 0};
   sluice_device_report_write(at->usage, &words);
 }
 

@@ -50,7 +50,7 @@ struct Unit {
   bool timed;         // alone between two events
   bool followed;      // its end is to be seen
   bool dense;         // the stream had work up to it
-  bool alone;         // no other stream of the process had any
+  bool alone;         // no other stream of the process had any, and the device was just in use
 };
 
 // How a unit that has no leave may go on.
@@ -89,8 +89,8 @@ class Meter {
   // the program's has run, an event was reached, a word was written.
   void hold_up(CUstream stream);
 
-  // The thread is about to launch into a stream and finds its permit revoked: looks on, and reports
-  // what is left, until nothing is.
+  // The thread is about to launch into a stream, and may not: looks on, and reports what is left,
+  // until nothing is, or it may.
   void drain(sluice_attachment* at, uint32_t thread, CUstream stream);
 
   // A stretch of the thread's work (iterations.h), of a slice with an objective for iterations: it

@@ -102,9 +102,10 @@ uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, ui
   return larger(wait, 1);
 }
 
+// Waits before it sleeps at the gate, where nothing would look.
 void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
   const uint64_t since = sluice_clock(CLOCK_MONOTONIC);
-  uint64_t first = 0;
+  bool waits = false;
   int looks = 0;
   while (lock()) {
     const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
@@ -115,13 +116,18 @@ void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
       if (lane->unfinished_ns() != 0) ends_.watch(lanes_, costs_, *lane, context, now);
     const uint64_t left = unfinished_of(thread);
     report(at, now);
+    const bool goes_on = (sluice_seq(at->permit) & 1u) == 0 && room(at, now).left != 0;
     unlock();
     SLUICE_STEP("drain: looked");
-    if (first == 0) first = 2 * left + kDrySlackNs;
-    const uint64_t expected = smaller(left, left_ns(now));
-    if (left == 0 || now - since > first || (sluice_seq(at->permit) & 1u) == 0) return;
-    wait_to_look(left, expected, looks);
+    if (left == 0 || goes_on || now - since > kPatienceNs) break;
+    if (!waits) {  // and says so
+      __atomic_add_fetch(&at->usage->waiting, 1u, __ATOMIC_SEQ_CST);
+      sluice_bell(at);
+    }
+    waits = true;
+    wait_to_look(left, smaller(left, left_ns(now)), looks);
   }
+  if (waits) __atomic_sub_fetch(&at->usage->waiting, 1u, __ATOMIC_SEQ_CST);
 }
 
 // After a look at the lane, which had marks before it.

@@ -19,7 +19,10 @@ CUresult waited_for(CUstream stream, Wait&& wait) {
   const Metering m = metering(device_of_thread());
   if (m.meter == nullptr) return wait();
   const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
-  const CUresult result = wait();
+  const CUresult result = [&] {
+    const AwaitingDevice awaiting(m);
+    return wait();
+  }();
   SLUICE_STEP("wait: over");
   if (result == CUDA_SUCCESS) has_waited(m.meter->waited(m.at, m.thread, stream, begun));
   return result;
@@ -64,7 +67,10 @@ SLUICE_EXPORT CUresult cuEventSynchronize(CUevent event) {
   const bool reached = driver_cuEventQuery(event) != CUDA_ERROR_NOT_READY;
   const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
   if (!reached) idle_if(m.meter->looked(m.at, m.thread, begun));
-  const CUresult result = driver_cuEventSynchronize(event);
+  const CUresult result = [&] {
+    const AwaitingDevice awaiting(m);
+    return driver_cuEventSynchronize(event);
+  }();
   if (result == CUDA_SUCCESS) has_waited(!reached && m.meter->looked(m.at, m.thread, begun));
   return result;
 }

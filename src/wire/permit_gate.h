@@ -115,6 +115,12 @@ static inline struct sluice_allowance sluice_allowance_of(struct sluice_attachme
   return a;
 }
 
+/* Returns whether the gate would stop a metered client's thread now. */
+static inline int sluice_gate_holds(const struct sluice_attachment* at) {
+  struct sluice_grant g;
+  return !sluice_permit_read(at->permit, &g) || sluice_allowance_left(at, &g) == 0;
+}
+
 /* Returns whether the grant in force lets this thread go on, and until when it
  * need not ask again. */
 static inline int sluice_granted(struct sluice_attachment* at, struct sluice_thread* t,

@@ -98,7 +98,7 @@ struct sluice_usage_page {
   uint64_t finished_ns;
   uint64_t host_ns;  /* the program's own time between launches, without waits */
   uint32_t stalled;  /* threads that wait since as much is in flight as may be */
-  uint32_t reserved3;
+  uint32_t awaiting; /* threads that wait until something that they submitted has run */
   /* Hints for arbiters (wire/permit_hints.h), optional; zeros say nothing. */
   uint64_t due_ns;     /* of the oldest waiting request, by the daemon's clock; 0: none waits */
   uint64_t cycle_ns;   /* how long the last iteration took */
@@ -149,6 +149,7 @@ SLUICE_AT(sluice_usage_page, submitted_ns, 224);
 SLUICE_AT(sluice_usage_page, finished_ns, 232);
 SLUICE_AT(sluice_usage_page, host_ns, 240);
 SLUICE_AT(sluice_usage_page, stalled, 248);
+SLUICE_AT(sluice_usage_page, awaiting, 252);
 SLUICE_AT(sluice_usage_page, due_ns, 256);
 SLUICE_AT(sluice_usage_page, cycle_ns, 264);
 SLUICE_AT(sluice_usage_page, iterations, 272);
@@ -346,7 +347,7 @@ static inline int sluice_permit_read(const struct sluice_permit_page* p, struct 
  * Values of a client: clamp them. */
 struct sluice_device_report {
   uint64_t submitted_ns, finished_ns, host_ns, longest_ns, seen_ns;
-  uint32_t stalled;
+  uint32_t stalled, awaiting; /* written by themselves */
 };
 
 static inline void sluice_device_report_write(struct sluice_usage_page* u,
@@ -375,6 +376,7 @@ static inline struct sluice_device_report sluice_device_report_read(
   r.host_ns = __atomic_load_n(&u->host_ns, __ATOMIC_RELAXED);
   r.longest_ns = __atomic_load_n(&u->device_longest_ns, __ATOMIC_RELAXED);
   r.stalled = __atomic_load_n(&u->stalled, __ATOMIC_RELAXED);
+  r.awaiting = __atomic_load_n(&u->awaiting, __ATOMIC_RELAXED);
   return r;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "base/check.h"
@@ -22,8 +23,10 @@ Kernel kernel_of(Nanos took, std::uint32_t sms, std::uint32_t waves) {
 }
 
 Kernel kernel_of(const TraceKernel& recorded) {
-  return kernel_of(Nanos(recorded.ns), std::min(recorded.blocks, kSms),
-                   (recorded.blocks + kResident * kSms - 1) / (kResident * kSms));
+  Kernel kernel = kernel_of(Nanos(recorded.ns), std::min(recorded.blocks, kSms),
+                            (recorded.blocks + kResident * kSms - 1) / (kResident * kSms));
+  kernel.function = static_cast<std::uint32_t>(std::hash<std::string>()(recorded.name));
+  return kernel;
 }
 
 Nanos length(const Kernel& kernel, std::uint32_t sms = kSms) {

@@ -6,6 +6,9 @@
 
 #include "arbiters/shares.h"
 #include "base/check.h"
+#include "enforce/hints.h"
+#include "enforce/page.h"
+#include "gpu/meter_cuda.h"
 
 namespace sluice::policy {
 
@@ -19,6 +22,15 @@ constexpr Nanos kLag = Millis(12);      // a client silent for so long has stopp
 constexpr Nanos kLook = Micros(100);    // between polls of a client that drains
 constexpr size_t kDriversQueue = 1000;  // launches; then the driver blocks
 constexpr double kJitter = 0.08;        // of a host's gaps, from iteration to iteration
+constexpr node::ProcessIdentity kProcess{.pid = 1, .start_time = 1};
+
+// A kernel, or a graph of several, as the hook knows it: what makes a difference to its cost.
+uint64_t key_of(const HostLaunch& launch) {
+  const emulator::Kernel& first = launch.kernels.front();
+  const auto function = (static_cast<uintptr_t>(first.function) + 1) << 8;
+  if (launch.kernels.size() > 1) return hook::graph_key(reinterpret_cast<const void*>(&launch));
+  return hook::kernel_key(reinterpret_cast<const void*>(function), first.blocks, 1, 1);
+}
 }  // namespace
 
 struct GpuSimulation::Client {
@@ -40,7 +52,7 @@ struct GpuSimulation::Client {
   const HostRun* run = nullptr;
   size_t next = 0;
   double jitter = 1;
-  Nanos began{0}, arrived{0};
+  Nanos began{0}, arrived{0}, began_to_wait{0};
   std::deque<Nanos> requests;  // arrivals of those that wait
   std::deque<Pending> pending;
   Nanos in_flight{0};  // as reported
@@ -60,12 +72,17 @@ struct GpuSimulation::Client {
   std::vector<Nanos> latencies;
   int64_t iterations = 0;
 
+  // Under the hook: its half, and the daemon's.
+  std::unique_ptr<hook::HookedHost> hook;
+  node::CudaMeter meter{nullptr, time(Nanos(0))};
+  node::Hints hints{time(Nanos(0))};
+
   bool iterates() const { return share.has_slo && !program.endless; }
 };
 
 GpuSimulation::GpuSimulation(std::string_view arbiter, const emulator::DeviceSpec& device,
-                             uint64_t seed)
-    : device_(std::make_unique<DeviceModel>()), seed_(seed) {
+                             uint64_t seed, Hosts hosts)
+    : device_(std::make_unique<DeviceModel>()), seed_(seed), hosts_(hosts) {
   device_->reset(device, 0);
   if (arbiter.empty()) return;
   auto made = make_arbiter(arbiter, {.side_by_side = device.shared});
@@ -94,6 +111,12 @@ void GpuSimulation::add(const ShareClient& share, const GpuProgram& program) {
   c.number = device_->add_client(share.id, static_cast<uint32_t>(share.sm.permille));
   c.stream = device_->open_stream(c.number, 0, emulator::StreamKind::kNonBlocking);
   c.by_second.resize(now_ / Seconds(1));
+  if (hosted_ && hosts_ == Hosts::kHooked) {
+    hook::HookedHost::World& world = *this;
+    c.hook = std::make_unique<hook::HookedHost>(world, *device_, c.number, c.stream, share.id);
+    c.hook->permit.slo_ns = c.iterates() ? Millis(10).count() : 0;
+    c.meter.add_process(kProcess);
+  }
   clients_[share.id] = std::move(made);
   if (program.requests_per_second > 0) {
     arrive(c);
@@ -126,8 +149,10 @@ void GpuSimulation::kill(ClientId id) {
 }
 
 void GpuSimulation::stop(ClientId id) {
-  ++client(id).generation;
-  client(id).at = Client::At::kStopped;
+  Client& c = client(id);
+  ++c.generation;
+  c.at = Client::At::kStopped;
+  if (c.hook) c.hook->stop();
 }
 
 void GpuSimulation::at(Nanos when, std::function<void()> what) {
@@ -166,7 +191,7 @@ void GpuSimulation::begin_iteration(Client& c) {
   c.jitter = std::exp(kJitter * c.chance.normal());
   c.at = Client::At::kWork;
   const bool open = c.reported.begun != Time::max();
-  if (c.iterates() && !open) {
+  if (c.iterates() && !open && !c.hook) {
     c.reported.begun = time(now_);
     c.reported.submitted_before = c.reported.submitted;
     notify(c);
@@ -177,11 +202,6 @@ void GpuSimulation::begin_iteration(Client& c) {
 void GpuSimulation::end_iteration(Client& c) {
   ++c.iterations;
   c.latencies.push_back(now_ - c.arrived);
-  if (getenv("DBG") && c.share.has_slo)
-    fprintf(stderr, "it %ld began %.3f arrived-wait %.3f service %.3f jit %.3f sub %.3f\n",
-            (long)c.iterations, c.began.count() / 1e6, (c.began - c.arrived).count() / 1e6,
-            (now_ - c.began).count() / 1e6, c.jitter,
-            (c.reported.submitted - c.reported.submitted_before).count() / 1e6);
   constexpr int kHonest = 50;
   if (c.iterates() && (!c.program.never_ends_iterations || c.iterations < kHonest)) {
     c.reported.begun = Time::max();
@@ -189,7 +209,7 @@ void GpuSimulation::end_iteration(Client& c) {
   }
   c.at = Client::At::kRest;
   if (c.program.requests_per_second == 0 || !c.requests.empty()) return begin_iteration(c);
-  if (c.contended || c.iterates()) notify(c);
+  if (!c.hook && (c.contended || c.iterates())) notify(c);
 }
 
 bool GpuSimulation::passes(Client& c, Nanos cost) {
@@ -219,19 +239,51 @@ bool GpuSimulation::passes(Client& c, Nanos cost) {
   return false;
 }
 
-void GpuSimulation::host(Client& c) {
-  c.reported.waits_for_budget = c.reported.waits_for_device = false;
-  if (c.at == Client::At::kSync) return end_iteration(c);
-  if (c.program.endless && c.program.pause > Nanos(0)) {
-    const Nanos cycle = c.program.work + c.program.pause, phase = now_ % cycle;
-    c.at = phase < c.program.work ? Client::At::kWork : Client::At::kRest;
-    if (c.at == Client::At::kRest) {
-      if (c.contended) notify(c);
-      return host_at(c, now_ + cycle - phase);
-    }
+// Whether an endless program pauses now.
+bool GpuSimulation::rests(Client& c) {
+  if (!c.program.endless || c.program.pause == Nanos(0)) return false;
+  const Nanos cycle = c.program.work + c.program.pause, phase = now_ % cycle;
+  c.at = phase < c.program.work ? Client::At::kWork : Client::At::kRest;
+  if (c.at == Client::At::kWork) return false;
+  if (c.contended && !c.hook) notify(c);
+  host_at(c, now_ + cycle - phase);
+  return true;
+}
+
+// Each call of the hook's may take a while; the host goes on behind it.
+void GpuSimulation::host_under_hook(Client& c) {
+  if (c.at == Client::At::kSync) {
+    const Nanos since = c.began_to_wait;
+    c.hook->usage.awaiting = 0;
+    return c.hook->run([&c, since] { c.hook->has_waited(since); }, [this, &c] { end_iteration(c); });
   }
+  if (rests(c)) return;
+  if (c.next == c.run->size()) {
+    c.at = Client::At::kSync;
+    c.hook->usage.awaiting = 1;
+    c.began_to_wait = now_;
+    if (c.pending.empty()) host_at(c, now_ + kSynced);
+    return;
+  }
+  const HostLaunch& next = (*c.run)[c.next];
+  c.hook->run(
+      [this, &c, &next] { c.hook->launch(key_of(next), [this, &c, &next] { launch(c, next); }); },
+      [this, &c] {
+        if (!c.program.endless) ++c.next;
+        if (c.next == c.run->size()) return host_at(c, now_ + kSync);
+        const Nanos gap = from_seconds(seconds((*c.run)[c.next].gap) * c.jitter);
+        host_at(c, now_ + std::max(gap - hook::HookedHost::kLaunch, Nanos(0)));
+      });
+}
+
+void GpuSimulation::host(Client& c) {
+  if (c.hook) return host_under_hook(c);
+  c.reported.waits_for_budget = c.reported.waits_for_device = c.reported.waits_for_end = false;
+  if (c.at == Client::At::kSync) return end_iteration(c);
+  if (rests(c)) return;
   if (c.next == c.run->size()) {  // it waits for all that it launched
     c.at = Client::At::kSync;
+    c.reported.waits_for_end = true;
     if (c.pending.empty()) host_at(c, now_ + kSynced);
     return;
   }
@@ -288,7 +340,52 @@ void GpuSimulation::notify(Client& c) {
   next_step_ = std::min(next_step_, now_ + kDoorbell);
 }
 
+void GpuSimulation::resume_at(hook::HookedHost& host, Nanos when) {
+  const int64_t number = ++host.resumes;
+  at(when, [&host, number] {
+    if (host.resumes == number) host.resume();
+  });
+}
+
+void GpuSimulation::rang(hook::HookedHost& host) {
+  notify(client(host.number()));
+}
+
+// As the daemon does (enforce/arbiter_host_device.cc).
+ClientObservation GpuSimulation::observe_pages(Client& c) {
+  const sluice_usage_page& page = c.hook->usage;
+  const sluice_device_report said = sluice_device_report_read(&page, SLUICE_WIRE_VERSION);
+  const Time now = time(now_);
+  const bool resting = page.want == 0 || page.ack_seq == (c.hook->permit.seq | 1);
+  c.meter.report(kProcess, said, now);
+  ClientObservation seen{.client = c.share.id,
+                         .waiting = page.waiting != 0,
+                         .want = page.want != 0,
+                         .resting = resting};
+  if (const auto reading = c.meter.poll(now, resting)) seen.readings.push_back(*reading);
+  seen.last_active = c.meter.last_active();
+  seen.lag = c.meter.lag();
+  const Time revoked_at = hosted_->find(c.share.id)->revoked_at;
+  seen.quiet_by = c.meter.drained(now, revoked_at, resting) ? now : now + kLook;
+  seen.progress = c.meter.progress();
+  seen.progress.waits_for_budget = seen.waiting;
+  const node::Hints::Told told = c.hints.hear({.due_ns = page.due_ns,
+                                               .cycle_ns = page.cycle_ns,
+                                               .iterations = page.iterations,
+                                               .kind = page.kind,
+                                               .begun_ns = page.begun_ns,
+                                               .begun_submitted_ns = page.begun_submitted_ns},
+                                              now);
+  seen.due = told.due;
+  if (told.cycle > Nanos(0)) seen.ended.push_back({told.cycle, told.kind});
+  seen.progress.begun = told.begun;
+  seen.progress.kind = told.last_kind;
+  seen.progress.submitted_before = Nanos(told.begun_submitted);
+  return seen;
+}
+
 ClientObservation GpuSimulation::observe(Client& c) {
+  if (c.hook) return observe_pages(c);
   const bool stopped = c.at == Client::At::kStopped;
   if (!c.pending.empty()) c.changed_at = now_;
   const bool idle = c.at == Client::At::kRest && c.pending.empty();
@@ -318,31 +415,60 @@ void GpuSimulation::step() {
   for (write(*writes); !writes->revoke.empty(); write(*writes)) {
     std::vector<Quiescence> revoked;
     for (const ClientId id : writes->revoke)
-      if (clients_.contains(id))
-        revoked.push_back({id, time(client(id).pending.empty() ? now_ : now_ + kLook)});
+      if (clients_.contains(id)) revoked.push_back({id, observe(client(id)).quiet_by});
     writes = &hosted_->resume(revoked);
   }
   next_step_ = writes->next == Time::max() ? Nanos::max() : writes->next - time(Nanos(0));
+  if (hosts_ == Hosts::kHooked) write_neighbours();
+}
+
+void GpuSimulation::write_neighbours() {
+  for (auto& [id, owned] : clients_) {
+    const HostedDevice::Client* hosted = hosted_->find(id);
+    if (hosted == nullptr) continue;
+    hook::HookedHost& hook = *owned->hook;
+    const sluice_time_alone alone{node::page_time(hosted->alone_since),
+                                  hook::HookedHost::page_ns(now_)};
+    sluice_say_alone(&hook.permit, &alone);
+    hook.permit.flags =
+        (hosted->contended ? SLUICE_CONTENDED : 0) | (hosted->beside ? SLUICE_BESIDE : 0);
+    hook.see_pages();
+  }
+}
+
+void GpuSimulation::write_grant(Client& c, Nanos more, Nanos in_flight, Time valid_until) {
+  const auto allowed = c.hook->usage.submitted_ns + static_cast<uint64_t>(more.count());
+  sluice_permit_allow(&c.hook->permit, allowed, static_cast<uint64_t>(in_flight.count()),
+                      node::page_time(valid_until), hook::HookedHost::page_ns(now_));
 }
 
 void GpuSimulation::write(const PermitWrites& writes) {
-  for (const ClientId id : writes.revoke) client(id).grant.reset();
+  for (const ClientId id : writes.revoke) {
+    client(id).grant.reset();
+    if (client(id).hook) sluice_permit_revoke(&client(id).hook->permit);
+  }
   for (const Grant& grant : writes.grant) {
     Client& c = client(grant.client);
     c.grant = grant;
     c.granted_from = c.reported.submitted;
+    if (c.hook) write_grant(c, grant.budget, Budget::kInFlight, grant.valid_until);
     wake(c);
   }
   for (const Budget& budget : writes.budgets) {
     Client& c = client(budget.client);
     c.budget = budget;
+    if (c.hook && budget.held)
+      sluice_permit_revoke(&c.hook->permit);
+    else if (c.hook)
+      write_grant(c, std::max(budget.allowed - hosted_->find(c.share.id)->submitted, Nanos(0)),
+                  budget.in_flight, Time::max());
     if (budget.allowed > c.reported.submitted && !budget.held) wake(c);
   }
   for (const auto& [id, contended] : writes.contended) client(id).contended = contended;
 }
 
 void GpuSimulation::wake(Client& c) {
-  if (c.at != Client::At::kGate) return;
+  if (c.at != Client::At::kGate) return;  // under the hook a futex wakes it
   c.at = Client::At::kWork;  // it is on its way
   host_at(c, now_ + kWake);
 }

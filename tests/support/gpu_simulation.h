@@ -8,7 +8,9 @@
 //   gpu.run(Seconds(20));
 //   gpu.latencies(1); gpu.used(2);
 //
-// An empty arbiter's name: the driver alone. Times are durations since the start. Not thread-safe.
+// An empty arbiter's name: the driver alone. Programs report exactly what they do, at no cost; or
+// (kHooked) by the hook's own gate and meter over pages, which the daemon's meter reads. Times are
+// durations since the start. Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -23,11 +25,14 @@
 #include "arbiters/hosted_device.h"
 #include "base/random.h"
 #include "tests/support/gpu_programs.h"
+#include "tests/support/hooked_host.h"
 
 namespace sluice::policy {
 
-class GpuSimulation {
+class GpuSimulation : private hook::HookedHost::World {
  public:
+  enum class Hosts { kExact, kHooked };
+
   // Of the machine; assumed.
   static constexpr Nanos kWake = Micros(60);      // a blocked thread, once it may go on
   static constexpr Nanos kDoorbell = Micros(30);  // until the daemon's thread steps
@@ -35,8 +40,9 @@ class GpuSimulation {
   static constexpr Nanos kSynced = Micros(20);    // between the end of work and its waiter
   static constexpr Nanos kSync = Micros(5);       // from the last launch until the host waits
 
-  GpuSimulation(std::string_view arbiter, const emulator::DeviceSpec& device, uint64_t seed = 1);
-  ~GpuSimulation();
+  GpuSimulation(std::string_view arbiter, const emulator::DeviceSpec& device, uint64_t seed = 1,
+                Hosts hosts = Hosts::kExact);
+  ~GpuSimulation() override;
 
   void add(const ShareClient& client, const emulator::GpuProgram& program);
   void change(const ShareClient& client);
@@ -69,6 +75,8 @@ class GpuSimulation {
   Client& client(ClientId id) const { return *clients_.at(id); }
   void host_at(Client& client, Nanos when);
   void host(Client& client);
+  void host_under_hook(Client& client);
+  bool rests(Client& client);
   bool passes(Client& client, Nanos cost);
   void launch(Client& client, const emulator::HostLaunch& launch);
   void arrive(Client& client);
@@ -78,13 +86,22 @@ class GpuSimulation {
   void notify(Client& client);
   void step();
   ClientObservation observe(Client& client);
+  ClientObservation observe_pages(Client& client);
   void write(const PermitWrites& writes);
+  void write_grant(Client& client, Nanos more, Nanos in_flight, Time valid_until);
+  void write_neighbours();
   void wake(Client& client);
   void sample();
-  Time time(Nanos t) const { return Time(std::chrono::hours(1)) + t; }
+  static Time time(Nanos t) { return Time(std::chrono::hours(1)) + t; }
+
+  Nanos now() const override { return now_; }
+  void resume_at(hook::HookedHost& host, Nanos when) override;
+  void rang(hook::HookedHost& host) override;
+  void submitted() override { launched_ = true; }
 
   std::unique_ptr<emulator::DeviceModel> device_;
   const uint64_t seed_;
+  const Hosts hosts_;
   std::optional<HostedDevice> hosted_;  // nothing: the driver alone
   std::map<ClientId, std::unique_ptr<Client>> clients_;
   std::priority_queue<Event> events_;
