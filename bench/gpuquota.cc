@@ -70,6 +70,9 @@ std::vector<Case> cases() {
                      quota == 200});
     all.push_back(
         {std::string("5 + 95 % greedy, ") + kind.name, {{50, 50, greedy}, {950, 950, greedy}}});
+    all.push_back({std::string("20 + 30 + 50 % greedy, ") + kind.name,
+                   {{200, 200, greedy}, {300, 300, greedy}, {500, 500, greedy}},
+                   true});
     all.push_back({std::string("8 greedy, 5 to 20 %, ") + kind.name,
                    {{50, 50, greedy},
                     {50, 50, greedy},

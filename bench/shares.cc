@@ -1,6 +1,7 @@
 // shares: what several programs get of one GPU, in virtual time: the arbiter, the daemon's hosted
-// device and a device model in one process, with programs recorded on an H200. Beside the driver
-// alone and today's exclusive turns (`planned`).
+// device and meter, the hook's gate and meter, and a device model in one process, with programs
+// recorded on an H200. Beside the driver alone and exclusive turns (`planned`), whose programs
+// report exactly, at no cost.
 //
 // The device model's assumptions are not all measured (docs/design/gpu-shares.md), so latencies and
 // quota errors are the worst of several runs: as assumed, and with half and double of how long an
@@ -28,6 +29,10 @@ using emulator::recorded;
 using policy::ClientId;
 using policy::GpuSimulation;
 using policy::ShareClient;
+
+GpuSimulation::Hosts hosts_of(std::string_view arbiter) {
+  return arbiter == "shares" ? GpuSimulation::Hosts::kHooked : GpuSimulation::Hosts::kExact;
+}
 
 // Of recorded programs, as an iteration of each takes on a device of its own.
 struct Programs {
@@ -82,7 +87,7 @@ struct Pair {
 };
 Pair run_pair(std::string_view arbiter, const DeviceSpec& device, int request,
               const GpuProgram& serving, const GpuProgram* training, Nanos time) {
-  GpuSimulation gpu(arbiter, device);
+  GpuSimulation gpu(arbiter, device, 1, hosts_of(arbiter));
   gpu.add(client(1, request, true), serving);
   if (training != nullptr) gpu.add(client(2, 1000 - request, false, request), *training);
   gpu.run(time);
@@ -163,7 +168,7 @@ void measure_pair(Report& report, const std::string& name, bool side_by_side, in
 
 double eight(std::string_view arbiter, bool side_by_side, Share sm,
              const std::vector<HostRun>& runs, Nanos time) {
-  GpuSimulation gpu(arbiter, DeviceSpec::h200(side_by_side));
+  GpuSimulation gpu(arbiter, DeviceSpec::h200(side_by_side), 1, hosts_of(arbiter));
   int64_t all = 0;
   for (int i = 0; i < 8; ++i) {
     ShareClient c = client(static_cast<ClientId>(i + 1), sm == kWhole ? 120 : 1000, false,
@@ -210,7 +215,7 @@ struct Greedy {
 struct Quotas {
   Quotas(std::string_view arbiter, const DeviceSpec& device, const std::vector<Greedy>& all,
          Nanos time) {
-    GpuSimulation gpu(arbiter, device);
+    GpuSimulation gpu(arbiter, device, 1, hosts_of(arbiter));
     int from = 0;
     for (const Greedy& g : all) {
       GpuProgram program =

@@ -45,7 +45,7 @@ class CudaDeath : public testing::Test {
     spec.memory = 1024 * kMib;
     spec.context_memory = 0;
     machine_ = emulator::Machine::open(folder_ / "gpu", spec);
-    host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
+    host_.add_device(*policy::make_arbiter("shares", {}), {}, 0);
     for (const policy::ClientId id : {kVictim, kNeighbour}) {
       const policy::ShareClient share{.id = id,
                                       .sm = kWhole,
@@ -212,7 +212,7 @@ class CudaDeath : public testing::Test {
   }
 
   static std::vector<std::string> hook_labels() {
-    return labels_in({"hook/launches.cc", "hook/meter.cc", "hook/meter_finished.cc",
+    return labels_in({"hook/launches.cc", "hook/meter.cc", "hook/lane_ends.cc",
                       "hook/meter_room.cc", "hook/waits.cc", "hook/copies.cc", "hook/memory.h",
                       "hook/memory_account.cc", "hook/memory_pools.cc", "hook/memory_virtual.cc"});
   }

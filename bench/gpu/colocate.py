@@ -7,7 +7,7 @@ random, at 40 and 70 % of what it can; BERT is trained beside it. A request is l
 
 Each way has two processes. They are measured alone, together, and alone again, as the host's times vary from process to
 process; alone means half of both, where the other waits for a line. --graph: inference as a CUDA graph. --arbiters: also
-under Sluice's, where --request is inference's share of the device and training has the rest.
+under Sluice's other arbiters. --request is inference's share of the device; training has the rest.
 """
 import argparse
 import json
@@ -23,8 +23,11 @@ WAYS = {
     "time slicing": (False, {}, None),
     "MPS, free": (True, {}, None),
     "MPS, training below": (True, BELOW, None),
+    "shares": (False, {}, "shares"),
+    "MPS, shares": (True, {}, "shares"),
 }
 ARBITERS = {name: (False, {}, name) for name in ("planned", "introspective", "tgs")}
+SLO_MS = 20  # of inference: with one, training makes way for its iterations
 
 
 def percentile(values, p):
@@ -35,7 +38,7 @@ def percentile(values, p):
 def together(way, o):
     """For each load what both reached alone, and what together, on standard output."""
     _, environment, arbiter = (WAYS | ARBITERS)[way]
-    shares = [(request, WHOLE, WHOLE) for request in (o.request, WHOLE - o.request)] if arbiter else ()
+    shares = [(o.request, WHOLE, WHOLE, 0, SLO_MS), (WHOLE - o.request, WHOLE, WHOLE)] if arbiter else ()
     with ways.instances(way, o.device, [{}, environment], shares, arbiter) as both:
         found = measure(*both, o)
     print(json.dumps(found))

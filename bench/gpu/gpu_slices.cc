@@ -38,7 +38,7 @@ T need(Result<T> result) {
 }
 
 struct Options {
-  std::string folder, arbiter{policy::kDefaultArbiter}, nvml = "libnvidia-ml.so.1";
+  std::string folder, arbiter{policy::default_arbiter(DeviceKind::kCuda)}, nvml = "libnvidia-ml.so.1";
 };
 
 class GpuSlices {
@@ -49,7 +49,9 @@ class GpuSlices {
         host_(clock_, {}),
         broker_(clock_, 1, need(node::MemoryRecord::open(folder_ + "/memory"))) {
     if (watch_->gpus().empty()) need(Result<int>(Error{ErrorKind::kNotFound, watch_->describe()}));
-    const policy::ArbiterConfig config{.window = policy::window_of(options.arbiter)};
+    const policy::ArbiterConfig config{
+        .window = policy::window_of(options.arbiter),
+        .side_by_side = std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr};
     host_.add_device(need(policy::make_arbiter(options.arbiter, config)), config, 0);
     const auto lookup = [this](const node::Peer& peer, uint32_t) { return place_of(peer.slice); };
     server_ = need(
@@ -68,8 +70,14 @@ class GpuSlices {
     Bytes mib = 0;
     if (what != "slice" || !(words >> request >> limit >> sm >> mib))
       return "error no such command: " + line;
-    const Result<void> put =
-        this->put({.id = id, .sm = {sm}, .quota = {{request}, {limit}}}, mib * kMebibyte);
+    int slo_ms = 0;
+    words >> slo_ms;  // none: it has no objective
+    const Result<void> put = this->put({.id = id,
+                                        .sm = {sm},
+                                        .quota = {{request}, {limit}},
+                                        .has_slo = slo_ms > 0,
+                                        .slo = Millis(std::max(slo_ms, 0))},
+                                       mib * kMebibyte);
     return put.ok() ? "ok" : "error " + put.error().message;
   }
 
@@ -101,7 +109,7 @@ class GpuSlices {
       slice.memory = *opened;
     }
     const Result<void> admitted =
-        host_.admit(0, share, std::make_unique<node::CudaMeter>(account, clock_.now(), turns_));
+        host_.admit(0, share, std::make_unique<node::CudaMeter>(account, clock_.now()));
     if (!admitted.ok()) return admitted.error();
     {
       const std::lock_guard lock(mutex_);
@@ -145,7 +153,6 @@ class GpuSlices {
   const std::string folder_;
   SteadyClock clock_;
   const std::unique_ptr<node::GpuWatch> watch_;
-  const std::shared_ptr<node::DeviceTurns> turns_ = std::make_shared<node::DeviceTurns>();
   node::ArbiterHost host_;
   node::MemoryBroker broker_;
   std::map<policy::ClientId, Slice> slices_;

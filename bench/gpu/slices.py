@@ -13,7 +13,7 @@ WHOLE = 1000
 
 
 class Slices:
-    def __init__(self, arbiter="planned", emulated=False):
+    def __init__(self, arbiter="shares", emulated=False):
         self.folder = tempfile.mkdtemp(prefix="sluice-slices-")
         self.variables = {}
         command = [CORE / "gpu_slices", self.folder, "--arbiter", arbiter]
@@ -30,9 +30,9 @@ class Slices:
             raise RuntimeError(f"gpu_slices: {' '.join(map(str, words))}: {' '.join(answer)}")
         return answer
 
-    def put(self, number, request, limit, sm=WHOLE, mib=0):
-        """Makes the slice, or changes it; shares in permille."""
-        self.ask("slice", number, request, limit, sm, mib)
+    def put(self, number, request, limit, sm=WHOLE, mib=0, slo_ms=0):
+        """Makes the slice, or changes it; shares in permille. slo_ms: the objective of its iterations; 0: none."""
+        self.ask("slice", number, request, limit, sm, mib, slo_ms)
 
     def state(self, number):
         return dict(zip(("busy_ns", "processes", "held", "holders"), map(int, self.ask("state", number))))

@@ -30,8 +30,8 @@ def measured(ways):
 
 
 @contextlib.contextmanager
-def instances(way, device, environments, shares=(), arbiter="planned"):
-    """An instance in each environment, and in a slice of its own if there are shares: (request, limit, SMs) in permille. Ends
+def instances(way, device, environments, shares=(), arbiter="shares"):
+    """An instance in each environment, and in a slice of its own if there are shares: what Slices.put takes. Ends
     the script if one was not under its slice, which on the emulated GPU says nothing."""
     with Slices(arbiter, emulated=device == "cpu") if shares else contextlib.nullcontext() as slices:
         for number, share in enumerate(shares, 1):

@@ -354,7 +354,13 @@ void GpuSimulation::rang(hook::HookedHost& host) {
 // As the daemon does (enforce/arbiter_host_device.cc).
 ClientObservation GpuSimulation::observe_pages(Client& c) {
   const sluice_usage_page& page = c.hook->usage;
-  const sluice_device_report said = sluice_device_report_read(&page, SLUICE_WIRE_VERSION);
+  sluice_device_report said = sluice_device_report_read(&page, SLUICE_WIRE_VERSION);
+  const auto scale = [](uint64_t& ns, double by) {
+    ns = static_cast<uint64_t>(static_cast<double>(ns) * by);
+  };
+  for (uint64_t* ns : {&said.submitted_ns, &said.finished_ns}) scale(*ns, c.program.reported_cost);
+  scale(said.host_ns, c.program.reported_host);
+  scale(said.longest_ns, c.program.reported_longest);
   const Time now = time(now_);
   const bool resting = page.want == 0 || page.ack_seq == (c.hook->permit.seq | 1);
   c.meter.report(kProcess, said, now);
@@ -437,7 +443,8 @@ void GpuSimulation::write_neighbours() {
 }
 
 void GpuSimulation::write_grant(Client& c, Nanos more, Nanos in_flight, Time valid_until) {
-  const auto allowed = c.hook->usage.submitted_ns + static_cast<uint64_t>(more.count());
+  const auto really = static_cast<uint64_t>(static_cast<double>(more.count()) / c.program.reported_cost);
+  const auto allowed = c.hook->usage.submitted_ns + really;
   sluice_permit_allow(&c.hook->permit, allowed, static_cast<uint64_t>(in_flight.count()),
                       node::page_time(valid_until), hook::HookedHost::page_ns(now_));
 }
