@@ -118,10 +118,8 @@ std::vector<Case> cases() {
                  {{200, 200, greedy, all_of_it}, {400, 400, greedy, all_of_it}},
                  false,
                  true});
-  all.push_back({"MPS, 20 % in all of the SMs, legacy stream",
-                 {{200, 200, legacy, all_of_it}},
-                 false,
-                 true});
+  all.push_back(
+      {"MPS, 20 % in all of the SMs, legacy stream", {{200, 200, legacy, all_of_it}}, false, true});
   return all;
 }
 

@@ -36,8 +36,8 @@ void expect_charged_at_last(Program& p, const std::string& what, uint64_t takes,
     const uint64_t charged = p.submitted() - before;
     if (10 * charged >= 9 * takes && 10 * charged <= 11 * takes) return;
     if (round == 20)
-      return p.expect(false, what + ": charged " + std::to_string(charged) + " of " +
-                                 std::to_string(takes));
+      return p.expect(
+          false, what + ": charged " + std::to_string(charged) + " of " + std::to_string(takes));
   }
 }
 
@@ -186,12 +186,10 @@ TEST(MeterTest, ChargesCopiesAndSets) {
           p.expect(said >= 0.8 * passed && said <= 1.1 * passed,
                    std::string(what) + ": charged " + std::to_string(said / passed));
         };
-        charged_what_it_waits("to the device", [&] {
-          p.need(p.copy_to_device(here, host.data(), kBytes), "h");
-        });
-        charged_what_it_waits("from it", [&] {
-          p.need(p.copy_from_device(host.data(), here, kBytes), "d");
-        });
+        charged_what_it_waits("to the device",
+                              [&] { p.need(p.copy_to_device(here, host.data(), kBytes), "h"); });
+        charged_what_it_waits("from it",
+                              [&] { p.need(p.copy_from_device(host.data(), here, kBytes), "d"); });
         charged("within", 3000, [&] { p.need(p.copy_within(there, here, kBytes, stream), "w"); });
         charged("set", 3000, [&] { p.need(p.set_bytes(here, 1, kBytes, stream), "s"); });
       }),

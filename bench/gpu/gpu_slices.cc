@@ -38,7 +38,8 @@ T need(Result<T> result) {
 }
 
 struct Options {
-  std::string folder, arbiter{policy::default_arbiter(DeviceKind::kCuda)}, nvml = "libnvidia-ml.so.1";
+  std::string folder, arbiter{policy::default_arbiter(DeviceKind::kCuda)},
+      nvml = "libnvidia-ml.so.1";
 };
 
 class GpuSlices {

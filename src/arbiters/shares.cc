@@ -157,13 +157,20 @@ void SharesArbiter::iteration(ClientId id, Nanos cycle, uint32_t number, Time no
   known->seen_at = now;
 }
 
-// A client that does not wait reports nothing meanwhile: what it had in flight counts as run when it
-// has had its time.
+// A client that does not wait reports nothing meanwhile: what it had in flight counts as run when
+// it has had its time.
 bool SharesArbiter::in_flight(const Client& c) const {
   const Nanos left = c.seen.submitted - c.seen.finished;
   if (left <= Nanos(0)) return false;
   return waits(c) || c.seen.seen == Time::max() ||
          now_ < c.seen.seen + from_ns(ns(left) * c.audit.factor()) + kTick;
+}
+
+// The device is at work for it, as far as it says: it waits for that, or cannot have ended what it
+// had in flight when it reported.
+bool SharesArbiter::busy(const Client& c) const {
+  const Nanos left = c.seen.submitted - c.seen.finished;
+  return left > Nanos(0) && (waits(c) || c.seen.seen == Time::max() || now_ - c.seen.seen <= left);
 }
 
 bool SharesArbiter::active(const Client& c) const {
@@ -284,10 +291,9 @@ void SharesArbiter::examine(Nanos passed) {
     if (exclusive || (c.in_flight_since_last && lanes_[c.lane].active == 1)) {
       // It waited for the device at both ends of the interval, at one (for half of it, on average),
       // or at none. While it does not wait, the device may have done its work long since.
-      const CostAudit::Interval alone = {
-          .passed = passed,
-          .busy = passed * (int{busy(c)} + int{c.was_busy}) / 2,
-          .finished = c.seen.finished - c.finished};
+      const CostAudit::Interval alone = {.passed = passed,
+                                         .busy = passed * (int{busy(c)} + int{c.was_busy}) / 2,
+                                         .finished = c.seen.finished - c.finished};
       if (exclusive)
         c.audit.measure(alone);
       else

@@ -127,7 +127,7 @@ class SharesArbiter : public Arbiter {
     int active = 0;          // since the last step
     int unfinished = 0;      // the same, as reported
     int unfinished_now = 0;  // now
-    int rivals = 0;  // clients that take turns
+    int rivals = 0;          // clients that take turns
     int backlogged = 0;
     bool has_objective = false;        // a client with an objective was active lately
     bool has_bound_objective = false;  // and is bound
@@ -150,7 +150,7 @@ class SharesArbiter : public Arbiter {
     return client.seen.submitted > client.seen.finished;
   }
   bool in_flight(const Client& client) const;
-  bool busy(const Client& client) const { return in_flight(client) && waits(client); }
+  bool busy(const Client& client) const;
   bool active(const Client& client) const;
   bool wants_more(const Client& client) const;
   static bool backlogged(const Client& client) {

@@ -102,11 +102,11 @@ class ArbiterHost {
     Fd bell;
     Pages pages;
     Hints hints;
-    sluice_device_report said{};  // at the last poll
-    bool active = false;          // it had work on a GPU since the poll before
+    sluice_device_report said{};             // at the last poll
+    bool active = false;                     // it had work on a GPU since the poll before
     bool contended = false, beside = false;  // as its page says
-    Time not_alone_until{};  // another process had work on its SMs then
-    int bells = 0;                // since the last heartbeat
+    Time not_alone_until{};                  // another process had work on its SMs then
+    int bells = 0;                           // since the last heartbeat
   };
   // The claims of the client's processes together.
   struct Claims {
@@ -161,8 +161,8 @@ class ArbiterHost {
   Result<Attachment> attach_now(ClientRef ref, const ProcessIdentity& process, Fd pidfd,
                                 Pages pages, PageFds fds);
   void write_slice(const Device& device, const Client& client, Process& process);
-  void write_grant(const Device& device, const policy::Grant& grant, Nanos budget,
-                   Process& process, Time now);
+  void write_grant(const Device& device, const policy::Grant& grant, Nanos budget, Process& process,
+                   Time now);
   void write_budget(const policy::HostedDevice::Client& hosted, Process& process, Time now);
   void write_flags(Process& process, bool contended, bool beside);
   void write_neighbours(Device& device, Time now);

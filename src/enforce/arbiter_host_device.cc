@@ -40,7 +40,8 @@ Time ArbiterHost::look(Device& device) {
     if (device.millicores != 0) continue;
     for (const ProcessNumber number : client.processes) {
       Process& process = processes_.at(number);
-      const sluice_device_report before = std::exchange(process.said, process.pages.device_report());
+      const sluice_device_report before =
+          std::exchange(process.said, process.pages.device_report());
       process.active = process.said.submitted_ns != before.submitted_ns ||
                        process.said.finished_ns != before.finished_ns ||
                        process.said.submitted_ns != process.said.finished_ns;

@@ -235,7 +235,9 @@ class HearingMeter : public BlindMeter {
   void report(const ProcessIdentity&, const sluice_device_report& report, Time) override {
     heard_->submitted_ns = report.submitted_ns;
   }
-  void remove_process(const ProcessIdentity&) override { heard_->when_it_left = heard_->submitted_ns; }
+  void remove_process(const ProcessIdentity&) override {
+    heard_->when_it_left = heard_->submitted_ns;
+  }
 
  private:
   const std::shared_ptr<Heard> heard_;

@@ -19,11 +19,11 @@ class Hints {
   explicit Hints(Time attached) : ended_after_(attached), looked_(attached) {}
 
   struct Told {
-    Time due = Time::max();  // max: nothing waits
-    Nanos cycle{0};          // of the last iteration that ended since the last poll; 0: none did
-    uint32_t kind = 0;       // of it, as reported: any value
-    Time begun = Time::max();      // of the open iteration; max: none is open
-    uint32_t last_kind = 0;        // of the last that ended: what the open one is taken for
+    Time due = Time::max();    // max: nothing waits
+    Nanos cycle{0};            // of the last iteration that ended since the last poll; 0: none did
+    uint32_t kind = 0;         // of it, as reported: any value
+    Time begun = Time::max();  // of the open iteration; max: none is open
+    uint32_t last_kind = 0;    // of the last that ended: what the open one is taken for
     uint64_t begun_submitted = 0;  // as reported: any value
   };
   // Called once a decision; `now` does not go back.

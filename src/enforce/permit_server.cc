@@ -292,9 +292,9 @@ bool PermitServer::greet(Connection& connection, const sluice_hello& hello) {
   const int socket = connection.socket.get();
   std::optional<Caller> caller = identify(connection, hello.device);
   if (!caller) return false;
-  Result<Attachment> attached = caller->place.host->attach(
-      caller->place.client, caller->peer.process, std::move(caller->peer.pidfd),
-      hello.head.version);
+  Result<Attachment> attached =
+      caller->place.host->attach(caller->place.client, caller->peer.process,
+                                 std::move(caller->peer.pidfd), hello.head.version);
   if (!attached) return refuse(socket, reason_for(attached.error().kind), attached.error().message);
   SLUICE_STEP("serve: attached");
   connection.host = caller->place.host;

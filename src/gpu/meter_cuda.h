@@ -23,12 +23,12 @@ namespace sluice::node {
 
 class CudaMeter : public Meter {
  public:
-  static constexpr Nanos kLag = Millis(12);       // a client silent for so long has stopped
-  static constexpr Nanos kNews = Millis(1);       // a process that lives reports within
+  static constexpr Nanos kLag = Millis(12);        // a client silent for so long has stopped
+  static constexpr Nanos kNews = Millis(1);        // a process that lives reports within
   static constexpr Nanos kUnreported = Millis(2);  // in flight of a process that never reports
-  static constexpr Nanos kLook = Micros(100);     // between polls of a page while it drains
-  static constexpr Nanos kSkew = Millis(5);       // between the clocks of account and report
-  static constexpr size_t kMostWatched = 512;     // processes; beyond, the account is not believed
+  static constexpr Nanos kLook = Micros(100);      // between polls of a page while it drains
+  static constexpr Nanos kSkew = Millis(5);        // between the clocks of account and report
+  static constexpr size_t kMostWatched = 512;      // processes; beyond, the account is not believed
 
   // account: nullptr stands for a device that keeps none.
   CudaMeter(std::shared_ptr<const DeviceAccount> account, Time now);

@@ -24,7 +24,7 @@ namespace sluice::hook {
 
 class LaneEnds {
  public:
-  static constexpr uint32_t kContexts = 16;        // the number of none
+  static constexpr uint32_t kContexts = 16;         // the number of none
   static constexpr uint64_t kUnseenNs = 3'000'000;  // of work, without an event
 
   // Whether other clients have work: as the daemon last said.

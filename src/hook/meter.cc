@@ -9,7 +9,7 @@
 namespace sluice::hook {
 namespace {
 
-constexpr uint64_t kLaunchNs = 3'000;  // no launch takes the device longer to hear of
+constexpr uint64_t kLaunchNs = 3'000;           // no launch takes the device longer to hear of
 constexpr uint64_t kUnlearntLeaveNs = 100'000;  // of a lane whose units are still to be timed
 constexpr uint64_t kWarmNs = 200'000;  // so soon the device is not given to another context
 constexpr uint64_t kRarely = 4000;     // timings may take one part in so many of a thread's time
@@ -71,18 +71,20 @@ Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32
   const bool timeable = ends_.takes_events(lanes_, lane, context);
   const bool warm = lane.unfinished_ns() != 0 || now - lane.touched_ns < kWarmNs;
   const bool alone = warm && !lanes_.others_in_flight(lane);
-  Unit unit{.lane = &lane,
-            .cost_ns = cost_of(work),
-            .begun_ns = now,
-            .spent_ns = 0,
-            .known = costs_.guess(work.key) != 0,
-            .timed = timeable && !lane.held_up && is_worth_timing(work, alone && nothing_beside(at), now),
-            .followed = timeable,
-            .dense = lane.at_work(),
-            .alone = alone};
+  Unit unit{
+      .lane = &lane,
+      .cost_ns = cost_of(work),
+      .begun_ns = now,
+      .spent_ns = 0,
+      .known = costs_.guess(work.key) != 0,
+      .timed = timeable && !lane.held_up && is_worth_timing(work, alone && nothing_beside(at), now),
+      .followed = timeable,
+      .dense = lane.at_work(),
+      .alone = alone};
   if (lanes_.in_flight_ns() == 0) ends_.progress_ns = now;
   if (lane.unfinished_ns() == 0) lane.reached_ns = now;
-  if (unit.timed && (lane.open_ns() != 0 || !lane.at_work())) unit.timed = ends_.follow(lane, {}, now);
+  if (unit.timed && (lane.open_ns() != 0 || !lane.at_work()))
+    unit.timed = ends_.follow(lane, {}, now);
   if (unit.timed) {
     unit.begun_ns = sluice_clock(CLOCK_MONOTONIC);
     unit.spent_ns = unit.begun_ns - now;
@@ -212,7 +214,8 @@ bool Meter::copied(sluice_attachment* at, uint32_t thread, const Work& work, uin
   lanes_.host_ends(thread, begun_ns);
   ends_.poll(lanes_, costs_, context, now);
   if (Lane* lane = lane_for(thread, work.stream, context, begun_ns)) {
-    const bool alone = !lane->held_up && lane->unfinished_ns() == 0 && !lanes_.others_in_flight(*lane);
+    const bool alone =
+        !lane->held_up && lane->unfinished_ns() == 0 && !lanes_.others_in_flight(*lane);
     if (alone && work.bytes >= kLeastBytes)
       ends_.take(costs_, {work.key, per_mib(now - begun_ns, work.bytes), begun_ns, now});
     lane->submit(cost_of(work));

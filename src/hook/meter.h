@@ -4,8 +4,8 @@
 // Every launch adds its expected cost to its lane, and most go no further: a lane has leave to
 // submit some more without looking. The others come to make_room(), begin() and end(), which see
 // what is finished, learn what units take, and report to the daemon (the device's words of the
-// usage page). Nothing here waits for the device except make_room(), in short sleeps, while too much
-// is in flight; there is no thread, and no lock beyond this process.
+// usage page). Nothing here waits for the device except make_room(), in short sleeps, while too
+// much is in flight; there is no thread, and no lock beyond this process.
 //
 //   Lanes       what is submitted, and how much of it is in flight; the program's own time
 //   LaneEnds    what of that is seen finished; what units take
@@ -30,8 +30,8 @@
 
 namespace sluice::hook {
 
-constexpr uint64_t kLeastInFlightNs = 150'000;    // policy::Budget::kLeastInFlight
-constexpr uint64_t kNearlyDoneNs = 200'000;       // with so little left to run, the next may follow
+constexpr uint64_t kLeastInFlightNs = 150'000;   // policy::Budget::kLeastInFlight
+constexpr uint64_t kNearlyDoneNs = 200'000;      // with so little left to run, the next may follow
 constexpr uint64_t kPatienceNs = 1'000'000'000;  // without any progress no thread waits longer
 
 // A unit of work, as its caller describes it.
@@ -136,7 +136,7 @@ class Meter {
   uint64_t unfinished_of(uint32_t thread);
   uint64_t submitted_by(uint32_t thread);
 
-  uint32_t lock_;  // alone: whoever waits for it reads it all the time
+  uint32_t lock_;                     // alone: whoever waits for it reads it all the time
   alignas(64) uint64_t given_up_ns_;  // no thread waits while nothing has been finished since then
   uint64_t next_timing_ns_;           // what is known is timed again no sooner
   // The pages that were reported to last, and the totals when they were new.

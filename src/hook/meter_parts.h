@@ -30,8 +30,8 @@ inline uint64_t larger(uint64_t a, uint64_t b) {
 }
 
 inline uint64_t per_mib(uint64_t ns, uint64_t bytes) {
-  return larger(
-      static_cast<uint64_t>(static_cast<double>(ns) * kMiB / static_cast<double>(bytes)), kLeastNs);
+  return larger(static_cast<uint64_t>(static_cast<double>(ns) * kMiB / static_cast<double>(bytes)),
+                kLeastNs);
 }
 
 // Where nothing times a unit, how long it was waited for is at least what it took.

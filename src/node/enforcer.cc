@@ -292,8 +292,7 @@ Result<std::unique_ptr<Meter>> Enforcer::make_meter(const HostedDevice& hosted, 
                                                     const Client& c) const {
   const Device& device = hosted.device.device;
   if (device.kind == DeviceKind::kCuda)
-    return std::unique_ptr<Meter>(
-        std::make_unique<CudaMeter>(hosted.account, clock_.now()));
+    return std::unique_ptr<Meter>(std::make_unique<CudaMeter>(hosted.account, clock_.now()));
   std::unique_ptr<CpuCounter> counter = std::make_unique<ProcessCounter>();
   if (c.cgroup) {
     SLUICE_ASSIGN(counted, CgroupCounter::open(c.cgroup->usage_file()));

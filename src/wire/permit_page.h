@@ -70,8 +70,8 @@ struct sluice_permit_page {
   uint32_t sm; /* permille, like the next two */
   uint32_t request;
   uint32_t limit;
-  uint32_t millicores; /* of the client's sm; 0 where the device is not a CPU */
-  uint64_t slo_ns; /* of an iteration: the arbiter uses them (permit_hints.h); else 0 */
+  uint32_t millicores;      /* of the client's sm; 0 where the device is not a CPU */
+  uint64_t slo_ns;          /* of an iteration: the arbiter uses them (permit_hints.h); else 0 */
   uint64_t unused_sm_range; /* 0; daemons once named the slice's SMs here */
   uint8_t reserved2[3920];
 };

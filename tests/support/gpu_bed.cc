@@ -102,8 +102,8 @@ policy::ClientId GpuBed::start(const GpuProgram& program, int request, int limit
                           .sm = part.sm,
                           .quota = {{request}, {limit}},
                           .position = {part.begin, end_of_others(part)}}};
-  auto meter = std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus()[0].uuid),
-                                                 clock_.now());
+  auto meter =
+      std::make_unique<node::CudaMeter>(watch_->account(watch_->gpus()[0].uuid), clock_.now());
   const Result<void> admitted = host_->admit(0, tenant.share, std::move(meter));
   SLUICE_CHECK(admitted.ok(), admitted.error().message);
   const std::string stamps = judge_->expect(id);

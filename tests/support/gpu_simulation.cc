@@ -255,7 +255,8 @@ void GpuSimulation::host_under_hook(Client& c) {
   if (c.at == Client::At::kSync) {
     const Nanos since = c.began_to_wait;
     c.hook->usage.awaiting = 0;
-    return c.hook->run([&c, since] { c.hook->has_waited(since); }, [this, &c] { end_iteration(c); });
+    return c.hook->run([&c, since] { c.hook->has_waited(since); },
+                       [this, &c] { end_iteration(c); });
   }
   if (rests(c)) return;
   if (c.next == c.run->size()) {
@@ -443,7 +444,8 @@ void GpuSimulation::write_neighbours() {
 }
 
 void GpuSimulation::write_grant(Client& c, Nanos more, Nanos in_flight, Time valid_until) {
-  const auto really = static_cast<uint64_t>(static_cast<double>(more.count()) / c.program.reported_cost);
+  const auto really =
+      static_cast<uint64_t>(static_cast<double>(more.count()) / c.program.reported_cost);
   const auto allowed = c.hook->usage.submitted_ns + really;
   sluice_permit_allow(&c.hook->permit, allowed, static_cast<uint64_t>(in_flight.count()),
                       node::page_time(valid_until), hook::HookedHost::page_ns(now_));
@@ -476,7 +478,7 @@ void GpuSimulation::write(const PermitWrites& writes) {
 
 void GpuSimulation::wake(Client& c) {
   if (c.at != Client::At::kGate) return;  // under the hook a futex wakes it
-  c.at = Client::At::kWork;  // it is on its way
+  c.at = Client::At::kWork;               // it is on its way
   host_at(c, now_ + kWake);
 }
 

@@ -2,9 +2,10 @@
 // own, in the simulation's time. What the hook asks of the driver and of the system (events, naps,
 // futexes, the doorbell) is answered by the simulation.
 //
-// A call of the hook's may take time, or sleep. So each program has a fiber of its own: run() begins
-// a call there, and whenever the call has to wait, the simulation goes on and resumes it later. One
-// thread; one call of a program at a time. Needs -Wl,--wrap of clock_gettime and syscall.
+// A call of the hook's may take time, or sleep. So each program has a fiber of its own: run()
+// begins a call there, and whenever the call has to wait, the simulation goes on and resumes it
+// later. One thread; one call of a program at a time. Needs -Wl,--wrap of clock_gettime and
+// syscall.
 #pragma once
 
 #include <ucontext.h>
@@ -51,7 +52,8 @@ class HookedHost {
   // The daemon has written its pages: a thread that sleeps wakes if that concerns it.
   void see_pages();
 
-  // In its fiber. As the hook does (hook/launches.cc, hook/waits.cc) around what goes to the driver.
+  // In its fiber. As the hook does (hook/launches.cc, hook/waits.cc) around what goes to the
+  // driver.
   void launch(uint64_t key, const std::function<void()>& to_driver);
   void has_waited(Nanos since);
 
@@ -83,7 +85,9 @@ class HookedHost {
   static void enter(unsigned high, unsigned low);
   void yield();
   void pass_gate();
-  CUstream stream() const { return reinterpret_cast<CUstream>(static_cast<uintptr_t>(number_) << 8); }
+  CUstream stream() const {
+    return reinterpret_cast<CUstream>(static_cast<uintptr_t>(number_) << 8);
+  }
 
   World& world_;
   emulator::DeviceModel& device_;
