@@ -81,7 +81,7 @@ struct Budget {
 
   ClientId client = 0;
   Nanos allowed{0};
-  Nanos in_flight{0};
+  Nanos in_flight{0};  // never 0 of an arbiter that shares a GPU
   bool held = false;
   bool beside = false;  // another client has work, or wants to, on the same SMs
   Time alone_since{};   // nothing of theirs was in flight until now; max: something is

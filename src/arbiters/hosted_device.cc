@@ -210,11 +210,14 @@ void HostedDevice::grant(const Grant& grant) {
 
 void HostedDevice::share(const Budget& budget) {
   Client& client = *find_mutable(budget.client);
-  if (client.budget == budget) return;
   const bool could = client.may_launch();
+  const bool changed = client.budget.allowed != budget.allowed ||
+                       client.budget.in_flight != budget.in_flight ||
+                       client.budget.held != budget.held;
   client.budget = budget;
+  client.quiescing = false;
   expect(client, could, now_);
-  writes_.budgets.push_back(budget);
+  if (changed) writes_.budgets.push_back(budget);
 }
 
 // Notes when a client that may launch now is expected to, or for how long one that no longer may
@@ -265,7 +268,7 @@ void HostedDevice::show_neighbours() {
       client.alone_since = Time::max();
     else if (client.alone_since == Time::max())
       client.alone_since = now_;
-    if (client.budget.allowed != Nanos(0)) client.alone_since = client.budget.alone_since;
+    if (client.budget.in_flight != Nanos(0)) client.alone_since = client.budget.alone_since;
   }
 }
 

@@ -159,6 +159,14 @@ void SharesArbiter::iteration(ClientId id, Nanos cycle, uint32_t number, Time no
 
 // A client that does not wait reports nothing meanwhile: what it had in flight counts as run when
 // it has had its time.
+// Beside it, timings are not of a client alone, for as long as its work may still run.
+bool SharesArbiter::unfinished(const Client& c) const {
+  const Nanos left = c.seen.submitted - c.seen.finished;
+  return left > Nanos(0) &&
+         (waits(c) || c.seen.seen == Time::max() ||
+          now_ < c.seen.seen + std::min<Nanos>(left, Seconds(1)) + config_.drain_bound);
+}
+
 bool SharesArbiter::in_flight(const Client& c) const {
   const Nanos left = c.seen.submitted - c.seen.finished;
   if (left <= Nanos(0)) return false;
@@ -174,12 +182,12 @@ bool SharesArbiter::busy(const Client& c) const {
 }
 
 bool SharesArbiter::active(const Client& c) const {
-  return in_flight(c) || c.seen.waits_for_budget || c.seen.waits_for_device;
+  return in_flight(c) || waits_for_budget(c) || c.seen.waits_for_device;
 }
 
 bool SharesArbiter::wants_more(const Client& c) const {
   if (!c.wanting) return false;
-  return c.seen.waits_for_budget || c.seen.waits_for_device || (bound(c) && active(c));
+  return waits_for_budget(c) || c.seen.waits_for_device || (bound(c) && active(c));
 }
 
 // --- the decision --------------------------------------------------------------------------------
@@ -312,6 +320,11 @@ bool SharesArbiter::is_over(Turn& turn) {
   const Client* c = find(turn.holder);
   if (c == nullptr || !takes_turns(*c)) return true;
   const bool silent = !active(*c) && now_ - (turn.exclusive ? began(turn) : turn.since) >= kTick;
+  const Nanos lasted = now_ - turn.since;
+  if (!turn.exclusive && lasted > kQuantum + config_.drain_bound) {  // it has kept the device
+    find(turn.holder)->v += ns(lasted) / c->request;
+    return true;
+  }
   if (!turn.exclusive) return silent || c->seen.submitted >= turn.until;
   const Time from = began(turn);
   if (now_ - from >= kQuantum || (!turn.forced && iterations_beside(*c)))
@@ -372,8 +385,12 @@ void SharesArbiter::set_budget(Client& c, Budget& out) {
   if (c.audit.misreports()) in_flight = from_ns(ns(in_flight) / c.audit.factor());
   out.client = c.id;
   out.allowed = c.seen.submitted + from_ns(std::max(more, 0.0));
-  out.in_flight = in_flight;
+  out.in_flight = std::max(in_flight, Nanos(1));
   out.held = c.held;
+  const bool could = c.seen.submitted < c.allowed && !c.was_held;
+  if (!could) c.may_since = now_;
+  c.was_held = c.held;
+  c.allowed = out.allowed;
   const bool others_now = lane.unfinished_now > (unfinished(c) ? 1 : 0);
   const bool others = lane.unfinished > (c.unfinished_since_last ? 1 : 0);
   if (others_now)

@@ -62,6 +62,7 @@ class SharesArbiter : public Arbiter {
   static constexpr Nanos kInFlightBorrowed = Micros(200);  // beside an objective's bound client
   // ‰ of the shortest iteration, where a slice states none; side by side a hold is over sooner.
   static constexpr int kTolerance = 1000, kToleranceSideBySide = 1100;
+  static constexpr Nanos kWakesWithin = Millis(12);
   static constexpr size_t kKinds = 8;
   static constexpr int kLearnt = 8;  // iterations of a kind that are held for as a whole …
   static constexpr Nanos kLearnWithin = Millis(50);  // … if they last no longer
@@ -99,7 +100,10 @@ class SharesArbiter : public Arbiter {
     bool capped = false, held = false;  // by its limit; by a hold
     bool was_busy = false, was_in_flight = false, in_flight_since_last = false;
     bool was_unfinished = false, unfinished_since_last = false;
-    Time alone_since{};  // as in its budget
+    Time alone_since{};  // this and the next as in its budget
+    Nanos allowed{0};
+    bool was_held = false;
+    Time may_since{};  // it has had budget, and was not held
     Progress seen;
     Nanos counted{0};   // of what it submitted, in the next three
     Nanos finished{0};  // as of the last step
@@ -143,12 +147,14 @@ class SharesArbiter : public Arbiter {
     return client.cost * client.audit.factor() > 0.75 * client.host;
   }
   static bool waits(const Client& client) {
-    const Progress& p = client.seen;
-    return p.waits_for_budget || p.waits_for_device || p.waits_for_end;
+    return client.seen.waits_for_device || client.seen.waits_for_end;
   }
-  static bool unfinished(const Client& client) {
-    return client.seen.submitted > client.seen.finished;
+  // Believed until it has had time to wake up: whoever has budget and is not held does not wait.
+  bool waits_for_budget(const Client& client) const {
+    const bool may = client.seen.submitted < client.allowed && !client.was_held;
+    return client.seen.waits_for_budget && (!may || now_ - client.may_since < kWakesWithin);
   }
+  bool unfinished(const Client& client) const;
   bool in_flight(const Client& client) const;
   bool busy(const Client& client) const;
   bool active(const Client& client) const;

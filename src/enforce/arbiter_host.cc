@@ -189,7 +189,7 @@ ClientState ArbiterHost::state_of(const Device& device, policy::ClientId id,
   const policy::HostedDevice::Client& hosted = *device.hosted.find(id);
   return {.used = hosted.used,
           .ungated = client.meter->ungated(),
-          .granted = hosted.may_launch(),
+          .granted = hosted.may_launch() && !client.processes.empty(),
           .wanting = hosted.wanting,
           .processes = static_cast<int>(client.processes.size())};
 }
@@ -229,6 +229,7 @@ Result<Attachment> ArbiterHost::attach_now(ClientRef ref, const ProcessIdentity&
                                                   std::move(pages), Hints(now)})
                          .first->second;
   SLUICE_STEP("serve: entered");
+  process.not_alone_until = now;  // until then no look has covered all
   client->processes.push_back(number);
   client->meter->add_process(id);
   const Device& device = devices_[ref.device];
@@ -365,7 +366,7 @@ void ArbiterHost::write_grant(const Device& device, const policy::Grant& grant, 
 void ArbiterHost::write_budget(const policy::HostedDevice::Client& hosted, Process& process,
                                Time now) {
   const policy::Budget& budget = hosted.budget;
-  if (budget.allowed == Nanos(0)) return;  // of an arbiter that grants
+  if (budget.in_flight == Nanos(0)) return;  // of an arbiter that grants
   sluice_permit_page& page = process.pages.permit();
   const auto more =
       static_cast<uint64_t>(std::max(budget.allowed - hosted.submitted, Nanos(0)).count());

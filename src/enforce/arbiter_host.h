@@ -105,7 +105,7 @@ class ArbiterHost {
     sluice_device_report said{};             // at the last poll
     bool active = false;                     // it had work on a GPU since the poll before
     bool contended = false, beside = false;  // as its page says
-    Time not_alone_until{};                  // another process had work on its SMs then
+    Time not_alone_until{};                  // another process may have had work on its SMs then
     int bells = 0;                           // since the last heartbeat
   };
   // The claims of the client's processes together.
@@ -165,8 +165,8 @@ class ArbiterHost {
                    Time now);
   void write_budget(const policy::HostedDevice::Client& hosted, Process& process, Time now);
   void write_flags(Process& process, bool contended, bool beside);
-  void write_neighbours(Device& device, Time now);
-  void write_neighbours(Process& process, bool beside, Time alone_since, Time now);
+  void write_neighbours(Device& device, Time until);
+  void write_neighbours(Process& process, bool beside, Time alone_since, Time until);
   void close_pages(Process& process);
   void drop_process(ProcessNumber number, Time now);
   Client* find(ClientRef ref);

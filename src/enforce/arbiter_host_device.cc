@@ -18,7 +18,7 @@ Time quiet_by(Meter& meter, Time now, Time revoked_at, bool resting) {
 }  // namespace
 
 void ArbiterHost::step(Device& device) {
-  const Time now = look(device);
+  const Time before = clock_.now(), now = look(device);
   device.observations.resize(device.clients.size());
   auto seen = device.observations.begin();
   auto hosted = device.hosted.clients().begin();  // the same clients, in the same order
@@ -28,7 +28,7 @@ void ArbiterHost::step(Device& device) {
   for (write_permits(device, *writes, now); !writes->revoke.empty();
        write_permits(device, *writes, now))
     writes = &device.hosted.resume(look_at_revoked(device, writes->revoke, now));
-  if (device.millicores == 0) write_neighbours(device, now);
+  if (device.millicores == 0) write_neighbours(device, before);
   device.next = writes->next;
 }
 
@@ -43,8 +43,7 @@ Time ArbiterHost::look(Device& device) {
       const sluice_device_report before =
           std::exchange(process.said, process.pages.device_report());
       process.active = process.said.submitted_ns != before.submitted_ns ||
-                       process.said.finished_ns != before.finished_ns ||
-                       process.said.submitted_ns != process.said.finished_ns;
+                       process.said.finished_ns != before.finished_ns;
     }
   }
   return clock_.now();
@@ -135,9 +134,10 @@ void ArbiterHost::write_permits(Device& device, const policy::PermitWrites& writ
       write_flags(processes_.at(number), contended, processes_.at(number).beside);
 }
 
-// The arbiter has seen all that clients had reported until now. Processes of one client are
-// neighbours of each other, too.
-void ArbiterHost::write_neighbours(Device& device, Time now) {
+// The arbiter has seen all that clients had reported until then. Processes of one client are
+// neighbours of each other, too. One of version 1 that waits may have what is left of a budget that
+// has not changed.
+void ArbiterHost::write_neighbours(Device& device, Time until) {
   auto hosted = device.hosted.clients().begin();
   for (auto& [id, client] : device.clients) {
     const policy::HostedDevice::Client& seen = *hosted++;
@@ -147,15 +147,17 @@ void ArbiterHost::write_neighbours(Device& device, Time now) {
       Process& process = processes_.at(p);
       const bool siblings = active > (process.active ? 1 : 0);
       write_neighbours(process, seen.beside || siblings, siblings ? Time::max() : seen.alone_since,
-                       now);
+                       until);
+      if (process.pages.version() < SLUICE_WIRE_VERSION && process.pages.usage().waiting)
+        write_budget(seen, process, until);
     }
   }
 }
 
-void ArbiterHost::write_neighbours(Process& process, bool beside, Time alone_since, Time now) {
-  if (alone_since == Time::max()) process.not_alone_until = now;
+void ArbiterHost::write_neighbours(Process& process, bool beside, Time alone_since, Time until) {
+  if (alone_since == Time::max()) process.not_alone_until = until;
   const Time since = std::max(alone_since, process.not_alone_until);
-  const sluice_time_alone alone{page_time(since), page_time(now)};
+  const sluice_time_alone alone{page_time(since), page_time(until)};
   sluice_say_alone(&process.pages.permit(), &alone);
   if (process.beside != beside) write_flags(process, process.contended, beside);
 }

@@ -22,7 +22,7 @@ void CudaMeter::remove_process(const ProcessIdentity& process) {
 void CudaMeter::forget_gone() {
   std::erase_if(processes_, [this](const Process& p) {
     if (!p.gone || now_ < p.work.quiet_by()) return false;
-    forgotten_ += p.work.submitted();
+    forgotten_ = std::min(forgotten_ + p.work.submitted(), 256 * ReportedWork::kMost / 2);
     return true;
   });
 }
@@ -82,7 +82,7 @@ void CudaMeter::watch(pid_t pid, Time now) {
   entry->second = use->until;
   const bool reports = std::ranges::any_of(processes_, [&](const Process& p) {
     return p.id.pid == pid && p.work.ever() &&
-           (p.work.in_flight() > Nanos(0) || p.work.worked() + kSkew >= use->from);
+           (p.work.in_flight() > Nanos(0) || p.work.progressed() + kSkew >= use->from);
   });
   if (!reports) ungated_ += std::max(use->busy - use->resolution, Nanos(0));
 }

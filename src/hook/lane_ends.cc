@@ -81,14 +81,15 @@ bool LaneEnds::takes_events(const Lanes& lanes, const Lane& lane, uint32_t conte
 
 bool LaneEnds::follow(Lane& lane, const Timing& timing, uint64_t now) {
   if (lane.marks == Lane::kMarks && lane.at_work()) return false;
+  if (lane.held_up && lane.awaited != nullptr) {
+    follow_by_clock(lane, now);
+    return true;
+  }
   const CUevent event = events_[lane.context].record(lane.stream);
   if (event == nullptr) return false;
   SLUICE_STEP("follow: recorded");
   if (lane.held_up) {
-    if (lane.awaited == nullptr)
-      lane.awaited = event;
-    else
-      events_[lane.context].give_back(event);
+    lane.awaited = event;
     follow_by_clock(lane, now);
     return true;
   }
@@ -160,21 +161,26 @@ void LaneEnds::poll_lane(Lanes& lanes, UnitCosts& costs, Lane& lane, uint64_t no
     lane.pop();
     progress_ns = now;
   }
+  events.give_back(lane.reached);  // nothing is timed from there any more
+  lane.reached = nullptr;
 }
 
 // The unit between two events. One that nothing was known of was charged too little or too much.
 void LaneEnds::learn(Lanes& lanes, UnitCosts& costs, Lane& lane, const Mark& mark, uint64_t now) {
   const Timing& t = mark.timing;
   const uint64_t span = ContextEvents::between_ns(lane.reached, mark.event);
+  if (span == 0) return;  // the driver cannot say
   const uint64_t took = larger(span - smaller(span, t.gap_ns), kLeastNs);
   longest_ns_ = larger(longest_ns_, took);
   if (t.bytes != 0 && t.bytes < kLeastBytes) return;
   const uint64_t ns = t.bytes != 0 ? per_mib(took, t.bytes) : took;
-  if (t.alone && !lanes.others_in_flight(lane))
+  const bool alone = t.alone && !lanes.others_in_flight(lane);
+  if (alone)
     take(costs, {t.unit, ns, t.begun_ns, now});
   else
     costs.learn_beside(t.unit, ns);
-  if (t.assumed_ns != 0) lanes.correct(t.assumed_ns, took);
+  if (t.assumed_ns != 0)  // beside others, it is charged no more than the bound that it filled
+    lanes.correct(t.assumed_ns, alone && !others_ ? took : smaller(took, kInFlightNs));
 }
 
 void LaneEnds::take(UnitCosts& costs, const Sample& sample) {

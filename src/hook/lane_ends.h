@@ -66,6 +66,7 @@ class LaneEnds {
     uint64_t unit, ns, begun_ns, ended_ns;
   };
   void take(UnitCosts& costs, const Sample& sample);
+  void forget_samples() { samples_ = 0; }
   // By the daemon's clock, which is `skew` behind.
   void confirm(UnitCosts& costs, const sluice_time_alone& alone, uint64_t skew);
 

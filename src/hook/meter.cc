@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kLaunchNs = 3'000;           // no launch takes the device longer to hear of
 constexpr uint64_t kUnlearntLeaveNs = 100'000;  // of a lane whose units are still to be timed
 constexpr uint64_t kWarmNs = 200'000;  // so soon the device is not given to another context
+constexpr uint64_t kRingNs = 200'000;  // between two rings for iterations
 constexpr uint64_t kRarely = 4000;     // timings may take one part in so many of a thread's time
 constexpr uint64_t kMostSpentNs = 10'000;  // on one; more, and the thread was off the processor
 
@@ -250,6 +251,13 @@ void Meter::hold_up(CUstream stream) {
 
 // ---- iterations ---------------------------------------------------------------------------------
 
+// A program that waits all the time does not keep the daemon from its work.
+bool Meter::is_time_to_ring(uint64_t now) {
+  if (now - rang_ns_ < kRingNs) return false;
+  rang_ns_ = now;
+  return true;
+}
+
 // Open is what began last, where several threads have work; the first of them that has waited says
 // that nothing is.
 Stretch Meter::begin_stretch(sluice_attachment* at, uint32_t thread) {
@@ -258,7 +266,8 @@ Stretch Meter::begin_stretch(sluice_attachment* at, uint32_t thread) {
   const Stretch stretch{.begun_ns = now, .work_ns = submitted_by(thread)};
   report(at, now);
   sluice_say_due(at, now + sluice_slo(at));
-  sluice_say_begun(at, now, lanes_.submitted_ns() - told_from_ns_);
+  sluice_say_begun(at, now, larger(lanes_.submitted_ns(), told_from_ns_) - told_from_ns_,
+                   is_time_to_ring(now));
   unlock();
   return stretch;
 }
@@ -270,9 +279,9 @@ void Meter::end_stretch(sluice_attachment* at, uint32_t thread, const Stretch& s
   const uint64_t submitted = submitted_by(thread);
   const uint64_t work = submitted > stretch.work_ns ? submitted - stretch.work_ns : 0;
   sluice_say_due(at, 0);
-  if (iterations_.is_one(cycle, work, now))
-    sluice_say_iteration(at, cycle, Iterations::kind_of(work));
-  sluice_say_begun(at, 0, 0);
+  const bool is_one = iterations_.is_one(cycle, work, now);
+  if (is_one) sluice_say_iteration(at, cycle, Iterations::kind_of(work));
+  sluice_say_begun(at, 0, 0, is_one && is_time_to_ring(now));
   unlock();
 }
 
@@ -291,25 +300,39 @@ void Meter::use_again(CUcontext context) {
 void Meter::forget_context(CUcontext context) {
   const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
   if (context == nullptr || !lock()) return;
-  if (ends_.forget(lanes_, context, now)) costs_.doubt_kernels();  // its modules went with it
+  if (ends_.forget(lanes_, context, now)) {  // its modules went with it
+    costs_.doubt_kernels();
+    ends_.forget_samples();
+  }
   unlock();
 }
 
 void Meter::forget_unit(uint64_t key) {
   if (!lock()) return;
   costs_.forget(key);
+  ends_.forget_samples();
   unlock();
 }
 
 void Meter::doubt_kernels() {
   if (!lock()) return;
   costs_.doubt_kernels();
+  ends_.forget_samples();
   unlock();
 }
 
 // ---- the page, and the lock ---------------------------------------------------------------------
 
+// A call that began under the pages of an earlier daemon may report to those.
+bool Meter::is_older(const sluice_attachment* at) const {
+  if (told_ == nullptr || told_ == at) return false;
+  const bool closed = (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CLOSED) != 0;
+  return closed || static_cast<int32_t>(at->permit->header.generation -
+                                        told_->permit->header.generation) < 0;
+}
+
 void Meter::report(sluice_attachment* at, uint64_t now) {
+  if (is_older(at)) return;
   const uint64_t submitted = lanes_.submitted_ns(), finished = lanes_.finished_ns();
   if (told_ != at) {
     told_ = at;
@@ -320,8 +343,8 @@ void Meter::report(sluice_attachment* at, uint64_t now) {
   ends_.see_others((__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & kOthers) != 0);
   const auto skew = static_cast<uint64_t>(__atomic_load_n(&at->skew_ns, __ATOMIC_RELAXED));
   ends_.confirm(costs_, sluice_read_alone(at->permit), skew);
-  const sluice_device_report words{.submitted_ns = submitted - told_from_ns_,
-                                   .finished_ns = finished - told_from_ns_,
+  const sluice_device_report words{.submitted_ns = larger(submitted, told_from_ns_) - told_from_ns_,
+                                   .finished_ns = larger(finished, told_from_ns_) - told_from_ns_,
                                    .host_ns = lanes_.host_ns() - host_from_ns_,
                                    .longest_ns = ends_.longest_ns(),
                                    .seen_ns = now - skew,

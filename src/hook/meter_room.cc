@@ -27,7 +27,7 @@ Meter::Room Meter::room(sluice_attachment* at, uint64_t now) const {
   const sluice_allowance a = sluice_allowance_of(at, now);
   if (a.allowed_ns == UINT64_MAX) return {kInFlightNs, UINT64_MAX};
   const uint64_t from = told_ == at ? told_from_ns_ : lanes_.finished_ns();
-  const uint64_t submitted = lanes_.submitted_ns() - from + lanes_.leave_ns();
+  const uint64_t submitted = larger(lanes_.submitted_ns(), from) - from + lanes_.leave_ns();
   const uint64_t left = a.allowed_ns > submitted ? a.allowed_ns - submitted : 0;
   return {smaller(a.in_flight_ns, larger(left, kLeastInFlightNs)), left};
 }
@@ -107,7 +107,7 @@ void Meter::drain(sluice_attachment* at, uint32_t thread, CUstream stream) {
   const uint64_t since = sluice_clock(CLOCK_MONOTONIC);
   bool waits = false;
   int looks = 0;
-  while (lock()) {
+  while (lock_patiently()) {
     const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
     const uint32_t context = ends_.context_of_thread(lanes_, now);
     lanes_.host_ends(thread, since);

@@ -598,8 +598,8 @@ TEST_P(StreamThatWaits, IsNeitherChargedForThatNorInFlight) {
     meter->hold_up(stream(0));
     ASSERT_LE(in_flight(), 2 * std::max(kInFlightNs, kernel_ns));
   }
-  const auto did = static_cast<double>(launched);
-  EXPECT_NEAR(static_cast<double>(submitted() - before), did, 0.02 * did);
+  const auto did = static_cast<double>(launched);  // what it has leave for is reported later
+  EXPECT_NEAR(static_cast<double>(submitted() - before), did, 0.02 * did + 0.1 * kMs);
 }
 
 TEST_F(MeterInTime, WhatStandsBehindAWaitIsInFlightForAsLongAsItTakes) {

@@ -41,8 +41,12 @@ SLUICE_EXPORT CUresult cuCtxSynchronize() {
 SLUICE_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
   using namespace sluice::hook;
   const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
-  const CUresult result = driver_cuCtxSynchronize_v2(context);
   const Metering m = metering(device_of_thread());
+  if (m.meter == nullptr) return driver_cuCtxSynchronize_v2(context);
+  const CUresult result = [&] {
+    const AwaitingDevice awaiting(m);
+    return driver_cuCtxSynchronize_v2(context);
+  }();
   if (m.meter != nullptr && result == CUDA_SUCCESS)
     has_waited(m.meter->looked(m.at, m.thread, begun));
   return result;
