@@ -75,8 +75,8 @@ class GpuParts : public NodeWithGpus {
     }
   }
   void expect_shares(int first, int second) {
-    expect_share(watch_windows(*machine_, 0), first, kKernel);
-    expect_share(watch_windows(*machine_, 1), second, kKernel);
+    expect_share_of_seconds(watch_windows(*machine_, 0), first, kKernel);
+    expect_share_of_seconds(watch_windows(*machine_, 1), second, kKernel);
   }
   // By another program, not by this process, whose children the instances are as well.
   void take_most_of_cuda1() {
@@ -165,7 +165,7 @@ TEST_F(GpuParts, ItOutlivesTheDaemonAndStaysUnderBothSlices) {
 TEST_F(GpuParts, AWorkerThatShowsItselfOneDeviceIsHeldThere) {
   start(parts(600, 100), "kernel", "CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES#*,} ");
   expect_work_on({1});
-  expect_share(watch_windows(*machine_, 1), 100, kKernel);
+  expect_share_of_seconds(watch_windows(*machine_, 1), 100, kKernel);
   EXPECT_EQ(busy(0), Nanos(0));
 }
 

@@ -24,7 +24,7 @@ class GpuSlice : public NodeWithGpus {
   void expect_held(const char* kind) {
     start_program("cuda1", {SLUICE_CUDA_GREEDY, kind}, Node::slice(kRequest));
     ASSERT_TRUE(eventually("200 ms of work", [&] { return busy(1) >= Millis(200); }));
-    expect_share(watch_windows(*machine_, 1), kRequest, kKernel);
+    expect_share_of_seconds(watch_windows(*machine_, 1), kRequest, kKernel);
     EXPECT_EQ(busy(0), Nanos(0)) << "it sees the device of its slice alone";
   }
 };

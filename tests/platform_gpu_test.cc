@@ -140,7 +140,7 @@ TEST_F(GpuPlatform, AnUnmodifiedProgramAt20PercentUsesThatAndAKernelAWindow) {
   ASSERT_TRUE(works(1));
   await_held();
   ASSERT_TRUE(eventually("200 ms of work", [&] { return busy(1) >= Millis(200); }));
-  expect_share(watch_windows(*machine_, 1), kRequest, kKernel);
+  expect_share_of_seconds(watch_windows(*machine_, 1), kRequest, kKernel);
   EXPECT_EQ(busy(0), Nanos(0)) << "it sees the device of its slice alone";
   const json listed = platform_->get("/v1/instances");
   ASSERT_EQ(listed.size(), 1U) << listed;

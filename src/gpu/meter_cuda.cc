@@ -78,13 +78,16 @@ void CudaMeter::watch(pid_t pid, Time now) {
   if (!use || use->until > now) return;
   if (accounted_until_.size() >= kMostWatched) accounted_until_.clear();
   const auto [entry, is_new] = accounted_until_.try_emplace(pid, use->until);
-  if (is_new || use->from < entry->second) return;
-  entry->second = use->until;
+  if (is_new || use->until <= entry->second) return;
+  const Time last = std::exchange(entry->second, use->until);
+  const double part =
+      seconds(use->until - std::max(last, use->from)) / seconds(use->until - use->from);
   const bool reports = std::ranges::any_of(processes_, [&](const Process& p) {
     return p.id.pid == pid && p.work.ever() &&
            (p.work.in_flight() > Nanos(0) || p.work.progressed() + kSkew >= use->from);
   });
-  if (!reports) ungated_ += std::max(use->busy - use->resolution, Nanos(0));
+  const Nanos busy = std::max(use->busy - use->resolution, Nanos(0));
+  if (!reports) ungated_ += from_seconds(seconds(busy) * part);
 }
 
 // --- draining ------------------------------------------------------------------------------------

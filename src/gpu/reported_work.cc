@@ -21,8 +21,8 @@ void ReportedWork::update(const sluice_device_report& report, Time now) {
   const Nanos age = std::min<Nanos>(now - since_, kMost / kFastest), before = finished_;
   const Nanos most = kFastest * age;
   finished_ = std::max(finished_, bounded(report.finished_ns, most));
-  submitted_ = std::max(
-      {bounded(report.submitted_ns, most), finished_, submitted_ - kMostTakenBack});
+  submitted_ =
+      std::max({bounded(report.submitted_ns, most), finished_, submitted_ - kMostTakenBack});
   host_ = std::max(host_, bounded(report.host_ns, most));
   longest_ = bounded(report.longest_ns, most);
   if (finished_ > before) progressed_ = seen_;

@@ -16,7 +16,8 @@ class ReportedWork {
   // Work that is expected alone, in a second, of units that run side by side. Keeps sums far from
   // the end of Nanos.
   static constexpr int kFastest = 1000;
-  static constexpr Nanos kMost{int64_t{1} << 54};  // 208 days; 256 processes' are below Nanos::max()
+  static constexpr Nanos kMost{int64_t{1}
+                               << 54};  // 208 days; 256 processes' are below Nanos::max()
   // A launch that the driver refused is taken back, and an unknown unit's charge corrected.
   static constexpr Nanos kMostTakenBack = Millis(1);
 

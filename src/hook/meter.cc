@@ -327,8 +327,8 @@ void Meter::doubt_kernels() {
 bool Meter::is_older(const sluice_attachment* at) const {
   if (told_ == nullptr || told_ == at) return false;
   const bool closed = (__atomic_load_n(&at->permit->flags, __ATOMIC_RELAXED) & SLUICE_CLOSED) != 0;
-  return closed || static_cast<int32_t>(at->permit->header.generation -
-                                        told_->permit->header.generation) < 0;
+  return closed ||
+         static_cast<int32_t>(at->permit->header.generation - told_->permit->header.generation) < 0;
 }
 
 void Meter::report(sluice_attachment* at, uint64_t now) {

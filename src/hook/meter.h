@@ -141,7 +141,7 @@ class Meter {
   uint32_t lock_;                     // alone: whoever waits for it reads it all the time
   alignas(64) uint64_t given_up_ns_;  // no thread waits while nothing has been finished since then
   uint64_t rang_ns_;
-  uint64_t next_timing_ns_;           // what is known is timed again no sooner
+  uint64_t next_timing_ns_;  // what is known is timed again no sooner
   // The pages that were reported to last, and the totals when they were new.
   const sluice_attachment* told_;
   uint64_t told_from_ns_, host_from_ns_;

@@ -46,8 +46,8 @@ static inline void sluice_hint_due(struct sluice_gate* g, uint64_t due_ns) {
   }
 }
 
-/* An iteration has begun now, when so much had been submitted; 0: none is open any more. `ring`: the
- * doorbell, if another client has work: its launches may have to wait for the iteration. */
+/* An iteration has begun now, when so much had been submitted; 0: none is open any more. `ring`:
+ * the doorbell, if another client has work: its launches may have to wait for the iteration. */
 static inline void sluice_say_begun(struct sluice_attachment* at, uint64_t begun_ns,
                                     uint64_t submitted_ns, int ring) {
   if (begun_ns != 0) begun_ns -= (uint64_t)__atomic_load_n(&at->skew_ns, __ATOMIC_RELAXED);

@@ -82,6 +82,17 @@ inline DeviceWindows watch_windows(emulator::Machine& machine, unsigned device =
   return {.worst = least, .all = log.busy(begin, begin + kAll)};
 }
 
+// Under `shares` a program keeps to its limit over seconds: in all the windows together it may have
+// no more than in one besides, what its bucket holds (40 ms of its limit), and `more`.
+inline void expect_share_of_seconds(const DeviceWindows& windows, int request, Nanos more) {
+  constexpr Nanos kLong = DeviceWindows::kLong;
+  const Nanos share = kLong * request / 1000;
+  EXPECT_LE(windows.all,
+            (DeviceWindows::kCount + 1) * share * 102 / 100 + Millis(40) * request / 1000 + more);
+  EXPECT_GT(windows.all, Nanos(0));
+  std::printf("share %.4f\n", seconds(windows.all) / seconds(DeviceWindows::kCount * kLong));
+}
+
 // request: permille. In each window the program may have `more`: the work that runs on when its
 // turn ends. In all of them together it may have no more than in one, plus `inexact` a window for
 // what is uncertain.
