@@ -16,7 +16,9 @@ void daemon_hears(std::span<const std::byte> bytes) {
       [](const auto& known) {
         if constexpr (requires { known.head; }) {
           if (known.head.magic != SLUICE_HELLO_MAGIC) std::abort();
-          if (known.head.version != SLUICE_WIRE_VERSION) std::abort();
+          if (known.head.version < SLUICE_WIRE_VERSION_MIN ||
+              known.head.version > SLUICE_WIRE_VERSION)
+            std::abort();
         }
       },
       message);
