@@ -21,7 +21,7 @@ constexpr char kAgain[] = "again";
 // ---- what is charged ----------------------------------------------------------------------------
 
 // Runs the work a few times: its units are known then. Then a round is to be charged what its units
-// take, in one of the next rounds: who is off the processor in the middle of a timing makes them
+// take, in one of the next rounds: a thread that is off the processor during a timing makes them
 // look longer for a while.
 void expect_charged_at_last(Program& p, const std::string& what, uint64_t takes,
                             const std::function<void()>& work) {

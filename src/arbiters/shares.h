@@ -149,7 +149,7 @@ class SharesArbiter : public Arbiter {
   static bool waits(const Client& client) {
     return client.seen.waits_for_device || client.seen.waits_for_end;
   }
-  // Believed until it has had time to wake up: whoever has budget and is not held does not wait.
+  // Believed until it has had time to wake up: a client with budget that is not held does not wait.
   bool waits_for_budget(const Client& client) const {
     const bool may = client.seen.submitted < client.allowed && !client.was_held;
     return client.seen.waits_for_budget && (!may || now_ - client.may_since < kWakesWithin);

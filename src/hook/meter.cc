@@ -367,7 +367,7 @@ bool Meter::lock() {
 
 // For what is about to be launched: were it to go on because the holder lost its processor, it
 // would be neither bounded nor charged, and a program with more threads than processors often at
-// that. A holder whom the driver has wait for longer keeps no thread from going on.
+// that. A holder that waits in the driver for longer keeps no thread from going on.
 bool Meter::lock_patiently() {
   constexpr int kNaps = 200;  // 5 ms and more
   for (int i = 0; i < kNaps; ++i) {

@@ -138,7 +138,7 @@ class Meter {
   uint64_t unfinished_of(uint32_t thread);
   uint64_t submitted_by(uint32_t thread);
 
-  uint32_t lock_;                     // alone: whoever waits for it reads it all the time
+  uint32_t lock_;  // on a line of its own: threads that wait read it all the time
   alignas(64) uint64_t given_up_ns_;  // no thread waits while nothing has been finished since then
   uint64_t rang_ns_;
   uint64_t next_timing_ns_;  // what is known is timed again no sooner
