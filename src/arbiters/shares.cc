@@ -157,8 +157,6 @@ void SharesArbiter::iteration(ClientId id, Nanos cycle, uint32_t number, Time no
   known->seen_at = now;
 }
 
-// A client that does not wait reports nothing meanwhile: what it had in flight counts as run when
-// it has had its time.
 // Beside it, timings are not of a client alone, for as long as its work may still run.
 bool SharesArbiter::unfinished(const Client& c) const {
   const Nanos left = c.seen.submitted - c.seen.finished;
@@ -167,6 +165,8 @@ bool SharesArbiter::unfinished(const Client& c) const {
           now_ < c.seen.seen + std::min<Nanos>(left, Seconds(1)) + config_.drain_bound);
 }
 
+// A client that does not wait reports nothing meanwhile: what it had in flight counts as run when
+// it has had its time.
 bool SharesArbiter::in_flight(const Client& c) const {
   const Nanos left = c.seen.submitted - c.seen.finished;
   if (left <= Nanos(0)) return false;

@@ -146,6 +146,49 @@ TEST_P(OnBothKinds, AnyGreedyClientsDo) {
   }
 }
 
+// One that always wants has its share in each second, whatever the others are and do: kernels of
+// any length, iterations with an objective, pauses, resizes, deaths, stops.
+TEST_P(OnBothKinds, AClientHasItsShareWhateverTheOthersDo) {
+  for (uint64_t seed = 1; seed <= (sanitized() ? 1 : 12); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    GpuSimulation gpu("shares", device(), seed);
+    constexpr int kRequest = 300, kOthers = 5;
+    gpu.add(client(1, kRequest), greedy_program(Micros(50)));
+    Nanos longest = Micros(50);
+    for (ClientId id = 2; id < 2 + kOthers; ++id) {
+      const int request = static_cast<int>(random.between(20, 700 / kOthers));
+      const bool iterates = random.chance(0.3);
+      const Nanos kernel = from_seconds(2e-6 * std::pow(1e5, random.uniform()));  // to 200 ms
+      GpuProgram program = iterates ? emulator::serving_program({eager_run()}, random.uniform())
+                                    : greedy_program(kernel, std::min<Nanos>(kernel, Micros(4)));
+      if (!iterates) longest = std::max(longest, kernel);
+      if (!iterates && random.chance(0.5)) {
+        program.work = Millis(random.between(1, 500));
+        program.pause = Millis(random.between(1, 500));
+      }
+      gpu.add(client(id, request, iterates), program);
+      const Nanos when = Millis(random.between(100, 3500));
+      if (random.chance(0.3))
+        gpu.at(when, [&gpu, id] { gpu.kill(id); });
+      else if (random.chance(0.3))
+        gpu.at(when, [&gpu, id] { gpu.stop(id); });
+      else
+        gpu.at(when,
+               [&gpu, id, request, iterates] { gpu.change(client(id, request / 2, iterates)); });
+    }
+    gpu.run(kLong);
+    double all = 0;
+    for (ClientId id = 1; id < 2 + kOthers; ++id) all += gpu.used(id);
+    if (!device().shared) {
+      EXPECT_LE(all, seconds(kLong)) << "no more than the device has";
+    }
+    const auto& used = gpu.used_by_second(1);
+    for (size_t s = 1; s < used.size(); ++s)
+      EXPECT_GE(used[s], 0.9 * kRequest / 1000 - 0.01 - seconds(longest)) << s;
+  }
+}
+
 TEST_P(OnBothKinds, NoClientGetsMoreThanItsLimit) {
   GpuSimulation gpu("shares", device());
   gpu.add(client(1, 200, false, 300), greedy_program(Micros(50)));

@@ -18,7 +18,6 @@ namespace {
 
 constexpr int kRealtimePriority = 10;  // above every SCHED_OTHER, below the kernel's own
 constexpr size_t kMaxProcessesPerClient = 256;
-constexpr uint32_t kTotals = 2;  // the first version of pages with totals
 
 // What an epoll event refers to: the kind in the highest byte, a process number below.
 constexpr uint64_t kTimer = 1ull << 56, kCommand = 2ull << 56, kBell = 3ull << 56,
@@ -352,7 +351,7 @@ void ArbiterHost::write_grant(const Device& device, const policy::Grant& grant, 
                               Process& process, Time now) {
   sluice_permit_page& page = process.pages.permit();
   const auto more = static_cast<uint64_t>(std::max(budget, Nanos(0)).count());
-  if (device.millicores != 0 || process.pages.version() < kTotals)
+  if (device.millicores != 0 || !process.pages.has_totals())
     sluice_permit_grant(&page, more, page_time(grant.valid_until), page_time(now));
   else
     sluice_permit_allow(&page, process.said.submitted_ns + more, policy::Budget::kInFlight.count(),
@@ -375,7 +374,7 @@ void ArbiterHost::write_budget(const policy::HostedDevice::Client& hosted, Proce
     if (granted) sluice_permit_revoke(&page);
     return;
   }
-  if (process.pages.version() >= kTotals) {
+  if (process.pages.has_totals()) {
     sluice_permit_allow(&page, process.said.submitted_ns + more, budget.in_flight.count(),
                         SLUICE_PARKED, page_time(now));
   } else if (more != 0 && (!granted || process.pages.usage().waiting)) {

@@ -54,9 +54,9 @@ struct Attachment {
 };
 
 struct ClientState {
-  Nanos used{0};     // busy time, cumulative
-  Nanos ungated{0};  // of that, without a report (Meter::ungated)
-  bool granted = false;
+  Nanos used{0};         // busy time, cumulative
+  Nanos ungated{0};      // of that, without a report (Meter::ungated)
+  bool granted = false;  // it may run, or launch, now
   bool wanting = false;
   int processes = 0;  // attached
 };

@@ -148,7 +148,7 @@ void ArbiterHost::write_neighbours(Device& device, Time until) {
       const bool siblings = active > (process.active ? 1 : 0);
       write_neighbours(process, seen.beside || siblings, siblings ? Time::max() : seen.alone_since,
                        until);
-      if (process.pages.version() < SLUICE_WIRE_VERSION && process.pages.usage().waiting)
+      if (!process.pages.has_totals() && process.pages.usage().waiting)
         write_budget(seen, process, until);
     }
   }

@@ -355,6 +355,75 @@ TEST_F(ArbiterHostTest, NorDoesOneOnAGpu) {
   EXPECT_LE(state->used, ReportedWork::kFastest * (clock.now() - start));
 }
 
+// --- budgets of a GPU ----------------------------------------------------------------------------
+
+// A client of a GPU under `shares`, with whole device to borrow, and its pages.
+class GpuBudgets : public ArbiterHostTest {
+ protected:
+  GpuBudgets() {
+    gpu = host->add_device(*policy::make_arbiter("shares", {}), {}, 0);
+    EXPECT_TRUE(
+        host->admit(gpu, share_of(200), std::make_unique<CudaMeter>(nullptr, clock.now())).ok());
+  }
+  ~GpuBudgets() override {
+    for (void* page : {static_cast<void*>(permit), static_cast<void*>(usage)})
+      if (page != nullptr) munmap(page, SLUICE_PAGE_SIZE);
+  }
+  static policy::ShareClient share_of(int request) {
+    return {.id = 1, .sm = kWhole, .quota = {{request}, kWhole}};
+  }
+  void attach(uint32_t version) {
+    const ProcessIdentity self{getpid(), ++fake_start_time};
+    client = std::move(*host->attach(
+        {gpu, 1}, self, Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))), version));
+    const auto map = [](const Fd& fd, int rights) {
+      return mmap(nullptr, SLUICE_PAGE_SIZE, rights, MAP_SHARED, fd.get(), 0);
+    };
+    permit = static_cast<sluice_permit_page*>(map(client.pages.permit, PROT_READ));
+    usage = static_cast<sluice_usage_page*>(map(client.pages.usage, PROT_READ | PROT_WRITE));
+  }
+  void ring() const { eventfd_write(client.bell.get(), 1); }
+  bool granted() const { return __atomic_load_n(&permit->seq, __ATOMIC_SEQ_CST) % 2 == 0; }
+
+  DeviceNumber gpu = 0;
+  Attachment client;
+  sluice_permit_page* permit = nullptr;
+  sluice_usage_page* usage = nullptr;
+};
+
+TEST_F(GpuBudgets, AreTotalsThatAResizeChangesBeforeItReturns) {
+  attach(SLUICE_WIRE_VERSION);
+  __atomic_store_n(&usage->want, 1U, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&usage->waiting, 1U, __ATOMIC_SEQ_CST);
+  ring();
+  ASSERT_TRUE(eventually("a budget", [&] { return granted() && permit->allowed_ns > 0; }));
+  EXPECT_GT(permit->in_flight_ns, 0U);
+  const uint64_t before = permit->allowed_ns;
+  ASSERT_TRUE(host->change_share(gpu, share_of(800)).ok());
+  EXPECT_EQ(permit->request, 800U);
+  EXPECT_GT(permit->allowed_ns, before) << "it may submit further ahead";
+}
+
+// It counts what it spends from when it sees a grant. Alone, its budget stays as it is: none the
+// less it has another grant whenever it has used one up.
+TEST_F(GpuBudgets, AClientOfTheVersionBeforeHasThemAsOneGrantAfterAnother) {
+  attach(SLUICE_WIRE_VERSION - 1);
+  EXPECT_EQ(permit->header.version, SLUICE_WIRE_VERSION - 1);
+  __atomic_store_n(&usage->want, 1U, __ATOMIC_SEQ_CST);
+  uint32_t seen = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    __atomic_store_n(&usage->waiting, 1U, __ATOMIC_SEQ_CST);
+    ring();
+    ASSERT_TRUE(eventually("a grant", [&] { return granted() && permit->seq != seen; })) << turn;
+    seen = permit->seq;
+    EXPECT_GT(permit->budget_ns, 0U);
+    __atomic_store_n(&usage->waiting, 0U, __ATOMIC_SEQ_CST);
+    usage->device_busy_ns += permit->budget_ns;
+    __atomic_store_n(&usage->device_seen_ns, sluice_clock(CLOCK_MONOTONIC), __ATOMIC_SEQ_CST);
+    (void)host->state({gpu, 1});  // the daemon looks, and sees it used up
+  }
+}
+
 // Two clients of one rectangle: TestTurns admits both, `planned` refuses the second.
 TEST_F(ArbiterHostTest, AnEmptyDeviceRunsAnotherArbiterFromThenOn) {
   for (const policy::ClientId id : {1, 2}) admit(id);

@@ -68,6 +68,8 @@ class Pages {
   uint32_t seq() const { return __atomic_load_n(&permit_->seq, __ATOMIC_RELAXED); }
   UsageView usage() const;
   uint32_t version() const { return permit_->header.version; }
+  // Its client's budgets on a GPU are totals; in version 1 they began when they were seen.
+  bool has_totals() const { return version() >= 2; }
   sluice_device_report device_report() const {
     return sluice_device_report_read(usage_, version());
   }

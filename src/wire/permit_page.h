@@ -88,7 +88,7 @@ struct sluice_usage_page {
   uint64_t longest_ns;
   uint8_t reserved2[40];
   /* The client's meter of a GPU, on a cache line of its own; all zeros without one. A client of
-   * version 1 writes the first four, one of version 2 the rest and the two in the middle. */
+   * version 1 writes the first four, one of version 2 all but the first and the third. */
   uint64_t device_busy_ns;      /* the device's work for it, merged over streams; cumulative */
   uint64_t device_seen_ns;      /* when the others were written, by the daemon's clock */
   uint64_t device_in_flight_ns; /* expected of work submitted and not seen finished */
