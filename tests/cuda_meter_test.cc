@@ -173,14 +173,14 @@ TEST(MeterTest, ChargesCopiesAndSets) {
           const double at_least = 0.8 * 20 * static_cast<double>(kBytes) / gbps;
           p.expect(said >= at_least, std::string(what) + " " + std::to_string(said));
         };
-        // Those that block are charged the time for which they do.
+        // Those that block are charged the mean time for which they do, which varies here.
         const auto charged_what_it_waits = [&](const char* what, auto&& copy) {
           for (int i = 0; i < 40; ++i) copy();
           const uint64_t before = p.submitted(), begun = sluice_clock(CLOCK_MONOTONIC);
           for (int i = 0; i < 20; ++i) copy();
           const auto passed = static_cast<double>(sluice_clock(CLOCK_MONOTONIC) - begun);
           const auto said = static_cast<double>(p.submitted() - before);
-          p.expect(said >= 0.8 * passed && said <= 1.1 * passed,
+          p.expect(said >= 0.7 * passed && said <= 1.4 * passed,
                    std::string(what) + ": charged " + std::to_string(said / passed));
         };
         charged_what_it_waits("to the device",
