@@ -117,8 +117,8 @@ void added_per_launch(Report& report, int threads, const HookedDriver& cuda) {
   report.add(Row("added per launch, p99" + on, o.p99, "ns").of(o));
 }
 
-// A program that only launches, as fast as a real driver allows. A timing is long enough to include
-// the hook's occasional work.
+// A program that only launches, with launches and events about as long as an H200's (3.7 and 0.8
+// us). A timing is long enough to include the hook's occasional work.
 void launch_bound(Report& report, int threads, const HookedDriver& cuda) {
   using LaunchEx = decltype(&cuLaunchKernelEx);
   const auto direct = function<LaunchEx>(cuda.driver, "cuLaunchKernelEx");
@@ -139,7 +139,7 @@ void launch_bound(Report& report, int threads, const HookedDriver& cuda) {
            threads == 1 ? "" : "s");
   Row row(name, l.p50, "%");
   row.of(l);
-  report.add(threads == 1 ? row.at_most(0.3) : row);
+  report.add(threads == 1 ? row.at_most(1) : row);
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ void launch_bound(Report& report, int threads, const HookedDriver& cuda) {
 int main(int argc, char** argv) {
   using namespace sluice::bench;
   Report report("hook", argc, argv);
-  SlicedDevice device;
+  SlicedDevice device(1, SlicedDevice::Clients::kMeter);
   device.serve();
   const HookedDriver cuda;
   for (const int threads : {1, 4}) added_per_launch(report, threads, cuda);

@@ -1,6 +1,6 @@
-// A device of this process's in slices of equal parts of its time, each of which may borrow the
-// rest: an arbiter, its pages, and the socket at which clients' hooks ask. For benchmarks of the
-// cost of a permit that is granted at once. Not thread-safe.
+// A GPU of this process's in slices of equal parts of its time, each of which may borrow the rest:
+// an arbiter, its pages, and the socket at which clients' hooks ask. For benchmarks of the cost of
+// a permit that is granted at once. Not thread-safe.
 #pragma once
 
 #include <unistd.h>
@@ -14,20 +14,28 @@
 #include "bench/blind_meter.h"
 #include "enforce/arbiter_host.h"
 #include "enforce/permit_server.h"
+#include "gpu/meter_cuda.h"
 
 namespace sluice::bench {
 
 class SlicedDevice {
  public:
-  explicit SlicedDevice(int slices = 1) : slices_(slices), host_(clock_, {}) {
-    host_.add_device(*policy::make_arbiter(policy::kDefaultArbiter, {}), {}, 0);
+  // Its clients meter what they submit, as the hook does; or pass the gate alone.
+  enum class Clients { kMeter, kPass };
+
+  explicit SlicedDevice(int slices = 1, Clients clients = Clients::kPass)
+      : slices_(slices), host_(clock_, {}) {
+    const bool meter = clients == Clients::kMeter;
+    host_.add_device(*policy::make_arbiter(meter ? "shares" : policy::kDefaultArbiter, {}), {}, 0);
     const int each = 1000 / slices;
     for (int i = 0; i < slices; ++i) {
       const policy::ShareClient share{.id = static_cast<policy::ClientId>(i),
                                       .sm = kWhole,
                                       .quota = {{each}, kWhole},
                                       .position = {{0}, {i * each}}};
-      SLUICE_CHECK(host_.admit(0, share, std::make_unique<BlindMeter>()).ok(), "admit");
+      std::unique_ptr<node::Meter> made = std::make_unique<BlindMeter>();
+      if (meter) made = std::make_unique<node::CudaMeter>(nullptr, clock_.now());
+      SLUICE_CHECK(host_.admit(0, share, std::move(made)).ok(), "admit");
     }
   }
   ~SlicedDevice() {
