@@ -1,5 +1,6 @@
-// The death matrix of the node daemon, on GPUs: it is killed within each step of lending memory,
-// and of handling a failing device. Unmodified programs go on meanwhile.
+// The death matrix of the node daemon, on GPUs: it is killed within each step of lending memory, of
+// writing budgets, and of handling a failing device. Unmodified programs go on meanwhile.
+//   - A program works on without a daemon, and is held to its limit by the next.
 //   - No more of the device is ever in use than the slice has: what was lent is recorded.
 //   - An ended program's memory is free.
 //   - A program on a failing device is ended, and the record says why.
@@ -53,6 +54,17 @@ class NodeGpuDeath : protected PlanOfTheDaemon, public NodeWithLedPrograms {
       EXPECT_LE(on_device(), kSlice + kPrograms * kHeadroom);
     }
   }
+  testing::AssertionResult works_on(Nanos before) {
+    return eventually("work on the device", [&] { return busy(1) > before + Millis(10); });
+  }
+  // Measured over a quarter of a second.
+  double share_of(unsigned device) {
+    const SteadyClock clock;
+    const Time start = clock.now();
+    const Nanos before = busy(device);
+    let_programs_work(Millis(250));
+    return double((busy(device) - before).count()) / double((clock.now() - start).count());
+  }
   // Allocates what it can; then frees it.
   void fill(int program) {
     std::vector<Bytes> taken;
@@ -86,6 +98,17 @@ TEST_F(NodeGpuDeath, KilledWithinAnyStepOfLendingMemory) {
     fill(1);
     kill(rest, SIGKILL);
     node_->wait(id, "gone");
+  });
+  if (HasFailure()) FAIL() << node_->log();
+}
+
+TEST_F(NodeGpuDeath, KilledWhileItWritesABudget) {
+  start_program("cuda1", {SLUICE_CUDA_GREEDY, "kernel"}, Node::slice(200));
+  at_each(plan_, {"decide: allowed"}, [&](const std::string& label) {
+    const Nanos before = busy(1);
+    live_through(label, [&] { EXPECT_TRUE(works_on(before)); });
+    EXPECT_TRUE(works_on(busy(1)));
+    EXPECT_TRUE(eventually("it to be held to its limit again", [&] { return share_of(1) < 0.3; }));
   });
   if (HasFailure()) FAIL() << node_->log();
 }

@@ -346,7 +346,7 @@ TEST_F(ArbiterHostTest, NorDoesOneOnAGpu) {
   const Time start = clock.now();
   for (const policy::ClientId id : {1, 2})
     ASSERT_TRUE(host->admit(gpu, share(id), std::make_unique<CudaMeter>(nullptr, start)).ok());
-  sluice_gate gate{};
+  sluice_gate gate{.metered = 1};  // and it submits nothing
   attach(1, gate, gpu);
   const Attacker hostile(attach_raw(2, gpu));
   while (!hostile.has_tried_long()) work(gate, 1000);

@@ -100,8 +100,7 @@ struct sluice_gate {
   struct sluice_process* process;
   uint32_t request, millicores; /* as last seen on a page; 0: never attached */
   uint64_t window_ns;
-  uint32_t metered; /* the gate's caller also meters: it writes what it submits to a GPU to the
-                       usage page */
+  uint32_t metered; /* of a GPU: the gate's caller writes what it submits to the usage page */
 };
 
 static inline uint64_t sluice_clock(clockid_t id) {
