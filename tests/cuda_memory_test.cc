@@ -57,6 +57,34 @@ TEST_F(CudaMemory, ALowerLimitRefusesNewMemoryAndKillsNobody) {
   EXPECT_EQ(program.allocate("plain", 2), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+// What is held and not used is other programs', too.
+TEST_F(CudaMemory, ALowerLimitLeavesNoHeadroom) {
+  Program program(folder_);
+  EXPECT_EQ(program.allocate("plain", 126), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_SUCCESS);
+  EXPECT_GT(held(), kContext + 128);
+  set_limit(64);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(held(), kContext + 128) << "after a refusal";
+  EXPECT_EQ(program.ask("free 1").result, CUDA_SUCCESS);
+  EXPECT_EQ(held(), kContext + 126) << "after what was freed";
+}
+
+// The driver gives an address again only if what was there is gone.
+TEST_F(CudaMemory, WhatWasFreedUnseenIsGivenBackWhenItsAddressIsUsedAgain) {
+  Program program(folder_);
+  for (int i = 0; i < 4; ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(program.allocate("plain", 100), CUDA_SUCCESS);
+    EXPECT_EQ(program.ask("lose " + std::to_string(i)).result, CUDA_SUCCESS);
+    EXPECT_EQ(on_device(), kContext);
+    EXPECT_GE(held(), kContext + 100) << "the hook did not see it";
+  }
+  EXPECT_EQ(program.allocate("plain", 100), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("managed", limit_ - kContext - 100), CUDA_SUCCESS);
+  EXPECT_EQ(program.allocate("plain", 2), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 TEST_F(CudaMemory, ProgramsAreToldOfTheSlice) {
   Program program(folder_), other(folder_);
   Answer info = program.ask("info");
@@ -89,7 +117,7 @@ TEST_F(CudaMemory, SoDoesWhatContextsOfItsOwnHadHoweverTheyEnd) {
   Program program(folder_);
   for (const char* end : {"destroy", "detach"})
     for (int i = 0; i < 4; ++i)
-      EXPECT_EQ(program.ask(std::string("own 100 ") + end).result, CUDA_SUCCESS) << end << i;
+      EXPECT_EQ(program.ask(std::string("own 200 ") + end).result, CUDA_SUCCESS) << end << i;
   EXPECT_EQ(on_device(), kContext);
   EXPECT_EQ(program.allocate("plain", 200), CUDA_SUCCESS);
 }

@@ -4,6 +4,7 @@
 //   plain|pitched|managed|pooled|virtual|array|flat|mipmapped|graph MIB
 //                                                    allocates; answers which memory it is
 //   free WHICH
+//   lose WHICH                                       frees it by the driver itself, past the hook
 //   capture FREED LEFT                               a graph that allocates as many MIB which it
 //                                                    frees, and which it leaves; answers which
 //                                                    graph
@@ -20,12 +21,15 @@
 //   keepers COUNT                                    pools that keep 2 MiB each of what was freed
 //   pieces COUNT                                     of 16 MiB, mapped side by side, handles kept
 //   release WHICH, unmap WHICH COUNT                 a piece's handle; as many pieces, by one call
-//   own MIB destroy|detach                           a context of its own that has it, and ends so
+//   own MIB destroy|detach                           a context of its own that has it, in pieces of
+//                                                    2 MiB, and ends so
 //   reset                                            destroys the context, and makes it anew
 //   device NUMBER                                    allocates `plain` on that one from now on
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <iostream>
@@ -326,6 +330,7 @@ CUresult keep_what_is_freed() {
 
 // A context of its own with some memory, ended in one of two ways while it has it.
 CUresult live_in_own_context(size_t bytes, const std::string& end) {
+  constexpr size_t kPiece = 2 * kMib;
   CUcontext before = nullptr, own = nullptr;
   cuCtxGetCurrent(&before);
   CUresult result = cuCtxCreate_v2(&own, 0, 0);
@@ -336,10 +341,19 @@ CUresult live_in_own_context(size_t bytes, const std::string& end) {
     then([&] { return cuCtxAttach(&own, 0); });
     then([&] { return cuCtxDetach(own); });
   }
-  then([&] { return plain(bytes).result; });
+  for (size_t piece = 0; piece < bytes / kPiece; ++piece)
+    then([&] { return plain(kPiece).result; });
   then([&] { return end == "detach" ? cuCtxDetach(own) : cuCtxDestroy_v2(own); });
   then([&] { return cuCtxSetCurrent(before); });
   return result;
+}
+
+// The hook stands in the driver's place under its name, but not under its path.
+CUresult free_past_the_hook(CUdeviceptr pointer) {
+  const char* folder = std::getenv("LD_LIBRARY_PATH");
+  void* driver = dlopen((std::string(folder) + "/libcuda.so.1").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return CUDA_ERROR_NOT_FOUND;
+  return reinterpret_cast<decltype(&cuMemFree_v2)>(dlsym(driver, "cuMemFree_v2"))(pointer);
 }
 
 CUresult make_context(int device = 0) {
@@ -371,6 +385,8 @@ int main() {
       answer(memories.back().result, std::to_string(memories.size() - 1));
     } else if (what == "free") {
       answer(memories.at(std::stoul(which)).free(), "");
+    } else if (what == "lose") {
+      answer(free_past_the_hook(memories.at(std::stoul(which)).pointer), "");
     } else if (what == "capture") {
       const CUresult result =
           capture(graphs.emplace_back(), std::stoul(which) * kMib, std::stoul(how) * kMib);
