@@ -101,10 +101,9 @@ void LaneEnds::follow_by_clock(Lane& lane, uint64_t now) {
   if (lane.marks < Lane::kMarks) lane.push({nullptr, lane.done(), now, {}});
 }
 
-// The stream's work has been done as it came, and comes slower than it is done; and nothing keeps
-// the device from it.
+// The stream's work comes slower than it is done, and nothing keeps the device from it.
 bool LaneEnds::clock_will_do(const Lanes& lanes, const Lane& lane, uint64_t now) const {
-  return lane.dry && !others_ && !lane.held_up && !lane.at_work() && lane.unknown_ns == 0 &&
+  return !others_ && !lane.held_up && !lane.at_work() && lane.unknown_ns == 0 &&
          lane.marks < Lane::kMarks && lane.marked_at_ns + lane.open_ns() <= now &&
          lane.unseen_ns + lane.open_ns() <= kUnseenNs && !lanes.others_in_flight(lane);
 }

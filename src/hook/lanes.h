@@ -61,7 +61,6 @@ struct alignas(64) Lane {
   uint64_t glanced_ns;        // when that was last seen
   CUevent reached;            // the event right before the first mark, if that is how it was seen
   CUevent awaited;            // behind what the stream waits for
-  bool dry;                   // its thread last found its work done when it came back
   bool held_up;               // the stream waits for something else
   unsigned oldest, marks;
   Mark ring[kMarks];

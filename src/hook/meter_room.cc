@@ -85,9 +85,8 @@ bool Meter::make_room(sluice_attachment* at, uint32_t thread, const Work& work) 
 // lane's end will be seen.
 uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, uint32_t context,
                          uint64_t now) {
-  const bool had_marks = lane.marks != 0, was_at_work = lane.at_work();
+  const bool had_marks = lane.marks != 0;
   ends_.poll(lanes_, costs_, context, now);
-  if (was_at_work) lane.dry = !lane.at_work();
   lane.allow(0);
   Room room = this->room(at, now);
   size_leave(lane, room.bound, had_marks);
