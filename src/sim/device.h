@@ -1,7 +1,7 @@
 // A device in virtual time: clients with slices run batches on it, as its arbiter lets them. There
-// are two models of it, of one physics (docs/simulator.md): ExactDevice (exact_device.h) steps the
-// node daemon's hosted device, FluidDevice (fluid_device.h) gives each busy client a rate. Not
-// thread-safe.
+// are two models of a CPU, of one physics (docs/simulator.md): ExactDevice (exact_device.h) steps
+// the node daemon's hosted device, FluidDevice (fluid_device.h) gives each busy client a rate. A
+// GPU is a GpuDevice (gpu_device.h). Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,22 @@
 
 namespace sluice::sim {
 
+// A GPU beside its clients' hosts. The times are those that DeviceSpec::h200 assumes
+// (device_model/device_model.h): with them the emulated device follows figures of an H200.
+struct GpuPhysics {
+  Nanos slice = Millis(2);       // for which a client has its SMs while another waits for them
+  Nanos switching = Micros(80);  // from one client to another; nothing runs
+  Nanos linger = Micros(100);    // a client that has nothing to run keeps its SMs so long
+  bool side_by_side = true;      // clients may have parts of the SMs (MPS); for the arbiter
+
+  bool operator==(const GpuPhysics&) const = default;
+};
+
 struct Physics {
   Nanos grain = Millis(1);       // the length of an operator: what revoking a permit waits for
   Share contention = kNone;      // how much longer work takes while others run on all other sm
   Nanos meter_lag = Millis(12);  // without a report for so long, a client has used nothing
+  std::optional<GpuPhysics> gpu = std::nullopt;  // nothing: it is a CPU
 
   bool operator==(const Physics&) const = default;
 };
@@ -40,6 +52,10 @@ class SimulatedDevice {
   virtual Result<void> run(std::string_view arbiter) = 0;
   // Adds a client, or changes its slice.
   virtual Result<void> admit(const policy::ShareClient& share, Time now) = 0;
+  // Sets the part of the time alone of the client's batches in which only its host works. A CPU
+  // ignores it: host and device are one there.
+  // REQUIRES: the client has no batch; host < kWhole
+  virtual void set_host(policy::ClientId /*id*/, Share /*host*/) {}
   virtual void remove(policy::ClientId id, Time now) = 0;
   virtual bool empty() const = 0;
 
@@ -59,6 +75,16 @@ class SimulatedDevice {
   virtual int64_t steps() const = 0;
 };
 
+// Returns kInvalid for a GPU that is to be a fluid.
+inline Result<void> check_stepping(Stepping stepping, const Physics& physics) {
+  if (stepping != Stepping::kFluid || !physics.gpu) return {};
+  return Error{
+      ErrorKind::kInvalid,
+      "stepping: devices of kind gpu are exact, as a fluid's clients have no hosts; allowed: "
+      "exact"};
+}
+
+// REQUIRES: check_stepping(stepping, physics)
 std::unique_ptr<SimulatedDevice> make_device(Stepping stepping, const Physics& physics);
 
 }  // namespace sluice::sim

@@ -1,4 +1,4 @@
-// A device as it is: the node daemon's HostedDevice with a device's arbiter, and clients that run
+// A CPU as it is: the node daemon's HostedDevice with a device's arbiter, and clients that run
 // batches under their permits. A client behaves as a model server at its gate:
 //
 //   - A batch is work, in busy time at the client's own sm, and runs in operators of `grain` each.
