@@ -145,7 +145,8 @@ Result<void> SimulatedCluster::place(Server& server) {
   i.parts = promise.parts;
   i.arbiter = promise.arbiter;
   Result<void> outcome;
-  if (machine.device->empty()) outcome = machine.device->run(i.arbiter);
+  const DeviceKind kind = machine.plan.physics.gpu ? DeviceKind::kCuda : DeviceKind::kCpu;
+  if (machine.device->empty()) outcome = machine.device->run(policy::arbiter_on(kind, i.arbiter));
   server.client = ++machine.last_client;
   if (outcome.ok())
     outcome = machine.device->admit({.id = server.client,
@@ -158,6 +159,7 @@ Result<void> SimulatedCluster::place(Server& server) {
     ledger.release(i.id);
     return outcome;
   }
+  machine.device->set_host(server.client, truth_of(i.function).host);
   count(server, 1);
   machine.clients[server.client] = i.id;
   schedule(machine);
@@ -371,6 +373,11 @@ void SimulatedCluster::run_next(Server& server) {
   schedule(machine);
 }
 
+Truth SimulatedCluster::truth_of(const FunctionName& f) const {
+  const auto found = plan_.truths.find(f);
+  return found == plan_.truths.end() ? Truth{} : found->second;
+}
+
 // Returns how long a batch takes alone on the instance's sm.
 Nanos SimulatedCluster::work(const Server& server, int batch) {
   const Instance& i = server.seen.instance;
@@ -378,8 +385,7 @@ Nanos SimulatedCluster::work(const Server& server, int batch) {
   const auto predicted =
       predictor_.predict(model_on(i.function, i.revision, device), {batch, i.slice().sm, kWhole});
   SLUICE_CHECK(predicted.has_value(), "a simulated function has a profile on every type");
-  const auto found = plan_.truths.find(i.function);
-  const Truth truth = found == plan_.truths.end() ? Truth{} : found->second;
+  const Truth truth = truth_of(i.function);
   double factor = truth.slowness;
   if (!faults_.empty()) factor *= faults_.times(Fault::Kind::kSlow, served_name(i.function));
   if (truth.variation > 0) factor *= 1 + truth.variation * (2 * random_.uniform() - 1);

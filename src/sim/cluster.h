@@ -35,6 +35,9 @@ struct DevicePlan {
 struct Truth {
   double slowness = 1;   // true median ÷ predicted one
   double variation = 0;  // a batch takes up to so much more or less, evenly
+  // The part of a batch's time alone in which only the program's host works. On GPUs; 0: it keeps
+  // the device busy by itself.
+  Share host = kNone;
 };
 
 struct ClusterPlan {
@@ -170,6 +173,7 @@ class SimulatedCluster : public control::Cluster, public WorkerNode {
   void batch_ended(Machine& machine, policy::ClientId client);
   void advance(Machine& machine);
   void schedule(Machine& machine);
+  Truth truth_of(const FunctionName& f) const;
   Nanos work(const Server& server, int batch);
 
   const ClusterPlan plan_;

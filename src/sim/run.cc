@@ -374,6 +374,8 @@ Outcome Play::outcome(const std::string& policy) {
 }  // namespace
 
 Result<Outcome> simulate(const Scenario& scenario, const std::string& policy, const Watch& watch) {
+  for (const DevicePlan& d : scenario.cluster.devices)
+    SLUICE_TRY(check_stepping(scenario.cluster.stepping, d.physics));
   return Play(scenario, watch).run(policy);
 }
 

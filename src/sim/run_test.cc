@@ -106,6 +106,36 @@ TEST_F(Simulation, ALoadWithASeedHasTheArrivalsOfSluiceLoad) {
   }
 }
 
+// The bundle's `planned` is `shares` on a GPU: an eager server leaves most of the device to
+// training.
+TEST_F(Simulation, OnAGpuAnEagerServerAndATrainingJobShareTheDevice) {
+  Scenario both = bundled("shared_gpu.yaml");
+  both.duration = Seconds(25);
+  Scenario alone = both;
+  alone.jobs.clear();
+  const auto play = [](const Scenario& s, const std::string& policy) {
+    auto o = simulate(s, policy);
+    EXPECT_TRUE(o.ok()) << o.error().message;
+    return std::move(o).value_or({});
+  };
+  const Outcome serves = play(alone, "has-gpu"), shared = play(both, "has-gpu"),
+                turns = play(both, "has-gpu-paper");
+  EXPECT_LE(shared.functions[0].p50, serves.functions[0].p50 * 115 / 100);
+  EXPECT_LE(shared.functions[0].p95, serves.functions[0].p95 * 115 / 100);
+  const double whole = 32 / 0.06;  // samples a second: a step of 32 takes 60 ms
+  EXPECT_GE(shared.all_jobs.goodput, 0.7 * whole);
+  EXPECT_LE(turns.all_jobs.goodput, 0.6 * whole) << "`window` holds the device for its host's time";
+  EXPECT_EQ(bytes(both, "has-gpu"), bytes(both, "has-gpu"));
+}
+
+TEST_F(Simulation, AGpuIsNoFluid) {
+  Scenario s = bundled("shared_gpu.yaml");
+  s.cluster.stepping = Stepping::kFluid;
+  const auto o = simulate(s, "has-gpu");
+  ASSERT_FALSE(o.ok());
+  EXPECT_THAT(o.error().message, testing::HasSubstr("devices of kind gpu are exact"));
+}
+
 // One server, Poisson arrivals at half its capacity, batches of a fixed time t: M/D/1. Its sojourn
 // time has the 0.9-quantile 2.515 t and the 0.95-quantile 3.05 t (Erlang, 1909).
 TEST_F(Simulation, AQueueIsAsLongAsTheoryHasIt) {

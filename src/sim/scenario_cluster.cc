@@ -23,6 +23,7 @@ class ClusterReader {
   void device(Fields& f);
 
  private:
+  void kind(Fields& f, DevicePlan& device);
   void add_node(DevicePlan device, const std::string& name, int count);
   void recorded_nodes(Fields& f, const std::string& path, const DevicePlan& device);
 
@@ -77,6 +78,7 @@ void ClusterReader::device(Fields& f) {
   if (kWhole.permille % d.sm_quantum.permille != 0)
     f.complain("smQuantum", "does not divide a whole device");
   f.number("pricePerHour", d.price_per_hour, 0, 1e6);
+  kind(f, plan);
   f.duration("grain", plan.physics.grain, Micros(1), Seconds(10));
   f.share("contention", plan.physics.contention);
   f.duration("meterLag", plan.physics.meter_lag, Micros(100), Seconds(1));
@@ -94,6 +96,24 @@ void ClusterReader::device(Fields& f) {
   if (out_.devices.size() > kMostDevices)
     f.complain(nodes.empty() ? "count" : "nodes",
                "there are more than " + std::to_string(kMostDevices) + " devices");
+}
+
+// Whether the devices are GPUs, and what only those have. To the loop they are the devices that its
+// model servers compute on.
+void ClusterReader::kind(Fields& f, DevicePlan& device) {
+  std::string kind = "cpu";
+  f.text("kind", kind);
+  if (kind != "cpu" && kind != "gpu") f.complain("kind", "\"" + kind + "\" is neither cpu nor gpu");
+  GpuPhysics gpu{.side_by_side = device.device.sm_quantum < kWhole};
+  for (const char* key : {"slice", "switch", "linger"})
+    if (kind == "cpu" && f.has(key)) f.complain(key, "goes with kind: gpu");
+  f.duration("slice", gpu.slice, Micros(100), Seconds(1));
+  f.duration("switch", gpu.switching, Nanos(0), Millis(100));
+  f.duration("linger", gpu.linger, Nanos(0), Millis(100));
+  if (kind != "gpu") return;
+  device.physics.gpu = gpu;
+  const auto exact = check_stepping(out_.stepping, device.physics);
+  if (!exact.ok()) f.complain("kind", exact.error().message);
 }
 
 void ClusterReader::add_node(DevicePlan device, const std::string& name, int count) {

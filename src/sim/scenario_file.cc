@@ -237,6 +237,12 @@ void Reader::truth(Fields& f) {
   read_function(f, out_.functions, name);
   f.number("slowness", truth.slowness, 0.01, 100);
   f.number("variation", truth.variation, 0, 0.99);
+  f.share("host", truth.host);
+  const auto is_gpu = [](const DevicePlan& d) { return d.physics.gpu.has_value(); };
+  if (truth.host == kWhole)
+    f.complain("host", "is the whole of a batch; at most 99.9%, as the device does the rest");
+  else if (truth.host > kNone && std::ranges::none_of(out_.cluster.devices, is_gpu))
+    f.complain("host", "goes with devices of kind: gpu, and there are none");
   if (!out_.cluster.truths.emplace(name, truth).second)
     f.complain("function", "its truth stands twice");
 }

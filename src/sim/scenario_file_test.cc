@@ -96,6 +96,48 @@ TEST(ScenarioFile, TakesTheNodesThatAlibabaHas) {
               HasSubstr("nodes: stands in place of count and perNode"));
 }
 
+// The scenario with these fields of its devices beside their type.
+std::string with_devices(const std::string& fields, const std::string& more = "") {
+  std::string text = scenario(more);
+  return text.replace(text.find("count: 2"), 8, "count: 2, " + fields);
+}
+
+TEST(ScenarioFile, ReadsGpusAndTheHostsOfTheirPrograms) {
+  const auto s = parse_scenario(
+      with_devices("kind: gpu, slice: 4ms, switch: 0s", "  truths: [{function: f, host: 80%}]\n"),
+      "s.yaml", "/nowhere");
+  ASSERT_TRUE(s.ok()) << s.error().message;
+  GpuPhysics gpu{.slice = Millis(4), .switching = Nanos(0)};
+  EXPECT_EQ(s->cluster.devices[1].physics.gpu, gpu);
+  EXPECT_EQ(s->cluster.truths.at(s->functions[0].name).host, Share{800});
+  const auto sliced =
+      parse_scenario(with_devices("kind: gpu, smQuantum: 100%"), "s.yaml", "/nowhere");
+  ASSERT_TRUE(sliced.ok()) << sliced.error().message;
+  EXPECT_FALSE(sliced->cluster.devices[0].physics.gpu->side_by_side);
+  const auto cpus = parse_scenario(with_devices("kind: cpu"), "s.yaml", "/nowhere");
+  ASSERT_TRUE(cpus.ok()) << cpus.error().message;
+  EXPECT_FALSE(cpus->cluster.devices[0].physics.gpu.has_value());
+}
+
+TEST(ScenarioFile, RefusesWhatOnlyGpusHaveAndWhatTheyLack) {
+  struct Case {
+    std::string text, want;
+  };
+  const std::string host = "  truths: [{function: f, host: ";
+  const Case cases[] = {
+      {with_devices("kind: tpu"), "devices[0].kind: \"tpu\" is neither cpu nor gpu"},
+      {with_devices("linger: 1ms"), "devices[0].linger: goes with kind: gpu"},
+      {with_devices("kind: gpu, slice: 1us"), "devices[0].slice: \"1us\" is not a duration from"},
+      {with_devices("kind: gpu, switch: 1s"), "devices[0].switch: \"1s\" is not a duration from"},
+      {with_devices("kind: gpu", "  stepping: fluid\n"),
+       "devices[0].kind: stepping: devices of kind gpu are exact"},
+      {with_devices("kind: gpu", host + "101%}]\n"), "truths[0].host: \"101%\" is not a share"},
+      {with_devices("kind: gpu", host + "100%}]\n"), "truths[0].host: is the whole of a batch"},
+      {with_devices("kind: cpu", host + "80%}]\n"), "truths[0].host: goes with devices of kind"},
+  };
+  for (const Case& c : cases) EXPECT_THAT(fault(c.text), HasSubstr(c.want)) << c.text;
+}
+
 TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
   struct Case {
     std::string text, want;

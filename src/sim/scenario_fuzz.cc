@@ -23,7 +23,9 @@ void check(const sim::Scenario& s) {
   }
   check(!s.cluster.devices.empty() && !s.cluster.cold_starts.empty());
   for (const sim::DevicePlan& d : s.cluster.devices)
-    check(d.device.memory > 0 && d.device.sm_quantum > kNone);
+    check(d.device.memory > 0 && d.device.sm_quantum > kNone &&
+          (!d.physics.gpu || d.physics.gpu->slice > Nanos(0)));
+  for (const auto& [name, truth] : s.cluster.truths) check(truth.host < kWhole);
   for (const sim::Load& load : s.loads)
     for (const sim::RateStep& step : load.plan)
       check(step.rate >= 0 && step.rate <= 1e6 && step.duration > Nanos(0));
