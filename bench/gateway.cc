@@ -26,7 +26,7 @@
 #include "bench/gateway/contender.h"
 #include "bench/gateway/upstream.h"
 #include "bench/report.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace {
 

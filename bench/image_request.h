@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::bench {
 

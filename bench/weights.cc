@@ -19,7 +19,7 @@
 #include "bench/image_request.h"
 #include "bench/report.h"
 #include "store/server.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 #include "wire/zygote.h"
 
 namespace sluice::bench {

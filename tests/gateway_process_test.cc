@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "tests/support/eventually.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/folder.h"
 #include "tests/support/store_client.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 #include "wire/zygote.h"
 
 namespace sluice {

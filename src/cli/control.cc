@@ -12,7 +12,7 @@
 #include "control/api/run.h"
 #include "control/local/local_ports.h"
 #include "process/process_identity.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::cli {
 namespace {

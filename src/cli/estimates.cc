@@ -18,9 +18,9 @@
 #include "control/spec/function_file.h"
 #include "learn/builtin.h"
 #include "predict/work_model.h"
-#include "wire/json.h"
-#include "wire/model_description.h"
-#include "wire/operator_graph_json.h"
+#include "wire/json/json.h"
+#include "wire/json/model_description.h"
+#include "wire/json/operator_graph_json.h"
 
 namespace sluice::cli {
 namespace {

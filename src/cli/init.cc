@@ -9,8 +9,8 @@
 #include "cli/inspection.h"
 #include "cli/session.h"
 #include "control/spec/function_file.h"
-#include "wire/json.h"
-#include "wire/model_description.h"
+#include "wire/json/json.h"
+#include "wire/json/model_description.h"
 
 namespace sluice::cli {
 namespace {

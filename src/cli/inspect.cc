@@ -8,7 +8,7 @@
 #include "cli/inspection.h"
 #include "cli/session.h"
 #include "cli/table.h"
-#include "wire/operator_graph_json.h"
+#include "wire/json/operator_graph_json.h"
 
 namespace sluice::cli {
 namespace {

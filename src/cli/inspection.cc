@@ -24,9 +24,9 @@
 #include "control/local/model_archive.h"
 #include "model/quantity.h"
 #include "trace/onnx_graph.h"
-#include "wire/json.h"
-#include "wire/model_description.h"
-#include "wire/operator_graph_json.h"
+#include "wire/json/json.h"
+#include "wire/json/model_description.h"
+#include "wire/json/operator_graph_json.h"
 
 namespace sluice::cli {
 namespace {

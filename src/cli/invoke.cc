@@ -6,7 +6,7 @@
 #include "cli/payload.h"
 #include "cli/session.h"
 #include "cli/table.h"
-#include "wire/non_finite.h"
+#include "wire/json/non_finite.h"
 
 namespace sluice::cli {
 namespace {

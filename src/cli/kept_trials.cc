@@ -10,7 +10,7 @@
 
 #include "base/replace_file.h"
 #include "cli/session.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::cli {
 namespace {

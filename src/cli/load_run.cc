@@ -22,7 +22,7 @@
 #include <memory>
 
 #include "enforce/cgroup.h"
-#include "wire/await.h"
+#include "wire/http/await.h"
 
 namespace sluice::cli {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 #include "sim/arrivals.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::cli {
 

@@ -15,8 +15,8 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "predict/work_model.h"
-#include "wire/json.h"
-#include "wire/operator_graph_json.h"
+#include "wire/json/json.h"
+#include "wire/json/operator_graph_json.h"
 
 namespace sluice::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "learn/builtin.h"
 #include "trace/text_file.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::cli {
 

@@ -17,7 +17,7 @@
 #include "cli/payload.h"
 #include "cli/profile_plan.h"
 #include "control/local/model_copies.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::cli {
 namespace {

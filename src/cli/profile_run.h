@@ -14,7 +14,7 @@
 #include "model/device.h"
 #include "model/function.h"
 #include "profile/search.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::cli {
 

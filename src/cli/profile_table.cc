@@ -14,7 +14,7 @@
 #include "profile/trials_model.h"
 #include "trace/text_file.h"
 #include "trace/time_tables.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include "model/quantity.h"
 #include "node/program_environment.h"
 #include "process/spawn.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::cli {
 namespace {

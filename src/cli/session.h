@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "model/function.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::cli {
 

@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "base/lock_file.h"
 #include "base/result.h"
-#include "wire/endpoint.h"
+#include "wire/http/endpoint.h"
 
 namespace sluice::cli {
 

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "control/control.h"
 #include "model/server_kind.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 namespace {

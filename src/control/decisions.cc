@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/printable.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 

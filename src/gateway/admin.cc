@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/replace_file.h"
-#include "wire/routing_json.h"
+#include "wire/json/routing_json.h"
 
 namespace sluice::gateway {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gateway/dispatcher.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::gateway {
 

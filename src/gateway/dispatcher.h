@@ -34,7 +34,7 @@
 #include "routing/admission.h"
 #include "routing/rate.h"
 #include "routing/route.h"
-#include "wire/model_statistics.h"
+#include "wire/json/model_statistics.h"
 
 namespace sluice::gateway {
 

@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "wire/routing_json.h"
+#include "wire/json/routing_json.h"
 
 namespace sluice::gateway {
 namespace {

@@ -6,7 +6,7 @@
 #include <boost/beast/http/status.hpp>
 #include <charconv>
 
-#include "wire/model_statistics.h"
+#include "wire/json/model_statistics.h"
 
 namespace sluice::gateway {
 namespace {

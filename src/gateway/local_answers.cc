@@ -1,7 +1,7 @@
 #include "gateway/local_answers.h"
 
 #include "gateway/repository.h"
-#include "wire/prometheus.h"
+#include "wire/http/prometheus.h"
 
 namespace sluice::gateway {
 namespace {

@@ -7,7 +7,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::gateway {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::gateway {
 namespace {

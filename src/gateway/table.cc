@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "routing/route.h"
-#include "wire/routing_json.h"
+#include "wire/json/routing_json.h"
 
 namespace sluice::gateway {
 namespace {

@@ -1,5 +1,5 @@
-// The routing table that a gateway accepts (docs/design/processes.md): as wire/routing_json.h reads
-// it, with routes that exist.
+// The routing table that a gateway accepts (docs/design/processes.md): as wire/json/routing_json.h
+// reads it, with routes that exist.
 #pragma once
 
 #include <nlohmann/json.hpp>

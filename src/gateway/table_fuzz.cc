@@ -5,8 +5,8 @@
 
 #include "gateway/head.h"
 #include "gateway/table.h"
-#include "wire/json.h"
-#include "wire/routing_json.h"
+#include "wire/json/json.h"
+#include "wire/json/routing_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::learn {
 namespace {

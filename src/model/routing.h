@@ -1,5 +1,5 @@
-// The routing table that the control loop sends to a gateway. Plain values; `wire/routing_json.h`
-// has their only form on the wire and in the gateway's file.
+// The routing table that the control loop sends to a gateway. Plain values;
+// `wire/json/routing_json.h` has their only form on the wire and in the gateway's file.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "node/changes.h"
 
-#include "wire/await.h"
+#include "wire/http/await.h"
 
 namespace sluice::node {
 

@@ -13,7 +13,7 @@
 #include "node/housekeeping.h"
 #include "node/machine.h"
 #include "node/program_home.h"
-#include "wire/endpoint.h"
+#include "wire/http/endpoint.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "process/log_folder.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {

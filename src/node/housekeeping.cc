@@ -6,7 +6,7 @@
 #include <set>
 
 #include "process/log_folder.h"
-#include "wire/await.h"
+#include "wire/http/await.h"
 
 namespace sluice::node {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/printable.h"
 #include "model/quantity.h"
 #include "process/log_folder.h"
-#include "wire/await.h"
+#include "wire/http/await.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {

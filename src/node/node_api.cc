@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "store/process.h"
-#include "wire/birth_json.h"
+#include "wire/json/birth_json.h"
 
 namespace sluice::node {
 namespace {

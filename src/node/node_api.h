@@ -2,7 +2,7 @@
 #pragma once
 
 #include "node/daemon.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::node {
 

@@ -12,8 +12,8 @@
 
 #include "process/backoff.h"
 #include "process/channel.h"
-#include "wire/await.h"
-#include "wire/http_stream.h"
+#include "wire/http/await.h"
+#include "wire/http/http_stream.h"
 
 namespace sluice::node {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "wire/endpoint.h"
+#include "wire/http/endpoint.h"
 
 namespace sluice::node {
 

@@ -9,7 +9,7 @@
 #include <boost/asio/co_spawn.hpp>
 
 #include "tests/support/folder.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::node {
 namespace {

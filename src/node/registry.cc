@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "base/replace_file.h"
 #include "base/system_error.h"
-#include "wire/birth_json.h"
+#include "wire/json/birth_json.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {

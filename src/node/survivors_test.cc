@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "tests/support/folder.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::node {
 namespace {

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "process/log_folder.h"
 #include "process/process_identity.h"
-#include "wire/await.h"
+#include "wire/http/await.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {

@@ -13,7 +13,7 @@
 #include <deque>
 #include <optional>
 
-#include "wire/await.h"
+#include "wire/http/await.h"
 
 namespace sluice::node {
 namespace {

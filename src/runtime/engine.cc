@@ -11,9 +11,9 @@
 
 #include "runtime/engine_builtin.h"
 #include "runtime/sample.h"
-#include "wire/http.h"
-#include "wire/json.h"
-#include "wire/model_description.h"
+#include "wire/http/http.h"
+#include "wire/json/json.h"
+#include "wire/json/model_description.h"
 #if SLUICE_WITH_TORCH
 #include "runtime/engine_torch.h"
 #endif

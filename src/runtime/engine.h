@@ -1,6 +1,6 @@
 // The interface behind which models run. A model file NAME.pt has its metadata beside it in
 // NAME.json:
-//   {"inputs": [{"name", "datatype", "shape"}], "outputs": […]}    (wire/model_description.h)
+//   {"inputs": [{"name", "datatype", "shape"}], "outputs": […]}    (wire/json/model_description.h)
 // `platform` there chooses the engine (engine.cc has the table). -1 is a variable dimension; a
 // first dimension of -1 everywhere means that requests may be batched along it.
 //

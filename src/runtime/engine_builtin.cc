@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "runtime/batch.h"
-#include "wire/http.h"
-#include "wire/json.h"
+#include "wire/http/http.h"
+#include "wire/json/json.h"
 
 namespace sluice::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "runtime/batch.h"
-#include "wire/model_description.h"
+#include "wire/json/model_description.h"
 
 namespace sluice::runtime {
 namespace {

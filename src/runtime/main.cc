@@ -16,8 +16,8 @@
 #endif
 #include "runtime/serving.h"
 #include "runtime/zygote.h"
-#include "wire/json.h"
-#include "wire/operator_graph_json.h"
+#include "wire/json/json.h"
+#include "wire/json/operator_graph_json.h"
 
 namespace sluice::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "runtime/batch.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::runtime {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "runtime/model_documents.h"
 #include "runtime/runner.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::runtime {
 

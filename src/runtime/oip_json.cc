@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "wire/non_finite.h"
+#include "wire/json/non_finite.h"
 
 namespace sluice::runtime {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "wire/model_statistics.h"
+#include "wire/json/model_statistics.h"
 
 namespace sluice::runtime {
 

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 #include "wire/zygote.h"
 
 namespace sluice::runtime {

@@ -6,7 +6,7 @@
 #include "base/words.h"
 #include "trace/fields.h"
 #include "trace/text_file.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::sim {
 namespace {

@@ -18,7 +18,7 @@
 #include "process/local_socket.h"
 #include "process/log_folder.h"
 #include "store/process.h"
-#include "wire/await.h"
+#include "wire/http/await.h"
 
 namespace sluice::node {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/replace_file.h"
 #include "base/system_error.h"
 #include "base/untrusted_folder.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::train {
 namespace {

@@ -23,7 +23,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "train/job.h"
-#include "wire/endpoint.h"
+#include "wire/http/endpoint.h"
 
 namespace sluice::train {
 

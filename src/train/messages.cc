@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::train {
 namespace {

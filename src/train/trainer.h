@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "train/messages.h"
-#include "wire/endpoint.h"
+#include "wire/http/endpoint.h"
 
 namespace sluice::train {
 

@@ -37,7 +37,7 @@
 #include <sstream>
 #include <thread>
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 #include "wire/permit.h"  // first, as it says
 #include "wire/zygote.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "wire/routing_json.h"
+#include "wire/json/routing_json.h"
 
 namespace sluice::control {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "tests/support/open_load.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::bench {
 namespace {

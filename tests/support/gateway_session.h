@@ -14,7 +14,7 @@
 
 #include "gateway/session.h"
 #include "tests/support/folder.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::gateway {
 

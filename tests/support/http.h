@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "tests/support/folder.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::wire {
 

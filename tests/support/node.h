@@ -19,7 +19,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice {
 

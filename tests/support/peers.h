@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "tests/support/fake_cluster.h"
-#include "wire/birth_json.h"
-#include "wire/http.h"
-#include "wire/json.h"
+#include "wire/http/http.h"
+#include "wire/json/birth_json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 

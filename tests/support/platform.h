@@ -19,7 +19,7 @@
 
 #include "cli/load_run.h"
 #include "tests/support/eventually.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "tests/support/open_load.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::bench {
 

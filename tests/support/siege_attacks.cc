@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "tests/support/siege.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::bench {
 namespace {

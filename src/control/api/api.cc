@@ -9,7 +9,7 @@
 #include "control/api/listings.h"
 #include "control/api/metrics.h"
 #include "control/spec/function_file.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 namespace {

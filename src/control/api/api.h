@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "control/requests.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::control {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::control {
 

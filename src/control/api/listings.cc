@@ -7,7 +7,7 @@
 #include "control/spec/function_text.h"
 #include "control/summary.h"
 #include "model/server_kind.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 namespace {

@@ -1,6 +1,6 @@
 #include "control/api/metrics.h"
 
-#include "wire/prometheus.h"
+#include "wire/http/prometheus.h"
 
 namespace sluice::control {
 namespace {

@@ -4,7 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "wire/await.h"
+#include "wire/http/await.h"
 
 namespace sluice::control {
 

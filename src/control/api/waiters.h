@@ -9,7 +9,7 @@
 #include <chrono>
 #include <set>
 
-#include "wire/await.h"
+#include "wire/http/await.h"
 
 namespace sluice::control {
 

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "wire/birth_json.h"
-#include "wire/json.h"
-#include "wire/routing_json.h"
+#include "wire/json/birth_json.h"
+#include "wire/json/json.h"
+#include "wire/json/routing_json.h"
 
 namespace sluice::control {
 namespace {

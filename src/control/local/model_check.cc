@@ -9,8 +9,8 @@
 #include "base/regular_file.h"
 #include "control/local/model_archive.h"
 #include "model/server_kind.h"
-#include "wire/json.h"
-#include "wire/model_description.h"
+#include "wire/json/json.h"
+#include "wire/json/model_description.h"
 
 namespace sluice::control {
 namespace {

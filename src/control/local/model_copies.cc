@@ -17,7 +17,7 @@
 #include "base/write_all.h"
 #include "control/local/model_check.h"
 #include "model/server_kind.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 namespace {

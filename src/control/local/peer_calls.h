@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/result.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 namespace sluice::control {
 

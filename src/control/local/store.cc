@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "wire/function_json.h"
+#include "wire/json/function_json.h"
 
 namespace sluice::control {
 namespace {

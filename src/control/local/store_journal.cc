@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "control/local/store.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::control {
 namespace {

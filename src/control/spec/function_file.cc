@@ -16,7 +16,7 @@
 #include "model/quantity.h"
 #include "model/server_kind.h"
 #include "policy/bundle.h"
-#include "wire/model_description.h"
+#include "wire/json/model_description.h"
 
 namespace sluice::control {
 namespace {

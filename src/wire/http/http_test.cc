@@ -1,4 +1,4 @@
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "wire/model_description.h"
+#include "wire/json/model_description.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <span>
 
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::wire {
 namespace {

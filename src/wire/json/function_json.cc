@@ -1,10 +1,10 @@
-#include "wire/function_json.h"
+#include "wire/json/function_json.h"
 
 #include <algorithm>
 #include <type_traits>
 
 #include "model/function_fields.h"
-#include "wire/birth_json.h"
+#include "wire/json/birth_json.h"
 
 namespace sluice::wire {
 namespace {

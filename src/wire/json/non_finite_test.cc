@@ -1,4 +1,4 @@
-#include "wire/non_finite.h"
+#include "wire/json/non_finite.h"
 
 #include <gtest/gtest.h>
 

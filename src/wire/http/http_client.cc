@@ -6,9 +6,9 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 
-#include "wire/await.h"
-#include "wire/http.h"
-#include "wire/http_stream.h"
+#include "wire/http/await.h"
+#include "wire/http/http.h"
+#include "wire/http/http_stream.h"
 
 namespace sluice::wire {
 

@@ -1,4 +1,4 @@
-#include "wire/endpoint.h"
+#include "wire/http/endpoint.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,9 +1,9 @@
-#include "wire/operator_graph_json.h"
+#include "wire/json/operator_graph_json.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::wire {
 namespace {

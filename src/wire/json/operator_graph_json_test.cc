@@ -1,4 +1,4 @@
-#include "wire/operator_graph_json.h"
+#include "wire/json/operator_graph_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

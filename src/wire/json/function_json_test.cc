@@ -1,4 +1,4 @@
-#include "wire/function_json.h"
+#include "wire/json/function_json.h"
 
 #include <gtest/gtest.h>
 

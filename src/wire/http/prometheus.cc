@@ -1,4 +1,4 @@
-#include "wire/prometheus.h"
+#include "wire/http/prometheus.h"
 
 #include <cmath>
 #include <iomanip>

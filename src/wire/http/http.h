@@ -20,8 +20,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "wire/endpoint.h"
-#include "wire/json.h"
+#include "wire/http/endpoint.h"
+#include "wire/json/json.h"
 
 namespace sluice::wire {
 

@@ -1,4 +1,4 @@
-#include "wire/birth_json.h"
+#include "wire/json/birth_json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "model/function.h"
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::wire {
 

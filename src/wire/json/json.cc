@@ -1,4 +1,4 @@
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "wire/model_statistics.h"
+#include "wire/json/model_statistics.h"
 
 #include <gtest/gtest.h>
 

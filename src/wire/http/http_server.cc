@@ -14,9 +14,9 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "wire/await.h"
-#include "wire/http.h"
-#include "wire/http_stream.h"
+#include "wire/http/await.h"
+#include "wire/http/http.h"
+#include "wire/http/http_stream.h"
 
 namespace sluice::wire {
 namespace {

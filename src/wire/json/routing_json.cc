@@ -1,6 +1,6 @@
-#include "wire/routing_json.h"
+#include "wire/json/routing_json.h"
 
-#include "wire/json.h"
+#include "wire/json/json.h"
 
 namespace sluice::wire {
 namespace {
