@@ -23,9 +23,11 @@ struct ForkOfTemplate {
 struct ExecOfProgram {
   std::vector<std::string> command;                // the program's absolute path, then its words
   std::map<std::string, std::string> environment;  // beside what the node sets
-  // The program listens on 127.0.0.1 at this port; 0: a free one, which PORT names. Absent: it
-  // serves on descriptor 3, which listens already (LISTEN_FDS, as systemd hands it over).
+  // The program listens on 127.0.0.1 at this port; 0: a free one. PORT names it, and stands for
+  // $(PORT) in words and variables. Absent: it serves on descriptor 3, which listens already
+  // (LISTEN_FDS, as systemd hands it over).
   std::optional<int> port;
+  std::string folder;  // where it begins to work; empty: "/"
   // A folder of root's that it may read, and whose folder `work` is its own: programs that name the
   // same one share a user id. Empty: it has a user id of its own and no folder.
   std::string home;

@@ -32,6 +32,7 @@ constexpr size_t kPidDigits = 10;
 struct Plan {
   std::vector<std::string> words, variables;
   std::vector<char*> argv, envp;
+  std::string folder;          // where it begins
   std::string excuse;          // what it writes if it cannot become the program
   char* listen_pid = nullptr;  // the digits of that variable; nullptr: absent
   Fd serving, control, log, null;
@@ -80,9 +81,11 @@ bool become_user(uid_t uid) {
   if (recv(kGoSocket, &word, sizeof word, 0) <= 0) _exit(1);  // the daemon is gone
   if (plan.listen_pid != nullptr)
     std::to_chars(plan.listen_pid, plan.listen_pid + kPidDigits, getpid());
-  if (become_user(plan.uid) && chdir("/") == 0)
-    execve(plan.argv[0], plan.argv.data(), plan.envp.data());
+  const bool is_there = become_user(plan.uid) && chdir(plan.folder.c_str()) == 0;
+  if (is_there) execve(plan.argv[0], plan.argv.data(), plan.envp.data());
   const char* why = strerrordesc_np(errno);
+  if (!is_there) (void)!write(STDERR_FILENO, plan.folder.data(), plan.folder.size());
+  if (!is_there) (void)!write(STDERR_FILENO, ": ", 2);
   (void)!write(STDERR_FILENO, plan.excuse.data(), plan.excuse.size());
   (void)!write(STDERR_FILENO, why, std::strlen(why));
   (void)!write(STDERR_FILENO, "\n", 1);
@@ -93,12 +96,22 @@ wire::Endpoint address_of(const InstanceRecord& r) {
   return wire::parse_endpoint(r.socket).value_or({});
 }
 
+void fill_in_port(std::vector<std::string>& words, const std::string& port) {
+  constexpr std::string_view kPort = "$(PORT)";
+  for (std::string& word : words)
+    for (size_t at = 0; (at = word.find(kPort, at)) != word.npos; at += port.size())
+      word.replace(at, kPort.size(), port);
+}
+
 // Adds the address of the first part, which serves: a descriptor that already listens, or a port
 // that it binds itself.
 Result<void> add_address(const InstanceRecord& r, Plan& plan) {
   const wire::Endpoint at = address_of(r);
   if (at.path.empty()) {
-    plan.variables.push_back("PORT=" + std::to_string(at.port));
+    const std::string port = std::to_string(at.port);
+    plan.variables.push_back("PORT=" + port);
+    fill_in_port(plan.words, port);
+    fill_in_port(plan.variables, port);
     return {};
   }
   SLUICE_ASSIGN(listening, wire::listen_on(at));
@@ -109,8 +122,10 @@ Result<void> add_address(const InstanceRecord& r, Plan& plan) {
 }
 
 Result<Plan> plan_for(const InstanceRecord& r, size_t part, const Variables& variables) {
-  Plan plan{.words = std::get<ExecOfProgram>(r.birth).command,
+  const auto& birth = std::get<ExecOfProgram>(r.birth);
+  Plan plan{.words = birth.command,
             .variables = as_words(variables),
+            .folder = birth.folder.empty() ? "/" : birth.folder,
             .uid = r.uid};
   if (part == 0) SLUICE_TRY(add_address(r, plan));
   plan.excuse = plan.words[0] + ": cannot be run: ";
@@ -166,7 +181,7 @@ Result<void> ExecLauncher::go(const Infant& infant) {
 
 asio::awaitable<Result<void>> ExecLauncher::wait_until_ready(const Infant& infant) {
   const Probe probe{address_of(infant.record),
-                    std::get<ExecOfProgram>(infant.record.birth).ready_path};
+                    std::get<ExecOfProgram>(infant.record.birth).ready_path, infant.record.uid};
   co_return co_await ready_within(io_, clock_, probe, infant.pidfd, ready_patience_);
 }
 

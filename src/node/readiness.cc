@@ -1,6 +1,7 @@
 #include "node/readiness.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -9,6 +10,10 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <string>
 
 #include "process/backoff.h"
 #include "process/channel.h"
@@ -34,6 +39,39 @@ Error lacks(const std::string& what) {
   return {ErrorKind::kUnavailable, what};
 }
 
+// Whether a listening socket with this local address, as the kernel's tables have it, may get what
+// is sent to 127.0.0.1: proc(5), /proc/net/tcp. An address of IPv6 may get what is mapped into it.
+bool covers_loopback(std::string_view address) {
+  constexpr std::string_view kLoopback = "0100007F", kMapped = "0000000000000000FFFF00000100007F";
+  return address == kLoopback || address == kMapped ||
+         address.find_first_not_of('0') == address.npos;
+}
+
+// Returns whose sockets may have accepted a connection to 127.0.0.1 at the port.
+std::set<uid_t> listeners_at(unsigned port) {
+  constexpr unsigned kListens = 0x0A;
+  std::set<uid_t> uids;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    for (std::string line; std::getline(file, line);) {
+      char address[33] = "";
+      unsigned at = 0, state = 0, uid = 0;
+      if (std::sscanf(line.c_str(), "%*d: %32[0-9A-F]:%X %*s %X %*s %*s %*s %u", address, &at,
+                      &state, &uid) == 4 &&
+          at == port && state == kListens && covers_loopback(address))
+        uids.insert(uid);
+    }
+  }
+  return uids;
+}
+
+// Another process may have bound the port before the program did.
+bool is_anothers(const Probe& probe) {
+  if (!probe.at.path.empty()) return false;
+  const uid_t own = probe.uid != 0 ? probe.uid : geteuid();
+  return listeners_at(probe.at.port) != std::set<uid_t>{own};
+}
+
 }  // namespace
 
 asio::awaitable<Result<void>> probe_once(Probe probe, Nanos patience) {
@@ -41,6 +79,7 @@ asio::awaitable<Result<void>> probe_once(Probe probe, Nanos patience) {
   stream.expires_after(patience);
   const auto [refused] = co_await stream.async_connect(address_of(probe.at), kAwait);
   if (refused) co_return lacks("does not listen: " + refused.message());
+  if (is_anothers(probe)) co_return lacks("is a port at which another program listens");
   if (probe.path.empty()) co_return Result<void>();
   const std::string get = "GET " + probe.path;
   http::request<http::empty_body> request(http::verb::get, probe.path, 11);

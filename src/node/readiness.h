@@ -1,6 +1,8 @@
 // Probes whether a program that serves HTTP is ready. Coroutines of the daemon's loop.
 #pragma once
 
+#include <sys/types.h>
+
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <string>
@@ -16,6 +18,7 @@ namespace asio = boost::asio;
 struct Probe {
   wire::Endpoint at;  // a unix path, or a port of 127.0.0.1
   std::string path;   // of the GET; empty: a connection is enough
+  uid_t uid = 0;      // of the program; 0: the daemon's. At a port, no other user may listen
 };
 
 // Probes once. An error says what the program lacks: it does not listen, or answers no 2xx within

@@ -31,7 +31,8 @@ struct Readiness : testing::Test {
                       Nanos patience = Seconds(100)) {
     std::optional<wire::HttpServer> server;
     Result<Fd> listening = wire::listen_on(at);
-    Probe probe{*wire::bound_to(*listening), path};
+    Probe probe{*wire::bound_to(*listening), path, uid};
+    shown = to_string(probe.at);
     if (statuses.empty()) listening->reset();
     size_t asked = 0;
     const auto answer = [&](wire::HttpRequest request) -> asio::awaitable<wire::HttpResponse> {
@@ -50,12 +51,23 @@ struct Readiness : testing::Test {
   }
 
   TemporaryFolder folder;
+  std::string shown;  // the address
+  uid_t uid = 0;      // of the program
   wire::Endpoint at{.host = "127.0.0.1"};
   asio::io_context io{1};
   const SteadyClock clock;
   pid_t child;
   Fd pidfd;
 };
+
+// Its program, with a user id of its own, has not come to listen there.
+TEST_F(Readiness, IsNotAnotherProgramsAtItsPort) {
+  uid = getuid() + 1;
+  EXPECT_EQ(outcome("/", {200}, Millis(50)),
+            "was not ready within 0 s: " + shown + " is a port at which another program listens");
+  uid = getuid();
+  EXPECT_EQ(outcome("/", {200}), "ready");
+}
 
 TEST_F(Readiness, IsAnAnswer2xx) {
   EXPECT_EQ(outcome("/health", {200}), "ready");

@@ -84,6 +84,7 @@ json to_json(const ExecOfProgram& p) {
               {"serves", p.serves}};
   if (p.port) out["port"] = *p.port;
   if (!p.home.empty()) out["home"] = p.home;
+  if (!p.folder.empty()) out["folder"] = p.folder;
   return out;
 }
 
@@ -94,8 +95,10 @@ Result<ExecOfProgram> program_from(const json& j) {
   read_environment(f, p.environment);
   read_readiness(f, p);
   p.home = f.text("home");
-  if (!p.home.empty() && p.home[0] != '/')
-    f.fail("home", "'" + p.home + "' is not an absolute path");
+  p.folder = f.text("folder");
+  for (const auto& [field, path] : {std::pair("home", &p.home), {"folder", &p.folder}})
+    if (!path->empty() && (*path)[0] != '/')
+      f.fail(field, "'" + *path + "' is not an absolute path");
   return f.finish(std::move(p));
 }
 
