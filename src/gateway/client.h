@@ -87,6 +87,7 @@ class Client {
   bool keep() const { return keep_; }
   void close_after() { keep_ = false; }
   Socket& socket() { return connection_.stream->socket(); }
+  bool is_tls() const { return connection_.stream->is_tls(); }
 
  private:
   bool nothing_yet();

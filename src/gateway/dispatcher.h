@@ -67,6 +67,8 @@ class Waiter {
   // Or a question about the model, which an instance also answers. It waits like the others, but is
   // no load, so it is not counted. Set before find().
   bool is_inference = true;
+  // It asks a program by a path of the program's. Set before find().
+  bool is_http = false;
   // Part of its body is still to come: it will hold its instance meanwhile. Set before enter().
   bool streams = false;
   // For the route. Set before enter(); 0: unknown.

@@ -11,9 +11,10 @@ Awaitable<Exchange::Step> Exchange::ask(Waiter& request, Client& client, const F
   out_.clear();
   put_request_head(out_, client.head(), with);
   const bool streamed = !client.whole();
+  once_ = with.once;
   for (bool again = false;; again = true) {
     // A request that cannot be sent twice goes on a new connection: a kept one may be closing.
-    connection_ = again || streamed ? nullptr : loop_.kept(socket_);
+    connection_ = again || streamed || with.once ? nullptr : loop_.kept(socket_);
     const bool reused = connection_ != nullptr;
     if (!reused) {
       connection_ = loop_.unconnected();
@@ -101,7 +102,7 @@ Awaitable<void> Exchange::await_end(bool no_body) {
 }
 
 void Exchange::release() {
-  if (connection_ && answer_->done() && answer_->keep_alive() && !early_)
+  if (connection_ && answer_->done() && answer_->keep_alive() && !early_ && !once_)
     loop_.keep(socket_, std::move(connection_));
   abandon();
 }

@@ -58,6 +58,7 @@ class Exchange {
   Head head_;
   std::optional<Answer> answer_;
   bool early_ = false;
+  bool once_ = false;  // a connection of its own
 };
 
 }  // namespace sluice::gateway

@@ -66,6 +66,38 @@ bool canonical(std::string_view path) {
   return true;
 }
 
+// A program may decode a path before it takes it apart. Empty segments are harmless there.
+bool leads_elsewhere(std::string_view path) {
+  std::string decoded;
+  for (size_t at = 0; at < path.size(); ++at) {
+    const std::string_view escape = path.substr(at, 3);
+    char c = path[at];
+    for (const auto& [text, meant] :
+         {std::pair("%2e", '.'), std::pair("%2f", '\\'), std::pair("%5c", '\\')})
+      if (iequals(escape, text)) {
+        c = meant;
+        at += 2;
+      }
+    if (c == '\\') return true;
+    decoded += c;
+  }
+  for (size_t at = 1; at <= decoded.size();) {
+    const size_t end = std::min(decoded.find('/', at), decoded.size());
+    const std::string_view segment = std::string_view(decoded).substr(at, end - at);
+    if (segment == "." || segment == "..") return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+// In CGI's environment "_" and "-" are one.
+bool says_how_it_came(std::string_view name) {
+  constexpr std::string_view kPrefix = "X-Forwarded-";
+  std::string beginning(name.substr(0, kPrefix.size()));
+  std::ranges::replace(beginning, '_', '-');
+  return iequals(beginning, kPrefix) || iequals(name, "Forwarded");
+}
+
 // Fields between the gateway and its instances: a client may not set them, and has no use for an
 // answer's report.
 constexpr std::string_view kOurs[] = {"Sluice-More", "Sluice-Time-Left", "Sluice-Versions",
@@ -192,6 +224,32 @@ std::optional<ModelPath> model_path(std::string_view target) {
   return path;
 }
 
+std::optional<FunctionPath> function_path(std::string_view target) {
+  constexpr std::string_view kPrefix = "/functions/";
+  const std::string_view path = target.substr(0, target.find('?'));
+  if (!path.starts_with(kPrefix) || leads_elsewhere(path)) return std::nullopt;
+  const size_t end = std::min(path.find('/', kPrefix.size()), path.size());
+  FunctionPath found{.served = path.substr(kPrefix.size(), end - kPrefix.size()),
+                     .prefix = path.substr(0, end),
+                     .rest = end < path.size() ? target.substr(end) : "/"};
+  if (found.served.empty() || (end == path.size() && end < target.size())) return std::nullopt;
+  return found;
+}
+
+bool is_idempotent(http::verb method) {
+  switch (method) {
+    case http::verb::get:
+    case http::verb::head:
+    case http::verb::options:
+    case http::verb::put:
+    case http::verb::delete_:
+    case http::verb::trace:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string_view bearer(const Head& head) {
   const std::string_view value = head.find(http::field::authorization).value_or("");
   constexpr std::string_view kScheme = "Bearer ";
@@ -202,16 +260,26 @@ std::string_view bearer(const Head& head) {
 
 void put_request_head(std::string& out, const Head& head, const Forwarded& with) {
   const Target target = target_of(head);
-  out.append(head.method()).append(" ").append(target.path).append(" HTTP/1.1\r\n");
+  const bool rewritten = !with.path.empty();
+  out.append(head.method()).append(" ").append(rewritten ? with.path : target.path);
+  out.append(" HTTP/1.1\r\n");
   const bool absolute = !target.authority.empty();
-  add(out, "Host", absolute ? target.authority : head.find(http::field::host).value_or(""));
+  const std::string_view host =
+      absolute ? target.authority : head.find(http::field::host).value_or("");
+  add(out, "Host", host);
   const NamedInConnection here(head);
   for (size_t i = 0; i < head.size(); ++i) {
     const auto [id, name, value] = head[i];
     if (hop_by_hop(id) || id == http::field::host || here.contains(name)) continue;
     if (id == http::field::authorization && with.token_is_ours) continue;
-    if (ours(name)) continue;
+    if (ours(name) || (rewritten && says_how_it_came(name))) continue;
     add(out, name, value);
+  }
+  if (rewritten) {
+    add(out, "X-Forwarded-Host", host);
+    add(out, "X-Forwarded-Proto", with.protocol);
+    add(out, "X-Forwarded-Prefix", with.prefix);
+    if (!with.client.empty()) add(out, "X-Forwarded-For", with.client);
   }
   if (!with.request_id.empty()) add(out, "X-Request-Id", with.request_id);
   if (!with.traceparent.empty()) add(out, "traceparent", with.traceparent);
@@ -221,6 +289,7 @@ void put_request_head(std::string& out, const Head& head, const Forwarded& with)
         static_cast<uint64_t>(std::max<int64_t>(*with.time_left / Micros(1), 0)));
   if (head.find(http::field::content_encoding)) add(out, "Sluice-Body-Limit", with.body_limit);
   if (!with.versions.empty()) add(out, "Sluice-Versions", with.versions);
+  if (with.once) add(out, "Connection", "close");
   add(out, with.framing);
   out += "\r\n";
 }

@@ -41,6 +41,18 @@ struct ModelPath {
 };
 std::optional<ModelPath> model_path(std::string_view target);
 
+// "/functions/NAME/…" taken apart; nothing for other paths, and for a path that a program could
+// read as one elsewhere: a "." or ".." between slashes, a backslash, or an escaped one of these.
+struct FunctionPath {
+  std::string_view served, prefix;  // "NAME", "/functions/NAME"
+  std::string_view rest;            // "/…?…": what the program is asked
+};
+std::optional<FunctionPath> function_path(std::string_view target);
+
+// Returns whether a request may be sent again although an instance may have begun to answer it (RFC
+// 9110 §9.2.2).
+bool is_idempotent(http::verb method);
+
 // Returns the bearer token of an Authorization field; empty if there is none.
 std::string_view bearer(const Head& head);
 
@@ -59,6 +71,10 @@ struct Forwarded {
   size_t body_limit = 0;           // Sluice-Body-Limit, where the body is compressed
   bool token_is_ours = true;       // the token was for the gateway: the instance must not see it
   Framing framing;
+  // To a program that is asked any path: that path, and how the client came here, which no client
+  // may say. Empty: the path is the client's.
+  std::string_view path{}, prefix{}, client{}, protocol{};
+  bool once = false;  // it may not be sent again
 };
 // Appends the head for the instance.
 void put_request_head(std::string& out, const Head& head, const Forwarded& with);

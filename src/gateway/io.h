@@ -58,6 +58,7 @@ class Stream {
   virtual bool send_at_once(std::string_view text) = 0;
   // For its options, and to cancel waiting calls.
   virtual Socket& socket() = 0;
+  virtual bool is_tls() const = 0;
 };
 
 class PlainStream final : public Stream {
@@ -69,6 +70,7 @@ class PlainStream final : public Stream {
   Awaitable<error_code> send_scratch(Parts parts) override;
   bool send_at_once(std::string_view text) override;
   Socket& socket() override { return socket_; }
+  bool is_tls() const override { return false; }
 
  private:
   Socket socket_;
@@ -84,6 +86,7 @@ class TlsStream final : public Stream {
   Awaitable<error_code> send_scratch(Parts parts) override;
   bool send_at_once(std::string_view) override { return true; }
   Socket& socket() override { return socket_.next_layer(); }
+  bool is_tls() const override { return true; }
 
  private:
   static constexpr size_t kRecord = 16 * 1024;  // TLS's largest

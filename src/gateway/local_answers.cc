@@ -142,6 +142,7 @@ std::optional<LocalAnswer> LocalAnswers::answer(std::string_view method, std::st
                          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
     });
   if (path == "/") return only(get, "GET", [] { return as_json({{"status", "alive"}}); });
+  if (path.starts_with("/functions/")) return std::nullopt;
   if (auto refused = refusal(path)) return refused;
   if (!path.starts_with("/v2/models/")) return as_json({{"error", "no such path"}}, 404);
   return std::nullopt;

@@ -1,5 +1,6 @@
 #include "gateway/session.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -19,8 +20,23 @@ namespace {
 
 constexpr Nanos kDesertedCheck = Millis(100);
 
+// "10.0.0.1"; empty for a client on this machine's file system.
+std::string address_of(const Socket& socket) {
+  error_code fault;
+  const auto peer = socket.remote_endpoint(fault);
+  char text[INET6_ADDRSTRLEN] = "";
+  if (fault) return text;
+  const sockaddr* at = peer.data();
+  if (at->sa_family == AF_INET)
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(at)->sin_addr, text, sizeof text);
+  if (at->sa_family == AF_INET6)
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(at)->sin6_addr, text, sizeof text);
+  return text;
+}
+
+// Without a word of them, an answer is one.
 uint64_t inferences_said(const Head& answer) {
-  uint64_t inferences = 0;
+  uint64_t inferences = 1;
   if (const auto said = answer.find("Sluice-Inferences"))
     std::from_chars(said->data(), said->data() + said->size(), inferences);
   return inferences;
@@ -43,7 +59,8 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
         watch_(*this),
         client_(loop, std::move(stream), watch_, limits),
         exchange_(loop, watch_, limits),
-        bell_(loop.io) {}
+        bell_(loop.io),
+        address_(address_of(client_.socket())) {}
 
   Awaitable<void> run() {
     while (co_await next_request() && !loop_.stopping())
@@ -90,8 +107,10 @@ class Session final : public Waiter, public Watch, public std::enable_shared_fro
   Timer bell_;  // never expires by itself: cancelled when anything happens
   std::string traceparent_;
   Time arrived_{}, timeout_at_{}, next_check_{};
+  Nanos timeout_{0};  // its function's
   bool half_closed_ = false;
   bool token_is_ours_ = false;
+  const std::string address_;  // the client's; empty: it has none
   std::string versions_;  // of the function, for an instance that gets a question about its model
   std::atomic<bool> granted_ = false, listening_ = false;  // listening: for the bell
 };
@@ -180,8 +199,9 @@ Awaitable<bool> Session::next_request() {
     if (reads_body) co_return co_await answer_with_body();
     co_return co_await answer_locally(*own);
   }
-  const auto path = model_path(target);
-  if (!path || wants_upgrade(head)) {
+  const auto program = function_path(target);
+  const auto path = program ? ModelPath{.served = program->served} : model_path(target);
+  if (!path || wants_upgrade(head) || head.verb == http::verb::connect) {
     const int status = path ? 501 : 404;
     co_await client_.drop_body();
     co_return co_await client_.send_error(status, path ? "no upgrades here" : "no such path");
@@ -189,13 +209,15 @@ Awaitable<bool> Session::next_request() {
 
   // 3. Its function.
   granted_ = false;
-  is_inference = path->rest == "infer";
+  is_http = program.has_value();
+  is_inference = is_http || path->rest == "infer";
   const auto entry = loop_.dispatcher.find(*this, path->served, path->revision, bearer(head));
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
-  timeout_at_ = arrived_ + entry.timeout;
+  timeout_ = entry.timeout;
+  timeout_at_ = arrived_ + timeout_;
   token_is_ours_ = entry.token_is_ours;
   versions_ = entry.versions;
-  if (path->rest == "stats") {
+  if (!is_http && path->rest == "stats") {
     end(Outcome::kOk);  // it needs no instance
     const auto own =
         local_.function_statistics(head.method(), path->served, path->revision, arrived_);
@@ -301,6 +323,9 @@ Awaitable<bool> Session::ask_instances() {
     if (step == Exchange::Step::kDied && is_compressed(client_.head()))
       co_return co_await give_up(Outcome::kBroken, 502,
                                  "the instance died; a compressed body is not sent again");
+    if (step == Exchange::Step::kDied && is_http && !is_idempotent(client_.head().verb))
+      co_return co_await give_up(Outcome::kBroken, 502,
+                                 "the instance died; such a request is not sent again");
     if (step == Exchange::Step::kDied && !client_.kept_whole())
       co_return co_await give_up(
           Outcome::kBroken, 502,
@@ -332,7 +357,7 @@ Forwarded Session::forwarded() {
     loop_.put_id(traceparent_, 16);
     traceparent_ += "-01";
   }
-  return {
+  Forwarded with{
       .request_id = client_.own_request_id(),
       .traceparent = traceparent_,
       .more = more(),
@@ -341,6 +366,14 @@ Forwarded Session::forwarded() {
       .body_limit = limits_.body_bytes,
       .token_is_ours = token_is_ours_,
       .framing = client_.framing()};
+  if (!is_http) return with;
+  const auto program = function_path(target_of(client_.head()).path);
+  with.path = program->rest;
+  with.prefix = program->prefix;
+  with.client = address_;
+  with.protocol = client_.is_tls() ? "https" : "http";
+  with.once = !is_idempotent(client_.head().verb);
+  return with;
 }
 
 // 8. The answer, as it arrives. The instance's credit is free again once its last byte is here: a
@@ -351,7 +384,8 @@ Awaitable<bool> Session::relay_answer() {
   const Outcome outcome = status < 400   ? Outcome::kOk
                           : status < 500 ? Outcome::kInvalid
                                          : Outcome::kFailed;
-  const uint64_t inferences = inferences_said(answer.head());
+  const uint64_t inferences =
+      is_inference && outcome == Outcome::kOk ? inferences_said(answer.head()) : 0;
   if (const auto report = answer.head().find(wire::kComputeHeader))
     compute = wire::compute_report_from(*report);
   if (exchange_.early()) client_.close_after();
@@ -360,6 +394,7 @@ Awaitable<bool> Session::relay_answer() {
     Piece piece;
     if (client_.answer_has_body() && !answer.done()) piece = co_await exchange_.next_piece();
     if (piece.fault) co_return co_await break_off();
+    if (is_http) watch_.deadline = loop_.now() + timeout_;  // a stream lasts as long as it goes on
     last = !client_.answer_has_body() || answer.done();
     if (last) {
       end(outcome, inferences);

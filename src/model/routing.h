@@ -40,6 +40,7 @@ struct FunctionRoute {
   std::string token;        // callers must bear it; empty: any caller
   std::string unavailable;  // why no instance can start; empty: wait for one
   std::string route = "weighted";
+  bool http = false;  // its instances answer any path, below /functions/SERVED/
   std::vector<RevisionPercent> split;
   std::vector<InstanceRoute> instances;
 

@@ -39,6 +39,7 @@ Result<FunctionRoute> function_route_from(const json& j) {
   r.token = f.text("token");
   r.unavailable = f.text("unavailable");
   r.route = f.text("route", r.route);
+  r.http = f.boolean("http", false);
   if (r.name.name.empty()) f.fail("name", "must not be empty");
   for (const json& item : f.list("revisions")) {
     auto p = revision_percent_from(item);
@@ -86,6 +87,7 @@ json function_route_to_json(const FunctionRoute& r) {
           {"token", r.token},
           {"unavailable", r.unavailable},
           {"route", r.route},
+          {"http", r.http},
           {"revisions", revisions},
           {"instances", instances}};
 }
