@@ -17,6 +17,7 @@
 #include "control/profiles.h"
 #include "control/spec/function_file.h"
 #include "learn/builtin.h"
+#include "model/server_kind.h"
 #include "predict/work_model.h"
 #include "wire/json/json.h"
 #include "wire/json/model_description.h"
@@ -67,7 +68,8 @@ Result<std::set<std::pair<std::string, DeviceType>>> stored_profiles(const Sessi
   return stored;
 }
 
-// The functions whose model can be identified; the platform will say what is wrong with the others.
+// The functions whose model can be inspected and identified; the platform will say what is wrong
+// with the others.
 std::vector<FunctionSpec> identified_functions(const std::vector<FunctionFile>& files) {
   std::vector<FunctionSpec> found;
   const control::ModelCopies copies("");
@@ -77,7 +79,8 @@ std::vector<FunctionSpec> identified_functions(const std::vector<FunctionFile>& 
         control::check_model);
     if (!parsed.ok()) continue;
     for (FunctionSpec& spec : *parsed)
-      if (spec.is_inference() && copies.identify(spec.inference().model).ok())
+      if (spec.is_inference() && kind_of(spec.model()).described &&
+          copies.identify(spec.inference().model).ok())
         found.push_back(std::move(spec));
   }
   return found;

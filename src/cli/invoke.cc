@@ -1,8 +1,10 @@
 // `sluice invoke FUNCTION`: one request through the gateway, and its answer.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <iostream>
 
 #include "base/clock.h"
+#include "cli/limits.h"
 #include "cli/payload.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -17,12 +19,27 @@ using wire::http::verb;
 constexpr size_t kShownValues = 20;  // of an output; -o json prints all
 
 struct InvokeFlags {
-  std::string function, body, token;
+  std::string function, body, token, path, method;
   int batch = 1;
   bool values = false;
 };
 
+// Of a function that is asked below /functions/NAME/.
+Result<wire::HttpRequest> request_by_path(const Session& session, const InvokeFlags& f) {
+  const std::string method = !f.method.empty() ? f.method : f.body.empty() ? "GET" : "POST";
+  wire::HttpRequest request;
+  request.version(11);
+  request.method_string(method);
+  request.target("/functions/" + served_name(session.named(f.function)) + f.path);
+  if (!f.token.empty()) request.set(wire::http::field::authorization, "Bearer " + f.token);
+  if (f.body.empty()) return request;
+  SLUICE_ASSIGN(text, read_file(f.body));
+  request.body() = text;
+  return request;
+}
+
 Result<wire::HttpRequest> request_of(const Session& session, const InvokeFlags& f) {
+  if (!f.path.empty()) return request_by_path(session, f);
   wire::HttpRequest request{verb::post,
                             "/v2/models/" + served_name(session.named(f.function)) + "/infer", 11};
   request.set(wire::http::field::content_type, "application/json");
@@ -67,6 +84,20 @@ void print_answer(const json& answer, bool values) {
   }
 }
 
+// A program's answer: its body as it is.
+Result<void> print_raw(const Session& session, const wire::HttpResponse& answer, Nanos took) {
+  const unsigned status = answer.result_int();
+  if (status >= 300) return refused(static_cast<int>(status), answer.body());
+  if (session.json()) {
+    print({{"status", status}, {"latency_ms", millis(took)}, {"body", answer.body()}});
+    return {};
+  }
+  std::cerr << status << " in " << fixed(millis(took), 2) << " ms, " << answer.body().size()
+            << " bytes\n";
+  std::cout << answer.body() << std::flush;
+  return {};
+}
+
 Result<void> invoke(const Session& session, const InvokeFlags& f) {
   SLUICE_ASSIGN(gateway, session.gateway());
   SLUICE_ASSIGN(request, request_of(session, f));
@@ -78,9 +109,11 @@ Result<void> invoke(const Session& session, const InvokeFlags& f) {
   if (!answer.ok() && answer.error().kind == ErrorKind::kUnavailable)
     return session.nobody(answer.error().message);
   if (!answer.ok()) return answer.error();
+  if (!f.path.empty()) return print_raw(session, *answer, took);
   const std::string length((*answer)["Inference-Header-Content-Length"]);
-  const std::string head =
-      answer->body().substr(0, length.empty() ? std::string::npos : std::stoul(length));
+  size_t json_bytes = std::string::npos;
+  (void)std::from_chars(length.data(), length.data() + length.size(), json_bytes);
+  const std::string head = answer->body().substr(0, json_bytes);
   if (answer->result_int() != 200) return refused(static_cast<int>(answer->result_int()), head);
   SLUICE_ASSIGN(parsed, parse_answer(head));
   if (session.json()) {
@@ -105,8 +138,14 @@ void add_invoke(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option(
       "--body", f->body,
       "file with the request's JSON (- is standard input); without: made up from the signature");
-  command->add_option("--batch", f->batch, "of what is made up")->check(CLI::Range(1, 1024));
-  command->add_flag("--print", f->values, "the values of the answer, too");
+  auto* path = command->add_option("--path", f->path,
+                                   "of a function with protocol http, such as /predict?k=5");
+  path->check(begins_with_slash);
+  command->add_option("--method", f->method, "without: GET, or POST with a body")->needs(path);
+  command->add_option("--batch", f->batch, "of what is made up")
+      ->check(CLI::Range(1, 1024))
+      ->excludes(path);
+  command->add_flag("--print", f->values, "the values of the answer, too")->excludes(path);
   command->add_option("--token", f->token, "the function's");
   add_namespace(*command, session);
   command->callback([=, &session, &outcome] { outcome = invoke(session, *f); });

@@ -27,6 +27,11 @@ inline CLI::Validator number_from(double least, double most) {
   return {check, CLI::Range(least, most).get_description()};
 }
 
+// Of a path within a function that is a program.
+inline std::string begins_with_slash(const std::string& path) {
+  return path.starts_with('/') ? "" : "'" + path + "' does not begin with /";
+}
+
 // Reads a share as in function files, "30%" or "0.3", or a whole number of per cent, "30"; turns it
 // into permille.
 inline CLI::Validator share_in_permille() {

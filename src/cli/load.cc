@@ -20,7 +20,7 @@ std::atomic<bool> interrupted = false;
 
 struct LoadFlags {
   std::vector<std::string> functions;
-  std::string arrivals = "poisson", rates, duration = "30s", step = "1s", token, body;
+  std::string arrivals = "poisson", rates, duration = "30s", step = "1s", token, body, path;
   double rate = 10, cv = 1, scale = 1;
   int batch = 1, connections = 512;
   uint64_t seed = 1;
@@ -29,6 +29,7 @@ struct LoadFlags {
 
 // Returns the request for every function: --body, or one made up from the signature.
 Result<Payload> payload_of(const LoadFlags& f, const nlohmann::json& inputs) {
+  if (!f.path.empty() && f.body.empty()) return Payload{};
   if (f.body.empty()) return make_payload(inputs, f.batch, f.seed);
   SLUICE_ASSIGN(text, read_file(f.body));
   return Payload{.body = text};
@@ -53,9 +54,13 @@ Result<void> load(const Session& session, const LoadFlags& f) {
   for (const std::string& name : f.functions) {
     SLUICE_ASSIGN(info, session.api(wire::http::verb::get, session.function_path(name)));
     SLUICE_ASSIGN(payload, payload_of(f, info["inputs"]));
+    const std::string served = served_name(session.named(name));
     targets.push_back(
         {.name = name,
-         .path = "/v2/models/" + served_name(session.named(name)) + "/infer",
+         .method =
+             !f.path.empty() && f.body.empty() ? wire::http::verb::get : wire::http::verb::post,
+         .path =
+             f.path.empty() ? "/v2/models/" + served + "/infer" : "/functions/" + served + f.path,
          .body = payload.body,
          .content_type = payload.json_bytes == 0 ? "application/json" : "application/octet-stream",
          .json_bytes = payload.json_bytes,
@@ -117,6 +122,8 @@ void add_load(CLI::App& app, Session& session, Outcome& outcome) {
       ->capture_default_str();
   command->add_option("--body", f->body,
                       "file with every request's JSON; without: made up from the signature");
+  command->add_option("--path", f->path, "of functions with protocol http; GET without a body")
+      ->check(begins_with_slash);
   command
       ->add_option("--max-failures", f->max_failures,
                    "exit with 1 when a larger part of the requests is shed or fails, per cent")

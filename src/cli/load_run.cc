@@ -85,7 +85,7 @@ class Player {
     ++open_;
     sim::Arrivals arrivals(target.plan, target.gaps, target.seed);
     asio::steady_timer timer(io_);
-    LoadRequest request{http::verb::post, target.path, 11};
+    LoadRequest request{target.method, target.path, 11};
     request.set(http::field::host, "sluice");
     request.set(http::field::content_type, target.content_type);
     if (target.json_bytes > 0)
@@ -128,7 +128,7 @@ class Player {
     std::string fault;
     const int status = co_await exchange(request, intended + options_.timeout, fault, result);
     const Nanos latency = std::chrono::steady_clock::now() - intended;
-    if (status == 200) {
+    if (status / 100 == 2) {
       ++result.ok;
       result.latencies.push_back(latency);
       if (slo > Nanos(0) && latency > slo) ++result.late;

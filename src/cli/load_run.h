@@ -24,6 +24,7 @@ using sim::RateStep;
 
 struct LoadTarget {
   std::string name;  // of the function, for reports
+  wire::http::verb method = wire::http::verb::post;
   std::string path;  // "/v2/models/NAME/infer"
   std::string body;
   std::string content_type = "application/json";

@@ -13,6 +13,7 @@
 #include "control/local/model_check.h"
 #include "control/profiles.h"
 #include "control/spec/function_file.h"
+#include "model/server_kind.h"
 #include "profile/trials_model.h"
 
 namespace sluice::cli {
@@ -30,6 +31,7 @@ struct ProfileFlags {
   double budget = 0;      // seconds
   TableSearch table;      // of no file: measure
   double in_time_ms = 0;  // of a batch; 0: half of the objective
+  std::string path = "/", body;
 };
 
 // Quick is the default: three quotas, and 40 s in all, after the start of the instance.
@@ -100,7 +102,7 @@ Result<void> profile_one(const Session& session, const FunctionSpec& spec, const
                                 total = p.total;
                                 if (!session.json()) std::cerr << progress_line(p) << std::flush;
                               },
-                              &profile_interrupted, session.data + "/trials"));
+                              &profile_interrupted, session.data));
   if (measured.points.empty())
     return Error{ErrorKind::kInternal, "interrupted before the first point; nothing is kept"};
   control::Profile whole = measured;
@@ -132,6 +134,12 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
   Result<void> outcome;
   for (auto spec = specs.begin(); spec != specs.end() && outcome.ok(); ++spec) {
     Sweep sweep = sweep_of(f);
+    if (spec->model().format == kProgram) sweep.batches = {1};
+    sweep.path = f.path;
+    if (!f.body.empty()) {
+      SLUICE_ASSIGN(text, read_file(f.body));
+      sweep.body = text;
+    }
     // A request waits for a batch and then takes part in one, so each may take half (Dilu).
     if (const Nanos slo = spec->inference().slo.latency; slo > Nanos(0)) sweep.in_time = slo / 2;
     if (f.in_time_ms > 0) sweep.in_time = from_seconds(f.in_time_ms / 1000);
@@ -193,6 +201,10 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
   command
       ->add_option("--seconds", f->seconds, "least time at each point; default: 0.4, with --full 1")
       ->check(number_from(0.05, 600.0));
+  command->add_option("--path", f->path, "what a program with protocol http is asked")
+      ->check(begins_with_slash)
+      ->capture_default_str();
+  command->add_option("--body", f->body, "file with its body; without one, it is asked by GET");
   add_search(*command, *files, *f);
   command->callback([=, &session, &outcome] {
     f->table.plan = f->plan;

@@ -1,5 +1,6 @@
 #include "cli/profile_run.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,8 @@
 #include "cli/payload.h"
 #include "cli/profile_plan.h"
 #include "control/local/model_copies.h"
+#include "model/server_kind.h"
+#include "wire/json/birth_json.h"
 #include "wire/json/json.h"
 
 namespace sluice::cli {
@@ -94,13 +97,24 @@ profile::Grid grid_of(const Sweep& sweep, const ProfileRoom& room) {
   return grid;
 }
 
-Result<MeasuredPoint> measure(wire::HttpClient& instance, const std::string& served,
-                              const Payload& payload, const Configuration& at, Nanos at_least,
-                              const std::atomic<bool>* stop) {
+wire::HttpRequest request_with(const std::string& served, const Payload& payload) {
   wire::HttpRequest request{verb::post, "/v2/models/" + served + "/infer", 11};
   request.set("Inference-Header-Content-Length", std::to_string(payload.json_bytes));
   request.set(wire::http::field::content_type, "application/octet-stream");
   request.body() = payload.body;
+  return request;
+}
+
+// Of a program: a path of its own, or a body as it wants it.
+wire::HttpRequest request_by_path(const Sweep& sweep, const std::string& path) {
+  wire::HttpRequest request{sweep.body.empty() ? verb::get : verb::post, path, 11};
+  request.body() = sweep.body;
+  return request;
+}
+
+Result<MeasuredPoint> measure(wire::HttpClient& instance, const wire::HttpRequest& request,
+                              const Configuration& at, Nanos at_least,
+                              const std::atomic<bool>* stop) {
   const SteadyClock clock;
   std::vector<Nanos> times;
   Time begin = clock.now();
@@ -109,7 +123,7 @@ Result<MeasuredPoint> measure(wire::HttpClient& instance, const std::string& ser
     if (is_set(stop)) return Error{ErrorKind::kConflict, "interrupted"};
     const Time sent = clock.now();
     SLUICE_ASSIGN(answer, instance.send(request));
-    if (answer.result_int() != 200)
+    if (answer.result_int() / 100 != 2)
       return Error{ErrorKind::kInternal, "batch " + std::to_string(at.batch) + ": " +
                                              std::to_string(answer.result_int()) + " " +
                                              answer.body().substr(0, 200)};
@@ -124,8 +138,8 @@ Result<MeasuredPoint> measure(wire::HttpClient& instance, const std::string& ser
 }
 
 // The model server reads a model's inputs and outputs from the file beside it. If only the
-// function's file has them, this is a folder with that file and a link to the model; it goes with
-// this object.
+// function's file has them, this is a folder with that file and a link to the model. A program's
+// working folder is copied to one. It goes with this object.
 class Described {
  public:
   explicit Described(const ModelSpec& model) : model_(model) {}
@@ -139,11 +153,8 @@ class Described {
     namespace fs = std::filesystem;
     const fs::path path = model_.path;
     if (fs::exists(fs::path(path).replace_extension(".json"))) return model_;
-    char name[] = "/tmp/sluice-profile-XXXXXX";
+    SLUICE_TRY(folder(0700));
     std::error_code fault;
-    if (mkdtemp(name) == nullptr)
-      return Error{ErrorKind::kInternal, std::string("/tmp: ") + std::strerror(errno)};
-    folder_ = name;
     ModelSpec described = model_;
     described.path = folder_ / path.filename();
     fs::create_symlink(path, described.path, fault);
@@ -154,10 +165,38 @@ class Described {
     return described;
   }
 
+  // Returns a folder of its own, which is made.
+  Result<std::string> folder(mode_t mode) {
+    char name[] = "/tmp/sluice-profile-XXXXXX";
+    if (mkdtemp(name) == nullptr || chmod(name, mode) != 0)
+      return Error{ErrorKind::kInternal, std::string("/tmp: ") + std::strerror(errno)};
+    folder_ = name;
+    return std::string(name);
+  }
+
  private:
   const ModelSpec model_;
   std::filesystem::path folder_;
 };
+
+// What the instance runs, as its node finds it, and its name and content.
+struct Measured {
+  ModelSpec named, started;
+};
+Result<Measured> started_model(const FunctionSpec& spec, Described& described) {
+  Measured m{spec.inference().model, {}};
+  if (m.named.format == kProgram) {
+    SLUICE_ASSIGN(folder, described.folder(0711));
+    control::ModelCopies copies("", nullptr, folder);
+    if (const auto kept = copies.keep(m.named); !kept.ok()) return kept.error();
+    m.started = copies.for_start(m.named);
+    return m;
+  }
+  SLUICE_TRY(control::ModelCopies("").identify(m.named));
+  SLUICE_ASSIGN(started, described.ready());
+  m.started = std::move(started);
+  return m;
+}
 
 // The instance to measure, and how.
 class Measuring {
@@ -169,6 +208,7 @@ class Measuring {
       : subject_(subject),
         instance_(instance),
         served_(served_name(name)),
+        asks_by_path_(spec.inference().model.program.http),
         sweep_(sweep),
         progress_(progress),
         stop_(stop),
@@ -222,13 +262,23 @@ class Measuring {
       slice_.quota = {at.quota, at.quota};
       SLUICE_TRY(subject_.resize(slice_));
     }
-    SLUICE_ASSIGN(payload, make_payload(inputs_, at.batch, 7));
-    auto point = measure(instance_, served_, payload, at, sweep_.per_point, stop_);
+    SLUICE_ASSIGN(request, request_for(at.batch));
+    auto point = measure(instance_, request, at, sweep_.per_point, stop_);
     if (is_set(stop_)) return {};
     if (!point.ok()) return point.error();
     points_.push_back(*point);
     kept_.keep(*point);
     return {};
+  }
+
+  Result<wire::HttpRequest> request_for(int batch) const {
+    if (asks_by_path_) return request_by_path(sweep_, sweep_.path);
+    if (!sweep_.body.empty()) return request_by_path(sweep_, "/v2/models/" + served_ + "/infer");
+    if (inputs_.empty())
+      return Error{ErrorKind::kInvalid,
+                   "--body: a request's JSON is wanted, for the function states no inputs"};
+    SLUICE_ASSIGN(payload, make_payload(inputs_, batch, 7));
+    return request_with(served_, payload);
   }
 
   void tell(size_t total, Nanos left) const {
@@ -242,6 +292,7 @@ class Measuring {
   Subject& subject_;
   wire::HttpClient& instance_;
   const std::string served_;
+  const bool asks_by_path_;
   const Sweep& sweep_;
   const std::function<void(const ProfileProgress&)>& progress_;
   const std::atomic<bool>* const stop_;
@@ -283,7 +334,7 @@ Result<ProfileRoom> room_to_measure(const json& state) {
 Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
-                                       const std::atomic<bool>* stop, const std::string& trials) {
+                                       const std::atomic<bool>* stop, const std::string& data) {
   wire::HttpClient node({.path = node_socket}, Seconds(30));
   SLUICE_ASSIGN(before, node.json(verb::get, "/v1/state"));
   SLUICE_ASSIGN(room, room_to_measure(before));
@@ -291,20 +342,18 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Fun
   const FunctionName name{"sluice-profile", spec.name.name};
   const std::string id = "profile-" + spec.name.name + "-" + std::to_string(getpid());
   const Slice slice{.sm = kWhole, .quota = {room.quota, room.quota}};
-  ModelSpec named = spec.inference().model;
-  SLUICE_TRY(control::ModelCopies("").identify(named));
   Described described(spec.inference().model);
-  SLUICE_ASSIGN(model, described.ready());
-  const auto started = node.json(verb::post, "/v1/instances",
-                                 {{"id", id},
-                                  {"function", to_string(name)},
-                                  {"revision", 1},
-                                  {"device", room.device.id},
-                                  {"slice", wire::to_json(slice)},
-                                  {"batch", most},
-                                  {"owner", getpid()},
-                                  {"model", wire::to_json(model)},
-                                  {"batching", {{"max_size", most}, {"max_delay_us", 0}}}});
+  SLUICE_ASSIGN(model, started_model(spec, described));
+  const ModelSpec& named = model.named;
+  json order = {{"id", id},
+                {"function", to_string(name)},
+                {"revision", 1},
+                {"device", room.device.id},
+                {"slice", wire::to_json(slice)},
+                {"batch", most},
+                {"owner", getpid()}};
+  order.update(wire::to_json(kind_of(named).birth(model.started, {.max_size = most})));
+  const auto started = node.json(verb::post, "/v1/instances", order);
   if (!started.ok()) return started.error();
   Subject subject(node, id);
   control::Profile profile{.model = named.path,
@@ -317,10 +366,11 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Fun
                            .measured_at = unix_now()};
   control::Profile kept_as = profile;  // shorter trials say less
   kept_as.conditions += ", " + std::to_string(sweep.per_point / Millis(1)) + " ms a point";
-  KeptTrials kept(trials, kept_as, profile.measured_at);
+  KeptTrials kept(data.empty() ? "" : data + "/trials", kept_as, profile.measured_at);
   SLUICE_ASSIGN(ready, subject.wait_ready(stop));
   if (is_set(stop)) return profile;
-  wire::HttpClient instance({.path = ready.value("socket", "")}, Seconds(120));
+  SLUICE_ASSIGN(address, wire::parse_endpoint(ready.value("socket", "")));
+  wire::HttpClient instance(address, Seconds(120));
   Measuring measuring(subject, instance, name, spec, sweep, progress, stop, kept);
   SLUICE_ASSIGN(points,
                 sweep.plan == nullptr

@@ -29,6 +29,8 @@ struct Sweep {
   const profile::SearchPlan* plan = nullptr;
   Nanos in_time = Nanos::max();  // for the plan: the longest that a batch may take
   int most_trials = 1000;
+  // What a program is asked: with protocol http at `path`, by GET where there is no body.
+  std::string path = "/", body;
 };
 
 struct ProfileProgress {
@@ -49,12 +51,12 @@ Result<ProfileRoom> room_to_measure(const nlohmann::json& state);
 
 // `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the start and
 // the sweep early; the profile then has the points measured so far, perhaps none.
-// `trials`: the folder of trials of measurements that have not ended (KeptTrials); empty: none are
-// kept. Returns kExhausted as room_to_measure does.
+// `data`: the platform's folder, for trials of measurements that have not ended (KeptTrials);
+// empty: none are kept. Returns kExhausted as room_to_measure does.
 Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
                                        const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
                                        const std::atomic<bool>* stop = nullptr,
-                                       const std::string& trials = "");
+                                       const std::string& data = "");
 
 }  // namespace sluice::cli

@@ -12,8 +12,15 @@
 namespace sluice::control {
 namespace {
 
-// Its revisions replace each other while it runs, so all are of one kind.
+// Its revisions replace each other while it runs, so all are of one kind, and asked in one way.
 Result<void> check_kind(const FunctionSpec& spec, const FunctionSpec& newest) {
+  const bool by_path = spec.model().program.http, newest_by_path = newest.model().program.http;
+  if (spec.is_inference() && newest.is_inference() && by_path != newest_by_path)
+    return Error{ErrorKind::kInvalid,
+                 "server.protocol: " + std::string(by_path ? "http" : "oip") + ": " +
+                     to_string(spec.name) +
+                     " is asked by the other protocol, and a function keeps "
+                     "its own. Delete it first, or apply this one under another name"};
   if (spec.is_inference() == newest.is_inference()) return {};
   const auto kind_of = [](const FunctionSpec& s) {
     return std::string(s.is_inference() ? "InferenceFunction" : "TrainingFunction");

@@ -59,7 +59,8 @@ FunctionRoute function_route(const RoutedFunction& function,
                       .admit_all = spec.admit_all,
                       .token = spec.token,
                       .unavailable = function.unavailable,
-                      .route = std::string(function.route)};
+                      .route = std::string(function.route),
+                      .http = spec.model.program.http};
   bool newest_ready = false;
   for (const RoutedInstance& i : instances) {
     const int revision = i.instance->instance.revision;

@@ -13,6 +13,53 @@ constexpr double kMany = 1'000'000, kMostReplicas = 10'000, kMostAtOnce = 1000;
 constexpr double kHour = 3600, kDay = 24 * kHour;
 
 constexpr FunctionField kInference[] = {
+    {.name = "server.command",
+     .stored = "server_command",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.command; },
+     .unset = "none",
+     .meaning = "in place of `model`: the words of a program that serves; `./` and `~/` begin "
+                "paths, `$(PORT)` is its port"},
+    {.name = "server.args",
+     .stored = "server_args",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.args; },
+     .unset = "none",
+     .meaning = "more words"},
+    {.name = "server.files",
+     .stored = "server_files",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.files; },
+     .unset = "none",
+     .meaning = "files and folders that are copied when the function is applied, and are its "
+                "working folder; what a folder that ends in `/` has lies there by itself"},
+    {.name = "server.env",
+     .stored = "server_env",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.env; },
+     .unset = "none",
+     .meaning =
+         "its variables: `{NAME: text}`; it has these, PATH and the platform's, and no others"},
+    {.name = "server.port",
+     .stored = "server_port",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.port; },
+     .least = 1024,
+     .most = 65535,
+     .unset = "a free one",
+     .meaning = "where it listens on 127.0.0.1, one instance a machine; a free one, else"},
+    {.name = "server.portEnv",
+     .stored = "server_port_env",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.port_env; },
+     .meaning = "the variable that names the port"},
+    {.name = "server.protocol",
+     .stored = "server_http",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.http; },
+     .meaning = "`oip`: it answers `/v2/models/NAME/infer`, as model functions do; `http`: any "
+                "method and path, which callers ask below `/functions/NAME/`",
+     .no = "oip",
+     .yes = "http"},
+    {.name = "server.readiness",
+     .stored = "server_readiness",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.readiness; },
+     .unset = "a connection",
+     .meaning = "a path that is answered 2xx once it is ready; without one, it is ready once its "
+                "port accepts a connection"},
     {.name = "slo.latency",
      .stored = "slo_us",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().slo.latency; },
@@ -214,6 +261,11 @@ std::string plain_text(const std::vector<std::string>& words) {
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return text;
 }
+std::string plain_text(const std::map<std::string, std::string>& texts) {
+  std::string all;
+  for (const auto& [name, text] : texts) all += (all.empty() ? "" : ", ") + name + ": " + text;
+  return all;
+}
 
 }  // namespace
 
@@ -287,7 +339,8 @@ std::string allowed_text(const FunctionField& field, const FunctionSpec& spec) {
     return std::string(field.no) + " or " + std::string(field.yes);
   if (std::holds_alternative<Bytes*>(slot)) return "an amount of memory";
   if (std::holds_alternative<std::string*>(slot)) return "a text";
-  return "a list of words";
+  if (std::holds_alternative<std::vector<std::string>*>(slot)) return "a list of words";
+  return "a mapping of names to texts";
 }
 
 }  // namespace sluice

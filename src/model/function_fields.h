@@ -4,6 +4,7 @@
 // slice) has code of its own beside them. Plain data; any thread.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,8 +17,8 @@ namespace sluice {
 
 struct FunctionField {
   // One field of one specification.
-  using Slot =
-      std::variant<int*, double*, bool*, Nanos*, Bytes*, std::string*, std::vector<std::string>*>;
+  using Slot = std::variant<int*, double*, bool*, Nanos*, Bytes*, std::string*,
+                            std::vector<std::string>*, std::map<std::string, std::string>*>;
 
   std::string_view name;    // in a file, below `spec`: "slo.latency"
   std::string_view stored;  // in messages and the store: "slo_us"; empty: part of another's value

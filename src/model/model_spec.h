@@ -1,7 +1,9 @@
-// The model of an inference function: its file, its tensors, its batches. Plain values.
+// What an inference function runs: a model's file with its tensors, or a program that serves; and
+// its batches. Plain values.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,11 +24,30 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
+// A program that serves HTTP by itself.
+struct ProgramSpec {
+  std::vector<std::string> command;        // its absolute path, then words; empty: there is none
+  std::vector<std::string> args;           // more words
+  std::map<std::string, std::string> env;  // its variables
+  std::vector<std::string> files;          // copied, and its working folder
+  std::string folder;                      // that working folder, of a start; empty: "/"
+  int port = 0;                            // where it listens on 127.0.0.1; 0: a free one
+  std::string port_env = "PORT";           // the variable that names the port
+  std::string readiness;  // answered 2xx once it is ready; empty: once it accepts connections
+  // Any method and path, below /functions/NAME/. Else the Open Inference Protocol.
+  bool http = false;
+
+  bool operator==(const ProgramSpec&) const = default;
+};
+
 struct ModelSpec {
-  std::string path;  // the model file on this machine
+  std::string path;  // the model's file on this machine, or the program's
   std::string format = "torchscript";
-  std::string content;  // the SHA-256 of file, inputs and outputs; empty: not known
+  // The SHA-256 of file, inputs and outputs, or of a program, its words and the files that they
+  // name; empty: not known.
+  std::string content;
   std::vector<TensorSpec> inputs, outputs;
+  ProgramSpec program{};  // of the format "program"
 
   bool operator==(const ModelSpec&) const = default;
 };

@@ -8,13 +8,32 @@
 namespace sluice {
 namespace {
 
+// $(PORT) is the node's to fill in, as in a Pod's manifest. A command that is no path lies in the
+// working folder.
+Birth birth_of_program(const ModelSpec& model, const Batching& /*batching*/) {
+  const ProgramSpec& p = model.program;
+  ExecOfProgram birth{
+      .command = p.command, .environment = p.env, .port = p.port, .ready_path = p.readiness};
+  birth.command.insert(birth.command.end(), p.args.begin(), p.args.end());
+  if (!birth.command[0].starts_with('/')) birth.command[0] = p.folder + "/" + birth.command[0];
+  birth.folder = p.folder;
+  if (p.port_env != "PORT") birth.environment[p.port_env] = "$(PORT)";
+  return birth;
+}
+
 constexpr ServerKind kKinds[] = {
     {.name = "torchscript",
      .platform = "pytorch_torchscript",
      .computes_on = [](const Device& d) { return d.kind == DeviceKind::kCpu; },
+     .described = true,
      .birth = [](const ModelSpec& model, const Batching& batching) -> Birth {
        return ForkOfTemplate{model, batching};
      }},
+    {.name = kProgram,
+     .platform = "program",
+     .computes_on = [](const Device& d) { return d.kind == DeviceKind::kCpu; },
+     .described = false,
+     .birth = birth_of_program},
 };
 
 }  // namespace
@@ -36,8 +55,9 @@ const ServerKind& kind_of(const ModelSpec& model) {
 
 std::string names_of_server_kinds() {
   std::string all;
-  for (const ServerKind& k : kKinds) all += (all.empty() ? "" : ", ") + std::string(k.name);
-  return std::size(kKinds) == 1 ? all : "one of " + all;
+  for (const ServerKind& k : kKinds)
+    if (k.described) all += (all.empty() ? "" : ", ") + std::string(k.name);
+  return all.find(',') == all.npos ? all : "one of " + all;
 }
 
 bool serves(const Device& device) {

@@ -17,9 +17,13 @@ struct ServerKind {
   std::string_view name;      // in a function's file: model.modelFormat.name
   std::string_view platform;  // Triton's word, in a sidecar and in a content's description
   bool (*computes_on)(const Device& device);
+  bool described;  // its tensors: by a sidecar, or in the function's file
   // Of an instance, from the content as its node finds it.
   Birth (*birth)(const ModelSpec& model, const Batching& batching);
 };
+
+// The kind of a function with `server` in place of `model`.
+inline constexpr std::string_view kProgram = "program";
 
 std::span<const ServerKind> server_kinds();
 const ServerKind* find_server_kind(std::string_view name);  // nullptr: unknown name
@@ -27,7 +31,7 @@ const ServerKind* find_server_kind(std::string_view name);  // nullptr: unknown 
 // REQUIRES: the model's format names a kind; files and stored specifications are checked for it.
 const ServerKind& kind_of(const ModelSpec& model);
 
-// Returns "torchscript", or "one of a, b".
+// Returns "torchscript", or "one of a, b": those of models' files.
 std::string names_of_server_kinds();
 
 // Returns whether a server of any kind computes on it.

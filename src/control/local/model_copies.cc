@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <openssl/evp.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "base/system_error.h"
 #include "base/write_all.h"
 #include "control/local/model_check.h"
+#include "control/local/sha256.h"
 #include "model/server_kind.h"
 #include "wire/json/json.h"
 
@@ -27,35 +27,6 @@ namespace fs = std::filesystem;
 constexpr size_t kPiece = 1 << 20;
 constexpr size_t kMostKnown = 10'000;
 constexpr size_t kHashDigits = 64;
-
-// Hashes a description and then a file's bytes.
-class Sha256 {
- public:
-  explicit Sha256(const std::string& description) : context_(EVP_MD_CTX_new()) {
-    EVP_DigestInit_ex(context_, EVP_sha256(), nullptr);
-    add(description);
-    add(std::string_view("\0", 1));
-  }
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-
-  void add(std::string_view bytes) { EVP_DigestUpdate(context_, bytes.data(), bytes.size()); }
-  std::string hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_, digest, &size);
-    std::string out;
-    for (unsigned int i = 0; i < size; ++i) {
-      out += "0123456789abcdef"[digest[i] >> 4];
-      out += "0123456789abcdef"[digest[i] & 15];
-    }
-    return out;
-  }
-
- private:
-  EVP_MD_CTX* context_;
-};
 
 // Returns the file beside a model's copy: the same text for the same inputs and outputs.
 std::string description_of(const ModelSpec& model) {
@@ -138,17 +109,20 @@ bool is_name_of_ours(std::string_view file) {
 }  // namespace
 
 std::string start_path(const std::string& folder, const ModelSpec& model) {
-  return model.content.empty() ? model.path : folder + "/" + model.content + ".pt";
+  const bool copied = !model.content.empty() && model.format != kProgram;
+  return copied ? folder + "/" + model.content + ".pt" : model.path;
 }
 
 ModelSpec ModelCopies::for_start(const ModelSpec& model) const {
   ModelSpec copy = model;
   copy.path = start_path(folder_, model);
+  if (!model.program.files.empty()) copy.program.folder = programs_.path_of(model.content);
   return copy;
 }
 
 std::string ModelCopies::for_user(std::string error, const ModelSpec& model) const {
   if (model.path.empty()) return error;  // a command without a model
+  if (model.format == kProgram) return error;
   const std::string copy = start_path(folder_, model);
   if (!model.content.empty() && error.find(copy) != error.npos && !fs::exists(copy))
     return "the copy of " + model.path + " is gone: apply the function's file again";
@@ -185,6 +159,12 @@ std::string ModelCopies::next_name(const char* suffix) {
 }
 
 Result<void> ModelCopies::identify(ModelSpec& model) const {
+  if (model.format == kProgram) {
+    SLUICE_ASSIGN(files, working_files(model.program));
+    SLUICE_ASSIGN(content, content_of(model.program, files, stopped_));
+    model.content = content;
+    return {};
+  }
   SLUICE_ASSIGN(file, RegularFile::open(model.path));
   const std::string description = description_of(model);
   const auto content = known(model.path, file.about(), description);
@@ -205,6 +185,7 @@ ModelCopies::Hold ModelCopies::hold_copy(ModelSpec& model, const std::string& co
 }
 
 Result<ModelCopies::Hold> ModelCopies::keep(ModelSpec& model) {
+  if (model.format == kProgram) return keep_program(model);
   SLUICE_ASSIGN(file, RegularFile::open(model.path));
   const std::string description = description_of(model);
   if (const auto content = known(model.path, file.about(), description))
@@ -223,6 +204,16 @@ Result<ModelCopies::Hold> ModelCopies::keep(ModelSpec& model) {
   ::unlink(aside.c_str());
   if (kept.ok() || kept.error().kind == ErrorKind::kConflict) return kept;
   return within("model.path: " + model.path + " cannot be copied", kept.error());
+}
+
+// The program stays where it is; its working folder is copied.
+Result<ModelCopies::Hold> ModelCopies::keep_program(ModelSpec& model) {
+  SLUICE_ASSIGN(files, working_files(model.program));
+  SLUICE_ASSIGN(content, content_of(model.program, files, stopped_));
+  model.content = content;
+  Hold held = hold(content);
+  SLUICE_TRY(programs_.keep(model.program, files, content, stopped_));
+  return held;
 }
 
 // Holds the copy of the file's content. Makes it in `aside` if there is none.
@@ -315,6 +306,11 @@ void ModelCopies::sweep() {
       files.push_back(at->path().filename());
   for (const std::string& file : files)
     if (const std::string old = put_aside(file); !old.empty()) ::unlink(old.c_str());
+  programs_.sweep([&](const std::string& content, const std::string& to) {
+    const std::lock_guard lock(mutex_);
+    if (!used_known_ || used_.contains(content) || held_.contains(content)) return false;
+    return ::rename(programs_.path_of(content).c_str(), to.c_str()) == 0;
+  });
 }
 
 // Renames a file that nothing uses, so that its removal, which takes a large file's time, needs no

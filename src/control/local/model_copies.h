@@ -21,6 +21,7 @@
 #include <string>
 
 #include "base/regular_file.h"
+#include "control/local/program_copies.h"
 #include "control/models.h"
 
 namespace sluice::control {
@@ -31,10 +32,10 @@ std::string start_path(const std::string& folder, const ModelSpec& model);
 
 class ModelCopies : public Models {
  public:
-  // A file is copied only if its copy passes `check`.
+  // A file is copied only if its copy passes `check`. `programs`: the folder of ProgramCopies.
   using Check = Result<void> (*)(const ModelSpec& model, const std::string& path);
-  explicit ModelCopies(std::string folder, Check check = nullptr)
-      : folder_(std::move(folder)), check_(check) {}
+  explicit ModelCopies(std::string folder, Check check = nullptr, std::string programs = {})
+      : folder_(std::move(folder)), check_(check), programs_(std::move(programs)) {}
 
   // `path` is the copy's, or the user's file's for a revision older than copies.
   ModelSpec for_start(const ModelSpec& model) const override;
@@ -67,6 +68,7 @@ class ModelCopies : public Models {
                            const std::string& aside) const;
   Result<void> give_name(const std::string& aside, const std::string& path,
                          const std::string& description);
+  Result<Hold> keep_program(ModelSpec& model);
   Hold hold_copy(ModelSpec& model, const std::string& content);
   Hold hold(const std::string& name);
   std::string next_name(const char* suffix);  // REQUIRES: `mutex_` is held
@@ -74,6 +76,7 @@ class ModelCopies : public Models {
 
   const std::string folder_;
   const Check check_;
+  ProgramCopies programs_;
   std::atomic<bool> stopped_ = false;
   // Held while a finished copy gets its name: another may have the same content.
   std::mutex naming_;

@@ -16,6 +16,7 @@
 #include "model/quantity.h"
 #include "model/server_kind.h"
 #include "policy/bundle.h"
+#include "wire/json/birth_json.h"
 #include "wire/json/model_description.h"
 
 namespace sluice::control {
@@ -102,8 +103,10 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec) {
     f.bytes(key, **out);
   else if (auto* const* out = std::get_if<std::string*>(&slot))
     f.text(key, **out);
+  else if (auto* const* out = std::get_if<std::vector<std::string>*>(&slot))
+    read_words(f, key, **out);
   else
-    read_words(f, key, *std::get<std::vector<std::string>*>(slot));
+    f.texts(key, *std::get<std::map<std::string, std::string>*>(slot));
 }
 
 // Fields of one section stand together in the table.
@@ -229,15 +232,45 @@ void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems)
   });
 }
 
-void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
-                    Problems& problems) {
-  InferenceSpec& s = spec.inference();
-  f.need("model", "the model's path: model: {path: …}");
+// Words that begin with "./" or "~/" are paths.
+void make_absolute(std::vector<std::string>& words, const FileContext& context) {
+  for (std::string& word : words)
+    if (word.starts_with("./") || word.starts_with("~/")) word = absolute(word, context);
+}
+
+// Of a server that is a program; its fields are read already. What its start will be is checked as
+// a node checks it.
+void check_program(Fields& f, InferenceSpec& s, const FileContext& context) {
+  ModelSpec& model = s.model;
+  ProgramSpec& p = model.program;
+  if (p.command.empty()) return f.complain("server.command", "is missing: the program's words");
+  make_absolute(p.command, context);
+  make_absolute(p.args, context);
+  for (std::string& path : p.files) {
+    const bool bare = path.ends_with('/') || path == ".";
+    path = absolute(path, context);
+    if (bare && !path.ends_with('/')) path += '/';
+  }
+  model.format = kProgram;
+  model.path = p.command[0];
+  if (!p.command[0].starts_with('/') && p.files.empty())
+    f.complain("server.command", "'" + p.command[0] +
+                                     "' is not an absolute path, none that begins with ./ or ~/, "
+                                     "and none of server.files");
+  ModelSpec started = model;
+  started.program.folder = "/";
+  const Birth birth = kind_of(started).birth(started, s.batching);
+  const auto taken = wire::program_from(wire::to_json(birth)["program"]);
+  if (!taken.ok()) f.complain("server", taken.error().message);
+}
+
+void read_model(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,
+                Problems& problems) {
   section(f, "model", source, problems, [&](Fields& m) {
     section(m, "modelFormat", source, problems, [&](Fields& format) {
       std::string name;
       if (!format.text("name", name)) return;
-      if (find_server_kind(name) != nullptr)
+      if (const ServerKind* kind = find_server_kind(name); kind != nullptr && kind->described)
         s.model.format = name;
       else
         format.complain("name",
@@ -255,7 +288,18 @@ void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, S
     read_tensors(m, "inputs", platform, s.model.inputs, source, problems);
     read_tensors(m, "outputs", platform, s.model.outputs, source, problems);
   });
+}
+
+void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
+                    Problems& problems) {
+  InferenceSpec& s = spec.inference();
+  const bool is_program = f.has("server");
+  if (is_program && f.has("model"))
+    f.complain("server", "stands beside a model; one of the two is allowed");
+  if (!is_program) f.need("model", "the model's path: model: {path: …}; or server: {command: …}");
+  read_model(f, s, context, source, problems);
   read_fields(f, inference_fields(), spec, source, problems);
+  if (is_program) check_program(f, s, context);
   if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
     f.complain("maxReplicas", std::to_string(s.max_replicas) + " is below minReplicas " +
                                   std::to_string(s.min_replicas));
@@ -278,8 +322,7 @@ void read_training(Fields& f, FunctionSpec& spec, const FileContext& context, So
     s.model.path = absolute(s.model.path, context);
   });
   read_fields(f, training_fields(), spec, source, problems);
-  for (std::string& word : s.command)
-    if (word.starts_with("./") || word.starts_with("~/")) word = absolute(word, context);
+  make_absolute(s.command, context);
   if (!s.command.empty() && s.command[0].front() != '/')
     f.complain("command", "'" + s.command[0] + "' is not an absolute path");
   if (s.elastic && s.command.empty()) f.complain("elastic", "is for a command: there is none");
@@ -355,7 +398,9 @@ void read_document(const YAML::Node& node, const FileContext& context,
   ModelSpec& model = spec.model();
   if (check_model && spec.is_inference() && !model.path.empty())
     if (const auto checked = check_model(model); !checked.ok())
-      problems.push_back(source.at("spec.model.path") + ": " + checked.error().message);
+      problems.push_back(
+          source.at(model.format == kProgram ? "spec.server.command" : "spec.model.path") + ": " +
+          checked.error().message);
   out.push_back(std::move(spec));
 }
 

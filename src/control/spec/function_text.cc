@@ -9,6 +9,7 @@
 
 #include "model/function_fields.h"
 #include "model/quantity.h"
+#include "model/server_kind.h"
 
 namespace sluice::control {
 namespace {
@@ -62,7 +63,7 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
   std::map<std::string, std::string> out;
   for (const FunctionField* field : fields_of(s)) out.emplace(field->name, value_text(*field, s));
   const ModelSpec& model = s.model();
-  out["model.path"] = model.path;
+  out["model.path"] = model.format == kProgram ? "none" : model.path;
   out["model.modelFormat.name"] = model.format;
   out["model.inputs"] = described(model.inputs);
   out["model.outputs"] = described(model.outputs);
@@ -117,7 +118,7 @@ void write_fields(YAML::Emitter& y, std::span<const FunctionField> fields, const
 }
 
 void write_model(YAML::Emitter& y, const ModelSpec& model) {
-  if (model.path.empty()) return;
+  if (model.path.empty() || model.format == kProgram) return;
   y << YAML::Key << "model" << YAML::Value << YAML::BeginMap;
   write(y, "path", model.path);
   write_tensors(y, "inputs", model.inputs);

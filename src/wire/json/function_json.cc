@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "model/function_fields.h"
+#include "model/server_kind.h"
 #include "wire/json/birth_json.h"
 
 namespace sluice::wire {
@@ -23,6 +24,16 @@ void read_command(Fields& f, std::string_view key, std::vector<std::string>& com
   for (const json& word : f.list(key)) {
     if (!word.is_string()) f.fail(key, "must be a list of texts");
     command.push_back(word.is_string() ? word.get<std::string>() : "");
+  }
+}
+
+void read_texts(Fields& f, std::string_view key, std::map<std::string, std::string>& texts) {
+  const json* object = f.child(key);
+  if (object == nullptr) return;
+  if (!object->is_object()) return f.fail(key, "must be an object");
+  for (const auto& [name, text] : object->items()) {
+    if (!text.is_string()) return f.fail(key, "must have texts as values");
+    texts[name] = text;
   }
 }
 
@@ -47,8 +58,10 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& s) {
     **out = f.integer(field.stored, **out, 0, Bytes{1} << 60);  // sums do not overflow
   else if (auto* const* out = std::get_if<std::string*>(&slot))
     **out = f.text(field.stored, **out);
+  else if (auto* const* out = std::get_if<std::vector<std::string>*>(&slot))
+    read_command(f, field.stored, **out);
   else
-    read_command(f, field.stored, *std::get<std::vector<std::string>*>(slot));
+    read_texts(f, field.stored, *std::get<std::map<std::string, std::string>*>(slot));
 }
 
 void check(Fields& f, const TrainingSpec& s) {
@@ -61,6 +74,10 @@ void check(Fields& f, const TrainingSpec& s) {
            std::to_string(s.batch.most) + " is below min_batch, " + std::to_string(s.batch.least));
 }
 
+const ProgramSpec& program_of(const FunctionSpec& s) {
+  return s.model().program;
+}
+
 }  // namespace
 
 json to_json(const FunctionSpec& s) {
@@ -70,8 +87,12 @@ json to_json(const FunctionSpec& s) {
               {"policy", s.policy},
               {"policy_settings", s.policy_settings}};
   if (s.is_inference()) out["batching"] = to_json(s.inference().batching);
+  // A program's fields are a program's alone.
+  const auto is_left_out = [&](const FunctionField& field) {
+    return field.stored.empty() || (section_of(field) == "server" && s.model().format != kProgram);
+  };
   for (const FunctionField* field : fields_of(s))
-    if (!field->stored.empty())
+    if (!is_left_out(*field))
       out[std::string(field->stored)] = std::visit(
           [&](const auto* value) { return stored_value(*field, *value); }, slot_of(*field, s));
   if (s.slice) out["slice"] = to_json(*s.slice);
@@ -100,6 +121,8 @@ Result<FunctionSpec> function_spec_from(const json& j) {
   for (const FunctionField* field : fields_of(s))
     if (!field->stored.empty()) read_field(f, *field, s);
   if (!s.is_inference()) check(f, s.training());
+  if ((s.model().format == kProgram) != !program_of(s).command.empty())
+    f.fail("server_command", "is a program's, and only a program's");
   return f.finish(std::move(s));
 }
 

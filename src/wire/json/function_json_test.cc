@@ -67,6 +67,31 @@ TEST(FunctionJson, AKindOfServerThatIsNotHereIsNamed) {
             "function.model: model.format: \"onnx\" is not served: torchscript is");
 }
 
+TEST(FunctionJson, AProgramHasItsFieldsAndReadsBack) {
+  FunctionSpec f;
+  f.name.name = "f";
+  ModelSpec& model = f.inference().model;
+  model.format = "program";
+  model.path = "/bin/server";
+  model.program = {.command = {"/bin/server", "$(PORT)"},
+                   .args = {"-v"},
+                   .env = {{"A", "b"}},
+                   .files = {"/srv/app/"},
+                   .port = 9000,
+                   .port_env = "LISTEN",
+                   .readiness = "/healthz",
+                   .http = true};
+  const json stored = to_json(f);
+  const auto read = function_spec_from(stored);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, f) << stored;
+
+  json mixed = stored;
+  mixed["model"]["format"] = "torchscript";
+  EXPECT_EQ(function_spec_from(mixed).error().message,
+            "function.server_command: is a program's, and only a program's");
+}
+
 TEST(FunctionJson, AnInferenceFunctionIsTheFlatObjectThatStoresHold) {
   EXPECT_EQ(to_json(inference()).dump(), kStored);
   EXPECT_EQ(*function_spec_from(json::parse(kStored)), inference());

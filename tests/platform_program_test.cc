@@ -1,0 +1,208 @@
+// Functions that are programs of the user's own, on a whole platform: any path below
+// /functions/NAME/; the Open Inference Protocol at /v2/models/NAME/; revisions that keep the files
+// that they were applied with; and programs that do not do what they should.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/platform.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class PlatformProgram : public testing::Test {
+ protected:
+  PlatformProgram() {
+    fs::create_directories(folder_);
+    write("server.py", R"(
+import http.server, os
+class Server(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.say(self.path.encode() + b" " + body)
+    def do_GET(self):
+        if self.path == "/said": return self.say(open("said.txt", "rb").read())
+        if self.path == "/die": os._exit(3)
+        self.say((self.path + " " + os.environ.get("GREETING", "") + " uid " + str(os.getuid())).encode())
+    def say(self, text):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Server).serve_forever()
+)");
+    write("said.txt", "first");
+  }
+  ~PlatformProgram() override { fs::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
+  // `server`: lines of that section.
+  std::string file_of(const std::string& server, const std::string& more = "") const {
+    return "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: {name: f}\nspec:\n"
+           "  policy: fixed\n  slice: {quota: {request: 20%}}\n  containerConcurrency: 4\n" +
+           more + "  server:\n" + server;
+  }
+  std::string python(const std::string& more = "") const {
+    return file_of("    command: [/usr/bin/python3, server.py]\n    files: [" + folder_.string() +
+                   "/]\n    protocol: http\n    env: {GREETING: hello}\n" + more);
+  }
+  static void wait_until_ready(const Platform& p) {
+    p.until("/v1/functions/default/f", [](const json& f) { return f.value("ready", false); });
+  }
+  std::string said_by(const Platform& p, const std::string& path) const {
+    const Ended e = p.cli({"invoke", "f", "--path", path});
+    EXPECT_EQ(e.code, 0) << e.err;
+    return e.out;
+  }
+
+  const fs::path folder_ = fs::path(testing::TempDir()) / ("program" + std::to_string(getpid()));
+};
+
+TEST_F(PlatformProgram, AnyPathReachesItUnderAUserOfItsOwn) {
+  Platform p;
+  const Ended applied = p.cli({"apply", "-f", "-"}, python());
+  ASSERT_EQ(applied.code, 0) << applied.err;
+  wait_until_ready(p);
+  EXPECT_THAT(said_by(p, "/a/b?c=d"), HasSubstr("/a/b?c=d hello uid "));
+  if (geteuid() == 0) {
+    EXPECT_EQ(said_by(p, "/").find("uid 0"), std::string::npos);
+  }
+  const Ended posted = p.cli({"invoke", "f", "--path", "/echo", "--body", "-"}, "some text");
+  EXPECT_EQ(posted.out, "/echo some text");
+}
+
+TEST_F(PlatformProgram, ARevisionKeepsTheFilesThatItWasAppliedWith) {
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, python()).code, 0);
+  wait_until_ready(p);
+  write("said.txt", "second");
+  EXPECT_EQ(said_by(p, "/said"), "first");
+  const Ended again = p.cli({"apply", "-f", "-"}, python());
+  EXPECT_THAT(again.out, HasSubstr("content")) << again.err;
+  EXPECT_TRUE(eventually("the new files", [&] {
+    return p.cli({"invoke", "f", "--path", "/said"}).out == "second";
+  }));
+  ASSERT_EQ(p.cli({"rollback", "f"}).code, 0);
+  EXPECT_TRUE(eventually("the old files", [&] {
+    return p.cli({"invoke", "f", "--path", "/said"}).out == "first";
+  }));
+}
+
+// python/sluice_serve.py, without a framework.
+TEST_F(PlatformProgram, AFunctionOfPythonAnswersTheProtocol) {
+  write("twice.py", R"(
+from sluice_serve import serve
+serve(lambda x: [[2 * v for v in x.tolist()]], inputs={"x": ("FP32", [-1, 2])}, outputs={"y": ("FP32", [-1, 2])})
+)");
+  Platform p;
+  const Ended applied =
+      p.cli({"apply", "-f", "-"},
+            file_of("    command: [/usr/bin/python3, twice.py]\n    files: [" + folder_.string() +
+                    "/twice.py, " SLUICE_SOURCE "/python/sluice_serve.py]\n"
+                    "    readiness: /v2/health/ready\n"));
+  ASSERT_EQ(applied.code, 0) << applied.err;
+  wait_until_ready(p);
+  const Ended answered = p.cli({"invoke", "f", "--print", "--body", "-"},
+                               R"({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2],
+                                   "data": [1.5, -3]}]})");
+  EXPECT_EQ(answered.code, 0) << answered.err;
+  EXPECT_THAT(answered.out, HasSubstr("y FP32 [1,2]\n    3.0 -6.0"));
+}
+
+TEST_F(PlatformProgram, OneThatDiesIsReplaced) {
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, python()).code, 0);
+  wait_until_ready(p);
+  const Ended died = p.cli({"invoke", "f", "--path", "/die"});
+  EXPECT_NE(died.code, 0);
+  EXPECT_TRUE(eventually("another", [&] {
+    return p.cli({"invoke", "f", "--path", "/x"}).code == 0;
+  }));
+}
+
+TEST_F(PlatformProgram, WhatCannotBeServedIsRefusedWithTheField) {
+  Platform p;
+  const std::pair<std::string, std::string> faults[] = {
+      {"    command: [/no/such/program]\n", "spec.server.command: /no/such/program"},
+      {"    command: [" + (folder_ / "said.txt").string() + "]\n", "cannot be run"},
+      {"    command: [python3]\n", "'python3' is not an absolute path"},
+      {"    command: [nothing]\n    files: [" + folder_.string() + "/]\n",
+       "nothing: is none of server.files"},
+      {"    command: [/bin/sh]\n    port: 80\n", "\"80\" is not a whole number from 1024 to 65535"},
+      {"    command: [/bin/sh]\n    protocol: grpc\n", "'grpc' is neither oip nor http"},
+      {"    command: [/bin/sh]\n    readiness: healthz\n", "'healthz' is not a path"},
+      {"    command: [/bin/sh]\n    env: {SLUICE_X: 1}\n", "environment.SLUICE_X: is the node's"},
+      {"    command: [/bin/sh]\n    files: [nothing.py]\n", "nothing.py"},
+      {"    args: [x]\n", "server.command: is missing"},
+      {"    command: [/bin/sh]\n    comand: x\n", "unknown field, did you mean \"command\"?"}};
+  for (const auto& [lines, said] : faults) {
+    const Ended e = p.cli({"apply", "-f", "-"}, file_of(lines));
+    EXPECT_EQ(e.code, 2) << lines;
+    EXPECT_THAT(e.err, HasSubstr(said)) << lines;
+  }
+  EXPECT_EQ(p.get("/v1/functions"), json::array());
+}
+
+TEST_F(PlatformProgram, OneThatEndsAtOnceIsShownWithTheReason) {
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file_of("    command: [/bin/sh, -c, exit 3]\n")).code, 0);
+  const json f = p.until("/v1/functions/default/f", [](const json& j) {
+    return j.value("unavailable", "").find("exit code 3") != std::string::npos;
+  });
+  EXPECT_FALSE(f.value("ready", true));
+  EXPECT_EQ(p.cli({"invoke", "f", "--path", "/"}).code, 3) << "it is the other protocol's";
+}
+
+// What lies in the data directory for the platform's own programs is not in the way of functions'.
+TEST_F(PlatformProgram, ItsFilesOutliveThePlatform) {
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, python()).code, 0);
+  wait_until_ready(p);
+  fs::remove(folder_ / "said.txt");
+  p.stop();
+  p.launch();
+  p.wait_until_serves();
+  wait_until_ready(p);
+  EXPECT_EQ(said_by(p, "/said"), "first");
+  (void)p.cli({"invoke", "f", "--path", "/die"});
+  EXPECT_TRUE(eventually("another instance", [&] {
+    return p.cli({"invoke", "f", "--path", "/said"}).out == "first";
+  }));
+}
+
+TEST_F(PlatformProgram, TheProgramItselfMayBeOneOfItsFiles) {
+  write("start", "#!/bin/sh\nexec /usr/bin/python3 server.py\n");
+  fs::permissions(folder_ / "start", fs::perms(0700));
+  Platform p;
+  const std::string file =
+      file_of("    command: [start]\n    files: [" + folder_.string() + "/]\n    protocol: http\n");
+  const Ended applied = p.cli({"apply", "-f", "-"}, file);
+  ASSERT_EQ(applied.code, 0) << applied.err;
+  wait_until_ready(p);
+  EXPECT_EQ(said_by(p, "/said"), "first");
+  const Ended other = p.cli({"apply", "-f", "-"}, file_of("    command: [/bin/sh]\n"));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err,
+              HasSubstr("server.protocol: oip: default/f is asked by the other protocol"));
+}
+
+// Root would read them for a user who may not.
+TEST_F(PlatformProgram, LinksAreNotCopied) {
+  Platform p;
+  for (const char* at : {"/link", "/"}) {
+    fs::remove(folder_ / "link");
+    fs::create_symlink("/etc/shadow", folder_ / "link");
+    const Ended e = p.cli({"apply", "-f", "-"}, file_of("    command: [/bin/sh]\n    files: [" +
+                                                        folder_.string() + at + "]\n"));
+    EXPECT_EQ(e.code, 2) << at;
+    EXPECT_THAT(e.err, HasSubstr("link")) << at;
+  }
+}
+
+}  // namespace
+}  // namespace sluice
