@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -112,7 +113,7 @@ Platform::Platform(std::vector<std::string> flags,
 }
 
 Platform::~Platform() {
-  if (testing::Test::HasFailure()) {
+  if (testing::Test::HasFailure() || std::uncaught_exceptions() > 0) {
     for (const char* log : {"/up.err", "/logs/node.log", "/logs/control.log", "/logs/gateway.log"})
       std::fprintf(stderr, "---- %s\n%s", log, text_of(data + log).c_str());
   }
