@@ -91,7 +91,7 @@ bool leads_elsewhere(std::string_view path) {
 }
 
 // In CGI's environment "_" and "-" are one.
-bool says_how_it_came(std::string_view name) {
+bool is_forwarded(std::string_view name) {
   constexpr std::string_view kPrefix = "X-Forwarded-";
   std::string beginning(name.substr(0, kPrefix.size()));
   std::ranges::replace(beginning, '_', '-');
@@ -272,7 +272,7 @@ void put_request_head(std::string& out, const Head& head, const Forwarded& with)
     const auto [id, name, value] = head[i];
     if (hop_by_hop(id) || id == http::field::host || here.contains(name)) continue;
     if (id == http::field::authorization && with.token_is_ours) continue;
-    if (ours(name) || (rewritten && says_how_it_came(name))) continue;
+    if (ours(name) || (rewritten && is_forwarded(name))) continue;
     add(out, name, value);
   }
   if (rewritten) {

@@ -71,8 +71,8 @@ struct Forwarded {
   size_t body_limit = 0;           // Sluice-Body-Limit, where the body is compressed
   bool token_is_ours = true;       // the token was for the gateway: the instance must not see it
   Framing framing;
-  // To a program that is asked any path: that path, and how the client came here, which no client
-  // may say. Empty: the path is the client's.
+  // To a program that is asked any path: that path, and the values of the X-Forwarded fields, in
+  // place of a client's own. Empty: the path is the client's.
   std::string_view path{}, prefix{}, client{}, protocol{};
   bool once = false;  // it may not be sent again
 };

@@ -52,7 +52,7 @@ TEST_F(ProgramSessions, AnyMethodAndPathArriveAsTheProgramKnowsThem) {
     EXPECT_THAT(arrives_as(method, asked), testing::StartsWith(std::string(arrives)));
 }
 
-TEST_F(ProgramSessions, ThePlatformSaysHowARequestCame) {
+TEST_F(ProgramSessions, XForwardedFieldsAreTheGateways) {
   const std::string seen = arrives_as("GET", "/functions/f/x",
                                       "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Prefix: /evil\r\n"
                                       "Forwarded: for=6.6.6.6\r\nX-Own: 1\r\n");
@@ -64,7 +64,7 @@ TEST_F(ProgramSessions, ThePlatformSaysHowARequestCame) {
   EXPECT_THAT(seen, Not(HasSubstr("evil")));
 }
 
-TEST_F(ProgramSessions, TheClientsAddressIsTold) {
+TEST_F(ProgramSessions, TheClientsAddressIsReported) {
   raw_instance("i");
   program({"i"});
   send(connect_tcp(), request("GET", "/functions/f/x"));

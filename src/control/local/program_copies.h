@@ -1,7 +1,8 @@
 // The platform's copies of programs' working folders, by content: read-only, for instances to read.
 //
-//   FOLDER/CONTENT/         a copy. FOLDER can be entered by all and listed by root alone, so that
-//                           only who knows a content's name reads it
+//   FOLDER/CONTENT/         a copy. FOLDER can be entered by all and listed by root alone: a
+//   process
+//                           reads a copy only if it knows the name
 //   FOLDER/PID-N.new, .old  half-made and half-removed ones; of dead processes, they are swept
 //
 // Any thread; takes as long as the disk does.
