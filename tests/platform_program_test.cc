@@ -191,6 +191,35 @@ TEST_F(PlatformProgram, TheProgramItselfMayBeOneOfItsFiles) {
               HasSubstr("server.protocol: oip: default/f is asked by the other protocol"));
 }
 
+// Returns how many processes have that word.
+int processes_with(const std::string& word) {
+  int count = 0;
+  std::error_code fault;
+  for (fs::directory_iterator at("/proc", fault), end; !fault && at != end; at.increment(fault)) {
+    std::ifstream file(at->path() / "cmdline");
+    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    count += words.find(word) != words.npos;
+  }
+  return count;
+}
+
+TEST_F(PlatformProgram, WhatForksAwayEndsWithIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "without a cgroup nothing holds it";
+  const std::string word = "36123." + std::to_string(getpid());
+  write("start", "#!/bin/sh\nsetsid /bin/sleep " + word +
+                     " >/dev/null 2>&1 &\nexec /usr/bin/python3 server.py\n");
+  fs::permissions(folder_ / "start", fs::perms(0700));
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file_of("    command: [start]\n    files: [" +
+                                                folder_.string() + "/]\n    protocol: http\n"))
+                .code,
+            0);
+  wait_until_ready(p);
+  EXPECT_EQ(processes_with(word), 1);
+  ASSERT_EQ(p.cli({"delete", "f"}).code, 0);
+  EXPECT_TRUE(eventually("its child to end", [&] { return processes_with(word) == 0; }));
+}
+
 // Root would read them for a user who may not.
 TEST_F(PlatformProgram, LinksAreNotCopied) {
   Platform p;
