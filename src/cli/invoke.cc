@@ -87,7 +87,8 @@ void print_answer(const json& answer, bool values) {
 // A program's answer: its body as it is.
 Result<void> print_raw(const Session& session, const wire::HttpResponse& answer, Nanos took) {
   const unsigned status = answer.result_int();
-  if (status >= 300) return refused(static_cast<int>(status), answer.body());
+  if (status >= 300)
+    return refused(static_cast<int>(status), std::to_string(status) + ": " + answer.body());
   if (session.json()) {
     print({{"status", status}, {"latency_ms", millis(took)}, {"body", answer.body()}});
     return {};

@@ -273,7 +273,9 @@ ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) con
 
 // Passes nothing of the daemon's own environment except the mark of its platform.
 Result<Variables> Daemon::variables_of(const InstanceRecord& r, size_t part) const {
-  Variables all{{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"SLUICE_INSTANCE", r.instance.id}};
+  Variables all{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
+                {"PYTHONUNBUFFERED", "1"},  // a line is in the log when it is written
+                {"SLUICE_INSTANCE", r.instance.id}};
   for (const auto& [name, value] : std::get<ExecOfProgram>(r.birth).environment)
     all.insert_or_assign(name, value);
   all["SLUICE_PART"] = std::to_string(part);
