@@ -12,6 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto path = gateway::model_path(text); path && path->served.empty()) std::abort();
+  if (const auto path = gateway::function_path(text);
+      path && (path->served.empty() || !path->rest.starts_with('/')))
+    std::abort();
   const auto parsed = wire::parse_json(text);
   if (!parsed.ok()) return parsed.error().message.empty() ? std::abort(), 0 : 0;
   const auto table = gateway::table_from(*parsed);
