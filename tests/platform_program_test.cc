@@ -220,7 +220,7 @@ TEST_F(PlatformProgram, WhatForksAwayEndsWithIt) {
   EXPECT_TRUE(eventually("its child to end", [&] { return processes_with(word) == 0; }));
 }
 
-// Root would read them for a user who may not.
+// Root would read them for users without the right to.
 TEST_F(PlatformProgram, LinksAreNotCopied) {
   Platform p;
   for (const char* at : {"/link", "/"}) {

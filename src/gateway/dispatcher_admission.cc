@@ -23,13 +23,13 @@ Dispatcher::Entry Dispatcher::find(Waiter& w, std::string_view served, int revis
   if (found == functions_.end() || found->second->removed)
     return {Refusal::kUnknown, kUnknownModel + ("'" + std::string(served) + "' is not found")};
   FunctionState& f = *found->second;
+  const std::string& wanted = f.route.token.empty() ? platform_token_ : f.route.token;
+  if (!wanted.empty() && !same_secret(token, wanted))
+    return {Refusal::kDenied, "this function wants a bearer token"};
   if (w.is_http != f.route.http)
     return {Refusal::kUnknown, "'" + std::string(served) + "' is asked below " +
                                    (f.route.http ? "/functions/" : "/v2/models/") +
                                    std::string(served) + "/"};
-  const std::string& wanted = f.route.token.empty() ? platform_token_ : f.route.token;
-  if (!wanted.empty() && !same_secret(token, wanted))
-    return {Refusal::kDenied, "this function wants a bearer token"};
   if (revision != 0 && !f.splits_to(revision)) {
     f.counters.requests += w.is_inference;
     f.counters.invalid += w.is_inference;

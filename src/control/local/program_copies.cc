@@ -38,6 +38,17 @@ Result<void> copy_to(const std::vector<WorkingFile>& files, const fs::path& fold
   return {};
 }
 
+// Returns kConflict if the copy is not what was named.
+Result<void> check_copy(const ProgramSpec& program, const std::string& copy,
+                        const std::string& content, const std::atomic<bool>& stopped) {
+  SLUICE_ASSIGN(files, files_in(copy));
+  SLUICE_ASSIGN(copied, content_of(program, files, stopped));
+  if (copied == content) return {};
+  return Error{ErrorKind::kConflict,
+               "server.files changed while they were copied. Apply again once they are completely "
+               "written."};
+}
+
 // Returns the working folders of this machine's processes, as far as they may be seen.
 std::set<fs::path> folders_at_work() {
   std::set<fs::path> folders;
@@ -66,16 +77,7 @@ Result<void> ProgramCopies::keep(const ProgramSpec& program, const std::vector<W
   if (fault) return system_error(folder_, fault.value());
   const std::string aside = next_name(".new");
   Result<void> kept = copy_to(files, aside, stopped);
-  if (kept.ok()) {
-    SLUICE_ASSIGN(copies, files_in(aside));
-    const auto copied = content_of(program, copies, stopped);
-    if (!copied.ok())
-      kept = copied.error();
-    else if (*copied != content)
-      kept = Error{ErrorKind::kConflict,
-                   "server.files changed while they were copied. Apply again once they are "
-                   "completely written."};
-  }
+  if (kept.ok()) kept = check_copy(program, aside, content, stopped);
   // Another thread may have made the same one.
   if (kept.ok() && ::rename(aside.c_str(), to.c_str()) != 0 && !fs::exists(to))
     kept = system_error(to);

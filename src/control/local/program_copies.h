@@ -1,11 +1,10 @@
 // The platform's copies of programs' working folders, by content: read-only, for instances to read.
 //
-//   FOLDER/CONTENT/         a copy. FOLDER can be entered by all and listed by root alone: a
-//   process
-//                           reads a copy only if it knows the name
+//   FOLDER/CONTENT/         a copy
 //   FOLDER/PID-N.new, .old  half-made and half-removed ones; of dead processes, they are swept
 //
-// Any thread; takes as long as the disk does.
+// All may enter FOLDER, and root alone may list it: a process reads a copy only if it knows its
+// name. Any thread; takes as long as the disk does.
 #pragma once
 
 #include <atomic>

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <set>
 
+#include "tests/support/eventually.h"
 #include "tests/support/folder.h"
 
 namespace sluice::control {
@@ -126,8 +127,9 @@ TEST_F(ProgramCopiesTest, WhatIsNotUsedIsRemovedUnlessAProcessWorksThere) {
     if (chdir(copies.path_of(worked_in).c_str()) != 0) _exit(1);
     for (;;) pause();
   }
-  while (fs::read_symlink("/proc/" + std::to_string(child) + "/cwd") != copies.path_of(worked_in))
-    usleep(1000);
+  const fs::path cwd = "/proc/" + std::to_string(child) + "/cwd";
+  ASSERT_TRUE(eventually("it to work there",
+                         [&] { return fs::read_symlink(cwd) == copies.path_of(worked_in); }));
   sweep_all_but(used);
   EXPECT_TRUE(fs::exists(copies.path_of(used)));
   EXPECT_TRUE(fs::exists(copies.path_of(worked_in)));
