@@ -1,6 +1,7 @@
 #include "gpu/reported_work.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::node {
 namespace {
@@ -15,7 +16,8 @@ void ReportedWork::update(const sluice_device_report& report, Time now) {
   stalled_ = report.stalled != 0;
   awaiting_ = report.awaiting != 0;
   const Time seen(bounded(report.seen_ns, now.time_since_epoch()));
-  if (seen <= seen_) return;  // an old report, or none
+  // An old report, or none. (One said to be of the future is news once, not at each look.)
+  if (std::exchange(stamp_, report.seen_ns) == report.seen_ns || seen <= seen_) return;
   seen_ = seen;
   ever_ = true;
   const Nanos age = std::min<Nanos>(now - since_, kMost / kFastest), before = finished_;

@@ -44,6 +44,7 @@ class ReportedWork {
   const Time since_;
   Time seen_, worked_, progressed_;
   Nanos submitted_{0}, finished_{0}, host_{0}, longest_{0};
+  uint64_t stamp_ = 0;  // of the last report, as written
   bool stalled_ = false, awaiting_ = false, ever_ = false;
 };
 

@@ -30,6 +30,15 @@ TEST(ReportedWork, FinishedNeverFallsAndIsNeverMoreThanSubmitted) {
   }
 }
 
+// Found by the fuzzer: endless work, reported once, looked like progress at each look.
+TEST(ReportedWork, AReportOfTheFutureIsNewsOnce) {
+  ReportedWork work(kStart);
+  const auto endless = words(Seconds(9000), Seconds(8999), Seconds(9000));
+  for (int ms = 1; ms < 3000; ++ms) work.update(endless, at(Millis(ms)));
+  EXPECT_EQ(work.worked(), at(Millis(1)));
+  EXPECT_LE(work.quiet_by(), at(Millis(1) + ReportedWork::kMostInFlight));
+}
+
 TEST(ReportedWork, WhateverAPageHoldsSumsStayBounded) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
