@@ -90,6 +90,38 @@ TEST_P(GpuSharing, IterationsWithAnObjectiveTakeAsLongAsAlone) {
   EXPECT_GE(shared.iterations(2), 0.75 * static_cast<double>(driver.iterations(2)));
 }
 
+// The next request often waits already when one ends: the arbiter has to hear of it at once.
+TEST_P(GpuSharing, QueuedRequestsWithAnObjectiveAreHeldForToo) {
+  const auto graphs = recorded("launches", "resnet50-graph", Micros(150));
+  const GpuProgram serves = emulator::serving_program(graphs, 0.4);
+  const GpuProgram trains =
+      emulator::loop_program({emulator::synthetic_training_step(recorded("launches", "bert")[0])});
+  GpuSimulation alone("", device), shared("shares", device, 1, kHooked);
+  for (GpuSimulation* gpu : {&alone, &shared}) {
+    ShareClient serving = client(1, 700);
+    serving.has_slo = true;
+    gpu->add(serving, serves);
+    if (gpu == &shared) gpu->add(client(2, 300, 700), trains);
+    gpu->run(Seconds(5));
+  }
+  EXPECT_FALSE(shared.queue_grows(1));
+  EXPECT_LE(quantile(shared.latencies(1), 0.5), 1.8 * quantile(alone.latencies(1), 0.5));
+}
+
+// Its first unit's cost is unknown until it has ended, and nothing follows it until then. Its
+// costs are true from then on, and no examination finds otherwise.
+TEST_P(GpuSharing, KernelsOf200MsLeaveTheOthersTheirShare) {
+  GpuSimulation gpu("shares", device, 1, kHooked);
+  gpu.add(client(1, 400), emulator::greedy_program(Micros(50)));
+  gpu.add(client(2, 600, 400), emulator::greedy_program(Millis(200)));
+  gpu.run(Seconds(8));
+  const double all = gpu.used(1) + gpu.used(2);
+  EXPECT_GE(all, 0.9 * 8) << "the device is kept at work";
+  EXPECT_GE(gpu.used(2) / all, 0.5);
+  EXPECT_GE(gpu.used(1), 0.36 * 8);
+  EXPECT_GE(std::ranges::min(gpu.used_by_second(1)), 0.25) << "in the second of its examination";
+}
+
 // What it really takes counts once it was examined. Its exclusive turns cost both of them time.
 TEST_P(GpuSharing, AProgramThatReportsATenthOfItsCostsGetsItsShare) {
   GpuSimulation gpu("shares", device, 1, kHooked);

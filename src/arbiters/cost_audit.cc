@@ -47,7 +47,14 @@ bool CostAudit::complete(Nanos longest) {
 }
 
 void CostAudit::judge(double least, Time now) {
-  misreports_ |= ratio_ > kTolerated * least;
+  const bool wrong = ratio_ > kTolerated * least;
+  if (wrong && !misreports_ && !std::exchange(suspect_, true)) {
+    all_busy_ = all_finished_ = 0;
+    trusted_until_ = now;
+    return;
+  }
+  suspect_ = wrong;
+  misreports_ |= wrong;
   if (misreports_) factor_ = std::max(all_busy_ / all_finished_ / least, 1.0);
   trusted_until_ = now + trusts_for_;
   trusts_for_ = std::min(2 * trusts_for_, kTrustMost);

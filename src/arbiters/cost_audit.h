@@ -4,17 +4,15 @@
 // flight, its units' costs must add up to the time that passes.
 //
 //   chance        Often a client is alone by chance: others are idle, or held, or it has a turn.
-//   Then
-//                 its costs are compared without any cost to others.
+//                 Then its costs are compared without any cost to others.
 //   examination   Due for a client that chance has not shown alone for 1 s at first (later 4 s,
-//   then
-//                 twice as long each time, up to 64 s), and for one that chance has found wrong:
-//                 its turns are exclusive until one, or 20 ms of them, have been compared.
-//   misreporting  A client whose costs are less than nine tenths of the time of an examination.
-//   They
-//                 count as much more as that showed, and each of its later turns is another one:
-//                 for good, because a client could report truly whenever it has the device to
-//                 itself.
+//                 then twice as long each time, up to 64 s), and for one that chance has found
+//                 wrong: its turns are exclusive until one, or 20 ms of them, have been compared.
+//   misreporting  A client whose costs are less than nine tenths of the time of two examinations in
+//                 a row: in the first, a unit may end whose cost was unknown when it began. They
+//                 count as much more as the second showed, and each of its later turns is another
+//                 one: for good, because a client could report truly whenever it has the device
+//                 to itself.
 //
 // A device that runs slower than when costs were learnt (its clock was lowered) makes every
 // client's ratio larger: what counts is the ratio to the least of all clients'.
@@ -66,7 +64,7 @@ class CostAudit {
   void judge(double least, Time now);
 
  private:
-  bool misreports_ = false;
+  bool misreports_ = false, suspect_ = false;
   Time trusted_until_;
   Nanos trusts_for_ = kTrustLeast;
   double factor_ = 1, ratio_ = 0;

@@ -55,6 +55,12 @@ policy::Progress CudaMeter::progress() const {
   return all;
 }
 
+// Nothing moves while one long unit runs.
+bool CudaMeter::works(const Process& p) const {
+  return p.work.in_flight() > Nanos(0) &&
+         now_ < std::max(p.work.quiet_by(), p.work.seen() + (p.gone ? Nanos(0) : kLag));
+}
+
 std::optional<Reading> CudaMeter::poll(Time now, bool resting) {
   if (now <= last_poll_) return std::nullopt;
   last_poll_ = now;
@@ -65,7 +71,9 @@ std::optional<Reading> CudaMeter::poll(Time now, bool resting) {
   const policy::Progress all = progress();
   const bool moved = all.submitted != std::exchange(last_submitted_, all.submitted) ||
                      all.finished != std::exchange(last_finished_, all.finished);
-  if (moved || passed_the_gate) last_active_ = now_;
+  if (moved || passed_the_gate ||
+      std::ranges::any_of(processes_, [this](const Process& p) { return works(p); }))
+    last_active_ = now_;
   forget_gone();
   const Nanos busy = std::max(all.submitted - charged_, Nanos(0));
   charged_ += busy;

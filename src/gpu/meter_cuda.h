@@ -56,6 +56,7 @@ class CudaMeter : public Meter {
 
   void forget_gone();
   Nanos submitted() const;
+  bool works(const Process& process) const;
   Time quiet_by() const;
   bool quiet(const Process& process, Time stopped, bool resting) const;
 

@@ -73,6 +73,30 @@ TEST_F(CudaMeterTest, TheReportsOfTwoProcessesAddUp) {
   EXPECT_EQ(meter.progress().finished, Millis(4));
 }
 
+// --- who is at work ---------------------------------------------------------------------------
+
+// Nothing moves while one long unit runs. A thread that waits for it looks and reports; one that
+// sleeps in the driver does not, and is believed as long as anything in flight is.
+TEST_F(CudaMeterTest, AClientIsAtWorkWhileItsLongUnitRuns) {
+  step(Millis(1), Seconds(1));
+  for (int i = 0; i < 300; ++i) step(Millis(1));
+  EXPECT_EQ(meter.last_active(), at(now));
+  const Nanos reported = now;
+  while (now < Seconds(1)) {
+    now += Millis(1);
+    poll();
+  }
+  EXPECT_EQ(meter.last_active(), at(reported + CudaMeter::kLag - Millis(1)));
+}
+TEST_F(CudaMeterTest, AClientThatStopsIsNotAtWorkForLong) {
+  step(Millis(1), Seconds(50));
+  while (now < Seconds(1)) {
+    now += Millis(1);
+    poll();
+  }
+  EXPECT_LE(meter.last_active(), at(ReportedWork::kMostInFlight));
+}
+
 // --- the device's account ------------------------------------------------------------------------
 
 TEST_F(CudaMeterTest, AProcessThatReportsNothingIsChargedWhatTheAccountShows) {

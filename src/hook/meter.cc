@@ -12,13 +12,21 @@ namespace {
 constexpr uint64_t kLaunchNs = 3'000;           // no launch takes the device longer to hear of
 constexpr uint64_t kUnlearntLeaveNs = 100'000;  // of a lane whose units are still to be timed
 constexpr uint64_t kWarmNs = 200'000;  // so soon the device is not given to another context
-constexpr uint64_t kRingNs = 200'000;  // between two rings for iterations
+constexpr uint64_t kRingNs = 200'000;  // between two rings for iterations' begins, or ends
 constexpr uint64_t kRarely = 4000;     // timings may take one part in so many of a thread's time
 constexpr uint64_t kMostSpentNs = 10'000;  // on one; more, and the thread was off the processor
 
 // Nothing of other processes is in flight, as the daemon last said.
 bool nothing_beside(const sluice_attachment* at) {
   return sluice_read_alone(at->permit).since_ns < SLUICE_PARKED;
+}
+
+// A program that waits all the time does not keep the daemon from its work. Begins and ends count
+// apart, for the next request often waits already when one ends.
+bool is_time_to_ring(uint64_t& rang_ns, uint64_t now) {
+  if (now - rang_ns < kRingNs) return false;
+  rang_ns = now;
+  return true;
 }
 
 }  // namespace
@@ -96,7 +104,7 @@ Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32
   }
   lane.submit(unit.cost_ns);
   if (!unit.known && work.bytes == 0 && timeable) {
-    lane.unknown_ns = kInFlightNs;
+    lane.unknown_ns = this->room(at, now).bound;
     lane.unknown_end = lane.done();
   }
   // Behind it there is room for no more, or for little: its end is to be seen. Where others have
@@ -251,13 +259,6 @@ void Meter::hold_up(CUstream stream) {
 
 // ---- iterations ---------------------------------------------------------------------------------
 
-// A program that waits all the time does not keep the daemon from its work.
-bool Meter::is_time_to_ring(uint64_t now) {
-  if (now - rang_ns_ < kRingNs) return false;
-  rang_ns_ = now;
-  return true;
-}
-
 // Open is what began last, where several threads have work; the first of them that has waited says
 // that nothing is.
 Stretch Meter::begin_stretch(sluice_attachment* at, uint32_t thread) {
@@ -267,7 +268,7 @@ Stretch Meter::begin_stretch(sluice_attachment* at, uint32_t thread) {
   report(at, now);
   sluice_say_due(at, now + sluice_slo(at));
   sluice_say_begun(at, now, larger(lanes_.submitted_ns(), told_from_ns_) - told_from_ns_,
-                   is_time_to_ring(now));
+                   is_time_to_ring(rang_at_begin_ns_, now));
   unlock();
   return stretch;
 }
@@ -281,7 +282,7 @@ void Meter::end_stretch(sluice_attachment* at, uint32_t thread, const Stretch& s
   sluice_say_due(at, 0);
   const bool is_one = iterations_.is_one(cycle, work, now);
   if (is_one) sluice_say_iteration(at, cycle, Iterations::kind_of(work));
-  sluice_say_begun(at, 0, 0, is_one && is_time_to_ring(now));
+  sluice_say_begun(at, 0, 0, is_one && is_time_to_ring(rang_at_end_ns_, now));
   unlock();
 }
 

@@ -115,7 +115,6 @@ class Meter {
   bool lock_patiently();
   void unlock() { sluice_unlock(&lock_); }
   bool is_older(const sluice_attachment* at) const;
-  bool is_time_to_ring(uint64_t now);
   void report(sluice_attachment* at, uint64_t now);
   bool over(sluice_attachment* at, uint32_t thread, uint64_t now);
 
@@ -140,7 +139,7 @@ class Meter {
 
   uint32_t lock_;  // on a line of its own: threads that wait read it all the time
   alignas(64) uint64_t given_up_ns_;  // no thread waits while nothing has been finished since then
-  uint64_t rang_ns_;
+  uint64_t rang_at_begin_ns_, rang_at_end_ns_;
   uint64_t next_timing_ns_;  // what is known is timed again no sooner
   // The pages that were reported to last, and the totals when they were new.
   const sluice_attachment* told_;

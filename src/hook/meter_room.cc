@@ -91,7 +91,7 @@ uint64_t Meter::wait_for(sluice_attachment* at, Lane& lane, const Work& work, ui
   Room room = this->room(at, now);
   size_leave(lane, room.bound, had_marks);
   const bool known = work.bytes != 0 || costs_.guess(work.key) != 0;
-  const uint64_t cost = known || context == LaneEnds::kContexts ? cost_of(work) : kInFlightNs;
+  const uint64_t cost = known || context == LaneEnds::kContexts ? cost_of(work) : room.bound;
   if (room.left != 0 && too_early_ns(lane, cost, room, now) == 0) return 0;
   lanes_.for_each([](Lane& other) { other.allow(0); });
   room = this->room(at, now);
