@@ -126,6 +126,87 @@ TEST_F(GpuPlatform, FunctionsStayOnCpus) {
     EXPECT_THAT(i["device"].get<std::string>(), testing::StartsWith("cpu"));
 }
 
+// A function whose server replays a recorded ResNet-50, as fast as it was. It speaks as much of the
+// protocol as the gateway looks at.
+class GpuFunction : public GpuPlatform {
+ protected:
+  // The build's folders may be closed to instances: the driver is copied.
+  GpuFunction() { std::filesystem::copy(SLUICE_EMULATED_DRIVER_FOLDER "/libcuda.so.1", folder_); }
+
+  // `more`: lines of its spec.
+  std::string file_of(const std::string& more) const {
+    return "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: {name: "
+           "f}\nspec:\n" +
+           more +
+           "  containerConcurrency: 1\n  server:\n    command: [replay_server]\n    args: [" +
+           std::string(getenv("SLUICE_EMULATED_GPU")) +
+           ", resnet50-graph]\n    files: [" SLUICE_REPLAY_SERVER ", " SLUICE_LAUNCHES
+           "/launches/resnet50-graph]\n    env: {LD_LIBRARY_PATH: " +
+           folder_ + "}\n    readiness: /healthz\n";
+  }
+  void deploy(const std::string& more) {
+    const Ended applied = platform_->cli({"apply", "-f", "-"}, file_of(more));
+    ASSERT_EQ(applied.code, 0) << applied.err;
+    platform_->wait_until_settled("f", 1);
+  }
+  json the_instance() const { return platform_->instances().at(0); }
+  static bool is_ready(const json& i) {
+    return i.value("function", "") == "default/f" && i["state"] == "ready";
+  }
+};
+constexpr char kHalfAGpu[] =
+    "  device: cuda\n  policy: fixed\n  slice: {quota: {request: 50%}, memory: 512Mi}\n";
+
+TEST_F(GpuFunction, AProgramWithDeviceCudaServesOnAGpu) {
+  deploy(kHalfAGpu);
+  const json i = the_instance();
+  EXPECT_THAT(i["device"].get<std::string>(), testing::StartsWith("cuda")) << i;
+  const unsigned number = i["device"] == "cuda0" ? 0 : 1;
+  const Nanos before = busy(number);
+  Load load(*platform_, 100);
+  load.flows(20);
+  EXPECT_EQ(load.end().failed, 0);
+  EXPECT_GE(busy(number) - before, 20 * Micros(700));
+  EXPECT_TRUE(
+      eventually("its use is counted", [&] { return the_instance().value("used_ms", 0) > 0; }));
+}
+
+TEST_F(GpuFunction, ItsTimesAreMeasuredOnAGpuAndHasGpuResizesItByThem) {
+  const std::string file = folder_ + "/f.yaml", body = folder_ + "/body";
+  const std::string objective = "  device: cuda\n  slo: {latency: 30ms}\n";
+  std::ofstream(file) << file_of(objective);
+  std::ofstream(body) << "{}";
+  const Ended profiled = platform_->cli(
+      {"profile", "-f", file, "--body", body, "--quotas", "100,40", "--seconds", "0.2"});
+  ASSERT_EQ(profiled.code, 0) << profiled.err;
+  EXPECT_THAT(profiled.out, HasSubstr("replay_server on Sluice emulated GPU"));
+  const json profile = platform_->get("/v1/profiles").at(0);
+  EXPECT_GE(profile["memory"], 256 << 20) << "its context's, too: " << profile;
+  deploy(objective);
+  const int before = the_instance()["slice"]["request"];
+  const Load load(*platform_, 600);
+  platform_->until("/v1/instances", [&](const json& all) {
+    return std::ranges::any_of(
+        all, [&](const json& i) { return is_ready(i) && i["slice"]["request"] > before; });
+  });
+}
+
+// Its results are worthless from then on, so it is not left there; but its replacement comes first.
+TEST_F(GpuFunction, OnAFailingGpuItIsReplacedBeforeItEnds) {
+  deploy(kHalfAGpu);
+  const json failing = the_instance()["device"];
+  fail_device(failing == "cuda0" ? 0 : 1);
+  bool gap = false;
+  platform_->until("/v1/instances", [&](const json& all) {
+    const auto ready = std::ranges::count_if(all, is_ready);
+    gap |= ready == 0;
+    return ready == 1 && std::ranges::none_of(all, [&](const json& i) {
+             return is_ready(i) && i["device"] == failing;
+           });
+  });
+  EXPECT_FALSE(gap);
+}
+
 // Where libcuda.so, without a number, is the hook (delivery_test).
 TEST_F(GpuPlatform, AProgramsLoaderLooksForTheDriverBesideTheHookFirst) {
   start_program({}, {"/bin/sh", "-c", "echo \"$LD_LIBRARY_PATH\" >&2"});

@@ -80,21 +80,26 @@ void say_what_is_missing(const control::Profile& measured, int total) {
               << "; larger ones are not known.\n";
 }
 
+std::string what_it_runs(const FunctionSpec& spec) {
+  const ModelSpec& model = spec.model();
+  return model.format == kProgram ? model.program.command.at(0) : model.path;
+}
+
 void print_measured(const FunctionSpec& spec, const control::Profile& measured, int total) {
   Table table({"BATCH", "SM", "QUOTA", "P50", "P95", "PER-S"});
   for (const auto& point : measured.points) table.add(cells(point));
-  std::cout << to_string(spec.name) << ": " << spec.inference().model.path << ", "
-            << bytes(measured.memory) << "\n"
+  std::cout << to_string(spec.name) << ": " << what_it_runs(spec) << " on " << measured.device.name
+            << ", " << bytes(measured.memory) << "\n"
             << table.text();
   say_what_is_missing(measured, total);
 }
 
 // Measures and stores, also what was measured before Ctrl-C. Adds the stored profiles to `stored`.
-Result<void> profile_one(const Session& session, const FunctionSpec& spec, const Sweep& sweep,
-                         nlohmann::json& stored) {
+Result<void> profile_in(const ProfileRoom& room, const Session& session, const FunctionSpec& spec,
+                        const Sweep& sweep, nlohmann::json& stored) {
   int total = 0;
   SLUICE_ASSIGN(measured, profile_model(
-                              session.run("node.sock"), spec, sweep,
+                              session.run("node.sock"), room, spec, sweep,
                               [&](const ProfileProgress& p) {
                                 if (total == 0 && p.kept > 0 && !session.json())
                                   std::cerr << "goes on with " << p.kept
@@ -115,6 +120,15 @@ Result<void> profile_one(const Session& session, const FunctionSpec& spec, const
   if (profile_interrupted)
     return Error{ErrorKind::kInternal, "interrupted; " + std::to_string(measured.points.size()) +
                                            " of " + std::to_string(total) + " points are kept"};
+  return {};
+}
+
+// On each type of device that it may run on.
+Result<void> profile_one(const Session& session, const FunctionSpec& spec, const Sweep& sweep,
+                         nlohmann::json& stored) {
+  SLUICE_ASSIGN(state, session.node().json(wire::http::verb::get, "/v1/state"));
+  SLUICE_ASSIGN(rooms, rooms_to_measure(state, spec));
+  for (const ProfileRoom& room : rooms) SLUICE_TRY(profile_in(room, session, spec, sweep, stored));
   return {};
 }
 

@@ -204,7 +204,7 @@ class Measuring {
   Measuring(Subject& subject, wire::HttpClient& instance, const FunctionName& name,
             const FunctionSpec& spec, const Sweep& sweep,
             const std::function<void(const ProfileProgress&)>& progress,
-            const std::atomic<bool>* stop, KeptTrials& kept)
+            const std::atomic<bool>* stop, KeptTrials& kept, Bytes memory)
       : subject_(subject),
         instance_(instance),
         served_(served_name(name)),
@@ -214,6 +214,7 @@ class Measuring {
         stop_(stop),
         kept_(kept),
         begin_(clock_.now()) {
+    slice_.memory = memory;
     for (const TensorSpec& t : spec.inference().model.inputs) inputs_.push_back(wire::to_json(t));
   }
 
@@ -304,44 +305,67 @@ class Measuring {
   std::vector<MeasuredPoint> points_;
 };
 
+// What becomes an instance's limit. (On a CPU the node allows 64 MiB more.)
+Bytes memory_of(const json& instance, DeviceKind kind) {
+  if (kind == DeviceKind::kCpu) return instance.value("peak_memory", Bytes{0});
+  constexpr Bytes kSlack = Bytes{64} << 20;
+  const Bytes held = instance.value("memory_held", Bytes{0});
+  return held > 0 ? held + kSlack : 0;
+}
+
+// "cuda0" of "node/cuda0".
+std::string device_part(const DeviceId& id) {
+  return id.substr(id.rfind('/') + 1);  // npos + 1 is 0
+}
+
 }  // namespace
 
-Result<ProfileRoom> room_to_measure(const json& state) {
-  std::optional<ProfileRoom> best;
+Result<std::vector<ProfileRoom>> rooms_to_measure(const json& state, const FunctionSpec& spec) {
+  std::vector<ProfileRoom> rooms;
   std::string holders;  // a line per device
   for (const json& d : state["devices"]) {
-    if (d.value("drained", false) || d.value("kind", "cpu") != "cpu") continue;
+    SLUICE_ASSIGN(device, wire::device_from(d));
+    if (device.drained || !spec.runs_on(device.kind)) continue;
     int64_t held = 0;
+    Bytes memory = device.memory;
     std::string names;
     for (const json& i : by_part(state["instances"])) {
-      if (i.value("device", "") != d["id"] || i.value("state", "gone") == "gone") continue;
+      if (i.value("device", "") != device.id || i.value("state", "gone") == "gone") continue;
       held += i["slice"].value("request", 0) * i["slice"].value("sm", 0) / kWhole.permille;
+      memory -= i["slice"].value("memory", Bytes{0});
       names += (names.empty() ? "" : ", ") + i.value("id", "");
     }
     const Share left{static_cast<int>(std::max<int64_t>(0, kWhole.permille - held) / 10 * 10)};
-    holders += "\n  " + d.value("id", "") + ": " + names;
-    if (best && left <= best->quota) continue;
-    SLUICE_ASSIGN(device, wire::device_from(d));
-    best = ProfileRoom{device, left};
+    holders += "\n  " + device.id + ": " + names;
+    if (left < kLeastQuota) continue;
+    const auto same_type = [&](const ProfileRoom& r) {
+      return type_of(r.device) == type_of(device);
+    };
+    const auto known = std::ranges::find_if(rooms, same_type);
+    if (known == rooms.end())
+      rooms.push_back({device, left, memory});
+    else if (left > known->quota)
+      *known = {device, left, memory};
   }
-  if (best && best->quota >= kLeastQuota) return *best;
+  if (!rooms.empty()) return rooms;
   return Error{ErrorKind::kExhausted,
                "no device has a fifth of its time left to measure on. To make room, delete a "
                "function that holds one, or end a program of `sluice run`:" +
                    holders};
 }
 
-Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
-                                       const Sweep& sweep,
+Result<control::Profile> profile_model(const std::string& node_socket, const ProfileRoom& room,
+                                       const FunctionSpec& spec, const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
                                        const std::atomic<bool>* stop, const std::string& data) {
   wire::HttpClient node({.path = node_socket}, Seconds(30));
-  SLUICE_ASSIGN(before, node.json(verb::get, "/v1/state"));
-  SLUICE_ASSIGN(room, room_to_measure(before));
   const int most = *std::ranges::max_element(sweep.batches);
   const FunctionName name{"sluice-profile", spec.name.name};
-  const std::string id = "profile-" + spec.name.name + "-" + std::to_string(getpid());
-  const Slice slice{.sm = kWhole, .quota = {room.quota, room.quota}};
+  const std::string id = "profile-" + spec.name.name + "-" + std::to_string(getpid()) + "-" +
+                         device_part(room.device.id);
+  Slice slice{.sm = kWhole, .quota = {room.quota, room.quota}};
+  if (room.device.kind == DeviceKind::kCuda)
+    slice.memory = spec.memory > 0 ? std::min(spec.memory, room.memory) : room.memory;
   Described described(spec.inference().model);
   SLUICE_ASSIGN(model, started_model(spec, described));
   const ModelSpec& named = model.named;
@@ -371,7 +395,7 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Fun
   if (is_set(stop)) return profile;
   SLUICE_ASSIGN(address, wire::parse_endpoint(ready.value("socket", "")));
   wire::HttpClient instance(address, Seconds(120));
-  Measuring measuring(subject, instance, name, spec, sweep, progress, stop, kept);
+  Measuring measuring(subject, instance, name, spec, sweep, progress, stop, kept, slice.memory);
   SLUICE_ASSIGN(points,
                 sweep.plan == nullptr
                     ? measuring.all_of(points_of(sweep, room))
@@ -380,7 +404,7 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Fun
   kept.forget();
   if (const auto state = node.json(verb::get, "/v1/state"); state.ok())
     for (const json& i : (*state)["instances"])
-      if (i.value("id", "") == id) profile.memory = i.value("peak_memory", Bytes{0});
+      if (i.value("id", "") == id) profile.memory = memory_of(i, room.device.kind);
   return profile;
 }
 

@@ -40,21 +40,23 @@ struct ProfileProgress {
   int kept = 0;   // of `done`, those measured before an earlier start was cut off
 };
 
-// The share of time of a device that a measurement may use.
+// What of a device a measurement may use.
 struct ProfileRoom {
   Device device;
   Share quota;
+  Bytes memory;  // that is free; only what an instance may hold is counted on a GPU
 };
-// Returns the device with most time left. Returns kExhausted if each has less than a fifth, with
-// how to free some. `state` is the node's.
-Result<ProfileRoom> room_to_measure(const nlohmann::json& state);
+// Returns, of each type that the function may run on, the device with most time left, if that is a
+// fifth. Returns kExhausted if there is none, with how to free some. `state` is the node's.
+Result<std::vector<ProfileRoom>> rooms_to_measure(const nlohmann::json& state,
+                                                  const FunctionSpec& spec);
 
-// `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the start and
-// the sweep early; the profile then has the points measured so far, perhaps none.
+// In `room`. `node_socket` is the daemon's; `spec` has its signature (check_model). `stop` ends the
+// start and the sweep early; the profile then has the points measured so far, perhaps none.
 // `data`: the platform's folder, for trials of measurements that have not ended (KeptTrials);
-// empty: none are kept. Returns kExhausted as room_to_measure does.
-Result<control::Profile> profile_model(const std::string& node_socket, const FunctionSpec& spec,
-                                       const Sweep& sweep,
+// empty: none are kept.
+Result<control::Profile> profile_model(const std::string& node_socket, const ProfileRoom& room,
+                                       const FunctionSpec& spec, const Sweep& sweep,
                                        const std::function<void(const ProfileProgress&)>& progress,
                                        const std::atomic<bool>* stop = nullptr,
                                        const std::string& data = "");

@@ -129,7 +129,9 @@ Result<Plan> measured(const Session& session, const std::string& model, const Qu
   std::cout << "  " << name << " " << std::flush;
   const Sweep sweep{
       .batches = {1, 2, 4}, .quotas = {{1000}, {500}, {200}}, .per_point = Millis(400)};
-  SLUICE_ASSIGN(profile, profile_model(session.run("node.sock"), spec, sweep,
+  SLUICE_ASSIGN(state, session.node().json(verb::get, "/v1/state"));
+  SLUICE_ASSIGN(rooms, rooms_to_measure(state, spec));
+  SLUICE_ASSIGN(profile, profile_model(session.run("node.sock"), rooms.front(), spec, sweep,
                                        [](const auto&) { std::cout << "." << std::flush; }));
   json body = control::to_json(profile);
   inference.slo = {.latency = objective(profile), .percentile = 95};

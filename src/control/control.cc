@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "control/refined.h"
 #include "control/unreachable.h"
-#include "model/server_kind.h"
 
 namespace sluice::control {
 namespace {
@@ -94,8 +93,7 @@ Result<void> Control::restore() {
 // A profile without a type counts for the present types: what is taught depends on them.
 void Control::see_types() {
   std::vector<DeviceType> types;
-  for (const Device* d : one_of_each_type(seen_.devices))
-    if (serves(*d)) types.push_back(type_of(*d));
+  for (const Device* d : one_of_each_type(seen_.devices)) types.push_back(type_of(*d));
   if (types == types_) return;
   types_ = std::move(types);
   teach_all();

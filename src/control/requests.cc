@@ -97,6 +97,13 @@ Result<RolledBack> earlier(const StoredFunction& f, int to) {
                                           " is assumed, the one before it."};
 }
 
+std::vector<DeviceType> types_for(const FunctionSpec& spec, const std::vector<Device>& devices) {
+  std::vector<DeviceType> types;
+  for (const Device* d : one_of_each_type(devices))
+    if (spec.runs_on(d->kind)) types.push_back(type_of(*d));
+  return types;
+}
+
 }  // namespace
 
 const StoredFunction* Requests::find(const FunctionName& name) const {
@@ -108,7 +115,8 @@ Result<Applied> Requests::check(const FunctionSpec& spec,
                                 const std::vector<FunctionSpec>& all) const {
   for (const auto& [other, f] : loop_.functions()) SLUICE_TRY(check_path(spec.name, other));
   for (const FunctionSpec& other : all) SLUICE_TRY(check_path(spec.name, other.name));
-  const std::optional<Nanos> fastest = loop_.profiles().fastest(spec.model(), loop_.types());
+  const std::optional<Nanos> fastest =
+      loop_.profiles().fastest(spec.model(), types_for(spec, loop_.seen().devices));
   SLUICE_TRY(check_feasible(spec, loop_.seen().devices, fastest));
   const StoredFunction* before = find(spec.name);
   if (before == nullptr) {

@@ -6,7 +6,6 @@
 
 #include "control/routes.h"
 #include "control/training.h"
-#include "model/server_kind.h"
 
 namespace sluice::control {
 namespace {
@@ -137,7 +136,6 @@ class InstancesUpdate {
 
 void update_instances(Snapshot& s, SnapshotChanges& changes, const Observation& seen,
                       const Starts& starts, const Stops& stops) {
-  const bool all_serve = s.devices.size() == seen.devices.size();
   const auto& ordered = starts.pending_instances();
   auto order = ordered.begin();
   InstancesUpdate update(s, changes);
@@ -146,8 +144,6 @@ void update_instances(Snapshot& s, SnapshotChanges& changes, const Observation& 
     for (; order != ordered.end() && order->first < i.id; ++order)
       update.next(order->second, order->second.state, order->second.started);
     if (!alive(o)) continue;
-    const Device* d = all_serve ? nullptr : find(seen.devices, i.device());
-    if (d != nullptr && !serves(*d)) continue;
     update.next(i, stops.asked(i.id) ? InstanceState::kDraining : i.state, starts.decided_at(i.id));
   }
   for (; order != ordered.end(); ++order)
@@ -168,8 +164,7 @@ SnapshotChanges update(Snapshot& s, const Functions& functions, const Observatio
   for (const auto& [name, f] : functions)
     changes.functions.push_back(update(*view++, f, rollouts.wanted(f.stored), settings));
   ListUpdate devices(s.devices);
-  for (const Device& d : seen.devices)
-    if (serves(d)) devices.next(d);
+  for (const Device& d : seen.devices) devices.next(d);
   ListUpdate nodes(s.nodes);
   for (const ObservedNode& n : seen.nodes) nodes.next(n.node);
   changes.devices = devices.finish();

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "model/birth.h"
+#include "model/device.h"
 #include "model/slice.h"
 #include "model/step_model.h"
 
@@ -80,6 +81,7 @@ struct FunctionSpec {
   FunctionName name;
   int priority = 0;                                    // larger wins when a device is full
   Bytes memory = 0;                                    // of one instance; 0: measured
+  std::string device;                                  // "cpu", "cuda" or "any"; empty: "cpu"
   std::string policy;                                  // a bundle's name; empty: the platform's
   std::map<std::string, std::string> policy_settings;  // of that bundle, in place of its own
   std::optional<Slice> slice;                          // what `fixed` holds, and where others start
@@ -94,6 +96,10 @@ struct FunctionSpec {
   // Of either kind; a training function that brings its own has one without a path.
   const ModelSpec& model() const { return is_inference() ? inference().model : training().model; }
   ModelSpec& model() { return is_inference() ? inference().model : training().model; }
+  // Whether its instances may be placed there.
+  bool runs_on(DeviceKind kind) const {
+    return device == "any" || (device == "cuda") == (kind == DeviceKind::kCuda);
+  }
 
   bool operator==(const FunctionSpec&) const = default;
 };

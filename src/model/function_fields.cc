@@ -12,6 +12,8 @@ using Slot = FunctionField::Slot;
 constexpr double kMany = 1'000'000, kMostReplicas = 10'000, kMostAtOnce = 1000;
 constexpr double kHour = 3600, kDay = 24 * kHour;
 
+constexpr std::string_view kDeviceWords[] = {"cpu", "cuda", "any"};
+
 constexpr FunctionField kInference[] = {
     {.name = "server.command",
      .stored = "server_command",
@@ -230,9 +232,26 @@ constexpr FunctionField kShared[] = {
      .stored = "memory",
      .slot = [](FunctionSpec& s) -> Slot { return &s.memory; },
      .unset = "measured",
-     .meaning = "of one instance; above it plus 64 MiB the kernel kills the instance "
-                "([threat model](threat-model.md#instances))"},
+     .meaning =
+         "of one instance; above it plus 64 MiB the kernel kills the instance "
+         "([threat model](threat-model.md#instances)). On a GPU: of the device's, and above it "
+         "an allocation fails"},
+    {.name = "device",
+     .stored = "device",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.device; },
+     .unset = "cpu",
+     .meaning =
+         "where its instances run: `cpu`, `cuda` (GPUs) or `any`; models and training jobs run "
+         "on `cpu`",
+     .words = kDeviceWords},
 };
+
+std::string one_of(std::span<const std::string_view> words) {
+  std::string all(words.front());
+  for (const std::string_view word : words.subspan(1))
+    all.append(word == words.back() ? " or " : ", ").append(word);
+  return all;
+}
 
 std::string text_of(double x) {
   char text[32];
@@ -337,7 +356,8 @@ std::string allowed_text(const FunctionField& field, const FunctionSpec& spec) {
   if (std::holds_alternative<bool*>(slot))
     return std::string(field.no) + " or " + std::string(field.yes);
   if (std::holds_alternative<Bytes*>(slot)) return "an amount of memory";
-  if (std::holds_alternative<std::string*>(slot)) return "a text";
+  if (std::holds_alternative<std::string*>(slot))
+    return field.words.empty() ? "a text" : one_of(field.words);
   if (std::holds_alternative<std::vector<std::string>*>(slot)) return "a list of words";
   return "a mapping of names to texts";
 }

@@ -30,6 +30,7 @@ struct FunctionField {
   std::string_view wanted;  // it must stand: what is wanted; empty: it may be left out
   std::string_view no = "false", yes = "true";  // of a truth value
   bool secret = false;                          // its value is not shown
+  std::span<const std::string_view> words;      // of a text: what it may be; empty: anything
 };
 
 std::span<const FunctionField> inference_fields();

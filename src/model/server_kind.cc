@@ -24,14 +24,14 @@ Birth birth_of_program(const ModelSpec& model, const Batching& /*batching*/) {
 constexpr ServerKind kKinds[] = {
     {.name = "torchscript",
      .platform = "pytorch_torchscript",
-     .computes_on = [](const Device& d) { return d.kind == DeviceKind::kCpu; },
+     .computes_on = [](DeviceKind kind) { return kind == DeviceKind::kCpu; },
      .described = true,
      .birth = [](const ModelSpec& model, const Batching& batching) -> Birth {
        return ForkOfTemplate{model, batching};
      }},
     {.name = kProgram,
      .platform = "program",
-     .computes_on = [](const Device& d) { return d.kind == DeviceKind::kCpu; },
+     .computes_on = [](DeviceKind) { return true; },
      .described = false,
      .birth = birth_of_program},
 };
@@ -60,8 +60,18 @@ std::string names_of_server_kinds() {
   return all.find(',') == all.npos ? all : "one of " + all;
 }
 
-bool serves(const Device& device) {
-  return std::ranges::any_of(kKinds, [&](const ServerKind& k) { return k.computes_on(device); });
+std::string device_problem(const FunctionSpec& spec) {
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    if (!spec.runs_on(kind)) continue;
+    if (!spec.is_inference() && kind != DeviceKind::kCpu)
+      return "'" + spec.device + "': a training job runs on cpu";
+    const ServerKind* server = find_server_kind(spec.model().format);
+    if (spec.is_inference() && server != nullptr && !server->computes_on(kind))
+      return "'" + spec.device +
+             "': a model's file runs on cpu; a program (spec.server) may run on " +
+             "cpu, cuda or any";
+  }
+  return "";
 }
 
 }  // namespace sluice

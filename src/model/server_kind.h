@@ -9,14 +9,14 @@
 #include <string_view>
 
 #include "model/birth.h"
-#include "model/device.h"
+#include "model/function.h"
 
 namespace sluice {
 
 struct ServerKind {
   std::string_view name;      // in a function's file: model.modelFormat.name
   std::string_view platform;  // Triton's word, in a sidecar and in a content's description
-  bool (*computes_on)(const Device& device);
+  bool (*computes_on)(DeviceKind kind);
   bool described;  // its tensors: by a sidecar, or in the function's file
   // Of an instance, from the content as its node finds it.
   Birth (*birth)(const ModelSpec& model, const Batching& batching);
@@ -34,7 +34,8 @@ const ServerKind& kind_of(const ModelSpec& model);
 // Returns "torchscript", or "one of a, b": those of models' files.
 std::string names_of_server_kinds();
 
-// Returns whether a server of any kind computes on it.
-bool serves(const Device& device);
+// Returns why what the function runs does not compute where the function says; empty: it does. (A
+// simulated function may run anywhere.)
+std::string device_problem(const FunctionSpec& spec);
 
 }  // namespace sluice

@@ -8,6 +8,8 @@
 
 namespace sluice::node {
 
+using wire::kAwait;
+
 DeviceFaults::DeviceFaults(asio::io_context& io, Records& records, Reservations& reservations,
                            LiveInstances& live, Nanos grace)
     : io_(io), records_(records), reservations_(reservations), live_(live), grace_(grace) {}
@@ -50,9 +52,23 @@ void DeviceFaults::end_programs_on(const Device& device) {
   records_.save_or_log();
   SLUICE_STEP("fail: saved");
   for (const InstanceId& id : programs) {
+    const InstanceRecord* r = records_.find(id);
+    if (!r->foreign) {
+      asio::co_spawn(io_, end_once_replaced(id, r->process), asio::detached);
+      continue;
+    }
     log::warn("{}: ended, {} fails: {}", id, device.id, device.fault);
     (void)live_.end_program(id, grace_);
   }
+}
+
+asio::awaitable<void> DeviceFaults::end_once_replaced(InstanceId id, ProcessIdentity process) {
+  asio::steady_timer timer(io_, kReplacedWithin);
+  co_await timer.async_wait(kAwait);
+  const InstanceRecord* r = records_.find(id);
+  if (r == nullptr || !alive(*r) || r->process != process) co_return;
+  log::warn("{}: ended, its device fails: {}", id, r->device_fault);
+  (void)live_.end_program(id, grace_);
 }
 
 }  // namespace sluice::node

@@ -1,6 +1,6 @@
-// Cordons devices, and ends the programs on a device that fails. The control loop moves its
-// functions' instances, as from any cordoned device. The results of a program on a failing GPU are
-// worthless: the program is ended, and its record says why.
+// Cordons devices, and ends the programs on a device that fails. The control loop moves functions'
+// instances, as from any cordoned device, which has kReplacedWithin: a cold start. The results of a
+// program on a failing GPU are worthless: all others are ended at once, and a record says why.
 //
 // Belongs to one io_context with one thread, and must outlive what that has in hand.
 #pragma once
@@ -12,6 +12,8 @@ namespace sluice::node {
 
 class DeviceFaults {
  public:
+  static constexpr Nanos kReplacedWithin = Seconds(30);
+
   // `grace`: from SIGTERM to SIGKILL.
   DeviceFaults(asio::io_context& io, Records& records, Reservations& reservations,
                LiveInstances& live, Nanos grace);
@@ -27,6 +29,7 @@ class DeviceFaults {
  private:
   void fail(const GpuFault& fault);
   void end_programs_on(const Device& device);
+  asio::awaitable<void> end_once_replaced(InstanceId id, ProcessIdentity process);
 
   asio::io_context& io_;
   Records& records_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "arbiters/arbiter.h"
 #include "policy/forecast.h"
@@ -320,6 +321,68 @@ TEST(Arbiters, AnEmptyDeviceHasTheWindowOfTheOneThatItWillRun) {
   policy::decide(c.now, {}, c.predictor, c.memories, c.random, std::span(&looking, 1));
   EXPECT_EQ(seen[0], window_of("introspective"));
   EXPECT_EQ(seen[1], c.now.devices[1].window) << "it is in use";
+}
+
+// d0 and d1 are CPU devices, d2 and d3 GPUs. Returns the kinds that a function's instances are on,
+// after a load that wants all it can have.
+std::set<std::string> used_kinds(const std::string& bundle, const std::string& device) {
+  ClusterFixture c = cluster_with(bundle, 4);
+  c.device("d2").kind = c.device("d3").kind = DeviceKind::kCuda;
+  for (const char* name : {"a", "b"}) {
+    c.function(name, Millis(100), Millis(10)).slice = slice(1000, 500);
+    c.rate(name, 5000);
+    c.view(name).concurrency = 50;
+  }
+  c.view("a").spec.device = device;
+  for (int i = 0; i < 8; ++i) c.tick();
+  c.expect_sound();
+  std::set<std::string> kinds;
+  for (const Instance* i : c.instances("a"))
+    kinds.insert(c.device(i->device()).kind == DeviceKind::kCuda ? "cuda" : "cpu");
+  return kinds;
+}
+
+TEST(DeviceKinds, AFunctionIsPlacedWhereItsFileSays) {
+  for (const Bundle& bundle : bundles()) {
+    SCOPED_TRACE(bundle.name);
+    const std::string name(bundle.name);
+    EXPECT_THAT(used_kinds(name, "cpu"), ElementsAre("cpu"));
+    EXPECT_THAT(used_kinds(name, ""), ElementsAre("cpu"));
+    EXPECT_THAT(used_kinds(name, "cuda"), ElementsAre("cuda"));
+    EXPECT_FALSE(used_kinds(name, "any").empty());
+  }
+}
+
+TEST(DeviceKinds, AFunctionWithoutSuchADeviceSaysSo) {
+  ClusterFixture c = cluster_with("has-gpu", 2);
+  c.function("a", Millis(100), Millis(10)).device = "cuda";
+  c.rate("a", 10);
+  c.tick();
+  EXPECT_TRUE(c.instances("a").empty());
+  EXPECT_FALSE(c.rules("a").empty());
+}
+
+// Its newest revision runs elsewhere.
+TEST(DeviceKinds, AnInstanceOnTheWrongKindIsReplacedMakeBeforeBreak) {
+  for (const char* bundle : {"has-gpu", "fixed", "kpa", "smif"}) {
+    SCOPED_TRACE(bundle);
+    ClusterFixture c = cluster_with(bundle, 2);
+    c.device("d1").kind = DeviceKind::kCuda;
+    FunctionSpec& spec = c.function("a", Millis(100), Millis(10));
+    spec.slice = slice(1000, 500);
+    spec.device = "cuda";
+    c.instance("x", "a", "d0", slice(1000, 500));
+    c.rate("a", 5);
+    c.view("a").concurrency = 0.5;
+    c.tick();
+    std::set<std::string> devices;
+    for (const Instance* i : c.instances("a")) devices.insert(i->device());
+    EXPECT_TRUE(devices.contains("d1"));
+    for (int i = 0; i < 60; ++i) c.tick();
+    devices.clear();
+    for (const Instance* i : c.instances("a")) devices.insert(i->device());
+    EXPECT_THAT(devices, ElementsAre("d1"));
+  }
 }
 
 TEST(Decide, TheMostUrgentIsServedFirstWhateverTheOrderOfTheTable) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -97,6 +98,31 @@ std::optional<Snapshot> with_windows_of(std::string_view arbiter, const Snapshot
     if (!changed) changed = seen;
     changed->devices[d].window = window;
   }
+  return changed;
+}
+
+// What the group's functions may use: devices of their kinds, with all that is on them. Where one
+// of theirs runs elsewhere (its file said otherwise before), that device looks cordoned, so that it
+// is replaced and stopped. Returns nothing if that is all there is.
+std::optional<Snapshot> usable_by(const Group& group, const Snapshot& seen) {
+  const auto usable = [&](const Device& d) { return group.kinds.has(d.kind); };
+  if (std::ranges::all_of(seen.devices, usable)) return std::nullopt;
+  Snapshot changed = seen;
+  const auto ours = [&](const Instance& i) {
+    return std::ranges::binary_search(group.mine, i.function);
+  };
+  std::set<DeviceId> kept;
+  for (const Device& d : seen.devices)
+    if (usable(d)) kept.insert(d.id);
+  for (const Instance& i : seen.instances)
+    if (ours(i))
+      for (const Part& p : i.parts) kept.insert(p.device);
+  std::erase_if(changed.devices, [&](const Device& d) { return !kept.contains(d.id); });
+  for (Device& d : changed.devices) d.drained |= !usable(d);
+  std::erase_if(changed.instances, [&](const Instance& i) {
+    const auto is_kept = [&](const Part& p) { return kept.contains(p.device); };
+    return !ours(i) && std::ranges::none_of(i.parts, is_kept);
+  });
   return changed;
 }
 
@@ -202,9 +228,14 @@ class Decision {
     const Bundle& bundle = *group.bundle;
     const Placement* placement = find_placement(bundle.place);
     SLUICE_CHECK(placement != nullptr, bundle.place);
-    const auto with_windows = with_windows_of(bundle.arbiter, seen(), *index_);
-    Input input{with_windows ? *with_windows : seen(),
-                *index_,
+    const auto usable = usable_by(group, seen());
+    std::optional<SnapshotIndex> index_of_usable;
+    if (usable) index_of_usable.emplace(*usable);
+    const SnapshotIndex& index = usable ? *index_of_usable : *index_;
+    const Snapshot& theirs = usable ? *usable : seen();
+    const auto with_windows = with_windows_of(bundle.arbiter, theirs, index);
+    Input input{with_windows ? *with_windows : theirs,
+                index,
                 *placement,
                 bundle.arbiter,
                 group.mine,

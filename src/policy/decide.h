@@ -1,5 +1,6 @@
 // decide: one tick over all functions. Each bundle decides for its functions and sees what the
-// earlier bundles have taken, so that nothing is given away twice.
+// earlier bundles have taken, so that nothing is given away twice. Functions that may not use every
+// kind of device decide apart, over the devices that they may use.
 //
 // Functions that compete are served in one order: those that violate their objective, then by
 // priority, then by name. If several bundles are due, each decides once for each of its tiers

@@ -18,6 +18,10 @@ const Bundle& bundle_of(const FunctionSpec& spec, const PlatformPolicy& platform
   return *found;
 }
 
+DeviceKinds kinds_of(const FunctionSpec& spec) {
+  return {spec.runs_on(DeviceKind::kCpu), spec.runs_on(DeviceKind::kCuda)};
+}
+
 void add(Group& group, const FunctionView& f, const PlatformPolicy& platform) {
   group.mine.push_back(f.spec.name);
   group.settings.push_back(settings_of(*group.bundle, f.spec, platform));
@@ -27,20 +31,27 @@ void add(Group& group, const FunctionView& f, const PlatformPolicy& platform) {
 
 std::vector<Group> inference_groups(const Snapshot& snapshot, const PlatformPolicy& platform,
                                     std::span<const Bundle> table) {
-  std::vector<std::pair<const FunctionView*, const Bundle*>> due;
+  struct Due {
+    const FunctionView* function;
+    const Bundle* bundle;
+    DeviceKinds kinds;
+  };
+  std::vector<Due> due;
   for (const FunctionView& f : snapshot.functions)
-    if (f.due && f.spec.is_inference()) due.emplace_back(&f, &bundle_of(f.spec, platform, table));
-  const bool tiers = std::ranges::any_of(due, [&](auto& d) { return d.second != due[0].second; });
+    if (f.due && f.spec.is_inference())
+      due.push_back({&f, &bundle_of(f.spec, platform, table), kinds_of(f.spec)});
+  const bool tiers = std::ranges::any_of(
+      due, [&](const Due& d) { return d.bundle != due[0].bundle || d.kinds != due[0].kinds; });
   std::vector<Group> groups;
-  for (const auto& [f, bundle] : due) {
-    const bool violating = tiers && f->violating;
-    const int priority = tiers ? f->spec.priority : 0;
-    auto group = std::ranges::find_if(groups, [&, bundle = bundle](const Group& g) {
-      return g.bundle == bundle && g.violating == violating && g.priority == priority;
+  for (const Due& d : due) {
+    const bool violating = tiers && d.function->violating;
+    const int priority = tiers ? d.function->spec.priority : 0;
+    auto group = std::ranges::find_if(groups, [&](const Group& g) {
+      return g.is_of(*d.bundle, d.kinds) && g.violating == violating && g.priority == priority;
     });
     if (group == groups.end())
-      group = groups.insert(group, Group{bundle, violating, priority, {}, {}});
-    add(*group, *f, platform);
+      group = groups.insert(group, Group{d.bundle, d.kinds, violating, priority, {}, {}});
+    add(*group, *d.function, platform);
   }
   std::ranges::sort(groups, {}, &Group::rank);
   return groups;
@@ -52,8 +63,11 @@ std::vector<Group> job_groups(const Snapshot& snapshot, const PlatformPolicy& pl
   for (const FunctionView& f : snapshot.functions) {
     if (f.spec.is_inference()) continue;
     const Bundle& bundle = bundle_of(f.spec, platform, table);
-    auto group = std::ranges::find(groups, &bundle, &Group::bundle);
-    if (group == groups.end()) group = groups.insert(group, Group{&bundle, false, 0, {}, {}});
+    const DeviceKinds kinds = kinds_of(f.spec);
+    auto group =
+        std::ranges::find_if(groups, [&](const Group& g) { return g.is_of(bundle, kinds); });
+    if (group == groups.end())
+      group = groups.insert(group, Group{&bundle, kinds, false, 0, {}, {}});
     add(*group, f, platform);
     group->due = group->due || f.due;
   }

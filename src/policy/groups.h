@@ -1,4 +1,5 @@
-// The functions that decide together in a decision: those of one bundle. Pure.
+// The functions that decide together in a decision: those of one bundle that may use the same kinds
+// of devices. Pure.
 #pragma once
 
 #include <span>
@@ -9,9 +10,18 @@
 
 namespace sluice::policy {
 
+// Of devices, which functions may use.
+struct DeviceKinds {
+  bool cpu = true, cuda = false;
+
+  bool has(DeviceKind kind) const { return kind == DeviceKind::kCuda ? cuda : cpu; }
+  auto operator<=>(const DeviceKinds&) const = default;
+};
+
 // Functions that decide together, and their urgency.
 struct Group {
   const Bundle* bundle = nullptr;
+  DeviceKinds kinds;
   bool violating = false;
   int priority = 0;
   std::vector<FunctionName> mine;  // by name
@@ -19,10 +29,13 @@ struct Group {
   bool due = false;  // of jobs: one of them decides now
 
   auto rank() const { return std::tuple(!violating, -priority, mine.front()); }
+  bool is_of(const Bundle& other, DeviceKinds theirs) const {
+    return bundle == &other && kinds == theirs;
+  }
 };
 
-// Returns the groups of due inference functions: one for each bundle; if several bundles are due,
-// one for each of their tiers of equal urgency. The most urgent first.
+// Returns the groups of due inference functions: one for each bundle and what it may use; if there
+// are several, one for each of their tiers of equal urgency. The most urgent first.
 std::vector<Group> inference_groups(const Snapshot& snapshot, const PlatformPolicy& platform,
                                     std::span<const Bundle> table);
 

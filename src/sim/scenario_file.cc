@@ -328,6 +328,7 @@ void check_functions(const Scenario& s, Source& source, Problems& problems) {
     const int least = std::max(spec.inference().min_replicas, 1);
     int64_t fit = 0;
     for (const DevicePlan& d : s.cluster.devices) {
+      if (!spec.runs_on(d.device.kind)) continue;
       const auto matches = [&](const Profile& p) {
         return p.model == model && p.device.name == d.device.model;
       };
@@ -368,7 +369,10 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
   }
   refuse_training(out.functions, file, problems);
   Reader(out, source, problems, folder).document(documents.front());
-  for (FunctionSpec& f : out.functions) f.inference().token.clear();  // its load may call it
+  for (FunctionSpec& f : out.functions) {
+    f.inference().token.clear();  // its load may call it
+    if (f.device.empty()) f.device = "any";
+  }
   if (problems.empty()) check_functions(out, source, problems);
   if (problems.empty()) return out;
   std::string all;

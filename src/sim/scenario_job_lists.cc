@@ -109,6 +109,7 @@ bool JobReader::listed_job(Fields& f, const ListRules& rules, const trace::Liste
       !row.name.empty() ? row.name : model->name + "-" + std::to_string(out_.jobs.size());
   job.spec.priority = row.priority;
   job.spec.policy = rules.policy;
+  job.spec.device = "any";
   job.spec.kind = std::move(training);
   return add(f, "file", std::move(job));
 }

@@ -139,6 +139,7 @@ void JobReader::job(Fields& f) {
   } else {
     model(f, job.model);
   }
+  job.spec.device = "any";
   job.spec.kind = std::move(training);
   add(f, "name", std::move(job));
 }

@@ -116,15 +116,23 @@ MachineState* map(int file, const MachineSpec& spec) {
   errno = EPROTO;
   return nullptr;
 }
+
+// As NVIDIA's device files are: whatever user programs run as.
+int open_for_all(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file >= 0) (void)fchmod(file, 0666);  // whatever the umask; fails if it is another's
+  return file;
+}
+
 }  // namespace
 
 std::unique_ptr<Machine> Machine::open(const std::string& path, const MachineSpec& spec) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int file = open_for_all(path);
   if (file < 0) return nullptr;
   MachineState* state = map(file, spec);
   close(file);
   if (state == nullptr) return nullptr;
-  const int memory = ::open((path + ".memory").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int memory = open_for_all(path + ".memory");
   const auto size = static_cast<off_t>(state->spec.memory * kSpread * state->spec.devices);
   if (memory < 0 || ftruncate(memory, size) != 0) {
     if (memory >= 0) close(memory);

@@ -24,6 +24,7 @@ FunctionSpec& ClusterFixture::function(const std::string& name, Nanos slo, Nanos
                                        int max_batch) {
   FunctionView v;
   v.spec.name = fn(name);
+  v.spec.device = "any";
   v.spec.inference().slo.latency = slo;
   v.spec.inference().batching.max_size = max_batch;
   v.revision = 1;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -16,6 +17,7 @@ class EmulatedGpus : public testing::Test {
   EmulatedGpus() {
     char name[] = "/tmp/sluice-gpus-XXXXXX";
     folder_ = mkdtemp(name);
+    chmod(folder_.c_str(), 0755);  // instances have users of their own
     setenv("SLUICE_EMULATED_GPU", (folder_ + "/gpu").c_str(), 1);
   }
   ~EmulatedGpus() override {

@@ -29,6 +29,7 @@ class JobCluster : public ClusterFixture {
   FunctionView& job(const std::string& name, const JobShape& shape = {}) {
     function(name, Nanos(0), Nanos(0));
     FunctionView& v = view(name);
+    v.spec.device = "any";
     v.spec.kind = TrainingSpec{.epochs = 10, .min_workers = shape.least, .max_workers = shape.most};
     v.spec.priority = shape.priority;
     v.spec.memory = shape.memory;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace sluice::emulator {
 namespace {
@@ -9,6 +11,23 @@ namespace {
 using Kind = TraceStep::Kind;
 
 }  // namespace
+
+std::vector<std::span<const TraceStep>> iterations_of(const LaunchTrace& trace) {
+  std::vector<std::span<const TraceStep>> iterations;
+  const std::span<const TraceStep> all = trace.steps;
+  size_t begin = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].kind != Kind::kSync) continue;
+    if (i > begin) iterations.push_back(all.subspan(begin, i + 1 - begin));
+    begin = i + 1;
+  }
+  return iterations;
+}
+
+void slow_down(LaunchTrace& trace, unsigned times) {
+  for (TraceKernel& kernel : trace.kernels) kernel.ns *= times;
+  for (TraceStep& step : trace.steps) step.gap_ns *= times;
+}
 
 bool TracePlayer::did(CUresult result) {
   if (result_ == CUDA_SUCCESS) result_ = result;
@@ -66,13 +85,17 @@ CUresult TracePlayer::take(const TraceStep& step) {
   return cuCtxSynchronize();
 }
 
-CUresult TracePlayer::play(Gaps gaps) {
+CUresult TracePlayer::play(std::span<const TraceStep> steps, Gaps gaps) {
+  constexpr Nanos kLeastSleep = Micros(500);
   if (result_ != CUDA_SUCCESS) return result_;
   Time returned = clock_.now();
-  for (const TraceStep& step : trace_.steps) {
+  Nanos to_sleep{0};
+  for (const TraceStep& step : steps) {
     if (gaps == Gaps::kKept)
       while (clock_.now() < returned + Nanos(step.gap_ns)) {
       }
+    if (gaps == Gaps::kSlept && (to_sleep += Nanos(step.gap_ns)) >= kLeastSleep)
+      std::this_thread::sleep_for(std::exchange(to_sleep, Nanos(0)));
     if (!did(take(step))) break;
     returned = clock_.now();
   }

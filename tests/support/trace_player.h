@@ -5,6 +5,7 @@
 // current context, and a trace that read_trace accepted.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "abi/cuda_abi.h"
@@ -13,15 +14,22 @@
 
 namespace sluice::emulator {
 
+// Its steps up to each wait for everything.
+std::vector<std::span<const TraceStep>> iterations_of(const LaunchTrace& trace);
+// Kernels and gaps take so many times as long.
+void slow_down(LaunchTrace& trace, unsigned times);
+
 class TracePlayer {
  public:
-  // Gaps: the host takes the recorded time between its calls (spinning, as the recorded host did);
-  // else it calls as fast as it can.
-  enum class Gaps { kKept, kNone };
+  // Gaps: the host takes the recorded time between its calls, spinning as the recorded host did, or
+  // asleep (kSlept: short ones together); else it calls as fast as it can.
+  enum class Gaps { kKept, kSlept, kNone };
 
   // The first call that failed is in result().
   TracePlayer(const LaunchTrace& trace, const Clock& clock);
-  CUresult play(Gaps gaps);
+  CUresult play(Gaps gaps) { return play(trace_.steps, gaps); }
+  // Some of its steps; from a thread with the same context.
+  CUresult play(std::span<const TraceStep> steps, Gaps gaps);
   CUresult result() const { return result_; }
 
  private:

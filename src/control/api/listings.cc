@@ -6,7 +6,6 @@
 #include "control/routes.h"
 #include "control/spec/function_text.h"
 #include "control/summary.h"
-#include "model/server_kind.h"
 #include "wire/json/json.h"
 
 namespace sluice::control {
@@ -326,7 +325,7 @@ json device_rows(const Control& control, UnixMillis wall) {
   for (const Device& d : control.seen().devices) {
     json row = wire::to_json(d);
     const ObservedNode* node = find_node(control.seen(), d.node);
-    row["backstop"] = (node == nullptr || node->backstop) && serves(d);
+    row["backstop"] = (node == nullptr || node->backstop) && d.kind == DeviceKind::kCpu;
     if (const auto load = control.seen().loads.find(d.id); load != control.seen().loads.end())
       row.update(
           {{"busy_percent", load->second.busy_percent}, {"memory_used", load->second.memory_used}});

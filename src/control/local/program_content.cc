@@ -142,11 +142,10 @@ Result<std::string> content_of(const ProgramSpec& program, const std::vector<Wor
                              {"readiness", program.readiness},
                              {"http", program.http}}
                   .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  for (const auto* words : {&program.command, &program.args})
-    for (const std::string& word : *words)
-      if (word.starts_with('/'))
-        if (const auto named = RegularFile::open(word); named.ok())
-          SLUICE_TRY(add(hash, word, *named, stopped));
+  for (const std::string& word : program.command)
+    if (word.starts_with('/'))
+      if (const auto named = RegularFile::open(word); named.ok())
+        SLUICE_TRY(add(hash, word, *named, stopped));
   for (const WorkingFile& f : files) {
     SLUICE_ASSIGN(file, f.open());
     SLUICE_TRY(add(hash, f.name(), file, stopped));

@@ -96,6 +96,19 @@ TEST_F(ProgramCopiesTest, TheContentIsAllThatIsRun) {
   EXPECT_EQ(all.size(), 8u);
 }
 
+// A log, a socket, a database: it may change while the copy is made.
+TEST_F(ProgramCopiesTest, WhatArgumentsNameIsDataAndWhatTheCommandNamesIsNot) {
+  write("data", "one");
+  program.args = {(root / "data").string()};
+  const std::string before = content(program);
+  write("data", "two");
+  EXPECT_EQ(content(program), before);
+  program.command.push_back((root / "data").string());
+  const std::string named = content(program);
+  write("data", "three");
+  EXPECT_NE(content(program), named);
+}
+
 TEST_F(ProgramCopiesTest, ACopyIsReadOnlyAndOnlyItsNameLeadsToIt) {
   fs::permissions(root / "app/main", fs::perms(0700));
   const fs::path copy = copies.path_of(kept());

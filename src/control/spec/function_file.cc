@@ -70,6 +70,13 @@ void read_words(Fields& f, const std::string& key, std::vector<std::string>& out
   if (!good) f.complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
 }
 
+void read_word(Fields& f, const std::string& key, const FunctionField& field,
+               const FunctionSpec& spec, std::string& out) {
+  if (!f.text(key, out) || field.words.empty()) return;
+  if (std::ranges::find(field.words, out) == field.words.end())
+    f.complain(key, "'" + out + "' is none of " + allowed_text(field, spec));
+}
+
 // Reads one of two words.
 void read_choice(Fields& f, const std::string& key, const FunctionField& field, bool& out) {
   std::string word(out ? field.yes : field.no);
@@ -102,7 +109,7 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec) {
   else if (auto* const* out = std::get_if<Bytes*>(&slot))
     f.bytes(key, **out);
   else if (auto* const* out = std::get_if<std::string*>(&slot))
-    f.text(key, **out);
+    read_word(f, key, field, spec, **out);
   else if (auto* const* out = std::get_if<std::vector<std::string>*>(&slot))
     read_words(f, key, **out);
   else
@@ -396,6 +403,9 @@ void read_document(const YAML::Node& node, const FileContext& context,
   }
   // A module that is trained needs no description of its inputs: the data set has them.
   ModelSpec& model = spec.model();
+  if (check_model)
+    if (const std::string problem = device_problem(spec); !problem.empty())
+      problems.push_back(source.at("spec.device") + ": " + problem);
   if (check_model && spec.is_inference() && !model.path.empty())
     if (const auto checked = check_model(model); !checked.ok())
       problems.push_back(

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "model/quantity.h"
-#include "model/server_kind.h"
 
 namespace sluice::control {
 namespace {
@@ -14,30 +13,43 @@ Error invalid(const std::string& field, const std::string& why) {
 }
 
 // Returns "50% or 100%": what the widths of slices must be multiples of.
-std::string quanta(const std::vector<Device>& devices) {
+std::string quanta(const std::vector<const Device*>& devices) {
   std::set<Share> all;
-  for (const Device& d : devices)
-    if (serves(d)) all.insert(d.sm_quantum);
+  for (const Device* d : devices) all.insert(d->sm_quantum);
   std::string out;
   for (const Share q : all) out += (out.empty() ? "" : " or ") + format_share(q);
   return out;
+}
+
+// Returns "cpu", or "cpu and cuda".
+std::string kinds(const std::vector<Device>& devices) {
+  const auto has = [&](DeviceKind kind) {
+    return std::ranges::find(devices, kind, &Device::kind) != devices.end();
+  };
+  const bool cpu = has(DeviceKind::kCpu), cuda = has(DeviceKind::kCuda);
+  return cpu && cuda ? "cpu and cuda" : cpu ? "cpu" : "cuda";
 }
 
 }  // namespace
 
 Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
                             std::optional<Nanos> fastest) {
-  const auto holds = [&](const Device& d) {
-    return serves(d) && spec.slice->sm.permille % d.sm_quantum.permille == 0;
+  std::vector<const Device*> its;
+  for (const Device& d : devices)
+    if (spec.runs_on(d.kind)) its.push_back(&d);
+  if (its.empty() && !devices.empty())
+    return invalid("device", "'" + (spec.device.empty() ? "cpu" : spec.device) +
+                                 "': no node has such a device; there is " + kinds(devices));
+  const auto holds = [&](const Device* d) {
+    return spec.slice->sm.permille % d->sm_quantum.permille == 0;
   };
-  if (spec.slice && std::ranges::any_of(devices, serves) && std::ranges::none_of(devices, holds))
+  if (spec.slice && !its.empty() && std::ranges::none_of(its, holds))
     return invalid("slice.sm", format_share(spec.slice->sm) +
                                    " is not a supported width; the devices here support "
                                    "multiples of " +
-                                   quanta(devices) + ".");
+                                   quanta(its) + ".");
   Bytes largest = 0;
-  for (const Device& d : devices)
-    if (serves(d)) largest = std::max(largest, d.memory);
+  for (const Device* d : its) largest = std::max(largest, d->memory);
   if (largest > 0) {
     const Bytes wanted = std::max(spec.memory, spec.slice ? spec.slice->memory : 0);
     if (wanted > largest)
@@ -45,7 +57,7 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
                                    format_bytes(largest) + ")");
   }
   if (!spec.is_inference()) {
-    const auto there = std::ranges::count_if(devices, serves);
+    const auto there = static_cast<int>(its.size());
     if (there > 0 && spec.training().min_workers > there)
       return invalid("leastDevices", std::to_string(spec.training().min_workers) +
                                          " is more than there are: " + std::to_string(there));

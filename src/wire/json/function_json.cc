@@ -37,6 +37,13 @@ void read_texts(Fields& f, std::string_view key, std::map<std::string, std::stri
   }
 }
 
+void read_word(Fields& f, const FunctionField& field, const FunctionSpec& s, std::string& out) {
+  out = f.text(field.stored, out);
+  if (out.empty() || field.words.empty()) return;
+  if (std::ranges::find(field.words, out) == field.words.end())
+    f.fail(field.stored, "'" + out + "' is none of " + allowed_text(field, s));
+}
+
 // What is left out has its default, which may lie beyond the bounds: it is not stated then.
 void read_field(Fields& f, const FunctionField& field, FunctionSpec& s) {
   const FunctionField::Slot slot = field.slot(s);
@@ -57,7 +64,7 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& s) {
   else if (auto* const* out = std::get_if<Bytes*>(&slot))
     **out = f.integer(field.stored, **out, 0, Bytes{1} << 60);  // sums do not overflow
   else if (auto* const* out = std::get_if<std::string*>(&slot))
-    **out = f.text(field.stored, **out);
+    read_word(f, field, s, **out);
   else if (auto* const* out = std::get_if<std::vector<std::string>*>(&slot))
     read_command(f, field.stored, **out);
   else
@@ -123,6 +130,7 @@ Result<FunctionSpec> function_spec_from(const json& j) {
   if (!s.is_inference()) check(f, s.training());
   if ((s.model().format == kProgram) != !program_of(s).command.empty())
     f.fail("server_command", "is a program's, and only a program's");
+  if (const std::string problem = device_problem(s); !problem.empty()) f.fail("device", problem);
   return f.finish(std::move(s));
 }
 
