@@ -285,7 +285,7 @@ void Dispatcher::dispatch(FunctionState& f, Time now, const Upstream* freed) {
     }
     std::vector<Waiter*> granted;
     for (;;) {
-      const Nanos service = f.service.mean();
+      const Nanos service = f.lost_before();
       auto& next = queue.next(f.may_stream(), now, service);
       Waiter* const* head = next.head(now, service);
       if (head == nullptr) break;

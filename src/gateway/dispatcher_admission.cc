@@ -112,7 +112,7 @@ Dispatcher::Entry Dispatcher::admit(FunctionState& f, Waiter& w, Time now) {
   if (queue.empty() && f.has_credit(w.revision_) && (!w.streams || f.may_stream())) return {};
   auto& mine = queue.of(w);
   const int waiting = static_cast<int>(mine.size());
-  const size_t lost = mine.lost(now, f.service.mean());
+  const size_t lost = mine.lost(now, f.lost_before());
   if (!w.streams) f.learn_from_lost(queue, lost, now);
   const int ahead = waiting - static_cast<int>(lost);
   const std::vector<policy::ServerView> servers = f.servers(w.revision_, ahead, now);
@@ -147,13 +147,13 @@ bool Dispatcher::would_admit(FunctionState& f, Waiter& w, Time now) {
 
 // Returns whether a full queue has a place for it.
 bool Dispatcher::make_place(FunctionState& f, const Waiter& w, Time now) {
-  if (w.asks_) return f.queues[w.revision_].kept.lost(now, f.service.mean()) > 0;
+  if (w.asks_) return f.queues[w.revision_].kept.lost(now, f.lost_before()) > 0;
   return displace(f, w.revision_, now);
 }
 
 // Sheds the oldest lost request in favour of one that can be in time.
 bool Dispatcher::displace(FunctionState& f, int revision, Time now) {
-  const auto lost = f.queues[revision].kept.take_lost(now, f.service.mean());
+  const auto lost = f.queues[revision].kept.take_lost(now, f.lost_before());
   if (!lost) return false;
   Waiter& w = **lost;
   f.add(&FunctionState::Held::places, w, -1);

@@ -33,6 +33,7 @@ struct Load {
 
 struct Outcomes {
   int sent = 0, admitted = 0, in_time = 0;
+  Nanos longest{0};  // until an answer
 };
 
 // Instances that take `service` for each batch; requests come evenly with jitter.
@@ -85,6 +86,7 @@ class Play {
     running_.pop();
     now_ = at;
     o.in_time += now_ - request->sent <= load_.objective;
+    o.longest = std::max(o.longest, now_ - request->sent);
     dispatcher_.finish(*request, Outcome::kOk, 1, now_);
     run_granted();
   }
@@ -136,6 +138,26 @@ TEST(Overload, GoodputStaysAndWhatIsAdmittedIsInTime) {
       // Normal again at once.
       const Outcomes after = play.offer(0.7 * load.capacity(), Seconds(5));
       EXPECT_GE(after.in_time, 0.99 * after.sent) << after.admitted << " admitted";
+    }
+}
+
+// A function that is late even when idle: its requests wait for as long as the objective, not for
+// as long as the queue has places.
+TEST(Overload, WhereNoAnswerIsInTimeTheQueueIsBoundedAllTheSame) {
+  const std::vector<Load> loads{
+      {.name = "one at a time", .instances = 1, .service = Seconds(1), .objective = Millis(300)},
+      {.name = "eight at once", .credit = 8, .service = Millis(800), .objective = Millis(300)},
+      {.name = "batches", .credit = 4, .batch = 4, .service = Seconds(1), .objective = Millis(900)},
+  };
+  for (const Load& load : loads)
+    for (const double factor : {1.5, 3.0, 20.0}) {
+      SCOPED_TRACE(std::string(load.name) + ", " + std::to_string(factor) + " x, seed 7");
+      Play play(load, 7);
+      play.offer(load.capacity() / 2, Seconds(5));
+      const Nanos duration = Seconds(60);
+      const Outcomes o = play.offer(factor * load.capacity(), duration);
+      EXPECT_LE(o.longest, load.objective + 2 * load.service);
+      EXPECT_GE(o.admitted, 0.8 * load.capacity() * seconds(duration)) << "few idle";
     }
 }
 

@@ -110,6 +110,13 @@ struct FunctionState {
   }
   std::string versions() const;
   Nanos objective() const { return route.slo > Nanos(0) ? route.slo : route.timeout; }
+  // Returns how long before its deadline a waiting request is lost: the time of an answer. Where
+  // answers take longer than the objective, all would be lost, and a queue of lost requests is
+  // never too long. There none is, until it times out.
+  Nanos lost_before() const {
+    const Nanos mean = service.mean();
+    return mean <= objective() ? mean : -route.timeout;
+  }
 
   bool any_ready(int revision) const {
     for (size_t i = 0; i < views.size(); ++i)
