@@ -9,6 +9,7 @@
 #include "policy/scale/cluster_plan.h"
 #include "policy/scale/growth_search.h"
 #include "policy/scale/replicas.h"
+#include "policy/scale/unmeasured.h"
 
 namespace sluice::policy {
 namespace {
@@ -219,7 +220,11 @@ LazyScale lazy_scale(const DiluSettings& settings, std::span<const double> secon
 
 std::vector<Action> scale_dilu(Input& input) {
   ClusterPlan plan(input, /*movable=*/true);
-  for (const Demand& d : plan.demands()) hold_replicas(plan, d, lazy_replicas(plan, d));
+  for (const Demand& d : plan.demands()) {
+    const Replicas replicas = lazy_replicas(plan, d);
+    hold_replicas(plan, d, replicas);
+    if (replicas.batch == 0) report_unmeasured(plan, d);  // the profile has the batch
+  }
   input.memory.forget_before(input.now() - 3600);  // of deleted functions; no window is longer
   return plan.actions();
 }

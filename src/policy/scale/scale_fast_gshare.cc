@@ -13,6 +13,7 @@
 #include "policy/scale/released.h"
 #include "policy/scale/replicas.h"
 #include "policy/scale/shortage.h"
+#include "policy/scale/unmeasured.h"
 
 namespace sluice::policy {
 namespace {
@@ -214,6 +215,7 @@ void HeuristicScaler::hold_unmeasured() {
                  "The model was never measured (sluice profile): " + counted(count, "instance") +
                      ", whatever the rate.",
                  {}});
+  report_unmeasured(plan_, demand_);
 }
 
 // --- reasons ---

@@ -11,6 +11,7 @@
 #include "policy/scale/choose_slice.h"
 #include "policy/scale/cluster_plan.h"
 #include "policy/scale/shortage.h"
+#include "policy/scale/unmeasured.h"
 
 namespace sluice::policy {
 namespace {
@@ -48,6 +49,7 @@ class HybridScaler {
 
   double last_minute() const;
   double late_alone() const;
+  bool cooled() const;
   int least(double allowed) const;
   double rate_in_time() const;
   double needed_after_cut() const;
@@ -56,9 +58,13 @@ class HybridScaler {
   Share raised_quota(size_t i, double needed) const;
   void raise_quotas();
   void start_instances();
-  std::optional<SliceCandidate> as_stated(double need);
+  double enough() const;
+  void give_back_unmeasured();
+  void grow_unmeasured();
+  Reason why_not_grown(const Pace& pace, const std::string& lead) const;
+  std::optional<SliceCandidate> as_stated(double need, bool emptiest = false);
   bool equal_share() const;
-  void start(const SliceCandidate& c, double gap);
+  void start(const SliceCandidate& c, Reason reason);
 
   std::string load_text() const;
   std::string carries_text(double capacity) const;
@@ -157,10 +163,9 @@ Numbers HybridScaler::numbers(double before, double after) const {
 // --- down ---
 
 void HybridScaler::scale_down() {
+  if (!known()) return give_back_unmeasured();
   const double before = capacity();
-  const Time last = demand_.view->last_scale_down;
-  if (load() >= config_.beta * before) return;
-  if (last != Time{} && now_ - last < config_.cooldown) return;
+  if (load() >= config_.beta * before || !cooled()) return;
 
   std::vector<size_t> narrowest_first = counted();
   std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
@@ -190,6 +195,11 @@ void HybridScaler::scale_down() {
                                p.instance.device() + " leaves " + per_second(left);
     resize(i, to, why_less("vertical-down", change, before, left));
   }
+}
+
+bool HybridScaler::cooled() const {
+  const Time last = demand_.view->last_scale_down;
+  return last == Time{} || now_ - last >= config_.cooldown;
 }
 
 // Ours leaves the last minute's highest forecast in the middle between alpha and beta, so that
@@ -311,7 +321,7 @@ void HybridScaler::start_instances() {
   for (;;) {
     const int count = static_cast<int>(counted().size());
     const int missing = least(0.5) - count;
-    if (!known() && missing <= 0) return;  // kept alive, but nothing to scale by
+    if (!known() && missing <= 0) return grow_unmeasured();
     double gap = known() ? wanted() - capacity() : 0;
     if (gap <= config_.slack * capacity()) gap = 0;
     if (gap <= 0 && missing <= 0) return;
@@ -324,7 +334,7 @@ void HybridScaler::start_instances() {
       if (!chosen && !lone) chosen = most_capable_slice(plan_.layouts(), capabilities_, sizing_);
     }
     if (!chosen) return plan_.unmet(demand_, need, why_unmet(gap));
-    start(*chosen, gap);
+    start(*chosen, why_started(*chosen, gap));
   }
 }
 
@@ -332,14 +342,15 @@ void HybridScaler::start_instances() {
 // needs it. Every instance of an unmeasured function has it too; if the file states none, an equal
 // share of the emptiest device. Returns nothing if a measured function's file states none, or no
 // device has space.
-std::optional<SliceCandidate> HybridScaler::as_stated(double need) {
+std::optional<SliceCandidate> HybridScaler::as_stated(double need, bool emptiest) {
   const std::optional<Slice>& stated = demand_.spec->slice;
   if (!stated && known()) return std::nullopt;
   PlaceRequest request{.function = demand_.view, .memory = capabilities_.most_memory()};
   request.sm = stated ? stated->sm : kWhole;
   request.quota = quota(stated ? stated->quota.request : config_.unmeasured);
   Layouts& layouts = plan_.layouts();
-  const std::vector<Spot> spots = stated ? layouts.place(request) : emptiest_fit(layouts, request);
+  const std::vector<Spot> spots =
+      stated && !emptiest ? layouts.place(request) : emptiest_fit(layouts, request);
   if (spots.empty()) return std::nullopt;
   SliceCandidate c{spots.front(), 1, request.quota.request, 0};
   const Share sm = c.spot.opening.sm, room = c.spot.opening.quota;
@@ -358,10 +369,10 @@ bool HybridScaler::equal_share() const {
   return !known() && !demand_.spec->slice;
 }
 
-void HybridScaler::start(const SliceCandidate& c, double gap) {
+void HybridScaler::start(const SliceCandidate& c, Reason reason) {
   const Quota held = equal_share() ? Quota{c.quota, kWhole} : quota(c.quota);
   const Bytes memory = capabilities_.on(c.spot.device->device()).memory();
-  plan_.start(demand_, c.spot, held, memory, c.batch, why_started(c, gap));
+  plan_.start(demand_, c.spot, held, memory, c.batch, std::move(reason));
   changed();
 }
 
@@ -398,6 +409,90 @@ Reason HybridScaler::why_lone(const SliceCandidate& c) const {
           numbers(capacity(), capacity() + c.capability)};
 }
 
+// --- without measured times ---
+
+// The part of the capacity above which another instance helps: the middle between alpha and beta,
+// so that at one load no instance comes and goes.
+double HybridScaler::enough() const {
+  return (config_.alpha + config_.beta) / 2;
+}
+
+// Starts one instance, once all are ready, on the emptiest device: there it can borrow most. Until
+// the last one shows in what is measured, a load that the capacity carries starts none, as what
+// waited is being worked off. Where no instance answers, none is started, as all may be broken.
+void HybridScaler::grow_unmeasured() {
+  const Pace pace = pace_of(plan_, demand_);
+  const int leaving = static_cast<int>(plan_.cordoned(demand_).size());
+  if (!pace.settled() || (pace.behind.empty() && leaving == 0)) return;
+  const bool shows = now_ - pace.last_start >= demand_.view->start_cost + kMeasuredOver;
+  const double part = shows ? enough() : 1;
+  const bool helps = pace.each > 0 && demand_.rate() > part * pace.capacity();
+  if (!helps && (pace.behind.empty() || !shows)) return;
+  const std::string why =
+      pace.behind.empty() ? policy::counted(leaving, "instance") + " will leave a cordoned device"
+                          : pace.behind;
+  const std::string lead =
+      why + "; " + per_second(demand_.rate()) + " expected, " + pace.does_text();
+  if (!helps)
+    return plan_.unmet(demand_, 0,
+                       {"never-measured", lead + ": another would hardly help." + kNeverMeasured,
+                        pace.numbers(demand_)});
+  const auto chosen =
+      pace.count < most_replicas(demand_) ? as_stated(0, /*emptiest=*/true) : std::nullopt;
+  if (!chosen) return plan_.unmet(demand_, 0, why_not_grown(pace, lead));
+  start(*chosen, {chosen->spot.device->used() ? "used-device" : "new-device",
+                  lead + ". Another instance, " + spot_text(chosen->spot, chosen->quota) + "." +
+                      kNeverMeasured,
+                  pace.numbers(demand_)});
+}
+
+Reason HybridScaler::why_not_grown(const Pace& pace, const std::string& lead) const {
+  const Numbers numbers = pace.numbers(demand_);
+  const int most = most_replicas(demand_);
+  if (pace.count >= most)
+    return {"max-replicas",
+            lead + ": maxReplicas allows " + std::to_string(most) + "." + kNeverMeasured, numbers};
+  const std::optional<Slice>& stated = demand_.spec->slice;
+  Reason reason = shortage(plan_, lead + ": ",
+                           stated ? slice_text(stated->sm, stated->quota.request)
+                                  : slice_text(kWhole, config_.unmeasured),
+                           capabilities_.most_memory(), numbers);
+  reason.text += kNeverMeasured;
+  return reason;
+}
+
+// Stops the newest instance, one in a cooldown, if it is spare for needed_after_cut(). What an
+// instance does is remembered, as at a few requests a minute hardly any answer is measured.
+void HybridScaler::give_back_unmeasured() {
+  Pace pace = pace_of(plan_, demand_);
+  if (pace.count <= least_replicas(demand_)) return;
+  const double now = plan_.input().now();
+  std::vector<double>& remembered =
+      plan_.input().memory.numbers[revision_id(demand_.function(), demand_.revision)];
+  if (pace.each > 0)
+    remembered = {now, pace.each};
+  else if (remembered.size() == 2 && remembered[0] <= now)
+    pace.each = remembered[1];
+  if (!pace.settled() || !pace.behind.empty()) return;
+  const bool idle = load() <= config_.min_rate;
+  if (!idle && load() >= config_.beta * pace.capacity()) return;
+  const double others = std::max((pace.count - 1) * pace.each, config_.min_rate);
+  if (others < needed_after_cut() || !cooled() || !starts_were_worth_it()) return;
+  std::vector<size_t> newest_last = counted();
+  std::erase_if(newest_last, [&](size_t i) { return !plan_.can_change(i); });
+  if (newest_last.empty()) return;
+  std::ranges::stable_sort(newest_last, {}, [&](size_t i) { return plan_.at(i).instance.started; });
+  const std::string than = idle ? ""
+                                : ", below " + percent(config_.beta) + " of the " +
+                                      per_second(pace.capacity()) + " of " +
+                                      policy::counted(pace.count, "instance");
+  stop(newest_last.back(),
+       {"scale-in",
+        load_text() + than + ": " + policy::counted(pace.count - 1, "instance") +
+            (pace.count == 2 ? " stays." : " stay.") + kNeverMeasured,
+        pace.numbers(demand_)});
+}
+
 // --- cordoned devices ---
 
 // Make before break: the others must be ready and sufficient.
@@ -412,6 +507,10 @@ void HybridScaler::leave_drained() {
   }
   if (count < least_replicas(demand_)) return;
   if (known() && ready < wanted()) return;
+  if (!known() && count < most_replicas(demand_)) {
+    const Pace pace = pace_of(plan_, demand_);
+    if (pace.each > 0 && pace.ready * pace.each < demand_.rate()) return;
+  }
   for (const size_t i : cordoned) {
     const std::string can_do = ready > 0 ? ", which can do " + per_second(ready) : "";
     stop(i, {"drained-device",
@@ -503,6 +602,7 @@ std::vector<Action> scale_has_gpu(Input& input) {
   for (HybridScaler& s : scalers) s.scale_down();
   for (HybridScaler& s : scalers) s.leave_drained();
   for (HybridScaler& s : scalers) s.scale_up();
+  input.memory.forget_before(input.now() - 3600);  // of deleted functions
   return plan.actions();
 }
 

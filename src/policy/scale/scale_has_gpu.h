@@ -11,6 +11,9 @@
 // Unlike the paper it counts the gap in capacity, R ÷ α − C. Closing ΔR = R − α·C as printed leaves
 // R > α × capacity, so that every tick would take another, smaller step.
 //
+// A revision whose times were never measured gets one more instance of its slice while it falls
+// behind (unmeasured.h), the next once that one is ready.
+//
 // Instances on a cordoned device do not count: they are replaced elsewhere, then stopped.
 #pragma once
 

@@ -13,6 +13,7 @@
 #include "policy/scale/idle_windows.h"
 #include "policy/scale/replicas.h"
 #include "policy/scale/shortage.h"
+#include "policy/scale/unmeasured.h"
 
 namespace sluice::policy {
 namespace {
@@ -248,6 +249,7 @@ void InflessScaler::stop_all() {
 void InflessScaler::scale() {
   if (least() == 0) return stop_all();
   scale_up();
+  if (!std::isfinite(fleet_.capacity())) report_unmeasured(plan_, demand_);
   scale_down();
   leave_cordoned();
 }
