@@ -38,6 +38,7 @@ struct Truth {
   // The part of a batch's time alone in which only the program's host works. On GPUs; 0: it keeps
   // the device busy by itself.
   Share host = kNone;
+  bool profiled = true;  // the policies have its profile
 };
 
 struct ClusterPlan {

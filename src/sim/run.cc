@@ -92,6 +92,7 @@ class Play {
   void sample_use();
   void end_second();
   void submit(const ScenarioJob& job);
+  bool is_known(const control::Profile& p) const;
   bool is_over() const;
   void happen(const Fault& f);
   void add_faults();
@@ -138,7 +139,8 @@ Result<void> Play::open(const std::string& policy) {
                                       .on_phase = watch_.on_phase}));
   control_ = std::move(opened);
   control_->step(wall());  // sees the devices, whose types profiles are learnt for
-  for (const control::Profile& p : scenario_.profiles) SLUICE_TRY(control_->set_profile(p));
+  for (const control::Profile& p : scenario_.profiles)
+    if (is_known(p)) SLUICE_TRY(control_->set_profile(p));
   SLUICE_ASSIGN(applied, control::Requests(*control_).apply(scenario_.functions, false, wall()));
   for (const control::Applied& a : applied) tallies_[a.function].counts.function = a.function;
   for (const FunctionSpec& spec : scenario_.functions) {
@@ -152,6 +154,15 @@ Result<void> Play::open(const std::string& policy) {
                       p.points});
   }
   return {};
+}
+
+// Returns whether the policies have that profile.
+bool Play::is_known(const control::Profile& p) const {
+  return std::ranges::none_of(scenario_.functions, [&](const FunctionSpec& spec) {
+    const auto truth = scenario_.cluster.truths.find(spec.name);
+    return p.model == spec.inference().model.path && truth != scenario_.cluster.truths.end() &&
+           !truth->second.profiled;
+  });
 }
 
 // One tick of the control loop, and when the next one comes.

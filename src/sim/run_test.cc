@@ -91,6 +91,25 @@ TEST_F(Simulation, EveryRequestIsCountedOnceUnderEveryPolicy) {
   }
 }
 
+// 25/s, of which one instance does ten.
+TEST_F(Simulation, AFunctionThatWasNeverMeasuredFollowsItsLoadUnderHasGpu) {
+  const Scenario s = bundled("unprofiled.yaml");
+  for (const uint64_t seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE(seed);
+    Scenario seeded = s;
+    seeded.seed = seed;
+    const auto grows = simulate(seeded, "has-gpu"), stays = simulate(seeded, "fast-gshare");
+    ASSERT_TRUE(grows.ok() && stays.ok());
+    const FunctionOutcome &g = grows->functions[0], &f = stays->functions[0];
+    EXPECT_LT(g.violations[0], g.requests / 10);
+    EXPECT_GT(f.violations[0], f.requests / 2);
+    EXPECT_GE(g.account.starts, 3u);
+    EXPECT_LE(g.account.starts, 8u);
+    EXPECT_GE(g.account.stops, g.account.starts - 2) << "the load has gone";
+    EXPECT_EQ(f.account.starts, 1u);
+  }
+}
+
 TEST_F(Simulation, ALoadWithASeedHasTheArrivalsOfSluiceLoad) {
   Scenario s = burst();
   s.loads[0].seed = 77;

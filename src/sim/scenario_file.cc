@@ -238,6 +238,10 @@ void Reader::truth(Fields& f) {
   f.number("slowness", truth.slowness, 0.01, 100);
   f.number("variation", truth.variation, 0, 0.99);
   f.share("host", truth.host);
+  if (const std::string text = read_word(f, "profiled"); !text.empty()) {
+    truth.profiled = text == "true";
+    if (text != "true" && text != "false") f.complain("profiled", "must be true or false");
+  }
   const auto is_gpu = [](const DevicePlan& d) { return d.physics.gpu.has_value(); };
   if (truth.host == kWhole)
     f.complain("host", "is the whole of a batch; at most 99.9%, as the device does the rest");

@@ -73,6 +73,17 @@ TEST(ScenarioFile, CopiesAFunctionWithItsLoadsAndItsTruth) {
   EXPECT_EQ(s->cluster.truths.at(s->functions[1].name).slowness, 2);
 }
 
+TEST(ScenarioFile, AFunctionIsProfiledUnlessItsTruthSaysElse) {
+  for (const bool profiled : {true, false}) {
+    const std::string word = profiled ? "true" : "false";
+    const auto s = parse_scenario(scenario("  truths: [{function: f, profiled: " + word + "}]\n"),
+                                  "s.yaml", "/nowhere");
+    ASSERT_TRUE(s.ok()) << s.error().message;
+    EXPECT_EQ(s->cluster.truths.at(s->functions[0].name).profiled, profiled);
+  }
+  EXPECT_TRUE(Truth{}.profiled);
+}
+
 TEST(ScenarioFile, TakesTheNodesThatAlibabaHas) {
   const TemporaryFolder folder;
   std::ofstream(folder.path + "/nodes.csv") << "sn,cpu_milli,memory_mib,gpu,model\n"
@@ -167,6 +178,7 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {scenario("", "{function: f, rate: 1, scale: 2}"), "spec.loads[0].scale: goes with file"},
       {scenario("", "{function: f, file: ''}"), "spec.loads[0].file: must name a file"},
       {scenario("  truths: [{function: f}, {function: f}]\n"), "its truth stands twice"},
+      {scenario("  truths: [{function: f, profiled: maybe}]\n"), "must be true or false"},
       {scenario("  stepping: rough\n"), "spec.stepping: \"rough\" is neither exact nor fluid"},
       {scenario("  copies: {g: 2}\n"), "spec.copies.g: unknown field"},
       {scenario("  copies: {f: 0}\n"), "spec.copies.f: \"0\" is not"},
