@@ -54,6 +54,9 @@ struct Driver {
   std::uint64_t capture_ids = 0;
 
   std::uint32_t in_machine(CUdevice device) const { return visible[device]; }
+  std::uint32_t sms_of(const Stream& stream) const {
+    return machine->spec().spec_of(in_machine(stream.context->device)).sms;
+  }
   bool has(CUdevice device) const {
     return device >= 0 && static_cast<std::size_t>(device) < visible.size();
   }

@@ -34,7 +34,7 @@ int attribute_of(const MachineSpec& spec, std::uint32_t device, CUdevice_attribu
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
       return 1'000'000;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return static_cast<int>(spec.device.sms);
+      return static_cast<int>(spec.spec_of(device).sms);
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
       return 1024;  // one block of the largest kind
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
@@ -84,7 +84,9 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   const Call call(__func__, Call::kDriver);
   if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
-  return write(name, size, kDeviceName);
+  const Driver& driver = call.driver();
+  return write(name, size,
+               device_name(driver.machine->spec().is_small(driver.in_machine(device))));
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {

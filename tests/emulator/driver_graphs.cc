@@ -107,7 +107,7 @@ CUresult launch(const char* name, CUgraphExec handle, CUstream stream_handle, De
   }
   result = launch_memory_nodes(call, *exec);
   if (result != CUDA_SUCCESS) return result;
-  const std::uint32_t sms = driver.machine->spec().device.sms;
+  const std::uint32_t sms = driver.sms_of(*stream);
   return call.submit(
       *stream, static_cast<std::uint32_t>(exec->graph.nodes.size()), [&](DeviceModel& device) {
         for (const Node& node : exec->graph.nodes) {

@@ -46,7 +46,7 @@ CUresult launch(const char* name, const Launch& asked, DefaultStream which) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Kernel kernel;
-  const std::uint32_t sms = driver.machine->spec().device.sms;
+  const std::uint32_t sms = driver.sms_of(*stream);
   CUresult result = kernel_of(*function, asked.what, sms, asked.together, kernel);
   if (result != CUDA_SUCCESS) return result;
   Node node;

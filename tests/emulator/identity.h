@@ -8,7 +8,9 @@
 
 namespace sluice::emulator {
 
-inline constexpr char kDeviceName[] = "Sluice emulated GPU";
+inline const char* device_name(bool is_small) {
+  return is_small ? "Sluice emulated GPU S" : "Sluice emulated GPU";
+}
 
 inline std::array<std::uint8_t, 16> uuid_of(std::uint32_t device) {
   return {'S',  'l',  'u', 'i', 'c', 'e', 0x40, 0x01,

@@ -67,7 +67,7 @@ void make(MachineState& state, const MachineSpec& spec) {
   state.spec = spec;
   state.size = sizeof state;
   const Ns now = spec.virtual_clock ? 0 : monotonic();
-  for (std::uint32_t i = 0; i < spec.devices; ++i) state.devices[i].reset(spec.device, now);
+  for (std::uint32_t i = 0; i < spec.devices; ++i) state.devices[i].reset(spec.spec_of(i), now);
   state.magic = kMagic;
 }
 

@@ -19,11 +19,19 @@ inline constexpr std::uint32_t kDevices = 4, kProcesses = 512, kAllocations = 16
 struct MachineSpec {
   std::uint32_t devices = 1;
   DeviceSpec device;
+  std::uint32_t small = 0, small_sms = 66;  // so many, the last ones, are of a smaller type
   std::uint64_t memory = std::uint64_t{80} << 30;
   std::uint64_t context_memory = std::uint64_t{256} << 20;  // each context costs so much
   std::uint32_t nvlinks = 0;                                // between each two devices
   bool virtual_clock = false;
   bool mig = false;  // NVML says so; the devices stay whole
+
+  bool is_small(std::uint32_t number) const { return number + small >= devices; }
+  DeviceSpec spec_of(std::uint32_t number) const {
+    DeviceSpec spec = device;
+    if (is_small(number)) spec.sms = small_sms;
+    return spec;
+  }
 };
 
 // Identified by pid and start time, so that a pid that is used again is another process.

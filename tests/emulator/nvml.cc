@@ -139,8 +139,8 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned size) {
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned size) {
-  return with_device(device, name, [&](const MachineState&, std::uint32_t) {
-    return write(kDeviceName, name, size);
+  return with_device(device, name, [&](const MachineState& state, std::uint32_t number) {
+    return write(device_name(state.spec.is_small(number)), name, size);
   });
 }
 
@@ -154,8 +154,8 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
 }
 
 nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned* count) {
-  return with_device(device, count, [&](const MachineState& state, std::uint32_t) {
-    *count = state.spec.device.sms * kCoresInSm;
+  return with_device(device, count, [&](const MachineState& state, std::uint32_t number) {
+    *count = state.spec.spec_of(number).sms * kCoresInSm;
     return NVML_SUCCESS;
   });
 }

@@ -20,6 +20,10 @@ bool read_settings(std::string_view text, MachineSpec& spec, std::string& why) {
       spec.devices = static_cast<std::uint32_t>(*number);
     else if (key == "sms" && *number > 0 && *number <= kMostSms)
       spec.device.sms = static_cast<std::uint32_t>(*number);
+    else if (key == "small" && *number <= kDevices)
+      spec.small = static_cast<std::uint32_t>(*number);
+    else if (key == "small_sms" && *number > 0 && *number <= kMostSms)
+      spec.small_sms = static_cast<std::uint32_t>(*number);
     else if (key == "memory_mib" && *number <= (1U << 20))
       spec.memory = *number << 20;
     else if (key == "context_mib" && *number <= (1U << 20))
