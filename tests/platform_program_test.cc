@@ -137,6 +137,10 @@ TEST_F(PlatformProgram, WhatCannotBeServedIsRefusedWithTheField) {
       {"    command: [/bin/sh]\n    protocol: grpc\n", "'grpc' is neither oip nor http"},
       {"    command: [/bin/sh]\n    readiness: healthz\n", "'healthz' is not a path"},
       {"    command: [/bin/sh]\n    env: {SLUICE_X: 1}\n", "environment.SLUICE_X: is the node's"},
+      {"    command: [/bin/sh]\n    env: {KEY: {file: /etc/shadow}}\n",
+       "spec.server.env.KEY.file: \"/etc/shadow\" is no name of a file in DATA/secrets"},
+      {"    command: [/bin/sh]\n    env: {KEY: {file: missing}}\n",
+       "spec.server.env.KEY.file: " + p.data + "/secrets/missing: no such file"},
       {"    command: [/bin/sh]\n    files: [nothing.py]\n", "nothing.py"},
       {"    args: [x]\n", "server.command: is missing"},
       {"    command: [/bin/sh]\n    comand: x\n", "unknown field, did you mean \"command\"?"}};
@@ -156,6 +160,65 @@ TEST_F(PlatformProgram, OneThatEndsAtOnceIsShownWithTheReason) {
   });
   EXPECT_FALSE(f.value("ready", true));
   EXPECT_EQ(p.cli({"invoke", "f", "--path", "/"}).code, 3) << "it is the other protocol's";
+}
+
+// Returns the files below a folder that have the text.
+std::vector<std::string> files_with(const std::string& text, const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code fault;
+  for (fs::recursive_directory_iterator at(folder, fault), end; !fault && at != end;
+       at.increment(fault)) {
+    if (!at->is_regular_file()) continue;
+    std::ifstream file(at->path());
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (bytes.find(text) != bytes.npos) found.push_back(at->path());
+  }
+  return found;
+}
+
+TEST_F(PlatformProgram, ASecretIsReadAtEachStartAndGoesNowhereElse) {
+  Platform p;
+  const fs::path secret = fs::path(p.data) / "secrets/greeting";
+  EXPECT_EQ(fs::status(secret.parent_path()).permissions(), fs::perms(0700));
+  std::ofstream(secret) << "hunter2 $(PORT)\n";
+  const std::string file =
+      file_of("    command: [/usr/bin/python3, server.py]\n    files: [" + folder_.string() +
+              "/]\n    protocol: http\n    env: {GREETING: {file: greeting}}\n");
+  const Ended applied = p.cli({"apply", "-f", "-"}, file);
+  ASSERT_EQ(applied.code, 0) << applied.err;
+  wait_until_ready(p);
+  EXPECT_THAT(said_by(p, "/x"), HasSubstr("/x hunter2 $(PORT) uid"));
+
+  EXPECT_THAT(p.get("/v1/functions/default/f")["file"].get<std::string>(),
+              HasSubstr("GREETING: {file: \"greeting\"}"));
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"describe", "f"},
+                                             {"get", "functions"},
+                                             {"get", "decisions"},
+                                             {"describe", p.instances()[0]["id"]}})
+    for (const char* form : {"table", "json"}) {
+      std::vector<std::string> all = words;
+      all.insert(all.end(), {"-o", form});
+      const Ended shown = p.cli(all);
+      EXPECT_EQ(shown.code, 0) << shown.err;
+      EXPECT_EQ(shown.out.find("hunter2"), std::string::npos) << shown.out;
+    }
+  EXPECT_THAT(files_with("hunter2", p.data), testing::ElementsAre(secret.string()));
+  const fs::path run = fs::canonical(p.data + "/run");  // it may be a link
+  EXPECT_THAT(files_with("hunter2", run), testing::IsEmpty());
+  EXPECT_THAT(files_with("GREETING", run), testing::Not(testing::IsEmpty())) << "the node's record";
+
+  fs::remove(secret);
+  (void)p.cli({"invoke", "f", "--path", "/die"});
+  const json f = p.until("/v1/functions/default/f", [](const json& j) {
+    return j.value("unavailable", "").find("secrets") != std::string::npos;
+  });
+  EXPECT_THAT(f.value("unavailable", ""),
+              HasSubstr("the variable GREETING: " + secret.string() + ": no such file"));
+  std::ofstream(secret) << "another";
+  EXPECT_TRUE(eventually("the new value", [&] {
+    return p.cli({"invoke", "f", "--path", "/x"}).out.find("/x another uid") != std::string::npos;
+  }));
 }
 
 // What lies in the data directory for the platform's own programs is not in the way of functions'.

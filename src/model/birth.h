@@ -23,6 +23,9 @@ struct ForkOfTemplate {
 struct ExecOfProgram {
   std::vector<std::string> command;                // the program's absolute path, then its words
   std::map<std::string, std::string> environment;  // beside what the node sets
+  // More variables: the name of the file in DATA/secrets whose content is the value. The node reads
+  // it when it starts the program, and keeps no value.
+  std::map<std::string, std::string> secrets;
   // The program listens on 127.0.0.1 at this port; 0: a free one. PORT names it, and stands for
   // $(PORT) in words and variables. Absent: it serves on descriptor 3, which listens already
   // (LISTEN_FDS, as systemd hands it over).

@@ -36,7 +36,8 @@ constexpr FunctionField kInference[] = {
      .stored = "server_env",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.env; },
      .unset = "none",
-     .meaning = "its variables, `{NAME: text}`, beside `PATH` and those that the platform sets"},
+     .meaning = "its variables, `{NAME: text}` or `{NAME: {file: SECRET}}` ([secrets](#secrets)), "
+                "beside `PATH` and those that the platform sets"},
     {.name = "server.port",
      .stored = "server_port",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.port; },
@@ -279,9 +280,11 @@ std::string plain_text(const std::vector<std::string>& words) {
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return text;
 }
-std::string plain_text(const std::map<std::string, std::string>& texts) {
+std::string plain_text(const std::map<std::string, EnvValue>& variables) {
   std::string all;
-  for (const auto& [name, text] : texts) all += (all.empty() ? "" : ", ") + name + ": " + text;
+  for (const auto& [name, value] : variables)
+    all += (all.empty() ? "" : ", ") + name + ": " +
+           (value.secret.empty() ? value.text : "{file: " + value.secret + "}");
   return all;
 }
 
@@ -359,7 +362,7 @@ std::string allowed_text(const FunctionField& field, const FunctionSpec& spec) {
   if (std::holds_alternative<std::string*>(slot))
     return field.words.empty() ? "a text" : one_of(field.words);
   if (std::holds_alternative<std::vector<std::string>*>(slot)) return "a list of words";
-  return "a mapping of names to texts";
+  return "a mapping of names to texts or `{file: SECRET}`";
 }
 
 }  // namespace sluice

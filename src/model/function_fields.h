@@ -18,7 +18,7 @@ namespace sluice {
 struct FunctionField {
   // One field of one specification.
   using Slot = std::variant<int*, double*, bool*, Nanos*, Bytes*, std::string*,
-                            std::vector<std::string>*, std::map<std::string, std::string>*>;
+                            std::vector<std::string>*, std::map<std::string, EnvValue>*>;
 
   std::string_view name;    // in a file, below `spec`: "slo.latency"
   std::string_view stored;  // in messages and the store: "slo_us"; empty: part of another's value

@@ -24,15 +24,23 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
+// The value of a program's variable.
+struct EnvValue {
+  std::string text;
+  std::string secret;  // in place of the text: a file's name in DATA/secrets, read at each start
+
+  bool operator==(const EnvValue&) const = default;
+};
+
 // A program that serves HTTP by itself.
 struct ProgramSpec {
-  std::vector<std::string> command;        // its absolute path, then words; empty: there is none
-  std::vector<std::string> args;           // more words
-  std::map<std::string, std::string> env;  // its variables
-  std::vector<std::string> files;          // copied, and its working folder
-  std::string folder;                      // that working folder, of a start; empty: "/"
-  int port = 0;                            // where it listens on 127.0.0.1; 0: a free one
-  std::string port_env = "PORT";           // the variable that names the port
+  std::vector<std::string> command;     // its absolute path, then words; empty: there is none
+  std::vector<std::string> args;        // more words
+  std::map<std::string, EnvValue> env;  // its variables
+  std::vector<std::string> files;       // copied, and its working folder
+  std::string folder;                   // that working folder, of a start; empty: "/"
+  int port = 0;                         // where it listens on 127.0.0.1; 0: a free one
+  std::string port_env = "PORT";        // the variable that names the port
   std::string readiness;  // answered 2xx once it is ready; empty: once it accepts connections
   // Any method and path, below /functions/NAME/. Else the Open Inference Protocol.
   bool http = false;

@@ -12,8 +12,12 @@ namespace {
 // working folder.
 Birth birth_of_program(const ModelSpec& model, const Batching& /*batching*/) {
   const ProgramSpec& p = model.program;
-  ExecOfProgram birth{
-      .command = p.command, .environment = p.env, .port = p.port, .ready_path = p.readiness};
+  ExecOfProgram birth{.command = p.command, .port = p.port, .ready_path = p.readiness};
+  for (const auto& [name, value] : p.env)
+    if (value.secret.empty())
+      birth.environment[name] = value.text;
+    else
+      birth.secrets[name] = value.secret;
   birth.command.insert(birth.command.end(), p.args.begin(), p.args.end());
   if (!birth.command[0].starts_with('/')) birth.command[0] = p.folder + "/" + birth.command[0];
   birth.folder = p.folder;

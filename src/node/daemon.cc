@@ -15,6 +15,7 @@
 #include "node/program_home.h"
 #include "wire/http/endpoint.h"
 #include "wire/permit_steps.h"
+#include "wire/secret_file.h"
 
 namespace sluice::node {
 namespace {
@@ -271,13 +272,19 @@ ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) con
                         services);
 }
 
-// Passes nothing of the daemon's own environment except the mark of its platform.
+// Passes nothing of the daemon's own environment except the mark of its platform. A secret's value
+// is in the result alone: records have its name.
 Result<Variables> Daemon::variables_of(const InstanceRecord& r, size_t part) const {
   Variables all{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
                 {"PYTHONUNBUFFERED", "1"},  // a line is in the log when it is written
                 {"SLUICE_INSTANCE", r.instance.id}};
-  for (const auto& [name, value] : std::get<ExecOfProgram>(r.birth).environment)
-    all.insert_or_assign(name, value);
+  const auto& birth = std::get<ExecOfProgram>(r.birth);
+  for (const auto& [name, value] : birth.environment) all.insert_or_assign(name, value);
+  for (const auto& [name, file] : birth.secrets) {
+    auto value = wire::read_secret(settings_.paths.secrets(), file);
+    if (!value.ok()) return within("the variable " + name, value.error());
+    all.insert_or_assign(name, std::move(*value));
+  }
   all["SLUICE_PART"] = std::to_string(part);
   all["SLUICE_PARTS"] = std::to_string(r.instance.parts.size());
   if (const Variables own = own_variables(); own.contains("SLUICE_PLATFORM"))

@@ -17,6 +17,7 @@ struct DataPaths {
   std::string lock() const { return data + "/node.lock"; }
   std::string logs() const { return data + "/logs"; }
   std::string homes() const { return data + "/artifacts"; }  // of programs (program_home.h)
+  std::string secrets() const { return data + "/secrets"; }  // for programs (wire/secret_file.h)
   std::string run() const { return data + "/run"; }
   std::string node_socket() const { return run() + "/node.sock"; }
   std::string permit_socket() const { return run() + "/permit.sock"; }

@@ -96,11 +96,10 @@ wire::Endpoint address_of(const InstanceRecord& r) {
   return wire::parse_endpoint(r.socket).value_or({});
 }
 
-void fill_in_port(std::vector<std::string>& words, const std::string& port) {
+void fill_in_port(std::string& word, const std::string& port) {
   constexpr std::string_view kPort = "$(PORT)";
-  for (std::string& word : words)
-    for (size_t at = 0; (at = word.find(kPort, at)) != word.npos; at += port.size())
-      word.replace(at, kPort.size(), port);
+  for (size_t at = 0; (at = word.find(kPort, at)) != word.npos; at += port.size())
+    word.replace(at, kPort.size(), port);
 }
 
 // Adds the address of the first part, which serves: a descriptor that already listens, or a port
@@ -110,8 +109,10 @@ Result<void> add_address(const InstanceRecord& r, Plan& plan) {
   if (at.path.empty()) {
     const std::string port = std::to_string(at.port);
     plan.variables.push_back("PORT=" + port);
-    fill_in_port(plan.words, port);
-    fill_in_port(plan.variables, port);
+    for (std::string& word : plan.words) fill_in_port(word, port);
+    const auto& secrets = std::get<ExecOfProgram>(r.birth).secrets;
+    for (std::string& variable : plan.variables)
+      if (!secrets.contains(variable.substr(0, variable.find('=')))) fill_in_port(variable, port);
     return {};
   }
   SLUICE_ASSIGN(listening, wire::listen_on(at));

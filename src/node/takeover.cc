@@ -28,7 +28,8 @@ Result<void> make_folders(const DataPaths& paths) {
   const std::pair<std::string, mode_t> folders[] = {
       {paths.data, 0711},     {paths.logs(), 0700},
       {paths.run(), 0711},    {paths.permit_sockets(), 0711},
-      {paths.stores(), 0711}, {paths.instances(), 0700}};
+      {paths.stores(), 0711}, {paths.instances(), 0700},
+      {paths.secrets(), 0700}};
   for (const auto& [path, mode] : folders) {
     std::error_code fault;
     std::filesystem::create_directories(path, fault);

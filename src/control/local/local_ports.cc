@@ -10,7 +10,8 @@ namespace sluice::control {
 LocalPorts::LocalPorts(const std::string& data, Store store, const Clock& clock)
     : store_(std::move(store)),
       clock_(clock),
-      models_(data + "/models", check_model_file, std::filesystem::absolute(data) / "served"),
+      models_(data + "/models", check_model_file, std::filesystem::absolute(data) / "served",
+              std::filesystem::absolute(data) / "secrets"),
       cluster_(data + "/run/node.sock", data + "/run/gateway.sock") {}
 
 Result<std::unique_ptr<LocalPorts>> LocalPorts::open(const std::string& data,

@@ -132,7 +132,8 @@ std::string ModelCopies::for_user(std::string error, const ModelSpec& model) con
 }
 
 Result<void> ModelCopies::check(ModelSpec& model) const {
-  return check_model(model);
+  SLUICE_TRY(check_model(model));
+  return check_secrets(model.program, secrets_);
 }
 
 std::optional<std::string> ModelCopies::known(const std::string& path, const struct stat& file,

@@ -33,9 +33,14 @@ std::string start_path(const std::string& folder, const ModelSpec& model);
 class ModelCopies : public Models {
  public:
   // A file is copied only if its copy passes `check`. `programs`: the folder of ProgramCopies.
+  // `secrets`: the folder of the programs' secrets.
   using Check = Result<void> (*)(const ModelSpec& model, const std::string& path);
-  explicit ModelCopies(std::string folder, Check check = nullptr, std::string programs = {})
-      : folder_(std::move(folder)), check_(check), programs_(std::move(programs)) {}
+  explicit ModelCopies(std::string folder, Check check = nullptr, std::string programs = {},
+                       std::string secrets = {})
+      : folder_(std::move(folder)),
+        check_(check),
+        programs_(std::move(programs)),
+        secrets_(std::move(secrets)) {}
 
   // `path` is the copy's, or the user's file's for a revision older than copies.
   ModelSpec for_start(const ModelSpec& model) const override;
@@ -77,6 +82,7 @@ class ModelCopies : public Models {
   const std::string folder_;
   const Check check_;
   ProgramCopies programs_;
+  const std::string secrets_;
   std::atomic<bool> stopped_ = false;
   // Held while a finished copy gets its name: another may have the same content.
   std::mutex naming_;

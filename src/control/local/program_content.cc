@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "control/local/sha256.h"
+#include "wire/json/function_json.h"
+#include "wire/secret_file.h"
 
 namespace sluice::control {
 namespace {
@@ -136,7 +138,7 @@ Result<std::string> content_of(const ProgramSpec& program, const std::vector<Wor
                                const std::atomic<bool>& stopped) {
   Sha256 hash(nlohmann::json{{"command", program.command},
                              {"args", program.args},
-                             {"env", program.env},
+                             {"env", wire::to_json(program.env)},
                              {"port", program.port},
                              {"port_env", program.port_env},
                              {"readiness", program.readiness},
@@ -168,6 +170,15 @@ Result<void> check_program(const ProgramSpec& program) {
   if (found == files.end()) return refused("is none of server.files");
   SLUICE_ASSIGN(file, found->open());
   if (!is_runnable(file)) return refused("cannot be run (chmod +x)");
+  return {};
+}
+
+Result<void> check_secrets(const ProgramSpec& program, const std::string& folder) {
+  for (const auto& [name, value] : program.env) {
+    if (value.secret.empty()) continue;
+    const auto read = wire::read_secret(folder, value.secret);
+    if (!read.ok()) return within("server.env." + name + ".file", read.error());
+  }
   return {};
 }
 

@@ -48,4 +48,7 @@ Result<std::string> content_of(const ProgramSpec& program, const std::vector<Wor
 // Returns kInvalid, with the field, if there is no such program, or it may not be run.
 Result<void> check_program(const ProgramSpec& program);
 
+// Returns kInvalid, with the field, if a secret of the program cannot be read.
+Result<void> check_secrets(const ProgramSpec& program, const std::string& folder);
+
 }  // namespace sluice::control

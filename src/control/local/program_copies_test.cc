@@ -85,7 +85,7 @@ TEST_F(ProgramCopiesTest, TheContentIsAllThatIsRun) {
   for (auto change : std::initializer_list<void (*)(ProgramSpec&)>{
            [](ProgramSpec& p) { p.args = {"-v"}; },
            [](ProgramSpec& p) {
-             p.env = {{"A", "b"}};
+             p.env = {{"A", {.text = "b"}}};
            },
            [](ProgramSpec& p) { p.http = true; }, [](ProgramSpec& p) { p.readiness = "/"; },
            [](ProgramSpec& p) { p.port = 9000; }}) {

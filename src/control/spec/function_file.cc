@@ -18,6 +18,7 @@
 #include "policy/bundle.h"
 #include "wire/json/birth_json.h"
 #include "wire/json/model_description.h"
+#include "wire/secret_file.h"
 
 namespace sluice::control {
 namespace {
@@ -77,6 +78,29 @@ void read_word(Fields& f, const std::string& key, const FunctionField& field,
     f.complain(key, "'" + out + "' is none of " + allowed_text(field, spec));
 }
 
+// Reads a program's variables.
+void read_variables(Fields& f, const std::string& key, std::map<std::string, EnvValue>& out,
+                    Source& source, Problems& problems) {
+  f.entries(key, "a mapping of names to texts or {file: SECRET}",
+            [&](const std::string& name, const YAML::Node& value) {
+              const std::string inner = key + "." + name;
+              EnvValue& variable = out[name];
+              if (value.IsScalar()) {
+                variable.text = value.Scalar();
+              } else if (value.IsMap()) {
+                Fields secret(value, f.path_of(inner), source, problems);
+                secret.need("file", "the name of a file in DATA/secrets");
+                if (!secret.text("file", variable.secret)) return;
+                const auto checked = wire::check_secret_name(variable.secret);
+                if (checked.ok()) return;
+                secret.complain("file", checked.error().message);
+                variable.secret.clear();
+              } else {
+                f.complain(inner, "must be a text, or {file: SECRET}");
+              }
+            });
+}
+
 // Reads one of two words.
 void read_choice(Fields& f, const std::string& key, const FunctionField& field, bool& out) {
   std::string word(out ? field.yes : field.no);
@@ -94,7 +118,8 @@ void read_switch(Fields& f, const std::string& key, const FunctionField& field, 
     f.complain(key, "must be true or false");
 }
 
-void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec) {
+void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec, Source& source,
+                Problems& problems) {
   const std::string key(key_of(field));
   if (!field.wanted.empty()) f.need(key, field.wanted);
   const FunctionField::Slot slot = field.slot(spec);
@@ -113,7 +138,7 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec) {
   else if (auto* const* out = std::get_if<std::vector<std::string>*>(&slot))
     read_words(f, key, **out);
   else
-    f.texts(key, *std::get<std::map<std::string, std::string>*>(slot));
+    read_variables(f, key, *std::get<std::map<std::string, EnvValue>*>(slot), source, problems);
 }
 
 // Fields of one section stand together in the table.
@@ -125,7 +150,8 @@ void read_fields(Fields& f, std::span<const FunctionField> fields, FunctionSpec&
         fields, [&](const FunctionField& field) { return section_of(field) != name; });
     const auto of_section = fields.first(static_cast<size_t>(other - fields.begin()));
     const auto read = [&](Fields& inner) {
-      for (const FunctionField& field : of_section) read_field(inner, field, spec);
+      for (const FunctionField& field : of_section)
+        read_field(inner, field, spec, source, problems);
     };
     if (name.empty())
       read(f);
@@ -362,6 +388,16 @@ void read_shared(Fields& f, FunctionSpec& s, Source& source, Problems& problems)
   });
 }
 
+// Returns what is wrong with a function's model or program, at the field that the error begins
+// with.
+std::string content_problem(const ModelSpec& model, const std::string& error,
+                            const Source& source) {
+  if (model.format != kProgram) return source.at("spec.model.path") + ": " + error;
+  if (!error.starts_with("server.")) return source.at("spec.server.command") + ": " + error;
+  const size_t colon = std::min(error.find(": "), error.size());
+  return source.at("spec." + error.substr(0, colon)) + error.substr(colon);
+}
+
 void read_document(const YAML::Node& node, const FileContext& context,
                    const ModelCheck& check_model, std::vector<FunctionSpec>& out,
                    Problems& problems) {
@@ -408,9 +444,7 @@ void read_document(const YAML::Node& node, const FileContext& context,
       problems.push_back(source.at("spec.device") + ": " + problem);
   if (check_model && spec.is_inference() && !model.path.empty())
     if (const auto checked = check_model(model); !checked.ok())
-      problems.push_back(
-          source.at(model.format == kProgram ? "spec.server.command" : "spec.model.path") + ": " +
-          checked.error().message);
+      problems.push_back(content_problem(model, checked.error().message, source));
   out.push_back(std::move(spec));
 }
 

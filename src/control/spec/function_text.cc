@@ -79,6 +79,20 @@ void write(YAML::Emitter& y, std::string_view key, const T& value) {
   y << YAML::Key << std::string(key) << YAML::Value << value;
 }
 
+void write_variables(YAML::Emitter& y, std::string_view key,
+                     const std::map<std::string, EnvValue>& variables) {
+  y << YAML::Key << std::string(key) << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, value] : variables) {
+    y << YAML::Key << name << YAML::Value;
+    if (value.secret.empty())
+      y << value.text;
+    else
+      y << YAML::Flow << YAML::BeginMap << YAML::Key << "file" << YAML::Value << YAML::DoubleQuoted
+        << value.secret << YAML::EndMap;
+  }
+  y << YAML::EndMap;
+}
+
 void write_field(YAML::Emitter& y, const FunctionField& field, const FunctionSpec& s) {
   const FunctionField::Slot slot = slot_of(field, s);
   std::visit(
@@ -93,6 +107,8 @@ void write_field(YAML::Emitter& y, const FunctionField& field, const FunctionSpe
         else if constexpr (std::is_same_v<T, std::string>)
           y << YAML::Key << std::string(key_of(field)) << YAML::Value << YAML::DoubleQuoted
             << *value;
+        else if constexpr (std::is_same_v<T, std::map<std::string, EnvValue>>)
+          write_variables(y, key_of(field), *value);
         else
           write(y, key_of(field), *value);
       },

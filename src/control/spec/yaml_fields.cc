@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "model/quantity.h"
 
@@ -146,15 +147,26 @@ bool Fields::is_mapping(const std::string& key) const {
 }
 
 void Fields::texts(const std::string& key, std::map<std::string, std::string>& out) {
+  entries(key, "a mapping of names to values",
+          [&](const std::string& name, const YAML::Node& value) {
+            if (value.IsScalar())
+              out.emplace(name, value.Scalar());
+            else
+              complain(key, name + " must be one value");
+          });
+}
+
+void Fields::entries(const std::string& key, std::string_view allowed, const ReadEntry& read) {
   const YAML::Node node = take(key);
   if (!node.IsDefined()) return;
-  if (!node.IsMap()) return complain(key, "must be a mapping of names to values");
+  if (!node.IsMap()) return complain(key, "must be " + std::string(allowed));
+  std::set<std::string> names;
   for (const auto& entry : node) {
     const auto name = entry.first.as<std::string>("");
     source_.lines[path_of(key) + "." + name] = entry.first.Mark().line + 1;
-    if (!entry.second.IsScalar())
-      complain(key, name + " must be one value");
-    else if (!out.emplace(name, entry.second.Scalar()).second)
+    if (names.insert(name).second)
+      read(name, entry.second);
+    else
       complain(key, name + " stands twice");
   }
 }

@@ -53,6 +53,10 @@ class Fields {
   void bytes(const std::string& key, Bytes& out);
   // A mapping of names to texts, numbers or truth values, as written in the file.
   void texts(const std::string& key, std::map<std::string, std::string>& out);
+  // Calls `read` with the name and the value of each entry of a mapping. Reports names that stand
+  // twice.
+  using ReadEntry = std::function<void(const std::string& name, const YAML::Node& value)>;
+  void entries(const std::string& key, std::string_view allowed, const ReadEntry& read);
 
   // Reports its absence, unless an unknown field looks like it: then only that one is a problem.
   void need(const std::string& key, std::string_view allowed);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/secret_file.h"
+
 namespace sluice::wire {
 namespace {
 
@@ -42,18 +44,31 @@ bool is_reserved(const std::string& name) {
   return name == "PORT" || name.starts_with("SLUICE_") || name.starts_with("LISTEN_");
 }
 
-void read_environment(Fields& f, std::map<std::string, std::string>& variables) {
-  const json* object = f.child("environment");
+// Reads an object of variables' names.
+void read_variables(Fields& f, const std::string& key,
+                    std::map<std::string, std::string>& variables) {
+  const json* object = f.child(key);
   if (object == nullptr) return;
-  if (!object->is_object()) return f.fail("environment", "must be an object");
+  if (!object->is_object()) return f.fail(key, "must be an object");
   for (const auto& [name, value] : object->items()) {
-    const std::string where = "environment." + name;
+    const std::string where = key + "." + name;
     if (!is_name(name))
       return f.fail(where, "is not a name of letters, digits and '_', the first no digit");
     if (is_reserved(name))
       return f.fail(where, "is the node's to set, as are PORT, SLUICE_* and LISTEN_*");
     if (!value.is_string() || !fits(value.get<std::string>())) return f.fail(where, kWord);
     variables[name] = value;
+  }
+}
+
+void read_environment(Fields& f, ExecOfProgram& p) {
+  read_variables(f, "environment", p.environment);
+  read_variables(f, "secrets", p.secrets);
+  for (const auto& [name, file] : p.secrets) {
+    if (const auto checked = check_secret_name(file); !checked.ok())
+      return f.fail("secrets." + name, checked.error().message);
+    if (p.environment.contains(name))
+      return f.fail("secrets." + name, "stands in environment, too");
   }
 }
 
@@ -83,6 +98,7 @@ json to_json(const ExecOfProgram& p) {
               {"ready_path", p.ready_path},
               {"serves", p.serves}};
   if (p.port) out["port"] = *p.port;
+  if (!p.secrets.empty()) out["secrets"] = p.secrets;
   if (!p.home.empty()) out["home"] = p.home;
   if (!p.folder.empty()) out["folder"] = p.folder;
   return out;
@@ -92,7 +108,7 @@ Result<ExecOfProgram> program_from(const json& j) {
   Fields f(j, "program");
   ExecOfProgram p;
   read_command(f, p.command);
-  read_environment(f, p.environment);
+  read_environment(f, p);
   read_readiness(f, p);
   p.home = f.text("home");
   p.folder = f.text("folder");

@@ -15,6 +15,7 @@ Result<Birth> read(const json& object) {
 
 const ExecOfProgram kProgram{.command = {"/bin/server", "--port", "$PORT"},
                              .environment = {{"MODE", "fast"}},
+                             .secrets = {{"KEY", "api-key"}},
                              .port = 0,
                              .ready_path = "/health"};
 
@@ -45,6 +46,15 @@ TEST(BirthJson, AFaultNamesTheFieldTheValueAndWhatIsAllowed) {
        "environment.SLUICE_PERMIT_SOCKET: is the node's to set, as are PORT, SLUICE_* and "
        "LISTEN_*"},
       {"environment", {{"A", 1}}, "environment.A: must be text of at most 32 KiB without a NUL"},
+      {"secrets", {{"MODE", "api-key"}}, "secrets.MODE: stands in environment, too"},
+      {"secrets",
+       {{"PORT", "api-key"}},
+       "secrets.PORT: is the node's to set, as are PORT, SLUICE_* and LISTEN_*"},
+      {"secrets",
+       {{"KEY", "/etc/shadow"}},
+       "secrets.KEY: \"/etc/shadow\" is no name of a file in DATA/secrets, the only folder that "
+       "secrets are read from: letters, digits and - _ . are allowed, at most 255, the first a "
+       "letter or digit"},
       {"port", 80, "port: 80: 0 (any) and 1024 to 65535 are allowed"},
       {"port", nullptr, ""},  // descriptor 3, and ready_path is there
       {"ready_path", "health",

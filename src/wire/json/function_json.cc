@@ -16,6 +16,8 @@ template <class T>
 json stored_value(const FunctionField& field, const T& value) {
   if constexpr (std::is_same_v<T, Nanos>)
     return value / field.stored_in;
+  else if constexpr (std::is_same_v<T, std::map<std::string, EnvValue>>)
+    return to_json(value);
   else
     return value;
 }
@@ -27,13 +29,16 @@ void read_command(Fields& f, std::string_view key, std::vector<std::string>& com
   }
 }
 
-void read_texts(Fields& f, std::string_view key, std::map<std::string, std::string>& texts) {
+void read_variables(Fields& f, std::string_view key, std::map<std::string, EnvValue>& variables) {
   const json* object = f.child(key);
   if (object == nullptr) return;
   if (!object->is_object()) return f.fail(key, "must be an object");
-  for (const auto& [name, text] : object->items()) {
-    if (!text.is_string()) return f.fail(key, "must have texts as values");
-    texts[name] = text;
+  for (const auto& [name, value] : object->items()) {
+    const bool is_secret = value.is_object() && value.contains("file") && value["file"].is_string();
+    if (!value.is_string() && !is_secret)
+      return f.fail(key, "must have texts, or {\"file\": text}, as values");
+    EnvValue& variable = variables[name];
+    (is_secret ? variable.secret : variable.text) = is_secret ? value["file"] : value;
   }
 }
 
@@ -68,7 +73,7 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& s) {
   else if (auto* const* out = std::get_if<std::vector<std::string>*>(&slot))
     read_command(f, field.stored, **out);
   else
-    read_texts(f, field.stored, *std::get<std::map<std::string, std::string>*>(slot));
+    read_variables(f, field.stored, *std::get<std::map<std::string, EnvValue>*>(slot));
 }
 
 void check(Fields& f, const TrainingSpec& s) {
@@ -86,6 +91,13 @@ const ProgramSpec& program_of(const FunctionSpec& s) {
 }
 
 }  // namespace
+
+json to_json(const std::map<std::string, EnvValue>& variables) {
+  json out = json::object();
+  for (const auto& [name, value] : variables)
+    out[name] = value.secret.empty() ? json(value.text) : json{{"file", value.secret}};
+  return out;
+}
 
 json to_json(const FunctionSpec& s) {
   json out = {{"kind", s.is_inference() ? "inference" : "training"},

@@ -75,7 +75,7 @@ TEST(FunctionJson, AProgramHasItsFieldsAndReadsBack) {
   model.path = "/bin/server";
   model.program = {.command = {"/bin/server", "$(PORT)"},
                    .args = {"-v"},
-                   .env = {{"A", "b"}},
+                   .env = {{"A", {.text = "b"}}, {"KEY", {.secret = "api-key"}}},
                    .files = {"/srv/app/"},
                    .port = 9000,
                    .port_env = "LISTEN",
