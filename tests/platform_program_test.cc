@@ -254,6 +254,31 @@ TEST_F(PlatformProgram, TheProgramItselfMayBeOneOfItsFiles) {
               HasSubstr("server.protocol: oip: default/f is asked by the other protocol"));
 }
 
+TEST_F(PlatformProgram, AContainerInKservesFormServes) {
+  Platform p;
+  const std::string file =
+      "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\n"
+      "metadata: {name: f}\nspec:\n  policy: fixed\n"
+      "  slice: {quota: {request: 20%}}\n"
+      "  predictor:\n    containers:\n"
+      "    - command: [/usr/bin/python3, " +
+      (folder_ / "server.py").string() +
+      "]\n"
+      "      env: [{name: GREETING, value: hello}]\n"
+      "      readinessProbe: {httpGet: {path: /ready}}\n"
+      "      resources: {limits: {memory: 256Mi}}\n";
+  const Ended applied = p.cli({"apply", "-f", "-", "--wait"}, file);
+  ASSERT_EQ(applied.code, 0) << applied.err;
+  EXPECT_THAT(said_by(p, "/a"), HasSubstr("/a hello uid"));
+  // What is shown of it can be applied, and is the same.
+  const std::string shown = p.get("/v1/functions/default/f")["file"];
+  EXPECT_THAT(shown, HasSubstr("server:"));
+  EXPECT_THAT(p.cli({"apply", "-f", "-"}, shown).out, HasSubstr("revision 1 unchanged"));
+  const Ended image = p.cli({"apply", "-f", "-"}, file + "      image: ada/server:1\n");
+  EXPECT_EQ(image.code, 2);
+  EXPECT_THAT(image.err, HasSubstr("spec.predictor.containers[0].image: Sluice runs no images"));
+}
+
 // Returns how many processes have that word.
 int processes_with(const std::string& word) {
   int count = 0;

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/words.h"
+#include "control/spec/kserve_container.h"
 #include "control/spec/yaml_documents.h"
 #include "control/spec/yaml_fields.h"
 #include "model/function_fields.h"
@@ -48,27 +49,6 @@ void read_label(Fields& f, const std::string& key, std::string& out) {
   if (!out.empty() && !is_label(out))
     f.complain(key, "\"" + out.substr(0, 60) +
                         "\" is no name: a-z, 0-9 and -, at most 63, not - at an end");
-}
-
-// Reads a sub-mapping by `read` if it is there.
-template <class Read>
-void section(Fields& f, const std::string& key, Source& source, Problems& problems, Read read) {
-  const YAML::Node node = f.take(key);
-  if (!node.IsDefined()) return;
-  Fields inner(node, f.path_of(key), source, problems);
-  read(inner);
-}
-
-// Reads a list of texts.
-void read_words(Fields& f, const std::string& key, std::vector<std::string>& out) {
-  const YAML::Node list = f.take(key);
-  if (!list.IsDefined()) return;
-  bool good = list.IsSequence() && list.size() > 0;
-  for (size_t i = 0; good && i < list.size(); ++i) {
-    good = list[i].IsScalar();
-    if (good) out.push_back(list[i].Scalar());
-  }
-  if (!good) f.complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
 }
 
 void read_word(Fields& f, const std::string& key, const FunctionField& field,
@@ -136,7 +116,7 @@ void read_field(Fields& f, const FunctionField& field, FunctionSpec& spec, Sourc
   else if (auto* const* out = std::get_if<std::string*>(&slot))
     read_word(f, key, field, spec, **out);
   else if (auto* const* out = std::get_if<std::vector<std::string>*>(&slot))
-    read_words(f, key, **out);
+    f.words(key, **out);
   else
     read_variables(f, key, *std::get<std::map<std::string, EnvValue>*>(slot), source, problems);
 }
@@ -326,13 +306,19 @@ void read_model(Fields& f, InferenceSpec& s, const FileContext& context, Source&
 void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
                     Problems& problems) {
   InferenceSpec& s = spec.inference();
-  const bool is_program = f.has("server");
-  if (is_program && f.has("model"))
-    f.complain("server", "stands beside a model; one of the two is allowed");
+  const bool in_kserves_form = f.has("predictor");
+  const bool is_program = f.has("server") || in_kserves_form;
+  for (const char* other : {"model", "predictor"})
+    if (f.has("server") && f.has(other))
+      f.complain("server", "stands beside " + std::string(other) + "; one of the two is allowed");
+  if (f.has("model") && in_kserves_form)
+    f.complain("predictor", "stands beside model; one of the two is allowed");
   if (!is_program) f.need("model", "the model's path: model: {path: …}; or server: {command: …}");
   read_model(f, s, context, source, problems);
   read_fields(f, inference_fields(), spec, source, problems);
-  if (is_program) check_program(f, s, context);
+  const size_t before = problems.size();
+  if (in_kserves_form) read_predictor(f, spec, source, problems);
+  if (is_program && problems.size() == before) check_program(f, s, context);
   if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
     f.complain("maxReplicas", std::to_string(s.max_replicas) + " is below minReplicas " +
                                   std::to_string(s.min_replicas));

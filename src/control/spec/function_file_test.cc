@@ -86,5 +86,87 @@ TEST(ProgramFile, AFaultOfTheContentIsAtItsField) {
             "f.yaml:7 spec.server.command: /bin/server: no such file");
 }
 
+// In KServe's form; `more`: further lines of the container.
+std::string contained(const std::string& more,
+                      const std::string& command = "[/bin/server, --quiet]") {
+  return "  predictor:\n    containers:\n    - command: " + command + "\n" + more;
+}
+
+TEST(ProgramFile, AContainerIsTheServerThatItRuns) {
+  const FunctionSpec contains = function(contained(R"yaml(
+      name: kserve-container
+      args: ["--port=$(PORT)"]
+      env:
+      - {name: MODE, value: fast}
+      - {name: EMPTY}
+      ports: [{containerPort: 9000, name: http1, protocol: TCP}]
+      readinessProbe: {httpGet: {path: /healthz, port: 9000}}
+      resources: {limits: {memory: 512Mi}}
+)yaml"));
+  EXPECT_EQ(contains, function(R"yaml(
+  server:
+    command: [/bin/server, --quiet]
+    args: ["--port=$(PORT)"]
+    env: {MODE: fast, EMPTY: ""}
+    port: 9000
+    protocol: http
+    readiness: /healthz
+  memory: 512Mi
+)yaml"));
+  EXPECT_EQ(function(contained("", "[./server]")).model().path, "/home/ada/server");
+}
+
+TEST(ProgramFile, WhatAContainerHasBeyondAProgramIsRefusedWithWhatIsInItsPlace) {
+  const std::string port = "      ports: [{containerPort: 9000}]\n";
+  const std::pair<std::string, const char*> faults[] = {
+      {"      image: ada/server:1\n",
+       "f.yaml:9 spec.predictor.containers[0].image: Sluice runs no images: it runs a program of "
+       "this machine"},
+      {"      workingDir: /srv\n", "a program works in a copy of its files"},
+      {"      env: [{name: KEY, valueFrom: {secretKeyRef: {name: s, key: k}}}]\n",
+       "f.yaml:9 spec.predictor.containers[0].env[0].valueFrom: Sluice has no objects to read it "
+       "from. Put the value into a file in DATA/secrets"},
+      {"      env: {MODE: fast}\n", "containers[0].env: must be a list of variables"},
+      {"      env: [{name: N, value: 1}]\n", "env[0].value: 1 is not text; put it in quotes"},
+      {"      env: [{value: x}]\n", "env[0].name: is missing; it must be the variable's name"},
+      {"      env: [{name: A}, {name: A}]\n", "env[1].name: \"A\" stands twice"},
+      {"      env: [{name: PORT, value: x}]\n",
+       "spec.predictor.containers[0]: program.environment.PORT: is the node's to set"},
+      {"      ports: [{containerPort: 80}]\n", "\"80\" is not a whole number from 1024 to 65535"},
+      {"      ports: [{containerPort: 9000}, {containerPort: 9001}]\n",
+       "containers[0].ports: must be a list of one port"},
+      {"      ports: [{containerPort: 9000, name: h2c}]\n", "a program is asked in HTTP/1.1"},
+      {"      ports: [{containerPort: 9000, protocol: UDP}]\n", "\"UDP\": TCP is allowed"},
+      {port + "      readinessProbe: {httpGet: {path: /, port: 8080}}\n",
+       "f.yaml:10 spec.predictor.containers[0].readinessProbe.httpGet.port: 8080 is not the port "
+       "that the program serves at, ports[0].containerPort: 9000"},
+      {"      readinessProbe: {httpGet: {path: /, port: 8080}}\n", "containerPort; none is stated"},
+      {"      readinessProbe: {tcpSocket: {port: 9000}}\n", "readinessProbe.tcpSocket: unknown"},
+      {"      readinessProbe: {httpGet: {path: healthz}}\n", "'healthz' is not a path"},
+      {"      resources: {limits: {cpu: 1}}\n",
+       "resources.limits.cpu: the policy gives a program its share of a device"},
+      {"      resources: {limits: {nvidia.com/gpu: 1}}\n",
+       "resources.limits.nvidia.com/gpu: programs of functions compute on CPUs"},
+      {"      resources: {requests: {cpu: 1}}\n", "resources.requests: the policy gives"},
+      {"      resources: {limits: {memory: 1Gi}}\n  memory: 2Gi\n",
+       "limits.memory: stands beside spec.memory; one of the two is allowed"},
+      {"      comand: [x]\n", "containers[0].comand: unknown field, did you mean \"command\"?"},
+      {"      livenessProbe: {}\n", "containers[0].livenessProbe: unknown field"},
+      {"    - command: [/bin/other]\n",
+       "spec.predictor.containers: must be a list of one container"},
+      {"    minReplicas: 2\n", "spec.predictor.minReplicas: stands in spec here"},
+      {"  server: {command: [/bin/sh]}\n", "stands beside predictor; one of the two is allowed"},
+      {"  model: {path: m.pt}\n", "stands beside model; one of the two is allowed"}};
+  for (const auto& [lines, said] : faults)
+    EXPECT_THAT(fault(contained(lines)), HasSubstr(said)) << lines;
+  EXPECT_THAT(fault(contained("", "[server]")),
+              HasSubstr("spec.predictor.containers[0].command: 'server' is not an absolute path"));
+  EXPECT_EQ(fault("  predictor: {}\n"),
+            "f.yaml:6 spec.predictor.containers: is missing; it must be a list of one container: "
+            "containers: [{command: [/bin/server]}]");
+  EXPECT_THAT(fault("  predictor: {containers: [{args: [x]}]}\n"),
+              HasSubstr("spec.predictor.containers[0].command: is missing: the program's words"));
+}
+
 }  // namespace
 }  // namespace sluice::control

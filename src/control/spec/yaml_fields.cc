@@ -78,7 +78,10 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return best ? ", did you mean \"" + *best + "\"?" : ".";
 }
 
-std::string Source::at(const std::string& field) const {
+std::string Source::at(std::string field) const {
+  constexpr std::string_view kServer = "spec.server";
+  if (field == kServer || field.starts_with(std::string(kServer) + "."))
+    field.replace(0, kServer.size(), server);
   int where = line;
   for (std::string parent = field;;) {
     if (const auto it = lines.find(parent); it != lines.end()) {
@@ -144,6 +147,17 @@ YAML::Node Fields::take(const std::string& key) {
 bool Fields::is_mapping(const std::string& key) const {
   const auto it = left_.find(key);
   return it != left_.end() && it->second.IsMap();
+}
+
+void Fields::words(const std::string& key, std::vector<std::string>& out) {
+  const YAML::Node list = take(key);
+  if (!list.IsDefined()) return;
+  bool good = list.IsSequence() && list.size() > 0;
+  for (size_t i = 0; good && i < list.size(); ++i) {
+    good = list[i].IsScalar();
+    if (good) out.push_back(list[i].Scalar());
+  }
+  if (!good) complain(key, "must be a list of words, such as [/usr/bin/python3, train.py]");
 }
 
 void Fields::texts(const std::string& key, std::map<std::string, std::string>& out) {

@@ -21,11 +21,13 @@ namespace sluice::control {
 // The places of one document's fields, so that later checks can still name the line.
 struct Source {
   std::string file;
-  int line = 1;                      // where the document begins
-  std::map<std::string, int> lines;  // by field: "spec.slo.latency"
+  int line = 1;                        // where the document begins
+  std::map<std::string, int> lines;    // by field: "spec.slo.latency"
+  std::string server = "spec.server";  // the field that states the program
 
   // Returns "functions.yaml:12 spec.slo.latency"; an absent field has its nearest parent's line.
-  std::string at(const std::string& field) const;
+  // What is below spec.server is below `server`.
+  std::string at(std::string field) const;
 };
 
 using Problems = std::vector<std::string>;
@@ -51,6 +53,8 @@ class Fields {
   void duration(const std::string& key, Nanos& out, Nanos low, Nanos high);
   void share(const std::string& key, Share& out);
   void bytes(const std::string& key, Bytes& out);
+  // A list of texts.
+  void words(const std::string& key, std::vector<std::string>& out);
   // A mapping of names to texts, numbers or truth values, as written in the file.
   void texts(const std::string& key, std::map<std::string, std::string>& out);
   // Calls `read` with the name and the value of each entry of a mapping. Reports names that stand
@@ -74,6 +78,15 @@ class Fields {
   std::vector<std::string> known_;              // keys that were read
   std::map<std::string, std::string> missing_;  // the report for each
 };
+
+// Reads a sub-mapping by `read` if it is there.
+template <class Read>
+void section(Fields& f, const std::string& key, Source& source, Problems& problems, Read read) {
+  const YAML::Node node = f.take(key);
+  if (!node.IsDefined()) return;
+  Fields inner(node, f.path_of(key), source, problems);
+  read(inner);
+}
 
 // Returns the nearest known word, or nothing if none is near.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
