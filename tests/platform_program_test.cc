@@ -162,6 +162,31 @@ TEST_F(PlatformProgram, OneThatEndsAtOnceIsShownWithTheReason) {
   EXPECT_EQ(p.cli({"invoke", "f", "--path", "/"}).code, 3) << "it is the other protocol's";
 }
 
+TEST_F(PlatformProgram, OneThatNeverStartsIsGivenUpUntilItIsAppliedAgain) {
+  const fs::path allowed = folder_ / "allowed";
+  const std::string file =
+      file_of("    command: [/bin/sh, -c, \"test -e " + allowed.string() +
+              " || { echo no key; exit 3; }; exec /usr/bin/python3 server.py\"]\n    files: [" +
+              folder_.string() + "/server.py]\n    protocol: http\n");
+  fs::permissions(folder_, fs::perms(0755));
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file).code, 0);
+  const json f = p.until("/v1/functions/default/f", [](const json& j) {
+    return j.value("unavailable", "").find("not started again") != std::string::npos;
+  });
+  EXPECT_EQ(f["start_failures"], 3);
+  const Ended described = p.cli({"describe", "f"});
+  EXPECT_THAT(described.out,
+              HasSubstr("unavailable: Revision 1 could not start in 3 tries and is not started "
+                        "again. Apply its file again for new tries. The last one: exit code 3; its "
+                        "log ends: no key"));
+  write("allowed", "");
+  const Ended again = p.cli({"apply", "-f", "-", "--wait"}, file);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("revision 1 unchanged"));
+  EXPECT_THAT(said_by(p, "/x"), HasSubstr("/x"));
+}
+
 // Returns the files below a folder that have the text.
 std::vector<std::string> files_with(const std::string& text, const std::string& folder) {
   std::vector<std::string> found;

@@ -50,7 +50,7 @@ Control::Control(const Ports& ports, ControlSettings settings)
       next_id_(static_cast<uint64_t>(clock_.now().time_since_epoch().count())),
       starts_({settings_.patience, settings_.retry_most}),
       stops_(settings_.patience),
-      rollouts_({settings_.rollout_tries, settings_.rollout_patience}),
+      rollouts_({settings_.start_tries, settings_.rollout_patience}),
       counts_(settings_.account_every),
       policies_({settings_.bundle, settings_.bundle_settings}, settings_.seed,
                 settings_.decide_at_rest),

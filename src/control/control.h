@@ -47,7 +47,7 @@ struct ControlSettings {
   Nanos retry_most = Seconds(60);    // between starts of a revision that cannot start
   Nanos unmet_after = Seconds(1);  // a running function's unmet demand lasts before it is recorded
   Nanos start_cost = Seconds(5);   // assumed of a function that never became ready
-  int rollout_tries = 3;           // starts that may fail before a rollout is given up
+  int start_tries = 3;             // starts that may fail before a revision is given up
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
   bool refine = true;                    // live instances correct profiles
   std::string boot_id;         // of the clock's machine: policies' memories are valid within a boot
@@ -84,6 +84,8 @@ class Control {
   std::vector<std::string> remove(const FunctionName& f, bool with_models);
   // A known function's failed starts no longer delay it, and its job goes on after a trouble.
   void retry(const FunctionName& f);
+  // A known function was applied again as it is: a revision that was given up is started again.
+  void retry_given_up(const FunctionName& f);
   Result<void> set_drained(const DeviceId& device, bool drained);
   Result<void> set_profile(const Profile& profile);
   void record(Decision d) { decisions_.record(std::move(d)); }
@@ -113,6 +115,10 @@ class Control {
   int start_failures(const FunctionName& f, int revision) const {
     const Starts::Trouble* trouble = starts_.trouble(f, revision);
     return trouble == nullptr ? 0 : trouble->failures;
+  }
+  // nullptr: none of its starts failed since.
+  const Starts::Trouble* start_trouble(const FunctionName& f, int revision) const {
+    return starts_.trouble(f, revision);
   }
   const ControlSettings& settings() const { return settings_; }
   const Training* training() const { return training_; }
@@ -148,6 +154,7 @@ class Control {
   void note_serving();
   void not_written(const Error& fault);
   void return_to_served(FunctionState& f);
+  bool give_up_starts(FunctionState& f, int revision, int failures);
   void ended(const ObservedInstance& o, FunctionState* f, Time now, UnixMillis wall);
   void report_lost(const std::vector<Instance>& lost, UnixMillis wall);
   void stop_overdue(Time now, UnixMillis wall);
@@ -159,6 +166,7 @@ class Control {
   Result<void> carry_out(const StartInstance& start, FunctionState& f, Decision& d, Time now);
   Result<void> carry_out(const ResizeInstance& resize, FunctionState& f, Time now);
   bool held_back(const Action& action, Time now, UnixMillis wall);
+  bool is_given_up_and_unmet(const Action& action) const;
   void try_again(const FunctionView& f, Time now);
   void stop(const InstanceId& id, Time now, Nanos drain) { stops_.ask(id, now + drain); }
   void drain_idle(Time now);

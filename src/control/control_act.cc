@@ -50,13 +50,26 @@ void Control::try_again(const FunctionView& view, Time now) {
     f.unavailable.clear();
 }
 
-// A start waits after failed ones of its revision. That is recorded once for each failure.
+// A start waits after failed ones of its revision, or does not come. That is recorded once for each
+// failure.
 bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
   const auto* start = std::get_if<StartInstance>(&action.what);
-  if (start == nullptr) return false;
+  if (start == nullptr) return is_given_up_and_unmet(action);
   Starts::Trouble* t = starts_.backoff(action.function, start->revision, now);
   if (t == nullptr) return false;
+  if (FunctionState& f = functions_.at(action.function); t->given_up && !f.present.alive)
+    f.unavailable = said_of_given_up(start->revision, *t);
   if (std::exchange(t->reported, true)) return true;
+  if (t->given_up) {
+    decisions_.record({.at = wall,
+                       .function = action.function,
+                       .action = "unmet",
+                       .subject = revision_id(action.function, start->revision),
+                       .reason = {"start-given-up",
+                                  said_of_given_up(start->revision, *t),
+                                  {{"failures", static_cast<double>(t->failures)}}}});
+    return true;
+  }
   const double wait = seconds(t->retry_at - now);
   decisions_.record({.at = wall,
                      .function = action.function,
@@ -71,6 +84,14 @@ bool Control::held_back(const Action& action, Time now, UnixMillis wall) {
                                  {"failures", static_cast<double>(t->failures)},
                                  {"wait_s", wait}}}});
   return true;
+}
+
+// What was given up wants nothing: its reason stays the one that a user can act on.
+bool Control::is_given_up_and_unmet(const Action& action) const {
+  if (!std::holds_alternative<Unmet>(action.what)) return false;
+  const Starts::Trouble* t =
+      starts_.trouble(action.function, functions_.at(action.function).stored.newest);
+  return t != nullptr && t->given_up;
 }
 
 InstanceId Control::new_id(const FunctionName& f, int revision) {

@@ -70,6 +70,12 @@ void Control::retry(const FunctionName& name) {
   starts_.forget(name, functions_.at(name).stored.newest);
 }
 
+void Control::retry_given_up(const FunctionName& name) {
+  FunctionState& f = functions_.at(name);
+  const Starts::Trouble* t = starts_.trouble(name, f.stored.newest);
+  if (t != nullptr && t->given_up) clear_obstacles(f);
+}
+
 std::vector<std::string> Control::remove(const FunctionName& name, bool with_models) {
   const Time now = clock_.now();
   std::vector<std::string> kept = drop(name, now, with_models);

@@ -83,7 +83,8 @@ void Control::stop_overdue(Time now, UnixMillis wall) {
 }
 
 // An instance ended without being stopped. One that was never ready counts against its revision,
-// unless its node ended it: its daemon died, its disk was full, its zygote was killed.
+// unless its node ended it: its daemon died, its disk was full, its zygote was killed, its device
+// failed.
 void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixMillis wall) {
   const Instance& i = o.instance;
   // A job's workers end by themselves once it has ended; it says why.
@@ -103,9 +104,13 @@ void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixM
                   {}}});
   if (f == nullptr || (f->job && !o.node_fault ? !worker_failed(o, *f) : o.ready_after_ms > 0))
     return;
-  const Starts::Trouble& t = starts_.failed(i.function, i.revision, o.node_fault, error, now);
-  if (i.revision == f->stored.newest && t.failures >= settings_.rollout_tries) return_to_served(*f);
-  if (!f->present.alive && !o.node_fault)  // else another one will start
+  const bool by_node = o.node_fault || !o.device_fault.empty();
+  const Starts::Trouble& t = starts_.failed(i.function, i.revision, by_node, error, now);
+  if (i.revision == f->stored.newest && t.failures >= settings_.start_tries) return_to_served(*f);
+  const bool is_given_up = give_up_starts(*f, i.revision, t.failures);
+  if (!f->present.alive && is_given_up)
+    f->unavailable = said_of_given_up(i.revision, t);
+  else if (!f->present.alive && !by_node)  // else another one will start
     f->unavailable = "its last instance could not start: " + error;
   if (!rollouts_.give_up(f->stored, i.revision, t.failures, error)) return;
   decisions_.record({.at = wall,
@@ -130,6 +135,19 @@ void Control::return_to_served(FunctionState& f) {
     return log::warn("{}", saved.error().message);
   s.serving = before->revision;
   decide_at_once();
+}
+
+// A revision that never served, and in whose place no other serves, is not started again: its
+// program or model is at fault. One that has served fails for what has changed since, and is tried
+// on. Returns whether it is given up.
+bool Control::give_up_starts(FunctionState& f, int revision, int failures) {
+  const StoredFunction& s = f.stored;
+  const bool has_served = std::ranges::count(s.served, revision) > 0;
+  if (f.job || failures < settings_.start_tries || has_served || revision != s.newest ||
+      revision != s.serving)
+    return false;
+  starts_.give_up(s.name, revision);
+  return true;
 }
 
 // One that is ordered counts, one that is to end does not.

@@ -46,6 +46,13 @@ const Starts::Trouble& Starts::failed(const FunctionName& f, int revision, bool 
   return t;
 }
 
+const Starts::Trouble& Starts::give_up(const FunctionName& f, int revision) {
+  Trouble& t = troubles_.at({f, revision});
+  t.given_up = true;
+  t.retry_at = Time::max();
+  return t;
+}
+
 const Starts::Trouble* Starts::trouble(const FunctionName& f, int revision) const {
   const auto found = troubles_.find({f, revision});
   return found == troubles_.end() ? nullptr : &found->second;
@@ -54,6 +61,13 @@ const Starts::Trouble* Starts::trouble(const FunctionName& f, int revision) cons
 Starts::Trouble* Starts::backoff(const FunctionName& f, int revision, Time now) {
   const auto found = troubles_.find({f, revision});
   return found == troubles_.end() || now >= found->second.retry_at ? nullptr : &found->second;
+}
+
+std::string said_of_given_up(int revision, const Starts::Trouble& t) {
+  return "Revision " + std::to_string(revision) + " could not start in " +
+         std::to_string(t.failures) +
+         " tries and is not started again. Apply its file again for new tries. The last one: " +
+         t.error;
 }
 
 }  // namespace sluice::control

@@ -1,6 +1,6 @@
 // Starts: orders not seen yet, when running instances were ordered, and which revisions fail to
 // start. A revision whose instances end before they are ready is tried again with exponential
-// backoff.
+// backoff, or given up.
 //
 // Plain state without side effects. One thread, the loop's.
 #pragma once
@@ -26,7 +26,8 @@ class Starts {
     int tries = 0;     // these, and those that their node ended
     Time retry_at{};
     std::string error;
-    bool reported = false;  // that the next try waits
+    bool given_up = false;  // there is no next try
+    bool reported = false;  // that the next try waits, or that there is none
   };
 
   explicit Starts(Settings settings) : settings_(settings) {}
@@ -46,6 +47,8 @@ class Starts {
   // An instance ended before it was ready. A `node_fault` does not count against the revision.
   const Trouble& failed(const FunctionName& f, int revision, bool node_fault, std::string error,
                         Time now);
+  // The revision is not started again before forget(). REQUIRES: a start of it failed.
+  const Trouble& give_up(const FunctionName& f, int revision);
   // An instance became ready, or the revision has changed: earlier failures do not count any more.
   void forget(const FunctionName& f, int revision) {
     if (!troubles_.empty()) troubles_.erase({f, revision});
@@ -64,5 +67,8 @@ class Starts {
   std::map<InstanceId, Time> decided_;      // of ordered instances, and of those that were
   std::map<std::pair<FunctionName, int>, Trouble> troubles_;
 };
+
+// Returns why a revision that was given up is not started, and what a user can do, in sentences.
+std::string said_of_given_up(int revision, const Starts::Trouble& t);
 
 }  // namespace sluice::control

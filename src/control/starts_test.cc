@@ -61,6 +61,18 @@ TEST(Starts, ARevisionThatFailsIsTriedAfterAnExponentialBackoffWithABound) {
   EXPECT_EQ(starts.trouble(kF, 1), nullptr);
 }
 
+TEST(Starts, ARevisionThatIsGivenUpIsNotTriedAgainUntilItIsForgotten) {
+  Starts starts({});
+  for (int k = 0; k < 3; ++k) (void)starts.failed(kF, 1, false, "exit code 3", kStart);
+  EXPECT_FALSE(starts.trouble(kF, 1)->given_up);
+  EXPECT_EQ(said_of_given_up(1, starts.give_up(kF, 1)),
+            "Revision 1 could not start in 3 tries and is not started again. Apply its file again "
+            "for new tries. The last one: exit code 3");
+  EXPECT_NE(starts.backoff(kF, 1, kStart + Seconds(1'000'000)), nullptr);
+  starts.forget(kF, 1);
+  EXPECT_EQ(starts.backoff(kF, 1, kStart), nullptr);
+}
+
 TEST(Starts, ANodesFaultIsATryAndNoFailureOfTheRevision) {
   Starts starts({});
   EXPECT_EQ(starts.failed(kF, 1, true, "its daemon died", kStart).failures, 0);

@@ -590,16 +590,46 @@ TEST_F(Timeline, ARevisionsOwnFailuresCountAlsoBetweenItsNodes) {
   )");
 }
 
-TEST_F(Timeline, WhatEndsAtEveryStartIsTriedEverMoreSeldom) {
+TEST_F(Timeline, WhatNeverServedAndEndsAtEveryStartIsGivenUpUntilItIsAppliedAgain) {
   play(R"(
     0 break 1
     0 apply f 30%
+   60 starts 3
+   60 said f start-backoff
+   60 said f start-given-up
+   60 mend 1
+  300 starts 3
+  300 expect f nothing
+  300 apply f 30%
+  310 expect f r1:ready
+  310 split f r1:100
+  )");
+}
+
+TEST_F(Timeline, AnotherRevisionOfAGivenUpFunctionStarts) {
+  play(R"(
+    0 break 1
+    0 apply f 30%
+   60 said f start-given-up
+   60 apply f 40%
+   70 expect f r2:ready
+   70 split f r2:100
+  )");
+}
+
+TEST_F(Timeline, WhatHasServedIsTriedEverMoreSeldom) {
+  play(R"(
+    0 apply f 30%
+    5 expect f r1:ready
+    6 break 1
+    6 kill f
   120 said f start-backoff
+  120 unsaid f start-given-up
   120 mend 1
   200 expect f r1:ready
   200 split f r1:100
   )");
-  EXPECT_LE(cluster_.starts, 12);
+  EXPECT_LE(cluster_.starts, 13);
 }
 
 TEST_F(Timeline, AnInstanceThatDiesIsReplacedAtOnce) {

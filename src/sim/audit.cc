@@ -72,12 +72,14 @@ Result<void> Audit::check_replicas(const control::Control& control, Time now) {
   });
   for (const FunctionSpec& spec : scenario_.functions) {
     const int least = spec.inference().min_replicas, present = replicas[spec.name];
-    if (present >= least || !could_start(spec)) {
+    const control::Starts::Trouble* trouble = control.start_trouble(spec.name, 1);
+    const bool is_given_up = trouble != nullptr && trouble->given_up;
+    if (present >= least || is_given_up || !could_start(spec)) {
       short_since_.erase(spec.name);
       continue;
     }
     const Time since = short_since_.try_emplace(spec.name, now).first->second;
-    const Nanos bound = kStarted + (control.start_failures(spec.name, 1) > 0 ? kBackoff : Nanos(0));
+    const Nanos bound = kStarted + (trouble != nullptr ? kBackoff : Nanos(0));
     if (now - std::max(since, disturbed_) > bound)
       return violated(spec.name.name + " has " + std::to_string(present) + " of its minReplicas, " +
                       std::to_string(least) + ", beside an empty device");
