@@ -24,13 +24,15 @@ class ToyPredictor : public Predictor {
   std::map<DeviceType, double> slowness;  // of a type, if not 1; 0: not measured
   std::map<DeviceType, Bytes> needs;      // memory, by type
   double estimated = 0;                   // within so much; 0: measured
+  Share helps_up_to = kWhole;             // more time is of no use
 
   std::optional<Prediction> predict(const ModelOnDevice& m, const Configuration& c) const override {
     if (!known(m) || c.quota <= kNone) return std::nullopt;
     const double s = c.sm.fraction();
     const double speed = s <= 0.5 ? s * 1.6 : 0.8 + (s - 0.5) * 0.4;
     const double whole = seconds(alone.at(m.function)) * slowness_of(m.device);
-    const Nanos t = from_seconds(whole * (0.5 + 0.5 * c.batch) / (speed * c.quota.fraction()));
+    const double quota = std::min(c.quota, helps_up_to).fraction();
+    const Nanos t = from_seconds(whole * (0.5 + 0.5 * c.batch) / (speed * quota));
     if (estimated > 0) return Prediction{t, t, estimated, PredictionSource::kLearned};
     return Prediction{.median = t, .p95 = t};
   }

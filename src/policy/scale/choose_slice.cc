@@ -26,8 +26,8 @@ bool more_capable(const SliceCandidate& a, const SliceCandidate& b) {
 }
 
 // Returns the candidate in a free rectangle of that width and quota with the smallest quota that
-// covers `gap`, or all of the rectangle if none does. A quota is never below what keeps one request
-// in time.
+// covers `gap`, or what all of the rectangle is worth if none does. A quota is never below what
+// keeps one request in time.
 std::optional<SliceCandidate> in_opening(Share sm, Share most, const Capability& capability,
                                          const Sizing& sizing, double gap) {
   if (most < sizing.min_quota) return std::nullopt;
@@ -35,8 +35,9 @@ std::optional<SliceCandidate> in_opening(Share sm, Share most, const Capability&
   if (!batch) return std::nullopt;
   const auto of = [&](Share quota) { return capability.of({*batch, sm, quota}); };
   const Share floor = capability.idle_quota(sm, *batch).value_or(most);
+  const double enough = worth_having(gap, of(most), sizing);
   Share quota = std::min(floor, most);
-  while (quota < most && of(quota) < gap) quota = std::min(quota_above(quota, sizing), most);
+  while (quota < most && of(quota) < enough) quota = std::min(quota_above(quota, sizing), most);
   return SliceCandidate{{nullptr, {.sm = sm}}, *batch, quota, of(quota)};
 }
 

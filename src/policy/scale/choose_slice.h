@@ -9,6 +9,15 @@
 
 namespace sluice::policy {
 
+// Returns how much a quota has to bring where all that is free brings `all`: what is needed, else
+// all. Ours, not the paper's: nearly all, for an instance that may borrow; a server whose host is
+// the slower one does no more with a larger request.
+inline double worth_having(double needed, double all, const Sizing& sizing) {
+  constexpr double kNearly = 0.995;
+  if (all >= needed) return needed;
+  return sizing.borrow ? kNearly * all : all;
+}
+
 struct SliceCandidate {
   Spot spot;
   int batch = 1;

@@ -290,13 +290,14 @@ void HybridScaler::raise_quotas() {
   }
 }
 
-// Returns the first quota on the way up with which the instance does `needed`, or the most its lane
-// has.
+// Returns the first quota on the way up with which the instance does `needed`, or as much as with
+// the most that its lane has.
 Share HybridScaler::raised_quota(size_t i, double needed) const {
   const PlannedInstance& p = plan_.at(i);
   const Share most = plan_.layout(p).max_quota(p.instance.id);
+  const double enough = worth_having(needed, capability(p, most), sizing_);
   Share quota = p.instance.slice().quota.request;
-  while (quota < most && capability(p, quota) < needed) {
+  while (quota < most && capability(p, quota) < enough) {
     quota = std::min(quota_above(quota, sizing_), most);
   }
   return quota;

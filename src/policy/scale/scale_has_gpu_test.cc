@@ -21,6 +21,18 @@ Share quota_of(const Instance* i) {
   return i->slice().quota.request;
 }
 
+// Its host is the slower one from 40 % on.
+TEST(HasGpu, MoreTimeThanHelpsIsNotTaken) {
+  ClusterFixture c(2);
+  c.function("a", Millis(400), Millis(40));
+  c.predictor.helps_up_to = Share{400};
+  c.config.borrow = true;
+  c.rate("a", 1000);
+  for (int i = 0; i < 3; ++i) c.tick();
+  ASSERT_FALSE(c.instances("a").empty());
+  for (const Instance* i : c.instances("a")) EXPECT_LE(i->slice().quota.request, Share{400});
+}
+
 TEST(HasGpu, StartsOneInstanceWithoutLoad) {
   ClusterFixture c(2);
   c.function("a", Millis(100), Millis(10));
