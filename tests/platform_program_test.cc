@@ -142,6 +142,9 @@ TEST_F(PlatformProgram, WhatCannotBeServedIsRefusedWithTheField) {
       {"    command: [/bin/sh]\n    env: {KEY: {file: missing}}\n",
        "spec.server.env.KEY.file: " + p.data + "/secrets/missing: no such file"},
       {"    command: [/bin/sh]\n    files: [nothing.py]\n", "nothing.py"},
+      {"    command: [/bin/sh]\n  device: cuda\n",
+       "device: 'cuda': no node has such a device; there is cpu"},
+      {"    command: [/bin/sh]\n  device: gpu\n", "spec.device: 'gpu' is none of cpu, cuda or any"},
       {"    args: [x]\n", "server.command: is missing"},
       {"    command: [/bin/sh]\n    comand: x\n", "unknown field, did you mean \"command\"?"}};
   for (const auto& [lines, said] : faults) {
@@ -160,6 +163,32 @@ TEST_F(PlatformProgram, OneThatEndsAtOnceIsShownWithTheReason) {
   });
   EXPECT_FALSE(f.value("ready", true));
   EXPECT_EQ(p.cli({"invoke", "f", "--path", "/"}).code, 3) << "it is the other protocol's";
+}
+
+// Returns how many processes have that word.
+int processes_with(const std::string& word) {
+  int count = 0;
+  std::error_code fault;
+  for (fs::directory_iterator at("/proc", fault), end; !fault && at != end; at.increment(fault)) {
+    std::ifstream file(at->path() / "cmdline");
+    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    count += words.find(word) != words.npos;
+  }
+  return count;
+}
+
+TEST_F(PlatformProgram, OneThatNeverListensHasSoLong) {
+  Platform p;
+  const std::string word = "36124." + std::to_string(getpid());
+  ASSERT_EQ(p.cli({"apply", "-f", "-"},
+                  file_of("    command: [/bin/sleep, \"" + word + "\"]\n    startTimeout: 1s\n"))
+                .code,
+            0);
+  p.until("/v1/functions/default/f", [](const json& j) {
+    return j.value("unavailable", "").find("was not ready within 1 s") != std::string::npos;
+  });
+  ASSERT_EQ(p.cli({"delete", "f"}).code, 0);
+  EXPECT_TRUE(eventually("it to end", [&] { return processes_with(word) == 0; }));
 }
 
 TEST_F(PlatformProgram, OneThatNeverStartsIsGivenUpUntilItIsAppliedAgain) {
@@ -265,7 +294,7 @@ TEST_F(PlatformProgram, ItsFilesOutliveThePlatform) {
 
 TEST_F(PlatformProgram, TheProgramItselfMayBeOneOfItsFiles) {
   write("start", "#!/bin/sh\nexec /usr/bin/python3 server.py\n");
-  fs::permissions(folder_ / "start", fs::perms(0700));
+  fs::permissions(folder_ / "start", fs::perms(0744));
   Platform p;
   const std::string file =
       file_of("    command: [start]\n    files: [" + folder_.string() + "/]\n    protocol: http\n");
@@ -304,24 +333,12 @@ TEST_F(PlatformProgram, AContainerInKservesFormServes) {
   EXPECT_THAT(image.err, HasSubstr("spec.predictor.containers[0].image: Sluice runs no images"));
 }
 
-// Returns how many processes have that word.
-int processes_with(const std::string& word) {
-  int count = 0;
-  std::error_code fault;
-  for (fs::directory_iterator at("/proc", fault), end; !fault && at != end; at.increment(fault)) {
-    std::ifstream file(at->path() / "cmdline");
-    const std::string words{std::istreambuf_iterator<char>(file), {}};
-    count += words.find(word) != words.npos;
-  }
-  return count;
-}
-
 TEST_F(PlatformProgram, WhatForksAwayEndsWithIt) {
   if (geteuid() != 0) GTEST_SKIP() << "without a cgroup nothing holds it";
   const std::string word = "36123." + std::to_string(getpid());
   write("start", "#!/bin/sh\nsetsid /bin/sleep " + word +
                      " >/dev/null 2>&1 &\nexec /usr/bin/python3 server.py\n");
-  fs::permissions(folder_ / "start", fs::perms(0700));
+  fs::permissions(folder_ / "start", fs::perms(0744));
   Platform p;
   ASSERT_EQ(p.cli({"apply", "-f", "-"}, file_of("    command: [start]\n    files: [" +
                                                 folder_.string() + "/]\n    protocol: http\n"))

@@ -39,8 +39,8 @@ class Subject {
   ~Subject() { (void)node_.json(verb::delete_, "/v1/instances/" + id_, {{"drain_ms", 1000}}); }
 
   // Returns its state once it is ready, or `stop` is set.
-  Result<json> wait_ready(const std::atomic<bool>* stop) {
-    for (int waited = 0; waited < 1200; ++waited) {
+  Result<json> wait_ready(Nanos patience, const std::atomic<bool>* stop) {
+    for (Nanos waited{0}; waited < patience; waited += Millis(100)) {
       SLUICE_ASSIGN(state, node_.json(verb::get, "/v1/instances/" + id_));
       const std::string now = state.value("state", "");
       if (now == "ready" || is_set(stop)) return state;
@@ -49,7 +49,8 @@ class Subject {
                      "the instance to measure ended: " + state.value("error", "")};
       std::this_thread::sleep_for(Millis(100));
     }
-    return Error{ErrorKind::kTimeout, "the instance to measure was not ready within two minutes"};
+    return Error{ErrorKind::kTimeout, "the instance to measure was not ready within " +
+                                          std::to_string(patience / Seconds(1)) + " s"};
   }
 
   Result<void> resize(const Slice& slice) {
@@ -391,7 +392,7 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Pro
   control::Profile kept_as = profile;  // shorter trials say less
   kept_as.conditions += ", " + std::to_string(sweep.per_point / Millis(1)) + " ms a point";
   KeptTrials kept(data.empty() ? "" : data + "/trials", kept_as, profile.measured_at);
-  SLUICE_ASSIGN(ready, subject.wait_ready(stop));
+  SLUICE_ASSIGN(ready, subject.wait_ready(spec.model().program.start_timeout, stop));
   if (is_set(stop)) return profile;
   SLUICE_ASSIGN(address, wire::parse_endpoint(ready.value("socket", "")));
   wire::HttpClient instance(address, Seconds(120));

@@ -36,7 +36,8 @@ struct ExecOfProgram {
   std::string home;
   // Ready once a GET on it is answered 2xx. Empty: once the port accepts a connection.
   std::string ready_path;
-  bool serves = true;  // requests; a training worker does not
+  Nanos ready_within{0};  // 0: as long as the node waits
+  bool serves = true;     // requests; a training worker does not
 
   bool operator==(const ExecOfProgram&) const = default;
 };

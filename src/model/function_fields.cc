@@ -62,6 +62,13 @@ constexpr FunctionField kInference[] = {
      .unset = "a connection",
      .meaning = "a path that is answered 2xx once it is ready; without one, it is ready once its "
                 "port accepts a connection"},
+    {.name = "server.startTimeout",
+     .stored = "server_start_timeout_ms",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.start_timeout; },
+     .least = 1,
+     .most = kHour,
+     .stored_in = Millis(1),
+     .meaning = "time until it is ready; then its start has failed, and it is ended"},
     {.name = "slo.latency",
      .stored = "slo_us",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().slo.latency; },

@@ -42,6 +42,7 @@ struct ProgramSpec {
   int port = 0;                         // where it listens on 127.0.0.1; 0: a free one
   std::string port_env = "PORT";        // the variable that names the port
   std::string readiness;  // answered 2xx once it is ready; empty: once it accepts connections
+  Nanos start_timeout = Seconds(120);  // it is ready within, or its start has failed
   // Any method and path, below /functions/NAME/. Else the Open Inference Protocol.
   bool http = false;
 

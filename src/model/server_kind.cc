@@ -12,7 +12,10 @@ namespace {
 // working folder.
 Birth birth_of_program(const ModelSpec& model, const Batching& /*batching*/) {
   const ProgramSpec& p = model.program;
-  ExecOfProgram birth{.command = p.command, .port = p.port, .ready_path = p.readiness};
+  ExecOfProgram birth{.command = p.command,
+                      .port = p.port,
+                      .ready_path = p.readiness,
+                      .ready_within = p.start_timeout};
   for (const auto& [name, value] : p.env)
     if (value.secret.empty())
       birth.environment[name] = value.text;

@@ -181,9 +181,10 @@ Result<void> ExecLauncher::go(const Infant& infant) {
 }
 
 asio::awaitable<Result<void>> ExecLauncher::wait_until_ready(const Infant& infant) {
-  const Probe probe{address_of(infant.record),
-                    std::get<ExecOfProgram>(infant.record.birth).ready_path, infant.record.uid};
-  co_return co_await ready_within(io_, clock_, probe, infant.pidfd, ready_patience_);
+  const auto& birth = std::get<ExecOfProgram>(infant.record.birth);
+  const Probe probe{address_of(infant.record), birth.ready_path, infant.record.uid};
+  const Nanos patience = birth.ready_within > Nanos(0) ? birth.ready_within : ready_patience_;
+  co_return co_await ready_within(io_, clock_, probe, infant.pidfd, patience);
 }
 
 Result<int> free_port(const std::function<bool(int)>& taken) {

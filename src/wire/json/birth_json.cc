@@ -10,6 +10,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostWords = 256;
+constexpr int64_t kLongestStartMs = 3'600'000;
 constexpr size_t kLongestWord = 32 * 1024;  // a quarter of what the kernel takes
 constexpr int kLowestPort = 1024;           // lower ones are root's to bind
 constexpr int kHighestPort = 65535;
@@ -80,6 +81,7 @@ void read_readiness(Fields& f, ExecOfProgram& p) {
                          " to " + std::to_string(kHighestPort) + " are allowed");
   }
   p.ready_path = f.text("ready_path");
+  p.ready_within = Millis(f.integer("ready_within_ms", 0, 0, kLongestStartMs));
   p.serves = f.boolean("serves", true);
   if (p.ready_path.empty() && !p.port)
     f.fail("ready_path", "is missing; a program without a port needs it");
@@ -97,6 +99,7 @@ json to_json(const ExecOfProgram& p) {
               {"environment", p.environment},
               {"ready_path", p.ready_path},
               {"serves", p.serves}};
+  if (p.ready_within > Nanos(0)) out["ready_within_ms"] = p.ready_within / Millis(1);
   if (p.port) out["port"] = *p.port;
   if (!p.secrets.empty()) out["secrets"] = p.secrets;
   if (!p.home.empty()) out["home"] = p.home;

@@ -17,7 +17,8 @@ const ExecOfProgram kProgram{.command = {"/bin/server", "--port", "$PORT"},
                              .environment = {{"MODE", "fast"}},
                              .secrets = {{"KEY", "api-key"}},
                              .port = 0,
-                             .ready_path = "/health"};
+                             .ready_path = "/health",
+                             .ready_within = Seconds(600)};
 
 TEST(BirthJson, WhatIsWrittenIsRead) {
   ExecOfProgram handed = kProgram;

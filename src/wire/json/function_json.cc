@@ -106,8 +106,9 @@ json to_json(const FunctionSpec& s) {
               {"policy", s.policy},
               {"policy_settings", s.policy_settings}};
   if (s.is_inference()) out["batching"] = to_json(s.inference().batching);
-  // A program's fields are a program's alone.
+  // A program's fields are a program's alone; what earlier versions did not have is left out.
   const auto is_left_out = [&](const FunctionField& field) {
+    if (!field.words.empty() && is_default(field, s)) return true;
     return field.stored.empty() || (section_of(field) == "server" && s.model().format != kProgram);
   };
   for (const FunctionField* field : fields_of(s))

@@ -116,6 +116,8 @@ TEST(FunctionJson, AFaultNamesTheFieldTheValueAndWhatIsAllowed) {
       {"kind", "batch", "function.kind: 'batch' is neither inference nor training"},
       {"name", "", "function.name: must not be empty"},
       {"model", nullptr, "function.model: is missing, as is a command"},
+      {"device", "gpu", "function.device: 'gpu' is none of cpu, cuda or any"},
+      {"device", "cuda", "function.device: 'cuda': a training job runs on cpu"},
       {"epochs", 0, "function.epochs: 0 is no integer from 1 to 1000000"},
       {"max_batch", 32, "function.max_batch: 32 is below min_batch, 64"},
       {"min_workers", 0, "function.min_workers: 0 is no integer from 1 to 10000"},
