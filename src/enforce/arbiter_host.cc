@@ -248,11 +248,13 @@ void ArbiterHost::detach(ProcessNumber process) {
 
 Nanos ArbiterHost::watch(ClientRef ref, pid_t pid) {
   return call([&] {
-    Client* client = find(ref);
-    if (client == nullptr) return Nanos(0);
-    client->meter->watch(pid, clock_.now());
-    step(devices_[ref.device]);
-    return client->meter->ungated();
+    if (find(ref) == nullptr) return Nanos(0);
+    step(devices_[ref.device]);  // reads what it has reported by now
+    Meter& meter = *find(ref)->meter;
+    const Nanos before = meter.ungated();
+    meter.watch(pid, clock_.now());
+    if (meter.ungated() > before) step(devices_[ref.device]);
+    return meter.ungated();
   });
 }
 

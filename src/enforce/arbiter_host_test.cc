@@ -21,6 +21,7 @@
 #include "enforce/meter_cpu.h"
 #include "gpu/meter_cuda.h"
 #include "process/peer.h"
+#include "tests/support/device_reports.h"
 #include "tests/support/eventually.h"
 #include "tests/support/turns.h"
 #include "wire/permit.h"
@@ -372,10 +373,10 @@ class GpuBudgets : public ArbiterHostTest {
   static policy::ShareClient share_of(int request) {
     return {.id = 1, .sm = kWhole, .quota = {{request}, kWhole}};
   }
-  void attach(uint32_t version) {
+  void attach(uint32_t version, policy::ClientId id = 1) {
     const ProcessIdentity self{getpid(), ++fake_start_time};
     client = std::move(*host->attach(
-        {gpu, 1}, self, Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))), version));
+        {gpu, id}, self, Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))), version));
     const auto map = [](const Fd& fd, int rights) {
       return mmap(nullptr, SLUICE_PAGE_SIZE, rights, MAP_SHARED, fd.get(), 0);
     };
@@ -402,6 +403,30 @@ TEST_F(GpuBudgets, AreTotalsThatAResizeChangesBeforeItReturns) {
   ASSERT_TRUE(host->change_share(gpu, share_of(800)).ok());
   EXPECT_EQ(permit->request, 800U);
   EXPECT_GT(permit->allowed_ns, before) << "it may submit further ahead";
+}
+
+// A client with budget rings for nothing, so what the daemon last read may be old.
+TEST_F(GpuBudgets, TheDevicesAccountIsComparedWithWhatTheClientReportsByThen) {
+  const auto account = std::make_shared<ScriptedAccount>();
+  policy::ShareClient second = share_of(200);
+  second.id = 2;
+  second.position.time_begin = {200};
+  ASSERT_TRUE(host->admit(gpu, second, std::make_unique<CudaMeter>(account, clock.now())).ok());
+  attach(SLUICE_WIRE_VERSION, 2);
+  const auto use = [&](Time from, Nanos busy) {
+    account->uses[getpid()] = {from, clock.now(), busy, Nanos(0)};
+    return host->watch({gpu, 2}, getpid());
+  };
+  Time from = clock.now();
+  EXPECT_EQ(use(from, Nanos(0)), Nanos(0)) << "when it began is not known";
+  const auto now = static_cast<uint64_t>(clock.now().time_since_epoch().count());
+  const sluice_device_report report{
+      .submitted_ns = 5'000'000, .finished_ns = 5'000'000, .seen_ns = now};
+  sluice_device_report_write(usage, &report);
+  EXPECT_EQ(use(from, Millis(5)), Nanos(0));
+  from = clock.now();
+  while (clock.now() < from + 2 * CudaMeter::kSkew) sched_yield();
+  EXPECT_EQ(use(from + CudaMeter::kSkew, Millis(3)), Millis(3)) << "it reports nothing of that";
 }
 
 // It counts what it spends from when it sees a grant. Alone, its budget stays as it is: none the

@@ -43,9 +43,10 @@ void DeviceFaults::end_programs_on(const Device& device) {
   std::vector<InstanceId> programs;
   for (InstanceRecord& r : records_.instances()) {
     if (!alive(r) || !is_program(r) || part_on(r.instance.parts, device.id) == nullptr) continue;
-    if (r.foreign) r.instance.state = InstanceState::kDraining;  // stop() marks the others
-    r.device_fault = device.fault;
     programs.push_back(r.instance.id);
+    if (!r.foreign) continue;
+    r.instance.state = InstanceState::kDraining;  // stop() marks the others
+    r.device_fault = device.fault;
   }
   if (programs.empty()) return;
   SLUICE_STEP("fail: marked");
@@ -54,7 +55,7 @@ void DeviceFaults::end_programs_on(const Device& device) {
   for (const InstanceId& id : programs) {
     const InstanceRecord* r = records_.find(id);
     if (!r->foreign) {
-      asio::co_spawn(io_, end_once_replaced(id, r->process), asio::detached);
+      asio::co_spawn(io_, end_once_replaced(id, r->process, device.fault), asio::detached);
       continue;
     }
     log::warn("{}: ended, {} fails: {}", id, device.id, device.fault);
@@ -62,12 +63,15 @@ void DeviceFaults::end_programs_on(const Device& device) {
   }
 }
 
-asio::awaitable<void> DeviceFaults::end_once_replaced(InstanceId id, ProcessIdentity process) {
+asio::awaitable<void> DeviceFaults::end_once_replaced(InstanceId id, ProcessIdentity process,
+                                                      std::string fault) {
   asio::steady_timer timer(io_, kReplacedWithin);
   co_await timer.async_wait(kAwait);
-  const InstanceRecord* r = records_.find(id);
+  InstanceRecord* r = records_.find(id);
   if (r == nullptr || !alive(*r) || r->process != process) co_return;
-  log::warn("{}: ended, its device fails: {}", id, r->device_fault);
+  r->device_fault = fault;
+  records_.save_or_log();
+  log::warn("{}: ended, its device fails: {}", id, fault);
   (void)live_.end_program(id, grace_);
 }
 

@@ -29,7 +29,8 @@ class DeviceFaults {
  private:
   void fail(const GpuFault& fault);
   void end_programs_on(const Device& device);
-  asio::awaitable<void> end_once_replaced(InstanceId id, ProcessIdentity process);
+  asio::awaitable<void> end_once_replaced(InstanceId id, ProcessIdentity process,
+                                          std::string fault);
 
   asio::io_context& io_;
   Records& records_;

@@ -1,5 +1,8 @@
 #include "control/local/program_content.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -49,6 +52,11 @@ class Collected {
   Result<void> add_file(const Folder& root, const std::string& below, const std::string& name) {
     const WorkingFile found(root, below, name);
     SLUICE_ASSIGN(file, found.open());
+    // Root would read it for any client of the API.
+    if (geteuid() == 0 && (file.about().st_mode & S_IROTH) == 0)
+      return invalid(root->path() + "/" + below,
+                     "others may not read it, and every instance could (chmod o+r, or a secret: "
+                     "env: {NAME: {file: SECRET}})");
     bytes_ += file.size();
     if (files_.size() >= kMostFiles || bytes_ > kMostBytes)
       return invalid(root->path() + "/" + below,

@@ -96,6 +96,12 @@ TEST_F(ProgramCopiesTest, TheContentIsAllThatIsRun) {
   EXPECT_EQ(all.size(), 8u);
 }
 
+TEST_F(ProgramCopiesTest, AFileThatOthersMayNotReadIsNotCopiedByRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can read what it may not";
+  fs::permissions(root / "app/main", fs::perms(0640));
+  EXPECT_THAT(names({"app/"}), ElementsAre(HasSubstr("main: others may not read it")));
+}
+
 // A log, a socket, a database: it may change while the copy is made.
 TEST_F(ProgramCopiesTest, WhatArgumentsNameIsDataAndWhatTheCommandNamesIsNot) {
   write("data", "one");
@@ -110,7 +116,7 @@ TEST_F(ProgramCopiesTest, WhatArgumentsNameIsDataAndWhatTheCommandNamesIsNot) {
 }
 
 TEST_F(ProgramCopiesTest, ACopyIsReadOnlyAndOnlyItsNameLeadsToIt) {
-  fs::permissions(root / "app/main", fs::perms(0700));
+  fs::permissions(root / "app/main", fs::perms(0744));
   const fs::path copy = copies.path_of(kept());
   const auto mode = [](const fs::path& p) { return fs::status(p).permissions(); };
   EXPECT_EQ(mode(copy / "main"), fs::perms(0555));
