@@ -85,8 +85,7 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   const Call call(__func__, Call::kDriver);
   if (const CUresult result = call.refused(device); result != CUDA_SUCCESS) return result;
   const Driver& driver = call.driver();
-  return write(name, size,
-               device_name(driver.machine->spec().is_small(driver.in_machine(device))));
+  return write(name, size, device_name(driver.machine->spec().is_small(driver.in_machine(device))));
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
