@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -246,7 +247,7 @@ json joined(const Session& session, const std::vector<LoadResult>& results,
   return out;
 }
 
-// The platform is up once it has devices and its gateway answers.
+// The platform is up once it has CPU devices and its gateway answers. Returns their number.
 Result<size_t> devices_of(const Session& session, Platform& platform) {
   size_t devices = 0;
   SLUICE_TRY(wait_for(
@@ -254,7 +255,8 @@ Result<size_t> devices_of(const Session& session, Platform& platform) {
         if (!platform.lives())
           return Error{ErrorKind::kInternal, "the platform ended; see " + session.data + kLog};
         const auto list = session.api(verb::get, "/v1/devices");
-        if (list.ok()) devices = list->size();
+        const auto is_cpu = [](const json& d) { return d["kind"] == "cpu"; };  // as models need
+        if (list.ok()) devices = static_cast<size_t>(std::ranges::count_if(*list, is_cpu));
         const auto status = session.api(verb::get, "/v1/status");
         return devices > 0 && status.ok() && (*status)["gateway"].get<bool>();
       },
