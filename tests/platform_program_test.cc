@@ -155,6 +155,16 @@ TEST_F(PlatformProgram, WhatCannotBeServedIsRefusedWithTheField) {
   EXPECT_EQ(p.get("/v1/functions"), json::array());
 }
 
+TEST_F(PlatformProgram, WithoutAModelServerProgramsServeAndDecisionsSayWhyModelsDoNot) {
+  Platform p({"--runtime", "none"});
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, python()).code, 0);
+  wait_until_ready(p);
+  EXPECT_EQ(said_by(p, "/said"), "first");
+  ASSERT_EQ(p.apply({.name = "model"}).code, 0);
+  p.until("/v1/decisions",
+          [](const json& all) { return all.dump().find("no model server") != std::string::npos; });
+}
+
 TEST_F(PlatformProgram, OneThatEndsAtOnceIsShownWithTheReason) {
   Platform p;
   ASSERT_EQ(p.cli({"apply", "-f", "-"}, file_of("    command: [/bin/sh, -c, exit 3]\n")).code, 0);

@@ -82,12 +82,15 @@ Result<void> run_node(NodeFlags flags) {
 void add_node_command(CLI::App& app, Result<void>& outcome) {
   auto flags = std::make_shared<NodeFlags>();
   const auto beside_us = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  flags->settings.runtime = beside_us / "sluice-runtime";
+  const auto runtime = beside_us / "sluice-runtime";
+  flags->settings.runtime = std::filesystem::exists(runtime) ? runtime.string() : "none";
   flags->settings.gpu.store_program = beside_us / "sluice-store";
   CLI::App* node = app.add_subcommand("node", "the node daemon (started by `sluice up`)");
   node::DaemonSettings& s = flags->settings;
   node->add_option("--data", s.paths.data, "data directory")->required();
-  node->add_option("--runtime", s.runtime, "path of sluice-runtime")->capture_default_str();
+  node->add_option("--runtime", s.runtime,
+                   "path of sluice-runtime; none: programs alone are served")
+      ->capture_default_str();
   node->add_option("--devices", s.cpu.devices, "CPU devices to make; 0: at least four")
       ->check(CLI::Range(0, kMostDevices));
   node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)
@@ -127,6 +130,7 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
       ->check(CLI::Range(0, kHighestDescriptor));
   node->callback([flags, &outcome] {
     if (outcome = provide_missing_programs(flags->settings.paths.data); !outcome.ok()) return;
+    if (flags->settings.runtime == "none") flags->settings.runtime.clear();
     flags->settings.libraries = folder_of_programs(flags->settings.paths.data);
     outcome = run_node(std::move(*flags));
   });

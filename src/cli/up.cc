@@ -279,7 +279,8 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
                    "client may run now. Without, each device runs that of the policy of the "
                    "function that it serves first, and a GPU shares in place of planned")
       ->check(CLI::IsMember(policy::arbiter_names()));
-  up_command->add_option("--runtime", f->runtime, "path of sluice-runtime");
+  up_command->add_option("--runtime", f->runtime,
+                         "path of sluice-runtime; none: functions with a model cannot start");
   up_command->add_option("--tls-cert", f->tls_cert, "PEM file: serve functions over TLS");
   up_command->add_option("--tls-key", f->tls_key, "PEM file");
   up_command->add_option("--gateway-token-file", f->gateway_token_file,

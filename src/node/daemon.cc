@@ -88,7 +88,10 @@ Result<void> Daemon::begin(asio::io_context& io) {
   SLUICE_TRY(records_.save());
   SLUICE_STEP("open: saved");
   SLUICE_TRY(stores_.start());
-  SLUICE_TRY(zygote_.start());
+  if (settings_.runtime.empty())
+    log::warn("no model server: functions with a model cannot start here");
+  else
+    SLUICE_TRY(zygote_.start());
   SLUICE_STEP("open: has a zygote");
   faults_.listen_to(*gpus_);
   start_housekeeping(io, *enforcer_, records_, changes_, settings_.paths.logs());
@@ -158,6 +161,9 @@ Result<void> Daemon::can_be_born(const StartRequest& q) const {
                        "it (chmod o+x)"};
     return can_be_on(q.parts, mps_client(0));
   }
+  if (settings_.runtime.empty())
+    return Error{ErrorKind::kInvalid,
+                 "model: this node has no model server (sluice-runtime), and runs programs alone"};
   if (q.parts.size() > 1)
     return Error{ErrorKind::kInvalid,
                  "parts: the model server computes on one device; several parts need a program"};

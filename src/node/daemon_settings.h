@@ -13,7 +13,7 @@ namespace sluice::node {
 
 struct DaemonSettings {
   DataPaths paths;
-  std::string runtime;    // path of sluice-runtime
+  std::string runtime;    // path of sluice-runtime; empty: programs alone are served
   std::string libraries;  // the folder of the libraries that programs preload
   CpuSettings cpu;
   GpuSettings gpu;
