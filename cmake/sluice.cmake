@@ -172,3 +172,10 @@ function(sluice_fuzzer name)
     endif()
   endif()
 endfunction()
+
+# sluice_portable(target): the program finds its libraries in the folder lib beside it, where
+# tools/portable puts them. An rpath, no runpath, for the libraries that those need lie there too.
+function(sluice_portable target)
+  set_target_properties(${target} PROPERTIES BUILD_RPATH "$ORIGIN/lib")
+  target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+endfunction()
