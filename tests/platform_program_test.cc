@@ -99,12 +99,16 @@ TEST_F(PlatformProgram, AFunctionOfPythonAnswersTheProtocol) {
 from sluice_serve import serve
 serve(lambda x: [[2 * v for v in x.tolist()]], inputs={"x": ("FP32", [-1, 2])}, outputs={"y": ("FP32", [-1, 2])})
 )");
+  write("f.yaml",
+        file_of("    command: [/usr/bin/python3, twice.py]\n    files: [" + folder_.string() +
+                "/twice.py, " SLUICE_SOURCE "/python/sluice_serve.py]\n"
+                "    readiness: /v2/health/ready\n"));
   Platform p;
-  const Ended applied =
-      p.cli({"apply", "-f", "-"},
-            file_of("    command: [/usr/bin/python3, twice.py]\n    files: [" + folder_.string() +
-                    "/twice.py, " SLUICE_SOURCE "/python/sluice_serve.py]\n"
-                    "    readiness: /v2/health/ready\n"));
+  const std::string file = folder_ / "f.yaml";
+  // Its requests are made up from what it describes.
+  const Ended profiled = p.cli({"profile", "-f", file, "--quotas", "50", "--seconds", "0.05"});
+  EXPECT_EQ(profiled.code, 0) << profiled.err;
+  const Ended applied = p.cli({"apply", "-f", file});
   ASSERT_EQ(applied.code, 0) << applied.err;
   wait_until_ready(p);
   const Ended answered = p.cli({"invoke", "f", "--print", "--body", "-"},

@@ -218,7 +218,10 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--path", f->path, "what a program with protocol http is asked")
       ->check(begins_with_slash)
       ->capture_default_str();
-  command->add_option("--body", f->body, "file with its body; without one, it is asked by GET");
+  command->add_option(
+      "--body", f->body,
+      "file with its body; without one, it is asked by GET, or sent inputs made up as it "
+      "describes them (protocol oip)");
   add_search(*command, *files, *f);
   command->callback([=, &session, &outcome] {
     f->table.plan = f->plan;

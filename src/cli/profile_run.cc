@@ -21,6 +21,7 @@
 #include "model/server_kind.h"
 #include "wire/json/birth_json.h"
 #include "wire/json/json.h"
+#include "wire/json/model_description.h"
 
 namespace sluice::cli {
 namespace {
@@ -205,7 +206,7 @@ class Measuring {
   Measuring(Subject& subject, wire::HttpClient& instance, const FunctionName& name,
             const FunctionSpec& spec, const Sweep& sweep,
             const std::function<void(const ProfileProgress&)>& progress,
-            const std::atomic<bool>* stop, KeptTrials& kept, Bytes memory)
+            const std::atomic<bool>* stop, KeptTrials& kept, Bytes memory, json inputs)
       : subject_(subject),
         instance_(instance),
         served_(served_name(name)),
@@ -214,9 +215,9 @@ class Measuring {
         progress_(progress),
         stop_(stop),
         kept_(kept),
-        begin_(clock_.now()) {
+        begin_(clock_.now()),
+        inputs_(std::move(inputs)) {
     slice_.memory = memory;
-    for (const TensorSpec& t : spec.inference().model.inputs) inputs_.push_back(wire::to_json(t));
   }
 
   // Every point that fits the budget, until `stop`.
@@ -278,7 +279,7 @@ class Measuring {
     if (!sweep_.body.empty()) return request_by_path(sweep_, "/v2/models/" + served_ + "/infer");
     if (inputs_.empty())
       return Error{ErrorKind::kInvalid,
-                   "--body: a request's JSON is wanted, for the function states no inputs"};
+                   "--body: a request's JSON is wanted, for the program describes no inputs"};
     SLUICE_ASSIGN(payload, make_payload(inputs_, batch, 7));
     return request_with(served_, payload);
   }
@@ -301,10 +302,34 @@ class Measuring {
   KeptTrials& kept_;
   const SteadyClock clock_;
   const Time begin_;
-  json inputs_ = json::array();
+  const json inputs_;
   Slice slice_{.sm = kWhole, .quota = {kNone, kNone}};
   std::vector<MeasuredPoint> points_;
 };
+
+// Returns the inputs that a program of the protocol describes.
+Result<json> described_inputs(wire::HttpClient& instance, const std::string& served) {
+  const auto described = instance.json(verb::get, "/v2/models/" + served);
+  json inputs = json::array();
+  if (!described.ok() || !described->is_object()) return inputs;
+  for (const json& each : described->value("inputs", json::array())) {
+    SLUICE_ASSIGN(tensor, wire::tensor_spec_from(each));
+    for (const auto& [field, why] : wire::tensor_problems(tensor, wire::kTorchscript))
+      return Error{ErrorKind::kInvalid, "the program's input " + field + ": " + why};
+    inputs.push_back(wire::to_json(tensor));
+  }
+  return inputs;
+}
+
+// Returns the inputs that a request is made up for.
+Result<json> inputs_to_make_up(const ModelSpec& model, const Sweep& sweep,
+                               wire::HttpClient& instance, const std::string& served) {
+  if (model.format == kProgram && !model.program.http && sweep.body.empty())
+    return described_inputs(instance, served);
+  json inputs = json::array();
+  for (const TensorSpec& t : model.inputs) inputs.push_back(wire::to_json(t));
+  return inputs;
+}
 
 // What becomes an instance's limit. (On a CPU the node allows 64 MiB more.)
 Bytes memory_of(const json& instance, DeviceKind kind) {
@@ -396,7 +421,10 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Pro
   if (is_set(stop)) return profile;
   SLUICE_ASSIGN(address, wire::parse_endpoint(ready.value("socket", "")));
   wire::HttpClient instance(address, Seconds(120));
-  Measuring measuring(subject, instance, name, spec, sweep, progress, stop, kept, slice.memory);
+  SLUICE_ASSIGN(inputs,
+                inputs_to_make_up(spec.inference().model, sweep, instance, served_name(name)));
+  Measuring measuring(subject, instance, name, spec, sweep, progress, stop, kept, slice.memory,
+                      std::move(inputs));
   SLUICE_ASSIGN(points,
                 sweep.plan == nullptr
                     ? measuring.all_of(points_of(sweep, room))
