@@ -51,7 +51,8 @@ def traced(folder, name):
 class Platform:
     """With CPU devices, for a `with`. `flags` are further ones of `sluice up`."""
 
-    def __init__(self, policy, *flags, devices=2):
+    def __init__(self, policy, *flags, devices=2, program=SLUICE):
+        self.program = program
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-live-")
         pathlib.Path(self.folder.name).chmod(0o711)  # instances of other users read what lies in it
         self.data = self.folder.name + "/data"
@@ -59,12 +60,11 @@ class Platform:
         self.devices = devices
         pathlib.Path(self.data).mkdir()
         with self.log.open("w") as log:
-            self.up = subprocess.Popen([SLUICE, "--data", self.data, "up", "--policy", policy, "--devices", str(devices), "--listen",
+            self.up = subprocess.Popen([program, "--data", self.data, "up", "--policy", policy, "--devices", str(devices), "--listen",
                                         "127.0.0.1:0", "--api", "127.0.0.1:0", *flags], stdout=log, stderr=log)
 
     def __enter__(self):
-        until(lambda: self.call("status").returncode == 0 and len(self.json("get", "devices")) == self.devices,
-              "the platform to be up", self.log)
+        until(self.is_up, "the platform to be up", self.log)
         return self
 
     def __exit__(self, *_):
@@ -72,8 +72,16 @@ class Platform:
         self.up.wait(timeout=60)
         self.folder.cleanup()
 
+    def is_up(self):
+        if self.up.poll() is not None:
+            raise Refused(f"sluice up: {self.log.read_text()[-2000:]}")
+        return self.call("status").returncode == 0 and len(self.devices_of("cpu")) == self.devices
+
+    def devices_of(self, kind):
+        return [d for d in self.json("get", "devices") if d["kind"] == kind]
+
     def call(self, *words, text=None):
-        return subprocess.run([SLUICE, "--data", self.data, *map(str, words)], input=text, capture_output=True, text=True)
+        return subprocess.run([self.program, "--data", self.data, *map(str, words)], input=text, capture_output=True, text=True)
 
     def sluice(self, *words, text=None):
         done = self.call(*words, text=text)
