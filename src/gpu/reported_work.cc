@@ -16,7 +16,7 @@ void ReportedWork::update(const sluice_device_report& report, Time now) {
   stalled_ = report.stalled != 0;
   awaiting_ = report.awaiting != 0;
   const Time seen(bounded(report.seen_ns, now.time_since_epoch()));
-  // An old report, or none. (One said to be of the future is news once, not at each look.)
+  // An old report, or none. One that says it is from the future counts once, not at each poll.
   if (std::exchange(stamp_, report.seen_ns) == report.seen_ns || seen <= seen_) return;
   seen_ = seen;
   ever_ = true;

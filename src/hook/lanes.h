@@ -15,7 +15,9 @@
 
 namespace sluice::hook {
 
-constexpr uint64_t kInFlightNs = 750'000;  // the bound that a unit without a known cost fills
+constexpr uint64_t kInFlightNs = 750'000;  // the bound without a grant
+constexpr uint64_t kMostInFlightNs =
+    3'000'000;  // no bound is larger: a unit of unknown cost fills it
 
 // A single unit between two events, which say what it takes.
 struct Timing {

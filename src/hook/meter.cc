@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kLaunchNs = 3'000;           // no launch takes the device longer to hear of
 constexpr uint64_t kUnlearntLeaveNs = 100'000;  // of a lane whose units are still to be timed
 constexpr uint64_t kWarmNs = 200'000;  // so soon the device is not given to another context
-constexpr uint64_t kRingNs = 200'000;  // between two rings for iterations' begins, or ends
+constexpr uint64_t kRingNs = 200'000;  // between two notices of begun iterations, or of ended ones
 constexpr uint64_t kRarely = 4000;     // timings may take one part in so many of a thread's time
 constexpr uint64_t kMostSpentNs = 10'000;  // on one; more, and the thread was off the processor
 
@@ -104,7 +104,7 @@ Unit Meter::begin_in(sluice_attachment* at, Lane& lane, const Work& work, uint32
   }
   lane.submit(unit.cost_ns);
   if (!unit.known && work.bytes == 0 && timeable) {
-    lane.unknown_ns = this->room(at, now).bound;
+    lane.unknown_ns = kMostInFlightNs;
     lane.unknown_end = lane.done();
   }
   // Behind it there is room for no more, or for little: its end is to be seen. Where others have
