@@ -159,6 +159,13 @@ Nanos Control::next_step() const {
   return functions_.empty() ? Seconds(1) : settings_.tick_every;
 }
 
+static bool faults_changed(const Observation& before, const Observation& now) {
+  return std::ranges::any_of(now.devices, [&](const Device& d) {
+    const Device* then = find(before.devices, d.id);
+    return then != nullptr ? then->fault != d.fault : !d.fault.empty();
+  });
+}
+
 void Control::observe(Time now, UnixMillis wall) {
   for (StoredFunction& f : desired_.changes()) adopt(std::move(f));
   Observation o = cluster_.observe();
@@ -167,7 +174,9 @@ void Control::observe(Time now, UnixMillis wall) {
   if (any_node_there(o))
     for (Decision& d : notices_.step(seen_, o, wall)) decisions_.record(std::move(d));
   counts_.observe(o.gateways);
+  const bool otherwise_routed = faults_changed(seen_, o);
   seen_ = std::move(o);
+  if (otherwise_routed) decide_at_once();
   see_types();
   see_jobs(now, wall);
 }
@@ -257,12 +266,17 @@ void Control::decide_at_once() {
   routes_.mark_stale();
 }
 
+// A program's last words are for its owner, not for all that call it.
+static std::string without_log(const std::string& why) {
+  return why.substr(0, why.find("; its log ends: "));
+}
+
 void Control::push_routes(Time now) {
   std::vector<RoutedFunction> routed;
   routed.reserve(functions_.size());
   for (const auto& [name, f] : functions_)
     if (spec_of(f.stored, f.stored.newest).is_inference())
-      routed.push_back({&f.stored, f.bundle->route, f.unavailable});
+      routed.push_back({&f.stored, f.bundle->route, without_log(f.unavailable)});
   if (routes_.push(cluster_, seen_, routed, stops_, predictor_)) stops_.left_out();
   if (any_node_there(seen_)) drain_idle(now);
 }

@@ -106,8 +106,6 @@ class Control {
   // that its content is unknown.
   std::optional<std::set<std::string>> contents() const;
   const Observation& seen() const { return seen_; }
-  // Returns the types of the devices for functions.
-  const std::vector<DeviceType>& types() const { return types_; }
   const TickCount& last_tick() const { return last_tick_; }
   const Accounting& accounting() const { return accounting_; }
   // Returns how many instances of that revision ended before they were ready, since the last ready

@@ -54,6 +54,26 @@ TEST_F(RouteSyncTest, AnInstanceThatWasAskedToStopIsRoutedAsDraining) {
   EXPECT_EQ(cluster.tables, 2);
 }
 
+// What it answers is worthless, and may come fast.
+TEST_F(RouteSyncTest, AnInstanceOnAFailingDeviceHasRequestsOnlyWhereNoOtherIsReady) {
+  const auto states = [&] {
+    sync.mark_stale();
+    EXPECT_TRUE(push());
+    std::vector<std::string> all;
+    for (const auto& i : cluster.routes["functions"][0]["instances"]) all.push_back(i["state"]);
+    return all;
+  };
+  seen.devices = {{.id = "cpu0"}, {.id = "cuda0", .kind = DeviceKind::kCuda, .fault = "Xid 79"}};
+  seen.instances[0].instance.parts[0].device = "cuda0";
+  EXPECT_EQ(states(), std::vector<std::string>{"ready"});
+  seen.instances.push_back(seen.instances[0]);
+  seen.instances[1].instance.id = "f-2";
+  seen.instances[1].instance.parts[0].device = "cpu0";
+  EXPECT_EQ(states(), (std::vector<std::string>{"draining", "ready"}));
+  seen.devices[1].fault.clear();
+  EXPECT_EQ(states(), (std::vector<std::string>{"ready", "ready"}));
+}
+
 TEST_F(RouteSyncTest, AGatewayWithOtherRoutesIsGivenThemAgainUnderALargerVersion) {
   push();
   cluster.seen.gateways[0].routes_version = 70;  // of a dead loop

@@ -1,6 +1,7 @@
 #include "control/routes.h"
 
 #include <algorithm>
+#include <set>
 
 namespace sluice::control {
 
@@ -45,6 +46,28 @@ InstanceRoute instance_route(const RoutedInstance& routed, const InferenceSpec& 
           .ready = routed.state == InstanceState::kReady};
 }
 
+// What a failing device answers is worthless, and may come fast: requests go there only where no
+// other instance of the revision is ready.
+void spare_failing(FunctionRoute& route, const std::vector<RoutedInstance>& instances,
+                   const std::vector<Device>& devices) {
+  const auto fails = [&](const InstanceRoute& r) {
+    const auto routed = std::ranges::find_if(
+        instances, [&](const RoutedInstance& i) { return i.instance->instance.id == r.id; });
+    const Device* d = find(devices, routed->instance->instance.device());
+    return d != nullptr && !d->fault.empty();
+  };
+  std::vector<InstanceRoute*> failing;
+  std::set<int> sound;  // revisions
+  for (InstanceRoute& r : route.instances) {
+    if (!r.ready) continue;
+    if (fails(r))
+      failing.push_back(&r);
+    else
+      sound.insert(r.revision);
+  }
+  for (InstanceRoute* r : failing) r->ready = !sound.contains(r->revision);
+}
+
 }  // namespace
 
 FunctionRoute function_route(const RoutedFunction& function,
@@ -70,6 +93,7 @@ FunctionRoute function_route(const RoutedFunction& function,
     route.instances.push_back(
         instance_route(i, spec_of(f, revision).inference(), devices, predictor));
   }
+  spare_failing(route, instances, devices);
   for (const auto& [number, percent] : traffic_split(f, newest_ready))
     route.split.push_back({number, percent});
   return route;

@@ -28,7 +28,7 @@ struct SnapshotChanges {
 // tick to tick, and a copy of everything would cost the most.
 //
 // Ordered instances that have not appeared count as starting; those that are to stop as draining.
-// Leaves out what runs on devices that serve no functions. Does not touch `due` and `measured`.
+// Does not touch `due` and `measured`.
 SnapshotChanges update(Snapshot& snapshot, const Functions& functions, const Observation& seen,
                        const Rollouts& rollouts, const Starts& starts, const Stops& stops,
                        const SnapshotSettings& settings, Time now);

@@ -44,9 +44,8 @@ void DeviceFaults::end_programs_on(const Device& device) {
   for (InstanceRecord& r : records_.instances()) {
     if (!alive(r) || !is_program(r) || part_on(r.instance.parts, device.id) == nullptr) continue;
     programs.push_back(r.instance.id);
-    if (!r.foreign) continue;
-    r.instance.state = InstanceState::kDraining;  // stop() marks the others
-    r.device_fault = device.fault;
+    if (r.foreign) r.instance.state = InstanceState::kDraining;  // stop() marks the others
+    if (r.foreign || r.instance.state != InstanceState::kReady) r.device_fault = device.fault;
   }
   if (programs.empty()) return;
   SLUICE_STEP("fail: marked");
@@ -54,8 +53,8 @@ void DeviceFaults::end_programs_on(const Device& device) {
   SLUICE_STEP("fail: saved");
   for (const InstanceId& id : programs) {
     const InstanceRecord* r = records_.find(id);
-    if (!r->foreign) {
-      asio::co_spawn(io_, end_once_replaced(id, r->process, device.fault), asio::detached);
+    if (!r->foreign && r->instance.state == InstanceState::kReady) {
+      asio::co_spawn(io_, end_once_replaced(id, r->process, device.id), asio::detached);
       continue;
     }
     log::warn("{}: ended, {} fails: {}", id, device.id, device.fault);
@@ -63,15 +62,18 @@ void DeviceFaults::end_programs_on(const Device& device) {
   }
 }
 
+// Unless the device was taken into use again meanwhile.
 asio::awaitable<void> DeviceFaults::end_once_replaced(InstanceId id, ProcessIdentity process,
-                                                      std::string fault) {
+                                                      DeviceId device) {
   asio::steady_timer timer(io_, kReplacedWithin);
   co_await timer.async_wait(kAwait);
   InstanceRecord* r = records_.find(id);
-  if (r == nullptr || !alive(*r) || r->process != process) co_return;
-  r->device_fault = fault;
+  const Device* d = reservations_.ledger().find(device);
+  if (r == nullptr || !alive(*r) || r->process != process || d == nullptr || d->fault.empty())
+    co_return;
+  r->device_fault = d->fault;
   records_.save_or_log();
-  log::warn("{}: ended, its device fails: {}", id, fault);
+  log::warn("{}: ended, {} fails: {}", id, device, d->fault);
   (void)live_.end_program(id, grace_);
 }
 

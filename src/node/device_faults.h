@@ -1,6 +1,6 @@
-// Cordons devices, and ends the programs on a device that fails. The control loop moves functions'
-// instances, as from any cordoned device, which has kReplacedWithin: a cold start. The results of a
-// program on a failing GPU are worthless: all others are ended at once, and a record says why.
+// Cordons devices, and ends the programs on a device that fails, for their results are worthless. A
+// record says why. The control loop moves the ready instances of functions, as from any cordoned
+// device, and has kReplacedWithin for it; all other programs are ended at once.
 //
 // Belongs to one io_context with one thread, and must outlive what that has in hand.
 #pragma once
@@ -29,8 +29,7 @@ class DeviceFaults {
  private:
   void fail(const GpuFault& fault);
   void end_programs_on(const Device& device);
-  asio::awaitable<void> end_once_replaced(InstanceId id, ProcessIdentity process,
-                                          std::string fault);
+  asio::awaitable<void> end_once_replaced(InstanceId id, ProcessIdentity process, DeviceId device);
 
   asio::io_context& io_;
   Records& records_;
