@@ -38,9 +38,12 @@ std::vector<Instance> Starts::reconcile(const std::vector<ObservedInstance>& see
 const Starts::Trouble& Starts::failed(const FunctionName& f, int revision, bool node_fault,
                                       std::string error, Time now) {
   Trouble& t = troubles_[{f, revision}];
-  if (!node_fault) ++t.failures;
-  const Nanos wait = Seconds(1LL << std::min(++t.tries, 10));
-  t.retry_at = now + std::min(wait, settings_.retry_most);
+  // Several instances that were started at once are one try.
+  if (t.tries == 0 || now >= t.retry_at) {
+    if (!node_fault) ++t.failures;
+    const Nanos wait = Seconds(1LL << std::min(++t.tries, 10));
+    t.retry_at = now + std::min(wait, settings_.retry_most);
+  }
   t.error = std::move(error);
   t.reported = false;
   return t;

@@ -63,7 +63,8 @@ TEST(Starts, ARevisionThatFailsIsTriedAfterAnExponentialBackoffWithABound) {
 
 TEST(Starts, ARevisionThatIsGivenUpIsNotTriedAgainUntilItIsForgotten) {
   Starts starts({});
-  for (int k = 0; k < 3; ++k) (void)starts.failed(kF, 1, false, "exit code 3", kStart);
+  for (int k = 0; k < 3; ++k)
+    (void)starts.failed(kF, 1, false, "exit code 3", kStart + k * Seconds(100));
   EXPECT_FALSE(starts.trouble(kF, 1)->given_up);
   EXPECT_EQ(said_of_given_up(1, starts.give_up(kF, 1)),
             "Revision 1 could not start in 3 tries and is not started again. Apply its file again "
@@ -71,6 +72,13 @@ TEST(Starts, ARevisionThatIsGivenUpIsNotTriedAgainUntilItIsForgotten) {
   EXPECT_NE(starts.backoff(kF, 1, kStart + Seconds(1'000'000)), nullptr);
   starts.forget(kF, 1);
   EXPECT_EQ(starts.backoff(kF, 1, kStart), nullptr);
+}
+
+TEST(Starts, InstancesThatFailTogetherAreOneTry) {
+  Starts starts({});
+  for (int k = 0; k < 3; ++k) (void)starts.failed(kF, 1, false, "no database", kStart);
+  EXPECT_EQ(starts.trouble(kF, 1)->failures, 1);
+  EXPECT_EQ(starts.failed(kF, 1, false, "no database", kStart + Seconds(2)).failures, 2);
 }
 
 TEST(Starts, ANodesFaultIsATryAndNoFailureOfTheRevision) {
