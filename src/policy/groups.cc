@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -40,8 +41,12 @@ std::vector<Group> inference_groups(const Snapshot& snapshot, const PlatformPoli
   for (const FunctionView& f : snapshot.functions)
     if (f.due && f.spec.is_inference())
       due.push_back({&f, &bundle_of(f.spec, platform, table), kinds_of(f.spec)});
-  const bool tiers = std::ranges::any_of(
-      due, [&](const Due& d) { return d.bundle != due[0].bundle || d.kinds != due[0].kinds; });
+  std::set<std::pair<const Bundle*, DeviceKinds>> sides;
+  for (const Due& d : due) sides.emplace(d.bundle, d.kinds);
+  const bool tiers = std::ranges::any_of(sides, [&](const auto& a) {
+    return std::ranges::any_of(
+        sides, [&](const auto& b) { return a != b && a.second.overlaps(b.second); });
+  });
   std::vector<Group> groups;
   for (const Due& d : due) {
     const bool violating = tiers && d.function->violating;

@@ -15,6 +15,7 @@ struct DeviceKinds {
   bool cpu = true, cuda = false;
 
   bool has(DeviceKind kind) const { return kind == DeviceKind::kCuda ? cuda : cpu; }
+  bool overlaps(DeviceKinds other) const { return (cpu && other.cpu) || (cuda && other.cuda); }
   auto operator<=>(const DeviceKinds&) const = default;
 };
 
@@ -34,8 +35,8 @@ struct Group {
   }
 };
 
-// Returns the groups of due inference functions: one for each bundle and what it may use; if there
-// are several, one for each of their tiers of equal urgency. The most urgent first.
+// Returns the groups of due inference functions: one for each bundle and what it may use; where two
+// of them compete for devices, one for each of their tiers of equal urgency. The most urgent first.
 std::vector<Group> inference_groups(const Snapshot& snapshot, const PlatformPolicy& platform,
                                     std::span<const Bundle> table);
 

@@ -332,7 +332,6 @@ void check_functions(const Scenario& s, Source& source, Problems& problems) {
     const int least = std::max(spec.inference().min_replicas, 1);
     int64_t fit = 0;
     for (const DevicePlan& d : s.cluster.devices) {
-      if (!spec.runs_on(d.device.kind)) continue;
       const auto matches = [&](const Profile& p) {
         return p.model == model && p.device.name == d.device.model;
       };
@@ -375,7 +374,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
   Reader(out, source, problems, folder).document(documents.front());
   for (FunctionSpec& f : out.functions) {
     f.inference().token.clear();  // its load may call it
-    if (f.device.empty()) f.device = "any";
+    f.device = "any";             // the times of its truth and profile say what it is like on each
   }
   if (problems.empty()) check_functions(out, source, problems);
   if (problems.empty()) return out;

@@ -12,7 +12,7 @@ int places_of(const Demand& demand, const Instance& i) {
 }
 
 // Where instances of one device borrow from each other, they are full before they reach the limit,
-// and then their requests take longer, so that their places are.
+// and then their requests take longer, so that their places are full.
 double use_of(const InstanceMeasurements& m, const Instance& i, int places) {
   const double held = m.inferences_per_second * seconds(m.latency) / places;
   const double limit = std::max(0.001, i.slice().quota.limit.fraction());
