@@ -249,6 +249,7 @@ TEST_F(PlatformProgram, ASecretIsReadAtEachStartAndGoesNowhereElse) {
   const fs::path secret = fs::path(p.data) / "secrets/greeting";
   EXPECT_EQ(fs::status(secret.parent_path()).permissions(), fs::perms(0700));
   std::ofstream(secret) << "hunter2 $(PORT)\n";
+  fs::permissions(secret, fs::perms(0600));
   const std::string file =
       file_of("    command: [/usr/bin/python3, server.py]\n    files: [" + folder_.string() +
               "/]\n    protocol: http\n    env: {GREETING: {file: greeting}}\n");
@@ -284,6 +285,7 @@ TEST_F(PlatformProgram, ASecretIsReadAtEachStartAndGoesNowhereElse) {
   EXPECT_THAT(f.value("unavailable", ""),
               HasSubstr("the variable GREETING: " + secret.string() + ": no such file"));
   std::ofstream(secret) << "another";
+  fs::permissions(secret, fs::perms(0600));
   EXPECT_TRUE(eventually("the new value", [&] {
     return p.cli({"invoke", "f", "--path", "/x"}).out.find("/x another uid") != std::string::npos;
   }));

@@ -32,6 +32,7 @@ using wire::http::verb;
 struct KnownType {
   const learn::Learned* learned;
   Share size;  // of a CPU device, against the measured one; none: a GPU
+  DeviceKind kind;
 };
 
 // CPU devices were measured with a part of a core. Up to a whole one the size is a share of that.
@@ -43,7 +44,7 @@ std::optional<KnownType> known_type(const Device& device) {
       learn::builtin_weights(is_cpu ? "cpu/800m" : type_of(device).name);
   if (learned == nullptr) return std::nullopt;
   const Share size = {std::min(device.millicores, kCore) * 1000 / kMeasured};
-  return KnownType{learned, is_cpu ? size : kNone};
+  return KnownType{learned, is_cpu ? size : kNone, device.kind};
 }
 
 // The platform's types of devices that there are weights of.
@@ -152,6 +153,7 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
   for (const FunctionSpec& spec : identified_functions(files)) {
     const ModelSpec& model = spec.inference().model;
     std::map<DeviceType, KnownType> unknown = types;
+    std::erase_if(unknown, [&](const auto& type) { return !spec.runs_on(type.second.kind); });
     std::erase_if(unknown, [&](const auto& entry) {
       return stored.contains({model.content, entry.first}) ||
              stored.contains({model.path, entry.first}) || stored.contains({model.path, {}});

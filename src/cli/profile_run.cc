@@ -332,11 +332,11 @@ Result<json> inputs_to_make_up(const ModelSpec& model, const Sweep& sweep,
 }
 
 // What becomes an instance's limit. (On a CPU the node allows 64 MiB more.)
-Bytes memory_of(const json& instance, DeviceKind kind) {
-  if (kind == DeviceKind::kCpu) return instance.value("peak_memory", Bytes{0});
+Bytes memory_of(const json& instance, const Device& device) {
+  if (device.kind == DeviceKind::kCpu) return instance.value("peak_memory", Bytes{0});
   constexpr Bytes kSlack = Bytes{64} << 20;
   const Bytes held = instance.value("memory_held", Bytes{0});
-  return held > 0 ? held + kSlack : 0;
+  return held > 0 ? std::min(held + kSlack, device.memory) : 0;
 }
 
 // "cuda0" of "node/cuda0".
@@ -373,6 +373,8 @@ Result<std::vector<ProfileRoom>> rooms_to_measure(const json& state, const Funct
     else if (left > known->quota)
       *known = {device, left, memory};
   }
+  if (holders.empty())
+    return Error{ErrorKind::kInvalid, "device: no device here is one that it may run on"};
   if (!rooms.empty()) return rooms;
   return Error{ErrorKind::kExhausted,
                "no device has a fifth of its time left to measure on. To make room, delete a "
@@ -433,7 +435,7 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Pro
   kept.forget();
   if (const auto state = node.json(verb::get, "/v1/state"); state.ok())
     for (const json& i : (*state)["instances"])
-      if (i.value("id", "") == id) profile.memory = memory_of(i, room.device.kind);
+      if (i.value("id", "") == id) profile.memory = memory_of(i, room.device);
   return profile;
 }
 

@@ -111,6 +111,20 @@ const StoredFunction* Requests::find(const FunctionName& name) const {
   return found == loop_.functions().end() ? nullptr : &found->second.stored;
 }
 
+std::vector<std::string> Requests::warnings_of(const FunctionSpec& spec) const {
+  std::vector<std::string> out = warnings(spec, loop_.settings().bundle);
+  const Bytes stated = std::max(spec.memory, spec.slice ? spec.slice->memory : 0);
+  const auto measured = [&](const DeviceType& type) {
+    return loop_.profiles().find(spec.model(), type) != nullptr;
+  };
+  if (spec.runs_on(DeviceKind::kCuda) && stated == 0 &&
+      !std::ranges::all_of(types_for(spec, loop_.seen().devices), measured))
+    out.push_back(
+        "memory: is not stated, and was never measured: an instance may hold all of a "
+        "GPU's memory (sluice profile measures it)");
+  return out;
+}
+
 Result<Applied> Requests::check(const FunctionSpec& spec,
                                 const std::vector<FunctionSpec>& all) const {
   for (const auto& [other, f] : loop_.functions()) SLUICE_TRY(check_path(spec.name, other));
@@ -122,7 +136,7 @@ Result<Applied> Requests::check(const FunctionSpec& spec,
   if (before == nullptr) {
     const auto apart = loop_.apart().find(spec.name);
     const int last = apart == loop_.apart().end() ? 0 : apart->second.last;
-    return Applied{spec.name, last + 1, "created", {}, warnings(spec, loop_.settings().bundle)};
+    return Applied{spec.name, last + 1, "created", {}, warnings_of(spec)};
   }
   const FunctionSpec& newest = spec_of(*before, before->newest);
   SLUICE_TRY(check_kind(spec, newest));
@@ -134,7 +148,7 @@ Result<Applied> Requests::check(const FunctionSpec& spec,
                                            : "settings";
   const int next = before->revisions.back().number + 1;
   return Applied{spec.name, resplit == spec ? before->newest : next, what, difference(newest, spec),
-                 warnings(spec, loop_.settings().bundle)};
+                 warnings_of(spec)};
 }
 
 Result<std::vector<Applied>> Requests::apply(const std::vector<FunctionSpec>& specs, bool dry,

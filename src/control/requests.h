@@ -47,6 +47,7 @@ class Requests {
  private:
   const StoredFunction* find(const FunctionName& name) const;
   Result<void> check_known(const FunctionName& f) const;
+  std::vector<std::string> warnings_of(const FunctionSpec& spec) const;
   Result<Applied> check(const FunctionSpec& spec, const std::vector<FunctionSpec>& all) const;
   Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);
   void revise(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);

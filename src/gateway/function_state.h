@@ -112,7 +112,7 @@ struct FunctionState {
   Nanos objective() const { return route.slo > Nanos(0) ? route.slo : route.timeout; }
   // Returns how long before its deadline a waiting request is lost: the time of an answer. Where
   // answers take longer than the objective, all would be lost, and a queue of lost requests is
-  // never too long. There none is, until it times out.
+  // never too long; then a request is lost when it times out.
   Nanos lost_before() const {
     const Nanos mean = service.mean();
     return mean <= objective() ? mean : -route.timeout;

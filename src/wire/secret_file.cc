@@ -50,6 +50,8 @@ Result<std::string> read_secret(const std::string& folder, const std::string& na
   SLUICE_TRY(check_secret_name(name));
   SLUICE_ASSIGN(secrets, open_secrets(folder));
   SLUICE_ASSIGN(file, secrets.file(name));
+  if ((file.about().st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return invalid(folder + "/" + name, "must be its owner's alone (chmod 600)");
   SLUICE_ASSIGN(value, file.text(kLargest));
   if (value.find('\0') != value.npos)
     return invalid(folder + "/" + name, "has a NUL, which no variable can have");

@@ -25,6 +25,7 @@ class SecretFile : public testing::Test {
   }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(secrets / name) << text;
+    fs::permissions(secrets / name, fs::perms(0600));
   }
   std::string value(const std::string& name) const {
     const auto read = read_secret(secrets, name);
@@ -43,6 +44,13 @@ class SecretFile : public testing::Test {
   const fs::path secrets = fs::path(folder.path) / "secrets";
 };
 
+// `server.files` may name what others may read.
+TEST_F(SecretFile, OthersMayNotReadIt) {
+  write("key", "x");
+  fs::permissions(secrets / "key", fs::perms(0640));
+  EXPECT_THAT(fault("key"), testing::HasSubstr("must be its owner's alone (chmod 600)"));
+}
+
 TEST_F(SecretFile, ItsValueIsTheFileWithoutOneNewline) {
   write("key", "hunter2\n");
   EXPECT_EQ(value("key"), "hunter2");
@@ -51,8 +59,6 @@ TEST_F(SecretFile, ItsValueIsTheFileWithoutOneNewline) {
   write("key", "");
   EXPECT_EQ(value("key"), "");
   write("key", std::string(64 << 10, 'x'));
-  EXPECT_EQ(value("key").size(), size_t{64} << 10);
-  fs::permissions(secrets / "key", fs::perms(0644));
   EXPECT_EQ(value("key").size(), size_t{64} << 10);
 }
 

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPiece = 1 << 20, kMostFiles = 10'000, kDeepest = 64;
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostBytes = uint64_t{1} << 30, kLongestScript = 1 << 20;
 
 Error invalid(const std::string& path, const std::string& why) {
   return {ErrorKind::kInvalid, "server.files: " + path + ": " + why};
@@ -155,6 +155,10 @@ Result<std::string> content_of(const ProgramSpec& program, const std::vector<Wor
   for (const std::string& word : program.command)
     if (word.starts_with('/'))
       if (const auto named = RegularFile::open(word); named.ok())
+        SLUICE_TRY(add(hash, word, *named, stopped));
+  for (const std::string& word : program.args)
+    if (word.starts_with('/'))
+      if (const auto named = RegularFile::open(word); named.ok() && named->size() <= kLongestScript)
         SLUICE_TRY(add(hash, word, *named, stopped));
   for (const WorkingFile& f : files) {
     SLUICE_ASSIGN(file, f.open());

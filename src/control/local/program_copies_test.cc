@@ -102,16 +102,23 @@ TEST_F(ProgramCopiesTest, AFileThatOthersMayNotReadIsNotCopiedByRoot) {
   EXPECT_THAT(names({"app/"}), ElementsAre(HasSubstr("main: others may not read it")));
 }
 
-// A log, a socket, a database: it may change while the copy is made.
-TEST_F(ProgramCopiesTest, WhatArgumentsNameIsDataAndWhatTheCommandNamesIsNot) {
-  write("data", "one");
+// A database, say: it may change while the copy is made.
+TEST_F(ProgramCopiesTest, OfWhatArgumentsNameAScriptIsContentAndMoreThanAMebibyteIsData) {
   program.args = {(root / "data").string()};
-  const std::string before = content(program);
-  write("data", "two");
-  EXPECT_EQ(content(program), before);
+  std::set<std::string> all;
+  for (const std::string text : {"a script", "another"}) {
+    write("data", text);
+    all.insert(content(program));
+  }
+  EXPECT_EQ(all.size(), 2u);
+  const std::string large(2 << 20, 'x');
+  write("data", large);
+  const std::string data = content(program);
+  write("data", large + "y");
+  EXPECT_EQ(content(program), data);
   program.command.push_back((root / "data").string());
   const std::string named = content(program);
-  write("data", "three");
+  write("data", large);
   EXPECT_NE(content(program), named);
 }
 

@@ -146,7 +146,7 @@ TEST(ProgramFile, WhatAContainerHasBeyondAProgramIsRefusedWithWhatIsInItsPlace) 
       {"      resources: {limits: {cpu: 1}}\n",
        "resources.limits.cpu: the policy gives a program its share of a device"},
       {"      resources: {limits: {nvidia.com/gpu: 1}}\n",
-       "resources.limits.nvidia.com/gpu: programs of functions compute on CPUs"},
+       "resources.limits.nvidia.com/gpu: state `device: cuda` in spec"},
       {"      resources: {requests: {cpu: 1}}\n", "resources.requests: the policy gives"},
       {"      resources: {limits: {memory: 1Gi}}\n  memory: 2Gi\n",
        "limits.memory: stands beside spec.memory; one of the two is allowed"},

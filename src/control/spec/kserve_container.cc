@@ -93,7 +93,7 @@ void read_resources(Fields& container, Fields& spec, FunctionSpec& out, Source& 
       limits.bytes("memory", out.memory);
       refuse(limits, "cpu", kShare);
       refuse(limits, "nvidia.com/gpu",
-             "programs of functions compute on CPUs; `sluice run` puts a program on a GPU");
+             "state `device: cuda` in spec, and `slice` for a part of a GPU");
     });
   });
 }
