@@ -2,6 +2,8 @@
 // device's own log, from now on for so long: a line "DEVICE PID PERCENT" each.
 // emulated_gpus MACHINE fail DEVICE [XID]: the device fails, as a real one reports it (79: it fell
 // off the bus).
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -62,6 +64,7 @@ int print_use(Machine& machine, double seconds) {
 
 int main(int count, char** arguments) {
   if (count < 4) return fail("MACHINE use SECONDS, or MACHINE fail DEVICE [XID]");
+  if (access(arguments[1], R_OK | W_OK) != 0) return fail("there is no such machine");
   const auto machine = Machine::open(arguments[1], {});
   if (machine == nullptr) return fail("there is no such machine");
   if (std::strcmp(arguments[2], "use") == 0) return print_use(*machine, std::atof(arguments[3]));
