@@ -1,9 +1,13 @@
 #include "node/device_faults.h"
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "base/log.h"
+#include "wire/http/await.h"
 #include "wire/permit_steps.h"
 
 namespace sluice::node {
