@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <iostream>
+#include <set>
 
 #include "cli/files.h"
 #include "cli/limits.h"
@@ -15,6 +16,7 @@
 #include "control/spec/function_file.h"
 #include "model/server_kind.h"
 #include "profile/trials_model.h"
+#include "wire/json/json.h"
 
 namespace sluice::cli {
 namespace {
@@ -123,11 +125,26 @@ Result<void> profile_in(const ProfileRoom& room, const Session& session, const F
   return {};
 }
 
+Result<void> say_what_is_full(const nlohmann::json& state, const FunctionSpec& spec,
+                              const std::vector<ProfileRoom>& rooms) {
+  std::set<DeviceType> full;
+  for (const nlohmann::json& d : state["devices"]) {
+    SLUICE_ASSIGN(device, wire::device_from(d));
+    if (spec.runs_on(device.kind)) full.insert(type_of(device));
+  }
+  for (const ProfileRoom& room : rooms) full.erase(type_of(room.device));
+  for (const DeviceType& type : full)
+    std::cerr << "sluice: " << to_string(spec.name) << ": not measured on " << type.name
+              << ": none has a fifth of its time left\n";
+  return {};
+}
+
 // On each type of device that it may run on.
 Result<void> profile_one(const Session& session, const FunctionSpec& spec, const Sweep& sweep,
                          nlohmann::json& stored) {
   SLUICE_ASSIGN(state, session.node().json(wire::http::verb::get, "/v1/state"));
   SLUICE_ASSIGN(rooms, rooms_to_measure(state, spec));
+  SLUICE_TRY(say_what_is_full(state, spec, rooms));
   for (const ProfileRoom& room : rooms) SLUICE_TRY(profile_in(room, session, spec, sweep, stored));
   return {};
 }
