@@ -363,7 +363,7 @@ Result<std::vector<ProfileRoom>> rooms_to_measure(const json& state, const Funct
     }
     const Share left{static_cast<int>(std::max<int64_t>(0, kWhole.permille - held) / 10 * 10)};
     holders += "\n  " + device.id + ": " + names;
-    if (left < kLeastQuota) continue;
+    if (left < kLeastQuota || (device.kind == DeviceKind::kCuda && memory <= 0)) continue;
     const auto same_type = [&](const ProfileRoom& r) {
       return type_of(r.device) == type_of(device);
     };
@@ -374,7 +374,8 @@ Result<std::vector<ProfileRoom>> rooms_to_measure(const json& state, const Funct
       *known = {device, left, memory};
   }
   if (holders.empty())
-    return Error{ErrorKind::kInvalid, "device: no device here is one that it may run on"};
+    return Error{ErrorKind::kInvalid,
+                 "device: there is none here that it may run on and that is not cordoned"};
   if (!rooms.empty()) return rooms;
   return Error{ErrorKind::kExhausted,
                "no device has a fifth of its time left to measure on. To make room, delete a "

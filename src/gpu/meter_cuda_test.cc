@@ -73,7 +73,7 @@ TEST_F(CudaMeterTest, TheReportsOfTwoProcessesAddUp) {
   EXPECT_EQ(meter.progress().finished, Millis(4));
 }
 
-// --- who is at work ---------------------------------------------------------------------------
+// --- whether a client is at work -----------------------------------------------------------------
 
 // Nothing moves while one long unit runs. A thread that waits for it looks and reports; one that
 // sleeps in the driver does not, and is believed as long as anything in flight is.
