@@ -38,6 +38,7 @@ constexpr HasGpuSettings kOurs{.alpha = 0.7,
                                .slack = 0.02,
                                .outlast_starts = true,
                                .keep_peak = true,
+                               .load_first = true,
                                .lone_in_time = true};
 
 // FaST-GShare: a rate over ten seconds.

@@ -262,7 +262,7 @@ TEST(FunctionFile, APolicyMayHaveSettingsOfItsOwn) {
             "f.yaml:10 spec.policy.settings.betta: under has-gpu, betta is no setting of this "
             "policy; did you mean 'beta'?; there are alpha, beta, quota_step, min_quota, cooldown, "
             "min_rate, slo_fraction, idle_meets_slo, borrow, work_off, slack, keep_peak, "
-            "lone_in_time, outlast_starts and unmeasured");
+            "load_first, lone_in_time, outlast_starts and unmeasured");
   EXPECT_TRUE(with("  policy: {name: has-gpu, settings: {alpha: 0.2, beta: 0.1}}\n").ok());
   EXPECT_EQ(with("  policy: {name: has-gpu, settings: {beta: 0.8}}\n").error().message,
             "f.yaml:10 spec.policy.settings: under has-gpu, beta: 0.8 is above alpha, which is "

@@ -28,6 +28,7 @@ class HybridScaler {
         now_(plan.input().snapshot.now) {}
 
   void scale_down();
+  void cover_load();
   void scale_up();
   void leave_drained();
 
@@ -52,12 +53,13 @@ class HybridScaler {
   bool cooled() const;
   int least(double allowed) const;
   double rate_in_time() const;
+  double needed_now() const;
   double needed_after_cut() const;
   bool starts_were_worth_it() const;
   Share lowered_quota(size_t i, double needed) const;
   Share raised_quota(size_t i, double needed) const;
-  void raise_quotas();
-  void start_instances();
+  void raise_quotas(double wanted);
+  void start_instances(bool last = true);
   double enough() const;
   void give_back_unmeasured();
   void grow_unmeasured();
@@ -85,6 +87,7 @@ class HybridScaler {
   // Results of counted() and capacity(), until the next change.
   mutable std::optional<std::vector<size_t>> counted_;
   mutable std::optional<double> capacity_;
+  std::optional<double> found_;  // the capacity before cover_load()
 };
 
 const Capability& HybridScaler::where_it_runs(const PlannedInstance& p) const {
@@ -162,25 +165,31 @@ Numbers HybridScaler::numbers(double before, double after) const {
 
 // --- down ---
 
+// An instance that the last minute's load could do without stops. One that the present load can do
+// without rests: it keeps the least quota, and gets more again when it is needed.
 void HybridScaler::scale_down() {
   if (!known()) return give_back_unmeasured();
+  if (!cooled()) return;
   const double before = capacity();
-  if (load() >= config_.beta * before || !cooled()) return;
+  const bool too_much = load() < config_.beta * before;
 
   std::vector<size_t> narrowest_first = counted();
   std::stable_sort(narrowest_first.begin(), narrowest_first.end(), [&](size_t a, size_t b) {
     return plan_.at(a).instance.slice().sm < plan_.at(b).instance.slice().sm;
   });
-  const double stays = needed_after_cut();
+  const double peak = needed_after_cut(), now = needed_now();
   double left = before;
   int count = static_cast<int>(narrowest_first.size());
+  auto working =
+      std::ranges::count_if(narrowest_first, [&](size_t i) { return capability(i) > 0; });
   const bool may_leave = starts_were_worth_it();
   const int fewest = least(0.25);
   for (const size_t i : narrowest_first) {
-    if (!plan_.can_change(i)) continue;
+    const bool works = capability(i) > 0;
+    if (!plan_.can_change(i) || (!too_much && (works || !config_.keep_peak))) continue;
     const double others = left - capability(i);
-    if (may_leave && count > fewest && others >= stays) {
-      left = others, --count;
+    if (may_leave && count > fewest && others >= peak) {
+      left = others, --count, working -= works ? 1 : 0;
       const std::string rest =
           count == 1 ? "the other one can do " : "the other " + std::to_string(count) + " can do ";
       stop(i, why_less("scale-in", rest + per_second(left), before, left));
@@ -188,11 +197,13 @@ void HybridScaler::scale_down() {
     }
     const PlannedInstance& p = plan_.at(i);
     const Share from = p.instance.slice().quota.request;
-    const Share to = lowered_quota(i, stays - others);
+    const bool rests = config_.keep_peak && works && working > fewest && others >= now;
+    const Share to = rests ? std::min(from, sizing_.min_quota) : lowered_quota(i, now - others);
     if (to == from) continue;
-    left = others + capability(p, to);
+    left = others + capability(p, to), working -= rests ? 1 : 0;
     const std::string change = "quota " + percent(from) + " → " + percent(to) + " on " +
-                               p.instance.device() + " leaves " + per_second(left);
+                               p.instance.device() + " leaves " + per_second(left) +
+                               (rests ? ", so that it is warm for the next burst" : "");
     resize(i, to, why_less("vertical-down", change, before, left));
   }
 }
@@ -202,12 +213,19 @@ bool HybridScaler::cooled() const {
   return last == Time{} || now_ - last >= config_.cooldown;
 }
 
-// Ours leaves the last minute's highest forecast in the middle between alpha and beta, so that
-// neither more nor less is wanted at once.
-double HybridScaler::needed_after_cut() const {
+// What quotas that fall leave. Ours leaves the forecast in the middle between alpha and beta, so
+// that neither more nor less is wanted at once.
+double HybridScaler::needed_now() const {
   if (!config_.keep_peak) return demand_.rate() / config_.alpha + work_off();
+  return demand_.rate() / enough() + work_off();
+}
+
+// What an instance that stops leaves. Ours leaves as much for the last minute's highest forecast: a
+// quota comes back within a decision, an instance only after a start.
+double HybridScaler::needed_after_cut() const {
+  if (!config_.keep_peak) return needed_now();
   const double peak = std::max(demand_.view->forecast_peak * demand_.part, demand_.rate());
-  return peak * 2 / (config_.alpha + config_.beta) + work_off();
+  return peak / enough() + work_off();
 }
 
 // Inferences per second, on average.
@@ -251,34 +269,44 @@ Share HybridScaler::lowered_quota(size_t i, double needed) const {
 
 Reason HybridScaler::why_less(std::string rule, const std::string& change, double before,
                               double after) const {
-  return {std::move(rule),
-          load_text() + ", below " + percent(config_.beta) + " of the capacity of " +
-              per_second(before) + ": " + change + ".",
-          numbers(before, after)};
+  const std::string than =
+      load() < config_.beta * before
+          ? ", below " + percent(config_.beta) + " of the capacity of " + per_second(before)
+          : "";
+  return {std::move(rule), load_text() + than + ": " + change + ".", numbers(before, after)};
 }
 
 // --- up ---
 
+// Ours, before any function gets more than it has load for: on full devices the first one's spare
+// capacity is not the others' shortage.
+void HybridScaler::cover_load() {
+  if (!config_.load_first || !known()) return;
+  found_ = capacity();
+  if (load() > capacity()) raise_quotas(load());
+  if (load() > capacity()) start_instances(/*last=*/false);
+}
+
 void HybridScaler::scale_up() {
-  if (wanted() > capacity()) raise_quotas();
+  if (wanted() > capacity()) raise_quotas(wanted());
   start_instances();
 }
 
 // Step 1.
-void HybridScaler::raise_quotas() {
+void HybridScaler::raise_quotas(double wanted) {
   std::vector<size_t> widest_first = counted();
   std::stable_sort(widest_first.begin(), widest_first.end(), [&](size_t a, size_t b) {
     return plan_.at(a).instance.slice().sm > plan_.at(b).instance.slice().sm;
   });
-  const double before = capacity();
-  double reached = before;
+  const double before = found_.value_or(capacity());
+  double reached = capacity();
   for (const size_t i : widest_first) {
-    if (reached >= wanted()) return;
+    if (reached >= wanted) return;
     if (!plan_.can_change(i)) continue;
     const PlannedInstance& p = plan_.at(i);
     const double others = reached - capability(i);
-    const Share from = p.instance.slice().quota.request;
-    const Share to = raised_quota(i, wanted() - others);
+    const Share from = (p.before != nullptr ? *p.before : p.instance).slice().quota.request;
+    const Share to = raised_quota(i, wanted - others);
     const double then = others + capability(p, to);
     if (then <= reached) continue;  // more time would not help this one
     reached = then;
@@ -317,8 +345,9 @@ double HybridScaler::rate_in_time() const {
   return best.of({batch, kWhole, best.idle_quota(kWhole, batch).value_or(kWhole)});
 }
 
-// Steps 2 and 3, repeated until the gap is covered and the least number of instances is there.
-void HybridScaler::start_instances() {
+// Steps 2 and 3, repeated until the gap is covered and the least number of instances is there. What
+// stays uncovered is said the last time.
+void HybridScaler::start_instances(bool last) {
   for (;;) {
     const int count = static_cast<int>(counted().size());
     const int missing = least(0.5) - count;
@@ -334,6 +363,7 @@ void HybridScaler::start_instances() {
       if (!chosen) chosen = covering_slice(plan_.layouts(), capabilities_, sizing_, need);
       if (!chosen && !lone) chosen = most_capable_slice(plan_.layouts(), capabilities_, sizing_);
     }
+    if (!chosen && !last) return;
     if (!chosen) return plan_.unmet(demand_, need, why_unmet(gap));
     start(*chosen, why_started(*chosen, gap));
   }
@@ -586,7 +616,9 @@ std::span<const Setting<HasGpuSettings>> HasGpuSettings::settings() {
       {"borrow", &S::borrow, 0, 1, "an instance may use what its lane leaves idle"},
       {"work_off", &S::work_off, 0, 1, "what waits counts as load"},
       {"slack", &S::slack, 0, 0.5, "gap, as a part of the capacity, that is worth no start"},
-      {"keep_peak", &S::keep_peak, 0, 1, "what leaves is spare for the last minute's forecasts"},
+      {"keep_peak", &S::keep_peak, 0, 1,
+       "what stops is spare for the last minute; what rests, now"},
+      {"load_first", &S::load_first, 0, 1, "every function's load comes before any one's spare"},
       {"lone_in_time", &S::lone_in_time, 0, 1, "a second instance where a lone one is often busy"},
       {"outlast_starts", &S::outlast_starts, 0, 1, "none leaves until a start was worth its cost"},
       {"unmeasured", &S::unmeasured, 1, 1000, "request of a model that was never measured"},
@@ -602,6 +634,7 @@ std::vector<Action> scale_has_gpu(Input& input) {
   // Quota that some give back, others may take in the same tick.
   for (HybridScaler& s : scalers) s.scale_down();
   for (HybridScaler& s : scalers) s.leave_drained();
+  for (HybridScaler& s : scalers) s.cover_load();
   for (HybridScaler& s : scalers) s.scale_up();
   input.memory.forget_before(input.now() - 3600);  // of deleted functions
   return plan.actions();

@@ -5,8 +5,7 @@
 //   3. then an instance on a new device, the most efficient slice that covers the gap;
 //   and if no single slice does, the most capable ones until it is covered or the cluster is full.
 // Scales down when R < β × capacity and the cooldown has passed: quotas of the narrowest first,
-// then the instance, to the smallest capacity with R ≤ α × capacity, R being at least the busiest
-// second of `window` and three deviations of the forecast more.
+// then the instance, to the smallest capacity with R ≤ α × capacity.
 //
 // Unlike the paper it counts the gap in capacity, R ÷ α − C. Closing ΔR = R − α·C as printed leaves
 // R > α × capacity, so that every tick would take another, smaller step.
@@ -44,10 +43,14 @@ struct HasGpuSettings {
   // Ours, off in the paper. No instance leaves until the last started one is ready and has stayed
   // for as long as its start took: a start costs more than what it holds.
   bool outlast_starts = false;
-  // Ours, off in the paper. What leaves must be spare for the highest forecast of the last minute,
-  // which is left in the middle between alpha and beta: a moment with few requests is not less
-  // load.
+  // Ours, off in the paper. An instance stops only if it is spare for the highest forecast of the
+  // last minute: a moment with few requests is not less load, and it comes back only after a start.
+  // Quotas, which come back within a decision, follow the load; an instance that is spare for that
+  // rests, with the least quota. Either leaves the load in the middle between alpha and beta.
   bool keep_peak = false;
+  // Ours, off in the paper. On full devices every function gets what its load needs before any gets
+  // more, which is forecast ÷ alpha.
+  bool load_first = false;
   // Ours, off in the paper. A lone instance gets a second one where too many requests would find it
   // busy for longer than their objective leaves them (Capability::late_alone).
   bool lone_in_time = false;

@@ -128,20 +128,58 @@ TEST(HasGpu, NothingIsGivenBackWithinTheCooldown) {
   EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
 }
 
-// A forecast that dips is not less load.
-TEST(HasGpu, WhatLeavesIsSpareForTheLastMinutesForecasts) {
-  ClusterFixture c(1);
+// A forecast that dips is not less load for instances; quotas come back at once.
+TEST(HasGpu, QuotasFollowTheLoadAndInstancesTheLastMinute) {
+  ClusterFixture c(2);
   c.config.keep_peak = true;
   c.function("a", Millis(100), Millis(10));
-  c.instance("a1", "a", "d0", slice(1000, 1000));
+  c.instance("a1", "a", "d0", slice(1000, 500));
+  c.instance("a2", "a", "d1", slice(1000, 500));
   c.rate("a", 5);
-  c.view("a").forecast_peak = 35;
+  c.view("a").forecast_peak = 40;
   c.tick();
-  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down"));
-  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{600}) << "35 ≤ 60 × (0.9 + 0.3) ÷ 2";
-  c.view("a").forecast_peak = 11;
-  for (int tick = 0; tick < 6; ++tick) c.tick();
-  EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{200}) << "11 ≤ 20 × (0.9 + 0.3) ÷ 2";
+  EXPECT_THAT(c.rules("a"), ElementsAre("vertical-down", "vertical-down"));
+  ASSERT_THAT(c.instances("a"), SizeIs(2)) << "50 < 40 ÷ ((0.9 + 0.3) ÷ 2)";
+  EXPECT_EQ(quota_of(c.instances("a")[0]), c.config.min_quota) << "it rests";
+  EXPECT_EQ(quota_of(c.instances("a")[1]), Share{100}) << "5 ≤ 10 × (0.9 + 0.3) ÷ 2";
+  for (int tick = 0; tick < 6; ++tick) EXPECT_THAT(c.tick(), IsEmpty()) << tick;
+  c.rate("a", 60);
+  c.tick();
+  EXPECT_GE(0.9 * c.capacity("a"), 60) << "without a start";
+  EXPECT_THAT(c.instances("a"), SizeIs(2));
+}
+
+TEST(HasGpu, AnInstanceThatRestsStopsOnceTheLastMinuteIsQuieter) {
+  ClusterFixture c(2);
+  c.config.keep_peak = true;
+  c.function("a", Millis(100), Millis(10));
+  c.instance("a1", "a", "d0", slice(1000, 50));
+  c.instance("a2", "a", "d1", slice(1000, 100));
+  c.rate("a", 5);
+  c.view("a").forecast_peak = 40;
+  EXPECT_THAT(c.tick(), IsEmpty());
+  c.view("a").forecast_peak = 5.5;
+  c.tick();
+  EXPECT_THAT(c.rules("a"), ElementsAre("scale-in")) << "10 > 5.5 ÷ 0.6";
+  EXPECT_EQ(c.instances("a").at(0)->id, "a2");
+}
+
+// What one function keeps spare is not what another lacks.
+TEST(HasGpu, OnAFullDeviceEveryLoadComesBeforeWhatIsSpare) {
+  for (const bool load_first : {false, true}) {
+    ClusterFixture c(1);
+    c.config.alpha = 0.5;
+    c.config.load_first = load_first;
+    for (const char* name : {"a", "b"}) {
+      c.function(name, Millis(100), Millis(10));
+      c.instance(std::string(name) + "1", name, "d0", slice(1000, 100));
+      c.rate(name, 40);  // 80 with what is spare; whole device: 100
+    }
+    const auto& actions = c.tick();
+    EXPECT_EQ(quota_of(c.instances("a").at(0)), Share{load_first ? 600 : 800});
+    EXPECT_EQ(quota_of(c.instances("b").at(0)), Share{load_first ? 400 : 200});
+    EXPECT_THAT(actions[0].reason.text + actions[1].reason.text, HasSubstr("Quota 10 % → "));
+  }
 }
 
 // 182 ms of 300: of one request a second 6 % would come while one instance is busy for 118 ms more.
