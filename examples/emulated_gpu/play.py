@@ -16,6 +16,7 @@ FUNCTIONS = {"resnet50": ("resnet50", "250ms", 7), "bert": ("bert-graph", "150ms
              "gpt2": ("gpt2-graph", "150ms", 14)}
 TARGETS = ("sluice sluice-runtime sluice_cuda sluice_nvml emulated_cuda emulated_nvml replay_server "
            "emulated_gpus").split()
+GPUS = "devices=4 small=2 small_sms=66 memory_mib=16384"
 FAILS = "cuda1"  # the GPU that fails, after two thirds of the load
 
 
@@ -38,7 +39,7 @@ class Platform:
         self.built, self.folder, self.data = built, folder, folder / "data"
         self.machine = folder / "gpus"
         os.environ["SLUICE_EMULATED_GPU"] = str(self.machine)
-        os.environ["SLUICE_EMULATED_GPU_SPEC"] = "devices=4 small=2 small_sms=66 memory_mib=16384"
+        os.environ["SLUICE_EMULATED_GPU_SPEC"] = GPUS
         self.log = open(folder / "log", "w")
         self.up = subprocess.Popen(
             [built / "sluice", "--data", self.data, "up", "--nvml",
@@ -128,12 +129,17 @@ def show_use(platform, seconds):
     return worst, most
 
 
-def play(platform, seconds):
+def rates_of(seconds):
+    """Relative rates, and how long each lasts."""
     rates = [float(line) for line in (ROOT / "scenarios/bursty.txt").read_text().splitlines()
              if line and not line.startswith("#")]
     step = max(seconds / len(rates), 0.25)
-    (platform.folder / "rates").write_text(
-        "\n".join(map(str, rates[:max(int(seconds / step), 1)])) + "\n")
+    return rates[:max(int(seconds / step), 1)], step
+
+
+def play(platform, seconds):
+    rates, step = rates_of(seconds)
+    (platform.folder / "rates").write_text("\n".join(map(str, rates)) + "\n")
     print(f"\n== a bursty load of {seconds:.0f} s; {FAILS} fails after {seconds * 2 / 3:.0f} s")
     loads = {name: subprocess.Popen(
         [platform.built / "sluice", "--data", platform.data, "-o", "json", "load", name, "--rates",
@@ -179,7 +185,8 @@ def run(built, policy, seconds, slices):
         platform.show("get", "decisions", keep=lambda line: "created" not in line)
         left = [i for i in platform.get("instances")
                 if i["device"] == FAILS and i["state"] == "ready"]
-        figures = {"policy": policy, "left_on_failed_gpu": len(left), "host_percent": 100 * busy / os.cpu_count(),
+        arbiters = sorted({i["arbiter"] for i in platform.get("instances")})
+        figures = {"policy": policy, "arbiters": arbiters, "left_on_failed_gpu": len(left), "host_percent": 100 * busy / os.cpu_count(),
                    "over_limit_percent": worst, "most_used_percent": most,
                    "functions": table(platform.report(), results, policy)}
         print(f"\nby the GPUs' log, over a limit: {max(worst, 0):.1f} % of a GPU at most; the host was "
@@ -229,4 +236,5 @@ def main():
         flags.report.write_text(json.dumps(all_figures, indent=1))
 
 
-main()
+if __name__ == "__main__":
+    main()
