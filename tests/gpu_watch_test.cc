@@ -54,6 +54,19 @@ TEST_F(Watch, FindsTheGpusAndTheirLoad) {
                          [&] { return watch_->loads()[uuid_text(1)].memory_used == 100 << 20; }));
 }
 
+TEST_F(Watch, HasTheOccupancyOfItsLastPeriod) {
+  start("devices=1 sms=132");
+  {
+    const Machine::Lock lock(*machine_);
+    emulator::DeviceModel& model = lock->devices[0];
+    const uint32_t client = model.add_client(static_cast<uint32_t>(getpid()), 1000);
+    model.launch(model.open_stream(client, 0, emulator::StreamKind::kNonBlocking),
+                 {.blocks = 66, .wave_ns = 600'000'000'000});
+  }
+  EXPECT_TRUE(eventually("half of the SMs",
+                         [&] { return watch_->loads()[uuid_text(0)].sm_occupancy == Share{500}; }));
+}
+
 TEST_F(Watch, KeepsTheAccountOfAProcess) {
   start("devices=1");
   const uint32_t me = machine_->join(1000);

@@ -1,6 +1,7 @@
 /* NVML's binary interface, as far as Sluice uses it: devices and their links, memory, health,
- * utilization and processes. Names, values and layouts are nvml.h's, in our own words. Sizes are
- * asserted, because that header is rarely available. C and C++; nothing here is defined. */
+ * utilization, occupancy and processes. Names, values and layouts are nvml.h's, in our own words.
+ * Sizes are asserted, because that header is rarely available. C and C++; nothing here is defined.
+ */
 #ifndef SLUICE_WIRE_NVML_ABI_H_
 #define SLUICE_WIRE_NVML_ABI_H_
 
@@ -139,6 +140,31 @@ typedef struct {
 #define nvmlProcessesUtilizationInfo_v1 \
   ((unsigned)(sizeof(nvmlProcessesUtilizationInfo_t) | 1u << 24))
 
+/* GPM, the counters of Hopper and later GPUs: a metric is of the time between two samples. */
+typedef struct nvmlGpmSample_st* nvmlGpmSample_t;
+
+typedef enum {
+  NVML_GPM_METRIC_SM_OCCUPANCY = 3 /* active warps ÷ the most that fit the GPU, percent */
+} nvmlGpmMetricId_t;
+
+typedef struct {
+  unsigned metricId;
+  nvmlReturn_t nvmlReturn; /* without NVML_SUCCESS there is no value */
+  double value;
+  struct {
+    char *shortName, *longName, *unit;
+  } metricInfo;
+} nvmlGpmMetric_t;
+
+/* Of nvml.h for driver 550. Headers differ; NVML reads the first numMetrics. */
+#define NVML_GPM_METRIC_MAX 333
+typedef struct {
+  unsigned version, numMetrics;
+  nvmlGpmSample_t sample1, sample2; /* the earlier one first */
+  nvmlGpmMetric_t metrics[NVML_GPM_METRIC_MAX];
+} nvmlGpmMetricsGet_t;
+#define NVML_GPM_METRICS_GET_VERSION 1
+
 #ifdef __cplusplus
 static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "as in nvml.h");
 static_assert(sizeof(nvmlMemory_t) == 24 && sizeof(nvmlMemory_v2_t) == 40, "as in nvml.h");
@@ -149,6 +175,8 @@ static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessDetail_v1_
               "as in nvml.h");
 static_assert(sizeof(nvmlProcessUtilizationInfo_v1_t) == 40 &&
                   sizeof(nvmlProcessesUtilizationInfo_t) == 24,
+              "as in nvml.h");
+static_assert(sizeof(nvmlGpmMetric_t) == 40 && offsetof(nvmlGpmMetricsGet_t, metrics) == 24,
               "as in nvml.h");
 static_assert(sizeof(nvmlPciInfo_t) == 68 && sizeof(nvmlEventData_t) == 32, "as in nvml.h");
 #endif
@@ -217,6 +245,12 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                              unsigned* count, unsigned long long last_seen);
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
                                                    nvmlProcessesUtilizationInfo_t* samples);
+
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t* sample);
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample);
+/* Returns NOT_SUPPORTED if the device has no GPM. */
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample);
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t* metrics);
 
 /* Older forms, for programs built long ago. */
 nvmlReturn_t nvmlDeviceGetCount(unsigned* count);

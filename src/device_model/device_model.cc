@@ -17,7 +17,7 @@ std::uint32_t free_slot(const Table& table) {
 void DeviceModel::reset(const DeviceSpec& spec, Ns now) {
   spec_ = spec;
   now_ = slice_began_ = now;
-  device_busy_ns_ = 0;
+  device_busy_ns_ = device_sm_ns_ = 0;
   current_ = 0;
   next_ = kNone;
   contended_since_ = slice_changes_ = kNever;

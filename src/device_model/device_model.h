@@ -143,6 +143,7 @@ class DeviceModel {
 
   Usage usage(std::uint32_t client) const { return clients_[client].usage; }
   Ns device_busy_ns() const { return device_busy_ns_; }
+  Ns device_sm_ns() const { return device_sm_ns_; }  // summed over the SMs that ran a kernel
   const DeviceSpec& spec() const { return spec_; }
   void set_cap(std::uint32_t client, std::uint32_t sm_permille);
   void set_shared(bool shared) { spec_.shared = shared; }
@@ -232,7 +233,7 @@ class DeviceModel {
   void finish(Ns at);
 
   DeviceSpec spec_;
-  Ns now_, device_busy_ns_;
+  Ns now_, device_busy_ns_, device_sm_ns_;
   // Time slicing.
   std::uint32_t current_;  // the client whose slice it is
   std::uint32_t next_;     // the client that is being switched to; kNone: none is

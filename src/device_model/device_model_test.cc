@@ -307,6 +307,7 @@ TEST_F(DeviceTest, UsageIsTheUnionOfItsStreams) {
   EXPECT_EQ(model_->usage(c).sm_ns, 320);
   EXPECT_EQ(model_->usage(other).busy_ns, 150);
   EXPECT_EQ(model_->device_busy_ns(), 150);
+  EXPECT_EQ(model_->device_sm_ns(), 620);
 }
 
 // However work is submitted and looked at: at no instant do more SMs run than there are, no client

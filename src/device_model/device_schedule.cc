@@ -332,6 +332,7 @@ void DeviceModel::account(Ns until) {
     any = true;
     Client& client = clients_[streams_[op.stream].client];
     client.usage.sm_ns += passed * op.sms;
+    device_sm_ns_ += passed * op.sms;
     if (client.accounted_ns != until) client.usage.busy_ns += passed;
     client.accounted_ns = until;
   }

@@ -94,11 +94,12 @@ void GpuWatch::Shared::watch(Nvml& nvml, const std::vector<Device>& gpus) {
 }
 
 void GpuWatch::Shared::look(Nvml& nvml, const Device& gpu) {
-  const Result<GpuLoad> load = nvml.load(gpu.uuid);
+  Result<GpuLoad> load = nvml.load(gpu.uuid);
   if (!load.ok() && load.error().kind == ErrorKind::kUnavailable)
     return tell({gpu.uuid, load.error().message});
   if (nvml.uncorrected_errors(gpu.uuid) > errors_at_start[gpu.uuid])
     tell({gpu.uuid, std::string(kUncorrected)});
+  if (load.ok()) load->sm_occupancy = nvml.sm_occupancy(gpu.uuid);
   const Time now = SteadyClock().now();
   std::optional<std::map<pid_t, Bytes>> memory = nvml.process_memory(gpu.uuid);
   const std::lock_guard lock(mutex);

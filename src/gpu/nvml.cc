@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -23,7 +24,9 @@ namespace sluice::node {
                           use(nvmlEventSetCreate) use(nvmlEventSetFree)                       \
                               use(nvmlDeviceRegisterEvents) use(nvmlEventSetWait_v2)          \
                                   use(nvmlDeviceGetComputeRunningProcesses_v3)                \
-                                      use(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+                                      use(nvmlDeviceGetMPSComputeRunningProcesses_v3)         \
+                                          use(nvmlGpmSampleAlloc) use(nvmlGpmSampleFree)      \
+                                              use(nvmlGpmSampleGet) use(nvmlGpmMetricsGet)
 
 struct NvmlFunctions {
 #define SLUICE_DECLARE(name) decltype(&::name) name = nullptr;
@@ -121,11 +124,17 @@ Nvml::Nvml(std::unique_ptr<NvmlFunctions> functions) : call_(std::move(functions
     if (ask(call_->nvmlDeviceGetPciInfo_v3, gpu.handle, &pci) == NVML_SUCCESS) gpu.bus = pci.busId;
     if (events_ != nullptr)
       (void)ask(call_->nvmlDeviceRegisterEvents, gpu.handle, kFaults, events_);
+    if (ask(call_->nvmlGpmSampleAlloc, &gpu.before) != NVML_SUCCESS ||
+        ask(call_->nvmlGpmSampleAlloc, &gpu.now) != NVML_SUCCESS)
+      gpu.now = nullptr;
     gpus_.push_back(std::move(gpu));
   }
 }
 
 Nvml::~Nvml() {
+  for (const Gpu& gpu : gpus_)
+    for (const nvmlGpmSample_t sample : {gpu.before, gpu.now})
+      if (sample != nullptr) (void)ask(call_->nvmlGpmSampleFree, sample);
   if (events_ != nullptr) (void)ask(call_->nvmlEventSetFree, events_);
   call_->nvmlShutdown();
 }
@@ -227,7 +236,36 @@ Result<GpuLoad> Nvml::load(const std::string& uuid) const {
   if (result != NVML_SUCCESS)
     return Error{ErrorKind::kInternal, "its memory: " + in_words(*call_, result)};
   (void)ask(call_->nvmlDeviceGetUtilizationRates, gpu->handle, &busy);
-  return GpuLoad{static_cast<int>(busy.gpu), static_cast<Bytes>(memory.used)};
+  return GpuLoad{static_cast<int>(busy.gpu), static_cast<Bytes>(memory.used), std::nullopt};
+}
+
+namespace {
+
+std::optional<Share> occupancy_between(const NvmlFunctions& call, nvmlGpmSample_t before,
+                                       nvmlGpmSample_t now) {
+  nvmlGpmMetricsGet_t asked{.version = NVML_GPM_METRICS_GET_VERSION,
+                            .numMetrics = 1,
+                            .sample1 = before,
+                            .sample2 = now,
+                            .metrics = {{.metricId = NVML_GPM_METRIC_SM_OCCUPANCY}}};
+  const nvmlGpmMetric_t& metric = asked.metrics[0];
+  if (ask(call.nvmlGpmMetricsGet, &asked) != NVML_SUCCESS || metric.nvmlReturn != NVML_SUCCESS ||
+      !(metric.value >= 0))
+    return std::nullopt;
+  return Share{static_cast<int>(std::lround(std::min(metric.value, 100.0) * 10))};
+}
+
+}  // namespace
+
+std::optional<Share> Nvml::sm_occupancy(const std::string& uuid) {
+  const auto gpu = std::ranges::find(gpus_, uuid, &Gpu::uuid);
+  if (gpu == gpus_.end() || gpu->now == nullptr) return std::nullopt;
+  const bool taken = ask(call_->nvmlGpmSampleGet, gpu->handle, gpu->now) == NVML_SUCCESS;
+  std::optional<Share> occupancy;
+  if (taken && gpu->sampled) occupancy = occupancy_between(*call_, gpu->before, gpu->now);
+  if (taken) std::swap(gpu->before, gpu->now);
+  gpu->sampled = taken;
+  return occupancy;
 }
 
 namespace {

@@ -29,6 +29,7 @@ struct NvmlFunctions;
 struct GpuLoad {
   int busy_percent = 0;  // of NVML's last period in which some kernel ran
   Bytes memory_used = 0;
+  std::optional<Share> sm_occupancy;  // of the watch's last period; none: it is not measured
 
   bool operator==(const GpuLoad&) const = default;
 };
@@ -63,6 +64,9 @@ class Nvml {
 
   // An error says what is wrong with the GPU.
   Result<GpuLoad> load(const std::string& uuid) const;
+  // Active warps ÷ the most that fit the GPU, since the last call for it. Returns nothing at the
+  // first call, and where it has no such counters (older than Hopper). One thread calls.
+  std::optional<Share> sm_occupancy(const std::string& uuid);
   // Of each process that used something since then; none of MPS's clients.
   std::vector<GpuProcessUse> process_uses(const std::string& uuid, uint64_t since_us) const;
   // What each process on it has of its memory, clients of MPS too. Nothing: it does not say.
@@ -78,6 +82,8 @@ class Nvml {
     nvmlDevice_t handle;
     std::string uuid;
     std::string bus;
+    nvmlGpmSample_t before, now;  // `now` is null if the library has no GPM
+    bool sampled = false;         // `before` holds the last sample
   };
 
   explicit Nvml(std::unique_ptr<NvmlFunctions> functions);

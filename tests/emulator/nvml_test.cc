@@ -114,6 +114,34 @@ TEST_F(NvmlTest, UtilizationIsOfTheLastPeriod) {
   EXPECT_EQ(busy.gpu, 25U);
 }
 
+TEST_F(NvmlTest, OccupancyIsOfTheTimeBetweenTwoSamples) {
+  start("sms=8 clock=virtual");
+  join();
+  nvmlGpmSample_t before = nullptr, now = nullptr;
+  ASSERT_EQ(nvmlGpmSampleAlloc(&before), NVML_SUCCESS);
+  ASSERT_EQ(nvmlGpmSampleAlloc(&now), NVML_SUCCESS);
+  nvmlGpmMetricsGet_t asked{.version = NVML_GPM_METRICS_GET_VERSION,
+                            .numMetrics = 2,
+                            .sample1 = before,
+                            .sample2 = now,
+                            .metrics = {{.metricId = NVML_GPM_METRIC_SM_OCCUPANCY}, {}}};
+  EXPECT_EQ(nvmlGpmMetricsGet(&asked), NVML_ERROR_INVALID_ARGUMENT) << "no samples";
+  EXPECT_EQ(nvmlGpmSampleGet(device(0), before), NVML_SUCCESS);
+  {
+    Machine::Lock lock(*machine_);
+    DeviceModel& model = lock->devices[0];
+    model.launch(model.open_stream(0, 0, StreamKind::kNonBlocking),
+                 {.blocks = 4, .wave_ns = 50'000'000});
+  }
+  machine_->sleep_until(200'000'000);
+  EXPECT_EQ(nvmlGpmSampleGet(device(0), now), NVML_SUCCESS);
+  EXPECT_EQ(nvmlGpmMetricsGet(&asked), NVML_SUCCESS);
+  EXPECT_EQ(asked.metrics[0].nvmlReturn, NVML_SUCCESS);
+  EXPECT_NEAR(asked.metrics[0].value, 12.5, 0.01) << "half of the SMs, a quarter of the time";
+  EXPECT_EQ(asked.metrics[1].nvmlReturn, NVML_ERROR_NOT_SUPPORTED) << "metric 0";
+  for (const nvmlGpmSample_t sample : {before, now}) nvmlGpmSampleFree(sample);
+}
+
 TEST_F(NvmlTest, ProcessesAreAccountedForSinceTheLastSample) {
   start("sms=8 clock=virtual");
   join();
