@@ -331,7 +331,10 @@ DaemonView Daemon::view() const {
   const std::map<std::string, GpuLoad> loads = gpus_->loads();
   for (Device& d : v.devices) {
     if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;
-    if (d.kind == DeviceKind::kCuda) d.mps_status = mps_.describe(d);
+    if (d.kind != DeviceKind::kCuda) continue;
+    d.mps_status = mps_.describe(d);
+    if (std::string why = mps_.why_not(d, mps_client(0)); !why.empty())
+      v.undivided[d.id] = std::move(why);
   }
   std::map<InstanceId, ClientState> states = enforcer_->states();
   for (const InstanceRecord& r : records_.state().instances) {

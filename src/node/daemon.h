@@ -59,6 +59,8 @@ struct DaemonView {
   std::string enforcement;  // how else slices are held, or what is missing: for people
   std::vector<Device> devices;
   std::map<DeviceId, GpuLoad> loads;  // of GPUs that answer
+  // Of GPUs of which an instance that starts now has all SMs: why, for people.
+  std::map<DeviceId, std::string> undivided;
   std::vector<Row> instances;
 };
 

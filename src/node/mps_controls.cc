@@ -40,7 +40,6 @@ std::string MpsControls::describe(const Device& gpu) const {
   return "off: " + (absent_.empty() ? "it cannot confine a client's SMs" : absent_);
 }
 
-// Returns why not; empty if it would be served.
 std::string MpsControls::why_not(const Device& gpu, pid_t process) const {
   const auto found = controls_.find(gpu.id);
   if (found == controls_.end() || !found->second->ready()) return describe(gpu);

@@ -27,6 +27,8 @@ class MpsControls {
   // Returns a GPU's MPS state, for people.
   std::string describe(const Device& gpu) const;
 
+  // Returns why the process would not be a client of the GPU's server; empty if it would.
+  std::string why_not(const Device& gpu, pid_t process) const;
   // Returns the pipe directory for the process as a client; none: it shares the whole GPU by turns.
   // For a slice that only MPS can enforce: kUnavailable if MPS does not serve it now; kInvalid if
   // it never will.
@@ -40,8 +42,6 @@ class MpsControls {
   asio::awaitable<void> quit();
 
  private:
-  std::string why_not(const Device& gpu, pid_t process) const;
-
   const std::string absent_;
   std::map<DeviceId, std::unique_ptr<MpsControl>> controls_;
 };

@@ -174,9 +174,13 @@ json to_json(const DaemonView& view) {
               {"instances", json::array()}};
   for (const Device& d : view.devices) {
     json one = wire::to_json(d);
-    if (const auto load = view.loads.find(d.id); load != view.loads.end())
-      one.update(
-          {{"busy_percent", load->second.busy_percent}, {"memory_used", load->second.memory_used}});
+    if (const auto load = view.loads.find(d.id); load != view.loads.end()) {
+      const GpuLoad& now = load->second;
+      one.update({{"busy_percent", now.busy_percent}, {"memory_used", now.memory_used}});
+      if (now.sm_occupancy) one["sm_occupancy"] = now.sm_occupancy->permille;
+    }
+    if (const auto why = view.undivided.find(d.id); why != view.undivided.end())
+      one["undivided"] = why->second;
     out["devices"].push_back(std::move(one));
   }
   for (const DaemonView::Row& row : view.instances) {
