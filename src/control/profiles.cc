@@ -74,7 +74,9 @@ json to_json(const Profile& p) {
                       {"latency_p50_us", q.median.count() / 1000},
                       {"latency_p95_us", q.p95.count() / 1000},
                       {"throughput", q.throughput},
-                      {"filled", q.filled}});
+                      {"filled", q.filled},
+                      {"utilisation", q.utilisation.permille},
+                      {"sm_occupancy", q.occupancy.permille}});
   return {{"model", p.model},
           {"content", p.content},
           {"device_type", p.device.name},
@@ -109,6 +111,8 @@ Result<Profile> profile_from(const json& j) {
     point.p95 = Micros(q.integer("latency_p95_us", 0, 0, INT64_MAX / 1000));
     point.throughput = q.number("throughput", 0, 0, 1e12);
     point.filled = q.boolean("filled", false);
+    point.utilisation = {static_cast<int>(q.integer("utilisation", 0, 0, 1000))};
+    point.occupancy = {static_cast<int>(q.integer("sm_occupancy", 0, 0, 1000))};
     SLUICE_ASSIGN(checked, q.finish(point));
     p.points.push_back(checked);
   }

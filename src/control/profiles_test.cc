@@ -84,10 +84,21 @@ TEST(Profiles, ReadWhatTheyWrite) {
             .points = {{{2, {500}, {400}}, Millis(2), Millis(3), 10}}};
   p.live = 1.5;
   p.points.push_back({.at = {2, kWhole, kWhole}, .median = Millis(7), .filled = true});
+  p.points[0].utilisation = {398};
+  p.points[0].occupancy = {120};
   EXPECT_EQ(*profile_from(to_json(p)), p);
   EXPECT_NE(profile_from({{"points", {{{"batch", 0}}}}}).error().message.find("batch"),
             std::string::npos);
   EXPECT_NE(profile_from({{"function", "f"}}).error().message.find("model"), std::string::npos);
+}
+
+TEST(Profiles, OnesOfEarlierVersionsHaveNoUtilisation) {
+  const auto p = profile_from(
+      {{"model", "/m.pt"},
+       {"points", {{{"batch", 1}, {"sm", 1000}, {"quota", 400}, {"latency_p50_us", 2000}}}}});
+  ASSERT_TRUE(p.ok()) << p.error().message;
+  EXPECT_EQ(p->points.at(0).utilisation, kNone);
+  EXPECT_EQ(p->points.at(0).occupancy, kNone);
 }
 
 }  // namespace
