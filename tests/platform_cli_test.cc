@@ -242,6 +242,7 @@ TEST(PlatformCli, ANumberOutOfItsRangeIsNamedAndNothingIsDone) {
       {{"load", "f"}, "--connections", "0", "1 to 20000"},
       {{"profile", "-f", "x"}, "--batches", "257", "1 to 256"},
       {{"profile", "-f", "x"}, "--quotas", "101", "1 to 100"},
+      {{"profile", "-f", "x"}, "--sms", "0", "1 to 100"},
       {{"profile", "-f", "x"}, "--seconds", "0", "0.050000 to 600.000000"}};
   for (const OutOfRange& o : all) {
     std::vector<std::string> words = o.command;
@@ -734,6 +735,18 @@ TEST(PlatformCli, AProfileIsQuickUnlessAllOfItIsAskedFor) {
                         "0.05"})[0]["points"]
                 .size(),
             5u);
+}
+
+TEST(PlatformCli, AProfileHasTheUtilisationOfItsSlice) {
+  Platform p;
+  const std::string file = function_file(p, {.words = "busy"});
+  const json points = p.cli_json({"profile", "-f", file, "--batches", "1", "--quotas", "100,40",
+                                  "--seconds", "0.5"})[0]["points"];
+  ASSERT_EQ(points.size(), 2u) << points;
+  EXPECT_LE(points[1]["utilisation"], 450) << points;
+  EXPECT_GE(points[1]["utilisation"], 100) << points;
+  EXPECT_GT(points[0]["utilisation"], points[1]["utilisation"]) << points;
+  EXPECT_EQ(points[0]["sm_occupancy"], 0) << "a CPU has none";
 }
 
 TEST(PlatformCli, AModelIsProfiledByTheInputsOfItsFunctionsFileAlone) {

@@ -7,6 +7,8 @@
 
 #include "cli/files.h"
 #include "cli/limits.h"
+#include "cli/profile_points.h"
+#include "cli/profile_room.h"
 #include "cli/profile_run.h"
 #include "cli/profile_table.h"
 #include "cli/session.h"
@@ -25,8 +27,9 @@ std::atomic<bool> profile_interrupted = false;
 
 struct ProfileFlags {
   std::vector<std::string> files;
-  std::vector<int> batches{1, 2, 4, 8}, quotas;  // no quotas: those of quick or full
-  double seconds = 0;                            // 0: that of quick or full
+  std::vector<int> batches{1, 2, 4, 8}, quotas, sms;  // none: those of quick or full
+  std::string points;                                 // by name
+  double seconds = 0;                                 // 0: that of quick or full
   bool full = false;
   std::string plan;  // of the search; empty: all points
   int most_trials = 1000;
@@ -36,17 +39,30 @@ struct ProfileFlags {
   std::string path = "/", body;
 };
 
-// Quick is the default: three quotas, and 40 s in all, after the start of the instance.
+std::vector<Share> shares(const std::vector<int>& percents) {
+  std::vector<Share> all;
+  for (const int p : percents) all.push_back({p * 10});
+  return all;
+}
+
+// Quick is the default: three quotas, and 40 s in all, without starts of the instance.
 Sweep sweep_of(const ProfileFlags& f) {
-  Sweep sweep{.batches = f.batches};
+  Sweep sweep{.batches = f.batches, .sms = shares(f.sms), .needs_sms = true};
+  const NamedPoints* named = named_points(f.points);
   if (!f.full) {
     sweep.quotas = {{1000}, {400}, {100}};
+    sweep.gpu_sms = {{1000}, {500}};
     sweep.per_point = Millis(400);
-    if (f.quotas.empty() && f.seconds == 0) sweep.budget = Seconds(40);
+    if (f.quotas.empty() && f.sms.empty() && named == nullptr && f.seconds == 0)
+      sweep.budget = Seconds(40);
   }
   if (f.seconds > 0) sweep.per_point = from_seconds(f.seconds);
-  if (!f.quotas.empty()) sweep.quotas.clear();
-  for (const int q : f.quotas) sweep.quotas.push_back({q * 10});
+  if (!f.quotas.empty()) sweep.quotas = shares(f.quotas);
+  if (named != nullptr) {
+    sweep.quotas = named->quotas;
+    sweep.sms = named->sms;
+    sweep.needs_sms = false;
+  }
   if (f.budget > 0) sweep.budget = from_seconds(f.budget);
   sweep.plan = profile::search_plan(f.plan);
   if (sweep.plan != nullptr && f.budget == 0) sweep.budget = Nanos(0);
@@ -55,9 +71,11 @@ Sweep sweep_of(const ProfileFlags& f) {
 }
 
 std::vector<std::string> cells(const MeasuredPoint& p) {
+  const auto measured = [](Share s) { return s > kNone ? percent(s.permille) : "-"; };
   return {std::to_string(p.at.batch),     percent(p.at.sm.permille),
           percent(p.at.quota.permille),   fixed(millis(p.median), 1) + "ms",
-          fixed(millis(p.p95), 1) + "ms", fixed(p.throughput, 1)};
+          fixed(millis(p.p95), 1) + "ms", fixed(p.throughput, 1),
+          measured(p.utilisation),        measured(p.occupancy)};
 }
 
 // "3/12  batch 4, sm 100%, quota 100%: 81.2ms, 49.3/s; about 20 s left".
@@ -88,7 +106,7 @@ std::string what_it_runs(const FunctionSpec& spec) {
 }
 
 void print_measured(const FunctionSpec& spec, const control::Profile& measured, int total) {
-  Table table({"BATCH", "SM", "QUOTA", "P50", "P95", "PER-S"});
+  Table table({"BATCH", "SM", "QUOTA", "P50", "P95", "PER-S", "UTIL", "SM-OCC"});
   for (const auto& point : measured.points) table.add(cells(point));
   std::cout << to_string(spec.name) << ": " << what_it_runs(spec) << " on " << measured.device.name
             << ", " << bytes(measured.memory) << "\n"
@@ -180,6 +198,18 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
   return outcome;
 }
 
+void add_points(CLI::App& command, ProfileFlags& f) {
+  std::vector<std::string> names;
+  std::string meanings = "quotas and SMs by name, as far as the device can be divided:";
+  for (const NamedPoints& points : named_points()) {
+    names.emplace_back(points.name);
+    meanings += "\n" + names.back() + ": " + std::string(points.meaning);
+  }
+  command.add_option("--points", f.points, meanings)
+      ->check(CLI::IsMember(names))
+      ->excludes("--quotas", "--sms");
+}
+
 void add_search(CLI::App& command, CLI::Option& files, ProfileFlags& f) {
   std::vector<std::string> plans;
   std::string meanings =
@@ -215,11 +245,14 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<ProfileFlags>();
   CLI::App* command = app.add_subcommand(
       "profile",
-      "measure models on this machine: batch × cores × quota. Takes less than a minute a\n"
-      "model; --full takes longer and measures more. Ctrl-C keeps what was measured");
+      "measure models on this machine: batch × cores or SMs × quota. Takes less than a minute\n"
+      "a model; --full takes longer and measures more. Ctrl-C keeps what was measured.\n"
+      "UTIL: the time in which the slice's cores or SMs worked. SM-OCC: the whole GPU's\n"
+      "active warps, of those that fit");
   auto* files =
       command->add_option("-f,--filename", f->files, "function files, or folders of them");
-  command->add_flag("--full", f->full, "quotas 100,70,40,20,10, a second at each point");
+  command->add_flag("--full", f->full,
+                    "quotas 100,70,40,20,10, a second at each point; SMs 100,50,25 under MPS");
   command->add_option("--batches", f->batches, "batch sizes")
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
@@ -229,6 +262,13 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
                    "shares of time, per cent; default: 100,40,10, with --full 100,70,40,20,10")
       ->delimiter(',')
       ->check(CLI::Range(1, 100));
+  command
+      ->add_option("--sms", f->sms,
+                   "shares of a device's cores or SMs, per cent, rounded up to what it can divide; "
+                   "default: each of a CPU device; of a GPU under MPS 100,50, a start for each")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100));
+  add_points(*command, *f);
   command
       ->add_option("--seconds", f->seconds, "least time at each point; default: 0.4, with --full 1")
       ->check(number_from(0.05, 600.0));

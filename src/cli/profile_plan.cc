@@ -1,6 +1,7 @@
 #include "cli/profile_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 namespace sluice::cli {
@@ -30,6 +31,12 @@ Nanos ProfilePlan::left_after(size_t done) const {
   Nanos sum{0};
   for (size_t i = done; i < points.size(); ++i) sum += estimate(points[i]);
   return sum;
+}
+
+Share utilisation(Nanos busy, Nanos elapsed) {
+  if (busy <= Nanos(0) || elapsed <= Nanos(0)) return kNone;
+  const long permille = std::lround(1000 * seconds(busy) / seconds(elapsed));
+  return {static_cast<int>(std::clamp(permille, 1L, long{kWhole.permille}))};
 }
 
 }  // namespace sluice::cli

@@ -20,5 +20,12 @@ TEST(ProfilePlan, ALargerBatchIsEstimatedFromTheLargestThatWasMeasured) {
   EXPECT_EQ(plan.left_after(1), Seconds(80));
 }
 
+TEST(ProfilePlan, UtilisationIsBusyTimeOverTheTrial) {
+  EXPECT_EQ(utilisation(Millis(160), Millis(400)), Share{400});
+  EXPECT_EQ(utilisation(Millis(401), Millis(400)), kWhole) << "one clock is not the other";
+  EXPECT_EQ(utilisation(Micros(1), Seconds(10)), Share{1}) << "measured, and next to nothing";
+  EXPECT_EQ(utilisation(Nanos(0), Seconds(1)), kNone);
+}
+
 }  // namespace
 }  // namespace sluice::cli
