@@ -223,7 +223,7 @@ void add_search(CLI::App& command, CLI::Option& files, ProfileFlags& f) {
   command.add_option("--max-trials", f.most_trials, "of a plan")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command.add_option("--budget", f.budget, "seconds, after the start of the instance")
+  command.add_option("--budget", f.budget, "seconds of trials; starts do not count")
       ->check(number_from(0.1, 86'400.0));
   command
       .add_option("--in-time", f.in_time_ms,

@@ -74,7 +74,7 @@ struct MeasuredPoint {
   double throughput = 0;  // inferences per second, with work always waiting; 0: not measured
   bool filled = false;    // not measured itself: what the others say of it
   Share utilisation;      // of the time, in which its cores or SMs worked for it; 0: not measured
-  Share occupancy;        // of a whole GPU's warps, those active meanwhile; 0: not measured
+  Share occupancy;        // active warps, of those that fit the GPU, at its end; 0: not measured
 
   bool operator==(const MeasuredPoint&) const = default;
 };
