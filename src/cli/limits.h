@@ -9,7 +9,6 @@
 
 namespace sluice::cli {
 
-inline constexpr int kMostDevices = 1024;
 inline constexpr int kMostThreads = 1024;          // of the gateway
 inline constexpr int kHighestUid = 2'000'000'000;  // where instances begin: some are left above
 inline constexpr double kHighestPrice = 1e6;       // of a core or GPU and hour

@@ -14,6 +14,7 @@
 #include "arbiters/arbiter.h"
 #include "base/log.h"
 #include "cli/inherited.h"
+#include "cli/devices_option.h"
 #include "cli/limits.h"
 #include "cli/price_option.h"
 #include "cli/programs.h"
@@ -29,6 +30,7 @@ constexpr int kLongestGraceMs = 3'600'000;
 
 struct NodeFlags {
   node::DaemonSettings settings;
+  std::string devices;
   std::vector<std::string> prices;  // by type
   int listen_fd = -1;
   int grace_ms = 30'000;
@@ -91,8 +93,7 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->add_option("--runtime", s.runtime,
                    "path of sluice-runtime; none: programs alone are served")
       ->capture_default_str();
-  node->add_option("--devices", s.cpu.devices, "CPU devices to make; 0: at least four")
-      ->check(CLI::Range(0, kMostDevices));
+  add_devices_option(*node, flags->devices);
   node->add_option("--price-per-core-hour", s.cpu.price_per_core_hour)
       ->check(number_from(0, kHighestPrice))
       ->capture_default_str();
@@ -131,6 +132,9 @@ void add_node_command(CLI::App& app, Result<void>& outcome) {
   node->callback([flags, &outcome] {
     if (outcome = provide_missing_programs(flags->settings.paths.data); !outcome.ok()) return;
     if (flags->settings.runtime == "none") flags->settings.runtime.clear();
+    if (!flags->devices.empty())
+      outcome = node::parse_cpu_devices(flags->devices, flags->settings.cpu);
+    if (!outcome.ok()) return;
     flags->settings.libraries = folder_of_programs(flags->settings.paths.data);
     outcome = run_node(std::move(*flags));
   });

@@ -18,6 +18,7 @@
 #include "base/system_error.h"
 #include "base/words.h"
 #include "cli/inherited.h"
+#include "cli/devices_option.h"
 #include "cli/limits.h"
 #include "cli/platform_processes.h"
 #include "cli/price_option.h"
@@ -43,7 +44,8 @@ struct UpFlags {
   size_t max_body = 64 << 20;
   bool refine = true;
   bool strict_readiness = false;
-  int devices = 0, threads = 0;
+  std::string devices;
+  int threads = 0;
   std::optional<int> first_uid;            // without: as the node daemon has it
   std::optional<double> price, gpu_price;  // without: as the node daemon has it
   std::vector<std::string> type_prices;
@@ -84,7 +86,7 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
   const std::string node_socket = data + "/run/node.sock";
   const std::string first = std::to_string(kListenFd), second = std::to_string(kListenFd + 1);
   std::vector<std::string> node{self, "node", "--data", data, "--listen-fd", first};
-  if (f.devices > 0) node.insert(node.end(), {"--devices", std::to_string(f.devices)});
+  if (!f.devices.empty()) node.insert(node.end(), {"--devices", f.devices});
   if (f.price) node.insert(node.end(), {"--price-per-core-hour", std::to_string(*f.price)});
   if (f.gpu_price) node.insert(node.end(), {"--price-per-gpu-hour", std::to_string(*f.gpu_price)});
   if (!f.type_prices.empty()) {
@@ -249,9 +251,7 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
   up_command->add_flag(
       "!--no-refine", f->refine,
       "decisions go by profiles as they were measured or estimated, whatever live instances need");
-  up_command
-      ->add_option("--devices", f->devices, "CPU devices to make of this machine; 0: at least four")
-      ->check(CLI::Range(0, kMostDevices));
+  add_devices_option(*up_command, f->devices);
   up_command->add_option("--price-per-core-hour", f->price, "what costs are counted with")
       ->check(number_from(0, kHighestPrice));
   up_command->add_option("--price-per-gpu-hour", f->gpu_price, "the same of a GPU")

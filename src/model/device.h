@@ -61,6 +61,7 @@ struct Device {
   std::vector<DeviceLink> links;  // CUDA: by `to`
   std::vector<NicLink> nics;      // CUDA: by `nic`
   int millicores = 0;             // CPU: thousandths of a core; below 1000 it is a share of one
+  std::string type_name;          // CPU: as its user calls its type; empty: it is of its size's
   Bytes memory = 0;
   Share sm_quantum = kWhole;   // the finest spatial share it can hold
   bool can_resize_sm = false;  // may a running instance's sm change? Not where MPS confines it
@@ -75,7 +76,7 @@ struct Device {
 };
 
 // A GPU without a reported model is of type "cuda". CPU devices of one size on machines of
-// different processors are of one type.
+// different processors are of one type, unless their users named it.
 DeviceType type_of(const Device&);
 
 // Returns whether a prediction for one holds for the other: they are of one type, and their

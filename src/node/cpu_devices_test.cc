@@ -104,5 +104,49 @@ TEST(CpuDevices, ASliceHasTheCoresOfItsRectangle) {
   EXPECT_EQ(threads_of(split(2).devices[0].device, kWhole), 1);
 }
 
+CpuSettings named(const std::string& text) {
+  CpuSettings settings;
+  const Result<void> read = parse_cpu_devices(text, settings);
+  EXPECT_TRUE(read.ok()) << read.error().message;
+  return settings;
+}
+
+TEST(CpuDevices, NamedTypesHaveTheirSizeAndName) {
+  const CpuSplit s = *split_cpu(machine_of(2), named("big=1x740m,little=2x400m"));
+  ASSERT_EQ(s.devices.size(), 3U);
+  EXPECT_EQ(s.reserve_millicores, 2000 - 740 - 2 * 400);
+  EXPECT_EQ(type_of(s.devices[0].device), "big");
+  EXPECT_EQ(s.devices[0].device.millicores, 740);
+  EXPECT_EQ(s.devices[2].device.id, "cpu2");
+  EXPECT_FALSE(alike(s.devices[0].device, s.devices[1].device));
+  EXPECT_TRUE(alike(s.devices[1].device, s.devices[2].device));
+  EXPECT_DOUBLE_EQ(s.devices[1].device.price_per_hour, 0.04 * 0.4);
+}
+
+TEST(CpuDevices, NamedTypesOfWholeCoresHaveCoresOfTheirOwn) {
+  const CpuSplit s = *split_cpu(machine_of(8), named("big=1x4000m,little=2x1000m"));
+  EXPECT_EQ(s.reserve, (std::vector<int>{0, 1}));
+  EXPECT_EQ(s.devices[0].cores, (std::vector<int>{2, 3, 4, 5}));
+  EXPECT_EQ(s.devices[2].cores, (std::vector<int>{7}));
+}
+
+TEST(CpuDevices, WhatNamesNoDevicesIsRefusedWithWhatIsAllowed) {
+  for (const char* text : {"", "x", "-1", "2000", "big", "big=", "big=1x", "big=1x740", "big=0x740m",
+                           "=1x740m", "big=1x740m,", "big 1=1x740m", "big=99999x1m", "big=1x-3m"}) {
+    CpuSettings settings;
+    const Result<void> read = parse_cpu_devices(text, settings);
+    ASSERT_FALSE(read.ok()) << text;
+    EXPECT_TRUE(read.error().message.starts_with("devices: ")) << read.error().message;
+  }
+  const auto refused = [](const std::string& text) {
+    return split_cpu(machine_of(2), named(text)).error().message;
+  };
+  EXPECT_EQ(refused("big=2x900m"),
+            "devices: they take 1800 millicores; the machine has 1600 beside the platform's own");
+  EXPECT_EQ(refused("a=1x100m,a=1x200m"), "devices: a stands twice");
+  EXPECT_NE(refused("a=1x1000m,b=1x200m").find("b: 200m: all types must be"), std::string::npos);
+  EXPECT_NE(refused("a=1x3m").find("from 10m"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice::node

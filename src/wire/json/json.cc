@@ -90,6 +90,7 @@ json to_json(const Device& d) {
           {"links", list_of(d.links)},
           {"nics", list_of(d.nics)},
           {"millicores", d.millicores},
+          {"type_name", d.type_name},
           {"memory", d.memory},
           {"sm_quantum", d.sm_quantum.permille},
           {"can_resize_sm", d.can_resize_sm},
@@ -261,6 +262,7 @@ Result<Device> device_from(const json& j) {
   d.links = f.parts("links", device_link_from);
   d.nics = f.parts("nics", nic_link_from);
   d.millicores = static_cast<int>(f.integer("millicores", 0, 0, kInt));
+  d.type_name = f.text("type_name");
   d.memory = f.integer("memory", 0, 0, kMost);
   d.sm_quantum = {static_cast<int>(f.integer("sm_quantum", 1000, 1, 1000))};
   d.can_resize_sm = f.boolean("can_resize_sm", false);
