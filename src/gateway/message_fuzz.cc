@@ -1,12 +1,14 @@
 // Any bytes, as a request or an answer, handed over whole and in pieces: the same head, body and
 // end either way, and nothing in a field that could end it. The next hop reads what is passed on as
-// the same message and nothing after it: request smuggling would break that.
+// the same message and nothing after it: request smuggling would break that. And no request asks for
+// more inferences than its body has bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
 #include "gateway/head.h"
+#include "gateway/inferences.h"
 #include "gateway/message.h"
 
 namespace {
@@ -93,6 +95,8 @@ void check(std::string_view bytes, size_t step) {
   for (size_t i = 0; i < head.size(); ++i) expect(clean(head[i].name) && clean(head[i].value));
   std::string out;
   if constexpr (kRequest) {
+    const int asked = inferences_asked(head, whole.body, whole.body.size());
+    expect(asked >= 0 && asked <= static_cast<int>(whole.body.size()));
     if (!check_framing(head).ok()) return;
     const bool any = !whole.body.empty();
     const Framing framing{.length =

@@ -14,6 +14,7 @@
 #include "gateway/client.h"
 #include "gateway/exchange.h"
 #include "gateway/head.h"
+#include "gateway/inferences.h"
 
 namespace sluice::gateway {
 namespace {
@@ -295,6 +296,7 @@ Awaitable<bool> Session::serve_request() {
   // 5. A place in the queue.
   streams = body == Client::Body::kTooLarge;
   body_bytes = client_.body_bytes();
+  if (is_inference) inferences = inferences_asked(client_.head(), client_.kept(), body_bytes);
   const auto entry = loop_.dispatcher.enter(*this, arrived_, loop_.now());
   if (entry.refusal != Dispatcher::Refusal::kNone) co_return co_await refuse(entry);
   watch_.for_client = true;
