@@ -153,7 +153,11 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
   for (const FunctionSpec& spec : identified_functions(files)) {
     const ModelSpec& model = spec.inference().model;
     std::map<DeviceType, KnownType> unknown = types;
-    std::erase_if(unknown, [&](const auto& type) { return !spec.runs_on(type.second.kind); });
+    std::erase_if(unknown, [&](const auto& type) {
+      const auto& allowed = spec.device_types;
+      return !spec.runs_on(type.second.kind) ||
+             (!allowed.empty() && std::ranges::find(allowed, type.first) == allowed.end());
+    });
     std::erase_if(unknown, [&](const auto& entry) {
       return stored.contains({model.content, entry.first}) ||
              stored.contains({model.path, entry.first}) || stored.contains({model.path, {}});

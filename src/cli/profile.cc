@@ -148,7 +148,7 @@ Result<void> say_what_is_full(const nlohmann::json& state, const FunctionSpec& s
   std::set<DeviceType> full;
   for (const nlohmann::json& d : state["devices"]) {
     SLUICE_ASSIGN(device, wire::device_from(d));
-    if (spec.runs_on(device.kind)) full.insert(type_of(device));
+    if (spec.may_use(device)) full.insert(type_of(device));
   }
   for (const ProfileRoom& room : rooms) full.erase(type_of(room.device));
   for (const DeviceType& type : full)

@@ -28,7 +28,7 @@ Result<std::vector<ProfileRoom>> rooms_to_measure(const json& state, const Funct
   std::string holders;  // a line per device
   for (const json& d : state["devices"]) {
     SLUICE_ASSIGN(device, wire::device_from(d));
-    if (device.drained || !spec.runs_on(device.kind)) continue;
+    if (device.drained || !spec.may_use(device)) continue;
     int64_t held = 0;
     Bytes memory = device.memory;
     std::string names;

@@ -100,7 +100,7 @@ Result<RolledBack> earlier(const StoredFunction& f, int to) {
 std::vector<DeviceType> types_for(const FunctionSpec& spec, const std::vector<Device>& devices) {
   std::vector<DeviceType> types;
   for (const Device* d : one_of_each_type(devices))
-    if (spec.runs_on(d->kind)) types.push_back(type_of(*d));
+    if (spec.may_use(*d)) types.push_back(type_of(*d));
   return types;
 }
 

@@ -1,5 +1,6 @@
 #include "model/function.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -18,6 +19,11 @@ FunctionName function_name(const std::string& text) {
 
 std::string served_name(const FunctionName& f) {
   return f.space == "default" ? f.name : f.space + "." + f.name;
+}
+
+bool FunctionSpec::may_use(const Device& d) const {
+  return runs_on(d.kind) &&
+         (device_types.empty() || std::ranges::find(device_types, type_of(d)) != device_types.end());
 }
 
 const InferenceSpec& FunctionSpec::inference() const {

@@ -82,6 +82,7 @@ struct FunctionSpec {
   int priority = 0;                                    // larger wins when a device is full
   Bytes memory = 0;                                    // of one instance; 0: measured
   std::string device;                                  // "cpu", "cuda" or "any"; empty: "cpu"
+  std::vector<std::string> device_types;               // preferred first; empty: all are allowed
   std::string policy;                                  // a bundle's name; empty: the platform's
   std::map<std::string, std::string> policy_settings;  // of that bundle, in place of its own
   std::optional<Slice> slice;                          // what `fixed` holds, and where others start
@@ -96,10 +97,11 @@ struct FunctionSpec {
   // Of either kind; a training function that brings its own has one without a path.
   const ModelSpec& model() const { return is_inference() ? inference().model : training().model; }
   ModelSpec& model() { return is_inference() ? inference().model : training().model; }
-  // Whether its instances may be placed there.
+  // Whether its instances may be placed on some device of the kind; on this one.
   bool runs_on(DeviceKind kind) const {
     return device == "any" || (device == "cuda") == (kind == DeviceKind::kCuda);
   }
+  bool may_use(const Device& d) const;
 
   bool operator==(const FunctionSpec&) const = default;
 };

@@ -252,6 +252,12 @@ constexpr FunctionField kShared[] = {
          "where its instances run: `cpu`, `cuda` (GPUs) or `any`; models and training jobs run "
          "on `cpu`",
      .words = kDeviceWords},
+    {.name = "deviceTypes",
+     .stored = "device_types",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.device_types; },
+     .unset = "all",
+     .meaning = "the types of devices that its instances may be placed on (`sluice get devices` "
+                "shows them); `smif` prefers the first ones, whatever they cost"},
 };
 
 std::string one_of(std::span<const std::string_view> words) {

@@ -353,6 +353,25 @@ TEST(DeviceKinds, AFunctionIsPlacedWhereItsFileSays) {
   }
 }
 
+TEST(DeviceKinds, AFunctionIsPlacedOnTheTypesThatItsFileNames) {
+  for (const Bundle& bundle : bundles()) {
+    SCOPED_TRACE(bundle.name);
+    ClusterFixture c = cluster_with(std::string(bundle.name), 4);
+    for (const char* device : {"d2", "d3"}) c.device(device).type_name = "little";
+    for (const char* name : {"a", "b"}) {
+      c.function(name, Millis(100), Millis(10)).slice = slice(1000, 500);
+      c.rate(name, 5000);
+      c.view(name).concurrency = 50;
+    }
+    c.view("a").spec.device_types = {"little"};
+    for (int i = 0; i < 8; ++i) c.tick();
+    c.expect_sound();
+    EXPECT_FALSE(c.instances("a").empty());
+    for (const Instance* i : c.instances("a"))
+      EXPECT_EQ(type_of(c.device(i->device())), "little") << i->device();
+  }
+}
+
 TEST(DeviceKinds, AFunctionWithoutSuchADeviceSaysSo) {
   ClusterFixture c = cluster_with("has-gpu", 2);
   c.function("a", Millis(100), Millis(10)).device = "cuda";

@@ -101,11 +101,11 @@ std::optional<Snapshot> with_windows_of(std::string_view arbiter, const Snapshot
   return changed;
 }
 
-// What the group's functions may use: devices of their kinds, with all that is on them. Where one
+// What the group's functions may use: their devices, with all that is on them. Where one
 // of theirs runs elsewhere (its file said otherwise before), that device looks cordoned, so that it
 // is replaced and stopped. Returns nothing if that is all there is.
 std::optional<Snapshot> usable_by(const Group& group, const Snapshot& seen) {
-  const auto usable = [&](const Device& d) { return group.kinds.has(d.kind); };
+  const auto usable = [&](const Device& d) { return group.kinds.has(d); };
   if (std::ranges::all_of(seen.devices, usable)) return std::nullopt;
   Snapshot changed = seen;
   const auto ours = [&](const Instance& i) {

@@ -20,7 +20,7 @@ const Bundle& bundle_of(const FunctionSpec& spec, const PlatformPolicy& platform
 }
 
 DeviceKinds kinds_of(const FunctionSpec& spec) {
-  return {spec.runs_on(DeviceKind::kCpu), spec.runs_on(DeviceKind::kCuda)};
+  return {spec.runs_on(DeviceKind::kCpu), spec.runs_on(DeviceKind::kCuda), spec.device_types};
 }
 
 void add(Group& group, const FunctionView& f, const PlatformPolicy& platform) {
@@ -28,7 +28,21 @@ void add(Group& group, const FunctionView& f, const PlatformPolicy& platform) {
   group.settings.push_back(settings_of(*group.bundle, f.spec, platform));
 }
 
+bool contains(const std::vector<std::string>& types, const std::string& type) {
+  return std::ranges::find(types, type) != types.end();
+}
+
 }  // namespace
+
+bool DeviceKinds::has(const Device& d) const {
+  return (d.kind == DeviceKind::kCuda ? cuda : cpu) && (types.empty() || contains(types, type_of(d)));
+}
+
+bool DeviceKinds::overlaps(const DeviceKinds& other) const {
+  const auto is_theirs = [&](const std::string& type) { return contains(other.types, type); };
+  return ((cpu && other.cpu) || (cuda && other.cuda)) &&
+         (types.empty() || other.types.empty() || std::ranges::any_of(types, is_theirs));
+}
 
 std::vector<Group> inference_groups(const Snapshot& snapshot, const PlatformPolicy& platform,
                                     std::span<const Bundle> table) {

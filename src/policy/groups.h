@@ -1,8 +1,9 @@
-// The functions that decide together in a decision: those of one bundle that may use the same kinds
-// of devices. Pure.
+// The functions that decide together in a decision: those of one bundle that may use the same
+// devices. Pure.
 #pragma once
 
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -10,12 +11,13 @@
 
 namespace sluice::policy {
 
-// Of devices, which functions may use.
+// The devices that functions may use.
 struct DeviceKinds {
   bool cpu = true, cuda = false;
+  std::vector<std::string> types;  // of them; empty: all
 
-  bool has(DeviceKind kind) const { return kind == DeviceKind::kCuda ? cuda : cpu; }
-  bool overlaps(DeviceKinds other) const { return (cpu && other.cpu) || (cuda && other.cuda); }
+  bool has(const Device& d) const;
+  bool overlaps(const DeviceKinds& other) const;
   auto operator<=>(const DeviceKinds&) const = default;
 };
 
@@ -30,7 +32,7 @@ struct Group {
   bool due = false;  // of jobs: one of them decides now
 
   auto rank() const { return std::tuple(!violating, -priority, mine.front()); }
-  bool is_of(const Bundle& other, DeviceKinds theirs) const {
+  bool is_of(const Bundle& other, const DeviceKinds& theirs) const {
     return bundle == &other && kinds == theirs;
   }
 };

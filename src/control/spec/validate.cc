@@ -30,13 +30,26 @@ std::string kinds(const std::vector<Device>& devices) {
   return cpu && cuda ? "cpu and cuda" : cpu ? "cpu" : "cuda";
 }
 
+std::string listed_types(const std::vector<Device>& devices) {
+  std::string all;
+  for (const Device* d : one_of_each_type(devices))
+    all += (all.empty() ? "'" : ", '") + type_of(*d) + "'";
+  return all;
+}
+
 }  // namespace
 
 Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
                             std::optional<Nanos> fastest) {
   std::vector<const Device*> its;
   for (const Device& d : devices)
-    if (spec.runs_on(d.kind)) its.push_back(&d);
+    if (spec.may_use(d)) its.push_back(&d);
+  for (const std::string& type : spec.device_types)
+    if (!devices.empty() && std::ranges::none_of(devices, [&](const Device& d) {
+          return type_of(d) == type && spec.runs_on(d.kind);
+        }))
+      return invalid("deviceTypes", "'" + type + "': no node has a device of this type that the " +
+                                        "function may use; there are " + listed_types(devices));
   if (its.empty() && !devices.empty())
     return invalid("device", "'" + (spec.device.empty() ? "cpu" : spec.device) +
                                  "': no node has such a device; there is " + kinds(devices));

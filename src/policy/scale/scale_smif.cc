@@ -76,6 +76,13 @@ class SmifScaler {
   bool hardly_used() const;
   bool settled() const;
   Nanos late_by() const;
+  // Of a kind as of an instance: the place of its type in `deviceTypes`, which comes before its
+  // cost.
+  size_t preference(const auto& of) const {
+    const std::vector<std::string>& types = demand_.spec->device_types;
+    if (types.size() < 2) return 0;
+    return static_cast<size_t>(std::ranges::find(types, type_of(*of.type)) - types.begin());
+  }
   std::vector<const SmifKind*> cheapest_first(double missing);
   bool start(const std::vector<const SmifKind*>& among, std::string rule,
              const std::string& because);
@@ -239,7 +246,7 @@ std::vector<const SmifKind*> SmifScaler::cheapest_first(double missing) {
     const double carries = k->rate * config_.utilisation;
     const double count = carries > 0 ? std::max(1.0, std::ceil(missing / carries - 1e-9)) : 1;
     const double beyond = count > places ? count : 0;
-    return std::tuple(beyond, count * cost_of(*k), cost_of(*k),
+    return std::tuple(beyond, preference(*k), count * cost_of(*k), cost_of(*k),
                       k);  // k: of one vector, its position
   };
   std::ranges::sort(sorted, {}, cost);
@@ -344,7 +351,7 @@ void SmifScaler::scale_down() {
   const bool too_many = count > most_replicas(demand_);
   const auto expensive = [&](const Member& m) {
     const Instance& i = fleet_.instance(m);
-    return std::tuple(refuted(m.type, m.sm), cost_of(m), i.started, i.id);
+    return std::tuple(refuted(m.type, m.sm), preference(m), cost_of(m), i.started, i.id);
   };
   std::ranges::sort(fleet_.members(), std::ranges::greater(), expensive);
   for (const Member& m : fleet_.members()) {
@@ -369,10 +376,11 @@ bool SmifScaler::search_is_due() {
 void SmifScaler::move_last() {
   if (fleet_.started() || fleet_.count() != 1 || !settled() || most_replicas(demand_) < 2) return;
   if (!search_is_due()) return;
-  const double cost = cost_of(fleet_.members().front());
+  const Member& last = fleet_.members().front();
+  const std::pair present{preference(last), cost_of(last)};
   std::vector<const SmifKind*> cheaper = cheapest_first(0);
   std::erase_if(cheaper, [&](const SmifKind* k) {
-    return !k->meets || k->rate <= 0 || cost_of(*k) >= cost ||
+    return !k->meets || k->rate <= 0 || std::pair{preference(*k), cost_of(*k)} >= present ||
            2 * busiest() > config_.utilisation * k->rate;
   });
   start(cheaper, "heterogeneous-down",

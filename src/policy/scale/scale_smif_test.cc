@@ -56,6 +56,20 @@ TEST_F(Smif, TheCheapestKindThatIsInTimeCarriesTheLoad) {
   EXPECT_THAT(c.rules("a"), ElementsAre("homogeneous-up"));
 }
 
+// `deviceTypes` names them in this order.
+TEST_F(Smif, AStatedOrderOfTypesComesBeforeTheirCost) {
+  c.view("a").spec.device = "cuda";
+  c.view("a").spec.device_types = {"strong", "weak"};
+  load(20);
+  run(2);
+  EXPECT_EQ(devices(), "d2");
+  run(300);
+  EXPECT_EQ(devices(), "d2") << "the last instance does not move to a type that comes later";
+  load(1000);
+  run(6);
+  EXPECT_EQ(devices(), "d0d1d2d3");
+}
+
 TEST_F(Smif, AFullKindIsFollowedByTheNext) {
   load(40);
   run(1);
