@@ -156,7 +156,7 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
     std::erase_if(unknown, [&](const auto& type) {
       const auto& allowed = spec.device_types;
       return !spec.runs_on(type.second.kind) ||
-             (!allowed.empty() && std::ranges::find(allowed, type.first) == allowed.end());
+             (!allowed.empty() && std::ranges::find(allowed, type.first.name) == allowed.end());
     });
     std::erase_if(unknown, [&](const auto& entry) {
       return stored.contains({model.content, entry.first}) ||

@@ -115,7 +115,7 @@ TEST(CpuDevices, NamedTypesHaveTheirSizeAndName) {
   const CpuSplit s = *split_cpu(machine_of(2), named("big=1x740m,little=2x400m"));
   ASSERT_EQ(s.devices.size(), 3U);
   EXPECT_EQ(s.reserve_millicores, 2000 - 740 - 2 * 400);
-  EXPECT_EQ(type_of(s.devices[0].device), "big");
+  EXPECT_EQ(type_of(s.devices[0].device).name, "big");
   EXPECT_EQ(s.devices[0].device.millicores, 740);
   EXPECT_EQ(s.devices[2].device.id, "cpu2");
   EXPECT_FALSE(alike(s.devices[0].device, s.devices[1].device));

@@ -368,7 +368,7 @@ TEST(DeviceKinds, AFunctionIsPlacedOnTheTypesThatItsFileNames) {
     c.expect_sound();
     EXPECT_FALSE(c.instances("a").empty());
     for (const Instance* i : c.instances("a"))
-      EXPECT_EQ(type_of(c.device(i->device())), "little") << i->device();
+      EXPECT_EQ(type_of(c.device(i->device())).name, "little") << i->device();
   }
 }
 

@@ -33,7 +33,7 @@ std::string kinds(const std::vector<Device>& devices) {
 std::string listed_types(const std::vector<Device>& devices) {
   std::string all;
   for (const Device* d : one_of_each_type(devices))
-    all += (all.empty() ? "'" : ", '") + type_of(*d) + "'";
+    all += (all.empty() ? "'" : ", '") + type_of(*d).name + "'";
   return all;
 }
 
@@ -46,7 +46,7 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
     if (spec.may_use(d)) its.push_back(&d);
   for (const std::string& type : spec.device_types)
     if (!devices.empty() && std::ranges::none_of(devices, [&](const Device& d) {
-          return type_of(d) == type && spec.runs_on(d.kind);
+          return type_of(d).name == type && spec.runs_on(d.kind);
         }))
       return invalid("deviceTypes", "'" + type + "': no node has a device of this type that the " +
                                         "function may use; there are " + listed_types(devices));

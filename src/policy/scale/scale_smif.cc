@@ -81,7 +81,7 @@ class SmifScaler {
   size_t preference(const auto& of) const {
     const std::vector<std::string>& types = demand_.spec->device_types;
     if (types.size() < 2) return 0;
-    return static_cast<size_t>(std::ranges::find(types, type_of(*of.type)) - types.begin());
+    return static_cast<size_t>(std::ranges::find(types, type_of(*of.type).name) - types.begin());
   }
   std::vector<const SmifKind*> cheapest_first(double missing);
   bool start(const std::vector<const SmifKind*>& among, std::string rule,
