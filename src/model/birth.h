@@ -19,7 +19,8 @@ struct ForkOfTemplate {
   bool operator==(const ForkOfTemplate&) const = default;
 };
 
-// A program that serves HTTP by itself, or computes for its throughput.
+// A program that serves HTTP by itself, or computes for its throughput: by exec, or with `imports`
+// as a fork of a template that has imported them.
 struct ExecOfProgram {
   std::vector<std::string> command;                // the program's absolute path, then its words
   std::map<std::string, std::string> environment;  // beside what the node sets
@@ -30,6 +31,8 @@ struct ExecOfProgram {
   // $(PORT) in words and variables. Absent: it serves on descriptor 3, which listens already
   // (LISTEN_FDS, as systemd hands it over).
   std::optional<int> port;
+  // Modules of Python; the command is an interpreter with a script (python_command.h) then.
+  std::vector<std::string> imports;
   std::string folder;  // where it begins to work; empty: "/"
   // A folder of root's that it may read, and whose folder `work` is its own: programs that name the
   // same one share a user id. Empty: it has a user id of its own and no folder.
@@ -43,5 +46,11 @@ struct ExecOfProgram {
 };
 
 using Birth = std::variant<ForkOfTemplate, ExecOfProgram>;
+
+// Whether it is a fork, whose user id is its template's.
+inline bool is_fork(const Birth& birth) {
+  const auto* program = std::get_if<ExecOfProgram>(&birth);
+  return program == nullptr || !program->imports.empty();
+}
 
 }  // namespace sluice

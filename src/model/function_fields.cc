@@ -32,6 +32,12 @@ constexpr FunctionField kInference[] = {
      .unset = "none",
      .meaning = "files and folders, whose copies are its working folder; a folder that ends in `/` "
                 "stands for what it contains"},
+    {.name = "server.imports",
+     .stored = "server_imports",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.imports; },
+     .unset = "none",
+     .meaning = "modules of Python that a template imports once, and instances have from their "
+                "first line on ([starting faster](#starting-faster))"},
     {.name = "server.env",
      .stored = "server_env",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.env; },

@@ -38,6 +38,7 @@ struct ProgramSpec {
   std::vector<std::string> args;        // more words
   std::map<std::string, EnvValue> env;  // its variables
   std::vector<std::string> files;       // copied, and its working folder
+  std::vector<std::string> imports;     // Python's modules that instances have from a template
   std::string folder;                   // that working folder, of a start; empty: "/"
   int port = 0;                         // where it listens on 127.0.0.1; 0: a free one
   std::string port_env = "PORT";        // the variable that names the port

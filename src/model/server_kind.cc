@@ -14,6 +14,7 @@ Birth birth_of_program(const ModelSpec& model, const Batching& /*batching*/) {
   const ProgramSpec& p = model.program;
   ExecOfProgram birth{.command = p.command,
                       .port = p.port,
+                      .imports = p.imports,
                       .ready_path = p.readiness,
                       .ready_within = p.start_timeout};
   for (const auto& [name, value] : p.env)

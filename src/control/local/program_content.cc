@@ -144,14 +144,16 @@ Result<std::vector<WorkingFile>> files_in(const std::string& folder) {
 
 Result<std::string> content_of(const ProgramSpec& program, const std::vector<WorkingFile>& files,
                                const std::atomic<bool>& stopped) {
-  Sha256 hash(nlohmann::json{{"command", program.command},
-                             {"args", program.args},
-                             {"env", wire::to_json(program.env)},
-                             {"port", program.port},
-                             {"port_env", program.port_env},
-                             {"readiness", program.readiness},
-                             {"http", program.http}}
-                  .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  nlohmann::json about{{"command", program.command},
+                       {"args", program.args},
+                       {"env", wire::to_json(program.env)},
+                       {"port", program.port},
+                       {"port_env", program.port_env},
+                       {"readiness", program.readiness},
+                       {"http", program.http}};
+  // Without imports a content has the name that it had before there were any.
+  if (!program.imports.empty()) about["imports"] = program.imports;
+  Sha256 hash(about.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   for (const std::string& word : program.command)
     if (word.starts_with('/'))
       if (const auto named = RegularFile::open(word); named.ok())

@@ -1,7 +1,7 @@
-// What a program function runs: its words and variables, the files that its command names, and the
-// files of its working folder. Its name is the SHA-256 of all that. Of what its arguments name,
-// scripts are in it (at most 1 MiB); what is larger is data, which may change while it runs. A file
-// that the program finds by itself, such as a library, is not in it.
+// What a program function runs: its words, variables and imports, the files that its command names,
+// and the files of its working folder. Its name is the SHA-256 of all that. Of what its arguments
+// name, scripts are in it (at most 1 MiB); what is larger is data, which may change while it runs.
+// A file that the program finds by itself, such as a library, is not in it.
 //
 // `server.files` may lie in folders that other users write, and root reads them: nothing in them is
 // reached over a link.

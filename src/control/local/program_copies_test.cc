@@ -88,12 +88,12 @@ TEST_F(ProgramCopiesTest, TheContentIsAllThatIsRun) {
              p.env = {{"A", {.text = "b"}}};
            },
            [](ProgramSpec& p) { p.http = true; }, [](ProgramSpec& p) { p.readiness = "/"; },
-           [](ProgramSpec& p) { p.port = 9000; }}) {
+           [](ProgramSpec& p) { p.port = 9000; }, [](ProgramSpec& p) { p.imports = {"torch"}; }}) {
     ProgramSpec other = program;
     change(other);
     all.insert(content(other));
   }
-  EXPECT_EQ(all.size(), 8u);
+  EXPECT_EQ(all.size(), 9u);
 }
 
 TEST_F(ProgramCopiesTest, AFileThatOthersMayNotReadIsNotCopiedByRoot) {

@@ -14,6 +14,7 @@
 #include "control/spec/yaml_documents.h"
 #include "control/spec/yaml_fields.h"
 #include "model/function_fields.h"
+#include "model/python_command.h"
 #include "model/quantity.h"
 #include "model/server_kind.h"
 #include "policy/bundle.h"
@@ -270,6 +271,10 @@ void check_program(Fields& f, InferenceSpec& s, const FileContext& context) {
     f.complain("server.command", "'" + p.command[0] +
                                      "' is not an absolute path, none that begins with ./ or ~/, "
                                      "and none of server.files");
+  std::vector<std::string> words = p.command;
+  words.insert(words.end(), p.args.begin(), p.args.end());
+  if (const std::string why = imports_problem(words, p.imports); !why.empty())
+    return f.complain("server.imports", why);
   ModelSpec started = model;
   started.program.folder = "/";
   const Birth birth = kind_of(started).birth(started, s.batching);

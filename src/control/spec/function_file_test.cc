@@ -86,6 +86,29 @@ TEST(ProgramFile, AFaultOfTheContentIsAtItsField) {
             "f.yaml:7 spec.server.command: /bin/server: no such file");
 }
 
+TEST(ProgramFile, ImportsAreForAScriptOfPython) {
+  const std::string python = "  server:\n    command: [/usr/bin/python3, server.py]\n";
+  const FunctionSpec f = function(python + "    imports: [torch, torchvision.models]\n");
+  EXPECT_EQ(f.model().program.imports, (std::vector<std::string>{"torch", "torchvision.models"}));
+  EXPECT_THAT(difference(function(python), f),
+              testing::ElementsAre("server.imports: none -> torch torchvision.models"));
+  const std::string shell = "  server:\n    command: [/bin/sh, server.py]\n";
+  const std::pair<std::string, const char*> faults[] = {
+      {shell + "    imports: [torch]\n",
+       "f.yaml:8 spec.server.imports: '/bin/sh' is no interpreter of Python; a command such as "
+       "[/usr/bin/python3, server.py] is allowed"},
+      {python + "    imports: [1torch]\n",
+       "f.yaml:8 spec.server.imports: '1torch' is no module's name"},
+      {"  server:\n    command: [/usr/bin/python3]\n    args: [-m, server]\n    imports: [torch]\n",
+       "f.yaml:9 spec.server.imports: the word behind '/usr/bin/python3' is '-m'"}};
+  for (const auto& [spec, said] : faults) EXPECT_THAT(fault(spec), HasSubstr(said)) << spec;
+  EXPECT_EQ(function("  server:\n    command: [/usr/bin/python3]\n    args: [server.py]\n"
+                     "    imports: [torch]\n")
+                .model()
+                .program.args,
+            std::vector<std::string>{"server.py"});
+}
+
 // In KServe's form; `more`: further lines of the container.
 std::string contained(const std::string& more,
                       const std::string& command = "[/bin/server, --quiet]") {
@@ -122,6 +145,7 @@ TEST(ProgramFile, WhatAContainerHasBeyondAProgramIsRefusedWithWhatIsInItsPlace) 
       {"      image: ada/server:1\n",
        "f.yaml:9 spec.predictor.containers[0].image: Sluice runs no images: it runs a program of "
        "this machine"},
+      {"      imports: [torch]\n", "containers[0].imports: unknown field"},
       {"      workingDir: /srv\n", "a program works in a copy of its files"},
       {"      env: [{name: KEY, valueFrom: {secretKeyRef: {name: s, key: k}}}]\n",
        "f.yaml:9 spec.predictor.containers[0].env[0].valueFrom: Sluice has no objects to read it "

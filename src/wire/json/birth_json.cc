@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/python_command.h"
 #include "wire/secret_file.h"
 
 namespace sluice::wire {
@@ -92,6 +93,19 @@ void read_readiness(Fields& f, ExecOfProgram& p) {
            "'" + p.ready_path + "' is not a path that begins with '/', in ASCII without spaces");
 }
 
+// A template forks what serves at a port, under a user id of the template's.
+void read_imports(Fields& f, ExecOfProgram& p) {
+  if (f.child("imports") == nullptr) return;
+  for (const json& name : f.list("imports")) {
+    if (!name.is_string()) return f.fail("imports", "must be a list of names");
+    p.imports.push_back(name);
+  }
+  if (const std::string why = imports_problem(p.command, p.imports); !why.empty())
+    return f.fail("imports", why);
+  if (!p.imports.empty() && (!p.port || !p.home.empty()))
+    f.fail("imports", "is for a program that has a port and no home");
+}
+
 }  // namespace
 
 json to_json(const ExecOfProgram& p) {
@@ -102,6 +116,7 @@ json to_json(const ExecOfProgram& p) {
   if (p.ready_within > Nanos(0)) out["ready_within_ms"] = p.ready_within / Millis(1);
   if (p.port) out["port"] = *p.port;
   if (!p.secrets.empty()) out["secrets"] = p.secrets;
+  if (!p.imports.empty()) out["imports"] = p.imports;
   if (!p.home.empty()) out["home"] = p.home;
   if (!p.folder.empty()) out["folder"] = p.folder;
   return out;
@@ -118,6 +133,7 @@ Result<ExecOfProgram> program_from(const json& j) {
   for (const auto& [field, path] : {std::pair("home", &p.home), {"folder", &p.folder}})
     if (!path->empty() && (*path)[0] != '/')
       f.fail(field, "'" + *path + "' is not an absolute path");
+  read_imports(f, p);
   return f.finish(std::move(p));
 }
 

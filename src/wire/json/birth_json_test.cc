@@ -23,8 +23,11 @@ const ExecOfProgram kProgram{.command = {"/bin/server", "--port", "$PORT"},
 TEST(BirthJson, WhatIsWrittenIsRead) {
   ExecOfProgram handed = kProgram;
   handed.port.reset();
+  ExecOfProgram warm = kProgram;
+  warm.command = {"/usr/bin/python3", "server.py"};
+  warm.imports = {"torch", "os.path"};
   const ForkOfTemplate fork{{.path = "/m.pt"}, {.max_size = 4}};
-  for (const Birth& birth : {Birth(kProgram), Birth(handed), Birth(fork)})
+  for (const Birth& birth : {Birth(kProgram), Birth(handed), Birth(warm), Birth(fork)})
     EXPECT_EQ(*read(to_json(birth)), birth) << to_json(birth);
 }
 
@@ -71,6 +74,29 @@ TEST(BirthJson, AFaultNamesTheFieldTheValueAndWhatIsAllowed) {
     EXPECT_EQ(birth.ok() ? "" : birth.error().message,
               *fault == 0 ? "" : "instance.program: program." + std::string(fault))
         << field << " " << value;
+  }
+}
+
+TEST(BirthJson, ImportsAreForAScriptOfPythonWithAPort) {
+  const json python = {{"command", {"/usr/bin/python3", "server.py"}},
+                       {"imports", {"torch"}},
+                       {"port", 0},
+                       {"ready_path", "/"}};
+  EXPECT_TRUE(read({{"program", python}}).ok());
+  const std::tuple<const char*, json, const char*> cases[] = {
+      {"imports", "torch", "must be a list"},
+      {"imports", {1}, "imports: must be a list of names"},
+      {"imports", {"a;b"}, "imports: 'a;b' is no module's name"},
+      {"command", {"/bin/sh", "server.py"}, "imports: '/bin/sh' is no interpreter of Python"},
+      {"command", {"/usr/bin/python3", "-c"}, "the word behind '/usr/bin/python3' is '-c'"},
+      {"port", nullptr, "imports: is for a program that has a port and no home"},
+      {"home", "/srv/home", "imports: is for a program that has a port and no home"}};
+  for (const auto& [field, value, fault] : cases) {
+    json program = python;
+    program[field] = value;
+    const Result<Birth> birth = read({{"program", program}});
+    ASSERT_FALSE(birth.ok()) << field;
+    EXPECT_NE(birth.error().message.find(fault), std::string::npos) << birth.error().message;
   }
 }
 

@@ -77,6 +77,7 @@ TEST(FunctionJson, AProgramHasItsFieldsAndReadsBack) {
                    .args = {"-v"},
                    .env = {{"A", {.text = "b"}}, {"KEY", {.secret = "api-key"}}},
                    .files = {"/srv/app/"},
+                   .imports = {"torch"},
                    .port = 9000,
                    .port_env = "LISTEN",
                    .readiness = "/healthz",
