@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "node/launcher.h"
-#include "node/program_environment.h"
+#include "node/program_start.h"
 
 namespace sluice::node {
 
@@ -18,14 +18,17 @@ class ExecLauncher : public Launcher {
   ExecLauncher(asio::io_context& io, const Clock& clock, EnvironmentOf environment,
                Nanos ready_patience);
 
-  // Forks the daemon; the child waits, with the record's log as its output, and ends with the
-  // daemon.
+  // Forks the daemon (program_start.h), with the record's log as the child's output.
   asio::awaitable<Result<Newborn>> bear(const InstanceRecord& r, size_t part) override;
   Result<void> go(const Infant& infant) override;
   asio::awaitable<Result<void>> wait_until_ready(const Infant& infant) override;
 
- private:
+ protected:
+  Result<ProgramStart> plan(const InstanceRecord& r, size_t part) const;
+
   asio::io_context& io_;
+
+ private:
   const Clock& clock_;
   const EnvironmentOf environment_;
   const Nanos ready_patience_;

@@ -33,8 +33,7 @@ asio::awaitable<Result<Newborn>> ForkLauncher::bear(const InstanceRecord& r, siz
   wire::set_text(what.id, r.instance.id);
   wire::set_text(what.model_name, served_name(r.instance.function));
   const std::array fds{listening->get(), control->theirs.get(), log.get()};
-  Result<ZygoteHost::Forked> born =
-      co_await zygote_.fork_instance(birth.model, r.instance.batch, what, fds);
+  Result<Forked> born = co_await zygote_.fork_instance(birth.model, r.instance.batch, what, fds);
   if (!born.ok()) co_return born.error();
   SLUICE_STEP("bear: born");
   const auto process = identity_of(born->process.pid);

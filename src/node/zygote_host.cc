@@ -82,32 +82,10 @@ struct ZygoteHost::Process {
   Channel channel;
 };
 
-struct ZygoteHost::Template {
-  Template(asio::io_context& io, UidPool* pool)
-      : uids(pool), loaded(io, asio::steady_timer::time_point::max()) {}
-  Template(const Template&) = delete;
-  ~Template() {
-    end();
-    if (uids != nullptr) uids->give_back(uid);
-  }
-  // A model that computes for ever while it is loaded does not notice that its channel closes.
-  void end() {
-    if (pidfd.valid()) syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-    pidfd.reset();
-  }
-
-  UidPool* const uids;
-  uid_t uid = 0;
-  std::string key;
-  Fd pidfd;
-  Channel channel;
-  asio::steady_timer loaded;  // cancelled when `outcome` is known
-  std::optional<Result<void>> outcome;
-  uint64_t last_use = 0;
-};
-
 ZygoteHost::ZygoteHost(asio::io_context& io, RuntimeSettings settings, UidPool* uids)
-    : io_(io), settings_(std::move(settings)), uids_(uids) {
+    : io_(io),
+      settings_(std::move(settings)),
+      templates_(io, uids, settings_.max_templates, settings_.answer_patience) {
   if (settings_.weights > 0)
     weights_.emplace(host_memory(),
                      StoreServerSettings{.capacity = static_cast<uint64_t>(settings_.weights)});
@@ -170,11 +148,7 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
                                                int warm_batch) {
   t->end();
   if (const Result<void> started = start(); !started.ok()) co_return started;
-  if (uids_ != nullptr && t->uid == 0) {
-    const Result<uid_t> uid = uids_->take();
-    if (!uid.ok()) co_return uid.error();
-    t->uid = *uid;
-  }
+  if (const Result<void> taken = t->take_uid(); !taken.ok()) co_return taken;
   Result<SocketPair> pair = make_socket_pair();
   if (!pair.ok()) co_return pair.error();
   wire::StartTemplate message{.warm_batch = static_cast<uint32_t>(warm_batch), .uid = t->uid};
@@ -196,6 +170,7 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
       syscall(SYS_pidfd_send_signal, zygote->pidfd.get(), SIGKILL, nullptr, 0);
     co_return within("zygote", started.error());
   }
+  t->pid = started->pid;
   t->pidfd = std::move(packet->fds[0]);
   packet = co_await t->channel.receive(settings_.template_patience);
   Result<wire::Ready> ready = answer_as<wire::Ready>(packet);
@@ -212,73 +187,16 @@ asio::awaitable<Result<void>> ZygoteHost::load(std::shared_ptr<Template> t, std:
   co_return Result<void>();
 }
 
-void ZygoteHost::forget(const std::shared_ptr<Template>& t) {
-  if (const auto found = templates_.find(t->key); found != templates_.end() && found->second == t)
-    templates_.erase(found);
-}
-
-void ZygoteHost::make_room() {
-  while (templates_.size() >= settings_.max_templates) {
-    const auto oldest = std::ranges::min_element(
-        templates_, {}, [](const auto& entry) { return entry.second->last_use; });
-    templates_.erase(oldest);  // its channel closes, and it ends
-  }
-}
-
-asio::awaitable<Result<std::shared_ptr<ZygoteHost::Template>>> ZygoteHost::template_of(
-    const ModelSpec& model, int warm_batch) {
-  const Result<std::string> key = key_of(model);
+asio::awaitable<Result<Forked>> ZygoteHost::fork_instance(const ModelSpec& model, int warm_batch,
+                                                          const wire::StartInstance& what,
+                                                          std::span<const int, 3> fds) {
+  Result<std::string> key = key_of(model);
   if (!key.ok()) co_return key.error();
-  std::shared_ptr<Template> t;
-  if (const auto found = templates_.find(*key); found != templates_.end()) {
-    t = found->second;
-    t->last_use = ++uses_;
-    if (!t->outcome) co_await t->loaded.async_wait(kAwait);  // another start loads it
-  } else {
-    make_room();
-    t = templates_[*key] = std::make_shared<Template>(io_, uids_);
-    t->key = *key;
-    t->last_use = ++uses_;
-    t->outcome = co_await load(t, model.path, warm_batch);
-    // A template that died while it loaded may have been killed. A second death is the model's
-    // fault, and so is every other failure of a started template.
-    const auto failed = [&t] { return !t->outcome->ok() && t->pidfd.valid(); };
-    if (failed() && t->outcome->error().kind == ErrorKind::kUnavailable)
-      t->outcome = co_await load(t, model.path, warm_batch);
-    if (failed()) t->outcome = Error{ErrorKind::kInvalid, t->outcome->error().message};
-    t->loaded.cancel();
-    if (!t->outcome->ok()) forget(t);
-  }
-  if (!t->outcome->ok()) co_return t->outcome->error();
-  co_return t;
-}
-
-asio::awaitable<Result<ZygoteHost::Forked>> ZygoteHost::fork_instance(
-    const ModelSpec& model, int warm_batch, const wire::StartInstance& what,
-    std::span<const int, 3> fds) {
-  // A template (or the zygote) may have died since its last use: then tries once more with a new
-  // one.
-  for (int attempt = 0;; ++attempt) {
-    const Result<std::shared_ptr<Template>> found = co_await template_of(model, warm_batch);
-    Error error;
-    if (found.ok()) {
-      const std::shared_ptr<Template>& t = *found;
-      Result<void> sent = t->channel.send(what, fds);
-      SLUICE_STEP("instance: asked for");
-      Result<wire::Packet> packet = Error{};
-      if (sent.ok())
-        packet = co_await t->channel.receive(settings_.answer_patience);
-      else
-        packet = sent.error();
-      const Result<wire::Started> started = answer_as<wire::Started>(packet, 1);
-      if (started.ok()) co_return Forked{{started->pid, std::move(packet->fds[0])}, t->uid};
-      error = within("template", started.error());
-      if (!t->channel.open()) forget(t);
-    } else {
-      error = found.error();
-    }
-    if (error.kind != ErrorKind::kUnavailable || attempt > 0) co_return error;
-  }
+  Templates::Load make = [&](std::shared_ptr<Template> t) {
+    return load(std::move(t), model.path, warm_batch);
+  };
+  Templates::Ask ask = [&](Channel& channel) { return channel.send(what, fds); };
+  co_return co_await templates_.fork_instance(std::move(*key), std::move(make), std::move(ask));
 }
 
 }  // namespace sluice::node

@@ -1,24 +1,18 @@
-// The zygote and its templates: the framework loaded once, each model loaded and warmed once, so
-// that an instance is a fork (docs/design/processes.md). Starts the runtime, restarts it when it
-// dies, keeps the most recently used templates. Templates share their weights over a model store,
-// so that a new template reads what the old one's instances still have. A template and its
-// instances have one uid, of the pool: a process that runs a model cannot change to another.
+// The zygote and its templates (templates.h): the framework loaded once, each model loaded and
+// warmed once (docs/design/processes.md). Starts the runtime, restarts it when it dies. Templates
+// share their weights over a model store, so that a new template reads what the old one's instances
+// still have.
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines.
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/io_context.hpp>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "model/function.h"
-#include "node/uid_pool.h"
-#include "process/channel.h"
-#include "process/spawn.h"
+#include "node/templates.h"
 #include "store/server.h"
 
 namespace sluice::node {
@@ -43,11 +37,6 @@ class ZygoteHost {
   // program.
   Result<void> start();
 
-  struct Forked {
-    SpawnedProcess process;
-    uid_t uid = 0;  // its template's; 0: the daemon's
-  };
-
   // Forks an instance from the model's template, which it makes first if there is none. The
   // instance waits for Go on its control socket. `fds` are listening socket, control socket, log.
   // Returns kInvalid if the model cannot be loaded; other kinds mean that the zygote, the template
@@ -57,27 +46,19 @@ class ZygoteHost {
                                                 std::span<const int, 3> fds);
 
   pid_t zygote_pid() const;  // 0: none
-  size_t templates() const { return templates_.size(); }
 
  private:
   struct Process;
-  struct Template;
 
   asio::awaitable<void> mind(std::shared_ptr<Process> zygote);
-  asio::awaitable<Result<std::shared_ptr<Template>>> template_of(const ModelSpec&, int warm_batch);
   asio::awaitable<Result<void>> load(std::shared_ptr<Template>, std::string path, int warm_batch);
-  void forget(const std::shared_ptr<Template>&);
-  void make_room();
-
   Fd store_connection(const std::string& model);
 
   asio::io_context& io_;
   const RuntimeSettings settings_;
-  UidPool* const uids_;
   std::optional<StoreServer> weights_;
   std::shared_ptr<Process> zygote_;
-  std::map<std::string, std::shared_ptr<Template>> templates_;  // by file, in its current version
-  uint64_t uses_ = 0;
+  Templates templates_;  // by file, in its current version
 };
 
 }  // namespace sluice::node

@@ -152,6 +152,12 @@ std::vector<ProcessIdentity> ancestors_of(pid_t pid) {
   return ancestors;
 }
 
+bool is_child(int pidfd, pid_t pid, pid_t parent, uid_t uid) {
+  const std::optional<Stat> s = read_stat(pid);
+  // Last, as only an unreaped process keeps its pid from another.
+  return s && s->parent == parent && uid_of(pid) == uid && pid_behind(pidfd) == pid;
+}
+
 std::string how_it_ended(int pidfd) {
   siginfo_t info{};
   if (waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0)

@@ -51,6 +51,10 @@ std::optional<uid_t> uid_of(pid_t pid);
 // Returns its parent, that one's parent, and so on: the nearest first.
 std::vector<ProcessIdentity> ancestors_of(pid_t pid);
 
+// Returns whether the kernel has `pid` behind the pidfd, as a child of `parent` under `uid`. The
+// process may have ended, but was not reaped.
+bool is_child(int pidfd, pid_t pid, pid_t parent, uid_t uid);
+
 // Returns how it ended, in words: "exit code 3", "signal 9 (Killed)". Its parent may have reaped it
 // already: kernels from 6.15 on remember the status for the pidfd; on older ones it is unknown
 // then.

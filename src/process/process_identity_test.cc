@@ -41,6 +41,21 @@ TEST(ProcessIdentity, AProcessIsItselfAndNoOther) {
   EXPECT_FALSE(boot_id()->empty());
 }
 
+TEST(ProcessIdentity, AChildIsWhatTheKernelSaysItIs) {
+  Sleeper s, other;
+  const Fd fd = *open_process(*identity_of(s.pid));
+  EXPECT_TRUE(is_child(fd.get(), s.pid, getpid(), geteuid()));
+  EXPECT_FALSE(is_child(fd.get(), other.pid, getpid(), geteuid()));
+  EXPECT_FALSE(is_child(fd.get(), s.pid, getppid(), geteuid()));
+  EXPECT_FALSE(is_child(fd.get(), s.pid, getpid(), geteuid() + 1));
+  EXPECT_FALSE(is_child(0, s.pid, getpid(), geteuid()));
+  kill(s.pid, SIGKILL);
+  wait_for_end(fd.get());
+  EXPECT_TRUE(is_child(fd.get(), s.pid, getpid(), geteuid())) << "a corpse is no other process";
+  waitpid(s.pid, nullptr, 0);
+  EXPECT_FALSE(is_child(fd.get(), s.pid, getpid(), geteuid()));
+}
+
 TEST(ProcessIdentity, ACorpseIsGoneAndSaysHow) {
   Sleeper s;
   const ProcessIdentity who = *identity_of(s.pid);
