@@ -141,6 +141,20 @@ TEST_F(PreloadedGateTest, SaysSoWhereNobodyAnswers) {
   EXPECT_THAT(Program(kOnce, "").read_until("end"), HasSubstr("SLUICE_PERMIT_SOCKET is not set"));
 }
 
+// A fork of a template has its variables long after libtorch was loaded.
+TEST_F(PreloadedGateTest, AVariableThatComesAfterThePreloadIsFound) {
+  serve(200);
+  const std::string late =
+      "import os, torch; torch.ones(2) + 1; print('begin', flush=True)\n"
+      "os.environ['SLUICE_PERMIT_SOCKET'] = '" +
+      path_ + "'\nx = torch.ones(2)\nwhile True: x = x * 1";
+  const Program program(late.c_str(), "");
+  EXPECT_THAT(program.read_until("begin"), HasSubstr("SLUICE_PERMIT_SOCKET is not set"));
+  for (int i = 0; i < 30000 && host_.state({device_, 1})->processes == 0; ++i)
+    ::poll(nullptr, 0, 2);
+  EXPECT_EQ(host_.state({device_, 1})->processes, 1);
+}
+
 // As beside a resize on a busy machine: the kernel delays the daemon's look-up of the caller.
 TEST_F(PreloadedGateTest, ALateAnswerIsNoRefusal) {
   std::promise<void> begun;

@@ -65,7 +65,23 @@ void check_pages() {
     say("no pages from ", gate.socket_path);
 }
 
+// Returns whether the permit socket is known. A template's fork has its variables only after
+// libtorch was loaded (python/sluice_template.py), so the environment is asked until it has it.
+bool has_socket() {
+  static unsigned said;
+  if (__atomic_load_n(&gate.socket_path, __ATOMIC_ACQUIRE) != nullptr) return true;
+  const char* path = getenv("SLUICE_PERMIT_SOCKET");  // NOLINT(concurrency-mt-unsafe)
+  if (path == nullptr) {
+    if (__atomic_exchange_n(&said, 1u, __ATOMIC_RELAXED) == 0)
+      say("SLUICE_PERMIT_SOCKET", " is not set");
+    return false;
+  }
+  __atomic_store_n(&gate.socket_path, path, __ATOMIC_RELEASE);
+  return true;
+}
+
 NoContext before_operator(const void*) {
+  if (!has_socket()) return {};
   sluice_gate_pass(&gate, &mine);
   if (__atomic_load_n(&decided, __ATOMIC_RELAXED) == 0) check_pages();
   return {};
@@ -100,11 +116,7 @@ int on_library(dl_phdr_info* library, size_t, void*) {
   static unsigned done;
   if (!is(file_of(*library), "libtorch_cpu.so")) return 0;
   if (__atomic_exchange_n(&done, 1u, __ATOMIC_ACQ_REL)) return 1;
-  gate.socket_path = getenv("SLUICE_PERMIT_SOCKET");  // NOLINT(concurrency-mt-unsafe)
-  if (gate.socket_path == nullptr)
-    say("SLUICE_PERMIT_SOCKET", " is not set");
-  else if (!install(*library))
-    say("this version of PyTorch is not known: ", library->dlpi_name);
+  if (!install(*library)) say("this version of PyTorch is not known: ", library->dlpi_name);
   return 1;
 }
 
