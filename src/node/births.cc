@@ -11,7 +11,7 @@ namespace sluice::node {
 
 Births::Births(asio::io_context& io, const Clock& clock, Records& records,
                Reservations& reservations, Enforcer& enforcer, LiveInstances& live, Launcher& forks,
-               Launcher& execs)
+               Launcher& execs, Launcher& pythons)
     : io_(io),
       clock_(clock),
       records_(records),
@@ -19,14 +19,16 @@ Births::Births(asio::io_context& io, const Clock& clock, Records& records,
       enforcer_(enforcer),
       live_(live),
       forks_(forks),
-      execs_(execs) {}
+      execs_(execs),
+      pythons_(pythons) {}
 
 void Births::begin(const InstanceId& id) {
   asio::co_spawn(io_, launch(id), asio::detached);
 }
 
 Launcher& Births::launcher_of(const Birth& birth) const {
-  return std::holds_alternative<ExecOfProgram>(birth) ? execs_ : forks_;
+  if (!std::holds_alternative<ExecOfProgram>(birth)) return forks_;
+  return is_fork(birth) ? pythons_ : execs_;
 }
 
 asio::awaitable<void> Births::launch(InstanceId id) {

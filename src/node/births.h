@@ -13,7 +13,8 @@ namespace sluice::node {
 class Births {
  public:
   Births(asio::io_context& io, const Clock& clock, Records& records, Reservations& reservations,
-         Enforcer& enforcer, LiveInstances& live, Launcher& forks, Launcher& execs);
+         Enforcer& enforcer, LiveInstances& live, Launcher& forks, Launcher& execs,
+         Launcher& pythons);
   Births(const Births&) = delete;
 
   // Begins the birth of an instance whose slice is reserved. A birth that fails ends the instance;
@@ -34,7 +35,7 @@ class Births {
   Reservations& reservations_;
   Enforcer& enforcer_;
   LiveInstances& live_;
-  Launcher &forks_, &execs_;
+  Launcher &forks_, &execs_, &pythons_;
 };
 
 }  // namespace sluice::node

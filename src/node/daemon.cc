@@ -27,6 +27,14 @@ bool same_start(const InstanceRecord& r, const StartRequest& q) {
          r.instance.batch == q.batch && r.birth == q.birth;
 }
 
+// What all programs have. Nothing of the daemon's own except the mark of its platform.
+Variables common_variables() {
+  Variables all{{"PATH", "/usr/local/bin:/usr/bin:/bin"}};
+  if (const Variables own = own_variables(); own.contains("SLUICE_PLATFORM"))
+    all["SLUICE_PLATFORM"] = own.at("SLUICE_PLATFORM");
+  return all;
+}
+
 Bytes peak_memory_of(const InstanceRecord& r) {
   Bytes sum = 0;
   for (const ProcessIdentity& process : first_processes(r)) sum += peak_memory(process.pid);
@@ -66,7 +74,7 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       zygote_(io,
               {.path = settings_.runtime,
                .log = settings_.paths.logs() + "/zygote.log",
-               .cores = std::move(found.zygote_cores),
+               .cores = found.zygote_cores,
                .weights = settings_.weights},
               reservations_.uids()),
       forks_(io, zygote_, *enforcer_, reservations_.ledger(), settings_.paths,
@@ -74,7 +82,15 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       execs_(
           io, clock, [this](const InstanceRecord& r, size_t part) { return variables_of(r, part); },
           settings_.ready_patience),
-      births_(io, clock, records_, reservations_, *enforcer_, live_, forks_, execs_),
+      python_templates_(io,
+                        {.script = settings_.libraries + "/python/sluice_template.py",
+                         .cores = std::move(found.zygote_cores)},
+                        reservations_.uids()),
+      pythons_(
+          io, clock, [this](const InstanceRecord& r, size_t part) { return variables_of(r, part); },
+          [this](const InstanceRecord& r, size_t part) { return template_variables(r, part); },
+          settings_.ready_patience, python_templates_),
+      births_(io, clock, records_, reservations_, *enforcer_, live_, forks_, execs_, pythons_),
       faults_(io, records_, reservations_, live_, settings_.grace),
       gpus_(std::move(found.gpus)) {}
 
@@ -278,12 +294,11 @@ ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) con
                         services);
 }
 
-// Passes nothing of the daemon's own environment except the mark of its platform. A secret's value
-// is in the result alone: records have its name.
+// A secret's value is in the result alone: records have its name.
 Result<Variables> Daemon::variables_of(const InstanceRecord& r, size_t part) const {
-  Variables all{{"PATH", "/usr/local/bin:/usr/bin:/bin"},
-                {"PYTHONUNBUFFERED", "1"},  // a line is in the log when it is written
-                {"SLUICE_INSTANCE", r.instance.id}};
+  Variables all = common_variables();
+  all["PYTHONUNBUFFERED"] = "1";  // a line is in the log when it is written
+  all["SLUICE_INSTANCE"] = r.instance.id;
   const auto& birth = std::get<ExecOfProgram>(r.birth);
   for (const auto& [name, value] : birth.environment) all.insert_or_assign(name, value);
   for (const auto& [name, file] : birth.secrets) {
@@ -293,9 +308,14 @@ Result<Variables> Daemon::variables_of(const InstanceRecord& r, size_t part) con
   }
   all["SLUICE_PART"] = std::to_string(part);
   all["SLUICE_PARTS"] = std::to_string(r.instance.parts.size());
-  if (const Variables own = own_variables(); own.contains("SLUICE_PLATFORM"))
-    all["SLUICE_PLATFORM"] = own.at("SLUICE_PLATFORM");
   return with_environment(std::move(all), environment(r, part), settings_.libraries);
+}
+
+// A template of instances such as this one: it has their libraries, and nothing of the function's.
+Result<Variables> Daemon::template_variables(const InstanceRecord& r, size_t part) const {
+  ProgramEnvironment libraries = environment(r, part);
+  libraries.variables.clear();
+  return with_environment(common_variables(), libraries, settings_.libraries);
 }
 
 // The owner is the function of the process's slice on the store's GPU.

@@ -15,6 +15,7 @@
 #include "node/fork_launcher.h"
 #include "node/gpu_stores.h"
 #include "node/program_environment.h"
+#include "node/python_launcher.h"
 #include "node/takeover.h"
 
 namespace sluice::node {
@@ -109,6 +110,7 @@ class Daemon {
   Result<void> can_be_on(const std::vector<PartRequest>& parts, pid_t client) const;
   Result<void> can_be_held(const ProcessRequest& request) const;
   Result<Variables> variables_of(const InstanceRecord& r, size_t part) const;
+  Result<Variables> template_variables(const InstanceRecord& r, size_t part) const;
   pid_t mps_client(pid_t foreign) const;
   Result<std::string> owner_on(const DeviceId& gpu, const Peer& peer) const;
   const Device* device(const DeviceId& id) const { return reservations_.ledger().find(id); }
@@ -126,6 +128,8 @@ class Daemon {
   ZygoteHost zygote_;
   ForkLauncher forks_;
   ExecLauncher execs_;
+  PythonTemplates python_templates_;
+  PythonLauncher pythons_;
   Births births_;
   DeviceFaults faults_;
   std::unique_ptr<GpuWatch> gpus_;  // ends first: it calls faults_

@@ -75,6 +75,12 @@ ProcessIdentity process_of(const InstanceRecord& r, size_t part) {
   return part < all.size() ? all[part] : ProcessIdentity{};
 }
 
+// Returns the user of a foreign program; other processes without a uid of their own are let in one
+// by one, as the daemon's.
+uid_t owner_of(const InstanceRecord& r, const ProcessIdentity& process) {
+  return r.foreign ? uid_of(process.pid).value_or(geteuid()) : geteuid();
+}
+
 // The name under which the memory of a part is recorded.
 std::string memory_name(const InstanceId& id, size_t part) {
   return part == 0 ? id : id + "/" + std::to_string(part);
@@ -237,10 +243,11 @@ Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t nu
   HostedDevice& hosted = devices_.at(part.device);
   SLUICE_TRY(run_arbiter(hosted, r.instance.arbiter));
   const ProcessIdentity process = process_of(r, number);
+  const uid_t own = is_fork(r.birth) ? 0 : r.uid;  // forks share their template's
   Client c{.ref = {hosted.number, ++last_client_},
            .process = process,
-           .uid = births_of(r) == 1 && is_program(r) ? r.uid : 0,
-           .owner = r.uid != 0 ? r.uid : uid_of(process.pid).value_or(geteuid()),
+           .uid = births_of(r) == 1 && is_program(r) ? own : 0,
+           .owner = own != 0 ? own : owner_of(r, process),
            .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu,
            .foreign = r.foreign};
   if (cgroups_.writable() && (number == 0 || c.counted_by_kernel)) {

@@ -4,6 +4,7 @@
 //   daemon ⇄ zygote     StartTemplate + [template's socket, store]   → Started + [pidfd] | Failed
 //   daemon ⇄ template   (by itself, once the model is warm)          → Ready | Failed
 //                       StartInstance + [listening, control, log]    → Started + [pidfd] | Failed
+//                       StartProgram + [plan, control, log]          → Started + [pidfd] | Failed
 //   daemon ⇄ instance   Go + [permit page, usage page, bell]         → Ready | Failed
 //                       Resize, Drain
 //
@@ -36,6 +37,7 @@ enum class ZygoteKind : uint32_t {
   kGo = 3,
   kResize = 4,
   kDrain = 5,
+  kStartProgram = 6,
   kStarted = 16,
   kReady = 17,
   kFailed = 18,
@@ -67,6 +69,15 @@ struct StartInstance {
   uint64_t max_delay_ns = 0;
   uint32_t max_batch = 1;  // inferences that a request may carry; above `batch` they run in parts
   uint32_t reserved = 0;
+};
+
+// To a template of Python (python/sluice_template.py), which says Ready or Failed as a model's
+// does. Three descriptors, in this order: the plan, the instance's end of its control socket, log.
+// The plan is a sealed file of texts that each end in a NUL: the working folder, the number of
+// words, the words from the script on, then the variables, NAME=VALUE. The fork reads it after Go,
+// and is drained by SIGTERM alone.
+struct StartProgram {
+  ZygoteHead head{.kind = ZygoteKind::kStartProgram};
 };
 
 // Three descriptors, in this order: permit page, usage page, bell. Or none.
