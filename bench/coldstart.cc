@@ -3,22 +3,22 @@
 // template, in its cgroup, with its pages, routed to. The reference is the same runtime executed
 // plainly and asked directly. Interleaved, one core each.
 //
+// The same of examples/torch_server, a program in Python: a fork of a template that has imported
+// torch, beside a function without `imports`, on the same platform.
+//
 //   bench_coldstart [--n N] [--models DIR] [--sluice PATH] [--runtime PATH] [--json FILE]
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/cold_platform.h"
 #include "bench/demo_models.h"
 #include "bench/image_request.h"
 #include "bench/report.h"
@@ -35,22 +35,16 @@ struct Settings {
   int runs = 10;
 };
 
-pid_t run(std::vector<std::string> words, const std::string& log) {
-  std::vector<char*> argv;
-  for (std::string& w : words) argv.push_back(w.data());
-  argv.push_back(nullptr);
-  const pid_t pid = ::fork();
-  if (pid != 0) return pid;
-  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  ::dup2(out, STDOUT_FILENO);
-  ::dup2(out, STDERR_FILENO);
-  ::execv(argv[0], argv.data());
-  ::_exit(127);
-}
-
-void end(pid_t pid) {
-  ::kill(pid, SIGTERM);
-  ::waitpid(pid, nullptr, 0);
+// Returns the answer of the example to an image of zeros.
+Result<std::string> ask_example(wire::HttpClient& client, const std::string& name) {
+  const nlohmann::json body = {{"inputs",
+                                {{{"name", "image"},
+                                  {"datatype", "FP32"},
+                                  {"shape", {1, 3, 64, 64}},
+                                  {"data", std::vector<int>(size_t{3} * 64 * 64)}}}}};
+  SLUICE_ASSIGN(answer, client.json(verb::post, "/v2/models/" + name + "/infer", body));
+  if (!answer.contains("outputs")) return Error{ErrorKind::kInternal, answer.dump()};
+  return answer["outputs"].dump();
 }
 
 // Returns the first answer of the server that will listen there; asks until one does.
@@ -65,11 +59,6 @@ Result<std::string> first_answer(const std::string& socket) {
   }
 }
 
-struct Start {
-  double ms = 0;
-  std::string answer;
-};
-
 Result<Start> plain_exec(const Settings& s) {
   const std::string socket = s.folder + "/plain.sock";
   std::filesystem::remove(socket);
@@ -83,81 +72,6 @@ Result<Start> plain_exec(const Settings& s) {
   if (!answer.ok()) return answer.error();
   return Start{ms, std::move(*answer)};
 }
-
-// A whole platform with one function of a fixed slice: a device of its own.
-class Platform {
- public:
-  explicit Platform(const Settings& s) : data_(s.folder + "/data") {
-    // Enough devices that each has one core, like the reference's one thread.
-    const unsigned devices = std::max(1u, std::thread::hardware_concurrency() * 3 / 4);
-    pid_ =
-        run({s.sluice, "--data", data_, "up", "--policy", "fixed", "--listen", "127.0.0.1:0",
-             "--api", "127.0.0.1:0", "--runtime", s.runtime, "--devices", std::to_string(devices)},
-            s.folder + "/up.log");
-  }
-  ~Platform() { end(pid_); }
-
-  Result<void> wait_until_up() {
-    return until([&] {
-      const auto status = api_.json(verb::get, "/v1/status");
-      return status.ok() && status->value("gateway", false);
-    });
-  }
-
-  // The model's template is not loaded yet.
-  Result<Start> deploy(const std::string& model) {
-    const std::string file =
-        "apiVersion: sluice.dev/v1alpha1\nkind: InferenceFunction\nmetadata: {name: resnet50}\n"
-        "spec: {model: {path: " +
-        model + "}, slo: {latency: 1s}, timeout: 60s}\n";
-    SLUICE_ASSIGN(answer,
-                  api_.call(verb::post, "/v1/functions?file=bench", file, "application/yaml"));
-    if (answer.result_int() != 200) return Error{ErrorKind::kInternal, answer.body()};
-    return first_after_start();
-  }
-
-  // Kills its only instance: the next request waits for another one.
-  Result<Start> start_again() {
-    SLUICE_ASSIGN(instances, api_.json(verb::get, "/v1/instances"));
-    for (const nlohmann::json& i : instances)
-      if (i["state"] == "ready") ::kill(i["pid"].get<pid_t>(), SIGKILL);
-    return first_after_start();
-  }
-
- private:
-  // From the moment of the loop's decision to start to the last byte of the answer.
-  Result<Start> first_after_start() {
-    std::string address;
-    std::ifstream(data_ + "/run/gateway.address") >> address;
-    SLUICE_ASSIGN(at, wire::parse_endpoint(address));
-    wire::HttpClient gateway(at, Seconds(60));
-    SLUICE_ASSIGN(answer, infer(gateway, "resnet50"));
-    const UnixMillis now = unix_now();
-    SLUICE_ASSIGN(decisions, api_.json(verb::get, "/v1/decisions?limit=5"));
-    for (const nlohmann::json& d : decisions)  // the newest first
-      if (d["action"] == "start") {
-        const UnixMillis decided = d["at"];
-        if (decided <= last_start_) break;
-        last_start_ = decided;
-        return Start{static_cast<double>(now - decided), answer};
-      }
-    return Error{ErrorKind::kInternal, "answered without a start: it was no cold one"};
-  }
-
-  Result<void> until(const std::function<bool()>& done) {
-    const Time give_up = kClock.now() + Seconds(30);
-    while (!done()) {
-      if (kClock.now() > give_up) return Error{ErrorKind::kTimeout, "the platform: see up.log"};
-      ::usleep(10'000);
-    }
-    return {};
-  }
-
-  const std::string data_;
-  wire::HttpClient api_{{.path = data_ + "/run/api.sock"}, Seconds(60)};
-  pid_t pid_ = 0;
-  UnixMillis last_start_ = 0;
-};
 
 // Returns the part of a file that is in the page cache.
 double resident(const std::string& path) {
@@ -186,14 +100,17 @@ void note_page_cache(Report& report, const Settings& s) {
   report.note(line);
 }
 
-Result<void> bench(Report& report, const Settings& s) {
-  note_page_cache(report, s);
-  Platform platform(s);
-  SLUICE_TRY(platform.wait_until_up());
-  SLUICE_ASSIGN(first, platform.deploy(s.model));
+Result<void> bench_model(Report& report, const Settings& s, ColdPlatform& platform) {
+  const ColdPlatform::Ask ask = [](wire::HttpClient& gateway) {
+    return infer(gateway, "resnet50");
+  };
+  SLUICE_ASSIGN(
+      first,
+      platform.deploy("resnet50",
+                      "{model: {path: " + s.model + "}, slo: {latency: 1s}, timeout: 60s}", ask));
   std::vector<double> forked, executed;
   for (int i = 0; i < s.runs; ++i) {
-    SLUICE_ASSIGN(warm, platform.start_again());
+    SLUICE_ASSIGN(warm, platform.start_again("resnet50", ask));
     SLUICE_ASSIGN(plain, plain_exec(s));
     if (warm.answer != first.answer || warm.answer.empty())
       return Error{ErrorKind::kInternal, "an instance answers differently from the one before"};
@@ -212,7 +129,61 @@ Result<void> bench(Report& report, const Settings& s) {
                  .of(plain)
                  .ratio_at_least(5));
   report.add(Row("start to first answer, template not loaded", first.ms, "ms"));
+  return platform.remove("resnet50");
+}
+
+struct Starts {
+  Start first;  // without a template
+  Samples later;
+};
+
+// Starts examples/torch_server again and again. `imports`: a line of its file, or nothing.
+Result<Starts> start_example(const Settings& s, ColdPlatform& platform,
+                             const std::string& imports) {
+  const std::string spec =
+      "{server: {command: [/usr/bin/python3, server.py], readiness: /v2/health/ready, files: "
+      "[" SLUICE_SOURCE "/examples/torch_server/server.py, " SLUICE_SOURCE
+      "/python/sluice_serve.py]" +
+      imports + "}, slo: {latency: 1s}, timeout: 60s}";
+  const ColdPlatform::Ask ask = [](wire::HttpClient& gateway) {
+    return ask_example(gateway, "example");
+  };
+  SLUICE_ASSIGN(first, platform.deploy("example", spec, ask));
+  std::vector<double> ms;
+  for (int i = 0; i < s.runs; ++i) {
+    SLUICE_ASSIGN(again, platform.start_again("example", ask));
+    if (again.answer != first.answer)
+      return Error{ErrorKind::kInternal, "an instance of the example answers differently"};
+    ms.push_back(again.ms);
+  }
+  SLUICE_TRY(platform.remove("example"));
+  return Starts{std::move(first), summarise(std::move(ms))};
+}
+
+Result<void> bench_python(Report& report, const Settings& s, ColdPlatform& platform) {
+  SLUICE_ASSIGN(plain, start_example(s, platform, ""));
+  SLUICE_ASSIGN(warm, start_example(s, platform, ", imports: [torch]"));
+  if (warm.first.answer != plain.first.answer)
+    return Error{ErrorKind::kInternal, "the example answers differently with imports"};
+  report.add(Row("torch_server: start to first answer, torch imported by the template",
+                 warm.later.p50, "ms")
+                 .beside("without imports", plain.later.p50)
+                 .of(warm.later)
+                 .at_most(300));
+  report.add(Row("torch_server: start to first answer, without imports", plain.later.p50, "ms")
+                 .beside("with imports", warm.later.p50)
+                 .of(plain.later)
+                 .ratio_at_least(5));
+  report.add(Row("torch_server: start to first answer, no template yet", warm.first.ms, "ms"));
   return {};
+}
+
+Result<void> bench(Report& report, const Settings& s) {
+  note_page_cache(report, s);
+  ColdPlatform platform(s.sluice, s.runtime, s.folder);
+  SLUICE_TRY(platform.wait_until_up());
+  SLUICE_TRY(bench_model(report, s, platform));
+  return bench_python(report, s, platform);
 }
 
 }  // namespace
