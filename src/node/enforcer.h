@@ -32,6 +32,7 @@ struct EnforcerSettings {
   std::string permit_socket;
   std::string permit_sockets;  // the folder of slices' own, ID/sock
   std::string memory_record;   // the record of what an earlier daemon has lent
+  uid_t shared_uid = 0;        // of several programs (MPS): it tells none of them; 0: none is
   bool same_boot = true;       // that daemon ran in this boot, so its loans may be held
   uint32_t generation = 1;
 };
@@ -119,7 +120,7 @@ class Enforcer {
     std::optional<Cgroup> cgroup;
     QuotaWrites quota{Backstop{}.period};  // of the group
     ProcessIdentity process;
-    uid_t uid = 0;                  // exclusive to its processes; 0: none
+    uid_t uid = 0;  // exclusive to its processes; 0: none
     uid_t owner = 0;                // whose processes belong to it when they connect to its socket
     bool counted_by_kernel = true;  // its use, in its cgroup or by its processes' clocks
     bool ungated = false;           // it used its GPU past the hook
@@ -149,6 +150,7 @@ class Enforcer {
   const PermitServerConfig serving_;
   const Backstop backstop_;
   const std::string permit_sockets_;
+  const uid_t shared_uid_;
   const Cgroups cgroups_;
   std::map<DeviceId, HostedDevice> devices_;
   policy::ClientId last_client_ = 0;
