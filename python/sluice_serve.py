@@ -72,7 +72,7 @@ def from_framework(value, datatype):
     if isinstance(value, Tensor):
         return value.shape, bytes(value.raw)
     if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
-        value = value.detach().cpu().to(getattr(sys.modules["torch"], name)).contiguous().numpy()
+        value = on_host(value).to(getattr(sys.modules["torch"], name)).contiguous().numpy()
     if hasattr(value, "astype"):  # an array of NumPy
         value = value.astype(name, copy=False)
         return list(value.shape), value.tobytes()
@@ -139,6 +139,29 @@ def read_input(spec, given, binary):
         raise Refused(f"inputs.{name}.data: {fault}") from None
 
 
+def marks():
+    """What tells the platform when an iteration begins and ends (wire/iteration_marks.h), if it has
+    preloaded that."""
+    try:
+        import ctypes
+        here = ctypes.CDLL(None)
+        return here.sluice_iteration_begin, here.sluice_iteration_end
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+def rows_of(arguments):
+    """The batch size: requests of one are comparable."""
+    shape = getattr(arguments[0], "shape", ()) if arguments else ()
+    return int(shape[0]) if len(shape) > 0 else 1
+
+
+def on_host(value):
+    """A tensor of PyTorch once it is computed, in the host's memory; any other value as it is."""
+    torch = sys.modules.get("torch")
+    return value.detach().cpu() if torch is not None and isinstance(value, torch.Tensor) else value
+
+
 class Server:
     def __init__(self, function, inputs, outputs, concurrent):
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
@@ -148,6 +171,7 @@ class Server:
         self.turn = None if concurrent else threading.Lock()
         self.busy, self.ending = set(), False  # the connections whose requests are not answered yet
         self.lock = threading.Lock()
+        self.marks = marks()
 
     # ---- the protocol ------------------------------------------------------------------------
 
@@ -171,12 +195,24 @@ class Server:
         read = {name: read_input((name, self.inputs[name]), i, binary) for name, i in given.items()}
         arguments = [read[name] for name in self.inputs]
         if self.turn is None:
-            made = self.function(*arguments)
+            made = self.compute(arguments)
         else:
             with self.turn:
-                made = self.function(*arguments)
-        answer, blobs = self.answer(made if isinstance(made, tuple) else (made,), wanted, all_binary)
+                made = self.compute(arguments)
+        answer, blobs = self.answer(made, wanted, all_binary)
         return ({**answer, "id": request["id"]} if "id" in request else answer), blobs
+
+    def compute(self, arguments):
+        """Returns the function's values. To the platform, that is one iteration."""
+        begin, end = self.marks or (None, None)
+        if begin is not None:
+            begin()
+        try:
+            made = self.function(*arguments)
+            return tuple(map(on_host, made if isinstance(made, tuple) else (made,)))
+        finally:
+            if end is not None:
+                end(rows_of(arguments))
 
     def answer(self, made, wanted, all_binary):
         """`wanted`: parameters of outputs by name; empty: all outputs."""

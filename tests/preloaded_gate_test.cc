@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -132,6 +133,55 @@ TEST_F(PreloadedGateTest, ABusyTrainingScriptKeepsToItsQuota) {
   EXPECT_LE(share, 0.30);
   EXPECT_GE(share, 0.02) << "it did not run at all";
   EXPECT_EQ(host_.state({device_, 1})->processes, 1) << "the gate did not attach";
+}
+
+// `planned`, which also writes down the iterations that it is told of.
+class Listening : public policy::Arbiter {
+ public:
+  explicit Listening(const policy::ArbiterConfig& config)
+      : under_(*policy::make_arbiter("planned", config)) {}
+  Result<void> admit(const policy::ShareClient& c, Time now) override {
+    return under_->admit(c, now);
+  }
+  void remove(policy::ClientId c, Time now) override { under_->remove(c, now); }
+  void want(policy::ClientId c, bool wanting, Time now) override { under_->want(c, wanting, now); }
+  void charge(policy::ClientId c, Nanos busy, Time until, Time now) override {
+    under_->charge(c, busy, until, now);
+  }
+  void drained(policy::ClientId c, Time now) override { under_->drained(c, now); }
+  void iteration(policy::ClientId, Nanos cycle, uint32_t kind, Time) override {
+    if (kind == 7) cycle_ns = cycle.count();
+  }
+  policy::Permits step(Time now) override { return under_->step(now); }
+  std::string_view name() const override { return under_->name(); }
+
+  static inline std::atomic<int64_t> cycle_ns = 0;
+
+ private:
+  std::unique_ptr<policy::Arbiter> under_;
+};
+
+// As python/sluice_serve.py does.
+TEST_F(PreloadedGateTest, AProgramMarksItsIterations) {
+  const policy::ArbiterConfig config;
+  device_ = host_.add_device(std::make_unique<Listening>(config), config, 1000);
+  serve(1000);
+  const Program program(R"(
+import ctypes, time, torch
+here = ctypes.CDLL(None)
+x = torch.ones(2) + 1
+while True:
+    here.sluice_iteration_begin()
+    here.sluice_iteration_begin()
+    time.sleep(0.05)
+    x = x * 1
+    here.sluice_iteration_end(7)
+    here.sluice_iteration_end(8)
+    print("marked", flush=True)
+)",
+                        path_);
+  while (Listening::cycle_ns == 0) ASSERT_THAT(program.read_until("marked"), HasSubstr("marked"));
+  EXPECT_GE(Nanos(Listening::cycle_ns.load()), Millis(50));
 }
 
 TEST_F(PreloadedGateTest, SaysSoWhereNobodyAnswers) {

@@ -158,6 +158,30 @@ class Serve(unittest.TestCase):
         self.assertLessEqual(named, sys.stdlib_module_names)
 
 
+class Marks(unittest.TestCase):
+    """What the platform is told of iterations."""
+
+    def test_a_request_is_an_iteration_of_its_batch_size(self):
+        sys.path.insert(0, str(FILE.parent))
+        import sluice_serve
+        told = []
+        def double(x):
+            told.append("computes")
+            if x.tolist()[0] == 13:
+                raise RuntimeError("unlucky")
+            return x
+        server = sluice_serve.Server(double, {"x": ("FP32", [-1])}, {"y": ("FP32", [-1])}, False)
+        self.assertIsNone(server.marks, "nothing is preloaded here")
+        server.marks = (lambda: told.append("begin"), lambda kind: told.append(("end", kind)))
+        for data in ([1, 2, 3], [13]):
+            body = json.dumps({"inputs": [tensor("x", "FP32", [len(data)], data)]}).encode()
+            try:
+                server.infer(body, len(body))
+            except RuntimeError:
+                told.append("fails")
+        self.assertEqual(told, ["begin", "computes", ("end", 3), "begin", "computes", ("end", 1), "fails"])
+
+
 class Datatypes(unittest.TestCase):
     """Every datatype, there and back, without a framework."""
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/loaded_symbol.h"
+#include "wire/iteration_marks.h"
 #include "wire/permit.h"
 
 namespace {
@@ -138,7 +139,21 @@ __attribute__((constructor)) void at_start() {
   look_for_torch();
 }
 
+unsigned iteration_is_open;
+__thread uint64_t iteration_begun_ns;  // of the thread whose iteration it is; else 0
+
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) void sluice_iteration_begin() {
+  if (__atomic_exchange_n(&iteration_is_open, 1u, __ATOMIC_ACQUIRE) == 0)
+    iteration_begun_ns = sluice_clock(CLOCK_MONOTONIC);
+}
+extern "C" __attribute__((visibility("default"))) void sluice_iteration_end(uint32_t kind) {
+  if (iteration_begun_ns == 0) return;
+  sluice_hint_iteration(&gate, sluice_clock(CLOCK_MONOTONIC) - iteration_begun_ns, kind);
+  iteration_begun_ns = 0;
+  __atomic_store_n(&iteration_is_open, 0u, __ATOMIC_RELEASE);
+}
 
 // Python loads libtorch behind an extension module, by path. For a bare name libc uses the caller's
 // RUNPATH and $ORIGIN, so such a call must reach it as its caller made it: we jump to it, and check
