@@ -93,6 +93,28 @@ TEST_F(PlatformProgram, ARevisionKeepsTheFilesThatItWasAppliedWith) {
   }));
 }
 
+// It takes SIGTERM for nothing.
+TEST_F(PlatformProgram, ItIsAskedToLeaveByTheSignalThatItsFileNames) {
+  std::ifstream had(folder_ / "server.py");
+  const std::string server{std::istreambuf_iterator<char>(had), {}};
+  write("server.py",
+        "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "def leave(*_):\n    print('leaves', flush=True)\n    os._exit(0)\n"
+        "signal.signal(signal.SIGUSR1, leave)\n" +
+            server);
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, python("    drainSignal: SIGUSR1\n")).code, 0);
+  wait_until_ready(p);
+  const std::string id = p.instances().at(0)["id"];
+  ASSERT_EQ(p.cli({"delete", "f"}).code, 0);
+  EXPECT_TRUE(eventually("its last words", [&] {
+    return p.cli({"logs", id}).out.find("leaves") != std::string::npos;
+  }));
+  const Ended refused = p.cli({"apply", "-f", "-"}, python("    drainSignal: SIGSTOP\n"));
+  EXPECT_THAT(refused.err, HasSubstr("server.drainSignal: \"SIGSTOP\""));
+  EXPECT_THAT(refused.err, HasSubstr("SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1 or SIGUSR2"));
+}
+
 // python/sluice_serve.py, without a framework.
 TEST_F(PlatformProgram, AFunctionOfPythonAnswersTheProtocol) {
   write("twice.py", R"(

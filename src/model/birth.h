@@ -39,8 +39,9 @@ struct ExecOfProgram {
   std::string home;
   // Ready once a GET on it is answered 2xx. Empty: once the port accepts a connection.
   std::string ready_path;
-  Nanos ready_within{0};  // 0: as long as the node waits
-  bool serves = true;     // requests; a training worker does not
+  Nanos ready_within{0};                 // 0: as long as the node waits
+  std::string drain_signal = "SIGTERM";  // asks it to finish and leave (drain_signal.h)
+  bool serves = true;                    // requests; a training worker does not
 
   bool operator==(const ExecOfProgram&) const = default;
 };

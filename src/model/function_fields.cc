@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "model/drain_signal.h"
 #include "model/quantity.h"
 
 namespace sluice {
@@ -75,6 +76,11 @@ constexpr FunctionField kInference[] = {
      .most = kHour,
      .stored_in = Millis(1),
      .meaning = "time until it is ready; then its start has failed, and it is ended"},
+    {.name = "server.drainSignal",
+     .stored = "server_drain_signal",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.drain_signal; },
+     .meaning = "what asks it to finish and leave",
+     .words = kDrainSignals},
     {.name = "slo.latency",
      .stored = "slo_us",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().slo.latency; },

@@ -43,7 +43,8 @@ struct ProgramSpec {
   int port = 0;                         // where it listens on 127.0.0.1; 0: a free one
   std::string port_env = "PORT";        // the variable that names the port
   std::string readiness;  // answered 2xx once it is ready; empty: once it accepts connections
-  Nanos start_timeout = Seconds(120);  // it is ready within, or its start has failed
+  Nanos start_timeout = Seconds(120);    // it is ready within, or its start has failed
+  std::string drain_signal = "SIGTERM";  // asks it to finish and leave (drain_signal.h)
   // Any method and path, below /functions/NAME/. Else the Open Inference Protocol.
   bool http = false;
 

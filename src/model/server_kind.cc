@@ -16,7 +16,8 @@ Birth birth_of_program(const ModelSpec& model, const Batching& /*batching*/) {
                       .port = p.port,
                       .imports = p.imports,
                       .ready_path = p.readiness,
-                      .ready_within = p.start_timeout};
+                      .ready_within = p.start_timeout,
+                      .drain_signal = p.drain_signal};
   for (const auto& [name, value] : p.env)
     if (value.secret.empty())
       birth.environment[name] = value.text;

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/printable.h"
+#include "model/drain_signal.h"
 #include "model/quantity.h"
 #include "process/log_folder.h"
 #include "wire/http/await.h"
@@ -234,7 +235,10 @@ bool LiveInstances::follow_family(InstanceRecord& r) {
 // Killing an MPS client at work on a GPU may take its server's other clients along, but not after
 // MPS has ended its work.
 asio::awaitable<void> LiveInstances::end_processes(Instance i, Nanos drain) {
-  for (const int signal : {SIGTERM, SIGKILL}) {
+  const InstanceRecord* r = records_.find(i.id);
+  const auto* program = r != nullptr ? std::get_if<ExecOfProgram>(&r->birth) : nullptr;
+  const int first = program != nullptr ? signal_named(program->drain_signal) : SIGTERM;
+  for (const int signal : {first, SIGKILL}) {
     std::vector<Fd> signalled;
     for (const ProcessIdentity& process : processes_of(i)) {
       co_await mps_.terminate(i.device(), process);

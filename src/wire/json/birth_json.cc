@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/drain_signal.h"
 #include "model/python_command.h"
 #include "wire/secret_file.h"
 
@@ -84,6 +85,9 @@ void read_readiness(Fields& f, ExecOfProgram& p) {
   p.ready_path = f.text("ready_path");
   p.ready_within = Millis(f.integer("ready_within_ms", 0, 0, kLongestStartMs));
   p.serves = f.boolean("serves", true);
+  p.drain_signal = f.text("drain_signal", "SIGTERM");
+  if (signal_named(p.drain_signal) == 0)
+    f.fail("drain_signal", "'" + p.drain_signal + "' is none that asks a program to leave");
   if (p.ready_path.empty() && !p.port)
     f.fail("ready_path", "is missing; a program without a port needs it");
   const auto printable = [](char c) { return c > ' ' && c < 0x7f; };
@@ -115,6 +119,7 @@ json to_json(const ExecOfProgram& p) {
               {"serves", p.serves}};
   if (p.ready_within > Nanos(0)) out["ready_within_ms"] = p.ready_within / Millis(1);
   if (p.port) out["port"] = *p.port;
+  if (p.drain_signal != "SIGTERM") out["drain_signal"] = p.drain_signal;
   if (!p.secrets.empty()) out["secrets"] = p.secrets;
   if (!p.imports.empty()) out["imports"] = p.imports;
   if (!p.home.empty()) out["home"] = p.home;

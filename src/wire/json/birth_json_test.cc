@@ -18,7 +18,8 @@ const ExecOfProgram kProgram{.command = {"/bin/server", "--port", "$PORT"},
                              .secrets = {{"KEY", "api-key"}},
                              .port = 0,
                              .ready_path = "/health",
-                             .ready_within = Seconds(600)};
+                             .ready_within = Seconds(600),
+                             .drain_signal = "SIGUSR2"};
 
 TEST(BirthJson, WhatIsWrittenIsRead) {
   ExecOfProgram handed = kProgram;
