@@ -120,7 +120,7 @@ class Enforcer {
     std::optional<Cgroup> cgroup;
     QuotaWrites quota{Backstop{}.period};  // of the group
     ProcessIdentity process;
-    uid_t uid = 0;  // exclusive to its processes; 0: none
+    uid_t uid = 0;                  // exclusive to its processes; 0: none
     uid_t owner = 0;                // whose processes belong to it when they connect to its socket
     bool counted_by_kernel = true;  // its use, in its cgroup or by its processes' clocks
     bool ungated = false;           // it used its GPU past the hook
