@@ -43,6 +43,8 @@ def ends_with_the_daemon():
 
 def fault_of_imports(names):
     """Imports the modules. Returns why one of them cannot be imported, or None."""
+    if sys.version_info < (3, 9):
+        return f"Python 3.9 or later is needed; {sys.executable} is {sys.version.split()[0]}"
     for name in names:
         try:
             importlib.import_module(name)

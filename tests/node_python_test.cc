@@ -47,7 +47,7 @@ struct NodePython : testing::Test {
     command.insert(command.end(), words.begin(), words.end());
     return {{"command", command},
             {"environment", {{"MODE", "fast"}}},
-            {"imports", {"xml.dom.minidom", "random"}},
+            {"imports", {"http.server", "random", "xml.dom.minidom"}},
             {"folder", folder.string()},
             {"port", 0}};
   }
@@ -57,7 +57,7 @@ struct NodePython : testing::Test {
                      {{"id", id},
                       {"function", function},
                       {"device", "cpu0"},
-                      {"slice", Node::slice(200)},
+                      {"slice", Node::slice(100)},
                       {"program", program}});
   }
   // Starts it, and returns what it says of itself.
@@ -216,6 +216,30 @@ TEST_F(NodePython, AnInstanceOutlivesTheDaemonAndItsTemplateDoesNot) {
   EXPECT_EQ(node.wait("a", "gone")["stopped"], true);
   EXPECT_TRUE(ends_within(process, Seconds(100)));
   EXPECT_EQ(ask(node.get("/v1/instances/b"))["pid"], b["pid"]);
+}
+
+TEST_F(NodePython, TheNinthTemplateEndsTheOneThatIsUnusedForLongest) {
+  const json first = ready("i0", program(), "default/f0");
+  const Fd its = pidfd_of(first["parent"]);
+  const json second = ready("i1", program(), "default/f1");
+  for (int i = 2; i <= 8; ++i)
+    ready("i" + std::to_string(i), program(), "default/f" + std::to_string(i));
+  EXPECT_TRUE(ends_within(its, Seconds(100)));
+  EXPECT_EQ(ask(node.get("/v1/instances/i0"))["pid"], first["pid"]);
+  EXPECT_EQ(ready("more", program(), "default/f1")["parent"], second["parent"]);
+}
+
+TEST_F(NodePython, SeveralPartsOnCpusAreRefused) {
+  const json answer = node.call(verb::post, "/v1/instances",
+                                {{"id", "a"},
+                                 {"function", "default/f"},
+                                 {"parts",
+                                  {{{"device", "cpu0"}, {"slice", Node::slice(100)}},
+                                   {{"device", "cpu1"}, {"slice", Node::slice(100)}}}},
+                                 {"program", program()}});
+  EXPECT_EQ(answer["status"], 400);
+  EXPECT_TRUE(answer["error"].get<std::string>().starts_with("parts: a program with imports"))
+      << answer;
 }
 
 // An interpreter that answers as a template does, but not with a fork of its own: the module's name

@@ -81,7 +81,7 @@ TEST_F(PlatformPython, TheExampleServesAndScalesByForks) {
   const pid_t first = platform.a_pid("torch-server");
   auto load = std::async(std::launch::async, [&] {
     return platform.cli({"load", "torch-server", "--rate", "200", "--duration", "15s", "--body",
-                         body, "--connections", "16", "--max-failures", "1000000"});
+                         body, "--connections", "16", "--max-failures", "100"});
   });
   wait_for_ready(3);
   const std::set<pid_t> all = platform.pids("torch-server");

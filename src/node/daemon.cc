@@ -177,6 +177,12 @@ Result<void> Daemon::can_be_born(const StartRequest& q) const {
                        std::to_string(first_uid_) +
                        " and up); put it where all may run it, or open it and the folders above "
                        "it (chmod o+x)"};
+    const Device* first = device(q.parts.front().device);
+    if (!program->imports.empty() && q.parts.size() > 1 && first != nullptr &&
+        first->kind == DeviceKind::kCpu)
+      return Error{ErrorKind::kInvalid,
+                   "parts: a program with imports is on one CPU device: its processes would have "
+                   "templates, and uids, of their own"};
     return can_be_on(q.parts, settings_.own_uids ? uid_under_mps(q) : geteuid());
   }
   if (settings_.runtime.empty())
