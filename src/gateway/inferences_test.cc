@@ -11,8 +11,9 @@ int asked(std::string_view body, std::string_view header = "") {
   Head head;
   head.clear();
   EXPECT_TRUE(head.set_line("POST", "/v2/models/m/infer", 4096));
-  if (!header.empty())
+  if (!header.empty()) {
     EXPECT_TRUE(head.add(http::field::unknown, "Sluice-Inferences", header, 4096));
+  }
   return inferences_asked(head, body, body.size());
 }
 
