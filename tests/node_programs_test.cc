@@ -95,6 +95,28 @@ TEST_F(NodePrograms, AStubbornOneIsKilledAfterItsTime) {
   EXPECT_EQ(node.wait("a", "gone")["error"], "signal 9 (Killed)");
 }
 
+TEST_F(NodePrograms, OneThatLeavesOnAnotherSignalGetsThat) {
+  // As below a shell that started the platform in the background.
+  const auto before = signal(SIGINT, SIG_IGN);
+  const auto hangup = signal(SIGHUP, SIG_IGN);
+  node.restart();
+  signal(SIGINT, before);
+  signal(SIGHUP, hangup);
+  ready("a", {{"command", {"/usr/bin/python3", "-c", R"(
+import signal, socket, sys
+assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
+listening = socket.create_server(("127.0.0.1", $(PORT)))
+while True:
+    listening.accept()[0].close()
+)"}},
+              {"port", 0},
+              {"drain_signal", "SIGINT"}});
+  EXPECT_EQ(node.remove("a")["status"], 202);
+  EXPECT_EQ(node.wait("a", "gone")["error"], "exit code 7");
+}
+
 TEST_F(NodePrograms, WhatItHasForkedEndsWithIt) {
   const json born = ready("a", program_of_node(node, true, "", "sleep 1000 & echo $!; "));
   if (cpu_group_of(born["pid"]).empty()) GTEST_SKIP() << "no cgroups";

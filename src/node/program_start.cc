@@ -74,7 +74,9 @@ bool become_user(uid_t uid) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_DFL);
+  // A shell that starts the platform in the background has the daemon ignore some of them, which
+  // a program would inherit.
+  for (const int number : {SIGPIPE, SIGINT, SIGQUIT, SIGHUP}) signal(number, SIG_DFL);
   setsid();  // a terminal's Ctrl-C must not reach it
   arrange_descriptors(plan, control);
   setpriority(PRIO_PROCESS, 0, 0);  // the daemon's reserve is not for programs
