@@ -115,6 +115,28 @@ TEST_F(PlatformProgram, ItIsAskedToLeaveByTheSignalThatItsFileNames) {
   EXPECT_THAT(refused.err, HasSubstr("SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1 or SIGUSR2"));
 }
 
+TEST_F(PlatformProgram, APrometheusFindsItsMetrics) {
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, python("    metrics: /own/metrics\n")).code, 0);
+  const json targets =
+      p.until("/v1/metrics/targets", [](const json& found) { return found.size() == 1; });
+  const std::string at = targets[0]["targets"][0], path = targets[0]["labels"]["__metrics_path__"];
+  EXPECT_EQ(targets[0]["labels"]["instance"], p.instances().at(0)["id"]);
+  wire::HttpClient program(*wire::parse_endpoint(at), kPatience);
+  EXPECT_THAT(program.call(verb::get, path)->body(), HasSubstr("/own/metrics hello uid "));
+
+  std::ifstream address(p.data + "/run/api.address");
+  std::string api;
+  address >> api;
+  write("prometheus.yaml",
+        "scrape_configs:\n- job_name: programs\n  http_sd_configs:\n  - url: http://" + api +
+            "/v1/metrics/targets\n    authorization: {credentials_file: " + p.data + "/token}\n");
+  const Ended discovered = run({"/usr/bin/promtool", "check", "service-discovery", "--timeout=5s",
+                                (folder_ / "prometheus.yaml").string(), "programs"});
+  EXPECT_EQ(discovered.code, 0) << discovered.err;
+  EXPECT_THAT(discovered.out, HasSubstr("\"__address__\": \"" + at + "\"")) << discovered.err;
+}
+
 // python/sluice_serve.py, without a framework.
 TEST_F(PlatformProgram, AFunctionOfPythonAnswersTheProtocol) {
   write("twice.py", R"(

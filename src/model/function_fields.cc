@@ -81,6 +81,12 @@ constexpr FunctionField kInference[] = {
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.drain_signal; },
      .meaning = "what asks it to finish and leave",
      .words = kDrainSignals},
+    {.name = "server.metrics",
+     .stored = "server_metrics",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.metrics; },
+     .unset = "none",
+     .meaning = "the path of its own metrics, which a Prometheus finds "
+                "([metrics](operations.md#metrics))"},
     {.name = "slo.latency",
      .stored = "slo_us",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().slo.latency; },

@@ -45,6 +45,7 @@ struct ProgramSpec {
   std::string readiness;  // answered 2xx once it is ready; empty: once it accepts connections
   Nanos start_timeout = Seconds(120);    // it is ready within, or its start has failed
   std::string drain_signal = "SIGTERM";  // asks it to finish and leave (drain_signal.h)
+  std::string metrics;                   // the path of its page for Prometheus; empty: it has none
   // Any method and path, below /functions/NAME/. Else the Open Inference Protocol.
   bool http = false;
 

@@ -8,6 +8,7 @@
 #include "control/api/device_names.h"
 #include "control/api/listings.h"
 #include "control/api/metrics.h"
+#include "control/api/scrape_targets.h"
 #include "control/spec/function_file.h"
 #include "wire/json/json.h"
 
@@ -80,6 +81,8 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
       return out;
     }
   }
+  if (method == verb::get && path == std::vector<std::string>{"v1", "metrics", "targets"})
+    return scrape_targets(control_);
   // Makes the loop poll at once (serving.cc): a user has changed something at the node.
   if (kind == "turns" && path.size() == 2 && method == verb::post) return json::object();
   if (kind == "profiles" && path.size() == 2 && method == verb::put) {

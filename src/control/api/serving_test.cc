@@ -44,6 +44,15 @@ metadata: {name: j}
 spec: {command: [/bin/true], length: 2, mostDevices: 2}
 )";
 
+constexpr const char* kProgramWithMetrics = R"(
+apiVersion: sluice.dev/v1alpha1
+kind: InferenceFunction
+metadata: {name: p, namespace: team}
+spec:
+  server: {command: [/bin/server], metrics: /metrics}
+  slice: {sm: 100%, quota: {request: 20%}}
+)";
+
 // Models that are everywhere, by name.
 class NamedModels : public Models {
  public:
@@ -118,6 +127,31 @@ class ServingOverMemory : public testing::Test {
   Serving serving{io, *control, cluster, models};
   Api api{*control, "", ""};
 };
+
+TEST_F(ServingOverMemory, APrometheusFindsTheReadyInstancesThatHaveMetrics) {
+  ask(verb::post, "/v1/functions", kFunction);
+  ask(verb::post, "/v1/functions", kProgramWithMetrics);
+  EXPECT_EQ(get("/v1/metrics/targets"), json::array()) << "none is ready";
+  pass(4);
+  json expected = json::array();
+  for (ObservedInstance& o : cluster.seen.instances) {
+    if (o.instance.function.name != "p") continue;
+    o.address = "127.0.0.1:41233";
+    expected.push_back({{"targets", json::array({o.address})},
+                        {"labels",
+                         {{"__metrics_path__", "/metrics"},
+                          {"namespace", "team"},
+                          {"function", "p"},
+                          {"revision", "1"},
+                          {"instance", o.instance.id},
+                          {"device", o.instance.device()}}}});
+  }
+  ASSERT_EQ(expected.size(), 1u);
+  pass(1);
+  EXPECT_EQ(get("/v1/metrics/targets"), expected);
+  ask(verb::delete_, "/v1/functions/team/p");
+  EXPECT_EQ(get("/v1/metrics/targets"), json::array()) << "it drains";
+}
 
 TEST_F(ServingOverMemory, AFunctionRunsOnNodesThatComeAndGo) {
   ask(verb::post, "/v1/functions", kFunction);

@@ -280,6 +280,13 @@ void check_program(Fields& f, InferenceSpec& s, const FileContext& context) {
   const Birth birth = kind_of(started).birth(started, s.batching);
   const auto taken = wire::program_from(wire::to_json(birth)["program"]);
   if (!taken.ok()) f.complain("server", taken.error().message);
+  // A scrape takes a path as it stands, so a query would not be one.
+  if (!p.metrics.empty() &&
+      (!wire::is_request_path(p.metrics) || p.metrics.find_first_of("?#") != p.metrics.npos))
+    f.complain("server.metrics",
+               "'" + p.metrics +
+                   "' is not a path such as /metrics: it begins with '/', in ASCII without "
+                   "spaces, '?' and '#'");
 }
 
 void read_model(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,

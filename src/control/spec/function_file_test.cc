@@ -86,6 +86,14 @@ TEST(ProgramFile, AFaultOfTheContentIsAtItsField) {
             "f.yaml:7 spec.server.command: /bin/server: no such file");
 }
 
+TEST(ProgramFile, ItsMetricsAreAPathThatAScrapeCanAsk) {
+  EXPECT_EQ(function(kServer + "    metrics: /metrics\n").model().program.metrics, "/metrics");
+  for (const char* path : {"metrics", "/a b", "/metrics?all", "/metrics#x", "/\u00e9"})
+    EXPECT_THAT(fault(kServer + "    metrics: \"" + path + "\"\n"),
+                HasSubstr("f.yaml:8 spec.server.metrics: '" + std::string(path) +
+                          "' is not a path such as /metrics"));
+}
+
 TEST(ProgramFile, ImportsAreForAScriptOfPython) {
   const std::string python = "  server:\n    command: [/usr/bin/python3, server.py]\n";
   const FunctionSpec f = function(python + "    imports: [torch, torchvision.models]\n");

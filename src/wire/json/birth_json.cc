@@ -90,9 +90,7 @@ void read_readiness(Fields& f, ExecOfProgram& p) {
     f.fail("drain_signal", "'" + p.drain_signal + "' is none that asks a program to leave");
   if (p.ready_path.empty() && !p.port)
     f.fail("ready_path", "is missing; a program without a port needs it");
-  const auto printable = [](char c) { return c > ' ' && c < 0x7f; };
-  if (!p.ready_path.empty() &&
-      (p.ready_path[0] != '/' || !std::ranges::all_of(p.ready_path, printable)))
+  if (!p.ready_path.empty() && !is_request_path(p.ready_path))
     f.fail("ready_path",
            "'" + p.ready_path + "' is not a path that begins with '/', in ASCII without spaces");
 }
@@ -111,6 +109,11 @@ void read_imports(Fields& f, ExecOfProgram& p) {
 }
 
 }  // namespace
+
+bool is_request_path(const std::string& path) {
+  const auto printable = [](char c) { return c > ' ' && c < 0x7f; };
+  return path.starts_with('/') && std::ranges::all_of(path, printable);
+}
 
 json to_json(const ExecOfProgram& p) {
   json out = {{"command", p.command},

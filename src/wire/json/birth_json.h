@@ -12,6 +12,9 @@ nlohmann::json to_json(const Birth&);
 // Reads them. An object without "program" is a fork of a template.
 Birth birth_from(Fields& fields);
 
+// Returns whether a GET may ask it: "/…" in ASCII without spaces.
+bool is_request_path(const std::string& path);
+
 nlohmann::json to_json(const ExecOfProgram&);
 Result<ExecOfProgram> program_from(const nlohmann::json&);
 

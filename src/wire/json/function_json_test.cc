@@ -81,6 +81,7 @@ TEST(FunctionJson, AProgramHasItsFieldsAndReadsBack) {
                    .port = 9000,
                    .port_env = "LISTEN",
                    .readiness = "/healthz",
+                   .metrics = "/metrics",
                    .http = true};
   const json stored = to_json(f);
   const auto read = function_spec_from(stored);
