@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "hook/iterations.h"
@@ -150,6 +151,38 @@ TEST(CudaIterations, OneIsDueItsObjectiveAfterItBegan) {
               p.expect(due >= before + kSlo && due <= after + kSlo, "due at another time");
               p.need(p.synchronize(), "cuCtxSynchronize");
               p.expect(it.said().due_ns == 0, "due when it is over");
+            }),
+            "");
+}
+
+// Several waits in each, and marks within marks.
+TEST(CudaIterations, WhatAProgramMarksIsWhatCounts) {
+  EXPECT_EQ(fault_of([](Program& p) {
+              auto* const begin = p.of<void()>("sluice_iteration_begin");
+              auto* const end = p.of<void(uint32_t)>("sluice_iteration_end");
+              Iterating it(p);
+              end(1);
+              it.expect_ended(0);
+              for (uint32_t i = 1; i <= 5; ++i) {
+                const uint64_t begun = sluice_clock(CLOCK_MONOTONIC);
+                begin();
+                p.expect(it.said().due_ns >= begun + kSlo, "due at another time");
+                it.step({"ms1"});
+                std::thread([&] {
+                  begin();
+                  end(9);
+                }).join();
+                it.step({"ms1"});
+                it.expect_ended(i - 1);
+                end(7);
+                end(8);
+                it.expect_ended(i);
+                p.expect(it.said().kind == 7, "of another kind");
+                p.expect(it.said().cycle_ns >= 2 * kMs, "shorter than its work");
+                p.expect(it.said().due_ns == 0, "due when it is over");
+              }
+              it.step({"ms1"});
+              it.expect_ended(5);
             }),
             "");
 }

@@ -1,6 +1,6 @@
 // What kind of library a hook is, that of the driver and that of NVML: nothing runs when it is
 // loaded or unloaded, it needs libc alone, and of that nothing that a guest must not do; and
-// exports the names alone of what it stands in front of.
+// exports the names alone of what it stands in front of, and (the driver) the marks of iterations.
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ std::vector<Library> libraries() {
        "libcuda.so.1",
        {
 #include "hook/entry_points.inc"
-           "sluice_cuda_hook"}},
+           "sluice_iteration_begin", "sluice_iteration_end", "sluice_cuda_hook"}},
       {SLUICE_NVML_HOOK,
        "libnvidia-ml.so.1",
        {

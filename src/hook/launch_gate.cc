@@ -73,6 +73,7 @@ Metering metering(int device) {
 }
 
 void begin_stretch(int device) {
+  if (__atomic_load_n(&iterations_marked, __ATOMIC_RELAXED)) return;
   const sluice_attachment* at = sluice_attached(&gates[device]);
   if (at == nullptr || sluice_slo(at) == 0) return;
   const Metering m = metering(device);
@@ -82,7 +83,8 @@ void begin_stretch(int device) {
 // The thread's next launch has to look, and begins another.
 void end_stretch() {
   const Metering m = metering(thread_gate.device);
-  if (m.meter != nullptr) m.meter->end_stretch(m.at, m.thread, thread_gate.stretch);
+  const bool marked = __atomic_load_n(&iterations_marked, __ATOMIC_RELAXED);  // since it began
+  if (m.meter != nullptr && !marked) m.meter->end_stretch(m.at, m.thread, thread_gate.stretch);
   thread_gate.stretch = {};
   sluice_gate_look(thread_gate.state);
 }

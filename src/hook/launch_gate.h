@@ -70,6 +70,7 @@ inline void idle_if(bool idle) {
 
 // Its stretch of work (iterations.h) begins and ends where the slice asks for iterations; elsewhere
 // a launch that has to look anyway loads one word more, and a call that waits compares one.
+extern bool iterations_marked;  // by the program itself (marks.cc): its stretches are none
 void begin_stretch(int device);
 void end_stretch();
 inline void has_waited(bool idle) {

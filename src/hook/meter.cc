@@ -286,6 +286,15 @@ void Meter::end_stretch(sluice_attachment* at, uint32_t thread, const Stretch& s
   unlock();
 }
 
+void Meter::end_marked(sluice_attachment* at, uint64_t begun_ns, uint32_t kind) {
+  if (!lock()) return;
+  const uint64_t now = sluice_clock(CLOCK_MONOTONIC);
+  sluice_say_due(at, 0);
+  sluice_say_iteration(at, now - begun_ns, kind);
+  sluice_say_begun(at, 0, 0, is_time_to_ring(rang_at_end_ns_, now));
+  unlock();
+}
+
 // ---- what goes away -----------------------------------------------------------------------------
 
 void Meter::leave_alone(CUcontext context) {

@@ -97,6 +97,8 @@ class Meter {
   // is about to launch, and has waited since its last launch; it has waited again.
   Stretch begin_stretch(sluice_attachment* at, uint32_t thread);
   void end_stretch(sluice_attachment* at, uint32_t thread, const Stretch& stretch);
+  // An iteration that the program has marked ends, of the kind that it states.
+  void end_marked(sluice_attachment* at, uint64_t begun_ns, uint32_t kind);
 
   // A context may be about to go: its events are left alone. Then it is used again, or has gone.
   void leave_alone(CUcontext context);

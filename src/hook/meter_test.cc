@@ -651,6 +651,21 @@ TEST_F(MeterInTime, AnOpenIterationIsReportedWithWhatWasSubmittedBefore) {
   EXPECT_EQ(usage->cycle_ns, cycle);
 }
 
+TEST_F(MeterInTime, AMarkedIterationIsReportedWithItsStatedKind) {
+  learn({100 * kUs});
+  const uint64_t begun = device.now;
+  for (int k = 0; k < 2; ++k) {
+    ASSERT_TRUE(launch(stream(0), 100 * kUs));
+    wait_for(stream(0));
+  }
+  const uint64_t cycle = device.now - begun;
+  meter->end_marked(&at, begun, 7);
+  EXPECT_EQ(usage->iterations, 1u);
+  EXPECT_EQ(usage->cycle_ns, cycle);
+  EXPECT_EQ(usage->kind, 7u);
+  EXPECT_EQ(usage->begun_ns, 0u);
+}
+
 // ---- contexts -----------------------------------------------------------------------------------
 
 // Its kernels are known, as of a library that is loaded in each context, or by an address that is
