@@ -67,7 +67,7 @@ TEST_F(Smif, AStatedOrderOfTypesComesBeforeTheirCost) {
   EXPECT_EQ(devices(), "d2") << "the last instance does not move to a type that comes later";
   load(1000);
   run(6);
-  EXPECT_EQ(devices(), "d0d1d2d3");
+  EXPECT_EQ(devices(), "d2d3d0d1");
 }
 
 TEST_F(Smif, AFullKindIsFollowedByTheNext) {
