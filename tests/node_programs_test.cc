@@ -89,6 +89,18 @@ TEST_F(NodePrograms, ItOutlivesTheDaemonAndTheNextOneEndsIt) {
   }
 }
 
+TEST_F(NodePrograms, ItsOpenMpHasAsManyThreadsAsItsSliceHasCores) {
+  const std::string says = "echo \"$OMP_NUM_THREADS threads\"; ";
+  json program = program_of_node(node, true, "", says);
+  ready("a", program, 100);
+  const int millicores = node.get("/v1/state")["devices"][0]["millicores"];
+  const std::string cores = std::to_string((millicores + 999) / 1000);
+  EXPECT_TRUE(log_of("a").starts_with(cores + " threads\n")) << log_of("a");
+  program["environment"]["OMP_NUM_THREADS"] = "7";
+  ready("b", program, 100);
+  EXPECT_TRUE(log_of("b").starts_with("7 threads\n")) << log_of("b");
+}
+
 TEST_F(NodePrograms, AStubbornOneIsKilledAfterItsTime) {
   ready("a", program_of_node(node, true, "stubborn"));
   node.remove("a", 10);

@@ -313,6 +313,11 @@ Result<Variables> Daemon::variables_of(const InstanceRecord& r, size_t part) con
   Variables all = common_variables();
   all["PYTHONUNBUFFERED"] = "1";  // a line is in the log when it is written
   all["SLUICE_INSTANCE"] = r.instance.id;
+  // OpenMP counts the machine's cores; threads that the slice has no cores for would wait for each
+  // other.
+  const Part& its = r.instance.parts.at(part);
+  if (const Device* on = device(its.device); on->kind == DeviceKind::kCpu)
+    all["OMP_NUM_THREADS"] = std::to_string(threads_of(*on, its.slice.sm));
   const auto& birth = std::get<ExecOfProgram>(r.birth);
   for (const auto& [name, value] : birth.environment) all.insert_or_assign(name, value);
   for (const auto& [name, file] : birth.secrets) {
