@@ -84,7 +84,8 @@ class Control {
   std::vector<std::string> remove(const FunctionName& f, bool with_models);
   // A known function's failed starts no longer delay it, and its job goes on after a trouble.
   void retry(const FunctionName& f);
-  // A known function was applied again as it is: a revision that was given up is started again.
+  // A known function was applied again without a new revision: one that was given up is started
+  // again.
   void retry_given_up(const FunctionName& f);
   Result<void> set_drained(const DeviceId& device, bool drained);
   Result<void> set_profile(const Profile& profile);

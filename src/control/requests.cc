@@ -167,8 +167,10 @@ Result<std::vector<Applied>> Requests::apply(const std::vector<FunctionSpec>& sp
   }));
   for (size_t k = 0; k < specs.size(); ++k) {
     if (out[k].what == "traffic" || out[k].what == "settings") resplit(specs[k], wall);
-    if (out[k].what == "created" || out[k].what == "changed") revise(specs[k], out[k], wall);
-    if (out[k].what == "unchanged") loop_.retry_given_up(specs[k].name);
+    if (out[k].what == "created" || out[k].what == "changed")
+      revise(specs[k], out[k], wall);
+    else
+      loop_.retry_given_up(specs[k].name);  // changed or not, it was applied again
   }
   loop_.decide_at_once();
   loop_.write_decisions();

@@ -606,6 +606,19 @@ TEST_F(Timeline, WhatNeverServedAndEndsAtEveryStartIsGivenUpUntilItIsAppliedAgai
   )");
 }
 
+TEST_F(Timeline, WhatWasGivenUpIsTriedAgainWhenTheTrafficAloneChanges) {
+  play(R"(
+    0 break 1
+    0 apply f 30%
+   60 said f start-given-up
+   60 mend 1
+  300 starts 3
+  300 apply f 30% canary 50
+  310 expect f r1:ready
+  310 split f r1:100
+  )");
+}
+
 TEST_F(Timeline, AnotherRevisionOfAGivenUpFunctionStarts) {
   play(R"(
     0 break 1
