@@ -196,6 +196,11 @@ TEST(ProgramFile, WhatAContainerHasBeyondAProgramIsRefusedWithWhatIsInItsPlace) 
   EXPECT_EQ(fault("  predictor: {}\n"),
             "f.yaml:6 spec.predictor.containers: is missing; it must be a list of one container: "
             "containers: [{command: [/bin/server]}]");
+  // KServe's other form: one fault, which names what is to be written.
+  EXPECT_EQ(fault("  predictor:\n    model:\n      modelFormat: {name: pytorch}\n"
+                  "      storageUri: s3://models/resnet\n"),
+            "f.yaml:7 spec.predictor.model: a model's file stands in spec, in place of predictor: "
+            "model: {path: model.pt}");
   EXPECT_THAT(fault("  predictor: {containers: [{args: [x]}]}\n"),
               HasSubstr("spec.predictor.containers[0].command: is missing: the program's words"));
 }

@@ -6,9 +6,9 @@ namespace {
 constexpr int kLowestPort = 1024, kHighestPort = 65535;
 
 // KServe has them in the predictor.
-constexpr const char* kOfSpec[] = {
-    "minReplicas", "maxReplicas", "scaleTarget", "containerConcurrency",
-    "timeout",     "batcher",     "model",       "canaryTrafficPercent"};
+constexpr const char* kOfSpec[] = {"minReplicas",          "maxReplicas", "scaleTarget",
+                                   "containerConcurrency", "timeout",     "batcher",
+                                   "canaryTrafficPercent"};
 
 void refuse(Fields& f, const std::string& key, std::string_view why) {
   if (!f.has(key)) return;
@@ -102,8 +102,13 @@ void read_resources(Fields& container, Fields& spec, FunctionSpec& out, Source& 
 
 void read_predictor(Fields& spec, FunctionSpec& out, Source& source, Problems& problems) {
   section(spec, "predictor", source, problems, [&](Fields& predictor) {
-    for (const char* key : kOfSpec) refuse(predictor, key, "stands in spec here, beside predictor");
-    predictor.need("containers", "a list of one container: containers: [{command: [/bin/server]}]");
+    for (const char* key : kOfSpec) refuse(predictor, key, "stands in spec here, not in predictor");
+    const bool is_model = predictor.has("model");
+    refuse(predictor, "model",
+           "a model's file stands in spec, in place of predictor: model: {path: model.pt}");
+    if (!is_model)
+      predictor.need("containers",
+                     "a list of one container: containers: [{command: [/bin/server]}]");
     only_item(predictor, "containers", "one container, for a function is one program", source,
               problems, [&](Fields& container) {
                 ProgramSpec& p = out.inference().model.program;
