@@ -318,9 +318,12 @@ class Server:
             self.ending = True
             listening.close()
         signal.signal(signal.SIGTERM, end)
+        listening.settimeout(0.5)  # a signal just before accept() does not interrupt it
         while not self.ending:
             try:
                 connection, _ = listening.accept()
+            except socket.timeout:
+                continue
             except OSError:
                 break
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -182,6 +182,25 @@ class Marks(unittest.TestCase):
         self.assertEqual(told, ["begin", "computes", ("end", 3), "begin", "computes", ("end", 1), "fails"])
 
 
+class End(unittest.TestCase):
+    def test_a_signal_just_before_it_waits_for_a_connection_ends_it(self):
+        sys.path.insert(0, str(FILE.parent))
+        import sluice_serve
+        self.addCleanup(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        server = sluice_serve.Server(lambda x: x, {"x": ("FP32", [-1])}, {"y": ("FP32", [-1])}, False)
+
+        class Interrupted(socket.socket):
+            def accept(self):
+                server.ending = True  # by the handler, which ran before the system call began
+                return super().accept()
+
+        with Interrupted() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            server.run(listening)
+        self.assertFalse(server.is_busy())
+
+
 class Datatypes(unittest.TestCase):
     """Every datatype, there and back, without a framework."""
 
