@@ -111,7 +111,7 @@ TEST_F(PlatformProgram, ItIsAskedToLeaveByTheSignalThatItsFileNames) {
     return p.cli({"logs", id}).out.find("leaves") != std::string::npos;
   }));
   const Ended refused = p.cli({"apply", "-f", "-"}, python("    drainSignal: SIGSTOP\n"));
-  EXPECT_THAT(refused.err, HasSubstr("server.drainSignal: \"SIGSTOP\""));
+  EXPECT_THAT(refused.err, HasSubstr("server.drainSignal: 'SIGSTOP' is none of"));
   EXPECT_THAT(refused.err, HasSubstr("SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1 or SIGUSR2"));
 }
 
@@ -130,7 +130,8 @@ TEST_F(PlatformProgram, APrometheusFindsItsMetrics) {
   address >> api;
   write("prometheus.yaml",
         "scrape_configs:\n- job_name: programs\n  http_sd_configs:\n  - url: http://" + api +
-            "/v1/metrics/targets\n    authorization: {credentials_file: " + p.data + "/token}\n");
+            "/v1/metrics/targets\n    authorization: {type: Bearer, credentials_file: " + p.data +
+            "/token}\n");
   const Ended discovered = run({"/usr/bin/promtool", "check", "service-discovery", "--timeout=5s",
                                 (folder_ / "prometheus.yaml").string(), "programs"});
   EXPECT_EQ(discovered.code, 0) << discovered.err;

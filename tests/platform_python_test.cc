@@ -51,7 +51,7 @@ class PlatformPython : public testing::Test {
   std::string scores() const {
     const Ended e = platform.cli({"invoke", "torch-server", "--body", body, "-o", "json"});
     EXPECT_EQ(e.code, 0) << e.err;
-    return json::parse(e.out, nullptr, false)["outputs"].dump();
+    return json::parse(e.out, nullptr, false)["answer"]["outputs"].dump();
   }
   // The number of instances that are ready.
   void wait_for_ready(size_t count) const {

@@ -18,7 +18,8 @@ inline void add_devices_option(CLI::App& command, std::string& devices) {
       ->check([](const std::string& text) {
         node::CpuSettings settings;
         const Result<void> read = node::parse_cpu_devices(text, settings);
-        return read.ok() ? std::string() : read.error().message;
+        const std::string why = read.ok() ? "" : read.error().message;
+        return why.starts_with("devices: ") ? why.substr(9) : why;  // the option's name is said
       });
 }
 

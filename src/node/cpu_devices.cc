@@ -129,10 +129,11 @@ Result<void> parse_cpu_devices(std::string_view text, CpuSettings& settings) {
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   settings.devices = 0;
   settings.types.clear();
-  if (fault == std::errc() && end == text.data() + text.size() && number >= 0 &&
-      number <= kMostDevices) {
+  if (fault == std::errc() && end == text.data() + text.size()) {
     settings.devices = number;
-    return {};
+    if (number >= 0 && number <= kMostDevices) return {};
+    return Error{ErrorKind::kInvalid, "devices: " + std::to_string(number) +
+                                          " is not between 0 and " + std::to_string(kMostDevices)};
   }
   for (bool more = true; more;) {
     const size_t comma = text.find(',');

@@ -13,6 +13,7 @@
 #include "control/spec/kserve_container.h"
 #include "control/spec/yaml_documents.h"
 #include "control/spec/yaml_fields.h"
+#include "model/drain_signal.h"
 #include "model/function_fields.h"
 #include "model/python_command.h"
 #include "model/quantity.h"
@@ -277,6 +278,7 @@ void check_program(Fields& f, InferenceSpec& s, const FileContext& context) {
     return f.complain("server.imports", why);
   ModelSpec started = model;
   started.program.folder = "/";
+  if (signal_named(p.drain_signal) == 0) started.program.drain_signal = "SIGTERM";  // was named
   const Birth birth = kind_of(started).birth(started, s.batching);
   const auto taken = wire::program_from(wire::to_json(birth)["program"]);
   if (!taken.ok()) f.complain("server", taken.error().message);

@@ -85,7 +85,7 @@ TEST(BirthJson, ImportsAreForAScriptOfPythonWithAPort) {
                        {"ready_path", "/"}};
   EXPECT_TRUE(read({{"program", python}}).ok());
   const std::tuple<const char*, json, const char*> cases[] = {
-      {"imports", "torch", "must be a list"},
+      {"imports", "torch", "is no list"},
       {"imports", {1}, "imports: must be a list of names"},
       {"imports", {"a;b"}, "imports: 'a;b' is no module's name"},
       {"command", {"/bin/sh", "server.py"}, "imports: '/bin/sh' is no interpreter of Python"},

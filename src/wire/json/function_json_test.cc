@@ -48,7 +48,8 @@ FunctionSpec training() {
 // Stores hold this text: one that this program cannot read needs a migration.
 constexpr const char* kStored =
     R"({"admit_all":true,"batching":{"max_delay_us":2000,"max_size":8},"canary_traffic_percent":10,)"
-    R"("container_concurrency":2,"kind":"inference","max_queue":7,"max_replicas":5,"memory":1048576,)"
+    R"("container_concurrency":2,"device_types":[],"kind":"inference","max_queue":7,)"
+    R"("max_replicas":5,"memory":1048576,)"
     R"("min_replicas":0,"model":{"content":"c0ffee","format":"torchscript",)"
     R"("inputs":[{"datatype":"FP32","name":"x","shape":[-1,3]}],)"
     R"("outputs":[{"datatype":"FP32","name":"y","shape":[-1]}],"path":"/m.pt"},)"
