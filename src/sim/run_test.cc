@@ -48,7 +48,7 @@ TEST_F(Simulation, TheSameSeedGivesTheSameBytesAndAnotherDoesNot) {
   EXPECT_EQ(bytes(s, "has-gpu"), bytes(s, "has-gpu"));
 }
 
-// Devices whose clients meet now and then: at most a tenth of the latency apart.
+// Devices whose clients meet now and then: at most an eighth of the latency apart.
 TEST_F(Simulation, AFluidIsNearTheExactDeviceAtModerateLoad) {
   Scenario s = burst();
   for (Load& load : s.loads)
@@ -63,8 +63,8 @@ TEST_F(Simulation, AFluidIsNearTheExactDeviceAtModerateLoad) {
     for (size_t k = 0; k < exact->functions.size(); ++k) {
       const FunctionOutcome &e = exact->functions[k], &f = fluid->functions[k];
       SCOPED_TRACE(policy + (" " + e.function.name));
-      EXPECT_NEAR(millis(f.p50), millis(e.p50), 0.1 * millis(e.p50));
-      EXPECT_NEAR(millis(f.p95), millis(e.p95), 0.1 * millis(e.p95));
+      EXPECT_NEAR(millis(f.p50), millis(e.p50), millis(e.p50) / 8);
+      EXPECT_NEAR(millis(f.p95), millis(e.p95), millis(e.p95) / 8);
       EXPECT_EQ(f.requests, e.requests);
       EXPECT_NEAR(static_cast<double>(f.violations[0]), static_cast<double>(e.violations[0]),
                   0.04 * static_cast<double>(e.requests));
@@ -263,8 +263,9 @@ TEST_F(Simulation, ItStopsWhenAskedAndKeepsWhatWasDone) {
   EXPECT_EQ(rows, 60);
 }
 
-// One minute after the first half. `bench/run steady` plays ten.
-TEST_F(Simulation, WhatASteadyLoadGivesBackIsSeldomTakenAgain) {
+// One minute after the first half, of instances: quotas may follow the load. `bench/run steady`
+// plays ten.
+TEST_F(Simulation, InstancesThatASteadyLoadGivesBackAreSeldomStartedAgain) {
   Scenario s = bundled("steady.yaml");
   s.duration = s.settle + Seconds(60);
   for (const double rate : {1.0, 2.0, 5.0, 8.0, 12.0})
@@ -275,10 +276,10 @@ TEST_F(Simulation, WhatASteadyLoadGivesBackIsSeldomTakenAgain) {
       Watch watch;
       watch.on_row = [&](const TimelineRow& row) {
         if (row.second >= s.settle / Seconds(1)) {
-          given_back += row.area < before;
-          taken_again += given_back > 0 && row.area > before;
+          given_back += row.instances < before;
+          taken_again += given_back > 0 && row.instances > before;
         }
-        before = row.area;
+        before = row.instances;
       };
       const auto o = simulate(s, "has-gpu", watch);
       ASSERT_TRUE(o.ok()) << o.error().message;
