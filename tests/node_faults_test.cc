@@ -259,7 +259,7 @@ TEST(NodeFaults, WhatCannotBeIsSaidBeforeAnythingStarts) {
   EXPECT_THAT(run_daemon("--data " + node.data + " --runtime /no/such").said,
               HasSubstr("runtime: /no/such: No such file"));
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --devices 5000").said,
-              HasSubstr("--devices: 5000 is not between 0 and 1024"));
+              HasSubstr("--devices: Value 5000 not in range 0 to 1024"));
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter fair").said, HasSubstr("fair"));
   EXPECT_THAT(run_daemon(flags_for(node.data) + " --arbiter shares --nvml none").said,
               HasSubstr("arbiter: 'shares' is none of planned"));

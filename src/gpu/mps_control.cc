@@ -120,8 +120,7 @@ asio::awaitable<Result<pid_t>> MpsControl::server() {
   Result<std::vector<pid_t>> servers = co_await pids(MpsListServers{});
   if (!servers.ok()) co_return servers.error();
   if (servers->empty()) {
-    const Result<std::string> answer =
-        co_await ask(MpsStartServer{place_.user != 0 ? place_.user : geteuid()});
+    const Result<std::string> answer = co_await ask(MpsStartServer{geteuid()});
     if (!answer.ok()) co_return answer.error();
     servers = co_await pids(MpsListServers{});
     if (!servers.ok()) co_return servers.error();

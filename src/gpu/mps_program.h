@@ -25,14 +25,12 @@ struct MpsPlace {
   std::string pipes;   // where its clients find it (CUDA_MPS_PIPE_DIRECTORY)
   std::string logs;    // its own and its servers' (CUDA_MPS_LOG_DIRECTORY)
   std::string output;  // a file: what it prints
-  uid_t user = 0;      // whose it and its clients are; 0: ours
 };
 
 // `name` as it is where it holds a slash, else where PATH finds it; kNotFound.
 Result<std::string> find_mps_program(const std::string& name);
 
-// Makes the place's folders, its user's alone. kInvalid: the path is too long for the sockets that
-// come to lie there.
+// Makes the place's folders. kInvalid: the path is too long for the sockets that come to lie there.
 Result<void> prepare(const MpsPlace& place);
 
 // A control daemon of the place, in a session of its own: it outlives us.

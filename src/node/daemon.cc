@@ -62,13 +62,12 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       reservations_(clock, records_, *enforcer_,
                     settings_.own_uids
                         ? std::optional<UidPool>(
-                              std::in_place, found.uids.first, kUidsPerBlock - 1,
+                              std::in_place, found.uids.first, kUidsPerBlock,
                               [homes = settings_.paths.homes()] { return owners_of_files(homes); })
                         : std::nullopt,
                     settings_.default_arbiter),
-      mps_(io, clock, settings_.gpu.mps, std::move(found.mps_absent),
-           settings_.own_uids ? mps_user(first_uid_) : 0, settings_.paths, records_.state().devices,
-           [this] { changes_.notify(); }),
+      mps_(io, clock, settings_.gpu.mps, std::move(found.mps_absent), settings_.paths,
+           records_.state().devices, [this] { changes_.notify(); }),
       stores_(io, clock, settings_.gpu, settings_.paths, records_.state().devices,
               [this](const Peer& peer, const DeviceId& gpu) { return owner_on(gpu, peer); }),
       live_(io, clock, records_, reservations_, *enforcer_, mps_, settings_.grace),
@@ -136,7 +135,6 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   r.socket = address;
   r.log = q.log.empty() ? settings_.paths.log_of(q.id) : q.log;
   r.owner = owner.value_or(ProcessIdentity{});
-  r.uid = uid_under_mps(q);
   SLUICE_TRY(reservations_.enter(std::move(r), q.parts));
   records_.forget_old();
   births_.begin(q.id);
@@ -145,8 +143,8 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
 }
 
 // Checks that a program can be on these devices; the ledger refuses those that do not exist.
-// `user`: of the program.
-Result<void> Daemon::can_be_on(const std::vector<PartRequest>& parts, uid_t user) const {
+// `client`: of an MPS server (mps_client).
+Result<void> Daemon::can_be_on(const std::vector<PartRequest>& parts, pid_t client) const {
   const Device *cpu = nullptr, *gpu = nullptr;
   for (const PartRequest& p : parts)
     if (const Device* d = device(p.device)) (d->kind == DeviceKind::kCuda ? gpu : cpu) = d;
@@ -155,7 +153,7 @@ Result<void> Daemon::can_be_on(const std::vector<PartRequest>& parts, uid_t user
     return Error{ErrorKind::kInvalid, "parts: " + gpu->id + " is a GPU and " + cpu->id +
                                           " is none; the parts of a program are of one kind"};
   if (parts.size() == 1) {
-    SLUICE_TRY(mps_.pipes_for(*gpu, parts.front().slice, user));
+    SLUICE_TRY(mps_.pipes_for(*gpu, parts.front().slice, client));
     return {};
   }
   for (const PartRequest& p : parts)
@@ -183,7 +181,7 @@ Result<void> Daemon::can_be_born(const StartRequest& q) const {
       return Error{ErrorKind::kInvalid,
                    "parts: a program with imports is on one CPU device: its processes would have "
                    "templates, and uids, of their own"};
-    return can_be_on(q.parts, settings_.own_uids ? uid_under_mps(q) : geteuid());
+    return can_be_on(q.parts, mps_client(0));
   }
   if (settings_.runtime.empty())
     return Error{ErrorKind::kInvalid,
@@ -277,21 +275,14 @@ Result<void> Daemon::can_be_held(const ProcessRequest& q) const {
                                             " is no GPU: a program's memory there is not held to a "
                                             "limit; 0 is allowed"};
   }
-  return can_be_on(q.parts, uid_of(q.pid).value_or(0));
+  return can_be_on(q.parts, q.pid);
 }
 
-// As root, programs on a GPU of MPS share one uid, as its server has clients of one user only. 0:
-// it is none of those.
-uid_t Daemon::uid_under_mps(const StartRequest& q) const {
-  const auto* program = std::get_if<ExecOfProgram>(&q.birth);
-  const bool shares = settings_.own_uids && program != nullptr && program->home.empty() &&
-                      q.parts.size() == 1 && mps_.has(q.parts.front().device);
-  return shares ? mps_user(first_uid_) : 0;
-}
-
-uid_t Daemon::user_of(const InstanceRecord& r) const {
-  if (r.foreign) return uid_of(r.process.pid).value_or(0);
-  return settings_.own_uids ? r.uid : geteuid();
+// An MPS server has clients of only the daemon's user. A program of ours with a uid of its own is
+// no client; 0 stands for no process.
+pid_t Daemon::mps_client(pid_t foreign) const {
+  if (foreign != 0) return foreign;
+  return settings_.own_uids ? 0 : getpid();
 }
 
 ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) const {
@@ -302,7 +293,8 @@ ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) con
     if (on_gpus || p.device == id) sees.push_back(*device(p.device));
   DeviceServices services{.mps_pipes = {}, .model_store = stores_.socket_of(id)};
   if (sees.size() == 1)
-    services.mps_pipes = mps_.pipes_for(sees[0], slice, user_of(r)).value_or({});
+    services.mps_pipes =
+        mps_.pipes_for(sees[0], slice, mps_client(r.foreign ? r.process.pid : 0)).value_or({});
   return environment_on(sees, slice,
                         std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
                         services);
@@ -372,8 +364,8 @@ DaemonView Daemon::view() const {
     if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;
     if (d.kind != DeviceKind::kCuda) continue;
     d.mps_status = mps_.describe(d);
-    const uid_t user = settings_.own_uids ? mps_user(first_uid_) : geteuid();
-    if (std::string why = mps_.why_not(d, user); !why.empty()) v.undivided[d.id] = std::move(why);
+    if (std::string why = mps_.why_not(d, mps_client(0)); !why.empty())
+      v.undivided[d.id] = std::move(why);
   }
   std::map<InstanceId, ClientState> states = enforcer_->states();
   for (const InstanceRecord& r : records_.state().instances) {

@@ -1,27 +1,34 @@
 #include "node/mps_controls.h"
 
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
 #include "base/log.h"
 
 namespace sluice::node {
+namespace {
+
+// A server takes clients of only one user; others would wait until those are gone.
+bool is_ours(pid_t process) {
+  struct stat s {};
+  return stat(("/proc/" + std::to_string(process)).c_str(), &s) == 0 && s.st_uid == geteuid();
+}
+
+}  // namespace
+
 MpsControls::MpsControls(asio::io_context& io, const Clock& clock, const std::string& program,
-                         std::string absent, uid_t user, const DataPaths& paths,
+                         std::string absent, const DataPaths& paths,
                          const std::vector<LocalDevice>& devices,
                          const std::function<void()>& changed)
-    : absent_(std::move(absent)), user_(user) {
+    : absent_(std::move(absent)) {
   for (const auto& [d, cores] : devices) {
     if (d.kind != DeviceKind::kCuda || !d.mps || program.empty()) continue;
     const MpsPlace place{.program = program,
                          .gpu = d.uuid,
-                         .pipes = std::filesystem::weakly_canonical(paths.mps_pipes(d.id)),
-                         // DATA may lie where its user has no way to it.
-                         .logs = std::filesystem::weakly_canonical(
-                             user != 0 ? paths.mps_pipes(d.id) + ".log" : paths.mps_logs(d.id)),
-                         .output = std::filesystem::absolute(paths.mps_output(d.id)),
-                         .user = user};
+                         .pipes = std::filesystem::absolute(paths.mps_pipes(d.id)),
+                         .logs = std::filesystem::absolute(paths.mps_logs(d.id)),
+                         .output = std::filesystem::absolute(paths.mps_output(d.id))};
     controls_[d.id] = std::make_unique<MpsControl>(io, clock, place, changed);
     controls_[d.id]->start();
   }
@@ -33,16 +40,16 @@ std::string MpsControls::describe(const Device& gpu) const {
   return "off: " + (absent_.empty() ? "it cannot confine a client's SMs" : absent_);
 }
 
-std::string MpsControls::why_not(const Device& gpu, uid_t user) const {
+std::string MpsControls::why_not(const Device& gpu, pid_t process) const {
   const auto found = controls_.find(gpu.id);
   if (found == controls_.end() || !found->second->ready()) return describe(gpu);
-  if (user != (user_ != 0 ? user_ : geteuid())) return "its server has clients of one user alone";
+  if (!is_ours(process)) return "its server is for this user's processes alone";
   return "";
 }
 
 Result<std::optional<std::string>> MpsControls::pipes_for(const Device& gpu, const Slice& slice,
-                                                          uid_t user) const {
-  const std::string why = why_not(gpu, user);
+                                                          pid_t process) const {
+  const std::string why = why_not(gpu, process);
   if (why.empty()) return std::optional(controls_.at(gpu.id)->place().pipes);
   if (slice.sm == kWhole) return std::optional<std::string>();
   return Error{

@@ -18,27 +18,22 @@ namespace sluice::node {
 
 class MpsControls {
  public:
-  // `program`: absolute, or empty: MPS is not used, because of `absent`. `user`: whose control
-  // daemons, servers and clients are, as a server has clients of one user only; 0: ours. `changed`
-  // is called when describe() may have changed.
+  // `program`: absolute, or empty: MPS is not used, because of `absent`. `changed` is called when
+  // describe() may have changed.
   MpsControls(asio::io_context& io, const Clock& clock, const std::string& program,
-              std::string absent, uid_t user, const DataPaths& paths,
-              const std::vector<LocalDevice>& devices, const std::function<void()>& changed);
+              std::string absent, const DataPaths& paths, const std::vector<LocalDevice>& devices,
+              const std::function<void()>& changed);
 
   // Returns a GPU's MPS state, for people.
   std::string describe(const Device& gpu) const;
 
-  // Returns whether MPS is to share the GPU, also while it does not serve.
-  bool has(const DeviceId& gpu) const { return controls_.contains(gpu); }
-  // Returns why a process of that user would not be a client of the GPU's server; empty if it
-  // would.
-  std::string why_not(const Device& gpu, uid_t user) const;
-  // Returns the pipe directory for such a process as a client; none: it shares the whole GPU by
-  // turns.
+  // Returns why the process would not be a client of the GPU's server; empty if it would.
+  std::string why_not(const Device& gpu, pid_t process) const;
+  // Returns the pipe directory for the process as a client; none: it shares the whole GPU by turns.
   // For a slice that only MPS can enforce: kUnavailable if MPS does not serve it now; kInvalid if
   // it never will.
   Result<std::optional<std::string>> pipes_for(const Device& gpu, const Slice& slice,
-                                               uid_t user) const;
+                                               pid_t process) const;
 
   // Ends the process's work on the GPU, so that it may be killed.
   asio::awaitable<void> terminate(DeviceId gpu, ProcessIdentity client);
@@ -48,7 +43,6 @@ class MpsControls {
 
  private:
   const std::string absent_;
-  const uid_t user_;
   std::map<DeviceId, std::unique_ptr<MpsControl>> controls_;
 };
 

@@ -76,9 +76,6 @@ Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& stat
   for (const InstanceRecord& r : died) request.ours.insert(r.uid);
   for (const InstanceRecord& r : state.instances)
     if (alive(r)) request.ours.insert(r.uid);
-  for (const LocalDevice& d : state.devices)  // of MPS control daemons, which outlive us
-    if (struct stat pipes{}; stat(settings.paths.mps_pipes(d.device.id).c_str(), &pipes) == 0)
-      request.ours.insert(pipes.st_uid);
   request.ours.erase(0);  // the daemon's own
   request.files = owners_of_homes(settings.paths.homes());
   SLUICE_ASSIGN(claim, claim_uids(request));
@@ -146,7 +143,6 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
   const EnforcerSettings enforcement{.permit_socket = settings.paths.permit_socket(),
                                      .permit_sockets = settings.paths.permit_sockets(),
                                      .memory_record = settings.paths.memory(),
-                                     .shared_uid = settings.own_uids ? mps_user(uids.first) : 0,
                                      .same_boot = same_boot,
                                      .generation = state.generation};
   SLUICE_ASSIGN(enforcer,

@@ -19,10 +19,6 @@ namespace sluice::node {
 
 inline constexpr char kUidClaims[] = "/run/sluice-uids.lock";
 inline constexpr uid_t kUidsPerBlock = 1000;
-// The last of a block: that of all programs under MPS, and of their servers.
-inline uid_t mps_user(uid_t first) {
-  return first + kUidsPerBlock - 1;
-}
 
 struct UidRequest {
   std::string file = kUidClaims;

@@ -1,9 +1,7 @@
 #include "process/spawn.h"
 
-#include <grp.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,38 +40,17 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
-// posix_spawn() cannot change the user. After fork() in a program with threads: system calls alone.
-pid_t fork_as(const SpawnRequest& request, char* const* words, char* const* variables) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  setsid();
-  for (const auto& [ours, its] : request.files) dup2(ours, its);
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (setgroups(0, nullptr) == 0 && setresgid(request.user, request.user, request.user) == 0 &&
-      setresuid(request.user, request.user, request.user) == 0)
-    execve(request.program.c_str(), words, variables);
-  _exit(127);
-}
-
 }  // namespace
 
 Result<SpawnedProcess> spawn(SpawnRequest request) {
   request.words.insert(request.words.begin(), request.program);
-  std::vector<char*> words = pointers_to(request.words), variables = pointers_to(request.variables);
+  const SpawnPlan plan(request.files);
   SpawnedProcess process;
-  if (request.user != 0) {
-    process.pid = fork_as(request, words.data(), variables.data());
-    if (process.pid < 0) return system_error("fork");
-  } else {
-    const SpawnPlan plan(request.files);
-    if (const int fault = posix_spawn(&process.pid, request.program.c_str(), plan.files(),
-                                      plan.attributes(), words.data(), variables.data());
-        fault != 0)
-      return system_error(request.program, fault);
-  }
+  if (const int fault =
+          posix_spawn(&process.pid, request.program.c_str(), plan.files(), plan.attributes(),
+                      pointers_to(request.words).data(), pointers_to(request.variables).data());
+      fault != 0)
+    return system_error(request.program, fault);
   process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   if (process.pidfd.valid()) return process;
   const Error error = system_error("pidfd_open");

@@ -25,7 +25,6 @@ struct SpawnRequest {
   std::vector<std::string> words;            // after its name
   std::vector<std::string> variables;        // NAME=VALUE: its whole environment
   std::vector<std::pair<int, int>> files{};  // our descriptor, and its number there: 0, 1, 2 and on
-  uid_t user = 0;                            // whose it is, and the group of that number; 0: ours
 };
 
 Result<SpawnedProcess> spawn(SpawnRequest request);
