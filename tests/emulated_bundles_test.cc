@@ -1,5 +1,5 @@
-// Every bundle that has a GPU half, over functions on emulated GPUs, as a user starts it: bursts, and
-// a GPU that fails. Takes minutes, so `./test --all` alone runs it.
+// Every bundle that has a GPU half, over functions on emulated GPUs, as a user starts it: bursts,
+// and a GPU that fails. Takes minutes, so `./test --all` alone runs it.
 #include <filesystem>
 #include <fstream>
 
@@ -16,20 +16,21 @@ struct OnGpus {
 
 class EveryBundle : public testing::TestWithParam<OnGpus> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    , EveryBundle,
-    testing::Values(OnGpus{"fast-gshare", "multi_token"}, OnGpus{"dilu", "introspective"},
-                    OnGpus{"smif", "shares"}, OnGpus{"infless", "share_fixed_request"},
-                    OnGpus{"mps-l", "share_fixed_limit"}, OnGpus{"mps-r", "share_fixed_request"},
-                    OnGpus{"tgs", "tgs"}),
-    [](const auto& info) {
-      std::string name = info.param.bundle;
-      std::erase(name, '-');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(, EveryBundle,
+                         testing::Values(OnGpus{"fast-gshare", "multi_token"},
+                                         OnGpus{"dilu", "introspective"}, OnGpus{"smif", "shares"},
+                                         OnGpus{"infless", "share_fixed_request"},
+                                         OnGpus{"mps-l", "share_fixed_limit"},
+                                         OnGpus{"mps-r", "share_fixed_request"},
+                                         OnGpus{"tgs", "tgs"}),
+                         [](const auto& info) {
+                           std::string name = info.param.bundle;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
-// Of each function an instance starts, and another one in a burst or in place of one on the GPU that
-// fails. (The machine may be busy: how many are late is not tested.)
+// Of each function an instance starts, and another one in a burst or in place of one on the GPU
+// that fails. (The machine may be busy: how many are late is not tested.)
 TEST_P(EveryBundle, StartsFunctionsOnGpusAndAnotherInstanceUnderLoad) {
   const TemporaryFolder folder;
   const std::string built = std::filesystem::path(program("sluice")).parent_path(),

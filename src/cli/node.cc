@@ -13,8 +13,8 @@
 
 #include "arbiters/arbiter.h"
 #include "base/log.h"
-#include "cli/inherited.h"
 #include "cli/devices_option.h"
+#include "cli/inherited.h"
 #include "cli/limits.h"
 #include "cli/price_option.h"
 #include "cli/programs.h"

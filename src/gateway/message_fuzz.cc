@@ -1,7 +1,7 @@
 // Any bytes, as a request or an answer, handed over whole and in pieces: the same head, body and
 // end either way, and nothing in a field that could end it. The next hop reads what is passed on as
-// the same message and nothing after it: request smuggling would break that. And no request asks for
-// more inferences than its body has bytes.
+// the same message and nothing after it: request smuggling would break that. And no request asks
+// for more inferences than its body has bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

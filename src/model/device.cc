@@ -7,8 +7,7 @@ namespace {
 
 // A simulated device serves functions as a CPU does and has no size: it is of its model's type.
 bool is_of_its_size(const Device& d) {
-  return d.kind == DeviceKind::kCpu && (d.millicores > 0 || d.model.empty()) &&
-         d.type_name.empty();
+  return d.kind == DeviceKind::kCpu && (d.millicores > 0 || d.model.empty()) && d.type_name.empty();
 }
 
 }  // namespace

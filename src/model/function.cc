@@ -23,7 +23,8 @@ std::string served_name(const FunctionName& f) {
 
 bool FunctionSpec::may_use(const Device& d) const {
   return runs_on(d.kind) &&
-         (device_types.empty() || std::ranges::find(device_types, type_of(d).name) != device_types.end());
+         (device_types.empty() ||
+          std::ranges::find(device_types, type_of(d).name) != device_types.end());
 }
 
 const InferenceSpec& FunctionSpec::inference() const {

@@ -79,14 +79,15 @@ Result<void> check(const std::vector<CpuType>& types, int usable) {
   const bool whole = types.front().millicores >= 1000;
   for (const CpuType& t : types) {
     all += int64_t{t.count} * t.millicores;
-    const bool fits = whole ? t.millicores % 1000 == 0 && exact_cores(t.millicores / 1000) * 1000 ==
-                                                              t.millicores
-                            : t.millicores < 1000 && t.millicores >= kSmallestShare;
+    const bool fits =
+        whole ? t.millicores % 1000 == 0 && exact_cores(t.millicores / 1000) * 1000 == t.millicores
+              : t.millicores < 1000 && t.millicores >= kSmallestShare;
     if (!fits)
-      return Error{ErrorKind::kInvalid,
-                   "devices: " + t.name + ": " + std::to_string(t.millicores) +
-                       "m: all types must be shares of a core, from 10m to 999m, or all be of whole "
-                       "cores whose number divides 1000"};
+      return Error{
+          ErrorKind::kInvalid,
+          "devices: " + t.name + ": " + std::to_string(t.millicores) +
+              "m: all types must be shares of a core, from 10m to 999m, or all be of whole "
+              "cores whose number divides 1000"};
     if (std::ranges::count(types, t.name, &CpuType::name) > 1)
       return Error{ErrorKind::kInvalid, "devices: " + t.name + " stands twice"};
   }

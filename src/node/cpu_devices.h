@@ -43,8 +43,8 @@ struct CpuSplit {
 
 // Whole cores if every device can have one, else equal shares of the cores that the reserve leaves.
 // The devices are equal. Whole ones have a number of cores that divides 1000, so that a share in
-// permille is a whole number of cores. Devices of named types are all of whole cores, or all smaller
-// than one core and shares of the machine's time.
+// permille is a whole number of cores. Devices of named types are all of whole cores, or all
+// smaller than one core and shares of the machine's time.
 Result<CpuSplit> split_cpu(const Machine& machine, const CpuSettings& settings);
 
 // Reads a number of devices, or types as in "big=1x740m,little=2x400m", into the settings. Returns

@@ -131,8 +131,9 @@ TEST(CpuDevices, NamedTypesOfWholeCoresHaveCoresOfTheirOwn) {
 }
 
 TEST(CpuDevices, WhatNamesNoDevicesIsRefusedWithWhatIsAllowed) {
-  for (const char* text : {"", "x", "-1", "2000", "big", "big=", "big=1x", "big=1x740", "big=0x740m",
-                           "=1x740m", "big=1x740m,", "big 1=1x740m", "big=99999x1m", "big=1x-3m"}) {
+  for (const char* text :
+       {"", "x", "-1", "2000", "big", "big=", "big=1x", "big=1x740", "big=0x740m", "=1x740m",
+        "big=1x740m,", "big 1=1x740m", "big=99999x1m", "big=1x-3m"}) {
     CpuSettings settings;
     const Result<void> read = parse_cpu_devices(text, settings);
     ASSERT_FALSE(read.ok()) << text;

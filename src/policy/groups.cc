@@ -35,7 +35,8 @@ bool contains(const std::vector<std::string>& types, const std::string& type) {
 }  // namespace
 
 bool DeviceKinds::has(const Device& d) const {
-  return (d.kind == DeviceKind::kCuda ? cuda : cpu) && (types.empty() || contains(types, type_of(d).name));
+  return (d.kind == DeviceKind::kCuda ? cuda : cpu) &&
+         (types.empty() || contains(types, type_of(d).name));
 }
 
 bool DeviceKinds::overlaps(const DeviceKinds& other) const {
