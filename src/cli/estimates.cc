@@ -113,6 +113,30 @@ std::vector<int> batches_up_to(int most) {
   return batches;
 }
 
+// Of each model that the function has on some types, which it may use and where nothing is known of
+// that model: the function with it, and these types.
+std::vector<std::pair<FunctionSpec, std::map<DeviceType, KnownType>>> unknown_of(
+    const FunctionSpec& spec, const std::map<DeviceType, KnownType>& types,
+    const std::set<std::pair<std::string, DeviceType>>& stored) {
+  std::vector<std::pair<FunctionSpec, std::map<DeviceType, KnownType>>> found;
+  for (const auto& [type, known] : types) {
+    if (!spec.runs_on(known.kind) || !spec.may_use(type)) continue;
+    FunctionSpec there = spec.on(type);
+    ModelSpec& model = there.inference().model;
+    if (!control::ModelCopies("").identify(model).ok()) continue;
+    if (stored.contains({model.content, type}) || stored.contains({model.path, type}) ||
+        stored.contains({model.path, {}}))
+      continue;
+    const auto same = std::ranges::find_if(
+        found, [&](const auto& other) { return other.first.model() == model; });
+    if (same == found.end())
+      found.push_back({std::move(there), {{type, known}}});
+    else
+      same->second.emplace(type, known);
+  }
+  return found;
+}
+
 // One model on the types where nothing is known of it.
 Result<void> estimate_model(const Session& session, const FunctionSpec& spec,
                             const std::map<DeviceType, KnownType>& types) {
@@ -151,22 +175,13 @@ Result<void> estimate_all(const Session& session, const std::vector<FunctionFile
   if (types.empty()) return {};
   SLUICE_ASSIGN(stored, stored_profiles(session));
   for (const FunctionSpec& spec : identified_functions(files)) {
-    const ModelSpec& model = spec.inference().model;
-    std::map<DeviceType, KnownType> unknown = types;
-    std::erase_if(unknown, [&](const auto& type) {
-      const auto& allowed = spec.device_types;
-      return !spec.runs_on(type.second.kind) ||
-             (!allowed.empty() && std::ranges::find(allowed, type.first.name) == allowed.end());
-    });
-    std::erase_if(unknown, [&](const auto& entry) {
-      return stored.contains({model.content, entry.first}) ||
-             stored.contains({model.path, entry.first}) || stored.contains({model.path, {}});
-    });
-    if (unknown.empty()) continue;
-    if (const auto done = estimate_model(session, spec, unknown); !done.ok())
-      std::cerr << "sluice: " << to_string(spec.name)
-                << ": its times cannot be estimated: " << done.error().message
-                << ". `sluice profile` measures them.\n";
+    for (const auto& [there, unknown] : unknown_of(spec, types, stored)) {
+      const auto done = estimate_model(session, there, unknown);
+      if (!done.ok())
+        std::cerr << "sluice: " << to_string(spec.name)
+                  << ": its times cannot be estimated: " << done.error().message
+                  << ". `sluice profile` measures them.\n";
+    }
   }
   return {};
 }

@@ -163,7 +163,14 @@ Result<void> profile_one(const Session& session, const FunctionSpec& spec, const
   SLUICE_ASSIGN(state, session.node().json(wire::http::verb::get, "/v1/state"));
   SLUICE_ASSIGN(rooms, rooms_to_measure(state, spec));
   SLUICE_TRY(say_what_is_full(state, spec, rooms));
-  for (const ProfileRoom& room : rooms) SLUICE_TRY(profile_in(room, session, spec, sweep, stored));
+  for (const ProfileRoom& room : rooms) {
+    const FunctionSpec there = spec.on(type_of(room.device));
+    Sweep its = sweep;
+    if (const int most = there.model().max_batch; most > 0)
+      std::erase_if(its.batches, [&](int batch) { return batch > most; });
+    if (its.batches.empty()) its.batches = {1};
+    SLUICE_TRY(profile_in(room, session, there, its, stored));
+  }
   return {};
 }
 

@@ -233,8 +233,9 @@ Result<control::Profile> profile_model(const std::string& node_socket, const Pro
   const int most = *std::ranges::max_element(sweep.batches);
   const FunctionName name{"sluice-profile", spec.name.name};
   Slice slice{.sm = widths.front(), .quota = {room.quota, room.quota}};
+  const Bytes stated = spec.memory_on(room.device.kind);
   if (room.device.kind == DeviceKind::kCuda)
-    slice.memory = spec.memory > 0 ? std::min(spec.memory, room.memory) : room.memory;
+    slice.memory = stated > 0 ? std::min(stated, room.memory) : room.memory;
   Described described(spec.inference().model);
   SLUICE_ASSIGN(model, started_model(spec, described));
   const ModelSpec& named = model.named;

@@ -106,7 +106,7 @@ void Control::teach(const FunctionName& name) {
   if (f == nullptr) return;
   for (const Revision& r : f->revisions)
     for (const DeviceType& type : types_)
-      if (const Profile* p = profiles_.find(r.spec.model(), type); p != nullptr)
+      if (const Profile* p = profiles_.find(r.spec.model_on(type), type); p != nullptr)
         if (auto points = counted(*p, r.spec))
           predictor_.learn({{.function = name, .revision = r.number, .variant = "", .device = type},
                             p->memory,
@@ -135,7 +135,7 @@ void Control::step(UnixMillis wall) {
   settings_.on_phase("reconcile");
   count(now, wall);
   settings_.on_phase("count");
-  if (knows_its_nodes(now)) carry_out(decide(now), now, wall);
+  if (knows_its_nodes(now)) carry_out(decide(now, wall), now, wall);
   settings_.on_phase("act");
   push_routes(now);
   settings_.on_phase("routes");
@@ -243,17 +243,18 @@ std::map<Profiles::Key, std::vector<Evidence>> Control::evidence_of_profiles() c
     if (device->kind == DeviceKind::kCpu && device->millicores > 1000) continue;
     const FunctionSpec& spec = spec_of(*f, o.instance.revision);
     if (!spec.is_inference()) continue;
-    if (const Profile* known = profiles_.find(spec.model(), type_of(*device)); known != nullptr)
+    const DeviceType type = type_of(*device);
+    if (const Profile* known = profiles_.find(spec.model_on(type), type); known != nullptr)
       found[{known->name(), known->device}].push_back({&o.instance, measured, device});
   }
   return found;
 }
 
-std::vector<Action> Control::decide(Time now) {
+std::vector<Action> Control::decide(Time now, UnixMillis wall) {
   policies_.measure(functions_, now);
   if (!policies_.due(now)) return {};
   const SnapshotChanges changes = update(snapshot_, functions_, seen_, rollouts_, starts_, stops_,
-                                         {settings_.violation_window, settings_.start_cost}, now);
+                                         {settings_.violation_window, settings_.start_cost, wall}, now);
   snapshot_.measured = measurements_.latest();
   settings_.on_phase("snapshot");
   std::vector<Action> actions = policies_.decide(snapshot_, changes, predictor_, settings_.boot_id);

@@ -140,7 +140,7 @@ class Control {
   void correct(const Profile& known, const Profile& better, const std::vector<Evidence>& evidence,
                UnixMillis wall);
   bool knows_its_nodes(Time now);
-  std::vector<Action> decide(Time now);
+  std::vector<Action> decide(Time now, UnixMillis wall);
   void carry_out(const std::vector<Action>& actions, Time now, UnixMillis wall);
   void push_routes(Time now);
   void keep();

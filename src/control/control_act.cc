@@ -113,9 +113,13 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
   d.subject = i.id;
   StartOrder order{.instance = i};
   if (spec.is_inference()) {
-    const ModelSpec& model = spec.inference().model;
-    order.birth = kind_of(model).birth(models_ != nullptr ? models_->for_start(model) : model,
-                                       spec.inference().batching);
+    const Device* device = control::find(seen_.devices, i.device());
+    const DeviceType type = device != nullptr ? type_of(*device) : DeviceType();
+    const ModelSpec& model = spec.model_on(type);
+    Batching batching = spec.inference().batching;
+    batching.max_size = most_at_once(spec, type);
+    order.birth =
+        kind_of(model).birth(models_ != nullptr ? models_->for_start(model) : model, batching);
   } else {
     if (training_ == nullptr)
       return Error{ErrorKind::kUnavailable, "nothing here controls training jobs"};

@@ -113,8 +113,8 @@ std::optional<std::set<std::string>> Control::contents() const {
   std::set<std::string> all;
   for (const auto& [name, f] : functions_)
     for (const Revision& revision : f.stored.revisions)
-      if (const std::string& content = revision.spec.model().content; !content.empty())
-        all.insert(content);
+      for (const ModelSpec* model : revision.spec.models())
+        if (!model->content.empty()) all.insert(model->content);
   return all;
 }
 

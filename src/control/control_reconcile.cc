@@ -89,10 +89,11 @@ void Control::ended(const ObservedInstance& o, FunctionState* f, Time now, UnixM
   const Instance& i = o.instance;
   // A job's workers end by themselves once it has ended; it says why.
   if (f != nullptr && f->job && !train::goes_on(f->job->phase)) return;
-  const std::string error =
-      printable(f == nullptr || models_ == nullptr
-                    ? o.error
-                    : models_->for_user(o.error, spec_of(f->stored, i.revision).model()));
+  std::string error = o.error;
+  if (f != nullptr && models_ != nullptr)
+    for (const ModelSpec* model : spec_of(f->stored, i.revision).models())
+      error = models_->for_user(std::move(error), *model);
+  error = printable(error);
   decisions_.record(
       {.at = wall,
        .function = i.function,

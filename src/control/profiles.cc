@@ -36,11 +36,12 @@ bool Profiles::superfluous(const Profile& profile) const {
   return profile.estimated > 0 && known != nullptr && known->estimated == 0;
 }
 
-std::optional<Nanos> Profiles::fastest(const ModelSpec& model,
+std::optional<Nanos> Profiles::fastest(const FunctionSpec& spec,
                                        std::span<const DeviceType> types) const {
   std::optional<Nanos> least;
   for (const DeviceType& type : types)
-    if (const Profile* profile = find(model, type); profile != nullptr && profile->estimated == 0)
+    if (const Profile* profile = find(spec.model_on(type), type);
+        profile != nullptr && profile->estimated == 0)
       for (const MeasuredPoint& p : profile->points)
         if (p.at.batch == 1) least = std::min(least.value_or(p.median), p.median);
   return least;

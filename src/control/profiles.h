@@ -57,7 +57,7 @@ class Profiles {
   bool superfluous(const Profile& profile) const;
 
   // Returns the shortest median of one request measured on any of these types.
-  std::optional<Nanos> fastest(const ModelSpec& model, std::span<const DeviceType> types) const;
+  std::optional<Nanos> fastest(const FunctionSpec& spec, std::span<const DeviceType> types) const;
 
   // By name and type.
   using Key = std::pair<std::string, DeviceType>;

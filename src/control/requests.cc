@@ -56,6 +56,10 @@ std::vector<std::string> warnings(const FunctionSpec& spec, const std::string& p
                   " has no effect under " + name +
                   ", which scales by rate; these bundles scale by concurrency: " +
                   bundles_with(&policy::Bundle::by_concurrency));
+  if (inference.slo.rate > 0 && !bundle.predicts)
+    out.push_back("slo.rate: has no effect under " + name +
+                  ", which does not scale by rate; these bundles do: " +
+                  bundles_with(&policy::Bundle::predicts));
   std::ranges::move(contradictions(inference), std::back_inserter(out));
   return out;
 }
@@ -113,9 +117,10 @@ const StoredFunction* Requests::find(const FunctionName& name) const {
 
 std::vector<std::string> Requests::warnings_of(const FunctionSpec& spec) const {
   std::vector<std::string> out = warnings(spec, loop_.settings().bundle);
-  const Bytes stated = std::max(spec.memory, spec.slice ? spec.slice->memory : 0);
+  const Bytes stated =
+      std::max(spec.memory_on(DeviceKind::kCuda), spec.slice ? spec.slice->memory : 0);
   const auto measured = [&](const DeviceType& type) {
-    return loop_.profiles().find(spec.model(), type) != nullptr;
+    return loop_.profiles().find(spec.model_on(type), type) != nullptr;
   };
   if (spec.runs_on(DeviceKind::kCuda) && stated == 0 &&
       !std::ranges::all_of(types_for(spec, loop_.seen().devices), measured))
@@ -130,7 +135,7 @@ Result<Applied> Requests::check(const FunctionSpec& spec,
   for (const auto& [other, f] : loop_.functions()) SLUICE_TRY(check_path(spec.name, other));
   for (const FunctionSpec& other : all) SLUICE_TRY(check_path(spec.name, other.name));
   const std::optional<Nanos> fastest =
-      loop_.profiles().fastest(spec.model(), types_for(spec, loop_.seen().devices));
+      loop_.profiles().fastest(spec, types_for(spec, loop_.seen().devices));
   SLUICE_TRY(check_feasible(spec, loop_.seen().devices, fastest));
   const StoredFunction* before = find(spec.name);
   if (before == nullptr) {

@@ -33,9 +33,22 @@ std::vector<OlderRevision> older_revisions(const FunctionState& f, int wanted) {
   return {{serving, spec_of(f.stored, serving), percent < 100 ? 100 - percent : 100}};
 }
 
+// A new revision's initialScale is the least that policies may keep, for its first two minutes.
+bool set_spec(FunctionSpec& spec, const StoredFunction& f, int revision, UnixMillis wall) {
+  constexpr UnixMillis kFirst = 120'000;
+  const FunctionSpec& stated = spec_of(f, revision);
+  if (!stated.is_inference() || stated.inference().initial_scale == 0) return set(spec, stated);
+  const auto known = std::ranges::find(f.revisions, revision, &Revision::number);
+  if (known == f.revisions.end() || wall - known->created >= kFirst) return set(spec, stated);
+  FunctionSpec raised = stated;
+  InferenceSpec& s = raised.inference();
+  s.min_replicas = std::max(s.min_replicas, s.initial_scale);
+  return set(spec, raised);
+}
+
 // Returns whether a policy may see a difference.
 bool update(FunctionView& v, const FunctionState& f, int wanted, const SnapshotSettings& settings) {
-  bool changed = set(v.spec, spec_of(f.stored, wanted));
+  bool changed = set_spec(v.spec, f.stored, wanted, settings.wall);
   changed |= set(v.revision, wanted);
   changed |= set(v.older, older_revisions(f, wanted));
   const Traffic& t = f.traffic;

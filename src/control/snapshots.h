@@ -14,6 +14,7 @@ namespace sluice::control {
 struct SnapshotSettings {
   Nanos violation_window = Seconds(10);
   Nanos start_cost = Seconds(5);  // assumed of a function that never became ready
+  UnixMillis wall = 0;
 };
 
 // What differs between a snapshot and the one before it. The times of last requests do not count:

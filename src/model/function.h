@@ -32,20 +32,26 @@ FunctionName function_name(const std::string& text);  // reverses it; no slash: 
 // "namespace.name". A name may hold dots: `apply` refuses two functions that are served alike.
 std::string served_name(const FunctionName&);
 
-// Latency objective: at `percentile`, from intended send to the last byte of the answer.
+// Latency: at `percentile`, from intended send to the last byte of the answer. Rate: inferences a
+// second that are always expected, however few are asked for.
 struct Objective {
   Nanos latency{0};
   double percentile = 95;
+  double rate = 0;
 
   bool operator==(const Objective&) const = default;
 };
 
 // A function that answers requests.
 struct InferenceSpec {
-  ModelSpec model;
+  ModelSpec model;                     // where there are variants: one of them, which describes all
+  std::vector<ModelVariant> variants;  // each of a type of its own
+  std::string quantization;            // chooses among the variants that its file lists; empty: all
+  int batch = 0;                       // the same, by the most that they take at a time; 0: all
   Objective slo;
   int min_replicas = 1;
   int max_replicas = 0;           // 0: no bound
+  int initial_scale = 0;          // instances until as many have been ready; 0: min_replicas
   int container_concurrency = 0;  // requests an instance may have at once; 0: its batch size
   int scale_target = 0;           // requests that an instance should have at once; 0: the policy's
   Nanos scale_to_zero_after = Seconds(60);  // without a request, where min_replicas is 0
@@ -81,6 +87,9 @@ struct FunctionSpec {
   FunctionName name;
   int priority = 0;                                    // larger wins when a device is full
   Bytes memory = 0;                                    // of one instance; 0: measured
+  Bytes gpu_memory = 0;                                // the same, on a GPU; 0: `memory`
+  std::string mps;                                     // "on": only on GPUs that MPS can divide;
+                                                       // "off": only all of a GPU's SMs
   std::string device;                                  // "cpu", "cuda" or "any"; empty: "cpu"
   std::vector<std::string> device_types;               // preferred first; empty: all are allowed
   std::string policy;                                  // a bundle's name; empty: the platform's
@@ -97,14 +106,30 @@ struct FunctionSpec {
   // Of either kind; a training function that brings its own has one without a path.
   const ModelSpec& model() const { return is_inference() ? inference().model : training().model; }
   ModelSpec& model() { return is_inference() ? inference().model : training().model; }
+  // The one whose file instances on devices of the type have; nullptr: there are no variants, or
+  // none for that type.
+  const ModelVariant* variant_on(const DeviceType& type) const;
+  // That variant's model, else the function's one.
+  const ModelSpec& model_on(const DeviceType& type) const;
+  // Every model that instances may have, whatever their device.
+  std::vector<const ModelSpec*> models() const;
+  // This function as it is on devices of the type: with that model, and no variants.
+  FunctionSpec on(const DeviceType& type) const;
+  Bytes memory_on(DeviceKind kind) const {
+    return kind == DeviceKind::kCuda && gpu_memory > 0 ? gpu_memory : memory;
+  }
   // Whether its instances may be placed on some device of the kind; on this one.
   bool runs_on(DeviceKind kind) const {
     return device == "any" || (device == "cuda") == (kind == DeviceKind::kCuda);
   }
   bool may_use(const Device& d) const;
+  bool may_use(const DeviceType& type) const;  // as far as its type says
 
   bool operator==(const FunctionSpec&) const = default;
 };
+
+// Returns the most requests that an instance on a device of the type puts together.
+int most_at_once(const FunctionSpec& spec, const DeviceType& type);
 
 struct Revision {
   FunctionName function;

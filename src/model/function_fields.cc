@@ -14,6 +14,7 @@ constexpr double kMany = 1'000'000, kMostReplicas = 10'000, kMostAtOnce = 1000;
 constexpr double kHour = 3600, kDay = 24 * kHour;
 
 constexpr std::string_view kDeviceWords[] = {"cpu", "cuda", "any"};
+constexpr std::string_view kMpsWords[] = {"on", "off"};
 
 constexpr FunctionField kInference[] = {
     {.name = "server.command",
@@ -39,6 +40,12 @@ constexpr FunctionField kInference[] = {
      .unset = "none",
      .meaning = "modules of Python that a template imports once, and instances have from their "
                 "first line on ([starting faster](#starting-faster))"},
+    {.name = "server.volumes",
+     .stored = "server_volumes",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.volumes; },
+     .unset = "none",
+     .meaning = "folders that its working folder has links to, by their last name; what is in them "
+                "is not copied ([volumes](#volumes))"},
     {.name = "server.env",
      .stored = "server_env",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.env; },
@@ -102,6 +109,25 @@ constexpr FunctionField kInference[] = {
      .least = 1,
      .most = 100,
      .meaning = "of the requests, which the objective holds for"},
+    {.name = "slo.rate",
+     .stored = "slo_rate",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().slo.rate; },
+     .most = kMany,
+     .unset = "none",
+     .meaning = "inferences a second that there is always room for; `fixed`, `exclusive`, `hpa` "
+                "and `kpa` do not scale by rate"},
+    {.name = "quantization",
+     .stored = "quantization",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().quantization; },
+     .unset = "any",
+     .meaning = "of the listed `variants`, only those of this one"},
+    {.name = "batch",
+     .stored = "variant_batch",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().batch; },
+     .least = 1,
+     .most = 256,
+     .unset = "any",
+     .meaning = "of the listed `variants`, only those that take so many at a time"},
     {.name = "minReplicas",
      .stored = "min_replicas",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().min_replicas; },
@@ -114,6 +140,12 @@ constexpr FunctionField kInference[] = {
      .most = kMostReplicas,
      .unset = "no bound",
      .meaning = "largest number of instances"},
+    {.name = "initialScale",
+     .stored = "initial_scale",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().initial_scale; },
+     .most = kMostReplicas,
+     .unset = "minReplicas",
+     .meaning = "least number of instances in the first two minutes of a revision"},
     {.name = "containerConcurrency",
      .stored = "container_concurrency",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().container_concurrency; },
@@ -176,6 +208,18 @@ constexpr FunctionField kInference[] = {
      .meaning = "callers must send it (`Authorization: Bearer …`); none: the platform's "
                 "(`--gateway-token-file`), or none",
      .secret = true},
+    {.name = "gpuMemory",
+     .stored = "gpu_memory",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.gpu_memory; },
+     .unset = "memory",
+     .meaning = "of a GPU's memory, in place of `memory`"},
+    {.name = "mps",
+     .stored = "mps",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.mps; },
+     .unset = "either",
+     .meaning = "`on`: only on GPUs whose SMs MPS can divide; `off`: each instance has all SMs of "
+                "its GPU, in its time",
+     .words = kMpsWords},
 };
 
 constexpr FunctionField kTraining[] = {

@@ -39,6 +39,7 @@ struct ProgramSpec {
   std::map<std::string, EnvValue> env;  // its variables
   std::vector<std::string> files;       // copied, and its working folder
   std::vector<std::string> imports;     // Python's modules that instances have from a template
+  std::vector<std::string> volumes;     // folders that its working folder has links to
   std::string folder;                   // that working folder, of a start; empty: "/"
   int port = 0;                         // where it listens on 127.0.0.1; 0: a free one
   std::string port_env = "PORT";        // the variable that names the port
@@ -59,9 +60,21 @@ struct ModelSpec {
   // name; empty: not known.
   std::string content;
   std::vector<TensorSpec> inputs, outputs;
+  int max_batch = 0;      // the most that its file takes at a time; 0: any number
   ProgramSpec program{};  // of the format "program"
 
   bool operator==(const ModelSpec&) const = default;
+};
+
+// A file of a function's model for the devices of one type (SMIF's model repository). All variants
+// of a function have the same inputs and outputs.
+struct ModelVariant {
+  std::string device_type;   // empty: for the types that no other variant names
+  std::string quantization;  // as its user calls it: "int8"
+  ModelSpec model;
+  std::string fault;  // why it cannot be served; then the function uses no device of its type
+
+  bool operator==(const ModelVariant&) const = default;
 };
 
 struct Batching {

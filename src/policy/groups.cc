@@ -19,8 +19,31 @@ const Bundle& bundle_of(const FunctionSpec& spec, const PlatformPolicy& platform
   return *found;
 }
 
+bool contains(const std::vector<std::string>& types, const std::string& type) {
+  return std::ranges::find(types, type) != types.end();
+}
+
+// Where no variant is for all other types, the types are those of the sound variants.
 DeviceKinds kinds_of(const FunctionSpec& spec) {
-  return {spec.runs_on(DeviceKind::kCpu), spec.runs_on(DeviceKind::kCuda), spec.device_types};
+  DeviceKinds kinds{spec.runs_on(DeviceKind::kCpu), spec.runs_on(DeviceKind::kCuda),
+                    spec.device_types, {}, spec.mps == "on"};
+  if (!spec.is_inference() || spec.inference().variants.empty()) return kinds;
+  std::vector<std::string> sound;
+  bool others = false;
+  for (const ModelVariant& v : spec.inference().variants) {
+    if (!v.fault.empty())
+      kinds.without.push_back(v.device_type);
+    else if (v.device_type.empty())
+      others = true;
+    else
+      sound.push_back(v.device_type);
+  }
+  if (others) return kinds;
+  if (kinds.types.empty()) kinds.types = sound;
+  std::erase_if(kinds.types, [&](const std::string& type) { return !contains(sound, type); });
+  kinds.without.clear();
+  if (kinds.types.empty()) kinds.cpu = kinds.cuda = false;
+  return kinds;
 }
 
 void add(Group& group, const FunctionView& f, const PlatformPolicy& platform) {
@@ -28,15 +51,14 @@ void add(Group& group, const FunctionView& f, const PlatformPolicy& platform) {
   group.settings.push_back(settings_of(*group.bundle, f.spec, platform));
 }
 
-bool contains(const std::vector<std::string>& types, const std::string& type) {
-  return std::ranges::find(types, type) != types.end();
-}
-
 }  // namespace
 
 bool DeviceKinds::has(const Device& d) const {
-  return (d.kind == DeviceKind::kCuda ? cuda : cpu) &&
-         (types.empty() || contains(types, type_of(d).name));
+  const bool is_gpu = d.kind == DeviceKind::kCuda;
+  if (!(is_gpu ? cuda : cpu) || (divisible && !d.mps)) return false;
+  if (types.empty() && without.empty()) return true;
+  const std::string type = type_of(d).name;
+  return (types.empty() || contains(types, type)) && !contains(without, type);
 }
 
 bool DeviceKinds::overlaps(const DeviceKinds& other) const {

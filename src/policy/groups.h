@@ -14,7 +14,9 @@ namespace sluice::policy {
 // The devices that functions may use.
 struct DeviceKinds {
   bool cpu = true, cuda = false;
-  std::vector<std::string> types;  // of them; empty: all
+  std::vector<std::string> types;    // of them; empty: all
+  std::vector<std::string> without;  // and none of these
+  bool divisible = false;            // only GPUs that MPS can divide
 
   bool has(const Device& d) const;
   bool overlaps(const DeviceKinds& other) const;

@@ -54,7 +54,7 @@ Result<void> Audit::check_instances(const control::Control& control, Time now) {
 // Whether an empty device would hold it, and answer one request in time.
 bool Audit::could_start(const FunctionSpec& spec) const {
   for (const control::Profile& p : scenario_.profiles) {
-    if (p.model != spec.inference().model.path) continue;
+    if (p.model != spec.model_on(p.device).path) continue;
     if (!cluster_.has_empty_device(p.device, p.memory)) continue;
     const auto one = predictor_.predict(
         {.function = spec.name, .revision = 1, .variant = "", .device = p.device},

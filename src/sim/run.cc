@@ -148,7 +148,7 @@ Result<void> Play::open(const std::string& policy) {
     f.objective = spec.inference().slo.latency;
     f.violations.assign(scenario_.slo_multiples.size(), 0);
     for (const control::Profile& p : scenario_.profiles)
-      if (p.model == spec.inference().model.path)
+      if (p.model == spec.model_on(p.device).path)
         truth_.learn({{.function = spec.name, .revision = 1, .variant = "", .device = p.device},
                       p.memory,
                       p.points});
@@ -160,7 +160,7 @@ Result<void> Play::open(const std::string& policy) {
 bool Play::is_known(const control::Profile& p) const {
   return std::ranges::none_of(scenario_.functions, [&](const FunctionSpec& spec) {
     const auto truth = scenario_.cluster.truths.find(spec.name);
-    return p.model == spec.inference().model.path && truth != scenario_.cluster.truths.end() &&
+    return p.model == spec.model_on(p.device).path && truth != scenario_.cluster.truths.end() &&
            !truth->second.profiled;
   });
 }

@@ -125,7 +125,9 @@ void Reader::stored(Fields& f, RecordedPlatform& platform) {
     if (std::ranges::find(out_.functions, spec.name, &FunctionSpec::name) != out_.functions.end())
       continue;
     out_.functions.push_back(spec);
-    out_.functions.back().inference().model.content.clear();  // a path is enough of a name here
+    InferenceSpec& s = out_.functions.back().inference();  // where a path is enough of a name
+    s.model.content.clear();
+    for (ModelVariant& v : s.variants) v.model.content.clear();
   }
   if (out_.functions.empty()) f.complain("store", "has no function, and this file has none");
   std::ranges::sort(out_.functions, {}, &FunctionSpec::name);
@@ -138,12 +140,12 @@ void Reader::take_profiles(const RecordedPlatform& platform) {
   for (const DevicePlan& d : out_.cluster.devices)
     if (types.empty() || types.back() != type_of(d.device)) types.push_back(type_of(d.device));
   for (const FunctionSpec& spec : out_.functions) {
-    const std::string& path = spec.inference().model.path;
     const auto was = std::ranges::find(platform.functions, spec.name, &FunctionSpec::name);
-    ModelSpec model = spec.inference().model;
-    if (was != platform.functions.end() && was->inference().model.path == path)
-      model = was->inference().model;
     for (const DeviceType& type : types) {
+      ModelSpec model = spec.model_on(type);
+      const std::string path = model.path;
+      if (was != platform.functions.end() && was->model_on(type).path == path)
+        model = was->model_on(type);
       const auto same = [&](const Profile& o) { return o.model == path && o.device == type; };
       const Profile* known = platform.profiles.find(model, type);
       if (known == nullptr || std::ranges::any_of(out_.profiles, same)) continue;
@@ -328,10 +330,11 @@ void refuse_training(std::vector<FunctionSpec>& functions, const std::string& fi
 // memory for its least instances.
 void check_functions(const Scenario& s, Source& source, Problems& problems) {
   for (const FunctionSpec& spec : s.functions) {
-    const std::string& model = spec.inference().model.path;
     const int least = std::max(spec.inference().min_replicas, 1);
     int64_t fit = 0;
     for (const DevicePlan& d : s.cluster.devices) {
+      if (!spec.may_use(d.device)) continue;
+      const std::string& model = spec.model_on(type_of(d.device)).path;
       const auto matches = [&](const Profile& p) {
         return p.model == model && p.device.name == d.device.model;
       };
@@ -342,7 +345,8 @@ void check_functions(const Scenario& s, Source& source, Problems& problems) {
         fit = least;
         break;
       }
-      const Bytes memory = std::max(spec.memory > 0 ? spec.memory : p->memory, Bytes{1});
+      const Bytes stated = spec.memory_on(d.device.kind);
+      const Bytes memory = std::max(stated > 0 ? stated : p->memory, Bytes{1});
       fit += std::min<int64_t>(d.device.memory / memory, least);
     }
     if (fit < least)

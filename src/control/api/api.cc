@@ -32,6 +32,15 @@ bool is_dry(const wire::Target& target) {
   return target.get("dry_run") == "1";
 }
 
+// Returns every model that an instance may have.
+std::vector<ModelSpec*> models_of(FunctionSpec& spec) {
+  if (!spec.is_inference() || spec.inference().variants.empty()) return {&spec.model()};
+  std::vector<ModelSpec*> all;
+  for (ModelVariant& v : spec.inference().variants)
+    if (v.fault.empty()) all.push_back(&v.model);
+  return all;
+}
+
 Error no_function(const Control& control, const FunctionName& name) {
   std::vector<std::string> all;
   for (const auto& [function, r] : control.functions()) all.push_back(to_string(function));
@@ -160,13 +169,17 @@ Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
       if (const auto reached = training->check(spec.training()); !reached.ok())
         return within(to_string(spec.name), reached.error());
     if (spec.model().path.empty()) continue;  // its program brings its own
-    if (is_dry(target)) {
-      SLUICE_TRY(models.identify(spec.model()));
-      continue;
+    for (ModelSpec* model : models_of(spec)) {
+      if (is_dry(target)) {
+        SLUICE_TRY(models.identify(*model));
+        continue;
+      }
+      auto kept = models.keep(*model);
+      if (!kept.ok()) return within(to_string(spec.name), kept.error());
+      read.copies.push_back(std::move(*kept));
     }
-    auto kept = models.keep(spec.model());
-    if (!kept.ok()) return within(to_string(spec.name), kept.error());
-    read.copies.push_back(std::move(*kept));
+    if (spec.is_inference() && !spec.inference().variants.empty())
+      spec.model() = *models_of(spec).front();
   }
   read.specs = std::move(specs);
   return read;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/regular_file.h"
 #include "control/local/model_archive.h"
+#include "control/local/model_folder.h"
 #include "control/local/program_content.h"
 #include "model/server_kind.h"
 #include "wire/json/json.h"
@@ -45,6 +46,7 @@ Result<void> check_model_file(const ModelSpec& model, const std::string& path) {
 
 Result<void> check_model(ModelSpec& model) {
   if (model.format == kProgram) return check_program(model.program);
+  SLUICE_TRY(resolve_folder(model));
   if (const auto file = check_model_file(model, model.path); !file.ok())
     return Error{ErrorKind::kInvalid, file.error().message + hint_of_missing(model.path)};
   if (!model.inputs.empty()) return {};

@@ -116,7 +116,8 @@ std::string start_path(const std::string& folder, const ModelSpec& model) {
 ModelSpec ModelCopies::for_start(const ModelSpec& model) const {
   ModelSpec copy = model;
   copy.path = start_path(folder_, model);
-  if (!model.program.files.empty()) copy.program.folder = programs_.path_of(model.content);
+  if (!model.program.files.empty() || !model.program.volumes.empty())
+    copy.program.folder = programs_.path_of(model.content);
   return copy;
 }
 

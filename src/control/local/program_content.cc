@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "control/local/sha256.h"
 #include "wire/json/function_json.h"
@@ -112,6 +115,35 @@ Result<void> add_path(Collected& files, const fs::path& path) {
   return {};
 }
 
+// An instance reads a volume as any user does, and root would hand it out for any client of the API.
+Result<void> check_volume(const std::string& path) {
+  struct stat about {};
+  const auto refused = [&](const std::string& why) {
+    return Error{ErrorKind::kInvalid, "server.volumes: " + path + ": " + why};
+  };
+  if (::stat(path.c_str(), &about) != 0) return refused(std::strerror(errno));
+  if (!S_ISDIR(about.st_mode)) return refused("is no folder");
+  if (geteuid() != 0) return {};
+  constexpr mode_t kRead = S_IROTH | S_IXOTH;
+  if ((about.st_mode & kRead) != kRead)
+    return refused("others may not read it, and instances run as other users (chmod o+rx)");
+  if ((about.st_mode & S_IWOTH) != 0)
+    return refused("others may write to it, and instances would (chmod o-w)");
+  return {};
+}
+
+Result<void> check_volumes(const ProgramSpec& program, const std::vector<WorkingFile>& files) {
+  std::set<std::string> names;
+  for (const WorkingFile& f : files) names.insert(*fs::path(f.name()).begin());
+  for (const std::string& path : program.volumes) {
+    SLUICE_TRY(check_volume(path));
+    if (!names.insert(fs::path(path).filename()).second)
+      return Error{ErrorKind::kInvalid, "server.volumes: " + path + ": the working folder has " +
+                                            fs::path(path).filename().string() + " already"};
+  }
+  return {};
+}
+
 }  // namespace
 
 bool is_runnable(const RegularFile& file) {
@@ -153,6 +185,7 @@ Result<std::string> content_of(const ProgramSpec& program, const std::vector<Wor
                        {"http", program.http}};
   // Without imports a content has the name that it had before there were any.
   if (!program.imports.empty()) about["imports"] = program.imports;
+  if (!program.volumes.empty()) about["volumes"] = program.volumes;
   Sha256 hash(about.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   for (const std::string& word : program.command)
     if (word.starts_with('/'))
@@ -175,6 +208,7 @@ Result<void> check_program(const ProgramSpec& program) {
     return Error{ErrorKind::kInvalid, path + ": " + why};
   };
   SLUICE_ASSIGN(files, working_files(program));
+  SLUICE_TRY(check_volumes(program, files));
   if (path.starts_with('/')) {
     SLUICE_ASSIGN(file, RegularFile::open(path));
     if (!is_runnable(file)) return refused("cannot be run (chmod +x)");

@@ -18,9 +18,20 @@ namespace fs = std::filesystem;
 
 constexpr size_t kHashDigits = 64;
 
+// The links to volumes are made last: nothing is read through them.
+Result<void> link_volumes(const ProgramSpec& program, const fs::path& folder) {
+  std::error_code fault;
+  for (const fs::path volume : program.volumes) {
+    fs::create_symlink(volume, folder / volume.filename(), fault);
+    if (fault) return system_error(folder / volume.filename(), fault.value());
+  }
+  return {};
+}
+
 Result<void> copy_to(const std::vector<WorkingFile>& files, const fs::path& folder,
                      const std::atomic<bool>& stopped) {
   std::error_code fault;
+  fs::create_directories(folder, fault);
   for (const WorkingFile& f : files) {
     const fs::path to = folder / f.name();
     if (fs::create_directories(to.parent_path(), fault); fault)
@@ -71,13 +82,14 @@ std::string ProgramCopies::next_name(const char* ending) {
 Result<void> ProgramCopies::keep(const ProgramSpec& program, const std::vector<WorkingFile>& files,
                                  const std::string& content, const std::atomic<bool>& stopped) {
   const std::string to = path_of(content);
-  if (files.empty() || fs::exists(to)) return {};
+  if ((files.empty() && program.volumes.empty()) || fs::exists(to)) return {};
   std::error_code fault;
   if (fs::create_directories(folder_, fault)) fs::permissions(folder_, fs::perms(0711), fault);
   if (fault) return system_error(folder_, fault.value());
   const std::string aside = next_name(".new");
   Result<void> kept = copy_to(files, aside, stopped);
   if (kept.ok()) kept = check_copy(program, aside, content, stopped);
+  if (kept.ok()) kept = link_volumes(program, aside);
   // Another thread may have made the same one.
   if (kept.ok() && ::rename(aside.c_str(), to.c_str()) != 0 && !fs::exists(to))
     kept = system_error(to);

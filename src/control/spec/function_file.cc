@@ -26,6 +26,8 @@
 namespace sluice::control {
 namespace {
 
+constexpr size_t kMostVariants = 32;
+
 bool is_label(const std::string& s) {
   if (s.empty() || s.size() > 63 || s.front() == '-' || s.back() == '-') return false;
   return std::ranges::all_of(
@@ -291,6 +293,23 @@ void check_program(Fields& f, InferenceSpec& s, const FileContext& context) {
                    "spaces, '?' and '#'");
 }
 
+void read_model_file(Fields& m, ModelSpec& model, const FileContext& context) {
+  if (!m.has("storageUri")) m.need("path", "the model's file");
+  const bool by_uri = m.text("storageUri", model.path), by_path = m.text("path", model.path);
+  const std::string key = by_uri && !by_path ? "storageUri" : "path";
+  if ((by_uri || by_path) && model.path.empty()) m.complain(key, "\"\" is no file");
+  refuse_other_schemes(m, key, model.path);
+  model.path = absolute(model.path, context);
+}
+
+void read_described(Fields& m, ModelSpec& model, Source& source, Problems& problems) {
+  const std::string_view platform = kind_of(model).platform;
+  if (m.has("inputs")) m.need("outputs", "the model's outputs, beside its inputs");
+  if (m.has("outputs")) m.need("inputs", "the model's inputs, beside its outputs");
+  read_tensors(m, "inputs", platform, model.inputs, source, problems);
+  read_tensors(m, "outputs", platform, model.outputs, source, problems);
+}
+
 void read_model(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,
                 Problems& problems) {
   section(f, "model", source, problems, [&](Fields& m) {
@@ -303,18 +322,56 @@ void read_model(Fields& f, InferenceSpec& s, const FileContext& context, Source&
         format.complain("name",
                         "\"" + name + "\" is not served: " + names_of_server_kinds() + " is");
     });
-    if (!m.has("storageUri")) m.need("path", "the model's file");
-    const bool by_uri = m.text("storageUri", s.model.path), by_path = m.text("path", s.model.path);
-    const std::string key = by_uri && !by_path ? "storageUri" : "path";
-    if ((by_uri || by_path) && s.model.path.empty()) m.complain(key, "\"\" is no file");
-    refuse_other_schemes(m, key, s.model.path);
-    s.model.path = absolute(s.model.path, context);
-    const std::string_view platform = kind_of(s.model).platform;
-    if (m.has("inputs")) m.need("outputs", "the model's outputs, beside its inputs");
-    if (m.has("outputs")) m.need("inputs", "the model's inputs, beside its outputs");
-    read_tensors(m, "inputs", platform, s.model.inputs, source, problems);
-    read_tensors(m, "outputs", platform, s.model.outputs, source, problems);
+    read_model_file(m, s.model, context);
+    read_described(m, s.model, source, problems);
   });
+}
+
+// One of `variants`; what its file lacks is found later.
+void read_variant(Fields& v, ModelVariant& out, const FileContext& context, Source& source,
+                  Problems& problems) {
+  v.need("deviceType", "a type of devices, as `sluice get devices` shows it");
+  if (v.text("deviceType", out.device_type) && out.device_type.empty())
+    v.complain("deviceType", "\"\" is no type");
+  v.text("quantization", out.quantization);
+  v.integer("batch", out.model.max_batch, 1, 256);
+  read_model_file(v, out.model, context);
+  read_described(v, out.model, source, problems);
+}
+
+// Those that the function's quantization and batch choose; a model beside them is for all other
+// types.
+void read_variants(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,
+                   Problems& problems) {
+  const YAML::Node list = f.take("variants");
+  if (!list.IsDefined()) {
+    for (const char* chooser : {"quantization", "batch"})
+      if (f.has(chooser)) f.complain(chooser, "chooses among `variants`, and there are none");
+    return;
+  }
+  if (!list.IsSequence() || list.size() == 0 || list.size() > kMostVariants)
+    return f.complain("variants", "must be a list of {deviceType, quantization, batch, path}, of "
+                                  "one to " + std::to_string(kMostVariants));
+  for (size_t i = 0; i < list.size(); ++i) {
+    ModelVariant variant;
+    Fields item(list[i], f.path_of("variants") + "[" + std::to_string(i) + "]", source, problems);
+    read_variant(item, variant, context, source, problems);
+    if ((!s.quantization.empty() && variant.quantization != s.quantization) ||
+        (s.batch > 0 && variant.model.max_batch != s.batch))
+      continue;
+    if (std::ranges::find(s.variants, variant.device_type, &ModelVariant::device_type) !=
+        s.variants.end())
+      item.complain("deviceType", "'" + variant.device_type +
+                                      "' has another variant; the function's `quantization` and "
+                                      "`batch` choose one");
+    s.variants.push_back(std::move(variant));
+  }
+  if (s.variants.empty())
+    return f.complain("variants", "none of them has the function's quantization and batch");
+  if (!s.model.path.empty())
+    s.variants.push_back({"", "", s.model, ""});
+  else
+    s.model = s.variants.front().model;
 }
 
 void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, Source& source,
@@ -327,15 +384,22 @@ void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, S
       f.complain("server", "stands beside " + std::string(other) + "; one of the two is allowed");
   if (f.has("model") && in_kserves_form)
     f.complain("predictor", "stands beside model; one of the two is allowed");
-  if (!is_program) f.need("model", "the model's path: model: {path: …}; or server: {command: …}");
+  if (f.has("variants") && is_program)
+    f.complain("variants", "are of a model's file, and the function is a program");
+  if (!is_program && !f.has("variants"))
+    f.need("model", "the model's path: model: {path: …}; or server: {command: …}");
   read_model(f, s, context, source, problems);
   read_fields(f, inference_fields(), spec, source, problems);
+  if (!is_program) read_variants(f, s, context, source, problems);
   const size_t before = problems.size();
   if (in_kserves_form) read_predictor(f, spec, source, problems);
   if (is_program && problems.size() == before) check_program(f, s, context);
   if (s.max_replicas != 0 && s.max_replicas < s.min_replicas)
     f.complain("maxReplicas", std::to_string(s.max_replicas) + " is below minReplicas " +
                                   std::to_string(s.min_replicas));
+  if (s.max_replicas != 0 && s.max_replicas < s.initial_scale)
+    f.complain("initialScale", std::to_string(s.initial_scale) + " is above maxReplicas " +
+                                   std::to_string(s.max_replicas));
   if (s.timeout < s.slo.latency)
     f.complain("timeout", format_duration(s.timeout) + " is below slo.latency, " +
                               format_duration(s.slo.latency) +
@@ -368,10 +432,28 @@ void read_training(Fields& f, FunctionSpec& spec, const FileContext& context, So
                std::to_string(s.batch.most) + " is below least " + std::to_string(s.batch.least));
 }
 
+// SMIF's words for a slice of a GPU.
+void read_gpu_parts(Fields& f, FunctionSpec& s) {
+  int count = 1;
+  f.integer("gpuCount", count, 1, 1024);
+  if (count > 1)
+    f.complain("gpuCount", std::to_string(count) + ": an instance has one GPU, or a part of one");
+  Share cores = kNone;
+  f.share("gpuCores", cores);
+  if (cores == kNone) return;
+  if (f.has("slice"))
+    f.complain("gpuCores", "stands beside slice, whose `sm` says the same; one of the two is allowed");
+  else if (!s.runs_on(DeviceKind::kCuda))
+    f.complain("gpuCores", "is of a GPU, and the function runs on cpu");
+  else
+    s.slice = Slice{cores, {kWhole, kWhole}, 0};
+}
+
 // Reads the fields of all kinds of functions.
 void read_shared(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
   read_fields(f, shared_fields(), s, source, problems);
   read_policy(f, s, source, problems);
+  if (s.is_inference()) read_gpu_parts(f, s);
   if (s.policy == "fixed")
     f.need("slice", "what policy fixed holds: slice: {quota: {request: 30%}}");
   section(f, "slice", source, problems, [&](Fields& slice) {
@@ -396,6 +478,40 @@ std::string content_problem(const ModelSpec& model, const std::string& error,
   if (!error.starts_with("server.")) return source.at("spec.server.command") + ": " + error;
   const size_t colon = std::min(error.find(": "), error.size());
   return source.at("spec." + error.substr(0, colon)) + error.substr(colon);
+}
+
+// A variant that cannot be served keeps the function from its type's devices; one at least can be.
+void check_variants(InferenceSpec& s, const ModelCheck& check_model, const Source& source,
+                    Problems& problems) {
+  const ModelSpec* first = nullptr;
+  for (size_t i = 0; i < s.variants.size(); ++i) {
+    ModelVariant& v = s.variants[i];
+    const int batch = v.model.max_batch;
+    if (const auto checked = check_model(v.model); !checked.ok()) {
+      v.fault = checked.error().message;
+      continue;
+    }
+    if (batch > 0) v.model.max_batch = batch;
+    if (first == nullptr) first = &v.model;
+    if (v.model.inputs != first->inputs || v.model.outputs != first->outputs)
+      problems.push_back(source.at("spec.variants[" + std::to_string(i) + "].path") + ": " +
+                         v.model.path + ": has other inputs or outputs than " + first->path +
+                         "; callers do not choose between variants");
+  }
+  if (first != nullptr) s.model = *first;
+  else
+    problems.push_back(source.at("spec.variants") + ": none can be served: " +
+                       s.variants.front().fault);
+}
+
+// The file's own largest batch is the function's, unless it states one.
+void bound_batch(InferenceSpec& s, const Source& source, Problems& problems) {
+  if (s.model.max_batch == 0 || !s.variants.empty()) return;
+  if (!source.lines.contains("spec.batcher.maxBatchSize")) s.batching.max_size = s.model.max_batch;
+  if (s.batching.max_size > s.model.max_batch)
+    problems.push_back(source.at("spec.batcher.maxBatchSize") + ": " +
+                       std::to_string(s.batching.max_size) + " is above the model's max_batch_size " +
+                       std::to_string(s.model.max_batch));
 }
 
 void read_document(const YAML::Node& node, const FileContext& context,
@@ -442,9 +558,12 @@ void read_document(const YAML::Node& node, const FileContext& context,
   if (check_model)
     if (const std::string problem = device_problem(spec); !problem.empty())
       problems.push_back(source.at("spec.device") + ": " + problem);
-  if (check_model && spec.is_inference() && !model.path.empty())
+  if (check_model && spec.is_inference() && !spec.inference().variants.empty())
+    check_variants(spec.inference(), check_model, source, problems);
+  else if (check_model && spec.is_inference() && !model.path.empty())
     if (const auto checked = check_model(model); !checked.ok())
       problems.push_back(content_problem(model, checked.error().message, source));
+  if (spec.is_inference()) bound_batch(spec.inference(), source, problems);
   out.push_back(std::move(spec));
 }
 

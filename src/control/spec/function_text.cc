@@ -58,6 +58,20 @@ std::string text_of(const Slice& slice) {
          format_share(slice.quota.limit);
 }
 
+// "big: resnet50.pt fp32 1a2b3c4d5e6f; little: …"
+std::string described(const std::vector<ModelVariant>& variants) {
+  std::string out;
+  for (const ModelVariant& v : variants) {
+    out += (out.empty() ? "" : "; ") + (v.device_type.empty() ? "others" : v.device_type) + ": " +
+           v.model.path;
+    if (!v.quantization.empty()) out += " " + v.quantization;
+    if (v.model.max_batch > 0) out += ", at most " + std::to_string(v.model.max_batch) + " at a time";
+    if (!v.model.content.empty()) out += " " + v.model.content.substr(0, 12);
+    if (!v.fault.empty()) out += " (not used: " + v.fault + ")";
+  }
+  return out.empty() ? "none" : out;
+}
+
 // Returns every field as text, by its name in a file.
 std::map<std::string, std::string> flat(const FunctionSpec& s) {
   std::map<std::string, std::string> out;
@@ -68,6 +82,7 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
   out["model.inputs"] = described(model.inputs);
   out["model.outputs"] = described(model.outputs);
   out["model's content"] = model.content.empty() ? "not known" : model.content.substr(0, 12);
+  if (s.is_inference()) out["variants"] = described(s.inference().variants);
   out["policy"] = s.policy.empty() ? "the platform's" : s.policy;
   out["policy.settings"] = described(s.policy_settings);
   out["slice"] = s.slice ? text_of(*s.slice) : "none";
@@ -77,6 +92,10 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
 template <class T>
 void write(YAML::Emitter& y, std::string_view key, const T& value) {
   y << YAML::Key << std::string(key) << YAML::Value << value;
+}
+
+void write_quoted(YAML::Emitter& y, std::string_view key, const std::string& text) {
+  y << YAML::Key << std::string(key) << YAML::Value << YAML::DoubleQuoted << text;
 }
 
 void write_variables(YAML::Emitter& y, std::string_view key,
@@ -105,8 +124,7 @@ void write_field(YAML::Emitter& y, const FunctionField& field, const FunctionSpe
         else if constexpr (std::is_same_v<T, bool>)
           write(y, key_of(field), std::string(*value ? field.yes : field.no));
         else if constexpr (std::is_same_v<T, std::string>)
-          y << YAML::Key << std::string(key_of(field)) << YAML::Value << YAML::DoubleQuoted
-            << *value;
+          write_quoted(y, key_of(field), *value);
         else if constexpr (std::is_same_v<T, std::map<std::string, EnvValue>>)
           write_variables(y, key_of(field), *value);
         else
@@ -142,6 +160,30 @@ void write_model(YAML::Emitter& y, const ModelSpec& model) {
   y << YAML::EndMap;
 }
 
+// A variant for all other types stands as the function's model.
+void write_variants(YAML::Emitter& y, const std::vector<ModelVariant>& variants) {
+  y << YAML::Key << "variants" << YAML::Value << YAML::BeginSeq;
+  for (const ModelVariant& v : variants) {
+    if (v.device_type.empty()) continue;
+    y << YAML::BeginMap;
+    write_quoted(y, "deviceType", v.device_type);
+    if (!v.quantization.empty()) write_quoted(y, "quantization", v.quantization);
+    if (v.model.max_batch > 0) write(y, "batch", v.model.max_batch);
+    write_quoted(y, "path", v.model.path);
+    write_tensors(y, "inputs", v.model.inputs);
+    write_tensors(y, "outputs", v.model.outputs);
+    y << YAML::EndMap;
+  }
+  y << YAML::EndSeq;
+}
+
+void write_models(YAML::Emitter& y, const FunctionSpec& s) {
+  if (!s.is_inference() || s.inference().variants.empty()) return write_model(y, s.model());
+  for (const ModelVariant& v : s.inference().variants)
+    if (v.device_type.empty()) write_model(y, v.model);
+  write_variants(y, s.inference().variants);
+}
+
 void write_policy(YAML::Emitter& y, const FunctionSpec& s) {
   if (s.policy_settings.empty()) {
     if (!s.policy.empty()) write(y, "policy", s.policy);
@@ -175,7 +217,7 @@ std::string to_yaml(const FunctionSpec& s) {
   y << YAML::Key << "name" << YAML::Value << s.name.name << YAML::Key << "namespace" << YAML::Value
     << s.name.space;
   y << YAML::EndMap << YAML::Key << "spec" << YAML::Value << YAML::BeginMap;
-  write_model(y, s.model());
+  write_models(y, s);
   write_fields(y, s.is_inference() ? inference_fields() : training_fields(), s);
   write_fields(y, shared_fields(), s);
   write_policy(y, s);

@@ -37,6 +37,22 @@ std::string listed_types(const std::vector<Device>& devices) {
   return all;
 }
 
+// Some device that the function may use has the memory that its instances want there.
+Result<void> check_memory(const FunctionSpec& spec, const std::vector<const Device*>& its) {
+  const Bytes of_slice = spec.slice ? spec.slice->memory : 0;
+  const Device* largest = nullptr;
+  for (const Device* d : its) {
+    if (d->memory <= 0 || std::max(spec.memory_on(d->kind), of_slice) <= d->memory) return {};
+    if (largest == nullptr || d->memory > largest->memory) largest = d;
+  }
+  if (largest == nullptr) return {};
+  const bool of_gpus = largest->kind == DeviceKind::kCuda && spec.gpu_memory > 0;
+  return invalid(of_gpus ? "gpuMemory" : "memory",
+                 format_bytes(std::max(spec.memory_on(largest->kind), of_slice)) +
+                     " is more than any device has (at most " + format_bytes(largest->memory) +
+                     ")");
+}
+
 }  // namespace
 
 Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>& devices,
@@ -61,14 +77,7 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
                                    " is not a supported width; the devices here support "
                                    "multiples of " +
                                    quanta(its) + ".");
-  Bytes largest = 0;
-  for (const Device* d : its) largest = std::max(largest, d->memory);
-  if (largest > 0) {
-    const Bytes wanted = std::max(spec.memory, spec.slice ? spec.slice->memory : 0);
-    if (wanted > largest)
-      return invalid("memory", format_bytes(wanted) + " is more than any device has (at most " +
-                                   format_bytes(largest) + ")");
-  }
+  SLUICE_TRY(check_memory(spec, its));
   if (!spec.is_inference()) {
     const auto there = static_cast<int>(its.size());
     if (there > 0 && spec.training().min_workers > there)

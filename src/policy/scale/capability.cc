@@ -18,10 +18,13 @@ Capability::Capability(const Demand& demand, const Sizing& sizing, const Predict
   widths_ = std::move(candidates.sms);
   const FunctionSpec& spec = *demand.spec;
   const InferenceSpec& inference = spec.inference();
-  std::erase_if(batches_, [&](int b) { return b > std::max(1, inference.batching.max_size); });
+  const int most = most_at_once(spec, type_of(device));
+  std::erase_if(batches_, [&](int b) { return b > most; });
   if (batches_.empty()) batches_ = {1};
+  if (spec.mps == "off") widths_ = {kWhole};
   fastest_ = latency({batches_.front(), kWhole, kWhole});
-  memory_ = spec.memory > 0 ? spec.memory : predictor.memory(model_).value_or(0);
+  const Bytes stated = spec.memory_on(device.kind);
+  memory_ = stated > 0 ? stated : predictor.memory(model_).value_or(0);
   if (inference.slo.latency <= Nanos(0)) return;  // no objective: everything is in time
   slo_ = inference.slo.latency;
   bound_ = from_seconds(seconds(inference.slo.latency) * sizing.slo_fraction);

@@ -100,7 +100,7 @@ Choice unsized_choice(const ClusterPlan& plan, const Demand& demand, const Devic
                       bool known) {
   const Share stated = demand.spec->slice ? demand.spec->slice->sm : kWhole;
   const Share sm = std::min(round_up(stated, type.sm_quantum), kWhole);
-  const int batch = known ? 1 : std::max(1, demand.inference().batching.max_size);
+  const int batch = known ? 1 : most_at_once(*demand.spec, type_of(type));
   const ModelOnDevice model = model_on(demand.function(), demand.revision, type);
   return {&type, sm, batch, plan.predictor().throughput(model, {batch, sm, kWhole})};
 }

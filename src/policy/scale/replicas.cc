@@ -54,7 +54,7 @@ Reason why_unmet(const ClusterPlan& plan, const Replicas& replicas, const Sorted
 int instance_batch(const ClusterPlan& plan, const Demand& demand, const Slice& slice,
                    const Device& device) {
   const Capability capability(demand, {}, plan.predictor(), device);
-  if (!capability.known()) return std::max(1, demand.inference().batching.max_size);
+  if (!capability.known()) return most_at_once(*demand.spec, type_of(device));
   return capability.best_batch(slice.sm, slice.quota.limit).value_or(1);
 }
 
@@ -74,11 +74,11 @@ double target_concurrency(const InferenceSpec& spec, double utilisation) {
 }
 
 Bytes instance_memory(const ClusterPlan& plan, const Demand& demand) {
-  if (demand.spec->memory > 0) return demand.spec->memory;
   Bytes most = 0;
   for (const Device* type : plan.types()) {
     const ModelOnDevice model = model_on(demand.function(), demand.revision, *type);
-    most = std::max(most, plan.predictor().memory(model).value_or(0));
+    const Bytes stated = demand.spec->memory_on(type->kind);
+    most = std::max(most, stated > 0 ? stated : plan.predictor().memory(model).value_or(0));
   }
   return most;
 }

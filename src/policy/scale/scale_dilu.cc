@@ -37,7 +37,7 @@ std::optional<Star> star_on(const Device& type, const Demand& d, const Predictor
   };
   const std::optional<Nanos> fastest = time(1, kWhole);
   if (!fastest) return std::nullopt;
-  GrowthBounds bounds{.largest_batch = std::max(1, d.inference().batching.max_size),
+  GrowthBounds bounds{.largest_batch = most_at_once(*d.spec, type_of(type)),
                       .step = config.share_step,
                       .limit_factor = config.limit_factor};
   const Nanos slo = d.inference().slo.latency;

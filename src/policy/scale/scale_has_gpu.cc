@@ -386,8 +386,8 @@ std::optional<SliceCandidate> HybridScaler::as_stated(double need, bool emptiest
   SliceCandidate c{spots.front(), 1, request.quota.request, 0};
   const Share sm = c.spot.opening.sm, room = c.spot.opening.quota;
   const Capability& there = capabilities_.on(c.spot.device->device());
-  c.batch =
-      there.best_batch(sm, kWhole).value_or(std::max(1, demand_.inference().batching.max_size));
+  c.batch = there.best_batch(sm, kWhole)
+                .value_or(most_at_once(*demand_.spec, type_of(c.spot.device->device())));
   const auto of = [&](Share q) { return there.of({c.batch, sm, q}); };
   while (there.known() && of(c.quota) < need && c.quota < room) {
     c.quota = std::min(quota_above(c.quota, sizing_), room);

@@ -66,13 +66,14 @@ class InflessScaler {
 std::vector<InflessChoice> InflessScaler::configurations() const {
   const Nanos slo = demand_.inference().slo.latency;
   const std::optional<Slice>& stated = demand_.spec->slice;
-  const int most = std::max(1, demand_.inference().batching.max_size);
   const Bytes memory = instance_memory(plan_, demand_);
   std::vector<InflessChoice> found;
   for (const Device* type : plan_.types()) {
     const ModelOnDevice model = model_on(demand_.function(), demand_.revision, *type);
     Candidates candidates = plan_.predictor().candidates(model);
     if (stated) candidates.sms = {stated->sm};
+    if (demand_.spec->mps == "off") candidates.sms = {kWhole};
+    const int most = most_at_once(*demand_.spec, type_of(*type));
     for (const Share sm : widths_on(*type, candidates.sms)) {
       for (const int batch : candidates.batches) {
         if (batch > most) continue;

@@ -90,6 +90,23 @@ const ProgramSpec& program_of(const FunctionSpec& s) {
   return s.model().program;
 }
 
+json variant_json(const ModelVariant& v) {
+  json out = {{"device_type", v.device_type}, {"model", wire::to_json(v.model)}};
+  if (!v.quantization.empty()) out["quantization"] = v.quantization;
+  if (!v.fault.empty()) out["fault"] = v.fault;
+  return out;
+}
+
+Result<ModelVariant> variant_from(const json& j) {
+  Fields f(j, "variant");
+  ModelVariant v;
+  v.device_type = f.text("device_type");
+  v.quantization = f.text("quantization");
+  v.model = f.part("model", &model_spec_from);
+  v.fault = f.text("fault");
+  return f.finish(std::move(v));
+}
+
 }  // namespace
 
 json to_json(const std::map<std::string, EnvValue>& variables) {
@@ -106,6 +123,8 @@ json to_json(const FunctionSpec& s) {
               {"policy", s.policy},
               {"policy_settings", s.policy_settings}};
   if (s.is_inference()) out["batching"] = to_json(s.inference().batching);
+  if (s.is_inference() && !s.inference().variants.empty())
+    for (const ModelVariant& v : s.inference().variants) out["variants"].push_back(variant_json(v));
   // A program's fields are a program's alone; what earlier versions did not have is left out.
   const auto is_left_out = [&](const FunctionField& field) {
     if (!field.words.empty() && is_default(field, s)) return true;
@@ -137,7 +156,10 @@ Result<FunctionSpec> function_spec_from(const json& j) {
   else if (kind != "inference")
     f.fail("kind", "'" + kind + "' is neither inference nor training");
   s.model() = f.part("model", &model_spec_from);
-  if (s.is_inference()) s.inference().batching = f.part("batching", &batching_from);
+  if (s.is_inference()) {
+    s.inference().batching = f.part("batching", &batching_from);
+    s.inference().variants = f.parts("variants", variant_from);
+  }
   for (const FunctionField* field : fields_of(s))
     if (!field->stored.empty()) read_field(f, *field, s);
   if (!s.is_inference()) check(f, s.training());

@@ -110,11 +110,13 @@ json to_json(const TensorSpec& t) {
 }
 
 json to_json(const ModelSpec& m) {
-  return {{"path", m.path},
-          {"format", m.format},
-          {"content", m.content},
-          {"inputs", list_of(m.inputs)},
-          {"outputs", list_of(m.outputs)}};
+  json out = {{"path", m.path},
+              {"format", m.format},
+              {"content", m.content},
+              {"inputs", list_of(m.inputs)},
+              {"outputs", list_of(m.outputs)}};
+  if (m.max_batch > 0) out["max_batch"] = m.max_batch;
+  return out;
 }
 
 json to_json(const Batching& b) {
@@ -308,6 +310,7 @@ Result<ModelSpec> model_spec_from(const json& j) {
   m.content = f.text("content");
   m.inputs = f.parts("inputs", tensor_spec_from);
   m.outputs = f.parts("outputs", tensor_spec_from);
+  m.max_batch = static_cast<int>(f.integer("max_batch", 0, 0, 1024));
   return f.finish(m);
 }
 
