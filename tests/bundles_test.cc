@@ -91,7 +91,11 @@ std::vector<BundleCase> cases() {
   for (const policy::Bundle& b : policy::bundles()) {
     if (b.name.ends_with("-paper") || b.plan.run != nullptr) continue;
     if (std::ranges::find(kCases, b.name, &BundleCase::bundle) == std::end(kCases))
-      all.push_back({.bundle = std::string(b.name), .more = kSmall, .known = false, .load = "2s", .rate = 20});
+      all.push_back({.bundle = std::string(b.name),
+                     .more = kSmall,
+                     .known = false,
+                     .load = "2s",
+                     .rate = 20});
   }
   return all;
 }

@@ -173,6 +173,10 @@ Result<void> describe_function(const Session& session, const std::string& name) 
   std::cout << "\n"
             << job_of(session, f) << "enforcement: " << status["enforcement"].get<std::string>()
             << "\n";
+  for (const json& v : f.value("variants", json::array()))
+    if (const std::string fault = v["fault"]; !fault.empty())
+      std::cout << "not used: devices of type " << v["device_type"].get<std::string>() << ": "
+                << fault << "\n";
   if (!f["unavailable"].get<std::string>().empty())
     std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
   if (!f["rollout_failed"].get<std::string>().empty())

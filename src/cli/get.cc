@@ -67,10 +67,13 @@ Result<json> profiles_of_function(const Session& session, const json& all,
                                   const std::string& name) {
   SLUICE_ASSIGN(revisions, session.api(verb::get, "/v1/revisions"));
   SLUICE_ASSIGN(own, rows_of_function(session, "revisions", revisions, name));
+  json models = own;  // and their variants
+  for (const json& r : own)
+    for (const json& v : r.value("variants", json::array())) models.push_back(v);
   return kept(all, [&](const json& p) {
-    return std::ranges::any_of(own, [&](const json& r) {
+    return std::ranges::any_of(models, [&](const json& m) {
       const std::string content = p["content"];
-      return content.empty() ? r["model"] == p["model"] : r.value("content", "") == content;
+      return content.empty() ? m["model"] == p["model"] : m.value("content", "") == content;
     });
   });
 }

@@ -253,8 +253,9 @@ std::map<Profiles::Key, std::vector<Evidence>> Control::evidence_of_profiles() c
 std::vector<Action> Control::decide(Time now, UnixMillis wall) {
   policies_.measure(functions_, now);
   if (!policies_.due(now)) return {};
-  const SnapshotChanges changes = update(snapshot_, functions_, seen_, rollouts_, starts_, stops_,
-                                         {settings_.violation_window, settings_.start_cost, wall}, now);
+  const SnapshotChanges changes =
+      update(snapshot_, functions_, seen_, rollouts_, starts_, stops_,
+             {settings_.violation_window, settings_.start_cost, wall}, now);
   snapshot_.measured = measurements_.latest();
   settings_.on_phase("snapshot");
   std::vector<Action> actions = policies_.decide(snapshot_, changes, predictor_, settings_.boot_id);

@@ -16,6 +16,10 @@ ModelSpec model(const std::string& path, const std::string& content) {
   return {.path = path, .content = content};
 }
 
+FunctionSpec serving(const std::string& path, const std::string& content) {
+  return {.kind = InferenceSpec{.model = model(path, content)}};
+}
+
 // Returns the median that is found; 0 if none is.
 Nanos found(const Profiles& all, const ModelSpec& model, const DeviceType& type) {
   const Profile* p = all.find(model, type);
@@ -36,9 +40,9 @@ TEST(Profiles, AreOfATypeOfDevice) {
   EXPECT_EQ(found(all, model("/m.pt", "aa"), kQuarter), Nanos(0));
   all.set(profile("/m.pt", "aa", kQuarter, Millis(10)));
   EXPECT_EQ(found(all, model("/m.pt", "aa"), kQuarter), Millis(10));
-  EXPECT_EQ(all.fastest(model("/m.pt", "aa"), {{kHalf, kQuarter}}), Millis(5));
-  EXPECT_EQ(all.fastest(model("/m.pt", "aa"), {{kQuarter}}), Millis(10));
-  EXPECT_EQ(all.fastest(model("/m.pt", "bb"), {{kQuarter}}), std::nullopt);
+  EXPECT_EQ(all.fastest(serving("/m.pt", "aa"), {{kHalf, kQuarter}}), Millis(5));
+  EXPECT_EQ(all.fastest(serving("/m.pt", "aa"), {{kQuarter}}), Millis(10));
+  EXPECT_EQ(all.fastest(serving("/m.pt", "bb"), {{kQuarter}}), std::nullopt);
 }
 
 TEST(Profiles, OldOnesAreFoundByPathOnAnyTypeUntilTheModelIsMeasuredAgain) {
@@ -59,7 +63,8 @@ TEST(Profiles, AnEstimateOfWhatWasMeasuredIsSuperfluous) {
   EXPECT_FALSE(all.superfluous(estimate));
   all.set(estimate);
   EXPECT_FALSE(all.superfluous(estimate)) << "a newer one";
-  EXPECT_FALSE(all.fastest(model("/m.pt", "aa"), std::vector{kHalf})) << "nothing is refused by it";
+  EXPECT_FALSE(all.fastest(serving("/m.pt", "aa"), std::vector{kHalf}))
+      << "nothing is refused by it";
   all.set(profile("/m.pt", "aa", kHalf, Millis(5)));
   EXPECT_TRUE(all.superfluous(estimate));
   EXPECT_EQ(found(all, model("/m.pt", "aa"), kHalf), Millis(5));

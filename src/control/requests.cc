@@ -117,6 +117,11 @@ const StoredFunction* Requests::find(const FunctionName& name) const {
 
 std::vector<std::string> Requests::warnings_of(const FunctionSpec& spec) const {
   std::vector<std::string> out = warnings(spec, loop_.settings().bundle);
+  if (spec.is_inference())
+    for (const ModelVariant& v : spec.inference().variants)
+      if (!v.fault.empty())
+        out.push_back("variants: " + (v.device_type.empty() ? "model" : v.device_type) + ": " +
+                      v.fault + "; no instance is placed on its devices");
   const Bytes stated =
       std::max(spec.memory_on(DeviceKind::kCuda), spec.slice ? spec.slice->memory : 0);
   const auto measured = [&](const DeviceType& type) {

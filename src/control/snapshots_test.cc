@@ -65,6 +65,21 @@ TEST_F(SnapshotsTest, AHistoryIsSharedAndEqualSnapshotsShareIt) {
   EXPECT_EQ(before.functions, snapshot().functions);
 }
 
+TEST_F(SnapshotsTest, ANewRevisionHasItsInitialScaleForTwoMinutes) {
+  Revision& revision = functions[kF].stored.revisions[0];
+  revision.created = 1'000'000;
+  revision.spec.inference().initial_scale = 3;
+  Snapshot s;
+  const auto least = [&](UnixMillis after) {
+    update(s, functions, seen, Rollouts({}), starts, stops, {.wall = revision.created + after},
+           Time{});
+    return s.functions[0].spec.inference().min_replicas;
+  };
+  EXPECT_EQ(least(0), 3);
+  EXPECT_EQ(least(119'000), 3);
+  EXPECT_EQ(least(120'000), 1);
+}
+
 // A walk over 300 random changes: what is brought up to date equals what is made anew, and whatever
 // differs from the tick before is reported.
 TEST_F(SnapshotsTest, WhatIsBroughtUpToDateEqualsWhatIsMadeAnew) {

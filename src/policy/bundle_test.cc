@@ -372,6 +372,66 @@ TEST(DeviceKinds, AFunctionIsPlacedOnTheTypesThatItsFileNames) {
   }
 }
 
+// Of bundles that scale by rate.
+TEST(StatedRate, ThereIsAlwaysRoomForIt) {
+  for (const Bundle& bundle : bundles()) {
+    if (!bundle.predicts || bundle.plan.run != nullptr) continue;
+    SCOPED_TRACE(bundle.name);
+    ClusterFixture c = cluster_with(std::string(bundle.name), 4);
+    c.function("a", Millis(100), Millis(10)).inference().slo.rate = 150;
+    c.rate("a", 1);
+    for (int i = 0; i < 30; ++i) c.tick();
+    EXPECT_GE(c.capacity("a"), 150 * 0.99);
+  }
+}
+
+TEST(StatedMps, OffIsAllOfAGpusSms) {
+  for (const Bundle& bundle : bundles()) {
+    if (!bundle.predicts || bundle.plan.run != nullptr) continue;
+    SCOPED_TRACE(bundle.name);
+    ClusterFixture c = cluster_with(std::string(bundle.name), 4);
+    c.function("a", Millis(100), Millis(10)).mps = "off";
+    c.rate("a", 40);
+    for (int i = 0; i < 8; ++i) c.tick();
+    EXPECT_FALSE(c.instances("a").empty());
+    for (const Instance* i : c.instances("a")) EXPECT_EQ(i->slice().sm, kWhole) << i->id;
+  }
+}
+
+// One for big devices, and one for all others but little ones, whose file is damaged.
+TEST(DeviceKinds, AVariantThatCannotBeServedKeepsAFunctionFromItsType) {
+  for (const Bundle& bundle : bundles()) {
+    SCOPED_TRACE(bundle.name);
+    ClusterFixture c = cluster_with(std::string(bundle.name), 4);
+    for (const char* device : {"d0", "d1"}) c.device(device).type_name = "big";
+    for (const char* device : {"d2", "d3"}) c.device(device).type_name = "little";
+    c.function("a", Millis(100), Millis(10)).slice = slice(1000, 500);
+    c.rate("a", 5000);
+    c.view("a").concurrency = 50;
+    c.view("a").spec.inference().variants = {
+        {.device_type = "big", .quantization = "", .model = {}, .fault = ""},
+        {.device_type = "little", .quantization = "int8", .model = {}, .fault = "no archive"},
+        {.device_type = "", .quantization = "", .model = {}, .fault = ""}};
+    for (int i = 0; i < 8; ++i) c.tick();
+    c.expect_sound();
+    EXPECT_FALSE(c.instances("a").empty());
+    for (const Instance* i : c.instances("a"))
+      EXPECT_NE(type_of(c.device(i->device())).name, "little") << i->device();
+  }
+}
+
+TEST(DeviceKinds, WithVariantsAloneItsTypesAreTheirs) {
+  ClusterFixture c = cluster_with("has-gpu", 4);
+  c.device("d1").type_name = "big";
+  c.function("a", Millis(100), Millis(10));
+  c.rate("a", 5000);
+  c.view("a").spec.inference().variants = {
+      {.device_type = "big", .quantization = "", .model = {}, .fault = ""}};
+  for (int i = 0; i < 8; ++i) c.tick();
+  EXPECT_FALSE(c.instances("a").empty());
+  for (const Instance* i : c.instances("a")) EXPECT_EQ(i->device(), "d1");
+}
+
 TEST(DeviceKinds, AFunctionWithoutSuchADeviceSaysSo) {
   ClusterFixture c = cluster_with("has-gpu", 2);
   c.function("a", Millis(100), Millis(10)).device = "cuda";

@@ -25,8 +25,11 @@ bool contains(const std::vector<std::string>& types, const std::string& type) {
 
 // Where no variant is for all other types, the types are those of the sound variants.
 DeviceKinds kinds_of(const FunctionSpec& spec) {
-  DeviceKinds kinds{spec.runs_on(DeviceKind::kCpu), spec.runs_on(DeviceKind::kCuda),
-                    spec.device_types, {}, spec.mps == "on"};
+  DeviceKinds kinds{spec.runs_on(DeviceKind::kCpu),
+                    spec.runs_on(DeviceKind::kCuda),
+                    spec.device_types,
+                    {},
+                    spec.mps == "on"};
   if (!spec.is_inference() || spec.inference().variants.empty()) return kinds;
   std::vector<std::string> sound;
   bool others = false;

@@ -183,6 +183,20 @@ json to_json(const Decision& d) {
 
 namespace {
 
+// A function's files for types of devices; no type: all others.
+json variant_rows(const FunctionSpec& spec) {
+  json out = json::array();
+  if (!spec.is_inference()) return out;
+  for (const ModelVariant& v : spec.inference().variants)
+    out.push_back({{"device_type", v.device_type},
+                   {"quantization", v.quantization},
+                   {"batch", v.model.max_batch},
+                   {"model", v.model.path},
+                   {"content", v.model.content},
+                   {"fault", v.fault}});
+  return out;
+}
+
 json row_of(const Control& control, const FunctionState& r, UnixMillis wall) {
   const FunctionName& name = r.stored.name;
   const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
@@ -235,6 +249,7 @@ json row_of(const Control& control, const FunctionState& r, UnixMillis wall) {
            {"start_failures", control.start_failures(name, r.stored.newest)},
            {"rollout_failed", control.rollout_failed(name)},
            {"model", spec.model().path},
+           {"variants", variant_rows(spec)},
            {"inputs", wire::to_json(spec.model())["inputs"]},
            {"file", file_without_token(spec)},
            {"stale_ms", oldest_stale_ms(control, wall)},
@@ -288,6 +303,7 @@ json revision_rows(const Control& control, const std::string& of) {
                      {"newest", revision.number == r.stored.newest},
                      {"model", revision.spec.model().path},
                      {"content", revision.spec.model().content},
+                     {"variants", variant_rows(revision.spec)},
                      {"slo_ms", slo_ms(revision.spec)}});
     }
   }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr size_t kLargestConfig = 1 << 20, kMostVersions = 10'000;
 constexpr char kConfig[] = "config.pbtxt";
 
-Error invalid(const std::string& path, const std::string& why) {
+Error unusable(const std::string& path, const std::string& why) {
   return {ErrorKind::kInvalid, path + ": " + why};
 }
 
@@ -23,10 +23,10 @@ Result<TritonConfig> read_config(const UntrustedFolder& folder) {
   const std::string path = folder.path() + "/" + kConfig;
   const auto file = folder.file(kConfig);
   if (!file.ok())
-    return invalid(path, file.error().message +
-                             ". A model's folder has Triton's config.pbtxt and VERSION/model.pt");
+    return unusable(path, file.error().message +
+                              ". A model's folder has Triton's config.pbtxt and VERSION/model.pt");
   if (file->size() > kLargestConfig)
-    return invalid(path, "has more than " + std::to_string(kLargestConfig) + " bytes");
+    return unusable(path, "has more than " + std::to_string(kLargestConfig) + " bytes");
   auto config = triton_config(file->read(0, kLargestConfig));
   if (!config.ok()) return within(path, config.error());
   return config;
@@ -48,7 +48,7 @@ Result<std::string> newest_file(const UntrustedFolder& folder, const TritonConfi
     if (n > 0 && served) versions.emplace_back(n, name);
   }
   if (versions.empty())
-    return invalid(folder.path(), "has no version that is served, such as 1/" + config.file);
+    return unusable(folder.path(), "has no version that is served, such as 1/" + config.file);
   const std::string& newest = std::ranges::max(versions).second;
   SLUICE_ASSIGN(inner, folder.folder(newest));
   SLUICE_TRY(inner.file(config.file));

@@ -115,7 +115,8 @@ Result<void> add_path(Collected& files, const fs::path& path) {
   return {};
 }
 
-// An instance reads a volume as any user does, and root would hand it out for any client of the API.
+// An instance reads a volume as any user does, and root would hand it out for any client of the
+// API.
 Result<void> check_volume(const std::string& path) {
   struct stat about {};
   const auto refused = [&](const std::string& why) {

@@ -132,6 +132,35 @@ TEST_F(ProgramCopiesTest, ACopyIsReadOnlyAndOnlyItsNameLeadsToIt) {
   EXPECT_EQ(mode(copy.parent_path()), fs::perms(0711));
 }
 
+TEST_F(ProgramCopiesTest, AVolumeIsALinkWhoseFolderOutlivesTheCopy) {
+  write("weights/part", "one");
+  const std::string without = content(program);
+  program.volumes = {root / "weights"};
+  ASSERT_TRUE(check_program({.command = {"/bin/true"}, .volumes = program.volumes}).ok());
+  const std::string name = kept();
+  EXPECT_NE(name, without);
+  const fs::path link = fs::path(copies.path_of(name)) / "weights";
+  EXPECT_EQ(fs::read_symlink(link), root / "weights");
+  sweep_all_but("");
+  EXPECT_FALSE(fs::exists(link));
+  EXPECT_TRUE(fs::exists(root / "weights/part"));
+}
+
+TEST_F(ProgramCopiesTest, AVolumeThatInstancesCouldWriteToIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "its instances have the platform's uid";
+  const auto fault = [&](const std::string& path) {
+    const auto taken = check_program({.command = {"/bin/true"}, .volumes = {path}});
+    return taken.ok() ? "" : taken.error().message;
+  };
+  fs::create_directory(root / "open");
+  fs::permissions(root / "open", fs::perms(0777));
+  EXPECT_THAT(fault(root / "open"), HasSubstr("others may write to it"));
+  fs::permissions(root / "open", fs::perms(0700));
+  EXPECT_THAT(fault(root / "open"), HasSubstr("others may not read it"));
+  EXPECT_THAT(fault(root / "none"), HasSubstr("No such file"));
+  EXPECT_THAT(fault(root / "app/main"), HasSubstr("is no folder"));
+}
+
 TEST_F(ProgramCopiesTest, FilesThatAreNotWhatWasNamedAreNotKept) {
   const std::string name = content(program);
   write("app/main", "two");

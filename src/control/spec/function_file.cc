@@ -268,6 +268,12 @@ void check_program(Fields& f, InferenceSpec& s, const FileContext& context) {
     path = absolute(path, context);
     if (bare && !path.ends_with('/')) path += '/';
   }
+  for (std::string& path : p.volumes) {
+    path = absolute(path, context);
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    if (path.size() < 2 || path.front() != '/')
+      f.complain("server.volumes", "'" + path + "' is no folder's path");
+  }
   model.format = kProgram;
   model.path = p.command[0];
   if (!p.command[0].starts_with('/') && p.files.empty())
@@ -350,8 +356,10 @@ void read_variants(Fields& f, InferenceSpec& s, const FileContext& context, Sour
     return;
   }
   if (!list.IsSequence() || list.size() == 0 || list.size() > kMostVariants)
-    return f.complain("variants", "must be a list of {deviceType, quantization, batch, path}, of "
-                                  "one to " + std::to_string(kMostVariants));
+    return f.complain("variants",
+                      "must be a list of {deviceType, quantization, batch, path}, of "
+                      "one to " +
+                          std::to_string(kMostVariants));
   for (size_t i = 0; i < list.size(); ++i) {
     ModelVariant variant;
     Fields item(list[i], f.path_of("variants") + "[" + std::to_string(i) + "]", source, problems);
@@ -442,7 +450,8 @@ void read_gpu_parts(Fields& f, FunctionSpec& s) {
   f.share("gpuCores", cores);
   if (cores == kNone) return;
   if (f.has("slice"))
-    f.complain("gpuCores", "stands beside slice, whose `sm` says the same; one of the two is allowed");
+    f.complain("gpuCores",
+               "stands beside slice, whose `sm` says the same; one of the two is allowed");
   else if (!s.runs_on(DeviceKind::kCuda))
     f.complain("gpuCores", "is of a GPU, and the function runs on cpu");
   else
@@ -498,10 +507,11 @@ void check_variants(InferenceSpec& s, const ModelCheck& check_model, const Sourc
                          v.model.path + ": has other inputs or outputs than " + first->path +
                          "; callers do not choose between variants");
   }
-  if (first != nullptr) s.model = *first;
+  if (first != nullptr)
+    s.model = *first;
   else
-    problems.push_back(source.at("spec.variants") + ": none can be served: " +
-                       s.variants.front().fault);
+    problems.push_back(source.at("spec.variants") +
+                       ": none can be served: " + s.variants.front().fault);
 }
 
 // The file's own largest batch is the function's, unless it states one.
@@ -510,8 +520,8 @@ void bound_batch(InferenceSpec& s, const Source& source, Problems& problems) {
   if (!source.lines.contains("spec.batcher.maxBatchSize")) s.batching.max_size = s.model.max_batch;
   if (s.batching.max_size > s.model.max_batch)
     problems.push_back(source.at("spec.batcher.maxBatchSize") + ": " +
-                       std::to_string(s.batching.max_size) + " is above the model's max_batch_size " +
-                       std::to_string(s.model.max_batch));
+                       std::to_string(s.batching.max_size) +
+                       " is above the model's max_batch_size " + std::to_string(s.model.max_batch));
 }
 
 void read_document(const YAML::Node& node, const FileContext& context,

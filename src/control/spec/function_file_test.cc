@@ -205,5 +205,116 @@ TEST(ProgramFile, WhatAContainerHasBeyondAProgramIsRefusedWithWhatIsInItsPlace) 
               HasSubstr("spec.predictor.containers[0].command: is missing: the program's words"));
 }
 
+// ---- variants --------------------------------------------------------------------------------
+
+const std::string kVariants =
+    "  variants:\n"
+    "    - {deviceType: big, quantization: fp32, path: big.pt}\n"
+    "    - {deviceType: little, quantization: int8, batch: 4, path: little.pt}\n";
+
+// Every file is a model, of those inputs.
+Result<void> is_model(ModelSpec& model) {
+  model.inputs = {{"x", "FP32", {-1, 3}}};
+  model.outputs = {{"y", "FP32", {-1, 3}}};
+  return {};
+}
+
+TEST(Variants, AFunctionHasAFileForEachTypeAndItsModelForTheOthers) {
+  const FunctionSpec f = function("  model: {path: other.pt}\n" + kVariants);
+  EXPECT_EQ(f.model_on({"big"}).path, "/home/ada/big.pt");
+  EXPECT_EQ(f.model_on({"little"}).path, "/home/ada/little.pt");
+  EXPECT_EQ(f.model_on({"cpu/500m"}).path, "/home/ada/other.pt");
+  EXPECT_EQ(f.variant_on({"little"})->quantization, "int8");
+  FunctionSpec many = f;
+  many.inference().batching.max_size = 8;
+  EXPECT_EQ(most_at_once(many, {"little"}), 4);
+  EXPECT_EQ(most_at_once(many, {"big"}), 8);
+}
+
+TEST(Variants, WithoutAModelOtherTypesAreNotUsed) {
+  const FunctionSpec f = function(kVariants);
+  EXPECT_TRUE(f.may_use(DeviceType{"big"}));
+  EXPECT_FALSE(f.may_use(DeviceType{"cpu/500m"}));
+  EXPECT_EQ(f.model().path, "/home/ada/big.pt");
+}
+
+TEST(Variants, QuantizationAndBatchChooseAmongThem) {
+  const FunctionSpec f = function("  quantization: int8\n" + kVariants);
+  EXPECT_FALSE(f.may_use(DeviceType{"big"}));
+  EXPECT_TRUE(f.may_use(DeviceType{"little"}));
+  EXPECT_TRUE(function("  batch: 4\n" + kVariants).may_use(DeviceType{"little"}));
+  EXPECT_THAT(fault("  quantization: int4\n" + kVariants),
+              HasSubstr("spec.variants: none of them has the function's quantization and batch"));
+  EXPECT_THAT(fault("  model: {path: m.pt}\n  quantization: int8\n"),
+              HasSubstr("spec.quantization: chooses among `variants`, and there are none"));
+}
+
+TEST(Variants, FaultsNameTheirField) {
+  const std::pair<std::string, const char*> faults[] = {
+      {"  variants: []\n", "spec.variants: must be a list of {deviceType"},
+      {"  variants: [{path: a.pt}]\n", "spec.variants[0].deviceType: is missing"},
+      {"  variants: [{deviceType: big}]\n", "spec.variants[0].path: is missing"},
+      {"  variants: [{deviceType: big, path: a.pt, batch: 0}]\n",
+       "spec.variants[0].batch: 0 is not"},
+      {"  variants: [{deviceType: big, path: 's3://b/a.pt'}]\n", "only file:// is served"},
+      {kVariants + "    - {deviceType: big, path: more.pt}\n",
+       "spec.variants[2].deviceType: 'big' has another variant"},
+      {kServer + kVariants, "spec.variants: are of a model's file"}};
+  for (const auto& [text, said] : faults) EXPECT_THAT(fault(text), HasSubstr(said)) << text;
+}
+
+TEST(Variants, OneThatCannotBeServedIsKeptWithItsFault) {
+  const auto specs = read(kVariants, [](ModelSpec& model) -> Result<void> {
+    if (model.path.ends_with("big.pt")) return Error{ErrorKind::kInvalid, "big.pt: is no archive"};
+    return is_model(model);
+  });
+  ASSERT_TRUE(specs.ok()) << specs.error().message;
+  EXPECT_FALSE(specs->front().may_use(DeviceType{"big"}));
+  EXPECT_TRUE(specs->front().may_use(DeviceType{"little"}));
+  EXPECT_EQ(specs->front().model().path, "/home/ada/little.pt");
+  EXPECT_THAT(fault(kVariants,
+                    [](ModelSpec&) -> Result<void> {
+                      return Error{ErrorKind::kInvalid, "gone"};
+                    }),
+              HasSubstr("spec.variants: none can be served: gone"));
+}
+
+TEST(Variants, AnotherSignatureIsRefused) {
+  EXPECT_THAT(fault(kVariants,
+                    [](ModelSpec& model) {
+                      Result<void> taken = is_model(model);
+                      if (model.path.ends_with("little.pt")) model.inputs[0].shape = {-1, 4};
+                      return taken;
+                    }),
+              HasSubstr("f.yaml:8 spec.variants[1].path: /home/ada/little.pt: has other inputs or "
+                        "outputs than /home/ada/big.pt"));
+}
+
+// ---- SMIF's words ----------------------------------------------------------------------------
+
+TEST(GpuParts, CoresAreAWidthOfTheSlice) {
+  const FunctionSpec f = function(kServer +
+                                  "  device: cuda\n  gpuCores: 50%\n  gpuMemory: 2Gi\n"
+                                  "  mps: 'on'\n  gpuCount: 1\n");
+  EXPECT_EQ(f.slice->sm, Share{500});
+  EXPECT_EQ(f.memory_on(DeviceKind::kCuda), Bytes{2} << 30);
+  EXPECT_EQ(f.memory_on(DeviceKind::kCpu), 0);
+  EXPECT_FALSE(f.may_use(Device{.kind = DeviceKind::kCuda, .mps = false}));
+  EXPECT_TRUE(f.may_use(Device{.kind = DeviceKind::kCuda, .mps = true}));
+}
+
+TEST(GpuParts, WhatIsNotServedIsRefused) {
+  const std::pair<const char*, const char*> faults[] = {
+      {"  gpuCores: 50%\n", "spec.gpuCores: is of a GPU, and the function runs on cpu"},
+      {"  device: cuda\n  gpuCores: 50%\n  slice: {sm: 50%}\n",
+       "spec.gpuCores: stands beside slice"},
+      {"  device: cuda\n  gpuCount: 2\n", "spec.gpuCount: 2: an instance has one GPU"},
+      {"  mps: maybe\n", "spec.mps: 'maybe' is none of on or off"},
+      {"  initialScale: 3\n  maxReplicas: 2\n", "spec.initialScale: 3 is above maxReplicas 2"},
+      {"  slo: {latency: 1s, rate: -1}\n", "spec.slo"}};
+  for (const auto& [text, said] : faults)
+    EXPECT_THAT(fault(kServer + text), HasSubstr(said)) << text;
+}
+
 }  // namespace
 }  // namespace sluice::control

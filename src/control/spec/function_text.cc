@@ -65,7 +65,8 @@ std::string described(const std::vector<ModelVariant>& variants) {
     out += (out.empty() ? "" : "; ") + (v.device_type.empty() ? "others" : v.device_type) + ": " +
            v.model.path;
     if (!v.quantization.empty()) out += " " + v.quantization;
-    if (v.model.max_batch > 0) out += ", at most " + std::to_string(v.model.max_batch) + " at a time";
+    if (v.model.max_batch > 0)
+      out += ", at most " + std::to_string(v.model.max_batch) + " at a time";
     if (!v.model.content.empty()) out += " " + v.model.content.substr(0, 12);
     if (!v.fault.empty()) out += " (not used: " + v.fault + ")";
   }

@@ -12,8 +12,8 @@
 namespace sluice::control {
 namespace {
 
-constexpr int kDeepest = 16;
-constexpr int kMostBatch = 256;
+constexpr int kDeepestMessage = 16;
+constexpr int kMostTritonBatch = 256;
 
 Error invalid(int line, const std::string& why) {
   return {ErrorKind::kInvalid, "line " + std::to_string(line) + ": " + why};
@@ -125,8 +125,8 @@ Result<Value> read_value(Tokens& tokens, const std::string& name, int depth) {
     value.message = std::make_shared<Message>(std::move(inner));
     return value;
   }
-  if (!tokens.is_quoted() && (token.empty() || std::string_view("}]:>[").find(token) !=
-                                                   std::string_view::npos))
+  if (!tokens.is_quoted() &&
+      (token.empty() || std::string_view("}]:>[").find(token) != std::string_view::npos))
     return invalid(tokens.line(), name + ": has no value");
   value.text = std::move(token);
   return value;
@@ -134,7 +134,7 @@ Result<Value> read_value(Tokens& tokens, const std::string& name, int depth) {
 
 // Reads fields until `end`: NAME: VALUE, NAME: [VALUE, …], NAME {…}, NAME [{…}, …].
 Result<Message> read_message(Tokens& tokens, const std::string& end, int depth) {
-  if (depth > kDeepest) return invalid(tokens.line(), "is nested too deep");
+  if (depth > kDeepestMessage) return invalid(tokens.line(), "is nested too deep");
   Message out;
   while (true) {
     SLUICE_ASSIGN(name, tokens.next());
@@ -229,8 +229,8 @@ Result<std::vector<int64_t>> versions(const Message& config) {
   for (const Value& v : specific->message->fields) {
     const auto n = v.name == "versions" ? number(v.text) : std::nullopt;
     if (!n || *n < 1)
-      return invalid(v.line, "version_policy.specific.versions: \"" + v.text +
-                                 "\" is no number from 1 up");
+      return invalid(v.line,
+                     "version_policy.specific.versions: \"" + v.text + "\" is no number from 1 up");
     all.push_back(*n);
   }
   return all;
@@ -245,9 +245,9 @@ Result<TritonConfig> triton_config(std::string_view text) {
   TritonConfig out;
   if (const Value* most = config.find("max_batch_size"); most != nullptr) {
     const auto n = number(most->text);
-    if (!n || *n < 0 || *n > kMostBatch)
+    if (!n || *n < 0 || *n > kMostTritonBatch)
       return invalid(most->line, "max_batch_size: \"" + most->text + "\" is not from 0 to " +
-                                     std::to_string(kMostBatch));
+                                     std::to_string(kMostTritonBatch));
     out.max_batch = static_cast<int>(*n);
   }
   if (const std::string file = config.text("default_model_filename"); !file.empty()) {

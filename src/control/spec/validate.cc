@@ -37,6 +37,22 @@ std::string listed_types(const std::vector<Device>& devices) {
   return all;
 }
 
+// A node has a device of each type that the function names.
+Result<void> check_types(const FunctionSpec& spec, const std::vector<Device>& devices) {
+  std::vector<std::pair<const char*, std::string>> named;
+  for (const std::string& type : spec.device_types) named.emplace_back("deviceTypes", type);
+  if (spec.is_inference())
+    for (const ModelVariant& v : spec.inference().variants)
+      if (!v.device_type.empty()) named.emplace_back("variants.deviceType", v.device_type);
+  for (const auto& [field, type] : named)
+    if (!devices.empty() && std::ranges::none_of(devices, [&](const Device& d) {
+          return type_of(d).name == type && spec.runs_on(d.kind);
+        }))
+      return invalid(field, "'" + type + "': no node has a device of this type that the " +
+                                "function may use; there are " + listed_types(devices));
+  return {};
+}
+
 // Some device that the function may use has the memory that its instances want there.
 Result<void> check_memory(const FunctionSpec& spec, const std::vector<const Device*>& its) {
   const Bytes of_slice = spec.slice ? spec.slice->memory : 0;
@@ -60,12 +76,7 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
   std::vector<const Device*> its;
   for (const Device& d : devices)
     if (spec.may_use(d)) its.push_back(&d);
-  for (const std::string& type : spec.device_types)
-    if (!devices.empty() && std::ranges::none_of(devices, [&](const Device& d) {
-          return type_of(d).name == type && spec.runs_on(d.kind);
-        }))
-      return invalid("deviceTypes", "'" + type + "': no node has a device of this type that the " +
-                                        "function may use; there are " + listed_types(devices));
+  SLUICE_TRY(check_types(spec, devices));
   if (its.empty() && !devices.empty())
     return invalid("device", "'" + (spec.device.empty() ? "cpu" : spec.device) +
                                  "': no node has such a device; there is " + kinds(devices));
