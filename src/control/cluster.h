@@ -4,8 +4,8 @@
 // One thread, the loop's. Calls block for milliseconds, even if the callee hangs: an adapter whose
 // calls take longer accepts an order and carries it out meanwhile. An accepted order takes effect
 // later: observations show its progress, and the loop repeats an order that does not show. A failed
-// order changed nothing that a later observation would not show. kUnavailable or kTimeout: its node
-// or gateway does not answer.
+// order changed nothing that a later observation would not show. kUnavailable: its node or gateway
+// does not answer. kTimeout: it did not in time, and may still carry the order out.
 #pragma once
 
 #include <algorithm>

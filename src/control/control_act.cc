@@ -100,6 +100,13 @@ InstanceId Control::new_id(const FunctionName& f, int revision) {
   return prefix.substr(0, 40) + "-" + std::to_string(revision) + "-" + base36(random.next(), 5);
 }
 
+// An order that its node has not answered in time may still be carried out: it counts as given, and
+// a later observation shows what came of it.
+static Result<void> given(Result<void> told) {
+  if (!told.ok() && told.error().kind == ErrorKind::kTimeout) return {};
+  return told;
+}
+
 Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, Decision& d,
                                 Time now) {
   const FunctionSpec& spec = spec_of(f.stored, start.revision);
@@ -127,7 +134,7 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
                   training_->worker(start.function, i.id, cores_of(start.first(), seen_.devices)));
     order.birth = std::move(program);
   }
-  SLUICE_TRY(cluster_.start(order));
+  SLUICE_TRY(given(cluster_.start(order)));
   starts_.ordered(i, now);
   f.present.alive = true;
   // There was no space before. A start that failed before may fail again.
@@ -138,7 +145,7 @@ Result<void> Control::carry_out(const StartInstance& start, FunctionState& f, De
 }
 
 Result<void> Control::carry_out(const ResizeInstance& resize, FunctionState& f, Time now) {
-  SLUICE_TRY(cluster_.resize(resize.instance, resize.parts));
+  SLUICE_TRY(given(cluster_.resize(resize.instance, resize.parts)));
   ++accounting_.of(f.stored.name).resizes;
   keeper_.counted();
   if (ObservedInstance* o = find_instance(seen_.instances, resize.instance)) {
