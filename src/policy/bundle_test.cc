@@ -382,6 +382,9 @@ TEST(StatedRate, ThereIsAlwaysRoomForIt) {
     c.rate("a", 1);
     for (int i = 0; i < 30; ++i) c.tick();
     EXPECT_GE(c.capacity("a"), 150 * 0.99);
+    c.rate("a", 0);
+    for (int i = 0; i < 60; ++i) c.tick();
+    EXPECT_GE(c.capacity("a"), 150 * 0.99) << "without a request";
   }
 }
 

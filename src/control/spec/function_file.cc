@@ -351,8 +351,9 @@ void read_variants(Fields& f, InferenceSpec& s, const FileContext& context, Sour
                    Problems& problems) {
   const YAML::Node list = f.take("variants");
   if (!list.IsDefined()) {
-    for (const char* chooser : {"quantization", "batch"})
-      if (f.has(chooser)) f.complain(chooser, "chooses among `variants`, and there are none");
+    const char* none = "chooses among `variants`, and there are none";
+    if (!s.quantization.empty()) f.complain("quantization", none);
+    if (s.batch > 0) f.complain("batch", none);
     return;
   }
   if (!list.IsSequence() || list.size() == 0 || list.size() > kMostVariants)
@@ -398,7 +399,7 @@ void read_inference(Fields& f, FunctionSpec& spec, const FileContext& context, S
     f.need("model", "the model's path: model: {path: …}; or server: {command: …}");
   read_model(f, s, context, source, problems);
   read_fields(f, inference_fields(), spec, source, problems);
-  if (!is_program) read_variants(f, s, context, source, problems);
+  read_variants(f, s, context, source, problems);
   const size_t before = problems.size();
   if (in_kserves_form) read_predictor(f, spec, source, problems);
   if (is_program && problems.size() == before) check_program(f, s, context);

@@ -255,7 +255,7 @@ TEST(Variants, FaultsNameTheirField) {
       {"  variants: [{path: a.pt}]\n", "spec.variants[0].deviceType: is missing"},
       {"  variants: [{deviceType: big}]\n", "spec.variants[0].path: is missing"},
       {"  variants: [{deviceType: big, path: a.pt, batch: 0}]\n",
-       "spec.variants[0].batch: 0 is not"},
+       "spec.variants[0].batch: \"0\" is not a whole number"},
       {"  variants: [{deviceType: big, path: 's3://b/a.pt'}]\n", "only file:// is served"},
       {kVariants + "    - {deviceType: big, path: more.pt}\n",
        "spec.variants[2].deviceType: 'big' has another variant"},

@@ -23,7 +23,7 @@ struct Demand {
   // Inferences per second that it must be ready for.
   double rate() const { return std::max(view->forecast, inference().slo.rate) * part; }
   // Returns whether it has load, or its function has a request that waits or is being answered.
-  bool busy() const { return view->forecast * part > 0 || view->queued > 0 || view->in_flight > 0; }
+  bool busy() const { return rate() > 0 || view->queued > 0 || view->in_flight > 0; }
   // Returns whether no request came for scaleToZeroAfter.
   bool rested(Time now) const {
     return now - view->last_request >= inference().scale_to_zero_after;

@@ -120,14 +120,16 @@ Remembered remembered(const std::vector<double>& n, double now, int running) {
   return {now, n[1], static_cast<int>(n[2]), std::max(static_cast<int>(n[3]), running)};
 }
 
-// The inferences asked for in each of the last seconds, at most `age` ago.
+// The inferences asked for in each of the last seconds, at most `age` ago; in no particular order. A
+// stated rate is asked for in each of them.
 std::vector<double> asked_of(const Demand& d, double age) {
   const int most = d.settings->as<DiluSettings>().window;
-  const std::vector<uint32_t> counts =
-      d.view->arrivals->per_second(static_cast<int>(std::min<double>(most, age)));
-  std::vector<double> all;
-  all.reserve(counts.size());
-  for (const uint32_t count : counts) all.push_back(count * d.part);
+  const int length = static_cast<int>(std::min<double>(most, age));
+  const std::vector<uint32_t> counts = d.view->arrivals->per_second(length);
+  const double stated = d.inference().slo.rate;
+  std::vector<double> all(counts.begin(), counts.end());
+  if (stated > 0) all.resize(static_cast<size_t>(length));
+  for (double& rate : all) rate = std::max(rate, stated) * d.part;
   return all;
 }
 
