@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@
 
 #include "base/histogram.h"
 #include "base/result.h"
+#include "base/size_histogram.h"
 #include "model/birth.h"
 #include "model/device.h"
 #include "model/instance.h"
@@ -82,12 +84,22 @@ inline bool ours(const ObservedInstance& o) {
   return !o.foreign && o.instance.function.space != kProfiling;
 }
 
+// How an instance's answers are distributed.
+struct AnswerSpread {
+  Histogram latency;         // arrival → last byte
+  SizeHistogram body_bytes;  // of their requests
+
+  bool operator==(const AnswerSpread&) const = default;
+};
+
 // The gateway's counts of an instance, since it has a route to it.
 struct ObservedAnswers {
   InstanceId instance;
   int in_flight = 0;
   uint64_t answered = 0, inferences = 0;
+  uint64_t late = 0;   // of the answered requests, after their function's objective
   Nanos answering{0};  // the sum over its requests, from the grant to the end
+  std::shared_ptr<const AnswerSpread> spread = nullptr;  // null: it has answered nothing
 };
 
 // A function's traffic, counted since the gateway started.

@@ -21,6 +21,19 @@ void add(ObservedTraffic& sum, const ObservedTraffic& now, const ObservedTraffic
   sum.latency += now.latency.since(before.latency);
 }
 
+void add(std::shared_ptr<const AnswerSpread>& sum,
+         const std::shared_ptr<const AnswerSpread>& more) {
+  if (more == nullptr) return;
+  if (sum == nullptr) {
+    sum = more;
+    return;
+  }
+  auto both = std::make_shared<AnswerSpread>(*sum);
+  both->latency += more->latency;
+  both->body_bytes += more->body_bytes;
+  sum = std::move(both);
+}
+
 // Both are sorted by instance.
 void add(std::vector<ObservedAnswers>& sum, const std::vector<ObservedAnswers>& more) {
   for (const ObservedAnswers& a : more) {
@@ -30,7 +43,9 @@ void add(std::vector<ObservedAnswers>& sum, const std::vector<ObservedAnswers>& 
     at->in_flight += a.in_flight;
     at->answered += a.answered;
     at->inferences += a.inferences;
+    at->late += a.late;
     at->answering += a.answering;
+    add(at->spread, a.spread);
   }
 }
 

@@ -18,21 +18,32 @@ json to_json(const Histogram& h) {
   return {{"sum_ns", h.sum().count()}, {"buckets", buckets}};
 }
 
+json to_json(const SizeHistogram& h) {
+  return {{"sum", h.sum()}, {"buckets", h.filled()}};
+}
+
 // Returns how long it has answered nothing since a request timed out there.
 Nanos overdue(const Upstream& u, Time now) {
   return u.overdue_since == Time{} ? Nanos(0) : now - u.overdue_since;
 }
 
+json to_json(const Upstream& u, Time now) {
+  json out{{"id", u.id},
+           {"in_flight", u.outstanding},
+           {"answered", u.answered},
+           {"inferences", u.inferences},
+           {"late", u.late},
+           {"busy_us", u.busy.count() / 1000},
+           {"overdue_us", overdue(u, now).count() / 1000}};
+  if (u.answered > 0)
+    out.update({{"latency_us", to_json(u.latency)}, {"body_bytes", to_json(u.body_bytes)}});
+  return out;
+}
+
 json to_json(const FunctionStats& s, Time now) {
   const Counters& c = s.counters;
   json instances = json::array();
-  for (const Upstream& u : s.instances)
-    instances.push_back({{"id", u.id},
-                         {"in_flight", u.outstanding},
-                         {"answered", u.answered},
-                         {"inferences", u.inferences},
-                         {"busy_us", u.busy.count() / 1000},
-                         {"overdue_us", overdue(u, now).count() / 1000}});
+  for (const Upstream& u : s.instances) instances.push_back(to_json(u, now));
   return {{"name", to_string(s.name)},
           {"requests", c.requests},
           {"ok", c.ok},

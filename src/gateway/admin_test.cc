@@ -69,6 +69,28 @@ TEST_F(AdminTest, EveryFigureIsANumberEvenBeforeTheFirstRequest) {
   }
 }
 
+TEST_F(AdminTest, AnInstanceIsReportedWithItsLateAnswersAndTheirDistribution) {
+  ask(verb::put, "/v1/routes", kTable);
+  class Quiet : public Waiter {
+    void on_granted() override {}
+  };
+  EXPECT_FALSE(ask(verb::get, "/v1/stats")["functions"][0]["instances"][0].contains("latency_us"));
+  for (const Nanos takes : {Millis(4), Millis(30)}) {
+    Quiet request;
+    request.body_bytes = 1000;
+    dispatcher.find(request, "f", 0, "");
+    dispatcher.enter(request, clock.now(), clock.now());
+    clock.advance(takes);
+    dispatcher.finish(request, Outcome::kOk, 0, clock.now());
+  }
+  const json instance = ask(verb::get, "/v1/stats")["functions"][0]["instances"][0];
+  EXPECT_EQ(instance["answered"], 2);
+  EXPECT_EQ(instance["late"], 1);
+  EXPECT_EQ(instance["latency_us"]["sum_ns"], 34'000'000);
+  EXPECT_EQ(instance["latency_us"]["buckets"].size(), 2u);
+  EXPECT_EQ(instance["body_bytes"], json::parse(R"({"sum":2000,"buckets":[[10,2]]})"));
+}
+
 TEST_F(AdminTest, StatisticsSinceAnAnswerAreOfFunctionsThatChanged) {
   const auto names = [&](uint64_t since) {
     std::vector<std::string> all;

@@ -31,6 +31,15 @@ void note_end(Upstream& u, Outcome outcome, bool overdue, Time now) {
   if (outcome == Outcome::kOk) u.down_for = Nanos(0);
 }
 
+void note_answer(Upstream& u, const Waiter& w, Nanos latency, bool late, uint64_t inferences) {
+  ++u.answered;
+  u.inferences += inferences;
+  u.late += late;
+  u.late_lately.add(late);
+  u.latency.add(latency);
+  u.body_bytes.add(w.body_bytes);
+}
+
 // A request of an unknown number counts as one.
 int inferences_asked(const Waiter& w) {
   return w.is_inference ? std::max(w.inferences, 1) : 0;
@@ -199,16 +208,16 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
   switch (outcome) {
     case Outcome::kOk: {
       const wire::ComputeReport report = w.compute.value_or(wire::ComputeReport{});
+      const uint64_t answered = std::max<uint64_t>(inferences, 1);
+      const bool late = f.route.slo > Nanos(0) && latency > f.route.slo;
       r.last = now;
-      r.model.succeeded(std::max<uint64_t>(inferences, 1), latency,
-                        w.granted_at_ - w.arrived_ + report.queue, report);
+      r.model.succeeded(answered, latency, w.granted_at_ - w.arrived_ + report.queue, report);
       ++c.ok;
-      c.inferences += std::max<uint64_t>(inferences, 1);
+      c.inferences += answered;
       c.latency.add(latency);
-      if (f.route.slo > Nanos(0) && latency > f.route.slo) ++c.late;
+      c.late += late;
       if (!w.upstream_) return;
-      ++w.upstream_->answered;
-      w.upstream_->inferences += std::max<uint64_t>(inferences, 1);
+      note_answer(*w.upstream_, w, latency, late, answered);
       // One sample a batch; a streamed request took as long as its client.
       if (w.streams || w.more_ > 0) return;
       f.service.add(w.together_, now - w.granted_at_);

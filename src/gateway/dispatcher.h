@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/histogram.h"
+#include "base/size_histogram.h"
 #include "gateway/table.h"
 #include "routing/admission.h"
 #include "routing/rate.h"
@@ -46,10 +47,14 @@ struct Upstream {
   int together = 0;  // outstanding at the last grant, those granted then included
   uint64_t answered = 0;
   uint64_t inferences = 0;
-  Nanos busy{0};  // sum over its requests of granted → answered
-  int asked = 0;  // inferences of the outstanding requests; questions count none
+  uint64_t late = 0;         // of the answered ones, after the SLO
+  Histogram latency;         // arrival → last byte, of the answered ones
+  SizeHistogram body_bytes;  // of the answered ones' requests
+  Nanos busy{0};             // sum over its requests of granted → answered
+  int asked = 0;             // inferences of the outstanding requests; questions count none
   policy::ServiceTime service;
   policy::ServiceRate rate;
+  policy::LateFraction late_lately;
   Time last_grant{}, last_answer{};
   Time overdue_since{};  // a request ran into its time-out here, with its client or without, and no
                          // answer followed; else Time{}

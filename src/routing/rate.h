@@ -1,8 +1,4 @@
-// ServiceRate: how many inferences an instance answers per busy second, measured by its answers
-// alone. It is busy while it has a request. Inferences and busy time decay alike, so that the
-// answers of one batch, which come together, count as one batch.
-//
-// A pure value, not thread-safe; time is handed in.
+// What an instance's answers alone tell of it. Pure values, not thread-safe; time is handed in.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +7,9 @@
 
 namespace sluice::policy {
 
+// How many inferences an instance answers per busy second. It is busy while it has a request.
+// Inferences and busy time decay alike, so that the answers of one batch, which come together,
+// count as one batch.
 class ServiceRate {
  public:
   // The instance had no request and has one now.
@@ -29,6 +28,17 @@ class ServiceRate {
  private:
   double inferences_ = 0, busy_seconds_ = 0, per_second_ = 0;
   Time counted_to_{};
+};
+
+// Which part of an instance's recent answers came later than the objective. Old answers fade: the
+// last 22 make half of it.
+class LateFraction {
+ public:
+  void add(bool late) { value_ += ((late ? 1.0 : 0.0) - value_) / 32; }
+  double value() const { return value_; }  // 0 before the first answer
+
+ private:
+  double value_ = 0;
 };
 
 }  // namespace sluice::policy

@@ -122,7 +122,9 @@ TEST(LocalCluster, WhatTheGatewayCountsOfInstancesIsObservedById) {
   const Fd connection(::accept(peers.gateway.get(), nullptr, nullptr));
   answer(connection, R"({"started": 5, "told": 1, "version": 1, "functions": [
       {"name": "default/f", "requests": 9, "instances": [
-        {"id": "b", "in_flight": 2, "answered": 7, "inferences": 14, "busy_us": 3000},
+        {"id": "b", "in_flight": 2, "answered": 7, "inferences": 14, "late": 3, "busy_us": 3000,
+         "latency_us": {"sum_ns": 35000000, "buckets": [[99, 7], [-1, 2], "x"]},
+         "body_bytes": {"sum": 700, "buckets": [[7, 7]]}},
         {"id": "a", "answered": 1, "overdue_us": 9}]},
       {"name": "default/g", "requests": 1}]})");
   quiet.acquire();
@@ -137,7 +139,13 @@ TEST(LocalCluster, WhatTheGatewayCountsOfInstancesIsObservedById) {
   EXPECT_EQ(instances[1].in_flight, 2);
   EXPECT_EQ(instances[1].answered, 7u);
   EXPECT_EQ(instances[1].inferences, 14u);
+  EXPECT_EQ(instances[1].late, 3u);
   EXPECT_EQ(instances[1].answering, Millis(3));
+  ASSERT_NE(instances[1].spread, nullptr);
+  EXPECT_EQ(instances[1].spread->latency.count(), 7u);
+  EXPECT_EQ(instances[1].spread->latency.mean(), Millis(5));
+  EXPECT_EQ(instances[1].spread->body_bytes.mean(), 100);
+  EXPECT_EQ(instances[0].spread, nullptr);
   EXPECT_TRUE(g.traffic[1].instances.empty());
   EXPECT_EQ(g.overdue, (std::map<InstanceId, Nanos>{{"a", Micros(9)}}));
 }

@@ -47,16 +47,38 @@ const json& items(Fields& f, std::string_view key) {
   return list != nullptr && list->is_array() ? *list : kNone;
 }
 
+// Fills in a histogram's buckets, as they travel.
+void restore_buckets(auto& histogram, Fields& f) {
+  for (const json& bucket : items(f, "buckets"))
+    if (bucket.is_array() && bucket.size() == 2 && bucket[0].is_number_integer() &&
+        bucket[1].is_number_unsigned())
+      histogram.restore(bucket[0].get<int>(), bucket[1].get<uint64_t>());
+}
+
 Histogram histogram_from(const json* j) {
   Histogram h;
   if (j == nullptr || !j->is_object()) return h;
   Fields f(*j, "histogram");
   h.restore_sum(Nanos(f.integer("sum_ns", 0, 0, kMost)));
-  for (const json& bucket : items(f, "buckets"))
-    if (bucket.is_array() && bucket.size() == 2 && bucket[0].is_number_integer() &&
-        bucket[1].is_number_unsigned())
-      h.restore(bucket[0].get<int>(), bucket[1].get<uint64_t>());
+  restore_buckets(h, f);
   return h;
+}
+
+SizeHistogram sizes_from(const json* j) {
+  SizeHistogram h;
+  if (j == nullptr || !j->is_object()) return h;
+  Fields f(*j, "sizes");
+  h.restore_sum(static_cast<uint64_t>(f.integer("sum", 0, 0, kMost)));
+  restore_buckets(h, f);
+  return h;
+}
+
+// Returns nothing if it has no answer.
+std::shared_ptr<const AnswerSpread> spread_from(Fields& instance) {
+  const json* latency = instance.child("latency_us");
+  if (latency == nullptr) return nullptr;
+  return std::make_shared<AnswerSpread>(
+      AnswerSpread{histogram_from(latency), sizes_from(instance.child("body_bytes"))});
 }
 
 Result<ObservedTraffic> traffic_from(const json& j) {
@@ -103,6 +125,8 @@ std::vector<ObservedAnswers> answers_from(const json& function,
     a.in_flight = static_cast<int>(i.integer("in_flight", 0, 0, 1'000'000'000));
     a.answered = static_cast<uint64_t>(number("answered"));
     a.inferences = static_cast<uint64_t>(number("inferences"));
+    a.late = static_cast<uint64_t>(number("late"));
+    a.spread = spread_from(i);
     a.answering = Micros(number("busy_us"));
     const Micros since(number("overdue_us"));
     if (since > Micros(0)) overdue[a.instance] = since;
