@@ -4,6 +4,11 @@
 
 namespace sluice::control {
 
+const ObservedAnswers* answers_of(const FunctionState& f, const InstanceId& id) {
+  const auto found = std::ranges::lower_bound(f.answers, id, {}, &ObservedAnswers::instance);
+  return found != f.answers.end() && found->instance == id ? &*found : nullptr;
+}
+
 void note_presence(Functions& functions, const std::vector<ObservedInstance>& seen,
                    const std::map<InstanceId, Instance>& ordered) {
   for (auto& [name, f] : functions) f.present = {};

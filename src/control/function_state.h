@@ -38,6 +38,9 @@ struct FunctionState {
   } present;
 };
 
+// Returns the gateways' last report of an instance; nullptr if none has a route to it.
+const ObservedAnswers* answers_of(const FunctionState& f, const InstanceId& id);
+
 using Functions = std::map<FunctionName, FunctionState>;
 
 // Finds the functions of many instances. Ids begin with the function's name, so neighbours are

@@ -5,19 +5,10 @@
 #include <utility>
 
 namespace sluice::control {
-namespace {
-
-// Returns the gateway's last report of an instance; nothing: it has no route to it, or is absent.
-ObservedAnswers answers_of(const FunctionState* f, const InstanceId& id) {
-  if (f == nullptr) return {};
-  const auto found = std::ranges::lower_bound(f->answers, id, {}, &ObservedAnswers::instance);
-  return found != f->answers.end() && found->instance == id ? *found : ObservedAnswers{};
-}
-
-}  // namespace
 
 void Measurements::step(const std::vector<ObservedInstance>& instances, Functions& functions,
                         Time now) {
+  static const ObservedAnswers kNone;
   auto measured = std::make_shared<MeasuredInstances>();
   measured->reserve(instances.size());
   FunctionFinder finder(functions);
@@ -27,8 +18,10 @@ void Measurements::step(const std::vector<ObservedInstance>& instances, Function
     if (!alive(o)) continue;
     while (book != books_.end() && book->first < id) book = books_.erase(book);
     if (book == books_.end() || book->first != id) book = books_.try_emplace(book, id);
-    const ObservedAnswers a = answers_of(finder.find(o.instance.function), id);
-    book->second.add({now, o.used, a.answering, a.answered, a.inferences});
+    const FunctionState* f = finder.find(o.instance.function);
+    const ObservedAnswers* answers = f == nullptr ? nullptr : answers_of(*f, id);
+    const ObservedAnswers& a = answers == nullptr ? kNone : *answers;
+    book->second.add({now, o.used, a.answering, a.answered, a.inferences, a.late});
     InstanceMeasurements& m = measured->emplace_back();
     m.instance = id;
     m.in_flight = a.in_flight;
@@ -48,7 +41,8 @@ void Measurements::Book::add(const Sample& sample) {
   if (added_ > 0) {
     const Sample& before = samples_[(added_ - 1) % kSamples];
     if (sample.used < before.used || sample.answering < before.answering ||
-        sample.answered < before.answered || sample.inferences < before.inferences)
+        sample.answered < before.answered || sample.inferences < before.inferences ||
+        sample.late < before.late)
       added_ = 0;
   }
   samples_[added_++ % kSamples] = sample;
@@ -61,8 +55,11 @@ void Measurements::Book::measure(InstanceMeasurements& m) const {
   if (elapsed <= 0) return;
   m.busy = {static_cast<int>(std::lround(1000 * seconds(to.used - from.used) / elapsed))};
   m.inferences_per_second = static_cast<double>(to.inferences - from.inferences) / elapsed;
-  if (to.answered > from.answered)
-    m.latency = (to.answering - from.answering) / static_cast<int64_t>(to.answered - from.answered);
+  const uint64_t answered = to.answered - from.answered;
+  if (answered == 0) return;
+  m.answers_per_second = static_cast<double>(answered) / elapsed;
+  m.late = static_cast<double>(to.late - from.late) / static_cast<double>(answered);
+  m.latency = (to.answering - from.answering) / static_cast<int64_t>(answered);
 }
 
 }  // namespace sluice::control

@@ -28,7 +28,7 @@ class Measurements {
   struct Sample {
     Time at{};
     Nanos used{0}, answering{0};
-    uint64_t answered = 0, inferences = 0;
+    uint64_t answered = 0, inferences = 0, late = 0;
   };
   class Book {
    public:

@@ -60,9 +60,9 @@ TEST_F(MeasurementsTest, AnInstanceIsMeasuredOverTheLastTenSeconds) {
   second("a", Millis(0), 0);
   EXPECT_EQ(of("a"), (InstanceMeasurements{.instance = "a", .busy = kNone})) << "one observation";
   second("a", Millis(300), 10, 3);
-  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {300}, 20, Millis(20), 3}));
+  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {300}, 20, Millis(20), 3, 10}));
   second("a", Millis(500), 30);
-  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {400}, 40, Millis(20), 0}));
+  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {400}, 40, Millis(20), 0, 20}));
   for (int n = 0; n < 9; ++n) second("a", Millis(100), 5);
   EXPECT_EQ(of("a").busy, Share{140}) << "nine seconds of 100 ms and one of 500";
   EXPECT_NEAR(of("a").inferences_per_second, 2 * (30 + 9 * 5) / 10.0, 1e-9);
@@ -70,6 +70,16 @@ TEST_F(MeasurementsTest, AnInstanceIsMeasuredOverTheLastTenSeconds) {
   EXPECT_EQ(of("a").busy, Share{100});
   for (int n = 0; n < 10; ++n) second("a", Millis(0), 0);
   EXPECT_EQ(of("a"), (InstanceMeasurements{.instance = "a", .busy = kNone}));
+}
+
+TEST_F(MeasurementsTest, LateAnswersArePartsOfThoseOfTheSameSeconds) {
+  second("a", Millis(0), 0);
+  told("a").late += 3;
+  second("a", Millis(300), 12);
+  EXPECT_EQ(of("a").answers_per_second, 12);
+  EXPECT_EQ(of("a").late, 0.25);
+  for (int n = 0; n < 10; ++n) second("a", Millis(300), 12);
+  EXPECT_EQ(of("a").late, 0) << "they were before these ten seconds";
 }
 
 TEST_F(MeasurementsTest, EachInstanceHasItsOwnAndOneThatIsGoneHasNone) {
@@ -97,7 +107,7 @@ TEST_F(MeasurementsTest, CountersThatBeginAnewMeasureFromThereOn) {
   second("a", Millis(500), 0);
   EXPECT_EQ(of("a").inferences_per_second, 0);
   second("a", Millis(250), 10);
-  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {250}, 20, Millis(20), 0}));
+  EXPECT_EQ(of("a"), (InstanceMeasurements{"a", {250}, 20, Millis(20), 0, 10}));
 }
 
 // A gateway that was restarted may have answered more than the one before it had: any of the
@@ -110,12 +120,14 @@ TEST_F(MeasurementsTest, OneCounterThatFallsBeginsAllOfThemAnew) {
     step();
     EXPECT_EQ(of(id), (InstanceMeasurements{.instance = id, .busy = kNone})) << id;
     second(id, Millis(250), 10);
-    EXPECT_EQ(of(id), (InstanceMeasurements{id, {250}, 20, Millis(20), 0})) << id;
+    EXPECT_EQ(of(id), (InstanceMeasurements{id, {250}, 20, Millis(20), 0, 10})) << id;
   };
   anew("used", [&] { instance("used").used -= Millis(1); });
   anew("answering", [&] { told("answering").answering -= Millis(1); });
   anew("answered", [&] { told("answered").answered -= 1; });
   anew("inferences", [&] { told("inferences").inferences -= 1; });
+  told("late").late = 5;
+  anew("late", [&] { told("late").late -= 1; });
 }
 
 TEST_F(MeasurementsTest, ASnapshotKeepsWhatItWasGiven) {

@@ -79,6 +79,8 @@ struct InstanceMeasurements {
   double inferences_per_second = 0;  // answered
   Nanos latency{0};   // mean, from when the gateway gave it a request to the answer; 0: no answer
   int in_flight = 0;  // requests that it has from the gateway, at the end of these seconds
+  double answers_per_second = 0;  // answered requests
+  double late = 0;                // part of these that took longer than the objective
 
   bool operator==(const InstanceMeasurements&) const = default;
 };

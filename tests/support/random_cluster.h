@@ -64,12 +64,15 @@ class RandomCluster : public ClusterFixture {
       f.arrivals = std::move(arrivals);
     }
     MeasuredInstances measured;
-    for (const Instance& i : now.instances)
-      if (i.state == InstanceState::kReady)
-        measured.push_back({i.id,
-                            {static_cast<int>(random_.below(1001))},
-                            random_.exponential(40),
-                            Millis(1 + random_.below(200))});
+    for (const Instance& i : now.instances) {
+      if (i.state != InstanceState::kReady) continue;
+      InstanceMeasurements& m = measured.emplace_back();
+      m.instance = i.id;
+      m.busy = {static_cast<int>(random_.below(1001))};
+      m.inferences_per_second = m.answers_per_second = random_.exponential(40);
+      m.latency = Millis(1 + random_.below(200));
+      m.late = m.latency > Millis(150) ? 0.5 : 0;
+    }
     now.measured = std::make_shared<const MeasuredInstances>(std::move(measured));
   }
 

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kSmifRateSeconds = 6;                // seconds over which λ is measured
 constexpr Nanos kSmifLatencyWindow = Seconds(10);  // over which latencies are measured
-constexpr Nanos kRefutedFor = Seconds(600);        // a kind that was late though it was not busy
+constexpr double kLateByChance = 2;  // answers of that window that may be late beyond what may be
+constexpr Nanos kRefutedFor = Seconds(600);  // a kind that was late though it was not busy
 
 struct SmifKind : Choice {
   bool meets = true;  // it alone is in time, as far as is known
@@ -25,14 +26,16 @@ struct SmifKind : Choice {
 
 // The instances of one kind, as measured.
 struct SmifGroup {
-  double busy = 0, answered = 0, waited = 0;  // sums; waited: latency × inferences
+  double busy = 0, answered = 0;    // sums; in inferences
+  double requests = 0, missed = 0;  // answers of settled instances; those after the objective
   int count = 0;
 
   double rate() const { return busy > 0 ? answered / busy : 0; }
-  // It is late by itself, and not for want of instances.
-  bool late(Nanos objective, double utilisation) const {
-    return objective > Nanos(0) && answered > 0 && busy < utilisation * count &&
-           waited / answered > seconds(objective);
+  // More of its answers are late than the objective's percentile allows, and not for want of
+  // instances.
+  bool late(const Objective& slo, double utilisation) const {
+    const double chance = kLateByChance / seconds(kSmifLatencyWindow);
+    return busy < utilisation * count && missed >= requests * (1 - slo.percentile / 100.0) + chance;
   }
 };
 
@@ -75,6 +78,7 @@ class SmifScaler {
   double busiest();
   bool hardly_used() const;
   bool settled() const;
+  bool settled(const Member& member) const;
   Nanos late_by() const;
   // Of a kind as of an instance: the place of its type in `deviceTypes`, which comes before its
   // cost.
@@ -139,7 +143,8 @@ SmifGroup& SmifScaler::group(const Device* type, Share sm) {
   return groups_.emplace_back(std::pair(type, sm), SmifGroup{}).second;
 }
 
-// An instance that is hardly used says nothing about its rate.
+// An instance that is hardly used says nothing about its rate. A new one also answers requests that
+// waited for its start, which says nothing about its latency.
 void SmifScaler::measure() {
   constexpr Share kLeastBusy{50};
   for (const Member& member : fleet_.members()) {
@@ -149,7 +154,9 @@ void SmifScaler::measure() {
     if (m == nullptr || m->busy < kLeastBusy) continue;
     g.busy += m->busy.fraction();
     g.answered += m->inferences_per_second;
-    g.waited += m->inferences_per_second * seconds(m->latency);
+    if (!settled(member)) continue;
+    g.requests += m->answers_per_second;
+    g.missed += m->answers_per_second * m->late;
   }
   for (Member& m : fleet_.members())
     if (const double measured = group(m.type, m.sm).rate(); measured > 0) m.rate = measured;
@@ -164,7 +171,7 @@ const std::vector<SmifKind>& SmifScaler::kinds() {
     for (const auto& [kind, group] : groups_) {
       if (kind != std::pair(k.type, k.sm)) continue;
       if (group.rate() > 0) k.rate = group.rate();
-      if (group.late(demand_.inference().slo.latency, config_.utilisation))
+      if (group.late(demand_.inference().slo, config_.utilisation))
         refutation_of(k.type, k.sm) = {now()};
     }
     if (refuted(k.type, k.sm)) k.meets = false;
@@ -210,12 +217,15 @@ bool SmifScaler::hardly_used() const {
   return measured > 0 && busy < config_.utilisation / 2 * measured;
 }
 
+// Returns whether all of its window was after its start.
+bool SmifScaler::settled(const Member& m) const {
+  return fleet_.is_ready(m) && plan_.input().snapshot.now - fleet_.instance(m).started >=
+                                   demand_.view->start_cost + kSmifLatencyWindow;
+}
+
 // Returns whether the latencies are all of the instances that there are now.
 bool SmifScaler::settled() const {
-  return std::ranges::all_of(fleet_.members(), [&](const Member& m) {
-    return fleet_.is_ready(m) && plan_.input().snapshot.now - fleet_.instance(m).started >=
-                                     demand_.view->start_cost + kSmifLatencyWindow;
-  });
+  return std::ranges::all_of(fleet_.members(), [&](const Member& m) { return settled(m); });
 }
 
 // Returns the objective's percentile if it is late, else 0. Where more requests are late or refused
