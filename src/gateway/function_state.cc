@@ -21,6 +21,7 @@ void FunctionState::refresh(Time now) {
     views[i].outstanding = u.outstanding;
     views[i].inferences = u.asked;
     views[i].service_rate = u.rate.per_second();
+    views[i].late = u.late_lately.value();
     views[i].last_answer = u.last_answer;
   }
 }

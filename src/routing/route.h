@@ -45,6 +45,7 @@ struct InstanceView {
   int outstanding = 0;      // unanswered requests
   int inferences = 0;       // of those; a request of unknown number counts as one
   double service_rate = 0;  // measured inferences per busy second (rate.h); 0: none yet
+  double late = 0;          // part of its recent answers that missed the objective (rate.h)
   Time last_answer{};       // Time{}: none yet
 };
 
@@ -98,6 +99,7 @@ std::optional<size_t> route_least_outstanding(const RequestView& request,
 
 // In proportion to the measured service rate, counted in inferences; large requests to strong
 // devices (SMIF §4.5). See service_rate.cc. Until it is measured, an instance counts as predicted.
+// An instance whose answers are late takes fewer requests while another one keeps the objective.
 std::optional<size_t> route_service_rate(const RequestView& request,
                                          std::span<const InstanceView> instances, RouteState& state,
                                          Time now);

@@ -326,6 +326,60 @@ TEST(ServiceRateRoute, AStrongDeviceWithoutCreditLeavesLargeRequestsToTheWeak) {
   EXPECT_EQ(r.route.choose({.revision = 1, .inferences = 64}, r.instances, r.state, Time{}), 1u);
 }
 
+TEST(ServiceRateRoute, ASluggishInstanceTakesLessWhileAnotherIsInTime) {
+  Routed r = by_service_rate({{50, 50}, {50, 50}});
+  const auto late = [&](double first, double second) {
+    r.instances[0].late = first, r.instances[1].late = second;
+    return r.count_choices(720);
+  };
+  EXPECT_THAT(late(0.05, 0), ElementsAre(360, 360)) << "few late answers are no sign";
+  EXPECT_THAT(late(0.5, 0), ElementsAre(240, 480));
+  EXPECT_THAT(late(1, 0.05), ElementsAre(80, 640)) << "an eighth remains";
+  EXPECT_THAT(late(1, 0.1), ElementsAre(360, 360)) << "all are late";
+  r.instances[1].service_rate = 0;
+  EXPECT_THAT(late(1, 0), ElementsAre(360, 360)) << "whether the other is in time is unknown";
+}
+
+TEST(ServiceRateRoute, AnInstanceWithoutCreditMakesNoOtherSluggish) {
+  Routed r = by_service_rate({{50, 50}, {50, 50}, {50, 50}});
+  r.instances[0].late = 1, r.instances[1].late = 0.5;
+  r.instances[2].credit = 0;
+  EXPECT_THAT(r.count_choices(100), ElementsAre(50, 50, 0));
+}
+
+// An instance answers late until request 1000, then in time again.
+TEST(ServiceRateRoute, ASluggishInstanceFallsFirstAndComesBackByItself) {
+  Routed r = by_service_rate({{50, 50}, {50, 50}});
+  LateFraction first;
+  const auto share = [&](bool late, int requests) {
+    int chosen = 0;
+    for (int step = 0; step < requests; ++step) {
+      if (r.choose() != 0u) continue;
+      ++chosen;
+      first.add(late);
+      r.instances[0].late = first.value();
+    }
+    return static_cast<double>(chosen) / requests;
+  };
+  share(true, 500);
+  EXPECT_NEAR(share(true, 500), 1.0 / 9, 0.01);
+  EXPECT_GT(share(false, 500), 0.2);
+  EXPECT_NEAR(share(false, 500), 0.5, 0.01);
+}
+
+TEST(LateFraction, FollowsTheAnswersAndForgetsOldOnes) {
+  LateFraction f;
+  EXPECT_EQ(f.value(), 0);
+  f.add(true);
+  EXPECT_LE(f.value(), 0.05) << "one late answer is no sign";
+  for (int n = 0; n < 22; ++n) f.add(true);
+  EXPECT_NEAR(f.value(), 0.5, 0.03);
+  for (int n = 0; n < 100; ++n) f.add(true);
+  EXPECT_GT(f.value(), 0.95);
+  for (int n = 0; n < 100; ++n) f.add(false);
+  EXPECT_LE(f.value(), 0.05);
+}
+
 TEST(Routes, NothingWithoutCreditOrOfAnotherRevision) {
   for (const Route& route : routes()) {
     Routed r(route.name, {instance(10, 0), instance(10)});

@@ -5,6 +5,9 @@
 //
 //   μ₁ ÷ λ₁ = μ₂ ÷ λ₂ = …, with λ in inferences, and large requests go to strong devices.
 //
+// A sluggish instance, whose answers are late while another keeps the objective, counts with less
+// than its service rate. It recovers as its answers are in time again.
+//
 // Requests of one size lie beside all groups. Among the instances beside it, smooth weighted round
 // robin: each earns its part, the richest is chosen and pays what all earned.
 #include <algorithm>
@@ -71,17 +74,20 @@ class RatedInstances {
       ++count;
     }
     if (count > 0) unknown_ = measured / count;
+    some_in_time_ = std::ranges::any_of(instances_, [&](const InstanceView& i) {
+      return has(i) && i.service_rate > 0 && in_time(i);
+    });
     for (const InstanceView& i : instances_)
       if (has(i)) all_ += rate(i);
   }
   bool has(const InstanceView& i) const { return i.revision == revision_ && i.credit > 0; }
-  // Not measured: as predicted; else like the others.
+  // Not measured: as predicted; else like the others. Sluggish: less.
   double rate(const InstanceView& i) const {
     constexpr double kLeast = 1e-3, kMost = 1e6;
     const double rate = i.service_rate > 0 ? i.service_rate
                         : i.capability > 0 ? i.capability
                                            : unknown_;
-    return std::clamp(rate, kLeast, kMost);
+    return std::clamp(rate * promptness(i), kLeast, kMost);
   }
   double all() const { return all_; }
   // Returns the least capability above that one, infinity if there is none.
@@ -99,8 +105,17 @@ class RatedInstances {
   }
 
  private:
+  static bool in_time(const InstanceView& i) { return i.late <= 0.05; }
+  // Returns the part of its rate that it counts with. If all are late, the load is to blame. The
+  // least part is not zero, so that its answers show when it is in time again.
+  double promptness(const InstanceView& i) const {
+    constexpr double kLeast = 1.0 / 8;
+    return some_in_time_ && !in_time(i) ? std::max(kLeast, 1 - i.late) : 1;
+  }
+
   int revision_;
   std::span<const InstanceView> instances_;
+  bool some_in_time_ = false;  // of those that may be chosen and are measured
   double all_ = 0, unknown_ = 1;
 };
 
