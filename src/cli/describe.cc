@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 
 #include "base/words.h"
 #include "cli/decisions.h"
@@ -148,6 +149,16 @@ std::string job_of(const Session& session, const json& f) {
   return out + "\n" + t.text();
 }
 
+// Its groups of alike instances; empty if none serves.
+std::string groups_of(const json& f) {
+  const json groups = f.value("groups", json::array());
+  if (groups.empty()) return "";
+  std::ostringstream percentile;
+  percentile << f["percentile"].get<double>();
+  return "groups of alike instances in the last 10 s, latency at the " + percentile.str() +
+         "th percentile:\n" + listing("groups", groups) + "\n";
+}
+
 Result<void> describe_function(const Session& session, const std::string& name) {
   SLUICE_ASSIGN(f, session.api(verb::get, session.function_path(name)));
   constexpr int kShown = 15;
@@ -181,7 +192,9 @@ Result<void> describe_function(const Session& session, const std::string& name) 
     std::cout << "unavailable: " << f["unavailable"].get<std::string>() << "\n";
   if (!f["rollout_failed"].get<std::string>().empty())
     std::cout << "rollout: " << f["rollout_failed"].get<std::string>() << "\n";
-  std::cout << "\n" << listing("instances", own) << "\n" << listing("decisions", decisions);
+  std::cout << "\n"
+            << groups_of(f) << listing("instances", own) << "\n"
+            << listing("decisions", decisions);
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 #include "base/clock.h"
@@ -62,6 +63,19 @@ const Columns kInstances{
     {"READY-AFTER", "from its start until it served"},
     {"AGE", "since its process began"},
     {"WHY", "why it ended, or what is wrong with it"}};
+const Columns kGroups{
+    {"REVISION", "of the function"},
+    {"TYPE", "of its devices"},
+    {"SM", "share of the device's cores or SMs that each instance holds"},
+    {"QUOTA", "share of time that each may count on"},
+    {"BATCH", "requests that each runs at once"},
+    {"INSTANCES", "that serve"},
+    {"REQUESTS/S", "answered, by all of them"},
+    {"INFER/S", "inferences of these"},
+    {"CONCURRENCY", "requests that they had in hand, on average"},
+    {"LATENCY", "at the objective's percentile; - without an answer"},
+    {"BODY", "mean size of a request; - without an answer"},
+    {"RATE", "inferences a busy second of one instance answers; - if it is hardly used"}};
 const Columns kDevices{{"DEVICE", "its name, for `sluice describe device`"},
                        {"KIND", "cpu or cuda"},
                        {"TYPE", "devices of one type share profiles and the price"},
@@ -113,6 +127,7 @@ const Columns& columns(const std::string& what) {
   if (what == "revisions") return kRevisions;
   if (what == "instances") return kInstances;
   if (what == "profiles") return kProfiles;
+  if (what == "groups") return kGroups;
   return what == "devices" ? kDevices : kDecisions;
 }
 
@@ -245,6 +260,25 @@ std::string instances_table(const json& list) {
   return t.text();
 }
 
+// Returns "-" for none.
+std::string positive(double value, const std::string& text) {
+  return value > 0 ? text : "-";
+}
+
+std::string groups_table(const json& list) {
+  Table t = table("groups");
+  for (const json& g : list) {
+    const double body = g["body_bytes"], rate = g["service_rate"];
+    t.add({std::to_string(g["revision"].get<int>()), g["type"], percent(g["sm"]),
+           percent(g["quota"]), std::to_string(g["batch"].get<int>()),
+           std::to_string(g["instances"].get<int>()), fixed(g["rps"], 1),
+           fixed(g["inferences_per_second"], 1), fixed(g["concurrency"], 1),
+           milliseconds(g["latency_ms"]), positive(body, bytes(std::llround(body))),
+           positive(rate, fixed(rate, 1))});
+  }
+  return t.text();
+}
+
 std::string devices_table(const json& list) {
   Table t = table("devices");
   for (const json& r : list)
@@ -338,6 +372,7 @@ std::string listing(const std::string& what, const json& list) {
   if (what == "revisions") return revisions_table(list);
   if (what == "instances") return instances_table(list);
   if (what == "profiles") return profiles_table(list);
+  if (what == "groups") return groups_table(list);
   return what == "devices" ? devices_table(list) : decisions_table(list);
 }
 

@@ -142,6 +142,24 @@ TEST(Listing, AnEndedProgramKeepsWhatItUsedAndHasNoAge) {
   EXPECT_NE(listing("instances", json::array({program(0)})).find("  7s"), std::string::npos);
 }
 
+TEST(Listing, AGroupHasDashesForWhatIsUnknown) {
+  json group{{"revision", 2},      {"type", "weak"},  {"sm", 500},
+             {"quota", 1000},      {"batch", 4},      {"instances", 3},
+             {"in_flight", 1},     {"rps", 12.34},    {"inferences_per_second", 98.7},
+             {"concurrency", 1.5}, {"latency_ms", 0}, {"body_bytes", 0},
+             {"service_rate", 0},  {"queue_ms", 0},   {"compute_ms", 0}};
+  const std::string idle = listing("groups", json::array({group}));
+  EXPECT_THAT(idle,
+              testing::ContainsRegex("2 +weak +50% +100% +4 +3 +12.3 +98.7 +1.5 +- +- +- +- +-"));
+  group.update({{"latency_ms", 87.4},
+                {"body_bytes", 2048.2},
+                {"service_rate", 45.67},
+                {"queue_ms", 0},
+                {"compute_ms", 3.456}});
+  const std::string busy = listing("groups", json::array({group}));
+  EXPECT_THAT(busy, testing::ContainsRegex("1.5 +87ms +2.*Ki +45.7 +0.00ms +3.46ms"));
+}
+
 TEST(Listing, FitsItsTerminal) {
   EXPECT_EQ(fitted("abcdef\nab\nrest\n", 4, 3), "abc…\nab\n");
   EXPECT_EQ(fitted("░░░░░\n", 4, 9), "░░░…\n");
@@ -150,7 +168,7 @@ TEST(Listing, FitsItsTerminal) {
 
 TEST(Listing, EveryColumnHasItsLegend) {
   for (const char* what :
-       {"functions", "revisions", "instances", "devices", "profiles", "decisions"}) {
+       {"functions", "revisions", "instances", "groups", "devices", "profiles", "decisions"}) {
     std::istringstream head(listing(what, json::array()));
     const std::string text = legend(what);
     for (std::string column; head >> column;)

@@ -185,8 +185,10 @@ void Control::observe(Time now, UnixMillis wall) {
 void Control::count(Time now, UnixMillis wall) {
   counts_.count(seen_, functions_, now, wall);
   if (!counts_.account(seen_, functions_, accounting_, now, wall)) return;
-  if (any_node_there(seen_) && counts_.countable())
+  if (any_node_there(seen_) && counts_.countable()) {
     measurements_.step(seen_.instances, functions_, now);
+    groups_.step(seen_, functions_, *measurements_.latest(), now);
+  }
   refine(now, wall);
   keeper_.counted();
 }

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "control/decisions.h"
+#include "control/instance_groups.h"
 #include "control/keeper.h"
 #include "control/measurements.h"
 #include "control/models.h"
@@ -109,6 +110,7 @@ class Control {
   const Observation& seen() const { return seen_; }
   const TickCount& last_tick() const { return last_tick_; }
   const Accounting& accounting() const { return accounting_; }
+  const InstanceGroups& groups() const { return groups_; }
   // Returns how many instances of that revision ended before they were ready, since the last ready
   // one.
   int start_failures(const FunctionName& f, int revision) const {
@@ -203,6 +205,7 @@ class Control {
   RouteSync routes_;
   Counts counts_;
   Measurements measurements_;
+  InstanceGroups groups_;
   Time refined_at_{};
   std::map<Profiles::Key, Need> needs_;  // of the ten seconds before, where they corrected nothing
   Accounting accounting_;

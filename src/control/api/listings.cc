@@ -260,6 +260,31 @@ json row_of(const Control& control, const FunctionState& r, UnixMillis wall) {
   return out;
 }
 
+// The groups of its alike instances, over the last ten seconds.
+json groups_of(const Control& control, const FunctionState& r) {
+  const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
+  if (!spec.is_inference()) return json::array();
+  const double percentile = spec.inference().slo.percentile;
+  json out = json::array();
+  for (const auto& [key, group] : control.groups().all()) {
+    if (key.function != r.stored.name || group.now().instances == 0) continue;
+    out.push_back({{"revision", key.revision},
+                   {"type", key.type},
+                   {"sm", key.sm.permille},
+                   {"quota", key.quota.permille},
+                   {"batch", key.batch},
+                   {"instances", group.now().instances},
+                   {"in_flight", group.now().in_flight},
+                   {"rps", group.now().requests_per_second},
+                   {"inferences_per_second", group.now().inferences_per_second},
+                   {"concurrency", group.now().concurrency},
+                   {"latency_ms", millis(group.latency(percentile / 100))},
+                   {"body_bytes", group.body_bytes()},
+                   {"service_rate", group.service_rate()}});
+  }
+  return out;
+}
+
 // As of a function without a revision, for nothing is known of its own.
 json row_of_apart(const Control& control, const FunctionName& name, const SetApart& apart,
                   UnixMillis wall) {
@@ -275,8 +300,11 @@ json row_of_apart(const Control& control, const FunctionName& name, const SetApa
 
 json function_row(const Control& control, const FunctionName& name, UnixMillis wall) {
   const auto apart = control.apart().find(name);
-  return apart == control.apart().end() ? row_of(control, control.functions().at(name), wall)
-                                        : row_of_apart(control, name, apart->second, wall);
+  if (apart != control.apart().end()) return row_of_apart(control, name, apart->second, wall);
+  const FunctionState& r = control.functions().at(name);
+  json out = row_of(control, r, wall);
+  out["groups"] = groups_of(control, r);
+  return out;
 }
 
 json function_rows(const Control& control, UnixMillis wall) {

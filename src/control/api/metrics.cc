@@ -89,6 +89,41 @@ void add_accounts(std::string& out, const Control& control) {
          [](const A& a, const R&) { return a.stops; });
 }
 
+MetricLabels of(const GroupKey& g) {
+  MetricLabels labels = of(g.function);
+  const auto label = [&](std::string_view key, std::string text) {
+    labels.emplace_back(key, std::move(text));
+  };
+  label("revision", std::to_string(g.revision));
+  label("type", g.type);
+  label("sm", wire::metric_number(g.sm.fraction()));
+  label("quota", wire::metric_number(g.quota.fraction()));
+  label("batch", std::to_string(g.batch));
+  return labels;
+}
+
+// Adds what alike instances of a function have answered since the loop began.
+void add_groups(std::string& out, const Control& control) {
+  const auto family = [&](const char* name, Type type, const char* help, auto value) {
+    MetricFamily f(out, name, type, help);
+    for (const auto& [key, group] : control.groups().all()) f.add(of(key), value(group));
+  };
+  using G = InstanceGroup;
+  family("sluice_group_instances", Type::kGauge, "Ready instances of the group.",
+         [](const G& g) { return static_cast<double>(g.now().instances); });
+  family("sluice_group_in_flight", Type::kGauge, "Requests at the group's instances.",
+         [](const G& g) { return static_cast<double>(g.now().in_flight); });
+  family("sluice_group_requests_total", Type::kCounter, "Requests that the group has answered.",
+         [](const G& g) { return static_cast<double>(g.totals().requests); });
+  family("sluice_group_inferences_total", Type::kCounter, "Inferences of these requests.",
+         [](const G& g) { return static_cast<double>(g.totals().inferences); });
+  family("sluice_group_request_duration_seconds", Type::kHistogram,
+         "Arrival to the last byte of the answer.",
+         [](const G& g) -> const Histogram& { return g.totals().spread.latency; });
+  family("sluice_group_request_bytes", Type::kHistogram, "Bodies of the answered requests.",
+         [](const G& g) -> const SizeHistogram& { return g.totals().spread.body_bytes; });
+}
+
 void add_instances(std::string& out, const Control& control) {
   const auto count = [&](const FunctionName& f, InstanceState state) {
     double n = 0;
@@ -191,6 +226,7 @@ std::string metrics(const Control& control) {
   std::string out;
   add_traffic(out, control);
   add_accounts(out, control);
+  add_groups(out, control);
   add_instances(out, control);
   add_devices(out, control);
   return out;

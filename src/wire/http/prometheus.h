@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "base/histogram.h"
+#include "base/size_histogram.h"
 
 namespace sluice::wire {
 
 using MetricLabels = std::vector<std::pair<std::string_view, std::string>>;
+std::string metric_number(double value);  // "0.25", "+Inf"
 MetricLabels with(MetricLabels labels, std::string_view key, std::string text);
 
 // One family: its header, then its samples. `out` outlives it.
@@ -25,6 +27,8 @@ class MetricFamily {
   void add(const MetricLabels& labels, double value) { add("", labels, value); }
   // In seconds: buckets from 1 ms to 30 s, sum and count.
   void add(const MetricLabels& labels, const Histogram& durations);
+  // In bytes: buckets from 256 B to 64 MiB, sum and count.
+  void add(const MetricLabels& labels, const SizeHistogram& sizes);
 
  private:
   void add(std::string_view suffix, const MetricLabels& labels, double value);

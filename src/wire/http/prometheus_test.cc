@@ -38,5 +38,20 @@ TEST(Prometheus, AHistogramIsCumulativeAndInSeconds) {
     EXPECT_NE(out.find(line), std::string::npos) << line << out;
 }
 
+TEST(Prometheus, SizesAreCumulativeAndInBytes) {
+  SizeHistogram h;
+  h.add(0);
+  h.add(1024);
+  h.add(1025);
+  h.add(uint64_t{1} << 30);
+  std::string out;
+  MetricFamily(out, "b_bytes", Type::kHistogram, "Bodies.").add({}, h);
+  for (const char* line :
+       {"b_bytes_bucket{le=\"256\"} 1\n", "b_bytes_bucket{le=\"1024\"} 2\n",
+        "b_bytes_bucket{le=\"4096\"} 3\n", "b_bytes_bucket{le=\"67108864\"} 3\n",
+        "b_bytes_bucket{le=\"+Inf\"} 4\n", "b_bytes_sum 1073743873\n", "b_bytes_count 4\n"})
+    EXPECT_NE(out.find(line), std::string::npos) << line << out;
+}
+
 }  // namespace
 }  // namespace sluice::wire
