@@ -75,7 +75,9 @@ const Columns kGroups{
     {"CONCURRENCY", "requests that they had in hand, on average"},
     {"LATENCY", "at the objective's percentile; - without an answer"},
     {"BODY", "mean size of a request; - without an answer"},
-    {"RATE", "inferences a busy second of one instance answers; - if it is hardly used"}};
+    {"RATE", "inferences a busy second of one instance answers; - if it is hardly used"},
+    {"QUEUE", "of an inference in its program, as that counts (server.metrics); - if unknown"},
+    {"COMPUTE", "of an inference, likewise"}};
 const Columns kDevices{{"DEVICE", "its name, for `sluice describe device`"},
                        {"KIND", "cpu or cuda"},
                        {"TYPE", "devices of one type share profiles and the price"},
@@ -265,6 +267,12 @@ std::string positive(double value, const std::string& text) {
   return value > 0 ? text : "-";
 }
 
+// Returns "-" for a group whose programs do not count.
+std::string time_of_inference(const json& ms, const json& group) {
+  const bool counted = group["queue_ms"].get<double>() + group["compute_ms"].get<double>() > 0;
+  return counted ? fixed(ms, 2) + "ms" : "-";
+}
+
 std::string groups_table(const json& list) {
   Table t = table("groups");
   for (const json& g : list) {
@@ -274,7 +282,8 @@ std::string groups_table(const json& list) {
            std::to_string(g["instances"].get<int>()), fixed(g["rps"], 1),
            fixed(g["inferences_per_second"], 1), fixed(g["concurrency"], 1),
            milliseconds(g["latency_ms"]), positive(body, bytes(std::llround(body))),
-           positive(rate, fixed(rate, 1))});
+           positive(rate, fixed(rate, 1)), time_of_inference(g["queue_ms"], g),
+           time_of_inference(g["compute_ms"], g)});
   }
   return t.text();
 }

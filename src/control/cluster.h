@@ -29,6 +29,25 @@
 
 namespace sluice::control {
 
+// What a program counts itself since its start, by its page of metrics, under Triton's names.
+struct ProgramCounts {
+  double inferences = 0;  // nv_inference_count
+  double executions = 0;  // nv_inference_exec_count
+  // Sums over its requests, in µs: nv_inference_…_duration_us of request, queue, compute_infer.
+  double request_us = 0, queue_us = 0, compute_us = 0;
+
+  bool operator==(const ProgramCounts&) const = default;
+};
+
+// Where a program has its page of metrics.
+struct MetricsPage {
+  InstanceId instance;
+  std::string address;  // "127.0.0.1:PORT" on its node
+  std::string path;
+
+  bool operator==(const MetricsPage&) const = default;
+};
+
 // An instance in its node's view.
 struct ObservedInstance {
   Instance instance;
@@ -43,12 +62,13 @@ struct ObservedInstance {
   Nanos ungated{0};  // the part of it on a GPU past the hook
   Nanos outside{0};  // CPU time of processes that have left its cgroup
   Bytes peak_memory = 0;
-  std::optional<Bytes> memory_held;  // of its GPUs, if it is counted
-  std::string device_fault;          // the fault of its device, for which its node ends it
-  std::string error;                 // why it is gone
-  UnixMillis ended = 0;              // 0: it is alive, or its node does not report it
-  bool stopped = false;              // it ended on request, by any client
-  bool node_fault = false;           // its node ended its start: its daemon died, its disk was full
+  std::optional<Bytes> memory_held;      // of its GPUs, if it is counted
+  std::optional<ProgramCounts> program;  // if its page of metrics has them
+  std::string device_fault;              // the fault of its device, for which its node ends it
+  std::string error;                     // why it is gone
+  UnixMillis ended = 0;                  // 0: it is alive, or its node does not report it
+  bool stopped = false;                  // it ended on request, by any client
+  bool node_fault = false;  // its node ended its start: its daemon died, its disk was full
 };
 
 inline bool alive(const ObservedInstance& o) {
@@ -197,6 +217,9 @@ class Cluster {
 
   // Returns the answers to the last poll. What has not answered it is unreachable.
   virtual Observation observe() = 0;
+  // Replaces the pages of metrics that are fetched about once a second. Observations have their
+  // counts. An adapter that reaches no program may leave them out.
+  virtual void watch_pages(const std::vector<MetricsPage>& pages) { (void)pages; }
   // With all parts, on the node of their devices. Idempotent by the instance's id.
   virtual Result<void> start(const StartOrder& order) = 0;
   // All parts, in their order, or none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "control/metrics_pages.h"
 #include "control/refined.h"
 #include "control/unreachable.h"
 
@@ -189,6 +190,7 @@ void Control::count(Time now, UnixMillis wall) {
     measurements_.step(seen_.instances, functions_, now);
     groups_.step(seen_, functions_, *measurements_.latest(), now);
   }
+  cluster_.watch_pages(metrics_pages(functions_, seen_.instances));
   refine(now, wall);
   keeper_.counted();
 }

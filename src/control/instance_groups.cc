@@ -76,6 +76,11 @@ void InstanceGroup::add(const InstanceMeasurements& m) {
   now_.requests_per_second += m.answers_per_second;
   now_.inferences_per_second += m.inferences_per_second;
   now_.concurrency += m.answers_per_second * seconds(m.latency);  // by Little's law
+  if (m.queue > Nanos(0) || m.compute > Nanos(0)) {
+    now_.counted_per_second += m.inferences_per_second;
+    now_.queue_seconds += m.inferences_per_second * seconds(m.queue);
+    now_.compute_seconds += m.inferences_per_second * seconds(m.compute);
+  }
   if (m.busy < kLeastBusy) return;
   now_.busy += m.busy.fraction();
   now_.busy_inferences_per_second += m.inferences_per_second;

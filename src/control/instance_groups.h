@@ -37,6 +37,8 @@ class InstanceGroup {
     // Of those that are measurably busy: how many there would be if each were always busy, and what
     // they answer.
     double busy = 0, busy_inferences_per_second = 0;
+    // Of those whose programs count themselves; seconds are a second's sums over inferences.
+    double counted_per_second = 0, queue_seconds = 0, compute_seconds = 0;
 
     bool operator==(const Now&) const = default;
   };
@@ -51,6 +53,9 @@ class InstanceGroup {
   double service_rate() const {
     return now_.busy > 0 ? now_.busy_inferences_per_second / now_.busy : 0;
   }
+  // Return the mean time of an inference, as the programs count it; 0: unknown.
+  Nanos queue() const { return counted_mean(now_.queue_seconds); }
+  Nanos compute() const { return counted_mean(now_.compute_seconds); }
   // Returns the quantile of the last ten seconds' answers; 0 without any.
   Nanos latency(double quantile) const;
   // Returns the mean size of their requests' bodies; 0 without any.
@@ -62,6 +67,9 @@ class InstanceGroup {
     std::vector<std::pair<int, uint64_t>> latency;  // the filled buckets of its histogram
     uint64_t answers = 0, bytes = 0;
   };
+  Nanos counted_mean(double sum) const {
+    return now_.counted_per_second > 0 ? from_seconds(sum / now_.counted_per_second) : Nanos(0);
+  }
   void begin_second();
   void add(const ObservedAnswers& now, const ObservedAnswers& before);
   void add(const InstanceMeasurements& measured);

@@ -143,6 +143,19 @@ TEST_F(InstanceGroupsTest, RatesAreTheSumsOfItsInstances) {
   EXPECT_NEAR(of("weak").service_rate(), 40, 1e-9) << "by those that are busy";
 }
 
+TEST_F(InstanceGroupsTest, TimesOfInferencesAreMeansOverThoseThatProgramsCount) {
+  for (const char* id : {"a", "b", "c"}) {
+    start(id, "weak");
+    measured.push_back({.instance = id, .inferences_per_second = 10});
+  }
+  measured[0].queue = Millis(1), measured[0].compute = Millis(10);
+  measured[1].queue = Millis(5), measured[1].compute = Millis(10);
+  measured[1].inferences_per_second = 30;
+  step();
+  EXPECT_EQ(of("weak").queue(), Millis(4));
+  EXPECT_EQ(of("weak").compute(), Millis(10));
+}
+
 TEST_F(InstanceGroupsTest, AGroupIsForgottenTenMinutesAfterItsLastInstance) {
   start("a", "weak");
   answer("a", 1, Millis(10), 1);

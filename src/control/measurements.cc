@@ -5,6 +5,30 @@
 #include <utility>
 
 namespace sluice::control {
+namespace {
+
+constexpr double kLongest = 1e6;  // seconds of an inference: more is nonsense
+
+bool fell(const std::optional<ProgramCounts>& now, const std::optional<ProgramCounts>& before) {
+  return now && before &&
+         (now->inferences < before->inferences || now->queue_us < before->queue_us ||
+          now->compute_us < before->compute_us);
+}
+
+// A gateway does not know the inferences in a body that it cannot read; the program does.
+void measure_program(InstanceMeasurements& m, const ProgramCounts& from, const ProgramCounts& to,
+                     double elapsed) {
+  const double inferences = to.inferences - from.inferences;
+  m.inferences_per_second = inferences / elapsed;
+  if (inferences <= 0) return;
+  const auto each = [&](double us) {
+    return from_seconds(std::min(us / inferences / 1e6, kLongest));
+  };
+  m.queue = each(to.queue_us - from.queue_us);
+  m.compute = each(to.compute_us - from.compute_us);
+}
+
+}  // namespace
 
 void Measurements::step(const std::vector<ObservedInstance>& instances, Functions& functions,
                         Time now) {
@@ -21,7 +45,7 @@ void Measurements::step(const std::vector<ObservedInstance>& instances, Function
     const FunctionState* f = finder.find(o.instance.function);
     const ObservedAnswers* answers = f == nullptr ? nullptr : answers_of(*f, id);
     const ObservedAnswers& a = answers == nullptr ? kNone : *answers;
-    book->second.add({now, o.used, a.answering, a.answered, a.inferences, a.late});
+    book->second.add({now, o.used, a.answering, a.answered, a.inferences, a.late, o.program});
     InstanceMeasurements& m = measured->emplace_back();
     m.instance = id;
     m.in_flight = a.in_flight;
@@ -42,7 +66,7 @@ void Measurements::Book::add(const Sample& sample) {
     const Sample& before = samples_[(added_ - 1) % kSamples];
     if (sample.used < before.used || sample.answering < before.answering ||
         sample.answered < before.answered || sample.inferences < before.inferences ||
-        sample.late < before.late)
+        sample.late < before.late || fell(sample.program, before.program))
       added_ = 0;
   }
   samples_[added_++ % kSamples] = sample;
@@ -55,6 +79,8 @@ void Measurements::Book::measure(InstanceMeasurements& m) const {
   if (elapsed <= 0) return;
   m.busy = {static_cast<int>(std::lround(1000 * seconds(to.used - from.used) / elapsed))};
   m.inferences_per_second = static_cast<double>(to.inferences - from.inferences) / elapsed;
+  if (from.program && to.program && !fell(to.program, from.program))
+    measure_program(m, *from.program, *to.program, elapsed);
   const uint64_t answered = to.answered - from.answered;
   if (answered == 0) return;
   m.answers_per_second = static_cast<double>(answered) / elapsed;

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "control/function_state.h"
@@ -29,6 +30,7 @@ class Measurements {
     Time at{};
     Nanos used{0}, answering{0};
     uint64_t answered = 0, inferences = 0, late = 0;
+    std::optional<ProgramCounts> program;
   };
   class Book {
    public:

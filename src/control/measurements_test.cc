@@ -82,6 +82,34 @@ TEST_F(MeasurementsTest, LateAnswersArePartsOfThoseOfTheSameSeconds) {
   EXPECT_EQ(of("a").late, 0) << "they were before these ten seconds";
 }
 
+TEST_F(MeasurementsTest, AProgramsOwnCountReplacesTheGateways) {
+  const auto counts = [&](double inferences, double queue_us, double compute_us) {
+    instance("a").program = ProgramCounts{inferences, 0, 0, queue_us, compute_us};
+  };
+  second("a", Millis(0), 0);
+  counts(1000, 0, 0);
+  second("a", Millis(300), 5);
+  EXPECT_EQ(of("a").inferences_per_second, 10) << "the page is new";
+  counts(1040, 0, 0);
+  for (int n = 0; n < 9; ++n) second("a", Millis(300), 0);
+  counts(1100, 5000, 20'000);
+  second("a", Millis(300), 5);
+  EXPECT_EQ(of("a").inferences_per_second, 10) << "100 in ten seconds";
+  EXPECT_EQ(of("a").queue, Micros(50));
+  EXPECT_EQ(of("a").compute, Micros(200));
+  counts(3, 0, 0);
+  second("a", Millis(300), 5);
+  EXPECT_EQ(of("a"), (InstanceMeasurements{.instance = "a", .busy = kNone})) << "it began anew";
+  counts(500, 0, 0);
+  second("a", Millis(300), 5);
+  instance("a").program.reset();
+  second("a", Millis(300), 5);
+  EXPECT_EQ(of("a").inferences_per_second, 10) << "its page fails";
+  counts(1, 0, 0);
+  second("a", Millis(300), 5);
+  EXPECT_EQ(of("a").inferences_per_second, 10) << "it began anew meanwhile";
+}
+
 TEST_F(MeasurementsTest, EachInstanceHasItsOwnAndOneThatIsGoneHasNone) {
   add("b", Millis(0), 0);
   second("d", Millis(0), 0);

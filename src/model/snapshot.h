@@ -76,11 +76,12 @@ struct FunctionView {
 struct InstanceMeasurements {
   InstanceId instance;
   Share busy;                        // its use of the time of what it holds of its device
-  double inferences_per_second = 0;  // answered
+  double inferences_per_second = 0;  // answered; by its program's own count, if it has one
   Nanos latency{0};   // mean, from when the gateway gave it a request to the answer; 0: no answer
   int in_flight = 0;  // requests that it has from the gateway, at the end of these seconds
   double answers_per_second = 0;  // answered requests
   double late = 0;                // part of these that took longer than the objective
+  Nanos queue{0}, compute{0};     // of an inference, as its program counts; 0: unknown
 
   bool operator==(const InstanceMeasurements&) const = default;
 };

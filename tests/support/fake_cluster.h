@@ -26,6 +26,7 @@ class FakeCluster : public Cluster {
   bool settled() const override { return answered_; }
   void on_settled(std::function<void()> call) override { on_settled_ = std::move(call); }
   Observation observe() override;
+  void watch_pages(const std::vector<MetricsPage>& all) override { pages = all; }
   Result<void> start(const StartOrder& order) override;
   Result<void> resize(const InstanceId& id, const Parts& parts) override;
   Result<void> stop(const InstanceId& id, Nanos drain) override;
@@ -77,6 +78,7 @@ class FakeCluster : public Cluster {
   nlohmann::json routes;
   int starts = 0, stops = 0, resizes = 0;  // asked for
   std::string last_model;                  // the path of the last start
+  std::vector<MetricsPage> pages;          // to be fetched
   int tables = 0;                          // that the gateway received
   Nanos last_drain{};                      // of the last stop
   std::map<DeviceId, std::string> faults;  // of devices that their node has cordoned

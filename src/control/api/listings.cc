@@ -280,7 +280,9 @@ json groups_of(const Control& control, const FunctionState& r) {
                    {"concurrency", group.now().concurrency},
                    {"latency_ms", millis(group.latency(percentile / 100))},
                    {"body_bytes", group.body_bytes()},
-                   {"service_rate", group.service_rate()}});
+                   {"service_rate", group.service_rate()},
+                   {"queue_ms", millis(group.queue())},
+                   {"compute_ms", millis(group.compute())}});
   }
   return out;
 }

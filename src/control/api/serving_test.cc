@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "control/api/metrics.h"
 #include "control/desired_memory.h"
 #include "control/journal_memory.h"
 #include "predict/profile_table.h"
@@ -149,8 +150,30 @@ TEST_F(ServingOverMemory, APrometheusFindsTheReadyInstancesThatHaveMetrics) {
   ASSERT_EQ(expected.size(), 1u);
   pass(1);
   EXPECT_EQ(get("/v1/metrics/targets"), expected);
+  ASSERT_EQ(cluster.pages.size(), 1u);
+  EXPECT_EQ(cluster.pages[0].address, "127.0.0.1:41233");
+  EXPECT_EQ(cluster.pages[0].path, "/metrics");
   ask(verb::delete_, "/v1/functions/team/p");
   EXPECT_EQ(get("/v1/metrics/targets"), json::array()) << "it drains";
+}
+
+TEST_F(ServingOverMemory, AFunctionsAlikeInstancesAreAGroup) {
+  ask(verb::post, "/v1/functions", kFunction);
+  pass(4);
+  const json groups = get("/v1/functions/default/f").at("groups");
+  ASSERT_EQ(groups.size(), 1u) << groups;
+  EXPECT_EQ(groups[0]["instances"], 3);
+  EXPECT_EQ(groups[0]["sm"], 1000);
+  EXPECT_EQ(groups[0]["quota"], 600);
+  EXPECT_EQ(groups[0]["latency_ms"], 0);
+  const std::string type = groups[0]["type"];
+  const std::string labels = "{namespace=\"default\",function=\"f\",revision=\"1\",type=\"" + type +
+                             "\",sm=\"1\",quota=\"0.6\",batch=\"1\"}";
+  const std::string text = metrics(*control);
+  for (const std::string& line : {"sluice_group_instances" + labels + " 3\n",
+                                  "sluice_group_requests_total" + labels + " 0\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  EXPECT_NE(text.find("sluice_group_request_bytes_bucket"), std::string::npos);
 }
 
 TEST_F(ServingOverMemory, AFunctionRunsOnNodesThatComeAndGo) {

@@ -248,6 +248,8 @@ Observation LocalCluster::observe() {
   seen_.node.reachable = false;
   if (const auto state = node_.take_poll(); state && state->ok()) seen_ = observe_node(**state, o);
   if (seen_.seen > 0) o.nodes.push_back(seen_);
+  for (const auto& [id, counts] : pages_.latest())
+    if (ObservedInstance* instance = find_instance(o.instances, id)) instance->program = counts;
   ObservedGateway& gateway = o.gateways.emplace_back(ObservedGateway{.name = kGateway});
   if (const auto stats = gateway_.take_poll(); stats && stats->ok()) {
     const auto started = (*stats)->value("started", UnixMillis{0});

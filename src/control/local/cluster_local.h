@@ -11,6 +11,7 @@
 
 #include "control/cluster.h"
 #include "control/local/peer_calls.h"
+#include "control/local/program_pages.h"
 
 namespace sluice::control {
 
@@ -27,6 +28,7 @@ class LocalCluster : public Cluster {
   bool settled() const override;
   void on_settled(std::function<void()> call) override;
   Observation observe() override;
+  void watch_pages(const std::vector<MetricsPage>& pages) override { pages_.watch(pages); }
   Result<void> start(const StartOrder& order) override;
   Result<void> resize(const InstanceId& id, const Parts& parts) override;
   Result<void> stop(const InstanceId& id, Nanos drain) override;
@@ -42,6 +44,7 @@ class LocalCluster : public Cluster {
   std::mutex settling_;  // guards on_settled_
   std::function<void()> on_settled_;
   PeerCalls node_, gateway_;
+  ProgramPages pages_;
   Nanos left_ = kOrdersWait;  // how long orders may still wait until the next observation
   ObservedNode seen_;         // the node's last answer
   UnixMillis gateway_seen_ = 0;
