@@ -138,6 +138,43 @@ TEST_F(PlatformProgram, APrometheusFindsItsMetrics) {
   EXPECT_THAT(discovered.out, HasSubstr("\"__address__\": \"" + at + "\"")) << discovered.err;
 }
 
+// Under Triton's names: 64 inferences an answer, which the gateway cannot know.
+TEST_F(PlatformProgram, ItsOwnPageOfMetricsCountsItsInferences) {
+  write("server.py", R"(
+import http.server, os
+inferences = 0
+class Server(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        global inferences
+        inferences += 64
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.say(b"done")
+    def do_GET(self):
+        page = "nv_inference_count{model=\"m\"} %d\nnv_inference_compute_infer_duration_us %d\n"
+        self.say((page % (inferences, 500 * inferences)).encode())
+    def say(self, text):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Server).serve_forever()
+)");
+  Platform p;
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, python("    metrics: /metrics\n")).code, 0);
+  wait_until_ready(p);
+  const json f = p.until("/v1/functions/default/f", [&](const json& now) {
+    p.cli({"invoke", "f", "--path", "/infer", "--body", (folder_ / "said.txt").string()});
+    const json groups = now.value("groups", json::array());
+    return groups.size() == 1 && groups[0]["compute_ms"] > 0;
+  });
+  const json& group = f["groups"][0];
+  EXPECT_NEAR(group["compute_ms"], 0.5, 1e-6);
+  EXPECT_EQ(group["instances"], 1);
+  EXPECT_GT(group["inferences_per_second"], 32 * group["rps"].get<double>());
+  EXPECT_EQ(group["body_bytes"], 5);
+  EXPECT_THAT(p.cli({"describe", "f"}).out, HasSubstr("groups of alike instances"));
+}
+
 // python/sluice_serve.py, without a framework.
 TEST_F(PlatformProgram, AFunctionOfPythonAnswersTheProtocol) {
   write("twice.py", R"(
