@@ -118,6 +118,7 @@ struct ObservedAnswers {
   int in_flight = 0;
   uint64_t answered = 0, inferences = 0;
   uint64_t late = 0;   // of the answered requests, after their function's objective
+  uint64_t slow = 0;   // of these, those that took longer than the objective since the grant
   Nanos answering{0};  // the sum over its requests, from the grant to the end
   std::shared_ptr<const AnswerSpread> spread = nullptr;  // null: it has answered nothing
 };

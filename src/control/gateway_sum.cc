@@ -44,6 +44,7 @@ void add(std::vector<ObservedAnswers>& sum, const std::vector<ObservedAnswers>& 
     at->answered += a.answered;
     at->inferences += a.inferences;
     at->late += a.late;
+    at->slow += a.slow;
     at->answering += a.answering;
     add(at->spread, a.spread);
   }

@@ -45,7 +45,8 @@ void Measurements::step(const std::vector<ObservedInstance>& instances, Function
     const FunctionState* f = finder.find(o.instance.function);
     const ObservedAnswers* answers = f == nullptr ? nullptr : answers_of(*f, id);
     const ObservedAnswers& a = answers == nullptr ? kNone : *answers;
-    book->second.add({now, o.used, a.answering, a.answered, a.inferences, a.late, o.program});
+    book->second.add(
+        {now, o.used, a.answering, a.answered, a.inferences, a.late, a.slow, o.program});
     InstanceMeasurements& m = measured->emplace_back();
     m.instance = id;
     m.in_flight = a.in_flight;
@@ -66,7 +67,8 @@ void Measurements::Book::add(const Sample& sample) {
     const Sample& before = samples_[(added_ - 1) % kSamples];
     if (sample.used < before.used || sample.answering < before.answering ||
         sample.answered < before.answered || sample.inferences < before.inferences ||
-        sample.late < before.late || fell(sample.program, before.program))
+        sample.late < before.late || sample.slow < before.slow ||
+        fell(sample.program, before.program))
       added_ = 0;
   }
   samples_[added_++ % kSamples] = sample;
@@ -85,6 +87,7 @@ void Measurements::Book::measure(InstanceMeasurements& m) const {
   if (answered == 0) return;
   m.answers_per_second = static_cast<double>(answered) / elapsed;
   m.late = static_cast<double>(to.late - from.late) / static_cast<double>(answered);
+  m.slow = static_cast<double>(to.slow - from.slow) / static_cast<double>(answered);
   m.latency = (to.answering - from.answering) / static_cast<int64_t>(answered);
 }
 

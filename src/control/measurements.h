@@ -29,7 +29,7 @@ class Measurements {
   struct Sample {
     Time at{};
     Nanos used{0}, answering{0};
-    uint64_t answered = 0, inferences = 0, late = 0;
+    uint64_t answered = 0, inferences = 0, late = 0, slow = 0;
     std::optional<ProgramCounts> program;
   };
   class Book {

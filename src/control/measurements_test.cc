@@ -75,9 +75,11 @@ TEST_F(MeasurementsTest, AnInstanceIsMeasuredOverTheLastTenSeconds) {
 TEST_F(MeasurementsTest, LateAnswersArePartsOfThoseOfTheSameSeconds) {
   second("a", Millis(0), 0);
   told("a").late += 3;
+  told("a").slow += 1;
   second("a", Millis(300), 12);
   EXPECT_EQ(of("a").answers_per_second, 12);
   EXPECT_EQ(of("a").late, 0.25);
+  EXPECT_EQ(of("a").slow, 1.0 / 12);
   for (int n = 0; n < 10; ++n) second("a", Millis(300), 12);
   EXPECT_EQ(of("a").late, 0) << "they were before these ten seconds";
 }
@@ -156,6 +158,8 @@ TEST_F(MeasurementsTest, OneCounterThatFallsBeginsAllOfThemAnew) {
   anew("inferences", [&] { told("inferences").inferences -= 1; });
   told("late").late = 5;
   anew("late", [&] { told("late").late -= 1; });
+  told("slow").slow = 5;
+  anew("slow", [&] { told("slow").slow -= 1; });
 }
 
 TEST_F(MeasurementsTest, ASnapshotKeepsWhatItWasGiven) {

@@ -33,6 +33,7 @@ json to_json(const Upstream& u, Time now) {
            {"answered", u.answered},
            {"inferences", u.inferences},
            {"late", u.late},
+           {"slow", u.slow},
            {"busy_us", u.busy.count() / 1000},
            {"overdue_us", overdue(u, now).count() / 1000}};
   if (u.answered > 0)

@@ -86,6 +86,7 @@ TEST_F(AdminTest, AnInstanceIsReportedWithItsLateAnswersAndTheirDistribution) {
   const json instance = ask(verb::get, "/v1/stats")["functions"][0]["instances"][0];
   EXPECT_EQ(instance["answered"], 2);
   EXPECT_EQ(instance["late"], 1);
+  EXPECT_EQ(instance["slow"], 1);
   EXPECT_EQ(instance["latency_us"]["sum_ns"], 34'000'000);
   EXPECT_EQ(instance["latency_us"]["buckets"].size(), 2u);
   EXPECT_EQ(instance["body_bytes"], json::parse(R"({"sum":2000,"buckets":[[10,2]]})"));

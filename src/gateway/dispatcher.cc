@@ -31,13 +31,24 @@ void note_end(Upstream& u, Outcome outcome, bool overdue, Time now) {
   if (outcome == Outcome::kOk) u.down_for = Nanos(0);
 }
 
-void note_answer(Upstream& u, const Waiter& w, Nanos latency, bool late, uint64_t inferences) {
+struct Answered {
+  Nanos latency{0};  // since the arrival
+  Nanos held{0};     // since the grant
+  Nanos slo{0};      // 0: none
+  uint64_t inferences = 0, body_bytes = 0;
+
+  bool late() const { return slo > Nanos(0) && latency > slo; }
+  bool slow() const { return slo > Nanos(0) && held > slo; }
+};
+
+void note_answer(Upstream& u, const Answered& a) {
   ++u.answered;
-  u.inferences += inferences;
-  u.late += late;
-  u.late_lately.add(late);
-  u.latency.add(latency);
-  u.body_bytes.add(w.body_bytes);
+  u.inferences += a.inferences;
+  u.late += a.late();
+  u.slow += a.slow();
+  u.late_lately.add(a.late());
+  u.latency.add(a.latency);
+  u.body_bytes.add(a.body_bytes);
 }
 
 // A request of an unknown number counts as one.
@@ -208,16 +219,17 @@ void Dispatcher::count_end(const Waiter& w, Outcome outcome, uint64_t inferences
   switch (outcome) {
     case Outcome::kOk: {
       const wire::ComputeReport report = w.compute.value_or(wire::ComputeReport{});
-      const uint64_t answered = std::max<uint64_t>(inferences, 1);
-      const bool late = f.route.slo > Nanos(0) && latency > f.route.slo;
+      const Answered answered{latency, now - w.granted_at_, f.route.slo,
+                              std::max<uint64_t>(inferences, 1), w.body_bytes};
       r.last = now;
-      r.model.succeeded(answered, latency, w.granted_at_ - w.arrived_ + report.queue, report);
+      r.model.succeeded(answered.inferences, latency, w.granted_at_ - w.arrived_ + report.queue,
+                        report);
       ++c.ok;
-      c.inferences += answered;
+      c.inferences += answered.inferences;
       c.latency.add(latency);
-      c.late += late;
+      c.late += answered.late();
       if (!w.upstream_) return;
-      note_answer(*w.upstream_, w, latency, late, answered);
+      note_answer(*w.upstream_, answered);
       // One sample a batch; a streamed request took as long as its client.
       if (w.streams || w.more_ > 0) return;
       f.service.add(w.together_, now - w.granted_at_);

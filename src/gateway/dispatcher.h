@@ -48,6 +48,7 @@ struct Upstream {
   uint64_t answered = 0;
   uint64_t inferences = 0;
   uint64_t late = 0;         // of the answered ones, after the SLO
+  uint64_t slow = 0;         // of these, those that took longer than the SLO since their grant
   Histogram latency;         // arrival → last byte, of the answered ones
   SizeHistogram body_bytes;  // of the answered ones' requests
   Nanos busy{0};             // sum over its requests of granted → answered

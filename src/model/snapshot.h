@@ -81,6 +81,7 @@ struct InstanceMeasurements {
   int in_flight = 0;  // requests that it has from the gateway, at the end of these seconds
   double answers_per_second = 0;  // answered requests
   double late = 0;                // part of these that took longer than the objective
+  double slow = 0;                // part that did so since the grant: by the instance itself
   Nanos queue{0}, compute{0};     // of an inference, as its program counts; 0: unknown
 
   bool operator==(const InstanceMeasurements&) const = default;

@@ -210,7 +210,7 @@ std::optional<control::ObservedTraffic> FrontDoor::traffic_of(const FunctionName
                              .latency = c.latency,
                              .instances = {}};
   for (const gateway::Upstream& u : stats->instances) {
-    t.instances.push_back({u.id, u.outstanding, u.answered, u.inferences, u.late, u.busy});
+    t.instances.push_back({u.id, u.outstanding, u.answered, u.inferences, u.late, u.slow, u.busy});
     if (u.answered > 0)
       t.instances.back().spread =
           std::make_shared<control::AnswerSpread>(control::AnswerSpread{u.latency, u.body_bytes});

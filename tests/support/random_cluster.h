@@ -71,7 +71,7 @@ class RandomCluster : public ClusterFixture {
       m.busy = {static_cast<int>(random_.below(1001))};
       m.inferences_per_second = m.answers_per_second = random_.exponential(40);
       m.latency = Millis(1 + random_.below(200));
-      m.late = m.latency > Millis(150) ? 0.5 : 0;
+      m.late = m.slow = m.latency > Millis(150) ? 0.5 : 0;
     }
     now.measured = std::make_shared<const MeasuredInstances>(std::move(measured));
   }

@@ -122,7 +122,7 @@ TEST(LocalCluster, WhatTheGatewayCountsOfInstancesIsObservedById) {
   const Fd connection(::accept(peers.gateway.get(), nullptr, nullptr));
   answer(connection, R"({"started": 5, "told": 1, "version": 1, "functions": [
       {"name": "default/f", "requests": 9, "instances": [
-        {"id": "b", "in_flight": 2, "answered": 7, "inferences": 14, "late": 3, "busy_us": 3000,
+        {"id": "b", "in_flight": 2, "answered": 7, "inferences": 14, "late": 3, "slow": 2, "busy_us": 3000,
          "latency_us": {"sum_ns": 35000000, "buckets": [[99, 7], [-1, 2], "x"]},
          "body_bytes": {"sum": 700, "buckets": [[7, 7]]}},
         {"id": "a", "answered": 1, "overdue_us": 9}]},
@@ -140,6 +140,7 @@ TEST(LocalCluster, WhatTheGatewayCountsOfInstancesIsObservedById) {
   EXPECT_EQ(instances[1].answered, 7u);
   EXPECT_EQ(instances[1].inferences, 14u);
   EXPECT_EQ(instances[1].late, 3u);
+  EXPECT_EQ(instances[1].slow, 2u);
   EXPECT_EQ(instances[1].answering, Millis(3));
   ASSERT_NE(instances[1].spread, nullptr);
   EXPECT_EQ(instances[1].spread->latency.count(), 7u);

@@ -126,6 +126,7 @@ std::vector<ObservedAnswers> answers_from(const json& function,
     a.answered = static_cast<uint64_t>(number("answered"));
     a.inferences = static_cast<uint64_t>(number("inferences"));
     a.late = static_cast<uint64_t>(number("late"));
+    a.slow = static_cast<uint64_t>(number("slow"));
     a.spread = spread_from(i);
     a.answering = Micros(number("busy_us"));
     const Micros since(number("overdue_us"));

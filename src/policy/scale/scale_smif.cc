@@ -26,16 +26,16 @@ struct SmifKind : Choice {
 
 // The instances of one kind, as measured.
 struct SmifGroup {
-  double busy = 0, answered = 0;    // sums; in inferences
-  double requests = 0, missed = 0;  // answers of settled instances; those after the objective
+  double busy = 0, answered = 0;  // sums; in inferences
+  double requests = 0, slow = 0;  // answers; those after the objective, waiting apart
   int count = 0;
 
   double rate() const { return busy > 0 ? answered / busy : 0; }
-  // More of its answers are late than the objective's percentile allows, and not for want of
-  // instances.
+  // More of its answers are late by themselves than the objective's percentile allows, and not for
+  // want of instances.
   bool late(const Objective& slo, double utilisation) const {
     const double chance = kLateByChance / seconds(kSmifLatencyWindow);
-    return busy < utilisation * count && missed >= requests * (1 - slo.percentile / 100.0) + chance;
+    return busy < utilisation * count && slow >= requests * (1 - slo.percentile / 100.0) + chance;
   }
 };
 
@@ -78,7 +78,6 @@ class SmifScaler {
   double busiest();
   bool hardly_used() const;
   bool settled() const;
-  bool settled(const Member& member) const;
   Nanos late_by() const;
   // Of a kind as of an instance: the place of its type in `deviceTypes`, which comes before its
   // cost.
@@ -143,8 +142,8 @@ SmifGroup& SmifScaler::group(const Device* type, Share sm) {
   return groups_.emplace_back(std::pair(type, sm), SmifGroup{}).second;
 }
 
-// An instance that is hardly used says nothing about its rate. A new one also answers requests that
-// waited for its start, which says nothing about its latency.
+// An instance that is hardly used says nothing about its rate. What requests waited for in the
+// queue says nothing about their instance's kind: a burst or a cold start makes them wait.
 void SmifScaler::measure() {
   constexpr Share kLeastBusy{50};
   for (const Member& member : fleet_.members()) {
@@ -154,9 +153,8 @@ void SmifScaler::measure() {
     if (m == nullptr || m->busy < kLeastBusy) continue;
     g.busy += m->busy.fraction();
     g.answered += m->inferences_per_second;
-    if (!settled(member)) continue;
     g.requests += m->answers_per_second;
-    g.missed += m->answers_per_second * m->late;
+    g.slow += m->answers_per_second * m->slow;
   }
   for (Member& m : fleet_.members())
     if (const double measured = group(m.type, m.sm).rate(); measured > 0) m.rate = measured;
@@ -217,15 +215,12 @@ bool SmifScaler::hardly_used() const {
   return measured > 0 && busy < config_.utilisation / 2 * measured;
 }
 
-// Returns whether all of its window was after its start.
-bool SmifScaler::settled(const Member& m) const {
-  return fleet_.is_ready(m) && plan_.input().snapshot.now - fleet_.instance(m).started >=
-                                   demand_.view->start_cost + kSmifLatencyWindow;
-}
-
 // Returns whether the latencies are all of the instances that there are now.
 bool SmifScaler::settled() const {
-  return std::ranges::all_of(fleet_.members(), [&](const Member& m) { return settled(m); });
+  return std::ranges::all_of(fleet_.members(), [&](const Member& m) {
+    return fleet_.is_ready(m) && plan_.input().snapshot.now - fleet_.instance(m).started >=
+                                     demand_.view->start_cost + kSmifLatencyWindow;
+  });
 }
 
 // Returns the objective's percentile if it is late, else 0. Where more requests are late or refused
