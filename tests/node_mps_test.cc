@@ -4,8 +4,11 @@
 // One-sided: noise makes a program use less, never more.
 #include <gmock/gmock.h>
 
+#include "node/uid_claim.h"
+#include "process/process_identity.h"
 #include "tests/support/eventually.h"
 #include "tests/support/node_with_gpus.h"
+#include "tests/support/program.h"
 
 namespace sluice {
 namespace {
@@ -177,6 +180,80 @@ TEST_F(Mps, AProgramThatIsEndedIsTakenOffTheGpuBeforeItIsSignalled) {
   const emulator::Usage before = usage(other);
   EXPECT_TRUE(eventually("it to go on", [&] { return usage(other).busy_ns > before.busy_ns; }));
   let_clients_be({});
+}
+
+// As root: a server's clients are functions' programs, or those of `sluice run`'s user.
+class MpsOfTwoUsers : public Mps {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "not root";
+    ASSERT_TRUE(ready());
+  }
+  json start(const std::string& id, const json& slice) {
+    return node_->call(verb::post, "/v1/instances",
+                       {{"id", id},
+                        {"function", "default/" + id},
+                        {"device", "cuda0"},
+                        {"slice", slice},
+                        {"program", program_of_node(*node_, true)}});
+  }
+  void stop(const std::string& id) {
+    EXPECT_EQ(node_->call(verb::delete_, "/v1/instances/" + id, {{"drain_ms", 60'000}})["status"],
+              202);
+    node_->wait(id, "gone");
+  }
+  // Waits until the server is that user's.
+  testing::AssertionResult server_is_of(uid_t user) {
+    return eventually("a server of user " + std::to_string(user), [&] {
+      const std::vector<pid_t> family = node::family_of(control_pid());
+      return family.size() == 2 && node::uid_of(family.back()) == user;
+    });
+  }
+};
+
+TEST_F(MpsOfTwoUsers, FunctionsShareAUidThatIsNotRootsAndAreClients) {
+  for (const char* id : {"a", "b"}) EXPECT_EQ(start(id, part(500, 200))["status"], 202);
+  const json a = node_->wait("a", "ready"), b = node_->wait("b", "ready");
+  const auto user = node::uid_of(a["pid"]);
+  ASSERT_TRUE(user);
+  EXPECT_EQ(*user % node::kUidsPerBlock, node::kUidsPerBlock - 1);
+  EXPECT_EQ(node::uid_of(b["pid"]), user);
+  EXPECT_TRUE(server_is_of(*user));
+  for (const json& i : {a, b}) {
+    std::ifstream file("/proc/" + std::to_string(i["pid"].get<pid_t>()) + "/environ");
+    const std::string variables = (std::ostringstream() << file.rdbuf()).str();
+    EXPECT_THAT(variables, HasSubstr("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50"));
+  }
+}
+
+TEST_F(MpsOfTwoUsers, TheFirstClientsUserHasTheServerUntilItsLastClientHasEnded) {
+  EXPECT_EQ(start("a", part(500, 200))["status"], 202);
+  const json a = node_->wait("a", "ready");
+  const uid_t user = *node::uid_of(a["pid"]);
+  const json refused = take(getpid(), "cuda0", part(250, 200));
+  EXPECT_EQ(refused["status"], 429) << refused;
+  EXPECT_THAT(refused["error"].get<std::string>(),
+              HasSubstr("now of user " + std::to_string(user) + ", as 'a'"));
+  const json whole = take(getpid(), "cuda0", part(1000, 200), "whole");
+  EXPECT_EQ(whole["status"], 200) << whole;
+  EXPECT_FALSE(whole["environment"].contains("CUDA_MPS_PIPE_DIRECTORY")) << "it takes turns";
+  EXPECT_EQ(node_->call(verb::delete_, "/v1/processes/whole")["status"], 202);
+  stop("a");
+
+  const json taken = take(getpid(), "cuda0", part(250, 200));
+  EXPECT_EQ(taken["status"], 200) << taken;
+  EXPECT_TRUE(server_is_of(geteuid()));
+  EXPECT_THAT(device("cuda0")["undivided"].get<std::string>(), HasSubstr("as 'program'"));
+  const json late = start("b", part(250, 200));
+  EXPECT_EQ(late["status"], 429) << late;
+  EXPECT_THAT(late["error"].get<std::string>(), HasSubstr("now of user 0, as 'program'"));
+  node_->restart();
+  ASSERT_TRUE(ready());
+  EXPECT_EQ(start("c", part(250, 200))["status"], 429) << "nor from the next node daemon";
+  EXPECT_EQ(node_->call(verb::delete_, "/v1/processes/program")["status"], 202);
+  EXPECT_EQ(start("d", part(250, 200))["status"], 202);
+  EXPECT_TRUE(server_is_of(user));
+  node_->wait("d", "ready");
 }
 
 class MpsThatDoesNotStart : public Mps {

@@ -1,11 +1,13 @@
 // Functions on emulated GPUs under MPS: they are measured at several widths, and run at these under
 // policies that choose among them. Each width is a start, since MPS confines a process for good.
 //
-// A server of MPS takes processes of the node daemon's user alone, and as root instances have users
-// of their own. So the platform is an ordinary user's.
+// A server of MPS takes processes of one user alone: of an ordinary user's platform that user, of
+// root's a uid of the platform's own.
 #include <filesystem>
 #include <fstream>
 
+#include "node/uid_claim.h"
+#include "process/process_identity.h"
 #include "tests/support/emulated_gpus.h"
 #include "tests/support/platform.h"
 
@@ -22,18 +24,18 @@ uid_t ordinary_user() {
   return geteuid() == 0 ? kOrdinary : geteuid();
 }
 
-class FunctionUnderMps : public EmulatedGpus {
+class OnAGpu : public EmulatedGpus {
  protected:
-  explicit FunctionUnderMps(const std::string& control = SLUICE_MPS_CONTROL) {
+  OnAGpu(uid_t user, const std::string& control) {
     make("devices=1 sms=132 memory_mib=1024 shared=1");
     for (const char* part : {"/gpu", "/gpu.memory"}) chmod((folder_ + part).c_str(), 0666);
     std::vector<std::string> flags{"--nvml", copied(SLUICE_EMULATED_NVML)};
     if (!control.empty()) flags.insert(flags.end(), {"--mps", copied(control)});
     copied(SLUICE_EMULATED_DRIVER_FOLDER "/libcuda.so.1");
-    platform_ = std::make_unique<Platform>(flags, copy_libraries, ordinary_user());
+    platform_ = std::make_unique<Platform>(flags, copy_libraries, user);
     std::ofstream(folder_ + "/body") << "{}";
   }
-  ~FunctionUnderMps() override { platform_.reset(); }
+  ~OnAGpu() override { platform_.reset(); }
 
   // The platform looks for the libraries of programs beside itself.
   static bool copy_libraries(const std::string& data) {
@@ -89,7 +91,17 @@ class FunctionUnderMps : public EmulatedGpus {
   std::unique_ptr<Platform> platform_;
 };
 
-TEST_F(FunctionUnderMps, IsMeasuredAtSeveralWidthsAndRunsAtOneOfThem) {
+class FunctionUnderMps : public OnAGpu, public testing::WithParamInterface<bool> {
+ protected:
+  FunctionUnderMps() : OnAGpu(GetParam() ? 0 : ordinary_user(), SLUICE_MPS_CONTROL) {}
+  void SetUp() override {
+    if (GetParam() && geteuid() != 0) GTEST_SKIP() << "not root";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, FunctionUnderMps, testing::Bool(),
+                         [](const auto& info) { return info.param ? "OfRoot" : "OfAUser"; });
+
+TEST_P(FunctionUnderMps, IsMeasuredAtSeveralWidthsAndRunsAtOneOfThem) {
   mps_serves();
   const Ended profiled = profile({"--sms", "50,100", "--quotas", "40,100", "--seconds", "1"});
   ASSERT_EQ(profiled.code, 0) << profiled.err;
@@ -116,6 +128,10 @@ TEST_F(FunctionUnderMps, IsMeasuredAtSeveralWidthsAndRunsAtOneOfThem) {
     EXPECT_EQ(instance["device"], "cuda0") << policy;
     EXPECT_THAT(instance["slice"]["sm"].get<int>(), AnyOf(500, 1000)) << policy;
     EXPECT_EQ(platform_->ask()["status"], 200) << policy;
+    const std::optional<uid_t> user = node::uid_of(instance["pid"]);
+    ASSERT_TRUE(user) << policy;
+    EXPECT_NE(*user, 0U);
+    EXPECT_EQ(*user % node::kUidsPerBlock == node::kUidsPerBlock - 1, GetParam()) << *user;
     EXPECT_EQ(platform_->cli({"delete", "f"}).code, 0);
     platform_->until("/v1/instances", [](const json& all) {
       return std::ranges::all_of(all, [](const json& i) { return i["state"] == "gone"; });
@@ -123,9 +139,9 @@ TEST_F(FunctionUnderMps, IsMeasuredAtSeveralWidthsAndRunsAtOneOfThem) {
   }
 }
 
-class FunctionWithoutMps : public FunctionUnderMps {
+class FunctionWithoutMps : public OnAGpu {
  protected:
-  FunctionWithoutMps() : FunctionUnderMps("") {}
+  FunctionWithoutMps() : OnAGpu(ordinary_user(), "") {}
 };
 
 TEST_F(FunctionWithoutMps, HasAllSmsAndNamedPointsAreQuotasAlone) {

@@ -9,6 +9,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <utility>
 
 #include "base/log.h"
 #include "process/backoff.h"
@@ -24,15 +25,22 @@ std::string in_words(Nanos time) {
   return std::to_string(time / Millis(1)) + " ms";
 }
 
+std::optional<pid_t> of_user(const std::vector<pid_t>& servers, uid_t user) {
+  const auto found =
+      std::ranges::find_if(servers, [&](pid_t server) { return uid_of(server) == user; });
+  return found != servers.end() ? std::optional(*found) : std::nullopt;
+}
+
 }  // namespace
 
-MpsControl::MpsControl(asio::io_context& io, const Clock& clock, MpsPlace place,
+MpsControl::MpsControl(asio::io_context& io, const Clock& clock, MpsPlace place, uid_t user,
                        std::function<void()> changed, const MpsPatience& patience)
     : io_(io),
       clock_(clock),
       place_(std::move(place)),
       changed_(std::move(changed)),
-      patience_(patience) {}
+      patience_(patience),
+      user_(user) {}
 
 void MpsControl::start() {
   asio::co_spawn(io_, live(), asio::detached);
@@ -67,7 +75,8 @@ asio::awaitable<Result<void>> MpsControl::find_or_start() {
   if (running) pidfd = open_process(*running);
   if (running && pidfd.ok()) {
     process_ = {running->pid, std::move(*pidfd)};
-    if ((co_await pids(MpsListServers{})).ok()) {
+    if (const auto servers = co_await pids(MpsListServers{}); servers.ok()) {
+      if (!servers->empty()) user_ = uid_of(servers->front()).value_or(user_);
       log::info("MPS on {}: adopted control daemon {}", place_.gpu, process_.pid);
       co_return Result<void>();
     }
@@ -84,14 +93,32 @@ asio::awaitable<Result<void>> MpsControl::find_or_start() {
 
 // Until it has ended.
 asio::awaitable<void> MpsControl::watch() {
-  const std::string who = "control daemon " + std::to_string(process_.pid);
   Backoff pause(patience_.shortest_pause, patience_.longest_pause);
   for (Nanos rest = pause.next(); !co_await ends_within(io_, process_.pidfd.get(), rest);) {
-    const Result<void> well = co_await look();
-    if (well.ok()) pause.reset();
-    rest = well.ok() ? patience_.look_every : pause.next();
-    say(well.ok(), well.ok() ? who : who + ": " + well.error().message);
+    const bool well = co_await check();
+    if (well) pause.reset();
+    rest = well ? patience_.look_every : pause.next();
   }
+}
+
+void MpsControl::serve(uid_t user) {
+  if (std::exchange(user_, user) == user) return;
+  log::info("MPS on {}: its server is to have the clients of user {}", place_.gpu, user);
+  asio::co_spawn(io_, change_server(), asio::detached);
+}
+
+// watch() looks rarely while all is well; so this one looks until the new server serves.
+asio::awaitable<void> MpsControl::change_server() {
+  Backoff pause(patience_.shortest_pause, patience_.longest_pause);
+  while (process_.pid != 0 && !quitting_ && !co_await check()) co_await sleep(pause.next());
+}
+
+// Says whether a new client would be served.
+asio::awaitable<bool> MpsControl::check() {
+  const std::string who = "control daemon " + std::to_string(process_.pid);
+  const Result<void> well = co_await look();
+  if (process_.pid != 0) say(well.ok(), well.ok() ? who : who + ": " + well.error().message);
+  co_return well.ok();
 }
 
 // Whether a new client would be served.
@@ -116,17 +143,21 @@ asio::awaitable<Result<void>> MpsControl::look() {
 }
 
 // Started before there is a client, so that none is sent to a GPU whose server does not start.
+// Another user's ends first, once its clients have.
 asio::awaitable<Result<pid_t>> MpsControl::server() {
   Result<std::vector<pid_t>> servers = co_await pids(MpsListServers{});
   if (!servers.ok()) co_return servers.error();
-  if (servers->empty()) {
-    const Result<std::string> answer = co_await ask(MpsStartServer{geteuid()});
-    if (!answer.ok()) co_return answer.error();
-    servers = co_await pids(MpsListServers{});
-    if (!servers.ok()) co_return servers.error();
-    if (servers->empty()) co_return within("no server starts", refusal_in(*answer));
-  }
-  co_return servers->front();
+  if (const auto known = of_user(*servers, user_)) co_return *known;
+  for (const pid_t other : *servers) (void)co_await ask(MpsShutDownServer{other});
+  const Result<std::string> answer = co_await ask(MpsStartServer{user_});
+  if (!answer.ok()) co_return answer.error();
+  servers = co_await pids(MpsListServers{});
+  if (!servers.ok()) co_return servers.error();
+  if (const auto started = of_user(*servers, user_)) co_return *started;
+  if (servers->empty()) co_return within("no server starts", refusal_in(*answer));
+  co_return Error{ErrorKind::kUnavailable, "server " + std::to_string(servers->front()) +
+                                               " has clients of another user than " +
+                                               std::to_string(user_)};
 }
 
 asio::awaitable<Result<void>> MpsControl::terminate(ProcessIdentity client) {

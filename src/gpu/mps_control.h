@@ -1,7 +1,7 @@
 // One GPU's MPS control daemon, looked after: started, or adopted where it outlived the node daemon
 // before us; watched; started again when it dies; asked now and then how its server is, for whom
 // MPS accepts nobody must not be sent there. It is a fault domain of its own: no other GPU's
-// clients share its server.
+// clients share its server. A server has clients of one user; which one is up to the caller.
 //
 // Belongs to one io_context with one thread, and must outlive its coroutines. When it is destroyed
 // the control daemon goes on, as its clients do.
@@ -24,8 +24,9 @@ struct MpsPatience {
 
 class MpsControl {
  public:
+  // `user`: whose clients the server takes, until an adopted one's or serve() says otherwise.
   // `changed` is called whenever ready() or describe() may have.
-  MpsControl(asio::io_context& io, const Clock& clock, MpsPlace place,
+  MpsControl(asio::io_context& io, const Clock& clock, MpsPlace place, uid_t user,
              std::function<void()> changed, const MpsPatience& patience = {});
   MpsControl(const MpsControl&) = delete;
 
@@ -35,6 +36,11 @@ class MpsControl {
   bool ready() const { return ready_; }
   const std::string& describe() const { return description_; }  // for people
   const MpsPlace& place() const { return place_; }
+
+  // Replaces the server by one for that user's clients, once it has no others. A client that comes
+  // meanwhile waits in its first call of the driver.
+  void serve(uid_t user);
+  uid_t user() const { return user_; }
 
   // Ends what the process has on the GPU, so that it can be killed without harm to others. Nothing
   // happens to one that is no client. An error: MPS could not do it.
@@ -46,6 +52,8 @@ class MpsControl {
  private:
   asio::awaitable<void> live();
   asio::awaitable<void> watch();
+  asio::awaitable<bool> check();
+  asio::awaitable<void> change_server();
   asio::awaitable<Result<void>> find_or_start();
   asio::awaitable<Result<pid_t>> server();
   asio::awaitable<Result<void>> look();
@@ -59,6 +67,7 @@ class MpsControl {
   const MpsPlace place_;
   const std::function<void()> changed_;
   const MpsPatience patience_;
+  uid_t user_;
   SpawnedProcess process_;  // pid 0: none
   bool quitting_ = false;
   bool ready_ = false;

@@ -59,13 +59,19 @@ class MpsControlTest : public testing::Test {
     control_.reset();
     io_.emplace(1);
     control_ = std::make_unique<MpsControl>(
-        *io_, clock_, place(), [] {}, patience);
+        *io_, clock_, place(), geteuid(), [] {}, patience);
     control_->start();
   }
   pid_t control_pid() const {
     pid_t pid = 0;
     std::ifstream(pipe_file("nvidia-cuda-mps-control.pid")) >> pid;
     return pid;
+  }
+  // 0: there is none.
+  pid_t server_pid() const {
+    for (const pid_t pid : family_of(control_pid()))
+      if (pid != control_pid()) return pid;
+    return 0;
   }
   // Runs the loop until it holds.
   template <class Condition>
@@ -178,7 +184,7 @@ TEST_F(MpsControlTest, AProgramThatEndsAtOnceIsTriedAgain) {
   wrong.program = "/bin/false";
   io_.emplace(1);
   control_ = std::make_unique<MpsControl>(
-      *io_, clock_, wrong, [] {}, kShort);
+      *io_, clock_, wrong, geteuid(), [] {}, kShort);
   control_->start();
   EXPECT_TRUE(until_it_says("ended: exit code 1; tried again in 10 ms"));
 }
@@ -210,6 +216,48 @@ TEST_F(MpsControlTest, AClientThatMpsDoesNotEndIsAnError) {
   let("stay");
   EXPECT_EQ(terminate(*identity_of(getpid())).error().message,
             "MPS says 'Invalid process " + std::to_string(getpid()) + "! 1'");
+}
+
+TEST_F(MpsControlTest, ItsServerIsOfTheUserWhoseClientsItIsToHave) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  constexpr uid_t kOther = 54321;
+  std::filesystem::permissions(folder_.path, std::filesystem::perms(0755));
+  look_after();
+  ASSERT_TRUE(until_ready());
+  const pid_t first = server_pid();
+  EXPECT_EQ(uid_of(first), geteuid());
+  control_->serve(kOther);
+  ASSERT_TRUE(until([&] { return server_pid() != first && uid_of(server_pid()) == kOther; }));
+  EXPECT_FALSE(identity_of(first));
+  EXPECT_TRUE(until_ready());
+}
+
+TEST_F(MpsControlTest, AnotherUsersServerWaitsForTheClientsOfThisOne) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  constexpr uid_t kOther = 54321;
+  look_after();
+  ASSERT_TRUE(until_ready());
+  let("clients", "1\n");
+  control_->serve(kOther);
+  ASSERT_TRUE(until_it_says("has clients of another user than 54321"));
+  EXPECT_FALSE(control_->ready());
+  let("clients");
+  ASSERT_TRUE(until_ready());
+  EXPECT_EQ(uid_of(server_pid()), kOther);
+}
+
+TEST_F(MpsControlTest, AnAdoptedServerKeepsItsUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  constexpr uid_t kOther = 54321;
+  look_after();
+  ASSERT_TRUE(until_ready());
+  control_->serve(kOther);
+  ASSERT_TRUE(until([&] { return uid_of(server_pid()) == kOther; }));
+  const pid_t kept = server_pid();
+  look_after();
+  ASSERT_TRUE(until_ready());
+  EXPECT_EQ(control_->user(), kOther);
+  EXPECT_EQ(server_pid(), kept);
 }
 
 TEST_F(MpsControlTest, QuitsWithoutClients) {

@@ -68,6 +68,14 @@ std::string contents(const Fd& file) {
   return text;
 }
 
+Result<void> make_folder(const std::string& folder, mode_t mode) {
+  std::error_code fault;
+  std::filesystem::create_directories(folder, fault);
+  if (fault || chmod(folder.c_str(), mode) != 0)
+    return system_error(folder, fault ? fault.value() : errno);
+  return {};
+}
+
 bool succeeded(const Fd& pidfd) {
   siginfo_t info{};
   return waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED) == 0 &&
@@ -96,13 +104,10 @@ Result<void> prepare(const MpsPlace& place) {
   if (place.pipes.size() > kLongest)
     return Error{ErrorKind::kInvalid, place.pipes + ": is longer than " + std::to_string(kLongest) +
                                           " bytes, too long for MPS's sockets in it"};
-  for (const std::string& folder : {place.pipes, place.logs}) {
-    std::error_code fault;
-    std::filesystem::create_directories(folder, fault);
-    if (fault || chmod(folder.c_str(), 0700) != 0)
-      return system_error(folder, fault ? fault.value() : errno);
-  }
-  return {};
+  const mode_t passable = geteuid() == 0 ? 0711 : 0700;
+  SLUICE_TRY(make_folder(place.logs, 0700));
+  SLUICE_TRY(make_folder(place.pipes, passable));
+  return make_folder(std::filesystem::path(place.pipes).parent_path(), passable);
 }
 
 Result<SpawnedProcess> start_control_daemon(const MpsPlace& place) {
@@ -116,7 +121,7 @@ std::optional<ProcessIdentity> running_control_daemon(const MpsPlace& place) {
   pid_t pid = 0;
   if (!(std::ifstream(place.pipes + std::string(kPidFile)) >> pid)) return std::nullopt;
   const std::optional<ProcessIdentity> process = identity_of(pid);
-  if (!process) return std::nullopt;
+  if (!process || uid_of(pid) != geteuid()) return std::nullopt;
   const std::string proc = "/proc/" + std::to_string(pid);
   const std::vector<std::string> words = strings_in(proc + "/cmdline");
   const std::vector<std::string> variables = strings_in(proc + "/environ");

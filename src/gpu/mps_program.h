@@ -30,14 +30,15 @@ struct MpsPlace {
 // `name` as it is where it holds a slash, else where PATH finds it; kNotFound.
 Result<std::string> find_mps_program(const std::string& name);
 
-// Makes the place's folders. kInvalid: the path is too long for the sockets that come to lie there.
+// Makes the place's folders. As root, servers and clients of other users find the pipes, and cannot
+// change what lies there. kInvalid: the path is too long for the sockets that come to lie there.
 Result<void> prepare(const MpsPlace& place);
 
 // A control daemon of the place, in a session of its own: it outlives us.
 Result<SpawnedProcess> start_control_daemon(const MpsPlace& place);
 
 // The place's control daemon that runs already, if any: the one that wrote its pid there, and whose
-// command line and environment say that it is meant.
+// user, command line and environment say that it is meant.
 std::optional<ProcessIdentity> running_control_daemon(const MpsPlace& place);
 
 // What the place's control daemon answers. kUnavailable: there is none; kTimeout.

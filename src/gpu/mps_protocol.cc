@@ -39,6 +39,9 @@ struct Line {
   std::string operator()(MpsStartServer c) const {
     return "start_server -uid " + std::to_string(c.user);
   }
+  std::string operator()(MpsShutDownServer c) const {
+    return "shutdown_server " + std::to_string(c.server);
+  }
   std::string operator()(MpsServerStatus c) const {
     return "get_server_status " + std::to_string(c.server);
   }

@@ -21,6 +21,9 @@ struct MpsListServers {};
 struct MpsStartServer {
   uid_t user = 0;  // whose clients it will serve
 };
+struct MpsShutDownServer {  // once it has no clients
+  pid_t server = 0;
+};
 struct MpsServerStatus {
   pid_t server = 0;
 };
@@ -35,8 +38,8 @@ struct MpsTerminateClient {
 };
 struct MpsQuit {};  // the control daemon, once the servers have no clients
 
-using MpsCommand = std::variant<MpsListServers, MpsStartServer, MpsServerStatus, MpsListClients,
-                                MpsTerminateClient, MpsQuit>;
+using MpsCommand = std::variant<MpsListServers, MpsStartServer, MpsShutDownServer, MpsServerStatus,
+                                MpsListClients, MpsTerminateClient, MpsQuit>;
 
 // As it is typed, with its newline.
 std::string line_of(const MpsCommand& command);

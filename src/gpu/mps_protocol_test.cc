@@ -12,6 +12,7 @@ using testing::IsEmpty;
 TEST(MpsProtocol, CommandsAreLines) {
   EXPECT_EQ(line_of(MpsListServers{}), "get_server_list\n");
   EXPECT_EQ(line_of(MpsStartServer{.user = 1000}), "start_server -uid 1000\n");
+  EXPECT_EQ(line_of(MpsShutDownServer{.server = 7}), "shutdown_server 7\n");
   EXPECT_EQ(line_of(MpsServerStatus{.server = 7}), "get_server_status 7\n");
   EXPECT_EQ(line_of(MpsListClients{.server = 7}), "get_client_list 7\n");
   EXPECT_EQ(line_of(MpsTerminateClient{.server = 7, .client = 9}), "terminate_client 7 9\n");

@@ -62,12 +62,12 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
       reservations_(clock, records_, *enforcer_,
                     settings_.own_uids
                         ? std::optional<UidPool>(
-                              std::in_place, found.uids.first, kUidsPerBlock,
+                              std::in_place, found.uids.first, kUidsPerBlock - 1,
                               [homes = settings_.paths.homes()] { return owners_of_files(homes); })
                         : std::nullopt,
                     settings_.default_arbiter),
-      mps_(io, clock, settings_.gpu.mps, std::move(found.mps_absent), settings_.paths,
-           records_.state().devices, [this] { changes_.notify(); }),
+      mps_(io, clock, settings_.gpu.mps, std::move(found.mps_absent), functions_mps_user(),
+           settings_.paths, records_.state(), [this] { changes_.notify(); }),
       stores_(io, clock, settings_.gpu, settings_.paths, records_.state().devices,
               [this](const Peer& peer, const DeviceId& gpu) { return owner_on(gpu, peer); }),
       live_(io, clock, records_, reservations_, *enforcer_, mps_, settings_.grace),
@@ -135,7 +135,9 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   r.socket = address;
   r.log = q.log.empty() ? settings_.paths.log_of(q.id) : q.log;
   r.owner = owner.value_or(ProcessIdentity{});
+  if (shares_mps_user(q)) r.uid = functions_mps_user();
   SLUICE_TRY(reservations_.enter(std::move(r), q.parts));
+  mps_.serve(*find(q.id));
   records_.forget_old();
   births_.begin(q.id);
   if (owner) live_.stop_after(q.id, *owner);
@@ -143,8 +145,9 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
 }
 
 // Checks that a program can be on these devices; the ledger refuses those that do not exist.
-// `client`: of an MPS server (mps_client).
-Result<void> Daemon::can_be_on(const std::vector<PartRequest>& parts, pid_t client) const {
+// `user`: the program's; none: a uid of its own.
+Result<void> Daemon::can_be_on(const std::vector<PartRequest>& parts,
+                               std::optional<uid_t> user) const {
   const Device *cpu = nullptr, *gpu = nullptr;
   for (const PartRequest& p : parts)
     if (const Device* d = device(p.device)) (d->kind == DeviceKind::kCuda ? gpu : cpu) = d;
@@ -153,7 +156,7 @@ Result<void> Daemon::can_be_on(const std::vector<PartRequest>& parts, pid_t clie
     return Error{ErrorKind::kInvalid, "parts: " + gpu->id + " is a GPU and " + cpu->id +
                                           " is none; the parts of a program are of one kind"};
   if (parts.size() == 1) {
-    SLUICE_TRY(mps_.pipes_for(*gpu, parts.front().slice, client));
+    SLUICE_TRY(mps_.pipes_for(gpu->id, parts.front().slice, user));
     return {};
   }
   for (const PartRequest& p : parts)
@@ -181,7 +184,8 @@ Result<void> Daemon::can_be_born(const StartRequest& q) const {
       return Error{ErrorKind::kInvalid,
                    "parts: a program with imports is on one CPU device: its processes would have "
                    "templates, and uids, of their own"};
-    return can_be_on(q.parts, mps_client(0));
+    if (settings_.own_uids && !shares_mps_user(q)) return can_be_on(q.parts, std::nullopt);
+    return can_be_on(q.parts, functions_mps_user());
   }
   if (settings_.runtime.empty())
     return Error{ErrorKind::kInvalid,
@@ -249,6 +253,7 @@ Result<const InstanceRecord*> Daemon::take_process(const ProcessRequest& q) {
   r.foreign = true;
   r.process = *process;
   SLUICE_TRY(reservations_.enter(r, q.parts));
+  mps_.serve(*find(q.id));
   for (const pid_t pid : family_of(q.pid)) {
     const Result<void> placed = enforcer_->place(*find(q.id), pid);
     if (!placed.ok() && pid == q.pid) log::warn("{}: {}", q.id, placed.error().message);
@@ -275,14 +280,20 @@ Result<void> Daemon::can_be_held(const ProcessRequest& q) const {
                                             " is no GPU: a program's memory there is not held to a "
                                             "limit; 0 is allowed"};
   }
-  return can_be_on(q.parts, q.pid);
+  return can_be_on(q.parts, uid_of(q.pid));
 }
 
-// An MPS server has clients of only the daemon's user. A program of ours with a uid of its own is
-// no client; 0 stands for no process.
-pid_t Daemon::mps_client(pid_t foreign) const {
-  if (foreign != 0) return foreign;
-  return settings_.own_uids ? 0 : getpid();
+// The user of functions' programs under MPS. A server has clients of one user only, so as root they
+// share a uid of the platform's.
+uid_t Daemon::functions_mps_user() const {
+  return settings_.own_uids ? mps_user(first_uid_) : geteuid();
+}
+
+// A training job's workers are not among them: their folder is closed to others.
+bool Daemon::shares_mps_user(const StartRequest& q) const {
+  const auto* program = std::get_if<ExecOfProgram>(&q.birth);
+  return settings_.own_uids && program != nullptr && program->home.empty() && q.parts.size() == 1 &&
+         mps_.has(q.parts.front().device);
 }
 
 ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) const {
@@ -293,8 +304,7 @@ ProgramEnvironment Daemon::environment(const InstanceRecord& r, size_t part) con
     if (on_gpus || p.device == id) sees.push_back(*device(p.device));
   DeviceServices services{.mps_pipes = {}, .model_store = stores_.socket_of(id)};
   if (sees.size() == 1)
-    services.mps_pipes =
-        mps_.pipes_for(sees[0], slice, mps_client(r.foreign ? r.process.pid : 0)).value_or({});
+    services.mps_pipes = mps_.pipes_for(id, slice, mps_.user_of(r)).value_or({});
   return environment_on(sees, slice,
                         std::filesystem::absolute(settings_.paths.permit_socket_of(r.instance.id)),
                         services);
@@ -363,8 +373,8 @@ DaemonView Daemon::view() const {
   for (Device& d : v.devices) {
     if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;
     if (d.kind != DeviceKind::kCuda) continue;
-    d.mps_status = mps_.describe(d);
-    if (std::string why = mps_.why_not(d, mps_client(0)); !why.empty())
+    d.mps_status = mps_.describe(d.id);
+    if (std::string why = mps_.why_not(d.id, functions_mps_user()); !why.empty())
       v.undivided[d.id] = std::move(why);
   }
   std::map<InstanceId, ClientState> states = enforcer_->states();

@@ -107,11 +107,12 @@ class Daemon {
   Result<void> begin(asio::io_context& io);
   Result<std::string> address_for(const StartRequest& request) const;
   Result<void> can_be_born(const StartRequest& request) const;
-  Result<void> can_be_on(const std::vector<PartRequest>& parts, pid_t client) const;
+  Result<void> can_be_on(const std::vector<PartRequest>& parts, std::optional<uid_t> user) const;
   Result<void> can_be_held(const ProcessRequest& request) const;
   Result<Variables> variables_of(const InstanceRecord& r, size_t part) const;
   Result<Variables> template_variables(const InstanceRecord& r, size_t part) const;
-  pid_t mps_client(pid_t foreign) const;
+  uid_t functions_mps_user() const;
+  bool shares_mps_user(const StartRequest& q) const;
   Result<std::string> owner_on(const DeviceId& gpu, const Peer& peer) const;
   const Device* device(const DeviceId& id) const { return reservations_.ledger().find(id); }
 

@@ -135,6 +135,7 @@ Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups
     : clock_(clock),
       serving_{.path = settings.permit_socket, .generation = settings.generation},
       permit_sockets_(settings.permit_sockets),
+      shared_uid_(settings.shared_uid),
       cgroups_(std::move(cgroups)),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
       broker_(clock, settings.generation, std::move(record)) {
@@ -243,7 +244,8 @@ Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t nu
   HostedDevice& hosted = devices_.at(part.device);
   SLUICE_TRY(run_arbiter(hosted, r.instance.arbiter));
   const ProcessIdentity process = process_of(r, number);
-  const uid_t own = is_fork(r.birth) ? 0 : r.uid;  // forks share their template's
+  const bool shares = shared_uid_ != 0 && r.uid == shared_uid_;
+  const uid_t own = is_fork(r.birth) || shares ? 0 : r.uid;  // forks share their template's
   Client c{.ref = {hosted.number, ++last_client_},
            .process = process,
            .uid = births_of(r) == 1 && is_program(r) ? own : 0,

@@ -32,6 +32,7 @@ struct EnforcerSettings {
   std::string permit_socket;
   std::string permit_sockets;  // the folder of slices' own, ID/sock
   std::string memory_record;   // the record of what an earlier daemon has lent
+  uid_t shared_uid = 0;        // of several programs, so no process is told by it; 0: none
   bool same_boot = true;       // that daemon ran in this boot, so its loans may be held
   uint32_t generation = 1;
 };
@@ -149,6 +150,7 @@ class Enforcer {
   const PermitServerConfig serving_;
   const Backstop backstop_;
   const std::string permit_sockets_;
+  const uid_t shared_uid_;
   const Cgroups cgroups_;
   std::map<DeviceId, HostedDevice> devices_;
   policy::ClientId last_client_ = 0;

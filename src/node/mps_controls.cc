@@ -1,60 +1,94 @@
 #include "node/mps_controls.h"
 
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
 #include "base/log.h"
 
 namespace sluice::node {
-namespace {
 
-// A server takes clients of only one user; others would wait until those are gone.
-bool is_ours(pid_t process) {
-  struct stat s {};
-  return stat(("/proc/" + std::to_string(process)).c_str(), &s) == 0 && s.st_uid == geteuid();
+// Without links: servers and clients of other users may have no way through DATA.
+MpsPlace mps_place(const std::string& program, const Device& gpu, const DataPaths& paths) {
+  return {.program = program,
+          .gpu = gpu.uuid,
+          .pipes = std::filesystem::weakly_canonical(paths.mps_pipes(gpu.id)),
+          .logs = std::filesystem::absolute(paths.mps_logs(gpu.id)),
+          .output = std::filesystem::absolute(paths.mps_output(gpu.id))};
 }
 
-}  // namespace
-
 MpsControls::MpsControls(asio::io_context& io, const Clock& clock, const std::string& program,
-                         std::string absent, const DataPaths& paths,
-                         const std::vector<LocalDevice>& devices,
-                         const std::function<void()>& changed)
-    : absent_(std::move(absent)) {
-  for (const auto& [d, cores] : devices) {
+                         std::string absent, uid_t user, const DataPaths& paths,
+                         const NodeState& state, const std::function<void()>& changed)
+    : absent_(std::move(absent)), functions_user_(user), state_(state) {
+  for (const auto& [d, cores] : state.devices) {
     if (d.kind != DeviceKind::kCuda || !d.mps || program.empty()) continue;
-    const MpsPlace place{.program = program,
-                         .gpu = d.uuid,
-                         .pipes = std::filesystem::absolute(paths.mps_pipes(d.id)),
-                         .logs = std::filesystem::absolute(paths.mps_logs(d.id)),
-                         .output = std::filesystem::absolute(paths.mps_output(d.id))};
-    controls_[d.id] = std::make_unique<MpsControl>(io, clock, place, changed);
+    controls_[d.id] =
+        std::make_unique<MpsControl>(io, clock, mps_place(program, d, paths), user, changed);
     controls_[d.id]->start();
   }
 }
 
-std::string MpsControls::describe(const Device& gpu) const {
-  if (const auto found = controls_.find(gpu.id); found != controls_.end())
+std::string MpsControls::describe(const DeviceId& gpu) const {
+  if (const auto found = controls_.find(gpu); found != controls_.end())
     return found->second->describe();
   return "off: " + (absent_.empty() ? "it cannot confine a client's SMs" : absent_);
 }
 
-std::string MpsControls::why_not(const Device& gpu, pid_t process) const {
-  const auto found = controls_.find(gpu.id);
-  if (found == controls_.end() || !found->second->ready()) return describe(gpu);
-  if (!is_ours(process)) return "its server is for this user's processes alone";
-  return "";
+// Other instances of ours have uids of their own.
+std::optional<uid_t> MpsControls::user_of(const InstanceRecord& r) const {
+  if (r.foreign) return uid_of(r.process.pid);
+  const uid_t user = r.uid == 0 ? geteuid() : r.uid;
+  return user == functions_user_ ? std::optional(user) : std::nullopt;
 }
 
-Result<std::optional<std::string>> MpsControls::pipes_for(const Device& gpu, const Slice& slice,
-                                                          pid_t process) const {
-  const std::string why = why_not(gpu, process);
-  if (why.empty()) return std::optional(controls_.at(gpu.id)->place().pipes);
+// Returns a client of that user; nullptr if there is none.
+const InstanceRecord* MpsControls::holder(const DeviceId& gpu, uid_t user) const {
+  for (const InstanceRecord& r : state_.instances)
+    if (alive(r) && r.instance.parts.size() == 1 && r.instance.device() == gpu &&
+        user_of(r) == user)
+      return &r;
+  return nullptr;
+}
+
+// Only root's control daemon starts servers of other users.
+bool MpsControls::may_serve(uid_t user) const {
+  return geteuid() == 0 || user == geteuid();
+}
+
+std::string MpsControls::why_not(const DeviceId& gpu, std::optional<uid_t> user) const {
+  const auto found = controls_.find(gpu);
+  if (found == controls_.end() || !found->second->ready()) return describe(gpu);
+  if (!user || !may_serve(*user)) return "its server has no clients of this program's user";
+  const uid_t served = found->second->user();
+  const InstanceRecord* other = *user != served ? holder(gpu, served) : nullptr;
+  if (other == nullptr) return "";
+  return "its server has clients of one user: now of user " + std::to_string(served) + ", as '" +
+         other->instance.id + "', until the last of these has ended";
+}
+
+// A program with all SMs that took the server from functions would hold them up for nothing.
+Result<std::optional<std::string>> MpsControls::pipes_for(const DeviceId& gpu, const Slice& slice,
+                                                          std::optional<uid_t> user) const {
+  const auto found = controls_.find(gpu);
+  const std::string why = why_not(gpu, user);
+  if (why.empty() &&
+      (slice.sm != kWhole || user == functions_user_ || user == found->second->user()))
+    return std::optional(found->second->place().pipes);
   if (slice.sm == kWhole) return std::optional<std::string>();
-  return Error{
-      controls_.contains(gpu.id) ? ErrorKind::kUnavailable : ErrorKind::kInvalid,
-      "slice.sm: " + gpu.id + " has parts of its SMs for clients of MPS alone (" + why + ")"};
+  const bool never = found == controls_.end() || !user || !may_serve(*user);
+  const ErrorKind kind = never                    ? ErrorKind::kInvalid
+                         : found->second->ready() ? ErrorKind::kExhausted
+                                                  : ErrorKind::kUnavailable;
+  return Error{kind,
+               "slice.sm: " + gpu + " has parts of its SMs for clients of MPS alone (" + why + ")"};
+}
+
+void MpsControls::serve(const InstanceRecord& r) {
+  if (r.instance.parts.size() != 1) return;
+  const std::optional<uid_t> user = user_of(r);
+  const auto pipes = pipes_for(r.instance.device(), r.instance.slice(), user);
+  if (pipes.ok() && *pipes) controls_.at(r.instance.device())->serve(*user);
 }
 
 asio::awaitable<void> MpsControls::terminate(DeviceId gpu, ProcessIdentity client) {

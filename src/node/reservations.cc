@@ -81,7 +81,9 @@ Result<void> Reservations::enter(InstanceRecord record, const std::vector<PartRe
   i.arbiter = promised.arbiter;
   i.started = clock_.now();
   Result<void> outcome;
-  if (uids_ && !is_fork(record.birth)) {
+  if (uids_ && record.uid != 0) {
+    uids_->keep(record.uid);
+  } else if (uids_ && !is_fork(record.birth)) {
     const Result<uid_t> uid = uid_for(record);
     if (uid.ok())
       record.uid = *uid;

@@ -25,8 +25,8 @@ class Reservations {
   Reservations(const Reservations&) = delete;
 
   // Reserves all parts or none, admits and records; the record's parts are those that `parts` were
-  // granted. A part without a position takes the first free one; for an instance of one part,
-  // programs of `sluice run` may be shifted in time to make space.
+  // granted. A record without a uid gets one. A part without a position takes the first free one;
+  // for an instance of one part, programs of `sluice run` may be shifted in time to make space.
   Result<void> enter(InstanceRecord record, const std::vector<PartRequest>& parts);
   // Takes over the reservation of an earlier daemon's record, also on a cordoned device. If the
   // device has another arbiter now, the record says so.

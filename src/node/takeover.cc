@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "gpu/mps_program.h"
 #include "node/machine.h"
+#include "node/mps_controls.h"
 #include "node/nics.h"
 #include "node/program_home.h"
 #include "node/survivors.h"
@@ -68,6 +69,19 @@ std::string cgroup_of(const DataPaths& paths) {
   return std::string(kCgroupPrefix) + std::to_string(std::hash<std::string>()(paths.data));
 }
 
+// Adds the uid of functions' programs under MPS if a server has it that an earlier daemon left.
+void add_mps_user(const DaemonSettings& settings, const NodeState& state, std::set<uid_t>& ours) {
+  for (const LocalDevice& d : state.devices) {
+    const auto control =
+        running_control_daemon(mps_place(settings.gpu.mps, d.device, settings.paths));
+    if (!control) continue;
+    for (const pid_t pid : family_of(control->pid))
+      if (const uid_t user = uid_of(pid).value_or(0);
+          user == mps_user(settings.first_uid != 0 ? settings.first_uid : block_of(user)))
+        ours.insert(user);
+  }
+}
+
 // As root, claims a block of uids for instances, and logs it.
 Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& state,
                            const std::vector<InstanceRecord>& died) {
@@ -76,6 +90,7 @@ Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& stat
   for (const InstanceRecord& r : died) request.ours.insert(r.uid);
   for (const InstanceRecord& r : state.instances)
     if (alive(r)) request.ours.insert(r.uid);
+  add_mps_user(settings, state, request.ours);
   request.ours.erase(0);  // the daemon's own
   request.files = owners_of_homes(settings.paths.homes());
   SLUICE_ASSIGN(claim, claim_uids(request));
@@ -143,6 +158,7 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
   const EnforcerSettings enforcement{.permit_socket = settings.paths.permit_socket(),
                                      .permit_sockets = settings.paths.permit_sockets(),
                                      .memory_record = settings.paths.memory(),
+                                     .shared_uid = settings.own_uids ? mps_user(uids.first) : 0,
                                      .same_boot = same_boot,
                                      .generation = state.generation};
   SLUICE_ASSIGN(enforcer,

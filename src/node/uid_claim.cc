@@ -45,11 +45,10 @@ std::map<uid_t, pid_t> uids_in_use() {
 std::vector<uid_t> candidates(const UidRequest& request) {
   if (request.first != 0) return {request.first};
   std::vector<uid_t> blocks;
-  for (const uid_t uid : request.ours) blocks.push_back(uid / kUidsPerBlock * kUidsPerBlock);
+  for (const uid_t uid : request.ours) blocks.push_back(block_of(uid));
   for (const uid_t uid :
        request.files)  // a user's own, from a time without root, are no instance's
-    if (const uid_t block = uid / kUidsPerBlock * kUidsPerBlock;
-        block >= kFirstBlock && block != kSystemBlock)
+    if (const uid_t block = block_of(uid); block >= kFirstBlock && block != kSystemBlock)
       blocks.push_back(block);
   for (uid_t block = kFirstBlock; block <= kLastBlock; block += kUidsPerBlock)
     if (block != kSystemBlock) blocks.push_back(block);

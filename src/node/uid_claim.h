@@ -19,6 +19,13 @@ namespace sluice::node {
 
 inline constexpr char kUidClaims[] = "/run/sluice-uids.lock";
 inline constexpr uid_t kUidsPerBlock = 1000;
+inline uid_t block_of(uid_t uid) {
+  return uid / kUidsPerBlock * kUidsPerBlock;
+}
+// The last of a block: of all functions' programs under MPS, and of their servers.
+inline uid_t mps_user(uid_t first) {
+  return first + kUidsPerBlock - 1;
+}
 
 struct UidRequest {
   std::string file = kUidClaims;

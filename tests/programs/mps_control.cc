@@ -1,6 +1,7 @@
 // A program that stands in for nvidia-cuda-mps-control: the commands that NVIDIA documents, over a
 // socket of its own in CUDA_MPS_PIPE_DIRECTORY. `-f`: the control daemon; without, one command from
-// standard input to it. Its server is a process that does nothing.
+// standard input to it. Its server is a process that does nothing, of the user that start_server
+// names. There is one at a time: NVIDIA's, too, starts no server while another user's has clients.
 //
 // Its behaviour is set by files beside the socket, read for each command:
 //   clients     pids of the server's clients, one a line
@@ -29,6 +30,7 @@ namespace {
 
 const std::string pipes = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
 pid_t server = 0;
+bool shutting_down = false;  // once the server has no clients
 
 std::string file(const char* name) {
   return pipes + "/" + name;
@@ -47,15 +49,31 @@ sockaddr_un address() {
   return a;
 }
 
-std::string start_server() {
+std::string start_server(uid_t user) {
+  if (server > 0) return "";  // it is queued behind this one
   if (there_is("refuse")) return "the server exited with status 1\n";
+  int user_set[2];
+  if (pipe(user_set) != 0) return "no pipe\n";
   server = fork();
   if (server == 0) {
+    if (setuid(user) != 0) _exit(1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_range(0, ~0U, 0);  // the caller would wait for it to close them
     for (;;) pause();
   }
+  close(user_set[1]);
+  char none = 0;
+  (void)!read(user_set[0], &none, 1);
+  close(user_set[0]);
   return "";
+}
+
+void end_server() {
+  if (!shutting_down || !contents("clients").empty()) return;
+  kill(server, SIGKILL);
+  waitpid(server, nullptr, 0);
+  server = 0;
+  shutting_down = false;
 }
 
 std::string terminate(const std::string& client) {
@@ -76,9 +94,14 @@ std::string answer_to(const std::string& line) {
   std::istringstream words(line);
   std::string command, first, second;
   words >> command >> first >> second;
+  end_server();
   if (command == "get_server_list") return server > 0 ? std::to_string(server) + "\n" : "";
-  if (command == "start_server") return start_server();
+  if (command == "start_server") return start_server(static_cast<uid_t>(std::stoul(second)));
   if (first != std::to_string(server)) return "there is no such server\n";
+  if (command == "shutdown_server") {
+    shutting_down = true;
+    return "";
+  }
   if (command == "get_server_status") return there_is("state") ? contents("state") : "ACTIVE\n";
   if (command == "get_client_list") return contents("clients");
   if (command == "terminate_client") return terminate(second);
