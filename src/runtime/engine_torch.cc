@@ -1,6 +1,7 @@
 #include "runtime/engine_torch.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <caffe2/serialize/read_adapter_interface.h>
@@ -299,7 +300,15 @@ class Contents : public caffe2::serialize::ReadAdapterInterface {
   const std::shared_ptr<const RegularFile> file_;
 };
 
+// Weights in 8 bits are packed as they are read, for the engine that is selected then.
+void select_quantized_engine() {
+  const auto& engines = at::Context::supportedQEngines();
+  if (std::ranges::find(engines, at::QEngine::ONEDNN) != engines.end())
+    at::globalContext().setQEngine(at::QEngine::ONEDNN);
+}
+
 torch::jit::Module module_of(const ModelFile& file) {
+  select_quantized_engine();
   torch::jit::Module module = torch::jit::load(std::make_shared<Contents>(file.opened), at::kCPU);
   module.eval();
   return module;

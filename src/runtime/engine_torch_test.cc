@@ -96,8 +96,8 @@ void expect_close(const Tensors& got, const std::vector<at::Tensor>& want) {
   }
 }
 
-const auto kModels =
-    testing::Values("simple", "mlp", "mobilenet_v2", "resnet50", "bert_base", "gpt2");
+const auto kModels = testing::Values("simple", "mlp", "mobilenet_v2", "resnet50", "resnet50_int8",
+                                     "bert_base", "gpt2");
 
 class TorchAnswers : public testing::TestWithParam<const char*> {
  protected:
@@ -129,6 +129,15 @@ TEST_P(TorchAnswers, StayTheSameInABatchWithOthersAndAcrossResizing) {
   ASSERT_TRUE(cut.ok()) << cut.error().message;
   expect_close((*cut)[0], plain(model_path(GetParam()), first));
   expect_close((*cut)[1], plain(model_path(GetParam()), second));
+}
+
+// Its layers take an activation's range from the whole batch.
+TEST(TorchAnswersInt8, OfDynamicLayersAreThoseOfAPlainRun) {
+  const ModelFile file = file_of("bert_base_int8");
+  const Tensors inputs = random_inputs(file.spec, 1, 1);
+  const auto outputs = load(file)->run(inputs, nullptr);
+  ASSERT_TRUE(outputs.ok()) << outputs.error().message;
+  expect_close(*outputs, plain(file.spec.path, inputs));
 }
 
 // In a process of its own (CMakeLists.txt): OpenMP's threads do not survive a fork, so there must
