@@ -3,6 +3,7 @@
 import http.client
 import json
 import pathlib
+import re
 import socket
 import subprocess
 import tempfile
@@ -48,8 +49,20 @@ def traced(folder, name):
     return path
 
 
+class SocketConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("platform")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
 class Platform:
-    """With CPU devices, for a `with`. `flags` are further ones of `sluice up`."""
+    """With CPU devices, for a `with`: so many, or by type ("big=1x740m,little=1x400m"). `flags` are further ones of `sluice up`."""
 
     def __init__(self, policy, *flags, devices=2, program=SLUICE):
         self.program = program
@@ -57,7 +70,7 @@ class Platform:
         pathlib.Path(self.folder.name).chmod(0o711)  # instances of other users read what lies in it
         self.data = self.folder.name + "/data"
         self.log = pathlib.Path(self.folder.name + "/up.log")
-        self.devices = devices
+        self.devices = sum(int(count) for count in re.findall(r"=(\d+)x", str(devices))) or devices
         pathlib.Path(self.data).mkdir()
         with self.log.open("w") as log:
             self.up = subprocess.Popen([program, "--data", self.data, "up", "--policy", policy, "--devices", str(devices), "--listen",
@@ -92,10 +105,8 @@ class Platform:
     def json(self, *words, text=None):
         return json.loads(self.sluice("-o", "json", *words, text=text))
 
-    def api(self, method, path, body=None):
-        connection = http.client.HTTPConnection("platform")
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.connect(self.data + "/run/api.sock")
+    def api(self, method, path, body=None, of="api"):
+        connection = SocketConnection(f"{self.data}/run/{of}.sock")
         connection.request(method, path, json.dumps(body) if body else None)
         answer = connection.getresponse()
         text = answer.read()
@@ -103,6 +114,18 @@ class Platform:
         if answer.status != 200:
             raise Refused(f"{method} {path}: {answer.status} {text[:500]}")
         return json.loads(text)
+
+    def served(self):
+        """What each instance has answered, by its device's type: [(function, type, inferences)]."""
+        types = {d["id"]: d["model"] for d in self.json("get", "devices")}
+        devices = {i["id"]: types[i["parts"][0]["device"]] for i in self.json("get", "instances")}
+        return [(f["name"].split("/")[-1], devices.get(i["id"]), i["inferences"])
+                for f in self.api("GET", "/v1/stats", of="gateway")["functions"] for i in f["instances"]]
+
+    def gateway(self):
+        """Where it listens, as (host, port)."""
+        host, port = (pathlib.Path(self.data) / "run/gateway.address").read_text().split()[0].rsplit(":", 1)
+        return host, int(port)
 
     def report(self):
         """What each function has held and used since its first instance, by name."""
