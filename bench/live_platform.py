@@ -117,7 +117,7 @@ class Platform:
 
     def served(self):
         """What each instance has answered, by its device's type: [(function, type, inferences)]."""
-        types = {d["id"]: d["model"] for d in self.json("get", "devices")}
+        types = {d["id"]: d["type"] for d in self.json("get", "devices")}
         devices = {i["id"]: types[i["parts"][0]["device"]] for i in self.json("get", "instances")}
         return [(f["name"].split("/")[-1], devices.get(i["id"]), i["inferences"])
                 for f in self.api("GET", "/v1/stats", of="gateway")["functions"] for i in f["instances"]]
