@@ -120,8 +120,8 @@ Remembered remembered(const std::vector<double>& n, double now, int running) {
   return {now, n[1], static_cast<int>(n[2]), std::max(static_cast<int>(n[3]), running)};
 }
 
-// The inferences asked for in each of the last seconds, at most `age` ago; in no particular order. A
-// stated rate is asked for in each of them.
+// The inferences asked for in each of the last seconds, at most `age` ago; in no particular order.
+// A stated rate is asked for in each of them.
 std::vector<double> asked_of(const Demand& d, double age) {
   const int most = d.settings->as<DiluSettings>().window;
   const int length = static_cast<int>(std::min<double>(most, age));
