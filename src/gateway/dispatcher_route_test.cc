@@ -147,12 +147,14 @@ class RouteSeam : public testing::Test {
       {"pull-only", "instances take what they answer", to_none, always},
       *policy::find_route("round_robin"),
       *policy::find_route("least_outstanding"),
+      *policy::find_route("service_rate"),
   };
 
-  void table(const char* route, std::vector<std::string> ids, int credit = 1) {
+  void table(const char* route, std::vector<std::string> ids, int credit = 1, Nanos slo = {}) {
     RoutingTable t;
     FunctionRoute& f = t.functions["f"];
     f = {.name = {.name = "f"}, .admit_all = true, .route = route, .split = {{1, 100}}};
+    f.slo = slo;
     for (const std::string& id : ids)
       f.instances.push_back(
           {.id = id, .revision = 1, .socket = "/" + id, .credit = credit, .ready = true});
@@ -246,6 +248,24 @@ TEST_F(RouteSeam, RoundRobinGoesOnWhereItWasUnderAnotherTable) {
   Request &third = arrive(1), &fourth = arrive(1), &fifth = arrive(1);
   EXPECT_EQ(third.at() + fourth.at() + fifth.at(), "cda");
   for (Request* r : {&second, &third, &fourth, &fifth}) answer(*r, Millis(10));
+}
+
+TEST_F(RouteSeam, ASluggishInstanceTakesLessUntilItIsInTimeAgain) {
+  table("service_rate", {"a", "b"}, 1, Millis(55));
+  // Returns a's part of 200 requests after 300 others; b answers within 50 ms.
+  const auto part_of_a = [&](Nanos takes) {
+    int chosen = 0;
+    for (int n = 0; n < 500; ++n) {
+      Request& r = arrive(1);
+      const bool is_a = r.at() == "a";
+      chosen += is_a && n >= 300;
+      answer(r, is_a ? takes : Nanos(Millis(50)));
+    }
+    return chosen / 200.0;
+  };
+  EXPECT_NEAR(part_of_a(Millis(54)), 50.0 / 104, 0.02);
+  EXPECT_LT(part_of_a(Millis(60)), 0.15) << "by its service rate alone it would be 0.45";
+  EXPECT_NEAR(part_of_a(Millis(54)), 50.0 / 104, 0.02);
 }
 
 TEST_F(RouteSeam, LeastOutstandingFollowsTheAnswers) {
