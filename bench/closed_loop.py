@@ -1,5 +1,7 @@
 """Callers that send their next request once the last one is answered, as the perf client of SMIF's evaluation does."""
 import http.client
+import json
+import math
 import threading
 import time
 from typing import NamedTuple
@@ -8,7 +10,15 @@ from typing import NamedTuple
 class Request(NamedTuple):
     function: str
     inferences: int
-    body: bytes  # of the model's only input
+    header: bytes  # in JSON, before the input's bytes
+    data: bytes
+
+
+def zeros(function, *shape):
+    """A request with the input `input`, whose first dimension is the number of inferences."""
+    header = {"inputs": [{"name": "input", "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": 4 * math.prod(shape)}}],
+              "parameters": {"binary_data_output": True}}
+    return Request(function, shape[0], json.dumps(header).encode(), bytes(4 * math.prod(shape)))
 
 
 class Answer(NamedTuple):
@@ -44,9 +54,8 @@ def split(first, second, share):
 
 
 def ask(connection, request):
-    connection.request("POST", f"/v2/models/{request.function}/infer", request.body, {
-        "Content-Type": "application/octet-stream", "Inference-Header-Content-Length": "0",
-        "Sluice-Inferences": str(request.inferences)})
+    connection.request("POST", f"/v2/models/{request.function}/infer", request.header + request.data, {
+        "Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(request.header))})
     answer = connection.getresponse()
     answer.read()
     return answer.status == 200
