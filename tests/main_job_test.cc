@@ -2,6 +2,7 @@
 // the main job in short, every example, and functions on emulated GPUs.
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "tests/support/folder.h"
 #include "tests/support/platform.h"
@@ -82,6 +83,29 @@ TEST(MainJob, TheEmulatedGpusExampleServesFunctionsAndOutlivesAGpu) {
   EXPECT_GE(resizes, 1) << ran.out;
   EXPECT_THAT(ran.out, HasSubstr("Device cuda1 fails: Xid 79"));
   EXPECT_EQ(figures["left_on_failed_gpu"], 0) << ran.out;
+}
+
+// One function on a strong and a weak type of device. (How the load is split depends on what else
+// the machine does, and is bench/hetero's to say.)
+TEST(MainJob, TheSmifExampleUsesBothTypesAndSendsLargeRequestsToTheStrongOne) {
+  const TemporaryFolder folder;
+  const std::string built = std::filesystem::path(program("sluice")).parent_path(),
+                    report = folder.path + "/report.json";
+  const Ended ran =
+      run({SLUICE_EXAMPLES "/smif/run", "--built", built, "--seconds", "15", "--report", report});
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  const json figures = report_in(report);
+  for (const json& load : figures["loads"]) {
+    EXPECT_GT(load["ok"], 30) << load;
+    EXPECT_EQ(load["failed"], 0) << load;
+  }
+  std::map<std::string, json> types;
+  for (const json& type : figures["types"]) types[type["type"]] = type;
+  ASSERT_EQ(types.size(), 2U) << ran.out;
+  EXPECT_GT(types["little"]["single"], 100) << ran.out;
+  EXPECT_GT(types["big"]["large"], 3) << ran.out;
+  EXPECT_GT(types["big"]["weight"], types["little"]["weight"]) << ran.out;
+  EXPECT_GT(figures["cost"], 0) << ran.out;
 }
 
 // Instances that may not borrow, and want more than twice as much in the bursts.
