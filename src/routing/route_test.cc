@@ -320,6 +320,22 @@ TEST(ServiceRateRoute, BodiesStandForTheBatchOfRequestsThatDoNotSay) {
   EXPECT_LE(large[0], 25) << "of 250";
 }
 
+// Few and large, after many small ones: within the second half of a minute the old sizes are
+// forgotten.
+TEST(ServiceRateRoute, AChangeOfSizesIsSeenSoonWhereRequestsAreFew) {
+  Routed r = by_service_rate({{117, 117}, {63, 63}});
+  Time now(Seconds(1000));
+  for (int step = 0; step < 10'000; ++step)
+    r.route.choose({.revision = 1, .inferences = 1}, r.instances, r.state, now += Millis(10));
+  std::vector<int> chosen(2);
+  for (int step = 0; step < 260; ++step) {
+    const auto at =
+        r.route.choose({.revision = 1, .inferences = 64}, r.instances, r.state, now += Millis(500));
+    if (step >= 60) ++chosen[at.value()];
+  }
+  EXPECT_NEAR(chosen[0], 130, 4) << "of 200";
+}
+
 TEST(ServiceRateRoute, AStrongDeviceWithoutCreditLeavesLargeRequestsToTheWeak) {
   Routed r = by_service_rate({{200, 200}, {50, 50}});
   r.instances[0].credit = 0;

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "routing/route.h"
 
@@ -43,13 +44,19 @@ struct WorkInterval {
   double from = 0, to = 1;
 };
 
-// Counts the request. Returns where its size lies among the recent requests' work.
-WorkInterval place_among(const RequestSize& size, std::vector<double>& work) {
-  constexpr double kKept = 1 - 1.0 / 1024;
-  work.resize(2 * kSizes);
+// Counts the request. Returns where its size lies among the recent requests' work. Recent are about
+// the last thousand, of about the last ten seconds: large requests are few a second, and a change
+// of sizes must not send all of them to one device for long. `work`: by size, then the time.
+WorkInterval place_among(const RequestSize& size, std::vector<double>& work, Time now) {
+  constexpr double kKept = 1 - 1.0 / 1024, kRecent = 10;
+  work.resize(2 * kSizes + 1);
+  const double at = seconds(now.time_since_epoch());
+  const double passed = std::max(0.0, at - std::exchange(work.back(), at));
+  const double kept = kKept * std::exp(-passed / kRecent);
   double all = 0, smaller = 0;
-  for (size_t i = size.scale; i < size.scale + kSizes; ++i) {
-    work[i] *= kKept;
+  for (size_t i = 0; i < 2 * kSizes; ++i) {
+    work[i] *= kept;
+    if (i < size.scale || i >= size.scale + kSizes) continue;
     if (i == size.scale + size.at) {
       work[i] += size.work;
       smaller = all;
@@ -123,11 +130,11 @@ class RatedInstances {
 
 std::optional<size_t> route_service_rate(const RequestView& request,
                                          std::span<const InstanceView> instances, RouteState& state,
-                                         Time) {
+                                         Time now) {
   const RatedInstances rated(request, instances);
   if (rated.all() <= 0) return std::nullopt;
   const RequestSize size = request_size(request);
-  const WorkInterval beside = place_among(size, state.function);
+  const WorkInterval beside = place_among(size, state.function, now);
   const double each = size.scale == 0 ? size.work : 1;
   const double negligible = 1e-6 * (beside.to - beside.from) * rated.all();
   std::optional<size_t> best;
