@@ -256,6 +256,16 @@ TEST_F(MpsOfTwoUsers, TheFirstClientsUserHasTheServerUntilItsLastClientHasEnded)
   node_->wait("d", "ready");
 }
 
+TEST_F(MpsOfTwoUsers, AServerThatOutlivesTheNodeDaemonHasTheUidOfTheNextOnesFunctions) {
+  const pid_t server = node::family_of(control_pid()).back();
+  const auto user = node::uid_of(server);
+  node_->restart();
+  ASSERT_TRUE(ready());
+  EXPECT_EQ(start("a", part(500, 200))["status"], 202);
+  EXPECT_EQ(node::uid_of(node_->wait("a", "ready")["pid"]), user) << node_->log();
+  EXPECT_EQ(node::family_of(control_pid()).back(), server);
+}
+
 class MpsThatDoesNotStart : public Mps {
  protected:
   MpsThatDoesNotStart() : Mps({"--mps", "/bin/false"}) {}
