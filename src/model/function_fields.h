@@ -31,6 +31,7 @@ struct FunctionField {
   std::string_view no = "false", yes = "true";  // of a truth value
   bool secret = false;                          // its value is not shown
   std::span<const std::string_view> words;      // of a text: what it may be; empty: anything
+  bool stored_if_set = false;  // earlier versions did not have it: a default is left out
 };
 
 std::span<const FunctionField> inference_fields();

@@ -39,17 +39,18 @@ std::string listed_types(const std::vector<Device>& devices) {
 
 // A node has a device of each type that the function names.
 Result<void> check_types(const FunctionSpec& spec, const std::vector<Device>& devices) {
-  std::vector<std::pair<const char*, std::string>> named;
-  for (const std::string& type : spec.device_types) named.emplace_back("deviceTypes", type);
+  const auto check = [&](const char* field, const std::string& type) -> Result<void> {
+    const auto is_of_it = [&](const Device& d) {
+      return type_of(d).name == type && spec.runs_on(d.kind);
+    };
+    if (devices.empty() || std::ranges::any_of(devices, is_of_it)) return {};
+    return invalid(field, "'" + type + "': no node has a device of this type that the function " +
+                              "may use; there are " + listed_types(devices));
+  };
+  for (const std::string& type : spec.device_types) SLUICE_TRY(check("deviceTypes", type));
   if (spec.is_inference())
     for (const ModelVariant& v : spec.inference().variants)
-      if (!v.device_type.empty()) named.emplace_back("variants.deviceType", v.device_type);
-  for (const auto& [field, type] : named)
-    if (!devices.empty() && std::ranges::none_of(devices, [&](const Device& d) {
-          return type_of(d).name == type && spec.runs_on(d.kind);
-        }))
-      return invalid(field, "'" + type + "': no node has a device of this type that the " +
-                                "function may use; there are " + listed_types(devices));
+      if (!v.device_type.empty()) SLUICE_TRY(check("variants.deviceType", v.device_type));
   return {};
 }
 

@@ -127,7 +127,7 @@ json to_json(const FunctionSpec& s) {
     for (const ModelVariant& v : s.inference().variants) out["variants"].push_back(variant_json(v));
   // A program's fields are a program's alone; what earlier versions did not have is left out.
   const auto is_left_out = [&](const FunctionField& field) {
-    if (!field.words.empty() && is_default(field, s)) return true;
+    if ((field.stored_if_set || !field.words.empty()) && is_default(field, s)) return true;
     return field.stored.empty() || (section_of(field) == "server" && s.model().format != kProgram);
   };
   for (const FunctionField* field : fields_of(s))
