@@ -92,7 +92,7 @@ constexpr FunctionField kInference[] = {
      .stored = "server_metrics",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.metrics; },
      .unset = "none",
-     .meaning = "the path of its own metrics, which a Prometheus finds "
+     .meaning = "the path of its own metrics, which the platform and a Prometheus read "
                 "([metrics](operations.md#metrics))"},
     {.name = "slo.latency",
      .stored = "slo_us",
