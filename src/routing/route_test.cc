@@ -320,8 +320,7 @@ TEST(ServiceRateRoute, BodiesStandForTheBatchOfRequestsThatDoNotSay) {
   EXPECT_LE(large[0], 25) << "of 250";
 }
 
-// Few and large, after many small ones: within the second half of a minute the old sizes are
-// forgotten.
+// Few and large, after many small ones: within half a minute the old sizes are forgotten.
 TEST(ServiceRateRoute, AChangeOfSizesIsSeenSoonWhereRequestsAreFew) {
   Routed r = by_service_rate({{117, 117}, {63, 63}});
   Time now(Seconds(1000));
