@@ -144,7 +144,7 @@ TEST(PlatformApply, AModelThatIsNoneIsNamed) {
   const std::string missing = p.data + "/no-such.pt";
   expect_refused(p, file_with("", missing),
                  "-:5 spec.model.path: " + missing + ": no such file, or not readable");
-  expect_refused(p, file_with("", p.data), "is a directory");
+  expect_refused(p, file_with("", p.data), "is a folder, and ");
   expect_refused(p, file_with("", file("text.pt", "I am no model")), "text.pt: is no TorchScript");
   expect_refused(p, file_with("", file("empty.pt", "")), "empty.pt: is no TorchScript");
   expect_refused(p, file_with("", file("half.pt", whole.substr(0, 10))),

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -15,7 +16,6 @@
 #include <set>
 #include <string>
 
-#include "process/backoff.h"
 #include "process/channel.h"
 #include "wire/http/await.h"
 #include "wire/http/http_stream.h"
@@ -100,15 +100,17 @@ asio::awaitable<Result<void>> probe_once(Probe probe, Nanos patience) {
 asio::awaitable<Result<void>> ready_within(asio::io_context& io, const Clock& clock, Probe probe,
                                            int pidfd, Nanos patience) {
   const Fd process(fcntl(pidfd, F_DUPFD_CLOEXEC, 0));  // the owner's may be closed meanwhile
-  const Time give_up = clock.now() + patience;
-  for (Backoff pause(kShortestPause, kLongestPause);;) {
+  const Time begin = clock.now(), give_up = begin + patience;
+  for (;;) {
     const Result<void> ready = co_await probe_once(probe, kProbePatience);
     if (ready.ok()) co_return ready;
     if (clock.now() >= give_up)
       co_return Error{ErrorKind::kTimeout,
                       "was not ready within " + std::to_string(patience / Seconds(1)) +
                           " s: " + to_string(probe.at) + " " + ready.error().message};
-    if (co_await ends_within(io, process.get(), pause.next()))
+    // A tenth of its start so far: so much later than it is ready it is found to be, at most.
+    const Nanos pause = std::clamp((clock.now() - begin) / 10, kShortestPause, kLongestPause);
+    if (co_await ends_within(io, process.get(), pause))
       co_return Error{ErrorKind::kUnavailable, "ended before it was ready"};
   }
 }

@@ -23,8 +23,9 @@ Result<TritonConfig> read_config(const UntrustedFolder& folder) {
   const std::string path = folder.path() + "/" + kConfig;
   const auto file = folder.file(kConfig);
   if (!file.ok())
-    return unusable(path, file.error().message +
-                              ". A model's folder has Triton's config.pbtxt and VERSION/model.pt");
+    return unusable(folder.path(), "is a folder, and " + file.error().message +
+                                       ". A model's folder has Triton's config.pbtxt and "
+                                       "VERSION/model.pt");
   if (file->size() > kLargestConfig)
     return unusable(path, "has more than " + std::to_string(kLargestConfig) + " bytes");
   auto config = triton_config(file->read(0, kLargestConfig));
