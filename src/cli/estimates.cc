@@ -130,7 +130,7 @@ std::vector<std::pair<FunctionSpec, std::map<DeviceType, KnownType>>> unknown_of
     const auto same = std::ranges::find_if(
         found, [&](const auto& other) { return other.first.model() == model; });
     if (same == found.end())
-      found.push_back({std::move(there), {{type, known}}});
+      found.emplace_back(std::move(there), std::map<DeviceType, KnownType>{{type, known}});
     else
       same->second.emplace(type, known);
   }
