@@ -1,6 +1,6 @@
 // The MPS control daemons of a node's GPUs, one each, where MPS is wanted: which processes may be
 // clients, and how a client ends. A server has clients of one user. The first client's user has it,
-// until its last client has ended; a program that needs no part of the SMs takes it from nobody.
+// until its last client has ended; a program that needs no part of the SMs does not take it.
 //
 // Belongs to the daemon's loop, and must outlive its coroutines.
 #pragma once

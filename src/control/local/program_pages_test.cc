@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <thread>
 
+#include "tests/support/eventually.h"
 #include "wire/http/http.h"
 
 namespace sluice::control {
@@ -48,13 +48,6 @@ wire::HttpResponse counts(double n) {
   return wire::text_response("nv_inference_count{model=\"m\"} " + std::to_string(n) + "\n");
 }
 
-// Returns whether it became true within a few seconds.
-bool soon(const std::function<bool()>& condition) {
-  for (int n = 0; n < 500; ++n, std::this_thread::sleep_for(Millis(10)))
-    if (condition()) return true;
-  return false;
-}
-
 TEST(ProgramPages, TheCountsAreOfTheLastFetch) {
   std::atomic<double> count = 5;
   const Program program([&] { return counts(count); });
@@ -65,15 +58,15 @@ TEST(ProgramPages, TheCountsAreOfTheLastFetch) {
     const auto all = pages.latest();
     return all.contains("a") && all.at("a").inferences == n;
   };
-  EXPECT_TRUE(soon([&] { return counted(5); }));
+  EXPECT_TRUE(eventually("the page", [&] { return counted(5); }));
   count = 9;
-  EXPECT_TRUE(soon([&] { return counted(9); }));
+  EXPECT_TRUE(eventually("the page", [&] { return counted(9); }));
   count = 1e17;
   const int before = program.requests;
-  EXPECT_TRUE(soon([&] { return program.requests > before + 3; }));
+  EXPECT_TRUE(eventually("the page", [&] { return program.requests > before + 3; }));
   EXPECT_TRUE(counted(9)) << "no program infers that much";
   count = 2;
-  EXPECT_TRUE(soon([&] { return counted(2); })) << "it began anew";
+  EXPECT_TRUE(eventually("the page", [&] { return counted(2); })) << "it began anew";
   pages.watch({});
   EXPECT_TRUE(pages.latest().empty());
 }
@@ -93,13 +86,14 @@ TEST(ProgramPages, APageThatFailsHasNoCounts) {
                large.page("c"),
                {"d", "127.0.0.1:1", "/metrics"},
                {"e", "/a/socket", "/metrics"}});
-  EXPECT_TRUE(soon([&] { return pages.latest().size() == 1; }));
+  EXPECT_TRUE(eventually("the page", [&] { return pages.latest().size() == 1; }));
   fails = true;
-  EXPECT_TRUE(soon([&] { return pages.latest().empty(); }));
-  EXPECT_TRUE(soon([&] { return redirecting.requests > 2 && large.requests > 2; }));
+  EXPECT_TRUE(eventually("the page", [&] { return pages.latest().empty(); }));
+  EXPECT_TRUE(
+      eventually("the page", [&] { return redirecting.requests > 2 && large.requests > 2; }));
   EXPECT_TRUE(pages.latest().empty());
   fails = false;
-  EXPECT_TRUE(soon([&] { return pages.latest().size() == 1; }));
+  EXPECT_TRUE(eventually("the page", [&] { return pages.latest().size() == 1; }));
 }
 
 TEST(ProgramPages, APageThatHangsIsAskedOnceAtATimeAndDelaysNoOther) {
@@ -110,7 +104,7 @@ TEST(ProgramPages, APageThatHangsIsAskedOnceAtATimeAndDelaysNoOther) {
   {
     ProgramPages pages(Millis(20));
     pages.watch({{"a", address, "/metrics"}, program.page("b")});
-    EXPECT_TRUE(soon([&] { return program.requests > 10; }));
+    EXPECT_TRUE(eventually("the page", [&] { return program.requests > 10; }));
     EXPECT_EQ(pages.latest().size(), 1u);
   }
   const auto took = std::chrono::steady_clock::now() - began;
